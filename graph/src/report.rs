@@ -1,0 +1,178 @@
+//! The report of a diagnosis: the headless contract, format 1. Fields may be added, never renamed or dropped.
+//! Times are nanoseconds of the recording's clock.
+
+use crate::BlockType;
+use serde::{Deserialize, Serialize};
+
+/// Version of the contract.
+pub const FORMAT: u32 = 1;
+
+/// The whole report.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The recording.
+    pub session: SessionInfo,
+    /// What hung.
+    pub victim: VictimInfo,
+    /// What was asked, in order.
+    pub questions: Vec<QuestionInfo>,
+    /// From the victim backwards.
+    pub slice: Vec<SliceStep>,
+    /// Most likely first.
+    pub root_causes: Vec<RootCause>,
+    /// What the recording did not see.
+    pub coverage: CoverageInfo,
+}
+
+/// The recording.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct SessionInfo {
+    /// File name.
+    pub file: String,
+    /// Host name.
+    pub host: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// Length.
+    pub duration_ns: u64,
+    /// Number of events.
+    pub events: u64,
+    /// Number of vertices.
+    pub vertices: u64,
+    /// Number of edges, program order not counted.
+    pub edges: u64,
+}
+
+/// The vertex under diagnosis.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct VictimInfo {
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// Process name.
+    pub process: String,
+    /// Command line.
+    pub cmdline: String,
+    /// Thread name.
+    pub thread: String,
+    /// Begin.
+    pub start_ns: u64,
+    /// Length.
+    pub duration_ns: u64,
+    /// Which kind of hang.
+    pub block_type: BlockType,
+}
+
+/// A question that was asked, and its answer.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct QuestionInfo {
+    /// edge, baseline or data-flag.
+    pub kind: String,
+    /// The question.
+    pub text: String,
+    /// How many options there were.
+    pub options: usize,
+    /// The one taken, from 1; 0 = stop here.
+    pub answer: usize,
+    /// user, answers or policy.
+    pub by: String,
+}
+
+/// One step of the slice.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct SliceStep {
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// Process name.
+    pub process: String,
+    /// Command line.
+    pub cmdline: String,
+    /// Thread name.
+    pub thread: String,
+    /// Begin.
+    pub start_ns: u64,
+    /// Length.
+    pub duration_ns: u64,
+    /// running, runnable, blocked, throttled, stopped, exited, not-created.
+    pub state: String,
+    /// futex, pipe, unix, tcp, udp, poll, sleep, disk, file-lock, child, page-fault, ptrace, ...
+    pub waits_on: Option<String>,
+    /// Label of the object.
+    pub object: Option<String>,
+    /// System call.
+    pub syscall: Option<String>,
+    /// Kind of the edge that leads here from the step before.
+    pub edge: Option<String>,
+    /// strong or weak; none only where there is no edge.
+    pub strength: Option<String>,
+    /// Why weak.
+    pub why_weak: Option<String>,
+    /// `function (module)`, outermost last.
+    pub stack: Vec<String>,
+}
+
+/// Another party named by a root cause.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Party {
+    /// Process id, if it is a process.
+    pub pid: Option<u32>,
+    /// Its name.
+    pub process: Option<String>,
+}
+
+/// One candidate of the cause.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RootCause {
+    /// From 1.
+    pub rank: usize,
+    /// Process id; none when no process is the cause.
+    pub pid: Option<u32>,
+    /// Thread id.
+    pub tid: Option<u32>,
+    /// Process name.
+    pub process: Option<String>,
+    /// Command line.
+    pub cmdline: Option<String>,
+    /// Thread name.
+    pub thread: Option<String>,
+    /// What it did meanwhile.
+    pub block_type: Option<BlockType>,
+    /// For how long.
+    pub duration_ns: Option<u64>,
+    /// The function (of the profile when running, of the wait when blocked).
+    pub function: Option<String>,
+    /// Its module.
+    pub module: Option<String>,
+    /// System call it waited in.
+    pub syscall: Option<String>,
+    /// Object it waited on, or that is the cause.
+    pub object: Option<String>,
+    /// `function (module)`, outermost last.
+    pub stack: Vec<String>,
+    /// One sentence for a ticket.
+    pub why: String,
+    /// Whom it waits for itself.
+    pub waits_for: Option<Party>,
+    /// 0 to 1.
+    pub confidence: f64,
+}
+
+/// What the recording did not see.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct CoverageInfo {
+    /// Events lost.
+    pub lost_events: u64,
+    /// Time during which events were lost.
+    pub lost_ns: u64,
+    /// Share of user stacks unwound to their end.
+    pub stacks_complete: f64,
+    /// Share of frames with a function name.
+    pub symbols_resolved: f64,
+    /// Sentences.
+    pub notes: Vec<String>,
+}

@@ -1,0 +1,2 @@
+//! pg-tui.
+fn main() {}

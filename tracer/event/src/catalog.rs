@@ -1,0 +1,298 @@
+//! The catalogue: everything that events refer to by id, kept apart from the rolling events so that
+//! identities survive when events are dropped or overwritten.
+
+use crate::{FrameId, ModuleId, Ns, Object, ObjectId, ProcessId, StackId, ThreadId};
+use serde::{Deserialize, Serialize};
+
+/// One thread.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Thread {
+    /// Thread id in the initial pid namespace.
+    pub tid: u32,
+    /// Thread id in its own pid namespace (as its user knows it).
+    pub ns_tid: u32,
+    /// Its process.
+    pub process: ProcessId,
+    /// The thread's name (comm), the latest seen. Untrusted bytes, made valid UTF-8.
+    pub name: String,
+    /// When it began; 0 when it began before the recording.
+    pub start: Ns,
+    /// When it ended, if it did while recorded.
+    pub end: Option<Ns>,
+    /// A kernel thread.
+    pub kernel: bool,
+    /// Belongs to the recorder itself: never a cause.
+    pub own: bool,
+    /// Within the focus of the recording.
+    pub focus: bool,
+}
+
+/// A command line and since when the process had it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Cmdline {
+    /// From this time on.
+    pub time: Ns,
+    /// argv joined by spaces. Untrusted.
+    pub text: String,
+}
+
+/// One process (thread group).
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Process {
+    /// Process id in the initial pid namespace.
+    pub pid: u32,
+    /// Process id in its own pid namespace.
+    pub ns_pid: u32,
+    /// The process that created it (or adopted it before the recording).
+    pub parent: ProcessId,
+    /// Name of its main thread, the latest seen.
+    pub name: String,
+    /// Path of the executable, empty if unknown.
+    pub exe: String,
+    /// Command lines in order of time: after each exec, and as rewritten later.
+    pub cmdlines: Vec<Cmdline>,
+    /// Path of its cgroup, empty if unknown.
+    pub cgroup: String,
+    /// Container it runs in, short id, empty if none.
+    pub container: String,
+    /// User id.
+    pub uid: u32,
+    /// When it began; 0 when it began before the recording.
+    pub start: Ns,
+    /// When it ended, if it did while recorded.
+    pub end: Option<Ns>,
+    /// Exit status as of wait(2) (`code << 8 | signal`), when it ended.
+    pub exit_status: Option<u32>,
+    /// A kernel thread's process.
+    pub kernel: bool,
+    /// The recorder itself.
+    pub own: bool,
+    /// Within the focus.
+    pub focus: bool,
+}
+
+impl Process {
+    /// Latest command line, or the name when there is none.
+    pub fn cmdline(&self) -> &str {
+        self.cmdlines.last().map_or("", |c| c.text.as_str())
+    }
+}
+
+/// A call stack: frames, the leaf first.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Stack {
+    /// Leaf first, outermost last.
+    pub frames: Vec<FrameId>,
+    /// A kernel stack.
+    pub kernel: bool,
+    /// Unwinding stopped before the outermost frame (copy too short, no unwind rows, ...).
+    pub truncated: bool,
+}
+
+/// A place in a module.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Frame {
+    /// The module, [`ModuleId::NONE`] when no mapping covers the address.
+    pub module: ModuleId,
+    /// Virtual address within the module as its ELF file counts (for symbolising later), the
+    /// absolute address when the module is unknown, the kernel or a perf-map.
+    pub address: u64,
+    /// Demangled function name, empty when not (yet) symbolised.
+    pub function: String,
+    /// Offset of the address within the function.
+    pub offset: u32,
+    /// Source file, empty if unknown.
+    pub file: String,
+    /// Source line, 0 if unknown.
+    pub line: u32,
+    /// Names of functions inlined at this address, innermost first.
+    pub inlined: Vec<String>,
+}
+
+/// What a [`Module`] is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+pub enum ModuleKind {
+    /// An ELF file.
+    #[default]
+    Elf,
+    /// The kernel or one of its modules.
+    Kernel,
+    /// The vdso.
+    Vdso,
+    /// Code of a just-in-time compiler, named by a perf-map file.
+    PerfMap,
+    /// Executable memory that nothing names.
+    Anonymous,
+}
+
+/// A binary that frames lie in.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Module {
+    /// What it is.
+    pub kind: ModuleKind,
+    /// Path as the process saw it.
+    pub path: String,
+    /// GNU build-id in hexadecimal, empty if none.
+    pub build_id: String,
+}
+
+impl Module {
+    /// Last component of the path: what stacks show.
+    pub fn short(&self) -> &str {
+        match self.kind {
+            ModuleKind::Kernel => "[kernel]",
+            ModuleKind::Vdso => "[vdso]",
+            ModuleKind::PerfMap => "[jit]",
+            ModuleKind::Anonymous => "[unknown]",
+            ModuleKind::Elf => self.path.rsplit('/').next().filter(|s| !s.is_empty()).unwrap_or("[unknown]"),
+        }
+    }
+}
+
+/// All tables of a recording. Indexing by id is dense; a missing id yields `None`.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Catalog {
+    /// By [`ThreadId`].
+    pub threads: Vec<Thread>,
+    /// By [`ProcessId`].
+    pub processes: Vec<Process>,
+    /// By [`ObjectId`].
+    pub objects: Vec<Object>,
+    /// By [`StackId`].
+    pub stacks: Vec<Stack>,
+    /// By [`FrameId`].
+    pub frames: Vec<Frame>,
+    /// By [`ModuleId`].
+    pub modules: Vec<Module>,
+}
+
+/// New or changed rows of a catalogue: what travels between collector, file and graph.
+/// Rows are upserts; a row may appear again with more known of it (a name, an end, a symbol).
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CatalogDelta {
+    /// Threads.
+    pub threads: Vec<(ThreadId, Thread)>,
+    /// Processes.
+    pub processes: Vec<(ProcessId, Process)>,
+    /// Objects.
+    pub objects: Vec<(ObjectId, Object)>,
+    /// Stacks.
+    pub stacks: Vec<(StackId, Stack)>,
+    /// Frames.
+    pub frames: Vec<(FrameId, Frame)>,
+    /// Modules.
+    pub modules: Vec<(ModuleId, Module)>,
+}
+
+impl CatalogDelta {
+    /// Nothing in it?
+    pub fn is_empty(&self) -> bool {
+        self.threads.is_empty()
+            && self.processes.is_empty()
+            && self.objects.is_empty()
+            && self.stacks.is_empty()
+            && self.frames.is_empty()
+            && self.modules.is_empty()
+    }
+}
+
+/// Most rows a table may have: a hostile delta cannot make [`Catalog::apply`] allocate without bound.
+const MAX_ROWS: usize = 64 << 20;
+
+fn upsert<T: Clone>(table: &mut Vec<T>, rows: Vec<(usize, T)>, blank: impl Fn() -> T) -> usize {
+    let mut refused = 0;
+    for (i, row) in rows {
+        // A row far past the end is damage: ids are dense. Gaps of lost deltas stay bounded.
+        if i >= MAX_ROWS || i > table.len() + (1 << 20) {
+            refused += 1;
+            continue;
+        }
+        if i >= table.len() {
+            table.resize_with(i + 1, &blank);
+        }
+        table[i] = row;
+    }
+    refused
+}
+
+impl Catalog {
+    /// Take over a delta. Returns how many rows were refused because their id makes no sense.
+    pub fn apply(&mut self, d: CatalogDelta) -> usize {
+        fn rows<I, T>(v: Vec<(I, T)>, f: impl Fn(I) -> usize) -> Vec<(usize, T)> {
+            v.into_iter().map(|(i, t)| (f(i), t)).collect()
+        }
+        let blank_object = || Object {
+            kind: crate::ObjectKind::Unknown,
+            id: 0,
+            peer: 0,
+            name: String::new(),
+            members: Vec::new(),
+        };
+        upsert(&mut self.threads, rows(d.threads, ThreadId::index), Thread::default)
+            + upsert(&mut self.processes, rows(d.processes, ProcessId::index), Process::default)
+            + upsert(&mut self.objects, rows(d.objects, ObjectId::index), blank_object)
+            + upsert(&mut self.stacks, rows(d.stacks, StackId::index), Stack::default)
+            + upsert(&mut self.frames, rows(d.frames, FrameId::index), Frame::default)
+            + upsert(&mut self.modules, rows(d.modules, ModuleId::index), Module::default)
+    }
+
+    /// The thread, if the id is in the table.
+    pub fn thread(&self, id: ThreadId) -> Option<&Thread> {
+        self.threads.get(id.index())
+    }
+
+    /// The process, if the id is in the table.
+    pub fn process(&self, id: ProcessId) -> Option<&Process> {
+        self.processes.get(id.index())
+    }
+
+    /// The process of a thread.
+    pub fn process_of(&self, id: ThreadId) -> Option<&Process> {
+        self.process(self.thread(id)?.process)
+    }
+
+    /// The object, if the id is in the table.
+    pub fn object(&self, id: ObjectId) -> Option<&Object> {
+        self.objects.get(id.index())
+    }
+
+    /// The stack, if the id is in the table.
+    pub fn stack(&self, id: StackId) -> Option<&Stack> {
+        self.stacks.get(id.index())
+    }
+
+    /// The frames of a stack, leaf first.
+    pub fn frames_of(&self, id: StackId) -> impl Iterator<Item = &Frame> {
+        self.stack(id).into_iter().flat_map(|s| &s.frames).filter_map(|f| self.frames.get(f.index()))
+    }
+
+    /// Text of a frame as the contract has it: `function (module)`; inlined functions are not listed.
+    pub fn show_frame(&self, f: &Frame) -> String {
+        let module = self.modules.get(f.module.index());
+        let short = module.map_or("[unknown]", Module::short);
+        if f.function.is_empty() {
+            format!("0x{:x} ({short})", f.address)
+        } else {
+            format!("{} ({short})", f.function)
+        }
+    }
+
+    /// Texts of all frames of a stack, leaf first; inlined functions are frames of their own.
+    pub fn show_stack(&self, id: StackId) -> Vec<String> {
+        let mut out = Vec::new();
+        for f in self.frames_of(id) {
+            let short = self.modules.get(f.module.index()).map_or("[unknown]", Module::short);
+            out.extend(f.inlined.iter().map(|name| format!("{name} ({short})")));
+            out.push(self.show_frame(f));
+        }
+        out
+    }
+}

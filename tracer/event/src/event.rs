@@ -1,0 +1,359 @@
+//! Events: what happened, to which thread, when.
+
+use crate::{CatalogDelta, Ns, ObjectId, StackId, Sysno, ThreadId};
+use serde::{Deserialize, Serialize};
+
+/// One event. A recording's events come sorted by `time`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Event {
+    /// When it was recorded; for an interval, its end.
+    pub time: Ns,
+    /// Whose event it is.
+    pub thread: ThreadId,
+    /// On which CPU it was recorded.
+    pub cpu: u16,
+    /// What happened.
+    pub kind: Kind,
+}
+
+/// What happened.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum Kind {
+    /// The thread was off the CPU and got it back at `time` (or, if `open`, the recording ended).
+    OffCpu(OffCpu),
+    /// Messages of one execution segment over one object, added up; `time` is the last one's.
+    Ipc(IpcUse),
+    /// A system call, or equal ones added up; `time` is the (last) return. Only on the level that has it.
+    Syscall(SyscallUse),
+    /// The thread was on the CPU at `time` (cpu-clock sample).
+    Sample(Sample),
+    /// The thread created another one (or a process, whose first thread it is).
+    Spawn {
+        /// The new thread.
+        child: ThreadId,
+    },
+    /// The process replaced its program; the catalogue has the new command line.
+    Exec,
+    /// The thread ended.
+    Exit {
+        /// Exit status as of wait(2).
+        status: u32,
+    },
+    /// The thread sent a signal.
+    Signal {
+        /// To this thread (or its process).
+        target: ThreadId,
+        /// Signal number.
+        signal: u8,
+    },
+    /// A fact read from the system's state at `time`: the thread holds, or is the other end of, an object.
+    Hold(Hold),
+    /// The thread read or wrote a data flag (hardware watchpoint).
+    DataFlag {
+        /// The flag.
+        object: ObjectId,
+        /// Its value after the access.
+        value: u64,
+        /// A write (else a read).
+        write: bool,
+        /// Where.
+        stack: StackId,
+    },
+    /// A unit of work begins or ends on this thread.
+    UnitBoundary {
+        /// Unit type number, `u32::MAX` if unknown.
+        unit_type: u32,
+        /// Begins (else ends).
+        begin: bool,
+    },
+    /// A mark set by the user.
+    Mark {
+        /// Number of the mark; the session's notes hold its text.
+        number: u32,
+    },
+    /// Events were lost between `since` and `time`.
+    Lost {
+        /// Earliest time from which events may be missing.
+        since: Ns,
+        /// How many.
+        count: u64,
+        /// Ring or buffer that overflowed (0 events, 1 stacks, 2 samples).
+        ring: u8,
+    },
+}
+
+/// State of a thread while it was off the CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum OffState {
+    /// Put off the CPU while it could run on (preempted, or it yielded).
+    Runnable = 0,
+    /// Interruptible sleep (S).
+    Interruptible = 1,
+    /// Uninterruptible sleep (D), also killable.
+    Uninterruptible = 2,
+    /// Stopped by a signal (T).
+    Stopped = 3,
+    /// Stopped by its tracer (t).
+    Traced = 4,
+    /// Frozen cgroup.
+    Frozen = 5,
+    /// A kernel thread's idle wait (I): never a cause nor a victim.
+    Idle = 6,
+    /// Exited: the last interval of a thread.
+    Dead = 7,
+}
+
+/// In what context something ran.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum Context {
+    /// Nobody known.
+    None = 0,
+    /// A thread itself, in a system call or kernel thread function.
+    Task = 1,
+    /// A softirq that delivers network packets. On loopback it runs inside the sender's system call:
+    /// `OffCpu::waker_syscall` tells; otherwise the thread is only the interrupted one.
+    NetRx = 2,
+    /// Another softirq (block completion, RCU, tasklet, ...): the thread is only the interrupted one.
+    SoftIrq = 3,
+    /// A hard interrupt: the thread is only the interrupted one.
+    HardIrq = 4,
+    /// A timer that expired (high-resolution timer or timer wheel).
+    Timer = 5,
+}
+
+impl Context {
+    /// By number; unknown numbers are [`Context::None`].
+    pub fn from_u8(n: u8) -> Self {
+        [Self::None, Self::Task, Self::NetRx, Self::SoftIrq, Self::HardIrq, Self::Timer]
+            .get(n as usize)
+            .copied()
+            .unwrap_or(Self::None)
+    }
+}
+
+/// One interval off the CPU, `start..Event::time`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct OffCpu {
+    /// When the thread left the CPU.
+    pub start: Ns,
+    /// When it was made runnable; equal to `start` if it always was, 0 if it never was (open wait).
+    pub woken: Ns,
+    /// Its state meanwhile.
+    pub state: OffState,
+    /// The wait had not ended when the recording did: `Event::time` is the recording's end.
+    pub open: bool,
+    /// The wait had begun before the recording did: `start` is only the recording's beginning.
+    pub begun_before: bool,
+    /// The system call it blocked in; [`Sysno::NONE`] for a page fault, an interrupt, a kernel thread.
+    pub syscall: Sysno,
+    /// Futex operation, flock or fcntl command, wait options, signal: by system call.
+    pub op: u32,
+    /// Futex value waited on, number of descriptors polled, ...: by system call.
+    pub value: u32,
+    /// Time-out given to the system call in ns; `u64::MAX` = none, 0 = unknown or not applicable.
+    pub timeout: u64,
+    /// What it waited on.
+    pub object: ObjectId,
+    /// Who was on the CPU when it was made runnable; see `waker_context` for what that means.
+    pub waker: ThreadId,
+    /// Context of the waker.
+    pub waker_context: Context,
+    /// System call the waker was in, if any.
+    pub waker_syscall: Sysno,
+    /// Object of the waker's system call.
+    pub waker_object: ObjectId,
+    /// User stack at the switch-out.
+    pub user_stack: StackId,
+    /// Kernel stack during the wait (waits above the threshold only).
+    pub kernel_stack: StackId,
+    /// User stack of the waker, when taken.
+    pub waker_stack: StackId,
+}
+
+impl OffCpu {
+    /// An interval with nothing known but its times and state: a start for builders and tests.
+    pub fn new(start: Ns, woken: Ns, state: OffState) -> Self {
+        Self {
+            start,
+            woken,
+            state,
+            open: false,
+            begun_before: false,
+            syscall: Sysno::NONE,
+            op: 0,
+            value: 0,
+            timeout: 0,
+            object: ObjectId::NONE,
+            waker: ThreadId::NONE,
+            waker_context: Context::None,
+            waker_syscall: Sysno::NONE,
+            waker_object: ObjectId::NONE,
+            user_stack: StackId::NONE,
+            kernel_stack: StackId::NONE,
+            waker_stack: StackId::NONE,
+        }
+    }
+
+    /// Did it block (as opposed to being put off while runnable)?
+    pub fn blocked(&self) -> bool {
+        !matches!(self.state, OffState::Runnable)
+    }
+}
+
+/// Which way messages went.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum Direction {
+    /// Sent, written.
+    Send = 0,
+    /// Received, read.
+    Receive = 1,
+}
+
+/// Messages over one object within one execution segment.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct IpcUse {
+    /// The sender's or receiver's end.
+    pub object: ObjectId,
+    /// Which way.
+    pub direction: Direction,
+    /// How many calls.
+    pub count: u32,
+    /// Bytes in all.
+    pub bytes: u64,
+    /// When the first one was (`Event::time` is the last).
+    pub first: Ns,
+    /// Position in the byte stream after the last byte (TCP: sequence number, unwrapped by the reader;
+    /// others: bytes counted since the recording began). 0 = unknown.
+    pub position: u64,
+}
+
+/// One system call, or consecutive equal ones added up.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct SyscallUse {
+    /// When the (first) call began.
+    pub start: Ns,
+    /// Which.
+    pub nr: Sysno,
+    /// Return value of the last one (negative errno on failure).
+    pub result: i64,
+    /// How many.
+    pub count: u32,
+    /// As in [`OffCpu::op`].
+    pub op: u32,
+    /// What it was about.
+    pub object: ObjectId,
+}
+
+/// One on-CPU sample.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Sample {
+    /// How much time it stands for, ns.
+    pub weight: u64,
+    /// User stack.
+    pub user_stack: StackId,
+    /// Kernel stack, when it was in the kernel.
+    pub kernel_stack: StackId,
+}
+
+/// How a thread is tied to an object it holds, or to what another one waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum Relation {
+    /// Has the reading end of a pipe or FIFO open.
+    Reads = 0,
+    /// Has the writing end of a pipe or FIFO open.
+    Writes = 1,
+    /// Has the other end of a socket or terminal open.
+    Peer = 2,
+    /// Listens on the socket (a connection not yet accepted).
+    Listens = 3,
+    /// Owns the lock (file lock, mutex).
+    Owns = 4,
+    /// Is the child waited for (object kind Child), or its only candidates.
+    ChildOf = 5,
+    /// Traces the thread: `Hold::subject` is the traced one.
+    Traces = 6,
+    /// Serves the file system or device (FUSE daemon).
+    Serves = 7,
+}
+
+impl Relation {
+    /// By number.
+    pub fn from_u8(n: u8) -> Option<Self> {
+        [
+            Self::Reads,
+            Self::Writes,
+            Self::Peer,
+            Self::Listens,
+            Self::Owns,
+            Self::ChildOf,
+            Self::Traces,
+            Self::Serves,
+        ]
+        .get(n as usize)
+        .copied()
+    }
+}
+
+/// `Event::thread` is tied to `object`; found because `subject` waited for it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Hold {
+    /// The object (as the subject's wait names it), [`ObjectId::NONE`] for a tracer.
+    pub object: ObjectId,
+    /// Who waits.
+    pub subject: ThreadId,
+    /// How the thread is tied to it.
+    pub relation: Relation,
+}
+
+/// What was lost, by ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Loss {
+    /// Events that did not fit into the event ring.
+    pub events: u64,
+    /// Stack copies that did not fit.
+    pub stacks: u64,
+    /// Samples that did not fit.
+    pub samples: u64,
+    /// Time within which any of that happened, ns.
+    pub ns: u64,
+}
+
+/// What the recording did not see.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Coverage {
+    /// Lost in the collector.
+    pub loss: Loss,
+    /// User stacks unwound to the outermost frame.
+    pub stacks_complete: u64,
+    /// User stacks taken.
+    pub stacks_total: u64,
+    /// Frames with a function name.
+    pub symbols_resolved: u64,
+    /// Frames in all.
+    pub symbols_total: u64,
+    /// Sentences about anything else that is missing.
+    pub notes: Vec<String>,
+}
+
+/// What a source of events delivers: live, replayed or imported.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Item {
+    /// New or changed catalogue rows. They come before the events that name them.
+    Catalog(CatalogDelta),
+    /// Events, sorted by time, none earlier than those delivered before.
+    Events(Vec<Event>),
+    /// The recording ended at this time; what it did not see.
+    End {
+        /// Length of the recording.
+        duration: Ns,
+        /// What is missing.
+        coverage: Coverage,
+    },
+}

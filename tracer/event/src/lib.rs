@@ -1,0 +1,20 @@
+//! Event and catalogue types: the one language that collector, session file, graph and screens share.
+//!
+//! No I/O, no clock and no `unsafe` live here. Times are nanoseconds since the recording began
+//! (the clock is `CLOCK_MONOTONIC`); sizes are bytes. Identifiers are dense indices into a
+//! [`Catalog`] and are never reused within a recording, so nothing depends on a pid being unique.
+
+mod catalog;
+mod event;
+mod ids;
+mod object;
+mod syscall;
+
+pub use catalog::{Catalog, CatalogDelta, Cmdline, Frame, Module, ModuleKind, Process, Stack, Thread};
+pub use event::{
+    Context, Coverage, Direction, Event, Hold, IpcUse, Item, Kind, Loss, OffCpu, OffState, Relation, Sample,
+    SyscallUse,
+};
+pub use ids::{FrameId, ModuleId, Ns, ObjectId, ProcessId, StackId, ThreadId};
+pub use object::{Object, ObjectKind, endpoint_v4, show_endpoint};
+pub use syscall::{Sysno, syscall_name, syscall_number};

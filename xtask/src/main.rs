@@ -1,0 +1,2 @@
+//! Project chores: `cargo xtask bpf` rebuilds the BPF object.
+fn main() {}

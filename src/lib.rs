@@ -1,1 +1,3 @@
-//! App.
+//! The application: command line, session files, terminal interface.
+
+pub mod demo;

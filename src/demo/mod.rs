@@ -1,0 +1,3 @@
+//! The demonstration: a bundled program that hangs for real, across processes.
+
+pub mod hang;

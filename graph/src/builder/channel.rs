@@ -1,0 +1,195 @@
+//! Messages: which sender's segment a receiver got its bytes from.
+//!
+//! A channel is one direction of a connection: bytes `(position - bytes, position]` as sent are matched
+//! with the same range as received. Records of both sides cover several calls and come in the order of
+//! their *last* call, so a reception can come before the record of what was sent, and the other way round.
+
+use pg_event::{Catalog, Direction, IpcUse, Ns, Object, ObjectId, ObjectKind, ThreadId};
+use std::collections::{HashMap, VecDeque};
+
+/// A segment of a thread: index of its vertex within the thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Segment {
+    pub thread: ThreadId,
+    pub index: u32,
+}
+
+/// Sent or received bytes that wait for the other side's record.
+#[derive(Clone, Copy, Debug)]
+struct Bytes {
+    from: u64,
+    to: u64,
+    first: Ns,
+    last: Ns,
+    at: Segment,
+}
+
+/// A message found: from the sender's segment to the receiver's.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Match {
+    pub from: Segment,
+    pub from_time: Ns,
+    pub to: Segment,
+    pub to_time: Ns,
+}
+
+#[derive(Debug, Default)]
+struct Channel {
+    sent: VecDeque<Bytes>,
+    received: VecDeque<Bytes>,
+    /// Bytes (datagrams: messages) counted here when the records have no position.
+    sent_so_far: u64,
+    received_so_far: u64,
+    /// The latest sending known of, also from wake-ups.
+    last: Option<(Segment, Ns)>,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// All channels, found by the objects that are their ends.
+#[derive(Debug, Default)]
+pub(crate) struct Channels {
+    by_key: HashMap<(ObjectKind, u64, u64), u32>,
+    /// By object: the channel it sends into and the one it receives from.
+    of_object: Vec<(u32, u32)>,
+    all: Vec<Channel>,
+    depth: usize,
+}
+
+/// Keys of the directions out of and into an end.
+fn keys(o: &Object) -> Option<[(ObjectKind, u64, u64); 2]> {
+    let k = o.kind;
+    Some(match k {
+        ObjectKind::Pipe | ObjectKind::Fifo | ObjectKind::EventFd => [(k, o.id, o.id); 2],
+        // The two sides of a pseudo-terminal name each other like sockets do.
+        ObjectKind::UnixStream | ObjectKind::Tcp | ObjectKind::Tty if o.peer != 0 => {
+            [(k, o.id, o.peer), (k, o.peer, o.id)]
+        }
+        // Datagrams arrive at an address, whoever sent them.
+        ObjectKind::Udp | ObjectKind::UnixDatagram => [(k, o.peer, 0), (k, o.id, 0)],
+        _ => return None,
+    })
+}
+
+impl Channels {
+    pub fn new(depth: usize) -> Self {
+        Self { depth: depth.max(1), ..Self::default() }
+    }
+
+    fn ends(&mut self, id: ObjectId, catalog: &Catalog) -> Option<(u32, u32)> {
+        let object = catalog.object(id)?;
+        if self.of_object.len() <= id.index() {
+            self.of_object.resize(catalog.objects.len(), (NONE, NONE));
+        }
+        let known = self.of_object[id.index()];
+        if known.0 != NONE {
+            return Some(known);
+        }
+        let [out, into] = keys(object)?;
+        let mut number = |key| {
+            let next = self.by_key.len() as u32;
+            let n = *self.by_key.entry(key).or_insert(next);
+            if n == next {
+                self.all.push(Channel::default());
+            }
+            n
+        };
+        let ends = (number(out), number(into));
+        self.of_object[id.index()] = ends;
+        Some(ends)
+    }
+
+    /// A wake-up showed that `at` sent through `object` at `time`.
+    pub fn note_send(&mut self, object: ObjectId, at: Segment, time: Ns, catalog: &Catalog) {
+        if let Some((out, _)) = self.ends(object, catalog) {
+            let c = &mut self.all[out as usize];
+            if c.last.is_none_or(|l| l.1 <= time) {
+                c.last = Some((at, time));
+            }
+        }
+    }
+
+    /// The latest known sender of what arrives at `object`, no later than `time`.
+    pub fn sender_to(&mut self, object: ObjectId, time: Ns, catalog: &Catalog) -> Option<(Segment, Ns)> {
+        let (_, into) = self.ends(object, catalog)?;
+        let c = &self.all[into as usize];
+        let sent = c.sent.iter().rev().find(|b| b.first <= time);
+        let sent = sent.map(|b| (b.at, if b.last <= time { b.last } else { b.first }));
+        let last = c.last.filter(|l| l.1 <= time);
+        match (sent, last) {
+            (Some(a), Some(b)) => Some(if a.1 >= b.1 { a } else { b }),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// A record of messages; `found` gets every message it completes.
+    pub fn record(
+        &mut self,
+        at: Segment,
+        time: Ns,
+        u: &IpcUse,
+        catalog: &Catalog,
+        mut found: impl FnMut(Match),
+    ) {
+        let Some((out, into)) = self.ends(u.object, catalog) else { return };
+        let Some(kind) = catalog.object(u.object).map(|o| o.kind) else { return };
+        let depth = self.depth;
+        let sends = u.direction == Direction::Send;
+        let c = &mut self.all[if sends { out } else { into } as usize];
+        // Messages that keep their boundaries are counted one by one, streams by bytes.
+        let counted = matches!(kind, ObjectKind::Udp | ObjectKind::UnixDatagram | ObjectKind::EventFd);
+        let amount = if counted { u64::from(u.count) } else { u.bytes };
+        let so_far = if sends { &mut c.sent_so_far } else { &mut c.received_so_far };
+        *so_far += amount;
+        let end = if u.position != 0 && !counted { u.position } else { *so_far };
+        let first = u.first.min(time);
+        let mut b = Bytes { from: end.saturating_sub(amount), to: end, first, last: time, at };
+        if sends {
+            c.last = Some((at, time));
+            c.received.retain(|r| {
+                if r.to <= b.from || r.from >= b.to || b.first > r.last || r.at == b.at {
+                    return true;
+                }
+                found(link(&b, r));
+                r.to > b.to
+            });
+            push(&mut c.sent, b, depth);
+        } else {
+            if kind == ObjectKind::EventFd {
+                // One read takes all that was added since the last.
+                for s in c.sent.drain(..).filter(|s| s.first <= b.last && s.at != b.at) {
+                    found(link(&s, &b));
+                }
+                return;
+            }
+            let mut covered = b.from;
+            for s in c.sent.iter().filter(|s| s.to > b.from && s.from < b.to && s.first <= b.last) {
+                covered = covered.max(s.to);
+                if s.at != b.at {
+                    found(link(s, &b));
+                }
+            }
+            while c.sent.front().is_some_and(|s| s.to <= b.to) {
+                c.sent.pop_front();
+            }
+            if covered < b.to {
+                b.from = covered;
+                push(&mut c.received, b, depth);
+            }
+        }
+    }
+}
+
+fn push(queue: &mut VecDeque<Bytes>, b: Bytes, depth: usize) {
+    if queue.len() >= depth {
+        queue.pop_front();
+    }
+    queue.push_back(b);
+}
+
+/// The edge of a message: left no later than it arrived, as late as can be said.
+fn link(s: &Bytes, r: &Bytes) -> Match {
+    let from_time = if s.last <= r.last { s.last } else { s.first };
+    let to_time = if r.first >= from_time { r.first } else { r.last };
+    Match { from: s.at, from_time, to: r.at, to_time }
+}

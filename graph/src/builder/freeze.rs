@@ -1,0 +1,204 @@
+//! From the threads' states to the columns of the graph.
+
+use super::futex::Uses;
+use super::{Builder, RawEdge};
+use crate::graph::{EdgeRow, EventGraph, ThreadRows};
+use crate::lane::LaneIndex;
+use crate::{EdgeId, EdgeKind, VertexId, Weak};
+use pg_event::{Catalog, Ns};
+
+pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog) -> EventGraph {
+    let Builder { mut threads, edges, holds, signals, flags, marks, execs, lost, culled, events, .. } = b;
+    let mut g =
+        EventGraph { signals, flags, marks, execs, duration, events, culled, ..EventGraph::default() };
+    g.holds = holds;
+    g.holds.sort_by_key(|h| (h.subject, h.time));
+    g.lost = joined(lost);
+
+    let vertices: usize = threads.iter().map(|t| t.rows.len()).sum();
+    g.times.reserve_exact(vertices);
+    g.details.reserve_exact(vertices);
+    g.put_off.reserve_exact(threads.iter().map(|t| t.put_off.len()).sum());
+    g.samples.reserve_exact(threads.iter().map(|t| t.samples.len()).sum());
+    g.ipc.reserve_exact(threads.iter().map(|t| t.ipc.len()).sum());
+    g.syscalls.reserve_exact(threads.iter().map(|t| t.syscalls.len()).sum());
+    g.threads.reserve_exact(threads.len());
+    for t in &mut threads {
+        let first = g.times.len() as u32;
+        let last_run = t.rows.last().map_or(0, |r| r.times.run);
+        // A thread that did not exit was there until the end.
+        let end = t.exited.map_or(duration, |x| x.0.max(t.seen)).max(last_run);
+        for r in std::mem::take(&mut t.rows) {
+            g.times.push(r.times);
+            g.details.push(r.detail);
+        }
+        g.threads.push(ThreadRows {
+            vertices: first..g.times.len() as u32,
+            put_off: append(&mut g.put_off, std::mem::take(&mut t.put_off)),
+            samples: append(&mut g.samples, std::mem::take(&mut t.samples)),
+            ipc: append(&mut g.ipc, std::mem::take(&mut t.ipc)),
+            syscalls: append(&mut g.syscalls, std::mem::take(&mut t.syscalls)),
+            end,
+            exited: t.exited,
+        });
+    }
+    drop(threads);
+    link(&mut g, edges, catalog);
+    g.lanes = LaneIndex::new(&g);
+    g
+}
+
+fn append<T>(column: &mut Vec<T>, own: Vec<T>) -> std::ops::Range<u32> {
+    let from = column.len() as u32;
+    column.extend(own);
+    from..column.len() as u32
+}
+
+/// Disjoint spans, by time.
+fn joined(mut spans: Vec<(Ns, Ns)>) -> Vec<(Ns, Ns)> {
+    spans.sort_unstable();
+    let mut out: Vec<(Ns, Ns)> = Vec::new();
+    for s in spans {
+        match out.last_mut() {
+            Some(l) if s.0 <= l.1 => l.1 = l.1.max(s.1),
+            _ => out.push(s),
+        }
+    }
+    out
+}
+
+/// Sort the edges by where they end, join double ones, judge futex edges, index both ways.
+fn link(g: &mut EventGraph, raw: Vec<RawEdge>, catalog: &Catalog) {
+    let n = g.times.len();
+    let id = |s: super::Segment| VertexId(g.threads[s.thread.index()].vertices.start + s.index);
+    let mut start = vec![0u32; n + 1];
+    for e in &raw {
+        start[id(e.to).index() + 1] += 1;
+    }
+    for i in 0..n {
+        start[i + 1] += start[i];
+    }
+    let mut order = vec![0u32; raw.len()];
+    let mut next = start.clone();
+    for (i, e) in raw.iter().enumerate() {
+        let cell = &mut next[id(e.to).index()];
+        order[*cell as usize] = i as u32;
+        *cell += 1;
+    }
+    drop(next);
+    let mut uses = Uses::default();
+    let mut rows: Vec<EdgeRow> = Vec::with_capacity(raw.len());
+    let mut in_start = Vec::with_capacity(n + 1);
+    let mut group: Vec<EdgeRow> = Vec::new();
+    for v in 0..n {
+        in_start.push(rows.len() as u32);
+        let own = &order[start[v] as usize..start[v + 1] as usize];
+        if own.is_empty() {
+            continue;
+        }
+        group.clear();
+        for i in own {
+            let e = &raw[*i as usize];
+            add(&mut group, row(e, id(e.from), VertexId(v as u32)));
+        }
+        if !group.iter().any(|e| e.waking) {
+            promote(&mut group, g.times[v].woken, g.times[v].start);
+        }
+        for e in &mut group {
+            if e.waking
+                && e.kind == EdgeKind::Futex
+                && e.weak.is_none()
+                && uses.is_lock(&g.details[v], catalog)
+            {
+                e.weak = Some(Weak::MutexHandOff);
+            }
+            if e.weak.is_none() && e.waking && lost_around(&g.lost, e) {
+                e.weak = Some(Weak::LostEvents);
+            }
+        }
+        group.sort_by_key(|e| (!e.waking, e.to_time, e.from_time));
+        rows.extend_from_slice(&group);
+    }
+    in_start.push(rows.len() as u32);
+    drop(raw);
+    drop(order);
+    rows.shrink_to_fit();
+    let mut out_start = vec![0u32; n + 1];
+    for r in &rows {
+        out_start[r.from.index() + 1] += 1;
+    }
+    for i in 0..n {
+        out_start[i + 1] += out_start[i];
+    }
+    let mut next = out_start.clone();
+    let mut out = vec![EdgeId(0); rows.len()];
+    for (i, r) in rows.iter().enumerate() {
+        let cell = &mut next[r.from.index()];
+        out[*cell as usize] = EdgeId(i as u32);
+        *cell += 1;
+    }
+    for v in 0..n {
+        let own = &mut out[out_start[v] as usize..out_start[v + 1] as usize];
+        if own.len() > 1 {
+            own.sort_unstable_by_key(|e| (rows[e.index()].from_time, e.0));
+        }
+    }
+    (g.edges, g.in_start, g.out_start, g.out) = (rows, in_start, out_start, out);
+}
+
+fn row(e: &RawEdge, from: VertexId, to: VertexId) -> EdgeRow {
+    EdgeRow {
+        from_time: e.from_time,
+        to_time: e.to_time,
+        from,
+        to,
+        object: e.object,
+        stack: e.stack,
+        syscall: e.syscall,
+        kind: e.kind,
+        weak: e.weak,
+        waking: e.waking,
+    }
+}
+
+/// A message whose arrival also woke is one edge: that of the wake-up, made certain by the bytes.
+fn add(group: &mut Vec<EdgeRow>, e: EdgeRow) {
+    let Some(same) = group.iter_mut().find(|x| x.from == e.from && x.waking != e.waking) else {
+        let double =
+            group.iter().any(|x| x.from == e.from && !e.waking && x.kind == e.kind && x.object == e.object);
+        if !double {
+            group.push(e);
+        }
+        return;
+    };
+    let (wake, message) = if same.waking { (*same, e) } else { (e, *same) };
+    let merges = message.kind == EdgeKind::Ipc
+        && matches!(wake.kind, EdgeKind::Ipc | EdgeKind::WakeUp)
+        && matches!(wake.weak, None | Some(Weak::InterruptInferred | Weak::ObjectMismatch));
+    if merges {
+        *same = EdgeRow { kind: EdgeKind::Ipc, weak: None, object: message.object, ..wake };
+    } else {
+        group.push(e);
+    }
+}
+
+/// No wake-up was attributed: the first message received in this segment that was sent during the wait
+/// ended it.
+fn promote(group: &mut [EdgeRow], woken: Ns, start: Ns) {
+    if woken == start {
+        return;
+    }
+    let first = group
+        .iter_mut()
+        .filter(|e| e.kind == EdgeKind::Ipc && e.from_time <= woken && e.from_time >= start)
+        .min_by_key(|e| e.to_time);
+    if let Some(e) = first {
+        e.waking = true;
+        e.to_time = woken;
+    }
+}
+
+fn lost_around(lost: &[(Ns, Ns)], e: &EdgeRow) -> bool {
+    let i = lost.partition_point(|l| l.1 < e.from_time);
+    lost.get(i).is_some_and(|l| l.0 <= e.to_time)
+}

@@ -1,0 +1,395 @@
+//! From events to the event graph: one state machine per thread, fed in order of time.
+//!
+//! A segment of a thread ends where it blocks; being put off the CPU while runnable does not end it.
+//! An event of an interval comes at its *end*, so the waker's segment at the time of a wake-up is already
+//! known when the wakee's interval arrives, and edges can be made at once.
+
+mod calls;
+mod channel;
+mod freeze;
+mod futex;
+mod related;
+mod thread;
+mod wake;
+
+pub(crate) use calls::{
+    CHILD, EXIT, FILE, FILE_LOCK, FUTEX, POLL, RECV, SEND, SIGWAIT, SLEEP, SPAWN, SYSV, is as call_is,
+};
+
+use crate::graph::{INTERRUPTED, TIMED_OUT};
+use crate::{
+    At, CullCounts, EdgeKind, EventGraph, FlagAccess, HoldFact, MarkFact, SamplePoint, SignalFact, Weak,
+};
+use channel::{Channels, Match, Segment};
+use pg_event::{Catalog, Event, Kind, Ns, ObjectId, OffCpu, StackId, Sysno, ThreadId};
+use std::collections::HashMap;
+use thread::{Role, ThreadState};
+use wake::{Verdict, Waker};
+
+/// What to keep and how far to look.
+#[derive(Clone, Debug)]
+pub struct BuildOptions {
+    /// Keep on-CPU samples.
+    pub samples: bool,
+    /// Keep system call records.
+    pub syscalls: bool,
+    /// Match messages and make edges of them.
+    pub messages: bool,
+    /// Most unmatched records kept per direction of a channel.
+    pub channel_depth: usize,
+}
+
+impl Default for BuildOptions {
+    fn default() -> Self {
+        Self { samples: true, syscalls: true, messages: true, channel_depth: 4096 }
+    }
+}
+
+/// An edge while it is built: its ends are segments.
+#[derive(Clone, Copy, Debug)]
+struct RawEdge {
+    from: Segment,
+    to: Segment,
+    from_time: Ns,
+    to_time: Ns,
+    object: ObjectId,
+    stack: StackId,
+    syscall: Sysno,
+    kind: EdgeKind,
+    weak: Option<Weak>,
+    waking: bool,
+}
+
+/// Builds an [`EventGraph`] from events in order of time.
+///
+/// ```
+/// use pg_event::{Catalog, Event, Kind, OffCpu, OffState, Thread, ThreadId};
+/// use pg_graph::{BuildOptions, Builder};
+///
+/// let catalog = Catalog { threads: vec![Thread::default()], ..Catalog::default() };
+/// let mut builder = Builder::new(BuildOptions::default());
+/// let wait = OffCpu::new(10, 30, OffState::Interruptible);
+/// builder.events(&[Event { time: 31, thread: ThreadId(0), cpu: 0, kind: Kind::OffCpu(wait) }], &catalog);
+/// let graph = builder.finish(100, &catalog);
+/// assert_eq!(graph.vertex_count(), 2);
+/// ```
+#[derive(Debug)]
+pub struct Builder {
+    options: BuildOptions,
+    threads: Vec<ThreadState>,
+    edges: Vec<RawEdge>,
+    channels: Channels,
+    /// Who armed a timer object last.
+    armed: HashMap<ObjectId, (Segment, Ns)>,
+    /// Last write of each data flag.
+    written: HashMap<ObjectId, (Segment, Ns)>,
+    holds: Vec<HoldFact>,
+    signals: Vec<SignalFact>,
+    flags: Vec<FlagAccess>,
+    marks: Vec<MarkFact>,
+    execs: Vec<(ThreadId, Ns)>,
+    lost: Vec<(Ns, Ns)>,
+    culled: CullCounts,
+    events: u64,
+    now: Ns,
+}
+
+impl Builder {
+    /// A builder that has seen nothing yet.
+    pub fn new(options: BuildOptions) -> Self {
+        Self {
+            channels: Channels::new(options.channel_depth),
+            options,
+            threads: Vec::new(),
+            edges: Vec::new(),
+            armed: HashMap::new(),
+            written: HashMap::new(),
+            holds: Vec::new(),
+            signals: Vec::new(),
+            flags: Vec::new(),
+            marks: Vec::new(),
+            execs: Vec::new(),
+            lost: Vec::new(),
+            culled: CullCounts::default(),
+            events: 0,
+            now: 0,
+        }
+    }
+
+    /// How many events it was given.
+    pub fn event_count(&self) -> u64 {
+        self.events
+    }
+
+    /// Take further events, none earlier than those before. `catalog` must have the rows they name;
+    /// events of threads it does not have are counted in [`CullCounts::foreign`].
+    pub fn events(&mut self, events: &[Event], catalog: &Catalog) {
+        if self.threads.len() < catalog.threads.len() {
+            self.threads.resize_with(catalog.threads.len(), ThreadState::default);
+        }
+        self.events += events.len() as u64;
+        for e in events {
+            self.now = self.now.max(e.time);
+            self.event(e, catalog);
+        }
+    }
+
+    /// Freeze. `duration` is the length of the recording (the time of the last event counts if later).
+    pub fn finish(self, duration: Ns, catalog: &Catalog) -> EventGraph {
+        let duration = duration.max(self.now);
+        freeze::freeze(self, duration, catalog)
+    }
+
+    /// The state of a thread, its first vertex begun; `None` when the catalogue does not have it.
+    fn touch(&mut self, id: ThreadId, time: Ns, catalog: &Catalog) -> Option<&mut ThreadState> {
+        let Some(t) = self.threads.get_mut(id.index()) else {
+            self.culled.foreign += 1;
+            return None;
+        };
+        if t.rows.is_empty() {
+            t.begin(id, None, time, catalog);
+        }
+        if t.role == Role::Unknown {
+            t.role = catalog.thread(id).map_or(Role::Unknown, Role::of);
+        }
+        t.seen = t.seen.max(time);
+        Some(t)
+    }
+
+    /// The segment that a thread is in now.
+    fn current(&self, id: ThreadId) -> Segment {
+        let n = self.threads.get(id.index()).map_or(0, |t| t.rows.len());
+        Segment { thread: id, index: n.saturating_sub(1) as u32 }
+    }
+
+    fn event(&mut self, e: &Event, catalog: &Catalog) {
+        let time = e.time;
+        if let Kind::Lost { since, .. } = e.kind {
+            self.lost.push((since.min(time), time));
+            return;
+        }
+        if let Kind::Mark { number } = e.kind {
+            self.marks.push(MarkFact { time, number });
+            return;
+        }
+        let keep = (self.options.samples, self.options.syscalls);
+        let Some(t) = self.touch(e.thread, time, catalog) else { return };
+        match e.kind {
+            Kind::OffCpu(ref o) if t.off_cpu(e.thread, time, o) => self.woken(e.thread, o, catalog),
+            Kind::Sample(s) if keep.0 => t.samples.push(SamplePoint {
+                time,
+                weight: s.weight,
+                user_stack: s.user_stack,
+                kernel_stack: s.kernel_stack,
+            }),
+            Kind::Syscall(s) => {
+                if keep.1 {
+                    t.syscalls.push(At { time, what: s });
+                }
+                if calls::is(s.nr, calls::ARM) && s.object.is_some() {
+                    let at = self.current(e.thread);
+                    self.armed.insert(s.object, (at, time));
+                }
+            }
+            Kind::Ipc(u) => {
+                t.ipc.push(At { time, what: u });
+                if self.options.messages {
+                    let at = self.current(e.thread);
+                    let edges = &mut self.edges;
+                    self.channels.record(at, time, &u, catalog, |m| edges.push(message(m, u.object)));
+                }
+            }
+            Kind::Spawn { child } => self.spawn(e.thread, child, time, catalog),
+            Kind::Exit { status } => t.exited = Some((time, status)),
+            Kind::Exec => self.execs.push((e.thread, time)),
+            Kind::Signal { target, signal } => {
+                self.signals.push(SignalFact { time, from: e.thread, to: target, signal });
+            }
+            Kind::Hold(h) => self.holds.push(HoldFact {
+                time,
+                subject: h.subject,
+                holder: e.thread,
+                object: h.object,
+                relation: h.relation,
+            }),
+            Kind::DataFlag { object, value, write, stack } => {
+                self.flags.push(FlagAccess { time, thread: e.thread, object, value, write, stack });
+                self.flag(e.thread, object, write, stack, time);
+            }
+            _ => {}
+        }
+    }
+
+    fn spawn(&mut self, parent: ThreadId, child: ThreadId, time: Ns, catalog: &Catalog) {
+        let from = self.current(parent);
+        let Some(c) = self.threads.get_mut(child.index()) else {
+            self.culled.foreign += 1;
+            return;
+        };
+        // Seen before it was created: an id reused by mistake, or damage. Believe what was seen.
+        if !c.rows.is_empty() {
+            return;
+        }
+        c.begin(child, Some(time), time, catalog);
+        self.edges.push(RawEdge {
+            from,
+            to: Segment { thread: child, index: 0 },
+            from_time: time,
+            to_time: time,
+            object: ObjectId::NONE,
+            stack: StackId::NONE,
+            syscall: Sysno::NONE,
+            kind: EdgeKind::Spawn,
+            weak: None,
+            waking: true,
+        });
+    }
+
+    fn flag(&mut self, thread: ThreadId, object: ObjectId, write: bool, stack: StackId, time: Ns) {
+        let at = self.current(thread);
+        if write {
+            self.written.insert(object, (at, time));
+        } else if let Some((from, from_time)) =
+            self.written.get(&object).copied().filter(|w| w.0.thread != thread)
+        {
+            self.edges.push(RawEdge {
+                from,
+                to: at,
+                from_time,
+                to_time: time,
+                object,
+                stack,
+                syscall: Sysno::NONE,
+                kind: EdgeKind::DataFlag,
+                weak: None,
+                waking: false,
+            });
+        }
+    }
+
+    /// The wait `o` of `wakee` ended (its vertex is begun): by whom?
+    fn woken(&mut self, wakee: ThreadId, o: &OffCpu, catalog: &Catalog) {
+        if o.open && o.woken == 0 {
+            return;
+        }
+        let to = self.current(wakee);
+        let Some(row) = self.threads.get(wakee.index()).and_then(|t| t.rows.last()) else { return };
+        let woken = row.times.woken;
+        let waker = if o.waker == wakee { None } else { self.waker(o, woken, catalog) };
+        let wakee_role = self.threads[wakee.index()].role;
+        match wake::judge(o, wakee_role, waker.map(|w| w.1), catalog) {
+            Verdict::Edge(kind, weak) => {
+                let Some((from, _)) = waker else { return };
+                if kind == EdgeKind::Ipc {
+                    self.channels.note_send(o.waker_object, from, woken, catalog);
+                }
+                if weak == Some(Weak::Signal) {
+                    self.flag_last(wakee, INTERRUPTED);
+                }
+                self.wake_edge(from, woken, to, woken, kind, weak, o);
+            }
+            Verdict::TimedOut => {
+                self.culled.timer += 1;
+                self.flag_last(wakee, TIMED_OUT);
+            }
+            Verdict::Armed => match self.armer(o, catalog) {
+                Some((from, at)) if from != to => {
+                    self.wake_edge(from, at, to, woken, EdgeKind::Timer, None, o);
+                }
+                _ => self.culled.timer += 1,
+            },
+            Verdict::Packet => match self.sender(o, woken, catalog) {
+                Some((from, at)) if from.thread != wakee => {
+                    let weak = Some(Weak::InterruptInferred);
+                    self.wake_edge(from, at, to, woken, EdgeKind::Ipc, weak, o);
+                }
+                _ => self.culled.interrupt += 1,
+            },
+            Verdict::Interrupt => self.culled.interrupt += 1,
+            Verdict::Maintenance => self.culled.maintenance += 1,
+            Verdict::Own => self.culled.own += 1,
+            Verdict::Unknown => self.culled.unknown += 1,
+        }
+    }
+
+    fn waker(&mut self, o: &OffCpu, woken: Ns, catalog: &Catalog) -> Option<(Segment, Waker)> {
+        if o.waker.is_none() {
+            return None;
+        }
+        let t = self.touch(o.waker, woken, catalog)?;
+        let index = t.segment_at(woken)?;
+        let waker = Waker {
+            role: t.role,
+            exiting: wake::exiting(t.exited, woken),
+            ns_tid: catalog.thread(o.waker).map_or(0, |t| t.ns_tid),
+        };
+        Some((Segment { thread: o.waker, index }, waker))
+    }
+
+    /// Who armed the timer that `o` waited for.
+    fn armer(&self, o: &OffCpu, catalog: &Catalog) -> Option<(Segment, Ns)> {
+        let members = catalog.object(o.object).map_or(&[][..], |x| &x.members);
+        let all = std::iter::once(&o.object).chain(members);
+        all.filter_map(|m| self.armed.get(m)).max_by_key(|a| a.1).copied()
+    }
+
+    /// Who sent last, before `woken`, to what `o` waited for.
+    fn sender(&mut self, o: &OffCpu, woken: Ns, catalog: &Catalog) -> Option<(Segment, Ns)> {
+        let object = catalog.object(o.object)?;
+        let mut best = self.channels.sender_to(o.object, woken, catalog);
+        for m in &object.members {
+            let s = self.channels.sender_to(*m, woken, catalog);
+            if s.map(|x| x.1) > best.map(|x| x.1) {
+                best = s;
+            }
+        }
+        // What was sent before the wait began had arrived before, or is on its way for long: no cause.
+        best
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn wake_edge(
+        &mut self,
+        from: Segment,
+        from_time: Ns,
+        to: Segment,
+        to_time: Ns,
+        kind: EdgeKind,
+        weak: Option<Weak>,
+        o: &OffCpu,
+    ) {
+        self.edges.push(RawEdge {
+            from,
+            to,
+            from_time,
+            to_time,
+            object: if o.object.is_some() { o.object } else { o.waker_object },
+            stack: o.waker_stack,
+            syscall: o.waker_syscall,
+            kind,
+            weak,
+            waking: true,
+        });
+    }
+
+    fn flag_last(&mut self, t: ThreadId, flag: u8) {
+        if let Some(r) = self.threads.get_mut(t.index()).and_then(|t| t.rows.last_mut()) {
+            r.detail.flags |= flag;
+        }
+    }
+}
+
+fn message(m: Match, object: ObjectId) -> RawEdge {
+    RawEdge {
+        from: m.from,
+        to: m.to,
+        from_time: m.from_time,
+        to_time: m.to_time,
+        object,
+        stack: StackId::NONE,
+        syscall: Sysno::NONE,
+        kind: EdgeKind::Ipc,
+        weak: None,
+        waking: false,
+    }
+}

@@ -1,0 +1,162 @@
+//! The state of one thread while its graph is built.
+
+use crate::graph::{BEGUN_BEFORE, Detail, OPEN, Times};
+use crate::{At, SamplePoint};
+use pg_event::{
+    Catalog, IpcUse, Ns, ObjectId, OffCpu, OffState, StackId, SyscallUse, Sysno, Thread, ThreadId,
+};
+
+/// What a thread is to the graph.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Role {
+    /// Not looked up yet.
+    #[default]
+    Unknown,
+    /// A thread of a program.
+    User,
+    /// A kernel thread that does work for others (kworker, jbd2, loop, ...).
+    Worker,
+    /// A kernel thread that keeps the scheduler going: its wake-ups mean nothing.
+    Maintenance,
+    /// The recorder.
+    Own,
+}
+
+const MAINTENANCE: &[&str] = &[
+    "migration/",
+    "ksoftirqd/",
+    "rcu",
+    "cpuhp/",
+    "idle_inject/",
+    "watchdog/",
+    "swapper/",
+    "ktimers/",
+    "posixcputmr",
+];
+
+impl Role {
+    pub fn of(t: &Thread) -> Self {
+        if t.own {
+            Self::Own
+        } else if !t.kernel {
+            Self::User
+        } else if t.tid == 0 || MAINTENANCE.iter().any(|m| t.name.starts_with(m)) {
+            Self::Maintenance
+        } else {
+            Self::Worker
+        }
+    }
+}
+
+/// One vertex while it is built.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row {
+    pub times: Times,
+    pub detail: Detail,
+}
+
+/// One thread while it is built.
+#[derive(Debug, Default)]
+pub(crate) struct ThreadState {
+    pub role: Role,
+    pub rows: Vec<Row>,
+    pub put_off: Vec<(Ns, Ns)>,
+    pub samples: Vec<SamplePoint>,
+    pub ipc: Vec<At<IpcUse>>,
+    pub syscalls: Vec<At<SyscallUse>>,
+    /// Latest moment at which it is known to have existed.
+    pub seen: Ns,
+    pub exited: Option<(Ns, u32)>,
+    /// An interval that had not ended when the recording did is its last.
+    pub open: bool,
+}
+
+impl ThreadState {
+    /// Begin the first vertex if there is none: at `born` if known, else at the recording's begin or
+    /// as the catalogue has it.
+    pub fn begin(&mut self, id: ThreadId, born: Option<Ns>, now: Ns, catalog: &Catalog) {
+        if !self.rows.is_empty() {
+            return;
+        }
+        let start = born.or_else(|| catalog.thread(id).map(|t| t.start)).unwrap_or(0).min(now);
+        self.seen = self.seen.max(start);
+        self.rows.push(Row {
+            times: Times { start, woken: start, run: start },
+            detail: Detail {
+                preempted: 0,
+                timeout: 0,
+                thread: id,
+                object: ObjectId::NONE,
+                user_stack: StackId::NONE,
+                kernel_stack: StackId::NONE,
+                op: 0,
+                value: 0,
+                syscall: Sysno::NONE,
+                state: OffState::Runnable,
+                flags: 0,
+            },
+        });
+    }
+
+    /// An interval off the CPU, ended at `time`. Returns whether it began a new vertex.
+    pub fn off_cpu(&mut self, id: ThreadId, time: Ns, o: &OffCpu) -> bool {
+        let Some(last) = self.rows.last_mut() else { return false };
+        // Times come from outside: keep them in order whatever they say.
+        let floor = last.times.run.max(self.put_off.last().map_or(0, |p| p.1));
+        let start = o.start.clamp(floor.min(time), time);
+        self.seen = self.seen.max(time);
+        if o.state == OffState::Dead {
+            self.exited.get_or_insert((start, 0));
+            return false;
+        }
+        self.open |= o.open;
+        if o.state == OffState::Runnable {
+            if last.times.woken == last.times.run && start <= last.times.run && last.detail.flags & OPEN == 0
+            {
+                last.times.run = time;
+            } else if time > start {
+                last.detail.preempted += time - start;
+                self.put_off.push((start, time));
+            }
+            return false;
+        }
+        let never = o.woken == 0 && o.open;
+        let woken = if o.woken == 0 { time } else { o.woken.clamp(start, time) };
+        let flags = u8::from(never) * OPEN + u8::from(o.begun_before) * BEGUN_BEFORE;
+        let row = Row {
+            times: Times { start, woken, run: time },
+            detail: Detail {
+                preempted: 0,
+                timeout: o.timeout,
+                thread: id,
+                object: o.object,
+                user_stack: o.user_stack,
+                kernel_stack: o.kernel_stack,
+                op: o.op,
+                value: o.value,
+                syscall: o.syscall,
+                state: o.state,
+                flags,
+            },
+        };
+        // A thread that was blocked from its first moment on leads in with that wait.
+        match &mut self.rows[..] {
+            [first] if o.begun_before && start <= first.times.start => *first = row,
+            _ => self.rows.push(row),
+        }
+        true
+    }
+
+    /// Index of the vertex that was running at `time` (the last one on the CPU by then).
+    pub fn segment_at(&self, time: Ns) -> Option<u32> {
+        let n = self.rows.len();
+        // Nearly always among the last ones.
+        for i in (n.saturating_sub(6)..n).rev() {
+            if self.rows[i].times.run <= time {
+                return Some(i as u32);
+            }
+        }
+        let i = self.rows.partition_point(|r| r.times.run <= time);
+        (n > 0).then(|| i.saturating_sub(1) as u32)
+    }
+}

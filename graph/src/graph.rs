@@ -1,0 +1,508 @@
+//! The event graph: vertices, edges and the facts around them in compact columns, frozen after building.
+
+use crate::lane::LaneIndex;
+use crate::{Edge, EdgeId, EdgeKind, Vertex, VertexId, Weak};
+use pg_event::{IpcUse, Ns, ObjectId, OffState, ProcessId, Relation, StackId, SyscallUse, Sysno, ThreadId};
+use std::ops::Range;
+
+/// Wake-ups that made no edge, by reason (Argus, section 4.1: scheduler maintenance is culled).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CullCounts {
+    /// By or of a thread that keeps the scheduler going (migration, ksoftirqd, RCU, idle).
+    pub maintenance: u64,
+    /// From a hard or soft interrupt whose origin is not known: the interrupted thread is no cause.
+    pub interrupt: u64,
+    /// By the wakee's own time-out or sleep.
+    pub timer: u64,
+    /// By the recorder itself.
+    pub own: u64,
+    /// Waits that ended without a recorded waker.
+    pub unknown: u64,
+    /// Events that named a thread the catalogue does not have.
+    pub foreign: u64,
+}
+
+/// One on-CPU sample of a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SamplePoint {
+    /// When.
+    pub time: Ns,
+    /// How much time it stands for, ns.
+    pub weight: u64,
+    /// User stack.
+    pub user_stack: StackId,
+    /// Kernel stack, when it was in the kernel.
+    pub kernel_stack: StackId,
+}
+
+/// A fact about who was tied to the object that `subject` waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HoldFact {
+    /// When it was read from the system's state.
+    pub time: Ns,
+    /// Who waited.
+    pub subject: ThreadId,
+    /// Who holds it, or has the other end.
+    pub holder: ThreadId,
+    /// The object as the subject's wait names it.
+    pub object: ObjectId,
+    /// How the holder is tied to it.
+    pub relation: Relation,
+}
+
+/// Something with the time at which it was recorded.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct At<T> {
+    /// When (of things added up: the last one).
+    pub time: Ns,
+    /// What.
+    pub what: T,
+}
+
+/// A signal that was sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SignalFact {
+    /// When.
+    pub time: Ns,
+    /// By whom.
+    pub from: ThreadId,
+    /// To whom.
+    pub to: ThreadId,
+    /// Signal number.
+    pub signal: u8,
+}
+
+/// An access to a data flag.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlagAccess {
+    /// When.
+    pub time: Ns,
+    /// By whom.
+    pub thread: ThreadId,
+    /// Which flag.
+    pub object: ObjectId,
+    /// Its value afterwards.
+    pub value: u64,
+    /// A write (else a read).
+    pub write: bool,
+    /// Where.
+    pub stack: StackId,
+}
+
+/// A mark set by the user.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MarkFact {
+    /// When.
+    pub time: Ns,
+    /// Its number.
+    pub number: u32,
+}
+
+/// Times of a vertex; `end` is the next one's `start`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub start: Ns,
+    pub woken: Ns,
+    pub run: Ns,
+}
+
+pub(crate) const OPEN: u8 = 1;
+pub(crate) const BEGUN_BEFORE: u8 = 2;
+pub(crate) const TIMED_OUT: u8 = 4;
+pub(crate) const INTERRUPTED: u8 = 8;
+
+/// What a vertex knows besides its times.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Detail {
+    pub preempted: Ns,
+    pub timeout: u64,
+    pub thread: ThreadId,
+    pub object: ObjectId,
+    pub user_stack: StackId,
+    pub kernel_stack: StackId,
+    pub op: u32,
+    pub value: u32,
+    pub syscall: Sysno,
+    pub state: OffState,
+    pub flags: u8,
+}
+
+/// An edge as it is kept: sorted by `to`, the one that ended the leading wait first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EdgeRow {
+    pub from_time: Ns,
+    pub to_time: Ns,
+    pub from: VertexId,
+    pub to: VertexId,
+    pub object: ObjectId,
+    pub stack: StackId,
+    pub syscall: Sysno,
+    pub kind: EdgeKind,
+    pub weak: Option<Weak>,
+    /// Ended the leading wait of `to`.
+    pub waking: bool,
+}
+
+/// Where the rows of a thread lie in the columns, and its end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ThreadRows {
+    pub vertices: Range<u32>,
+    pub put_off: Range<u32>,
+    pub samples: Range<u32>,
+    pub ipc: Range<u32>,
+    pub syscalls: Range<u32>,
+    /// End of the last vertex.
+    pub end: Ns,
+    pub exited: Option<(Ns, u32)>,
+}
+
+/// Vertices, edges and the facts around them. Frozen: made by a [`crate::Builder`], then only read.
+///
+/// Vertices of one thread are neighbours in order of time, so program order needs no edges of its own.
+#[derive(Debug, Default)]
+pub struct EventGraph {
+    pub(crate) times: Vec<Times>,
+    pub(crate) details: Vec<Detail>,
+    pub(crate) edges: Vec<EdgeRow>,
+    /// `in_start[v]..in_start[v + 1]` are the edges into `v`.
+    pub(crate) in_start: Vec<u32>,
+    /// `out_start[v]..out_start[v + 1]` index `out`.
+    pub(crate) out_start: Vec<u32>,
+    pub(crate) out: Vec<EdgeId>,
+    pub(crate) threads: Vec<ThreadRows>,
+    /// Runnable without a CPU in the middle of a segment.
+    pub(crate) put_off: Vec<(Ns, Ns)>,
+    pub(crate) samples: Vec<SamplePoint>,
+    pub(crate) ipc: Vec<At<IpcUse>>,
+    pub(crate) syscalls: Vec<At<SyscallUse>>,
+    pub(crate) holds: Vec<HoldFact>,
+    pub(crate) signals: Vec<SignalFact>,
+    pub(crate) flags: Vec<FlagAccess>,
+    pub(crate) marks: Vec<MarkFact>,
+    pub(crate) execs: Vec<(ThreadId, Ns)>,
+    pub(crate) lost: Vec<(Ns, Ns)>,
+    pub(crate) duration: Ns,
+    pub(crate) events: u64,
+    pub(crate) culled: CullCounts,
+    pub(crate) lanes: LaneIndex,
+}
+
+impl EventGraph {
+    /// How many vertices.
+    pub fn vertex_count(&self) -> usize {
+        self.times.len()
+    }
+
+    /// How many edges, program order not counted.
+    pub fn edge_count(&self) -> usize {
+        self.edges.len()
+    }
+
+    /// How many events it was made of.
+    pub fn event_count(&self) -> u64 {
+        self.events
+    }
+
+    /// Length of the recording, ns.
+    pub fn duration(&self) -> Ns {
+        self.duration
+    }
+
+    /// Wake-ups that made no edge.
+    pub fn culled(&self) -> CullCounts {
+        self.culled
+    }
+
+    /// A vertex. An id that is not of this graph gives an empty vertex of no thread.
+    pub fn vertex(&self, v: VertexId) -> Vertex {
+        let (Some(t), Some(d)) = (self.times.get(v.index()), self.details.get(v.index())) else {
+            return Vertex {
+                thread: ThreadId::NONE,
+                start: 0,
+                woken: 0,
+                run: 0,
+                end: 0,
+                preempted: 0,
+                state: OffState::Runnable,
+                open: false,
+                begun_before: false,
+                timed_out: false,
+                interrupted: false,
+                syscall: Sysno::NONE,
+                op: 0,
+                value: 0,
+                timeout: 0,
+                object: ObjectId::NONE,
+                user_stack: StackId::NONE,
+                kernel_stack: StackId::NONE,
+            };
+        };
+        Vertex {
+            thread: d.thread,
+            start: t.start,
+            woken: t.woken,
+            run: t.run,
+            end: self.end_of(v),
+            preempted: d.preempted,
+            state: d.state,
+            open: d.flags & OPEN != 0,
+            begun_before: d.flags & BEGUN_BEFORE != 0,
+            timed_out: d.flags & TIMED_OUT != 0,
+            interrupted: d.flags & INTERRUPTED != 0,
+            syscall: d.syscall,
+            op: d.op,
+            value: d.value,
+            timeout: d.timeout,
+            object: d.object,
+            user_stack: d.user_stack,
+            kernel_stack: d.kernel_stack,
+        }
+    }
+
+    /// End of a vertex: where the next one of its thread starts.
+    fn end_of(&self, v: VertexId) -> Ns {
+        let rows = self.rows(self.details[v.index()].thread);
+        if v.0 + 1 < rows.vertices.end { self.times[v.index() + 1].start } else { rows.end }
+    }
+
+    pub(crate) fn rows(&self, t: ThreadId) -> &ThreadRows {
+        static NOTHING: ThreadRows = ThreadRows {
+            vertices: 0..0,
+            put_off: 0..0,
+            samples: 0..0,
+            ipc: 0..0,
+            syscalls: 0..0,
+            end: 0,
+            exited: None,
+        };
+        self.threads.get(t.index()).unwrap_or(&NOTHING)
+    }
+
+    /// An edge.
+    ///
+    /// # Panics
+    /// When the id is not of this graph.
+    pub fn edge(&self, e: EdgeId) -> Edge {
+        let r = &self.edges[e.index()];
+        Edge {
+            from: r.from,
+            from_time: r.from_time,
+            to: r.to,
+            to_time: r.to_time,
+            kind: r.kind,
+            weak: r.weak,
+            object: r.object,
+        }
+    }
+
+    /// User stack of the waker when it woke, if it was taken.
+    pub fn edge_stack(&self, e: EdgeId) -> StackId {
+        self.edges.get(e.index()).map_or(StackId::NONE, |r| r.stack)
+    }
+
+    /// System call the waker was in.
+    pub fn edge_syscall(&self, e: EdgeId) -> Sysno {
+        self.edges.get(e.index()).map_or(Sysno::NONE, |r| r.syscall)
+    }
+
+    /// All edges.
+    pub fn edges(&self) -> impl DoubleEndedIterator<Item = EdgeId> + ExactSizeIterator + use<> {
+        (0..self.edges.len() as u32).map(EdgeId)
+    }
+
+    /// All vertices, thread by thread.
+    pub fn vertices(&self) -> impl DoubleEndedIterator<Item = VertexId> + ExactSizeIterator + use<> {
+        (0..self.times.len() as u32).map(VertexId)
+    }
+
+    /// All threads that have a vertex, by id.
+    pub fn threads(&self) -> impl Iterator<Item = ThreadId> + '_ {
+        let present = |(_, r): &(usize, &ThreadRows)| !r.vertices.is_empty();
+        self.threads.iter().enumerate().filter(present).map(|(i, _)| ThreadId(i as u32))
+    }
+
+    /// The vertices of a thread in order of time.
+    pub fn vertices_of(
+        &self,
+        t: ThreadId,
+    ) -> impl DoubleEndedIterator<Item = VertexId> + ExactSizeIterator + use<> {
+        self.rows(t).vertices.clone().map(VertexId)
+    }
+
+    /// The vertex of a thread that covers `time`; `None` before its first moment and after its end.
+    /// At the very end of the thread it is the last one.
+    pub fn vertex_at(&self, t: ThreadId, time: Ns) -> Option<VertexId> {
+        let rows = self.rows(t);
+        let own = self.times_of(t);
+        if own.is_empty() || time < own[0].start || time > rows.end {
+            return None;
+        }
+        let i = own.partition_point(|x| x.start <= time) - 1;
+        Some(VertexId(rows.vertices.start + i as u32))
+    }
+
+    /// The vertices of a thread that overlap a span of time.
+    pub fn vertices_in(
+        &self,
+        t: ThreadId,
+        span: Range<Ns>,
+    ) -> impl DoubleEndedIterator<Item = VertexId> + ExactSizeIterator + use<> {
+        let rows = self.rows(t);
+        let own = self.times_of(t);
+        let first = rows.vertices.start;
+        let to = own.partition_point(|x| x.start < span.end) as u32;
+        let from = (own.partition_point(|x| x.start <= span.start) as u32).saturating_sub(1).min(to);
+        let from = if span.start >= rows.end { to } else { from };
+        (first + from..first + to).map(VertexId)
+    }
+
+    pub(crate) fn times_of(&self, t: ThreadId) -> &[Times] {
+        let r = self.rows(t).vertices.clone();
+        &self.times[r.start as usize..r.end as usize]
+    }
+
+    /// The vertex before, on the same thread.
+    pub fn previous(&self, v: VertexId) -> Option<VertexId> {
+        let d = self.details.get(v.index())?;
+        (v.0 > self.rows(d.thread).vertices.start).then(|| VertexId(v.0 - 1))
+    }
+
+    /// The vertex after, on the same thread.
+    pub fn next(&self, v: VertexId) -> Option<VertexId> {
+        let d = self.details.get(v.index())?;
+        (v.0 + 1 < self.rows(d.thread).vertices.end).then(|| VertexId(v.0 + 1))
+    }
+
+    /// Edges into a vertex: first the one that ended its leading wait, then by time.
+    pub fn incoming(
+        &self,
+        v: VertexId,
+    ) -> impl DoubleEndedIterator<Item = EdgeId> + ExactSizeIterator + use<> {
+        let at = |i: usize| self.in_start.get(i).copied().unwrap_or(0);
+        let (a, b) = (at(v.index()), at(v.index() + 1));
+        (a..b.max(a)).map(EdgeId)
+    }
+
+    /// Edges out of a vertex, by time.
+    pub fn outgoing(&self, v: VertexId) -> impl DoubleEndedIterator<Item = EdgeId> + ExactSizeIterator + '_ {
+        let at = |i: usize| self.out_start.get(i).copied().unwrap_or(0) as usize;
+        let (a, b) = (at(v.index()), at(v.index() + 1));
+        self.out[a..b.max(a)].iter().copied()
+    }
+
+    /// The edge that ended the leading wait of a vertex, or created its thread.
+    pub fn waking(&self, v: VertexId) -> Option<EdgeId> {
+        self.incoming(v).next().filter(|e| self.edges[e.index()].waking)
+    }
+
+    /// When a thread was first seen or created; `None` for a thread without vertices.
+    pub fn began(&self, t: ThreadId) -> Option<Ns> {
+        self.times_of(t).first().map(|x| x.start)
+    }
+
+    /// End of the last vertex of a thread.
+    pub fn ended(&self, t: ThreadId) -> Option<Ns> {
+        let r = self.rows(t);
+        (!r.vertices.is_empty()).then_some(r.end)
+    }
+
+    /// When and with what status (as of wait(2)) a thread exited, if it did while recorded.
+    pub fn exited(&self, t: ThreadId) -> Option<(Ns, u32)> {
+        self.rows(t).exited
+    }
+
+    /// The on-CPU samples of a thread within a span, by time.
+    pub fn samples_of(&self, t: ThreadId, span: Range<Ns>) -> &[SamplePoint] {
+        within(slice(&self.samples, &self.rows(t).samples), span, |s| s.time)
+    }
+
+    /// The messages of a thread whose last one lies within a span, by time.
+    pub fn ipc_of(&self, t: ThreadId, span: Range<Ns>) -> &[At<IpcUse>] {
+        within(slice(&self.ipc, &self.rows(t).ipc), span, |s| s.time)
+    }
+
+    /// The recorded system calls of a thread that returned within a span, by time.
+    pub fn syscalls_of(&self, t: ThreadId, span: Range<Ns>) -> &[At<SyscallUse>] {
+        within(slice(&self.syscalls, &self.rows(t).syscalls), span, |s| s.time)
+    }
+
+    /// Who was found to hold, within a span, what a thread waited for.
+    pub fn holds(&self, subject: ThreadId, span: Range<Ns>) -> impl Iterator<Item = HoldFact> + '_ {
+        let from = self.holds.partition_point(|h| (h.subject, h.time) < (subject, span.start));
+        self.holds[from..].iter().copied().take_while(move |h| h.subject == subject && h.time < span.end)
+    }
+
+    /// What a thread was found to hold or to be the other end of, at any time.
+    pub fn held_by(&self, holder: ThreadId) -> impl Iterator<Item = HoldFact> + '_ {
+        self.holds.iter().copied().filter(move |h| h.holder == holder)
+    }
+
+    /// Signals sent, by time.
+    pub fn signals(&self) -> &[SignalFact] {
+        &self.signals
+    }
+
+    /// Accesses to data flags, by time.
+    pub fn flag_accesses(&self) -> &[FlagAccess] {
+        &self.flags
+    }
+
+    /// Marks set by the user, by time.
+    pub fn marks(&self) -> &[MarkFact] {
+        &self.marks
+    }
+
+    /// When threads replaced their program, by time.
+    pub fn execs(&self) -> &[(ThreadId, Ns)] {
+        &self.execs
+    }
+
+    /// Spans in which events were lost, disjoint and by time.
+    pub fn lost(&self) -> &[(Ns, Ns)] {
+        &self.lost
+    }
+
+    /// Were events lost within a span?
+    pub fn lost_within(&self, span: &Range<Ns>) -> bool {
+        let i = self.lost.partition_point(|l| l.1 <= span.start);
+        self.lost.get(i).is_some_and(|l| l.0 < span.end)
+    }
+
+    /// Bytes that the columns take in memory.
+    pub fn memory(&self) -> usize {
+        fn bytes<T>(v: &Vec<T>) -> usize {
+            v.capacity() * size_of::<T>()
+        }
+        bytes(&self.times)
+            + bytes(&self.details)
+            + bytes(&self.edges)
+            + bytes(&self.in_start)
+            + bytes(&self.out_start)
+            + bytes(&self.out)
+            + bytes(&self.threads)
+            + bytes(&self.put_off)
+            + bytes(&self.samples)
+            + bytes(&self.ipc)
+            + bytes(&self.syscalls)
+            + self.lanes.memory()
+    }
+
+    /// The threads of a process that have a vertex.
+    pub fn threads_of(
+        &self,
+        process: ProcessId,
+        catalog: &pg_event::Catalog,
+    ) -> impl Iterator<Item = ThreadId> {
+        self.threads().filter(move |t| catalog.thread(*t).is_some_and(|x| x.process == process))
+    }
+}
+
+fn slice<'a, T>(column: &'a [T], r: &Range<u32>) -> &'a [T] {
+    &column[r.start as usize..r.end as usize]
+}
+
+fn within<T>(all: &[T], span: Range<Ns>, time: impl Fn(&T) -> Ns) -> &[T] {
+    let from = all.partition_point(|x| time(x) < span.start);
+    let to = all.partition_point(|x| time(x) < span.end).max(from);
+    &all[from..to]
+}

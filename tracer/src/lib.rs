@@ -1,1 +1,6 @@
 //! Collector.
+
+pub mod focus;
+pub mod identity;
+pub mod patience;
+pub mod procfs;

@@ -1,0 +1,108 @@
+//! The focus of a recording: whose stacks are rich, and who can be the victim by default.
+
+use crate::procfs::CgroupLine;
+use regex::Regex;
+
+/// Whom a recording is about. Empty: everybody but the recorder and kernel threads.
+#[derive(Clone, Debug, Default)]
+pub struct Focus {
+    /// Processes (or threads, which stand for their process), with their descendants.
+    pub pids: Vec<u32>,
+    /// Control groups, with those below them.
+    pub cgroups: Vec<String>,
+    /// Names of threads or processes.
+    pub comms: Vec<Regex>,
+    /// A command is to be started and will be the focus: until then nobody is.
+    pub command: bool,
+}
+
+impl Focus {
+    /// Was nothing chosen?
+    pub fn is_everything(&self) -> bool {
+        self.pids.is_empty() && self.cgroups.is_empty() && self.comms.is_empty() && !self.command
+    }
+
+    /// Is a name chosen?
+    pub fn has_name(&self, name: &str) -> bool {
+        self.comms.iter().any(|r| r.is_match(name))
+    }
+
+    /// Is one of the control groups of a process (one per hierarchy) chosen, or below one that is?
+    pub fn has_cgroup(&self, lines: &[CgroupLine]) -> bool {
+        self.cgroups.iter().any(|c| lines.iter().any(|l| is_below(&l.path, cgroup_path(c))))
+    }
+}
+
+/// Is `path` the group `top` or below it, component by component?
+fn is_below(path: &str, top: &str) -> bool {
+    let top = top.trim_matches('/');
+    match path.trim_start_matches('/').strip_prefix(top) {
+        Some(rest) => top.is_empty() || rest.is_empty() || rest.starts_with('/'),
+        None => false,
+    }
+}
+
+/// Names under which version 1 hierarchies (and version 2 beside them) are mounted.
+const HIERARCHIES: [&str; 16] = [
+    "unified",
+    "systemd",
+    "cpu",
+    "cpuacct",
+    "cpuset",
+    "memory",
+    "blkio",
+    "devices",
+    "freezer",
+    "pids",
+    "net_cls",
+    "net_prio",
+    "perf_event",
+    "hugetlb",
+    "rdma",
+    "misc",
+];
+
+/// The path within its hierarchy of a control group named as people do: `/a/b`, `a/b`, or by its folder
+/// `/sys/fs/cgroup/a/b` (version 2), `/sys/fs/cgroup/memory/a/b` (version 1).
+pub fn cgroup_path(given: &str) -> &str {
+    let Some(rest) = given.strip_prefix("/sys/fs/cgroup") else { return given };
+    if !rest.is_empty() && !rest.starts_with('/') {
+        return given;
+    }
+    let rest = rest.trim_start_matches('/');
+    let (first, below) = rest.split_once('/').unwrap_or((rest, ""));
+    if first.split(',').all(|c| HIERARCHIES.contains(&c)) { below } else { rest }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cgroup_prefix_goes_by_components() {
+        assert!(is_below("/a/b", "/a"));
+        assert!(is_below("/a", "a/"));
+        assert!(!is_below("/ab", "/a"));
+        assert!(is_below("/anything", "/"));
+    }
+
+    #[test]
+    fn cgroup_named_by_its_folder() {
+        assert_eq!(cgroup_path("/sys/fs/cgroup/memory/x/y"), "x/y");
+        assert_eq!(cgroup_path("/sys/fs/cgroup/cpu,cpuacct/x"), "x");
+        assert_eq!(cgroup_path("/sys/fs/cgroup/system.slice/x"), "system.slice/x");
+        assert_eq!(cgroup_path("/sys/fs/cgroupx/y"), "/sys/fs/cgroupx/y");
+        assert_eq!(cgroup_path("/docker/1"), "/docker/1");
+    }
+
+    #[test]
+    fn any_hierarchy_counts() {
+        let lines = vec![
+            CgroupLine { controllers: String::new(), path: "/".into() },
+            CgroupLine { controllers: "memory".into(), path: "/jobs/one".into() },
+        ];
+        let focus = Focus { cgroups: vec!["/jobs".into()], ..Focus::default() };
+        assert!(focus.has_cgroup(&lines));
+        assert!(!Focus { cgroups: vec!["/job".into()], ..Focus::default() }.has_cgroup(&lines));
+    }
+}

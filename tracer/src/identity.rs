@@ -1,0 +1,276 @@
+//! Identity: who every thread and process of a recording is, even after it is gone.
+//!
+//! Thread ids of the kernel are reused; a [`ThreadId`] is not. A row is made at the first sight of a
+//! thread (from `/proc` at the start, from a fork event, or from any other event that names it) and only
+//! ever learns more. Nothing here waits for a target: see [`crate::patience`].
+
+mod cgroup;
+mod focus;
+mod lifecycle;
+mod refresh;
+mod seed;
+#[cfg(test)]
+mod tests;
+
+pub use cgroup::{container_of, main_cgroup};
+
+use crate::focus::Focus;
+use crate::patience::Patience;
+use crate::procfs::{self, MAX_NAME, lossy};
+use pg_event::{CatalogDelta, Cmdline, Ns, Process, ProcessId, Thread, ThreadId};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// How long one read of a command line may take before it is given up.
+const READ_LIMIT: Duration = Duration::from_millis(50);
+/// Two starts closer than this are one start: `/proc` counts in ticks of 10 ms, and a fork event comes
+/// some time after the kernel noted the start.
+const SAME_START_NS: u64 = 200_000_000;
+/// A thread that ended this long ago and is seen again may be another one with the same number.
+const GRACE_NS: Ns = 100_000_000;
+
+struct ThreadSlot {
+    row: Thread,
+    /// When it began, on `CLOCK_BOOTTIME`; `None` if not known.
+    born: Option<u64>,
+    /// Its fork event has been seen.
+    announced: bool,
+    dirty: bool,
+}
+
+struct ProcessSlot {
+    row: Process,
+    /// When it began, on `CLOCK_BOOTTIME`; `None` if not known.
+    born: Option<u64>,
+    /// Threads known not to have ended.
+    members: Vec<ThreadId>,
+    /// Its details have been read since it began or last executed a program.
+    read: bool,
+    /// The last look did not find it any more.
+    gone: bool,
+    dirty: bool,
+}
+
+/// All threads and processes of a recording.
+pub struct Identity {
+    focus: Focus,
+    own_pid: u32,
+    /// `CLOCK_MONOTONIC` at the start of the recording.
+    clock_start: u64,
+    /// What to add to `CLOCK_MONOTONIC` for `CLOCK_BOOTTIME` (time spent suspended).
+    boot_offset: u64,
+    /// Nanoseconds of a tick in `/proc`.
+    tick: u64,
+    threads: Vec<ThreadSlot>,
+    processes: Vec<ProcessSlot>,
+    by_tid: HashMap<u32, ThreadId>,
+    by_pid: HashMap<u32, ProcessId>,
+    dirty_threads: Vec<ThreadId>,
+    dirty_processes: Vec<ProcessId>,
+    patience: Patience,
+    /// Where the next refresh goes on.
+    cursor: usize,
+    /// When the last round of refreshing began.
+    last_refresh: Option<Ns>,
+}
+
+impl Identity {
+    /// Nobody known yet. `clock_start_ns` is `CLOCK_MONOTONIC` at the start of the recording, whose own
+    /// time counts from there; `own_pid` is the recorder's process.
+    pub fn new(clock_start_ns: u64, focus: &Focus, own_pid: u32) -> Self {
+        Self {
+            focus: focus.clone(),
+            own_pid,
+            clock_start: clock_start_ns,
+            boot_offset: clock::boot_offset(),
+            tick: clock::tick_ns(),
+            threads: Vec::new(),
+            processes: Vec::new(),
+            by_tid: HashMap::new(),
+            by_pid: HashMap::new(),
+            dirty_threads: Vec::new(),
+            dirty_processes: Vec::new(),
+            patience: Patience::new(READ_LIMIT),
+            cursor: 0,
+            last_refresh: None,
+        }
+    }
+
+    /// The thread that has the number `tid` at `now`: looked up, or made. `tgid` is its process, 0 if not
+    /// known. What `/proc` tells is read when the thread is new and alive.
+    pub fn thread(&mut self, tid: u32, tgid: u32, now: Ns) -> ThreadId {
+        if let Some(&id) = self.by_tid.get(&tid) {
+            let row = &self.threads[id.index()].row;
+            let fits = tgid == 0 || self.processes[row.process.index()].row.pid == tgid;
+            let overdue = row.end.is_some_and(|end| now > end.saturating_add(GRACE_NS));
+            if fits && !(overdue && self.is_another(id, tid)) {
+                return id;
+            }
+            self.end_thread(id, now);
+        }
+        self.discover(tid, tgid, now)
+    }
+
+    /// The thread that has the number `tid` now, if any is known.
+    pub fn find(&self, tid: u32) -> Option<ThreadId> {
+        self.by_tid.get(&tid).copied()
+    }
+
+    /// The row of a thread.
+    pub fn row(&self, id: ThreadId) -> Option<&Thread> {
+        self.threads.get(id.index()).map(|t| &t.row)
+    }
+
+    /// The row of a thread's process.
+    pub fn process_of(&self, id: ThreadId) -> Option<&Process> {
+        Some(&self.processes.get(self.row(id)?.process.index())?.row)
+    }
+
+    /// The thread that stands for a process: its leader, or another one alive when the leader has ended.
+    pub fn leader(&mut self, pid: u32, now: Ns) -> ThreadId {
+        let leader = self.thread(pid, pid, now);
+        let row = &self.threads[leader.index()].row;
+        if row.end.is_none() {
+            return leader;
+        }
+        self.processes[row.process.index()].members.first().copied().unwrap_or(leader)
+    }
+
+    /// Threads and processes that are new or changed since the last call.
+    pub fn drain(&mut self) -> CatalogDelta {
+        let mut out = CatalogDelta::default();
+        for id in std::mem::take(&mut self.dirty_processes) {
+            let slot = &mut self.processes[id.index()];
+            slot.dirty = false;
+            out.processes.push((id, slot.row.clone()));
+        }
+        for id in std::mem::take(&mut self.dirty_threads) {
+            let slot = &mut self.threads[id.index()];
+            slot.dirty = false;
+            out.threads.push((id, slot.row.clone()));
+        }
+        out.processes.sort_unstable_by_key(|(id, _)| *id);
+        out.threads.sort_unstable_by_key(|(id, _)| *id);
+        out
+    }
+
+    /// How many threads and processes are known, the ended ones too.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.threads.len(), self.processes.len())
+    }
+
+    fn touch_thread(&mut self, id: ThreadId) -> &mut Thread {
+        let slot = &mut self.threads[id.index()];
+        if !slot.dirty {
+            slot.dirty = true;
+            self.dirty_threads.push(id);
+        }
+        &mut slot.row
+    }
+
+    fn touch_process(&mut self, id: ProcessId) -> &mut Process {
+        let slot = &mut self.processes[id.index()];
+        if !slot.dirty {
+            slot.dirty = true;
+            self.dirty_processes.push(id);
+        }
+        &mut slot.row
+    }
+
+    fn add_thread(&mut self, row: Thread, born: Option<u64>) -> ThreadId {
+        let id = ThreadId(self.threads.len() as u32);
+        self.by_tid.insert(row.tid, id);
+        self.processes[row.process.index()].members.push(id);
+        self.threads.push(ThreadSlot { row, born, announced: false, dirty: true });
+        self.dirty_threads.push(id);
+        id
+    }
+
+    fn add_process(&mut self, row: Process, born: Option<u64>, read: bool) -> ProcessId {
+        let id = ProcessId(self.processes.len() as u32);
+        self.by_pid.insert(row.pid, id);
+        self.processes.push(ProcessSlot { row, born, members: Vec::new(), read, gone: false, dirty: true });
+        self.dirty_processes.push(id);
+        id
+    }
+
+    /// Set a thread's name, and its process's when it is the main thread.
+    fn set_name(&mut self, id: ThreadId, comm: &[u8]) {
+        let end = comm.iter().position(|&b| b == 0).unwrap_or(comm.len());
+        let name = lossy(&comm[..end], MAX_NAME);
+        let row = &self.threads[id.index()].row;
+        let (tid, process) = (row.tid, row.process);
+        if row.name != name {
+            self.touch_thread(id).name.clone_from(&name);
+        }
+        let owner = &self.processes[process.index()].row;
+        if owner.pid == tid && owner.name != name {
+            self.touch_process(process).name = name;
+        }
+    }
+
+    /// `CLOCK_BOOTTIME` at `now` of the recording.
+    fn boot_time(&self, now: Ns) -> u64 {
+        self.clock_start.saturating_add(now).saturating_add(self.boot_offset)
+    }
+
+    /// Time of the recording for a start in `/proc`; 0 when it began before the recording.
+    fn since_start(&self, boot_ns: u64) -> Ns {
+        boot_ns.saturating_sub(self.clock_start.saturating_add(self.boot_offset))
+    }
+
+    /// Does `/proc` now show another thread under this number than the one known?
+    fn is_another(&self, id: ThreadId, tid: u32) -> bool {
+        let Some(born) = self.threads[id.index()].born else { return false };
+        procfs::read_stat(tid)
+            .is_some_and(|s| s.start_ticks.saturating_mul(self.tick).abs_diff(born) > SAME_START_NS)
+    }
+}
+
+/// Append a command line; one that only continues a cut-off predecessor replaces it.
+fn push_cmdline(process: &mut Process, text: String, time: Ns) {
+    /// More rewritings than this are forgotten, the oldest but the first one first.
+    const MAX_CMDLINES: usize = 128;
+    /// A collector's copy shorter than this was not cut off.
+    const MAYBE_CUT: usize = 120;
+    match process.cmdlines.last_mut() {
+        Some(last) if last.text == text => return,
+        Some(last) if last.text.len() >= MAYBE_CUT && text.starts_with(last.text.as_str()) => {
+            last.text = text;
+            return;
+        }
+        _ => {}
+    }
+    if process.cmdlines.len() >= MAX_CMDLINES {
+        process.cmdlines.remove(1);
+    }
+    process.cmdlines.push(Cmdline { time, text });
+}
+
+mod clock {
+    //! The clocks that `/proc` and the tracepoints count by.
+    #![allow(unsafe_code)] // clock_gettime(2) and sysconf(3) have no safe wrapper in std.
+
+    fn read(clock: libc::clockid_t) -> u64 {
+        let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `t` is a valid timespec to write to; both clocks exist on every supported kernel.
+        unsafe { libc::clock_gettime(clock, &raw mut t) };
+        t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+    }
+
+    pub fn boot_offset() -> u64 {
+        let monotonic = read(libc::CLOCK_MONOTONIC);
+        read(libc::CLOCK_BOOTTIME).saturating_sub(monotonic)
+    }
+
+    #[cfg(test)]
+    pub fn monotonic() -> u64 {
+        read(libc::CLOCK_MONOTONIC)
+    }
+
+    pub fn tick_ns() -> u64 {
+        // SAFETY: sysconf has no preconditions.
+        let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+        1_000_000_000 / u64::try_from(ticks).unwrap_or(100).max(1)
+    }
+}

@@ -1,0 +1,217 @@
+//! Reading `/proc`: everybody at the start, and whoever turns up unannounced later.
+
+use super::{Identity, cgroup, push_cmdline};
+use crate::procfs::{self, MAX_NAME, Stat, Status, lossy};
+use pg_event::{Ns, Process, ProcessId, Thread, ThreadId};
+
+impl Identity {
+    /// Read all processes and threads there are. Those that come or go meanwhile are no error.
+    pub fn seed_from_proc(&mut self) {
+        self.idle(0);
+        for pid in procfs::processes() {
+            let Some(stat) = procfs::read_stat(pid) else { continue };
+            let process = self.process_from_proc(pid, &stat, 0);
+            self.threads_from_proc(process, pid, 0);
+        }
+        // A parent's number may be greater than its child's.
+        for index in 0..self.processes.len() {
+            let id = ProcessId(index as u32);
+            if self.processes[index].row.parent.is_none() {
+                self.link_parent(id);
+            }
+        }
+        self.spread_focus();
+    }
+
+    /// The idle threads: one number, 0, on every CPU.
+    pub(super) fn idle(&mut self, now: Ns) -> ThreadId {
+        if let Some(&id) = self.by_tid.get(&0) {
+            return id;
+        }
+        let name = String::from("swapper");
+        let row = Process { name: name.clone(), kernel: true, ..Process::default() };
+        let process = self.add_process(row, None, true);
+        self.add_thread(Thread { process, name, start: now, kernel: true, ..Thread::default() }, None)
+    }
+
+    /// Make a row for a thread that no fork event announced.
+    pub(super) fn discover(&mut self, tid: u32, tgid: u32, now: Ns) -> ThreadId {
+        if tid == 0 {
+            return self.idle(now);
+        }
+        let stat = procfs::read_stat(tid);
+        let status = stat.as_ref().and_then(|_| procfs::read_status(tid));
+        // When `/proc` names another process, the number has passed on since the event: trust the event.
+        let status = status.filter(|s| tgid == 0 || s.tgid == tgid);
+        let stat = stat.filter(|_| status.is_some());
+        let tgid = match (tgid, &status) {
+            (0, Some(s)) => s.tgid,
+            (0, None) => tid,
+            (given, _) => given,
+        };
+        let process = self.process_for(tgid, now);
+        // Reading the process may have brought its main thread.
+        if let Some(&id) = self.by_tid.get(&tid)
+            && self.threads[id.index()].row.process == process
+            && self.threads[id.index()].row.end.is_none()
+        {
+            return id;
+        }
+        let id = self.new_thread(process, tid, stat.as_ref(), status.as_ref(), now);
+        self.judge_thread(id);
+        id
+    }
+
+    /// The process with this number at `now`: known, else read, else a nameless row.
+    pub(super) fn process_for(&mut self, pid: u32, now: Ns) -> ProcessId {
+        if let Some(&id) = self.by_pid.get(&pid) {
+            let slot = &self.processes[id.index()];
+            let Some(end) = slot.row.end else { return id };
+            let same = match (procfs::read_stat(pid), slot.born) {
+                (Some(s), Some(born)) => {
+                    s.start_ticks.saturating_mul(self.tick).abs_diff(born) <= super::SAME_START_NS
+                }
+                (Some(_), None) => false,
+                (None, _) => now <= end.saturating_add(super::GRACE_NS),
+            };
+            if same {
+                return id;
+            }
+        }
+        let id = match procfs::read_stat(pid) {
+            Some(stat) => self.process_from_proc(pid, &stat, now),
+            None => self.add_process(
+                Process { pid, ns_pid: pid, own: pid == self.own_pid, start: now, ..Process::default() },
+                None,
+                true,
+            ),
+        };
+        self.link_parent(id);
+        self.judge_process(id);
+        id
+    }
+
+    fn process_from_proc(&mut self, pid: u32, stat: &Stat, now: Ns) -> ProcessId {
+        let born = stat.start_ticks.saturating_mul(self.tick);
+        let row = Process {
+            pid,
+            ns_pid: pid,
+            name: lossy(&stat.comm, MAX_NAME),
+            start: self.since_start(born),
+            kernel: stat.kernel,
+            own: pid == self.own_pid,
+            ..Process::default()
+        };
+        let id = self.add_process(row, Some(born), true);
+        self.read_details(id, now);
+        id
+    }
+
+    /// Read again what may change as a process begins: user, namespace, group, program, command line.
+    pub(super) fn read_details(&mut self, id: ProcessId, now: Ns) {
+        let pid = self.processes[id.index()].row.pid;
+        let kernel = self.processes[id.index()].row.kernel;
+        self.processes[id.index()].read = true;
+        if let Some(status) = procfs::read_status(pid) {
+            let row = self.touch_process(id);
+            row.uid = status.uid;
+            row.ns_pid = status.ns_pids.last().copied().unwrap_or(pid);
+        }
+        self.read_cgroups(id);
+        if kernel {
+            return;
+        }
+        if let Some(exe) = procfs::read_exe(pid) {
+            self.touch_process(id).exe = exe;
+        }
+        self.read_cmdline(id, now);
+    }
+
+    /// Read the control groups of a process, and whether they are the focus.
+    pub(super) fn read_cgroups(&mut self, id: ProcessId) {
+        let lines = procfs::read_cgroup(self.processes[id.index()].row.pid);
+        if lines.is_empty() {
+            return;
+        }
+        let path = cgroup::main_cgroup(&lines);
+        if self.processes[id.index()].row.cgroup != path {
+            let row = self.touch_process(id);
+            path.clone_into(&mut row.cgroup);
+            // Where hierarchies differ, any of them may be the container's.
+            row.container = lines.iter().map(|l| cgroup::container_of(&l.path)).fold(
+                cgroup::container_of(path),
+                |known, other| if known.is_empty() { other } else { known },
+            );
+        }
+        if self.focus.has_cgroup(&lines) {
+            self.mark_process(id);
+        }
+    }
+
+    /// Read the command line; keeps the old one when it cannot be read.
+    pub(super) fn read_cmdline(&mut self, id: ProcessId, now: Ns) {
+        let pid = self.processes[id.index()].row.pid;
+        let Some(Ok(bytes)) = self.patience.run(move || procfs::read_cmdline(pid)) else { return };
+        let text = procfs::join_argv(&bytes);
+        let row = &self.processes[id.index()].row;
+        if text.is_empty() || row.cmdlines.last().is_some_and(|c| c.text == text) {
+            return;
+        }
+        push_cmdline(self.touch_process(id), text, now);
+    }
+
+    fn threads_from_proc(&mut self, process: ProcessId, pid: u32, now: Ns) {
+        let nested = self.processes[process.index()].row.ns_pid != pid;
+        for tid in procfs::threads_of(pid) {
+            let Some(stat) = procfs::read_stat(tid) else { continue };
+            let status = if nested { procfs::read_status(tid) } else { None };
+            let id = self.new_thread(process, tid, Some(&stat), status.as_ref(), now);
+            self.judge_thread(id);
+        }
+    }
+
+    fn new_thread(
+        &mut self,
+        process: ProcessId,
+        tid: u32,
+        stat: Option<&Stat>,
+        status: Option<&Status>,
+        now: Ns,
+    ) -> ThreadId {
+        let owner = &self.processes[process.index()].row;
+        let born = stat.map(|s| s.start_ticks.saturating_mul(self.tick));
+        let row = Thread {
+            tid,
+            ns_tid: status.and_then(|s| s.ns_pids.last().copied()).unwrap_or(if tid == owner.pid {
+                owner.ns_pid
+            } else {
+                tid
+            }),
+            process,
+            name: stat.map_or_else(|| owner.name.clone(), |s| lossy(&s.comm, MAX_NAME)),
+            start: born.map_or(now, |b| self.since_start(b)),
+            end: None,
+            kernel: owner.kernel || stat.is_some_and(|s| s.kernel),
+            own: owner.own,
+            focus: false,
+        };
+        let owner_ended = owner.end.is_some();
+        let id = self.add_thread(row, born);
+        if owner_ended {
+            // Its end was taken for certain too early: a thread nobody announced lives on.
+            let row = self.touch_process(process);
+            row.end = None;
+            row.exit_status = None;
+        }
+        id
+    }
+
+    /// Find the parent of a process that was not seen being forked.
+    fn link_parent(&mut self, id: ProcessId) {
+        let pid = self.processes[id.index()].row.pid;
+        let parent = procfs::read_stat(pid).map(|s| s.ppid).and_then(|p| self.by_pid.get(&p).copied());
+        if let Some(parent) = parent.filter(|&p| p != id) {
+            self.touch_process(id).parent = parent;
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Reads that may block for as long as a hanging target likes, made on a thread that can be left behind.
+//!
+//! `/proc/PID/cmdline`, `/proc/PID/maps` and process_vm_readv(2) take the target's memory lock or fault its
+//! pages in. A process hung inside the kernel with that lock held blocks every reader, and a recorder of
+//! hangs must not hang with it. The blocked thread waits killably, so it never outlives the recorder.
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use std::time::Duration;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Most threads that may be stuck at a time; past that every question is answered "do not know".
+const MAX_STUCK: usize = 8;
+
+/// Runs blocking reads with a limit on how long they are waited for.
+pub struct Patience {
+    limit: Duration,
+    worker: Option<Sender<Job>>,
+    stuck: Vec<Receiver<()>>,
+}
+
+impl Patience {
+    /// Wait at most `limit` for each read.
+    pub fn new(limit: Duration) -> Self {
+        Self { limit, worker: None, stuck: Vec::new() }
+    }
+
+    /// Run `read`; `None` when it took too long (it goes on alone and its answer is dropped) or when too
+    /// many reads are stuck already.
+    pub fn run<T: Send + 'static>(&mut self, read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        // A finished reader has dropped its sender: disconnected.
+        self.stuck.retain(|r| r.try_recv() == Err(crossbeam_channel::TryRecvError::Empty));
+        if self.stuck.len() >= MAX_STUCK {
+            return None;
+        }
+        let (answer_in, answer) = bounded(1);
+        let (alive, done) = bounded::<()>(0);
+        let job: Job = Box::new(move || {
+            let _alive = alive;
+            let _ = answer_in.send(read());
+        });
+        if self.worker()?.send(job).is_err() {
+            // The reader panicked; the next question gets a new one.
+            self.worker = None;
+            return None;
+        }
+        match answer.recv_timeout(self.limit) {
+            Ok(value) => Some(value),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => {
+                self.worker = None;
+                self.stuck.push(done);
+                None
+            }
+        }
+    }
+
+    /// How many reads are stuck.
+    pub fn stuck(&self) -> usize {
+        self.stuck.len()
+    }
+
+    fn worker(&mut self) -> Option<&Sender<Job>> {
+        if self.worker.is_none() {
+            let (jobs_in, jobs) = bounded::<Job>(1);
+            std::thread::Builder::new()
+                .name("pg-reader".into())
+                .spawn(move || jobs.into_iter().for_each(|job| job()))
+                .ok()?;
+            self.worker = Some(jobs_in);
+        }
+        self.worker.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stuck_read_does_not_stop_the_next() {
+        let mut p = Patience::new(Duration::from_millis(20));
+        let (gate_in, gate) = bounded::<()>(0);
+        assert_eq!(p.run(move || gate.recv().is_err()), None);
+        assert_eq!(p.stuck(), 1);
+        p.limit = Duration::from_secs(60);
+        assert_eq!(p.run(|| 7), Some(7));
+        drop(gate_in);
+        // The stuck reader ends on its own and is forgotten.
+        while p.stuck() > 0 {
+            std::thread::yield_now();
+            p.run(|| ());
+        }
+    }
+
+    #[test]
+    fn stuck_reads_are_bounded() {
+        let mut p = Patience::new(Duration::from_millis(1));
+        let (_gate_in, gate) = bounded::<()>(0);
+        for _ in 0..20 {
+            let gate = gate.clone();
+            assert!(p.run(move || gate.recv().is_err()).is_none());
+        }
+        assert_eq!(p.stuck(), MAX_STUCK);
+    }
+}

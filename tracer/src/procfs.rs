@@ -1,0 +1,242 @@
+//! Small bounded readers of `/proc`, shared by everything that looks at the system's state.
+//!
+//! Every parser takes bytes, never panics, and gives `None` (or skips the line) on what it does not
+//! understand: names in `/proc` are chosen by the programs they name. Formats: proc(5).
+
+mod fd;
+mod locks;
+mod net;
+
+pub use fd::{
+    AccessMode, FdInfo, FdLink, parse_epoll_targets, parse_fd_link, parse_fdinfo, read_fd_link, read_fdinfo,
+};
+pub use locks::{FileLock, LockKind, parse_locks, read_locks};
+pub use net::{InetSocket, TCP_LISTEN, UnixSocket, parse_inet, parse_unix, read_inet, read_unix};
+
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// Most bytes read of any file in `/proc` that has no smaller bound of its own.
+pub const MAX_FILE: usize = 4 << 20;
+/// Most bytes kept of a thread's name.
+pub const MAX_NAME: usize = 64;
+/// Most bytes kept of a command line.
+pub const MAX_CMDLINE: usize = 4096;
+/// Most bytes kept of a path.
+pub const MAX_PATH: usize = 4096;
+/// `PF_KTHREAD` of the task flags in `/proc/PID/stat` (kernel: `include/linux/sched.h`).
+const PF_KTHREAD: u64 = 0x0020_0000;
+/// Inode of the initial pid namespace (kernel: `PROC_PID_INIT_INO`).
+const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
+
+/// What of `/proc/PID/stat` is used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stat {
+    /// Process or thread id.
+    pub pid: u32,
+    /// Name, as the program chose it.
+    pub comm: Vec<u8>,
+    /// State letter: `R`, `S`, `D`, `T`, `t`, `Z`, `X`, `I`, ...
+    pub state: u8,
+    /// Parent process.
+    pub ppid: u32,
+    /// Session leader.
+    pub session: u32,
+    /// Controlling terminal, device number as the kernel packs it.
+    pub tty: u32,
+    /// A kernel thread.
+    pub kernel: bool,
+    /// Number of threads in the group.
+    pub threads: u32,
+    /// Start in clock ticks since boot.
+    pub start_ticks: u64,
+}
+
+/// Parse `/proc/PID/stat`. The name may hold spaces and parentheses: it ends at the last `)`.
+pub fn parse_stat(bytes: &[u8]) -> Option<Stat> {
+    let open = bytes.iter().position(|&b| b == b'(')?;
+    let close = bytes.iter().rposition(|&b| b == b')')?;
+    let comm = bytes.get(open + 1..close)?.to_vec();
+    let pid = std::str::from_utf8(bytes.get(..open)?).ok()?.trim().parse().ok()?;
+    let rest = std::str::from_utf8(bytes.get(close + 1..)?).ok()?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().take(64).collect();
+    // Field numbers of proc(5) count from 1 and begin with pid and comm: state is number 3.
+    let number = |field: usize| fields.get(field - 3)?.parse::<i64>().ok();
+    let state = *fields.first()?.as_bytes().first()?;
+    Some(Stat {
+        pid,
+        comm,
+        state,
+        ppid: number(4)?.try_into().unwrap_or(0),
+        session: number(6)?.try_into().unwrap_or(0),
+        tty: number(7)? as u32,
+        kernel: number(9)? as u64 & PF_KTHREAD != 0,
+        threads: number(20)?.try_into().unwrap_or(0),
+        start_ticks: fields.get(22 - 3)?.parse().ok()?,
+    })
+}
+
+/// What of `/proc/PID/status` is used.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Status {
+    /// Process id.
+    pub tgid: u32,
+    /// Thread id.
+    pub pid: u32,
+    /// Parent process.
+    pub ppid: u32,
+    /// Who traces it; 0 = nobody.
+    pub tracer: u32,
+    /// Effective user id.
+    pub uid: u32,
+    /// Thread id in each pid namespace, outermost (the reader's) first.
+    pub ns_pids: Vec<u32>,
+    /// State letter.
+    pub state: u8,
+}
+
+/// Parse `/proc/PID/status`. `None` without `Tgid` and `Pid`.
+pub fn parse_status(bytes: &[u8]) -> Option<Status> {
+    let mut out = Status::default();
+    let (mut tgid, mut pid) = (None, None);
+    for line in bytes.split(|&b| b == b'\n') {
+        let Ok(line) = std::str::from_utf8(line) else { continue };
+        let Some((key, value)) = line.split_once(':') else { continue };
+        let mut words = value.split_ascii_whitespace();
+        let mut number = || words.next().and_then(|w| w.parse::<u32>().ok());
+        match key {
+            "Tgid" => tgid = number(),
+            "Pid" => pid = number(),
+            "PPid" => out.ppid = number().unwrap_or(0),
+            "TracerPid" => out.tracer = number().unwrap_or(0),
+            "Uid" => {
+                let real = number();
+                out.uid = number().or(real).unwrap_or(0);
+            }
+            "NSpid" => out.ns_pids = words.take(32).filter_map(|w| w.parse().ok()).collect(),
+            "State" => out.state = words.next().and_then(|w| w.bytes().next()).unwrap_or(0),
+            _ => {}
+        }
+    }
+    out.tgid = tgid?;
+    out.pid = pid?;
+    Some(out)
+}
+
+/// One line of `/proc/PID/cgroup`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CgroupLine {
+    /// Controllers of the hierarchy (`memory`, `cpu,cpuacct`, `name=systemd`); empty for cgroup v2.
+    pub controllers: String,
+    /// Path within the hierarchy.
+    pub path: String,
+}
+
+/// Parse `/proc/PID/cgroup` (version 1, version 2 and both at once; see cgroups(7)).
+pub fn parse_cgroup(bytes: &[u8]) -> Vec<CgroupLine> {
+    let mut out = Vec::new();
+    for line in bytes.split(|&b| b == b'\n').take(64) {
+        let mut parts = line.splitn(3, |&b| b == b':');
+        let (Some(number), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
+            continue;
+        };
+        if number.is_empty() || !number.iter().all(u8::is_ascii_digit) {
+            continue;
+        }
+        out.push(CgroupLine { controllers: lossy(controllers, MAX_NAME * 4), path: lossy(path, MAX_PATH) });
+    }
+    out
+}
+
+/// Untrusted bytes as text of at most `limit` bytes of input, cut at a character.
+pub fn lossy(bytes: &[u8], limit: usize) -> String {
+    let mut cut = bytes.get(..limit).unwrap_or(bytes);
+    if cut.len() < bytes.len() {
+        // Do not leave half a character behind: step back over continuation bytes (at most three).
+        let tail = cut.iter().rev().take(3).take_while(|&&b| b & 0xc0 == 0x80).count();
+        let head = cut.len() - tail;
+        if head > 0 && cut[head - 1] >= 0xc0 && std::str::from_utf8(&cut[head - 1..]).is_err() {
+            cut = &cut[..head - 1];
+        }
+    }
+    String::from_utf8_lossy(cut).into_owned()
+}
+
+/// A command line as people read it: arguments joined by spaces, padding dropped.
+pub fn join_argv(bytes: &[u8]) -> String {
+    let end = bytes.iter().rposition(|&b| b != 0 && !b.is_ascii_whitespace()).map_or(0, |i| i + 1);
+    let spaced: Vec<u8> =
+        bytes[..end].iter().take(MAX_CMDLINE + 1).map(|&b| if b == 0 { b' ' } else { b }).collect();
+    lossy(&spaced, MAX_CMDLINE)
+}
+
+/// Read at most `limit` bytes of a file.
+pub fn read_bounded(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    std::fs::File::open(path)?.take(limit as u64).read_to_end(&mut out)?;
+    Ok(out)
+}
+
+/// `/proc/PID/NAME`.
+pub fn path_of(pid: u32, name: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/{name}"))
+}
+
+/// `/proc/PID/stat` of a process or thread; `None` when it is gone.
+pub fn read_stat(pid: u32) -> Option<Stat> {
+    parse_stat(&read_bounded(&path_of(pid, "stat"), 4096).ok()?)
+}
+
+/// `/proc/PID/status` of a process or thread; `None` when it is gone.
+pub fn read_status(pid: u32) -> Option<Status> {
+    parse_status(&read_bounded(&path_of(pid, "status"), 1 << 16).ok()?)
+}
+
+/// `/proc/PID/cgroup`; empty when it is gone.
+pub fn read_cgroup(pid: u32) -> Vec<CgroupLine> {
+    parse_cgroup(&read_bounded(&path_of(pid, "cgroup"), 1 << 16).unwrap_or_default())
+}
+
+/// Path of the executable as the process sees it; `None` for kernel threads and without the right to ask.
+pub fn read_exe(pid: u32) -> Option<String> {
+    use std::os::unix::ffi::OsStrExt;
+    let link = std::fs::read_link(path_of(pid, "exe")).ok()?;
+    Some(lossy(link.as_os_str().as_bytes(), MAX_PATH))
+}
+
+/// Raw `/proc/PID/cmdline`. This takes the target's memory lock and can block for as long as the target
+/// holds it: call it through [`crate::patience::Patience`].
+pub fn read_cmdline(pid: u32) -> io::Result<Vec<u8>> {
+    read_bounded(&path_of(pid, "cmdline"), MAX_CMDLINE * 2)
+}
+
+fn numbers_in(path: &Path) -> Vec<u32> {
+    let Ok(dir) = std::fs::read_dir(path) else { return Vec::new() };
+    let mut out: Vec<u32> = dir.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+    out.sort_unstable();
+    out
+}
+
+/// All processes, ascending.
+pub fn processes() -> Vec<u32> {
+    numbers_in(Path::new("/proc"))
+}
+
+/// All threads of a process, ascending; empty when it is gone.
+pub fn threads_of(pid: u32) -> Vec<u32> {
+    numbers_in(&path_of(pid, "task"))
+}
+
+/// All open descriptors of a process or thread, ascending; empty without the right to ask.
+pub fn descriptors_of(pid: u32) -> Vec<u32> {
+    numbers_in(&path_of(pid, "fd"))
+}
+
+/// Does this program run in the initial pid namespace, whose ids the kernel's tracepoints use?
+pub fn in_initial_pid_namespace() -> bool {
+    std::fs::read_link("/proc/self/ns/pid").is_ok_and(|l| l.as_os_str() == INITIAL_PID_NAMESPACE)
+}
+
+#[cfg(test)]
+#[path = "procfs/tests.rs"]
+mod tests;

@@ -1,0 +1,131 @@
+//! Descriptors: where `/proc/PID/fd/N` leads and what `/proc/PID/fdinfo/N` says.
+
+use super::{MAX_PATH, lossy, read_bounded};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// Where a link in `/proc/PID/fd` leads.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum FdLink {
+    /// `pipe:[inode]`.
+    Pipe(u64),
+    /// `socket:[inode]`.
+    Socket(u64),
+    /// `anon_inode:[eventpoll]` and its kin: the name within the brackets.
+    Anon(String),
+    /// A path (also of deleted files and FIFOs).
+    Path(String),
+}
+
+/// How a descriptor was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AccessMode {
+    /// `O_RDONLY`.
+    Read,
+    /// `O_WRONLY`.
+    Write,
+    /// `O_RDWR`.
+    Both,
+}
+
+impl AccessMode {
+    /// Can it be read from?
+    pub fn reads(self) -> bool {
+        self != Self::Write
+    }
+
+    /// Can it be written to?
+    pub fn writes(self) -> bool {
+        self != Self::Read
+    }
+}
+
+/// What of `/proc/PID/fdinfo/N` is used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FdInfo {
+    /// How it was opened.
+    pub mode: AccessMode,
+    /// `ino`: the inode (Linux 5.14 and later).
+    pub inode: Option<u64>,
+    /// `tty-index` of a pseudo-terminal's master.
+    pub tty_index: Option<u32>,
+    /// Descriptors an epoll instance watches.
+    pub epoll_targets: Vec<u32>,
+    /// The process a pidfd is for.
+    pub pidfd: Option<u32>,
+    /// Inodes of files on which this open file description holds a lock (`lock:` lines).
+    pub locked_inodes: Vec<u64>,
+}
+
+/// Parse the target of a link in `/proc/PID/fd`.
+pub fn parse_fd_link(bytes: &[u8]) -> FdLink {
+    let inside = |prefix: &[u8]| bytes.strip_prefix(prefix)?.strip_suffix(b"]");
+    let inode = |prefix: &[u8]| inside(prefix).and_then(|b| std::str::from_utf8(b).ok()?.parse::<u64>().ok());
+    if let Some(n) = inode(b"pipe:[") {
+        FdLink::Pipe(n)
+    } else if let Some(n) = inode(b"socket:[") {
+        FdLink::Socket(n)
+    } else if let Some(name) = bytes.strip_prefix(b"anon_inode:") {
+        let name = name.strip_prefix(b"[").and_then(|n| n.strip_suffix(b"]")).unwrap_or(name);
+        FdLink::Anon(lossy(name, 64))
+    } else {
+        FdLink::Path(lossy(bytes, MAX_PATH))
+    }
+}
+
+/// Parse `/proc/PID/fdinfo/N`; `None` without `flags`.
+pub fn parse_fdinfo(bytes: &[u8]) -> Option<FdInfo> {
+    let text = String::from_utf8_lossy(bytes);
+    let mut flags = None;
+    let mut out = FdInfo {
+        mode: AccessMode::Read,
+        inode: None,
+        tty_index: None,
+        epoll_targets: parse_epoll_targets(bytes),
+        pidfd: None,
+        locked_inodes: Vec::new(),
+    };
+    for line in text.lines() {
+        let Some((key, value)) = line.split_once(':') else { continue };
+        let first = value.split_ascii_whitespace().next().unwrap_or("");
+        match key {
+            // The kernel prints flags in octal, and the first line that names them is its own.
+            "flags" if flags.is_none() => flags = u32::from_str_radix(first, 8).ok(),
+            "ino" if out.inode.is_none() => out.inode = first.parse().ok(),
+            "tty-index" => out.tty_index = first.parse().ok(),
+            "Pid" => out.pidfd = first.parse().ok(),
+            // `lock:\t1: FLOCK  ADVISORY  WRITE 359 00:13:11691 0 EOF`
+            "lock" => {
+                let inode = value.split_ascii_whitespace().find(|w| w.matches(':').count() == 2);
+                out.locked_inodes.extend(inode.and_then(|w| w.rsplit(':').next()?.parse::<u64>().ok()));
+            }
+            _ => {}
+        }
+    }
+    out.mode = match flags? & 3 {
+        0 => AccessMode::Read,
+        1 => AccessMode::Write,
+        _ => AccessMode::Both,
+    };
+    Some(out)
+}
+
+/// The descriptors in the `tfd:` lines of an epoll instance's fdinfo, at most 65536.
+pub fn parse_epoll_targets(bytes: &[u8]) -> Vec<u32> {
+    let text = String::from_utf8_lossy(bytes);
+    text.lines()
+        .filter_map(|l| l.strip_prefix("tfd:")?.split_ascii_whitespace().next()?.parse().ok())
+        .take(1 << 16)
+        .collect()
+}
+
+/// Where a descriptor of a process or thread leads; `None` when closed, gone or not permitted.
+pub fn read_fd_link(pid: u32, fd: u32) -> Option<FdLink> {
+    let link = std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
+    Some(parse_fd_link(link.as_os_str().as_bytes()))
+}
+
+/// What is known of a descriptor; `None` when closed, gone or not permitted.
+pub fn read_fdinfo(pid: u32, fd: u32) -> Option<FdInfo> {
+    parse_fdinfo(&read_bounded(&PathBuf::from(format!("/proc/{pid}/fdinfo/{fd}")), 1 << 20).ok()?)
+}

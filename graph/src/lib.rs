@@ -4,19 +4,35 @@
 //! event graph and algorithm 1 of Argus (sections 2.2 and 4 of the paper), and the bounded critical path
 //! of Giraldeau and Dagenais.
 
+mod answers;
+mod baseline;
 mod builder;
+mod cause;
+mod class;
+mod diagnose;
 mod edge;
+mod episode;
 mod graph;
 mod lane;
+mod profile;
 mod question;
 pub mod report;
 mod vertex;
+mod victim;
 mod waits;
+pub mod words;
 
+pub use answers::{AnswerLine, AnswersError, Which, parse_answers, take_answer};
+pub use baseline::{Similar, similar};
 pub use builder::{BuildOptions, Builder};
+pub use class::{WaitClass, class};
+pub use diagnose::{Diagnosis, Options, SliceNode, Step, path_of_span, run_with, run_with_policy};
 pub use edge::{Edge, EdgeId, EdgeKind, Weak};
+pub use episode::{Episode, WaitKey, episodes, wait_key};
 pub use graph::{At, CullCounts, EventGraph, FlagAccess, HoldFact, MarkFact, SamplePoint, SignalFact};
 pub use lane::{Cell, LANE_STATES, LaneState, Share};
+pub use profile::{Profile, profile};
 pub use question::{By, Choice, Decision, NearbyEvent, Question, QuestionKey, QuestionKind};
 pub use vertex::{BlockType, Vertex, VertexId};
+pub use victim::{SelectError, Selection, Victim, VictimOptions, select, victim_of, victims};
 pub use waits::{WaitsOn, main_object, wait_kind, waits_on};

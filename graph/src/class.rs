@@ -1,0 +1,112 @@
+//! Classes of waits, as far as the diagnosis treats them differently.
+
+use crate::Vertex;
+use pg_event::{Catalog, Object, ObjectKind, OffState};
+
+/// What sort of wait it is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum WaitClass {
+    /// It wanted to sleep for a time.
+    Sleep,
+    /// For a child to end.
+    Child,
+    /// In an event loop, for whatever comes next: many descriptors, or a listening one.
+    EventLoop,
+    /// For data on one channel (or a few).
+    Channel,
+    /// For room in a channel.
+    Room,
+    /// For a lock: futex, flock, fcntl, semaphore.
+    Lock,
+    /// For a signal.
+    Signal,
+    /// For a device or file system.
+    Disk,
+    /// Stopped by a signal.
+    Stopped,
+    /// Stopped by its tracer.
+    Traced,
+    /// For a person at a terminal.
+    Terminal,
+    /// Anything else.
+    Other,
+}
+
+const POLLS: &[&str] = &["poll", "ppoll", "select", "pselect6"];
+const EPOLLS: &[&str] = &["epoll_wait", "epoll_pwait", "epoll_pwait2", "io_getevents", "io_uring_enter"];
+const SENDS: &[&str] = &[
+    "write", "writev", "pwrite64", "pwritev", "pwritev2", "sendto", "sendmsg", "sendmmsg", "sendfile",
+    "splice", "connect",
+];
+const SLEEPS: &[&str] = &["nanosleep", "clock_nanosleep"];
+const LOCKS: &[&str] = &["futex", "futex_wait", "futex_waitv", "flock", "fcntl", "semop", "semtimedop"];
+const SIGNALS: &[&str] = &["pause", "rt_sigsuspend", "rt_sigtimedwait"];
+
+fn members<'a>(catalog: &'a Catalog, o: &'a Object) -> impl Iterator<Item = &'a Object> {
+    o.members.iter().filter_map(|m| catalog.object(*m))
+}
+
+/// A socket that only listens: it has an own end and no peer, and accepts connections.
+fn only_polls_many(catalog: &Catalog, o: &Object) -> bool {
+    o.members.len() >= 4 || members(catalog, o).any(|m| matches!(m.kind, ObjectKind::Epoll))
+}
+
+/// The class of a vertex' leading wait.
+pub fn class(v: &Vertex, catalog: &Catalog) -> WaitClass {
+    match v.state {
+        OffState::Stopped | OffState::Frozen => return WaitClass::Stopped,
+        OffState::Traced => return WaitClass::Traced,
+        _ => {}
+    }
+    let object = catalog.object(v.object);
+    let kind = object.map_or(ObjectKind::Unknown, |o| o.kind);
+    if v.syscall.is_any(SLEEPS) {
+        return WaitClass::Sleep;
+    }
+    if v.syscall.is_any(&["wait4", "waitid"]) || kind == ObjectKind::Child {
+        return WaitClass::Child;
+    }
+    if v.syscall.is_any(LOCKS) {
+        return WaitClass::Lock;
+    }
+    if v.syscall.is_any(SIGNALS) {
+        return WaitClass::Signal;
+    }
+    if v.syscall.is_any(EPOLLS) || v.syscall.is_any(&["accept", "accept4"]) {
+        return WaitClass::EventLoop;
+    }
+    if v.syscall.is_any(POLLS) {
+        let none = object.is_some_and(|o| o.kind == ObjectKind::Set && o.members.is_empty());
+        if none || (object.is_none() && v.value == 0 && v.timed_out) {
+            return WaitClass::Sleep;
+        }
+        return match object {
+            Some(o) if only_polls_many(catalog, o) => WaitClass::EventLoop,
+            Some(o) if o.kind == ObjectKind::Tty => WaitClass::Terminal,
+            _ => WaitClass::Channel,
+        };
+    }
+    if v.state == OffState::Uninterruptible {
+        return WaitClass::Disk;
+    }
+    if kind == ObjectKind::Tty && !v.syscall.is_any(SENDS) {
+        return WaitClass::Terminal;
+    }
+    if kind.is_channel() || kind == ObjectKind::Socket {
+        return if v.syscall.is_any(SENDS) { WaitClass::Room } else { WaitClass::Channel };
+    }
+    if matches!(kind, ObjectKind::File | ObjectKind::BlockDevice) && v.syscall.is_some() {
+        return WaitClass::Disk;
+    }
+    if v.syscall.is_any(&["read", "readv", "recvfrom", "recvmsg", "recvmmsg"]) {
+        return WaitClass::Channel;
+    }
+    WaitClass::Other
+}
+
+impl WaitClass {
+    /// A wait in which a thread has nothing to do: nobody need be at fault.
+    pub fn idle(self) -> bool {
+        matches!(self, Self::EventLoop | Self::Terminal | Self::Signal)
+    }
+}

@@ -1,0 +1,218 @@
+//! What a thread did during given spans of time: the question every step of the diagnosis asks.
+
+use crate::episode::{WaitKey, wait_key};
+use crate::{EventGraph, Vertex, VertexId};
+use pg_event::{Catalog, Ns, ThreadId};
+
+/// Spans of time, disjoint and in order.
+pub(crate) type Spans = Vec<(Ns, Ns)>;
+
+/// Sum of the lengths, ns.
+pub(crate) fn total(spans: &[(Ns, Ns)]) -> Ns {
+    spans.iter().map(|(a, b)| b.saturating_sub(*a)).sum()
+}
+
+/// Make disjoint and ordered.
+pub(crate) fn merged(mut spans: Spans) -> Spans {
+    spans.retain(|(a, b)| b > a);
+    spans.sort_unstable();
+    let mut out: Spans = Vec::with_capacity(spans.len());
+    for (a, b) in spans {
+        match out.last_mut() {
+            Some(l) if a <= l.1 => l.1 = l.1.max(b),
+            _ => out.push((a, b)),
+        }
+    }
+    out
+}
+
+/// One wait (with its renewals) within a span.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Clip {
+    /// First vertex of the renewals.
+    pub first: VertexId,
+    /// The vertex whose leading wait ended it.
+    pub last: VertexId,
+    /// Begin, not before the span's.
+    pub start: Ns,
+    /// End, not after the span's.
+    pub end: Ns,
+    /// When the wait really ended.
+    pub full_end: Ns,
+    /// Time blocked within `start..end`, ns.
+    pub blocked: Ns,
+    /// The wait had ended when the span did.
+    pub resolved: bool,
+}
+
+/// Waits of one key.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Group {
+    pub key: WaitKey,
+    /// Time blocked, ns.
+    pub blocked: Ns,
+    pub clips: Vec<Clip>,
+    /// Number of single waits.
+    pub waits: usize,
+}
+
+impl Group {
+    /// The clip in which it was blocked longest.
+    pub fn longest(&self) -> Option<&Clip> {
+        self.clips.iter().max_by_key(|c| (c.blocked, std::cmp::Reverse(c.start)))
+    }
+}
+
+/// What a thread did.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Activity {
+    /// Length of the spans asked about, ns.
+    pub total: Ns,
+    /// On the CPU, ns.
+    pub running: Ns,
+    /// Wanted the CPU and did not have it, ns.
+    pub runnable: Ns,
+    /// Did not exist yet, ns.
+    pub unborn: Ns,
+    /// Existed no more, ns.
+    pub gone: Ns,
+    /// Within which spans it ran or wanted to.
+    pub active: Spans,
+    /// Within which spans it did not exist yet.
+    pub before_birth: Spans,
+    /// Its waits, longest group first.
+    pub groups: Vec<Group>,
+}
+
+/// What most of the time went to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mostly {
+    Running,
+    Runnable,
+    Unborn,
+    Gone,
+    /// Index of the group.
+    Waiting(usize),
+    /// Nothing is known of it.
+    Unknown,
+}
+
+impl Activity {
+    /// The largest part.
+    pub fn mostly(&self) -> Mostly {
+        let parts = [
+            (self.running, Mostly::Running),
+            (self.runnable, Mostly::Runnable),
+            (self.unborn, Mostly::Unborn),
+            (self.gone, Mostly::Gone),
+            (self.groups.first().map_or(0, |g| g.blocked), Mostly::Waiting(0)),
+        ];
+        let best = parts.iter().max_by_key(|p| p.0);
+        match best {
+            Some((t, m)) if *t > 0 => {
+                // On and waiting for the CPU together is "busy" when it beats each wait.
+                let busy = self.running + self.runnable;
+                if matches!(m, Mostly::Waiting(_)) && busy > *t {
+                    if self.running >= self.runnable { Mostly::Running } else { Mostly::Runnable }
+                } else {
+                    *m
+                }
+            }
+            _ => Mostly::Unknown,
+        }
+    }
+}
+
+/// Look at `thread` within `spans` (disjoint, in order).
+pub(crate) fn activity(
+    graph: &EventGraph,
+    catalog: &Catalog,
+    thread: ThreadId,
+    spans: &[(Ns, Ns)],
+) -> Activity {
+    let mut out = Activity { total: total(spans), ..Activity::default() };
+    let began = graph.began(thread);
+    let ended = graph.ended(thread);
+    for &(a, b) in spans {
+        if b <= a {
+            continue;
+        }
+        if let Some(t) = began
+            && t > a
+        {
+            out.unborn += t.min(b) - a;
+            out.before_birth.push((a, t.min(b)));
+        }
+        if let Some(t) = ended
+            && t < b
+            && graph.exited(thread).is_some()
+        {
+            out.gone += b - t.max(a);
+        }
+        let mut renewable: Option<WaitKey> = None;
+        for id in graph.vertices_in(thread, a..b) {
+            let v = graph.vertex(id);
+            running(&v, a, b, &mut out);
+            let (s, e) = (v.start.max(a), v.woken.min(b));
+            if e <= s {
+                continue;
+            }
+            let key = wait_key(&v, catalog);
+            let clip = Clip {
+                first: id,
+                last: id,
+                start: s,
+                end: e,
+                full_end: v.woken,
+                blocked: e - s,
+                resolved: v.woken <= b && !v.open,
+            };
+            let group = match out.groups.iter().position(|g| g.key == key) {
+                Some(i) => &mut out.groups[i],
+                None => {
+                    out.groups.push(Group { key, blocked: 0, clips: Vec::new(), waits: 0 });
+                    let i = out.groups.len() - 1;
+                    &mut out.groups[i]
+                }
+            };
+            group.blocked += e - s;
+            group.waits += 1;
+            match group.clips.last_mut() {
+                Some(c) if renewable == Some(key) => {
+                    c.last = id;
+                    c.end = e;
+                    c.full_end = v.woken;
+                    c.blocked += e - s;
+                    c.resolved = clip.resolved;
+                }
+                _ => group.clips.push(clip),
+            }
+            // Short other waits in between do not end a renewal.
+            if (v.timed_out || v.interrupted) && v.ran() <= (v.waited() / 4).max(2_000_000) {
+                renewable = Some(key);
+            } else if renewable != Some(key) && e - s <= 5_000_000 {
+                // keep what it was
+            } else {
+                renewable = None;
+            }
+        }
+    }
+    out.active = merged(std::mem::take(&mut out.active));
+    out.groups.sort_by(|x, y| y.blocked.cmp(&x.blocked));
+    out
+}
+
+fn running(v: &Vertex, a: Ns, b: Ns, out: &mut Activity) {
+    let queued = v.run.min(b).saturating_sub(v.woken.max(a));
+    let (s, e) = (v.run.max(a), v.end.min(b));
+    let on = e.saturating_sub(s);
+    let whole = v.end.saturating_sub(v.run);
+    // What was put off is spread evenly over a segment that is cut.
+    let off = if whole == 0 { 0 } else { (v.preempted as u128 * on as u128 / whole as u128) as Ns };
+    out.runnable += queued + off;
+    out.running += on.saturating_sub(off);
+    if queued + on > 0 {
+        let from = if queued > 0 { v.woken.max(a) } else { s };
+        out.active.push((from, e.max(v.run.min(b))));
+    }
+}

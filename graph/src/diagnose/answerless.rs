@@ -1,0 +1,441 @@
+//! Waits that nobody ended: timed out, killed, or still open. First the state of the resource (who holds
+//! it), then a baseline (who woke the thread when it went well), else the wait itself is the cause.
+
+use super::activity::{Group, Mostly, Spans, activity, merged, total};
+use super::ask::{Candidate, nearby};
+use super::node::Entry;
+use super::walk::{FindingKind, Flow, Walk, group_spans};
+use crate::baseline::{Similar, similar};
+use crate::class::{WaitClass, class};
+use crate::words::{moment, percent, short_who, span, who};
+use crate::{Choice, EdgeKind, EventGraph, Question, QuestionKey, QuestionKind, VertexId, Weak};
+use pg_event::{Catalog, Ns, Object, ObjectKind, ProcessId, Relation, ThreadId};
+use std::collections::HashSet;
+
+/// The main thread of a process (the one with its pid), else its first.
+pub(crate) fn main_thread(g: &EventGraph, c: &Catalog, p: ProcessId) -> Option<ThreadId> {
+    let pid = c.process(p)?.pid;
+    let of = || g.threads_of(p, c);
+    of().find(|t| c.thread(*t).is_some_and(|t| t.tid == pid)).or_else(|| of().next())
+}
+
+fn relation_words(r: Relation) -> &'static str {
+    match r {
+        Relation::Reads => "it has the reading end",
+        Relation::Writes => "it has the writing end",
+        Relation::Peer => "it has the other end",
+        Relation::Listens => "it listens on the socket",
+        Relation::Owns => "it owns the lock",
+        Relation::ChildOf => "it is the child waited for",
+        Relation::Traces => "it is the tracer",
+        Relation::Serves => "it serves the file system",
+    }
+}
+
+impl Walk<'_> {
+    pub(crate) fn answerless(
+        &mut self,
+        thread: ThreadId,
+        group: &Group,
+        class: WaitClass,
+        silent: Spans,
+    ) -> Flow<()> {
+        let first = self.out.nodes.len() <= 1;
+        let v = self.representative(group);
+        // A sleep that ended by itself explains itself, unless the victim polls for something by it.
+        let polls = first && group.waits > 3;
+        if class == WaitClass::Sleep && !polls && !v.interrupted {
+            self.found(thread, FindingKind::Sleeping, group_spans(group));
+            return Ok(());
+        }
+        let holders = self.holders(thread, group, class, &silent);
+        if !holders.is_empty() {
+            return self.follow_holder(thread, group, class, holders);
+        }
+        if class == WaitClass::Sleep {
+            self.found(thread, FindingKind::Sleeping, group_spans(group));
+            return Ok(());
+        }
+        if self.by_baseline(thread, group, &silent)? {
+            return Ok(());
+        }
+        let kind = match class {
+            WaitClass::Disk => FindingKind::Device,
+            WaitClass::Stopped | WaitClass::Traced => FindingKind::Stopped,
+            c if c.idle() && !first => FindingKind::Idle,
+            _ => FindingKind::Unanswered,
+        };
+        self.found(thread, kind, group_spans(group));
+        Ok(())
+    }
+
+    /// Who holds what the group waits for, one candidate per process.
+    fn holders(&self, thread: ThreadId, group: &Group, class: WaitClass, silent: &Spans) -> Vec<Candidate> {
+        let mut facts: Vec<(ThreadId, Relation, Ns)> = Vec::new();
+        for &(a, b) in silent {
+            for h in self.g.holds(thread, a..b.saturating_add(1)) {
+                facts.push((h.holder, h.relation, h.time));
+            }
+        }
+        let from_facts = !facts.is_empty();
+        if !from_facts && class == WaitClass::Child {
+            facts = self.children(thread, group, silent);
+        }
+        let own = self.c.thread(thread).map(|t| t.process);
+        let mut out: Vec<Candidate> = Vec::new();
+        for (holder, relation, time) in facts {
+            if !self.counts(holder) {
+                continue;
+            }
+            let process = self.c.thread(holder).map(|t| t.process);
+            // A process that has both ends open does not wait for itself, unless nobody else has one.
+            if process == own && !matches!(relation, Relation::Owns | Relation::Traces) {
+                continue;
+            }
+            let holder = self.busiest(holder, relation, silent);
+            if out.iter().any(|c| c.thread == holder) {
+                continue;
+            }
+            let why = if from_facts {
+                format!("{}: {}", Weak::FromState.words(), relation_words(relation))
+            } else {
+                "no wake-up was recorded; it is the only child in the catalogue that lived then".to_owned()
+            };
+            out.push(Candidate {
+                thread: holder,
+                spans: silent.clone(),
+                time: total(silent),
+                entry: Entry { edge: Some(EdgeKind::Holder), id: None, why_weak: Some(why) },
+                weak: Some(Weak::FromState),
+                waking: false,
+                vertex: self.g.vertex_at(holder, time),
+                at: time,
+                kind: EdgeKind::Holder,
+            });
+        }
+        out
+    }
+
+    /// The live children of the thread's process, from the catalogue.
+    fn children(&self, thread: ThreadId, group: &Group, silent: &Spans) -> Vec<(ThreadId, Relation, Ns)> {
+        let Some(own) = self.c.thread(thread).map(|t| t.process) else { return Vec::new() };
+        let v = self.representative(group);
+        let wanted =
+            self.c.object(v.object).filter(|o| o.kind == ObjectKind::Child).map_or(0, |o| o.id as u32);
+        let (a, b) = (silent.first().map_or(0, |s| s.0), silent.last().map_or(0, |s| s.1));
+        let mut out = Vec::new();
+        for (i, p) in self.c.processes.iter().enumerate() {
+            let lived = p.start <= b && p.end.is_none_or(|e| e >= a);
+            let fits = wanted == 0 || p.ns_pid == wanted || p.pid == wanted;
+            if p.parent == own
+                && own.is_some()
+                && lived
+                && fits
+                && let Some(t) = main_thread(self.g, self.c, ProcessId(i as u32))
+            {
+                out.push((t, Relation::ChildOf, a));
+            }
+        }
+        out
+    }
+
+    /// A fact names one thread of the holder's process. When that one just idles, the thread of the
+    /// process that did not is meant.
+    fn busiest(&self, holder: ThreadId, relation: Relation, spans: &Spans) -> ThreadId {
+        if matches!(relation, Relation::Owns | Relation::Traces) {
+            return holder;
+        }
+        let Some(process) = self.c.thread(holder).map(|t| t.process) else { return holder };
+        let busy = |t: ThreadId| {
+            let act = activity(self.g, self.c, t, spans);
+            match act.mostly() {
+                Mostly::Running | Mostly::Runnable => act.running + act.runnable,
+                Mostly::Waiting(i) => act.groups.get(i).map_or(0, |g| {
+                    let idle = class(&self.representative(g), self.c).idle();
+                    if idle { act.running } else { g.blocked }
+                }),
+                Mostly::Unborn | Mostly::Gone | Mostly::Unknown => 0,
+            }
+        };
+        let own = busy(holder);
+        if own * 2 >= total(spans) {
+            return holder;
+        }
+        // A futex wait of another thread is as likely an idle worker of a pool: only running counts.
+        let ran = |t: ThreadId| activity(self.g, self.c, t, spans).running;
+        self.g
+            .threads_of(process, self.c)
+            .map(|t| (ran(t), t))
+            .filter(|(r, _)| r * 2 >= total(spans))
+            .max()
+            .map_or(holder, |x| x.1)
+    }
+
+    fn follow_holder(
+        &mut self,
+        thread: ThreadId,
+        group: &Group,
+        class: WaitClass,
+        mut holders: Vec<Candidate>,
+    ) -> Flow<()> {
+        // What explains most first: somebody on the way (a circle), then who is not idle.
+        holders.sort_by_key(|c| std::cmp::Reverse(self.guilt(c)));
+        holders.truncate(5);
+        let mut take = 0;
+        if !self.auto && holders.len() > 1 {
+            let ends: Vec<_> = holders.iter().map(|c| self.end_of(c)).collect();
+            let clear = self.guilt(&holders[0]) > self.guilt(&holders[1]);
+            if !clear && ends.windows(2).any(|w| w[0] != w[1]) && self.share(holders[0].time) >= 0.2 {
+                let q = self.holder_question(thread, group, &holders);
+                match self.decide(q)? {
+                    0 => {
+                        self.found(thread, FindingKind::Here, group_spans(group));
+                        return Ok(());
+                    }
+                    n => take = n - 1,
+                }
+            }
+        }
+        let c = holders.swap_remove(take.min(holders.len() - 1));
+        let traced = class == WaitClass::Traced;
+        let idle = self.is_idle(&c) && !self.path.iter().any(|(t, _)| *t == c.thread);
+        let at = self.out.nodes.len();
+        if idle {
+            // It has the other end and waits for work: whatever was to come through was never sent.
+            return self.never_answered(thread, group, c);
+        }
+        let (tracer, spans) = (c.thread, c.spans.clone());
+        self.visit(c.thread, c.spans, c.entry)?;
+        if traced && self.out.nodes.len() > at && self.out.nodes[at].thread == tracer {
+            let f = super::walk::Finding { thread: tracer, node: at, kind: FindingKind::Tracer, spans };
+            self.out.findings.insert(0, f);
+        }
+        Ok(())
+    }
+
+    /// The holder idles: show it, then look whether a baseline tells who should have acted.
+    fn never_answered(&mut self, thread: ThreadId, group: &Group, c: Candidate) -> Flow<()> {
+        let own = self.out.nodes.len().saturating_sub(1);
+        let spans = c.spans.clone();
+        let act = activity(self.g, self.c, c.thread, &merged(spans.clone()));
+        if let Mostly::Waiting(i) = act.mostly()
+            && let Some(g) = act.groups.get(i)
+        {
+            self.push_wait(c.thread, g, c.entry.clone());
+        }
+        let holder_node = self.out.nodes.len() - 1;
+        if self.by_baseline(thread, group, &spans)? {
+            return Ok(());
+        }
+        if holder_node != own {
+            self.out.findings.push(super::walk::Finding {
+                thread: c.thread,
+                node: holder_node,
+                kind: FindingKind::Idle,
+                spans,
+            });
+        }
+        self.out.findings.push(super::walk::Finding {
+            thread,
+            node: own,
+            kind: FindingKind::Unanswered,
+            spans: group_spans(group),
+        });
+        Ok(())
+    }
+
+    fn is_idle(&self, c: &Candidate) -> bool {
+        let act = activity(self.g, self.c, c.thread, &merged(c.spans.clone()));
+        match act.mostly() {
+            Mostly::Waiting(i) => act.groups.get(i).is_some_and(|g| {
+                let woken = self.g.waking(g.longest().map_or(VertexId(u32::MAX), |c| c.last)).is_some();
+                class(&self.representative(g), self.c).idle() && !woken
+            }),
+            _ => false,
+        }
+    }
+
+    /// How much a holder looks like the culprit.
+    fn guilt(&self, c: &Candidate) -> u32 {
+        if self.path.iter().any(|(t, _)| *t == c.thread) {
+            return 3;
+        }
+        let act = activity(self.g, self.c, c.thread, &merged(c.spans.clone()));
+        match act.mostly() {
+            Mostly::Running | Mostly::Runnable => 4,
+            Mostly::Waiting(_) if !self.is_idle(c) => 3,
+            Mostly::Waiting(_) => 2,
+            Mostly::Unborn | Mostly::Unknown => 1,
+            Mostly::Gone => 0,
+        }
+    }
+
+    fn holder_question(&self, thread: ThreadId, group: &Group, holders: &[Candidate]) -> Question {
+        let v = self.representative(group);
+        let object = self.c.object(v.object).map(Object::label).unwrap_or_default();
+        let call = v.syscall.name().unwrap_or_else(|| "the kernel".into());
+        let end = group.clips.last().map_or(0, |c| c.end);
+        Question {
+            key: QuestionKey { kind: QuestionKind::Edge, thread: thread.0, start: v.start },
+            text: format!("Whom did {} wait for?", short_who(self.c, thread)),
+            why: format!(
+                "{} waited {} in {call} {object}, and no wake-up of what it waited for was recorded. {} processes hold it.",
+                who(self.c, thread),
+                span(group.blocked),
+                holders.len()
+            ),
+            vertex: group.longest().map_or(VertexId(u32::MAX), |c| c.last),
+            choices: holders.iter().map(|c| self.choice(c, end)).collect(),
+            stop: format!(
+                "stop here: nobody can be blamed for what {} waited for",
+                short_who(self.c, thread)
+            ),
+            recommended: 1,
+            reason: format!("{} {}", short_who(self.c, holders[0].thread), self.did(&holders[0])),
+            number: self.out.asked.len() + 1,
+            about_to_come: 1,
+        }
+    }
+
+    /// Algorithm 1, lines 12-22: find a similar vertex that went well, walk its wake-up path, and look at
+    /// each of its threads during the hang. Returns whether that led anywhere.
+    fn by_baseline(&mut self, thread: ThreadId, group: &Group, silent: &Spans) -> Flow<bool> {
+        let Some(clip) = group.longest() else { return Ok(false) };
+        let found = similar(self.g, self.c, clip.last, 5);
+        // Only those that lead to somebody who behaves unusually are worth a question.
+        let mut useful: Vec<(Similar, Candidate)> = Vec::new();
+        for s in found {
+            if let Some(c) = self.expected(&s, thread, silent)
+                && !useful.iter().any(|(_, o)| o.thread == c.thread)
+            {
+                useful.push((s, c));
+            }
+        }
+        if useful.is_empty() {
+            return Ok(false);
+        }
+        let mut take = 0;
+        if !self.auto && useful.len() > 1 {
+            let q = self.baseline_question(thread, group, &useful);
+            match self.decide(q)? {
+                0 => return Ok(false),
+                n => take = n - 1,
+            }
+        }
+        let (_, c) = useful.swap_remove(take.min(useful.len() - 1));
+        self.visit(c.thread, c.spans, c.entry)?;
+        Ok(true)
+    }
+
+    /// The first thread on the baseline's wake-up path that behaved abnormally during the hang.
+    fn expected(&self, s: &Similar, victim: ThreadId, silent: &Spans) -> Option<Candidate> {
+        let mut seen = HashSet::from([victim]);
+        let mut at = s.vertex;
+        for _ in 0..16 {
+            let id = self.g.waking(at)?;
+            let e = self.g.edge(id);
+            let from = self.g.vertex(e.from).thread;
+            if seen.insert(from)
+                && self.counts(from)
+                && !self.path.iter().any(|(t, _)| *t == from)
+                && self.abnormal(from, silent)
+            {
+                let v = self.g.vertex(s.vertex);
+                let why = format!(
+                    "no wake-up was recorded; expected as in the baseline at {} (similarity {:.0} %), where it came after {}",
+                    moment(v.start),
+                    s.similarity * 100.0,
+                    span(v.waited())
+                );
+                let entry = Entry { edge: Some(e.kind), id: None, why_weak: Some(why) };
+                return Some(Candidate {
+                    thread: from,
+                    spans: silent.clone(),
+                    time: total(silent),
+                    entry,
+                    weak: Some(Weak::FromState),
+                    waking: false,
+                    vertex: Some(e.from),
+                    at: e.from_time,
+                    kind: e.kind,
+                });
+            }
+            at = e.from;
+        }
+        None
+    }
+
+    /// Long running, repeated yield or long wait, and not its usual idle.
+    fn abnormal(&self, thread: ThreadId, spans: &Spans) -> bool {
+        let act = activity(self.g, self.c, thread, spans);
+        match act.mostly() {
+            Mostly::Running | Mostly::Runnable => true,
+            Mostly::Waiting(i) => act.groups.get(i).is_some_and(|g| {
+                g.blocked * 2 >= act.total && !class(&self.representative(g), self.c).idle()
+            }),
+            _ => false,
+        }
+    }
+
+    fn baseline_question(
+        &self,
+        thread: ThreadId,
+        group: &Group,
+        useful: &[(Similar, Candidate)],
+    ) -> Question {
+        let v = self.representative(group);
+        let call = v.syscall.name().unwrap_or_else(|| "the kernel".into());
+        let choices = useful
+            .iter()
+            .map(|(s, c)| {
+                let x = self.g.vertex(s.vertex);
+                Choice {
+                    label: format!(
+                        "{} at {}: {} instead of {}, woken by way of {}",
+                        short_who(self.c, x.thread),
+                        moment(x.start),
+                        span(x.waited()),
+                        span(v.waited()),
+                        short_who(self.c, c.thread)
+                    ),
+                    detail: format!(
+                        "similarity {:.0} %; {} {} during the hang",
+                        s.similarity * 100.0,
+                        short_who(self.c, c.thread),
+                        self.did(c)
+                    ),
+                    vertex: Some(s.vertex),
+                    edge: self.g.waking(s.vertex),
+                    strong: false,
+                    time: x.start,
+                    stack: self.c.show_stack(x.user_stack),
+                    nearby: nearby(self.g, self.c, x.thread, x.woken),
+                }
+            })
+            .collect();
+        let (best, c) = &useful[0];
+        Question {
+            key: QuestionKey { kind: QuestionKind::Baseline, thread: thread.0, start: v.start },
+            text: format!("Which of these shows how {} normally goes on?", short_who(self.c, thread)),
+            why: format!(
+                "{} waited {} in {call} and nobody woke it. {} similar waits ended well, by different threads.",
+                who(self.c, thread),
+                span(group.blocked),
+                useful.len()
+            ),
+            vertex: group.longest().map_or(VertexId(u32::MAX), |c| c.last),
+            choices,
+            stop: "none of them: the wait itself is the cause".into(),
+            recommended: 1,
+            reason: format!(
+                "it is the most similar one ({:.0} % of the features agree; {} of the victim's time is at stake), and {} {}",
+                best.similarity * 100.0,
+                percent(c.time, self.victim.duration),
+                short_who(self.c, c.thread),
+                self.did(c)
+            ),
+            number: self.out.asked.len() + 1,
+            about_to_come: 1,
+        }
+    }
+}

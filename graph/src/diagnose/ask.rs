@@ -1,0 +1,307 @@
+//! Questions about edges: which of several, or whether to follow a weak one.
+
+use super::activity::{Group, Mostly, Spans, activity, merged};
+use super::node::Entry;
+use super::walk::{Flow, Walk, group_spans};
+use crate::class::class;
+use crate::words::{moment, percent, short_who, span, who};
+use crate::{
+    Choice, Edge, EdgeId, EdgeKind, EventGraph, NearbyEvent, Question, QuestionKey, QuestionKind, VertexId,
+    Weak, waits_on,
+};
+use pg_event::{Catalog, Direction, Ns, Object, ThreadId};
+
+/// Somebody who may have kept the thread waiting.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Candidate {
+    pub thread: ThreadId,
+    pub spans: Spans,
+    /// Time waited for it, ns.
+    pub time: Ns,
+    pub entry: Entry,
+    pub weak: Option<Weak>,
+    /// It ended the wait (else it only sent something too).
+    pub waking: bool,
+    /// Where it acted, for the question.
+    pub vertex: Option<VertexId>,
+    pub at: Ns,
+    pub kind: EdgeKind,
+}
+
+impl Candidate {
+    /// Add an edge, together with those of the same thread.
+    pub fn add(
+        all: &mut Vec<Self>,
+        w: &Walk<'_>,
+        id: EdgeId,
+        e: &Edge,
+        spans: (Ns, Ns),
+        time: Ns,
+        waking: bool,
+    ) {
+        let thread = w.g.vertex(e.from).thread;
+        let why_weak = e.weak.map(|x| x.words().to_owned());
+        if let Some(c) = all.iter_mut().find(|c| c.thread == thread) {
+            c.spans.push(spans);
+            c.time += time;
+            // Of many edges the strongest speaks for all.
+            if c.weak.is_some() && e.weak.is_none() {
+                c.weak = None;
+                c.entry = Entry { edge: Some(e.kind), id: Some(id), why_weak };
+                c.kind = e.kind;
+            }
+            (c.vertex, c.at) = (Some(e.from), e.from_time);
+            return;
+        }
+        all.push(Self {
+            thread,
+            spans: vec![spans],
+            time,
+            entry: Entry { edge: Some(e.kind), id: Some(id), why_weak },
+            weak: e.weak,
+            waking,
+            vertex: Some(e.from),
+            at: e.from_time,
+            kind: e.kind,
+        });
+    }
+}
+
+/// Weak reasons that deserve a person's eye even when there is only one edge.
+fn doubtful(w: Option<Weak>) -> bool {
+    matches!(
+        w,
+        Some(
+            Weak::MutexHandOff | Weak::HeuristicSplit | Weak::ObjectMismatch | Weak::Batch | Weak::LostEvents
+        )
+    )
+}
+
+impl Walk<'_> {
+    /// Which candidate to follow: asks when there is a choice that matters. `None`: stop here.
+    pub(crate) fn choose_edge(
+        &mut self,
+        thread: ThreadId,
+        group: &Group,
+        mut candidates: Vec<Candidate>,
+    ) -> Flow<Option<Candidate>> {
+        let most = candidates.iter().map(|c| c.time).max().unwrap_or(0);
+        // What explains only a sliver of the wait is no choice.
+        candidates.retain(|c| c.time * 5 >= most);
+        candidates.truncate(5);
+        if self.auto {
+            let best = self.recommended(&candidates);
+            return Ok(candidates.into_iter().nth(best));
+        }
+        let only = candidates.len() == 1;
+        let first_doubtful = candidates.first().is_some_and(|c| doubtful(c.weak));
+        if only && !(first_doubtful && self.share(most) >= 0.3 && !self.is_evident(&candidates[0])) {
+            return Ok(candidates.pop());
+        }
+        let best = self.recommended(&candidates);
+        if !only && self.share(most) < 0.2 {
+            return Ok(candidates.into_iter().nth(best));
+        }
+        if !only {
+            let ends: Vec<_> = candidates.iter().map(|c| self.end_of(c)).collect();
+            if ends.windows(2).all(|w| w[0] == w[1]) {
+                return Ok(candidates.into_iter().nth(best));
+            }
+        }
+        let q = self.edge_question(thread, group, &candidates, best);
+        match self.decide(q)? {
+            0 => Ok(None),
+            n => Ok(candidates.into_iter().nth(n - 1)),
+        }
+    }
+
+    /// The thread that a walk from here ends at.
+    pub(crate) fn end_of(&self, c: &Candidate) -> Option<ThreadId> {
+        let mut ahead = self.ahead();
+        ahead.visit(c.thread, c.spans.clone(), c.entry.clone()).ok()?;
+        ahead.out.findings.first().map(|f| f.thread)
+    }
+
+    /// A mutex' owner that ran, or waited for somebody else, all through the wait was in the way
+    /// whatever the intent of its unlock.
+    fn is_evident(&self, c: &Candidate) -> bool {
+        let act = activity(self.g, self.c, c.thread, &merged(c.spans.clone()));
+        match act.mostly() {
+            Mostly::Running => act.running * 10 >= act.total * 8,
+            _ => false,
+        }
+    }
+
+    fn recommended(&self, candidates: &[Candidate]) -> usize {
+        let score = |c: &Candidate| {
+            let mut s = self.share(c.time);
+            s += match c.weak {
+                None => 0.6,
+                Some(Weak::InterruptInferred) => 0.4,
+                Some(Weak::MutexHandOff | Weak::Batch) => 0.25,
+                Some(_) => 0.1,
+            };
+            if c.waking {
+                s += 0.3;
+            }
+            let act = activity(self.g, self.c, c.thread, &merged(c.spans.clone()));
+            s += match act.mostly() {
+                Mostly::Running | Mostly::Runnable | Mostly::Unborn => 0.5,
+                Mostly::Waiting(i) => {
+                    let idle =
+                        act.groups.get(i).is_some_and(|g| class(&self.representative(g), self.c).idle());
+                    if idle { 0.0 } else { 0.4 }
+                }
+                Mostly::Gone | Mostly::Unknown => -0.3,
+            };
+            s
+        };
+        let mut best = 0;
+        for (i, c) in candidates.iter().enumerate() {
+            if score(c) > score(&candidates[best]) {
+                best = i;
+            }
+        }
+        best
+    }
+
+    /// What the candidate did while it was waited for, in words.
+    pub(crate) fn did(&self, c: &Candidate) -> String {
+        let act = activity(self.g, self.c, c.thread, &merged(c.spans.clone()));
+        let of = |part: Ns| format!("{} ({})", span(part), percent(part, act.total));
+        match act.mostly() {
+            Mostly::Running => format!("ran {} meanwhile", of(act.running)),
+            Mostly::Runnable => format!("wanted the CPU {} meanwhile", of(act.runnable)),
+            Mostly::Unborn => format!("did not exist for {} of it", of(act.unborn)),
+            Mostly::Gone => format!("had ended {} before", of(act.gone)),
+            Mostly::Waiting(i) => act.groups.get(i).map_or_else(String::new, |g| {
+                let v = self.representative(g);
+                let on = waits_on(&v, self.c).unwrap_or("something unknown");
+                let call = v.syscall.name().unwrap_or_else(|| "the kernel".into());
+                format!("itself waited {} in {call} ({on}) meanwhile", of(g.blocked))
+            }),
+            Mostly::Unknown => "nothing was recorded of it meanwhile".into(),
+        }
+    }
+
+    fn edge_question(
+        &self,
+        thread: ThreadId,
+        group: &Group,
+        candidates: &[Candidate],
+        best: usize,
+    ) -> Question {
+        let v = self.representative(group);
+        let (a, b) = group_spans(group).iter().fold((Ns::MAX, 0), |m, s| (m.0.min(s.0), m.1.max(s.1)));
+        let call = v.syscall.name().unwrap_or_else(|| "the kernel".into());
+        let object = self.c.object(v.object).map(Object::label).unwrap_or_default();
+        let text = format!("What made {} go on at {}?", short_who(self.c, thread), moment(b));
+        let weak = candidates.iter().filter(|c| c.weak.is_some()).count();
+        let why = format!(
+            "{} waited {} in {call} {object} (from {} on). {}",
+            who(self.c, thread),
+            span(group.blocked),
+            moment(a),
+            match (candidates.len(), weak) {
+                (1, _) =>
+                    format!("The only edge in is weak: {}.", candidates[0].weak.map_or("", Weak::words)),
+                (n, 0) => format!("{n} edges come in, all strong."),
+                (n, w) => format!("{n} edges come in, {w} of them weak."),
+            }
+        );
+        let choices = candidates.iter().map(|c| self.choice(c, b)).collect();
+        let c = &candidates[best];
+        let reason = format!(
+            "{} {}{}",
+            short_who(self.c, c.thread),
+            self.did(c),
+            match c.weak {
+                None => ", and the edge is strong".to_owned(),
+                Some(w) => format!(", though the edge is weak ({})", w.words()),
+            }
+        );
+        Question {
+            key: QuestionKey { kind: QuestionKind::Edge, thread: thread.0, start: v.start },
+            text,
+            why,
+            vertex: group.longest().map_or(VertexId(u32::MAX), |c| c.last),
+            choices,
+            stop: format!("stop here: {} itself is the cause", short_who(self.c, thread)),
+            recommended: best + 1,
+            reason,
+            number: self.out.asked.len() + 1,
+            about_to_come: 1,
+        }
+    }
+
+    pub(crate) fn choice(&self, c: &Candidate, until: Ns) -> Choice {
+        let strength = match c.weak {
+            None => "strong".to_owned(),
+            Some(w) => format!("weak: {}", c.entry.why_weak.clone().unwrap_or_else(|| w.words().to_owned())),
+        };
+        let stack = c.entry.id.map(|id| self.c.show_stack(self.g.edge_stack(id))).unwrap_or_default();
+        Choice {
+            label: format!("{} ({})", short_who(self.c, c.thread), act_of(self.g, c)),
+            detail: format!(
+                "{strength}; {} before; {}; accounts for {}",
+                span(until.saturating_sub(c.at)),
+                self.did(c),
+                self.of_victim(c.time)
+            ),
+            vertex: c.vertex,
+            edge: c.entry.id,
+            strong: c.weak.is_none(),
+            time: c.at,
+            stack,
+            nearby: nearby(self.g, self.c, c.thread, c.at),
+        }
+    }
+}
+
+fn act_of(g: &EventGraph, c: &Candidate) -> String {
+    let call = c.entry.id.and_then(|id| g.edge_syscall(id).name()).map(|n| n.into_owned());
+    match (c.kind, call) {
+        (EdgeKind::Holder, _) => "holds it".into(),
+        (EdgeKind::Spawn, _) => "created it".into(),
+        (EdgeKind::Exit, _) => "ended".into(),
+        (k, Some(n)) => format!("{n}, {}", k.name()),
+        (k, None) => k.name().into(),
+    }
+}
+
+/// Events of a thread around a moment, at most eight, by time.
+pub(crate) fn nearby(g: &EventGraph, c: &Catalog, thread: ThreadId, at: Ns) -> Vec<NearbyEvent> {
+    let mut out = Vec::new();
+    let Some(v) = g.vertex_at(thread, at) else { return out };
+    let mut ids = vec![v];
+    ids.extend(g.previous(v));
+    ids.extend(g.next(v));
+    for id in ids {
+        let x = g.vertex(id);
+        if x.waited() > 0 {
+            let call = x.syscall.name().unwrap_or_else(|| "the kernel".into());
+            let on = c.object(x.object).map(Object::label).unwrap_or_default();
+            let how = if x.open {
+                "not ended"
+            } else if x.timed_out {
+                "timed out"
+            } else {
+                "woken"
+            };
+            out.push(NearbyEvent {
+                time: x.start,
+                text: format!("waits {} in {call} {on}, {how}", span(x.waited())),
+            });
+        }
+        for m in g.ipc_of(thread, x.run..x.end.saturating_add(1)).iter().take(4) {
+            let verb = if m.what.direction == Direction::Send { "sends" } else { "receives" };
+            let on = c.object(m.what.object).map(Object::label).unwrap_or_default();
+            out.push(NearbyEvent { time: m.time, text: format!("{verb} {} B over {on}", m.what.bytes) });
+        }
+    }
+    out.sort_by_key(|e| e.time);
+    out.dedup();
+    let near = out.iter().position(|e| e.time >= at).unwrap_or(out.len());
+    let from = near.saturating_sub(4);
+    out.into_iter().skip(from).take(8).collect()
+}

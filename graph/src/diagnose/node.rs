@@ -1,0 +1,155 @@
+//! One step of the slice.
+
+use crate::class::{WaitClass, class};
+use crate::report::SliceStep;
+use crate::words::{cmdline_at, named, short_who, span, telling};
+use crate::{EdgeId, EdgeKind, EventGraph, VertexId, main_object, waits_on};
+use pg_event::{Catalog, Ns, ObjectId, ThreadId};
+
+/// One step of a slice, from the victim backwards.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SliceNode {
+    /// The vertex shown (of several: the longest).
+    pub vertex: VertexId,
+    /// Its thread.
+    pub thread: ThreadId,
+    /// Begin.
+    pub start: Ns,
+    /// Length, ns.
+    pub duration: Ns,
+    /// How much of it is accounted to this step, ns.
+    pub spent: Ns,
+    /// Single waits in it.
+    pub waits: usize,
+    /// `running`, `runnable`, `blocked`, `stopped`, `exited`, `not-created`.
+    pub state: &'static str,
+    /// What it waited on, by the words of the report.
+    pub waits_on: Option<String>,
+    /// The object.
+    pub object: Option<ObjectId>,
+    /// System call.
+    pub syscall: Option<String>,
+    /// Kind of the edge that leads here from the step before.
+    pub edge: Option<EdgeKind>,
+    /// The edge, if it is one of the graph.
+    pub edge_id: Option<EdgeId>,
+    /// Why the edge is weak, if it is.
+    pub why_weak: Option<String>,
+    /// `function (module)`, leaf first.
+    pub stack: Vec<String>,
+    /// The function that tells most, when known.
+    pub function: Option<String>,
+}
+
+/// How a step was reached.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Entry {
+    pub edge: Option<EdgeKind>,
+    pub id: Option<EdgeId>,
+    pub why_weak: Option<String>,
+}
+
+impl SliceNode {
+    /// A step in which the thread waited: `vertex` leads in with the wait.
+    pub(crate) fn waiting(graph: &EventGraph, catalog: &Catalog, vertex: VertexId, span: (Ns, Ns)) -> Self {
+        let v = graph.vertex(vertex);
+        let class = class(&v, catalog);
+        let state = match class {
+            WaitClass::Stopped | WaitClass::Traced => "stopped",
+            _ => "blocked",
+        };
+        let frames = named(catalog, v.user_stack);
+        let mut stack = catalog.show_stack(v.kernel_stack);
+        stack.extend(catalog.show_stack(v.user_stack));
+        Self {
+            vertex,
+            thread: v.thread,
+            start: span.0,
+            duration: span.1.saturating_sub(span.0),
+            spent: span.1.saturating_sub(span.0),
+            waits: 1,
+            state,
+            waits_on: waits_on(&v, catalog).map(Into::into),
+            object: main_object(&v, catalog),
+            syscall: v.syscall.name().map(Into::into),
+            edge: None,
+            edge_id: None,
+            why_weak: None,
+            function: telling(&frames).map(|f| f.function.clone()),
+            stack,
+        }
+    }
+
+    /// A step of another state.
+    pub(crate) fn plain(
+        thread: ThreadId,
+        vertex: VertexId,
+        state: &'static str,
+        span: (Ns, Ns),
+        spent: Ns,
+    ) -> Self {
+        Self {
+            vertex,
+            thread,
+            start: span.0,
+            duration: span.1.saturating_sub(span.0),
+            spent,
+            waits: 0,
+            state,
+            waits_on: None,
+            object: None,
+            syscall: None,
+            edge: None,
+            edge_id: None,
+            why_weak: None,
+            stack: Vec::new(),
+            function: None,
+        }
+    }
+
+    pub(crate) fn entered(mut self, entry: Entry) -> Self {
+        self.edge = entry.edge;
+        self.edge_id = entry.id;
+        self.why_weak = entry.why_weak;
+        self
+    }
+
+    /// The object in words, empty when there is none.
+    pub fn object_label(&self, catalog: &Catalog) -> Option<String> {
+        self.object.and_then(|o| catalog.object(o)).map(pg_event::Object::label)
+    }
+
+    /// One line for a progress display.
+    pub fn text(&self, catalog: &Catalog) -> String {
+        let on = match (&self.waits_on, &self.syscall) {
+            (Some(w), Some(s)) => format!(", {s} ({w})"),
+            (Some(w), None) => format!(", {w}"),
+            (None, Some(s)) => format!(", {s}"),
+            (None, None) => String::new(),
+        };
+        format!("{} {} {}{on}", short_who(catalog, self.thread), self.state, span(self.duration))
+    }
+
+    /// As the report has it.
+    pub fn step(&self, catalog: &Catalog) -> SliceStep {
+        let t = catalog.thread(self.thread);
+        let p = catalog.process_of(self.thread);
+        SliceStep {
+            pid: p.map_or(0, |p| p.pid),
+            tid: t.map_or(0, |t| t.tid),
+            process: p.map_or_else(String::new, |p| p.name.clone()),
+            cmdline: cmdline_at(catalog, self.thread, self.start + self.duration),
+            thread: t.map_or_else(String::new, |t| t.name.clone()),
+            start_ns: self.start,
+            duration_ns: self.duration,
+            state: self.state.into(),
+            waits_on: self.waits_on.clone(),
+            object: self.object_label(catalog),
+            syscall: self.syscall.clone(),
+            edge: self.edge.map(|e| e.name().into()),
+            strength: self.edge.map(|_| if self.why_weak.is_some() { "weak" } else { "strong" }.into()),
+            why_weak: self.why_weak.clone(),
+            stack: self.stack.clone(),
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Episodes: one wait as a person sees it. A wait that its own time-out ended, and that is renewed at once,
+//! has not ended: the vertices in between belong to one episode.
+
+use crate::words::{is_plumbing, named};
+use crate::{BlockType, EventGraph, Vertex, VertexId};
+use pg_event::{Catalog, Ns, ObjectId, ObjectKind, OffState, Sysno, ThreadId};
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+
+/// What two waits of a thread have in common when they are the same wait.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct WaitKey {
+    /// The system call, [`Sysno::NONE`] for a page fault or a kernel thread.
+    pub syscall: Sysno,
+    /// Stopped, traced, uninterruptible, ...
+    pub state: OffState,
+    /// Kind of the object.
+    pub kind: ObjectKind,
+    /// The object, [`ObjectId::NONE`] when it is a set (a set's members change while the wait is the same).
+    pub object: ObjectId,
+    /// Where in the program: a hash of the function outside the C library, 0 when unknown or not needed.
+    pub site: u64,
+}
+
+/// The key of a vertex' leading wait.
+pub fn wait_key(v: &Vertex, catalog: &Catalog) -> WaitKey {
+    let kind = catalog.object(v.object).map_or(ObjectKind::Unknown, |o| o.kind);
+    let several = matches!(kind, ObjectKind::Set | ObjectKind::Epoll);
+    let object = if several { ObjectId::NONE } else { v.object };
+    let site = if object.is_none() { site(v, catalog) } else { 0 };
+    let state = match v.state {
+        OffState::Stopped | OffState::Traced | OffState::Uninterruptible | OffState::Frozen => v.state,
+        _ => OffState::Interruptible,
+    };
+    WaitKey { syscall: v.syscall, state, kind, object, site }
+}
+
+fn site(v: &Vertex, catalog: &Catalog) -> u64 {
+    let frames = named(catalog, v.user_stack);
+    let Some(f) = frames.iter().find(|f| !is_plumbing(&f.module)) else { return 0 };
+    let mut h = DefaultHasher::new();
+    (&f.module, &f.function).hash(&mut h);
+    h.finish()
+}
+
+/// A run of renewed waits of one thread, or one stretch on the CPU.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Episode {
+    /// Whose.
+    pub thread: ThreadId,
+    /// First vertex.
+    pub first: VertexId,
+    /// Last vertex: the one whose leading wait ended the episode.
+    pub last: VertexId,
+    /// When it began.
+    pub start: Ns,
+    /// When it ended: made runnable, or off the CPU, or the recording's end.
+    pub end: Ns,
+    /// Time blocked within, ns.
+    pub blocked: Ns,
+    /// Time on the CPU within, ns.
+    pub ran: Ns,
+    /// Number of single waits.
+    pub waits: usize,
+    /// The longest single wait, ns.
+    pub longest: Ns,
+    /// What it waited on; `None` for a stretch on the CPU.
+    pub key: Option<WaitKey>,
+}
+
+/// A single wait this long is a long wait by itself.
+pub const LONG_SINGLE: Ns = 200_000_000;
+
+impl Episode {
+    /// Length, ns.
+    pub fn duration(&self) -> Ns {
+        self.end.saturating_sub(self.start)
+    }
+
+    /// By the words of algorithm 1. Short sleeps, polls and timed lock attempts, again and again, are a
+    /// repeated yield; time-outs of [`LONG_SINGLE`] and more only renew one long wait.
+    pub fn block_type(&self) -> BlockType {
+        if self.key.is_none() {
+            BlockType::LongRunning
+        } else if self.waits <= 2 || self.blocked / self.waits as u64 >= LONG_SINGLE {
+            BlockType::LongWait
+        } else {
+            BlockType::RepeatedYield
+        }
+    }
+}
+
+/// May `next` renew the wait that `v` led in with? `v` ended by its own time-out (or a signal that did
+/// not end the thread) and hardly ran.
+fn renews(v: &Vertex) -> bool {
+    let between = v.ran() + v.queued() + v.preempted;
+    (v.timed_out || v.interrupted) && between <= (v.waited() / 4).max(2_000_000)
+}
+
+/// The episodes of a thread in order of time: waits that last at least `min` (renewals added up) and
+/// stretches on the CPU of at least `min`.
+pub fn episodes(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, min: Ns) -> Vec<Episode> {
+    let mut out = waits(graph, catalog, thread, min);
+    out.extend(stretches(graph, thread, min));
+    out.sort_by_key(|e| (e.start, e.end));
+    out
+}
+
+fn waits(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, min: Ns) -> Vec<Episode> {
+    let mut out: Vec<Episode> = Vec::new();
+    let mut open: Option<Episode> = None;
+    let mut renewable = false;
+    for id in graph.vertices_of(thread) {
+        let v = graph.vertex(id);
+        let waited = v.waited();
+        if waited == 0 {
+            // The first vertex, or one cut by something else than a wait.
+            if v.ran() > 2_000_000 {
+                renewable = false;
+            }
+            continue;
+        }
+        let key = wait_key(&v, catalog);
+        if let Some(e) = &mut open
+            && renewable
+        {
+            if e.key == Some(key) {
+                e.last = id;
+                e.end = v.woken;
+                e.blocked += waited;
+                e.ran += v.ran();
+                e.waits += 1;
+                e.longest = e.longest.max(waited);
+                renewable = renews(&v);
+                continue;
+            }
+            // A short wait on the way (a page fault, a lock) does not make it another one.
+            if waited <= (e.blocked / 50).min(5_000_000) && v.ran() <= 2_000_000 {
+                continue;
+            }
+        }
+        if let Some(e) = open.take() {
+            keep(&mut out, e, min);
+        }
+        renewable = renews(&v);
+        open = Some(Episode {
+            thread,
+            first: id,
+            last: id,
+            start: v.start,
+            end: v.woken,
+            blocked: waited,
+            ran: 0,
+            waits: 1,
+            longest: waited,
+            key: Some(key),
+        });
+    }
+    if let Some(e) = open {
+        keep(&mut out, e, min);
+    }
+    out
+}
+
+fn keep(out: &mut Vec<Episode>, e: Episode, min: Ns) {
+    if e.duration() >= min {
+        out.push(e);
+    }
+}
+
+/// Stretches in which the thread wanted the CPU nearly all the time: single waits below 2 ms, together
+/// below a fifth.
+fn stretches(graph: &EventGraph, thread: ThreadId, min: Ns) -> Vec<Episode> {
+    let mut out = Vec::new();
+    let mut cur: Option<Episode> = None;
+    for id in graph.vertices_of(thread) {
+        let v = graph.vertex(id);
+        let waited = v.waited();
+        if let Some(e) = &mut cur {
+            let len = v.end.saturating_sub(e.start);
+            if waited <= 2_000_000 && (e.blocked + waited) * 5 <= len {
+                e.last = id;
+                e.end = v.end;
+                e.blocked += waited;
+                e.ran += v.ran();
+                e.waits += usize::from(waited > 0);
+                e.longest = e.longest.max(waited);
+                continue;
+            }
+            if e.duration() >= min {
+                out.push(*e);
+            }
+        }
+        cur = Some(Episode {
+            thread,
+            first: id,
+            last: id,
+            start: v.woken,
+            end: v.end,
+            blocked: 0,
+            ran: v.ran(),
+            waits: 0,
+            longest: 0,
+            key: None,
+        });
+    }
+    if let Some(e) = cur
+        && e.duration() >= min
+    {
+        out.push(e);
+    }
+    out
+}

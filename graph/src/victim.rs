@@ -1,0 +1,286 @@
+//! Victims: suspicious vertices, and the choice of the one to diagnose.
+
+use crate::class::{WaitClass, class};
+use crate::episode::{Episode, episodes};
+use crate::words::{clean, moment, percent, short_who, span};
+use crate::{BlockType, EventGraph, VertexId, main_object, waits_on};
+use pg_event::{Catalog, Direction, Ns, ObjectId, ThreadId};
+use regex::Regex;
+
+/// What counts as suspicious.
+#[derive(Clone, PartialEq, Debug)]
+pub struct VictimOptions {
+    /// Shortest episode of interest, ns.
+    pub min: Ns,
+    /// Also threads outside the focus.
+    pub everyone: bool,
+    /// Also waits in which a thread just had nothing to do.
+    pub innocents: bool,
+    /// Most victims listed.
+    pub limit: usize,
+}
+
+impl Default for VictimOptions {
+    fn default() -> Self {
+        Self { min: 200_000_000, everyone: false, innocents: false, limit: 200 }
+    }
+}
+
+/// Which victim a person asked for. Everything given must fit.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Process id, in the initial or the process' own namespace.
+    pub pid: Option<u32>,
+    /// Thread id, likewise.
+    pub tid: Option<u32>,
+    /// Searched in the thread name and in each command line the process had.
+    pub process: Option<Regex>,
+    /// The episode must cover this time.
+    pub at: Option<Ns>,
+}
+
+impl Selection {
+    /// Does it name a thread or process?
+    pub fn names_somebody(&self) -> bool {
+        self.pid.is_some() || self.tid.is_some() || self.process.is_some()
+    }
+
+    /// Does the thread fit?
+    pub fn fits(&self, catalog: &Catalog, thread: ThreadId) -> bool {
+        let Some(t) = catalog.thread(thread) else { return false };
+        let p = catalog.process(t.process);
+        let pid = self.pid.is_none_or(|n| p.is_some_and(|p| p.pid == n || p.ns_pid == n));
+        let tid = self.tid.is_none_or(|n| t.tid == n || t.ns_tid == n);
+        let process = self.process.as_ref().is_none_or(|r| {
+            r.is_match(&t.name) || p.is_some_and(|p| p.cmdlines.iter().any(|c| r.is_match(&c.text)))
+        });
+        pid && tid && process
+    }
+}
+
+/// Why no victim could be chosen.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SelectError {
+    /// No thread waited, ran or yielded suspiciously long.
+    #[error("nothing abnormal: {0}")]
+    NothingAbnormal(String),
+    /// The selection names no thread of the recording.
+    #[error(
+        "no thread of the recording fits the selection; see `pg-tui open FILE`, threads view, for who is in it"
+    )]
+    NoMatch,
+}
+
+/// A suspicious stretch of one thread.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Victim {
+    /// Its last vertex.
+    pub vertex: VertexId,
+    /// Its first vertex.
+    pub first: VertexId,
+    /// The thread.
+    pub thread: ThreadId,
+    /// Which kind of hang.
+    pub block_type: BlockType,
+    /// Begin.
+    pub start: Ns,
+    /// Length, ns.
+    pub duration: Ns,
+    /// What it waited on, by the words of the report; `None` when it ran.
+    pub waits_on: Option<String>,
+    /// The object it waited for.
+    pub object: Option<ObjectId>,
+    /// Who woke it in the end, or was found to hold what it waited for.
+    pub suspects: Vec<ThreadId>,
+    /// Length in seconds, weighted by how unusual such a wait is.
+    pub score: f64,
+    /// One line for lists.
+    pub summary: String,
+    /// The episode.
+    pub episode: Episode,
+}
+
+impl Victim {
+    /// End, ns.
+    pub fn end(&self) -> Ns {
+        self.start + self.duration
+    }
+}
+
+/// Below this weight a stretch is an innocent one.
+const INNOCENT: f64 = 0.06;
+
+/// The suspicious episodes of the focus (of everybody when there is no focus), worst first.
+pub fn victims(graph: &EventGraph, catalog: &Catalog, options: &VictimOptions) -> Vec<Victim> {
+    let mut all = candidates(graph, catalog, options, |t| in_view(catalog, options, t));
+    if !options.innocents {
+        all.retain(|(_, weight)| *weight >= INNOCENT);
+    }
+    finish(all, options.limit)
+}
+
+fn in_view(catalog: &Catalog, options: &VictimOptions, thread: ThreadId) -> bool {
+    let focus = catalog.threads.iter().any(|t| t.focus);
+    options.everyone || !focus || catalog.thread(thread).is_some_and(|t| t.focus)
+}
+
+fn candidates(
+    graph: &EventGraph,
+    catalog: &Catalog,
+    options: &VictimOptions,
+    wanted: impl Fn(ThreadId) -> bool,
+) -> Vec<(Victim, f64)> {
+    let mut out = Vec::new();
+    for thread in graph.threads() {
+        let Some(t) = catalog.thread(thread) else { continue };
+        if t.kernel || t.own || !wanted(thread) {
+            continue;
+        }
+        let all = episodes(graph, catalog, thread, options.min);
+        for e in &all {
+            let w = weight(graph, catalog, e, &all);
+            out.push((victim(graph, catalog, e, w), w));
+        }
+    }
+    out
+}
+
+fn finish(mut all: Vec<(Victim, f64)>, limit: usize) -> Vec<Victim> {
+    all.sort_by(|a, b| {
+        b.0.score.total_cmp(&a.0.score).then(a.0.start.cmp(&b.0.start)).then(a.0.thread.cmp(&b.0.thread))
+    });
+    all.into_iter().take(limit).map(|(v, _)| v).collect()
+}
+
+/// The victim to diagnose: the worst one that fits the selection.
+///
+/// # Errors
+/// When no thread fits, or none of those that fit did anything suspicious.
+pub fn select(
+    graph: &EventGraph,
+    catalog: &Catalog,
+    selection: &Selection,
+    options: &VictimOptions,
+) -> Result<Victim, SelectError> {
+    let named = selection.names_somebody();
+    if named && !graph.threads().any(|t| selection.fits(catalog, t)) {
+        return Err(SelectError::NoMatch);
+    }
+    let mut all = candidates(graph, catalog, options, |t| {
+        selection.fits(catalog, t) && (named || in_view(catalog, options, t))
+    });
+    if let Some(at) = selection.at {
+        all.retain(|(v, _)| v.start <= at && at <= v.end());
+    }
+    // A person who points at a moment means that one; else an idle wait is not what hung.
+    if selection.at.is_none() && !options.innocents {
+        all.retain(|(_, w)| *w >= INNOCENT);
+    }
+    finish(all, 1).pop().ok_or_else(|| {
+        let least = span(options.min);
+        SelectError::NothingAbnormal(match selection.at {
+            Some(t) => format!("no wait and no stretch on the CPU of {least} or longer covers {}", moment(t)),
+            None => format!("no unusual wait, yield loop or stretch on the CPU of {least} or longer"),
+        })
+    })
+}
+
+/// The victim that a vertex belongs to: its episode, whatever its length.
+pub fn victim_of(graph: &EventGraph, catalog: &Catalog, vertex: VertexId) -> Option<Victim> {
+    let v = graph.vertex(vertex);
+    if v.thread.is_none() {
+        return None;
+    }
+    let all = episodes(graph, catalog, v.thread, 0);
+    let waits = v.waited() >= v.ran();
+    let fits = |e: &&Episode| e.first <= vertex && vertex <= e.last && e.key.is_some() == waits;
+    let e = all.iter().filter(fits).max_by_key(|e| e.duration())?;
+    Some(victim(graph, catalog, e, 1.0))
+}
+
+/// How unusual: 1 for a wait that somebody surely did not want, 0 for an idle loop.
+fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, all: &[Episode]) -> f64 {
+    let Some(key) = e.key else { return 0.7 };
+    let v = graph.vertex(e.last);
+    let mut w = match class(&v, catalog) {
+        WaitClass::Traced | WaitClass::Stopped => 0.9,
+        WaitClass::Lock | WaitClass::Room => 0.9,
+        WaitClass::Disk => 0.85,
+        WaitClass::Channel if asked(graph, e) => 1.0,
+        WaitClass::Channel => 0.6,
+        WaitClass::Other => 0.5,
+        // Whoever waits for a child sees only the child's hang.
+        WaitClass::Child => 0.3,
+        WaitClass::Sleep if e.block_type() == BlockType::RepeatedYield => 0.5,
+        WaitClass::Sleep => 0.15,
+        WaitClass::EventLoop if asked(graph, e) => 0.3,
+        WaitClass::EventLoop | WaitClass::Terminal | WaitClass::Signal => 0.04,
+    };
+    // The same wait again and again, about as long each time: a loop that idles.
+    let like: Vec<Ns> =
+        all.iter().filter(|o| o.key == Some(key) && o.first != e.first).map(Episode::duration).collect();
+    if like.len() >= 4 {
+        let near = like.iter().filter(|d| **d * 3 >= e.duration()).count();
+        if near * 2 >= like.len() {
+            w *= 0.3;
+        }
+    }
+    // From before the recording to its end: a daemon that sits there, unless nothing else is found.
+    let first = graph.vertex(e.first);
+    if first.begun_before && v.open {
+        w *= 0.4;
+    }
+    w
+}
+
+/// Had it just sent something over what it then waited for?
+fn asked(graph: &EventGraph, e: &Episode) -> bool {
+    let Some(before) = graph.previous(e.first) else { return false };
+    let (b, v) = (graph.vertex(before), graph.vertex(e.first));
+    let own = graph.ipc_of(e.thread, b.run..v.start.saturating_add(1));
+    own.iter().any(|m| m.what.direction == Direction::Send)
+}
+
+fn victim(graph: &EventGraph, catalog: &Catalog, e: &Episode, weight: f64) -> Victim {
+    let block_type = e.block_type();
+    let v = graph.vertex(e.last);
+    let (mut on, mut object, mut suspects) = (None, None, Vec::new());
+    if e.key.is_some() {
+        on = waits_on(&v, catalog).map(str::to_owned);
+        object = main_object(&v, catalog);
+        if !v.timed_out
+            && let Some(edge) = graph.waking(e.last)
+        {
+            suspects.push(graph.vertex(graph.edge(edge).from).thread);
+        }
+        for h in graph.holds(e.thread, e.start..e.end.saturating_add(1)) {
+            if !suspects.contains(&h.holder) && h.holder != e.thread {
+                suspects.push(h.holder);
+            }
+        }
+    } else {
+        suspects.push(e.thread);
+    }
+    let label = object.and_then(|o| catalog.object(o)).map(|o| clean(&o.label(), 60));
+    let summary = match (&on, e.key) {
+        (_, None) => {
+            format!("{}, {} of it on the CPU", block_type.words(), percent(e.ran, e.duration()))
+        }
+        (Some(on), _) => format!("{} on {on} {}", block_type.words(), label.unwrap_or_default()),
+        (None, _) => block_type.words().to_owned(),
+    };
+    Victim {
+        vertex: e.last,
+        first: e.first,
+        thread: e.thread,
+        block_type,
+        start: e.start,
+        duration: e.duration(),
+        waits_on: on,
+        object,
+        suspects,
+        score: e.duration() as f64 / 1e9 * weight,
+        summary: format!("{}: {}", short_who(catalog, e.thread), summary.trim_end()),
+        episode: *e,
+    }
+}

@@ -1,0 +1,151 @@
+//! How threads, times and functions are named in sentences.
+
+use pg_event::{Catalog, ModuleKind, Ns, StackId, ThreadId};
+
+/// A time span with its unit: `13.0 s`, `212 ms`, `40 µs`, `7 ns`.
+pub fn span(ns: Ns) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{} µs", ns / 1_000),
+        1_000_000..1_000_000_000 => {
+            let ms = ns as f64 / 1e6;
+            if ms < 10.0 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") }
+        }
+        _ => {
+            let s = ns as f64 / 1e9;
+            if s < 10.0 { format!("{s:.2} s") } else { format!("{s:.1} s") }
+        }
+    }
+}
+
+/// A point in time: `12.410 s`.
+pub fn moment(ns: Ns) -> String {
+    format!("{:.3} s", ns as f64 / 1e9)
+}
+
+/// A share of one: `98 %`.
+pub fn percent(part: Ns, whole: Ns) -> String {
+    if whole == 0 {
+        return "0 %".into();
+    }
+    format!("{:.0} %", (part as f64 / whole as f64 * 100.0).min(100.0))
+}
+
+/// Text from outside made harmless for a sentence: no control characters, at most `max` characters.
+pub fn clean(text: &str, max: usize) -> String {
+    let mut out: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).take(max + 1).collect();
+    if out.chars().count() > max {
+        out = out.chars().take(max.saturating_sub(1)).collect();
+        out.push('…');
+    }
+    out
+}
+
+/// `process (pid 7)`, with the thread where it is not the main one.
+pub fn who(catalog: &Catalog, thread: ThreadId) -> String {
+    let Some(t) = catalog.thread(thread) else { return "an unknown thread".into() };
+    let Some(p) = catalog.process(t.process) else {
+        return format!("{} (thread {})", clean(&t.name, 40), t.tid);
+    };
+    let (process, pid) = (clean(&p.name, 40), shown(p.ns_pid, p.pid));
+    if t.tid == p.pid {
+        format!("{process} (pid {pid})")
+    } else if t.name == p.name {
+        format!("{process} (pid {pid}, thread {})", shown(t.ns_tid, t.tid))
+    } else {
+        format!("{process} (pid {pid}, thread {} \"{}\")", shown(t.ns_tid, t.tid), clean(&t.name, 40))
+    }
+}
+
+/// Short form for lists: `process/thread:tid`, `process:pid` for a main thread.
+pub fn short_who(catalog: &Catalog, thread: ThreadId) -> String {
+    let Some(t) = catalog.thread(thread) else { return "?".into() };
+    let Some(p) = catalog.process(t.process) else {
+        return format!("{}:{}", clean(&t.name, 24), t.tid);
+    };
+    if t.tid == p.pid {
+        format!("{}:{}", clean(&p.name, 24), shown(p.ns_pid, p.pid))
+    } else {
+        format!("{}/{}:{}", clean(&p.name, 24), clean(&t.name, 24), shown(t.ns_tid, t.tid))
+    }
+}
+
+fn shown(ns: u32, global: u32) -> u32 {
+    if ns == 0 { global } else { ns }
+}
+
+/// The command line a process had at `time`: the latest set by then (the first one when all are later).
+pub fn cmdline_at(catalog: &Catalog, thread: ThreadId, time: Ns) -> String {
+    let Some(p) = catalog.process_of(thread) else { return String::new() };
+    let at = p.cmdlines.iter().rev().find(|c| c.time <= time).or(p.cmdlines.first());
+    at.map_or_else(String::new, |c| c.text.clone())
+}
+
+/// Libraries whose frames only wrap system calls or start programs: no `function` a person asks for.
+pub fn is_plumbing(module: &str) -> bool {
+    const NAMES: [&str; 8] =
+        ["libc.so", "libc-", "ld-linux", "ld-musl", "libpthread", "libc.musl", "[vdso]", "[kernel]"];
+    NAMES.iter().any(|n| module.starts_with(n))
+}
+
+/// One frame of a stack as text.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Named {
+    /// Function, or `0xADDRESS`.
+    pub function: String,
+    /// Short name of its module.
+    pub module: String,
+    /// The function has a name.
+    pub symbolised: bool,
+}
+
+/// The frames of a stack, leaf first, inlined functions as frames of their own.
+pub fn named(catalog: &Catalog, stack: StackId) -> Vec<Named> {
+    let mut out = Vec::new();
+    for f in catalog.frames_of(stack) {
+        let module = catalog.modules.get(f.module.index());
+        let short = module.map_or("[unknown]", |m| m.short()).to_owned();
+        for i in &f.inlined {
+            out.push(Named { function: i.clone(), module: short.clone(), symbolised: true });
+        }
+        let symbolised = !f.function.is_empty();
+        let function = if symbolised { f.function.clone() } else { format!("0x{:x}", f.address) };
+        out.push(Named { function, module: short, symbolised });
+    }
+    out
+}
+
+/// The frame a person means by "the function it waits in": the first outside the C library, with a name
+/// if there is one; else the leaf.
+pub fn telling(frames: &[Named]) -> Option<&Named> {
+    let outside = || frames.iter().filter(|f| !is_plumbing(&f.module));
+    outside().find(|f| f.symbolised).or_else(|| outside().next()).or_else(|| frames.first())
+}
+
+/// Is the module of this stack's frame the kernel's?
+pub fn is_kernel(catalog: &Catalog, frame: &pg_event::Frame) -> bool {
+    catalog.modules.get(frame.module.index()).is_some_and(|m| m.kind == ModuleKind::Kernel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_have_units() {
+        assert_eq!(span(7), "7 ns");
+        assert_eq!(span(40_000), "40 µs");
+        assert_eq!(span(5_200_000), "5.2 ms");
+        assert_eq!(span(212_000_000), "212 ms");
+        assert_eq!(span(4_020_000_000), "4.02 s");
+        assert_eq!(span(13_000_000_000), "13.0 s");
+        assert_eq!(percent(98, 100), "98 %");
+        assert_eq!(percent(1, 0), "0 %");
+    }
+
+    #[test]
+    fn text_from_outside_is_made_harmless() {
+        assert_eq!(clean("a\x1b[31mb", 20), "a?[31mb");
+        assert_eq!(clean("abcdef", 4), "abc…");
+    }
+}

@@ -4,3 +4,4 @@ pub mod focus;
 pub mod identity;
 pub mod patience;
 pub mod procfs;
+pub mod stacks;

@@ -1,0 +1,275 @@
+//! Modules: the files that code lies in, each read once however many processes map it.
+
+use super::cfi::Cfi;
+use super::elf::{Bytes, Elf};
+use super::maps::{Backing, MapLine};
+use super::text::clean;
+use pg_event::{Module, ModuleId, ModuleKind};
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// Most files kept open for what cannot be opened by path again; later ones are read at once.
+const MAX_OPEN: usize = 256;
+/// Largest vdso.
+const MAX_VDSO: u64 = 1 << 20;
+
+/// Where a module's bytes are.
+#[derive(Debug)]
+pub(super) enum Source {
+    /// A file that can be opened by this path in the recorder's own root: device and inode were compared.
+    Path { path: PathBuf, dev: u64, inode: u64 },
+    /// A file of a container, a deleted or replaced one: kept open.
+    Open(File),
+    /// The image itself (vdso).
+    Image(Vec<u8>),
+    /// Nothing: code without a file, or one that could not be opened.
+    None,
+}
+
+/// One module.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// As it stands in the catalogue.
+    pub row: Module,
+    /// Its id there, given when a frame first needs it.
+    pub id: ModuleId,
+    /// Headers, `None` when it is no ELF file of this machine.
+    pub elf: Option<Arc<Elf>>,
+    /// Where symbols can be read.
+    pub source: Arc<Source>,
+    /// Directories for its separate debug files: of the recorder, and of the container it ran in.
+    pub root: Option<PathBuf>,
+    cfi: OnceLock<Cfi>,
+}
+
+impl Entry {
+    /// Unwind tables, read at first need.
+    pub fn cfi(&self) -> &Cfi {
+        self.cfi.get_or_init(|| {
+            let Some(elf) = &self.elf else { return Cfi::default() };
+            match &*self.source {
+                Source::Path { path, dev, inode } => {
+                    open_same(path, *dev, *inode).map(|f| elf.cfi(&f)).unwrap_or_default()
+                }
+                Source::Open(f) => elf.cfi(f),
+                Source::Image(b) => elf.cfi(b.as_slice()),
+                Source::None => Cfi::default(),
+            }
+        })
+    }
+
+    fn new(row: Module, elf: Option<Elf>, source: Source, root: Option<PathBuf>) -> Self {
+        Self {
+            row,
+            id: ModuleId::NONE,
+            elf: elf.map(Arc::new),
+            source: Arc::new(source),
+            root,
+            cfi: OnceLock::new(),
+        }
+    }
+}
+
+/// What tells one file from another: a file written anew in place differs in size or time.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Key {
+    File {
+        dev: u64,
+        inode: u64,
+        size: u64,
+        mtime: (i64, i64),
+    },
+    /// Known by name only.
+    Name(String, u64),
+    Vdso(String, u64),
+    PerfMap(String),
+    Kernel,
+    Anonymous,
+}
+
+/// The table of modules.
+#[derive(Default, Debug)]
+pub(super) struct Modules {
+    pub entries: Vec<Entry>,
+    known: HashMap<Key, u32>,
+    open: usize,
+}
+
+impl Modules {
+    fn insert(&mut self, key: Key, make: impl FnOnce() -> Entry) -> u32 {
+        let next = self.entries.len() as u32;
+        *self.known.entry(key).or_insert_with(|| {
+            self.entries.push(make());
+            next
+        })
+    }
+
+    fn plain(kind: ModuleKind, path: &str) -> Entry {
+        let row = Module { kind, path: clean(path.as_bytes()), build_id: String::new() };
+        Entry::new(row, None, Source::None, None)
+    }
+
+    /// The kernel with its modules.
+    pub fn kernel(&mut self) -> u32 {
+        self.insert(Key::Kernel, || {
+            let mut entry = Self::plain(ModuleKind::Kernel, "");
+            let notes = std::fs::read("/sys/kernel/notes").unwrap_or_default();
+            entry.row.build_id = super::elf::notes_build_id(&notes).unwrap_or_default();
+            let release = std::fs::read("/proc/sys/kernel/osrelease").unwrap_or_default();
+            entry.row.path = clean(release.trim_ascii());
+            entry
+        })
+    }
+
+    /// Code that nothing names.
+    pub fn anonymous(&mut self) -> u32 {
+        self.insert(Key::Anonymous, || Self::plain(ModuleKind::Anonymous, ""))
+    }
+
+    /// Code that a perf-map names.
+    pub fn perf_map(&mut self, path: &str) -> u32 {
+        self.insert(Key::PerfMap(path.to_owned()), || Self::plain(ModuleKind::PerfMap, path))
+    }
+
+    /// The module of a mapping of a process.
+    pub fn of_mapping(&mut self, pid: u32, m: &MapLine) -> u32 {
+        match &m.backing {
+            Backing::Anonymous => self.anonymous(),
+            Backing::Vdso => self.vdso(pid, m),
+            Backing::File { path, deleted } => self.file(pid, m, path, *deleted),
+        }
+    }
+
+    fn file(&mut self, pid: u32, m: &MapLine, path: &str, deleted: bool) -> u32 {
+        let Some(file) = open_mapped(pid, m, path, deleted) else {
+            let key = Key::Name(path.to_owned(), m.inode);
+            return self.insert(key, || Self::plain(ModuleKind::Elf, path));
+        };
+        let Ok(meta) = file.metadata() else { return self.anonymous() };
+        let key = Key::File {
+            dev: meta.dev(),
+            inode: meta.ino(),
+            size: meta.size(),
+            mtime: (meta.mtime(), meta.mtime_nsec()),
+        };
+        if let Some(&i) = self.known.get(&key) {
+            return i;
+        }
+        let Some(elf) = Elf::read(&file) else {
+            // A mapped file that is no ELF: the memory of a just-in-time compiler (memfd), an archive.
+            let anonymous = path.starts_with("/memfd:") || path.starts_with("/dev/");
+            if anonymous {
+                let i = self.anonymous();
+                self.known.insert(key, i);
+                return i;
+            }
+            return self.insert(key, || Self::plain(ModuleKind::Elf, path));
+        };
+        let row =
+            Module { kind: ModuleKind::Elf, path: clean(path.as_bytes()), build_id: elf.build_id.clone() };
+        let by_path = !deleted && open_same(Path::new(path), meta.dev(), meta.ino()).is_some();
+        let (source, root) = if by_path {
+            (Source::Path { path: path.into(), dev: meta.dev(), inode: meta.ino() }, None)
+        } else {
+            let root = (!deleted).then(|| PathBuf::from(format!("/proc/{pid}/root")));
+            (Source::Open(file), root)
+        };
+        let keep = by_path || self.open < MAX_OPEN;
+        self.open += usize::from(!by_path && keep);
+        self.insert(key, || {
+            let mut entry = Entry::new(row, Some(elf), source, root);
+            if !keep {
+                entry.cfi();
+                entry.source = Arc::new(Source::None);
+            }
+            entry
+        })
+    }
+
+    fn vdso(&mut self, pid: u32, m: &MapLine) -> u32 {
+        let read = |who: &str, start: u64, end: u64| {
+            let file = File::open(format!("/proc/{who}/mem")).ok()?;
+            let len = end.checked_sub(start).filter(|&n| n <= MAX_VDSO)?;
+            let mut buf = vec![0; len as usize];
+            std::os::unix::fs::FileExt::read_exact_at(&file, &mut buf, start).ok()?;
+            Some(buf)
+        };
+        // All 64-bit processes have the same image: when this one's cannot be read, the own one is it.
+        let own = || {
+            let maps = super::maps::parse(&std::fs::read("/proc/self/maps").ok()?);
+            let mine = maps.into_iter().find(|m| m.backing == Backing::Vdso)?;
+            (mine.end - mine.start == m.end - m.start).then(|| read("self", mine.start, mine.end))?
+        };
+        let Some(image) = read(&pid.to_string(), m.start, m.end).or_else(own) else {
+            return self
+                .insert(Key::Vdso(String::new(), m.end - m.start), || Self::plain(ModuleKind::Vdso, ""));
+        };
+        let elf = Elf::read(image.as_slice());
+        let build_id = elf.as_ref().map(|e| e.build_id.clone()).unwrap_or_default();
+        let row = Module { kind: ModuleKind::Vdso, path: "[vdso]".into(), build_id: build_id.clone() };
+        self.insert(Key::Vdso(build_id, image.len() as u64), || {
+            Entry::new(row, elf, Source::Image(image), None)
+        })
+    }
+}
+
+/// Open a plain file, never a device or a FIFO (opening those can block or do things).
+pub(super) fn open_plain(path: &Path) -> Option<File> {
+    let flags = libc::O_PATH | libc::O_CLOEXEC;
+    let handle = File::options().read(true).custom_flags(flags).open(path).ok()?;
+    if !handle.metadata().ok()?.is_file() {
+        return None;
+    }
+    // The same file by its handle: nobody can put another in its place in between.
+    File::open(format!("/proc/self/fd/{}", handle.as_raw_fd())).ok()
+}
+
+/// Open a path if it is this very file.
+pub(super) fn open_same(path: &Path, dev: u64, inode: u64) -> Option<File> {
+    let file = open_plain(path)?;
+    let meta = file.metadata().ok()?;
+    (meta.dev() == dev && meta.ino() == inode).then_some(file)
+}
+
+/// Open the file behind a mapping: through the mapping itself (needs privileges, works for deleted and
+/// replaced files), through the root directory of the process, by its path.
+fn open_mapped(pid: u32, m: &MapLine, path: &str, deleted: bool) -> Option<File> {
+    let link = format!("/proc/{pid}/map_files/{:x}-{:x}", m.start, m.end);
+    if let Some(f) = open_plain(Path::new(&link)) {
+        return Some(f);
+    }
+    if deleted {
+        return None;
+    }
+    let dev = libc::makedev(m.major, m.minor);
+    open_same(Path::new(&format!("/proc/{pid}/root{path}")), dev, m.inode)
+        .or_else(|| open_same(Path::new(path), dev, m.inode))
+}
+
+/// Address of a byte of a mapping as the module's file counts; the absolute address where there is no file.
+pub(super) fn file_address(entry: &Entry, m_start: u64, m_offset: u64, address: u64) -> u64 {
+    let within = address.wrapping_sub(m_start);
+    match (&entry.elf, entry.row.kind) {
+        (Some(elf), ModuleKind::Vdso) => elf.address_of(within).unwrap_or(within),
+        (Some(elf), _) => {
+            let offset = within.wrapping_add(m_offset);
+            elf.address_of(offset).unwrap_or(offset)
+        }
+        (None, ModuleKind::Elf) => within.wrapping_add(m_offset),
+        (None, _) => address,
+    }
+}
+
+/// Size of what a source holds, for bounds.
+pub(super) fn size(source: &Source) -> u64 {
+    match source {
+        Source::Path { path, .. } => std::fs::metadata(path).map_or(0, |m| m.len()),
+        Source::Open(f) => f.size(),
+        Source::Image(b) => b.len() as u64,
+        Source::None => 0,
+    }
+}

@@ -1,0 +1,185 @@
+//! Address spaces: which executable mapping of a process covers an address. Read from `/proc/PID/maps`
+//! at first need, inherited over fork, dropped at exec, kept for a while after the end.
+
+use super::maps;
+use super::module::Modules;
+use super::perfmap::PerfMap;
+use std::collections::{HashMap, VecDeque};
+use std::io::Read;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Not more often than this are the maps of one process read again because an address was not in them.
+const MISS_PAUSE: Duration = Duration::from_millis(100);
+/// Maps older than this are read again when used: libraries come and go.
+const MAX_AGE: Duration = Duration::from_secs(10);
+/// Pause between looks at a perf-map for a new name.
+const PERF_MAP_PAUSE: Duration = Duration::from_secs(1);
+/// Ended processes whose maps are kept for late records.
+const KEEP_ENDED: usize = 4096;
+/// Most processes kept at all.
+const MAX_SPACES: usize = 1 << 17;
+/// Generations of forks without exec that are followed up.
+const MAX_GENERATIONS: u32 = 32;
+/// Largest maps file read.
+const MAX_MAPS: u64 = 64 << 20;
+
+/// An executable mapping with its module.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mapping {
+    pub start: u64,
+    pub end: u64,
+    pub offset: u64,
+    pub module: u32,
+}
+
+/// Mappings sorted by address.
+type Mappings = Arc<[Mapping]>;
+
+#[derive(Default, Debug)]
+struct Space {
+    mappings: Option<Mappings>,
+    read: Option<Instant>,
+    /// Parent whose maps hold for this process until it execs, and the parent's age then.
+    parent: Option<(u32, u64)>,
+    /// Counts execs: a child's claim on its parent's maps ends with the parent's exec.
+    age: u64,
+    ended: bool,
+    perf_map: Option<Arc<PerfMap>>,
+    perf_map_read: Option<Instant>,
+}
+
+/// The address spaces of all processes.
+#[derive(Default, Debug)]
+pub(super) struct Spaces {
+    by_pid: HashMap<u32, Space>,
+    ended: VecDeque<u32>,
+}
+
+impl Spaces {
+    /// A process replaced its program.
+    pub fn exec(&mut self, pid: u32) {
+        let age = self.by_pid.get(&pid).map_or(0, |s| s.age + 1);
+        self.by_pid.insert(pid, Space { age, ..Space::default() });
+    }
+
+    /// A process was created: it shares its parent's mappings until it execs.
+    pub fn fork(&mut self, parent: u32, child: u32) {
+        self.bound();
+        let p = self.by_pid.entry(parent).or_default();
+        let space = Space {
+            mappings: p.mappings.clone(),
+            read: p.read,
+            parent: Some((parent, p.age)),
+            perf_map: p.perf_map.clone(),
+            ..Space::default()
+        };
+        self.by_pid.insert(child, space);
+    }
+
+    /// A process ended. Its mappings stay for records that come late.
+    pub fn exit(&mut self, pid: u32) {
+        let Some(space) = self.by_pid.get_mut(&pid) else { return };
+        if !std::mem::replace(&mut space.ended, true) {
+            self.ended.push_back(pid);
+        }
+        while self.ended.len() > KEEP_ENDED {
+            if let Some(old) = self.ended.pop_front()
+                && self.by_pid.get(&old).is_some_and(|s| s.ended)
+            {
+                self.by_pid.remove(&old);
+            }
+        }
+    }
+
+    /// The mapping of a process that covers an address.
+    pub fn find(&mut self, modules: &mut Modules, pid: u32, address: u64, now: Instant) -> Option<Mapping> {
+        let space = self.by_pid.get(&pid);
+        let fresh = space.is_some_and(|s| {
+            s.mappings.is_some() && (s.ended || s.read.is_some_and(|t| now.duration_since(t) < MAX_AGE))
+        });
+        if fresh {
+            let found = space.and_then(|s| s.mappings.as_deref()).and_then(|m| within(m, address));
+            if found.is_some() {
+                return found;
+            }
+        }
+        let recent =
+            space.is_some_and(|s| s.ended || s.read.is_some_and(|t| now.duration_since(t) < MISS_PAUSE));
+        if !recent || space.is_some_and(|s| s.mappings.is_none() && s.read.is_none()) {
+            self.refresh(modules, pid, now, 0);
+        }
+        within(self.by_pid.get(&pid)?.mappings.as_deref()?, address)
+    }
+
+    fn refresh(&mut self, modules: &mut Modules, pid: u32, now: Instant, depth: u32) {
+        self.bound();
+        let ended = self.by_pid.get(&pid).is_some_and(|s| s.ended);
+        // The number of an ended process may already be another's.
+        let text = if ended { None } else { read_maps(pid) };
+        let inherited = self.by_pid.get(&pid).filter(|s| s.mappings.is_none()).and_then(|s| s.parent);
+        let space = self.by_pid.entry(pid).or_default();
+        space.read = Some(now);
+        if let Some(text) = text {
+            let lines = maps::parse(&text);
+            let resolved = lines.iter().map(|m| Mapping {
+                start: m.start,
+                end: m.end,
+                offset: m.offset,
+                module: modules.of_mapping(pid, m),
+            });
+            space.mappings = Some(resolved.collect());
+        } else if let Some((parent, age)) = inherited {
+            // Gone before its maps were read: those of its parent hold, if that has not exec'ed since.
+            if parent != pid && self.by_pid.get(&parent).is_some_and(|p| p.age == age && !p.ended) {
+                let unread =
+                    self.by_pid.get(&parent).is_some_and(|p| p.mappings.is_none() && p.read.is_none());
+                if unread && depth < MAX_GENERATIONS {
+                    self.refresh(modules, parent, now, depth + 1);
+                }
+                let mappings = self.by_pid.get(&parent).and_then(|p| p.mappings.clone());
+                if let Some(space) = self.by_pid.get_mut(&pid) {
+                    space.mappings = mappings;
+                }
+            }
+        }
+    }
+
+    /// The perf-map of a process, read again when the address is new to it.
+    pub fn perf_map(&mut self, pid: u32, address: u64, now: Instant) -> Option<Arc<PerfMap>> {
+        let space = self.by_pid.get_mut(&pid)?;
+        let known = space.perf_map.as_ref().is_some_and(|p| p.name(address).is_some());
+        let recent = space.perf_map_read.is_some_and(|t| now.duration_since(t) < PERF_MAP_PAUSE);
+        if !known && !recent && !space.ended {
+            space.perf_map_read = Some(now);
+            if let Some(new) = PerfMap::read(pid, space.perf_map.as_deref()) {
+                space.perf_map = Some(Arc::new(new));
+            }
+        }
+        space.perf_map.clone()
+    }
+
+    /// Keep the number of processes bounded even if exits were lost.
+    fn bound(&mut self) {
+        if self.by_pid.len() >= MAX_SPACES {
+            self.by_pid.retain(|_, s| !s.ended);
+            self.ended.clear();
+            if self.by_pid.len() >= MAX_SPACES {
+                self.by_pid.clear();
+            }
+        }
+    }
+}
+
+fn within(mappings: &[Mapping], address: u64) -> Option<Mapping> {
+    let i = mappings.partition_point(|m| m.start <= address).checked_sub(1)?;
+    mappings.get(i).copied().filter(|m| address < m.end)
+}
+
+fn read_maps(pid: u32) -> Option<Vec<u8>> {
+    let file = std::fs::File::open(format!("/proc/{pid}/maps")).ok()?;
+    let mut text = Vec::new();
+    file.take(MAX_MAPS).read_to_end(&mut text).ok()?;
+    // A process without memory (a zombie, a kernel thread) has no lines.
+    (!text.is_empty()).then_some(text)
+}

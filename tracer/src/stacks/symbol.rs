@@ -1,0 +1,363 @@
+#![allow(unsafe_code)] // geteuid and memfd_create have no safe form in the libraries at hand
+//! Names of code addresses, by blazesym, in a thread of its own.
+//!
+//! A thread, because reading debug information of a large binary takes seconds that nobody else should
+//! wait, because blazesym's caches cannot move between threads, and because a panic or an endless loop over
+//! a hostile file must end neither the recording nor the wait for it.
+
+use super::debugfile::{self, Debuginfod};
+use super::elf::Elf;
+use super::module::{Entry, Source, open_same, size};
+use super::text::clean;
+use blazesym::MaybeDefault;
+use blazesym::symbolize::source::{Elf as ElfSource, Kernel, Source as Place};
+use blazesym::symbolize::{Input, Symbolized, Symbolizer};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use pg_event::{Frame, FrameId, ModuleKind};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::MetadataExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Addresses per answer: what a wait cannot be shorter than.
+const BATCH: usize = 64;
+/// Farthest from its symbol that a kernel address is believed to be: kallsyms has no sizes.
+const MAX_KERNEL_FUNCTION: usize = 256 << 10;
+/// Farthest from a symbol without size.
+const MAX_SIZELESS: usize = 64 << 10;
+/// Largest binary whose debug information is read.
+const MAX_DWARF: u64 = 4 << 30;
+/// Largest binary of another user that is copied before it is read.
+const MAX_COPY: u64 = 512 << 20;
+/// Most functions inlined at one address that are kept.
+const MAX_INLINED: usize = 64;
+
+/// What is known of an address.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Symbol {
+    pub function: String,
+    pub offset: u32,
+    pub file: String,
+    pub line: u32,
+    pub inlined: Vec<String>,
+}
+
+impl Symbol {
+    pub fn into_frame(self) -> Frame {
+        let Self { function, offset, file, line, inlined } = self;
+        Frame { function, offset, file, line, inlined, ..Frame::default() }
+    }
+}
+
+/// Addresses of one module to be named.
+#[derive(Debug)]
+pub(super) struct Job {
+    module: u32,
+    path: String,
+    kernel: bool,
+    elf: Option<Arc<Elf>>,
+    source: Arc<Source>,
+    root: Option<PathBuf>,
+    addresses: Vec<(FrameId, u64)>,
+}
+
+impl Job {
+    /// `None` when no file has symbols for this module.
+    pub fn new(module: u32, entry: &Entry, addresses: Vec<(FrameId, u64)>) -> Option<Self> {
+        let kernel = entry.row.kind == ModuleKind::Kernel;
+        if !kernel && entry.elf.is_none() {
+            return None;
+        }
+        Some(Self {
+            module,
+            path: entry.row.path.clone(),
+            kernel,
+            elf: entry.elf.clone(),
+            source: entry.source.clone(),
+            root: entry.root.clone(),
+            addresses,
+        })
+    }
+}
+
+/// The name of a frame, `None` when there is none.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub frame: FrameId,
+    pub symbol: Option<Symbol>,
+}
+
+/// The thread that looks names up, started at the first question.
+#[derive(Default)]
+pub(super) struct Symbols {
+    worker: Option<(Sender<Job>, Receiver<Vec<Answer>>)>,
+    pending: usize,
+    dead: bool,
+    kernel_hidden: bool,
+}
+
+impl Symbols {
+    /// Addresses asked for and not yet answered.
+    pub fn pending(&self) -> usize {
+        self.pending
+    }
+
+    pub fn submit(&mut self, job: Job) {
+        if job.kernel && !kernel_symbols_readable(Path::new("/proc/kallsyms")) {
+            self.kernel_hidden = true;
+            return;
+        }
+        if self.worker.is_none() && !self.dead {
+            self.worker = start();
+            self.dead = self.worker.is_none();
+        }
+        let count = job.addresses.len();
+        if let Some((jobs, _)) = &self.worker
+            && jobs.send(job).is_ok()
+        {
+            self.pending += count;
+        }
+    }
+
+    /// Answers, waiting for them at most this long.
+    pub fn receive(&mut self, wait: Duration) -> Option<Vec<Answer>> {
+        let (_, answers) = self.worker.as_ref()?;
+        match answers.recv_timeout(wait) {
+            Ok(a) => {
+                self.pending = self.pending.saturating_sub(a.len());
+                Some(a)
+            }
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => {
+                self.worker = None;
+                self.dead = true;
+                self.pending = 0;
+                None
+            }
+        }
+    }
+
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.kernel_hidden {
+            notes.push(
+                "kernel functions have no names: /proc/kallsyms shows no addresses (run as root, or set \
+                 kernel.kptr_restrict=0)"
+                    .to_owned(),
+            );
+        }
+        if self.dead {
+            notes.push("the thread that looks up symbols could not run; functions have no names".to_owned());
+        }
+        notes
+    }
+}
+
+/// Without privilege the kernel writes every address as zero.
+fn kernel_symbols_readable(kallsyms: &Path) -> bool {
+    let Ok(file) = File::open(kallsyms) else { return false };
+    // Some first symbols (of per-cpu data) are at zero on other kernels.
+    BufReader::new(file)
+        .lines()
+        .take(100_000)
+        .map_while(Result::ok)
+        .any(|l| l.split(' ').next().is_some_and(|a| a.bytes().any(|b| b != b'0')))
+}
+
+fn start() -> Option<(Sender<Job>, Receiver<Vec<Answer>>)> {
+    let (jobs_in, jobs) = unbounded::<Job>();
+    let (answers, answers_out) = unbounded();
+    std::thread::Builder::new()
+        .name("pg-symbols".into())
+        .spawn(move || {
+            let mut worker = Worker::new(Debuginfod::from_env());
+            for job in jobs {
+                worker.run(job, &answers);
+            }
+        })
+        .ok()?;
+    Some((jobs_in, answers_out))
+}
+
+/// A file to be given to blazesym.
+struct SymbolFile {
+    path: PathBuf,
+    /// Keeps `/proc/self/fd/N` valid.
+    _file: Option<File>,
+    dwarf: bool,
+}
+
+/// The symbol files of a module, the best first.
+#[derive(Default)]
+struct Files(Vec<SymbolFile>);
+
+/// What the thread owns.
+pub(super) struct Worker {
+    symbolizer: Symbolizer,
+    files: HashMap<u32, Files>,
+    debuginfod: Debuginfod,
+}
+
+impl Worker {
+    pub fn new(debuginfod: Debuginfod) -> Self {
+        Self { symbolizer: symbolizer(), files: HashMap::new(), debuginfod }
+    }
+
+    fn run(&mut self, job: Job, answers: &Sender<Vec<Answer>>) {
+        for batch in job.addresses.chunks(BATCH) {
+            let named = catch_unwind(AssertUnwindSafe(|| self.batch(&job, batch))).unwrap_or_else(|_| {
+                // Its caches may be half made.
+                self.symbolizer = symbolizer();
+                self.files.insert(job.module, Files::default());
+                Vec::new()
+            });
+            let mut named = named.into_iter();
+            let out =
+                batch.iter().map(|&(frame, _)| Answer { frame, symbol: named.next().flatten() }).collect();
+            if answers.send(out).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn batch(&mut self, job: &Job, batch: &[(FrameId, u64)]) -> Vec<Option<Symbol>> {
+        let addresses: Vec<u64> = batch.iter().map(|b| b.1).collect();
+        if job.kernel {
+            return self.kernel(&addresses);
+        }
+        let Some(elf) = job.elf.as_deref() else { return Vec::new() };
+        if !self.files.contains_key(&job.module) {
+            let files = files(job, elf, &self.debuginfod);
+            self.files.insert(job.module, files);
+        }
+        let Some(files) = self.files.get(&job.module) else { return Vec::new() };
+        let mut out = vec![None; addresses.len()];
+        for file in &files.0 {
+            look_up(&self.symbolizer, file, elf, &addresses, &mut out);
+        }
+        out
+    }
+
+    fn kernel(&self, addresses: &[u64]) -> Vec<Option<Symbol>> {
+        let mut kernel = Kernel::default();
+        kernel.vmlinux = MaybeDefault::None;
+        kernel.debug_syms = false;
+        let found = self.symbolizer.symbolize(&Place::Kernel(kernel), Input::AbsAddr(addresses));
+        let Ok(found) = found else { return Vec::new() };
+        let near = |s: &Symbolized| s.as_sym().filter(|s| s.offset < MAX_KERNEL_FUNCTION).map(symbol);
+        found.iter().map(near).collect()
+    }
+}
+
+fn symbolizer() -> Symbolizer {
+    // Debug files are looked for here, container roots included; blazesym gets no directories of its own.
+    Symbolizer::builder().enable_auto_reload(false).set_debug_dirs(Some(Vec::<PathBuf>::new())).build()
+}
+
+fn look_up(
+    symbolizer: &Symbolizer,
+    file: &SymbolFile,
+    elf: &Elf,
+    addresses: &[u64],
+    out: &mut [Option<Symbol>],
+) {
+    let missing: Vec<usize> =
+        (0..addresses.len()).filter(|&i| out.get(i).is_some_and(Option::is_none)).collect();
+    let wanted: Vec<u64> = missing.iter().filter_map(|&i| addresses.get(i).copied()).collect();
+    if wanted.is_empty() {
+        return;
+    }
+    let ask = |dwarf| {
+        let mut source = ElfSource::new(&file.path);
+        source.debug_syms = dwarf;
+        symbolizer.symbolize(&Place::Elf(source), Input::VirtOffset(wanted.as_slice()))
+    };
+    // Debug information that cannot be read leaves the symbol table.
+    let found = if file.dwarf { ask(true).or_else(|_| ask(false)) } else { ask(false) };
+    let Ok(found) = found else { return };
+    for ((i, address), sym) in missing.into_iter().zip(&wanted).zip(&found) {
+        let Some(sym) = sym.as_sym().filter(|s| !s.name.is_empty()) else { continue };
+        // A symbol without size reaches to the next one, but not into another section or far away.
+        if sym.size.is_none() && (sym.offset >= MAX_SIZELESS || !elf.same_code(sym.addr, *address)) {
+            continue;
+        }
+        if let Some(slot) = out.get_mut(i) {
+            *slot = Some(symbol(sym));
+        }
+    }
+}
+
+fn symbol(sym: &blazesym::symbolize::Sym) -> Symbol {
+    let code = sym.code_info.as_deref();
+    Symbol {
+        function: clean(sym.name.as_bytes()),
+        offset: u32::try_from(sym.offset).unwrap_or(u32::MAX),
+        file: code.map(|c| clean(c.to_path().as_os_str().as_encoded_bytes())).unwrap_or_default(),
+        line: code.and_then(|c| c.line).unwrap_or(0),
+        inlined: sym.inlined.iter().rev().take(MAX_INLINED).map(|f| clean(f.name.as_bytes())).collect(),
+    }
+}
+
+/// The files with a module's symbols: its separate debug file, then itself.
+fn files(job: &Job, elf: &Elf, debuginfod: &Debuginfod) -> Files {
+    let dirs = debugfile::directories(job.root.as_deref());
+    let root = job.root.as_deref().unwrap_or(Path::new("/"));
+    let mut out = Files::default();
+    if !elf.has_dwarf {
+        let debug = debugfile::by_build_id(&dirs, &elf.build_id)
+            .or_else(|| debugfile::by_link(&dirs, root, &job.path, elf.debug_link.as_ref()?))
+            .or_else(|| debuginfod.find(&elf.build_id));
+        out.0.extend(debug.and_then(|path| {
+            let file = super::module::open_plain(&path)?;
+            input(&file, Some(path))
+        }));
+    }
+    let own = match &*job.source {
+        Source::Path { path, dev, inode } => {
+            open_same(path, *dev, *inode).and_then(|f| input(&f, Some(path.clone())))
+        }
+        Source::Open(f) => input(f, None),
+        Source::Image(bytes) => memory_file(bytes.as_slice(), bytes.len() as u64),
+        Source::None => None,
+    };
+    out.0.extend(own.map(|f| SymbolFile { dwarf: elf.has_dwarf && size(&job.source) <= MAX_DWARF, ..f }));
+    out
+}
+
+/// What to give blazesym for an open file. It maps files, and the owner of a mapped file can truncate it,
+/// which would end this process by SIGBUS: files of other users are copied first.
+fn input(file: &File, path: Option<PathBuf>) -> Option<SymbolFile> {
+    let meta = file.metadata().ok()?;
+    // SAFETY: geteuid has no preconditions.
+    let me = unsafe { libc::geteuid() };
+    if meta.uid() != 0 && meta.uid() != me {
+        return memory_file(file.try_clone().ok()?, meta.len());
+    }
+    let kept = file.try_clone().ok()?;
+    let path = path.unwrap_or_else(|| format!("/proc/self/fd/{}", kept.as_raw_fd()).into());
+    Some(SymbolFile { path, _file: Some(kept), dwarf: meta.len() <= MAX_DWARF })
+}
+
+/// A file in memory with the bytes of another.
+fn memory_file(mut from: impl Read, len: u64) -> Option<SymbolFile> {
+    if len > MAX_COPY {
+        return None;
+    }
+    // SAFETY: the name is a valid C string; the descriptor is owned from here on.
+    let mut file = unsafe {
+        let fd = libc::memfd_create(c"pg-tui-symbols".as_ptr(), libc::MFD_CLOEXEC);
+        if fd < 0 {
+            return None;
+        }
+        File::from_raw_fd(fd)
+    };
+    std::io::copy(&mut (&mut from).take(len), &mut file).ok()?;
+    file.flush().ok()?;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd()).into();
+    Some(SymbolFile { path, _file: Some(file), dwarf: true })
+}

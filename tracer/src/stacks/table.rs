@@ -1,0 +1,339 @@
+//! The table of stacks: what the collector calls.
+
+use super::cfi::Row;
+use super::module::{Modules, file_address};
+use super::regs::{FrameRegs, Regs};
+use super::space::Spaces;
+use super::symbol::{Answer, Job, Symbols};
+use super::unwind::{Code, Place, Step, walk};
+use gimli::UnwindContext;
+use pg_event::{CatalogDelta, Frame, FrameId, ModuleId, ModuleKind, Stack, StackId};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Most rows cached before the cache begins anew (about 60 bytes each).
+const MAX_ROWS: usize = 1 << 20;
+
+/// How much of the stacks is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Coverage {
+    /// Different user and kernel stacks that reach their outermost frame.
+    pub stacks_complete: usize,
+    /// All different stacks.
+    pub stacks_total: usize,
+    /// Different frames with a function name.
+    pub symbols_resolved: usize,
+    /// All different frames.
+    pub symbols_total: usize,
+}
+
+/// One frame of a user stack with its registers, for reading variables.
+#[derive(Clone, Debug)]
+pub struct UserFrame {
+    /// Absolute address: exact in the leaf, else that of the calling instruction's last byte.
+    pub address: u64,
+    /// The frame in the catalogue.
+    pub frame: FrameId,
+    /// Registers as far as they could be recovered.
+    pub regs: FrameRegs,
+}
+
+/// Row cache: row numbers by place. The same rows recur all over a binary.
+#[derive(Default)]
+struct Rows {
+    by_place: HashMap<(u32, u64), Option<Arc<Row>>>,
+    distinct: HashSet<Arc<Row>>,
+    context: UnwindContext<usize>,
+}
+
+impl Rows {
+    fn get(&mut self, modules: &Modules, place: Place) -> Option<Arc<Row>> {
+        let key = (place.module, place.address);
+        if let Some(row) = self.by_place.get(&key) {
+            return row.clone();
+        }
+        let entry = modules.entries.get(place.module as usize)?;
+        let row = entry.cfi().row(&mut self.context, place.address).map(|row| {
+            if let Some(same) = self.distinct.get(&row) {
+                return same.clone();
+            }
+            let row = Arc::new(row);
+            self.distinct.insert(row.clone());
+            row
+        });
+        if self.by_place.len() >= MAX_ROWS {
+            self.by_place.clear();
+            self.distinct.clear();
+        }
+        self.by_place.insert(key, row.clone());
+        row
+    }
+}
+
+/// The code of one process at one time.
+struct Process<'a> {
+    spaces: &'a mut Spaces,
+    modules: &'a mut Modules,
+    rows: &'a mut Rows,
+    pid: u32,
+    now: Instant,
+}
+
+impl Code for Process<'_> {
+    fn place(&mut self, address: u64) -> Option<Place> {
+        let m = self.spaces.find(self.modules, self.pid, address, self.now)?;
+        let entry = self.modules.entries.get(m.module as usize)?;
+        if entry.row.kind == ModuleKind::Anonymous
+            && let Some(map) = self.spaces.perf_map(self.pid, address, self.now)
+        {
+            return Some(Place { module: self.modules.perf_map(&map.path), address });
+        }
+        Some(Place { module: m.module, address: file_address(entry, m.start, m.offset, address) })
+    }
+
+    fn row(&mut self, place: Place) -> Option<Arc<Row>> {
+        self.rows.get(self.modules, place)
+    }
+}
+
+/// What is kept of a frame once it was handed over.
+#[derive(Clone, Copy)]
+struct Known {
+    module: u32,
+    id: ModuleId,
+    address: u64,
+}
+
+/// Module number of frames outside of all known code.
+const NOWHERE: u32 = u32::MAX;
+
+/// All stacks of a recording: unwinds, tells equal ones, and names their frames.
+#[derive(Default)]
+pub struct StackTable {
+    spaces: Spaces,
+    modules: Modules,
+    rows: Rows,
+    symbols: Symbols,
+    frames: Vec<Known>,
+    frame_ids: HashMap<(u32, u64), FrameId>,
+    stack_ids: HashMap<Stack, StackId>,
+    new: CatalogDelta,
+    /// Frames not yet given to the symboliser.
+    unnamed: Vec<FrameId>,
+    modules_given: u32,
+    coverage: Coverage,
+    steps: Vec<Step>,
+}
+
+impl StackTable {
+    /// An empty table. Starts no thread until the first symbol is asked for.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A user stack: registers of the thread and `copy`, the bytes from its stack pointer upward.
+    pub fn user(&mut self, pid: u32, regs: &Regs, copy: &[u8]) -> StackId {
+        let (steps, complete) = self.walk(pid, regs, copy);
+        let now = Instant::now();
+        let frames = steps.iter().map(|s| self.frame(pid, s, now)).collect();
+        self.steps = steps;
+        self.stack(Stack { frames, kernel: false, truncated: !complete })
+    }
+
+    /// As [`Self::user`], but gives the frames with the registers that each had, the leaf first, and
+    /// whether the outermost frame was reached.
+    pub fn unwind(&mut self, pid: u32, regs: &Regs, copy: &[u8]) -> (Vec<UserFrame>, bool) {
+        let (steps, complete) = self.walk(pid, regs, copy);
+        let now = Instant::now();
+        let frames = steps
+            .iter()
+            .map(|s| UserFrame { address: s.address, frame: self.frame(pid, s, now), regs: s.regs })
+            .collect();
+        self.steps = steps;
+        (frames, complete)
+    }
+
+    fn walk(&mut self, pid: u32, regs: &Regs, copy: &[u8]) -> (Vec<Step>, bool) {
+        let mut steps = std::mem::take(&mut self.steps);
+        let mut code = Process {
+            spaces: &mut self.spaces,
+            modules: &mut self.modules,
+            rows: &mut self.rows,
+            pid,
+            now: Instant::now(),
+        };
+        let complete = walk(&mut code, regs, copy, &mut steps);
+        (steps, complete)
+    }
+
+    /// A kernel stack: addresses as BPF or perf give them, the leaf first; the callers' are return
+    /// addresses. Zeros at the end are not part of it.
+    pub fn kernel(&mut self, addrs: &[u64]) -> StackId {
+        let module = self.modules.kernel();
+        let frames = addrs
+            .iter()
+            .take_while(|&&a| a != 0)
+            .enumerate()
+            .map(|(i, &a)| self.intern(module, if i == 0 { a } else { a.wrapping_sub(1) }))
+            .collect();
+        self.stack(Stack { frames, kernel: true, truncated: false })
+    }
+
+    /// The process replaced its program (execve): what is known of its memory no longer holds.
+    pub fn exec(&mut self, pid: u32) {
+        self.spaces.exec(pid);
+    }
+
+    /// The process was created by another and shares its memory map until it execs.
+    pub fn fork(&mut self, parent: u32, child: u32) {
+        self.spaces.fork(parent, child);
+    }
+
+    /// The process ended. Its memory map is kept for records that come late.
+    pub fn exit(&mut self, pid: u32) {
+        self.spaces.exit(pid);
+    }
+
+    /// New stacks, frames and modules since the last call. Functions are empty except for code named by
+    /// a perf-map; they come from [`Self::symbolize_some`].
+    pub fn drain(&mut self) -> CatalogDelta {
+        std::mem::take(&mut self.new)
+    }
+
+    /// Name frames for at most `budget`. Returns the rows that became known; an empty delta with
+    /// [`Self::pending`] at 0 says that all is done.
+    pub fn symbolize_some(&mut self, budget: Duration) -> CatalogDelta {
+        let end = Instant::now() + budget;
+        self.submit();
+        let mut delta = CatalogDelta::default();
+        while self.symbols.pending() > 0 {
+            let left = end.saturating_duration_since(Instant::now());
+            let Some(answers) = self.symbols.receive(left) else { break };
+            for a in answers {
+                self.answer(a, &mut delta);
+            }
+        }
+        delta
+    }
+
+    /// Name all frames, at the end of a recording. Takes 30 seconds at most: what is not named by then
+    /// stays without a name and can be named later from the build-ids.
+    pub fn symbolize(&mut self) -> CatalogDelta {
+        self.symbolize_some(Duration::from_secs(30))
+    }
+
+    /// Frames that were not yet looked up.
+    pub fn pending(&self) -> usize {
+        self.unnamed.len() + self.symbols.pending()
+    }
+
+    /// How much of the stacks is known so far.
+    pub fn coverage(&self) -> Coverage {
+        self.coverage
+    }
+
+    /// What the user should know of missing symbols: one sentence each.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = self.symbols.notes();
+        let mini = self.modules.entries.iter().filter(|e| e.id.is_some());
+        let mini = mini.filter(|e| e.elf.as_ref().is_some_and(|e| e.has_mini && !e.has_symtab)).count();
+        if mini > 0 {
+            notes.push(format!(
+                "{mini} stripped files have their symbols in .gnu_debugdata only, which is not read; install \
+                 their debug packages"
+            ));
+        }
+        notes
+    }
+
+    fn submit(&mut self) {
+        if self.unnamed.is_empty() {
+            return;
+        }
+        let mut by_module: HashMap<u32, Vec<(FrameId, u64)>> = HashMap::new();
+        for id in self.unnamed.drain(..) {
+            if let Some(k) = self.frames.get(id.index()) {
+                by_module.entry(k.module).or_default().push((id, k.address));
+            }
+        }
+        let mut modules: Vec<_> = by_module.into_iter().collect();
+        modules.sort_unstable_by_key(|m| m.0);
+        for (module, addresses) in modules {
+            let Some(entry) = self.modules.entries.get(module as usize) else { continue };
+            if let Some(job) = Job::new(module, entry, addresses) {
+                self.symbols.submit(job);
+            }
+        }
+    }
+
+    fn answer(&mut self, a: Answer, delta: &mut CatalogDelta) {
+        let Some(k) = self.frames.get(a.frame.index()) else { return };
+        let Some(symbol) = a.symbol else { return };
+        self.coverage.symbols_resolved += 1;
+        let frame = Frame { module: k.id, address: k.address, ..symbol.into_frame() };
+        delta.frames.push((a.frame, frame));
+    }
+
+    fn frame(&mut self, pid: u32, step: &Step, now: Instant) -> FrameId {
+        let Some(place) = step.place else { return self.intern(NOWHERE, step.address) };
+        if let Some(&id) = self.frame_ids.get(&(place.module, place.address)) {
+            return id;
+        }
+        let jit = self
+            .modules
+            .entries
+            .get(place.module as usize)
+            .is_some_and(|e| e.row.kind == ModuleKind::PerfMap);
+        let map = if jit { self.spaces.perf_map(pid, step.address, now) } else { None };
+        let named = map.as_deref().and_then(|m| m.name(step.address));
+        let (name, offset) = named.map_or((String::new(), 0), |(n, o)| (n.to_owned(), o as u32));
+        self.insert(place.module, place.address, name, offset)
+    }
+
+    fn intern(&mut self, module: u32, address: u64) -> FrameId {
+        match self.frame_ids.get(&(module, address)) {
+            Some(&id) => id,
+            None => self.insert(module, address, String::new(), 0),
+        }
+    }
+
+    fn insert(&mut self, module: u32, address: u64, function: String, offset: u32) -> FrameId {
+        let frame = FrameId(self.frames.len() as u32);
+        let id = self.module_id(module);
+        self.frames.push(Known { module, id, address });
+        self.frame_ids.insert((module, address), frame);
+        self.coverage.symbols_total += 1;
+        if !function.is_empty() {
+            self.coverage.symbols_resolved += 1;
+        } else if module != NOWHERE {
+            self.unnamed.push(frame);
+        }
+        let row = Frame { module: id, address, function, offset, ..Frame::default() };
+        self.new.frames.push((frame, row));
+        frame
+    }
+
+    fn module_id(&mut self, module: u32) -> ModuleId {
+        let given = self.modules_given;
+        let Some(entry) = self.modules.entries.get_mut(module as usize) else { return ModuleId::NONE };
+        if entry.id.is_none() {
+            entry.id = ModuleId(given);
+            self.modules_given += 1;
+            self.new.modules.push((entry.id, entry.row.clone()));
+        }
+        entry.id
+    }
+
+    fn stack(&mut self, stack: Stack) -> StackId {
+        if let Some(&id) = self.stack_ids.get(&stack) {
+            return id;
+        }
+        let id = StackId(self.stack_ids.len() as u32);
+        self.coverage.stacks_total += 1;
+        self.coverage.stacks_complete += usize::from(!stack.truncated);
+        self.new.stacks.push((id, stack.clone()));
+        self.stack_ids.insert(stack, id);
+        id
+    }
+}

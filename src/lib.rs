@@ -1,3 +1,5 @@
 //! The application: command line, session files, terminal interface.
 
+pub mod clean;
 pub mod demo;
+pub mod session;

@@ -1,0 +1,53 @@
+//! Creating a session file with care: it may hold anybody's command lines, and it is made as root.
+
+use super::format::MAGIC;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, fchown};
+use std::path::Path;
+
+/// Open `path` for a new recording, mode 0600, locked, owned by the user who called sudo. Returns the
+/// file and whether it is a regular one.
+pub(super) fn create(path: &Path) -> io::Result<(File, bool)> {
+    if let Ok(meta) = fs::metadata(path) {
+        let kind = meta.file_type();
+        if kind.is_char_device() || kind.is_fifo() {
+            return Ok((File::options().write(true).open(path)?, false));
+        }
+        if !kind.is_file() {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is there already and no file"));
+        }
+        let mut head = Vec::new();
+        File::open(path)?.take(8).read_to_end(&mut head)?;
+        if !head.is_empty() && head != MAGIC {
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "it is there already and no pg-tui recording; it is left alone",
+            ));
+        }
+        // A new inode: whoever has the old recording open keeps it whole.
+        fs::remove_file(path)?;
+    }
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+        .open(path)?;
+    give_to_caller(&file)?;
+    file.try_lock()
+        .map_err(|_| io::Error::new(io::ErrorKind::ResourceBusy, "another process writes to it"))?;
+    Ok((file, true))
+}
+
+/// Under sudo, a file belongs to the user who called.
+pub fn give_to_caller(file: &File) -> io::Result<()> {
+    let id = |name| std::env::var(name).ok().and_then(|v| v.parse::<u32>().ok());
+    let (Some(uid), Some(gid)) = (id("SUDO_UID"), id("SUDO_GID")) else { return Ok(()) };
+    match fchown(file, Some(uid), Some(gid)) {
+        // Not root: the variables are left over from something else.
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,87 @@
+//! What can be wrong with a session file.
+
+use super::format::{MAJOR, MINOR};
+use pg_event::Ns;
+use std::path::PathBuf;
+
+/// Why a session could not be opened, read or appended to.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The system refused.
+    #[error("{}: cannot {action}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Another kind of file.
+    #[error("{}: no pg-tui recording: {found} at byte 0", path.display())]
+    NotASession {
+        /// The file.
+        path: PathBuf,
+        /// What is there instead.
+        found: String,
+    },
+    /// Written by a pg-tui that is too new.
+    #[error(
+        "{}: written in format {major}.{minor} (byte 8), this pg-tui reads formats up to {MAJOR}.{MINOR}: open it with a newer pg-tui",
+        path.display()
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its major version.
+        major: u16,
+        /// Its minor version.
+        minor: u16,
+    },
+    /// Nothing in it can be used.
+    #[error("{}: damaged at byte {offset}: {reason}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        offset: u64,
+        /// What is wrong there.
+        reason: String,
+    },
+    /// A recorder or another pg-tui is writing to it.
+    #[error("{}: it is being written by another pg-tui: try again when the recording has ended", path.display())]
+    Busy {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The caller wanted no more.
+    #[error("{}: loading was stopped", path.display())]
+    Stopped {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// Something is wrong with a part of a session; the rest is usable.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Warning {
+    /// At which byte of the file.
+    pub offset: u64,
+    /// What is wrong.
+    pub reason: String,
+    /// The time span whose events are missing because of it.
+    pub lost: Option<(Ns, Ns)>,
+    /// How many events are missing, if that is known.
+    pub events: u64,
+}
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "byte {}: {}", self.offset, self.reason)?;
+        if let Some((from, to)) = self.lost {
+            let s = |ns: Ns| ns as f64 / 1e9;
+            write!(f, "; events from {:.3} s to {:.3} s are missing", s(from), s(to))?;
+        }
+        Ok(())
+    }
+}

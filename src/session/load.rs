@@ -1,0 +1,88 @@
+//! Loads a session whole: catalogue and event graph, built while the file is unpacked.
+
+use super::error::{SessionError, Warning};
+use super::{Header, Session};
+use pg_event::{Catalog, Coverage, Item};
+use pg_graph::{BuildOptions, Builder, EventGraph};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+/// How far loading is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// Bytes of the file that were read.
+    pub bytes: u64,
+    /// Bytes of the file.
+    pub bytes_total: u64,
+    /// Events that were read.
+    pub events: u64,
+    /// Events in the file, as far as it says.
+    pub events_total: u64,
+}
+
+/// A session in memory.
+pub struct Loaded {
+    /// What the recording says about itself.
+    pub header: Header,
+    /// Threads, processes, objects, stacks.
+    pub catalog: Catalog,
+    /// Vertices and edges.
+    pub graph: EventGraph,
+    /// What the recording did not see, damage of the file included.
+    pub coverage: Coverage,
+    /// What is wrong with the file.
+    pub warnings: Vec<Warning>,
+    /// The file, for single events, notes and decisions.
+    pub session: Session,
+}
+
+/// Load the session at `path`. `progress` is called after each chunk and can stop it.
+pub fn load(path: &Path, progress: impl FnMut(Progress) -> ControlFlow<()>) -> Result<Loaded, SessionError> {
+    load_session(Session::open(path)?, BuildOptions::default(), progress)
+}
+
+/// Load a session that is open.
+pub fn load_session(
+    session: Session,
+    options: BuildOptions,
+    mut progress: impl FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Loaded, SessionError> {
+    let mut catalog = Catalog::default();
+    let mut builder = Builder::new(options);
+    let mut done = Progress {
+        bytes_total: session.len_bytes(),
+        events_total: session.len_events(),
+        ..Progress::default()
+    };
+    let (mut duration, mut coverage) = (session.duration(), Coverage::default());
+    let mut refused = 0;
+    let mut items = session.items();
+    while let Some(item) = items.next() {
+        match item {
+            Item::Catalog(delta) => refused += catalog.apply(delta),
+            Item::Events(events) => {
+                done.events += events.len() as u64;
+                builder.events(&events, &catalog);
+                items.recycle(events);
+            }
+            Item::End { duration: d, coverage: c } => (duration, coverage) = (d, c),
+        }
+        done.bytes = items.bytes_done();
+        if progress(done).is_break() {
+            return Err(SessionError::Stopped { path: session.path().to_owned() });
+        }
+    }
+    if refused > 0 {
+        coverage
+            .notes
+            .push(format!("session file: {refused} catalogue rows have impossible numbers and are left out"));
+    }
+    let mut warnings = session.warnings().to_vec();
+    warnings.extend_from_slice(items.warnings());
+    drop(items);
+    for w in session.warnings() {
+        coverage.notes.push(format!("session file: {w}"));
+    }
+    let graph = builder.finish(duration, &catalog);
+    Ok(Loaded { header: session.header().clone(), catalog, graph, coverage, warnings, session })
+}

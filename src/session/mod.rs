@@ -1,0 +1,51 @@
+//! Session files (`.pgs`): what a recording leaves behind.
+//!
+//! A file is a sequence of chunks, each with its length and check sum, appended while the recording runs
+//! (see [`format`]). Events are columns ([`rows`]), the rest is MessagePack with named fields. What comes
+//! from a file is hostile until checked: lengths are bounded by the file's size and fixed limits, and
+//! damage costs the chunk it is in, not the session.
+
+mod column;
+mod create;
+mod error;
+pub mod format;
+mod header;
+mod index;
+mod items;
+mod load;
+mod reader;
+mod rows;
+mod writer;
+
+pub use create::give_to_caller;
+pub use error::{SessionError, Warning};
+pub use header::{DecisionLog, Header, Note};
+pub use items::{Items, RING_FILE};
+pub use load::{Loaded, Progress, load, load_session};
+pub use reader::Session;
+pub use writer::Writer;
+
+/// The parsers by themselves, for fuzzing and property tests.
+pub mod parse {
+    use pg_event::Event;
+
+    /// Decode the payload of an event chunk that claims `rows` rows.
+    pub fn events(payload: &[u8], rows: u32) -> Result<Vec<Event>, String> {
+        let mut out = Vec::new();
+        super::rows::Decoder::default().decode(payload, rows, &mut out)?;
+        Ok(out)
+    }
+
+    /// Encode events as the payload of a chunk; how many rows it has.
+    pub fn encode(events: &[Event]) -> (Vec<u8>, u32) {
+        super::rows::Encoder::default().encode(events)
+    }
+
+    /// Open a session that is in memory.
+    pub fn session(bytes: &[u8]) -> Result<super::Session, super::SessionError> {
+        super::Session::from_bytes(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,507 @@
+//! Events as columns: what the payload of an event chunk looks like.
+//!
+//! ```text
+//! rows, groups; then per group: tag, columns, and per column: length, bytes
+//! ```
+//! Group 0 holds what every event has (tag of its kind, time, thread, CPU); each other group the fields
+//! of one kind. The same few waits come again and again, so what identifies a wait (system call, object,
+//! stacks, ...) and its waker is kept once per chunk and named by number: 0 = the next new one.
+//! A reader skips groups and columns it does not know, so new ones need a new minor version only.
+
+use super::column::{Col, Out};
+use pg_event::{
+    Context, Direction, Event, Hold, IpcUse, Kind, Ns, ObjectId, OffCpu, OffState, Relation, Sample, StackId,
+    SyscallUse, Sysno, ThreadId,
+};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+const COMMON: usize = 0;
+const OFF_CPU: usize = 1;
+const IPC: usize = 2;
+const SYSCALL: usize = 3;
+const SAMPLE: usize = 4;
+const SPAWN: usize = 5;
+const EXEC: usize = 6;
+const EXIT: usize = 7;
+const SIGNAL: usize = 8;
+const HOLD: usize = 9;
+const DATA_FLAG: usize = 10;
+const UNIT: usize = 11;
+const MARK: usize = 12;
+const LOST: usize = 13;
+const GROUPS: usize = 14;
+/// Columns of each group.
+const COLUMNS: [usize; GROUPS] = [4, 17, 6, 6, 3, 1, 0, 1, 2, 3, 4, 2, 1, 3];
+const MAX_COLUMNS: usize = 17;
+
+/// What identifies a wait.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Wait {
+    syscall: u16,
+    op: u32,
+    object: u32,
+    user_stack: u32,
+    kernel_stack: u32,
+}
+
+/// What identifies a waker.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Waker {
+    thread: u32,
+    context: u8,
+    syscall: u16,
+    object: u32,
+    stack: u32,
+}
+
+/// A quick hash for small keys of our own making.
+#[derive(Default)]
+struct Quick(u64);
+
+impl Hasher for Quick {
+    fn finish(&self) -> u64 {
+        self.0 ^ self.0 >> 29
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &b in bytes {
+            self.write_u64(u64::from(b));
+        }
+    }
+    fn write_u8(&mut self, v: u8) {
+        self.write_u64(u64::from(v));
+    }
+    fn write_u16(&mut self, v: u16) {
+        self.write_u64(u64::from(v));
+    }
+    fn write_u32(&mut self, v: u32) {
+        self.write_u64(u64::from(v));
+    }
+    fn write_u64(&mut self, v: u64) {
+        self.0 = (self.0.rotate_left(5) ^ v).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+type Quickly = BuildHasherDefault<Quick>;
+
+/// Makes payloads; keeps its buffers from one chunk to the next.
+pub(super) struct Encoder {
+    groups: [Vec<Out>; GROUPS],
+    waits: HashMap<Wait, u32, Quickly>,
+    wakers: HashMap<Waker, u32, Quickly>,
+}
+
+impl Default for Encoder {
+    fn default() -> Self {
+        Self {
+            groups: std::array::from_fn(|g| std::iter::repeat_with(Out::default).take(COLUMNS[g]).collect()),
+            waits: HashMap::default(),
+            wakers: HashMap::default(),
+        }
+    }
+}
+
+impl Encoder {
+    /// The payload of these events, and how many of them are in it: a kind without a group of its own
+    /// (none today) is left out.
+    pub(super) fn encode(&mut self, events: &[Event]) -> (Vec<u8>, u32) {
+        self.groups.iter_mut().flatten().for_each(Out::clear);
+        self.waits.clear();
+        self.wakers.clear();
+        let mut rows = 0u32;
+        let mut time = 0;
+        let mut positions = Positions::default();
+        for e in events {
+            let Some(tag) = self.row(e, &mut positions) else { continue };
+            let c = &mut self.groups[COMMON];
+            c[0].byte(tag as u8);
+            c[1].i(e.time.wrapping_sub(time) as i64);
+            c[2].id(e.thread.0);
+            c[3].u(u64::from(e.cpu));
+            time = e.time;
+            rows += 1;
+        }
+        let used: Vec<usize> = (0..GROUPS)
+            .filter(|&g| g == COMMON || self.groups[g].iter().any(|c| !c.bytes().is_empty()))
+            .collect();
+        let mut head = Out::default();
+        head.u(u64::from(rows));
+        head.u(used.len() as u64);
+        let mut out = head.bytes().to_vec();
+        for g in used {
+            let mut head = Out::default();
+            head.u(g as u64);
+            head.u(self.groups[g].len() as u64);
+            out.extend_from_slice(head.bytes());
+            for c in &self.groups[g] {
+                let mut len = Out::default();
+                len.u(c.bytes().len() as u64);
+                out.extend_from_slice(len.bytes());
+                out.extend_from_slice(c.bytes());
+            }
+        }
+        (out, rows)
+    }
+
+    fn row(&mut self, e: &Event, positions: &mut Positions) -> Option<usize> {
+        let ago = |t: Ns| e.time.wrapping_sub(t);
+        let tag = match e.kind {
+            Kind::OffCpu(o) => {
+                self.off_cpu(e.time, &o);
+                OFF_CPU
+            }
+            Kind::Ipc(i) => {
+                let c = &mut self.groups[IPC];
+                c[0].id(i.object.0);
+                c[1].byte(i.direction as u8);
+                c[2].u(u64::from(i.count));
+                c[3].u(i.bytes);
+                c[4].u(ago(i.first));
+                c[5].i(i.position.wrapping_sub(positions.replace(i.object.0, i.direction, i.position)) as i64);
+                IPC
+            }
+            Kind::Syscall(s) => {
+                let c = &mut self.groups[SYSCALL];
+                c[0].u(ago(s.start));
+                c[1].u(u64::from(s.nr.0.wrapping_add(1)));
+                c[2].i(s.result);
+                c[3].u(u64::from(s.count));
+                c[4].u(u64::from(s.op));
+                c[5].id(s.object.0);
+                SYSCALL
+            }
+            Kind::Sample(s) => {
+                let c = &mut self.groups[SAMPLE];
+                c[0].u(s.weight);
+                c[1].id(s.user_stack.0);
+                c[2].id(s.kernel_stack.0);
+                SAMPLE
+            }
+            Kind::Spawn { child } => {
+                self.groups[SPAWN][0].id(child.0);
+                SPAWN
+            }
+            Kind::Exec => EXEC,
+            Kind::Exit { status } => {
+                self.groups[EXIT][0].u(u64::from(status));
+                EXIT
+            }
+            Kind::Signal { target, signal } => {
+                let c = &mut self.groups[SIGNAL];
+                c[0].id(target.0);
+                c[1].byte(signal);
+                SIGNAL
+            }
+            Kind::Hold(h) => {
+                let c = &mut self.groups[HOLD];
+                c[0].id(h.object.0);
+                c[1].id(h.subject.0);
+                c[2].byte(h.relation as u8);
+                HOLD
+            }
+            Kind::DataFlag { object, value, write, stack } => {
+                let c = &mut self.groups[DATA_FLAG];
+                c[0].id(object.0);
+                c[1].u(value);
+                c[2].byte(u8::from(write));
+                c[3].id(stack.0);
+                DATA_FLAG
+            }
+            Kind::UnitBoundary { unit_type, begin } => {
+                let c = &mut self.groups[UNIT];
+                c[0].id(unit_type);
+                c[1].byte(u8::from(begin));
+                UNIT
+            }
+            Kind::Mark { number } => {
+                self.groups[MARK][0].u(u64::from(number));
+                MARK
+            }
+            Kind::Lost { since, count, ring } => {
+                let c = &mut self.groups[LOST];
+                c[0].u(ago(since));
+                c[1].u(count);
+                c[2].byte(ring);
+                LOST
+            }
+            _ => return None,
+        };
+        Some(tag)
+    }
+
+    fn off_cpu(&mut self, time: Ns, o: &OffCpu) {
+        // woken: 0 = when it left, 1 = never, 2 = in column 2.
+        let woken = if o.woken == o.start {
+            0
+        } else if o.woken == 0 {
+            1
+        } else {
+            2
+        };
+        let c = &mut self.groups[OFF_CPU];
+        c[0].byte(o.state as u8 | u8::from(o.open) << 3 | u8::from(o.begun_before) << 4 | woken << 5);
+        c[1].u(time.wrapping_sub(o.start));
+        if woken == 2 {
+            c[2].u(time.wrapping_sub(o.woken));
+        }
+        c[3].u(u64::from(o.value));
+        c[4].u(o.timeout.wrapping_add(1));
+        let wait = Wait {
+            syscall: o.syscall.0,
+            op: o.op,
+            object: o.object.0,
+            user_stack: o.user_stack.0,
+            kernel_stack: o.kernel_stack.0,
+        };
+        let next = self.waits.len() as u32 + 1;
+        let known = *self.waits.entry(wait).or_insert(next);
+        if known == next {
+            c[5].u(0);
+            c[7].u(u64::from(wait.syscall.wrapping_add(1)));
+            c[8].u(u64::from(wait.op));
+            c[9].id(wait.object);
+            c[10].id(wait.user_stack);
+            c[11].id(wait.kernel_stack);
+        } else {
+            c[5].u(u64::from(known));
+        }
+        let waker = Waker {
+            thread: o.waker.0,
+            context: o.waker_context as u8,
+            syscall: o.waker_syscall.0,
+            object: o.waker_object.0,
+            stack: o.waker_stack.0,
+        };
+        let next = self.wakers.len() as u32 + 1;
+        let known = *self.wakers.entry(waker).or_insert(next);
+        if known == next {
+            c[6].u(0);
+            c[12].id(waker.thread);
+            c[13].byte(waker.context);
+            c[14].u(u64::from(waker.syscall.wrapping_add(1)));
+            c[15].id(waker.object);
+            c[16].id(waker.stack);
+        } else {
+            c[6].u(u64::from(known));
+        }
+    }
+}
+
+/// The last stream position seen in a slot that an object and a direction share with others: positions
+/// are kept as differences from it. Writer and reader replace slots in the same order.
+struct Positions([u64; 256]);
+
+impl Default for Positions {
+    fn default() -> Self {
+        Self([0; 256])
+    }
+}
+
+impl Positions {
+    fn slot(&mut self, object: u32, direction: Direction) -> &mut u64 {
+        &mut self.0[(object.wrapping_mul(2).wrapping_add(direction as u32) & 255) as usize]
+    }
+
+    fn replace(&mut self, object: u32, direction: Direction, position: u64) -> u64 {
+        std::mem::replace(self.slot(object, direction), position)
+    }
+}
+
+fn off_state(n: u8) -> OffState {
+    match n {
+        0 => OffState::Runnable,
+        1 => OffState::Interruptible,
+        2 => OffState::Uninterruptible,
+        3 => OffState::Stopped,
+        4 => OffState::Traced,
+        5 => OffState::Frozen,
+        6 => OffState::Idle,
+        _ => OffState::Dead,
+    }
+}
+
+/// Reads payloads; keeps its buffers from one chunk to the next.
+#[derive(Default)]
+pub(super) struct Decoder {
+    waits: Vec<Wait>,
+    wakers: Vec<Waker>,
+}
+
+impl Decoder {
+    /// Append the events of a payload to `out`. `rows` is what the chunk's frame claims. Returns how many
+    /// rows were of kinds that this version does not know. After an error `out` is as before.
+    pub(super) fn decode(&mut self, payload: &[u8], rows: u32, out: &mut Vec<Event>) -> Result<u32, String> {
+        let mut head = Col::new(payload);
+        let n = head.u();
+        if n != u64::from(rows) {
+            return Err(format!("holds {n} rows instead of {rows}"));
+        }
+        let groups = head.u();
+        let mut cols = [[Col::default(); MAX_COLUMNS]; GROUPS];
+
+        for _ in 0..groups {
+            let tag = head.u() as usize;
+            let columns = head.u();
+            for i in 0..columns {
+                let len = head.u();
+                let bytes = head.take(len);
+                if head.is_bad() {
+                    return Err("its columns are cut off".into());
+                }
+                if let Some(slot) = cols.get_mut(tag).and_then(|g| g.get_mut(i as usize)) {
+                    *slot = Col::new(bytes);
+                }
+            }
+            if head.is_bad() {
+                return Err("its columns are cut off".into());
+            }
+        }
+        let before = out.len();
+        // One byte per row at least: what is reserved is bounded by what is there.
+        out.reserve((rows as usize).min(payload.len()));
+        self.waits.clear();
+        self.wakers.clear();
+        let mut positions = Positions::default();
+        let mut time = 0u64;
+        let mut unknown = 0;
+        let [common, off, ipc, sys, sample, spawn, _, exit, signal, hold, flag, unit, mark, lost] = &mut cols;
+        for _ in 0..rows {
+            let tag = common[0].byte() as usize;
+            time = time.wrapping_add(common[1].i() as u64);
+            let thread = ThreadId(common[2].id());
+            let cpu = common[3].u16();
+            let kind = match tag {
+                OFF_CPU => Kind::OffCpu(self.off_cpu(off, time)),
+                IPC => {
+                    let object = ipc[0].id();
+                    let direction = if ipc[1].flag() { Direction::Receive } else { Direction::Send };
+                    let count = ipc[2].u32();
+                    let bytes = ipc[3].u();
+                    let first = time.wrapping_sub(ipc[4].u());
+                    let position = positions.slot(object, direction);
+                    *position = position.wrapping_add(ipc[5].i() as u64);
+                    let position = *position;
+                    Kind::Ipc(IpcUse { object: ObjectId(object), direction, count, bytes, first, position })
+                }
+                SYSCALL => Kind::Syscall(SyscallUse {
+                    start: time.wrapping_sub(sys[0].u()),
+                    nr: Sysno(sys[1].u16().wrapping_sub(1)),
+                    result: sys[2].i(),
+                    count: sys[3].u32(),
+                    op: sys[4].u32(),
+                    object: ObjectId(sys[5].id()),
+                }),
+                SAMPLE => Kind::Sample(Sample {
+                    weight: sample[0].u(),
+                    user_stack: StackId(sample[1].id()),
+                    kernel_stack: StackId(sample[2].id()),
+                }),
+                SPAWN => Kind::Spawn { child: ThreadId(spawn[0].id()) },
+                EXEC => Kind::Exec,
+                EXIT => Kind::Exit { status: exit[0].u32() },
+                SIGNAL => Kind::Signal { target: ThreadId(signal[0].id()), signal: signal[1].byte() },
+                HOLD => {
+                    let (object, subject) = (ObjectId(hold[0].id()), ThreadId(hold[1].id()));
+                    let Some(relation) = Relation::from_u8(hold[2].byte()) else {
+                        unknown += 1;
+                        continue;
+                    };
+                    Kind::Hold(Hold { object, subject, relation })
+                }
+                DATA_FLAG => Kind::DataFlag {
+                    object: ObjectId(flag[0].id()),
+                    value: flag[1].u(),
+                    write: flag[2].flag(),
+                    stack: StackId(flag[3].id()),
+                },
+                UNIT => Kind::UnitBoundary { unit_type: unit[0].id(), begin: unit[1].flag() },
+                MARK => Kind::Mark { number: mark[0].u32() },
+                LOST => Kind::Lost {
+                    since: time.wrapping_sub(lost[0].u()),
+                    count: lost[1].u(),
+                    ring: lost[2].byte(),
+                },
+                COMMON => {
+                    common[0].spoil();
+                    break;
+                }
+                _ => {
+                    unknown += 1;
+                    continue;
+                }
+            };
+            out.push(Event { time, thread, cpu, kind });
+        }
+        let bad = cols.iter().enumerate().find_map(|(g, c)| c.iter().position(Col::is_bad).map(|i| (g, i)));
+        if let Some((group, column)) = bad {
+            out.truncate(before);
+            return Err(format!("column {column} of group {group} is too short or holds what cannot be"));
+        }
+        Ok(unknown)
+    }
+
+    #[inline]
+    fn off_cpu(&mut self, c: &mut [Col<'_>; MAX_COLUMNS], time: Ns) -> OffCpu {
+        let flags = c[0].byte();
+        let start = time.wrapping_sub(c[1].u());
+        let woken = match flags >> 5 & 3 {
+            0 => start,
+            1 => 0,
+            _ => time.wrapping_sub(c[2].u()),
+        };
+        let value = c[3].u32();
+        let timeout = c[4].u().wrapping_sub(1);
+        let wait = match c[5].u() {
+            0 => {
+                let new = Wait {
+                    syscall: c[7].u16().wrapping_sub(1),
+                    op: c[8].u32(),
+                    object: c[9].id(),
+                    user_stack: c[10].id(),
+                    kernel_stack: c[11].id(),
+                };
+                self.waits.push(new);
+                Some(new)
+            }
+            n => self.waits.get(n as usize - 1).copied(),
+        };
+        let waker = match c[6].u() {
+            0 => {
+                let new = Waker {
+                    thread: c[12].id(),
+                    context: c[13].byte(),
+                    syscall: c[14].u16().wrapping_sub(1),
+                    object: c[15].id(),
+                    stack: c[16].id(),
+                };
+                self.wakers.push(new);
+                Some(new)
+            }
+            n => self.wakers.get(n as usize - 1).copied(),
+        };
+        let mut off = OffCpu::new(start, woken, off_state(flags & 7));
+        off.open = flags & 8 != 0;
+        off.begun_before = flags & 16 != 0;
+        off.value = value;
+        off.timeout = timeout;
+        if let Some(w) = wait {
+            off.syscall = Sysno(w.syscall);
+            off.op = w.op;
+            off.object = ObjectId(w.object);
+            off.user_stack = StackId(w.user_stack);
+            off.kernel_stack = StackId(w.kernel_stack);
+        } else {
+            c[5].spoil();
+        }
+        if let Some(w) = waker {
+            off.waker = ThreadId(w.thread);
+            off.waker_context = Context::from_u8(w.context);
+            off.waker_syscall = Sysno(w.syscall);
+            off.waker_object = ObjectId(w.object);
+            off.waker_stack = StackId(w.stack);
+        } else {
+            c[6].spoil();
+        }
+        off
+    }
+}

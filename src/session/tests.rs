@@ -1,0 +1,337 @@
+//! Property tests of the format: what goes in comes out, and no bytes can do harm.
+
+use super::format::{FRAME_LEN, PREFIX_LEN};
+use super::*;
+use pg_event::{
+    Catalog, CatalogDelta, Context, Coverage, Direction, Event, Hold, IpcUse, Item, Kind, ObjectId, OffCpu,
+    OffState, ProcessId, Relation, Sample, StackId, SyscallUse, Sysno, Thread, ThreadId,
+};
+use pg_graph::{By, Decision, QuestionKey, QuestionKind};
+use proptest::prelude::*;
+use std::path::PathBuf;
+
+fn few(max: u32) -> impl Strategy<Value = u32> {
+    prop_oneof![4 => 0..max, 1 => Just(u32::MAX), 1 => any::<u32>()]
+}
+
+fn ns() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => 0..10_000_000_000u64, 1 => Just(0), 1 => any::<u64>()]
+}
+
+fn sysno() -> impl Strategy<Value = Sysno> {
+    prop_oneof![0..450u16, Just(u16::MAX), any::<u16>()].prop_map(Sysno)
+}
+
+fn off_cpu() -> impl Strategy<Value = OffCpu> {
+    let states = [
+        OffState::Runnable,
+        OffState::Interruptible,
+        OffState::Uninterruptible,
+        OffState::Stopped,
+        OffState::Traced,
+        OffState::Frozen,
+        OffState::Idle,
+        OffState::Dead,
+    ];
+    let who = (few(9), 0..6u8, sysno(), few(9), few(30));
+    let wait = (sysno(), any::<u32>(), few(5), ns(), few(9), few(30), few(30));
+    (ns(), ns(), any::<bool>(), 0..8usize, any::<(bool, bool)>(), wait, who).prop_map(
+        move |(start, woken, same, s, b, w, k)| {
+            let mut o = OffCpu::new(start, if same { start } else { woken }, states[s]);
+            (o.open, o.begun_before) = b;
+            (o.syscall, o.op, o.value, o.timeout) = (w.0, w.1, w.2, w.3);
+            (o.object, o.user_stack, o.kernel_stack) = (ObjectId(w.4), StackId(w.5), StackId(w.6));
+            (o.waker, o.waker_context, o.waker_syscall) = (ThreadId(k.0), Context::from_u8(k.1), k.2);
+            (o.waker_object, o.waker_stack) = (ObjectId(k.3), StackId(k.4));
+            o
+        },
+    )
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    let id = || few(20);
+    prop_oneof![
+        6 => off_cpu().prop_map(Kind::OffCpu),
+        3 => (id(), any::<bool>(), any::<u32>(), ns(), ns(), any::<u64>()).prop_map(|(o, r, count, bytes, first, position)| {
+            let direction = if r { Direction::Receive } else { Direction::Send };
+            Kind::Ipc(IpcUse { object: ObjectId(o), direction, count, bytes, first, position })
+        }),
+        2 => (ns(), sysno(), any::<i64>(), any::<u32>(), any::<u32>(), id()).prop_map(|(start, nr, result, count, op, o)| {
+            Kind::Syscall(SyscallUse { start, nr, result, count, op, object: ObjectId(o) })
+        }),
+        2 => (ns(), id(), id()).prop_map(|(weight, u, k)| {
+            Kind::Sample(Sample { weight, user_stack: StackId(u), kernel_stack: StackId(k) })
+        }),
+        1 => id().prop_map(|c| Kind::Spawn { child: ThreadId(c) }),
+        1 => Just(Kind::Exec),
+        1 => any::<u32>().prop_map(|status| Kind::Exit { status }),
+        1 => (id(), any::<u8>()).prop_map(|(t, signal)| Kind::Signal { target: ThreadId(t), signal }),
+        1 => (id(), id(), 0..8u8).prop_map(|(o, s, r)| Kind::Hold(Hold {
+            object: ObjectId(o), subject: ThreadId(s), relation: Relation::from_u8(r).unwrap_or(Relation::Owns),
+        })),
+        1 => (id(), any::<u64>(), any::<bool>(), id()).prop_map(|(o, value, write, s)| {
+            Kind::DataFlag { object: ObjectId(o), value, write, stack: StackId(s) }
+        }),
+        1 => (id(), any::<bool>()).prop_map(|(unit_type, begin)| Kind::UnitBoundary { unit_type, begin }),
+        1 => any::<u32>().prop_map(|number| Kind::Mark { number }),
+        1 => (ns(), any::<u64>(), any::<u8>()).prop_map(|(since, count, ring)| Kind::Lost { since, count, ring }),
+    ]
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    (ns(), few(9), any::<u16>(), kind()).prop_map(|(time, t, cpu, kind)| Event {
+        time,
+        thread: ThreadId(t),
+        cpu,
+        kind,
+    })
+}
+
+/// A small recording: two batches of events, catalogue rows before each.
+fn sample() -> (tempfile::TempDir, PathBuf, Vec<Event>, Catalog) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.pgs");
+    let header = Header { host: "db7".into(), kernel: "6.1".into(), ..Header::default() };
+    let mut w = Writer::create(&path, &header).unwrap();
+    let mut events = Vec::new();
+    let mut catalog = Catalog::default();
+    for n in 0..4u32 {
+        let thread =
+            Thread { tid: 100 + n, name: format!("worker-{n}"), process: ProcessId(0), ..Thread::default() };
+        let delta = CatalogDelta { threads: vec![(ThreadId(n), thread)], ..CatalogDelta::default() };
+        catalog.apply(delta.clone());
+        w.item(&Item::Catalog(delta)).unwrap();
+        let batch: Vec<Event> = (0..20)
+            .map(|i| {
+                let time = u64::from(n) * 1_000_000 + i * 1000;
+                let off = OffCpu::new(time.saturating_sub(500), time, OffState::Interruptible);
+                Event { time, thread: ThreadId(n), cpu: 1, kind: Kind::OffCpu(off) }
+            })
+            .collect();
+        w.item(&Item::Events(batch.clone())).unwrap();
+        w.flush().unwrap();
+        events.extend(batch);
+    }
+    let coverage = Coverage { stacks_total: 7, ..Coverage::default() };
+    w.item(&Item::End { duration: 5_000_000, coverage }).unwrap();
+    w.finish().unwrap();
+    (dir, path, events, catalog)
+}
+
+type Everything = (Vec<Event>, Catalog, Option<(u64, Coverage)>, Vec<Warning>);
+
+fn read(s: &Session) -> Everything {
+    let (mut events, mut catalog, mut end) = (Vec::new(), Catalog::default(), None);
+    let mut items = s.items();
+    for item in &mut items {
+        match item {
+            Item::Catalog(d) => _ = catalog.apply(d),
+            Item::Events(e) => events.extend(e),
+            Item::End { duration, coverage } => end = Some((duration, coverage)),
+        }
+    }
+    (events, catalog, end, items.warnings().to_vec())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn events_come_back(events in proptest::collection::vec(event(), 0..200)) {
+        let (payload, rows) = parse::encode(&events);
+        prop_assert_eq!(rows as usize, events.len());
+        prop_assert_eq!(parse::events(&payload, rows).unwrap(), events);
+    }
+
+    #[test]
+    fn damaged_payloads_end_in_an_error_or_in_events(
+        events in proptest::collection::vec(event(), 1..40),
+        flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        cut in any::<prop::sample::Index>(),
+        rows in 0u32..70_000,
+    ) {
+        let (mut payload, n) = parse::encode(&events);
+        for (i, b) in flips { let i = i.index(payload.len()); payload[i] ^= b; }
+        let _ = parse::events(&payload, n);
+        let _ = parse::events(&payload, rows);
+        payload.truncate(cut.index(payload.len()));
+        let _ = parse::events(&payload, n);
+    }
+
+    #[test]
+    fn any_bytes_are_no_session(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        prop_assert!(parse::session(&bytes).is_err());
+        let mut file = b"\x89PGS\r\n\x1a\n\x01\0\0\0\0\0\0\0".to_vec();
+        file.extend_from_slice(&bytes);
+        let _ = parse::session(&file);
+        let _ = parse::events(&bytes, 5);
+    }
+}
+
+#[test]
+fn a_recording_comes_back() {
+    let (_dir, path, events, catalog) = sample();
+    let s = Session::open(&path).unwrap();
+    assert_eq!(s.warnings(), []);
+    assert_eq!((s.header().host.as_str(), s.len_events(), s.duration()), ("db7", 80, 5_000_000));
+    let (e, c, end, warnings) = read(&s);
+    assert_eq!((e, c, warnings), (events.clone(), catalog, vec![]));
+    assert_eq!(end.unwrap().1.stacks_total, 7);
+    let part: Vec<Event> = events
+        .iter()
+        .filter(|e| (1_005_000..2_010_000).contains(&e.time) && e.thread == ThreadId(2))
+        .copied()
+        .collect();
+    assert_eq!(s.events_in(1_005_000..2_010_000, Some(ThreadId(2))), part);
+    assert_eq!(s.events_in(0..u64::MAX, Some(ThreadId(9))), []);
+    assert_eq!(s.events_in(0..u64::MAX, None), events);
+}
+
+#[test]
+fn the_file_is_private_and_strangers_are_left_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let (dir, path, ..) = sample();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    // A recording is replaced, another file is not.
+    Writer::create(&path, &Header::default()).unwrap();
+    let other = dir.path().join("letter.txt");
+    std::fs::write(&other, "dear reader").unwrap();
+    let refused = Writer::create(&other, &Header::default()).err().unwrap().to_string();
+    assert!(refused.contains("left alone"), "{refused}");
+    assert_eq!(std::fs::read(&other).unwrap(), b"dear reader");
+}
+
+#[test]
+fn cut_off_at_every_byte() {
+    let (_dir, path, events, _) = sample();
+    let whole = std::fs::read(&path).unwrap();
+    let mut opened = 0;
+    for n in 0..whole.len() {
+        match parse::session(&whole[..n]) {
+            Ok(s) => {
+                opened += 1;
+                let (e, _, end, _) = read(&s);
+                assert!(
+                    e.iter().filter(|e| !matches!(e.kind, Kind::Lost { .. })).eq(events.iter().take(e.len())),
+                    "at {n}"
+                );
+                assert!(end.is_some());
+            }
+            Err(e) => assert!(e.to_string().contains("byte"), "{e}"),
+        }
+    }
+    assert!(opened > whole.len() / 2, "only {opened} of {} prefixes open", whole.len());
+}
+
+#[test]
+fn a_flipped_byte_costs_one_chunk_at_most() {
+    let (_dir, path, events, _) = sample();
+    let whole = std::fs::read(&path).unwrap();
+    for at in 0..whole.len() {
+        let mut file = whole.clone();
+        file[at] ^= 0x55;
+        let Ok(s) = parse::session(&file) else {
+            assert!(at < 12, "byte {at} makes the whole file unreadable");
+            continue;
+        };
+        let (e, _, end, warnings) = read(&s);
+        let there = e.iter().filter(|e| !matches!(e.kind, Kind::Lost { .. })).count();
+        assert!(there == 80 || there == 60, "byte {at}: {there} of {} events", events.len());
+        assert!(
+            there == 80 || !s.warnings().is_empty() || !warnings.is_empty(),
+            "byte {at}: loss without a warning"
+        );
+        let told = end.unwrap().1.loss;
+        assert!(there == 80 || told.ns > 0, "byte {at}: lost time is not told");
+        assert!(e.is_sorted_by_key(|e| e.time));
+    }
+}
+
+#[test]
+fn newer_versions() {
+    let (_dir, path, events, _) = sample();
+    let mut file = std::fs::read(&path).unwrap();
+    file[10] = 7;
+    let s = parse::session(&file).unwrap();
+    assert!(s.warnings()[0].to_string().contains("1.7"), "{:?}", s.warnings());
+    assert_eq!(read(&s).0, events);
+    file[8] = 3;
+    let refused = parse::session(&file).err().unwrap().to_string();
+    assert!(refused.contains("3.7") && refused.contains("newer pg-tui"), "{refused}");
+}
+
+#[test]
+fn lengths_that_lie() {
+    let (_dir, path, ..) = sample();
+    let whole = std::fs::read(&path).unwrap();
+    // Each length of the second chunk's frame set to something enormous, with a right check sum.
+    let stored = u32::from_le_bytes(whole[PREFIX_LEN + 8..PREFIX_LEN + 12].try_into().unwrap()) as usize;
+    let second = PREFIX_LEN + FRAME_LEN + stored;
+    for field in [8, 12, 16] {
+        for value in [u32::MAX, 0x7fff_ffff, 1 << 24, 65_537] {
+            let mut file = whole.clone();
+            file[second + field..second + field + 4].copy_from_slice(&value.to_le_bytes());
+            let crc = crc32fast::hash(&file[second..second + FRAME_LEN - 4]);
+            file[second + FRAME_LEN - 4..second + FRAME_LEN].copy_from_slice(&crc.to_le_bytes());
+            let s = parse::session(&file).unwrap();
+            let _ = read(&s);
+        }
+    }
+}
+
+#[test]
+fn notes_and_decisions_are_appended() {
+    let (_dir, path, events, _) = sample();
+    let key = QuestionKey { kind: QuestionKind::Edge, thread: 3, start: 17 };
+    let decision = |answer| Decision { question: key, answer, by: By::User };
+    let log = |d: &[usize]| DecisionLog {
+        thread: ThreadId(3),
+        start: 17,
+        decisions: d.iter().map(|a| decision(*a)).collect(),
+    };
+    let note = |text: &str| Note { text: text.into(), time: 5, bookmark: true, ..Note::default() };
+    let mut s = Session::open(&path).unwrap();
+    let a = s.append_note(note("here it hangs")).unwrap();
+    let b = s.append_note(note("not this one")).unwrap();
+    s.append_decisions(log(&[1, 2])).unwrap();
+    s.append_decisions(log(&[1])).unwrap();
+    s.remove_note(b).unwrap();
+    let check = |s: &Session| {
+        assert_eq!(s.notes().iter().map(|n| n.text.as_str()).collect::<Vec<_>>(), ["here it hangs"]);
+        assert_eq!(s.notes()[0].id, a);
+        assert_eq!(s.decisions(), [log(&[1])]);
+    };
+    check(&s);
+    check(&Session::open(&path).unwrap());
+    // A torn append is ignored, and the next one takes its place.
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(&path, [&whole[..], &whole[PREFIX_LEN..PREFIX_LEN + 60]].concat()).unwrap();
+    let mut s = Session::open(&path).unwrap();
+    check(&s);
+    assert_eq!(s.warnings().len(), 1);
+    s.append_note(note("after the crash")).unwrap();
+    let s = Session::open(&path).unwrap();
+    assert_eq!(s.warnings(), []);
+    assert_eq!(s.notes().len(), 2);
+    assert_eq!(read(&s).0, events);
+}
+
+#[test]
+fn a_full_disk_leaves_what_was_written() {
+    // /dev/full refuses every write: the error names the file and the reason.
+    let e = Writer::create(std::path::Path::new("/dev/full"), &Header::default()).err().unwrap().to_string();
+    assert!(e.contains("/dev/full") && e.contains("space"), "{e}");
+}
+
+#[test]
+fn a_recording_in_progress_cannot_be_appended_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("live.pgs");
+    let mut w = Writer::create(&path, &Header::default()).unwrap();
+    w.item(&Item::Events(vec![Event { time: 3, thread: ThreadId(0), cpu: 0, kind: Kind::Exec }])).unwrap();
+    w.flush().unwrap();
+    let mut s = Session::open(&path).unwrap();
+    assert!(!s.is_closed());
+    assert_eq!(read(&s).0.len(), 1);
+    assert!(matches!(s.append_note(Note::default()), Err(SessionError::Busy { .. })));
+}

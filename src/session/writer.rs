@@ -1,0 +1,325 @@
+//! Writes a session file while it is recorded: append-only, to its final name, a chunk at least every
+//! second, so that a recorder that is killed leaves a file that opens.
+
+use super::error::SessionError;
+use super::format::{self, CHUNK_ROWS, ChunkKind, MAGIC, MAJOR, MINOR, PREFIX_LEN};
+use super::index::{Index, IndexEntry};
+use super::rows::Encoder;
+use super::{DecisionLog, Header, Note};
+use pg_event::{CatalogDelta, Coverage, Event, Item, Ns};
+use serde::Serialize;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// At the latest after this time what was delivered is in the file.
+const FLUSH_AFTER: Duration = Duration::from_millis(900);
+/// Rows of a catalogue chunk are split so that its MessagePack stays below this.
+const CATALOG_RAW: usize = 2 << 20;
+
+/// The last chunk of a recording.
+#[derive(Debug, Default, Serialize, serde::Deserialize)]
+#[serde(default)]
+pub(super) struct End {
+    pub(super) duration: Ns,
+    pub(super) coverage: Coverage,
+}
+
+/// Writes one session file.
+pub struct Writer {
+    file: File,
+    path: PathBuf,
+    /// Where the next chunk goes: all before it is whole.
+    at: u64,
+    encoder: Encoder,
+    packer: zstd::bulk::Compressor<'static>,
+    pending: Vec<Event>,
+    catalog: CatalogDelta,
+    flushed: Instant,
+    index: Index,
+    end: Option<End>,
+    events: u64,
+    latest: Ns,
+    left_out: u64,
+    /// Seekable and shrinkable? Not so for `/dev/null` or a pipe.
+    regular: bool,
+    broken: bool,
+}
+
+impl Writer {
+    /// Create the file, readable by its owner only, and write the header. An older recording of that name
+    /// is replaced; any other file is not. Under sudo the file belongs to the user who called.
+    pub fn create(path: &Path, header: &Header) -> Result<Self, SessionError> {
+        let io = |action| move |source| SessionError::Io { path: path.to_owned(), action, source };
+        let (file, regular) = super::create::create(path).map_err(io("create it"))?;
+        let mut writer = Self {
+            file,
+            path: path.to_owned(),
+            at: 0,
+            encoder: Encoder::default(),
+            packer: zstd::bulk::Compressor::new(3).map_err(io("set up compression"))?,
+            pending: Vec::with_capacity(CHUNK_ROWS),
+            catalog: CatalogDelta::default(),
+            flushed: Instant::now(),
+            index: Index::default(),
+            end: None,
+            events: 0,
+            latest: 0,
+            left_out: 0,
+            regular,
+            broken: false,
+        };
+        let mut prefix = [0; PREFIX_LEN];
+        prefix[..8].copy_from_slice(&MAGIC);
+        prefix[8..10].copy_from_slice(&MAJOR.to_le_bytes());
+        prefix[10..12].copy_from_slice(&MINOR.to_le_bytes());
+        writer.put(&prefix)?;
+        writer.message(ChunkKind::Header, header)?;
+        Ok(writer)
+    }
+
+    /// Take over what a source delivers.
+    pub fn item(&mut self, item: &Item) -> Result<(), SessionError> {
+        match item {
+            Item::Catalog(d) => merge(&mut self.catalog, d),
+            Item::Events(events) => {
+                for part in events.chunks(CHUNK_ROWS) {
+                    if self.pending.len() + part.len() > CHUNK_ROWS {
+                        self.flush()?;
+                    }
+                    self.pending.extend_from_slice(part);
+                }
+            }
+            Item::End { duration, coverage } => {
+                self.end = Some(End { duration: *duration, coverage: coverage.clone() });
+            }
+        }
+        self.tick()
+    }
+
+    /// Write out what waits, if it is time. To be called now and then when nothing is delivered.
+    pub fn tick(&mut self) -> Result<(), SessionError> {
+        if self.pending.len() >= CHUNK_ROWS || self.flushed.elapsed() >= FLUSH_AFTER {
+            self.flush()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Write out what waits.
+    pub fn flush(&mut self) -> Result<(), SessionError> {
+        self.flushed = Instant::now();
+        // The catalogue first: its rows come before the events that name them.
+        let delta = std::mem::take(&mut self.catalog);
+        if !delta.is_empty() {
+            self.write_catalog(delta)?;
+        }
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let pending = std::mem::take(&mut self.pending);
+        let result = self.write_events(&pending);
+        self.pending = pending;
+        self.pending.clear();
+        result
+    }
+
+    fn write_events(&mut self, events: &[Event]) -> Result<(), SessionError> {
+        let (raw, rows) = self.encoder.encode(events);
+        self.left_out += events.len() as u64 - u64::from(rows);
+        let first = events.iter().map(|e| e.time).min().unwrap_or(0);
+        let last = events.iter().map(|e| e.time).max().unwrap_or(0);
+        let at = self.at;
+        self.chunk(ChunkKind::Events, &raw, rows, first, last)?;
+        self.index.chunks.push(IndexEntry::of_events(at, events));
+        self.events += u64::from(rows);
+        self.latest = self.latest.max(last);
+        Ok(())
+    }
+
+    fn write_catalog(&mut self, delta: CatalogDelta) -> Result<(), SessionError> {
+        let raw = rmp_serde::to_vec_named(&delta).map_err(|e| self.unencodable(&e))?;
+        if raw.len() > CATALOG_RAW {
+            if let Some((a, b)) = split(delta) {
+                self.write_catalog(a)?;
+                return self.write_catalog(b);
+            }
+            if raw.len() > format::MAX_RAW as usize {
+                // A single row of that size is no name of anything.
+                self.left_out += 1;
+                return Ok(());
+            }
+        }
+        self.chunk(ChunkKind::Catalog, &raw, 0, self.latest, self.latest)
+    }
+
+    /// Bytes written so far.
+    pub fn bytes(&self) -> u64 {
+        self.at
+    }
+
+    /// Events written so far.
+    pub fn events(&self) -> u64 {
+        self.events + self.pending.len() as u64
+    }
+
+    /// Write the end, the index and the footer. A source that did not send [`Item::End`] leaves a file
+    /// that says it was cut off.
+    pub fn finish(mut self) -> Result<u64, SessionError> {
+        if self.broken {
+            // Disk full: what is there is whole; room may have come back for the end.
+            self.pending.clear();
+            self.catalog = CatalogDelta::default();
+        } else {
+            self.flush()?;
+        }
+        if let Some(mut end) = self.end.take() {
+            if self.left_out > 0 {
+                end.coverage.notes.push(format!("{} rows could not be written", self.left_out));
+            }
+            let raw = rmp_serde::to_vec_named(&end).map_err(|e| self.unencodable(&e))?;
+            self.chunk(ChunkKind::End, &raw, 0, end.duration, end.duration)?;
+        }
+        let at = self.at;
+        let index = std::mem::take(&mut self.index);
+        let raw = rmp_serde::to_vec_named(&index).map_err(|e| self.unencodable(&e))?;
+        // An index of weeks may be too long: a reader then scans, which takes longer and finds the same.
+        if raw.len() <= format::MAX_RAW as usize {
+            self.chunk(ChunkKind::Index, &raw, 0, 0, 0)?;
+            self.chunk(ChunkKind::Footer, &at.to_le_bytes(), 0, 0, 0)?;
+        }
+        Ok(self.at)
+    }
+
+    fn message<T: Serialize>(&mut self, kind: ChunkKind, value: &T) -> Result<(), SessionError> {
+        let raw = rmp_serde::to_vec_named(value).map_err(|e| self.unencodable(&e))?;
+        self.chunk(kind, &raw, 0, 0, 0)
+    }
+
+    fn unencodable(&self, e: &rmp_serde::encode::Error) -> SessionError {
+        SessionError::Io {
+            path: self.path.clone(),
+            action: "encode a chunk",
+            source: std::io::Error::other(e.to_string()),
+        }
+    }
+
+    fn chunk(
+        &mut self,
+        kind: ChunkKind,
+        raw: &[u8],
+        rows: u32,
+        first: Ns,
+        last: Ns,
+    ) -> Result<(), SessionError> {
+        let packer = (kind != ChunkKind::Footer).then_some(&mut self.packer);
+        let bytes = format::chunk(kind, raw, rows, first, last, packer).map_err(|source| {
+            SessionError::Io { path: self.path.clone(), action: "compress a chunk", source }
+        })?;
+        self.put(&bytes)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), SessionError> {
+        match self.file.write_all(bytes) {
+            Ok(()) => {
+                self.at += bytes.len() as u64;
+                Ok(())
+            }
+            Err(source) => {
+                self.broken = true;
+                if self.regular {
+                    // Take back the part of a chunk; if that fails, a reader ignores it.
+                    let _ = self.file.set_len(self.at);
+                    let _ = std::io::Seek::seek(&mut self.file, std::io::SeekFrom::Start(self.at));
+                }
+                Err(SessionError::Io { path: self.path.clone(), action: "write to it", source })
+            }
+        }
+    }
+}
+
+fn merge(into: &mut CatalogDelta, from: &CatalogDelta) {
+    into.threads.extend_from_slice(&from.threads);
+    into.processes.extend_from_slice(&from.processes);
+    into.objects.extend_from_slice(&from.objects);
+    into.stacks.extend_from_slice(&from.stacks);
+    into.frames.extend_from_slice(&from.frames);
+    into.modules.extend_from_slice(&from.modules);
+}
+
+fn half<T>(v: &mut Vec<T>, whole: bool) -> Vec<T> {
+    let at = if whole { v.len().div_ceil(2) } else { v.len() / 2 };
+    v.split_off(at)
+}
+
+/// Two halves, `None` when it is a single row.
+fn split(mut d: CatalogDelta) -> Option<(CatalogDelta, CatalogDelta)> {
+    let rows = d.threads.len()
+        + d.processes.len()
+        + d.objects.len()
+        + d.stacks.len()
+        + d.frames.len()
+        + d.modules.len();
+    if rows < 2 {
+        return None;
+    }
+    // Halving each table makes both parts smaller; single rows go to alternating sides.
+    let second = CatalogDelta {
+        threads: half(&mut d.threads, false),
+        processes: half(&mut d.processes, true),
+        objects: half(&mut d.objects, false),
+        stacks: half(&mut d.stacks, true),
+        frames: half(&mut d.frames, false),
+        modules: half(&mut d.modules, true),
+    };
+    if d.is_empty() || second.is_empty() {
+        // One table held all rows and one of them: put the first aside.
+        return None;
+    }
+    Some((d, second))
+}
+
+/// Append notes or decisions to a session file without rewriting it. A torn earlier append (or the torn
+/// last chunk of a recorder that was killed) is cut off first.
+pub(super) fn append(
+    path: &Path,
+    whole: u64,
+    index: Option<u64>,
+    extra: &Extra<'_>,
+) -> Result<u64, SessionError> {
+    let io = |action| move |source| SessionError::Io { path: path.to_owned(), action, source };
+    let mut file = File::options().read(true).write(true).open(path).map_err(io("open it for writing"))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(std::fs::TryLockError::WouldBlock) => return Err(SessionError::Busy { path: path.to_owned() }),
+        Err(std::fs::TryLockError::Error(source)) => return Err(io("lock it")(source)),
+    }
+    let encoded = match extra {
+        Extra::Note(n) => rmp_serde::to_vec_named(n),
+        Extra::Decisions(d) => rmp_serde::to_vec_named(d),
+    };
+    let raw = encoded.map_err(|e| io("encode a note")(std::io::Error::other(e.to_string())))?;
+    let kind = match extra {
+        Extra::Note(_) => ChunkKind::Note,
+        Extra::Decisions(_) => ChunkKind::Decisions,
+    };
+    let mut bytes = format::chunk(kind, &raw, 0, 0, 0, None).map_err(io("encode a note"))?;
+    if let Some(index) = index {
+        let footer = format::chunk(ChunkKind::Footer, &index.to_le_bytes(), 0, 0, 0, None)
+            .map_err(io("encode a footer"))?;
+        bytes.extend_from_slice(&footer);
+    }
+    if file.metadata().map_err(io("look at it"))?.len() > whole {
+        file.set_len(whole).map_err(io("cut off a torn append"))?;
+    }
+    std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(whole)).map_err(io("seek in it"))?;
+    file.write_all(&bytes).map_err(io("write to it"))?;
+    Ok(whole + bytes.len() as u64)
+}
+
+/// What is appended.
+pub(super) enum Extra<'a> {
+    Note(&'a Note),
+    Decisions(&'a DecisionLog),
+}

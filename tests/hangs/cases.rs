@@ -1,0 +1,107 @@
+//! What a right diagnosis of each hang says.
+
+use crate::record::{diagnose, record, record_scenario};
+use crate::{Skipped, Test};
+
+/// The hangs last 2.5 s (see `roles`), less what it takes to start the victim.
+const LONG: u64 = 1_000_000_000;
+
+pub const TESTS: &[Test] = &[
+    ("demo_blames_the_index_rebuild_under_the_mutex", demo),
+    ("a_server_busy_with_a_script_keeps_its_other_clients_waiting", script),
+    ("a_file_lock_serialises_two_pages", file_lock),
+    ("a_pipe_nobody_reads_is_a_deadlock_of_two", pipe),
+    ("a_server_stopped_by_a_debugger", traced),
+    ("a_name_server_that_never_answers", silent),
+    ("a_service_whose_start_waits_for_a_lock", activation),
+];
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+fn demo() -> Result<(), Skipped> {
+    let dir = folder();
+    let file = record(dir.path(), &[env!("CARGO_BIN_EXE_pg-tui"), "demo-hang", "--seconds", "2.5"])?;
+    // Without a selection: the worst victim of the focus.
+    diagnose(&file, &[])
+        .victim("^shopd ", &["long-wait"], LONG)
+        .slice(&["^payd .* pay-[123]$", "^payd .* tick$"])
+        .root(1, "^payd .* tick$", "rebuild_index|hash_rows")
+        .block_type("long-running")
+        .clean(3);
+    Ok(())
+}
+
+fn script() -> Result<(), Skipped> {
+    let dir = folder();
+    let file = record_scenario(dir.path(), "script")?;
+    diagnose(&file, &["--process", "^store-cli .* get2"])
+        .victim("^store-cli .* get2 ", &["long-wait"], LONG)
+        .slice(&["^store "])
+        .root(1, "^store ", "run_script")
+        .block_type("long-running")
+        .not_first("^store-cli ")
+        .clean(3);
+    Ok(())
+}
+
+fn file_lock() -> Result<(), Skipped> {
+    let dir = folder();
+    let file = record_scenario(dir.path(), "file-lock")?;
+    diagnose(&file, &["--process", "^browser .* quick"])
+        .victim("^browser .* quick ", &["long-wait"], LONG)
+        .slice(&["^web-worker .* quick ", "^web-worker .* report "])
+        .root(1, "^web-worker .* report ", "render_report|run_script")
+        .block_type("long-running")
+        .clean(3);
+    Ok(())
+}
+
+fn pipe() -> Result<(), Skipped> {
+    let dir = folder();
+    let file = record_scenario(dir.path(), "pipe")?;
+    diagnose(&file, &["--process", "^runner "])
+        .victim("^runner ", &["long-wait"], LONG)
+        .slice(&["^lister "])
+        .root(2, "^(lister|runner) ", "pipe")
+        .root(2, "^(lister|runner) ", "write|full|read|cycle|deadlock")
+        .not_first("^scenario ")
+        .clean(3);
+    Ok(())
+}
+
+fn traced() -> Result<(), Skipped> {
+    let dir = folder();
+    let file = record_scenario(dir.path(), "traced")?;
+    diagnose(&file, &["--process", "^store-cli .* get2"])
+        .victim("^store-cli .* get2 ", &["long-wait"], LONG)
+        .slice(&["^store ", "^inspector "])
+        .root(2, "^(inspector|store) ", "inspector|trac|attach|debug")
+        .not_first("^store-cli ")
+        .clean(3);
+    Ok(())
+}
+
+fn silent() -> Result<(), Skipped> {
+    let dir = folder();
+    let file = record_scenario(dir.path(), "silent")?;
+    let port = std::fs::read_to_string(dir.path().join("udp.port")).expect("published");
+    diagnose(&file, &["--process", "^fetch "])
+        .victim("^fetch ", &["long-wait", "repeated-yield"], LONG)
+        .root(2, "^(fetch|name-server) |^ *$", &format!("127\\.0\\.0\\.1:{port}"))
+        .clean(3);
+    Ok(())
+}
+
+fn activation() -> Result<(), Skipped> {
+    let dir = folder();
+    let file = record_scenario(dir.path(), "activation")?;
+    diagnose(&file, &["--process", "^store-cli .* call"])
+        .victim("^store-cli .* call ", &["long-wait"], LONG)
+        .slice(&["^bus ", "^service ", "^backup "])
+        .root(2, "^backup ", "lock|sleep")
+        .not_first("^(bus|store-cli|service) ")
+        .clean(3);
+    Ok(())
+}

@@ -1,5 +1,6 @@
 //! Collector.
 
+pub mod command;
 pub mod focus;
 pub mod identity;
 pub mod patience;

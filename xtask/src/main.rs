@@ -1,11 +1,18 @@
 //! Project chores, one file per subcommand: `cargo xtask NAME`. Nothing here is needed to build or test.
 
+mod screenshot;
+mod svg;
+
 use std::process::ExitCode;
 
 /// A subcommand: its name, what it does, and the function that gets the arguments after the name.
 type Command = (&'static str, &'static str, fn(&[String]) -> Result<(), String>);
 
-const COMMANDS: &[Command] = &[];
+const COMMANDS: &[Command] = &[(
+    "screenshot",
+    "draw a program's screen as SVG: OUT.svg [--size CxR] [--keys K,...] -- CMD...",
+    screenshot::run,
+)];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -1,8 +1,17 @@
-//! Collector.
+//! Everything of pg-tui that touches the running system: the collector with its BPF programs, who threads
+//! and processes are, their stacks and symbols. Yields [`pg_event::Item`]s; knows nothing of the graph.
 
+pub mod collector;
 pub mod command;
+pub mod error;
 pub mod focus;
 pub mod identity;
+pub mod options;
 pub mod patience;
 pub mod procfs;
 pub mod stacks;
+
+pub use collector::{Collector, LiveStats, check_permission};
+pub use error::Error;
+pub use focus::Focus;
+pub use options::{Level, Options};

@@ -1,7 +1,11 @@
 //! Project chores, one file per subcommand: `cargo xtask NAME`. Nothing here is needed to build or test.
 
+<<<<<<< HEAD
 mod screenshot;
 mod svg;
+=======
+mod bpf;
+>>>>>>> 5278867 (BPF programs, record decoder, collector: first version)
 
 use std::process::ExitCode;
 
@@ -9,9 +13,15 @@ use std::process::ExitCode;
 type Command = (&'static str, &'static str, fn(&[String]) -> Result<(), String>);
 
 const COMMANDS: &[Command] = &[(
+<<<<<<< HEAD
     "screenshot",
     "draw a program's screen as SVG: OUT.svg [--size CxR] [--keys K,...] -- CMD...",
     screenshot::run,
+=======
+    "bpf",
+    "rebuild tracer/bpf/causal.bpf.o (needs clang 14, llvm-strip, libbpf-dev); --check only compares",
+    bpf::run,
+>>>>>>> 5278867 (BPF programs, record decoder, collector: first version)
 )];
 
 fn main() -> ExitCode {

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* Level `messages`: bytes over sockets, added up within a segment. Level `syscalls`: every call. */
+#ifndef PG_MESSAGE_H
+#define PG_MESSAGE_H
+
+/* A pointer as the number it is: global functions take no typed pointers. */
+static __always_inline u64 number(void *pointer)
+{
+	void *volatile at = pointer;
+	u64 value = 0;
+	bpf_probe_read_kernel(&value, sizeof(value), (void *)&at);
+	return value;
+}
+
+static __always_inline int message(struct sock *sk, int bytes, u32 direction)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	if (bytes <= 0 || !task->pid || task->tgid == own_tgid)
+		return 0;
+	struct thread *t = thread_of(task);
+	if (!t)
+		return 0;
+	u64 now = bpf_ktime_get_ns();
+	struct use *u = &t->use[0];
+	if (u->sock != (u64)sk || u->direction != direction) {
+		u = &t->use[1];
+		if (u->sock != (u64)sk || u->direction != direction) {
+			if (!t->use[0].count || (t->use[1].count && t->use[0].last < t->use[1].last))
+				u = &t->use[0];
+			flush_use(t, u, task->pid, task->tgid);
+		}
+	}
+	if (!u->count) {
+		u->object.kind = K_UNKNOWN;
+		sock_object(&u->object, number(sk), 0, ROOM_TASK);
+		u->sock = (u64)sk;
+		u->direction = direction;
+		u->bytes = 0;
+		u->first = now;
+		u->position = 0;
+	}
+	u->count++;
+	u->bytes += (u32)bytes;
+	u->last = now;
+	if (u->object.kind == K_TCP) {
+		struct tcp_sock *tcp = (void *)sk;
+		u->position = direction ? READ(tcp, copied_seq) : READ(tcp, write_seq);
+	}
+	if (now - u->first > 5000000)
+		flush_use(t, u, task->pid, task->tgid);
+	return 0;
+}
+
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(on_send, struct sock *sk, int ret)
+{
+	return message(sk, ret, 0);
+}
+
+SEC("tp_btf/sock_recv_length")
+int BPF_PROG(on_receive, struct sock *sk, int ret, int flags)
+{
+	/* A peek takes nothing. */
+	return flags & 2 ? 0 : message(sk, ret, 1);
+}
+
+/* Is the thread's every call to be recorded now? */
+static __always_inline bool calls_wanted(struct thread *t)
+{
+	struct control *c = controls();
+	return c && (c->all_calls || (c->burst && t->burst == c->burst));
+}
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(on_sys_enter, struct pt_regs *regs, long id)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	if (task->tgid == own_tgid)
+		return 0;
+	struct thread *t = thread_of(task);
+	if (!t || !calls_wanted(t))
+		return 0;
+	t->call_start = bpf_ktime_get_ns();
+	t->now_call = id;
+	return 0;
+}
+
+/* Bytes through a pipe, or another object that no tracepoint tells of. */
+static __always_inline void piped(struct thread *t, struct task_struct *task, struct object *o, u32 direction, s64 bytes,
+				  u64 now)
+{
+	struct rec_use *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+	if (!e) {
+		count(LOST_EVENTS);
+		return;
+	}
+	e->type = REC_USE;
+	e->kind = o->kind;
+	e->direction = direction;
+	e->pad = 0;
+	e->tid = task->pid;
+	e->tgid = task->tgid;
+	e->first = t->call_start;
+	e->last = now;
+	e->count = 1;
+	e->bytes = bytes;
+	e->position = 0;
+	e->id = o->id;
+	e->peer = o->peer;
+	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(on_sys_exit, struct pt_regs *regs, long result)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *t = known_thread(task);
+	if (!t || !t->call_start || task->tgid == own_tgid)
+		return 0;
+	u64 now = bpf_ktime_get_ns(), start = t->call_start;
+	u32 nr = t->now_call;
+	t->call_start = 0;
+	struct args args;
+	load_args(&args, regs);
+	struct object o = { .kind = K_NONE };
+	acted_on(t, task, &o, nr, &args, ROOM_TASK);
+	u32 class = class_of[nr & (CALLS - 1)];
+	u32 op = class == C_FUTEX || class == C_FLOCK || class == C_FCNTL ? args.a[1] : 0;
+	if (result > 0 && (o.kind == K_PIPE || o.kind == K_FIFO || o.kind == K_EVENTFD || o.kind == K_TTY) &&
+	    (class == C_FD_RECV || class == C_FD_SEND)) {
+		t->call_start = start;
+		piped(t, task, &o, class == C_FD_RECV, result, now);
+		t->call_start = 0;
+	}
+	if (t->run_count && t->run_call == nr && t->run_op == op && t->run_object.kind == o.kind &&
+	    t->run_object.id == o.id && (t->run_result < 0) == (result < 0) && now - t->run_start < 5000000) {
+		t->run_count++;
+	} else {
+		flush_calls(t, task);
+		t->run_call = nr;
+		t->run_op = op;
+		t->run_object = o;
+		t->run_start = start;
+		t->run_count = 1;
+	}
+	t->run_end = now;
+	t->run_result = result;
+	return 0;
+}
+
+#endif

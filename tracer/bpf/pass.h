@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Passes over all threads: at the start, over those that are blocked already; every second, over waits
+ * that have become long; at the end, over waits that go on.
+ */
+#ifndef PG_PASS_H
+#define PG_PASS_H
+
+/* A thread that was blocked before the recorder came. Its memory can be read: the iterator may sleep. */
+static __noinline void seed(struct thread *t, struct task_struct *task, u32 state, u64 now)
+{
+	t->object.kind = K_NONE;
+	t->object.fd = ~0U;
+	t->waker_object.kind = K_NONE;
+	t->call = NO_CALL;
+	t->flags = F_SEEDED;
+	t->woken = 0;
+	t->state = off_state(state, task);
+	if (task->flags & NO_USER) {
+		t->flags |= F_KERNEL;
+		t->off = now;
+		return;
+	}
+	struct pt_regs *r = (struct pt_regs *)bpf_task_pt_regs(task);
+	u64 nr = r->orig_ax;
+	if (nr < NO_CALL) {
+		struct args args;
+		load_args(&args, r);
+		t->call = nr;
+		if (t->state == OFF_INTERRUPTIBLE || t->state == OFF_UNINTERRUPTIBLE)
+			waits_on(true, t, task, &args, now, ROOM_ITER);
+	}
+	/* The stack itself is copied by the collector, who can reach every page of it. */
+	u64 key = mix(mix((u32)task->pid, r->ip), r->sp) | 1;
+	struct rec_stack_small *u = bpf_ringbuf_reserve(&stacks, sizeof(*u), 0);
+	if (u) {
+		u->head.type = REC_USTACK;
+		u->head.flags = F_SEEDED;
+		u->head.cpu = 0;
+		u->head.tid = task->pid;
+		u->head.tgid = task->tgid;
+		u->head.time = now;
+		u->head.key = key;
+		u->head.kernel_stack = 0;
+		u->head.len = 0;
+		copy_registers(u->head.regs, r);
+		bpf_ringbuf_submit(u, BPF_RB_NO_WAKEUP);
+		t->user_stack = key;
+	} else {
+		count(LOST_STACKS);
+	}
+	t->off = now;
+}
+
+static __noinline void report_wait(struct thread *t, struct task_struct *task, u8 flag, u64 now)
+{
+	u64 kernel_stack = 0;
+	if (kernel_stacks && !(t->flags & F_KERNEL))
+		kernel_stack = kernel_stack_of(task, ROOM_ITER);
+	struct rec_off *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+	if (!e) {
+		count(LOST_EVENTS);
+		return;
+	}
+	fill_off(e, t, task, now);
+	/* The last to wake it may have done so while it ran: that is of no wait. */
+	e->woken = t->woken >= t->off ? t->woken : 0;
+	e->kernel_stack = kernel_stack;
+	e->flags = t->flags | flag;
+	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+}
+
+SEC("iter.s/task")
+int on_task(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct control *c = controls();
+	if (!task || !c || !task->pid || task->tgid == own_tgid)
+		return 0;
+	u64 now = bpf_ktime_get_ns();
+	struct thread *t;
+	if (c->pass == PASS_SEED) {
+		u32 state = task->__state;
+		if (!state || task->on_cpu)
+			return 0;
+		t = thread_of(task);
+		if (t && !t->off)
+			seed(t, task, state, now);
+		return 0;
+	}
+	t = known_thread(task);
+	if (!t || !t->off || t->off >= now || t->state == OFF_DEAD)
+		return 0;
+	if (c->pass == PASS_FLUSH) {
+		report_wait(t, task, F_OPEN, now);
+	} else if (c->pass == PASS_LONG) {
+		if (t->reported || t->state == OFF_RUNNABLE || t->state == OFF_IDLE || (t->flags & F_KERNEL) ||
+		    now - t->off < long_wait_ns)
+			return 0;
+		t->reported = 1;
+		report_wait(t, task, F_LONG, now);
+	}
+	return 0;
+}
+
+#endif

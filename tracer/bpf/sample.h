@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* On-CPU samples. */
+#ifndef PG_SAMPLE_H
+#define PG_SAMPLE_H
+
+SEC("perf_event")
+int on_sample(struct bpf_perf_event_data *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	if (!task->pid || task->tgid == own_tgid)
+		return 0;
+	u64 now = bpf_ktime_get_ns();
+	struct pt_regs *r = (struct pt_regs *)bpf_task_pt_regs(task);
+	u64 kernel_stack = 0, key = 0;
+	bool kernel_thread = task->flags & NO_USER;
+	struct scratch *s = scratch(ROOM_SAMPLE);
+	if (s && kernel_stacks)
+		kernel_stack = send_kernel_stack(s, bpf_get_stack(ctx, s->kstack.ip, sizeof(s->kstack.ip), 0));
+	struct thread *t = known_thread(task);
+	if (t && t->in_focus && !kernel_thread) {
+		struct rec_stack_large *u = bpf_ringbuf_reserve(&samples, sizeof(*u), 0);
+		if (!u)
+			goto lost;
+		FILL(u, REC_SAMPLE, task, STACK_LARGE);
+		bpf_ringbuf_submit(u, BPF_RB_NO_WAKEUP);
+		return 0;
+	}
+	struct rec_stack_small *u = bpf_ringbuf_reserve(&samples, sizeof(*u), 0);
+	if (!u)
+		goto lost;
+	if (kernel_thread) {
+		u->head.type = REC_SAMPLE;
+		u->head.flags = F_KERNEL;
+		u->head.cpu = bpf_get_smp_processor_id();
+		u->head.tid = task->pid;
+		u->head.tgid = task->tgid;
+		u->head.time = now;
+		u->head.key = 0;
+		u->head.kernel_stack = kernel_stack;
+		u->head.len = 0;
+	} else {
+		FILL(u, REC_SAMPLE, task, STACK_SMALL);
+	}
+	bpf_ringbuf_submit(u, BPF_RB_NO_WAKEUP);
+	return 0;
+lost:
+	count(LOST_SAMPLES);
+	return 0;
+}
+
+#endif

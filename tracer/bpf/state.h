@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* Options, maps and what is remembered of each thread and CPU. */
+#ifndef PG_STATE_H
+#define PG_STATE_H
+
+/* Set by the loader before the programs are loaded. */
+const volatile u32 own_tgid = 0;	   /* the recorder */
+const volatile u32 kernel_stacks = 1;	   /* take kernel stacks of long waits and samples */
+const volatile u32 user_stacks = 1;	   /* take copies of user stacks */
+const volatile u32 messages = 0;	   /* the messages level */
+const volatile u64 kernel_stack_ns = 1000000;  /* waits shorter than this have no kernel stack */
+const volatile u64 waker_stack_ns = 1000000;   /* nor have their wakers a user stack */
+const volatile u64 memo_ns = 1000000000;       /* how long a user stack stays memoised */
+const volatile u64 jiffy_ns = 4000000;	       /* for socket time-outs */
+const volatile u64 long_wait_ns = 1000000000;  /* when a wait is reported while it goes on */
+
+/* What the task iterator is to do. */
+enum pass { PASS_SEED = 1, PASS_LONG = 2, PASS_FLUSH = 3 };
+
+/* Changed by the collector while the programs run. */
+struct control {
+	u32 focus_generation; /* counts up when `focus` changes; 0: no focus */
+	u32 pass;
+	u64 realtime_offset; /* CLOCK_REALTIME - CLOCK_MONOTONIC */
+	u32 burst;	     /* generation of the burst of system call records, 0: none */
+	u32 all_calls;	     /* record system calls of every thread */
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct control);
+} control SEC(".maps");
+
+/* Processes in focus. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, u32);
+	__type(value, u32);
+} focus SEC(".maps");
+
+/* Losses and totals, by CPU. Numbers of `pg_event::Kind::Lost::ring` first. */
+enum count { LOST_EVENTS = 0, LOST_STACKS, LOST_SAMPLES, COUNT_SWITCHES, COUNT_WAKINGS, COUNTS };
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, COUNTS);
+	__type(key, u32);
+	__type(value, u64);
+} counts SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 16 << 20);
+} events SEC(".maps");
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 16 << 20);
+} stacks SEC(".maps");
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 << 20);
+} samples SEC(".maps");
+
+/* Kernel stacks, names and sets sent already: each is sent once while it stays in here. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, u64);
+	__type(value, u64);
+} sent SEC(".maps");
+
+struct object {
+	u64 id, peer;
+	u32 kind, fd;
+};
+
+#define MEMO 8
+#define USES 2
+/* Messages of the current segment over one socket, not yet sent. */
+struct use {
+	u64 sock, bytes, first, last, position;
+	struct object object;
+	u32 count, direction;
+};
+
+struct thread {
+	u64 off, woken;
+	u64 timeout;
+	struct object object, waker_object;
+	u64 user_stack, waker_stack;
+	u32 waker, waker_tgid;
+	u32 op, value;
+	u16 call, waker_call;
+	u8 state, context, flags, reported;
+	u16 before_restart; /* the call that restart_syscall goes on with */
+	u16 in_focus;
+	u32 focus_generation;
+	/* The file the thread used last: resolving it again costs three reads. */
+	u64 memo_file, memo_inode, memo_number;
+	struct object memo;
+	/* User stacks copied lately. */
+	u64 stack_key[MEMO], stack_time[MEMO];
+	struct use use[USES];
+	/* The system call it is in, and equal ones before it (level `syscalls`). */
+	u64 call_start, run_start, run_end;
+	s64 run_result;
+	struct object run_object;
+	u32 run_count, run_op;
+	u16 run_call, now_call;
+	u32 burst;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct thread);
+} threads SEC(".maps");
+
+/* In what interrupt this CPU is. */
+struct cpu {
+	u32 softirq; /* vector + 1 */
+	u32 irq;     /* depth of device interrupts */
+	u32 timer;   /* depth of expiring timers */
+	u32 net_raised_by_irq;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct cpu);
+} cpus SEC(".maps");
+
+/* Room for what does not fit on the stack. One each for contexts that can interrupt one another. */
+enum room { ROOM_SCHED = 0, ROOM_TASK, ROOM_ITER, ROOM_SAMPLE, ROOMS };
+struct scratch {
+	union {
+		struct rec_name name;
+		struct rec_kstack kstack;
+		struct rec_exec exec;
+	};
+	struct rec_set set;
+	u64 words[48]; /* descriptors given to poll and select */
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, ROOMS);
+	__type(key, u32);
+	__type(value, struct scratch);
+} room SEC(".maps");
+
+/* An index kept below a power of two, in a way the compiler cannot drop and the verifier can see. */
+#define BOUND(i, size)                                \
+	({                                            \
+		asm volatile("%0 &= %1" : "+r"(i) : "i"((size)-1)); \
+		i;                                    \
+	})
+
+static __always_inline struct scratch *scratch(u32 which)
+{
+	return bpf_map_lookup_elem(&room, &which);
+}
+
+static __always_inline void count(u32 which)
+{
+	u64 *n = bpf_map_lookup_elem(&counts, &which);
+	if (n)
+		*n += 1;
+}
+
+static __always_inline struct control *controls(void)
+{
+	u32 zero = 0;
+	return bpf_map_lookup_elem(&control, &zero);
+}
+
+static __always_inline struct cpu *this_cpu(void)
+{
+	u32 zero = 0;
+	return bpf_map_lookup_elem(&cpus, &zero);
+}
+
+static __always_inline u64 mix(u64 h, u64 v)
+{
+	h = (h ^ v) * 0xff51afd7ed558ccdULL;
+	return h ^ (h >> 32);
+}
+
+/* Is this the first time (while remembered) that `hash` is to be sent? */
+static __always_inline bool unsent(u64 hash)
+{
+	return !bpf_map_lookup_elem(&sent, &hash);
+}
+
+static __always_inline void mark_sent(u64 hash)
+{
+	u64 one = 1;
+	bpf_map_update_elem(&sent, &hash, &one, BPF_ANY);
+}
+
+static __always_inline bool send(void *record, u64 size)
+{
+	if (!bpf_ringbuf_output(&events, record, size, BPF_RB_NO_WAKEUP))
+		return true;
+	count(LOST_EVENTS);
+	return false;
+}
+
+#endif

@@ -1,0 +1,27 @@
+//! The clocks that the records count by, and sleeping by them.
+#![allow(unsafe_code)] // clock_gettime(2) and clock_getres(2) have no safe wrapper in std.
+
+fn read(clock: libc::clockid_t) -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `t` is a valid timespec to write to; a clock that does not exist leaves it zero.
+    unsafe { libc::clock_gettime(clock, &raw mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// `CLOCK_MONOTONIC`, ns: the clock of `bpf_ktime_get_ns`.
+pub fn monotonic() -> u64 {
+    read(libc::CLOCK_MONOTONIC)
+}
+
+/// What to add to the monotonic clock for real time, ns.
+pub fn realtime_offset() -> u64 {
+    read(libc::CLOCK_REALTIME).saturating_sub(monotonic())
+}
+
+/// Length of a tick of the scheduler (1/HZ), ns.
+pub fn jiffy() -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `t` is a valid timespec to write to.
+    unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut t) };
+    (t.tv_nsec as u64).max(1)
+}

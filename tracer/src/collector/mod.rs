@@ -1,0 +1,353 @@
+//! The collector: a thread of its own that drains the rings of the BPF programs and sends [`Item`]s.
+//!
+//! Costs nothing but memory while nothing happens: it looks at the rings a hundred times a second at most,
+//! and the kernel never wakes it.
+
+mod clock;
+mod memory;
+mod objects;
+mod order;
+mod permission;
+mod pipeline;
+mod programs;
+mod raw;
+mod sampling;
+
+pub use permission::check_permission;
+
+use crate::error::Error;
+use crate::identity::Identity;
+use crate::options::Options;
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use pg_event::{Coverage, Event, Item, Kind, Loss, Ns, ThreadId};
+use pipeline::Pipeline;
+use programs::{Pass, Programs};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Pause between two looks at the rings.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Records taken from a ring before the others get their turn.
+const BATCH: usize = 16_384;
+const MS: u64 = 1_000_000;
+
+/// What a progress line shows.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct LiveStats {
+    /// Events recorded.
+    pub events: u64,
+    /// Events per second, over the last second.
+    pub events_per_s: u64,
+    /// Bytes read from the rings.
+    pub bytes: u64,
+    /// What was lost.
+    pub lost: Loss,
+    /// Time since the recording began, ns.
+    pub elapsed_ns: Ns,
+    /// Threads and processes known.
+    pub threads: usize,
+}
+
+enum Command {
+    Focus(u32),
+    Stop,
+}
+
+/// A running recording.
+pub struct Collector {
+    commands: Sender<Command>,
+    stats: Arc<Mutex<LiveStats>>,
+    thread: Option<JoinHandle<Result<(), Error>>>,
+}
+
+impl Collector {
+    /// Start recording. Items go to `out`; a receiver that is gone ends the recording.
+    ///
+    /// # Errors
+    /// See [`check_permission`], and the kernel's refusals.
+    pub fn start(options: Options, out: Sender<Item>) -> Result<Self, Error> {
+        check_permission()?;
+        let (commands, receiver) = unbounded();
+        let (ready, started) = bounded(1);
+        let stats = Arc::new(Mutex::new(LiveStats::default()));
+        let shared = Arc::clone(&stats);
+        let thread = thread::Builder::new()
+            .name("pg-collector".into())
+            .spawn(move || match Run::start(&options, out, receiver, shared) {
+                Ok(run) => {
+                    let _ = ready.send(Ok(()));
+                    run.run()
+                }
+                Err(e) => {
+                    let _ = ready.send(Err(e));
+                    Ok(())
+                }
+            })
+            .map_err(|e| Error::Failed(format!("cannot start a thread: {e}")))?;
+        started.recv().unwrap_or_else(|_| Err(Error::Failed("the collector's thread ended".into())))?;
+        Ok(Self { commands, stats, thread: Some(thread) })
+    }
+
+    /// Make a process with its descendants the focus: a command that was started later.
+    pub fn focus_on(&self, pid: u32) {
+        let _ = self.commands.send(Command::Focus(pid));
+    }
+
+    /// How the recording goes.
+    pub fn stats(&self) -> LiveStats {
+        *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the recording ended by itself?
+    pub fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// End the recording: report the waits that go on, detach, name all frames, and send [`Item::End`].
+    ///
+    /// # Errors
+    /// What ended the recording before.
+    pub fn stop(mut self) -> Result<(), Error> {
+        let _ = self.commands.send(Command::Stop);
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        thread.join().unwrap_or_else(|_| Err(Error::Failed("the collector's thread panicked".into())))
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        let _ = self.commands.send(Command::Stop);
+    }
+}
+
+/// The collector's thread.
+struct Run {
+    programs: Programs,
+    pipeline: Pipeline,
+    commands: Receiver<Command>,
+    out: Sender<Item>,
+    stats: Arc<Mutex<LiveStats>>,
+    start: u64,
+    lost: [u64; 3],
+    loss: Loss,
+    bytes: u64,
+    /// When losses were read last.
+    checked: u64,
+    /// Events at the start of the current second.
+    second: (u64, u64),
+    rate: u64,
+    everything: bool,
+}
+
+/// The receiver of the items is gone.
+struct Gone;
+
+impl Run {
+    fn start(
+        options: &Options,
+        out: Sender<Item>,
+        commands: Receiver<Command>,
+        stats: Arc<Mutex<LiveStats>>,
+    ) -> Result<Self, Error> {
+        let own = std::process::id();
+        let mut programs = Programs::start(options, own)?;
+        let start = clock::monotonic();
+        let mut identity = Identity::new(start, &options.focus, own);
+        identity.seed_from_proc();
+        let everything = options.focus.is_everything();
+        programs.pass(Pass::Seed)?;
+        let pipeline = Pipeline::new(start, identity, options.sample_hz);
+        let mut run = Self {
+            programs,
+            pipeline,
+            commands,
+            out,
+            stats,
+            start,
+            lost: [0; 3],
+            loss: Loss::default(),
+            bytes: 0,
+            checked: start,
+            second: (start, 0),
+            rate: 0,
+            everything,
+        };
+        // The focus must be known before the command's first instruction.
+        let _ = run.give_out(start, false);
+        Ok(run)
+    }
+
+    fn run(mut self) -> Result<(), Error> {
+        let mut next_long = self.start + 250 * MS;
+        let mut next_slow = self.start;
+        loop {
+            let mut stop = false;
+            while let Ok(c) = self.commands.try_recv() {
+                match c {
+                    Command::Focus(pid) => self.focus_on(pid),
+                    Command::Stop => stop = true,
+                }
+            }
+            if stop {
+                return self.finish();
+            }
+            let now = clock::monotonic();
+            if now >= next_long {
+                next_long = now + 250 * MS;
+                self.programs.pass(Pass::Long)?;
+            }
+            let busy = self.drain();
+            self.account(now);
+            if now >= next_slow {
+                next_slow = now + 100 * MS;
+                let time = self.pipeline.time(now);
+                self.pipeline.identity.refresh(time);
+                let names = self.pipeline.stacks.symbolize_some(Duration::ZERO);
+                if !names.is_empty() && self.out.send(Item::Catalog(names)).is_err() {
+                    return Ok(());
+                }
+                self.programs.set_realtime_offset(clock::realtime_offset());
+            }
+            if self.give_out(now, false).is_err() {
+                return Ok(());
+            }
+            if !busy {
+                thread::sleep(PAUSE);
+            }
+        }
+    }
+
+    fn focus_on(&mut self, pid: u32) {
+        self.everything = false;
+        self.programs.set_focus(&[pid], &[]);
+        self.pipeline.identity.focus_on(pid);
+    }
+
+    /// Read the rings once. Events first: the stacks they name were written before them.
+    fn drain(&mut self) -> bool {
+        let mut events: Vec<u8> = Vec::new();
+        let mut ends = Vec::new();
+        while ends.len() < BATCH {
+            let Some(item) = self.programs.events.next() else { break };
+            events.extend_from_slice(&item);
+            ends.push(events.len());
+        }
+        let mut taken = 0;
+        for ring in [&mut self.programs.stacks, &mut self.programs.samples] {
+            while let Some(item) = ring.next() {
+                self.pipeline.record(&item);
+                self.bytes += item.len() as u64;
+                taken += 1;
+                if taken >= BATCH {
+                    break;
+                }
+            }
+        }
+        self.bytes += events.len() as u64;
+        let mut at = 0;
+        for end in &ends {
+            self.pipeline.record(&events[at..*end]);
+            at = *end;
+        }
+        ends.len() >= BATCH / 4
+    }
+
+    /// Count losses and bring the statistics up to date.
+    fn account(&mut self, now: u64) {
+        if now - self.checked >= 100 * MS {
+            let lost = self.programs.lost();
+            let mut any = false;
+            for (ring, (new, old)) in lost.iter().zip(self.lost).enumerate() {
+                let count = new.saturating_sub(old);
+                if count == 0 {
+                    continue;
+                }
+                any = true;
+                let since = self.pipeline.time(self.checked);
+                let kind = Kind::Lost { since, count, ring: ring as u8 };
+                let time = self.pipeline.time(now);
+                self.pipeline.push(Event { time, thread: ThreadId::NONE, cpu: 0, kind });
+            }
+            if any {
+                self.loss.ns += now - self.checked;
+            }
+            self.lost = lost;
+            [self.loss.events, self.loss.stacks, self.loss.samples] = lost;
+            self.checked = now;
+        }
+        if now - self.second.0 >= 1000 * MS {
+            let events = self.pipeline.events - self.second.1;
+            self.rate = events * 1_000_000_000 / (now - self.second.0);
+            self.second = (now, self.pipeline.events);
+        }
+        let stats = LiveStats {
+            events: self.pipeline.events,
+            events_per_s: self.rate,
+            bytes: self.bytes,
+            lost: self.loss,
+            elapsed_ns: now - self.start,
+            threads: self.pipeline.identity.counts().0,
+        };
+        *self.stats.lock().unwrap_or_else(PoisonError::into_inner) = stats;
+    }
+
+    fn give_out(&mut self, now: u64, all: bool) -> Result<(), Gone> {
+        for item in self.pipeline.release(now, all) {
+            if let Item::Catalog(delta) = &item
+                && !self.everything
+            {
+                let (mut add, mut remove) = (Vec::new(), Vec::new());
+                for (_, p) in &delta.processes {
+                    if p.focus && p.end.is_none() {
+                        add.push(p.pid);
+                    } else if p.focus {
+                        remove.push(p.pid);
+                    }
+                }
+                self.programs.set_focus(&add, &remove);
+            }
+            self.out.send(item).map_err(|_| Gone)?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<(), Error> {
+        let end = clock::monotonic();
+        self.pipeline.end_at(end);
+        let flushed = self.programs.pass(Pass::Flush);
+        while self.drain() {}
+        self.account(clock::monotonic().max(self.checked + 100 * MS));
+        let notes = std::mem::take(&mut self.programs.notes);
+        let Self { mut pipeline, programs, out, loss, start, .. } = self;
+        // Detaches everything: naming frames may take a while.
+        drop(programs);
+        for item in pipeline.release(end, true) {
+            if out.send(item).is_err() {
+                return Ok(());
+            }
+        }
+        let names = pipeline.stacks.symbolize();
+        if !names.is_empty() && out.send(Item::Catalog(names)).is_err() {
+            return Ok(());
+        }
+        let c = pipeline.stacks.coverage();
+        let mut coverage = Coverage {
+            loss,
+            stacks_complete: c.stacks_complete as u64,
+            stacks_total: c.stacks_total as u64,
+            symbols_resolved: c.symbols_resolved as u64,
+            symbols_total: c.symbols_total as u64,
+            notes,
+        };
+        coverage.notes.extend(pipeline.stacks.notes());
+        if pipeline.damaged > 0 {
+            coverage.notes.push(format!("{} records could not be read", pipeline.damaged));
+        }
+        if flushed.is_err() {
+            coverage.notes.push("waits that went on at the end are missing".into());
+        }
+        let _ = out.send(Item::End { duration: end - start, coverage });
+        flushed
+    }
+}

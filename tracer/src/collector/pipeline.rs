@@ -1,0 +1,320 @@
+//! Turns records into events: names threads, objects and stacks by ids, and puts the events in order.
+
+use super::objects::Objects;
+use super::order::{Order, WINDOW_NS};
+use super::raw::{self, F_LONG, F_OPEN, F_SEEDED, Off, RawObject, Record, Run, StackCopy};
+use crate::identity::Identity;
+use crate::stacks::{Regs, StackTable};
+use pg_event::{
+    CatalogDelta, Context, Direction, Event, IpcUse, Item, Kind, Ns, OffCpu, OffState, Sample, StackId,
+    SyscallUse, Sysno, ThreadId,
+};
+use std::collections::HashMap;
+
+/// Most stack keys remembered at a time; older ones are forgotten by halves.
+const MAX_KEYS: usize = 1 << 19;
+
+/// A cache that forgets the older half of its entries when it is full.
+struct Recent {
+    new: HashMap<u64, StackId>,
+    old: HashMap<u64, StackId>,
+}
+
+impl Recent {
+    fn new() -> Self {
+        Self { new: HashMap::new(), old: HashMap::new() }
+    }
+
+    fn insert(&mut self, key: u64, id: StackId) {
+        if self.new.len() >= MAX_KEYS {
+            self.old = std::mem::take(&mut self.new);
+        }
+        self.new.insert(key, id);
+    }
+
+    fn get(&self, key: u64) -> StackId {
+        if key == 0 {
+            return StackId::NONE;
+        }
+        self.new.get(&key).or_else(|| self.old.get(&key)).copied().unwrap_or(StackId::NONE)
+    }
+}
+
+/// A wait that has become long: who waits, for what, in which call, since when.
+#[derive(Clone, Copy, Debug)]
+pub struct LongWait {
+    /// The thread that waits.
+    pub thread: ThreadId,
+    /// Its numbers.
+    pub tid: u32,
+    pub tgid: u32,
+    /// What is known of the wait.
+    pub off: OffCpu,
+    /// Descriptor it waits on, `u32::MAX` for none.
+    pub fd: u32,
+    /// When that was found.
+    pub time: Ns,
+}
+
+/// The state of the translation.
+pub struct Pipeline {
+    /// `CLOCK_MONOTONIC` at the recording's beginning.
+    start: u64,
+    /// Records after this time are not taken any more.
+    end: u64,
+    /// What a sample stands for, ns.
+    sample_weight: u64,
+    pub identity: Identity,
+    pub stacks: StackTable,
+    pub objects: Objects,
+    order: Order,
+    user: Recent,
+    kernel: Recent,
+    /// Waits that have become long since the last look.
+    pub long: Vec<LongWait>,
+    /// Events given out.
+    pub events: u64,
+    /// Records that could not be read.
+    pub damaged: u64,
+}
+
+impl Pipeline {
+    /// `start` is `CLOCK_MONOTONIC` at the recording's beginning.
+    pub fn new(start: u64, identity: Identity, sample_hz: u32) -> Self {
+        Self {
+            start,
+            end: u64::MAX,
+            sample_weight: 1_000_000_000 / u64::from(sample_hz.max(1)),
+            identity,
+            stacks: StackTable::new(),
+            objects: Objects::default(),
+            order: Order::default(),
+            user: Recent::new(),
+            kernel: Recent::new(),
+            long: Vec::new(),
+            events: 0,
+            damaged: 0,
+        }
+    }
+
+    /// Time of the recording for a moment of `CLOCK_MONOTONIC`.
+    pub fn time(&self, monotonic: u64) -> Ns {
+        monotonic.saturating_sub(self.start)
+    }
+
+    /// From here on take only records up to `monotonic`, and reports of open waits.
+    pub fn end_at(&mut self, monotonic: u64) {
+        self.end = monotonic;
+    }
+
+    /// Events not given out yet.
+    pub fn held(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Put an event of the collector's own.
+    pub fn push(&mut self, event: Event) {
+        self.order.push(event);
+    }
+
+    /// Take a record.
+    pub fn record(&mut self, bytes: &[u8]) {
+        let Some(record) = raw::parse(bytes) else {
+            self.damaged += 1;
+            return;
+        };
+        match record {
+            Record::Off(r) => self.off(&r),
+            Record::Run(r) => self.run(&r),
+            Record::Name { object, name } => self.objects.name(object, &name),
+            Record::Set { kind, id, members, .. } => {
+                self.objects.members(RawObject { kind, id, peer: 0 }, &members);
+            }
+            Record::KernelStack { hash, frames } => {
+                let id = self.stacks.kernel(&frames);
+                self.kernel.insert(hash, id);
+            }
+            Record::Fork { cpu, tid, time, child, child_tgid, comm } if time <= self.end => {
+                let now = self.time(time);
+                let parent = self.identity.thread(tid, 0, now);
+                if child == child_tgid {
+                    let pid = self.identity.process_of(parent).map_or(tid, |p| p.pid);
+                    self.stacks.fork(pid, child);
+                }
+                let child = self.identity.fork(tid, child, child_tgid, &comm, now);
+                self.order.push(Event { time: now, thread: parent, cpu, kind: Kind::Spawn { child } });
+            }
+            Record::Exec { cpu, tid, time, tgid, comm, argv } if time <= self.end => {
+                let now = self.time(time);
+                self.identity.exec(tid, tgid, &comm, &argv, &[], now);
+                self.stacks.exec(tgid);
+                let thread = self.identity.thread(tgid, tgid, now);
+                self.order.push(Event { time: now, thread, cpu, kind: Kind::Exec });
+            }
+            Record::Exit { cpu, tid, time, tgid, status } if time <= self.end => {
+                let now = self.time(time);
+                let thread = self.identity.thread(tid, tgid, now);
+                self.identity.exit(tid, status, now);
+                if tid == tgid {
+                    self.stacks.exit(tgid);
+                }
+                self.order.push(Event { time: now, thread, cpu, kind: Kind::Exit { status } });
+            }
+            Record::Rename { tid, time, tgid, comm } if time <= self.end => {
+                let now = self.time(time);
+                self.identity.thread(tid, tgid, now);
+                self.identity.rename(tid, &comm);
+            }
+            Record::Signal { cpu, tid, time, tgid, signal, target, target_tgid } if time <= self.end => {
+                let now = self.time(time);
+                let thread = self.identity.thread(tid, tgid, now);
+                let target = self.identity.thread(target, target_tgid, now);
+                self.order.push(Event { time: now, thread, cpu, kind: Kind::Signal { target, signal } });
+            }
+            Record::UserStack(s) => self.user_stack(&s),
+            Record::Sample(s) if s.time <= self.end => self.sample(&s),
+            Record::Use(u) if u.last <= self.end => {
+                let now = self.time(u.last);
+                let thread = self.identity.thread(u.tid, u.tgid, now);
+                let kind = Kind::Ipc(IpcUse {
+                    object: self.objects.id(u.object),
+                    direction: if u.receive { Direction::Receive } else { Direction::Send },
+                    count: u.count,
+                    bytes: u.bytes,
+                    first: self.time(u.first),
+                    position: u.position,
+                });
+                self.order.push(Event { time: now, thread, cpu: 0, kind });
+            }
+            Record::Call(c) if c.end <= self.end => {
+                let now = self.time(c.end);
+                let thread = self.identity.thread(c.tid, c.tgid, now);
+                let kind = Kind::Syscall(SyscallUse {
+                    start: self.time(c.start),
+                    nr: Sysno(c.call),
+                    result: c.result,
+                    count: c.count,
+                    op: c.op,
+                    object: self.objects.id(c.object),
+                });
+                self.order.push(Event { time: now, thread, cpu: 0, kind });
+            }
+            _ => {}
+        }
+    }
+
+    fn off(&mut self, r: &Off) {
+        let open = r.flags & F_OPEN != 0;
+        if r.time > self.end && !open {
+            return;
+        }
+        let time = self.time(r.time.min(self.end));
+        let thread = self.identity.thread(r.tid, r.tgid, time);
+        let start = self.time(r.start).min(time);
+        let woken =
+            if r.woken == 0 { if open { 0 } else { start } } else { self.time(r.woken).clamp(start, time) };
+        let waker_known = r.woken != 0 && r.waker != 0;
+        let off = OffCpu {
+            open,
+            begun_before: r.flags & F_SEEDED != 0,
+            syscall: Sysno(r.call),
+            op: r.op,
+            value: r.value,
+            timeout: r.timeout,
+            object: self.objects.id(r.object),
+            waker: if waker_known {
+                self.identity.thread(r.waker, r.waker_tgid, time)
+            } else {
+                ThreadId::NONE
+            },
+            waker_context: Context::from_u8(r.context),
+            waker_syscall: Sysno(if waker_known { r.waker_call } else { u16::MAX }),
+            waker_object: self.objects.id(r.waker_object),
+            user_stack: self.user.get(r.user_stack),
+            kernel_stack: self.kernel.get(r.kernel_stack),
+            waker_stack: self.user.get(r.waker_stack),
+            ..OffCpu::new(start, woken, state(r.state))
+        };
+        if r.flags & F_LONG != 0 {
+            self.long.push(LongWait { thread, tid: r.tid, tgid: r.tgid, off, fd: r.fd, time });
+            return;
+        }
+        self.order.push(Event { time, thread, cpu: r.cpu, kind: Kind::OffCpu(off) });
+    }
+
+    fn run(&mut self, r: &Run) {
+        if r.time > self.end {
+            return;
+        }
+        let time = self.time(r.time);
+        let thread = self.identity.thread(r.tid, r.tgid, time);
+        let start = self.time(r.start).min(time);
+        let off = OffCpu {
+            syscall: Sysno(r.call),
+            user_stack: self.user.get(r.user_stack),
+            ..OffCpu::new(start, start, OffState::Runnable)
+        };
+        self.order.push(Event { time, thread, cpu: r.cpu, kind: Kind::OffCpu(off) });
+    }
+
+    fn unwind(&mut self, s: &StackCopy, data: &[u8]) -> StackId {
+        let [ax, bx, cx, dx, si, di, bp, sp, r8, r9, r10, r11, r12, r13, r14, r15, ip] = s.regs;
+        let regs = Regs { ip, sp, bp, ax, bx, cx, dx, si, di, r8, r9, r10, r11, r12, r13, r14, r15 };
+        self.stacks.user(s.tgid, &regs, data)
+    }
+
+    fn user_stack(&mut self, s: &StackCopy) {
+        let id = if s.flags & F_SEEDED != 0 {
+            let copy = super::memory::stack(s.tid, s.regs[7]);
+            self.unwind(s, &copy)
+        } else {
+            self.unwind(s, &s.data)
+        };
+        self.user.insert(s.key, id);
+    }
+
+    fn sample(&mut self, s: &StackCopy) {
+        let time = self.time(s.time);
+        let thread = self.identity.thread(s.tid, s.tgid, time);
+        let kernel_thread = s.flags & raw::F_KERNEL != 0;
+        let user_stack = if kernel_thread { StackId::NONE } else { self.unwind(s, &s.data) };
+        let sample =
+            Sample { weight: self.sample_weight, user_stack, kernel_stack: self.kernel.get(s.kernel_stack) };
+        self.order.push(Event { time, thread, cpu: s.cpu, kind: Kind::Sample(sample) });
+    }
+
+    /// Items that can go out when everything up to `now` (of `CLOCK_MONOTONIC`) has been read from the
+    /// rings: catalogue rows first, then events. `all` keeps nothing back.
+    pub fn release(&mut self, now: u64, all: bool) -> Vec<Item> {
+        let horizon = if all { Ns::MAX } else { self.time(now).saturating_sub(WINDOW_NS) };
+        let events = self.order.release(horizon);
+        self.events += events.len() as u64;
+        let mut items = Vec::new();
+        let delta = self.drain();
+        if !delta.is_empty() {
+            items.push(Item::Catalog(delta));
+        }
+        if !events.is_empty() {
+            items.push(Item::Events(events));
+        }
+        items
+    }
+
+    fn drain(&mut self) -> CatalogDelta {
+        let mut delta = self.identity.drain();
+        let stacks = self.stacks.drain();
+        delta.objects = self.objects.drain().objects;
+        delta.stacks = stacks.stacks;
+        delta.frames = stacks.frames;
+        delta.modules = stacks.modules;
+        delta
+    }
+}
+
+fn state(n: u8) -> OffState {
+    use OffState::{Dead, Frozen, Idle, Interruptible, Runnable, Stopped, Traced, Uninterruptible};
+    [Runnable, Interruptible, Uninterruptible, Stopped, Traced, Frozen, Idle, Dead]
+        .get(usize::from(n))
+        .copied()
+        .unwrap_or(Uninterruptible)
+}

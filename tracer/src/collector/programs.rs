@@ -1,0 +1,304 @@
+//! Loads the BPF object, attaches what the level needs, and hands out its maps.
+#![allow(unsafe_code)] // `aya::Pod` is an unsafe marker trait.
+
+use super::clock;
+use super::permission::not_permitted;
+use super::sampling::{self, Sampling};
+use crate::error::Error;
+use crate::options::{Level, Options};
+use aya::maps::{Array, HashMap, MapData, PerCpuArray, RingBuf};
+use aya::programs::tp_btf::BtfTracePointLinkId;
+use aya::programs::{BtfTracePoint, Iter, PerfEvent, ProgramError};
+use aya::{Btf, Ebpf, EbpfLoader};
+use std::io::{self, Read};
+
+/// The committed object; `cargo xtask bpf` rebuilds it.
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/causal.bpf.o");
+
+/// Programs and their tracepoints that no recording can do without.
+const CORE: &[(&str, &str)] = &[
+    ("on_switch", "sched_switch"),
+    ("on_waking", "sched_waking"),
+    ("on_wakeup_new", "sched_wakeup_new"),
+    ("on_fork", "sched_process_fork"),
+    ("on_exec", "sched_process_exec"),
+    ("on_exit", "sched_process_exit"),
+];
+/// Programs a recording is poorer without; a kernel may lack their tracepoints.
+const EXTRA: &[(&str, &str, &str)] = &[
+    ("on_rename", "task_rename", "threads keep the names they had when first seen"),
+    ("on_signal", "signal_generate", "signals are not recorded"),
+    ("on_softirq_entry", "softirq_entry", "wakers in soft interrupts look like threads"),
+    ("on_softirq_exit", "softirq_exit", "wakers in soft interrupts look like threads"),
+    ("on_softirq_raise", "softirq_raise", "packets from devices look like packets from threads"),
+    ("on_irq_entry", "irq_handler_entry", "wakers in interrupts look like threads"),
+    ("on_irq_exit", "irq_handler_exit", "wakers in interrupts look like threads"),
+    ("on_hrtimer_entry", "hrtimer_expire_entry", "timers look like threads"),
+    ("on_hrtimer_exit", "hrtimer_expire_exit", "timers look like threads"),
+    ("on_timer_entry", "timer_expire_entry", "timers look like threads"),
+    ("on_timer_exit", "timer_expire_exit", "timers look like threads"),
+];
+const MESSAGES: &[(&str, &str, &str)] = &[
+    ("on_send", "sock_send_length", "bytes sent over sockets are not recorded"),
+    ("on_receive", "sock_recv_length", "bytes received over sockets are not recorded"),
+];
+const SYSCALLS: [(&str, &str); 2] = [("on_sys_enter", "sys_enter"), ("on_sys_exit", "sys_exit")];
+
+/// What a pass over all threads does (`enum pass` in `bpf/state.h`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pass {
+    /// Take note of threads that are blocked already.
+    Seed = 1,
+    /// Report waits that have become long.
+    Long = 2,
+    /// Report waits that go on.
+    Flush = 3,
+}
+
+/// `struct control` in `bpf/state.h`.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+struct Control {
+    focus_generation: u32,
+    pass: u32,
+    realtime_offset: u64,
+    burst: u32,
+    all_calls: u32,
+}
+// SAFETY: plain numbers without padding, laid out as in C.
+unsafe impl aya::Pod for Control {}
+
+/// Numbers of `enum count` in `bpf/state.h`.
+const LOST: [u32; 3] = [0, 1, 2];
+
+/// The loaded and attached programs; dropping it detaches everything.
+pub struct Programs {
+    ebpf: Ebpf,
+    control: Array<MapData, Control>,
+    state: Control,
+    focus: HashMap<MapData, u32, u32>,
+    counts: PerCpuArray<MapData, u64>,
+    calls: Option<[BtfTracePointLinkId; 2]>,
+    /// Records of events.
+    pub events: RingBuf<MapData>,
+    /// Copies of user stacks.
+    pub stacks: RingBuf<MapData>,
+    /// On-CPU samples.
+    pub samples: RingBuf<MapData>,
+    _sampling: Option<Sampling>,
+    /// Sentences about what this kernel does not offer.
+    pub notes: Vec<String>,
+}
+
+fn ring_size(wanted: u32) -> u32 {
+    wanted.clamp(1 << 16, 1 << 30).next_power_of_two()
+}
+
+fn refused(what: &str, e: &(dyn std::error::Error + 'static)) -> Error {
+    let mut reason = e.to_string();
+    let mut inner: Option<&(dyn std::error::Error + 'static)> = Some(e);
+    while let Some(e) = inner {
+        if let Some(io) = e.downcast_ref::<io::Error>()
+            && io.kind() == io::ErrorKind::PermissionDenied
+        {
+            return not_permitted(&format!("the right to load BPF programs ({what})"));
+        }
+        inner = e.source();
+        if let Some(e) = inner {
+            reason = format!("{reason}: {e}");
+        }
+    }
+    // The verifier's log can be megabytes; its end says what is wrong.
+    let tail: String = reason.chars().rev().take(2000).collect::<Vec<_>>().into_iter().rev().collect();
+    Error::Refused { what: what.into(), reason: tail }
+}
+
+impl Programs {
+    /// Load everything and attach it.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`], [`Error::NoBtf`], [`Error::Refused`].
+    pub fn start(options: &Options, own_pid: u32) -> Result<Self, Error> {
+        let btf = Btf::from_sys_fs().map_err(|_| Error::NoBtf)?;
+        let messages = u32::from(options.level >= Level::Messages);
+        let (kernel_stacks, user_stacks) = (u32::from(options.kernel_stacks), u32::from(options.user_stacks));
+        let jiffy = clock::jiffy();
+        let mut ebpf = EbpfLoader::new()
+            .btf(Some(&btf))
+            .allow_unsupported_maps()
+            .override_global("own_tgid", &own_pid, true)
+            .override_global("messages", &messages, true)
+            .override_global("kernel_stacks", &kernel_stacks, true)
+            .override_global("user_stacks", &user_stacks, true)
+            .override_global("kernel_stack_ns", &options.kernel_stack_threshold_ns, true)
+            .override_global("long_wait_ns", &options.long_wait_ns, true)
+            .override_global("jiffy_ns", &jiffy, true)
+            .map_max_entries("events", ring_size(options.ring_bytes))
+            .map_max_entries("stacks", ring_size(options.stack_ring_bytes))
+            .map_max_entries("samples", ring_size(options.stack_ring_bytes / 2))
+            .load(OBJECT)
+            .map_err(|e| refused("the BPF object", &e))?;
+        let control = take(&mut ebpf, "control")?;
+        let mut this = Self {
+            control,
+            state: Control::default(),
+            focus: take(&mut ebpf, "focus")?,
+            counts: take(&mut ebpf, "counts")?,
+            calls: None,
+            events: take(&mut ebpf, "events")?,
+            stacks: take(&mut ebpf, "stacks")?,
+            samples: take(&mut ebpf, "samples")?,
+            _sampling: None,
+            notes: Vec::new(),
+            ebpf,
+        };
+        this.set_realtime_offset(clock::realtime_offset());
+        this.attach(options, &btf)?;
+        Ok(this)
+    }
+
+    fn attach(&mut self, options: &Options, btf: &Btf) -> Result<(), Error> {
+        let iter: &mut Iter = program(&mut self.ebpf, "on_task")?;
+        iter.load("task", btf).map_err(|e| refused("on_task", &e))?;
+        // What is optional first: whatever of it wakes the core finds it not yet there.
+        let messages = if options.level >= Level::Messages { MESSAGES } else { &[] };
+        for (name, tracepoint, loss) in EXTRA.iter().chain(messages) {
+            if let Err(e) = attach(&mut self.ebpf, name, tracepoint, btf) {
+                tracing::warn!(name, "{}", refused(name, &e));
+                let note = format!("this kernel does not offer {tracepoint}: {loss}");
+                self.notes.push(note);
+            }
+        }
+        for (name, tracepoint) in CORE {
+            attach(&mut self.ebpf, name, tracepoint, btf).map_err(|e| refused(name, &e))?;
+        }
+        for (name, tracepoint) in SYSCALLS {
+            let p: &mut BtfTracePoint = program(&mut self.ebpf, name)?;
+            p.load(tracepoint, btf).map_err(|e| refused(name, &e))?;
+        }
+        if options.level == Level::Syscalls {
+            self.state.all_calls = 1;
+            self.write_control()?;
+            self.attach_calls()?;
+        }
+        if options.sample_hz > 0 {
+            let p: &mut PerfEvent = program(&mut self.ebpf, "on_sample")?;
+            p.load().map_err(|e| refused("on_sample", &e))?;
+            let fd = p.fd().map_err(|e| refused("on_sample", &e))?;
+            use std::os::fd::AsFd;
+            match sampling::start(fd.as_fd(), options.sample_hz) {
+                Ok(s) => self._sampling = Some(s),
+                Err(e) => self.notes.push(format!("no on-CPU samples: {e}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Attach the programs that see every system call.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn attach_calls(&mut self) -> Result<(), Error> {
+        if self.calls.is_some() {
+            return Ok(());
+        }
+        let mut links = Vec::new();
+        for (name, _) in SYSCALLS {
+            let p: &mut BtfTracePoint = program(&mut self.ebpf, name)?;
+            links.push(p.attach().map_err(|e| refused(name, &e))?);
+        }
+        self.calls = links.try_into().ok();
+        Ok(())
+    }
+
+    /// Detach them again.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn detach_calls(&mut self) -> Result<(), Error> {
+        let Some(links) = self.calls.take() else { return Ok(()) };
+        for ((name, _), link) in SYSCALLS.into_iter().zip(links) {
+            let p: &mut BtfTracePoint = program(&mut self.ebpf, name)?;
+            p.detach(link).map_err(|e| refused(name, &e))?;
+        }
+        Ok(())
+    }
+
+    fn write_control(&mut self) -> Result<(), Error> {
+        self.control.set(0, self.state, 0).map_err(|e| refused("the control map", &e))
+    }
+
+    /// Tell the programs how real time relates to the monotonic clock.
+    pub fn set_realtime_offset(&mut self, offset: u64) {
+        self.state.realtime_offset = offset;
+        let _ = self.write_control();
+    }
+
+    /// Make processes the focus, or take them out of it.
+    pub fn set_focus(&mut self, add: &[u32], remove: &[u32]) {
+        for pid in add {
+            let _ = self.focus.insert(pid, 1, 0);
+        }
+        for pid in remove {
+            let _ = self.focus.remove(pid);
+        }
+        if !add.is_empty() {
+            self.state.focus_generation += 1;
+            let _ = self.write_control();
+        }
+    }
+
+    /// Run a pass over all threads.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn pass(&mut self, what: Pass) -> Result<(), Error> {
+        self.state.pass = what as u32;
+        self.write_control()?;
+        let iter: &mut Iter = program(&mut self.ebpf, "on_task")?;
+        let link = iter.attach().map_err(|e| refused("on_task", &e))?;
+        let link = iter.take_link(link).map_err(|e| refused("on_task", &e))?;
+        let mut file = link.into_file().map_err(|e| refused("on_task", &e))?;
+        let mut sink = [0; 4096];
+        loop {
+            match file.read(&mut sink) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(e) if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
+                Err(e) => return Err(refused("on_task", &e)),
+            }
+        }
+    }
+
+    /// Records lost so far: events, stacks, samples.
+    pub fn lost(&self) -> [u64; 3] {
+        LOST.map(|i| self.counts.get(&i, 0).map_or(0, |v| v.iter().sum()))
+    }
+}
+
+fn take<T: TryFrom<aya::maps::Map, Error = aya::maps::MapError>>(
+    ebpf: &mut Ebpf,
+    name: &str,
+) -> Result<T, Error> {
+    let map =
+        ebpf.take_map(name).ok_or_else(|| Error::Failed(format!("the BPF object has no map {name}")))?;
+    T::try_from(map).map_err(|e| refused(name, &e))
+}
+
+fn program<'a, P>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut P, Error>
+where
+    &'a mut P: TryFrom<&'a mut aya::programs::Program, Error = ProgramError>,
+{
+    let p = ebpf
+        .program_mut(name)
+        .ok_or_else(|| Error::Failed(format!("the BPF object has no program {name}")))?;
+    p.try_into().map_err(|e| refused(name, &e))
+}
+
+fn attach(ebpf: &mut Ebpf, name: &str, tracepoint: &str, btf: &Btf) -> Result<(), ProgramError> {
+    let p: &mut BtfTracePoint =
+        ebpf.program_mut(name).ok_or(ProgramError::UnexpectedProgramType).and_then(TryInto::try_into)?;
+    p.load(tracepoint, btf)?;
+    p.attach()?;
+    Ok(())
+}

@@ -1,0 +1,466 @@
+//! Records as the BPF programs write them (`bpf/records.h`), read field by field with every bound checked.
+
+/// Most members of a set record.
+pub const SET_MAX: usize = 32;
+const NAME_BYTES: usize = 64;
+const NAME_LEVELS: usize = 8;
+const KFRAMES: usize = 48;
+const ARGV_BYTES: usize = 2048;
+const REGS: usize = 17;
+
+/// Sizes of the records, in the order of their types; asserted in `bpf/records.h` too.
+pub const SIZES: [(&str, usize); 13] = [
+    ("rec_off", 128),
+    ("rec_run", 48),
+    ("rec_name", 536),
+    ("rec_set", 784),
+    ("rec_kstack", 400),
+    ("rec_fork", 40),
+    ("rec_exec", 2088),
+    ("rec_exit", 24),
+    ("rec_rename", 40),
+    ("rec_signal", 32),
+    ("stack_head", 176),
+    ("rec_use", 64),
+    ("rec_call", 64),
+];
+
+/// A kernel thread.
+pub const F_KERNEL: u8 = 1;
+/// The wait had begun before the recording.
+pub const F_SEEDED: u8 = 2;
+/// The recording ends, the wait goes on.
+pub const F_OPEN: u8 = 4;
+/// The wait has become long and goes on.
+pub const F_LONG: u8 = 8;
+/// "No object" among the kinds.
+pub const K_NONE: u8 = 255;
+
+/// An object as a record names it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct RawObject {
+    /// Number of the `pg_event::ObjectKind`, [`K_NONE`] for none.
+    pub kind: u8,
+    /// Identity.
+    pub id: u64,
+    /// The other end's identity.
+    pub peer: u64,
+}
+
+/// An interval off the CPU.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Off {
+    pub state: u8,
+    pub context: u8,
+    pub flags: u8,
+    pub tid: u32,
+    pub tgid: u32,
+    pub time: u64,
+    pub start: u64,
+    pub woken: u64,
+    pub waker: u32,
+    pub waker_tgid: u32,
+    pub call: u16,
+    pub waker_call: u16,
+    pub cpu: u16,
+    pub op: u32,
+    pub value: u32,
+    pub fd: u32,
+    pub timeout: u64,
+    pub object: RawObject,
+    pub waker_object: RawObject,
+    pub user_stack: u64,
+    pub kernel_stack: u64,
+    pub waker_stack: u64,
+}
+
+/// Off the CPU though runnable.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Run {
+    pub flags: u8,
+    pub cpu: u16,
+    pub tid: u32,
+    pub tgid: u32,
+    pub time: u64,
+    pub start: u64,
+    pub woken: u64,
+    pub call: u16,
+    pub user_stack: u64,
+}
+
+/// An object's name.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Name {
+    /// Path components, the leaf first; whether the root was reached.
+    Path(Vec<Vec<u8>>, bool),
+    /// `sun_path`; the first byte may be NUL.
+    Unix(Vec<u8>),
+    /// Local and remote IPv6 address.
+    Inet6([u8; 16], [u8; 16]),
+    /// As given to a system call.
+    Text(Vec<u8>),
+}
+
+/// Registers, and a piece of stack from the stack pointer upwards.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StackCopy {
+    pub flags: u8,
+    pub cpu: u16,
+    pub tid: u32,
+    pub tgid: u32,
+    pub time: u64,
+    pub key: u64,
+    pub kernel_stack: u64,
+    pub regs: [u64; REGS],
+    pub data: Vec<u8>,
+}
+
+/// Messages over one object.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Use {
+    pub tid: u32,
+    pub tgid: u32,
+    pub receive: bool,
+    pub first: u64,
+    pub last: u64,
+    pub count: u32,
+    pub bytes: u64,
+    pub position: u64,
+    pub object: RawObject,
+}
+
+/// Equal system calls in a row.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Call {
+    pub call: u16,
+    pub tid: u32,
+    pub tgid: u32,
+    pub start: u64,
+    pub end: u64,
+    pub result: i64,
+    pub count: u32,
+    pub op: u32,
+    pub object: RawObject,
+}
+
+/// One record.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Record {
+    Off(Off),
+    Run(Run),
+    Name {
+        object: RawObject,
+        name: Name,
+    },
+    /// Members of a set or an epoll instance; how many more there are.
+    Set {
+        kind: u8,
+        id: u64,
+        more: u32,
+        members: Vec<RawObject>,
+    },
+    KernelStack {
+        hash: u64,
+        frames: Vec<u64>,
+    },
+    Fork {
+        cpu: u16,
+        tid: u32,
+        time: u64,
+        child: u32,
+        child_tgid: u32,
+        comm: [u8; 16],
+    },
+    Exec {
+        cpu: u16,
+        tid: u32,
+        time: u64,
+        tgid: u32,
+        comm: [u8; 16],
+        argv: Vec<u8>,
+    },
+    Exit {
+        cpu: u16,
+        tid: u32,
+        time: u64,
+        tgid: u32,
+        status: u32,
+    },
+    Rename {
+        tid: u32,
+        time: u64,
+        tgid: u32,
+        comm: [u8; 16],
+    },
+    Signal {
+        cpu: u16,
+        tid: u32,
+        time: u64,
+        tgid: u32,
+        signal: u8,
+        target: u32,
+        target_tgid: u32,
+    },
+    UserStack(StackCopy),
+    Sample(StackCopy),
+    Use(Use),
+    Call(Call),
+}
+
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn array<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
+        self.0.get(at..at.checked_add(N)?)?.try_into().ok()
+    }
+    fn u8(&self, at: usize) -> Option<u8> {
+        self.0.get(at).copied()
+    }
+    fn u16(&self, at: usize) -> Option<u16> {
+        self.array(at).map(u16::from_le_bytes)
+    }
+    fn u32(&self, at: usize) -> Option<u32> {
+        self.array(at).map(u32::from_le_bytes)
+    }
+    fn u64(&self, at: usize) -> Option<u64> {
+        self.array(at).map(u64::from_le_bytes)
+    }
+    fn slice(&self, at: usize, len: usize) -> Option<&[u8]> {
+        self.0.get(at..at.checked_add(len)?)
+    }
+    fn object(&self, kind: usize, at: usize) -> Option<RawObject> {
+        Some(RawObject { kind: self.u8(kind)?, id: self.u64(at)?, peer: self.u64(at + 8)? })
+    }
+}
+
+fn until_nul(bytes: &[u8]) -> Vec<u8> {
+    bytes.iter().copied().take_while(|&b| b != 0).collect()
+}
+
+/// Reads a record. `None` when it is too short or its type is unknown.
+pub fn parse(bytes: &[u8]) -> Option<Record> {
+    let b = Bytes(bytes);
+    Some(match b.u8(0)? {
+        1 => Record::Off(off(&b)?),
+        2 => Record::Run(Run {
+            flags: b.u8(1)?,
+            cpu: b.u16(2)?,
+            tid: b.u32(4)?,
+            time: b.u64(8)?,
+            start: b.u64(16)?,
+            tgid: b.u32(24)?,
+            call: b.u16(28)?,
+            woken: b.u64(32)?,
+            user_stack: b.u64(40)?,
+        }),
+        3 => Record::Name { object: b.object(1, 8)?, name: name(&b)? },
+        4 => {
+            let count = usize::from(b.u16(2)?).min(SET_MAX);
+            let members = (0..count)
+                .map(|i| {
+                    let at = 16 + i * 24;
+                    Some(RawObject { id: b.u64(at)?, peer: b.u64(at + 8)?, kind: b.u32(at + 16)? as u8 })
+                })
+                .collect::<Option<_>>()?;
+            Record::Set { kind: b.u8(1)?, id: b.u64(8)?, more: b.u32(4)?, members }
+        }
+        5 => {
+            let count = (b.u32(4)? as usize).min(KFRAMES);
+            let frames = (0..count).map(|i| b.u64(16 + i * 8)).collect::<Option<_>>()?;
+            Record::KernelStack { hash: b.u64(8)?, frames }
+        }
+        6 => Record::Fork {
+            cpu: b.u16(2)?,
+            tid: b.u32(4)?,
+            time: b.u64(8)?,
+            child: b.u32(16)?,
+            child_tgid: b.u32(20)?,
+            comm: b.array(24)?,
+        },
+        7 => Record::Exec {
+            cpu: b.u16(2)?,
+            tid: b.u32(4)?,
+            time: b.u64(8)?,
+            tgid: b.u32(16)?,
+            comm: b.array(24)?,
+            argv: b.slice(40, (b.u32(20)? as usize).min(ARGV_BYTES))?.to_vec(),
+        },
+        8 => Record::Exit {
+            cpu: b.u16(2)?,
+            tid: b.u32(4)?,
+            time: b.u64(8)?,
+            tgid: b.u32(16)?,
+            status: b.u32(20)?,
+        },
+        9 => Record::Rename { tid: b.u32(4)?, time: b.u64(8)?, tgid: b.u32(16)?, comm: b.array(24)? },
+        10 => Record::Signal {
+            signal: b.u8(1)?,
+            cpu: b.u16(2)?,
+            tid: b.u32(4)?,
+            time: b.u64(8)?,
+            tgid: b.u32(16)?,
+            target: b.u32(20)?,
+            target_tgid: b.u32(24)?,
+        },
+        11 => Record::UserStack(stack(&b)?),
+        12 => Record::Sample(stack(&b)?),
+        13 => Record::Use(Use {
+            receive: b.u8(2)? != 0,
+            tid: b.u32(4)?,
+            first: b.u64(8)?,
+            last: b.u64(16)?,
+            tgid: b.u32(24)?,
+            count: b.u32(28)?,
+            bytes: b.u64(32)?,
+            position: b.u64(40)?,
+            object: b.object(1, 48)?,
+        }),
+        14 => Record::Call(Call {
+            call: b.u16(2)?,
+            tid: b.u32(4)?,
+            start: b.u64(8)?,
+            end: b.u64(16)?,
+            result: b.u64(24)? as i64,
+            tgid: b.u32(32)?,
+            count: b.u32(36)?,
+            op: b.u32(40)?,
+            object: b.object(1, 48)?,
+        }),
+        _ => return None,
+    })
+}
+
+fn off(b: &Bytes) -> Option<Off> {
+    Some(Off {
+        state: b.u8(1)?,
+        context: b.u8(2)?,
+        flags: b.u8(3)?,
+        tid: b.u32(4)?,
+        time: b.u64(8)?,
+        start: b.u64(16)?,
+        woken: b.u64(24)?,
+        tgid: b.u32(32)?,
+        waker: b.u32(36)?,
+        waker_tgid: b.u32(40)?,
+        call: b.u16(44)?,
+        waker_call: b.u16(46)?,
+        cpu: b.u16(48)?,
+        op: b.u32(52)?,
+        value: b.u32(56)?,
+        fd: b.u32(60)?,
+        timeout: b.u64(64)?,
+        object: b.object(50, 72)?,
+        waker_object: b.object(51, 88)?,
+        user_stack: b.u64(104)?,
+        kernel_stack: b.u64(112)?,
+        waker_stack: b.u64(120)?,
+    })
+}
+
+fn name(b: &Bytes) -> Option<Name> {
+    let len = b.u32(4)? as usize;
+    let text = b.slice(24, NAME_BYTES * NAME_LEVELS)?;
+    Some(match b.u8(2)? {
+        0 => {
+            let slots = (len & 0xff).min(NAME_LEVELS);
+            Name::Path(text.chunks(NAME_BYTES).take(slots).map(until_nul).collect(), len & 0x100 == 0)
+        }
+        1 => Name::Unix(text.get(..len.min(108))?.to_vec()),
+        2 => Name::Inet6(text.get(..16)?.try_into().ok()?, text.get(16..32)?.try_into().ok()?),
+        3 => Name::Text(until_nul(text.get(..len.min(text.len()))?)),
+        _ => return None,
+    })
+}
+
+fn stack(b: &Bytes) -> Option<StackCopy> {
+    let mut regs = [0; REGS];
+    for (i, r) in regs.iter_mut().enumerate() {
+        *r = b.u64(40 + i * 8)?;
+    }
+    Some(StackCopy {
+        flags: b.u8(1)?,
+        cpu: b.u16(2)?,
+        tid: b.u32(4)?,
+        time: b.u64(8)?,
+        tgid: b.u32(16)?,
+        key: b.u64(24)?,
+        kernel_stack: b.u64(32)?,
+        regs,
+        data: b.slice(176, b.u32(20)? as usize)?.to_vec(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(to: &mut [u8], at: usize, bytes: &[u8]) {
+        to[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    #[test]
+    fn sizes_agree_with_the_header() {
+        let header = include_str!("../../bpf/records.h");
+        for (name, size) in SIZES {
+            assert!(header.contains(&format!("SAME({name}, {size});")), "{name} {size}");
+        }
+    }
+
+    #[test]
+    fn an_interval() {
+        let mut r = vec![0; 128];
+        put(&mut r, 0, &[1, 2, 5, 4]);
+        put(&mut r, 4, &77u32.to_le_bytes());
+        put(&mut r, 8, &300u64.to_le_bytes());
+        put(&mut r, 16, &100u64.to_le_bytes());
+        put(&mut r, 24, &200u64.to_le_bytes());
+        put(&mut r, 36, &88u32.to_le_bytes());
+        put(&mut r, 44, &7u16.to_le_bytes());
+        put(&mut r, 46, &0xffffu16.to_le_bytes());
+        put(&mut r, 50, &[2, 255]);
+        put(&mut r, 72, &4711u64.to_le_bytes());
+        put(&mut r, 120, &9u64.to_le_bytes());
+        let Some(Record::Off(o)) = parse(&r) else { panic!("no interval") };
+        assert_eq!((o.state, o.context, o.flags, o.tid, o.waker), (2, 5, 4, 77, 88));
+        assert_eq!((o.start, o.woken, o.time, o.call, o.waker_call), (100, 200, 300, 7, 0xffff));
+        assert_eq!(o.object, RawObject { kind: 2, id: 4711, peer: 0 });
+        assert_eq!((o.waker_object.kind, o.waker_stack), (K_NONE, 9));
+    }
+
+    #[test]
+    fn cut_off_records_and_unknown_types_are_refused() {
+        for (kind, (_, size)) in SIZES.iter().enumerate() {
+            // Types 11 and 12 share `stack_head`.
+            let kind = if kind >= 11 { kind + 2 } else { kind + 1 };
+            let mut r = vec![0; *size];
+            r[0] = kind as u8;
+            assert!(parse(&r).is_some(), "type {kind}");
+            for cut in 0..8 {
+                assert!(parse(&r[..cut]).is_none(), "type {kind} cut to {cut}");
+            }
+        }
+        assert_eq!(parse(&[]), None);
+        assert_eq!(parse(&[99; 256]), None);
+    }
+
+    #[test]
+    fn lengths_in_records_are_not_trusted() {
+        let mut r = vec![0; 176 + 100];
+        r[0] = 11;
+        put(&mut r, 20, &100u32.to_le_bytes());
+        assert!(matches!(parse(&r), Some(Record::UserStack(s)) if s.data.len() == 100));
+        put(&mut r, 20, &u32::MAX.to_le_bytes());
+        assert_eq!(parse(&r), None);
+        let mut set = vec![0; 784];
+        set[0] = 4;
+        put(&mut set, 2, &u16::MAX.to_le_bytes());
+        assert!(matches!(parse(&set), Some(Record::Set { members, .. }) if members.len() == SET_MAX));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..900)) {
+            let _ = parse(&bytes);
+        }
+    }
+}

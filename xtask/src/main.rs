@@ -1,28 +1,26 @@
 //! Project chores, one file per subcommand: `cargo xtask NAME`. Nothing here is needed to build or test.
 
-<<<<<<< HEAD
+mod bpf;
 mod screenshot;
 mod svg;
-=======
-mod bpf;
->>>>>>> 5278867 (BPF programs, record decoder, collector: first version)
 
 use std::process::ExitCode;
 
 /// A subcommand: its name, what it does, and the function that gets the arguments after the name.
 type Command = (&'static str, &'static str, fn(&[String]) -> Result<(), String>);
 
-const COMMANDS: &[Command] = &[(
-<<<<<<< HEAD
-    "screenshot",
-    "draw a program's screen as SVG: OUT.svg [--size CxR] [--keys K,...] -- CMD...",
-    screenshot::run,
-=======
-    "bpf",
-    "rebuild tracer/bpf/causal.bpf.o (needs clang 14, llvm-strip, libbpf-dev); --check only compares",
-    bpf::run,
->>>>>>> 5278867 (BPF programs, record decoder, collector: first version)
-)];
+const COMMANDS: &[Command] = &[
+    (
+        "bpf",
+        "rebuild tracer/bpf/causal.bpf.o (needs clang 14, llvm-strip, libbpf-dev); --check only compares",
+        bpf::run,
+    ),
+    (
+        "screenshot",
+        "draw a program's screen as SVG: OUT.svg [--size CxR] [--keys K,...] -- CMD...",
+        screenshot::run,
+    ),
+];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

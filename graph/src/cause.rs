@@ -8,6 +8,7 @@ use crate::report::{FORMAT, Party, Report, RootCause, VictimInfo};
 use crate::words::{clean, cmdline_at, moment, named, percent, span, telling, who};
 use crate::{BlockType, EventGraph, VertexId, Victim};
 use pg_event::{Catalog, Direction, Ns, ObjectKind, ThreadId};
+use std::fmt::Write;
 
 /// The report of a walk.
 pub(crate) fn report(g: &EventGraph, c: &Catalog, victim: &Victim, options: &Options, o: &Outcome) -> Report {
@@ -247,7 +248,8 @@ impl Writer<'_> {
         if node > 1 {
             let v = &self.o.nodes[0];
             if v.thread != before.thread {
-                s += &format!(
+                let _ = write!(
+                    s,
                     "; in the end this held up {} for {}",
                     self.full(v.thread, v.start + v.duration),
                     span(self.victim.duration)
@@ -312,7 +314,7 @@ impl Writer<'_> {
         if r.kind.is_none()
             && let Some(x) = next
         {
-            s += &format!(" for {}", self.full(x.thread, x.start + x.duration));
+            let _ = write!(s, " for {}", self.full(x.thread, x.start + x.duration));
         }
         s += &self.full_pipe(n);
         s += &self.held_up(r.node);
@@ -343,10 +345,10 @@ impl Writer<'_> {
         );
         if let Some(f) = &p.function {
             let module = p.module.as_ref().map_or_else(String::new, |m| format!(" ({m})"));
-            s += &format!(", {:.0} % of it in {}{module}", p.share * 100.0, clean(f, 80));
+            let _ = write!(s, ", {:.0} % of it in {}{module}", p.share * 100.0, clean(f, 80));
         }
         if let Some(from) = self.served(n) {
-            s += &format!("; it last took work from {from}");
+            let _ = write!(s, "; it last took work from {from}");
         }
         s
     }

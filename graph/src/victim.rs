@@ -203,8 +203,7 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, all: &[Episode]) -
     let Some(key) = e.key else { return 0.7 };
     let v = graph.vertex(e.last);
     let mut w = match class(&v, catalog) {
-        WaitClass::Traced | WaitClass::Stopped => 0.9,
-        WaitClass::Lock | WaitClass::Room => 0.9,
+        WaitClass::Traced | WaitClass::Stopped | WaitClass::Lock | WaitClass::Room => 0.9,
         WaitClass::Disk => 0.85,
         WaitClass::Channel if asked(graph, e) => 1.0,
         WaitClass::Channel => 0.6,

@@ -167,14 +167,11 @@ pub(crate) fn activity(
                 blocked: e - s,
                 resolved: v.woken <= b && !v.open,
             };
-            let group = match out.groups.iter().position(|g| g.key == key) {
-                Some(i) => &mut out.groups[i],
-                None => {
-                    out.groups.push(Group { key, blocked: 0, clips: Vec::new(), waits: 0 });
-                    let i = out.groups.len() - 1;
-                    &mut out.groups[i]
-                }
-            };
+            let at = out.groups.iter().position(|g| g.key == key).unwrap_or_else(|| {
+                out.groups.push(Group { key, blocked: 0, clips: Vec::new(), waits: 0 });
+                out.groups.len() - 1
+            });
+            let group = &mut out.groups[at];
             group.blocked += e - s;
             group.waits += 1;
             match group.clips.last_mut() {
@@ -198,7 +195,7 @@ pub(crate) fn activity(
         }
     }
     out.active = merged(std::mem::take(&mut out.active));
-    out.groups.sort_by(|x, y| y.blocked.cmp(&x.blocked));
+    out.groups.sort_by_key(|g| std::cmp::Reverse(g.blocked));
     out
 }
 

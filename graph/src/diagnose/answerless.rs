@@ -111,6 +111,7 @@ impl Walk<'_> {
                 vertex: self.g.vertex_at(holder, time),
                 at: time,
                 kind: EdgeKind::Holder,
+                relation: Some(relation),
             });
         }
         out
@@ -197,20 +198,10 @@ impl Walk<'_> {
             }
         }
         let c = holders.swap_remove(take.min(holders.len() - 1));
-        let traced = class == WaitClass::Traced;
-        let idle = self.is_idle(&c) && !self.path.iter().any(|(t, _)| *t == c.thread);
-        let at = self.out.nodes.len();
-        if idle {
-            // It has the other end and waits for work: whatever was to come through was never sent.
+        if self.keeps_silent(&c) {
             return self.never_answered(thread, group, c);
         }
-        let (tracer, spans) = (c.thread, c.spans.clone());
-        self.visit(c.thread, c.spans, c.entry)?;
-        if traced && self.out.nodes.len() > at && self.out.nodes[at].thread == tracer {
-            let f = super::walk::Finding { thread: tracer, node: at, kind: FindingKind::Tracer, spans };
-            self.out.findings.insert(0, f);
-        }
-        Ok(())
+        self.follow(c, class)
     }
 
     /// The holder idles: show it, then look whether a baseline tells who should have acted.
@@ -242,6 +233,22 @@ impl Walk<'_> {
             spans: group_spans(group),
         });
         Ok(())
+    }
+
+    /// It has the other end, waits itself, and nobody is known to be at fault for that: whatever was to
+    /// come through was never sent.
+    fn keeps_silent(&self, c: &Candidate) -> bool {
+        if matches!(c.relation, Some(Relation::Owns | Relation::ChildOf | Relation::Traces) | None) {
+            return false;
+        }
+        let mut ahead = self.ahead();
+        if ahead.visit(c.thread, c.spans.clone(), c.entry.clone()).is_err() {
+            return false;
+        }
+        ahead.out.findings.first().is_none_or(|f| {
+            let blameless = matches!(f.kind, FindingKind::Idle | FindingKind::Unanswered | FindingKind::Here);
+            f.thread == c.thread && blameless
+        })
     }
 
     fn is_idle(&self, c: &Candidate) -> bool {
@@ -358,6 +365,7 @@ impl Walk<'_> {
                     vertex: Some(e.from),
                     at: e.from_time,
                     kind: e.kind,
+                    relation: None,
                 });
             }
             at = e.from;

@@ -9,7 +9,7 @@ use crate::{
     Choice, Edge, EdgeId, EdgeKind, EventGraph, NearbyEvent, Question, QuestionKey, QuestionKind, VertexId,
     Weak, waits_on,
 };
-use pg_event::{Catalog, Direction, Ns, Object, ThreadId};
+use pg_event::{Catalog, Direction, Ns, Object, Relation, ThreadId};
 
 /// Somebody who may have kept the thread waiting.
 #[derive(Clone, PartialEq, Debug)]
@@ -26,6 +26,8 @@ pub(crate) struct Candidate {
     pub vertex: Option<VertexId>,
     pub at: Ns,
     pub kind: EdgeKind,
+    /// How it is tied to the object, when it was found from the resource's state.
+    pub relation: Option<Relation>,
 }
 
 impl Candidate {
@@ -63,6 +65,7 @@ impl Candidate {
             vertex: Some(e.from),
             at: e.from_time,
             kind: e.kind,
+            relation: None,
         });
     }
 }
@@ -259,7 +262,7 @@ impl Walk<'_> {
 }
 
 fn act_of(g: &EventGraph, c: &Candidate) -> String {
-    let call = c.entry.id.and_then(|id| g.edge_syscall(id).name()).map(|n| n.into_owned());
+    let call = c.entry.id.and_then(|id| g.edge_syscall(id).name()).map(std::borrow::Cow::into_owned);
     match (c.kind, call) {
         (EdgeKind::Holder, _) => "holds it".into(),
         (EdgeKind::Spawn, _) => "created it".into(),

@@ -92,7 +92,7 @@ impl<'g> Walk<'g> {
     }
 
     pub fn run(mut self) -> Outcome {
-        if let Err(q) = self.from_victim() {
+        if let Err(q) = self.begin() {
             self.out.ask = Some(q);
         }
         self.out
@@ -112,12 +112,13 @@ impl<'g> Walk<'g> {
         }
     }
 
-    fn from_victim(&mut self) -> Flow<()> {
+    fn begin(&mut self) -> Flow<()> {
         let v = self.victim;
         let spans = vec![(v.start, v.end())];
         let Some(key) = v.episode.key else {
             let act = activity(self.g, self.c, v.thread, &spans);
-            return self.busy(v.thread, &act, &spans, Entry::default(), FindingKind::Running);
+            self.busy(v.thread, &act, &spans, Entry::default(), FindingKind::Running);
+            return Ok(());
         };
         let act = activity(self.g, self.c, v.thread, &spans);
         // All waits of the key within the episode, as one.
@@ -149,8 +150,14 @@ impl<'g> Walk<'g> {
             return Ok(());
         }
         match act.mostly() {
-            Mostly::Running => self.busy(thread, &act, &spans, entry, FindingKind::Running),
-            Mostly::Runnable => self.busy(thread, &act, &spans, entry, FindingKind::NoCpu),
+            Mostly::Running => {
+                self.busy(thread, &act, &spans, entry, FindingKind::Running);
+                Ok(())
+            }
+            Mostly::Runnable => {
+                self.busy(thread, &act, &spans, entry, FindingKind::NoCpu);
+                Ok(())
+            }
             Mostly::Unborn => self.unborn(thread, act, entry),
             Mostly::Gone => {
                 let at = self.g.ended(thread).unwrap_or(0);
@@ -194,14 +201,7 @@ impl<'g> Walk<'g> {
         self.out.findings.push(Finding { thread, node, kind, spans });
     }
 
-    fn busy(
-        &mut self,
-        thread: ThreadId,
-        act: &Activity,
-        spans: &Spans,
-        entry: Entry,
-        kind: FindingKind,
-    ) -> Flow<()> {
+    fn busy(&mut self, thread: ThreadId, act: &Activity, spans: &Spans, entry: Entry, kind: FindingKind) {
         let all = (act.active.first().map_or(0, |s| s.0), act.active.last().map_or(0, |s| s.1));
         let longest = act.active.iter().max_by_key(|s| s.1 - s.0).map_or(all.0, |s| s.0);
         let vertex = self.g.vertex_at(thread, longest).unwrap_or(self.last_vertex(thread));
@@ -218,7 +218,6 @@ impl<'g> Walk<'g> {
         }
         self.out.nodes.push(node);
         self.found(thread, kind, spans.clone());
-        Ok(())
     }
 
     fn unborn(&mut self, thread: ThreadId, act: Activity, entry: Entry) -> Flow<()> {
@@ -229,27 +228,22 @@ impl<'g> Walk<'g> {
         self.out.nodes.push(node);
         self.path.push((thread, before.clone()));
         let spawn = self.g.incoming(first).find(|e| self.g.edge(*e).kind == EdgeKind::Spawn);
-        let (creator, entry) = match spawn {
-            Some(id) => {
-                let e = self.g.edge(id);
-                let why_weak = e.weak.map(|w| w.words().to_owned());
-                let entry = Entry { edge: Some(EdgeKind::Spawn), id: Some(id), why_weak };
-                (Some(self.g.vertex(e.from).thread), entry)
-            }
-            None => {
-                let parent = self.c.process_of(thread).map(|p| p.parent);
-                let main = parent.and_then(|p| answerless::main_thread(self.g, self.c, p));
-                let why_weak = Some("no creation was recorded; the parent is taken for the creator".into());
-                (main, Entry { edge: Some(EdgeKind::Spawn), id: None, why_weak })
-            }
+        let (creator, entry) = if let Some(id) = spawn {
+            let e = self.g.edge(id);
+            let why_weak = e.weak.map(|w| w.words().to_owned());
+            let entry = Entry { edge: Some(EdgeKind::Spawn), id: Some(id), why_weak };
+            (Some(self.g.vertex(e.from).thread), entry)
+        } else {
+            let parent = self.c.process_of(thread).map(|p| p.parent);
+            let main = parent.and_then(|p| answerless::main_thread(self.g, self.c, p));
+            let why_weak = Some("no creation was recorded; the parent is taken for the creator".into());
+            (main, Entry { edge: Some(EdgeKind::Spawn), id: None, why_weak })
         };
-        match creator {
-            Some(t) => self.visit(t, before, entry),
-            None => {
-                self.found(thread, FindingKind::Here, before);
-                Ok(())
-            }
+        if let Some(t) = creator {
+            return self.visit(t, before, entry);
         }
+        self.found(thread, FindingKind::Here, before);
+        Ok(())
     }
 
     /// The thread is on the way already: it waits for itself in the end.
@@ -302,24 +296,23 @@ impl<'g> Walk<'g> {
         if woken == 0 || woken < unanswered {
             return self.answerless(thread, group, class, silent);
         }
-        match self.choose_edge(thread, group, candidates)? {
-            Some(c) => {
-                let traced = class == WaitClass::Traced;
-                let at = self.out.nodes.len();
-                let (tracer, spans) = (c.thread, c.spans.clone());
-                let flow = self.visit(c.thread, c.spans, c.entry);
-                if traced && self.out.nodes.len() > at && self.out.nodes[at].thread == tracer {
-                    self.out
-                        .findings
-                        .insert(0, Finding { thread: tracer, node: at, kind: FindingKind::Tracer, spans });
-                }
-                flow
-            }
-            None => {
-                self.found(thread, FindingKind::Here, group_spans(group));
-                Ok(())
-            }
+        let Some(c) = self.choose_edge(thread, group, candidates)? else {
+            self.found(thread, FindingKind::Here, group_spans(group));
+            return Ok(());
+        };
+        self.follow(c, class)
+    }
+
+    /// Go on to a candidate; a tracer is a cause by being attached, whatever it waits for itself.
+    pub fn follow(&mut self, c: Candidate, class: WaitClass) -> Flow<()> {
+        let at = self.out.nodes.len();
+        let (thread, spans) = (c.thread, c.spans.clone());
+        let flow = self.visit(c.thread, c.spans, c.entry);
+        let reached = self.out.nodes.get(at).is_some_and(|n| n.thread == thread);
+        if class == WaitClass::Traced && reached {
+            self.out.findings.insert(0, Finding { thread, node: at, kind: FindingKind::Tracer, spans });
         }
+        flow
     }
 
     pub fn representative(&self, group: &Group) -> Vertex {

@@ -1,0 +1,261 @@
+//! Tiny drawn recordings: threads, what they wait on and who wakes them, in seconds.
+#![allow(dead_code)]
+
+use pg_event::{
+    Catalog, Cmdline, Context, Direction, Event, Frame, FrameId, Hold, IpcUse, Kind, Module, ModuleId, Ns,
+    Object, ObjectId, ObjectKind, OffCpu, OffState, Process, ProcessId, Relation, Sample, Stack, StackId,
+    Thread, ThreadId, syscall_number,
+};
+use pg_graph::report::Report;
+use pg_graph::{
+    BuildOptions, Builder, EventGraph, Options, Selection, VictimOptions, run_with_policy, select,
+};
+
+pub const S: f64 = 1e9;
+
+pub fn ns(seconds: f64) -> Ns {
+    (seconds * S) as Ns
+}
+
+#[derive(Default)]
+pub struct Drawing {
+    pub catalog: Catalog,
+    events: Vec<Event>,
+    end: f64,
+}
+
+/// A wait under construction.
+pub struct Wait<'d> {
+    drawing: &'d mut Drawing,
+    thread: ThreadId,
+    end: f64,
+    off: OffCpu,
+}
+
+impl Drawing {
+    pub fn new(end: f64) -> Self {
+        Self { end, ..Self::default() }
+    }
+
+    /// A process with its main thread; `start` 0 means it was there before.
+    pub fn process(&mut self, name: &str, cmdline: &str, parent: Option<ThreadId>, start: f64) -> ThreadId {
+        let process = ProcessId(self.catalog.processes.len() as u32);
+        let pid = 1000 + self.catalog.threads.len() as u32;
+        let parent = parent.map_or(ProcessId::NONE, |t| self.catalog.threads[t.index()].process);
+        self.catalog.processes.push(Process {
+            pid,
+            ns_pid: pid,
+            parent,
+            name: name.into(),
+            exe: format!("/usr/bin/{name}"),
+            cmdlines: vec![Cmdline { time: ns(start), text: cmdline.into() }],
+            start: ns(start),
+            focus: true,
+            ..Process::default()
+        });
+        self.thread_of(process, pid, name, start)
+    }
+
+    /// A further thread of the same process.
+    pub fn thread(&mut self, of: ThreadId, name: &str, start: f64) -> ThreadId {
+        let tid = 1000 + self.catalog.threads.len() as u32;
+        self.thread_of(self.catalog.threads[of.index()].process, tid, name, start)
+    }
+
+    fn thread_of(&mut self, process: ProcessId, tid: u32, name: &str, start: f64) -> ThreadId {
+        let id = ThreadId(self.catalog.threads.len() as u32);
+        self.catalog.threads.push(Thread {
+            tid,
+            ns_tid: tid,
+            process,
+            name: name.into(),
+            start: ns(start),
+            focus: true,
+            ..Thread::default()
+        });
+        id
+    }
+
+    pub fn object(&mut self, kind: ObjectKind, id: u64, peer: u64, name: &str) -> ObjectId {
+        self.catalog.objects.push(Object { kind, id, peer, name: name.into(), members: Vec::new() });
+        ObjectId(self.catalog.objects.len() as u32 - 1)
+    }
+
+    pub fn set(&mut self, members: &[ObjectId]) -> ObjectId {
+        let o = self.object(ObjectKind::Set, 0, 0, "");
+        self.catalog.objects[o.index()].members = members.to_vec();
+        o
+    }
+
+    /// Frames as `function (module)`, leaf first.
+    pub fn stack(&mut self, frames: &[&str]) -> StackId {
+        let mut ids = Vec::new();
+        for f in frames {
+            let (function, module) = f.rsplit_once(" (").unwrap();
+            let path = format!("/usr/lib/{}", module.trim_end_matches(')'));
+            let m = self.catalog.modules.iter().position(|m| m.path == path).unwrap_or_else(|| {
+                self.catalog.modules.push(Module { path, ..Module::default() });
+                self.catalog.modules.len() - 1
+            });
+            self.catalog.frames.push(Frame {
+                module: ModuleId(m as u32),
+                function: function.into(),
+                ..Frame::default()
+            });
+            ids.push(FrameId(self.catalog.frames.len() as u32 - 1));
+        }
+        self.catalog.stacks.push(Stack { frames: ids, kernel: false, truncated: false });
+        StackId(self.catalog.stacks.len() as u32 - 1)
+    }
+
+    fn event(&mut self, time: Ns, thread: ThreadId, kind: Kind) {
+        self.events.push(Event { time, thread, cpu: 0, kind });
+    }
+
+    /// `thread` blocks from `start` to `end` in `call`.
+    pub fn wait(&mut self, thread: ThreadId, start: f64, end: f64, call: &str) -> Wait<'_> {
+        let mut off = OffCpu::new(ns(start), ns(end), OffState::Interruptible);
+        off.syscall = syscall_number(call).unwrap();
+        Wait { drawing: self, thread, end, off }
+    }
+
+    /// Samples every 10 ms from `start` to `end`.
+    pub fn runs(&mut self, thread: ThreadId, start: f64, end: f64, stack: StackId) {
+        let mut t = ns(start);
+        while t < ns(end) {
+            let s = Sample { weight: 10_000_000, user_stack: stack, kernel_stack: StackId::NONE };
+            self.event(t, thread, Kind::Sample(s));
+            t += 10_000_000;
+        }
+    }
+
+    pub fn spawn(&mut self, parent: ThreadId, child: ThreadId, at: f64) {
+        self.event(ns(at), parent, Kind::Spawn { child });
+    }
+
+    pub fn exit(&mut self, thread: ThreadId, at: f64) {
+        self.event(ns(at), thread, Kind::Exit { status: 0 });
+    }
+
+    pub fn message(
+        &mut self,
+        thread: ThreadId,
+        object: ObjectId,
+        direction: Direction,
+        at: f64,
+        position: u64,
+    ) {
+        let m = IpcUse { object, direction, count: 1, bytes: 10, first: ns(at), position };
+        self.event(ns(at), thread, Kind::Ipc(m));
+    }
+
+    pub fn hold(
+        &mut self,
+        holder: ThreadId,
+        subject: ThreadId,
+        object: ObjectId,
+        relation: Relation,
+        at: f64,
+    ) {
+        self.event(ns(at), holder, Kind::Hold(Hold { object, subject, relation }));
+    }
+
+    pub fn build(mut self) -> (EventGraph, Catalog) {
+        self.events.sort_by_key(|e| e.time);
+        let mut b = Builder::new(BuildOptions::default());
+        b.events(&self.events, &self.catalog);
+        let g = b.finish(ns(self.end), &self.catalog);
+        (g, self.catalog)
+    }
+
+    /// Diagnose the worst episode of the threads that `process` selects, by the policy.
+    pub fn diagnose(self, process: &str) -> Report {
+        let (g, c) = self.build();
+        let s = Selection { process: Some(regex::Regex::new(process).unwrap()), ..Selection::default() };
+        let v = select(&g, &c, &s, &VictimOptions::default()).unwrap();
+        run_with_policy(&g, &c, v, Options::default())
+    }
+}
+
+impl Wait<'_> {
+    pub fn on(mut self, object: ObjectId) -> Self {
+        self.off.object = object;
+        self
+    }
+
+    pub fn stack(mut self, stack: StackId) -> Self {
+        self.off.user_stack = stack;
+        self
+    }
+
+    pub fn state(mut self, state: OffState) -> Self {
+        self.off.state = state;
+        self
+    }
+
+    pub fn before(mut self) -> Self {
+        self.off.begun_before = true;
+        self
+    }
+
+    /// Woken by a thread in a system call on an object.
+    pub fn by(mut self, waker: ThreadId, call: &str, object: ObjectId) {
+        self.off.waker = waker;
+        self.off.waker_context = Context::Task;
+        self.off.waker_syscall = syscall_number(call).unwrap();
+        self.off.waker_object = object;
+        self.done();
+    }
+
+    /// By the sender of a packet on loopback.
+    pub fn by_packet(mut self, waker: ThreadId, call: &str, object: ObjectId) {
+        self.off.waker = waker;
+        self.off.waker_context = Context::NetRx;
+        self.off.waker_syscall = syscall_number(call).unwrap();
+        self.off.waker_object = object;
+        self.done();
+    }
+
+    /// Ended by its own time-out.
+    pub fn times_out(mut self) {
+        self.off.timeout = ns(self.end) - self.off.start;
+        self.off.waker_context = Context::Timer;
+        self.done();
+    }
+
+    /// Not ended when the recording did.
+    pub fn open(mut self) {
+        self.off.open = true;
+        self.off.woken = 0;
+        self.end = self.drawing.end;
+        self.done();
+    }
+
+    fn done(self) {
+        let time = if self.off.open { ns(self.end) } else { ns(self.end) + 1000 };
+        self.drawing.event(time, self.thread, Kind::OffCpu(self.off));
+    }
+}
+
+/// All that `check` matches root causes against.
+pub fn what(c: &pg_graph::report::RootCause) -> String {
+    let mut s = Vec::new();
+    s.extend(c.function.clone());
+    s.extend(c.module.clone());
+    s.extend(c.syscall.clone());
+    s.extend(c.object.clone());
+    s.push(c.why.clone());
+    s.extend(c.stack.clone());
+    s.join(" ")
+}
+
+/// The command lines of the slice, the victim's own steps left out, neighbours of one thread once.
+pub fn slice(r: &Report) -> Vec<String> {
+    let mut out: Vec<(u32, String)> = Vec::new();
+    for n in &r.slice {
+        if n.tid != r.victim.tid && out.last().is_none_or(|o| o.0 != n.tid) {
+            out.push((n.tid, n.cmdline.clone()));
+        }
+    }
+    out.into_iter().map(|o| o.1).collect()
+}

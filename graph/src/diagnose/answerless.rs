@@ -70,7 +70,13 @@ impl Walk<'_> {
     }
 
     /// Who holds what the group waits for, one candidate per process.
-    fn holders(&self, thread: ThreadId, group: &Group, class: WaitClass, silent: &Spans) -> Vec<Candidate> {
+    pub(crate) fn holders(
+        &self,
+        thread: ThreadId,
+        group: &Group,
+        class: WaitClass,
+        silent: &Spans,
+    ) -> Vec<Candidate> {
         let mut facts: Vec<(ThreadId, Relation, Ns)> = Vec::new();
         for &(a, b) in silent {
             for h in self.g.holds(thread, a..b.saturating_add(1)) {
@@ -300,7 +306,7 @@ impl Walk<'_> {
             recommended: 1,
             reason: format!("{} {}", short_who(self.c, holders[0].thread), self.did(&holders[0])),
             number: self.out.asked.len() + 1,
-            about_to_come: 1,
+            about_to_come: self.questions_after(&holders[0]),
         }
     }
 
@@ -443,7 +449,7 @@ impl Walk<'_> {
                 self.did(c)
             ),
             number: self.out.asked.len() + 1,
-            about_to_come: 1,
+            about_to_come: self.questions_after(c),
         }
     }
 }

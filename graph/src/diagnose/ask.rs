@@ -92,17 +92,17 @@ impl Walk<'_> {
         // What explains only a sliver of the wait is no choice.
         candidates.retain(|c| c.time * 5 >= most);
         candidates.truncate(5);
-        if self.auto {
-            let best = self.recommended(&candidates);
-            return Ok(candidates.into_iter().nth(best));
-        }
-        let only = candidates.len() == 1;
-        let first_doubtful = candidates.first().is_some_and(|c| doubtful(c.weak));
-        if only && !(first_doubtful && self.share(most) >= 0.3 && !self.is_evident(&candidates[0])) {
-            return Ok(candidates.pop());
-        }
         let best = self.recommended(&candidates);
-        if !only && self.share(most) < 0.2 {
+        let (only, share) = (candidates.len() == 1, self.share(most));
+        let worth = if only {
+            candidates.first().is_some_and(|c| doubtful(c.weak)) && share >= 0.3
+        } else {
+            share >= 0.2
+        };
+        if self.auto {
+            self.out.would_ask += usize::from(worth);
+        }
+        if self.auto || !worth {
             return Ok(candidates.into_iter().nth(best));
         }
         if !only {
@@ -125,14 +125,11 @@ impl Walk<'_> {
         ahead.out.findings.first().map(|f| f.thread)
     }
 
-    /// A mutex' owner that ran, or waited for somebody else, all through the wait was in the way
-    /// whatever the intent of its unlock.
-    fn is_evident(&self, c: &Candidate) -> bool {
-        let act = activity(self.g, self.c, c.thread, &merged(c.spans.clone()));
-        match act.mostly() {
-            Mostly::Running => act.running * 10 >= act.total * 8,
-            _ => false,
-        }
+    /// About how many questions follow if this candidate is taken.
+    pub(crate) fn questions_after(&self, c: &Candidate) -> usize {
+        let mut ahead = self.ahead();
+        let open = ahead.visit(c.thread, c.spans.clone(), c.entry.clone()).is_err();
+        ahead.out.would_ask + usize::from(open)
     }
 
     fn recommended(&self, candidates: &[Candidate]) -> usize {
@@ -233,7 +230,7 @@ impl Walk<'_> {
             recommended: best + 1,
             reason,
             number: self.out.asked.len() + 1,
-            about_to_come: 1,
+            about_to_come: self.questions_after(c),
         }
     }
 

@@ -21,6 +21,8 @@ pub(crate) struct Outcome {
     pub used: Vec<Decision>,
     pub findings: Vec<Finding>,
     pub notes: Vec<String>,
+    /// In a look ahead: how often a question would have come.
+    pub would_ask: usize,
 }
 
 /// Where a walk ended, and why it is a cause.
@@ -295,6 +297,16 @@ impl<'g> Walk<'g> {
         let unanswered = total(&silent);
         if woken == 0 || woken < unanswered {
             return self.answerless(thread, group, class, silent);
+        }
+        let mut candidates = candidates;
+        // Who handed a lock over need not be who held it: the owner found from its state is an option too.
+        if class == WaitClass::Lock && candidates.first().is_some_and(|c| c.weak == Some(Weak::MutexHandOff))
+        {
+            for h in self.holders(thread, group, class, &group_spans(group)) {
+                if !candidates.iter().any(|c| c.thread == h.thread) {
+                    candidates.push(h);
+                }
+            }
         }
         let Some(c) = self.choose_edge(thread, group, candidates)? else {
             self.found(thread, FindingKind::Here, group_spans(group));

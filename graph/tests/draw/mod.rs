@@ -137,15 +137,8 @@ impl Drawing {
         self.event(ns(at), thread, Kind::Exit { status: 0 });
     }
 
-    pub fn message(
-        &mut self,
-        thread: ThreadId,
-        object: ObjectId,
-        direction: Direction,
-        at: f64,
-        position: u64,
-    ) {
-        let m = IpcUse { object, direction, count: 1, bytes: 10, first: ns(at), position };
+    pub fn message(&mut self, thread: ThreadId, object: ObjectId, direction: Direction, at: f64, bytes: u64) {
+        let m = IpcUse { object, direction, count: 1, bytes, first: ns(at), position: 0 };
         self.event(ns(at), thread, Kind::Ipc(m));
     }
 

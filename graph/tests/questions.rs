@@ -1,0 +1,219 @@
+//! When a diagnosis asks, what the question carries, and what answers, undo and replay do.
+
+mod draw;
+
+use draw::Drawing;
+use pg_event::{Catalog, Direction, ObjectKind};
+use pg_graph::{
+    By, Diagnosis, EventGraph, Options, Question, QuestionKind, Selection, Step, Victim, VictimOptions,
+    parse_answers, path_of_span, select, take_answer, victims,
+};
+
+/// A worker is woken by an unlock of `evict`, but the job it waited for came from `submit`.
+fn two_ways_in() -> (EventGraph, Catalog) {
+    let mut d = Drawing::new(10.0);
+    let worker = d.process("shop", "shop worker", None, 0.0);
+    let evict = d.process("evict", "evict", None, 0.0);
+    let submit = d.process("submit", "submit", None, 0.0);
+    let pipe = d.object(ObjectKind::Pipe, 5, 5, "");
+    let busy = d.stack(&["evict_all (evict)", "main (evict)"]);
+    let fill = d.stack(&["fill_queue (submit)", "main (submit)"]);
+    d.runs(evict, 1.0, 8.0, busy);
+    d.runs(submit, 1.0, 8.0, fill);
+    // Both wrote into the pipe: one ended the wait, the other's bytes were read in the same turn.
+    d.wait(worker, 1.0, 8.0, "read").on(pipe).by(evict, "write", pipe);
+    d.message(submit, pipe, Direction::Send, 7.9, 10);
+    d.message(evict, pipe, Direction::Send, 7.99, 10);
+    d.message(worker, pipe, Direction::Receive, 8.01, 20);
+    d.wait(evict, 8.1, 10.0, "pause").open();
+    d.wait(submit, 8.1, 10.0, "pause").open();
+    d.wait(worker, 8.2, 10.0, "read").on(pipe).open();
+    d.build()
+}
+
+fn victim(g: &EventGraph, c: &Catalog, process: &str) -> Victim {
+    let s = Selection { process: Some(regex::Regex::new(process).unwrap()), ..Selection::default() };
+    select(g, c, &s, &VictimOptions::default()).unwrap()
+}
+
+fn to_question(d: &mut Diagnosis<'_>) -> Option<Box<Question>> {
+    loop {
+        match d.next() {
+            Step::Ask(q) => return Some(q),
+            Step::Progress(text) => assert!(!text.is_empty()),
+            Step::Done(_) => return None,
+        }
+    }
+}
+
+fn done(d: &mut Diagnosis<'_>) -> pg_graph::report::Report {
+    loop {
+        match d.next() {
+            Step::Done(r) => return *r,
+            Step::Ask(q) => panic!("{}", q.text),
+            Step::Progress(_) => {}
+        }
+    }
+}
+
+#[test]
+fn several_edges_are_asked_about() {
+    let (g, c) = two_ways_in();
+    let v = victim(&g, &c, "shop");
+    let mut d = Diagnosis::new(&g, &c, v, Options::default());
+    let q = to_question(&mut d).expect("two threads may be the cause: a question");
+    assert_eq!((q.key.kind, q.number), (QuestionKind::Edge, 1));
+    assert_eq!(q.choices.len(), 2);
+    assert!(q.why.contains("2 edges"), "{}", q.why);
+    assert!((1..=2).contains(&q.recommended) && !q.reason.is_empty());
+    for o in &q.choices {
+        assert!(!o.label.is_empty() && !o.detail.is_empty() && o.vertex.is_some());
+        assert!(!o.nearby.is_empty(), "{o:?}");
+        assert!(o.nearby.windows(2).all(|w| w[0].time <= w[1].time));
+    }
+    assert_eq!(d.slice().len(), 1, "the victim is shown while it asks");
+
+    // Each answer leads elsewhere; undo takes it back; stopping blames the victim.
+    let mut ends = Vec::new();
+    for answer in [1, 2, 0] {
+        d.answer(answer, By::User);
+        let r = done(&mut d);
+        assert_eq!(r.questions.len(), 1);
+        assert_eq!((r.questions[0].answer, r.questions[0].by.as_str()), (answer, "user"));
+        ends.push(r.root_causes[0].process.clone().unwrap());
+        assert!(d.undo());
+        assert_eq!(to_question(&mut d).as_ref(), Some(&q));
+    }
+    ends[..2].sort();
+    assert_eq!(ends, ["evict", "submit", "shop"]);
+    assert!(!d.undo(), "nothing left to undo");
+}
+
+#[test]
+fn decisions_replay_to_the_same_report() {
+    let (g, c) = two_ways_in();
+    let v = victim(&g, &c, "shop");
+    let mut d = Diagnosis::new(&g, &c, v.clone(), Options::default());
+    assert!(to_question(&mut d).is_some());
+    d.answer(2, By::Answers);
+    let report = done(&mut d);
+    let kept = d.decisions().to_vec();
+    assert_eq!(kept.len(), 1);
+    let mut again = Diagnosis::with_decisions(&g, &c, v.clone(), Options::default(), kept);
+    assert_eq!(done(&mut again), report);
+    // A decision about another question is ignored.
+    let mut foreign = d.decisions().to_vec();
+    foreign[0].question.start += 1;
+    let mut other = Diagnosis::with_decisions(&g, &c, v, Options::default(), foreign);
+    assert!(to_question(&mut other).is_some());
+    assert!(other.decisions().is_empty());
+}
+
+#[test]
+fn an_answers_file_answers() {
+    let (g, c) = two_ways_in();
+    let v = victim(&g, &c, "shop");
+    let mut lines = parse_answers("1: 2\n").unwrap();
+    let r = pg_graph::run_with(&g, &c, v, Options::default(), |q| match take_answer(&mut lines, q) {
+        Some(a) => (a.unwrap_or(q.recommended), By::Answers),
+        None => (q.recommended, By::Policy),
+    });
+    assert_eq!((r.questions[0].answer, r.questions[0].by.as_str()), (2, "answers"));
+    assert!(lines.is_empty());
+}
+
+#[test]
+fn no_more_questions_than_allowed() {
+    let (g, c) = two_ways_in();
+    let v = victim(&g, &c, "shop");
+    let o = Options { max_questions: 0, ..Options::default() };
+    let mut d = Diagnosis::new(&g, &c, v, o);
+    let r = done(&mut d);
+    assert!(r.questions.is_empty());
+    assert!(r.coverage.notes.iter().any(|n| n.contains("recommended")), "{:?}", r.coverage.notes);
+}
+
+/// Nobody woke it this time; earlier ones were woken by a producer, which is now busy with something else.
+#[test]
+fn a_baseline_tells_who_is_missing() {
+    let mut d = Drawing::new(20.0);
+    let consumer = d.process("app", "app", None, 0.0);
+    let producer = d.thread(consumer, "producer", 0.0);
+    let helper = d.thread(consumer, "helper", 0.0);
+    let word = d.object(ObjectKind::Futex, 0x2000, 1, "");
+    let at = d.stack(&["pthread_cond_wait (libc.so.6)", "Queue::pop (app)", "consume (app)"]);
+    let busy = d.stack(&["rebuild_index (app)", "produce (app)"]);
+    for i in 0..8 {
+        let t = 1.0 + f64::from(i) * 0.5;
+        let (who, other) = if i % 4 == 3 { (helper, producer) } else { (producer, helper) };
+        let _ = other;
+        d.wait(consumer, t, t + 0.02, "futex").on(word).stack(at).by(who, "futex", word);
+    }
+    d.runs(producer, 5.0, 20.0, busy);
+    d.wait(helper, 5.0, 20.0, "pause").open();
+    d.wait(consumer, 5.5, 20.0, "futex").on(word).stack(at).open();
+    let (g, c) = d.build();
+    let s = Selection { tid: Some(1000), ..Selection::default() };
+    let v = select(&g, &c, &s, &VictimOptions::default()).unwrap();
+    let r = pg_graph::run_with_policy(&g, &c, v, Options::default());
+    let c = &r.root_causes[0];
+    assert_eq!(c.thread.as_deref(), Some("producer"), "{r:#?}");
+    assert_eq!(c.function.as_deref(), Some("rebuild_index"));
+    let step = &r.slice[1];
+    assert_eq!(step.strength.as_deref(), Some("weak"));
+    assert!(step.why_weak.as_ref().unwrap().contains("baseline"));
+}
+
+#[test]
+fn victims_are_ranked_and_say_what_for() {
+    let (g, c) = two_ways_in();
+    let all = victims(&g, &c, &VictimOptions::default());
+    assert!(all.len() >= 3);
+    assert!(all.windows(2).all(|w| w[0].score >= w[1].score));
+    let w = all.iter().find(|v| v.summary.starts_with("shop")).unwrap();
+    assert_eq!(w.waits_on.as_deref(), Some("pipe"));
+    assert!(!w.suspects.is_empty());
+    let everyone = victims(&g, &c, &VictimOptions { innocents: true, ..VictimOptions::default() });
+    assert!(everyone.len() > all.len(), "idle waits are listed when asked for");
+}
+
+/// The critical path of a span covers it without gaps, in the threads that took the time.
+#[test]
+fn path_of_a_span_covers_it() {
+    let (g, c) = two_ways_in();
+    let worker = g.threads().next().unwrap();
+    let steps = path_of_span(&g, &c, worker, 1_000_000_000..8_150_000_000);
+    let sum: u64 = steps.iter().map(|s| s.spent).sum();
+    assert!(sum.abs_diff(7_150_000_000) < 10_000, "{sum} {steps:#?}");
+    assert_eq!(steps[0].thread, worker);
+    assert!(steps.iter().any(|s| s.state == "running" && s.thread != worker && s.spent > 6_900_000_000));
+    assert!(path_of_span(&g, &c, worker, 5..5).is_empty());
+}
+
+/// An unlock wakes whoever waits: the edge is weak, so a person is asked whether to follow it.
+#[test]
+fn a_mutex_hand_off_is_asked_about() {
+    let mut d = Drawing::new(10.0);
+    let main = d.process("payd", "payd", None, 0.0);
+    let ledger = d.thread(main, "ledger", 0.0);
+    let word = d.object(ObjectKind::Futex, 0x3000, 1, "");
+    let lock =
+        d.stack(&["__lll_lock_wait (libc.so.6)", "pthread_mutex_lock (libc.so.6)", "Ledger::add (payd)"]);
+    let sum = d.stack(&["fsum (payd)", "rebuild_index (payd)", "tick (payd)"]);
+    d.runs(ledger, 1.0, 5.0, sum);
+    d.wait(main, 1.0, 5.0, "futex").on(word).stack(lock).by(ledger, "futex", word);
+    let (g, c) = d.build();
+    let s = Selection { tid: Some(1000), ..Selection::default() };
+    let v = select(&g, &c, &s, &VictimOptions::default()).unwrap();
+    let mut d = Diagnosis::new(&g, &c, v, Options::default());
+    let edge = g.edge(g.edges().next().unwrap());
+    let asked = to_question(&mut d);
+    assert_eq!(asked.is_some(), edge.weak.is_some(), "{edge:?}");
+    if let Some(q) = asked {
+        assert_eq!((q.choices.len(), q.recommended), (1, 1));
+        assert!(q.why.contains("weak"), "{}", q.why);
+        d.answer(q.recommended, By::User);
+    }
+    let r = done(&mut d);
+    assert_eq!(r.root_causes[0].function.as_deref(), Some("fsum"));
+}

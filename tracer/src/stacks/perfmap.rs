@@ -144,19 +144,19 @@ mod tests {
         /// Whatever the lines, every answer is a line that covers the address.
         #[test]
         fn answers_cover(lines in proptest::collection::vec((0u64..64, 1u64..16), 0..12), at in 0u64..80) {
-            let text: String =
-                lines.iter().enumerate().map(|(i, (s, n))| format!("{s:x} {n:x} f{i}\n")).collect();
-            let m = PerfMap::parse(text.as_bytes());
+            let text: Vec<String> =
+                lines.iter().enumerate().map(|(i, (s, n))| format!("{s:x} {n:x} f{i}")).collect();
+            let m = PerfMap::parse(text.join("\n").as_bytes());
             if let Some((name, _)) = m.name(at) {
                 let i: usize = name[1..].parse().unwrap();
                 prop_assert!(lines[i].0 <= at && at < lines[i].0 + lines[i].1);
             }
             // The last line is nowhere hidden.
-            if let Some((i, (s, n))) = lines.iter().enumerate().next_back() {
-                if (*s..*s + *n).contains(&at) {
-                    let want = format!("f{i}");
-                    prop_assert_eq!(m.name(at).map(|x| x.0), Some(want.as_str()));
-                }
+            if let Some((i, (s, n))) = lines.iter().enumerate().next_back()
+                && (*s..*s + *n).contains(&at)
+            {
+                let want = format!("f{i}");
+                prop_assert_eq!(m.name(at).map(|x| x.0), Some(want.as_str()));
             }
         }
     }

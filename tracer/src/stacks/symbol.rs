@@ -240,13 +240,14 @@ impl Worker {
         for file in &files.0 {
             look_up(&self.symbolizer, file, elf, &addresses, &mut out);
         }
+        for s in &mut out {
+            *s = s.take().filter(|s| !s.function.is_empty());
+        }
         out
     }
 
     fn kernel(&self, addresses: &[u64]) -> Vec<Option<Symbol>> {
-        let mut kernel = Kernel::default();
-        kernel.vmlinux = MaybeDefault::None;
-        kernel.debug_syms = false;
+        let kernel = Kernel { vmlinux: MaybeDefault::None, debug_syms: false, ..Kernel::default() };
         let found = self.symbolizer.symbolize(&Place::Kernel(kernel), Input::AbsAddr(addresses));
         let Ok(found) = found else { return Vec::new() };
         let near = |s: &Symbolized| s.as_sym().filter(|s| s.offset < MAX_KERNEL_FUNCTION).map(symbol);
@@ -259,6 +260,8 @@ fn symbolizer() -> Symbolizer {
     Symbolizer::builder().enable_auto_reload(false).set_debug_dirs(Some(Vec::<PathBuf>::new())).build()
 }
 
+/// Fill in what is still missing from a file: with debug information, then from its symbol table alone,
+/// which is left where debug information cannot be read.
 fn look_up(
     symbolizer: &Symbolizer,
     file: &SymbolFile,
@@ -266,28 +269,34 @@ fn look_up(
     addresses: &[u64],
     out: &mut [Option<Symbol>],
 ) {
-    let missing: Vec<usize> =
-        (0..addresses.len()).filter(|&i| out.get(i).is_some_and(Option::is_none)).collect();
-    let wanted: Vec<u64> = missing.iter().filter_map(|&i| addresses.get(i).copied()).collect();
-    if wanted.is_empty() {
-        return;
-    }
-    let ask = |dwarf| {
-        let mut source = ElfSource::new(&file.path);
-        source.debug_syms = dwarf;
-        symbolizer.symbolize(&Place::Elf(source), Input::VirtOffset(wanted.as_slice()))
-    };
-    // Debug information that cannot be read leaves the symbol table.
-    let found = if file.dwarf { ask(true).or_else(|_| ask(false)) } else { ask(false) };
-    let Ok(found) = found else { return };
-    for ((i, address), sym) in missing.into_iter().zip(&wanted).zip(&found) {
-        let Some(sym) = sym.as_sym().filter(|s| !s.name.is_empty()) else { continue };
-        // A symbol without size reaches to the next one, but not into another section or far away.
-        if sym.size.is_none() && (sym.offset >= MAX_SIZELESS || !elf.same_code(sym.addr, *address)) {
+    for dwarf in [true, false] {
+        if dwarf && !file.dwarf {
             continue;
         }
-        if let Some(slot) = out.get_mut(i) {
-            *slot = Some(symbol(sym));
+        let named = |s: &Option<Symbol>| s.as_ref().is_some_and(|s| !s.function.is_empty());
+        let missing = |i: &usize| out.get(*i).is_some_and(|s| !named(s));
+        let missing: Vec<usize> = (0..addresses.len()).filter(missing).collect();
+        let wanted: Vec<u64> = missing.iter().filter_map(|&i| addresses.get(i).copied()).collect();
+        if wanted.is_empty() {
+            return;
+        }
+        let mut source = ElfSource::new(&file.path);
+        source.debug_syms = dwarf;
+        let found = symbolizer.symbolize(&Place::Elf(source), Input::VirtOffset(wanted.as_slice()));
+        let Ok(found) = found else { continue };
+        for ((i, address), sym) in missing.into_iter().zip(&wanted).zip(&found) {
+            let Some(sym) = sym.as_sym() else { continue };
+            // A symbol without size reaches to the next one, but not into another section or far away.
+            if sym.size.is_none() && (sym.offset >= MAX_SIZELESS || !elf.same_code(sym.addr, *address)) {
+                continue;
+            }
+            let Some(slot) = out.get_mut(i) else { continue };
+            let new = symbol(sym);
+            match slot {
+                // Debug information can know the lines of a function and not its name.
+                Some(lines) => (lines.function, lines.offset) = (new.function, new.offset),
+                None => *slot = Some(new),
+            }
         }
     }
 }

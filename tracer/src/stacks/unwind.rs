@@ -79,8 +79,13 @@ pub(super) fn walk(code: &mut impl Code, regs: &Regs, copy: &[u8], out: &mut Vec
             // Not code: what was read there was no return address.
             return false;
         }
-        out.push(Step { address, place, regs: frame });
         let row = place.and_then(|p| code.row(p));
+        let mut step = Step { address, place, regs: frame };
+        if !exact && row.as_ref().is_some_and(|r| r.signal) {
+            // Nobody called the trampoline of a signal handler: the handler returns to its beginning.
+            (step.address, step.place) = (ip, code.place(ip));
+        }
+        out.push(step);
         let next = match (&row, place) {
             (Some(row), _) => match apply(row, &frame, &memory) {
                 Next::Frame(f) => Some(f),

@@ -14,9 +14,13 @@ mod edge;
 mod episode;
 mod graph;
 mod lane;
+pub mod path;
+pub mod petgraph;
 mod profile;
 mod question;
 pub mod report;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod vertex;
 mod victim;
 mod waits;

@@ -1,0 +1,37 @@
+//! Recordings made up for tests and benchmarks: with known causes, of any size. Only with feature `sim`.
+
+mod draw;
+
+pub use draw::{DrawError, TICK, draw};
+
+use crate::{BuildOptions, Builder, EventGraph};
+use pg_event::{Catalog, Event, Ns, ThreadId};
+
+/// A recording in memory.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    /// What the events name.
+    pub catalog: Catalog,
+    /// By time.
+    pub events: Vec<Event>,
+    /// Length, ns.
+    pub duration: Ns,
+}
+
+impl Recording {
+    /// Its event graph.
+    pub fn graph(&self) -> EventGraph {
+        let mut b = Builder::new(BuildOptions::default());
+        b.events(&self.events, &self.catalog);
+        b.finish(self.duration, &self.catalog)
+    }
+
+    /// The thread of this name.
+    ///
+    /// # Panics
+    /// When there is none: a test asks for what it has made itself.
+    pub fn thread(&self, name: &str) -> ThreadId {
+        let i = self.catalog.threads.iter().position(|t| t.name == name);
+        ThreadId(i.unwrap_or_else(|| panic!("no thread `{name}`")) as u32)
+    }
+}

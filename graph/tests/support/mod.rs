@@ -1,0 +1,4 @@
+//! What several tests and the example `vectors` share.
+
+pub mod kernel;
+pub mod vectors;

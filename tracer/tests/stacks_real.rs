@@ -148,9 +148,21 @@ fn cpp(mode: &str, flags: &[&str]) -> Option<(Target, tempfile::TempDir)> {
 
 #[test]
 fn cpp_without_frame_pointers() {
-    for flags in
-        [&["-O2", "-fomit-frame-pointer"][..], &["-O1", "-g", "-fomit-frame-pointer"], &["-O0", "-g"]]
-    {
+    let kinds: [&[&str]; 8] = [
+        &["-O2"],
+        &["-O1", "-g"],
+        &["-O0", "-g"],
+        &["-O2", "-static"],
+        &["-O2", "-no-pie"],
+        // No search table: the entries are indexed.
+        &["-O2", "-Wl,--no-eh-frame-hdr"],
+        // The program's own frames in .debug_frame only, plain and compressed.
+        &["-O2", "-g", "-fno-asynchronous-unwind-tables", "-fno-exceptions"],
+        &["-O2", "-g", "-fno-asynchronous-unwind-tables", "-fno-exceptions", "-gz"],
+    ];
+    for kind in kinds {
+        let flags = &[kind, &["-fomit-frame-pointer"]].concat();
+        println!("{flags:?}");
         let Some((t, _dir)) = cpp("0", flags) else { return };
         wait_asleep(t.pid());
         let names = compare(t.pid(), t.pid());
@@ -241,11 +253,6 @@ fn deleted_and_replaced() {
         }
         assert!(names.iter().any(|n| n.starts_with("shop::Item::stop")), "{names:#?}");
     }
-}
-
-fn root() -> bool {
-    // SAFETY: no preconditions.
-    unsafe { libc::geteuid() == 0 }
 }
 
 /// Late records: the process is gone, its stack is still unwound.

@@ -11,6 +11,7 @@ mod debugfile;
 mod elf;
 mod maps;
 mod module;
+mod offline;
 mod perfmap;
 mod regs;
 mod space;
@@ -19,5 +20,6 @@ mod table;
 mod text;
 mod unwind;
 
+pub use offline::symbolize_catalog;
 pub use regs::{FrameRegs, Regs};
 pub use table::{Coverage, StackTable, UserFrame};

@@ -1,7 +1,7 @@
 //! Modules: the files that code lies in, each read once however many processes map it.
 
 use super::cfi::Cfi;
-use super::elf::{Bytes, Elf};
+use super::elf::Elf;
 use super::maps::{Backing, MapLine};
 use super::text::clean;
 use pg_event::{Module, ModuleId, ModuleKind};
@@ -261,15 +261,5 @@ pub(super) fn file_address(entry: &Entry, m_start: u64, m_offset: u64, address: 
         }
         (None, ModuleKind::Elf) => within.wrapping_add(m_offset),
         (None, _) => address,
-    }
-}
-
-/// Size of what a source holds, for bounds.
-pub(super) fn size(source: &Source) -> u64 {
-    match source {
-        Source::Path { path, .. } => std::fs::metadata(path).map_or(0, |m| m.len()),
-        Source::Open(f) => f.size(),
-        Source::Image(b) => b.len() as u64,
-        Source::None => 0,
     }
 }

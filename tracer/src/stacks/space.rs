@@ -31,6 +31,8 @@ pub(super) struct Mapping {
     pub end: u64,
     pub offset: u64,
     pub module: u32,
+    /// Device and inode as the maps show them: an unchanged mapping keeps its module.
+    file: (u32, u32, u64),
 }
 
 /// Mappings sorted by address.
@@ -79,8 +81,8 @@ impl Spaces {
 
     /// A process ended. Its mappings stay for records that come late.
     pub fn exit(&mut self, pid: u32) {
-        let Some(space) = self.by_pid.get_mut(&pid) else { return };
-        if !std::mem::replace(&mut space.ended, true) {
+        self.bound();
+        if !std::mem::replace(&mut self.by_pid.entry(pid).or_default().ended, true) {
             self.ended.push_back(pid);
         }
         while self.ended.len() > KEEP_ENDED {
@@ -122,11 +124,14 @@ impl Spaces {
         space.read = Some(now);
         if let Some(text) = text {
             let lines = maps::parse(&text);
-            let resolved = lines.iter().map(|m| Mapping {
-                start: m.start,
-                end: m.end,
-                offset: m.offset,
-                module: modules.of_mapping(pid, m),
+            let old = space.mappings.take();
+            let resolved = lines.iter().map(|m| {
+                let file = (m.major, m.minor, m.inode);
+                let same =
+                    |o: &Mapping| (o.start, o.end, o.offset, o.file) == (m.start, m.end, m.offset, file);
+                let known = old.as_deref().and_then(|o| within(o, m.start)).filter(same);
+                let module = known.map_or_else(|| modules.of_mapping(pid, m), |o| o.module);
+                Mapping { start: m.start, end: m.end, offset: m.offset, module, file }
             });
             space.mappings = Some(resolved.collect());
         } else if let Some((parent, age)) = inherited {

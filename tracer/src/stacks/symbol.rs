@@ -7,7 +7,7 @@
 
 use super::debugfile::{self, Debuginfod};
 use super::elf::Elf;
-use super::module::{Entry, Source, open_same, size};
+use super::module::{Entry, Source, open_plain, open_same};
 use super::text::clean;
 use blazesym::MaybeDefault;
 use blazesym::symbolize::source::{Elf as ElfSource, Kernel, Source as Place};
@@ -185,21 +185,18 @@ fn start() -> Option<(Sender<Job>, Receiver<Vec<Answer>>)> {
 }
 
 /// A file to be given to blazesym.
-struct SymbolFile {
+pub(super) struct SymbolFile {
     path: PathBuf,
     /// Keeps `/proc/self/fd/N` valid.
     _file: Option<File>,
     dwarf: bool,
 }
 
-/// The symbol files of a module, the best first.
-#[derive(Default)]
-struct Files(Vec<SymbolFile>);
-
 /// What the thread owns.
 pub(super) struct Worker {
     symbolizer: Symbolizer,
-    files: HashMap<u32, Files>,
+    /// Symbol files of the modules, the best first.
+    files: HashMap<u32, Vec<SymbolFile>>,
     debuginfod: Debuginfod,
 }
 
@@ -213,7 +210,7 @@ impl Worker {
             let named = catch_unwind(AssertUnwindSafe(|| self.batch(&job, batch))).unwrap_or_else(|_| {
                 // Its caches may be half made.
                 self.symbolizer = symbolizer();
-                self.files.insert(job.module, Files::default());
+                self.files.insert(job.module, Vec::new());
                 Vec::new()
             });
             let mut named = named.into_iter();
@@ -236,14 +233,16 @@ impl Worker {
             self.files.insert(job.module, files);
         }
         let Some(files) = self.files.get(&job.module) else { return Vec::new() };
-        let mut out = vec![None; addresses.len()];
-        for file in &files.0 {
-            look_up(&self.symbolizer, file, elf, &addresses, &mut out);
-        }
-        for s in &mut out {
-            *s = s.take().filter(|s| !s.function.is_empty());
-        }
-        out
+        look_up(&self.symbolizer, files, elf, &addresses)
+    }
+
+    /// As the thread does it, for a caller that has the time. A panic over a hostile file ends nothing.
+    pub fn look_up_all(&mut self, files: &[SymbolFile], elf: &Elf, addresses: &[u64]) -> Vec<Option<Symbol>> {
+        let look = || look_up(&self.symbolizer, files, elf, addresses);
+        catch_unwind(AssertUnwindSafe(look)).unwrap_or_else(|_| {
+            self.symbolizer = symbolizer();
+            vec![None; addresses.len()]
+        })
     }
 
     fn kernel(&self, addresses: &[u64]) -> Vec<Option<Symbol>> {
@@ -257,12 +256,29 @@ impl Worker {
 
 fn symbolizer() -> Symbolizer {
     // Debug files are looked for here, container roots included; blazesym gets no directories of its own.
-    Symbolizer::builder().enable_auto_reload(false).set_debug_dirs(Some(Vec::<PathBuf>::new())).build()
+    Symbolizer::builder().enable_auto_reload(true).set_debug_dirs(Some(Vec::<PathBuf>::new())).build()
+}
+
+/// Look addresses up in files, one after the other for what is still missing.
+fn look_up(
+    symbolizer: &Symbolizer,
+    files: &[SymbolFile],
+    elf: &Elf,
+    addresses: &[u64],
+) -> Vec<Option<Symbol>> {
+    let mut out = vec![None; addresses.len()];
+    for file in files {
+        fill_in(symbolizer, file, elf, addresses, &mut out);
+    }
+    for s in &mut out {
+        *s = s.take().filter(|s| !s.function.is_empty());
+    }
+    out
 }
 
 /// Fill in what is still missing from a file: with debug information, then from its symbol table alone,
 /// which is left where debug information cannot be read.
-fn look_up(
+fn fill_in(
     symbolizer: &Symbolizer,
     file: &SymbolFile,
     elf: &Elf,
@@ -313,60 +329,73 @@ fn symbol(sym: &blazesym::symbolize::Sym) -> Symbol {
 }
 
 /// The files with a module's symbols: its separate debug file, then itself.
-fn files(job: &Job, elf: &Elf, debuginfod: &Debuginfod) -> Files {
+fn files(job: &Job, elf: &Elf, debuginfod: &Debuginfod) -> Vec<SymbolFile> {
     let dirs = debugfile::directories(job.root.as_deref());
     let root = job.root.as_deref().unwrap_or(Path::new("/"));
-    let mut out = Files::default();
+    let mut out = Vec::new();
     if !elf.has_dwarf {
         let debug = debugfile::by_build_id(&dirs, &elf.build_id)
             .or_else(|| debugfile::by_link(&dirs, root, &job.path, elf.debug_link.as_ref()?))
             .or_else(|| debuginfod.find(&elf.build_id));
-        out.0.extend(debug.and_then(|path| {
-            let file = super::module::open_plain(&path)?;
-            input(&file, Some(path))
-        }));
+        out.extend(debug.and_then(|path| SymbolFile::of(&open_plain(&path)?, Some(path), true)));
     }
-    let own = match &*job.source {
+    out.extend(match &*job.source {
         Source::Path { path, dev, inode } => {
-            open_same(path, *dev, *inode).and_then(|f| input(&f, Some(path.clone())))
+            open_same(path, *dev, *inode).and_then(|f| SymbolFile::of(&f, Some(path.clone()), elf.has_dwarf))
         }
-        Source::Open(f) => input(f, None),
-        Source::Image(bytes) => memory_file(bytes.as_slice(), bytes.len() as u64),
+        Source::Open(f) => SymbolFile::of(f, None, elf.has_dwarf),
+        Source::Image(bytes) => SymbolFile::copy(bytes.as_slice(), bytes.len() as u64, elf.has_dwarf),
         Source::None => None,
-    };
-    out.0.extend(own.map(|f| SymbolFile { dwarf: elf.has_dwarf && size(&job.source) <= MAX_DWARF, ..f }));
+    });
     out
 }
 
-/// What to give blazesym for an open file. It maps files, and the owner of a mapped file can truncate it,
-/// which would end this process by SIGBUS: files of other users are copied first.
-fn input(file: &File, path: Option<PathBuf>) -> Option<SymbolFile> {
-    let meta = file.metadata().ok()?;
-    // SAFETY: geteuid has no preconditions.
-    let me = unsafe { libc::geteuid() };
-    if meta.uid() != 0 && meta.uid() != me {
-        return memory_file(file.try_clone().ok()?, meta.len());
+impl SymbolFile {
+    /// What to give blazesym for an open file. It maps files, and the owner of a mapped file can truncate
+    /// it, which would end this process by SIGBUS: files of other users are copied first.
+    pub fn of(file: &File, path: Option<PathBuf>, dwarf: bool) -> Option<Self> {
+        let meta = file.metadata().ok()?;
+        let dwarf = dwarf && meta.len() <= MAX_DWARF;
+        if !trusted(meta.uid()) {
+            // From the beginning, whatever was read before.
+            let mut again = open_plain(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))?;
+            return Self::copy(&mut again, meta.len(), dwarf);
+        }
+        match path {
+            Some(path) => Some(Self { path, _file: None, dwarf }),
+            None => {
+                let kept = file.try_clone().ok()?;
+                let path = format!("/proc/self/fd/{}", kept.as_raw_fd()).into();
+                Some(Self { path, _file: Some(kept), dwarf })
+            }
+        }
     }
-    let kept = file.try_clone().ok()?;
-    let path = path.unwrap_or_else(|| format!("/proc/self/fd/{}", kept.as_raw_fd()).into());
-    Some(SymbolFile { path, _file: Some(kept), dwarf: meta.len() <= MAX_DWARF })
-}
 
-/// A file in memory with the bytes of another.
-fn memory_file(mut from: impl Read, len: u64) -> Option<SymbolFile> {
-    if len > MAX_COPY {
-        return None;
-    }
-    // SAFETY: the name is a valid C string; the descriptor is owned from here on.
-    let mut file = unsafe {
-        let fd = libc::memfd_create(c"pg-tui-symbols".as_ptr(), libc::MFD_CLOEXEC);
-        if fd < 0 {
+    /// A file in memory with these bytes.
+    fn copy(from: impl Read, len: u64, dwarf: bool) -> Option<Self> {
+        if len > MAX_COPY {
             return None;
         }
-        File::from_raw_fd(fd)
-    };
-    std::io::copy(&mut (&mut from).take(len), &mut file).ok()?;
-    file.flush().ok()?;
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd()).into();
-    Some(SymbolFile { path, _file: Some(file), dwarf: true })
+        // SAFETY: the name is a valid C string; the descriptor is owned from here on.
+        let mut file = unsafe {
+            let fd = libc::memfd_create(c"pg-tui-symbols".as_ptr(), libc::MFD_CLOEXEC);
+            if fd < 0 {
+                return None;
+            }
+            File::from_raw_fd(fd)
+        };
+        std::io::copy(&mut from.take(len), &mut file).ok()?;
+        file.flush().ok()?;
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd()).into();
+        Some(Self { path, _file: Some(file), dwarf })
+    }
+}
+
+/// Users whose files are not truncated in mid-read to harm this process: root, its own, and the one who
+/// started it by sudo.
+fn trusted(uid: u32) -> bool {
+    // SAFETY: geteuid has no preconditions.
+    let me = unsafe { libc::geteuid() };
+    let sudo = || std::env::var("SUDO_UID").ok()?.parse::<u32>().ok();
+    uid == 0 || uid == me || sudo() == Some(uid)
 }

@@ -230,3 +230,9 @@ pub fn build(dir: &Path, name: &str, source: &str, flags: &[&str]) -> Option<Pat
     assert!(status.success(), "{compiler} failed");
     Some(exe)
 }
+
+/// Running as root?
+pub fn root() -> bool {
+    // SAFETY: no preconditions.
+    unsafe { libc::geteuid() == 0 }
+}

@@ -5,6 +5,7 @@ pub mod collector;
 pub mod command;
 pub mod error;
 pub mod focus;
+pub mod holders;
 pub mod identity;
 pub mod options;
 pub mod patience;

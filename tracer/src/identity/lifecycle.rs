@@ -128,18 +128,18 @@ impl Identity {
         self.processes[process.index()].read = false;
         let text = join_argv(argv);
         let exe = lossy(exe.split(|&b| b == 0).next().unwrap_or(exe), MAX_PATH);
+        let (ask_exe, ask_cmdline) = (exe.is_empty(), text.is_empty());
         let row = self.touch_process(process);
         // The old leader of a taken-over process was killed; the process was not.
         row.exit_status = None;
         row.end = None;
-        if !exe.is_empty() {
+        if !ask_exe {
             row.exe = exe;
         }
-        let ask = text.is_empty();
-        if !ask {
+        if !ask_cmdline {
             push_cmdline(row, text, now);
         }
-        self.read_after_exec(process, ask, now);
+        self.read_after_exec(process, ask_exe, ask_cmdline, now);
         self.judge_process(process);
         self.judge_thread(id);
     }
@@ -155,7 +155,7 @@ impl Identity {
         self.processes[row.process.index()].members.first().copied().unwrap_or(id)
     }
 
-    fn read_after_exec(&mut self, process: ProcessId, ask_cmdline: bool, now: Ns) {
+    fn read_after_exec(&mut self, process: ProcessId, ask_exe: bool, ask_cmdline: bool, now: Ns) {
         let pid = self.processes[process.index()].row.pid;
         if let Some(status) = read_status(pid) {
             let row = self.touch_process(process);
@@ -169,10 +169,11 @@ impl Identity {
             }
         }
         self.read_cgroups(process);
+        if ask_exe {
+            // Rather none than the one of the program before.
+            self.touch_process(process).exe = crate::procfs::read_exe(pid).unwrap_or_default();
+        }
         if ask_cmdline {
-            if let Some(exe) = crate::procfs::read_exe(pid) {
-                self.touch_process(process).exe = exe;
-            }
             self.read_cmdline(process, now);
         }
         self.processes[process.index()].read = true;

@@ -53,6 +53,11 @@ pub struct FdInfo {
     pub epoll_targets: Vec<u32>,
     /// The process a pidfd is for.
     pub pidfd: Option<u32>,
+    /// `eventfd-id`: number of an event counter, the same for all who share it.
+    pub eventfd: Option<u64>,
+    /// `fuse_connection`: number of the file system that a descriptor of `/dev/fuse` serves, which is the
+    /// minor number of its device.
+    pub fuse_connection: Option<u32>,
     /// Inodes of files on which this open file description holds a lock (`lock:` lines).
     pub locked_inodes: Vec<u64>,
 }
@@ -83,6 +88,8 @@ pub fn parse_fdinfo(bytes: &[u8]) -> Option<FdInfo> {
         tty_index: None,
         epoll_targets: parse_epoll_targets(bytes),
         pidfd: None,
+        eventfd: None,
+        fuse_connection: None,
         locked_inodes: Vec::new(),
     };
     for line in text.lines() {
@@ -94,6 +101,8 @@ pub fn parse_fdinfo(bytes: &[u8]) -> Option<FdInfo> {
             "ino" if out.inode.is_none() => out.inode = first.parse().ok(),
             "tty-index" => out.tty_index = first.parse().ok(),
             "Pid" => out.pidfd = first.parse().ok(),
+            "eventfd-id" => out.eventfd = first.parse().ok(),
+            "fuse_connection" => out.fuse_connection = first.parse().ok(),
             // `lock:\t1: FLOCK  ADVISORY  WRITE 359 00:13:11691 0 EOF`
             "lock" => {
                 let inode = value.split_ascii_whitespace().find(|w| w.matches(':').count() == 2);

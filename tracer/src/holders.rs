@@ -1,0 +1,193 @@
+//! Holders: who could end a long wait, read from the state of the system while the wait goes on.
+//!
+//! Where no wake-up was recorded, what holds the thing waited for is still to be seen in `/proc`: the other
+//! end of a pipe, the owner of a lock, the tracer of a stopped thread. Nothing is stopped or attached to,
+//! files are never touched through a target's file system (which may be what hangs), and one look at
+//! everybody's descriptors serves all waits of the next second or more.
+
+mod candidates;
+mod files;
+mod futex;
+mod locks;
+mod memory;
+mod mounts;
+mod open_files;
+mod sockets;
+mod terminals;
+
+use crate::identity::Identity;
+use crate::patience::Patience;
+use crate::procfs::{self, FdLink};
+use open_files::OpenFiles;
+use pg_event::{Ns, Object, ObjectId, ObjectKind, OffState, Relation, Sysno, ThreadId};
+use sockets::SocketTables;
+use std::time::Duration;
+
+/// Most holders reported for one object: a descriptor inherited by hundreds of workers says no more.
+const MAX_PER_OBJECT: usize = 16;
+/// Most objects of a set looked at.
+const MAX_MEMBERS: usize = 64;
+/// Most holders reported for one wait.
+const MAX_PER_WAIT: usize = 64;
+/// How long a read of a target's memory may take.
+const READ_LIMIT: Duration = Duration::from_millis(50);
+
+/// A wait that has become long, and goes on.
+#[derive(Clone, Copy, Debug)]
+pub struct LongWait<'a> {
+    /// Who waits.
+    pub thread: ThreadId,
+    /// Its number.
+    pub tid: u32,
+    /// Its process.
+    pub tgid: u32,
+    /// The system call it waits in.
+    pub syscall: Sysno,
+    /// As in [`pg_event::OffCpu::op`].
+    pub op: u32,
+    /// How it waits.
+    pub state: OffState,
+    /// What it waits for; [`ObjectId::NONE`] when not known.
+    pub id: ObjectId,
+    /// The row of that object, if there is one.
+    pub object: Option<&'a Object>,
+    /// Rows of the members of a set or an epoll instance.
+    pub members: &'a [(ObjectId, &'a Object)],
+}
+
+/// A thread tied to what another one waits for: the data of a [`pg_event::Hold`] event.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Found {
+    /// The thread that holds; a process that holds stands here with its leader.
+    pub holder: ThreadId,
+    /// What it holds, [`ObjectId::NONE`] for a tracer.
+    pub object: ObjectId,
+    /// How.
+    pub relation: Relation,
+}
+
+/// Finds holders; keeps what it has read for a while.
+pub struct Holders {
+    open: OpenFiles,
+    sockets: SocketTables,
+    patience: Patience,
+}
+
+impl Default for Holders {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Who holds, by the kernel's numbers, before identities are known.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+enum Who {
+    Process(u32),
+    Thread(u32, u32),
+}
+
+impl Holders {
+    /// Nothing read yet.
+    pub fn new() -> Self {
+        Self {
+            open: OpenFiles::default(),
+            sockets: SocketTables::default(),
+            patience: Patience::new(READ_LIMIT),
+        }
+    }
+
+    /// Who could end this wait. Empty when nobody is found: that nobody can is a finding of its own, but
+    /// only for kinds of which all holders are visible (see [`Self::sees_all`]). `now` is the time of the
+    /// recording; identities not yet known are made.
+    pub fn find(&mut self, wait: &LongWait, identity: &mut Identity, now: Ns) -> Vec<Found> {
+        let mut out = Vec::new();
+        if matches!(wait.state, OffState::Stopped | OffState::Traced) {
+            // Whatever it waited for before, now it waits for being continued.
+            if let Some(tracer) = procfs::read_status(wait.tid).map(|s| s.tracer).filter(|&t| t != 0) {
+                let holder = identity.thread(tracer, 0, now);
+                out.push(Found { holder, object: ObjectId::NONE, relation: Relation::Traces });
+            }
+            return out;
+        }
+        self.open.set_time(now);
+        self.sockets.set_time(now);
+        let mut take = |found: Vec<(Who, Relation)>, object: ObjectId| {
+            for (who, relation) in found.into_iter().take(MAX_PER_OBJECT) {
+                let holder = match who {
+                    Who::Process(pid) => identity.leader(pid, now),
+                    Who::Thread(tid, tgid) => identity.thread(tid, tgid, now),
+                };
+                let found = Found { holder, object, relation };
+                if out.len() < MAX_PER_WAIT && !out.contains(&found) {
+                    out.push(found);
+                }
+            }
+        };
+        match wait.object {
+            Some(o) if matches!(o.kind, ObjectKind::Set | ObjectKind::Epoll) => {
+                for (id, member) in wait.members.iter().take(MAX_MEMBERS) {
+                    take(self.of_object(wait, member), *id);
+                }
+            }
+            Some(o) => take(self.of_object(wait, o), wait.id),
+            None => {}
+        }
+        // A parent waits within vfork(2) until the child executes a program or exits.
+        if wait.syscall.is_any(&["vfork", "clone", "clone3"])
+            && wait.object.is_none()
+            && let Some(child) = self.youngest_child(wait.tgid)
+        {
+            take(vec![(Who::Process(child), Relation::ChildOf)], wait.id);
+        }
+        out
+    }
+
+    /// Are all possible holders of this kind of object visible, so that finding none means there is none?
+    pub fn sees_all(kind: ObjectKind) -> bool {
+        matches!(
+            kind,
+            ObjectKind::Pipe
+                | ObjectKind::Fifo
+                | ObjectKind::UnixStream
+                | ObjectKind::FileLock
+                | ObjectKind::Child
+                | ObjectKind::PidFd
+        )
+    }
+
+    fn of_object(&mut self, wait: &LongWait, object: &Object) -> Vec<(Who, Relation)> {
+        match object.kind {
+            ObjectKind::Pipe | ObjectKind::Fifo => self.pipe_ends(wait, object),
+            ObjectKind::UnixStream | ObjectKind::UnixDatagram => self.unix_peer(wait, object),
+            ObjectKind::Tcp => self.tcp_peer(wait, object),
+            ObjectKind::Udp => self.udp_peer(wait, object),
+            ObjectKind::FileLock => self.lock_owners(wait, object),
+            ObjectKind::Child => self.children(wait, object),
+            ObjectKind::PidFd => {
+                let pid = object.id as u32;
+                let alive = procfs::read_stat(pid).is_some_and(|s| s.state != b'Z');
+                if alive { vec![(Who::Process(pid), Relation::ChildOf)] } else { Vec::new() }
+            }
+            ObjectKind::Tty => self.terminal_end(wait, object),
+            ObjectKind::Futex => self.futex_owner(wait, object),
+            ObjectKind::EventFd => self.eventfd_sharers(wait, object),
+            ObjectKind::File => self.file_server(wait, object),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The descriptors an epoll instance of a thread watches; empty when that cannot be read.
+pub fn epoll_members(tid: u32, epfd: u32) -> Vec<u32> {
+    procfs::read_fdinfo(tid, epfd).map(|i| i.epoll_targets).unwrap_or_default()
+}
+
+/// Where a descriptor of a thread leads, as `/proc` writes it: `pipe:[1234]`, `socket:[99]`, a path.
+pub fn describe_fd(tid: u32, fd: u32) -> Option<String> {
+    Some(match procfs::read_fd_link(tid, fd)? {
+        FdLink::Pipe(inode) => format!("pipe:[{inode}]"),
+        FdLink::Socket(inode) => format!("socket:[{inode}]"),
+        FdLink::Anon(name) => format!("anon_inode:[{name}]"),
+        FdLink::Path(path) => path,
+    })
+}

@@ -1,0 +1,91 @@
+//! Who has a file locked that another one wants to lock.
+
+use super::{Holders, LongWait, Who};
+use crate::procfs::{self, FileLock};
+use pg_event::{Object, Relation};
+
+/// Most descriptors whose locks are read to find an owner that `/proc/locks` does not name.
+const MAX_LOOKED_AT: usize = 2000;
+
+/// Major and minor number of a device as stat(2) has it (kernel: `new_encode_dev`).
+fn device(dev: u64) -> (u32, u32) {
+    let dev = dev as u32;
+    ((dev >> 8) & 0xfff, (dev & 0xff) | (dev >> 12 & !0xff))
+}
+
+/// The locks that keep `tgid` waiting for one on this file: those its own entry says block it, else all.
+pub(super) fn blocking<'a>(locks: &'a [FileLock], tgid: u32, object: &Object) -> Vec<&'a FileLock> {
+    let on_it = |l: &&FileLock| l.inode == object.id && (object.peer == 0 || l.device == device(object.peer));
+    let waits = locks.iter().filter(on_it).find(|l| l.blocked && l.pid == Some(tgid));
+    let held = locks.iter().filter(on_it).filter(|l| !l.blocked);
+    match waits {
+        Some(w) => {
+            let named: Vec<_> = held.clone().filter(|l| l.number == w.number).collect();
+            if named.is_empty() { held.filter(|l| l.overlaps(w)).collect() } else { named }
+        }
+        None => held.collect(),
+    }
+}
+
+impl Holders {
+    pub(super) fn lock_owners(&mut self, wait: &LongWait, object: &Object) -> Vec<(Who, Relation)> {
+        let locks = procfs::read_locks();
+        let mut pids: Vec<u32> = Vec::new();
+        for lock in blocking(&locks, wait.tgid, object) {
+            // The process that took it may be gone, with the descriptor passed on; an OFD lock names nobody.
+            let owner = lock.pid.filter(|&p| procfs::read_stat(p).is_some_and(|s| s.state != b'Z'));
+            match owner {
+                Some(pid) => pids.push(pid),
+                None => pids.extend(self.lock_descriptors(object)),
+            }
+        }
+        pids.sort_unstable();
+        pids.dedup();
+        pids.into_iter().map(|p| (Who::Process(p), Relation::Owns)).collect()
+    }
+
+    /// Processes with a descriptor whose open file description has a lock on this file.
+    fn lock_descriptors(&mut self, object: &Object) -> Vec<u32> {
+        let last = |p: &str| p.trim_end_matches(" (deleted)").rsplit('/').next().unwrap_or("").to_owned();
+        let name = last(&object.name);
+        let candidates = self.open.with_path(|p| name.is_empty() || last(p) == name);
+        let mut out = Vec::new();
+        for o in candidates.into_iter().take(MAX_LOOKED_AT) {
+            if procfs::read_fdinfo(o.pid, o.fd).is_some_and(|i| i.locked_inodes.contains(&object.id)) {
+                out.push(o.pid);
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::procfs::parse_locks;
+    use pg_event::ObjectKind;
+
+    #[test]
+    fn the_entry_that_blocks_is_the_one_with_its_number() {
+        let text = b"1: POSIX  ADVISORY  WRITE 10 08:01:7 0 9\n\
+            2: POSIX  ADVISORY  WRITE 11 08:01:7 10 19\n\
+            2: -> POSIX  ADVISORY  WRITE 12 08:01:7 10 10\n\
+            3: FLOCK  ADVISORY  WRITE 13 08:02:7 0 EOF\n";
+        let locks = parse_locks(text);
+        let object =
+            Object { kind: ObjectKind::FileLock, id: 7, peer: 0x801, name: String::new(), members: vec![] };
+        let pids = |tgid| blocking(&locks, tgid, &object).iter().filter_map(|l| l.pid).collect::<Vec<_>>();
+        assert_eq!(pids(12), [11]);
+        // Someone whose wait is over already, or not listed: every lock on this file, none on its namesake.
+        assert_eq!(pids(99), [10, 11]);
+    }
+
+    #[test]
+    fn device_numbers_as_stat_has_them() {
+        assert_eq!(device(0x801), (8, 1));
+        // Major 259, minor 70000.
+        let (major, minor) = (259u64, 70_000u64);
+        let dev = (minor & 0xff) | major << 8 | (minor & !0xff) << 12;
+        assert_eq!(device(dev), (259, 70_000));
+    }
+}

@@ -1,0 +1,75 @@
+//! Words of a target's memory and the arguments of its system call, read without stopping it.
+#![allow(unsafe_code)] // process_vm_readv(2) has no safe wrapper in std.
+
+use super::Holders;
+
+/// Read up to `len` bytes of a process's memory; fewer, or none, when they are not all there or it is not
+/// permitted. Can block for as long as the target's memory lock is held: see [`crate::patience`].
+fn read(pid: u32, address: u64, len: usize) -> Vec<u8> {
+    let mut out = vec![0u8; len];
+    let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: len };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: len };
+    // SAFETY: the local part describes `out`; the remote part is only ever interpreted in the target.
+    let got = unsafe { libc::process_vm_readv(pid as i32, &raw const local, 1, &raw const remote, 1, 0) };
+    out.truncate(usize::try_from(got).unwrap_or(0));
+    out
+}
+
+impl Holders {
+    /// Consecutive 32-bit words at an address of a process.
+    pub(super) fn words<const N: usize>(&mut self, pid: u32, address: u64) -> Option<[u32; N]> {
+        let bytes = self.bytes(pid, address, N * 4)?;
+        let mut out = [0; N];
+        for (word, four) in out.iter_mut().zip(bytes.chunks_exact(4)) {
+            *word = u32::from_ne_bytes(four.try_into().ok()?);
+        }
+        (bytes.len() == N * 4).then_some(out)
+    }
+
+    /// Up to `len` (at most 256) bytes at an address of a process.
+    pub(super) fn bytes(&mut self, pid: u32, address: u64, len: usize) -> Option<Vec<u8>> {
+        self.patience.run(move || read(pid, address, len.min(256)))
+    }
+
+    /// Number and arguments of the system call a thread is blocked in (`/proc/TID/syscall`).
+    pub(super) fn blocked_call(&mut self, tid: u32) -> Option<(u64, [u64; 6])> {
+        let path = crate::procfs::path_of(tid, "syscall");
+        let bytes = self.patience.run(move || crate::procfs::read_bounded(&path, 512))?.ok()?;
+        parse_call(&bytes)
+    }
+}
+
+fn parse_call(bytes: &[u8]) -> Option<(u64, [u64; 6])> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let mut words = text.split_ascii_whitespace();
+    let number = words.next()?.parse().ok()?;
+    let mut args = [0; 6];
+    for arg in &mut args {
+        *arg = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+    }
+    Some((number, args))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_call_a_thread_is_in() {
+        let text = b"42 0x3 0x7ffd1 0x6e 0x0 0x0 0xffffffffffffffff 0x7ffd0 0x7f00\n";
+        assert_eq!(parse_call(text), Some((42, [3, 0x7ffd1, 0x6e, 0, 0, u64::MAX])));
+        assert_eq!(parse_call(b"running\n"), None);
+        assert_eq!(parse_call(b"-1 0x7ffd 0x7f\n"), None);
+        assert_eq!(parse_call(b""), None);
+    }
+
+    #[test]
+    fn words_of_this_process() {
+        let mut holders = Holders::new();
+        let words = Box::new([1u32, 2, 3]);
+        let address = words.as_ptr() as u64;
+        assert_eq!(holders.words::<3>(std::process::id(), address), Some([1, 2, 3]));
+        assert_eq!(holders.words::<1>(std::process::id(), 8), None);
+        assert_eq!(holders.bytes(std::process::id(), address, 5), Some(vec![1, 0, 0, 0, 2]));
+    }
+}

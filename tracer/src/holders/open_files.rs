@@ -1,0 +1,125 @@
+//! Everybody's descriptors, seen at once and kept for a while.
+
+use crate::procfs::{self, AccessMode, FdLink, Stat};
+use pg_event::Ns;
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+/// Most descriptors looked at in one scan.
+const MAX_DESCRIPTORS: usize = 400_000;
+/// Most descriptors of one process looked at.
+const MAX_OF_ONE: usize = 20_000;
+/// A scan is good for at least this long ...
+const FRESH_NS: Ns = 1_000_000_000;
+/// ... and for this many times as long as it took, so that scanning never takes more than 2 % of a CPU.
+const REST: u32 = 50;
+
+/// One open descriptor of one process.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Opened {
+    /// Process.
+    pub pid: u32,
+    /// Descriptor.
+    pub fd: u32,
+}
+
+impl Opened {
+    /// How it was opened, from the link's own mode; `None` when it is closed by now.
+    pub fn mode(self) -> Option<AccessMode> {
+        let link = std::fs::symlink_metadata(format!("/proc/{}/fd/{}", self.pid, self.fd)).ok()?;
+        Some(match (link.mode() & 0o400 != 0, link.mode() & 0o200 != 0) {
+            (true, false) => AccessMode::Read,
+            (false, true) => AccessMode::Write,
+            _ => AccessMode::Both,
+        })
+    }
+}
+
+/// What was seen of all processes.
+#[derive(Default)]
+pub struct OpenFiles {
+    by_link: HashMap<FdLink, Vec<Opened>>,
+    processes: Vec<Stat>,
+    now: Ns,
+    taken: Option<(Ns, Duration)>,
+}
+
+impl OpenFiles {
+    /// The time by which the next questions decide whether a new look is due.
+    pub fn set_time(&mut self, now: Ns) {
+        self.now = now;
+    }
+
+    /// Who has what this link names open, as far as that still holds.
+    pub fn of(&mut self, link: &FdLink) -> Vec<Opened> {
+        self.look();
+        let Some(known) = self.by_link.get(link) else { return Vec::new() };
+        let still = |o: &Opened| procfs::read_fd_link(o.pid, o.fd).as_ref() == Some(link);
+        known.iter().copied().filter(still).collect()
+    }
+
+    /// All descriptors with a path that satisfies `fits`.
+    pub fn with_path(&mut self, fits: impl Fn(&str) -> bool) -> Vec<Opened> {
+        self.look();
+        let mut out: Vec<Opened> = Vec::new();
+        for (link, opened) in &self.by_link {
+            if matches!(link, FdLink::Path(p) if fits(p)) {
+                out.extend(opened);
+            }
+        }
+        out.sort_unstable_by_key(|o| (o.pid, o.fd));
+        out
+    }
+
+    /// Descriptors of anonymous inodes with this name.
+    pub fn anonymous(&mut self, name: &str) -> Vec<Opened> {
+        self.look();
+        self.by_link.get(&FdLink::Anon(name.to_owned())).cloned().unwrap_or_default()
+    }
+
+    /// All processes, as of the last look.
+    pub fn processes(&mut self) -> &[Stat] {
+        self.look();
+        &self.processes
+    }
+
+    /// Look again when the last look is too old.
+    fn look(&mut self) {
+        if let Some((at, took)) = self.taken {
+            let rest = (took * REST).as_nanos() as Ns;
+            if self.now >= at && self.now < at.saturating_add(FRESH_NS.max(rest)) {
+                return;
+            }
+        }
+        let began = Instant::now();
+        self.scan();
+        self.taken = Some((self.now, began.elapsed()));
+    }
+
+    fn scan(&mut self) {
+        self.by_link.clear();
+        self.processes.clear();
+        let mut budget = MAX_DESCRIPTORS;
+        for pid in procfs::processes() {
+            let Some(stat) = procfs::read_stat(pid) else { continue };
+            let (kernel, zombie, threads) = (stat.kernel, stat.state == b'Z', stat.threads);
+            self.processes.push(stat);
+            if kernel {
+                continue;
+            }
+            // A leader that has ended has let go of its descriptors; its threads have not.
+            let reader = if zombie && threads > 1 {
+                procfs::threads_of(pid).into_iter().find(|&t| t != pid).unwrap_or(pid)
+            } else {
+                pid
+            };
+            for fd in procfs::descriptors_of(reader).into_iter().take(budget.min(MAX_OF_ONE)) {
+                budget -= 1;
+                if let Some(link) = procfs::read_fd_link(reader, fd) {
+                    self.by_link.entry(link).or_default().push(Opened { pid: reader, fd });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Socket tables of network namespaces, kept for a while.
+
+use super::canonical;
+use crate::procfs::{self, InetSocket, Stat, UnixSocket};
+use pg_event::Ns;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// A table is good for at least this long, and for [`REST`] times as long as reading it took.
+const FRESH_NS: Ns = 1_000_000_000;
+const REST: u32 = 50;
+
+struct Kept<T> {
+    rows: Vec<T>,
+    until: Ns,
+    from: Ns,
+}
+
+type Tables<T> = HashMap<(PathBuf, &'static str), Kept<T>>;
+
+/// Tables by network namespace.
+#[derive(Default)]
+pub struct SocketTables {
+    inet: Tables<InetSocket>,
+    unix: Tables<UnixSocket>,
+    now: Ns,
+}
+
+/// The network namespace of a process, by the link that names it.
+fn namespace(pid: u32) -> PathBuf {
+    std::fs::read_link(procfs::path_of(pid, "ns/net")).unwrap_or_default()
+}
+
+fn rest(took: Duration) -> Ns {
+    FRESH_NS.max((took * REST).as_nanos() as Ns)
+}
+
+fn kept<'a, T>(
+    tables: &'a mut Tables<T>,
+    key: (PathBuf, &'static str),
+    now: Ns,
+    read: impl FnOnce() -> Vec<T>,
+) -> &'a [T] {
+    let fresh = tables.get(&key).is_some_and(|k| now >= k.from && now < k.until);
+    if !fresh {
+        let began = Instant::now();
+        let rows = read();
+        let until = now.saturating_add(rest(began.elapsed()));
+        tables.insert(key.clone(), Kept { rows, until, from: now });
+    }
+    tables.get(&key).map_or(&[], |k| &k.rows)
+}
+
+impl SocketTables {
+    /// The time by which the next questions decide whether a table is too old.
+    pub fn set_time(&mut self, now: Ns) {
+        self.now = now;
+        self.inet.retain(|_, k| now < k.until);
+        self.unix.retain(|_, k| now < k.until);
+    }
+
+    /// TCP (or UDP) sockets, version 4 and 6, of the namespace a process is in.
+    pub fn inet(&mut self, pid: u32, udp: bool) -> &[InetSocket] {
+        let (four, six) = if udp { ("udp", "udp6") } else { ("tcp", "tcp6") };
+        kept(&mut self.inet, (namespace(pid), four), self.now, || {
+            let mut rows = procfs::read_inet(pid, four);
+            rows.extend(procfs::read_inet(pid, six));
+            for row in &mut rows {
+                row.local = canonical(row.local);
+                row.remote = canonical(row.remote);
+            }
+            rows
+        })
+    }
+
+    /// Unix-domain sockets of the namespace a process is in.
+    pub fn unix(&mut self, pid: u32) -> &[UnixSocket] {
+        kept(&mut self.unix, (namespace(pid), "unix"), self.now, || procfs::read_unix(pid))
+    }
+}
+
+/// Is a process in this program's network namespace?
+pub fn in_own_namespace(pid: u32) -> bool {
+    namespace(pid) == namespace(std::process::id())
+}
+
+/// One process for each network namespace other than that of `pid`.
+pub fn other_namespaces(pid: u32, all: &[Stat]) -> Vec<u32> {
+    let mut seen = vec![namespace(pid), PathBuf::new()];
+    let mut out = Vec::new();
+    for stat in all.iter().filter(|s| !s.kernel) {
+        let other = namespace(stat.pid);
+        if !seen.contains(&other) {
+            seen.push(other);
+            out.push(stat.pid);
+        }
+    }
+    out
+}

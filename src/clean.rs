@@ -9,7 +9,7 @@ pub const REPLACEMENT: char = '\u{fffd}';
 
 /// Could this character do more than show itself? Controls (C0, DEL, C1), bidirectional overrides,
 /// invisible format characters, line separators, and the like.
-fn is_unsafe(c: char) -> bool {
+pub fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c,
             '\u{00ad}' | '\u{034f}' | '\u{061c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'

@@ -3,6 +3,7 @@
 use super::error::{SessionError, Warning};
 use super::{Header, Session};
 use pg_event::{Catalog, Coverage, Item};
+use pg_graph::report::{CoverageInfo, SessionInfo};
 use pg_graph::{BuildOptions, Builder, EventGraph};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -85,4 +86,33 @@ pub fn load_session(
     }
     let graph = builder.finish(duration, &catalog);
     Ok(Loaded { header: session.header().clone(), catalog, graph, coverage, warnings, session })
+}
+
+impl Loaded {
+    /// The recording as the report shows it.
+    pub fn session_info(&self) -> SessionInfo {
+        SessionInfo {
+            file: self.session.path().display().to_string(),
+            host: self.header.host.clone(),
+            kernel: self.header.kernel.clone(),
+            duration_ns: self.graph.duration(),
+            events: self.graph.event_count(),
+            vertices: self.graph.vertex_count() as u64,
+            edges: self.graph.edge_count() as u64,
+        }
+    }
+
+    /// What the recording did not see, as the report shows it.
+    pub fn coverage_info(&self) -> CoverageInfo {
+        // Of nothing nothing is missing.
+        let share = |part: u64, whole: u64| if whole == 0 { 1.0 } else { (part as f64 / whole as f64).min(1.0) };
+        let c = &self.coverage;
+        CoverageInfo {
+            lost_events: c.loss.events,
+            lost_ns: c.loss.ns,
+            stacks_complete: share(c.stacks_complete, c.stacks_total),
+            symbols_resolved: share(c.symbols_resolved, c.symbols_total),
+            notes: c.notes.clone(),
+        }
+    }
 }

@@ -1,0 +1,358 @@
+//! The command line, and the help that explains it.
+
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap_complete::Shell;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+const ABOUT: &str = "From \"it hangs\" to the thread, the function and the variable that cause it.";
+
+const LONG_ABOUT: &str = "\
+From \"it hangs\" to the thread, the function and the variable that cause it.
+
+pg-tui records what every thread of the machine waits for and who wakes it, builds a graph of causes from \
+that, and leads you back from the thread that hung to the one that made it hang, across processes. The \
+programs need no change, no debug build and no restart.";
+
+const EXAMPLES: &str = "\
+Examples:
+  A program hangs when you start it:
+      sudo pg-tui record -- ./program --its --options
+  A program that is running hangs now and then (Ctrl-C when it has happened):
+      sudo pg-tui record -p 1234
+  Look at a recording again:
+      pg-tui open pg-tui-20260131-101500.pgs
+  Just tell me (also in a script):
+      pg-tui diagnose pg-tui-20260131-101500.pgs
+  See it work on a bundled program:
+      sudo pg-tui demo
+
+Exit codes: 0 done, 1 nothing abnormal was found, 2 bad arguments, 3 unreadable or damaged input, \
+4 not permitted to trace, 5 anything else that went wrong. `record -- CMD` passes the exit code of CMD on.
+
+Files: settings in ~/.config/pg-tui/config.toml, messages in ~/.local/state/pg-tui/log \
+(PG_TUI_LOG=debug says more).";
+
+/// From "it hangs" to its cause.
+#[derive(Parser, Debug)]
+#[command(
+    name = "pg-tui",
+    bin_name = "pg-tui",
+    version,
+    about = ABOUT,
+    long_about = LONG_ABOUT,
+    after_help = EXAMPLES,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    max_term_width = 100
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Record what every thread waits for, while you make the program hang
+    Record(Record),
+    /// Look at a recording: what hung, and step by step why
+    Open(Open),
+    /// Name the cause of a hang without a screen: as text, or as JSON for scripts
+    Diagnose(Diagnose),
+    /// Make a copy of a recording that can be shared: without other people's processes
+    Redact(Redact),
+    /// Record a bundled program that hangs for real, and open the result
+    Demo(Demo),
+    /// Print the completion script for a shell
+    Completions(Completions),
+    /// Print a manual page
+    Man(Man),
+}
+
+/// How much is recorded.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Level {
+    /// Waits, who ended them and through what; costs about 1 %
+    Waits,
+    /// Also messages between threads that never block; costs up to 3 %
+    #[default]
+    Messages,
+    /// Also every system call; costs up to half as much again on programs that do little else
+    Syscalls,
+}
+
+impl Level {
+    /// Name as on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Waits => "waits",
+            Self::Messages => "messages",
+            Self::Syscalls => "syscalls",
+        }
+    }
+}
+
+const RECORD_HELP: &str = "\
+Record what every thread waits for, while you make the program hang.
+
+Causes are often in another process, so the whole machine is recorded. With -p, --cgroup, --comm or a \
+command you choose the focus: whose stacks are recorded in full, and who the victim is by default. Make the \
+program hang, wait until it goes on (or a few seconds, if it never does), and press Ctrl-C.
+
+Tracing needs root, or the capabilities CAP_BPF and CAP_PERFMON. Under sudo, CMD runs as you, and the file \
+is yours. The file holds command lines and names of all processes: use `pg-tui redact` before you share it.";
+
+const RECORD_EXAMPLES: &str = "\
+Examples:
+  sudo pg-tui record -- curl http://localhost:8080/
+  sudo pg-tui record -p 1234 -p 1235 -o hang.pgs
+  sudo pg-tui record --comm '^postgres' --duration 30 --no-tui
+  sudo pg-tui record --cgroup /sys/fs/cgroup/system.slice/nginx.service";
+
+/// `pg-tui record`.
+#[derive(Args, Debug)]
+#[command(long_about = RECORD_HELP, after_help = RECORD_EXAMPLES)]
+pub struct Record {
+    /// File to write [default: pg-tui-DATE-TIME.pgs in this folder]
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
+    /// End the recording after this many seconds
+    #[arg(short, long, value_name = "SECONDS", value_parser = seconds)]
+    pub duration: Option<f64>,
+    /// Do not open the recording when it has ended
+    #[arg(long)]
+    pub no_tui: bool,
+    /// Focus on this process and its children (can be repeated)
+    #[arg(short, long = "pid", value_name = "PID", help_heading = "Focus")]
+    pub pid: Vec<u32>,
+    /// Focus on the processes of this control group (can be repeated)
+    #[arg(long, value_name = "PATH", help_heading = "Focus", value_hint = ValueHint::DirPath)]
+    pub cgroup: Vec<String>,
+    /// Focus on processes and threads whose name matches this regular expression (can be repeated)
+    #[arg(long, value_name = "REGEX", help_heading = "Focus")]
+    pub comm: Vec<String>,
+    /// How much is recorded
+    #[arg(long, value_enum, default_value_t, help_heading = "Cost and detail")]
+    pub level: Level,
+    /// Memory for events under way, in MiB: more of it loses less on a busy machine
+    #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Cost and detail")]
+    pub ring_size: u32,
+    /// Memory for copies of user stacks under way, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Cost and detail")]
+    pub stack_ring_size: u32,
+    /// Samples per second of what runs on each CPU; 0 takes none
+    #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(0..=10_000), help_heading = "Cost and detail")]
+    pub sample_rate: u32,
+    /// Take kernel stacks of waits longer than this many milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 1.0, value_parser = milliseconds, help_heading = "Cost and detail")]
+    pub kernel_stack_threshold: f64,
+    /// Look up who holds what a thread waits for when it has waited this many milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 500.0, value_parser = milliseconds, help_heading = "Cost and detail")]
+    pub long_wait: f64,
+    /// Take no kernel stacks
+    #[arg(long, help_heading = "Cost and detail")]
+    pub no_kernel_stacks: bool,
+    /// Take no user stacks
+    #[arg(long, help_heading = "Cost and detail")]
+    pub no_user_stacks: bool,
+    /// Never record more for a short time when a thread looks as if it spun
+    #[arg(long, help_heading = "Cost and detail")]
+    pub no_bursts: bool,
+    /// Command to run and record: it is the focus, and the recording ends with it
+    #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments, num_args = 1..)]
+    pub command: Vec<OsString>,
+}
+
+/// `pg-tui open`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Look at a recording: what hung, and step by step why.\n\nPress ? for the keys, q to leave. \
+                  Answers, notes and bookmarks are kept in the file."
+)]
+pub struct Open {
+    /// Recording to open
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Draw with ASCII characters only
+    #[arg(long)]
+    pub ascii: bool,
+    /// Colours: dark, light, 16, none
+    #[arg(long, value_name = "THEME")]
+    pub theme: Option<String>,
+}
+
+const DIAGNOSE_HELP: &str = "\
+Name the cause of a hang without a screen: as text, or as JSON for scripts.
+
+Without a selection the worst victim of the focus is taken. Where the way back forks, a question arises; \
+without --answers each is answered as recommended, and the report says so.";
+
+const DIAGNOSE_EXAMPLES: &str = "\
+An answers file has one answer a line: `edge = 2` answers the next question of that kind (edge, baseline, \
+data-flag), `3: 0` the third question; 0 stops there, `recommended` takes the recommendation.
+
+Examples:
+  pg-tui diagnose hang.pgs
+  pg-tui diagnose hang.pgs --process '^redis-cli .* get'
+  pg-tui diagnose hang.pgs --tid 4711 --at 12.5
+  pg-tui diagnose hang.pgs --json | jq '.root_causes[0].why'";
+
+/// `pg-tui diagnose`.
+#[derive(Args, Debug)]
+#[command(long_about = DIAGNOSE_HELP, after_help = DIAGNOSE_EXAMPLES)]
+pub struct Diagnose {
+    /// Recording to read
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// The victim is a thread of this process
+    #[arg(long, value_name = "PID", group = "who", help_heading = "Which hang")]
+    pub pid: Option<u32>,
+    /// The victim is this thread
+    #[arg(long, value_name = "TID", group = "who", help_heading = "Which hang")]
+    pub tid: Option<u32>,
+    /// The victim's thread name or command line matches this regular expression
+    #[arg(long, value_name = "REGEX", group = "who", help_heading = "Which hang")]
+    pub process: Option<String>,
+    /// It hung at this moment, in seconds since the recording began
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = "Which hang")]
+    pub at: Option<f64>,
+    /// Answer questions from this file (`-`: standard input)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "replay")]
+    pub answers: Option<PathBuf>,
+    /// Take the answers that were given for this victim on the screen and kept in the file
+    #[arg(long)]
+    pub replay: bool,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Name at most this many causes
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    pub top: u16,
+}
+
+const REDACT_HELP: &str = "\
+Make a copy of a recording that can be shared: without other people's processes.
+
+What the focus and its causes touch is kept. All other processes, paths, command lines, addresses, host and \
+user names are dropped, or replaced by made-up names that stay the same throughout. What was dropped is \
+counted and printed; read the result before you share it all the same.";
+
+/// `pg-tui redact`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = REDACT_HELP,
+    after_help = "Examples:\n  pg-tui redact hang.pgs for-the-ticket.pgs\n  pg-tui redact --keep-process '^nginx' hang.pgs out.pgs"
+)]
+pub struct Redact {
+    /// Recording to read
+    #[arg(value_name = "IN", value_hint = ValueHint::FilePath)]
+    pub input: PathBuf,
+    /// File to write
+    #[arg(value_name = "OUT", value_hint = ValueHint::FilePath)]
+    pub output: PathBuf,
+    /// Also keep processes whose name or command line matches this regular expression (can be repeated)
+    #[arg(long, value_name = "REGEX")]
+    pub keep_process: Vec<String>,
+    /// Keep the host name, the kernel release and the user name
+    #[arg(long)]
+    pub keep_host: bool,
+    /// Keep the command lines of the processes that are kept as they are (by default arguments are replaced)
+    #[arg(long)]
+    pub keep_arguments: bool,
+    /// Keep paths and addresses of what is kept as they are
+    #[arg(long)]
+    pub keep_names: bool,
+}
+
+/// `pg-tui demo`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Record a bundled program that hangs for real, and open the result.\n\nA shop asks its payment \
+                  service, over a socket, and gets no answer for seconds. Who is to blame? Without the right to \
+                  trace, a recording of the same hang is opened."
+)]
+pub struct Demo {
+    /// How long it hangs
+    #[arg(long, value_name = "SECONDS", default_value_t = 4.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// File to write [default: pg-tui-demo.pgs in the folder for temporary files]
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
+    /// Do not open the recording, print its diagnosis
+    #[arg(long)]
+    pub no_tui: bool,
+}
+
+/// `pg-tui completions`.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  pg-tui completions bash > ~/.local/share/bash-completion/completions/pg-tui")]
+pub struct Completions {
+    /// Shell to complete in
+    #[arg(value_enum)]
+    pub shell: Shell,
+}
+
+/// `pg-tui man`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  pg-tui man | man -l -\n  pg-tui man --dir ~/.local/share/man/man1")]
+pub struct Man {
+    /// Page of this command [default: the main page]
+    #[arg(value_name = "COMMAND")]
+    pub page: Option<String>,
+    /// Write all pages to this folder instead
+    #[arg(long, value_name = "DIR", conflicts_with = "page", value_hint = ValueHint::DirPath)]
+    pub dir: Option<PathBuf>,
+}
+
+/// A time in seconds: finite and not negative.
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.strip_suffix('s').unwrap_or(text).trim().parse::<f64>() {
+        Ok(s) if s.is_finite() && (0.0..=1e9).contains(&s) => Ok(s),
+        _ => Err("a number of seconds is expected, such as 12.5".into()),
+    }
+}
+
+fn milliseconds(text: &str) -> Result<f64, String> {
+    match text.strip_suffix("ms").unwrap_or(text).trim().parse::<f64>() {
+        Ok(s) if s.is_finite() && (0.0..=1e9).contains(&s) => Ok(s),
+        _ => Err("a number of milliseconds is expected, such as 0.5".into()),
+    }
+}
+
+/// Seconds as nanoseconds.
+pub fn ns(seconds: f64) -> u64 {
+    (seconds * 1e9) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn record_as_the_contract_has_it() {
+        let cli = Cli::try_parse_from([
+            "pg-tui", "record", "-o", "x.pgs", "--duration", "3", "--no-tui", "-p", "1", "-p", "2", "--cgroup", "/a", "--comm",
+            "x", "--comm", "y", "--", "make", "-j5", "--", "all",
+        ]);
+        let Ok(Cli { command: Command::Record(r) }) = cli else { panic!("{cli:?}") };
+        assert_eq!((r.pid, r.comm, r.duration), (vec![1, 2], vec!["x".to_owned(), "y".to_owned()], Some(3.0)));
+        assert_eq!(r.command, ["make", "-j5", "--", "all"]);
+    }
+
+    #[test]
+    fn times() {
+        assert_eq!(seconds("1.5"), Ok(1.5));
+        assert_eq!(seconds("2s"), Ok(2.0));
+        assert_eq!(milliseconds("0.5ms"), Ok(0.5));
+        assert!(seconds("-1").is_err() && seconds("nan").is_err() && seconds("").is_err());
+        assert_eq!(ns(1.25), 1_250_000_000);
+    }
+}

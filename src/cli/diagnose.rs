@@ -1,0 +1,95 @@
+//! `pg-tui diagnose`: the cause of a hang without a screen.
+
+use super::args::{Diagnose, ns};
+use super::exit::{Failure, Outcome};
+use super::{loading, text};
+use crate::session::Loaded;
+use pg_graph::report::Report;
+use pg_graph::{By, Diagnosis, Options, SelectError, Selection, Step, Victim, VictimOptions};
+use regex::Regex;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Run it.
+pub fn run(args: &Diagnose, out: &mut dyn Write) -> Outcome {
+    let process = args.process.as_deref().map(|r| regex("--process", r)).transpose()?;
+    let answers = args.answers.as_deref().map(read_answers).transpose()?;
+    let loaded = loading::load(&args.file)?;
+    let selection = Selection { pid: args.pid, tid: args.tid, process, at: args.at.map(ns) };
+    let victim = pg_graph::select(&loaded.graph, &loaded.catalog, &selection, &VictimOptions::default()).map_err(|e| match e {
+        SelectError::NothingAbnormal(_) => Failure::Nothing(format!("{}: {e}", args.file.display())),
+        SelectError::NoMatch => Failure::Usage(format!("{}: {e}", args.file.display())),
+    })?;
+    let report = diagnose(&loaded, victim, answers, args.replay, usize::from(args.top));
+    if args.json {
+        writeln!(out, "{}", json(&report)?)?;
+    } else {
+        out.write_all(text::report(&report, &loaded.header.focus).as_bytes())?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Compile a regular expression given on the command line.
+pub fn regex(option: &str, text: &str) -> Result<Regex, Failure> {
+    regex::RegexBuilder::new(text)
+        .size_limit(1 << 20)
+        .build()
+        .map_err(|e| Failure::Usage(format!("{option}: no regular expression: {e}")))
+}
+
+fn read_answers(path: &Path) -> Result<Vec<pg_graph::AnswerLine>, Failure> {
+    let mut text = String::new();
+    let read = if path.as_os_str() == "-" {
+        std::io::stdin().take(1 << 20).read_to_string(&mut text)
+    } else {
+        std::fs::File::open(path).and_then(|f| f.take(1 << 20).read_to_string(&mut text))
+    };
+    read.map_err(|e| Failure::Usage(format!("--answers {}: {e}", path.display())))?;
+    pg_graph::parse_answers(&text).map_err(|e| Failure::Usage(format!("--answers {}: {e}", path.display())))
+}
+
+/// The report on a victim.
+fn diagnose(
+    loaded: &Loaded,
+    victim: Victim,
+    answers: Option<Vec<pg_graph::AnswerLine>>,
+    replay: bool,
+    top: usize,
+) -> Report {
+    let options =
+        Options { session: loaded.session_info(), coverage: loaded.coverage_info(), top, ..Options::default() };
+    let kept = loaded.session.decisions().iter().find(|d| (d.thread, d.start) == (victim.thread, victim.start));
+    let decisions = kept.filter(|_| replay).map(|d| d.decisions.clone()).unwrap_or_default();
+    let mut diagnosis = Diagnosis::with_decisions(&loaded.graph, &loaded.catalog, victim, options, decisions);
+    let mut answers = answers.unwrap_or_default();
+    loop {
+        match diagnosis.next() {
+            Step::Ask(q) => match pg_graph::take_answer(&mut answers, &q) {
+                Some(answer) => diagnosis.answer(answer.unwrap_or(q.recommended), By::Answers),
+                None => diagnosis.answer(q.recommended, By::Policy),
+            },
+            Step::Progress(what) => tracing::debug!("{what}"),
+            Step::Done(report) => return *report,
+        }
+    }
+}
+
+/// JSON in which no character can harm a terminal: names keep their value, unsafe characters are escaped.
+pub fn json(report: &Report) -> Result<String, Failure> {
+    let plain = serde_json::to_string_pretty(report).map_err(|e| Failure::Other(format!("the report cannot be written: {e}")))?;
+    let mut out = String::with_capacity(plain.len());
+    for c in plain.chars() {
+        // Outside of strings JSON has line ends only, inside serde_json escapes them.
+        if c != '\n' && crate::clean::is_unsafe(c) {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                out.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    Ok(out)
+}

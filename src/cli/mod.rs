@@ -1,0 +1,61 @@
+//! The command line: what each command does, without a screen.
+
+pub mod args;
+mod demo;
+mod diagnose;
+mod exit;
+mod generate;
+mod loading;
+mod log;
+mod open;
+mod record;
+mod redact;
+mod text;
+
+pub use exit::{Failure, Outcome};
+pub use text::report as report_text;
+
+use args::{Cli, Command};
+use clap::Parser;
+use std::io::{BufWriter, Write, stdout};
+use std::process::ExitCode;
+
+/// Run pg-tui with the arguments of this process.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            // Help and version are no errors; a broken pipe while printing them is none either.
+            let _ = e.print();
+            return ExitCode::from(if e.use_stderr() { 2 } else { 0 });
+        }
+    };
+    log::start();
+    tracing::info!("pg-tui {} {:?}", env!("CARGO_PKG_VERSION"), cli.command);
+    match run(&cli.command) {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(command: &Command) -> Outcome {
+    let mut out = BufWriter::new(stdout().lock());
+    let code = match command {
+        Command::Diagnose(a) => diagnose::run(a, &mut out)?,
+        Command::Redact(a) => redact::run(a, &mut out)?,
+        Command::Completions(a) => generate::completions(a, &mut out)?,
+        Command::Man(a) => generate::man(a, &mut out)?,
+        Command::Record(_) | Command::Open(_) | Command::Demo(_) => {
+            // These may open the screen, which has standard output for itself.
+            drop(out);
+            return match command {
+                Command::Record(a) => record::run(a),
+                Command::Open(a) => open::run(a),
+                Command::Demo(a) => demo::run(a),
+                _ => Ok(ExitCode::SUCCESS),
+            };
+        }
+    };
+    out.flush()?;
+    Ok(code)
+}

@@ -1,0 +1,225 @@
+//! The report as text for people: what hung, why, the way back, what was not seen.
+
+use crate::clean::{clean, clean_to};
+use pg_graph::report::{Report, RootCause, SliceStep};
+use pg_graph::words::{moment, span};
+use std::fmt::Write;
+
+/// Longest line of the tables, columns.
+const WIDTH: usize = 110;
+
+/// The whole report. `focus` says what was recorded, in words.
+pub fn report(r: &Report, focus: &str) -> String {
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    let _ = head(&mut out, r, focus);
+    let _ = causes(&mut out, r);
+    let _ = slice(&mut out, r);
+    let _ = questions(&mut out, r);
+    let _ = coverage(&mut out, r);
+    out
+}
+
+fn head(out: &mut String, r: &Report, focus: &str) -> std::fmt::Result {
+    let s = &r.session;
+    let mut line = format!("{}  {}  {} events", s.file, span(s.duration_ns), count(s.events));
+    if !s.host.is_empty() {
+        let _ = write!(line, "  host {} ({})", s.host, s.kernel);
+    }
+    if !focus.is_empty() {
+        let _ = write!(line, "  focus: {focus}");
+    }
+    writeln!(out, "{}\n", clean_to(&line, WIDTH))?;
+    let v = &r.victim;
+    writeln!(out, "What hung")?;
+    let who = who(&v.process, v.pid, &v.thread, v.tid);
+    writeln!(out, "  {}: {} of {} at {}", clean(&who), v.block_type.words(), span(v.duration_ns), moment(v.start_ns))?;
+    if !v.cmdline.is_empty() {
+        writeln!(out, "  {}", clean_to(&v.cmdline, WIDTH))?;
+    }
+    writeln!(out)
+}
+
+fn causes(out: &mut String, r: &Report) -> std::fmt::Result {
+    writeln!(out, "Why")?;
+    if r.root_causes.is_empty() {
+        writeln!(out, "  no cause was found in what was recorded")?;
+    }
+    for c in &r.root_causes {
+        let sure = format!("{:.0} % sure", c.confidence * 100.0);
+        wrap(out, &format!("  {}. ", c.rank), &format!("{} ({sure})", clean(&c.why)))?;
+        if let Some(place) = place(c) {
+            writeln!(out, "     {}", clean_to(&place, WIDTH))?;
+        }
+        for frame in c.stack.iter().take(8) {
+            writeln!(out, "       {}", clean_to(frame, WIDTH))?;
+        }
+        if c.stack.len() > 8 {
+            writeln!(out, "       … {} more", c.stack.len() - 8)?;
+        }
+    }
+    writeln!(out)
+}
+
+fn place(c: &RootCause) -> Option<String> {
+    let process = c.process.as_ref()?;
+    let mut text = format!("{process} (pid {}", c.pid?);
+    if let Some(tid) = c.tid.filter(|t| Some(*t) != c.pid) {
+        let _ = write!(text, ", thread {tid}");
+    }
+    text.push(')');
+    if let Some(cmdline) = c.cmdline.as_ref().filter(|s| !s.is_empty()) {
+        let _ = write!(text, "  {cmdline}");
+    }
+    Some(text)
+}
+
+fn slice(out: &mut String, r: &Report) -> std::fmt::Result {
+    writeln!(out, "The way back")?;
+    for (i, s) in r.slice.iter().enumerate() {
+        if let Some(edge) = &s.edge {
+            let strength = s.strength.as_deref().unwrap_or("?");
+            let rule = if strength == "weak" { "───" } else { "═══" };
+            let why = s.why_weak.as_ref().map(|w| format!(": {w}")).unwrap_or_default();
+            writeln!(out, "  │  ↑ {}", clean_to(&format!("{edge} {rule} {strength}{why}"), WIDTH))?;
+        }
+        writeln!(out, "{}", clean_to(&step(i, s), WIDTH + 10))?;
+    }
+    writeln!(out)
+}
+
+fn step(i: usize, s: &SliceStep) -> String {
+    let who = if s.thread == s.process || s.thread.is_empty() || s.tid == s.pid {
+        format!("{}:{}", s.process, s.pid)
+    } else {
+        format!("{}:{}/{}:{}", s.process, s.pid, s.thread, s.tid)
+    };
+    let glyph = match s.state.as_str() {
+        "running" => '●',
+        "runnable" => '◇',
+        "blocked" => '◼',
+        "throttled" => '▒',
+        "stopped" => '■',
+        _ => '·',
+    };
+    let mut line = format!("{i:3}  {} {glyph} {:<8} {:>8}  ", pad(&who, 28), s.state, span(s.duration_ns));
+    let mut what: Vec<&str> = [&s.syscall, &s.object].into_iter().filter_map(|o| o.as_deref()).collect();
+    if what.is_empty() {
+        what.extend(s.waits_on.as_deref());
+    }
+    line.push_str(&what.join(" "));
+    let stack: Vec<&str> = s.stack.iter().map(|f| f.rsplit_once(" (").map_or(f.as_str(), |(name, _)| name)).take(3).collect();
+    if !stack.is_empty() {
+        let _ = write!(line, "  {}", stack.join(" ← "));
+    }
+    line
+}
+
+fn pad(text: &str, width: usize) -> String {
+    let text = clean_to(text, width);
+    let used = unicode_width::UnicodeWidthStr::width(text.as_str());
+    format!("{text}{}", " ".repeat(width.saturating_sub(used)))
+}
+
+fn questions(out: &mut String, r: &Report) -> std::fmt::Result {
+    if r.questions.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "Questions on the way")?;
+    for q in &r.questions {
+        let answer = if q.answer == 0 { "stop here".to_owned() } else { format!("{} of {}", q.answer, q.options) };
+        let by = match q.by.as_str() {
+            "policy" => "taken as recommended",
+            "answers" => "from the answers file",
+            _ => "answered on the screen",
+        };
+        wrap(out, "  ", &format!("{} → {answer}, {by}", clean(&q.text)))?;
+    }
+    writeln!(out)
+}
+
+fn coverage(out: &mut String, r: &Report) -> std::fmt::Result {
+    let c = &r.coverage;
+    let lost = if c.lost_events == 0 && c.lost_ns == 0 {
+        "nothing was lost".to_owned()
+    } else {
+        format!("{} events lost within {}", count(c.lost_events), span(c.lost_ns))
+    };
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    writeln!(out, "Not seen")?;
+    writeln!(
+        out,
+        "  {lost}; {} of the stacks are whole, {} of their functions have names",
+        percent(c.stacks_complete),
+        percent(c.symbols_resolved)
+    )?;
+    for note in &c.notes {
+        wrap(out, "  ", &clean(note))?;
+    }
+    Ok(())
+}
+
+fn who(process: &str, pid: u32, thread: &str, tid: u32) -> String {
+    if tid == pid { format!("{process} (pid {pid})") } else { format!("{process} (pid {pid}), thread {thread} ({tid})") }
+}
+
+/// A number as people write it: `1.24 M`.
+pub fn count(n: u64) -> String {
+    match n {
+        0..10_000 => n.to_string(),
+        10_000..1_000_000 => format!("{:.1} k", n as f64 / 1e3),
+        _ => format!("{:.2} M", n as f64 / 1e6),
+    }
+}
+
+/// A number of bytes as people write it.
+pub fn bytes(n: u64) -> String {
+    match n {
+        0..10_000 => format!("{n} B"),
+        10_000..1_000_000 => format!("{:.1} kB", n as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", n as f64 / 1e6),
+        _ => format!("{:.2} GB", n as f64 / 1e9),
+    }
+}
+
+/// A sentence over several lines, the further ones as far in as the first one's text.
+fn wrap(out: &mut String, first: &str, text: &str) -> std::fmt::Result {
+    let indent = " ".repeat(first.chars().count());
+    let mut line = String::from(first);
+    let mut used = 0;
+    for word in text.split_whitespace() {
+        let word = clean_to(word, WIDTH);
+        let w = unicode_width::UnicodeWidthStr::width(word.as_str());
+        if used > 0 && used + 1 + w > WIDTH - indent.len() {
+            writeln!(out, "{line}")?;
+            line.clone_from(&indent);
+            used = 0;
+        }
+        if used > 0 {
+            line.push(' ');
+            used += 1;
+        }
+        line.push_str(&word);
+        used += w;
+    }
+    writeln!(out, "{line}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_wrap_and_stay_in() {
+        let mut out = String::new();
+        wrap(&mut out, "  1. ", &"word ".repeat(60)).unwrap();
+        assert!(out.lines().count() > 2 && out.lines().all(|l| l.chars().count() <= WIDTH));
+        assert!(out.lines().skip(1).all(|l| l.starts_with("     word")));
+    }
+
+    #[test]
+    fn numbers_have_units() {
+        assert_eq!((count(999).as_str(), count(1_240_000).as_str()), ("999", "1.24 M"));
+        assert_eq!((bytes(14_000_000).as_str(), bytes(12).as_str()), ("14.0 MB", "12 B"));
+    }
+}

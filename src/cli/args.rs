@@ -287,7 +287,9 @@ pub struct Demo {
 
 /// `pg-tui completions`.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  pg-tui completions bash > ~/.local/share/bash-completion/completions/pg-tui")]
+#[command(
+    after_help = "Example:\n  pg-tui completions bash > ~/.local/share/bash-completion/completions/pg-tui"
+)]
 pub struct Completions {
     /// Shell to complete in
     #[arg(value_enum)]
@@ -339,11 +341,34 @@ mod tests {
     #[test]
     fn record_as_the_contract_has_it() {
         let cli = Cli::try_parse_from([
-            "pg-tui", "record", "-o", "x.pgs", "--duration", "3", "--no-tui", "-p", "1", "-p", "2", "--cgroup", "/a", "--comm",
-            "x", "--comm", "y", "--", "make", "-j5", "--", "all",
+            "pg-tui",
+            "record",
+            "-o",
+            "x.pgs",
+            "--duration",
+            "3",
+            "--no-tui",
+            "-p",
+            "1",
+            "-p",
+            "2",
+            "--cgroup",
+            "/a",
+            "--comm",
+            "x",
+            "--comm",
+            "y",
+            "--",
+            "make",
+            "-j5",
+            "--",
+            "all",
         ]);
         let Ok(Cli { command: Command::Record(r) }) = cli else { panic!("{cli:?}") };
-        assert_eq!((r.pid, r.comm, r.duration), (vec![1, 2], vec!["x".to_owned(), "y".to_owned()], Some(3.0)));
+        assert_eq!(
+            (r.pid, r.comm, r.duration),
+            (vec![1, 2], vec!["x".to_owned(), "y".to_owned()], Some(3.0))
+        );
         assert_eq!(r.command, ["make", "-j5", "--", "all"]);
     }
 

@@ -17,10 +17,11 @@ pub fn run(args: &Diagnose, out: &mut dyn Write) -> Outcome {
     let answers = args.answers.as_deref().map(read_answers).transpose()?;
     let loaded = loading::load(&args.file)?;
     let selection = Selection { pid: args.pid, tid: args.tid, process, at: args.at.map(ns) };
-    let victim = pg_graph::select(&loaded.graph, &loaded.catalog, &selection, &VictimOptions::default()).map_err(|e| match e {
-        SelectError::NothingAbnormal(_) => Failure::Nothing(format!("{}: {e}", args.file.display())),
-        SelectError::NoMatch => Failure::Usage(format!("{}: {e}", args.file.display())),
-    })?;
+    let victim = pg_graph::select(&loaded.graph, &loaded.catalog, &selection, &VictimOptions::default())
+        .map_err(|e| match e {
+            SelectError::NothingAbnormal(_) => Failure::Nothing(format!("{}: {e}", args.file.display())),
+            SelectError::NoMatch => Failure::Usage(format!("{}: {e}", args.file.display())),
+        })?;
     let report = diagnose(&loaded, victim, answers, args.replay, usize::from(args.top));
     if args.json {
         writeln!(out, "{}", json(&report)?)?;
@@ -58,9 +59,14 @@ fn diagnose(
     replay: bool,
     top: usize,
 ) -> Report {
-    let options =
-        Options { session: loaded.session_info(), coverage: loaded.coverage_info(), top, ..Options::default() };
-    let kept = loaded.session.decisions().iter().find(|d| (d.thread, d.start) == (victim.thread, victim.start));
+    let options = Options {
+        session: loaded.session_info(),
+        coverage: loaded.coverage_info(),
+        top,
+        ..Options::default()
+    };
+    let kept =
+        loaded.session.decisions().iter().find(|d| (d.thread, d.start) == (victim.thread, victim.start));
     let decisions = kept.filter(|_| replay).map(|d| d.decisions.clone()).unwrap_or_default();
     let mut diagnosis = Diagnosis::with_decisions(&loaded.graph, &loaded.catalog, victim, options, decisions);
     let mut answers = answers.unwrap_or_default();
@@ -78,7 +84,8 @@ fn diagnose(
 
 /// JSON in which no character can harm a terminal: names keep their value, unsafe characters are escaped.
 pub fn json(report: &Report) -> Result<String, Failure> {
-    let plain = serde_json::to_string_pretty(report).map_err(|e| Failure::Other(format!("the report cannot be written: {e}")))?;
+    let plain = serde_json::to_string_pretty(report)
+        .map_err(|e| Failure::Other(format!("the report cannot be written: {e}")))?;
     let mut out = String::with_capacity(plain.len());
     for c in plain.chars() {
         // Outside of strings JSON has line ends only, inside serde_json escapes them.

@@ -23,6 +23,9 @@ pub enum Failure {
     /// 5: anything else.
     #[error("{0}")]
     Other(String),
+    /// The command to record could not be run: the code a shell would give.
+    #[error("{1}")]
+    Command(u8, String),
     /// The reader of our output went away: no failure at all.
     #[error("nobody reads the output")]
     BrokenPipe,
@@ -38,6 +41,7 @@ impl Failure {
             Self::Input(_) => 3,
             Self::NotPermitted(_) => 4,
             Self::Other(_) => 5,
+            Self::Command(code, _) => *code,
         }
     }
 
@@ -61,7 +65,11 @@ impl From<SessionError> for Failure {
 /// Writing to standard output failed.
 impl From<io::Error> for Failure {
     fn from(e: io::Error) -> Self {
-        if e.kind() == io::ErrorKind::BrokenPipe { Self::BrokenPipe } else { Self::Other(format!("cannot write the output: {e}")) }
+        if e.kind() == io::ErrorKind::BrokenPipe {
+            Self::BrokenPipe
+        } else {
+            Self::Other(format!("cannot write the output: {e}"))
+        }
     }
 }
 

@@ -17,7 +17,9 @@ pub fn completions(args: &Completions, out: &mut dyn Write) -> Outcome {
 /// `pg-tui man`.
 pub fn man(args: &Man, out: &mut dyn Write) -> Outcome {
     if let Some(dir) = &args.dir {
-        let failed = |e: std::io::Error| Failure::Usage(format!("cannot write manual pages to {}: {e}", dir.display()));
+        let failed = |e: std::io::Error| {
+            Failure::Usage(format!("cannot write manual pages to {}: {e}", dir.display()))
+        };
         std::fs::create_dir_all(dir).map_err(failed)?;
         for (name, page) in pages() {
             std::fs::write(dir.join(format!("{name}.1")), page).map_err(failed)?;
@@ -26,7 +28,8 @@ pub fn man(args: &Man, out: &mut dyn Write) -> Outcome {
     }
     let name = args.page.as_ref().map_or_else(|| "pg-tui".to_owned(), |p| format!("pg-tui-{p}"));
     let Some((_, page)) = pages().into_iter().find(|(n, _)| *n == name) else {
-        let known: Vec<String> = pages().into_iter().filter_map(|(n, _)| Some(n.strip_prefix("pg-tui-")?.to_owned())).collect();
+        let known: Vec<String> =
+            pages().into_iter().filter_map(|(n, _)| Some(n.strip_prefix("pg-tui-")?.to_owned())).collect();
         return Err(Failure::Usage(format!("there is no such command; there are {}", known.join(", "))));
     };
     out.write_all(&page)?;
@@ -38,14 +41,12 @@ fn pages() -> Vec<(String, Vec<u8>)> {
     let mut root = Cli::command().disable_help_subcommand(true);
     root.build();
     let mut commands = vec![root.clone()];
-    commands.extend(root.get_subcommands().filter(|c| !c.is_hide_set()).map(|c| {
-        let name = format!("pg-tui-{}", c.get_name());
-        c.clone().name(name).version(env!("CARGO_PKG_VERSION"))
-    }));
+    let shown = root.get_subcommands().filter(|c| !c.is_hide_set());
+    commands.extend(shown.map(|c| c.clone().version(env!("CARGO_PKG_VERSION"))));
     commands
         .into_iter()
         .map(|c| {
-            let name = c.get_name().to_owned();
+            let name = c.get_display_name().unwrap_or_else(|| c.get_name()).to_owned();
             let mut page = Vec::new();
             // Writing to memory does not fail.
             let _ = clap_mangen::Man::new(c).render(&mut page);

@@ -14,7 +14,9 @@ pub fn load(path: &Path) -> Result<Loaded, Failure> {
     let begin = Instant::now();
     let mut shown: Option<Instant> = None;
     let loaded = session::load(path, |p: Progress| {
-        let due = shown.map_or(begin.elapsed() > Duration::from_millis(400), |s| s.elapsed() > Duration::from_millis(100));
+        let due = shown.map_or(begin.elapsed() > Duration::from_millis(400), |s| {
+            s.elapsed() > Duration::from_millis(100)
+        });
         if terminal && due {
             shown = Some(Instant::now());
             let share = 100 * p.bytes / p.bytes_total.max(1);

@@ -23,7 +23,11 @@ pub fn start() {
     let Some(file) = open(&path) else { return };
     let filter = EnvFilter::try_from_env("PG_TUI_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     // A second start (in tests) keeps the first one's log.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(Mutex::new(file)).try_init();
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(false)
+        .with_writer(Mutex::new(file))
+        .try_init();
 }
 
 fn open(path: &std::path::Path) -> Option<File> {

@@ -33,7 +33,14 @@ fn head(out: &mut String, r: &Report, focus: &str) -> std::fmt::Result {
     let v = &r.victim;
     writeln!(out, "What hung")?;
     let who = who(&v.process, v.pid, &v.thread, v.tid);
-    writeln!(out, "  {}: {} of {} at {}", clean(&who), v.block_type.words(), span(v.duration_ns), moment(v.start_ns))?;
+    writeln!(
+        out,
+        "  {}: {} of {} at {}",
+        clean(&who),
+        v.block_type.words(),
+        span(v.duration_ns),
+        moment(v.start_ns)
+    )?;
     if !v.cmdline.is_empty() {
         writeln!(out, "  {}", clean_to(&v.cmdline, WIDTH))?;
     }
@@ -108,7 +115,8 @@ fn step(i: usize, s: &SliceStep) -> String {
         what.extend(s.waits_on.as_deref());
     }
     line.push_str(&what.join(" "));
-    let stack: Vec<&str> = s.stack.iter().map(|f| f.rsplit_once(" (").map_or(f.as_str(), |(name, _)| name)).take(3).collect();
+    let stack: Vec<&str> =
+        s.stack.iter().map(|f| f.rsplit_once(" (").map_or(f.as_str(), |(name, _)| name)).take(3).collect();
     if !stack.is_empty() {
         let _ = write!(line, "  {}", stack.join(" ← "));
     }
@@ -127,7 +135,8 @@ fn questions(out: &mut String, r: &Report) -> std::fmt::Result {
     }
     writeln!(out, "Questions on the way")?;
     for q in &r.questions {
-        let answer = if q.answer == 0 { "stop here".to_owned() } else { format!("{} of {}", q.answer, q.options) };
+        let answer =
+            if q.answer == 0 { "stop here".to_owned() } else { format!("{} of {}", q.answer, q.options) };
         let by = match q.by.as_str() {
             "policy" => "taken as recommended",
             "answers" => "from the answers file",
@@ -160,7 +169,11 @@ fn coverage(out: &mut String, r: &Report) -> std::fmt::Result {
 }
 
 fn who(process: &str, pid: u32, thread: &str, tid: u32) -> String {
-    if tid == pid { format!("{process} (pid {pid})") } else { format!("{process} (pid {pid}), thread {thread} ({tid})") }
+    if tid == pid {
+        format!("{process} (pid {pid})")
+    } else {
+        format!("{process} (pid {pid}), thread {thread} ({tid})")
+    }
 }
 
 /// A number as people write it: `1.24 M`.

@@ -105,7 +105,8 @@ impl Loaded {
     /// What the recording did not see, as the report shows it.
     pub fn coverage_info(&self) -> CoverageInfo {
         // Of nothing nothing is missing.
-        let share = |part: u64, whole: u64| if whole == 0 { 1.0 } else { (part as f64 / whole as f64).min(1.0) };
+        let share =
+            |part: u64, whole: u64| if whole == 0 { 1.0 } else { (part as f64 / whole as f64).min(1.0) };
         let c = &self.coverage;
         CoverageInfo {
             lost_events: c.loss.events,

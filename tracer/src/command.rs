@@ -155,6 +155,14 @@ impl Command {
         self.poll(libc::WNOHANG)
     }
 
+    /// Ask it to end (SIGTERM), if it has not.
+    pub fn terminate(&mut self) {
+        if self.status.is_none() {
+            // SAFETY: kill(2) has no memory to misuse; the pid is an unreaped child of this process.
+            unsafe { libc::kill(self.pid as i32, libc::SIGTERM) };
+        }
+    }
+
     fn poll(&mut self, flags: i32) -> io::Result<Option<ExitStatus>> {
         if self.status.is_some() {
             return Ok(self.status);

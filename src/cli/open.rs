@@ -1,0 +1,41 @@
+//! `pg-tui open`: the interactive session on a recording.
+
+use super::args::Open;
+use super::exit::{Failure, Outcome};
+use crate::session::Session;
+use std::io::{IsTerminal, stdin, stdout};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Run it.
+pub fn run(args: &Open) -> Outcome {
+    // A file that cannot be read is told on the plain terminal, not on a screen that closes again.
+    Session::open(&args.file)?;
+    if !can_show() {
+        return Err(Failure::Usage(format!(
+            "the screen needs a terminal; for text use: pg-tui diagnose {}",
+            args.file.display()
+        )));
+    }
+    screen(&args.file, args)
+}
+
+/// Is there a terminal to show a screen on?
+pub fn can_show() -> bool {
+    stdin().is_terminal() && stdout().is_terminal()
+}
+
+/// Open the interactive session.
+pub fn screen(path: &Path, _args: &Open) -> Outcome {
+    Err(Failure::Other(format!("this build has no screen; for text use: pg-tui diagnose {}", path.display())))
+}
+
+/// The options of `open` when another command opens the screen.
+pub fn defaults(path: &Path) -> Open {
+    Open { file: path.to_owned(), ascii: false, theme: None }
+}
+
+/// Open the screen after a recording; the exit code is the recording's.
+pub fn after(path: &Path, code: ExitCode) -> Outcome {
+    screen(path, &defaults(path)).map(|_| code)
+}

@@ -1,0 +1,91 @@
+//! What a recording is to do, and what it says about itself.
+
+use crate::cli::args::{Level, Record};
+use crate::cli::diagnose::regex;
+use crate::cli::exit::Failure;
+use crate::session::Header;
+use pg_tracer::{Focus, Options};
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The collector's options.
+pub fn options(args: &Record) -> Result<Options, Failure> {
+    for pid in &args.pid {
+        if !fs::exists(format!("/proc/{pid}")).unwrap_or(true) {
+            return Err(Failure::Usage(format!("-p {pid}: there is no such process")));
+        }
+    }
+    for path in &args.cgroup {
+        if path.starts_with("/sys/fs/cgroup/") && !fs::exists(path).unwrap_or(true) {
+            return Err(Failure::Usage(format!("--cgroup {path}: there is no such control group")));
+        }
+    }
+    let comms = args.comm.iter().map(|r| regex("--comm", r)).collect::<Result<_, _>>()?;
+    let ns = |ms: f64| (ms * 1e6) as u64;
+    Ok(Options {
+        level: match args.level {
+            Level::Waits => pg_tracer::Level::Waits,
+            Level::Messages => pg_tracer::Level::Messages,
+            Level::Syscalls => pg_tracer::Level::Syscalls,
+        },
+        focus: Focus {
+            pids: args.pid.clone(),
+            cgroups: args.cgroup.clone(),
+            comms,
+            command: !args.command.is_empty(),
+        },
+        ring_bytes: args.ring_size << 20,
+        stack_ring_bytes: args.stack_ring_size << 20,
+        sample_hz: args.sample_rate,
+        kernel_stacks: !args.no_kernel_stacks,
+        kernel_stack_threshold_ns: ns(args.kernel_stack_threshold),
+        user_stacks: !args.no_user_stacks,
+        long_wait_ns: ns(args.long_wait),
+        adaptive: !args.no_bursts,
+    })
+}
+
+/// What the file will say about the recording, which begins now.
+pub fn header(args: &Record) -> Header {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let env = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
+    let setting = |name: &str, value: &dyn ToString| (name.to_owned(), value.to_string());
+    Header {
+        version: env!("CARGO_PKG_VERSION").into(),
+        host: read("/proc/sys/kernel/hostname"),
+        kernel: read("/proc/sys/kernel/osrelease"),
+        arch: std::env::consts::ARCH.into(),
+        cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
+        start_wall: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64),
+        clock: "CLOCK_MONOTONIC".into(),
+        clock_start: 0,
+        command: args.command.iter().map(|a| a.to_string_lossy().into_owned()).collect(),
+        user: env("SUDO_USER").or_else(|| env("USER")).or_else(|| env("LOGNAME")).unwrap_or_default(),
+        focus: focus(args),
+        options: vec![
+            setting("level", &args.level.name()),
+            setting("ring-size", &args.ring_size),
+            setting("stack-ring-size", &args.stack_ring_size),
+            setting("sample-rate", &args.sample_rate),
+            setting("kernel-stacks", &!args.no_kernel_stacks),
+            setting("kernel-stack-threshold", &args.kernel_stack_threshold),
+            setting("user-stacks", &!args.no_user_stacks),
+            setting("long-wait", &args.long_wait),
+            setting("bursts", &!args.no_bursts),
+        ],
+        redacted: String::new(),
+    }
+}
+
+/// The focus in words.
+fn focus(args: &Record) -> String {
+    let mut words: Vec<String> = Vec::new();
+    if !args.command.is_empty() {
+        let words_of: Vec<_> = args.command.iter().map(|a| a.to_string_lossy()).collect();
+        words.push(words_of.join(" "));
+    }
+    words.extend(args.pid.iter().map(|p| format!("pid {p}")));
+    words.extend(args.cgroup.iter().map(|c| format!("cgroup {c}")));
+    words.extend(args.comm.iter().map(|c| format!("comm /{c}/")));
+    if words.is_empty() { "everything".into() } else { words.join(", ") }
+}

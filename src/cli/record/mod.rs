@@ -1,0 +1,278 @@
+//! `pg-tui record`.
+
+mod about;
+mod name;
+mod progress;
+
+use super::args::{Record, ns};
+use super::exit::{Failure, Outcome};
+use super::{open, text};
+use crate::clean::clean;
+use crate::session::Writer;
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
+use pg_event::Item;
+use pg_tracer::command::{Command, CommandError, Interrupts, exit_code};
+use pg_tracer::{Collector, LiveStats};
+use progress::Progress;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Items under way between collector and file.
+const QUEUE: usize = 256;
+/// How often signals and the command are looked at.
+const PAUSE: Duration = Duration::from_millis(50);
+/// A command that got Ctrl-C has this long to end by itself before the recording ends without it.
+const AFTER_INTERRUPT: Duration = Duration::from_secs(2);
+/// A command that outlived its recording has this long to end on SIGTERM.
+const AFTER_TERMINATE: Duration = Duration::from_secs(3);
+
+/// Run it.
+pub fn run(args: &Record) -> Outcome {
+    let done = record(args)?;
+    let shown = clean(&done.path.display().to_string()).into_owned();
+    eprintln!(
+        "pg-tui: {} recorded, {} events, {} in {shown}{}",
+        pg_graph::words::span(done.stats.elapsed_ns),
+        text::count(done.events),
+        text::bytes(done.bytes),
+        lost(&done.stats),
+    );
+    if !args.no_tui && open::can_show() {
+        return open::after(&done.path, ExitCode::from(done.code));
+    }
+    eprintln!("pg-tui: look at it:     pg-tui open {shown}\npg-tui: or in one text: pg-tui diagnose {shown}");
+    Ok(ExitCode::from(done.code))
+}
+
+fn lost(stats: &LiveStats) -> String {
+    let l = stats.lost;
+    if l.events + l.stacks + l.samples == 0 {
+        return ", nothing lost".into();
+    }
+    format!(
+        "; lost: {} events, {} stacks, {} samples (a larger --ring-size or a lower --level loses less)",
+        text::count(l.events),
+        text::count(l.stacks),
+        text::count(l.samples)
+    )
+}
+
+/// A recording that was made.
+pub struct Recorded {
+    /// The file.
+    pub path: PathBuf,
+    /// The exit code to end with.
+    pub code: u8,
+    events: u64,
+    bytes: u64,
+    stats: LiveStats,
+}
+
+/// Why the recording ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Why {
+    CommandEnded,
+    TimeOver,
+    Interrupted,
+    CollectorEnded,
+    CannotWrite,
+}
+
+/// Record to a file.
+pub fn record(args: &Record) -> Result<Recorded, Failure> {
+    let options = about::options(args)?;
+    pg_tracer::check_permission().map_err(|e| tracer_failure(&e))?;
+    let path = args.output.clone().unwrap_or_else(|| name::free(Path::new("")));
+    let interrupts =
+        Interrupts::install().map_err(|e| Failure::Other(format!("cannot watch for Ctrl-C: {e}")))?;
+    // Before there are threads of the collector: the child is a fork of this process until it execs.
+    let mut command = match args.command.as_slice() {
+        [] => None,
+        argv => Some(Command::spawn(argv).map_err(|e| Failure::Usage(e.to_string()))?),
+    };
+    let writer = Writer::create(&path, &about::header(args)).map_err(|e| Failure::Usage(e.to_string()))?;
+    let (send, items) = bounded(QUEUE);
+    let collector = match Collector::start(options, send) {
+        Ok(c) => c,
+        Err(e) => {
+            discard(writer, &path);
+            return Err(tracer_failure(&e));
+        }
+    };
+    if let Some(c) = &mut command {
+        collector.focus_on(c.pid());
+        if let Err(e) = c.resume() {
+            drop(items);
+            let _ = collector.stop();
+            discard(writer, &path);
+            return not_started(&e);
+        }
+    } else {
+        eprintln!("pg-tui: recording to {}; Ctrl-C ends it", clean(&path.display().to_string()));
+    }
+    let mut run = Run {
+        writer,
+        error: None,
+        interrupts,
+        progress: Progress::new(args.command.is_empty()),
+        until: args.duration.map(|s| Instant::now() + Duration::from_nanos(ns(s))),
+        interrupted: None,
+    };
+    let why = run.until_the_end(&items, &collector, command.as_mut());
+    tracing::info!("recording ends: {why:?}");
+    let stats = run.stop(collector, items);
+    run.progress.clear();
+    let Run { writer, mut error, interrupts, .. } = run;
+    let events = writer.events();
+    let mut bytes = writer.bytes();
+    match writer.finish() {
+        Ok(n) => bytes = n,
+        Err(e) => error = error.or(Some(e.to_string())),
+    }
+    let mut code = 0;
+    if let Some(e) = &error {
+        eprintln!(
+            "pg-tui: the recording ended early: {}\npg-tui: what was written before can be opened",
+            clean(e)
+        );
+        code = 5;
+    }
+    if let Some(c) = &mut command {
+        code = end_of(c, why, &interrupts);
+    }
+    Ok(Recorded { path, code, events, bytes, stats })
+}
+
+/// A recording under way.
+struct Run {
+    writer: Writer,
+    /// What went wrong first.
+    error: Option<String>,
+    interrupts: Interrupts,
+    progress: Progress,
+    until: Option<Instant>,
+    /// When the command got its Ctrl-C.
+    interrupted: Option<Instant>,
+}
+
+impl Run {
+    /// Write what comes until something ends the recording.
+    fn until_the_end(
+        &mut self,
+        items: &Receiver<Item>,
+        collector: &Collector,
+        mut command: Option<&mut Command>,
+    ) -> Why {
+        loop {
+            let written = match items.recv_timeout(PAUSE) {
+                Ok(item) => self.writer.item(&item),
+                Err(RecvTimeoutError::Timeout) => self.writer.tick(),
+                Err(RecvTimeoutError::Disconnected) => return Why::CollectorEnded,
+            };
+            if let Err(e) = written {
+                self.error = Some(e.to_string());
+                return Why::CannotWrite;
+            }
+            if let Some(c) = &mut command {
+                // An error means that somebody else reaped it: it has ended.
+                if c.try_wait().map_or(true, |s| s.is_some()) {
+                    return Why::CommandEnded;
+                }
+            }
+            if self.interrupts.stop(command.is_some()) {
+                return Why::Interrupted;
+            }
+            if self.interrupts.count() > 0 {
+                let since = *self.interrupted.get_or_insert_with(Instant::now);
+                if since.elapsed() > AFTER_INTERRUPT {
+                    return Why::Interrupted;
+                }
+            }
+            if self.until.is_some_and(|t| Instant::now() >= t) {
+                return Why::TimeOver;
+            }
+            self.progress.show(&collector.stats(), self.writer.bytes());
+        }
+    }
+
+    /// End the recording; take over what the collector sends as it ends.
+    fn stop(&mut self, collector: Collector, items: Receiver<Item>) -> LiveStats {
+        std::thread::scope(|scope| {
+            let stopping = scope.spawn(move || {
+                let before = collector.stats();
+                (before, collector.stop())
+            });
+            if self.error.is_none() {
+                for item in &items {
+                    if let Err(e) = self.writer.item(&item) {
+                        self.error = Some(e.to_string());
+                        break;
+                    }
+                }
+            }
+            // Nobody takes what still comes: the collector need not wait for room.
+            drop(items);
+            match stopping.join() {
+                Ok((stats, result)) => {
+                    if let Err(e) = result {
+                        self.error.get_or_insert_with(|| e.to_string());
+                    }
+                    stats
+                }
+                Err(_) => {
+                    self.error.get_or_insert_with(|| "the collector panicked".into());
+                    LiveStats::default()
+                }
+            }
+        })
+    }
+}
+
+/// The command's exit code. One that outlived its recording is asked to end.
+fn end_of(command: &mut Command, why: Why, interrupts: &Interrupts) -> u8 {
+    let ours = !matches!(why, Why::CommandEnded | Why::CannotWrite | Why::CollectorEnded);
+    if ours && command.try_wait().is_ok_and(|s| s.is_none()) {
+        command.terminate();
+        let begin = Instant::now();
+        while command.try_wait().is_ok_and(|s| s.is_none()) {
+            if begin.elapsed() > AFTER_TERMINATE {
+                eprintln!(
+                    "pg-tui: {:?} (pid {}) does not end and is left running",
+                    command.program(),
+                    command.pid()
+                );
+                return 0;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // It was ended by us: that is what was asked for.
+        if why == Why::TimeOver {
+            return 0;
+        }
+    }
+    loop {
+        match command.try_wait() {
+            Ok(Some(status)) => return exit_code(status) as u8,
+            Ok(None) if !interrupts.stop(true) => std::thread::sleep(PAUSE),
+            Ok(None) => return 130,
+            Err(_) => return 0,
+        }
+    }
+}
+
+/// Nothing was recorded: leave no empty file behind.
+fn discard(writer: Writer, path: &Path) {
+    drop(writer);
+    if std::fs::symlink_metadata(path).is_ok_and(|m| m.is_file()) {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+fn not_started(e: &CommandError) -> Result<Recorded, Failure> {
+    Err(Failure::Command(e.exit_code() as u8, e.to_string()))
+}
+
+fn tracer_failure(e: &pg_tracer::Error) -> Failure {
+    if e.is_refusal() { Failure::NotPermitted(e.to_string()) } else { Failure::Other(e.to_string()) }
+}

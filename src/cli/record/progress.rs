@@ -1,0 +1,72 @@
+//! The line that shows how a recording goes.
+
+use crate::cli::text::{bytes, count};
+use pg_tracer::LiveStats;
+use std::io::{IsTerminal, Write, stderr};
+use std::time::{Duration, Instant};
+
+/// Time between two drawings.
+const EVERY: Duration = Duration::from_millis(500);
+
+/// A line on standard error, drawn again and again in place; silent when that is no terminal.
+pub struct Progress {
+    on: bool,
+    drawn: Option<Instant>,
+}
+
+impl Progress {
+    /// `wanted` says whether the terminal is ours to draw on.
+    pub fn new(wanted: bool) -> Self {
+        Self { on: wanted && stderr().is_terminal(), drawn: None }
+    }
+
+    /// Draw, if it is time. `written` bytes are in the file.
+    pub fn show(&mut self, stats: &LiveStats, written: u64) {
+        if self.on && self.drawn.is_none_or(|d| d.elapsed() >= EVERY) {
+            self.drawn = Some(Instant::now());
+            let _ = write!(stderr(), "\r{}\x1b[K", line(stats, written));
+        }
+    }
+
+    /// Take the line away.
+    pub fn clear(&mut self) {
+        if self.drawn.take().is_some() {
+            let _ = write!(stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+fn line(s: &LiveStats, written: u64) -> String {
+    let seconds = s.elapsed_ns / 1_000_000_000;
+    let lost = s.lost.events + s.lost.stacks + s.lost.samples;
+    let lost = if lost == 0 { "nothing lost".to_owned() } else { format!("LOST {}", count(lost)) };
+    format!(
+        "recording {}:{:02}  {} events  {}/s  {}  {lost}  Ctrl-C ends",
+        seconds / 60,
+        seconds % 60,
+        count(s.events),
+        count(s.events_per_s),
+        bytes(written)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_has_a_unit() {
+        let mut s = LiveStats {
+            events: 1_240_000,
+            events_per_s: 41_000,
+            elapsed_ns: 75_000_000_000,
+            ..LiveStats::default()
+        };
+        assert_eq!(
+            line(&s, 3_200_000),
+            "recording 1:15  1.24 M events  41.0 k/s  3.2 MB  nothing lost  Ctrl-C ends"
+        );
+        s.lost.events = 7;
+        assert!(line(&s, 0).contains("LOST 7"));
+    }
+}

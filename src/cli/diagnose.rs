@@ -7,6 +7,7 @@ use crate::session::Loaded;
 use pg_graph::report::Report;
 use pg_graph::{By, Diagnosis, Options, SelectError, Selection, Step, Victim, VictimOptions};
 use regex::Regex;
+use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -92,7 +93,8 @@ pub fn json(report: &Report) -> Result<String, Failure> {
         if c != '\n' && crate::clean::is_unsafe(c) {
             let mut units = [0; 2];
             for unit in c.encode_utf16(&mut units) {
-                out.push_str(&format!("\\u{unit:04x}"));
+                // Writing to a string does not fail.
+                let _ = write!(out, "\\u{unit:04x}");
             }
         } else {
             out.push(c);

@@ -8,9 +8,9 @@ use super::args::{Record, ns};
 use super::exit::{Failure, Outcome};
 use super::{open, text};
 use crate::clean::clean;
-use crate::session::Writer;
+use crate::session::{SessionError, Writer};
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
-use pg_event::Item;
+use pg_event::{Item, Loss, Ns};
 use pg_tracer::command::{Command, CommandError, Interrupts, exit_code};
 use pg_tracer::{Collector, LiveStats};
 use progress::Progress;
@@ -118,12 +118,16 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
         progress: Progress::new(args.command.is_empty()),
         until: args.duration.map(|s| Instant::now() + Duration::from_nanos(ns(s))),
         interrupted: None,
+        end: None,
     };
     let why = run.until_the_end(&items, &collector, command.as_mut());
     tracing::info!("recording ends: {why:?}");
-    let stats = run.stop(collector, items);
+    let mut stats = run.stop(collector, items);
     run.progress.clear();
-    let Run { writer, mut error, interrupts, .. } = run;
+    let Run { writer, mut error, interrupts, end, .. } = run;
+    if let Some((duration, loss)) = end {
+        (stats.elapsed_ns, stats.lost) = (duration, loss);
+    }
     let events = writer.events();
     let mut bytes = writer.bytes();
     match writer.finish() {
@@ -154,6 +158,8 @@ struct Run {
     until: Option<Instant>,
     /// When the command got its Ctrl-C.
     interrupted: Option<Instant>,
+    /// What the collector said at the end: length and loss.
+    end: Option<(Ns, Loss)>,
 }
 
 impl Run {
@@ -166,7 +172,7 @@ impl Run {
     ) -> Why {
         loop {
             let written = match items.recv_timeout(PAUSE) {
-                Ok(item) => self.writer.item(&item),
+                Ok(item) => self.take(&item),
                 Err(RecvTimeoutError::Timeout) => self.writer.tick(),
                 Err(RecvTimeoutError::Disconnected) => return Why::CollectorEnded,
             };
@@ -196,6 +202,13 @@ impl Run {
         }
     }
 
+    fn take(&mut self, item: &Item) -> Result<(), SessionError> {
+        if let Item::End { duration, coverage } = item {
+            self.end = Some((*duration, coverage.loss));
+        }
+        self.writer.item(item)
+    }
+
     /// End the recording; take over what the collector sends as it ends.
     fn stop(&mut self, collector: Collector, items: Receiver<Item>) -> LiveStats {
         std::thread::scope(|scope| {
@@ -205,7 +218,7 @@ impl Run {
             });
             if self.error.is_none() {
                 for item in &items {
-                    if let Err(e) = self.writer.item(&item) {
+                    if let Err(e) = self.take(&item) {
                         self.error = Some(e.to_string());
                         break;
                     }
@@ -213,18 +226,14 @@ impl Run {
             }
             // Nobody takes what still comes: the collector need not wait for room.
             drop(items);
-            match stopping.join() {
-                Ok((stats, result)) => {
-                    if let Err(e) = result {
-                        self.error.get_or_insert_with(|| e.to_string());
-                    }
-                    stats
-                }
-                Err(_) => {
-                    self.error.get_or_insert_with(|| "the collector panicked".into());
-                    LiveStats::default()
-                }
+            let Ok((stats, result)) = stopping.join() else {
+                self.error.get_or_insert_with(|| "the collector panicked".into());
+                return LiveStats::default();
+            };
+            if let Err(e) = result {
+                self.error.get_or_insert_with(|| e.to_string());
             }
+            stats
         })
     }
 }
@@ -238,8 +247,8 @@ fn end_of(command: &mut Command, why: Why, interrupts: &Interrupts) -> u8 {
         while command.try_wait().is_ok_and(|s| s.is_none()) {
             if begin.elapsed() > AFTER_TERMINATE {
                 eprintln!(
-                    "pg-tui: {:?} (pid {}) does not end and is left running",
-                    command.program(),
+                    "pg-tui: {} (pid {}) does not end and is left running",
+                    clean(&command.program().to_string_lossy()),
                     command.pid()
                 );
                 return 0;

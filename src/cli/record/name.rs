@@ -12,7 +12,7 @@ pub fn free(dir: &Path) -> PathBuf {
     if !first.exists() {
         return first;
     }
-    (2..).map(|n| dir.join(format!("{stem}-{n}.pgs"))).find(|p| !p.exists()).unwrap_or(first)
+    (2..1000).map(|n| dir.join(format!("{stem}-{n}.pgs"))).find(|p| !p.exists()).unwrap_or(first)
 }
 
 fn local(time: SystemTime) -> String {
@@ -47,7 +47,10 @@ mod tests {
             std::fs::write(&path, "").unwrap();
             assert!(!names.contains(&path));
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-            assert!(name.starts_with("pg-tui-2") && name.ends_with(".pgs") && name.len() >= 26, "{name}");
+            assert!(
+                name.starts_with("pg-tui-2") && path.extension().unwrap() == "pgs" && name.len() >= 26,
+                "{name}"
+            );
             names.push(path);
         }
     }

@@ -140,7 +140,7 @@ impl Channels {
         let counted = matches!(kind, ObjectKind::Udp | ObjectKind::UnixDatagram | ObjectKind::EventFd);
         let amount = if counted { u64::from(u.count) } else { u.bytes };
         let so_far = if sends { &mut c.sent_so_far } else { &mut c.received_so_far };
-        *so_far += amount;
+        *so_far = so_far.saturating_add(amount);
         let end = if u.position != 0 && !counted { u.position } else { *so_far };
         let first = u.first.min(time);
         let mut b = Bytes { from: end.saturating_sub(amount), to: end, first, last: time, at };
@@ -191,5 +191,5 @@ fn push(queue: &mut VecDeque<Bytes>, b: Bytes, depth: usize) {
 fn link(s: &Bytes, r: &Bytes) -> Match {
     let from_time = if s.last <= r.last { s.last } else { s.first };
     let to_time = if r.first >= from_time { r.first } else { r.last };
-    Match { from: s.at, from_time, to: r.at, to_time }
+    Match { from: s.at, from_time: from_time.min(to_time), to: r.at, to_time }
 }

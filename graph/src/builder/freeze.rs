@@ -1,11 +1,12 @@
 //! From the threads' states to the columns of the graph.
 
 use super::futex::Uses;
-use super::{Builder, RawEdge};
-use crate::graph::{EdgeRow, EventGraph, ThreadRows};
+use super::related::{Fit, fit};
+use super::{Builder, POLL, RECV, RawEdge};
+use crate::graph::{Detail, EdgeRow, EventGraph, OPEN, TIMED_OUT, ThreadRows, Times};
 use crate::lane::LaneIndex;
 use crate::{EdgeId, EdgeKind, VertexId, Weak};
-use pg_event::{Catalog, Ns};
+use pg_event::{Catalog, Ns, ObjectId};
 
 pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog) -> EventGraph {
     let Builder { mut threads, edges, holds, signals, flags, marks, execs, lost, culled, events, .. } = b;
@@ -101,8 +102,9 @@ fn link(g: &mut EventGraph, raw: Vec<RawEdge>, catalog: &Catalog) {
             let e = &raw[*i as usize];
             add(&mut group, row(e, id(e.from), VertexId(v as u32)));
         }
-        if !group.iter().any(|e| e.waking) {
-            promote(&mut group, g.times[v].woken, g.times[v].start);
+        if !group.iter().any(|e| e.waking) && awaits_message(&g.details[v]) {
+            let waited_for = g.details[v].object;
+            promote(&mut group, &g.times[v], |object| fit(waited_for, object, catalog) != Fit::Differs);
         }
         for e in &mut group {
             if e.waking
@@ -182,19 +184,22 @@ fn add(group: &mut Vec<EdgeRow>, e: EdgeRow) {
     }
 }
 
+/// Did a vertex lead in with a wait that a message can end, and nothing else is known to have ended?
+fn awaits_message(d: &Detail) -> bool {
+    d.flags & (OPEN | TIMED_OUT) == 0 && super::call_is(d.syscall, RECV | POLL)
+}
+
 /// No wake-up was attributed: the first message received in this segment that was sent during the wait
 /// ended it.
-fn promote(group: &mut [EdgeRow], woken: Ns, start: Ns) {
-    if woken == start {
+fn promote(group: &mut [EdgeRow], t: &Times, fits: impl Fn(ObjectId) -> bool) {
+    if t.woken == t.start {
         return;
     }
-    let first = group
-        .iter_mut()
-        .filter(|e| e.kind == EdgeKind::Ipc && e.from_time <= woken && e.from_time >= start)
-        .min_by_key(|e| e.to_time);
+    let during = |e: &EdgeRow| e.kind == EdgeKind::Ipc && e.from_time <= t.woken && e.from_time >= t.start;
+    let first = group.iter_mut().filter(|e| during(e) && fits(e.object)).min_by_key(|e| e.to_time);
     if let Some(e) = first {
         e.waking = true;
-        e.to_time = woken;
+        e.to_time = t.woken;
     }
 }
 

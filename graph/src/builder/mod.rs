@@ -255,7 +255,7 @@ impl Builder {
             self.edges.push(RawEdge {
                 from,
                 to: at,
-                from_time,
+                from_time: from_time.min(time),
                 to_time: time,
                 object,
                 stack,
@@ -361,7 +361,7 @@ impl Builder {
         self.edges.push(RawEdge {
             from,
             to,
-            from_time,
+            from_time: from_time.min(to_time),
             to_time,
             object: if o.object.is_some() { o.object } else { o.waker_object },
             stack: o.waker_stack,

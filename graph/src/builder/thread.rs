@@ -102,9 +102,10 @@ impl ThreadState {
     pub fn off_cpu(&mut self, id: ThreadId, time: Ns, o: &OffCpu) -> bool {
         let Some(last) = self.rows.last_mut() else { return false };
         // Times come from outside: keep them in order whatever they say.
+        let time = time.max(self.seen);
         let floor = last.times.run.max(self.put_off.last().map_or(0, |p| p.1));
         let start = o.start.clamp(floor.min(time), time);
-        self.seen = self.seen.max(time);
+        self.seen = time;
         if o.state == OffState::Dead {
             self.exited.get_or_insert((start, 0));
             return false;

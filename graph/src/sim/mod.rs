@@ -1,8 +1,14 @@
 //! Recordings made up for tests and benchmarks: with known causes, of any size. Only with feature `sim`.
 
 mod draw;
+mod load;
+mod machine;
+mod script;
 
 pub use draw::{DrawError, TICK, draw};
+pub use load::{Load, Size};
+pub use machine::{COST, Machine, Setup, TrueWait};
+pub use script::{Act, Script};
 
 use crate::{BuildOptions, Builder, EventGraph};
 use pg_event::{Catalog, Event, Ns, ThreadId};
@@ -19,6 +25,15 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// What a machine records until `duration`; with it, who really ended which wait.
+    pub fn of(setup: Setup, scripts: Vec<Script>, duration: Ns) -> (Self, Vec<TrueWait>) {
+        let mut m = Machine::new(setup, scripts);
+        let mut events = Vec::new();
+        m.run(duration, |e, _| events.extend_from_slice(e));
+        m.end(|e, _| events.extend_from_slice(e));
+        (Self { catalog: m.catalog().clone(), events, duration }, m.truth)
+    }
+
     /// Its event graph.
     pub fn graph(&self) -> EventGraph {
         let mut b = Builder::new(BuildOptions::default());

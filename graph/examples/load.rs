@@ -1,0 +1,58 @@
+//! Builds the graph of a simulated session and says how long it took:
+//!
+//! ```text
+//! cargo run --release -p pg-graph --features sim --example load -- [EVENTS] [THREADS]
+//! ```
+
+use pg_graph::sim::{Load, Size};
+use pg_graph::{BuildOptions, Builder};
+use std::time::{Duration, Instant};
+
+fn peak_kb() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|l| l.starts_with("VmHWM"));
+    line.map_or("?".into(), |l| l.trim_start_matches("VmHWM:").trim().to_string())
+}
+
+fn main() {
+    let mut numbers = std::env::args().skip(1).filter_map(|a| a.parse::<u64>().ok());
+    let events = numbers.next().unwrap_or(Size::ARGUS.events);
+    let threads = numbers.next().map_or(Size::ARGUS.threads, |n| n as usize);
+    let mut load = Load::new(Size { threads, events });
+    let catalog = load.catalog().clone();
+    let mut builder = Builder::new(BuildOptions::default());
+    let (mut making, mut building) = (Duration::ZERO, Duration::ZERO);
+    loop {
+        let start = Instant::now();
+        let Some(batch) = load.next_batch() else { break };
+        making += start.elapsed();
+        let start = Instant::now();
+        builder.events(batch, &catalog);
+        building += start.elapsed();
+    }
+    let start = Instant::now();
+    let g = builder.finish(load.duration(), &catalog);
+    let freezing = start.elapsed();
+    let n = g.event_count();
+    println!("{n} events, {} vertices, {} edges, {threads} threads", g.vertex_count(), g.edge_count());
+    println!("{:.1} s of session, made in {making:.1?}", g.duration() as f64 / 1e9);
+    let rate = n as f64 / (building + freezing).as_secs_f64() / 1e6;
+    println!("built in {building:.2?}, frozen in {freezing:.2?}: {rate:.1} M events/s");
+    println!("columns {} MB, peak {}", g.memory() >> 20, peak_kb());
+    let lanes: Vec<_> = g.threads().take(60).collect();
+    for (what, from, to) in [
+        ("whole", 0, g.duration()),
+        ("a tenth", g.duration() / 3, g.duration() / 3 + g.duration() / 10),
+        ("a millisecond", g.duration() / 2, g.duration() / 2 + 1_000_000),
+    ] {
+        for turn in ["cold", "warm"] {
+            let start = Instant::now();
+            let cells: usize = lanes.iter().map(|t| g.cells(*t, from..to, 200).len()).sum();
+            println!("{cells} cells of {what}, {turn}: {:.2?}", start.elapsed());
+        }
+    }
+    let start = Instant::now();
+    let thread = lanes[0];
+    let path = pg_graph::path::bounded(&g, thread, 0..g.duration());
+    println!("bounded path of the whole session: {} steps in {:.2?}", path.len(), start.elapsed());
+}

@@ -51,8 +51,11 @@ fn same_names(catalog: &Catalog, id: StackId, gdb: &[String]) {
         ours.push(plain(&f.function));
     }
     // gdb has frames more, of tail calls. It writes aliases of a function by another of its names.
-    let bare =
-        |n: &str| n.trim_start_matches('_').trim_start_matches("GI_").trim_start_matches('_').to_owned();
+    let bare = |n: &str| {
+        let n = n.trim_start_matches('_');
+        let n = n.strip_prefix("GI_").or_else(|| n.strip_prefix("libc_")).unwrap_or(n);
+        n.trim_start_matches('_').to_owned()
+    };
     let mut rest = gdb.iter().map(|n| bare(n));
     for o in ours.iter().filter(|o| !o.is_empty()) {
         assert!(rest.any(|g| g == bare(o)), "{o:?} is not as gdb has it\n{ours:#?}\n{gdb:#?}");

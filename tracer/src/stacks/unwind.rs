@@ -87,7 +87,7 @@ pub(super) fn walk(code: &mut impl Code, regs: &Regs, copy: &[u8], out: &mut Vec
         }
         out.push(step);
         let next = match (&row, place) {
-            (Some(row), _) => match apply(row, &frame, &memory) {
+            (Some(row), _) => match apply(row, &frame, exact, &memory) {
                 Next::Frame(f) => Some(f),
                 Next::Outermost => return true,
                 Next::Lost => None,
@@ -118,7 +118,7 @@ enum Next {
     Lost,
 }
 
-fn apply(row: &Row, frame: &FrameRegs, memory: &Memory) -> Next {
+fn apply(row: &Row, frame: &FrameRegs, exact: bool, memory: &Memory) -> Next {
     let cfa = match &row.cfa {
         CfaRule::Register(r, offset) => frame.get((*r).into()).map(|v| v.wrapping_add_signed(*offset)),
         CfaRule::Expression(e) => evaluate(e, None, frame, memory),
@@ -141,7 +141,13 @@ fn apply(row: &Row, frame: &FrameRegs, memory: &Memory) -> Next {
             Rule::Undefined if column == RA => return Next::Outermost,
             Rule::Undefined => None,
             Rule::Same => frame.get(column),
-            Rule::At(n) => memory.u64(cfa.wrapping_add_signed(*n)),
+            Rule::At(n) => {
+                let at = cfa.wrapping_add_signed(*n);
+                // Within an epilogue compilers do not note that a register was popped; its slot then lies
+                // below the stack pointer, where the copy has nothing, and the register has its value.
+                let popped = exact && column != RA && frame.sp().is_some_and(|sp| at < sp);
+                if popped { frame.get(column) } else { memory.u64(at) }
+            }
             Rule::Is(n) => Some(cfa.wrapping_add_signed(*n)),
             Rule::Register(r) => frame.get((*r).into()),
             Rule::ExpressionAt(e) => evaluate(e, Some(cfa), frame, memory).and_then(|a| memory.u64(a)),
@@ -266,6 +272,18 @@ mod tests {
         // A register that a call does not preserve is lost.
         assert_eq!(steps[1].regs.get(0), None);
         assert_eq!(steps[1].regs.sp(), Some(0x7000_0010));
+    }
+
+    #[test]
+    fn a_popped_register_has_its_value() {
+        // In the epilogue, rbx is popped already: its slot is below the stack pointer.
+        let mut code = Fake::default();
+        code.0.insert(0x1000, row(at_sp(8), &[(3, Rule::At(-16)), RET]));
+        code.0.insert(0x2000, row(CfaRule::Register(3, 8), &[(RA as u8, Rule::Undefined)]));
+        let regs = Regs { ip: 0x1004, sp: 0x7000, bx: 0x7100, ..Regs::default() };
+        let (addresses, complete, steps) = run(&mut code, regs, &[0x2010]);
+        assert_eq!((addresses, complete), (vec![0x1004, 0x200f], true));
+        assert_eq!(steps[1].regs.get(3), Some(0x7100));
     }
 
     #[test]

@@ -224,8 +224,10 @@ impl Writer<'_> {
         let times = if n.waits > 1 { format!(" ({} times)", n.waits) } else { String::new() };
         let call = n.syscall.as_ref().map_or_else(String::new, |s| format!(" in {s}"));
         let on = match (n.object_label(self.c), &n.waits_on) {
-            (Some(o), Some(w)) => format!(" on {w} {}", clean(&o, 100)),
+            (Some(o), Some(w)) if !o.starts_with(w.as_str()) => format!(" on {w} {}", clean(&o, 100)),
+            (Some(o), Some(_)) => format!(" on {}", clean(&o, 100)),
             (Some(o), None) => format!(" on {}", clean(&o, 100)),
+            (None, Some(w)) if n.syscall.as_deref() == Some(w.as_str()) => String::new(),
             (None, Some(w)) => format!(" ({w})"),
             (None, None) => String::new(),
         };
@@ -243,7 +245,7 @@ impl Writer<'_> {
         let mut s = if before.state == "not-created" {
             format!("; {} could only be created after that", who(self.c, before.thread))
         } else {
-            format!("; {} {} because of it", who(self.c, before.thread), self.waited(before))
+            format!("; because of it {} {}", who(self.c, before.thread), self.waited(before))
         };
         if node > 1 {
             let v = &self.o.nodes[0];
@@ -265,7 +267,7 @@ impl Writer<'_> {
         let next = self.o.nodes.get(r.node + 1).filter(|x| x.thread != r.thread);
         let whole = crate::diagnose::spans_total(&r.spans);
         let mut s = match r.kind {
-            Some(FindingKind::Running) => self.why_running(n, p, &full, whole),
+            Some(FindingKind::Running) => self.why_running(n, p, &full, &r.spans),
             Some(FindingKind::NoCpu) => format!(
                 "{full} could have run but got no CPU for {} of {} ({}), and ran {} of it",
                 span(n.spent),
@@ -336,7 +338,8 @@ impl Writer<'_> {
         String::new()
     }
 
-    fn why_running(&self, n: &SliceNode, p: &Profile, full: &str, whole: Ns) -> String {
+    fn why_running(&self, n: &SliceNode, p: &Profile, full: &str, spans: &[(Ns, Ns)]) -> String {
+        let whole = crate::diagnose::spans_total(spans);
         let mut s = format!(
             "{full} was on the CPU for {} of {} ({})",
             span(n.spent),
@@ -346,6 +349,10 @@ impl Writer<'_> {
         if let Some(f) = &p.function {
             let module = p.module.as_ref().map_or_else(String::new, |m| format!(" ({m})"));
             let _ = write!(s, ", {:.0} % of it in {}{module}", p.share * 100.0, clean(f, 80));
+        }
+        let off = crate::diagnose::activity(self.g, self.c, n.thread, spans).runnable;
+        if off * 3 > n.spent {
+            let _ = write!(s, " (it had to share the CPU and got none for another {})", span(off));
         }
         if let Some(from) = self.served(n) {
             let _ = write!(s, "; it last took work from {from}");

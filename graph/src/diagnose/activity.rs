@@ -100,26 +100,18 @@ pub(crate) enum Mostly {
 impl Activity {
     /// The largest part.
     pub fn mostly(&self) -> Mostly {
+        // Running and wanting to run are one demand for the CPU. On a busy machine a thread that computes
+        // is put off as well; the CPU is what is missing only when it hardly got any.
+        let busy = self.running + self.runnable;
+        let cpu = if self.running * 4 >= self.runnable { Mostly::Running } else { Mostly::Runnable };
         let parts = [
-            (self.running, Mostly::Running),
-            (self.runnable, Mostly::Runnable),
+            (busy, cpu),
             (self.unborn, Mostly::Unborn),
             (self.gone, Mostly::Gone),
             (self.groups.first().map_or(0, |g| g.blocked), Mostly::Waiting(0)),
         ];
-        let best = parts.iter().max_by_key(|p| p.0);
-        match best {
-            Some((t, m)) if *t > 0 => {
-                // On and waiting for the CPU together is "busy" when it beats each wait.
-                let busy = self.running + self.runnable;
-                if matches!(m, Mostly::Waiting(_)) && busy > *t {
-                    if self.running >= self.runnable { Mostly::Running } else { Mostly::Runnable }
-                } else {
-                    *m
-                }
-            }
-            _ => Mostly::Unknown,
-        }
+        // Of equals the first.
+        parts.iter().rev().max_by_key(|p| p.0).filter(|p| p.0 > 0).map_or(Mostly::Unknown, |p| p.1)
     }
 }
 

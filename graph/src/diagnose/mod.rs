@@ -11,7 +11,7 @@ mod node;
 mod span;
 mod walk;
 
-pub(crate) use activity::total as spans_total;
+pub(crate) use activity::{activity, total as spans_total};
 pub use node::SliceNode;
 pub use span::path_of_span;
 pub(crate) use walk::{Finding, FindingKind, Outcome};

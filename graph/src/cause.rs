@@ -223,17 +223,31 @@ impl Writer<'_> {
         }
         let times = if n.waits > 1 { format!(" ({} times)", n.waits) } else { String::new() };
         let call = n.syscall.as_ref().map_or_else(String::new, |s| format!(" in {s}"));
-        let on = match (n.object_label(self.c), &n.waits_on) {
-            (Some(o), Some(w)) if !o.starts_with(w.as_str()) => format!(" on {w} {}", clean(&o, 100)),
-            (Some(o), Some(_)) => format!(" on {}", clean(&o, 100)),
-            (Some(o), None) => format!(" on {}", clean(&o, 100)),
-            (None, Some(w)) if n.syscall.as_deref() == Some(w.as_str()) => String::new(),
-            (None, Some(w)) => format!(" ({w})"),
-            (None, None) => String::new(),
-        };
         let verb = if n.state == "stopped" { "was stopped" } else { "waited" };
-        let f = n.function.as_ref().map_or_else(String::new, |f| format!(", called from {}", clean(f, 60)));
-        format!("{verb} {}{times}{call}{on}{f}", span(n.spent))
+        let f = n.function.as_ref().filter(|f| !f.starts_with("0x"));
+        let f = f.map_or_else(String::new, |f| format!(", called from {}", clean(f, 60)));
+        format!("{verb} {}{times}{call}{}{f}", span(n.spent), self.waited_for(n))
+    }
+
+    /// " for the file lock /run/x", with a space in front; empty when there is nothing to say.
+    fn waited_for(&self, n: &SliceNode) -> String {
+        let object = n.object_label(self.c).map(|o| clean(&o, 100));
+        match (n.waits_on.as_deref(), object) {
+            (Some("sleep" | "poll") | None, None) => String::new(),
+            (Some("ptrace"), _) => " by its tracer".into(),
+            (Some("file-lock"), Some(o)) => format!(" for the file lock {o}"),
+            (Some("child"), Some(o))
+                if n.object.and_then(|o| self.c.object(o)).is_some_and(|o| o.id != 0) =>
+            {
+                format!(" for {o} to end")
+            }
+            (Some("child"), _) => " for a child to end".into(),
+            (Some(w @ ("disk" | "device")), Some(o)) => format!(" for the {w} ({o})"),
+            (Some("file-system"), Some(o)) => format!(" for the file system ({o})"),
+            (Some("page-fault"), _) => " for a page of memory".into(),
+            (_, Some(o)) => format!(" on {o}"),
+            (Some(w), None) => format!(" ({w})"),
+        }
     }
 
     /// Whom it blocked: the step before, and the victim if that is another one.

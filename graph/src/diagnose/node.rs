@@ -138,7 +138,11 @@ impl SliceNode {
             pid: p.map_or(0, |p| p.pid),
             tid: t.map_or(0, |t| t.tid),
             process: p.map_or_else(String::new, |p| p.name.clone()),
-            cmdline: cmdline_at(catalog, self.thread, self.start + self.duration),
+            // What did not exist yet is named by what it became.
+            cmdline: match self.state {
+                "not-created" => cmdline_at(catalog, self.thread, Ns::MAX),
+                _ => cmdline_at(catalog, self.thread, self.start + self.duration),
+            },
             thread: t.map_or_else(String::new, |t| t.name.clone()),
             start_ns: self.start,
             duration_ns: self.duration,

@@ -62,10 +62,6 @@ const volatile u8 class_of[CALLS] = {
 	[60] = C_EXIT, [231] = C_EXIT, [219] = C_RESTART,
 };
 
-struct args {
-	u64 a[6];
-};
-
 /* Is `nr` one that restart_syscall may stand for? */
 static __always_inline bool restarts(u32 class)
 {
@@ -268,19 +264,23 @@ static __always_inline void poll_object(bool remote, struct task_struct *task, s
 }
 
 static __always_inline void select_object(bool remote, struct task_struct *task, struct object *o,
-					  struct args *args, u32 which)
+					  struct regs *args, u32 which)
 {
 	struct scratch *s = scratch(which);
-	u32 n = args->a[0];
+	u32 n = args->di;
 	if (!s || !n)
 		return;
 	begin_set(s);
 	/* Descriptors below 256, of all three sets. */
 	for (int i = 0; i < 4; i++) {
 		u64 bits = 0;
-		for (int k = 1; k <= 3; k++) {
+		if (i * 64 < n) {
 			u64 part = 0;
-			if (args->a[k] && i * 64 < n && !READ_USER(remote, task, &part, 8, args->a[k] + i * 8))
+			if (args->si && !READ_USER(remote, task, &part, 8, args->si + i * 8))
+				bits |= part;
+			if (args->dx && !READ_USER(remote, task, &part, 8, args->dx + i * 8))
+				bits |= part;
+			if (args->r10 && !READ_USER(remote, task, &part, 8, args->r10 + i * 8))
 				bits |= part;
 		}
 		s->words[i] = bits;
@@ -355,39 +355,39 @@ int __noinline send_epoll(struct object *o, u64 file, u64 now, u32 which)
 }
 
 /* The object alone: of the call that a waker is in, or that just returned. */
-static __always_inline void acted_on(struct thread *t, struct task_struct *task, struct object *o, u32 nr,
-				     struct args *args, u32 which)
+static __always_inline void acted_on(struct thread *t, struct task_struct *task, u32 tgid, struct object *o, u32 nr,
+				     struct regs *args, u32 which)
 {
 	u32 class = class_of[nr & (CALLS - 1)];
 	o->kind = K_NONE;
 	if (nr >= CALLS)
 		return;
 	if (class >= C_FD && class <= C_FD_PAIR)
-		fd_object(t, task, o, args->a[0], which);
+		fd_object(t, task, o, args->di, which);
 	else if (class == C_SPLICE)
-		fd_object(t, task, o, args->a[2], which);
+		fd_object(t, task, o, args->dx, which);
 	else if (class == C_RECVMMSG)
-		fd_object(t, task, o, args->a[0], which);
+		fd_object(t, task, o, args->di, which);
 	else if (class == C_FUTEX || class == C_FUTEX2)
-		futex_object(o, args->a[0], task->tgid);
+		futex_object(o, args->di, tgid);
 	else if (class == C_FLOCK || class == C_FCNTL)
-		lock_object(t, task, o, args->a[0], which);
+		lock_object(t, task, o, args->di, which);
 	else if (class == C_SYSV || class == C_SEMTIMEDOP) {
 		o->kind = K_SYSV;
-		o->id = (u32)args->a[0];
+		o->id = (u32)args->di;
 	} else if (class == C_EXIT) {
 		/* A thread that ends wakes those who join it through this word. */
-		u64 word = (u64)task->clear_child_tid;
+		u64 word = (u64)READ(task, clear_child_tid);
 		if (word)
-			futex_object(o, word, task->tgid);
+			futex_object(o, word, tgid);
 	} else if (class == C_PATH || class == C_PATHAT) {
-		path_object(false, task, o, class == C_PATH ? args->a[0] : args->a[1], which);
+		path_object(false, task, o, class == C_PATH ? args->di : args->si, which);
 	}
 }
 
 /* Everything about the call that a thread blocks in. */
-static __always_inline void waits_on(bool remote, struct thread *t, struct task_struct *task, struct args *args,
-				     u64 now, u32 which)
+static __always_inline void waits_on(bool remote, struct thread *t, struct task_struct *task, u32 tgid,
+				     struct regs *args, u64 now, u32 which)
 {
 	struct object *o = &t->object;
 	u32 nr = t->call;
@@ -416,13 +416,13 @@ static __always_inline void waits_on(bool remote, struct thread *t, struct task_
 	case C_FD_SEND:
 	case C_FD:
 	case C_RECVMMSG:
-		fd_object(memo, task, o, args->a[0], which);
-		t->value = args->a[2];
+		fd_object(memo, task, o, args->di, which);
+		t->value = args->dx;
 		if (class == C_FD)
-			t->op = args->a[1];
+			t->op = args->si;
 		else if (o->kind >= K_UNIX_STREAM && o->kind <= K_SOCKET)
-			t->timeout = class == C_RECVMMSG ? timeout_at(remote, task, args->a[4], false)
-							 : socket_timeout(task, args->a[0], class == C_FD_SEND);
+			t->timeout = class == C_RECVMMSG ? timeout_at(remote, task, args->r8, false)
+							 : socket_timeout(task, args->di, class == C_FD_SEND);
 		break;
 	case C_FD_PAIR:
 	case C_SPLICE: {
@@ -430,102 +430,102 @@ static __always_inline void waits_on(bool remote, struct thread *t, struct task_
 		if (!s)
 			break;
 		begin_set(s);
-		add_member(s, task, args->a[0], which);
-		add_member(s, task, class == C_SPLICE ? args->a[2] : args->a[1], which);
+		add_member(s, task, args->di, which);
+		add_member(s, task, class == C_SPLICE ? args->dx : args->si, which);
 		end_set(s, o);
 		break;
 	}
 	case C_FLOCK:
-		lock_object(memo, task, o, args->a[0], which);
-		t->op = args->a[1];
+		lock_object(memo, task, o, args->di, which);
+		t->op = args->si;
 		break;
 	case C_FCNTL: {
-		lock_object(memo, task, o, args->a[0], which);
-		t->op = args->a[1];
+		lock_object(memo, task, o, args->di, which);
+		t->op = args->si;
 		u16 type = 0;
-		if (!READ_USER(remote, task, &type, 2, args->a[2]))
+		if (!READ_USER(remote, task, &type, 2, args->dx))
 			t->value = type;
 		break;
 	}
 	case C_FUTEX: {
-		u32 op = args->a[1], plain = op & 127;
-		futex_object(o, args->a[0], task->tgid);
+		u32 op = args->si, plain = op & 127;
+		futex_object(o, args->di, tgid);
 		t->op = op;
-		t->value = args->a[2];
-		u64 timeout = timeout_at(remote, task, args->a[3], false);
+		t->value = args->dx;
+		u64 timeout = timeout_at(remote, task, args->r10, false);
 		t->timeout = plain == 0 ? timeout : from_now(timeout, plain == 6 || (op & 256), now);
 		break;
 	}
 	case C_FUTEX2:
-		futex_object(o, args->a[0], task->tgid);
-		t->op = args->a[3];
-		t->value = args->a[1];
-		t->timeout = from_now(timeout_at(remote, task, args->a[4], false), !args->a[5], now);
+		futex_object(o, args->di, tgid);
+		t->op = args->r10;
+		t->value = args->si;
+		t->timeout = from_now(timeout_at(remote, task, args->r8, false), !args->r9, now);
 		break;
 	case C_POLL:
-		poll_object(remote, task, o, args->a[0], args->a[1], which);
-		t->value = args->a[1];
-		t->timeout = timeout_ms(args->a[2]);
+		poll_object(remote, task, o, args->di, args->si, which);
+		t->value = args->si;
+		t->timeout = timeout_ms(args->dx);
 		break;
 	case C_PPOLL:
-		poll_object(remote, task, o, args->a[0], args->a[1], which);
-		t->value = args->a[1];
-		t->timeout = timeout_at(remote, task, args->a[2], false);
+		poll_object(remote, task, o, args->di, args->si, which);
+		t->value = args->si;
+		t->timeout = timeout_at(remote, task, args->dx, false);
 		break;
 	case C_SELECT:
 	case C_PSELECT:
 		select_object(remote, task, o, args, which);
-		t->value = args->a[0];
-		t->timeout = timeout_at(remote, task, args->a[4], class == C_SELECT);
+		t->value = args->di;
+		t->timeout = timeout_at(remote, task, args->r8, class == C_SELECT);
 		break;
 	case C_EPOLL:
 	case C_EPOLL2: {
-		fd_object(memo, task, o, args->a[0], which);
-		t->timeout = class == C_EPOLL ? timeout_ms(args->a[3]) : timeout_at(remote, task, args->a[3], false);
-		u64 file = file_of(task, args->a[0]);
+		fd_object(memo, task, o, args->di, which);
+		t->timeout = class == C_EPOLL ? timeout_ms(args->r10) : timeout_at(remote, task, args->r10, false);
+		u64 file = file_of(task, args->di);
 		if (o->kind == K_EPOLL && file)
 			send_epoll(o, file, now, which);
 		break;
 	}
 	case C_NANOSLEEP:
-		t->timeout = timeout_at(remote, task, args->a[0], false);
+		t->timeout = timeout_at(remote, task, args->di, false);
 		break;
 	case C_CLOCK_NANOSLEEP: {
-		u64 timeout = timeout_at(remote, task, args->a[2], false);
-		t->op = args->a[0];
-		t->timeout = args->a[1] & 1 ? from_now(timeout, !args->a[0], now) : timeout;
+		u64 timeout = timeout_at(remote, task, args->dx, false);
+		t->op = args->di;
+		t->timeout = args->si & 1 ? from_now(timeout, !args->di, now) : timeout;
 		break;
 	}
 	case C_WAIT4:
 		o->kind = K_CHILD;
-		o->id = (s32)args->a[0] > 0 ? (u32)args->a[0] : 0;
-		t->op = args->a[2];
-		t->value = args->a[0];
+		o->id = (s32)args->di > 0 ? (u32)args->di : 0;
+		t->op = args->dx;
+		t->value = args->di;
 		t->timeout = NO_TIMEOUT;
 		break;
 	case C_WAITID:
 		o->kind = K_CHILD;
-		t->op = args->a[3];
-		t->value = args->a[1];
+		t->op = args->r10;
+		t->value = args->si;
 		t->timeout = NO_TIMEOUT;
-		if (args->a[0] == 1)
-			o->id = (u32)args->a[1];
-		else if (args->a[0] == 3)
-			fd_object(memo, task, o, args->a[1], which);
+		if (args->di == 1)
+			o->id = (u32)args->si;
+		else if (args->di == 3)
+			fd_object(memo, task, o, args->si, which);
 		break;
 	case C_SYSV:
 	case C_SEMTIMEDOP:
 		o->kind = K_SYSV;
-		o->id = (u32)args->a[0];
+		o->id = (u32)args->di;
 		if (class == C_SEMTIMEDOP)
-			t->timeout = timeout_at(remote, task, args->a[3], false);
+			t->timeout = timeout_at(remote, task, args->r10, false);
 		break;
 	case C_SIGTIMEDWAIT:
-		t->timeout = timeout_at(remote, task, args->a[2], false);
+		t->timeout = timeout_at(remote, task, args->dx, false);
 		break;
 	case C_PATH:
 	case C_PATHAT:
-		path_object(remote, task, o, class == C_PATH ? args->a[0] : args->a[1], which);
+		path_object(remote, task, o, class == C_PATH ? args->di : args->si, which);
 		break;
 	}
 }

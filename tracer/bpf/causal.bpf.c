@@ -27,12 +27,11 @@ static __always_inline struct thread *known_thread(struct task_struct *task)
 }
 
 /* Bring the thread's focus flag up to date. */
-static __always_inline void refresh_focus(struct thread *t, struct task_struct *task)
+static __always_inline void refresh_focus(struct thread *t, u32 tgid)
 {
 	struct control *c = controls();
 	if (!c || t->focus_generation == c->focus_generation)
 		return;
-	u32 tgid = task->tgid;
 	t->in_focus = bpf_map_lookup_elem(&focus, &tgid) != 0;
 	t->focus_generation = c->focus_generation;
 }
@@ -52,16 +51,6 @@ static __always_inline u8 off_state(u32 state, struct task_struct *task)
 	if (state & 1)
 		return OFF_INTERRUPTIBLE;
 	return OFF_UNINTERRUPTIBLE;
-}
-
-static __always_inline void load_args(struct args *args, struct pt_regs *r)
-{
-	args->a[0] = r->di;
-	args->a[1] = r->si;
-	args->a[2] = r->dx;
-	args->a[3] = r->r10;
-	args->a[4] = r->r8;
-	args->a[5] = r->r9;
 }
 
 /* Send what the thread did over sockets in the segment that ends. */
@@ -92,14 +81,14 @@ static __always_inline void flush_use(struct thread *t, struct use *u, u32 tid, 
 	u->sock = 0;
 }
 
-static __always_inline void flush_uses(struct thread *t, struct task_struct *task)
+static __always_inline void flush_uses(struct thread *t, u32 tid, u32 tgid)
 {
-	flush_use(t, &t->use[0], task->pid, task->tgid);
-	flush_use(t, &t->use[1], task->pid, task->tgid);
+	flush_use(t, &t->use[0], tid, tgid);
+	flush_use(t, &t->use[1], tid, tgid);
 }
 
 /* Send the run of equal system calls of the thread. */
-static __noinline void flush_calls(struct thread *t, struct task_struct *task)
+static __noinline void flush_calls(struct thread *t, u32 tid, u32 tgid)
 {
 	if (!t->run_count)
 		return;
@@ -110,8 +99,8 @@ static __noinline void flush_calls(struct thread *t, struct task_struct *task)
 		e->type = REC_CALL;
 		e->kind = t->run_object.kind;
 		e->call = t->run_call;
-		e->tid = task->pid;
-		e->tgid = task->tgid;
+		e->tid = tid;
+		e->tgid = tgid;
 		e->start = t->run_start;
 		e->end = t->run_end;
 		e->result = t->run_result;
@@ -125,15 +114,13 @@ static __noinline void flush_calls(struct thread *t, struct task_struct *task)
 	t->run_count = 0;
 }
 
-static __noinline void blocks(struct thread *t, struct task_struct *task, u64 now)
+static __noinline void blocks(struct thread *t, struct task_struct *task, struct regs *r, u32 tgid, u64 now)
 {
-	struct pt_regs *r = (struct pt_regs *)bpf_task_pt_regs(task);
-	struct args args;
-	load_args(&args, r);
-	waits_on(false, t, task, &args, now, ROOM_SCHED);
+	waits_on(false, t, task, tgid, r, now, ROOM_SCHED);
 }
 
-static __always_inline void switch_out(struct task_struct *task, bool preempt, u32 state, u64 now)
+static __always_inline void switch_out(struct task_struct *task, u32 tid, u32 tgid, bool preempt, u32 state,
+				       u64 now)
 {
 	struct thread *t = thread_of(task);
 	if (!t) {
@@ -147,9 +134,9 @@ static __always_inline void switch_out(struct task_struct *task, bool preempt, u
 	t->call = NO_CALL;
 	t->object.kind = K_NONE;
 	if (messages)
-		flush_uses(t, task);
+		flush_uses(t, tid, tgid);
 	if (t->run_count)
-		flush_calls(t, task);
+		flush_calls(t, tid, tgid);
 	if (task->flags & NO_USER) {
 		t->flags = F_KERNEL;
 		t->state = preempt || !state ? OFF_RUNNABLE : off_state(state, task);
@@ -162,15 +149,19 @@ static __always_inline void switch_out(struct task_struct *task, bool preempt, u
 		t->state = OFF_RUNNABLE;
 		return;
 	}
-	struct pt_regs *r = (struct pt_regs *)bpf_task_pt_regs(task);
+	struct regs *r = load_regs(task, ROOM_SCHED);
+	if (!r) {
+		t->state = state ? off_state(state, task) : OFF_RUNNABLE;
+		return;
+	}
 	u64 nr = r->orig_ax;
 	if (nr < NO_CALL)
 		t->call = nr;
-	refresh_focus(t, task);
+	refresh_focus(t, tgid);
 	if (!state) {
 		t->state = OFF_RUNNABLE;
 		if (nr == 24) /* sched_yield */
-			t->user_stack = user_stack(t, task, now);
+			t->user_stack = user_stack(t, r, tid, tgid, now);
 		return;
 	}
 	t->state = off_state(state, task);
@@ -181,22 +172,22 @@ static __always_inline void switch_out(struct task_struct *task, bool preempt, u
 	t->value = 0;
 	t->object.fd = ~0U;
 	if (t->call != NO_CALL && (t->state == OFF_INTERRUPTIBLE || t->state == OFF_UNINTERRUPTIBLE))
-		blocks(t, task, now);
-	t->user_stack = user_stack(t, task, now);
+		blocks(t, task, r, tgid, now);
+	t->user_stack = user_stack(t, r, tid, tgid, now);
 }
 
 /* Fill the record of an interval. */
-static __always_inline void fill_off(struct rec_off *e, struct thread *t, struct task_struct *task, u64 now)
+static __always_inline void fill_off(struct rec_off *e, struct thread *t, u32 tid, u32 tgid, u64 now)
 {
 	e->type = REC_OFF;
 	e->state = t->state;
 	e->context = t->context;
 	e->flags = t->flags;
-	e->tid = task->pid;
+	e->tid = tid;
 	e->time = now;
 	e->start = t->off;
 	e->woken = t->woken;
-	e->tgid = task->tgid;
+	e->tgid = tgid;
 	e->waker = t->waker;
 	e->waker_tgid = t->waker_tgid;
 	e->call = t->call;
@@ -216,7 +207,7 @@ static __always_inline void fill_off(struct rec_off *e, struct thread *t, struct
 	e->waker_stack = t->waker_stack;
 }
 
-static __always_inline void switch_in(struct task_struct *task, u64 now)
+static __always_inline void switch_in(struct task_struct *task, u32 tid, u32 tgid, u64 now)
 {
 	struct thread *t = known_thread(task);
 	if (!t || !t->off)
@@ -229,10 +220,10 @@ static __always_inline void switch_in(struct task_struct *task, u64 now)
 			e->type = REC_RUN;
 			e->flags = t->flags;
 			e->cpu = bpf_get_smp_processor_id();
-			e->tid = task->pid;
+			e->tid = tid;
 			e->time = now;
 			e->start = t->off;
-			e->tgid = task->tgid;
+			e->tgid = tgid;
 			e->call = t->call;
 			e->pad = 0;
 			e->woken = t->woken;
@@ -247,7 +238,7 @@ static __always_inline void switch_in(struct task_struct *task, u64 now)
 		if (!e) {
 			count(LOST_EVENTS);
 		} else {
-			fill_off(e, t, task, now);
+			fill_off(e, t, tid, tgid, now);
 			e->kernel_stack = kernel_stack;
 			bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 		}
@@ -264,10 +255,20 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int state)
 {
 	u64 now = bpf_ktime_get_ns();
-	if (prev->pid && prev->tgid != own_tgid)
-		switch_out(prev, preempt, state, now);
-	if (next->pid && next->tgid != own_tgid)
-		switch_in(next, now);
+	/* No interrupt outlasts a switch: whatever entry or exit was missed is forgotten here. */
+	struct cpu *c = this_cpu();
+	if (c) {
+		c->softirq = 0;
+		c->irq = 0;
+		c->timer = 0;
+	}
+	u32 tid = prev->pid, tgid = prev->tgid;
+	if (tid && tgid != own_tgid)
+		switch_out(prev, tid, tgid, preempt, state, now);
+	tid = next->pid;
+	tgid = next->tgid;
+	if (tid && tgid != own_tgid)
+		switch_in(next, tid, tgid, now);
 	return 0;
 }
 
@@ -286,21 +287,22 @@ static __always_inline u8 context_now(struct cpu *c)
 
 static __noinline void note_waker(struct thread *t, struct task_struct *waker, u64 now)
 {
-	struct thread *w = known_thread(waker);
-	struct pt_regs *r = (struct pt_regs *)bpf_task_pt_regs(waker);
+	struct regs *r = load_regs(waker, ROOM_SCHED);
+	if (!r)
+		return;
 	u64 nr = r->orig_ax;
 	if (nr >= NO_CALL)
 		return;
+	struct thread *w = known_thread(waker);
+	u32 tid = t->waker, tgid = t->waker_tgid;
 	t->waker_call = nr;
-	struct args args;
-	load_args(&args, r);
 	struct object o = { .kind = K_NONE };
-	acted_on(w, waker, &o, nr, &args, ROOM_SCHED);
+	acted_on(w, waker, tgid, &o, nr, r, ROOM_SCHED);
 	t->waker_object = o;
 	if (w) {
-		refresh_focus(w, waker);
+		refresh_focus(w, tgid);
 		if (w->in_focus || t->in_focus || (t->off && now - t->off > waker_stack_ns))
-			t->waker_stack = user_stack(w, waker, now);
+			t->waker_stack = user_stack(w, r, tid, tgid, now);
 	}
 }
 
@@ -322,7 +324,7 @@ int BPF_PROG(on_waking, struct task_struct *task)
 	t->waker_object.kind = K_NONE;
 	t->waker_stack = 0;
 	t->context = context_now(c);
-	if (!waker->pid || (waker->flags & NO_USER))
+	if (!t->waker || (waker->flags & NO_USER))
 		return 0;
 	/* In an interrupt the thread is only the interrupted one, unless it sent the packet itself. */
 	if (t->context == CTX_TASK || (t->context == CTX_NET_RX && c && !c->net_raised_by_irq))
@@ -414,13 +416,14 @@ int BPF_PROG(on_hrtimer_entry, struct hrtimer *timer)
 	if (messages) {
 		/* A thread that is never switched out still has its messages sent in time. */
 		struct task_struct *task = bpf_get_current_task_btf();
-		struct thread *t = task->pid ? known_thread(task) : 0;
+		u32 tid = task->pid, tgid = task->tgid;
+		struct thread *t = tid ? known_thread(task) : 0;
 		if (t && (t->use[0].count || t->use[1].count)) {
 			u64 now = bpf_ktime_get_ns();
 			if (t->use[0].count && now - t->use[0].first > 10000000)
-				flush_use(t, &t->use[0], task->pid, task->tgid);
+				flush_use(t, &t->use[0], tid, tgid);
 			if (t->use[1].count && now - t->use[1].first > 10000000)
-				flush_use(t, &t->use[1], task->pid, task->tgid);
+				flush_use(t, &t->use[1], tid, tgid);
 		}
 	}
 	return 0;

@@ -42,13 +42,14 @@ enum bpf_map_type {
 #define BPF_RB_NO_WAKEUP 1
 #define BPF_LOCAL_STORAGE_GET_F_CREATE 1
 
+/* What the kernel keeps of a thread's registers in user mode: the layout is fixed (asm/ptrace.h). */
+struct regs {
+	u64 r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, cs, flags, sp, ss;
+};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-struct pt_regs {
-	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip;
-	unsigned long flags, sp;
-	u16 cs;
-};
+struct pt_regs;
 struct qstr {
 	const unsigned char *name;
 };
@@ -206,10 +207,7 @@ struct bpf_iter_meta;
 struct bpf_iter__task {
 	struct task_struct *task;
 };
-struct bpf_perf_event_data {
-	struct pt_regs regs;
-	u64 sample_period;
-};
+struct bpf_perf_event_data;
 
 #pragma clang attribute pop
 

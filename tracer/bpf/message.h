@@ -15,7 +15,8 @@ static __always_inline u64 number(void *pointer)
 static __always_inline int message(struct sock *sk, int bytes, u32 direction)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	if (bytes <= 0 || !task->pid || task->tgid == own_tgid)
+	u32 tid = task->pid, tgid = task->tgid;
+	if (bytes <= 0 || !tid || tgid == own_tgid)
 		return 0;
 	struct thread *t = thread_of(task);
 	if (!t)
@@ -27,7 +28,7 @@ static __always_inline int message(struct sock *sk, int bytes, u32 direction)
 		if (u->sock != (u64)sk || u->direction != direction) {
 			if (!t->use[0].count || (t->use[1].count && t->use[0].last < t->use[1].last))
 				u = &t->use[0];
-			flush_use(t, u, task->pid, task->tgid);
+			flush_use(t, u, tid, tgid);
 		}
 	}
 	if (!u->count) {
@@ -47,7 +48,7 @@ static __always_inline int message(struct sock *sk, int bytes, u32 direction)
 		u->position = direction ? READ(tcp, copied_seq) : READ(tcp, write_seq);
 	}
 	if (now - u->first > 5000000)
-		flush_use(t, u, task->pid, task->tgid);
+		flush_use(t, u, tid, tgid);
 	return 0;
 }
 
@@ -86,7 +87,7 @@ int BPF_PROG(on_sys_enter, struct pt_regs *regs, long id)
 }
 
 /* Bytes through a pipe, or another object that no tracepoint tells of. */
-static __always_inline void piped(struct thread *t, struct task_struct *task, struct object *o, u32 direction, s64 bytes,
+static __always_inline void piped(struct object *o, u32 tid, u32 tgid, u32 direction, s64 bytes, u64 start,
 				  u64 now)
 {
 	struct rec_use *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
@@ -98,9 +99,9 @@ static __always_inline void piped(struct thread *t, struct task_struct *task, st
 	e->kind = o->kind;
 	e->direction = direction;
 	e->pad = 0;
-	e->tid = task->pid;
-	e->tgid = task->tgid;
-	e->first = t->call_start;
+	e->tid = tid;
+	e->tgid = tgid;
+	e->first = start;
 	e->last = now;
 	e->count = 1;
 	e->bytes = bytes;
@@ -120,23 +121,24 @@ int BPF_PROG(on_sys_exit, struct pt_regs *regs, long result)
 	u64 now = bpf_ktime_get_ns(), start = t->call_start;
 	u32 nr = t->now_call;
 	t->call_start = 0;
-	struct args args;
-	load_args(&args, regs);
+	struct scratch *s = scratch(ROOM_TASK);
+	if (!s || bpf_probe_read_kernel(&s->regs, sizeof(s->regs), regs))
+		return 0;
+	struct regs *args = &s->regs;
+	u32 tid = task->pid, tgid = task->tgid;
 	struct object o = { .kind = K_NONE };
-	acted_on(t, task, &o, nr, &args, ROOM_TASK);
+	acted_on(t, task, tgid, &o, nr, args, ROOM_TASK);
 	u32 class = class_of[nr & (CALLS - 1)];
-	u32 op = class == C_FUTEX || class == C_FLOCK || class == C_FCNTL ? args.a[1] : 0;
+	u32 op = class == C_FUTEX || class == C_FLOCK || class == C_FCNTL ? args->si : 0;
 	if (result > 0 && (o.kind == K_PIPE || o.kind == K_FIFO || o.kind == K_EVENTFD || o.kind == K_TTY) &&
 	    (class == C_FD_RECV || class == C_FD_SEND)) {
-		t->call_start = start;
-		piped(t, task, &o, class == C_FD_RECV, result, now);
-		t->call_start = 0;
+		piped(&o, tid, tgid, class == C_FD_RECV, result, start, now);
 	}
 	if (t->run_count && t->run_call == nr && t->run_op == op && t->run_object.kind == o.kind &&
 	    t->run_object.id == o.id && (t->run_result < 0) == (result < 0) && now - t->run_start < 5000000) {
 		t->run_count++;
 	} else {
-		flush_calls(t, task);
+		flush_calls(t, tid, tgid);
 		t->run_call = nr;
 		t->run_op = op;
 		t->run_object = o;

@@ -323,13 +323,10 @@ int __noinline file_object(struct object *o, u64 file, u32 which)
 /* The open file behind a descriptor, 0 when there is none. */
 static __always_inline u64 file_of(struct task_struct *task, u32 fd)
 {
-	struct files_struct *files = task->files;
-	if (!files)
+	struct fdtable *table = READ(task, files, fdt);
+	if (!table || fd >= READ(table, max_fds))
 		return 0;
-	struct fdtable *table = files->fdt;
-	if (!table || fd >= table->max_fds)
-		return 0;
-	struct file **at = table->fd + fd;
+	struct file **at = READ(table, fd) + fd;
 	u64 file = 0;
 	bpf_probe_read_kernel(&file, sizeof(file), at);
 	return file & ~3ULL;

@@ -9,6 +9,7 @@
 /* A thread that was blocked before the recorder came. Its memory can be read: the iterator may sleep. */
 static __noinline void seed(struct thread *t, struct task_struct *task, u32 state, u64 now)
 {
+	u32 tid = task->pid, tgid = task->tgid;
 	t->object.kind = K_NONE;
 	t->object.fd = ~0U;
 	t->waker_object.kind = K_NONE;
@@ -21,29 +22,29 @@ static __noinline void seed(struct thread *t, struct task_struct *task, u32 stat
 		t->off = now;
 		return;
 	}
-	struct pt_regs *r = (struct pt_regs *)bpf_task_pt_regs(task);
+	struct regs *r = load_regs(task, ROOM_ITER);
+	if (!r)
+		return;
 	u64 nr = r->orig_ax;
 	if (nr < NO_CALL) {
-		struct args args;
-		load_args(&args, r);
 		t->call = nr;
 		if (t->state == OFF_INTERRUPTIBLE || t->state == OFF_UNINTERRUPTIBLE)
-			waits_on(true, t, task, &args, now, ROOM_ITER);
+			waits_on(true, t, task, tgid, r, now, ROOM_ITER);
 	}
 	/* The stack itself is copied by the collector, who can reach every page of it. */
-	u64 key = mix(mix((u32)task->pid, r->ip), r->sp) | 1;
+	u64 key = stack_key(tid, r);
 	struct rec_stack_small *u = bpf_ringbuf_reserve(&stacks, sizeof(*u), 0);
 	if (u) {
 		u->head.type = REC_USTACK;
 		u->head.flags = F_SEEDED;
 		u->head.cpu = 0;
-		u->head.tid = task->pid;
-		u->head.tgid = task->tgid;
+		u->head.tid = tid;
+		u->head.tgid = tgid;
 		u->head.time = now;
 		u->head.key = key;
 		u->head.kernel_stack = 0;
 		u->head.len = 0;
-		copy_registers(u->head.regs, r);
+		u->head.regs = *r;
 		bpf_ringbuf_submit(u, BPF_RB_NO_WAKEUP);
 		t->user_stack = key;
 	} else {
@@ -62,7 +63,7 @@ static __noinline void report_wait(struct thread *t, struct task_struct *task, u
 		count(LOST_EVENTS);
 		return;
 	}
-	fill_off(e, t, task, now);
+	fill_off(e, t, task->pid, task->tgid, now);
 	/* The last to wake it may have done so while it ran: that is of no wait. */
 	e->woken = t->woken >= t->off ? t->woken : 0;
 	e->kernel_stack = kernel_stack;

@@ -159,7 +159,6 @@ struct rec_signal {
 	u32 tgid, target, target_tgid, pad;
 };
 
-#define REGS 17 /* ax bx cx dx si di bp sp r8..r15 ip */
 #define STACK_SMALL 4096
 #define STACK_LARGE 16384
 struct stack_head {
@@ -170,7 +169,7 @@ struct stack_head {
 	u32 tgid, len;
 	u64 key;	  /* what records name the stack by */
 	u64 kernel_stack; /* REC_SAMPLE: hash of the kernel stack, 0 in user mode */
-	u64 regs[REGS];
+	struct regs regs;
 };
 struct rec_stack_small {
 	struct stack_head head;
@@ -212,7 +211,7 @@ SAME(rec_exec, 2088);
 SAME(rec_exit, 24);
 SAME(rec_rename, 40);
 SAME(rec_signal, 32);
-SAME(stack_head, 176);
+SAME(stack_head, 208);
 SAME(rec_use, 64);
 SAME(rec_call, 64);
 

@@ -7,10 +7,13 @@ SEC("perf_event")
 int on_sample(struct bpf_perf_event_data *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	if (!task->pid || task->tgid == own_tgid)
+	u32 tid = task->pid, tgid = task->tgid;
+	if (!tid || tgid == own_tgid)
 		return 0;
 	u64 now = bpf_ktime_get_ns();
-	struct pt_regs *r = (struct pt_regs *)bpf_task_pt_regs(task);
+	struct regs *r = load_regs(task, ROOM_SAMPLE);
+	if (!r)
+		return 0;
 	u64 kernel_stack = 0, key = 0;
 	bool kernel_thread = task->flags & NO_USER;
 	struct scratch *s = scratch(ROOM_SAMPLE);
@@ -21,7 +24,7 @@ int on_sample(struct bpf_perf_event_data *ctx)
 		struct rec_stack_large *u = bpf_ringbuf_reserve(&samples, sizeof(*u), 0);
 		if (!u)
 			goto lost;
-		FILL(u, REC_SAMPLE, task, STACK_LARGE);
+		FILL(u, REC_SAMPLE, STACK_LARGE);
 		bpf_ringbuf_submit(u, BPF_RB_NO_WAKEUP);
 		return 0;
 	}
@@ -32,14 +35,14 @@ int on_sample(struct bpf_perf_event_data *ctx)
 		u->head.type = REC_SAMPLE;
 		u->head.flags = F_KERNEL;
 		u->head.cpu = bpf_get_smp_processor_id();
-		u->head.tid = task->pid;
-		u->head.tgid = task->tgid;
+		u->head.tid = tid;
+		u->head.tgid = tgid;
 		u->head.time = now;
 		u->head.key = 0;
 		u->head.kernel_stack = kernel_stack;
 		u->head.len = 0;
 	} else {
-		FILL(u, REC_SAMPLE, task, STACK_SMALL);
+		FILL(u, REC_SAMPLE, STACK_SMALL);
 	}
 	bpf_ringbuf_submit(u, BPF_RB_NO_WAKEUP);
 	return 0;

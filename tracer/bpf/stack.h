@@ -3,25 +3,13 @@
 #ifndef PG_STACK_H
 #define PG_STACK_H
 
-static __always_inline void copy_registers(u64 *to, struct pt_regs *r)
+/* The registers a thread had in user mode, into its scratch room. */
+static __always_inline struct regs *load_regs(struct task_struct *task, u32 which)
 {
-	to[0] = r->ax;
-	to[1] = r->bx;
-	to[2] = r->cx;
-	to[3] = r->dx;
-	to[4] = r->si;
-	to[5] = r->di;
-	to[6] = r->bp;
-	to[7] = r->sp;
-	to[8] = r->r8;
-	to[9] = r->r9;
-	to[10] = r->r10;
-	to[11] = r->r11;
-	to[12] = r->r12;
-	to[13] = r->r13;
-	to[14] = r->r14;
-	to[15] = r->r15;
-	to[16] = r->ip;
+	struct scratch *s = scratch(which);
+	if (!s || bpf_probe_read_kernel(&s->regs, sizeof(s->regs), (void *)bpf_task_pt_regs(task)))
+		return 0;
+	return &s->regs;
 }
 
 /* Copy up to `size` bytes from `sp` upwards: the whole, or up to the first page that is not there. */
@@ -44,29 +32,33 @@ static __always_inline u32 copy_stack(u8 *to, u64 sp, u32 size)
 	return done;
 }
 
-#define FILL(rec, ring_type, thread_, size)                                     \
+#define FILL(rec, ring_type, size)                                              \
 	do {                                                                    \
 		(rec)->head.type = ring_type;                                   \
 		(rec)->head.flags = 0;                                          \
 		(rec)->head.cpu = bpf_get_smp_processor_id();                   \
-		(rec)->head.tid = (thread_)->pid;                               \
-		(rec)->head.tgid = (thread_)->tgid;                             \
+		(rec)->head.tid = tid;                                          \
+		(rec)->head.tgid = tgid;                                        \
 		(rec)->head.time = now;                                         \
 		(rec)->head.key = key;                                          \
 		(rec)->head.kernel_stack = kernel_stack;                        \
-		copy_registers((rec)->head.regs, r);                            \
+		(rec)->head.regs = *r;                                          \
 		(rec)->head.len = copy_stack((rec)->data, r->sp, size);         \
 	} while (0)
 
+static __always_inline u64 stack_key(u32 tid, struct regs *r)
+{
+	return mix(mix(tid, r->ip), r->sp) | 1;
+}
+
 /* The user stack of the current thread: sends a copy unless one from the same place was sent within
  * the last second. Returns the key by which records name it. */
-static __noinline u64 user_stack(struct thread *t, struct task_struct *task, u64 now)
+static __noinline u64 user_stack(struct thread *t, struct regs *r, u32 tid, u32 tgid, u64 now)
 {
 	u64 kernel_stack = 0;
 	if (!user_stacks)
 		return 0;
-	struct pt_regs *r = (struct pt_regs *)bpf_task_pt_regs(task);
-	u64 key = mix(mix((u32)task->pid, r->ip), r->sp) | 1;
+	u64 key = stack_key(tid, r);
 	u32 slot = (key >> 8) & (MEMO - 1);
 	if (t->stack_key[slot] == key && now - t->stack_time[slot] < memo_ns)
 		return key;
@@ -74,13 +66,13 @@ static __noinline u64 user_stack(struct thread *t, struct task_struct *task, u64
 		struct rec_stack_large *u = bpf_ringbuf_reserve(&stacks, sizeof(*u), 0);
 		if (!u)
 			goto lost;
-		FILL(u, REC_USTACK, task, STACK_LARGE);
+		FILL(u, REC_USTACK, STACK_LARGE);
 		bpf_ringbuf_submit(u, BPF_RB_NO_WAKEUP);
 	} else {
 		struct rec_stack_small *u = bpf_ringbuf_reserve(&stacks, sizeof(*u), 0);
 		if (!u)
 			goto lost;
-		FILL(u, REC_USTACK, task, STACK_SMALL);
+		FILL(u, REC_USTACK, STACK_SMALL);
 		bpf_ringbuf_submit(u, BPF_RB_NO_WAKEUP);
 	}
 	t->stack_key[slot] = key;

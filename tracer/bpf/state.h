@@ -139,8 +139,9 @@ struct scratch {
 		struct rec_kstack kstack;
 		struct rec_exec exec;
 	};
+	struct regs regs; /* of the thread at hand */
 	struct rec_set set;
-	u64 words[48]; /* descriptors given to poll and select */
+	u64 words[16]; /* descriptors given to poll and select */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

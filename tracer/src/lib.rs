@@ -12,7 +12,7 @@ pub mod patience;
 pub mod procfs;
 pub mod stacks;
 
-pub use collector::{Collector, LiveStats, check_permission};
+pub use collector::{Collector, LiveStats, check_permission, raise_priority};
 pub use error::Error;
 pub use focus::Focus;
 pub use options::{Level, Options};

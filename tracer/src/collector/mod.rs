@@ -4,16 +4,19 @@
 //! and the kernel never wakes it.
 
 mod clock;
+mod hash;
 mod memory;
 mod objects;
 mod order;
 mod permission;
 mod pipeline;
+mod priority;
 mod programs;
 mod raw;
 mod sampling;
 
 pub use permission::check_permission;
+pub use priority::raise_priority;
 
 use crate::error::Error;
 use crate::identity::Identity;
@@ -50,7 +53,8 @@ pub struct LiveStats {
 }
 
 enum Command {
-    Focus(u32),
+    /// A process, and whom to tell when it is done.
+    Focus(u32, Sender<()>),
     Stop,
 }
 
@@ -89,9 +93,13 @@ impl Collector {
         Ok(Self { commands, stats, thread: Some(thread) })
     }
 
-    /// Make a process with its descendants the focus: a command that was started later.
+    /// Make a process with its descendants the focus: a command that was started later. Returns when that
+    /// holds, or after a second.
     pub fn focus_on(&self, pid: u32) {
-        let _ = self.commands.send(Command::Focus(pid));
+        let (done, is_done) = bounded(1);
+        if self.commands.send(Command::Focus(pid, done)).is_ok() {
+            let _ = is_done.recv_timeout(Duration::from_secs(1));
+        }
     }
 
     /// How the recording goes.
@@ -150,6 +158,7 @@ impl Run {
         commands: Receiver<Command>,
         stats: Arc<Mutex<LiveStats>>,
     ) -> Result<Self, Error> {
+        raise_priority();
         let own = std::process::id();
         let mut programs = Programs::start(options, own)?;
         let start = clock::monotonic();
@@ -185,7 +194,10 @@ impl Run {
             let mut stop = false;
             while let Ok(c) = self.commands.try_recv() {
                 match c {
-                    Command::Focus(pid) => self.focus_on(pid),
+                    Command::Focus(pid, done) => {
+                        self.focus_on(pid);
+                        let _ = done.send(());
+                    }
                     Command::Stop => stop = true,
                 }
             }
@@ -199,6 +211,7 @@ impl Run {
             }
             let busy = self.drain();
             self.account(now);
+            self.pipeline.look_up_holders(now);
             if now >= next_slow {
                 next_slow = now + 100 * MS;
                 let time = self.pipeline.time(now);

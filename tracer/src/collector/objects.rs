@@ -1,9 +1,9 @@
 //! Objects by identity: one row each, named as soon as a name is known.
 
+use super::hash::FastMap;
 use super::raw::{K_NONE, Name, RawObject};
 use crate::procfs::lossy;
 use pg_event::{CatalogDelta, Object, ObjectId, ObjectKind};
-use std::collections::HashMap;
 use std::net::Ipv6Addr;
 
 /// More objects than this get no row: memory stays bounded whatever a target does.
@@ -14,7 +14,7 @@ const MAX_NAME: usize = 4096;
 /// All objects of a recording.
 #[derive(Default)]
 pub struct Objects {
-    ids: HashMap<RawObject, ObjectId>,
+    ids: FastMap<RawObject, ObjectId>,
     rows: Vec<Object>,
     dirty: Vec<bool>,
     changed: Vec<ObjectId>,

@@ -22,11 +22,6 @@ impl Order {
         self.held.push(event);
     }
 
-    /// How many are held.
-    pub fn len(&self) -> usize {
-        self.held.len()
-    }
-
     /// Give out everything up to `horizon`, sorted by time; equal times keep their order.
     pub fn release(&mut self, horizon: Ns) -> Vec<Event> {
         for e in &mut self.held {
@@ -62,6 +57,6 @@ mod tests {
         assert_eq!(o.release(20).iter().map(|e| e.time).collect::<Vec<_>>(), [10, 20]);
         o.push(at(5));
         assert_eq!(o.release(100).iter().map(|e| e.time).collect::<Vec<_>>(), [20, 30]);
-        assert_eq!((o.late, o.len()), (1, 0));
+        assert_eq!((o.late, o.held.len()), (1, 0));
     }
 }

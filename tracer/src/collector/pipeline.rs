@@ -1,28 +1,33 @@
 //! Turns records into events: names threads, objects and stacks by ids, and puts the events in order.
 
+use super::hash::FastMap;
 use super::objects::Objects;
 use super::order::{Order, WINDOW_NS};
 use super::raw::{self, F_LONG, F_OPEN, F_SEEDED, Off, RawObject, Record, Run, StackCopy};
+use crate::holders::{Holders, LongWait};
 use crate::identity::Identity;
 use crate::stacks::{Regs, StackTable};
 use pg_event::{
-    CatalogDelta, Context, Direction, Event, IpcUse, Item, Kind, Ns, OffCpu, OffState, Sample, StackId,
+    CatalogDelta, Context, Direction, Event, Hold, IpcUse, Item, Kind, Ns, OffCpu, OffState, Sample, StackId,
     SyscallUse, Sysno, ThreadId,
 };
-use std::collections::HashMap;
 
+use std::collections::VecDeque;
+
+/// Most long waits kept for looking up who holds what they wait for.
+const MAX_LONG: usize = 4096;
 /// Most stack keys remembered at a time; older ones are forgotten by halves.
 const MAX_KEYS: usize = 1 << 19;
 
 /// A cache that forgets the older half of its entries when it is full.
 struct Recent {
-    new: HashMap<u64, StackId>,
-    old: HashMap<u64, StackId>,
+    new: FastMap<u64, StackId>,
+    old: FastMap<u64, StackId>,
 }
 
 impl Recent {
     fn new() -> Self {
-        Self { new: HashMap::new(), old: HashMap::new() }
+        Self { new: FastMap::default(), old: FastMap::default() }
     }
 
     fn insert(&mut self, key: u64, id: StackId) {
@@ -40,20 +45,13 @@ impl Recent {
     }
 }
 
-/// A wait that has become long: who waits, for what, in which call, since when.
+/// A wait that has become long.
 #[derive(Clone, Copy, Debug)]
-pub struct LongWait {
-    /// The thread that waits.
-    pub thread: ThreadId,
-    /// Its numbers.
-    pub tid: u32,
-    pub tgid: u32,
-    /// What is known of the wait.
-    pub off: OffCpu,
-    /// Descriptor it waits on, `u32::MAX` for none.
-    pub fd: u32,
-    /// When that was found.
-    pub time: Ns,
+struct Long {
+    thread: ThreadId,
+    tid: u32,
+    tgid: u32,
+    off: OffCpu,
 }
 
 /// The state of the translation.
@@ -70,8 +68,9 @@ pub struct Pipeline {
     order: Order,
     user: Recent,
     kernel: Recent,
-    /// Waits that have become long since the last look.
-    pub long: Vec<LongWait>,
+    /// Waits that have become long and whose holders were not looked up yet.
+    long: VecDeque<Long>,
+    holders: Holders,
     /// Events given out.
     pub events: u64,
     /// Records that could not be read.
@@ -91,7 +90,8 @@ impl Pipeline {
             order: Order::default(),
             user: Recent::new(),
             kernel: Recent::new(),
-            long: Vec::new(),
+            long: VecDeque::new(),
+            holders: Holders::new(),
             events: 0,
             damaged: 0,
         }
@@ -105,11 +105,6 @@ impl Pipeline {
     /// From here on take only records up to `monotonic`, and reports of open waits.
     pub fn end_at(&mut self, monotonic: u64) {
         self.end = monotonic;
-    }
-
-    /// Events not given out yet.
-    pub fn held(&self) -> usize {
-        self.order.len()
     }
 
     /// Put an event of the collector's own.
@@ -204,7 +199,7 @@ impl Pipeline {
     }
 
     fn off(&mut self, r: &Off) {
-        let open = r.flags & F_OPEN != 0;
+        let open = r.flags & (F_OPEN | F_LONG) != 0;
         if r.time > self.end && !open {
             return;
         }
@@ -236,7 +231,12 @@ impl Pipeline {
             ..OffCpu::new(start, woken, state(r.state))
         };
         if r.flags & F_LONG != 0 {
-            self.long.push(LongWait { thread, tid: r.tid, tgid: r.tgid, off, fd: r.fd, time });
+            if self.long.len() < MAX_LONG {
+                self.long.push_back(Long { thread, tid: r.tid, tgid: r.tgid, off });
+            }
+            // Should the recording be cut off, this is what remains of the wait; its end replaces it.
+            let off = OffCpu { open: true, woken: 0, waker: ThreadId::NONE, ..off };
+            self.order.push(Event { time, thread, cpu: r.cpu, kind: Kind::OffCpu(off) });
             return;
         }
         self.order.push(Event { time, thread, cpu: r.cpu, kind: Kind::OffCpu(off) });
@@ -258,14 +258,14 @@ impl Pipeline {
     }
 
     fn unwind(&mut self, s: &StackCopy, data: &[u8]) -> StackId {
-        let [ax, bx, cx, dx, si, di, bp, sp, r8, r9, r10, r11, r12, r13, r14, r15, ip] = s.regs;
+        let [r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, _, ip, _, _, sp, _] = s.regs;
         let regs = Regs { ip, sp, bp, ax, bx, cx, dx, si, di, r8, r9, r10, r11, r12, r13, r14, r15 };
         self.stacks.user(s.tgid, &regs, data)
     }
 
     fn user_stack(&mut self, s: &StackCopy) {
         let id = if s.flags & F_SEEDED != 0 {
-            let copy = super::memory::stack(s.tid, s.regs[7]);
+            let copy = super::memory::stack(s.tid, s.regs[19]);
             self.unwind(s, &copy)
         } else {
             self.unwind(s, &s.data)
@@ -281,6 +281,37 @@ impl Pipeline {
         let sample =
             Sample { weight: self.sample_weight, user_stack, kernel_stack: self.kernel.get(s.kernel_stack) };
         self.order.push(Event { time, thread, cpu: s.cpu, kind: Kind::Sample(sample) });
+    }
+
+    /// Looks up who holds what long waits wait for: a few waits at a time, since it reads much of `/proc`.
+    /// `now` is of `CLOCK_MONOTONIC`.
+    pub fn look_up_holders(&mut self, now: u64) {
+        const AT_ONCE: usize = 8;
+        let time = self.time(now);
+        for _ in 0..AT_ONCE {
+            let Some(long) = self.long.pop_front() else { return };
+            let object = self.objects.row(long.off.object);
+            let members: Vec<_> = object
+                .map_or(&[][..], |o| &o.members)
+                .iter()
+                .filter_map(|&m| Some((m, self.objects.row(m)?)))
+                .collect();
+            let wait = LongWait {
+                thread: long.thread,
+                tid: long.tid,
+                tgid: long.tgid,
+                syscall: long.off.syscall,
+                op: long.off.op,
+                state: long.off.state,
+                id: long.off.object,
+                object,
+                members: &members,
+            };
+            for found in self.holders.find(&wait, &mut self.identity, time) {
+                let hold = Hold { object: found.object, subject: long.thread, relation: found.relation };
+                self.order.push(Event { time, thread: found.holder, cpu: 0, kind: Kind::Hold(hold) });
+            }
+        }
     }
 
     /// Items that can go out when everything up to `now` (of `CLOCK_MONOTONIC`) has been read from the

@@ -28,15 +28,16 @@ const CORE: &[(&str, &str)] = &[
 const EXTRA: &[(&str, &str, &str)] = &[
     ("on_rename", "task_rename", "threads keep the names they had when first seen"),
     ("on_signal", "signal_generate", "signals are not recorded"),
-    ("on_softirq_entry", "softirq_entry", "wakers in soft interrupts look like threads"),
+    // Exits before entries: an interrupt that is under way now must not be seen to begin and never end.
     ("on_softirq_exit", "softirq_exit", "wakers in soft interrupts look like threads"),
+    ("on_softirq_entry", "softirq_entry", "wakers in soft interrupts look like threads"),
     ("on_softirq_raise", "softirq_raise", "packets from devices look like packets from threads"),
-    ("on_irq_entry", "irq_handler_entry", "wakers in interrupts look like threads"),
     ("on_irq_exit", "irq_handler_exit", "wakers in interrupts look like threads"),
-    ("on_hrtimer_entry", "hrtimer_expire_entry", "timers look like threads"),
+    ("on_irq_entry", "irq_handler_entry", "wakers in interrupts look like threads"),
     ("on_hrtimer_exit", "hrtimer_expire_exit", "timers look like threads"),
-    ("on_timer_entry", "timer_expire_entry", "timers look like threads"),
+    ("on_hrtimer_entry", "hrtimer_expire_entry", "timers look like threads"),
     ("on_timer_exit", "timer_expire_exit", "timers look like threads"),
+    ("on_timer_entry", "timer_expire_entry", "timers look like threads"),
 ];
 const MESSAGES: &[(&str, &str, &str)] = &[
     ("on_send", "sock_send_length", "bytes sent over sockets are not recorded"),

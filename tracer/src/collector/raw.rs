@@ -6,9 +6,13 @@ const NAME_BYTES: usize = 64;
 const NAME_LEVELS: usize = 8;
 const KFRAMES: usize = 48;
 const ARGV_BYTES: usize = 2048;
-const REGS: usize = 17;
+/// Words of `struct pt_regs` of x86-64.
+const REGS: usize = 21;
+/// Size of `stack_head`: the bytes of the stack follow it.
+const STACK_HEAD: usize = 208;
 
 /// Sizes of the records, in the order of their types; asserted in `bpf/records.h` too.
+#[cfg(test)]
 pub const SIZES: [(&str, usize); 13] = [
     ("rec_off", 128),
     ("rec_run", 48),
@@ -20,7 +24,7 @@ pub const SIZES: [(&str, usize); 13] = [
     ("rec_exit", 24),
     ("rec_rename", 40),
     ("rec_signal", 32),
-    ("stack_head", 176),
+    ("stack_head", STACK_HEAD),
     ("rec_use", 64),
     ("rec_call", 64),
 ];
@@ -111,6 +115,7 @@ pub struct StackCopy {
     pub time: u64,
     pub key: u64,
     pub kernel_stack: u64,
+    /// In the order of `struct pt_regs`.
     pub regs: [u64; REGS],
     pub data: Vec<u8>,
 }
@@ -386,7 +391,7 @@ fn stack(b: &Bytes) -> Option<StackCopy> {
         key: b.u64(24)?,
         kernel_stack: b.u64(32)?,
         regs,
-        data: b.slice(176, b.u32(20)? as usize)?.to_vec(),
+        data: b.slice(STACK_HEAD, b.u32(20)? as usize)?.to_vec(),
     })
 }
 
@@ -445,7 +450,7 @@ mod tests {
 
     #[test]
     fn lengths_in_records_are_not_trusted() {
-        let mut r = vec![0; 176 + 100];
+        let mut r = vec![0; STACK_HEAD + 100];
         r[0] = 11;
         put(&mut r, 20, &100u32.to_le_bytes());
         assert!(matches!(parse(&r), Some(Record::UserStack(s)) if s.data.len() == 100));

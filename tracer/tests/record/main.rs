@@ -1,0 +1,402 @@
+//! Records small real programs and holds the recording to what the programs know of themselves.
+//! Needs the right to trace; says so and skips otherwise.
+
+mod programs;
+
+use pg_event::{Catalog, Context, Event, Item, Kind, Object, ObjectKind, OffCpu, OffState, ThreadId};
+use pg_tracer::{Collector, Focus, Level, Options, check_permission};
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+const PROGRAM: &str = "PG_TEST_PROGRAM";
+
+/// Not a test by itself: the programs run here, in a process of their own.
+#[test]
+fn program() {
+    if let Ok(name) = std::env::var(PROGRAM) {
+        programs::run(&name);
+    }
+}
+
+struct Recording {
+    catalog: Catalog,
+    events: Vec<Event>,
+    facts: HashMap<String, String>,
+    ended: bool,
+}
+
+fn spawn(name: &str) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "program", "--nocapture", "--test-threads", "1"])
+        .env(PROGRAM, name)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn facts(child: &mut Child, until: Option<&str>) -> HashMap<String, String> {
+    let mut facts = HashMap::new();
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let line = line.unwrap();
+        // The test harness prints the test's name without a line break before the first fact.
+        let Some((_, rest)) = line.split_once("fact ") else { continue };
+        let (name, value) = rest.split_once(' ').unwrap();
+        facts.insert(name.to_owned(), value.to_owned());
+        if until == Some(name) {
+            break;
+        }
+    }
+    facts
+}
+
+fn allowed(test: &str) -> bool {
+    match check_permission() {
+        Ok(()) => true,
+        Err(e) => {
+            println!("skipped: {test}: {e}");
+            false
+        }
+    }
+}
+
+fn options(level: Level) -> Options {
+    let focus = Focus { command: true, ..Focus::default() };
+    Options { level, focus, ..Options::default() }
+}
+
+fn collect(items: crossbeam_channel::Receiver<Item>) -> (Catalog, Vec<Event>, bool) {
+    let (mut catalog, mut events, mut ended) = (Catalog::default(), Vec::new(), false);
+    for item in items {
+        assert!(!ended, "an item after the end");
+        match item {
+            Item::Catalog(d) => assert_eq!(catalog.apply(d), 0, "rows were refused"),
+            Item::Events(e) => events.extend(e),
+            Item::End { .. } => ended = true,
+        }
+    }
+    (catalog, events, ended)
+}
+
+fn record(name: &str, level: Level) -> Recording {
+    let (sender, items) = crossbeam_channel::unbounded();
+    let collector = Collector::start(options(level), sender).unwrap();
+    let mut child = spawn(name);
+    collector.focus_on(child.id());
+    let facts = facts(&mut child, None);
+    assert!(child.wait().unwrap().success());
+    collector.stop().unwrap();
+    let (catalog, events, ended) = collect(items);
+    let r = Recording { catalog, events, facts, ended };
+    r.check();
+    r
+}
+
+impl Recording {
+    /// What holds of every recording.
+    fn check(&self) {
+        assert!(self.ended);
+        assert!(self.events.is_sorted_by_key(|e| e.time), "events are not in order");
+        for e in &self.events {
+            if let Kind::OffCpu(o) = e.kind {
+                assert!(o.start <= e.time, "{e:?}");
+                assert!(o.woken == 0 || (o.start <= o.woken && o.woken <= e.time), "{e:?}");
+            }
+            if let Some(t) = self.catalog.thread(e.thread) {
+                assert!(
+                    !t.own
+                        || matches!(
+                            e.kind,
+                            Kind::Spawn { .. } | Kind::Signal { .. } | Kind::Exit { .. } | Kind::Hold(_)
+                        ),
+                    "{e:?}"
+                );
+            }
+        }
+    }
+
+    fn fact(&self, name: &str) -> u64 {
+        self.facts[name].parse().unwrap()
+    }
+
+    fn thread(&self, fact: &str) -> ThreadId {
+        let tid = self.fact(fact) as u32;
+        let i = self
+            .catalog
+            .threads
+            .iter()
+            .rposition(|t| t.tid == tid)
+            .expect("the thread is not in the catalogue");
+        ThreadId(i as u32)
+    }
+
+    fn waits(&self, fact: &str, call: &str) -> Vec<(Event, OffCpu)> {
+        let thread = self.thread(fact);
+        self.events
+            .iter()
+            .filter(|e| e.thread == thread)
+            .filter_map(|e| match e.kind {
+                Kind::OffCpu(o) if o.syscall.is_any(&[call]) && o.blocked() => Some((*e, o)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The longest wait of a thread in a system call.
+    fn wait(&self, fact: &str, call: &str) -> OffCpu {
+        let waits = self.waits(fact, call);
+        waits.iter().max_by_key(|(e, o)| e.time - o.start).expect("no such wait").1
+    }
+
+    fn object(&self, o: pg_event::ObjectId) -> &Object {
+        self.catalog.object(o).expect("no object")
+    }
+
+    fn shown(&self, o: pg_event::StackId) -> String {
+        self.catalog.show_stack(o).join(" < ")
+    }
+}
+
+#[test]
+fn both_ends_of_a_pipe_are_one_object() {
+    if !allowed("both_ends_of_a_pipe_are_one_object") {
+        return;
+    }
+    let r = record("pipe", Level::Messages);
+    let w = r.wait("self", "read");
+    let o = r.object(w.object);
+    assert_eq!((o.kind, o.id), (ObjectKind::Pipe, r.fact("inode")));
+    assert_eq!(w.waker, r.thread("other"));
+    assert_eq!(w.waker_object, w.object);
+    assert!(w.waker_syscall.is_any(&["write"]));
+    assert_eq!(w.waker_context, Context::Task);
+    assert_eq!(w.state, OffState::Interruptible);
+    let stack = r.shown(w.user_stack);
+    assert!(stack.contains("read") && stack.contains("pipe"), "{stack}");
+    let kernel = r.shown(w.kernel_stack);
+    assert!(kernel.contains("pipe_read"), "{kernel}");
+    assert!(r.shown(w.waker_stack).contains("pipe"), "{}", r.shown(w.waker_stack));
+}
+
+#[test]
+fn unix_sockets_know_their_peer() {
+    if !allowed("unix_sockets_know_their_peer") {
+        return;
+    }
+    let r = record("unix", Level::Messages);
+    let w = r.wait("self", "recvfrom");
+    let (mine, theirs) = (r.object(w.object), r.object(w.waker_object));
+    assert_eq!((mine.kind, mine.id, mine.peer), (ObjectKind::UnixStream, r.fact("a"), r.fact("b")));
+    assert!(mine.is_other_end_of(theirs), "{theirs:?}");
+    assert_eq!(w.waker, r.thread("other"));
+}
+
+#[test]
+fn tcp_over_the_loopback_names_ports_and_bytes() {
+    if !allowed("tcp_over_the_loopback_names_ports_and_bytes") {
+        return;
+    }
+    let r = record("tcp", Level::Messages);
+    let w = r.wait("self", "recvfrom");
+    let (mine, theirs) = (r.object(w.object), r.object(w.waker_object));
+    assert_eq!(
+        (mine.kind, mine.id & 0xffff, mine.peer & 0xffff),
+        (ObjectKind::Tcp, r.fact("a"), r.fact("b"))
+    );
+    assert!(mine.is_other_end_of(theirs), "{theirs:?}");
+    // The packet is delivered by a soft interrupt inside the sender's own call.
+    assert_eq!((w.waker, w.waker_context), (r.thread("other"), Context::NetRx));
+    assert!(w.waker_syscall.is_any(&["sendto"]), "{:?}", w.waker_syscall);
+    let uses = |fact: &str| -> Vec<_> {
+        let thread = r.thread(fact);
+        r.events
+            .iter()
+            .filter(|e| e.thread == thread)
+            .filter_map(|e| if let Kind::Ipc(u) = e.kind { Some(u) } else { None })
+            .collect()
+    };
+    let sent =
+        uses("other").into_iter().find(|u| u.direction == pg_event::Direction::Send).expect("nothing sent");
+    let got =
+        uses("self").into_iter().find(|u| u.direction == pg_event::Direction::Receive).expect("nothing got");
+    assert_eq!((sent.bytes, got.bytes, sent.count, got.count), (5, 5, 1, 1));
+    assert_eq!(sent.position, got.position, "the same byte has the same position at both ends");
+    assert_eq!((sent.object, got.object), (w.waker_object, w.object));
+}
+
+#[test]
+fn a_file_lock_is_handed_over_by_its_owner() {
+    if !allowed("a_file_lock_is_handed_over_by_its_owner") {
+        return;
+    }
+    let r = record("flock", Level::Messages);
+    let w = r.wait("self", "flock");
+    let o = r.object(w.object);
+    assert_eq!(
+        (o.kind, o.id, o.name.as_str()),
+        (ObjectKind::FileLock, r.fact("inode"), r.facts["path"].as_str())
+    );
+    assert_eq!((w.op, w.waker, w.waker_object), (libc::LOCK_EX as u32, r.thread("other"), w.object));
+}
+
+#[test]
+fn a_mutex_is_handed_over_by_its_owner() {
+    if !allowed("a_mutex_is_handed_over_by_its_owner") {
+        return;
+    }
+    let r = record("mutex", Level::Messages);
+    let w = r.wait("self", "futex");
+    assert_eq!(r.object(w.object).kind, ObjectKind::Futex);
+    assert_eq!((w.waker, w.waker_object), (r.thread("other"), w.object));
+    assert!(w.waker_syscall.is_any(&["futex"]));
+    assert_eq!(w.timeout, u64::MAX);
+}
+
+#[test]
+fn a_condition_is_signalled() {
+    if !allowed("a_condition_is_signalled") {
+        return;
+    }
+    let r = record("condvar", Level::Waits);
+    let w = r.wait("self", "futex");
+    assert_eq!((w.waker, w.waker_object), (r.thread("other"), w.object));
+}
+
+#[test]
+fn poll_waits_on_a_set() {
+    if !allowed("poll_waits_on_a_set") {
+        return;
+    }
+    let r = record("poll", Level::Messages);
+    let w = r.wait("self", "poll");
+    let set = r.object(w.object);
+    assert_eq!((set.kind, w.value), (ObjectKind::Set, 2));
+    let members: Vec<u64> = set.members.iter().map(|m| r.object(*m).id).collect();
+    assert_eq!(members, [r.fact("pipe"), r.fact("a")]);
+    assert_eq!(w.timeout, 5_000_000_000);
+    let by = r.object(w.waker_object);
+    assert!(set.members.iter().any(|m| r.object(*m).is_other_end_of(by)), "{by:?}");
+}
+
+#[test]
+fn an_epoll_instance_has_members() {
+    if !allowed("an_epoll_instance_has_members") {
+        return;
+    }
+    let r = record("epoll", Level::Messages);
+    let w = r.wait("self", "epoll_wait");
+    let o = r.object(w.object);
+    assert_eq!((o.kind, w.timeout), (ObjectKind::Epoll, u64::MAX));
+    let mut members: Vec<u64> = o.members.iter().map(|m| r.object(*m).id).collect();
+    members.sort_unstable();
+    let mut expected = [r.fact("pipe"), r.fact("a")];
+    expected.sort_unstable();
+    assert_eq!(members, expected);
+    assert_eq!(w.waker, r.thread("other"));
+}
+
+#[test]
+fn a_sleep_is_ended_by_its_timer() {
+    if !allowed("a_sleep_is_ended_by_its_timer") {
+        return;
+    }
+    let r = record("sleep", Level::Waits);
+    let w = r.wait("self", "clock_nanosleep");
+    assert_eq!(w.waker_context, Context::Timer);
+    assert!(w.waker_syscall.is_none(), "whom the timer interrupts is no matter");
+    assert!((55_000_000..=60_000_000).contains(&w.timeout), "{}", w.timeout);
+}
+
+#[test]
+fn a_parent_waits_for_its_child() {
+    if !allowed("a_parent_waits_for_its_child") {
+        return;
+    }
+    let r = record("wait", Level::Messages);
+    let w = r.wait("self", "wait4");
+    let o = r.object(w.object);
+    assert_eq!((o.kind, o.id), (ObjectKind::Child, r.fact("child")));
+    let child = r.thread("child");
+    assert_eq!(w.waker, child);
+    assert!(r.events.iter().any(|e| e.thread == child && matches!(e.kind, Kind::Exit { status: 0 })));
+    assert!(r.events.iter().any(|e| e.thread == child && matches!(e.kind, Kind::Exec)));
+    assert!(r.events.iter().any(|e| matches!(e.kind, Kind::Spawn { child: c } if c == child)));
+    assert_eq!(r.catalog.process_of(child).unwrap().cmdline(), "sleep 0.06");
+}
+
+#[test]
+fn an_eventfd_is_the_same_for_all() {
+    if !allowed("an_eventfd_is_the_same_for_all") {
+        return;
+    }
+    let r = record("eventfd", Level::Messages);
+    let w = r.wait("self", "read");
+    assert_eq!(r.object(w.object).kind, ObjectKind::EventFd);
+    assert_eq!((w.waker, w.waker_object), (r.thread("other"), w.object));
+}
+
+#[test]
+fn a_wait_from_before_to_after_the_recording_is_open() {
+    if !allowed("a_wait_from_before_to_after_the_recording_is_open") {
+        return;
+    }
+    let mut child = spawn("hang");
+    let facts = facts(&mut child, Some("self"));
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    let (sender, items) = crossbeam_channel::unbounded();
+    let focus = Focus { pids: vec![child.id()], ..Focus::default() };
+    let collector = Collector::start(Options { focus, ..Options::default() }, sender).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    collector.stop().unwrap();
+    let (catalog, events, ended) = collect(items);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let r = Recording { catalog, events, facts, ended };
+    r.check();
+    let (e, w) = *r.waits("self", "read").last().expect("the wait is missing");
+    assert!(w.open && w.begun_before && w.woken == 0, "{w:?}");
+    assert_eq!(e.time, r.events.last().unwrap().time, "it ends with the recording");
+    let o = r.object(w.object);
+    assert_eq!((o.kind, o.id), (ObjectKind::Pipe, r.fact("inode")));
+    let stack = r.shown(w.user_stack);
+    assert!(stack.contains("hang") && stack.contains("start_thread"), "{stack}");
+}
+
+#[test]
+fn a_busy_thread_is_sampled() {
+    if !allowed("a_busy_thread_is_sampled") {
+        return;
+    }
+    let r = record("busy", Level::Messages);
+    let thread = r.thread("self");
+    let samples: Vec<_> = r
+        .events
+        .iter()
+        .filter(|e| e.thread == thread)
+        .filter_map(|e| if let Kind::Sample(s) = e.kind { Some(s) } else { None })
+        .collect();
+    assert!(!samples.is_empty());
+    assert!(samples.iter().any(|s| r.shown(s.user_stack).contains("busy")));
+}
+
+#[test]
+fn every_call_is_recorded_on_its_level() {
+    if !allowed("every_call_is_recorded_on_its_level") {
+        return;
+    }
+    let r = record("pipe", Level::Syscalls);
+    let thread = r.thread("other");
+    let calls: Vec<_> = r
+        .events
+        .iter()
+        .filter(|e| e.thread == thread)
+        .filter_map(|e| if let Kind::Syscall(s) = e.kind { Some(s) } else { None })
+        .collect();
+    let write =
+        calls.iter().find(|s| s.nr.is_any(&["write"]) && s.result == 1).expect("the write is missing");
+    assert_eq!(r.object(write.object).id, r.fact("inode"));
+    let sent = r.events.iter().any(|e| {
+        e.thread == thread && matches!(e.kind, Kind::Ipc(u) if u.bytes == 1 && u.object == write.object)
+    });
+    assert!(sent, "the byte through the pipe is missing");
+}

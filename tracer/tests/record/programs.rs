@@ -1,0 +1,247 @@
+//! Small programs to be recorded. They run in a process of their own (this test binary again), print what
+//! the recording must show as `fact NAME VALUE`, and wait for one thing at a time.
+#![allow(unsafe_code)] // Waits are made with the system calls themselves.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::Duration;
+
+pub fn run(name: &str) {
+    match name {
+        "pipe" => pipe(),
+        "unix" => unix(),
+        "tcp" => tcp(),
+        "flock" => flock(),
+        "mutex" => mutex(),
+        "condvar" => condvar(),
+        "poll" => poll(),
+        "epoll" => epoll(),
+        "sleep" => sleep(),
+        "wait" => wait(),
+        "eventfd" => eventfd(),
+        "hang" => hang(),
+        "busy" => busy(),
+        other => panic!("no program {other}"),
+    }
+}
+
+fn fact(name: &str, value: impl std::fmt::Display) {
+    println!("fact {name} {value}");
+    let _ = std::io::stdout().flush();
+}
+
+fn tid() -> i64 {
+    // SAFETY: gettid has no preconditions.
+    unsafe { libc::syscall(libc::SYS_gettid) }
+}
+
+fn pause() {
+    thread::sleep(Duration::from_millis(40));
+}
+
+fn inode(fd: RawFd) -> u64 {
+    // SAFETY: an all-zero stat is valid, and fstat only writes to it.
+    unsafe {
+        let mut s: libc::stat = std::mem::zeroed();
+        assert_eq!(libc::fstat(fd, &raw mut s), 0);
+        s.st_ino
+    }
+}
+
+fn new_pipe() -> (File, File) {
+    let mut fds = [0; 2];
+    // SAFETY: `fds` has room for both; the descriptors are owned by nobody else.
+    unsafe {
+        assert_eq!(libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC), 0);
+        (OwnedFd::from_raw_fd(fds[0]).into(), OwnedFd::from_raw_fd(fds[1]).into())
+    }
+}
+
+/// Runs `act` in another thread after a pause, while this one does `wait`.
+fn between(wait: impl FnOnce(), act: impl FnOnce() + Send + 'static) {
+    let other = thread::Builder::new().name("other".into()).spawn(move || {
+        fact("other", tid());
+        pause();
+        act();
+        pause();
+    });
+    fact("self", tid());
+    wait();
+    other.unwrap().join().unwrap();
+}
+
+fn pipe() {
+    let (mut r, mut w) = new_pipe();
+    fact("inode", inode(r.as_raw_fd()));
+    assert_eq!(inode(r.as_raw_fd()), inode(w.as_raw_fd()));
+    between(
+        || r.read_exact(&mut [0]).unwrap(),
+        move || {
+            w.write_all(b"x").unwrap();
+            pause();
+        },
+    );
+}
+
+fn unix() {
+    let (mut a, mut b) = UnixStream::pair().unwrap();
+    fact("a", inode(a.as_raw_fd()));
+    fact("b", inode(b.as_raw_fd()));
+    between(
+        || a.read_exact(&mut [0]).unwrap(),
+        move || {
+            b.write_all(b"x").unwrap();
+            pause();
+        },
+    );
+}
+
+fn tcp() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut a = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut b, _) = listener.accept().unwrap();
+    fact("a", a.local_addr().unwrap().port());
+    fact("b", b.local_addr().unwrap().port());
+    between(
+        || a.read_exact(&mut [0; 5]).unwrap(),
+        move || {
+            b.write_all(b"hello").unwrap();
+            pause();
+        },
+    );
+}
+
+fn flock() {
+    let path = std::env::temp_dir().join(format!("pg-flock-{}", std::process::id()));
+    let first = File::create(&path).unwrap();
+    let second = File::open(&path).unwrap();
+    fact("path", path.display());
+    fact("inode", inode(first.as_raw_fd()));
+    first.lock().unwrap();
+    between(|| second.lock().unwrap(), move || first.unlock().unwrap());
+    std::fs::remove_file(&path).unwrap();
+}
+
+fn mutex() {
+    let m = Arc::new(Mutex::new(()));
+    let theirs = Arc::clone(&m);
+    let other = thread::spawn(move || {
+        let held = theirs.lock().unwrap();
+        fact("other", tid());
+        pause();
+        pause();
+        drop(held);
+        pause();
+    });
+    pause();
+    fact("self", tid());
+    drop(m.lock());
+    other.join().unwrap();
+}
+
+fn condvar() {
+    let pair = Arc::new((Mutex::new(false), Condvar::new()));
+    let theirs = Arc::clone(&pair);
+    between(
+        move || {
+            let mut done = pair.0.lock().unwrap();
+            while !*done {
+                done = pair.1.wait(done).unwrap();
+            }
+        },
+        move || {
+            *theirs.0.lock().unwrap() = true;
+            theirs.1.notify_one();
+        },
+    );
+}
+
+fn poll() {
+    let (r, _w) = new_pipe();
+    let (a, mut b) = UnixStream::pair().unwrap();
+    fact("pipe", inode(r.as_raw_fd()));
+    fact("a", inode(a.as_raw_fd()));
+    fact("b", inode(b.as_raw_fd()));
+    between(
+        || {
+            let wanted = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+            let mut fds = [wanted(r.as_raw_fd()), wanted(a.as_raw_fd())];
+            // SAFETY: `fds` is an array of two.
+            assert_eq!(unsafe { libc::poll(fds.as_mut_ptr(), 2, 5000) }, 1);
+        },
+        move || {
+            b.write_all(b"x").unwrap();
+            pause();
+        },
+    );
+}
+
+fn epoll() {
+    let (r, _w) = new_pipe();
+    let (a, mut b) = UnixStream::pair().unwrap();
+    fact("pipe", inode(r.as_raw_fd()));
+    fact("a", inode(a.as_raw_fd()));
+    // SAFETY: descriptors are open, `event` is valid.
+    let ep = unsafe { OwnedFd::from_raw_fd(libc::epoll_create1(libc::EPOLL_CLOEXEC)) };
+    for fd in [r.as_raw_fd(), a.as_raw_fd()] {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: fd as u64 };
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::epoll_ctl(ep.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) }, 0);
+    }
+    between(
+        || {
+            let mut event = libc::epoll_event { events: 0, u64: 0 };
+            // SAFETY: there is room for the one event asked for.
+            assert_eq!(unsafe { libc::epoll_wait(ep.as_raw_fd(), &raw mut event, 1, -1) }, 1);
+        },
+        move || {
+            b.write_all(b"x").unwrap();
+            pause();
+        },
+    );
+}
+
+fn sleep() {
+    fact("self", tid());
+    thread::sleep(Duration::from_millis(60));
+}
+
+fn wait() {
+    fact("self", tid());
+    let mut child = std::process::Command::new("sleep").arg("0.06").spawn().unwrap();
+    fact("child", child.id());
+    let mut status = 0;
+    // SAFETY: `status` is valid for writes.
+    unsafe { libc::waitpid(child.id() as i32, &raw mut status, 0) };
+    let _ = child.try_wait();
+}
+
+fn eventfd() {
+    // SAFETY: the descriptor is owned by nobody else.
+    let mut e: File = unsafe { OwnedFd::from_raw_fd(libc::eventfd(0, libc::EFD_CLOEXEC)) }.into();
+    let mut other = e.try_clone().unwrap();
+    between(|| e.read_exact(&mut [0; 8]).unwrap(), move || other.write_all(&1u64.to_ne_bytes()).unwrap());
+}
+
+/// Blocks for good; the recorder comes later and leaves earlier.
+#[inline(never)]
+fn hang() {
+    let (mut r, _w) = new_pipe();
+    fact("inode", inode(r.as_raw_fd()));
+    fact("self", tid());
+    let _ = r.read_exact(&mut [0]);
+}
+
+fn busy() {
+    fact("self", tid());
+    let end = std::time::Instant::now() + Duration::from_millis(300);
+    let mut n = 0u64;
+    while std::time::Instant::now() < end {
+        n = std::hint::black_box(n.wrapping_mul(31).wrapping_add(7));
+    }
+}

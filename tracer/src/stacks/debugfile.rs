@@ -127,3 +127,71 @@ pub(super) fn directories(root: Option<&Path>) -> Vec<PathBuf> {
     let own = [PathBuf::from("/usr/lib/debug")];
     own.into_iter().chain(root.map(|r| r.join("usr/lib/debug"))).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A stand-in for debuginfod-find that answers with this path.
+    fn program(dir: &Path, answer: &Path) -> PathBuf {
+        let path = dir.join("find");
+        let text = format!("#!/bin/sh\n[ \"$1\" = debuginfo ] && echo {}\n", answer.display());
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    fn sh() -> (PathBuf, String) {
+        let path = std::fs::canonicalize("/bin/sh").unwrap();
+        let id = Elf::read(&open_plain(&path).unwrap()).unwrap().build_id;
+        (path, id)
+    }
+
+    #[test]
+    fn debuginfod_is_asked_and_its_answer_checked() {
+        let (sh, id) = sh();
+        if !usable(&id) {
+            println!("skipped: /bin/sh has no build-id");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let none = Debuginfod { cache: Some(dir.path().to_owned()), program: None };
+        assert_eq!(none.find(&id), None);
+        let ask = Debuginfod { program: Some(program(dir.path(), &sh)), ..none.clone() };
+        assert_eq!(ask.find(&id), Some(sh.clone()));
+        // An answer with another build-id is not it.
+        assert_eq!(ask.find(&"0".repeat(40)), None);
+        // The cache is looked at without a program.
+        std::fs::create_dir(dir.path().join(&id)).unwrap();
+        std::fs::copy(&sh, dir.path().join(&id).join("debuginfo")).unwrap();
+        assert_eq!(none.find(&id), Some(dir.path().join(&id).join("debuginfo")));
+    }
+
+    #[test]
+    fn build_ids_do_not_lead_out() {
+        assert!(!usable("../../etc"));
+        assert!(!usable("ab"));
+        assert!(!usable(""));
+        assert!(usable("00ff00ff"));
+    }
+
+    #[test]
+    fn by_build_id_below_a_directory() {
+        let (sh, id) = sh();
+        let Some((head, tail)) = id.split_at_checked(2).filter(|_| usable(&id)) else {
+            println!("skipped: /bin/sh has no build-id");
+            return;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let dirs = [dir.path().to_owned()];
+        assert_eq!(by_build_id(&dirs, &id), None);
+        let at = dir.path().join(format!(".build-id/{head}"));
+        std::fs::create_dir_all(&at).unwrap();
+        let at = at.join(format!("{tail}.debug"));
+        std::fs::copy("/bin/true", &at).unwrap();
+        assert_eq!(by_build_id(&dirs, &id), None, "another file under this name");
+        std::fs::copy(sh, &at).unwrap();
+        assert_eq!(by_build_id(&dirs, &id), Some(at));
+    }
+}

@@ -8,7 +8,7 @@
 use super::debugfile::{self, Debuginfod};
 use super::elf::Elf;
 use super::module::{Entry, Source, open_plain, open_same};
-use super::text::clean;
+use super::text::{clean, demangle};
 use blazesym::MaybeDefault;
 use blazesym::symbolize::source::{Elf as ElfSource, Kernel, Source as Place};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
@@ -256,7 +256,11 @@ impl Worker {
 
 fn symbolizer() -> Symbolizer {
     // Debug files are looked for here, container roots included; blazesym gets no directories of its own.
-    Symbolizer::builder().enable_auto_reload(true).set_debug_dirs(Some(Vec::<PathBuf>::new())).build()
+    Symbolizer::builder()
+        .enable_demangling(false)
+        .enable_auto_reload(true)
+        .set_debug_dirs(Some(Vec::<PathBuf>::new()))
+        .build()
 }
 
 /// Look addresses up in files, one after the other for what is still missing.
@@ -320,11 +324,11 @@ fn fill_in(
 fn symbol(sym: &blazesym::symbolize::Sym) -> Symbol {
     let code = sym.code_info.as_deref();
     Symbol {
-        function: clean(sym.name.as_bytes()),
+        function: demangle(sym.name.as_bytes()),
         offset: u32::try_from(sym.offset).unwrap_or(u32::MAX),
         file: code.map(|c| clean(c.to_path().as_os_str().as_encoded_bytes())).unwrap_or_default(),
         line: code.and_then(|c| c.line).unwrap_or(0),
-        inlined: sym.inlined.iter().rev().take(MAX_INLINED).map(|f| clean(f.name.as_bytes())).collect(),
+        inlined: sym.inlined.iter().rev().take(MAX_INLINED).map(|f| demangle(f.name.as_bytes())).collect(),
     }
 }
 
@@ -361,14 +365,12 @@ impl SymbolFile {
             let mut again = open_plain(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))?;
             return Self::copy(&mut again, meta.len(), dwarf);
         }
-        match path {
-            Some(path) => Some(Self { path, _file: None, dwarf }),
-            None => {
-                let kept = file.try_clone().ok()?;
-                let path = format!("/proc/self/fd/{}", kept.as_raw_fd()).into();
-                Some(Self { path, _file: Some(kept), dwarf })
-            }
+        if let Some(path) = path {
+            return Some(Self { path, _file: None, dwarf });
         }
+        let kept = file.try_clone().ok()?;
+        let path = format!("/proc/self/fd/{}", kept.as_raw_fd()).into();
+        Some(Self { path, _file: Some(kept), dwarf })
     }
 
     /// A file in memory with these bytes.
@@ -398,4 +400,85 @@ fn trusted(uid: u32) -> bool {
     let me = unsafe { libc::geteuid() };
     let sudo = || std::env::var("SUDO_UID").ok()?.parse::<u32>().ok();
     uid == 0 || uid == me || sudo() == Some(uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::process::Command;
+
+    fn worker() -> Worker {
+        Worker::new(Debuginfod { cache: None, program: None })
+    }
+
+    /// A small program with debug information and C++ names, built once.
+    fn program() -> Option<&'static [u8]> {
+        static BYTES: std::sync::OnceLock<Option<Vec<u8>>> = std::sync::OnceLock::new();
+        let build = || {
+            let dir = tempfile::tempdir().ok()?;
+            let source = dir.path().join("a.cc");
+            let text = "namespace n { static inline int f(int a) { return a * a; } template <class T> \
+                        __attribute__((noinline)) T g(T a) { return f(a) + 1; } } int main(int c, char **) { \
+                        return n::g<int>(c); }";
+            std::fs::write(&source, text).ok()?;
+            let exe = dir.path().join("a");
+            let built = Command::new("g++").args(["-O1", "-g", "-o"]).arg(&exe).arg(&source).status().ok()?;
+            built.success().then(|| std::fs::read(exe).ok())?
+        };
+        BYTES.get_or_init(build).as_deref()
+    }
+
+    fn addresses(elf: &Elf) -> Vec<u64> {
+        let (start, end) = elf.code.iter().copied().max_by_key(|c| c.1 - c.0).unwrap_or((0x1000, 0x1200));
+        (start..end.min(start + 1024)).collect()
+    }
+
+    #[test]
+    fn names_lines_and_inlined() {
+        let Some(bytes) = program() else {
+            println!("skipped: g++ is not installed");
+            return;
+        };
+        let elf = Elf::read(bytes).unwrap();
+        let file = SymbolFile::copy(bytes, bytes.len() as u64, true).unwrap();
+        let found = worker().look_up_all(&[file], &elf, &addresses(&elf));
+        let g: Vec<_> = found.iter().flatten().filter(|s| s.function == "int n::g<int>(int)").collect();
+        let all: std::collections::BTreeSet<_> =
+            found.iter().flatten().map(|s| (&s.function, &s.inlined)).collect();
+        assert!(g.iter().any(|s| s.inlined == ["n::f(int)"] || s.inlined == ["f"]), "{all:#?}");
+        assert!(g.iter().all(|s| s.file.ends_with("a.cc") && s.line > 0), "{g:#?}");
+        assert!(found.iter().flatten().any(|s| s.function == "main"));
+    }
+
+    #[test]
+    fn hidden_kernel_symbols_are_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("kallsyms");
+        std::fs::write(&path, "0000000000000000 T a\n0000000000000000 T b\n").unwrap();
+        assert!(!kernel_symbols_readable(&path));
+        std::fs::write(&path, "0000000000000000 A a\nffffffff81000000 T b\n").unwrap();
+        assert!(kernel_symbols_readable(&path));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// Damaged files give no panic to the caller and no endless search.
+        #[test]
+        fn damaged_files(damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40), head in any::<bool>()) {
+            let Some(bytes) = program() else { return Ok(()) };
+            let sound = Elf::read(bytes).unwrap();
+            let addresses = addresses(&sound);
+            let mut bytes = bytes.to_vec();
+            for (at, byte) in damage {
+                // Half of the cases: the headers only, where it hurts most.
+                let len = if head { 1024 } else { bytes.len() };
+                bytes[at.index(len)] = byte;
+            }
+            let elf = Elf::read(bytes.as_slice()).unwrap_or(sound);
+            let file = SymbolFile::copy(bytes.as_slice(), bytes.len() as u64, true).unwrap();
+            worker().look_up_all(&[file], &elf, &addresses);
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! What a right diagnosis of each hang says.
 
-use crate::record::{diagnose, record, record_scenario};
+use crate::record::{record, record_scenario};
+use crate::report::diagnose;
 use crate::{Skipped, Test};
 
 /// The hangs last 2.5 s (see `roles`), less what it takes to start the victim.

@@ -5,6 +5,7 @@
 
 mod cases;
 mod record;
+mod report;
 mod roles;
 mod system;
 

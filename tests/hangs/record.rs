@@ -1,20 +1,8 @@
-//! Records a command, diagnoses the recording, and asks the report.
+//! Records a command by the real program.
 
+use crate::report::{pg_tui, text};
 use crate::{Skipped, roles};
-use regex::RegexBuilder;
-use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-
-/// A report of `pg-tui diagnose --json`.
-pub struct Report(pub Value);
-
-/// The program under test.
-pub fn pg_tui() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pg-tui"));
-    command.env("NO_COLOR", "1").env_remove("RUST_LOG");
-    command
-}
 
 /// Records a command into `folder`; skipped where the kernel does not let us.
 pub fn record(folder: &Path, command: &[&str]) -> Result<PathBuf, Skipped> {
@@ -37,104 +25,4 @@ pub fn record_scenario(folder: &Path, name: &str) -> Result<PathBuf, Skipped> {
     let mut line = vec![program.as_str()];
     line.extend(args.iter().map(String::as_str));
     record(folder, &line)
-}
-
-/// Diagnoses a recording.
-pub fn diagnose(file: &Path, select: &[&str]) -> Report {
-    let out = pg_tui().arg("diagnose").arg(file).arg("--json").args(select).output().expect("pg-tui starts");
-    assert!(out.status.success(), "diagnose {select:?}: {}\n{}", out.status, text(&out));
-    let report = serde_json::from_slice(&out.stdout);
-    Report(report.unwrap_or_else(|e| panic!("no JSON: {e}\n{}", text(&out))))
-}
-
-fn text(out: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
-}
-
-fn has(text: &str, pattern: &str) -> bool {
-    RegexBuilder::new(pattern).case_insensitive(true).build().expect("a pattern").is_match(text)
-}
-
-/// `process cmdline thread` of a part of the report.
-fn who(part: &Value) -> String {
-    ["process", "cmdline", "thread"].map(|k| part[k].as_str().unwrap_or_default()).join(" ")
-}
-
-impl Report {
-    fn fail(&self, what: &str) -> ! {
-        panic!("{what}\n{}", serde_json::to_string_pretty(&self.0).expect("it was JSON"))
-    }
-
-    fn list(&self, key: &str) -> &[Value] {
-        self.0[key].as_array().map_or(&[], Vec::as_slice)
-    }
-
-    /// The victim is who the pattern says, with one of these block types, and hung for at least `ns`.
-    pub fn victim(&self, pattern: &str, block_types: &[&str], ns: u64) -> &Self {
-        let victim = &self.0["victim"];
-        if !has(&who(victim), pattern) {
-            self.fail(&format!("the victim is not {pattern}"));
-        }
-        if !block_types.iter().any(|t| victim["block_type"] == **t) {
-            self.fail(&format!("the victim's block type is none of {block_types:?}"));
-        }
-        if victim["duration_ns"].as_u64().unwrap_or(0) < ns {
-            self.fail(&format!("the victim hung for less than {ns} ns"));
-        }
-        self
-    }
-
-    /// The slice passes through these, in this order.
-    pub fn slice(&self, patterns: &[&str]) -> &Self {
-        let mut steps = self.list("slice").iter();
-        for pattern in patterns {
-            if !steps.any(|s| has(&who(s), pattern)) {
-                self.fail(&format!("the slice does not pass {patterns:?} in order: {pattern} is missing"));
-            }
-        }
-        self
-    }
-
-    /// Among the root causes up to `rank`, one is of a process like `process` and says `words`.
-    pub fn root(&self, rank: usize, process: &str, words: &str) -> &Self {
-        let fits = |cause: &Value| {
-            let mut said: Vec<&str> = ["function", "module", "syscall", "object", "why"]
-                .iter()
-                .filter_map(|k| cause[k].as_str())
-                .collect();
-            said.extend(cause["stack"].as_array().into_iter().flatten().filter_map(Value::as_str));
-            has(&who(cause), process) && has(&said.join("\n"), words)
-        };
-        if !self.list("root_causes").iter().take(rank).any(fits) {
-            self.fail(&format!("no root cause up to rank {rank} is {process} with {words}"));
-        }
-        self
-    }
-
-    /// The first root cause has this block type.
-    pub fn block_type(&self, wanted: &str) -> &Self {
-        if self.0["root_causes"][0]["block_type"] != wanted {
-            self.fail(&format!("the first root cause is not {wanted}"));
-        }
-        self
-    }
-
-    /// The first root cause is none of these.
-    pub fn not_first(&self, process: &str) -> &Self {
-        if has(&who(&self.0["root_causes"][0]), process) {
-            self.fail(&format!("{process} is innocent"));
-        }
-        self
-    }
-
-    /// No more than `n` questions were asked, and nothing was lost.
-    pub fn clean(&self, n: usize) -> &Self {
-        if self.list("questions").len() > n {
-            self.fail(&format!("more than {n} questions"));
-        }
-        if self.0["coverage"]["lost_events"] != 0 {
-            self.fail("events were lost");
-        }
-        self
-    }
 }

@@ -134,23 +134,29 @@ pub(crate) struct LaneIndex {
     sums: Vec<Share>,
     off_starts: Vec<Ns>,
     off_sums: Vec<Ns>,
+    /// By vertex: the state of its wait, close together.
+    waits: Vec<LaneState>,
 }
 
 impl LaneIndex {
     pub fn new(g: &EventGraph) -> Self {
-        let mut x = Self::default();
+        let mut x = Self {
+            waits: g.details.iter().map(|d| LaneState::of_wait(d.state)).collect(),
+            ..Self::default()
+        };
         for (i, rows) in g.threads.iter().enumerate() {
             x.first.push((x.starts.len() as u32, x.off_starts.len() as u32));
             let id = ThreadId(i as u32);
             let own = g.times_of(id);
+            let waits = &x.waits[rows.vertices.start as usize..];
             let mut sum = Share::default();
-            for (k, t) in own.iter().enumerate() {
+            for (k, (t, wait)) in own.iter().zip(waits).enumerate() {
                 if k % BLOCK == 0 {
                     x.starts.push(t.start);
                     x.sums.push(sum);
                 }
                 let end = own.get(k + 1).map_or(rows.end, |n| n.start);
-                add(&mut sum, t, wait_state(g, rows.vertices.start as usize + k), end, Ns::MAX);
+                add(&mut sum, t, *wait, end, Ns::MAX);
             }
             let mut sum = 0;
             for (k, (a, b)) in off_of(g, id).iter().enumerate() {
@@ -169,16 +175,13 @@ impl LaneIndex {
         self.starts.capacity() * 8
             + self.sums.capacity() * size_of::<Share>()
             + (self.off_starts.capacity() + self.off_sums.capacity()) * 8
+            + self.waits.capacity()
     }
 }
 
 fn off_of(g: &EventGraph, t: ThreadId) -> &[(Ns, Ns)] {
     let r = g.rows(t).put_off.clone();
     &g.put_off[r.start as usize..r.end as usize]
-}
-
-fn wait_state(g: &EventGraph, v: usize) -> LaneState {
-    LaneState::of_wait(g.details[v].state)
 }
 
 /// Add what a vertex did until `limit`.
@@ -189,69 +192,133 @@ fn add(sum: &mut Share, t: &Times, wait: LaneState, end: Ns, limit: Ns) {
     sum.ns[LaneState::Running as usize] += part(t.run, end);
 }
 
-impl EventGraph {
-    /// Time by state from the begin of the recording until `time`.
-    fn until(&self, t: ThreadId, time: Ns) -> Share {
-        let rows = self.rows(t);
-        let own = self.times_of(t);
-        let mut sum = Share::default();
-        let (Some(first), Some(next)) =
-            (self.lanes.first.get(t.index()), self.lanes.first.get(t.index() + 1))
-        else {
-            return sum;
-        };
-        let starts = &self.lanes.starts[first.0 as usize..next.0 as usize];
-        let block = starts.partition_point(|s| *s < time).saturating_sub(1);
-        if let Some(s) = self.lanes.sums.get(first.0 as usize + block).filter(|_| !starts.is_empty()) {
-            sum = *s;
-            for (k, x) in own.iter().enumerate().skip(block * BLOCK).take(BLOCK) {
-                if x.start >= time {
-                    break;
-                }
-                let end = own.get(k + 1).map_or(rows.end, |n| n.start);
-                add(&mut sum, x, wait_state(self, rows.vertices.start as usize + k), end, time);
-            }
+/// The last block that starts before `time`, looked for from `from` on in growing steps: what is asked
+/// for next is mostly near.
+fn block_of(starts: &[Ns], from: usize, time: Ns) -> usize {
+    let (mut low, mut step) = (from, 1);
+    while low + step < starts.len() && starts[low + step] < time {
+        low += step;
+        step *= 2;
+    }
+    let high = (low + step).min(starts.len());
+    low + starts[low..high].partition_point(|s| *s < time).saturating_sub(1)
+}
+
+/// Sums up one lane at growing times.
+struct Cursor<'a> {
+    end: Ns,
+    own: &'a [Times],
+    waits: &'a [LaneState],
+    starts: &'a [Ns],
+    sums: &'a [Share],
+    block: usize,
+    /// Vertices before this one are in `sum` as a whole.
+    next: usize,
+    sum: Share,
+    off: &'a [(Ns, Ns)],
+    off_starts: &'a [Ns],
+    off_sums: &'a [Ns],
+    off_block: usize,
+    off_next: usize,
+    off_sum: Ns,
+}
+
+impl<'a> Cursor<'a> {
+    fn new(g: &'a EventGraph, t: ThreadId) -> Option<Self> {
+        let x = &g.lanes;
+        let (a, b) = (*x.first.get(t.index())?, *x.first.get(t.index() + 1)?);
+        let rows = g.rows(t);
+        Some(Self {
+            end: rows.end,
+            own: g.times_of(t),
+            waits: &x.waits[rows.vertices.start as usize..rows.vertices.end as usize],
+            starts: &x.starts[a.0 as usize..b.0 as usize],
+            sums: &x.sums[a.0 as usize..b.0 as usize],
+            block: 0,
+            next: 0,
+            sum: Share::default(),
+            off: off_of(g, t),
+            off_starts: &x.off_starts[a.1 as usize..b.1 as usize],
+            off_sums: &x.off_sums[a.1 as usize..b.1 as usize],
+            off_block: 0,
+            off_next: 0,
+            off_sum: 0,
+        })
+    }
+
+    /// Time by state from the begin of the recording until `time`, no earlier than asked for before.
+    fn until(&mut self, time: Ns) -> Share {
+        let block = block_of(self.starts, self.block, time);
+        if block > self.block {
+            (self.block, self.next, self.sum) = (block, block * BLOCK, self.sums[block]);
         }
-        let off = off_of(self, t);
-        let starts = &self.lanes.off_starts[first.1 as usize..next.1 as usize];
-        if !starts.is_empty() {
-            let block = starts.partition_point(|s| *s < time).saturating_sub(1);
-            let mut away = self.lanes.off_sums[first.1 as usize + block];
-            for (a, b) in off.iter().skip(block * BLOCK).take(BLOCK) {
-                away += (*b).min(time).saturating_sub(*a);
+        let end_of = |k: usize| self.own.get(k + 1).map_or(self.end, |n| n.start);
+        while let Some(t) = self.own.get(self.next).filter(|_| end_of(self.next) <= time) {
+            add(&mut self.sum, t, self.waits[self.next], end_of(self.next), Ns::MAX);
+            self.next += 1;
+        }
+        let mut sum = self.sum;
+        if let Some(t) = self.own.get(self.next) {
+            add(&mut sum, t, self.waits[self.next], end_of(self.next), time);
+        }
+        if !self.off.is_empty() {
+            let block = block_of(self.off_starts, self.off_block, time);
+            if block > self.off_block {
+                (self.off_block, self.off_next, self.off_sum) = (block, block * BLOCK, self.off_sums[block]);
             }
+            while let Some((a, b)) = self.off.get(self.off_next).filter(|o| o.1 <= time) {
+                self.off_sum += b - a;
+                self.off_next += 1;
+            }
+            let cut = self.off.get(self.off_next).map_or(0, |o| o.1.min(time).saturating_sub(o.0));
+            let away = self.off_sum + cut;
             sum.ns[LaneState::Runnable as usize] += away;
             let running = &mut sum.ns[LaneState::Running as usize];
             *running = running.saturating_sub(away);
         }
-        let existed = sum.total();
-        sum.ns[0] = time.saturating_sub(existed);
+        sum.ns[0] = time.saturating_sub(sum.total());
         sum
     }
+}
 
+impl EventGraph {
     /// How long a thread was in each state within a span.
     pub fn share(&self, t: ThreadId, span: Range<Ns>) -> Share {
-        self.until(t, span.end.max(span.start)).minus(&self.until(t, span.start))
+        let Some(mut c) = Cursor::new(self, t) else { return Share::default() };
+        let before = c.until(span.start);
+        c.until(span.end.max(span.start)).minus(&before)
     }
 
-    /// A lane of `n` cells over a span.
+    /// A lane of `n` cells over a span. Where a cell is shorter than a nanosecond it shows the moment.
     pub fn cells(&self, t: ThreadId, span: Range<Ns>, n: usize) -> Vec<Cell> {
         let length = span.end.saturating_sub(span.start);
         let bound = |i: usize| span.start + (u128::from(length) * i as u128 / n.max(1) as u128) as Ns;
+        if length < n as Ns {
+            let moment = |i: usize| self.cell(t, bound(i)..bound(i + 1).max(bound(i) + 1));
+            return (0..n).map(moment).collect();
+        }
+        let Some(mut c) = Cursor::new(self, t) else { return vec![Cell::default(); n] };
         let mut out = Vec::with_capacity(n);
-        let mut before = self.until(t, span.start);
+        let mut before = c.until(span.start);
+        let mut from = span.start;
         for i in 0..n {
-            let (a, b) = (bound(i), bound(i + 1));
-            // Cells shorter than the clock's tick show the moment.
-            let b = b.max(a + 1);
-            let after = self.until(t, b);
-            let share = after.minus(&before);
-            let (state, time) = share.dominant();
-            let lost = self.lost_within(&(a..b));
-            out.push(Cell { state, mixed: time < (b - a) - (b - a) / 10, lost });
-            before = if b == bound(i + 1) { after } else { self.until(t, bound(i + 1)) };
+            let to = bound(i + 1);
+            let after = c.until(to);
+            out.push(self.judged(&after.minus(&before), from..to));
+            (before, from) = (after, to);
         }
         out
+    }
+
+    /// One cell.
+    fn cell(&self, t: ThreadId, span: Range<Ns>) -> Cell {
+        self.judged(&self.share(t, span.clone()), span)
+    }
+
+    fn judged(&self, share: &Share, span: Range<Ns>) -> Cell {
+        let length = span.end - span.start;
+        let (state, time) = share.dominant();
+        Cell { state, mixed: time < length - length / 10, lost: self.lost_within(&span) }
     }
 
     /// What a thread did within a span, as neighbouring intervals; parts of no length are left out.

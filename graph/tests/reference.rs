@@ -204,7 +204,7 @@ proptest! {
         }
         prop_assert_eq!(seen.len(), g.edge_count());
         for e in (&g).edge_references() {
-            prop_assert!(e.source().index() < (&g).node_bound() && e.target().index() < (&g).node_bound());
+            prop_assert!(e.source().index() < g.node_bound() && e.target().index() < g.node_bound());
             let (a, b) = (g.vertex(e.source()), g.vertex(e.target()));
             if *e.weight() != EdgeKind::ProgramOrder {
                 let x = g.edge(e.id());
@@ -263,8 +263,8 @@ proptest! {
                 continue;
             }
             prop_assert!(is_chain(&path));
-            prop_assert_eq!(path.first().map(|s| s.from()), Some((t, from)));
-            prop_assert_eq!(path.last().map(|s| s.to()), Some((t, to)));
+            prop_assert_eq!(path.first().map(Step::from), Some((t, from)));
+            prop_assert_eq!(path.last().map(Step::to), Some((t, to)));
             prop_assert_eq!(path.iter().map(Step::duration).sum::<Ns>(), to - from);
             for s in &path {
                 let Step::Interval { worker, interval: i } = s else { continue };

@@ -9,7 +9,7 @@ use crate::{EdgeId, EdgeKind, VertexId, Weak};
 use pg_event::{Catalog, Ns, ObjectId};
 
 pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog) -> EventGraph {
-    let Builder { mut threads, edges, holds, signals, flags, marks, execs, lost, culled, events, .. } = b;
+    let Builder { mut threads, mut edges, holds, signals, flags, marks, execs, lost, culled, events, .. } = b;
     let mut g =
         EventGraph { signals, flags, marks, execs, duration, events, culled, ..EventGraph::default() };
     g.holds = holds;
@@ -44,6 +44,8 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog) -> EventGraph 
         });
     }
     drop(threads);
+    // Growing left room that is not needed any more.
+    edges.shrink_to_fit();
     link(&mut g, edges, catalog);
     g.lanes = LaneIndex::new(&g);
     g

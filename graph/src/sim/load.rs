@@ -35,38 +35,49 @@ const GROUP: usize = 7;
 fn script(i: usize, groups: usize) -> Script {
     let g = i / GROUP;
     // Numbers of the group's channels, locks and conditions; the store is shared with the next group.
-    let (ask, answer, query, result) = (g * 5, g * 5 + 1, g * 5 + 2, g * 5 + 3);
-    let log = g * 5 + 4;
+    let (ask, answer, query, result) = (g * 6, g * 6 + 1, g * 6 + 2, g * 6 + 3);
+    let (log, status) = (g * 6 + 4, g * 6 + 5);
     let store = (g / 2) % groups.max(1);
     let compute = |k: u64| Act::Compute(20_000 + (i as u64 * 7919 + k * 104_729) % 90_000);
+    let (tell, beat) = (Act::Send(log, 80), Act::Send(status, 8));
     Script::forever(match i % GROUP {
         0 => vec![
             compute(1),
+            tell,
             Act::Signal(g),
             Act::Receive(answer),
             compute(2),
-            Act::Sleep(300_000 + g as u64 * 1000),
+            tell,
+            beat,
+            Act::Sleep(100_000 + g as u64 * 1000),
         ],
-        1 => vec![Act::Wait(g), compute(3), Act::Send(ask, 200), compute(4), Act::Send(log, 80)],
+        1 => vec![Act::Wait(g), compute(3), tell, Act::Send(ask, 200), compute(4), tell, beat],
         2 => vec![
             Act::Receive(ask),
-            compute(5),
+            tell,
             Act::Lock(store),
             compute(6),
             Act::Unlock(store),
             Act::Send(query, 500),
+            compute(5),
+            tell,
+            beat,
         ],
-        3 => vec![Act::Receive(result), compute(7), Act::Send(answer, 4000)],
+        3 => vec![Act::Receive(result), compute(7), tell, Act::Send(answer, 4000), compute(12), tell, beat],
         4 => vec![
             Act::Receive(query),
             Act::Lock(store),
             compute(8),
-            compute(9),
+            tell,
             Act::Unlock(store),
             Act::Send(result, 3000),
+            compute(9),
+            tell,
+            beat,
         ],
-        5 => vec![Act::Receive(log), compute(10)],
-        _ => vec![Act::Sleep(900_000), compute(11), Act::Yield(3)],
+        // Collects what was told meanwhile by turns.
+        5 => vec![Act::Receive(log), compute(10), Act::Sleep(150_000)],
+        _ => vec![Act::Sleep(4_000_000), Act::Receive(status), compute(11), Act::Yield(3)],
     })
 }
 
@@ -108,7 +119,7 @@ impl Load {
                 batch.push(*e);
                 // On the level that records system calls there are several for each wait.
                 if let Kind::OffCpu(o) = e.kind {
-                    for k in 0..if o.blocked() { 3 } else { 1 } {
+                    for k in 0..if o.blocked() { 2 } else { 1 } {
                         let what = SyscallUse {
                             start: e.time,
                             nr: if o.syscall.is_some() { o.syscall } else { Sysno(228) },

@@ -1,0 +1,257 @@
+//! The command table: the one source of key names, footer hints, help, which-key and palette.
+
+use std::fmt;
+
+/// Where a key is looked up. A view's own keys win over [`Context::List`], those over [`Context::Global`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Context {
+    /// Everywhere but where text is typed.
+    Global,
+    /// Moving about, everywhere but where text is typed.
+    List,
+    /// The victims.
+    Victims,
+    /// Processes and threads.
+    Threads,
+    /// The timeline.
+    Timeline,
+    /// The slice.
+    Slice,
+    /// One vertex.
+    Vertex,
+    /// A question of the diagnosis.
+    Question,
+    /// The verdict.
+    Verdict,
+    /// The critical path of a span.
+    Path,
+    /// Bookmarks and notes.
+    Notes,
+    /// The log.
+    Log,
+    /// Help.
+    Help,
+    /// Where text is typed: palette, search, notes.
+    Text,
+}
+
+impl Context {
+    /// All of them, in the order of the help.
+    pub const ALL: [Self; 14] = [
+        Self::Victims,
+        Self::Threads,
+        Self::Timeline,
+        Self::Slice,
+        Self::Vertex,
+        Self::Question,
+        Self::Verdict,
+        Self::Path,
+        Self::Notes,
+        Self::Log,
+        Self::Help,
+        Self::Text,
+        Self::List,
+        Self::Global,
+    ];
+
+    /// Its name in the keymap and in the help.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Global => "global",
+            Self::List => "list",
+            Self::Victims => "victims",
+            Self::Threads => "threads",
+            Self::Timeline => "timeline",
+            Self::Slice => "slice",
+            Self::Vertex => "vertex",
+            Self::Question => "question",
+            Self::Verdict => "verdict",
+            Self::Path => "path",
+            Self::Notes => "notes",
+            Self::Log => "log",
+            Self::Help => "help",
+            Self::Text => "text",
+        }
+    }
+
+    /// By name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|c| c.name() == name)
+    }
+}
+
+impl fmt::Display for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Command {
+    /// What runs.
+    pub cmd: Cmd,
+    /// Its name in keymap and palette.
+    pub name: &'static str,
+    /// A word for the footer; empty: not shown there.
+    pub hint: &'static str,
+    /// One sentence.
+    pub doc: &'static str,
+    /// Where it means something.
+    pub contexts: &'static [Context],
+}
+
+impl Command {
+    /// Does it mean something here?
+    pub fn applies(&self, context: Context) -> bool {
+        self.contexts.contains(&context)
+            || (context != Context::Text
+                && (self.contexts.contains(&Context::Global) || self.contexts.contains(&Context::List)))
+    }
+}
+
+macro_rules! commands {
+    ($($variant:ident $name:literal $hint:literal [$($context:ident)+] $doc:literal)+) => {
+        /// Everything a person can make happen, by name.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+        pub enum Cmd { $(#[doc = $doc] $variant,)+ }
+
+        /// The table, in the order of footer and help.
+        pub const COMMANDS: &[Command] = &[$(Command {
+            cmd: Cmd::$variant, name: $name, hint: $hint, doc: $doc, contexts: &[$(Context::$context),+],
+        },)+];
+    };
+}
+
+commands! {
+    Diagnose "diagnose" "diagnose" [Victims] "Find what caused the selected victim: follow its wait backwards."
+    SortVictims "sort-victims" "sort" [Victims] "Order the victims by rank, by time, by length or by thread."
+    AllVictims "all-victims" "all/focus" [Victims] "Show victims of every process, or of the focus only."
+
+    Choose1 "choose-1" "" [Question] "Choose the first option."
+    Choose2 "choose-2" "" [Question] "Choose the second option."
+    Choose3 "choose-3" "" [Question] "Choose the third option."
+    Choose4 "choose-4" "" [Question] "Choose the fourth option."
+    Choose5 "choose-5" "" [Question] "Choose the fifth option."
+    Choose6 "choose-6" "" [Question] "Choose the sixth option."
+    Choose7 "choose-7" "" [Question] "Choose the seventh option."
+    Choose8 "choose-8" "" [Question] "Choose the eighth option."
+    Choose9 "choose-9" "" [Question] "Choose the ninth option."
+    ChooseStop "stop-here" "stop here" [Question] "Stop here: the vertex asked about is the cause."
+    ChooseRow "choose" "choose" [Question] "Choose the marked option (the recommended one at first)."
+    Recommended "take-recommended" "recommended" [Question] "Take the recommended answer."
+    FinishByPolicy "take-all-recommended" "all recommended" [Question Slice] "Take the recommended answer of this and of every later question."
+    See "see" "see in timeline" [Victims Question Slice Vertex Path Notes] "Show the selected thing in the timeline."
+
+    FollowEdge "follow" "follow" [Slice Path] "Open the vertex of the selected step."
+    Branch "branch" "branch" [Slice] "Go back to the question behind the selected step and answer it differently."
+    Resume "next-question" "next question" [Slice] "Go on with the diagnosis: its next question, or the verdict."
+    OpenVertex "open" "open" [Timeline Vertex Notes] "Open what is under the cursor."
+
+    Expand "toggle" "fold" [Threads] "Open or fold the selected process."
+    ShowThread "show-thread" "timeline" [Threads] "Show the selected thread or process in the timeline."
+    SortThreads "sort-threads" "sort" [Threads] "Order the processes by tree, on-CPU time, runnable time, blocked time or name."
+
+    ZoomIn "zoom-in" "zoom" [Timeline] "See half the time, twice as exactly, around the cursor."
+    ZoomOut "zoom-out" "" [Timeline] "See twice the time."
+    ZoomAll "zoom-all" "all" [Timeline] "See the whole recording."
+    ZoomSelection "zoom-selection" "fit" [Timeline] "Fit the marked span, or the vertex under the cursor."
+    PanLeft "pan-left" "" [Timeline] "Move a quarter screen back in time."
+    PanRight "pan-right" "" [Timeline] "Move a quarter screen on in time."
+    NextChange "next-change" "next" [Timeline] "To the next vertex of this thread."
+    PreviousChange "previous-change" "" [Timeline] "To the previous vertex of this thread."
+    FollowWaker "follow-waker" "waker" [Timeline Vertex] "Jump to what woke the vertex under the cursor."
+    FollowWakee "follow-wakee" "wakee" [Timeline Vertex] "Jump to the first vertex that this one woke."
+    MarkSpan "mark-span" "mark span" [Timeline] "Begin or end a marked span at the cursor."
+    CriticalPath "critical-path" "what made it" [Timeline Vertex Victims] "What made the marked span take so long: its bounded critical path. Without a mark, of the vertex."
+    DiagnoseHere "diagnose-here" "diagnose" [Timeline Vertex] "Diagnose the vertex under the cursor as the victim."
+    OnlyRelated "only-related" "related" [Timeline] "Show only the threads of the slice and the selection, or all threads."
+
+    CopyVerdict "copy" "copy" [Global] "Copy this view as Markdown, ready for a ticket."
+    Export "export" "export" [Verdict] "Write the report as JSON and Markdown files beside the session."
+    Save "save" "save" [Verdict Slice Question] "Keep the decisions so far in the session file."
+    WhyNot "why-not" "why not others" [Verdict] "Why the other candidates are not named as the cause."
+    ShowSlice "show-slice" "slice" [Verdict] "Show the slice that leads to the verdict."
+
+    Undo "undo" "undo" [Global] "Take back the last answer."
+    GoTimeline "timeline" "timeline" [Global] "Threads over time."
+    GoThreads "threads" "threads" [Global] "Processes and threads with their shares of time."
+    GoVictims "victims" "victims" [Global] "What hung: the suspicious vertices."
+    GoSlice "slice" "" [Global] "The backward path of the diagnosis."
+    GoQuestion "question" "" [Global] "The open question of the diagnosis."
+    GoVerdict "verdict" "" [Global] "The root cause in words."
+    GoNotes "notes" "" [Global] "Bookmarks and notes."
+    GoLog "log" "" [Global] "What happened in this session, warnings first seen there."
+    Search "find" "find" [Global] "Find a process, thread, function or file."
+    NextFound "next-found" "" [Global] "The next thing found."
+    PreviousFound "previous-found" "" [Global] "The previous thing found."
+    Palette "command" "command" [Global] "Find a command by its name, what it does, or its key."
+    Back "back" "" [Global] "Back to where you were before."
+    Forward "forward" "" [Global] "Forward again."
+    Bookmark "bookmark" "" [Global] "Set or clear a bookmark on the selected event or vertex."
+    Note "note" "" [Global] "Write a note on the selected event or vertex; it is kept in the session."
+    DeleteNote "delete-note" "delete" [Notes] "Delete the selected bookmark or note."
+    NextTheme "theme" "" [Global] "Change between the dark, light, 16-colour and colourless themes."
+    Redraw "redraw" "" [Global] "Draw the screen afresh."
+    Suspend "suspend" "" [Global] "Stop pg-tui and go back to the shell; `fg` brings it back."
+    Help "help" "help" [Global] "All keys and what they do."
+    Cancel "cancel" "" [Global] "Close what is open, clear a mark, or go back."
+    Quit "quit" "quit" [Global] "Leave pg-tui. Notes and decisions are kept in the session."
+
+    Up "up" "" [List] "Up."
+    Down "down" "" [List] "Down."
+    Left "left" "" [List] "Left, or fold."
+    Right "right" "" [List] "Right, or open."
+    PageUp "page-up" "" [List] "A page up."
+    PageDown "page-down" "" [List] "A page down."
+    First "first" "" [List] "To the beginning."
+    Last "last" "" [List] "To the end."
+
+    Accept "accept" "choose" [Text] "Take the selected line."
+    CloseText "close" "close" [Text] "Close without doing anything."
+    NextRow "next-row" "" [Text] "The next line of the list."
+    PreviousRow "previous-row" "" [Text] "The previous line of the list."
+    EraseChar "erase" "" [Text] "Erase the character before the cursor."
+    EraseWord "erase-word" "" [Text] "Erase the word before the cursor."
+    EraseAll "erase-all" "" [Text] "Erase the line."
+}
+
+impl Cmd {
+    /// Its row of the table.
+    pub fn row(self) -> &'static Command {
+        // The macro makes variants and rows in the same order.
+        &COMMANDS[self as usize]
+    }
+
+    /// By name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        COMMANDS.iter().find(|c| c.name == name).map(|c| c.cmd)
+    }
+
+    /// The number of a `choose-N`.
+    pub fn choice(self) -> Option<usize> {
+        let n = (self as usize).checked_sub(Self::Choose1 as usize)? + 1;
+        (n <= 9).then_some(n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn rows_and_variants_agree_and_names_are_unique() {
+        let mut names = HashSet::new();
+        for (i, c) in COMMANDS.iter().enumerate() {
+            assert_eq!(c.cmd as usize, i);
+            assert_eq!(c.cmd.row().name, c.name);
+            assert_eq!(Cmd::from_name(c.name), Some(c.cmd));
+            assert!(names.insert(c.name), "two commands are called {}", c.name);
+            assert!(c.doc.ends_with('.') && !c.contexts.is_empty(), "{}", c.name);
+        }
+        assert_eq!(Cmd::Choose7.choice(), Some(7));
+        assert_eq!(Cmd::ChooseStop.choice(), None);
+        assert_eq!(Cmd::Diagnose.choice(), None);
+    }
+}

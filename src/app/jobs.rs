@@ -1,0 +1,265 @@
+//! Work in the background: each job is plain data in, plain data out.
+
+use super::clipboard;
+use super::msg::{Load, Msg};
+use super::recording::Recording;
+use super::search::{Hit, Index, Target, vertices};
+use super::views::diagnosis::Outcome;
+use crate::session::{DecisionLog, Note};
+use pg_event::{Event, Ns, ThreadId};
+use pg_graph::report::{CoverageInfo, Report, SessionInfo};
+use pg_graph::{By, Decision, Diagnosis, DiagnosisOptions, SliceNode, Step, Victim, VictimOptions, VertexId};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Something to compute.
+#[derive(Debug)]
+pub enum Job {
+    /// Load the session file.
+    Load(PathBuf),
+    /// Find the victims.
+    Victims(Arc<Recording>, VictimOptions),
+    /// List what can be searched for.
+    Index(Arc<Recording>),
+    /// Find what fits a query.
+    Find {
+        /// In what.
+        index: Arc<Index>,
+        /// What was typed.
+        query: String,
+        /// Number of the query.
+        generation: u64,
+        /// Number of the newest query.
+        newest: Arc<AtomicU64>,
+    },
+    /// Find the vertices in a function or on an object.
+    Places(Arc<Recording>, Target, String),
+    /// Go on with a diagnosis.
+    Diagnose {
+        /// In what.
+        recording: Arc<Recording>,
+        /// Of what.
+        victim: Box<Victim>,
+        /// With these answers.
+        decisions: Vec<Decision>,
+        /// Take the recommended answer of everything that is asked.
+        to_the_end: bool,
+    },
+    /// The victim that a vertex is, and then its diagnosis.
+    VictimAt(Arc<Recording>, VertexId),
+    /// The critical path of a span.
+    Path(Arc<Recording>, ThreadId, (Ns, Ns)),
+    /// Read the events of a vertex.
+    Events(Arc<Recording>, VertexId),
+    /// Hand a text to a local clipboard tool.
+    Copy(String, Vec<String>),
+    /// Write a report beside the session.
+    Export(Arc<Recording>, Box<Report>, String),
+    /// Keep decisions in the session.
+    KeepDecisions(Arc<Recording>, DecisionLog),
+    /// Keep a note in the session, or remove it.
+    KeepNote(Arc<Recording>, Note),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub enum Done {
+    /// The victims.
+    Victims(Vec<Victim>),
+    /// What can be searched for.
+    Index(Arc<Index>),
+    /// What fits a query, and how many fit in all.
+    Hits(u64, Vec<Hit>, usize),
+    /// Vertices found.
+    Places(String, Vec<VertexId>),
+    /// How far a diagnosis got.
+    Diagnosis(Box<Outcome>),
+    /// The victim that a vertex is; none when nothing is suspicious there.
+    VictimAt(Option<Box<Victim>>),
+    /// A critical path.
+    Path(ThreadId, (Ns, Ns), Vec<SliceNode>),
+    /// Events of a vertex; are these all?
+    Events(VertexId, Vec<Event>, bool),
+    /// A clipboard tool took the text, or there is none, or it failed.
+    Copied(Result<Option<String>, String>),
+    /// Files that were written.
+    Exported(Result<Vec<PathBuf>, String>),
+    /// Decisions are kept.
+    DecisionsKept(Result<Vec<Decision>, String>),
+    /// A note is kept: all notes now.
+    NoteKept(Result<Vec<Note>, String>),
+    /// A job died: which one.
+    Died(&'static str, String),
+}
+
+/// Most events of one vertex that are shown.
+const MOST_EVENTS: usize = 2_000;
+/// Most vertices that a search lists.
+const MOST_PLACES: usize = 5_000;
+
+/// Jobs of one lane run one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Lane {
+    /// Computing.
+    Work,
+    /// Searching, which must not wait for computing.
+    Search,
+    /// Writing files, which must be done before the program ends.
+    Keep,
+}
+
+impl Job {
+    /// Where it runs.
+    pub fn lane(&self) -> Lane {
+        match self {
+            Self::Index(_) | Self::Find { .. } => Lane::Search,
+            Self::KeepDecisions(..) | Self::KeepNote(..) | Self::Export(..) => Lane::Keep,
+            _ => Lane::Work,
+        }
+    }
+
+    /// What it does, in words.
+    pub fn words(&self) -> &'static str {
+        match self {
+            Self::Load(_) => "loading",
+            Self::Victims(..) => "looking for victims",
+            Self::Index(_) => "listing names",
+            Self::Find { .. } => "searching",
+            Self::Places(..) => "looking for places",
+            Self::Diagnose { .. } => "diagnosing",
+            Self::VictimAt(..) => "looking at the vertex",
+            Self::Path(..) => "computing the critical path",
+            Self::Events(..) => "reading events",
+            Self::Copy(..) => "copying",
+            Self::Export(..) => "exporting",
+            Self::KeepDecisions(..) => "saving decisions",
+            Self::KeepNote(..) => "saving the note",
+        }
+    }
+
+    /// Does it.
+    pub fn run(self, send: &dyn Fn(Msg)) {
+        let done = match self {
+            Self::Load(path) => {
+                let progress = |what, share| send(Msg::Load(Load::Progress { what, share }));
+                let loaded = super::load::load(&path, &progress);
+                send(Msg::Load(match loaded {
+                    Ok(r) => Load::Ready(Arc::new(r)),
+                    Err(e) => Load::Failed(e),
+                }));
+                return;
+            }
+            Self::Victims(r, options) => Done::Victims(pg_graph::victims(&r.graph, &r.catalog, &options)),
+            Self::Index(r) => Done::Index(Arc::new(Index::new(&r))),
+            Self::Find { index, query, generation, newest } => {
+                let stale = || newest.load(Ordering::Relaxed) != generation;
+                let (hits, total) = index.find(&query, &stale);
+                if stale() {
+                    return;
+                }
+                Done::Hits(generation, hits, total)
+            }
+            Self::Places(r, target, what) => Done::Places(what, vertices(&r, &target, MOST_PLACES)),
+            Self::Diagnose { recording, victim, decisions, to_the_end } => {
+                Done::Diagnosis(Box::new(diagnose(&recording, *victim, decisions, to_the_end)))
+            }
+            Self::VictimAt(r, v) => Done::VictimAt(pg_graph::victim_at(&r.graph, &r.catalog, v).map(Box::new)),
+            Self::Path(r, thread, span) => {
+                let parts = pg_graph::path_of_span(&r.graph, &r.catalog, thread, span.0..span.1);
+                Done::Path(thread, span, parts)
+            }
+            Self::Events(r, id) => {
+                let v = r.graph.vertex(id);
+                let events = r.events_in(v.start..v.end.saturating_add(1), v.thread, MOST_EVENTS + 1);
+                let all = events.len() <= MOST_EVENTS;
+                let mut events = events;
+                events.truncate(MOST_EVENTS);
+                Done::Events(id, events, all)
+            }
+            Self::Copy(text, tool) => Done::Copied(clipboard::local(&text, &tool)),
+            Self::Export(r, report, markdown) => Done::Exported(export(&r, &report, &markdown)),
+            Self::KeepDecisions(r, log) => {
+                let kept = log.decisions.clone();
+                Done::DecisionsKept(match r.session() {
+                    Some(mut s) => s.append_decisions(log).map(|()| kept).map_err(|e| e.to_string()),
+                    None => Err("this recording has no file".into()),
+                })
+            }
+            Self::KeepNote(r, note) => Done::NoteKept(keep_note(&r, note)),
+        };
+        send(Msg::Job(done));
+    }
+}
+
+fn keep_note(r: &Recording, note: Note) -> Result<Vec<Note>, String> {
+    {
+        let Some(mut s) = r.session() else { return Err("this recording has no file".into()) };
+        if note.deleted {
+            s.remove_note(note.id).map_err(|e| e.to_string())?;
+        } else {
+            s.append_note(note).map_err(|e| e.to_string())?;
+        }
+    }
+    Ok(r.notes())
+}
+
+/// The parts of the report that the recording alone decides.
+pub fn session_info(r: &Recording) -> (SessionInfo, CoverageInfo) {
+    let share = |part: u64, whole: u64| if whole == 0 { 1.0 } else { part as f64 / whole as f64 };
+    let c = &r.coverage;
+    (
+        SessionInfo {
+            file: r.path.display().to_string(),
+            host: r.header.host.clone(),
+            kernel: r.header.kernel.clone(),
+            duration_ns: r.graph.duration(),
+            events: r.graph.event_count(),
+            vertices: r.graph.vertex_count() as u64,
+            edges: r.graph.edge_count() as u64,
+        },
+        CoverageInfo {
+            lost_events: c.loss.events,
+            lost_ns: c.loss.ns,
+            stacks_complete: share(c.stacks_complete, c.stacks_total),
+            symbols_resolved: share(c.symbols_resolved, c.symbols_total),
+            notes: c.notes.iter().cloned().chain(r.warnings.iter().cloned()).collect(),
+        },
+    )
+}
+
+fn diagnose(r: &Recording, victim: Victim, decisions: Vec<Decision>, to_the_end: bool) -> Outcome {
+    let (session, coverage) = session_info(r);
+    let options = DiagnosisOptions { session, coverage, ..DiagnosisOptions::default() };
+    let mut d = Diagnosis::with_decisions(&r.graph, &r.catalog, victim.clone(), options, decisions);
+    let question = loop {
+        match d.next() {
+            Step::Ask(q) if to_the_end => {
+                let answer = q.recommended;
+                d.answer(answer, By::Policy);
+            }
+            Step::Ask(q) => break Some(q),
+            Step::Progress(_) => {}
+            Step::Done(_) => break None,
+        }
+    };
+    Outcome {
+        victim,
+        decisions: d.decisions().to_vec(),
+        question,
+        slice: d.slice().to_vec(),
+        asked: d.questions().to_vec(),
+        report: Box::new(d.report()),
+    }
+}
+
+fn export(r: &Recording, report: &Report, markdown: &str) -> Result<Vec<PathBuf>, String> {
+    let json = serde_json::to_string_pretty(report).map_err(|e| e.to_string())?;
+    let mut written = Vec::new();
+    for (extension, text) in [("report.json", json.as_str()), ("report.md", markdown)] {
+        let path = r.path.with_extension(extension);
+        std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+        written.push(path);
+    }
+    Ok(written)
+}

@@ -1,0 +1,34 @@
+//! The interactive session: one state, one update, one closed set of messages.
+//!
+//! **Architecture invariant:** widgets (`crate::ui`) read [`State`] and return nothing; [`update`] alone
+//! changes it; what [`update`] wants of the outside (the terminal, files, long computations) it asks for as
+//! an [`Effect`]. So the whole session runs in a test without a terminal.
+
+pub mod clipboard;
+pub mod command;
+pub mod history;
+pub mod input;
+pub mod jobs;
+pub mod layer;
+pub mod load;
+mod mouse;
+mod moves;
+pub mod msg;
+mod place;
+pub mod recording;
+mod run_command;
+mod runtime;
+pub mod search;
+mod signals;
+pub mod state;
+pub mod terminal;
+pub mod text;
+pub mod time;
+mod update;
+mod view_command;
+pub mod views;
+
+pub use msg::{Effect, Msg};
+pub use runtime::{Options, run};
+pub use state::State;
+pub use update::{prepare, update};

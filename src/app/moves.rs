@@ -1,0 +1,123 @@
+//! Moving about: what the arrow keys mean in each view.
+
+use super::layer::Layer;
+use super::state::{State, View};
+use super::views::Move;
+use super::place;
+
+/// Up, down, by pages, to the ends.
+pub fn up_down(state: &mut State, by: Move) {
+    let page = state.body_height().saturating_sub(2).max(1);
+    match state.layers.last_mut() {
+        Some(Layer::Help(h)) => {
+            h.offset = by.from(h.offset, usize::MAX, page).min(10_000);
+            return;
+        }
+        Some(Layer::WhyNot(offset)) => {
+            *offset = by.from(*offset, usize::MAX, page).min(10_000);
+            return;
+        }
+        _ => {}
+    }
+    match state.view {
+        View::Victims => state.victims.go(by, page),
+        View::Threads => threads(state, by, page),
+        View::Timeline => timeline(state, by, page),
+        View::Slice => {
+            let d = &mut state.diagnosis;
+            d.step = by.from(d.step, d.slice().len(), page / 2);
+        }
+        View::Vertex => state.vertex.go(by, page),
+        View::Question => {
+            let d = &mut state.diagnosis;
+            let options = d.question().map_or(0, |q| q.choices.len() + 1);
+            d.choice = by.from(d.choice, options, page);
+        }
+        View::Verdict => {
+            let d = &mut state.diagnosis;
+            d.verdict_offset = by.from(d.verdict_offset, usize::MAX, page).min(10_000);
+        }
+        View::Path => {
+            let p = &mut state.path;
+            p.row = by.from(p.row, p.parts.len(), page);
+        }
+        View::Notes => {
+            let n = &mut state.notes;
+            let row = by.from(n.selected_row().unwrap_or(0), n.notes.len(), page);
+            n.selected = n.notes.get(row).map(|n| n.id);
+        }
+        View::Log => {
+            let last = state.log.len().saturating_sub(page);
+            state.log_offset = by.from(state.log_offset.min(last), last + 1, page);
+        }
+    }
+}
+
+fn threads(state: &mut State, by: Move, page: usize) {
+    let tree = state.threads.tree.get_mut();
+    match by {
+        Move::By(n) => {
+            for _ in 0..n.unsigned_abs() {
+                if n < 0 { tree.key_up() } else { tree.key_down() };
+            }
+        }
+        Move::Page(n) => {
+            for _ in 0..page {
+                if n < 0 { tree.key_up() } else { tree.key_down() };
+            }
+        }
+        Move::First => {
+            tree.select_first();
+        }
+        Move::Last => {
+            tree.select_last();
+        }
+    }
+}
+
+fn timeline(state: &mut State, by: Move, page: usize) {
+    let Some(r) = &state.recording else { return };
+    let end = r.graph.duration();
+    let t = &mut state.timeline;
+    match by {
+        Move::By(n) => t.lane(n),
+        Move::Page(n) => t.lane(n * page as isize),
+        Move::First => {
+            t.cursor = 0;
+            t.reveal(end);
+        }
+        Move::Last => {
+            t.cursor = end;
+            t.reveal(end);
+        }
+    }
+}
+
+/// Left and right.
+pub fn left_right(state: &mut State, by: isize) {
+    if !state.layers.is_empty() {
+        return;
+    }
+    match state.view {
+        View::Timeline => {
+            let Some(r) = &state.recording else { return };
+            let end = r.graph.duration();
+            let columns = crate::ui::timeline_columns(state);
+            state.timeline.move_cursor(by, columns, end);
+        }
+        View::Threads => {
+            let tree = state.threads.tree.get_mut();
+            if by < 0 { tree.key_left() } else { tree.key_right() };
+        }
+        View::Vertex => {
+            // The vertices before and after, on the same thread.
+            let (Some(r), Some(v)) = (state.recording.clone(), state.vertex.vertex) else { return };
+            let to = if by < 0 { r.graph.previous(v) } else { r.graph.next(v) };
+            if let Some(to) = to {
+                place::open_vertex(state, to);
+            }
+        }
+        View::Question => up_down(state, Move::By(by)),
+        _ => {}
+    }
+}

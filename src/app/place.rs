@@ -1,0 +1,191 @@
+//! Going somewhere: to a vertex, a moment, a thread, a diagnosis.
+
+use super::jobs::Job;
+use super::msg::Effect;
+use super::search::{Found, Target};
+use super::state::{Place, State, View};
+use super::update::run_job;
+use super::views::diagnosis::Outcome;
+use super::views::threads::Node;
+use crate::config::Look;
+use crate::session::DecisionLog;
+use pg_event::{Ns, ThreadId};
+use pg_graph::{Decision, Victim, VertexId};
+
+/// Shows a vertex.
+pub fn open_vertex(state: &mut State, id: VertexId) {
+    let Some(r) = state.recording.clone() else { return };
+    if id.index() >= r.graph.vertex_count() {
+        return;
+    }
+    if state.view == View::Vertex && state.vertex.vertex != Some(id) {
+        let here = state.place();
+        state.history.leave(here);
+    }
+    state.go(View::Vertex);
+    if state.vertex.vertex != Some(id) || state.vertex.rows.is_empty() {
+        show_vertex(state, id);
+    }
+}
+
+fn show_vertex(state: &mut State, id: VertexId) {
+    let Some(r) = state.recording.clone() else { return };
+    state.vertex.open(&r, id);
+    run_job(state, Job::Events(r, id));
+}
+
+/// Shows a span of a thread in the timeline, with the cursor in it.
+pub fn see(state: &mut State, thread: ThreadId, span: (Ns, Ns), cursor: Ns) {
+    let Some(r) = state.recording.clone() else { return };
+    let end = r.graph.duration();
+    if state.view == View::Timeline {
+        let here = state.place();
+        state.history.leave(here);
+    }
+    state.go(View::Timeline);
+    let t = &mut state.timeline;
+    if t.only.as_ref().is_some_and(|o| !o.contains(&thread)) {
+        t.only = None;
+        t.list(&r);
+    }
+    t.thread = Some(thread);
+    t.cursor = cursor.min(end);
+    t.fit(span, end);
+}
+
+/// Moves the timeline's cursor to a moment of a thread without changing the zoom more than needed.
+pub fn jump(state: &mut State, thread: ThreadId, time: Ns) {
+    let Some(r) = state.recording.clone() else { return };
+    let here = state.place();
+    state.history.leave(here);
+    let t = &mut state.timeline;
+    if t.only.as_ref().is_some_and(|o| !o.contains(&thread)) {
+        t.only = None;
+        t.list(&r);
+    }
+    t.thread = Some(thread);
+    t.cursor = time.min(r.graph.duration());
+    t.reveal(r.graph.duration());
+}
+
+/// Begins the diagnosis of a victim, with the answers that the session holds, or with these.
+pub fn diagnose(state: &mut State, victim: Victim, decisions: Option<Vec<Decision>>) {
+    let Some(r) = state.recording.clone() else { return };
+    let stored = r.session().and_then(|s| {
+        s.decisions().iter().rev().find(|l| l.thread == victim.thread && l.start == victim.start).cloned()
+    });
+    state.diagnosis.saved = stored.as_ref().map(|l| l.decisions.clone()).unwrap_or_default();
+    let decisions = decisions.unwrap_or_else(|| state.diagnosis.saved.clone());
+    if !decisions.is_empty() && stored.is_some() {
+        state.say(Look::Dim, format!("{} answers kept in the session are taken; u takes the last one back", decisions.len()));
+    }
+    go_on(state, victim, decisions, false);
+}
+
+/// Goes on with a diagnosis with these answers.
+pub fn go_on(state: &mut State, victim: Victim, decisions: Vec<Decision>, to_the_end: bool) {
+    let Some(recording) = state.recording.clone() else { return };
+    state.diagnosis.running = true;
+    run_job(state, Job::Diagnose { recording, victim: Box::new(victim), decisions, to_the_end });
+}
+
+/// A diagnosis got further: show its question, or its verdict. Answers are kept at once.
+pub fn diagnosed(state: &mut State, outcome: Outcome) {
+    let log = DecisionLog {
+        thread: outcome.victim.thread,
+        start: outcome.victim.start,
+        decisions: outcome.decisions.clone(),
+    };
+    let asks = outcome.question.is_some();
+    state.diagnosis.set(outcome);
+    if log.decisions != state.diagnosis.saved {
+        keep_decisions(state, log);
+    }
+    if state.timeline.only.is_some()
+        && let Some(r) = state.recording.clone()
+    {
+        state.timeline.only = Some(state.diagnosis.threads());
+        state.timeline.list(&r);
+    }
+    state.go(if asks { View::Question } else { View::Verdict });
+}
+
+/// Keeps the answers so far in the session file.
+pub fn keep_decisions(state: &mut State, log: DecisionLog) {
+    let Some(r) = state.recording.clone() else { return };
+    if r.session().is_some() {
+        run_job(state, Job::KeepDecisions(r, log));
+    }
+}
+
+/// Goes where a search hit leads.
+pub fn target(state: &mut State, target: Target, text: String) {
+    let Some(r) = state.recording.clone() else { return };
+    match target {
+        Target::Process(p) => {
+            state.go(View::Threads);
+            state.threads.select(Node::Process(p));
+        }
+        Target::Thread(t) => {
+            let (from, to) = (state.timeline.from, state.timeline.to);
+            state.go(View::Timeline);
+            jump(state, t, state.timeline.cursor);
+            (state.timeline.from, state.timeline.to) = (from, to);
+        }
+        Target::Function(_) | Target::Object(_) => run_job(state, Job::Places(r, target, text)),
+    }
+}
+
+/// Vertices were found: show the first one.
+pub fn found(state: &mut State, what: String, vertices: Vec<VertexId>) {
+    if vertices.is_empty() {
+        state.say(Look::Warning, format!("no thread waited in or on {what}"));
+        return;
+    }
+    state.found = Some(Found { what, vertices, at: 0 });
+    show_found(state, 0);
+}
+
+/// Shows the next or the previous vertex that was found.
+pub fn show_found(state: &mut State, by: isize) {
+    let Some(f) = &mut state.found else {
+        state.say(Look::Dim, "nothing was searched for yet; / searches");
+        return;
+    };
+    let n = f.vertices.len() as isize;
+    f.at = (f.at as isize + by).rem_euclid(n.max(1)) as usize;
+    let (at, what, total) = (f.at, f.what.clone(), f.vertices.len());
+    if let Some(v) = f.vertices.get(at).copied() {
+        open_vertex(state, v);
+        state.say(Look::Dim, format!("{} of {total} waits in or on {what}, the longest first", at + 1));
+    }
+}
+
+/// Goes to a place of the history.
+pub fn restore(state: &mut State, place: Place) {
+    state.layers.clear();
+    state.view = place.view;
+    if let Some((from, to, cursor, thread)) = place.timeline {
+        let t = &mut state.timeline;
+        (t.from, t.to, t.cursor, t.thread) = (from, to, cursor, thread);
+    }
+    match (place.view, place.vertex) {
+        (View::Vertex, Some(v)) if state.vertex.vertex != Some(v) => show_vertex(state, v),
+        (View::Victims, Some(v)) => state.victims.selected = Some(v),
+        (View::Slice, _) => state.diagnosis.step = place.row,
+        (View::Question, _) => state.diagnosis.choice = place.row,
+        (View::Path, _) => state.path.row = place.row,
+        _ => {}
+    }
+}
+
+/// Copies a text.
+pub fn copy(state: &mut State, text: String) {
+    if text.is_empty() {
+        state.say(Look::Warning, "there is nothing to copy here");
+        return;
+    }
+    state.ask(Effect::Osc52(text.clone()));
+    let tool = state.config.clipboard.clone();
+    run_job(state, Job::Copy(text, tool));
+}

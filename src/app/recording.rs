@@ -1,0 +1,318 @@
+//! The loaded recording: catalogue, graph and session file, with the names that screens show.
+//!
+//! Every text it hands out is clean: this is the one door through which names of the recorded machine reach
+//! the screens.
+
+use crate::clean::{clean, clean_to};
+use crate::session::{Header, Note, Session};
+use pg_event::{Catalog, Coverage, Event, Ns, ObjectId, OffState, ProcessId, StackId, ThreadId};
+use pg_graph::{EventGraph, Vertex, VertexId};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Longest name that is kept, columns. What is longer is cut, wherever it is shown.
+const NAME: usize = 48;
+
+/// A recording, loaded: nothing in it changes but what is appended to its file.
+pub struct Recording {
+    /// Its file; empty for one that was made in memory.
+    pub path: PathBuf,
+    /// File name, clean.
+    pub name: String,
+    /// What it says about itself.
+    pub header: Header,
+    /// Identities. Untrusted texts: show them by the methods here.
+    pub catalog: Catalog,
+    /// Vertices and edges.
+    pub graph: EventGraph,
+    /// What was not seen.
+    pub coverage: Coverage,
+    /// What was found wrong in the file.
+    pub warnings: Vec<String>,
+    session: Option<Mutex<Session>>,
+    threads: Vec<String>,
+    processes: Vec<String>,
+    groups: Vec<Group>,
+}
+
+/// A process and those of its threads that were seen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Group {
+    /// The process; none for threads whose process is not known.
+    pub process: ProcessId,
+    /// Its threads, main thread first.
+    pub threads: Vec<ThreadId>,
+    /// Within the focus.
+    pub focus: bool,
+}
+
+impl std::fmt::Debug for Recording {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recording").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Recording {
+    /// From its parts.
+    pub fn new(
+        path: PathBuf,
+        header: Header,
+        catalog: Catalog,
+        graph: EventGraph,
+        coverage: Coverage,
+        warnings: Vec<String>,
+        session: Option<Session>,
+    ) -> Self {
+        let name = path.file_name().map_or_else(String::new, |n| clean_to(&n.to_string_lossy(), 60));
+        let groups = group(&catalog, &graph);
+        let (threads, processes) = name_all(&catalog);
+        Self {
+            path,
+            name,
+            header,
+            catalog,
+            graph,
+            coverage,
+            warnings: warnings.iter().map(|w| clean_to(w, 300)).collect(),
+            session: session.map(Mutex::new),
+            threads,
+            processes,
+            groups,
+        }
+    }
+
+    /// Processes with their threads: the focus first, the kernel's last, the recorder's own left out.
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// Name of a thread: `shopd/worker-2`, `payd/7741`, `redis-cli:812`.
+    pub fn thread_name(&self, t: ThreadId) -> &str {
+        self.threads.get(t.index()).map_or("?", String::as_str)
+    }
+
+    /// Name of a thread within its process: `worker-2`, `7741`.
+    pub fn short_thread_name(&self, t: ThreadId) -> &str {
+        let name = self.thread_name(t);
+        name.split_once('/').map_or(name, |(_, s)| s)
+    }
+
+    /// Name of a process, with its pid where the name is not unique.
+    pub fn process_name(&self, p: ProcessId) -> &str {
+        self.processes.get(p.index()).map_or("?", String::as_str)
+    }
+
+    /// Name of the process of a thread.
+    pub fn process_name_of(&self, t: ThreadId) -> &str {
+        self.catalog.thread(t).map_or("?", |t| self.process_name(t.process))
+    }
+
+    /// Process and thread id as the recorded machine's user knows them: `pid 812`, `pid 812 tid 815`, with
+    /// the ids inside of the container where they differ.
+    pub fn ids(&self, t: ThreadId) -> String {
+        let Some(thread) = self.catalog.thread(t) else { return String::new() };
+        let mut out = String::new();
+        if let Some(p) = self.catalog.process(thread.process) {
+            out = format!("pid {}", p.pid);
+            if p.ns_pid != 0 && p.ns_pid != p.pid {
+                out += &format!(" ({} in its container)", p.ns_pid);
+            }
+            if p.pid == thread.tid {
+                return out;
+            }
+            out.push(' ');
+        }
+        out + &format!("tid {}", thread.tid)
+    }
+
+    /// Command line of the process of a thread, cut to `columns`.
+    pub fn cmdline(&self, t: ThreadId, columns: usize) -> String {
+        self.catalog.process_of(t).map_or_else(String::new, |p| clean_to(p.cmdline(), columns))
+    }
+
+    /// Is the thread within the focus? Everything is where no focus was set.
+    pub fn in_focus(&self, t: ThreadId) -> bool {
+        self.catalog.thread(t).is_some_and(|t| t.focus)
+    }
+
+    /// What an object is called; empty for none.
+    pub fn object(&self, o: ObjectId) -> String {
+        self.catalog.object(o).map_or_else(String::new, |o| {
+            let name = if o.kind == pg_event::ObjectKind::Set {
+                let members: Vec<String> =
+                    o.members.iter().take(4).filter_map(|m| Some(self.catalog.object(*m)?.label())).collect();
+                match members.len() {
+                    0 => o.label(),
+                    n if n < o.members.len() => {
+                        format!("{} and {} more", members.join(", "), o.members.len() - n)
+                    }
+                    _ => members.join(", "),
+                }
+            } else {
+                o.label()
+            };
+            clean_to(&name, 200)
+        })
+    }
+
+    /// What a vertex waited for before it ran, in a few words: `poll unix:/run/pay.sock`.
+    pub fn wait(&self, v: &Vertex) -> String {
+        let object = self.object(v.object);
+        let call = v.syscall.name();
+        let kernel = self.catalog.thread(v.thread).is_some_and(|t| t.kernel);
+        let what = match (v.state, call) {
+            (OffState::Runnable, _) => return "a CPU".into(),
+            (OffState::Stopped, _) => "to be continued after a stop".into(),
+            (OffState::Traced, _) => "its tracer".into(),
+            (OffState::Frozen, _) => "its cgroup to thaw".into(),
+            (OffState::Dead, _) => "nothing: it ended".into(),
+            (OffState::Idle, _) => "work (idle)".into(),
+            (_, Some(name)) => name.into_owned(),
+            (_, None) if kernel => "work".into(),
+            (OffState::Uninterruptible, None) => "a page or a kernel lock".into(),
+            (_, None) => "an unknown wait".into(),
+        };
+        if object.is_empty() { what } else { format!("{what} {object}") }
+    }
+
+    /// The frames of a stack as shown, leaf first: `function (module)`, clean.
+    pub fn frames(&self, stack: StackId) -> Vec<String> {
+        self.catalog.show_stack(stack).iter().map(|f| clean_to(f, 300)).collect()
+    }
+
+    /// Was the stack cut off while unwinding?
+    pub fn truncated(&self, stack: StackId) -> bool {
+        self.catalog.stack(stack).is_some_and(|s| s.truncated)
+    }
+
+    /// The telling part of a stack in one line: `lock ← Ledger::add ← main`, plumbing of the C library left
+    /// out where there is more.
+    pub fn stack_line(&self, stack: StackId, from: &str, frames: usize) -> String {
+        let all = self.frames(stack);
+        let short = |f: &String| f.rsplit_once(" (").map_or(f.as_str(), |(n, _)| n).to_owned();
+        let telling: Vec<String> = all.iter().filter(|f| !plumbing(f)).map(short).collect();
+        let shown = if telling.is_empty() { all.iter().map(short).collect() } else { telling };
+        shown.into_iter().take(frames).collect::<Vec<_>>().join(&format!(" {from} "))
+    }
+
+    /// Events of a thread within a span, at most `most`.
+    pub fn events_in(&self, span: Range<Ns>, thread: ThreadId, most: usize) -> Vec<Event> {
+        let mut events = self.session().map_or_else(Vec::new, |s| s.events_in(span, Some(thread)));
+        events.truncate(most);
+        events
+    }
+
+    /// The session file, if there is one.
+    pub fn session(&self) -> Option<MutexGuard<'_, Session>> {
+        // A panic of another thread while it held the lock left an append half done at worst; the file
+        // format survives that.
+        self.session.as_ref().map(|s| s.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Bookmarks and notes kept in the session, by time.
+    pub fn notes(&self) -> Vec<Note> {
+        let mut notes = self.session().map_or_else(Vec::new, |s| s.notes());
+        for n in &mut notes {
+            n.text = clean(&n.text).into_owned();
+        }
+        notes.sort_by_key(|n| (n.time, n.id));
+        notes
+    }
+
+    /// The edge that ended the leading wait of a vertex, or else the first one into it.
+    pub fn waking(&self, v: VertexId) -> Option<pg_graph::EdgeId> {
+        self.graph.waking(v).or_else(|| self.graph.incoming(v).next())
+    }
+}
+
+/// Frames that only wrap system calls or start programs.
+fn plumbing(frame: &str) -> bool {
+    const MODULES: [&str; 8] = ["libc.so", "libc-", "ld-linux", "ld-musl", "libpthread", "libc.musl", "[vdso]", "[kernel]"];
+    frame.rsplit_once(" (").is_some_and(|(_, m)| MODULES.iter().any(|p| m.starts_with(p)))
+}
+
+fn group(catalog: &Catalog, graph: &EventGraph) -> Vec<Group> {
+    let mut by_process: HashMap<ProcessId, Vec<ThreadId>> = HashMap::new();
+    for t in graph.threads() {
+        let Some(thread) = catalog.thread(t) else { continue };
+        if !thread.own && thread.tid != 0 {
+            by_process.entry(thread.process).or_default().push(t);
+        }
+    }
+    let mut groups: Vec<Group> = by_process
+        .into_iter()
+        .map(|(process, mut threads)| {
+            let pid = catalog.process(process).map_or(0, |p| p.pid);
+            threads.sort_by_key(|t| catalog.thread(*t).map_or((true, 0), |t| (t.tid != pid, t.tid)));
+            let focus = threads.iter().any(|t| catalog.thread(*t).is_some_and(|t| t.focus));
+            Group { process, threads, focus }
+        })
+        .collect();
+    groups.sort_by_key(|g| {
+        let p = catalog.process(g.process);
+        let kernel = p.is_some_and(|p| p.kernel)
+            || g.threads.first().and_then(|t| catalog.thread(*t)).is_some_and(|t| t.kernel);
+        (!g.focus, kernel, p.map_or(u32::MAX, |p| p.pid), g.process)
+    });
+    groups
+}
+
+/// Names of all threads and processes, told apart where they are the same.
+fn name_all(catalog: &Catalog) -> (Vec<String>, Vec<String>) {
+    let mut same: HashMap<&str, usize> = HashMap::new();
+    let mut members: HashMap<ProcessId, usize> = HashMap::new();
+    for p in &catalog.processes {
+        *same.entry(p.name.as_str()).or_default() += 1;
+    }
+    let mut twins: HashMap<(ProcessId, &str), usize> = HashMap::new();
+    for t in &catalog.threads {
+        *members.entry(t.process).or_default() += 1;
+        *twins.entry((t.process, t.name.as_str())).or_default() += 1;
+    }
+    let seen = |ns: u32, global: u32| if ns == 0 { global } else { ns };
+    let processes: Vec<String> = catalog
+        .processes
+        .iter()
+        .map(|p| {
+            let name = clean_to(&p.name, NAME);
+            let unique = same.get(p.name.as_str()).is_some_and(|n| *n == 1);
+            if name.is_empty() {
+                format!("pid {}", p.pid)
+            } else if unique {
+                name
+            } else {
+                format!("{name}:{}", seen(p.ns_pid, p.pid))
+            }
+        })
+        .collect();
+    let threads = catalog
+        .threads
+        .iter()
+        .map(|t| {
+            let own = clean_to(&t.name, NAME);
+            let Some(process) = processes.get(t.process.index()) else { return format!("{own}:{}", t.tid) };
+            let p = &catalog.processes[t.process.index()];
+            if t.kernel {
+                return format!("[{own}]");
+            }
+            let several = members.get(&t.process).is_some_and(|n| *n > 1);
+            if !several {
+                return process.clone();
+            }
+            if t.tid == p.pid {
+                return format!("{process}/main");
+            }
+            let unique = t.name != p.name && twins.get(&(t.process, t.name.as_str())).is_some_and(|n| *n == 1);
+            if unique && !own.is_empty() {
+                format!("{process}/{own}")
+            } else if t.name == p.name || own.is_empty() {
+                format!("{process}/{}", seen(t.ns_tid, t.tid))
+            } else {
+                format!("{process}/{own}:{}", seen(t.ns_tid, t.tid))
+            }
+        })
+        .collect();
+    (threads, processes)
+}

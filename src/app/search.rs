@@ -1,0 +1,249 @@
+//! Finding processes, threads, functions and files by fuzzy matching, on a thread of its own.
+
+use super::recording::Recording;
+use crate::clean::clean_to;
+use fuzzy_matcher::FuzzyMatcher;
+use fuzzy_matcher::skim::SkimMatcherV2;
+use pg_event::{FrameId, ObjectId, ObjectKind, ProcessId, StackId, ThreadId};
+use pg_graph::VertexId;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// What can be found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A process.
+    Process(ProcessId),
+    /// A thread.
+    Thread(ThreadId),
+    /// A function, with all places in it.
+    Function(Vec<FrameId>),
+    /// A file, socket or another named thing.
+    Object(ObjectId),
+}
+
+/// One thing that can be found.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// What is matched and shown, clean.
+    pub text: String,
+    /// What is shown beside it.
+    pub detail: String,
+    /// What it is.
+    pub target: Target,
+}
+
+/// Everything that can be found in a recording.
+#[derive(Debug, Default)]
+pub struct Index {
+    items: Vec<Item>,
+}
+
+/// Something found.
+#[derive(Clone, Debug)]
+pub struct Hit {
+    /// The text.
+    pub text: String,
+    /// What is shown beside it.
+    pub detail: String,
+    /// Which characters matched.
+    pub matched: Vec<usize>,
+    /// What it is.
+    pub target: Target,
+}
+
+/// Vertices found, the longest wait first, and which one is shown.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// What was looked for.
+    pub what: String,
+    /// The vertices.
+    pub vertices: Vec<VertexId>,
+    /// Which one is shown.
+    pub at: usize,
+}
+
+/// What searching needs between two queries.
+#[derive(Debug, Default)]
+pub struct SearchState {
+    /// What there is; none until it has been listed.
+    pub index: Option<Arc<Index>>,
+    /// Number of the newest query.
+    pub newest: Arc<AtomicU64>,
+}
+
+/// Most hits that are shown.
+const MAX_HITS: usize = 200;
+
+impl Target {
+    /// What kind of thing it is, in a word.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Process(_) => "process",
+            Self::Thread(_) => "thread",
+            Self::Function(_) => "function",
+            Self::Object(_) => "object",
+        }
+    }
+}
+
+impl Index {
+    /// Lists what there is.
+    pub fn new(r: &Recording) -> Self {
+        let mut items = Vec::new();
+        for g in r.groups() {
+            let Some(&first) = g.threads.first() else { continue };
+            items.push(Item {
+                text: r.process_name(g.process).to_owned(),
+                detail: format!("{}  {}", r.ids(first), r.cmdline(first, 120)),
+                target: Target::Process(g.process),
+            });
+            if g.threads.len() > 1 {
+                for &t in &g.threads {
+                    items.push(Item { text: r.thread_name(t).to_owned(), detail: r.ids(t), target: Target::Thread(t) });
+                }
+            }
+        }
+        let mut functions: HashMap<(&str, &str), Vec<FrameId>> = HashMap::new();
+        for (i, f) in r.catalog.frames.iter().enumerate() {
+            let module = r.catalog.modules.get(f.module.index()).map_or("[unknown]", |m| m.short());
+            for name in f.inlined.iter().chain([&f.function]).filter(|n| !n.is_empty()) {
+                functions.entry((name, module)).or_default().push(FrameId(i as u32));
+            }
+        }
+        let mut functions: Vec<_> = functions.into_iter().collect();
+        functions.sort_unstable_by_key(|(k, _)| *k);
+        items.extend(functions.into_iter().map(|((name, module), frames)| Item {
+            text: clean_to(name, 200),
+            detail: clean_to(module, 60),
+            target: Target::Function(frames),
+        }));
+        let mut seen = HashSet::new();
+        for (i, o) in r.catalog.objects.iter().enumerate() {
+            let named = !o.name.is_empty() || matches!(o.kind, ObjectKind::Tcp | ObjectKind::Udp);
+            if named && o.kind != ObjectKind::Set && seen.insert((o.kind, o.label())) {
+                let id = ObjectId(i as u32);
+                items.push(Item { text: r.object(id), detail: kind_word(o.kind).into(), target: Target::Object(id) });
+            }
+        }
+        Self { items }
+    }
+
+    /// How many things can be found.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Is there nothing to find?
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// What fits a query, best first, and how many fit in all. `stop` is asked now and then: a newer query
+    /// makes this one worthless.
+    pub fn find(&self, query: &str, stop: &dyn Fn() -> bool) -> (Vec<Hit>, usize) {
+        let query = query.trim();
+        let matcher = SkimMatcherV2::default().smart_case();
+        let mut scored: Vec<(i64, usize)> = Vec::new();
+        for (i, item) in self.items.iter().enumerate() {
+            if i % 1024 == 0 && stop() {
+                return (Vec::new(), 0);
+            }
+            if query.is_empty() {
+                scored.push((0, i));
+                continue;
+            }
+            // Command lines and ids count too, but less than names.
+            let score = matcher.fuzzy_match(&item.text, query).map(|s| s * 2);
+            let aside = matches!(item.target, Target::Process(_) | Target::Thread(_))
+                .then(|| matcher.fuzzy_match(&item.detail, query))
+                .flatten();
+            if let Some(s) = score.max(aside) {
+                // Among equals people mean the thing that does something.
+                let kind = match item.target {
+                    Target::Process(_) => 6,
+                    Target::Thread(_) => 4,
+                    Target::Function(_) | Target::Object(_) => 0,
+                };
+                scored.push((-(s + kind), i));
+            }
+        }
+        let total = scored.len();
+        scored.sort_unstable();
+        scored.truncate(MAX_HITS);
+        let hits = scored
+            .into_iter()
+            .map(|(_, i)| {
+                let item = &self.items[i];
+                let matched =
+                    if query.is_empty() { None } else { matcher.fuzzy_indices(&item.text, query).map(|(_, m)| m) };
+                Hit {
+                    text: item.text.clone(),
+                    detail: item.detail.clone(),
+                    matched: matched.unwrap_or_default(),
+                    target: item.target.clone(),
+                }
+            })
+            .collect();
+        (hits, total)
+    }
+}
+
+/// The vertices that wait in a function or on an object, longest wait first, at most `most`.
+pub fn vertices(r: &Recording, target: &Target, most: usize) -> Vec<VertexId> {
+    let wanted: Box<dyn Fn(&pg_graph::Vertex) -> bool> = match target {
+        Target::Function(frames) => {
+            let frames: HashSet<FrameId> = frames.iter().copied().collect();
+            let stacks: HashSet<StackId> = (0u32..)
+                .map(StackId)
+                .zip(&r.catalog.stacks)
+                .filter(|(_, s)| s.frames.iter().any(|f| frames.contains(f)))
+                .map(|(id, _)| id)
+                .collect();
+            Box::new(move |v| stacks.contains(&v.user_stack) || stacks.contains(&v.kernel_stack))
+        }
+        Target::Object(o) => {
+            let Some(like) = r.catalog.object(*o) else { return Vec::new() };
+            let label = like.label();
+            let same: HashSet<ObjectId> = (0u32..)
+                .map(ObjectId)
+                .zip(&r.catalog.objects)
+                .filter(|(_, x)| x.kind == like.kind && x.label() == label)
+                .map(|(id, _)| id)
+                .collect();
+            let sets: HashSet<ObjectId> = (0u32..)
+                .map(ObjectId)
+                .zip(&r.catalog.objects)
+                .filter(|(_, x)| x.members.iter().any(|m| same.contains(m)))
+                .map(|(id, _)| id)
+                .collect();
+            Box::new(move |v| same.contains(&v.object) || sets.contains(&v.object))
+        }
+        Target::Process(_) | Target::Thread(_) => return Vec::new(),
+    };
+    let mut out: Vec<(std::cmp::Reverse<u64>, VertexId)> = r
+        .graph
+        .vertices()
+        .filter_map(|id| {
+            let v = r.graph.vertex(id);
+            wanted(&v).then(|| (std::cmp::Reverse(v.waited()), id))
+        })
+        .collect();
+    out.sort_unstable();
+    out.truncate(most);
+    out.into_iter().map(|(_, v)| v).collect()
+}
+
+fn kind_word(kind: ObjectKind) -> &'static str {
+    match kind {
+        ObjectKind::File => "file",
+        ObjectKind::FileLock => "file lock",
+        ObjectKind::Fifo => "FIFO",
+        ObjectKind::UnixStream | ObjectKind::UnixDatagram => "unix socket",
+        ObjectKind::Tcp | ObjectKind::Udp | ObjectKind::Socket => "socket",
+        ObjectKind::Tty => "terminal",
+        ObjectKind::CharDevice | ObjectKind::BlockDevice => "device",
+        _ => "object",
+    }
+}

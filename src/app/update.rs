@@ -1,0 +1,226 @@
+//! The one function that changes the state.
+
+use super::command::{Cmd, Context};
+use super::jobs::{Done, Job};
+use super::layer::Layer;
+use super::msg::{Effect, Load, Msg, Signal};
+use super::run_command::run_command;
+use super::state::{Phase, State, View};
+use super::views::notes::NotesState;
+use super::{mouse, place};
+use crate::config::{Key, Look, Lookup};
+use crossterm::event::{Event, KeyEventKind};
+use pg_graph::VictimOptions;
+
+/// Takes a message in.
+pub fn update(state: &mut State, msg: Msg) {
+    state.dirty = true;
+    match msg {
+        Msg::Input(Event::Key(k)) if k.kind != KeyEventKind::Release => key(state, Key::from(k)),
+        Msg::Input(Event::Mouse(m)) => mouse::mouse(state, m),
+        Msg::Input(Event::Resize(w, h)) => state.size = (w, h),
+        Msg::Input(Event::Paste(text)) => {
+            if let Some(line) = state.layers.last_mut().and_then(Layer::line) {
+                line.insert(&text);
+                super::run_command::typed(state);
+            }
+        }
+        Msg::Input(_) => state.dirty = false,
+        Msg::Signal(Signal::End(n)) => state.ask(Effect::Die(n)),
+        Msg::Signal(Signal::Stop) => state.ask(Effect::Suspend),
+        Msg::Signal(Signal::Continue) => state.ask(Effect::TakeTerminal),
+        Msg::Load(load) => loaded(state, load),
+        Msg::Job(done) => job_done(state, done),
+    }
+}
+
+/// Brings what is derived from state and screen size up to date. Before every frame.
+pub fn prepare(state: &mut State) {
+    crate::ui::prepare(state);
+}
+
+fn key(state: &mut State, key: Key) {
+    state.message = None;
+    let context = state.context();
+    state.pending.push(key);
+    match state.config.keymap.lookup(context, &state.pending) {
+        Lookup::Prefix => {}
+        Lookup::Command(cmd) => {
+            state.pending.clear();
+            run_command(state, cmd);
+        }
+        Lookup::Nothing => {
+            let alone = state.pending.len() == 1;
+            state.pending.clear();
+            if context == Context::Text
+                && let crossterm::event::KeyCode::Char(c) = key.code
+                && key.mods.is_empty()
+                && let Some(line) = state.layers.last_mut().and_then(Layer::line)
+            {
+                line.insert(c.encode_utf8(&mut [0; 4]));
+                super::run_command::typed(state);
+            } else if !alone && key != Key::plain(crossterm::event::KeyCode::Esc) {
+                state.message = Some(super::state::LogLine {
+                    look: Look::Warning,
+                    text: format!("no command on these keys; ? shows all ({key})"),
+                });
+            }
+        }
+    }
+}
+
+/// Starts a job.
+pub(super) fn run_job(state: &mut State, job: Job) {
+    let words = job.words();
+    if !state.busy.contains(&words) {
+        state.busy.push(words);
+    }
+    state.ask(Effect::Run(job));
+}
+
+fn finished(state: &mut State, words: &str) {
+    state.busy.retain(|w| *w != words);
+}
+
+/// What counts as a victim, as set in the list of victims.
+pub(super) fn victim_options(state: &State) -> VictimOptions {
+    VictimOptions { everyone: state.victims.everyone, ..VictimOptions::default() }
+}
+
+fn loaded(state: &mut State, load: Load) {
+    match load {
+        Load::Progress { what, share } => state.phase = Phase::Loading(what, share.clamp(0.0, 1.0)),
+        Load::Failed(why) => {
+            finished(state, "loading");
+            state.say(Look::Error, why.clone());
+            state.phase = Phase::Failed(crate::clean::clean_lines(&why));
+        }
+        Load::Ready(r) => {
+            finished(state, "loading");
+            state.phase = Phase::Ready;
+            state.timeline.open(&r);
+            state.threads.open(&r);
+            state.notes.set(r.notes());
+            if !r.name.is_empty() {
+                state.file.clone_from(&r.name);
+            }
+            for w in &r.warnings {
+                state.say(Look::Warning, w.clone());
+            }
+            for n in r.coverage.notes.iter().take(100) {
+                state.say(Look::Warning, n.clone());
+            }
+            let told = format!(
+                "{} events, {} vertices, {} edges in {}",
+                super::time::count(r.graph.event_count()),
+                super::time::count(r.graph.vertex_count() as u64),
+                super::time::count(r.graph.edge_count() as u64),
+                super::time::length(r.graph.duration())
+            );
+            let warned = state.message.take();
+            state.say(Look::Dim, told);
+            state.message = warned;
+            state.recording = Some(r.clone());
+            let options = victim_options(state);
+            run_job(state, Job::Victims(r.clone(), options));
+            run_job(state, Job::Index(r));
+        }
+    }
+}
+
+fn job_done(state: &mut State, done: Done) {
+    match done {
+        Done::Victims(rows) => {
+            finished(state, "looking for victims");
+            state.victims.set(rows);
+        }
+        Done::Index(index) => {
+            finished(state, "listing names");
+            state.search.index = Some(index);
+            super::run_command::search(state);
+        }
+        Done::Hits(generation, hits, total) => {
+            finished(state, "searching");
+            for layer in &mut state.layers {
+                if let Layer::Search(s) = layer
+                    && s.generation == generation
+                {
+                    (s.hits, s.total, s.busy) = (hits, total, false);
+                    s.selected = 0;
+                    break;
+                }
+            }
+        }
+        Done::Places(what, vertices) => {
+            finished(state, "looking for places");
+            place::found(state, what, vertices);
+        }
+        Done::Diagnosis(outcome) => {
+            finished(state, "diagnosing");
+            place::diagnosed(state, *outcome);
+        }
+        Done::VictimAt(victim) => {
+            finished(state, "looking at the vertex");
+            match victim {
+                Some(v) => place::diagnose(state, *v, None),
+                None => state.say(Look::Warning, "nothing waits, runs or yields here for long enough to ask why"),
+            }
+        }
+        Done::Path(thread, span, parts) => {
+            finished(state, "computing the critical path");
+            state.path.set(thread, span, parts);
+            state.go(View::Path);
+        }
+        Done::Events(id, events, all) => {
+            finished(state, "reading events");
+            if let Some(r) = state.recording.clone() {
+                state.vertex.add_events(&r, id, &events, all);
+            }
+        }
+        Done::Copied(result) => {
+            finished(state, "copying");
+            match result {
+                Ok(Some(tool)) => state.say(Look::Good, format!("copied: the terminal was asked, and {tool} has it")),
+                Ok(None) => state.say(Look::Good, "copied: the terminal was asked to keep it (OSC 52)"),
+                Err(e) => state.say(Look::Warning, format!("the terminal was asked to keep it; {e}")),
+            }
+        }
+        Done::Exported(result) => {
+            finished(state, "exporting");
+            match result {
+                Ok(paths) => {
+                    let names: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
+                    state.say(Look::Good, format!("written: {}", names.join(", ")));
+                }
+                Err(e) => state.say(Look::Error, format!("the report could not be written: {e}")),
+            }
+        }
+        Done::DecisionsKept(result) => {
+            finished(state, "saving decisions");
+            match result {
+                Ok(d) => state.diagnosis.saved = d,
+                Err(e) => state.say(Look::Error, format!("decisions are not kept: {e}")),
+            }
+        }
+        Done::NoteKept(result) => {
+            finished(state, "saving the note");
+            match result {
+                Ok(notes) => NotesState::set(&mut state.notes, notes),
+                Err(e) => state.say(Look::Error, format!("the note is not kept: {e}")),
+            }
+        }
+        Done::Died(what, why) => {
+            finished(state, what);
+            state.diagnosis.running = false;
+            state.say(Look::Error, format!("{what} failed; this is a mistake in pg-tui: {why}"));
+            if what == "loading" {
+                state.phase = Phase::Failed(format!("a mistake in pg-tui: {why}"));
+            }
+        }
+    }
+}
+
+/// A command from somewhere else than a key (a click).
+pub(super) fn command(state: &mut State, cmd: Cmd) {
+    run_command(state, cmd);
+}

@@ -1,0 +1,320 @@
+//! Commands that belong to a view.
+
+use super::command::Cmd;
+use super::jobs::Job;
+use super::layer::Layer;
+use super::run_command::{decision_log, find_victims};
+use super::state::{State, View};
+use super::update::run_job;
+use super::views::vertex::About;
+use super::{place, text};
+use crate::config::Look;
+use crate::session::Note;
+use pg_event::{Ns, ThreadId};
+use pg_graph::VertexId;
+
+/// Runs it.
+pub fn run(state: &mut State, cmd: Cmd) {
+    if let Some(n) = cmd.choice() {
+        answer(state, n);
+        return;
+    }
+    match cmd {
+        Cmd::Diagnose => match state.victims.current().cloned() {
+            Some(v) => place::diagnose(state, v, None),
+            None => state.say_only(Look::Warning, "there is no victim to diagnose; a shows those outside the focus"),
+        },
+        Cmd::SortVictims => {
+            state.victims.next_order();
+            let word = state.victims.sort.word();
+            state.say_only(Look::Dim, format!("ordered by {word}"));
+        }
+        Cmd::AllVictims => {
+            state.victims.everyone = !state.victims.everyone;
+            find_victims(state);
+        }
+        Cmd::ChooseStop => answer(state, 0),
+        Cmd::ChooseRow => {
+            if let Some(a) = state.diagnosis.selected_answer() {
+                answer(state, a);
+            }
+        }
+        Cmd::Recommended => {
+            if let Some(a) = state.diagnosis.question().map(|q| q.recommended) {
+                answer(state, a);
+            }
+        }
+        Cmd::FinishByPolicy => finish(state),
+        Cmd::See => see(state),
+        Cmd::FollowEdge => {
+            let at = match state.view {
+                View::Path => state.path.parts.get(state.path.row),
+                _ => state.diagnosis.slice().get(state.diagnosis.step),
+            };
+            if let Some(v) = at.map(|n| n.vertex) {
+                place::open_vertex(state, v);
+            }
+        }
+        Cmd::Branch => branch(state),
+        Cmd::Resume => {
+            if state.diagnosis.question().is_some() {
+                state.go(View::Question);
+            } else if state.diagnosis.verdict().is_some() {
+                state.go(View::Verdict);
+            }
+        }
+        Cmd::OpenVertex => open(state),
+        Cmd::Expand => {
+            let tree = state.threads.tree.get_mut();
+            tree.toggle_selected();
+        }
+        Cmd::ShowThread => {
+            let Some(t) = state.recording.as_ref().and_then(|r| state.threads.thread(r)) else { return };
+            state.go(View::Timeline);
+            place::jump(state, t, state.timeline.cursor);
+        }
+        Cmd::SortThreads => {
+            state.threads.next_order();
+            let word = state.threads.sort.word();
+            state.say_only(Look::Dim, format!("ordered by {word}"));
+        }
+        Cmd::DiagnoseHere => {
+            if let (Some(r), Some(v)) = (state.recording.clone(), vertex_here(state)) {
+                run_job(state, Job::VictimAt(r, v));
+            }
+        }
+        Cmd::CriticalPath => critical_path(state),
+        Cmd::FollowWaker | Cmd::FollowWakee => follow(state, cmd == Cmd::FollowWaker),
+        Cmd::Export => export(state),
+        Cmd::Save => match decision_log(state) {
+            Some(log) => {
+                let n = log.decisions.len();
+                place::keep_decisions(state, log);
+                state.say_only(Look::Good, format!("{n} answers are kept in the session file"));
+            }
+            None => state.say_only(Look::Dim, "there is nothing to keep yet"),
+        },
+        Cmd::WhyNot => state.layers.push(Layer::WhyNot(0)),
+        Cmd::ShowSlice => state.go(View::Slice),
+        Cmd::DeleteNote => {
+            if let (Some(n), Some(r)) = (state.notes.current().cloned(), state.recording.clone()) {
+                run_job(state, Job::KeepNote(r, Note { deleted: true, ..n }));
+            }
+        }
+        _ => timeline(state, cmd),
+    }
+}
+
+fn answer(state: &mut State, answer: usize) {
+    if state.diagnosis.running {
+        return;
+    }
+    let Some(victim) = state.diagnosis.victim().cloned() else { return };
+    match state.diagnosis.answered(answer) {
+        Some(decisions) => place::go_on(state, victim, decisions, false),
+        None => state.say_only(Look::Warning, format!("there is no option {answer}")),
+    }
+}
+
+fn finish(state: &mut State) {
+    if let Some(o) = state.diagnosis.outcome.as_ref().filter(|o| o.question.is_some()) {
+        let (victim, decisions) = (o.victim.clone(), o.decisions.clone());
+        place::go_on(state, victim, decisions, true);
+    }
+}
+
+fn branch(state: &mut State) {
+    let (Some(decisions), Some(victim)) = (state.diagnosis.branched(), state.diagnosis.victim().cloned()) else {
+        state.say_only(Look::Dim, "no answer led to this step: there was only one way");
+        return;
+    };
+    place::go_on(state, victim, decisions, false);
+}
+
+/// The vertex that is selected.
+fn vertex_here(state: &State) -> Option<VertexId> {
+    let r = state.recording.as_ref()?;
+    match state.view {
+        View::Timeline => state.timeline.vertex(r),
+        View::Vertex => state.vertex.vertex,
+        View::Victims => state.victims.current().map(|v| v.vertex),
+        View::Slice => state.diagnosis.slice().get(state.diagnosis.step).map(|n| n.vertex),
+        _ => None,
+    }
+}
+
+fn see(state: &mut State) {
+    let span = |start: Ns, length: Ns| (start, start.saturating_add(length));
+    let what: Option<(ThreadId, (Ns, Ns), Ns)> = match state.view {
+        View::Victims => state.victims.current().map(|v| (v.thread, span(v.start, v.duration), v.start + v.duration / 2)),
+        View::Slice => state
+            .diagnosis
+            .slice()
+            .get(state.diagnosis.step)
+            .map(|n| (n.thread, span(n.start, n.duration), n.start + n.duration / 2)),
+        View::Path => state.path.parts.get(state.path.row).map(|n| {
+            (n.thread, span(n.start, n.duration), n.start + n.duration / 2)
+        }),
+        View::Notes => state.notes.current().map(|n| {
+            let around = 1_000_000;
+            (n.thread, (n.time.saturating_sub(around), n.time.saturating_add(around)), n.time)
+        }),
+        View::Question => state.diagnosis.question().and_then(|q| {
+            let r = state.recording.as_ref()?;
+            let about = r.graph.vertex(q.vertex);
+            // Both the option and what it is about.
+            let choice = q.choices.get(state.diagnosis.choice);
+            let thread = choice.and_then(|c| c.vertex).map_or(about.thread, |v| r.graph.vertex(v).thread);
+            let at = choice.map_or(about.start, |c| c.time);
+            Some((thread, (about.start.min(at), about.woken.max(at)), at))
+        }),
+        View::Vertex => state.recording.as_ref().and_then(|r| {
+            let v = r.graph.vertex(state.vertex.vertex?);
+            Some(match state.vertex.about() {
+                Some(About::Moment(t, at)) => (t, (v.start, v.end), at),
+                Some(About::Edge(e, other)) => {
+                    let edge = r.graph.edge(e);
+                    let o = r.graph.vertex(other);
+                    (o.thread, (v.start.min(edge.from_time), v.end.max(edge.from_time)), edge.from_time)
+                }
+                _ => (v.thread, (v.start, v.end), v.start),
+            })
+        }),
+        _ => None,
+    };
+    if let Some((thread, span, cursor)) = what {
+        place::see(state, thread, span, cursor);
+    }
+}
+
+fn open(state: &mut State) {
+    match state.view {
+        View::Timeline => {
+            if let Some(v) = vertex_here(state) {
+                place::open_vertex(state, v);
+            } else {
+                state.say_only(Look::Dim, "this thread does not exist at the cursor");
+            }
+        }
+        View::Vertex => match state.vertex.about() {
+            Some(About::Edge(_, other)) => place::open_vertex(state, other),
+            Some(About::Moment(..)) => see(state),
+            _ => {}
+        },
+        View::Notes => {
+            let at = state.notes.current().and_then(|n| state.recording.as_ref()?.graph.vertex_at(n.thread, n.time));
+            match at {
+                Some(v) => place::open_vertex(state, v),
+                None => see(state),
+            }
+        }
+        _ => {}
+    }
+}
+
+fn follow(state: &mut State, back: bool) {
+    let (Some(r), Some(v)) = (state.recording.clone(), vertex_here(state)) else { return };
+    let edge = if back { r.waking(v) } else { r.graph.outgoing(v).next() };
+    let Some(edge) = edge.map(|e| r.graph.edge(e)) else {
+        let why = if back { "no wake-up of this vertex was recorded" } else { "this vertex woke nobody" };
+        state.say_only(Look::Warning, why);
+        return;
+    };
+    let (to, at) = if back { (edge.from, edge.from_time) } else { (edge.to, edge.to_time) };
+    if state.view == View::Timeline {
+        place::jump(state, r.graph.vertex(to).thread, at);
+    } else {
+        place::open_vertex(state, to);
+    }
+}
+
+fn critical_path(state: &mut State) {
+    let Some(r) = state.recording.clone() else { return };
+    let asked = match state.view {
+        View::Timeline => {
+            let marked = state.timeline.marked();
+            let vertex = state.timeline.vertex(&r).map(|v| r.graph.vertex(v)).map(|v| (v.start, v.end));
+            state.timeline.thread.zip(marked.or(vertex))
+        }
+        View::Victims => state.victims.current().map(|v| (v.thread, (v.start, v.end()))),
+        _ => vertex_here(state).map(|v| r.graph.vertex(v)).map(|v| (v.thread, (v.start, v.end))),
+    };
+    match asked {
+        Some((thread, span)) if span.0 < span.1 => run_job(state, Job::Path(r, thread, span)),
+        _ => state.say_only(Look::Warning, "mark a span first: v at its begin, move, p"),
+    }
+}
+
+fn export(state: &mut State) {
+    let (Some(r), Some(report)) = (state.recording.clone(), state.diagnosis.verdict().cloned()) else { return };
+    let markdown = text::verdict_markdown(state);
+    run_job(state, Job::Export(r, Box::new(report), markdown));
+}
+
+fn timeline(state: &mut State, cmd: Cmd) {
+    let Some(r) = state.recording.clone() else { return };
+    if state.view != View::Timeline {
+        return;
+    }
+    let end = r.graph.duration();
+    match cmd {
+        Cmd::ZoomIn => state.timeline.zoom(true, end),
+        Cmd::ZoomOut => state.timeline.zoom(false, end),
+        Cmd::ZoomAll => (state.timeline.from, state.timeline.to) = (0, end.max(super::views::timeline::SHORTEST)),
+        Cmd::ZoomSelection => {
+            let vertex = state.timeline.vertex(&r).map(|v| r.graph.vertex(v)).map(|v| (v.start, v.end));
+            if let Some(span) = state.timeline.marked().or(vertex) {
+                state.timeline.fit(span, end);
+            }
+        }
+        Cmd::PanLeft => state.timeline.pan(-1, end),
+        Cmd::PanRight => state.timeline.pan(1, end),
+        Cmd::NextChange | Cmd::PreviousChange => {
+            let here = state.timeline.vertex(&r);
+            let to = match (here, cmd) {
+                (Some(v), Cmd::NextChange) => r.graph.next(v),
+                (Some(v), _) => {
+                    // First to the begin of this one, then to the one before.
+                    if r.graph.vertex(v).start < state.timeline.cursor { Some(v) } else { r.graph.previous(v) }
+                }
+                (None, Cmd::NextChange) => {
+                    state.timeline.thread.and_then(|t| r.graph.vertices_of(t).next())
+                }
+                (None, _) => state.timeline.thread.and_then(|t| r.graph.vertices_of(t).next_back()),
+            };
+            if let Some(v) = to {
+                state.timeline.cursor = r.graph.vertex(v).start;
+                state.timeline.reveal(end);
+            }
+        }
+        Cmd::MarkSpan => {
+            let cursor = state.timeline.cursor;
+            state.timeline.mark = match state.timeline.mark {
+                Some((a, None)) if a != cursor => Some((a, Some(cursor))),
+                Some(_) => None,
+                None => Some((cursor, None)),
+            };
+            let told = match state.timeline.mark {
+                Some((_, None)) => "a span begins here: move, then p asks what made it, f fits it, v ends it",
+                Some(_) => "span marked: p asks what made it, f fits it, esc clears it",
+                None => "mark cleared",
+            };
+            state.say_only(Look::Dim, told);
+        }
+        Cmd::OnlyRelated => {
+            let t = &mut state.timeline;
+            if t.only.take().is_none() {
+                let mut only = state.diagnosis.threads();
+                if let Some(v) = t.vertex(&r) {
+                    let edges = r.graph.incoming(v).map(|e| r.graph.edge(e).from);
+                    let out = r.graph.outgoing(v).map(|e| r.graph.edge(e).to);
+                    only.extend(edges.chain(out).map(|v| r.graph.vertex(v).thread));
+                }
+                only.extend(t.thread);
+                t.only = Some(only);
+            }
+            t.list(&r);
+        }
+        _ => {}
+    }
+}

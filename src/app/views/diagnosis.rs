@@ -1,0 +1,124 @@
+//! The diagnosis: its question, its slice, its verdict.
+
+use pg_event::ThreadId;
+use pg_graph::report::{QuestionInfo, Report};
+use pg_graph::{By, Decision, Question, SliceNode, Victim};
+use std::collections::HashSet;
+
+/// How far a diagnosis got with the answers given.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The victim.
+    pub victim: Victim,
+    /// The answers that applied.
+    pub decisions: Vec<Decision>,
+    /// What is asked next; none when it is done.
+    pub question: Option<Box<Question>>,
+    /// The steps so far.
+    pub slice: Vec<SliceNode>,
+    /// What was asked and answered.
+    pub asked: Vec<QuestionInfo>,
+    /// The report as it stands.
+    pub report: Box<Report>,
+}
+
+/// The diagnosis under way, or the last one.
+#[derive(Debug, Default)]
+pub struct DiagnosisState {
+    /// What it came to.
+    pub outcome: Option<Outcome>,
+    /// The next step is being computed.
+    pub running: bool,
+    /// Selected option of the question; the one after the last stands for "stop here".
+    pub choice: usize,
+    /// First line of the options shown.
+    pub choice_offset: usize,
+    /// Selected step of the slice.
+    pub step: usize,
+    /// First line of the slice shown.
+    pub offset: usize,
+    /// First line of the verdict shown.
+    pub verdict_offset: usize,
+    /// Decisions that the session file holds for this victim.
+    pub saved: Vec<Decision>,
+}
+
+impl DiagnosisState {
+    /// The victim.
+    pub fn victim(&self) -> Option<&Victim> {
+        self.outcome.as_ref().map(|o| &o.victim)
+    }
+
+    /// The open question.
+    pub fn question(&self) -> Option<&Question> {
+        self.outcome.as_ref()?.question.as_deref()
+    }
+
+    /// The steps.
+    pub fn slice(&self) -> &[SliceNode] {
+        self.outcome.as_ref().map_or(&[], |o| &o.slice)
+    }
+
+    /// The report of a diagnosis that is done.
+    pub fn verdict(&self) -> Option<&Report> {
+        let o = self.outcome.as_ref()?;
+        o.question.is_none().then_some(&*o.report)
+    }
+
+    /// Takes over how far it got.
+    pub fn set(&mut self, outcome: Outcome) {
+        self.running = false;
+        self.step = outcome.slice.len().saturating_sub(1);
+        self.offset = 0;
+        self.verdict_offset = 0;
+        self.choice_offset = 0;
+        self.choice = outcome.question.as_ref().map_or(0, |q| match q.recommended {
+            0 => q.choices.len(),
+            n => n - 1,
+        });
+        self.outcome = Some(outcome);
+    }
+
+    /// The answer that the selected option stands for.
+    pub fn selected_answer(&self) -> Option<usize> {
+        let q = self.question()?;
+        Some(if self.choice >= q.choices.len() { 0 } else { self.choice + 1 })
+    }
+
+    /// The decisions with one more answer by the person at the screen.
+    pub fn answered(&self, answer: usize) -> Option<Vec<Decision>> {
+        let o = self.outcome.as_ref()?;
+        let q = o.question.as_ref()?;
+        if answer > q.choices.len() {
+            return None;
+        }
+        let mut decisions = o.decisions.clone();
+        decisions.retain(|d| d.question != q.key);
+        decisions.push(Decision { question: q.key, answer, by: By::User });
+        Some(decisions)
+    }
+
+    /// The decisions without the last one.
+    pub fn undone(&self) -> Option<Vec<Decision>> {
+        let mut decisions = self.outcome.as_ref()?.decisions.clone();
+        decisions.pop()?;
+        Some(decisions)
+    }
+
+    /// The decisions before the one that led to the selected step.
+    pub fn branched(&self) -> Option<Vec<Decision>> {
+        let o = self.outcome.as_ref()?;
+        let upto: HashSet<ThreadId> = o.slice.iter().take(self.step + 1).map(|n| n.thread).collect();
+        let at = o.decisions.iter().rposition(|d| upto.contains(&ThreadId(d.question.thread)))?;
+        Some(o.decisions.iter().take(at).copied().collect())
+    }
+
+    /// Threads on the way.
+    pub fn threads(&self) -> HashSet<ThreadId> {
+        let mut out: HashSet<ThreadId> = self.slice().iter().map(|n| n.thread).collect();
+        if let Some(q) = self.question() {
+            out.insert(ThreadId(q.key.thread));
+        }
+        out
+    }
+}

@@ -1,6 +1,9 @@
 //! The application: command line, session files, terminal interface.
 
+pub mod app;
 pub mod clean;
 pub mod cli;
+pub mod config;
 pub mod demo;
 pub mod session;
+pub mod ui;

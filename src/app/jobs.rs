@@ -5,10 +5,11 @@ use super::msg::{Load, Msg};
 use super::recording::Recording;
 use super::search::{Hit, Index, Target, vertices};
 use super::views::diagnosis::Outcome;
+use super::views::victims::Row;
 use crate::session::{DecisionLog, Note};
 use pg_event::{Event, Ns, ThreadId};
 use pg_graph::report::{CoverageInfo, Report, SessionInfo};
-use pg_graph::{By, Decision, Diagnosis, DiagnosisOptions, SliceNode, Step, Victim, VictimOptions, VertexId};
+use pg_graph::{By, Decision, Diagnosis, Options, SliceNode, Step, Victim, VictimOptions, VertexId};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -66,7 +67,7 @@ pub enum Job {
 #[derive(Debug)]
 pub enum Done {
     /// The victims.
-    Victims(Vec<Victim>),
+    Victims(Vec<Row>),
     /// What can be searched for.
     Index(Arc<Index>),
     /// What fits a query, and how many fit in all.
@@ -150,7 +151,10 @@ impl Job {
                 }));
                 return;
             }
-            Self::Victims(r, options) => Done::Victims(pg_graph::victims(&r.graph, &r.catalog, &options)),
+            Self::Victims(r, options) => {
+                let found = pg_graph::victims(&r.graph, &r.catalog, &options);
+                Done::Victims(found.into_iter().map(|v| Row::new(&r, v)).collect())
+            }
             Self::Index(r) => Done::Index(Arc::new(Index::new(&r))),
             Self::Find { index, query, generation, newest } => {
                 let stale = || newest.load(Ordering::Relaxed) != generation;
@@ -164,7 +168,7 @@ impl Job {
             Self::Diagnose { recording, victim, decisions, to_the_end } => {
                 Done::Diagnosis(Box::new(diagnose(&recording, *victim, decisions, to_the_end)))
             }
-            Self::VictimAt(r, v) => Done::VictimAt(pg_graph::victim_at(&r.graph, &r.catalog, v).map(Box::new)),
+            Self::VictimAt(r, v) => Done::VictimAt(pg_graph::victim_of(&r.graph, &r.catalog, v).map(Box::new)),
             Self::Path(r, thread, span) => {
                 let parts = pg_graph::path_of_span(&r.graph, &r.catalog, thread, span.0..span.1);
                 Done::Path(thread, span, parts)
@@ -230,7 +234,7 @@ pub fn session_info(r: &Recording) -> (SessionInfo, CoverageInfo) {
 
 fn diagnose(r: &Recording, victim: Victim, decisions: Vec<Decision>, to_the_end: bool) -> Outcome {
     let (session, coverage) = session_info(r);
-    let options = DiagnosisOptions { session, coverage, ..DiagnosisOptions::default() };
+    let options = Options { session, coverage, ..Options::default() };
     let mut d = Diagnosis::with_decisions(&r.graph, &r.catalog, victim.clone(), options, decisions);
     let question = loop {
         match d.next() {

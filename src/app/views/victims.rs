@@ -1,7 +1,54 @@
 //! Victims: what hung.
 
 use super::Move;
-use pg_graph::{Victim, VertexId};
+use crate::app::recording::Recording;
+use crate::app::time;
+use crate::clean::clean_to;
+use pg_graph::{BlockType, VertexId, Victim};
+
+/// A line of the list.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The victim.
+    pub victim: Victim,
+    /// What it waited on, or what it did on the CPU.
+    pub waits: String,
+    /// Who is to be looked at.
+    pub suspects: String,
+}
+
+impl Row {
+    /// With the words for a victim.
+    pub fn new(r: &Recording, victim: Victim) -> Self {
+        let waits = match (&victim.waits_on, victim.block_type) {
+            (_, BlockType::LongRunning) | (None, _) => {
+                let p = pg_graph::profile(&r.graph, &r.catalog, victim.thread, &[(victim.start, victim.end())]);
+                match p.function {
+                    Some(f) => format!("on CPU {} {:.0} %", clean_to(&f, 80), p.share * 100.0),
+                    None => format!("on CPU {}", time::percent(victim.episode.ran, victim.duration)),
+                }
+            }
+            (Some(on), _) => {
+                let object = victim.object.map_or_else(String::new, |o| r.object(o));
+                // "unix:/run/x" says what it is by itself.
+                if object.starts_with(on.as_str()) { object } else { format!("{on} {object}").trim_end().to_owned() }
+            }
+        };
+        let mut names: Vec<&str> = Vec::new();
+        for t in &victim.suspects {
+            let name = if *t == victim.thread { "itself" } else { r.thread_name(*t) };
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let suspects = match (names.is_empty(), victim.block_type) {
+            (true, BlockType::RepeatedYield) => "? its data flag".into(),
+            (true, _) => "? nobody seen".into(),
+            (false, _) => names.join(", "),
+        };
+        Self { victim, waits, suspects }
+    }
+}
 
 /// Order of the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -43,7 +90,7 @@ impl Sort {
 #[derive(Debug, Default)]
 pub struct VictimsState {
     /// The victims in the order shown.
-    pub rows: Vec<Victim>,
+    pub rows: Vec<Row>,
     /// They have been looked for.
     pub known: bool,
     /// The selected one, by its vertex.
@@ -58,29 +105,29 @@ pub struct VictimsState {
 
 impl VictimsState {
     /// Takes over what was found; the selection stays on its vertex.
-    pub fn set(&mut self, rows: Vec<Victim>) {
+    pub fn set(&mut self, rows: Vec<Row>) {
         self.rows = rows;
         self.known = true;
         self.order();
         if self.selected_row().is_none() {
-            self.selected = self.rows.first().map(|v| v.vertex);
+            self.selected = self.rows.first().map(|r| r.victim.vertex);
         }
     }
 
     /// The selected victim.
     pub fn current(&self) -> Option<&Victim> {
-        self.rows.get(self.selected_row()?)
+        self.rows.get(self.selected_row()?).map(|r| &r.victim)
     }
 
     /// Row of the selected victim.
     pub fn selected_row(&self) -> Option<usize> {
-        self.rows.iter().position(|v| Some(v.vertex) == self.selected)
+        self.rows.iter().position(|r| Some(r.victim.vertex) == self.selected)
     }
 
     /// Moves the selection.
     pub fn go(&mut self, by: Move, page: usize) {
         let row = by.from(self.selected_row().unwrap_or(0), self.rows.len(), page);
-        self.selected = self.rows.get(row).map(|v| v.vertex);
+        self.selected = self.rows.get(row).map(|r| r.victim.vertex);
     }
 
     /// Changes the order.
@@ -91,10 +138,10 @@ impl VictimsState {
 
     fn order(&mut self) {
         match self.sort {
-            Sort::Rank => self.rows.sort_by(|a, b| b.score.total_cmp(&a.score)),
-            Sort::Time => self.rows.sort_by_key(|v| v.start),
-            Sort::Length => self.rows.sort_by_key(|v| std::cmp::Reverse(v.duration)),
-            Sort::Thread => self.rows.sort_by_key(|v| (v.thread, v.start)),
+            Sort::Rank => self.rows.sort_by(|a, b| b.victim.score.total_cmp(&a.victim.score)),
+            Sort::Time => self.rows.sort_by_key(|r| r.victim.start),
+            Sort::Length => self.rows.sort_by_key(|r| std::cmp::Reverse(r.victim.duration)),
+            Sort::Thread => self.rows.sort_by_key(|r| (r.victim.thread, r.victim.start)),
         }
     }
 }

@@ -1,0 +1,343 @@
+//! Views as text: the verdict in words, and Markdown for a ticket.
+
+use super::state::{State, View};
+use super::time;
+use crate::clean::clean;
+use crate::config::Look;
+use pg_graph::report::{Report, RootCause};
+use std::fmt::Write;
+
+/// A paragraph.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Paragraph {
+    /// How it is shown.
+    pub look: Look,
+    /// Clean text.
+    pub text: String,
+    /// Columns of indentation.
+    pub indent: usize,
+    /// Later lines are indented more.
+    pub hang: bool,
+}
+
+fn p(look: Look, indent: usize, text: impl Into<String>) -> Paragraph {
+    Paragraph { look, text: text.into(), indent, hang: false }
+}
+
+/// The victim in a sentence.
+fn victim(r: &Report) -> String {
+    let v = &r.victim;
+    let thread = if v.thread == v.process || v.tid == v.pid {
+        String::new()
+    } else {
+        format!(", thread {} ({})", clean(&v.thread), v.tid)
+    };
+    let did = match v.block_type {
+        pg_graph::BlockType::LongWait => "waited",
+        pg_graph::BlockType::RepeatedYield => "polled again and again",
+        pg_graph::BlockType::LongRunning => "kept running",
+    };
+    format!(
+        "{} (pid {}{thread}) {did} for {} from {} on ({}).",
+        clean(&v.process),
+        v.pid,
+        time::length(v.duration_ns),
+        time::at(v.start_ns),
+        v.block_type.words()
+    )
+}
+
+fn place(c: &RootCause) -> String {
+    let mut out = String::new();
+    if let Some(f) = &c.function {
+        let _ = write!(out, "{}", clean(f));
+        if let Some(m) = &c.module {
+            let _ = write!(out, " ({})", clean(m));
+        }
+    }
+    if let Some(s) = &c.syscall {
+        let _ = write!(out, "{}in {s}", if out.is_empty() { "" } else { ", " });
+    }
+    if let Some(o) = &c.object {
+        let _ = write!(out, "{}on {}", if out.is_empty() { "" } else { ", " }, clean(o));
+    }
+    out
+}
+
+fn named(c: &RootCause) -> String {
+    let Some(process) = &c.process else { return "no process".into() };
+    let mut out = clean(process).into_owned();
+    if let Some(pid) = c.pid {
+        let _ = write!(out, " (pid {pid}");
+        match (&c.thread, c.tid) {
+            (Some(t), Some(tid)) if tid != pid => {
+                let _ = write!(out, ", thread {} {tid}", clean(t));
+            }
+            _ => {}
+        }
+        out.push(')');
+    }
+    out
+}
+
+fn missing(r: &Report) -> String {
+    let c = &r.coverage;
+    let mut parts = Vec::new();
+    if c.lost_events == 0 {
+        parts.push("no event was lost".to_owned());
+    } else {
+        parts.push(format!("{} events were lost within {}", c.lost_events, time::length(c.lost_ns)));
+    }
+    if c.stacks_complete < 0.995 {
+        parts.push(format!("{:.0} % of the stacks are cut off", (1.0 - c.stacks_complete) * 100.0));
+    }
+    if c.symbols_resolved < 0.995 {
+        parts.push(format!("{:.0} % of the frames have no function name", (1.0 - c.symbols_resolved) * 100.0));
+    }
+    parts.join(", ") + "."
+}
+
+/// The verdict in paragraphs.
+pub fn verdict(state: &State) -> Vec<Paragraph> {
+    let Some(r) = state.diagnosis.verdict() else { return Vec::new() };
+    let blank = || p(Look::Text, 0, "");
+    let mut out = vec![p(Look::Strong, 0, victim(r)), blank()];
+    match r.root_causes.split_first() {
+        None => out.push(p(Look::Warning, 0, "No cause was found: the way back ended where nothing more is known.")),
+        Some((first, rest)) => {
+            out.push(p(Look::Cause, 0, format!("Root cause: {}", named(first))));
+            out.push(p(Look::Text, 2, clean(&first.why)));
+            let place = place(first);
+            if !place.is_empty() {
+                out.push(p(Look::Dim, 2, place));
+            }
+            if let Some(cmdline) = first.cmdline.as_ref().filter(|c| !c.is_empty()) {
+                out.push(Paragraph { hang: true, ..p(Look::Dim, 2, clean(cmdline).chars().take(400).collect::<String>()) });
+            }
+            out.push(p(Look::Text, 2, format!("Confidence {:.0} %.", first.confidence * 100.0)));
+            for frame in first.stack.iter().take(12) {
+                out.push(p(Look::Dim, 4, clean(frame)));
+            }
+            if !rest.is_empty() {
+                out.push(blank());
+                out.push(p(Look::Title, 0, "Less likely"));
+                for c in rest {
+                    let text = format!("{}. {}, {:.0} %: {}", c.rank, named(c), c.confidence * 100.0, clean(&c.why));
+                    out.push(Paragraph { hang: true, ..p(Look::Text, 2, text) });
+                }
+            }
+        }
+    }
+    out.push(blank());
+    out.push(p(Look::Title, 0, "The way there"));
+    for (i, s) in r.slice.iter().enumerate() {
+        let edge = match (&s.edge, &s.strength) {
+            (Some(e), Some(strength)) => format!(" [{e}, {strength}]"),
+            _ => String::new(),
+        };
+        let what = s.syscall.as_deref().or(s.waits_on.as_deref()).map_or(String::new(), |w| format!(" in {w}"));
+        let object = s.object.as_ref().map_or(String::new(), |o| format!(" on {}", clean(o)));
+        let text = format!(
+            "{i} {} (tid {}) {} {}{what}{object}{edge}",
+            clean(&s.process),
+            s.tid,
+            s.state,
+            time::length(s.duration_ns)
+        );
+        out.push(Paragraph { hang: true, ..p(Look::Text, 2, text) });
+    }
+    out.push(blank());
+    let by = |who: &str| r.questions.iter().filter(|q| q.by == who).count();
+    let evidence = format!(
+        "Evidence: {} steps, {} answers of yours, {} recommendations taken.  Not seen: {}",
+        r.slice.len(),
+        by("user"),
+        by("policy") + by("answers"),
+        missing(r)
+    );
+    out.push(p(Look::Text, 0, evidence));
+    for n in r.coverage.notes.iter().take(12) {
+        out.push(Paragraph { hang: true, ..p(Look::Warning, 2, format!("note: {}", clean(n))) });
+    }
+    out
+}
+
+/// Why the other candidates are not the cause.
+pub fn why_not(state: &State) -> Vec<Paragraph> {
+    let Some(o) = &state.diagnosis.outcome else { return Vec::new() };
+    let mut out = Vec::new();
+    out.push(p(Look::Title, 0, "Other candidates"));
+    let others = o.report.root_causes.get(1..).unwrap_or_default();
+    if others.is_empty() {
+        out.push(p(Look::Dim, 2, "none: the way back led to one place only"));
+    }
+    for c in others {
+        let first = o.report.root_causes.first().map_or(0.0, |c| c.confidence);
+        let text = format!(
+            "{}: {} Confidence {:.0} %, against {:.0} % for the first.",
+            named(c),
+            clean(&c.why),
+            c.confidence * 100.0,
+            first * 100.0
+        );
+        out.push(p(Look::Text, 2, text));
+    }
+    out.push(p(Look::Text, 0, ""));
+    out.push(p(Look::Title, 0, "Answers that chose the way"));
+    if o.asked.is_empty() {
+        out.push(p(Look::Dim, 2, "none: there was only one way at each step"));
+    }
+    for q in &o.asked {
+        let answer = if q.answer == 0 { "stop here".into() } else { format!("{} of {}", q.answer, q.options) };
+        out.push(p(Look::Text, 2, format!("{} Answer: {answer}, by {}.", clean(&q.text), q.by)));
+    }
+    out.push(p(Look::Text, 0, ""));
+    out.push(p(Look::Title, 0, "Weak edges on the way"));
+    let weak: Vec<_> = o.slice.iter().filter_map(|n| Some((n, n.why_weak.as_ref()?))).collect();
+    if weak.is_empty() {
+        out.push(p(Look::Dim, 2, "none: every edge followed is strong"));
+    }
+    for (n, why) in weak {
+        let who = state.recording.as_ref().map_or("?", |r| r.thread_name(n.thread));
+        out.push(p(Look::Text, 2, format!("to {who}: {}", clean(why))));
+    }
+    out
+}
+
+/// Characters that mean something to Markdown, made plain.
+fn escape(text: &str) -> String {
+    let mut out = String::new();
+    for c in clean(text).chars() {
+        if matches!(c, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '#') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// Text within a code span.
+fn code(text: &str) -> String {
+    format!("`{}`", clean(text).replace('`', "'"))
+}
+
+/// The view shown, as Markdown.
+pub fn markdown(state: &State) -> String {
+    match state.view {
+        View::Verdict | View::Question => verdict_markdown(state),
+        View::Slice if state.diagnosis.outcome.is_some() => slice_markdown(state),
+        View::Log => state.log.iter().map(|l| format!("- {}\n", escape(&l.text))).collect(),
+        View::Vertex => {
+            let rows = &state.vertex.rows;
+            let lines: String = rows.iter().map(|r| format!("{}\n", r.text)).collect();
+            if rows.is_empty() { String::new() } else { format!("```\n{lines}```\n") }
+        }
+        View::Path => path_markdown(state),
+        View::Victims => {
+            let mut out = String::from("| what | thread | when | for | waits on | suspects |\n|---|---|---|---|---|---|\n");
+            let Some(rec) = &state.recording else { return String::new() };
+            for row in &state.victims.rows {
+                let v = &row.victim;
+                let _ = writeln!(
+                    out,
+                    "| {} | {} | {} | {} | {} | {} |",
+                    v.block_type.words(),
+                    escape(rec.thread_name(v.thread)),
+                    time::at(v.start),
+                    time::length(v.duration),
+                    escape(&row.waits),
+                    escape(&row.suspects)
+                );
+            }
+            if state.victims.rows.is_empty() { String::new() } else { out }
+        }
+        _ => String::new(),
+    }
+}
+
+/// The verdict for a ticket.
+pub fn verdict_markdown(state: &State) -> String {
+    let Some(o) = &state.diagnosis.outcome else { return String::new() };
+    let r = &o.report;
+    let mut out = format!("## {}\n\n", escape(&victim(r)));
+    for c in &r.root_causes {
+        let title = if c.rank == 1 { "Root cause" } else { "Less likely" };
+        let _ = writeln!(out, "**{title}: {}** ({:.0} %)  ", escape(&named(c)), c.confidence * 100.0);
+        let _ = writeln!(out, "{}", escape(&c.why));
+        let at = place(c);
+        if !at.is_empty() {
+            let _ = writeln!(out, "\n{}", code(&at));
+        }
+        if c.rank == 1 && !c.stack.is_empty() {
+            let _ = writeln!(out, "\n```");
+            for f in c.stack.iter().take(20) {
+                let _ = writeln!(out, "{}", clean(f));
+            }
+            let _ = writeln!(out, "```");
+        }
+        out.push('\n');
+    }
+    out += &slice_markdown(state);
+    let _ = writeln!(out, "\nNot seen: {}", escape(&missing(r)));
+    for n in &r.coverage.notes {
+        let _ = writeln!(out, "- {}", escape(n));
+    }
+    let s = &r.session;
+    let _ = writeln!(
+        out,
+        "\n{} on {}, Linux {}, {} recorded, {} events",
+        code(&state.file),
+        escape(&s.host),
+        escape(&s.kernel),
+        time::length(s.duration_ns),
+        s.events
+    );
+    out
+}
+
+fn slice_markdown(state: &State) -> String {
+    let Some(o) = &state.diagnosis.outcome else { return String::new() };
+    let mut out = String::from("| step | thread | state | for | in | edge |\n|---|---|---|---|---|---|\n");
+    for (i, s) in o.report.slice.iter().enumerate() {
+        let what = [s.syscall.as_deref().or(s.waits_on.as_deref()), s.object.as_deref()];
+        let what: Vec<&str> = what.into_iter().flatten().collect();
+        let edge = match (&s.edge, &s.strength) {
+            (Some(e), Some(strength)) => format!("{e}, {strength}"),
+            _ => String::new(),
+        };
+        let _ = writeln!(
+            out,
+            "| {i} | {}/{} ({}) | {} | {} | {} | {edge} |",
+            escape(&s.process),
+            escape(&s.thread),
+            s.tid,
+            s.state,
+            time::length(s.duration_ns),
+            escape(&what.join(" "))
+        );
+    }
+    out
+}
+
+fn path_markdown(state: &State) -> String {
+    let (Some(rec), Some(thread)) = (&state.recording, state.path.thread) else { return String::new() };
+    let span = state.path.span;
+    let mut out = format!(
+        "What made these {} of {} from {} on:\n\n| for | thread | state | in |\n|---|---|---|---|\n",
+        time::length(span.1.saturating_sub(span.0)),
+        escape(rec.thread_name(thread)),
+        time::at(span.0)
+    );
+    for n in &state.path.parts {
+        let what = n.syscall.as_deref().or(n.function.as_deref()).unwrap_or("");
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} | {} |",
+            time::length(n.spent),
+            escape(rec.thread_name(n.thread)),
+            n.state,
+            escape(what)
+        );
+    }
+    out
+}

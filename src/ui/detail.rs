@@ -1,0 +1,109 @@
+//! What is under the timeline's cursor, in a few lines.
+
+use super::parts::{Ui, rule};
+use super::timeline;
+use crate::app::recording::Recording;
+use crate::app::time;
+use crate::clean::clean_to;
+use crate::config::Look;
+use pg_event::Ns;
+use pg_graph::{LaneState, VertexId};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+/// Draws it into 1 to 7 lines.
+pub fn under_cursor(ui: &Ui, buffer: &mut Buffer, area: Rect) {
+    let s = &ui.state.timeline;
+    let (Some(r), Some(t)) = (ui.recording(), s.thread) else { return };
+    let columns = usize::from(area.width);
+    let step = s.step(super::timeline_columns(ui.state));
+    let moment = time::moment(s.cursor, step.max(1));
+    let vertex = s.vertex(r);
+    let mut lines = match vertex {
+        Some(v) => vertex_lines(ui, r, v, s.cursor),
+        None => vec![Line::from(ui.span(Look::Dim, " it does not exist at this moment"))],
+    };
+    if area.height <= 1 {
+        let mut spans = vec![ui.span(Look::Strong, format!(" {moment} "))];
+        spans.extend(lines.swap_remove(0).spans);
+        buffer.set_line(area.x, area.y, &Line::from(spans), area.width);
+        return;
+    }
+    rule(ui, buffer, area, &format!("{}  at {moment}", r.thread_name(t)), &r.ids(t));
+    let notes = ui.state.notes.notes.iter().filter(|n| n.thread == t && n.time.abs_diff(s.cursor) <= step);
+    for n in notes.take(1).filter(|n| !n.text.is_empty()) {
+        let text = format!(" {} {}", ui.g.bookmark, ui.plain(&clean_to(&n.text, columns)));
+        lines.insert(0, Line::from(ui.span(Look::Note, text)));
+    }
+    let room = usize::from(area.height) - 1;
+    if room >= 4 {
+        lines.truncate(room - 1);
+        lines.resize(room - 1, Line::default());
+        lines.push(timeline::legend(ui));
+    }
+    for (i, l) in lines.iter().take(room).enumerate() {
+        buffer.set_line(area.x, area.y + 1 + i as u16, l, area.width);
+    }
+}
+
+/// A vertex in lines, the most telling first.
+fn vertex_lines(ui: &Ui, r: &Recording, id: VertexId, at: Ns) -> Vec<Line<'static>> {
+    let v = r.graph.vertex(id);
+    let now = r
+        .graph
+        .intervals(v.thread, at..at.saturating_add(1))
+        .next()
+        .map_or(LaneState::Absent, |(_, _, s)| s);
+    let look = super::state_look(now);
+    let mut first = vec![Span::raw(" "), ui.span(look, ui.glyph(now)), Span::raw(" ")];
+    let words = match now {
+        LaneState::Running | LaneState::Lost => {
+            let sample = r.graph.samples_of(v.thread, v.run..v.end.saturating_add(1));
+            let near = sample.iter().min_by_key(|s| s.time.abs_diff(at));
+            let inside = near.map_or(String::new(), |s| {
+                let stack = if s.user_stack.is_some() { s.user_stack } else { s.kernel_stack };
+                format!(" in {}", r.stack_line(stack, ui.g.from, 4))
+            });
+            format!("running, {} in all{inside}", ui.length(v.ran()))
+        }
+        LaneState::Runnable => format!("runnable, waits {} for a CPU", ui.length(v.queued().max(v.preempted))),
+        LaneState::Absent => "does not exist".into(),
+        LaneState::Idle => format!("idle for {}", ui.length(v.waited())),
+        LaneState::Stopped => format!("stopped for {}, waits for {}", ui.length(v.waited()), r.wait(&v)),
+        LaneState::Blocked | LaneState::Disk => {
+            let open = if v.open { ", not over at the end" } else { "" };
+            format!("blocked {} in {}{open}", ui.length(v.waited()), r.wait(&v))
+        }
+    };
+    first.push(Span::raw(ui.plain(&words)));
+    let mut out = vec![Line::from(first)];
+    if v.waited() > 0 {
+        let stack = r.stack_line(v.user_stack, ui.g.from, 6);
+        if !stack.is_empty() {
+            out.push(Line::from(vec![ui.span(Look::Dim, "   in "), Span::raw(ui.plain(&stack))]));
+        }
+        let line = match r.waking(id) {
+            Some(e) => {
+                let edge = r.graph.edge(e);
+                let (look, how) = match edge.weak {
+                    None => (Look::StrongEdge, "strong".to_owned()),
+                    Some(w) => (Look::WeakEdge, format!("weak, {}", w.words())),
+                };
+                let who = r.thread_name(r.graph.vertex(edge.from).thread).to_owned();
+                Line::from(vec![
+                    ui.span(Look::Dim, "   woken by "),
+                    ui.span(Look::Strong, ui.plain(&who)),
+                    Span::raw(format!(" ({}, ", edge.kind.name())),
+                    ui.span(look, ui.plain(&how)),
+                    Span::raw(")"),
+                ])
+            }
+            None if v.timed_out => Line::from(ui.span(Look::Dim, "   ended by its own time-out")),
+            None if v.open => Line::from(ui.span(Look::Dim, "   nobody woke it")),
+            None => Line::from(ui.span(Look::Dim, "   no waker was recorded")),
+        };
+        out.push(line);
+    }
+    out
+}

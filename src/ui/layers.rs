@@ -1,0 +1,199 @@
+//! What lies over a view.
+
+use super::help;
+use super::parts::{Ui, left, pointer, put, width, wrap};
+use crate::app::layer::{Layer, Palette, SearchBox};
+use crate::app::state::State;
+use crate::app::text;
+use crate::app::views::scrolled;
+use crate::clean::clean_to;
+use crate::config::Look;
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Clear, Widget};
+
+/// Where a layer lies: most of a small screen, the middle of a large one.
+fn area(body: Rect, layer: &Layer) -> Rect {
+    let width = body.width.min(110);
+    let height = match layer {
+        Layer::Note(_) => 5.min(body.height),
+        _ if body.height < 20 => body.height,
+        _ => (body.height * 4 / 5).max(18),
+    };
+    Rect { x: body.x + (body.width - width) / 2, y: body.y + (body.height - height) / 3, width, height }
+}
+
+fn inner(area: Rect) -> Rect {
+    Rect { x: area.x + 1, y: area.y + 1, width: area.width.saturating_sub(2), height: area.height.saturating_sub(2) }
+}
+
+/// Keeps offsets of scrolled text within it.
+pub fn prepare(state: &mut State, body: Rect) {
+    let Some(layer) = state.layers.last() else { return };
+    let inside = inner(area(body, layer));
+    let ui = Ui::new(state);
+    let len = match layer {
+        Layer::Help(h) => help::lines(&ui, h.context, usize::from(inside.width)).len(),
+        Layer::WhyNot(_) => why_not_lines(&ui, usize::from(inside.width)).len(),
+        _ => return,
+    };
+    let most = len.saturating_sub(usize::from(inside.height));
+    match state.layers.last_mut() {
+        Some(Layer::Help(h)) => h.offset = h.offset.min(most),
+        Some(Layer::WhyNot(offset)) => *offset = (*offset).min(most),
+        _ => {}
+    }
+}
+
+/// Where the list of the topmost layer lies, and its first line shown.
+pub fn list(state: &State, body: Rect) -> Option<(Rect, usize)> {
+    let layer = state.layers.last()?;
+    let inside = inner(area(body, layer));
+    let rows = Rect { y: inside.y + 1, height: inside.height.saturating_sub(1), ..inside };
+    let (selected, len) = match layer {
+        Layer::Palette(p) => (p.selected, p.rows.len()),
+        Layer::Search(s) => (s.selected, s.hits.len()),
+        _ => return None,
+    };
+    Some((rows, scrolled(0, selected, len, usize::from(rows.height))))
+}
+
+/// Draws a layer.
+pub fn draw(ui: &Ui, frame: &mut Frame, body: Rect, layer: &Layer) {
+    let area = area(body, layer);
+    let title = match layer {
+        Layer::Help(h) => format!(" Help: {} ", h.context),
+        Layer::Palette(_) => " Command ".into(),
+        Layer::Search(s) if s.busy => " Find: searching ".into(),
+        Layer::Search(s) => format!(" Find: {} of {} shown ", s.hits.len(), s.total),
+        Layer::Note(_) => " Note, kept in the session ".into(),
+        Layer::WhyNot(_) => " Why not the others? ".into(),
+    };
+    let buffer = frame.buffer_mut();
+    Clear.render(area, buffer);
+    Block::bordered()
+        .border_set(ui.g.border)
+        .border_style(ui.style(Look::Border))
+        .title(title)
+        .title_style(ui.style(Look::Title))
+        .render(area, buffer);
+    let inside = inner(area);
+    if inside.width == 0 || inside.height == 0 {
+        return;
+    }
+    match layer {
+        Layer::Help(h) => scrolled_lines(ui, buffer, inside, &help::lines(ui, h.context, usize::from(inside.width)), h.offset),
+        Layer::WhyNot(offset) => {
+            scrolled_lines(ui, buffer, inside, &why_not_lines(ui, usize::from(inside.width)), *offset);
+        }
+        Layer::Palette(p) => {
+            palette(ui, buffer, inside, p);
+            typing(ui, frame, inside, p.line.text(), ":");
+        }
+        Layer::Search(s) => {
+            search(ui, buffer, inside, s);
+            typing(ui, frame, inside, s.line.text(), "/");
+        }
+        Layer::Note(n) => {
+            let who = ui.recording().map_or("", |r| r.thread_name(n.thread));
+            let about = format!("on {who} at {}; enter keeps it, esc does not", crate::app::time::at(n.time));
+            if inside.height > 1 {
+                let y = inside.y + 1;
+                let columns = usize::from(inside.width);
+                buffer.set_stringn(inside.x, y, ui.plain(&about), columns, ui.style(Look::Dim));
+            }
+            typing(ui, frame, inside, n.line.text(), ">");
+        }
+    }
+}
+
+/// The line being typed, with the cursor at its end.
+fn typing(ui: &Ui, frame: &mut Frame, area: Rect, typed: &str, sign: &str) {
+    let room = usize::from(area.width).saturating_sub(4);
+    // The end of what is typed is what one looks at.
+    let mut shown = ui.plain(typed);
+    while width(&shown) > room {
+        shown.remove(0);
+    }
+    let x = area.x + 2 + width(&shown) as u16;
+    let line = Line::from(vec![ui.span(Look::Key, format!("{sign} ")), Span::raw(shown)]);
+    frame.buffer_mut().set_line(area.x, area.y, &line, area.width);
+    frame.set_cursor_position(Position::new(x.min(area.right() - 1), area.y));
+}
+
+fn scrolled_lines(ui: &Ui, buffer: &mut Buffer, area: Rect, lines: &[Line], offset: usize) {
+    for (i, l) in lines.iter().skip(offset).take(usize::from(area.height)).enumerate() {
+        buffer.set_line(area.x, area.y + i as u16, l, area.width);
+    }
+    let below = lines.len().saturating_sub(offset + usize::from(area.height));
+    if below > 0 {
+        let text = format!(" {} {below} more lines ", ui.g.down);
+        let x = area.right().saturating_sub(width(&text) as u16 + 1);
+        buffer.set_string(x, area.bottom(), text, ui.style(Look::Dim));
+    }
+}
+
+fn palette(ui: &Ui, buffer: &mut Buffer, area: Rect, p: &Palette) {
+    let rows = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+    let offset = scrolled(0, p.selected, p.rows.len(), usize::from(rows.height));
+    let columns = usize::from(area.width);
+    for (i, cmd) in p.rows.iter().enumerate().skip(offset).take(usize::from(rows.height)) {
+        let c = cmd.row();
+        let keys = ui.state.config.keymap.keys_for(p.context, *cmd).into_iter().next().unwrap_or_default();
+        let selected = i == p.selected;
+        let line = Line::from(vec![
+            pointer(ui, selected),
+            ui.span(Look::Strong, left(c.name, 21)),
+            ui.span(Look::Key, left(&keys, 10) + " "),
+            Span::raw(clean_to(&ui.plain(c.doc), columns.saturating_sub(35))),
+        ]);
+        put(ui, buffer, rows, rows.y + (i - offset) as u16, &line, selected);
+    }
+    if p.rows.is_empty() && rows.height > 0 {
+        buffer.set_stringn(rows.x + 2, rows.y, "no command fits", columns, ui.style(Look::Dim));
+    }
+}
+
+fn search(ui: &Ui, buffer: &mut Buffer, area: Rect, s: &SearchBox) {
+    let rows = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+    let offset = scrolled(0, s.selected, s.hits.len(), usize::from(rows.height));
+    let columns = usize::from(area.width);
+    let texts = (columns / 2).max(16);
+    for (i, hit) in s.hits.iter().enumerate().skip(offset).take(usize::from(rows.height)) {
+        let selected = i == s.selected;
+        let mut spans = vec![pointer(ui, selected), ui.span(Look::Dim, left(hit.target.kind(), 9))];
+        let mut used = 11;
+        for (n, c) in hit.text.chars().enumerate() {
+            let w = unicode_width::UnicodeWidthChar::width(c).unwrap_or(0);
+            if used + w > texts + 11 {
+                break;
+            }
+            used += w;
+            let look = if hit.matched.contains(&n) { Look::Match } else { Look::Text };
+            spans.push(ui.span(look, ui.plain(c.encode_utf8(&mut [0; 4]))));
+        }
+        spans.push(Span::raw(" ".repeat((texts + 12).saturating_sub(used))));
+        spans.push(ui.span(Look::Dim, clean_to(&ui.plain(&hit.detail), columns.saturating_sub(texts + 12))));
+        put(ui, buffer, rows, rows.y + (i - offset) as u16, &Line::from(spans), selected);
+    }
+    if s.hits.is_empty() && rows.height > 0 {
+        let text = if s.busy {
+            "searching"
+        } else {
+            "nothing fits; processes, threads, functions, files and sockets are searched"
+        };
+        buffer.set_stringn(rows.x + 2, rows.y, text, columns.saturating_sub(2), ui.style(Look::Dim));
+    }
+}
+
+fn why_not_lines(ui: &Ui, columns: usize) -> Vec<Line<'static>> {
+    let mut out = Vec::new();
+    for p in text::why_not(ui.state) {
+        for l in wrap(&ui.plain(&p.text), columns.saturating_sub(p.indent + 1).max(10)) {
+            out.push(Line::from(ui.span(p.look, format!(" {}{l}", " ".repeat(p.indent)))));
+        }
+    }
+    out
+}

@@ -1,0 +1,204 @@
+//! A question of the diagnosis: never a riddle. What is asked and why, the options with all that is needed
+//! to choose, and what is recommended.
+
+use super::parts::{Ui, left, nothing, pointer, put, rule, wrap};
+use crate::app::state::State;
+use crate::app::time;
+use crate::app::views::scrolled;
+use crate::clean::{clean, clean_to};
+use crate::config::Look;
+use pg_graph::{Choice, Question};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+/// Where the parts lie.
+struct Areas {
+    head: Vec<String>,
+    options: Rect,
+    foot: Vec<String>,
+    foot_y: u16,
+    around: Rect,
+}
+
+fn layout(q: &Question, body: Rect) -> Areas {
+    let columns = usize::from(body.width).saturating_sub(2);
+    let all = usize::from(body.height).saturating_sub(1);
+    let mut head: Vec<String> = wrap(&clean(&q.text), columns);
+    head.truncate((all / 4).max(1));
+    let why = wrap(&clean(&q.why), columns);
+    let mut foot = wrap(&recommendation(q), columns);
+    // Options matter most, then the recommendation, then why it is asked, then what happened around.
+    let wanted = q.choices.len() * 2 + 1;
+    let mut left = all.saturating_sub(head.len());
+    let options = wanted.min(left.saturating_sub(1)).max(1);
+    left -= options.min(left);
+    foot.truncate(left.min(4));
+    left -= foot.len();
+    let gap = |n: usize| if left > n + 1 { 1 } else { 0 };
+    let why_lines = why.len().min(left.saturating_sub(2)).min(4);
+    let why_gap = gap(why_lines);
+    head.extend(why.into_iter().take(why_lines));
+    left -= why_lines;
+    if why_gap == 1 && left > 1 {
+        head.push(String::new());
+        left -= 1;
+    }
+    let top = body.y + 1 + head.len() as u16;
+    let options = Rect { y: top, height: options as u16, ..body };
+    let spare = u16::from(left > 3);
+    let foot_y = options.bottom() + spare;
+    let around_y = (foot_y + foot.len() as u16 + spare).min(body.bottom());
+    let around = Rect { y: around_y, height: body.bottom() - around_y, ..body };
+    Areas { head, options, foot, foot_y, around }
+}
+
+fn recommendation(q: &Question) -> String {
+    let what = if q.recommended == 0 { "stopping here (0)".into() } else { q.recommended.to_string() };
+    format!("recommended: {what}, {}", clean(&q.reason))
+}
+
+/// Where the options lie.
+pub fn options_area(state: &State, body: Rect) -> Rect {
+    state.diagnosis.question().map_or(body, |q| layout(q, body).options)
+}
+
+/// Keeps the selected option on the screen.
+pub fn prepare(state: &mut State, body: Rect) {
+    let Some(q) = state.diagnosis.question() else { return };
+    let height = usize::from(layout(q, body).options.height);
+    let n = q.choices.len();
+    let d = &mut state.diagnosis;
+    d.choice = d.choice.min(n);
+    let last = (d.choice * 2 + 1).min(n * 2);
+    d.choice_offset = scrolled(d.choice_offset, last, n * 2 + 1, height).min(d.choice * 2);
+}
+
+/// The option that a line belongs to.
+pub fn owner(state: &State, line: usize) -> Option<usize> {
+    let n = state.diagnosis.question()?.choices.len();
+    let at = (state.diagnosis.choice_offset + line) / 2;
+    (at <= n).then_some(at)
+}
+
+/// Draws the view.
+pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
+    let d = &ui.state.diagnosis;
+    let Some(q) = d.question() else {
+        rule(ui, buffer, body, "Question", "");
+        nothing(ui, buffer, body, "No question is open.");
+        return;
+    };
+    let count = format!("question {}, about {} to come", q.number, q.about_to_come);
+    let title = match q.key.kind {
+        pg_graph::QuestionKind::Edge => "Which one made it go on?",
+        pg_graph::QuestionKind::Baseline => "Which one shows the normal case?",
+        pg_graph::QuestionKind::DataFlag => "Which flag does it ask for?",
+    };
+    rule(ui, buffer, body, title, &count);
+    let a = layout(q, body);
+    let columns = usize::from(body.width).saturating_sub(2);
+    let asked = wrap(&clean(&q.text), columns).len();
+    for (i, l) in a.head.iter().enumerate() {
+        let look = if i < asked { Look::Strong } else { Look::Text };
+        buffer.set_stringn(body.x + 1, body.y + 1 + i as u16, ui.plain(l), columns, ui.style(look));
+    }
+    let mut lines: Vec<(usize, Line)> = Vec::new();
+    for (i, c) in q.choices.iter().enumerate() {
+        let (first, second) = option(ui, i, c, d.choice == i, q.recommended == i + 1, usize::from(body.width));
+        lines.push((i, first));
+        lines.push((i, second));
+    }
+    let n = q.choices.len();
+    lines.push((n, stop(ui, q, d.choice == n, usize::from(body.width))));
+    for (y, (i, l)) in lines.iter().skip(d.choice_offset).take(usize::from(a.options.height)).enumerate() {
+        put(ui, buffer, a.options, a.options.y + y as u16, l, *i == d.choice);
+    }
+    for (i, l) in a.foot.iter().enumerate() {
+        let y = a.foot_y + i as u16;
+        if y < body.bottom() {
+            buffer.set_stringn(body.x + 1, y, ui.plain(l), columns, ui.style(Look::Good));
+        }
+    }
+    around(ui, buffer, a.around, q);
+}
+
+fn option(ui: &Ui, i: usize, c: &Choice, selected: bool, recommended: bool, columns: usize) -> (Line<'static>, Line<'static>) {
+    let (look, mark, word) = if c.strong {
+        (Look::StrongEdge, ui.g.strong, "strong")
+    } else {
+        (Look::WeakEdge, ui.g.weak, "weak")
+    };
+    let at = time::at(c.time);
+    let label = clean_to(&ui.plain(&c.label), columns.saturating_sub(26 + at.len()).max(12));
+    let star = if recommended { " recommended" } else { "" };
+    let first = Line::from(vec![
+        pointer(ui, selected),
+        ui.span(Look::Key, format!("{}  ", i + 1)),
+        ui.span(look, format!("{mark} {word:<6} ")),
+        ui.span(Look::Strong, label),
+        ui.span(Look::Dim, format!("  {at}")),
+        ui.span(Look::Good, star),
+    ]);
+    let stack: Vec<_> = c
+        .stack
+        .iter()
+        .filter(|f| f.rsplit_once(" (").is_none_or(|(_, m)| !pg_graph::words::is_plumbing(m)))
+        .take(4)
+        .map(|f| clean(f.rsplit_once(" (").map_or(f.as_str(), |x| x.0)).into_owned())
+        .collect();
+    let mut text = clean(&c.detail).into_owned();
+    if !stack.is_empty() {
+        text = format!("{text}  in {}", stack.join(&format!(" {} ", ui.g.from)));
+    }
+    let second = Line::from(vec![
+        Span::raw("     "),
+        ui.span(Look::Dim, clean_to(&ui.plain(&text), columns.saturating_sub(6))),
+    ]);
+    (first, second)
+}
+
+fn stop(ui: &Ui, q: &Question, selected: bool, columns: usize) -> Line<'static> {
+    let star = if q.recommended == 0 { " recommended" } else { "" };
+    let text = format!("stop here: {}", clean(&q.stop));
+    Line::from(vec![
+        pointer(ui, selected),
+        ui.span(Look::Key, "0  "),
+        Span::raw(clean_to(&ui.plain(&text), columns.saturating_sub(6 + star.len()))),
+        ui.span(Look::Good, star),
+    ])
+}
+
+/// What happened around the options, side by side where there is room.
+fn around(ui: &Ui, buffer: &mut Buffer, area: Rect, q: &Question) {
+    if area.height < 3 {
+        return;
+    }
+    let shown: Vec<(usize, &Choice)> = if area.width >= 100 {
+        q.choices.iter().enumerate().take(3).collect()
+    } else {
+        let at = ui.state.diagnosis.choice;
+        q.choices.get(at).map(|c| (at, c)).into_iter().collect()
+    };
+    let n = shown.len().max(1) as u16;
+    let each = area.width / n;
+    for (k, (i, c)) in shown.into_iter().enumerate() {
+        let part = Rect { x: area.x + each * k as u16, width: each, ..area };
+        rule(ui, buffer, part, &format!("{}: events around", i + 1), "");
+        let room = usize::from(part.height) - 1;
+        // The moments nearest to what is asked about.
+        let mid = c.nearby.partition_point(|e| e.time < c.time);
+        let first = mid.saturating_sub(room / 2).min(c.nearby.len().saturating_sub(room));
+        for (y, e) in c.nearby.iter().skip(first).take(room).enumerate() {
+            let look = if e.time == c.time { Look::Strong } else { Look::Text };
+            let at = left(&time::moment(e.time, 100_000), 11);
+            let text = clean_to(&ui.plain(&e.text), usize::from(part.width).saturating_sub(15));
+            let line = Line::from(vec![Span::raw(" "), ui.span(Look::Dim, at + " "), ui.span(look, text)]);
+            buffer.set_line(part.x, part.y + 1 + y as u16, &line, part.width.saturating_sub(1));
+        }
+        if c.nearby.is_empty() {
+            let line = Line::from(ui.span(Look::Dim, " none recorded"));
+            buffer.set_line(part.x, part.y + 1, &line, part.width);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The slice: the way back from the victim, a step a row, with edges between them.
+
+use super::parts::{Ui, left, nothing, pointer, put, right, rule, width, wrap};
+use crate::app::state::State;
+use crate::app::views::scrolled;
+use crate::clean::{clean, clean_to};
+use crate::config::Look;
+use pg_graph::SliceNode;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+/// Lines a step takes: itself and the edge before it.
+const LINES: usize = 2;
+
+/// Where the steps lie.
+pub fn rows_area(body: Rect) -> Rect {
+    Rect { y: body.y + 2, height: body.height.saturating_sub(2 + foot_height(body)), ..body }
+}
+
+fn foot_height(body: Rect) -> u16 {
+    match body.height {
+        0..9 => 0,
+        9..16 => 3,
+        16..30 => 6,
+        _ => 12,
+    }
+}
+
+/// Keeps the selected step on the screen.
+pub fn prepare(state: &mut State, body: Rect) {
+    let height = usize::from(rows_area(body).height);
+    let d = &mut state.diagnosis;
+    let len = d.slice().len();
+    d.step = d.step.min(len.saturating_sub(1));
+    // The offset counts lines; the edge above a step belongs to it.
+    let top = (d.step * LINES).saturating_sub(1);
+    d.offset = scrolled(d.offset, d.step * LINES, len * LINES, height).min(top.max(0));
+}
+
+/// The step that a line belongs to.
+pub fn owner(state: &State, line: usize) -> Option<usize> {
+    let at = (state.diagnosis.offset + line).div_ceil(LINES);
+    (at < state.diagnosis.slice().len()).then_some(at)
+}
+
+/// Draws the view.
+pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
+    let d = &ui.state.diagnosis;
+    let (Some(o), Some(r)) = (&d.outcome, ui.recording()) else {
+        rule(ui, buffer, body, "Slice", "");
+        let text = if d.running {
+            "following the wait backwards…"
+        } else {
+            "No diagnosis yet: select a victim (V) and press enter."
+        };
+        nothing(ui, buffer, body, text);
+        return;
+    };
+    let v = &o.victim;
+    let done = if o.question.is_some() { "a question is open: enter" } else { "done: enter shows the verdict" };
+    rule(ui, buffer, body, &format!("Slice: from {} backwards", r.thread_name(v.thread)), done);
+    head(ui, buffer, Rect { y: body.y + 1, height: 1, ..body });
+    let area = rows_area(body);
+    let all = o.slice.iter().enumerate().flat_map(|(i, n)| {
+        let edge = (i > 0).then_some((i, n, true));
+        edge.into_iter().chain([(i, n, false)])
+    });
+    for (line, (i, n, is_edge)) in all.skip(d.offset).take(usize::from(area.height)).enumerate() {
+        let selected = i == d.step && !is_edge;
+        let text = if is_edge { edge(ui, n, usize::from(area.width)) } else { step(ui, i, n, area.width, selected) };
+        put(ui, buffer, area, area.y + line as u16, &text, selected);
+    }
+    foot(ui, buffer, Rect { y: area.bottom(), height: foot_height(body), ..body });
+}
+
+fn head(ui: &Ui, buffer: &mut Buffer, area: Rect) {
+    let d = &ui.state.diagnosis;
+    let Some(o) = &d.outcome else { return };
+    let sure = o.report.root_causes.first().map(|c| c.confidence.clamp(0.0, 1.0));
+    let mut spans = vec![
+        Span::raw(" "),
+        ui.span(Look::Victim, o.victim.block_type.words()),
+        Span::raw(format!(" {}, {} answers given", ui.length(o.victim.duration), o.decisions.len())),
+    ];
+    if let Some(sure) = sure {
+        let full = (sure * 10.0).round() as usize;
+        spans.push(ui.span(Look::Dim, "   sure "));
+        spans.push(ui.span(Look::Good, ui.g.full.repeat(full)));
+        spans.push(ui.span(Look::Idle, ui.g.empty.repeat(10 - full)));
+        spans.push(Span::raw(format!(" {:.0} %", sure * 100.0)));
+    }
+    buffer.set_line(area.x, area.y, &Line::from(spans), area.width);
+}
+
+/// What a step did, in a few words.
+pub fn doing(ui: &Ui, n: &SliceNode) -> String {
+    let object = n.object.map_or_else(String::new, |o| ui.recording().map_or_else(String::new, |r| r.object(o)));
+    match n.state {
+        "running" => n.function.as_ref().map_or_else(|| "on the CPU".into(), |f| format!("on the CPU in {}", clean(f))),
+        "runnable" => "waits for a CPU".into(),
+        "exited" => "has ended".into(),
+        "not-created" => "does not exist yet".into(),
+        _ => {
+            let call = n.syscall.as_deref().or(n.waits_on.as_deref()).unwrap_or("an unknown wait");
+            format!("{call} {object}").trim_end().to_owned()
+        }
+    }
+}
+
+fn step(ui: &Ui, i: usize, n: &SliceNode, area_width: u16, selected: bool) -> Line<'static> {
+    let total = usize::from(area_width);
+    let Some(r) = ui.recording() else { return Line::default() };
+    let name = r.thread_name(n.thread);
+    let names = (total / 4).clamp(10, 30);
+    let last = i + 1 == ui.state.diagnosis.slice().len() && ui.state.diagnosis.verdict().is_some();
+    let look = if i == 0 {
+        Look::Victim
+    } else if last {
+        Look::Cause
+    } else {
+        Look::Strong
+    };
+    let mut spans = vec![
+        pointer(ui, selected),
+        ui.span(Look::Dim, right(&i.to_string(), 2) + "  "),
+        ui.span(look, left(&ui.plain(name), names) + " "),
+        ui.state_mark(n.state),
+    ];
+    let mut used = 2 + 4 + names + 2;
+    if total >= 70 {
+        spans.push(Span::raw(format!(" {}", left(n.state, 9))));
+        used += 10;
+    }
+    spans.push(Span::raw(right(&ui.length(n.spent), 9) + "  "));
+    used += 11;
+    let rest = total.saturating_sub(used);
+    let stack = stack(ui, n);
+    let room = if stack.is_empty() || rest < 40 { rest } else { rest / 2 };
+    spans.push(Span::raw(left(&ui.plain(&doing(ui, n)), room)));
+    if room < rest {
+        spans.push(ui.span(Look::Dim, format!("  {}", clean_to(&ui.plain(&stack), rest - room - 2))));
+    }
+    Line::from(spans)
+}
+
+/// The telling part of a step's stack, leaf first.
+fn stack(ui: &Ui, n: &SliceNode) -> String {
+    let plumbing = |f: &&String| {
+        f.rsplit_once(" (").is_none_or(|(_, m)| !pg_graph::words::is_plumbing(m) && !m.starts_with("[kernel"))
+    };
+    let names = n.stack.iter().filter(plumbing).map(|f| clean(f.rsplit_once(" (").map_or(f.as_str(), |x| x.0)));
+    names.take(6).collect::<Vec<_>>().join(&format!(" {} ", ui.g.from))
+}
+
+fn edge(ui: &Ui, n: &SliceNode, columns: usize) -> Line<'static> {
+    let kind = n.edge.map_or("", pg_graph::EdgeKind::name);
+    let (look, mark, words) = match &n.why_weak {
+        None => (Look::StrongEdge, ui.g.strong, "strong".to_owned()),
+        Some(why) => (Look::WeakEdge, ui.g.weak, format!("weak: {}", clean(why))),
+    };
+    let text = format!("{} {kind}  ", ui.g.caused_by);
+    let room = columns.saturating_sub(6 + width(&text) + 4);
+    Line::from(vec![
+        Span::raw("   "),
+        ui.span(Look::Border, format!("{}  ", ui.g.line)),
+        ui.span(look, text),
+        ui.span(look, format!("{mark} ")),
+        ui.span(Look::Dim, clean_to(&ui.plain(&words), room)),
+    ])
+}
+
+/// The selected step: whole stack, command line, why.
+fn foot(ui: &Ui, buffer: &mut Buffer, area: Rect) {
+    let d = &ui.state.diagnosis;
+    let (Some(n), Some(r)) = (d.slice().get(d.step), ui.recording()) else { return };
+    if area.height < 2 {
+        return;
+    }
+    rule(ui, buffer, area, r.thread_name(n.thread), &r.ids(n.thread));
+    let columns = usize::from(area.width).saturating_sub(2);
+    let mut lines = Vec::new();
+    let waits = if n.waits > 1 { format!(" in {} waits", n.waits) } else { String::new() };
+    let from = crate::app::time::at(n.start);
+    let to = crate::app::time::at(n.start + n.duration);
+    lines.push(format!("{from} to {to}: {} {}{waits}, {}", n.state, ui.length(n.spent), doing(ui, n)));
+    lines.push(r.cmdline(n.thread, columns));
+    if let Some(why) = &n.why_weak {
+        lines.extend(wrap(&format!("weak edge: {}", clean(why)), columns));
+    }
+    let frames: Vec<String> = n.stack.iter().map(|f| clean_to(f, columns)).collect();
+    lines.extend(frames.into_iter().map(|f| format!("  {f}")));
+    lines.retain(|l| !l.is_empty());
+    for (i, l) in lines.iter().take(usize::from(area.height) - 1).enumerate() {
+        let look = if i == 0 { Look::Text } else { Look::Dim };
+        buffer.set_stringn(area.x + 1, area.y + 1 + i as u16, ui.plain(l), columns, ui.style(look));
+    }
+}

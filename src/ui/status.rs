@@ -1,0 +1,148 @@
+//! The status line, the hints, and what is shown while loading.
+
+use super::parts::{Ui, width, wrap};
+use crate::app::command::{COMMANDS, Context};
+use crate::app::layer::Layer;
+use crate::app::state::Phase;
+use crate::app::time;
+use crate::clean::clean_to;
+use crate::config::Look;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+/// The first line: what is looked at, and what is missing of it.
+pub fn status(ui: &Ui, buffer: &mut Buffer, area: Rect) {
+    let s = ui.state;
+    let columns = usize::from(area.width);
+    let mut spans = vec![ui.span(Look::Status, format!(" {}", ui.plain(&clean_to(&s.file, columns / 3))))];
+    let mut aside: Vec<Span> = Vec::new();
+    if let Some(r) = ui.recording() {
+        if columns >= 70 && !r.header.host.is_empty() {
+            spans.push(ui.span(Look::Dim, "  host "));
+            spans.push(Span::raw(ui.plain(&clean_to(&r.header.host, 20))));
+        }
+        spans.push(Span::raw(format!("  {}", ui.length(r.graph.duration()))));
+        if columns >= 60 {
+            spans.push(Span::raw(format!("  {} events", time::count(r.graph.event_count()))));
+        }
+        let lost = r.coverage.loss;
+        let total = lost.events + lost.stacks + lost.samples;
+        if total == 0 {
+            spans.push(ui.span(Look::Dim, "  lost 0"));
+        } else {
+            spans.push(Span::raw("  "));
+            spans.push(ui.span(Look::Lost, format!(" {} lost {} ", ui.g.lost, time::count(total))));
+        }
+        if !r.warnings.is_empty() {
+            let text = if columns >= 60 { format!(" {} warnings (L) ", r.warnings.len()) } else { " L! ".into() };
+            spans.push(Span::raw(" "));
+            spans.push(ui.span(Look::Warning, text));
+        }
+        if columns >= 70 && !r.header.focus.is_empty() {
+            aside.push(ui.span(Look::Dim, "focus: "));
+            aside.push(Span::raw(ui.plain(&clean_to(&r.header.focus, columns / 4))));
+            aside.push(Span::raw("  "));
+        }
+    }
+    if let Some(busy) = s.busy.last().filter(|_| s.phase == Phase::Ready) {
+        aside.insert(0, ui.span(Look::Warning, format!("{}{} ", busy, ui.g.more)));
+    }
+    aside.push(ui.span(Look::Key, "[?]"));
+    aside.push(ui.span(Look::Dim, if columns >= 60 { " help " } else { " " }));
+    let aside = Line::from(aside);
+    let at = area.width.saturating_sub(aside.width() as u16);
+    buffer.set_line(area.x, area.y, &Line::from(spans), at.saturating_sub(1));
+    buffer.set_line(area.x + at, area.y, &aside, area.width - at);
+}
+
+/// The last line: what was just said, or the keys that make sense here.
+pub fn hints(ui: &Ui, buffer: &mut Buffer, area: Rect) {
+    let s = ui.state;
+    if let Some(m) = &s.message {
+        let line = Line::from(vec![Span::raw(" "), ui.span(m.look, ui.plain(&m.text))]);
+        buffer.set_line(area.x, area.y, &line, area.width);
+        return;
+    }
+    if s.phase != Phase::Ready && s.layers.is_empty() {
+        let line = Line::from(vec![Span::raw(" "), ui.span(Look::Key, "q"), Span::raw(" quit")]);
+        buffer.set_line(area.x, area.y, &line, area.width);
+        return;
+    }
+    let context = s.context();
+    let mut shown: Vec<(String, &str)> = Vec::new();
+    if context == Context::Question
+        && let Some(q) = s.diagnosis.question()
+    {
+        let n = q.choices.len().min(9);
+        shown.push((if n > 1 { format!("1-{n}") } else { "1".into() }, "choose"));
+    }
+    // What belongs to the view comes first, then what is the same everywhere.
+    let own = COMMANDS.iter().filter(|c| c.contexts.contains(&context));
+    let global = COMMANDS.iter().filter(|c| context != Context::Text && c.contexts.contains(&Context::Global));
+    let quit_first = |c: &&crate::app::command::Command| c.cmd.row().name != "quit";
+    let mut seen = Vec::new();
+    for c in own.chain(global.clone().filter(|c| !quit_first(c))).chain(global.filter(quit_first)) {
+        if c.hint.is_empty() || seen.contains(&c.cmd) || not_now(ui, c.cmd) {
+            continue;
+        }
+        seen.push(c.cmd);
+        if let Some(key) = s.config.keymap.keys_for(context, c.cmd).into_iter().next() {
+            shown.push((key, c.hint));
+        }
+    }
+    let mut spans = Vec::new();
+    let mut used = 1;
+    for (key, hint) in shown {
+        let need = width(&key) + 1 + width(hint) + 3;
+        if used + need > usize::from(area.width) + 2 {
+            continue;
+        }
+        used += need;
+        spans.push(Span::raw(" "));
+        spans.push(ui.span(Look::Key, key));
+        spans.push(Span::raw(format!(" {hint} ")));
+    }
+    buffer.set_line(area.x, area.y, &Line::from(spans), area.width);
+}
+
+/// Is the view of this command the one shown already?
+fn not_now(ui: &Ui, cmd: crate::app::command::Cmd) -> bool {
+    use crate::app::command::Cmd;
+    use crate::app::state::View;
+    matches!(
+        (cmd, ui.state.view),
+        (Cmd::GoVictims, View::Victims) | (Cmd::GoThreads, View::Threads) | (Cmd::GoTimeline, View::Timeline)
+    ) || (matches!(ui.state.layers.last(), Some(Layer::Help(_) | Layer::WhyNot(_))) && cmd == Cmd::Help)
+}
+
+/// While the file is read.
+pub fn loading(ui: &Ui, buffer: &mut Buffer, area: Rect, what: &str, share: f64) {
+    let columns = usize::from(area.width).saturating_sub(8).min(60);
+    let done = ((columns as f64) * share).round() as usize;
+    let y = area.y + area.height / 3;
+    let x = area.x + (area.width - columns as u16) / 2;
+    let text = format!("{what} {:.0} %", share * 100.0);
+    buffer.set_stringn(x, y, ui.plain(&text), columns, ui.style(Look::Text));
+    if y + 1 < area.bottom() {
+        let bar = Line::from(vec![
+            ui.span(Look::Running, ui.g.full.repeat(done)),
+            ui.span(Look::Idle, ui.g.empty.repeat(columns - done)),
+        ]);
+        buffer.set_line(x, y + 1, &bar, columns as u16);
+    }
+}
+
+/// When the file cannot be read.
+pub fn failed(ui: &Ui, buffer: &mut Buffer, area: Rect, why: &str) {
+    let columns = usize::from(area.width).saturating_sub(4);
+    let mut y = area.y + 1;
+    buffer.set_string(area.x + 2, y, "This recording cannot be opened.", ui.style(Look::Error));
+    for line in wrap(&ui.plain(why), columns) {
+        y += 1;
+        if y + 1 >= area.bottom() {
+            break;
+        }
+        buffer.set_string(area.x + 2, y, line, ui.style(Look::Text));
+    }
+}

@@ -1,0 +1,142 @@
+//! Processes and threads, with where their time went.
+
+use super::parts::{Ui, bar, left, nothing, right, rule, state_look};
+use crate::app::time;
+use crate::app::views::threads::{Branch, Node};
+use crate::config::Look;
+use pg_graph::LaneState;
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use tui_tree_widget::{Tree, TreeItem};
+
+/// Widths of: name, bar, number of threads, shares (each). 0: left out.
+struct Columns {
+    name: usize,
+    bar: usize,
+    threads: usize,
+    share: usize,
+    wait: usize,
+}
+
+fn columns(width: usize) -> Columns {
+    match width {
+        0..60 => Columns { name: width.saturating_sub(22), bar: 0, threads: 0, share: 7, wait: 0 },
+        60..110 => {
+            let bar = (width - 60) / 2 + 10;
+            Columns { name: width - bar - 6 - 24 - 3, bar, threads: 5, share: 8, wait: 0 }
+        }
+        _ => {
+            let bar = (width / 5).min(40);
+            let name = (width / 4).min(50);
+            Columns { name, bar, threads: 8, share: 10, wait: width - bar - name - 8 - 30 - 5 }
+        }
+    }
+}
+
+/// Draws the view.
+pub fn draw(ui: &Ui, frame: &mut Frame, body: Rect) {
+    let s = &ui.state.threads;
+    let count = ui.recording().map_or(0, |r| r.groups().iter().map(|g| g.threads.len()).sum());
+    let title = format!("Processes ({}) and threads ({count})", ui.recording().map_or(0, |r| r.groups().len()));
+    rule(ui, frame.buffer_mut(), body, &title, &format!("by {}", s.sort.word()));
+    let c = columns(usize::from(body.width));
+    let head = head(ui, &c);
+    frame.buffer_mut().set_line(body.x, body.y + 1, &head, body.width);
+    let legend = legend(ui);
+    let tall = body.height >= 9;
+    if tall {
+        frame.buffer_mut().set_line(body.x, body.bottom() - 1, &legend, body.width);
+    }
+    let area =
+        Rect { y: body.y + 2, height: body.height.saturating_sub(2 + u16::from(tall)), ..body };
+    let items: Vec<TreeItem<Node>> = s.roots.iter().filter_map(|b| item(ui, b, &c, 0)).collect();
+    if items.is_empty() {
+        nothing(ui, frame.buffer_mut(), area, "No thread was seen.");
+        return;
+    }
+    // Ids of siblings are unique, so the widget has nothing to complain about.
+    let Ok(tree) = Tree::new(&items) else { return };
+    let closed = format!("{} ", ui.g.closed);
+    let opened = format!("{} ", ui.g.opened);
+    let tree = tree
+        .highlight_style(ui.style(Look::Selected))
+        .highlight_symbol(if ui.g.ascii { "> " } else { "▶ " })
+        .node_closed_symbol(&closed)
+        .node_open_symbol(&opened)
+        .node_no_children_symbol("  ");
+    frame.render_stateful_widget(tree, area, &mut s.tree.borrow_mut());
+}
+
+fn head(ui: &Ui, c: &Columns) -> Line<'static> {
+    let mut text = format!("    {}", left("name", c.name));
+    if c.threads > 0 {
+        text += &right(if c.threads >= 8 { "threads" } else { "thr" }, c.threads);
+    }
+    if c.bar > 0 {
+        text += &format!(" {}", left("where its time went", c.bar));
+    }
+    for name in if c.share < 8 { ["cpu", "rq", "wait"] } else { ["on CPU", "runnable", "blocked"] } {
+        text += &right(name, c.share);
+    }
+    if c.wait > 0 {
+        text += "   command";
+    }
+    Line::from(ui.span(Look::Dim, text))
+}
+
+fn legend(ui: &Ui) -> Line<'static> {
+    let mut spans = vec![Span::raw("  ")];
+    for (state, name) in [
+        (LaneState::Running, "on CPU"),
+        (LaneState::Runnable, "runnable"),
+        (LaneState::Blocked, "blocked"),
+        (LaneState::Disk, "disk"),
+        (LaneState::Stopped, "stopped"),
+    ] {
+        spans.push(ui.span(state_look(state), ui.glyph(state)));
+        spans.push(ui.span(Look::Dim, format!(" {name}  ")));
+    }
+    Line::from(spans)
+}
+
+fn item<'a>(ui: &Ui, b: &'a Branch, c: &Columns, depth: usize) -> Option<TreeItem<'a, Node>> {
+    let t = &b.times;
+    let whole = t.total();
+    let name = left(&ui.plain(&b.name), c.name.saturating_sub(depth * 2));
+    let look = if b.focus { Look::Strong } else { Look::Text };
+    let mut spans = vec![ui.span(look, name)];
+    if c.threads > 0 {
+        let n = if matches!(b.node, Node::Process(_)) { b.threads.to_string() } else { String::new() };
+        spans.push(ui.span(Look::Dim, right(&n, c.threads)));
+    }
+    if c.bar > 0 {
+        let part = |s: LaneState| (t.get(s), ui.glyph(s), ui.style(state_look(s)));
+        let running = (t.running(), ui.g.running, ui.style(Look::Running));
+        let parts = [
+            running,
+            part(LaneState::Runnable),
+            part(LaneState::Blocked),
+            part(LaneState::Disk),
+            part(LaneState::Stopped),
+        ];
+        spans.push(Span::raw(" "));
+        spans.extend(bar(&parts, whole, c.bar, (ui.g.idle, ui.style(Look::Idle))));
+    }
+    for (part, look) in [
+        (t.running(), Look::Running),
+        (t.runnable(), Look::Runnable),
+        (t.blocked() - t.get(LaneState::Idle), Look::Text),
+    ] {
+        let text = right(&time::percent(part, whole), c.share);
+        spans.push(if part == 0 { ui.span(Look::Idle, text) } else { ui.span(look, text) });
+    }
+    if c.wait > 0
+        && let (Node::Process(p), Some(r)) = (b.node, ui.recording())
+    {
+        let text = r.catalog.process(p).map_or("", |p| p.cmdline());
+        spans.push(ui.span(Look::Dim, format!("   {}", crate::clean::clean_to(&ui.plain(text), c.wait.saturating_sub(3)))));
+    }
+    let children: Vec<TreeItem<Node>> = b.children.iter().filter_map(|x| item(ui, x, c, depth + 1)).collect();
+    TreeItem::new(b.node, Line::from(spans), children).ok()
+}

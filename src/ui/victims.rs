@@ -1,0 +1,202 @@
+//! Victims: what hung, for how long, and on what.
+
+use super::parts::{Ui, left, nothing, pointer, put, right, rule, share_out};
+use crate::app::state::State;
+use crate::app::time;
+use crate::app::views::victims::Row;
+use crate::config::Look;
+use pg_event::Ns;
+use pg_graph::BlockType;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+/// Where the parts lie.
+pub struct Areas {
+    /// The heads of the columns.
+    pub head: Rect,
+    /// The list.
+    pub rows: Rect,
+    /// More about the selected victim.
+    pub detail: Rect,
+    /// When the victims were.
+    pub when: Rect,
+}
+
+/// Divides the body.
+pub fn layout(state: &State, body: Rect) -> Areas {
+    let count = state.victims.rows.len() as u16;
+    let detail = if body.height >= 16 { 5 } else { 0 };
+    let when = match body.height {
+        0..10 => 0,
+        10..20 => 2,
+        _ => 1 + count.clamp(1, (body.height / 4).min(12)),
+    };
+    let rows = body.height.saturating_sub(2 + detail + when);
+    let head = Rect { y: body.y + 1, height: 1, ..body };
+    let rows = Rect { y: body.y + 2, height: rows, ..body };
+    let detail = Rect { y: rows.bottom(), height: detail, ..body };
+    let when = Rect { y: detail.bottom(), height: when, ..body };
+    Areas { head, rows, detail, when }
+}
+
+/// Widths of: what, thread, when, for, waits on, suspects. 0: left out.
+fn columns(width: usize) -> [usize; 6] {
+    let room = width.saturating_sub(3);
+    if width >= 72 {
+        let flexible = share_out(room - 15 - 11 - 10, &[(28, 12), (44, 16), (28, 12)]);
+        [15, flexible[0], 11, 10, flexible[1], flexible[2]]
+    } else {
+        let flexible = share_out(room - 9, &[(4, 8), (5, 10)]);
+        [0, flexible[0], 0, 9, flexible[1], 0]
+    }
+}
+
+/// Draws the view.
+pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
+    let s = &ui.state.victims;
+    let a = layout(ui.state, body);
+    let whose = if s.everyone { "of everybody" } else { "of the focus" };
+    rule(
+        ui,
+        buffer,
+        body,
+        &format!("Victims: what hung ({})", s.rows.len()),
+        &format!("{whose}, by {}", s.sort.word()),
+    );
+    let w = columns(usize::from(body.width));
+    let heads = ["what", "thread", "when", "for", "waits on", "suspects"];
+    let mut head = vec![Span::raw("  ")];
+    for (i, (name, n)) in heads.iter().zip(w).enumerate() {
+        if n > 0 {
+            let text = if matches!(i, 2 | 3) { right(name, n - 2) + "  " } else { left(name, n) };
+            head.push(ui.span(Look::Dim, text));
+        }
+    }
+    buffer.set_line(a.head.x, a.head.y, &Line::from(head), a.head.width);
+    if s.rows.is_empty() {
+        let text = if !s.known {
+            "looking for victims…".to_owned()
+        } else if s.everyone {
+            "Nothing waited, ran or yielded unusually long. The timeline (t) shows everything there is.".into()
+        } else {
+            "Nothing in the focus waited, ran or yielded unusually long. Press a for everybody else, or t for \
+             the timeline."
+                .into()
+        };
+        nothing(ui, buffer, Rect { height: a.rows.height + a.detail.height, ..a.rows }, &text);
+        return;
+    }
+    for (i, row) in s.rows.iter().enumerate().skip(s.offset).take(usize::from(a.rows.height)) {
+        let selected = Some(row.victim.vertex) == s.selected;
+        let y = a.rows.y + (i - s.offset) as u16;
+        put(ui, buffer, a.rows, y, &line(ui, row, w, selected), selected);
+    }
+    detail(ui, buffer, a.detail);
+    when(ui, buffer, a.when);
+}
+
+fn mark(ui: &Ui, kind: BlockType) -> Span<'static> {
+    match kind {
+        BlockType::LongRunning => ui.span(Look::Running, ui.g.running),
+        BlockType::RepeatedYield => ui.span(Look::Runnable, ui.g.runnable),
+        BlockType::LongWait => ui.span(Look::Blocked, ui.g.blocked),
+    }
+}
+
+fn line(ui: &Ui, row: &Row, w: [usize; 6], selected: bool) -> Line<'static> {
+    let v = &row.victim;
+    let name = ui.recording().map_or("?", |r| r.thread_name(v.thread));
+    let mut spans = vec![pointer(ui, selected)];
+    let text = |t: &str, n: usize| if n == 0 { String::new() } else { left(&ui.plain(t), n - 1) + " " };
+    if w[0] > 0 {
+        spans.push(mark(ui, v.block_type));
+        spans.push(Span::raw(left(&format!(" {}", v.block_type.words()), w[0] - 1)));
+        spans.push(ui.span(Look::Strong, text(name, w[1])));
+        spans.push(Span::raw(right(&time::moment(v.start, 10_000_000), w[2] - 2) + "  "));
+    } else {
+        spans.push(mark(ui, v.block_type));
+        spans.push(ui.span(Look::Strong, text(&format!(" {name}"), w[1] - 1)));
+    }
+    spans.push(ui.span(Look::Victim, right(&ui.length(v.duration), w[3] - 2) + "  "));
+    spans.push(Span::raw(text(&row.waits, w[4])));
+    spans.push(Span::raw(text(&row.suspects, w[5])));
+    Line::from(spans)
+}
+
+fn detail(ui: &Ui, buffer: &mut Buffer, area: Rect) {
+    let (Some(v), Some(r)) = (ui.state.victims.current(), ui.recording()) else { return };
+    if area.height < 4 {
+        return;
+    }
+    let columns = usize::from(area.width).saturating_sub(13);
+    rule(ui, buffer, area, r.thread_name(v.thread), &r.ids(v.thread));
+    let vertex = r.graph.vertex(v.vertex);
+    let stack = if v.block_type == BlockType::LongRunning {
+        let p = pg_graph::profile(&r.graph, &r.catalog, v.thread, &[(v.start, v.end())]);
+        let names = p.stack.iter().map(|f| f.rsplit_once(" (").map_or(f.as_str(), |x| x.0));
+        crate::clean::clean(&names.take(8).collect::<Vec<_>>().join(&format!(" {} ", ui.g.from))).into_owned()
+    } else {
+        r.stack_line(vertex.user_stack, ui.g.from, 8)
+    };
+    let waits = if v.block_type == BlockType::LongRunning {
+        format!("{} of {} on the CPU", ui.length(v.episode.ran), ui.length(v.duration))
+    } else {
+        let single = if v.episode.waits > 1 {
+            format!(", {} waits, the longest {}", v.episode.waits, ui.length(v.episode.longest))
+        } else {
+            String::new()
+        };
+        let open = if vertex.open { ", not over when the recording ended" } else { "" };
+        format!("{}{single}{open}", r.wait(&vertex))
+    };
+    let lines =
+        [("command", r.cmdline(v.thread, 400)), ("waits on", waits), ("in", stack), ("process of", String::new())];
+    for (i, (name, text)) in lines.iter().take(3).enumerate() {
+        let text = if text.is_empty() { "unknown" } else { text };
+        let line = Line::from(vec![
+            ui.span(Look::Dim, format!("  {name:<10} ")),
+            Span::raw(crate::clean::clean_to(&ui.plain(text), columns)),
+        ]);
+        let y = area.y + 1 + i as u16;
+        if y < area.bottom() {
+            buffer.set_line(area.x, y, &line, area.width);
+        }
+    }
+}
+
+/// When each victim was, over the whole recording: how much of each moment its thread was blocked (or ran),
+/// with the victim's own span told apart.
+fn when(ui: &Ui, buffer: &mut Buffer, area: Rect) {
+    let Some(r) = ui.recording() else { return };
+    if area.height < 2 {
+        return;
+    }
+    let end = r.graph.duration();
+    rule(ui, buffer, area, "when", &format!("0 s to {}", time::moment(end, 100_000_000)));
+    let names = (usize::from(area.width) / 4).clamp(10, 28);
+    let cells = usize::from(area.width).saturating_sub(names + 3);
+    let s = &ui.state.victims;
+    let first = if area.height == 2 { s.selected_row().unwrap_or(0) } else { s.offset };
+    for (i, row) in s.rows.iter().enumerate().skip(first).take(usize::from(area.height) - 1) {
+        let v = &row.victim;
+        let selected = Some(v.vertex) == s.selected;
+        let mut spans = vec![pointer(ui, selected)];
+        spans.push(Span::raw(left(&ui.plain(r.thread_name(v.thread)), names) + " "));
+        for c in 0..cells {
+            let at = |c: usize| (u128::from(end) * c as u128 / cells.max(1) as u128) as Ns;
+            let (a, b) = (at(c), at(c + 1).max(at(c) + 1));
+            let share = r.graph.share(v.thread, a..b);
+            let wanted = if v.block_type == BlockType::LongRunning { share.running() } else { share.blocked() };
+            let level = (u128::from(wanted) * 7).div_ceil(u128::from(b - a)).min(7) as usize;
+            let own = v.start < b && v.end() > a;
+            let (look, glyph) = match (own, share.total()) {
+                (_, 0) => (Look::Idle, " "),
+                (true, _) => (Look::Victim, ui.g.spark[level]),
+                (false, _) => (Look::Idle, ui.g.spark[level.min(2)]),
+            };
+            spans.push(ui.span(look, glyph));
+        }
+        put(ui, buffer, area, area.y + 1 + (i - first) as u16, &Line::from(spans), false);
+    }
+}

@@ -26,7 +26,9 @@ impl Line {
     pub fn insert(&mut self, text: &str) {
         for c in text.chars() {
             let c = if matches!(c, '\n' | '\r' | '\t') { ' ' } else { c };
-            if crate::clean::is_safe(c) && self.text.chars().count() < MAX {
+            let safe =
+                matches!(crate::clean::clean(c.encode_utf8(&mut [0; 4])), std::borrow::Cow::Borrowed(_));
+            if safe && self.text.chars().count() < MAX {
                 self.text.push(c);
             }
         }

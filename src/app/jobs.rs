@@ -9,7 +9,7 @@ use super::views::victims::Row;
 use crate::session::{DecisionLog, Note};
 use pg_event::{Event, Ns, ThreadId};
 use pg_graph::report::{CoverageInfo, Report, SessionInfo};
-use pg_graph::{By, Decision, Diagnosis, Options, SliceNode, Step, Victim, VictimOptions, VertexId};
+use pg_graph::{By, Decision, Diagnosis, Options, SliceNode, Step, VertexId, Victim, VictimOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -168,7 +168,9 @@ impl Job {
             Self::Diagnose { recording, victim, decisions, to_the_end } => {
                 Done::Diagnosis(Box::new(diagnose(&recording, *victim, decisions, to_the_end)))
             }
-            Self::VictimAt(r, v) => Done::VictimAt(pg_graph::victim_of(&r.graph, &r.catalog, v).map(Box::new)),
+            Self::VictimAt(r, v) => {
+                Done::VictimAt(pg_graph::victim_of(&r.graph, &r.catalog, v).map(Box::new))
+            }
             Self::Path(r, thread, span) => {
                 let parts = pg_graph::path_of_span(&r.graph, &r.catalog, thread, span.0..span.1);
                 Done::Path(thread, span, parts)

@@ -139,9 +139,12 @@ mod tests {
         let keymap = Keymap::builtin().unwrap_or_else(|e| panic!("{e}"));
         let mut p = Palette::new(Context::Timeline, &keymap);
         assert!(p.rows.len() > 30);
-        for (typed, first) in
-            [("zoom-in", Cmd::ZoomIn), ("twice as exactly", Cmd::ZoomIn), ("]", Cmd::FollowWakee), ("zin", Cmd::ZoomIn)]
-        {
+        for (typed, first) in [
+            ("zoom-in", Cmd::ZoomIn),
+            ("twice as exactly", Cmd::ZoomIn),
+            ("]", Cmd::FollowWakee),
+            ("zin", Cmd::ZoomIn),
+        ] {
             p.line = Line::new(typed);
             p.filter(&keymap);
             assert_eq!(p.rows.first(), Some(&first), "{typed}");

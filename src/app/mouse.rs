@@ -15,7 +15,10 @@ pub fn mouse(state: &mut State, m: MouseEvent) {
     match m.kind {
         MouseEventKind::ScrollDown | MouseEventKind::ScrollUp => {
             let down = m.kind == MouseEventKind::ScrollDown;
-            if state.view == View::Timeline && state.layers.is_empty() && m.modifiers.contains(KeyModifiers::CONTROL) {
+            if state.view == View::Timeline
+                && state.layers.is_empty()
+                && m.modifiers.contains(KeyModifiers::CONTROL)
+            {
                 point(state, m.column, m.row);
                 command(state, if down { Cmd::ZoomOut } else { Cmd::ZoomIn });
             } else if let Some(Layer::Palette(_) | Layer::Search(_)) = state.layers.last() {
@@ -34,7 +37,9 @@ pub fn mouse(state: &mut State, m: MouseEvent) {
                 layer_click(state, m.column, m.row);
             }
         }
-        MouseEventKind::Drag(MouseButton::Left) if state.view == View::Timeline && state.layers.is_empty() => {
+        MouseEventKind::Drag(MouseButton::Left)
+            if state.view == View::Timeline && state.layers.is_empty() =>
+        {
             // Dragging marks a span.
             if state.timeline.mark.is_none_or(|(_, end)| end.is_some()) {
                 state.timeline.mark = Some((state.timeline.cursor, None));
@@ -123,8 +128,11 @@ fn click(state: &mut State, x: u16, y: u16) {
         }
         View::Question | View::Slice => {
             let Some(row) = crate::ui::line_owner(state, line) else { return };
-            let selected =
-                if state.view == View::Slice { &mut state.diagnosis.step } else { &mut state.diagnosis.choice };
+            let selected = if state.view == View::Slice {
+                &mut state.diagnosis.step
+            } else {
+                &mut state.diagnosis.choice
+            };
             std::mem::replace(selected, row) == row
         }
         _ => return,

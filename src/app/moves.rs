@@ -1,9 +1,9 @@
 //! Moving about: what the arrow keys mean in each view.
 
 use super::layer::Layer;
+use super::place;
 use super::state::{State, View};
 use super::views::Move;
-use super::place;
 
 /// Up, down, by pages, to the ends.
 pub fn up_down(state: &mut State, by: Move) {
@@ -58,12 +58,20 @@ fn threads(state: &mut State, by: Move, page: usize) {
     match by {
         Move::By(n) => {
             for _ in 0..n.unsigned_abs() {
-                if n < 0 { tree.key_up() } else { tree.key_down() };
+                if n < 0 {
+                    tree.key_up()
+                } else {
+                    tree.key_down()
+                };
             }
         }
         Move::Page(n) => {
             for _ in 0..page {
-                if n < 0 { tree.key_up() } else { tree.key_down() };
+                if n < 0 {
+                    tree.key_up()
+                } else {
+                    tree.key_down()
+                };
             }
         }
         Move::First => {
@@ -107,7 +115,11 @@ pub fn left_right(state: &mut State, by: isize) {
         }
         View::Threads => {
             let tree = state.threads.tree.get_mut();
-            if by < 0 { tree.key_left() } else { tree.key_right() };
+            if by < 0 {
+                tree.key_left()
+            } else {
+                tree.key_right()
+            };
         }
         View::Vertex => {
             // The vertices before and after, on the same thread.

@@ -10,7 +10,7 @@ use super::views::threads::Node;
 use crate::config::Look;
 use crate::session::DecisionLog;
 use pg_event::{Ns, ThreadId};
-use pg_graph::{Decision, Victim, VertexId};
+use pg_graph::{Decision, VertexId, Victim};
 
 /// Shows a vertex.
 pub fn open_vertex(state: &mut State, id: VertexId) {
@@ -77,7 +77,10 @@ pub fn diagnose(state: &mut State, victim: Victim, decisions: Option<Vec<Decisio
     state.diagnosis.saved = stored.as_ref().map(|l| l.decisions.clone()).unwrap_or_default();
     let decisions = decisions.unwrap_or_else(|| state.diagnosis.saved.clone());
     if !decisions.is_empty() && stored.is_some() {
-        state.say(Look::Dim, format!("{} answers kept in the session are taken; u takes the last one back", decisions.len()));
+        state.say(
+            Look::Dim,
+            format!("{} answers kept in the session are taken; u takes the last one back", decisions.len()),
+        );
     }
     go_on(state, victim, decisions, false);
 }

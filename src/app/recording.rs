@@ -229,7 +229,8 @@ impl Recording {
 
 /// Frames that only wrap system calls or start programs.
 fn plumbing(frame: &str) -> bool {
-    const MODULES: [&str; 8] = ["libc.so", "libc-", "ld-linux", "ld-musl", "libpthread", "libc.musl", "[vdso]", "[kernel]"];
+    const MODULES: [&str; 8] =
+        ["libc.so", "libc-", "ld-linux", "ld-musl", "libpthread", "libc.musl", "[vdso]", "[kernel]"];
     frame.rsplit_once(" (").is_some_and(|(_, m)| MODULES.iter().any(|p| m.starts_with(p)))
 }
 
@@ -304,7 +305,8 @@ fn name_all(catalog: &Catalog) -> (Vec<String>, Vec<String>) {
             if t.tid == p.pid {
                 return format!("{process}/main");
             }
-            let unique = t.name != p.name && twins.get(&(t.process, t.name.as_str())).is_some_and(|n| *n == 1);
+            let unique =
+                t.name != p.name && twins.get(&(t.process, t.name.as_str())).is_some_and(|n| *n == 1);
             if unique && !own.is_empty() {
                 format!("{process}/{own}")
             } else if t.name == p.name || own.is_empty() {

@@ -45,7 +45,10 @@ pub fn run_command(state: &mut State, cmd: Cmd) {
             let to = if cmd == Cmd::Back { state.history.back(here) } else { state.history.forward(here) };
             match to {
                 Some(p) => place::restore(state, p),
-                None => state.say_only(Look::Dim, if cmd == Cmd::Back { "nothing before this" } else { "nothing after this" }),
+                None => state.say_only(
+                    Look::Dim,
+                    if cmd == Cmd::Back { "nothing before this" } else { "nothing after this" },
+                ),
             }
         }
         Cmd::Help => {
@@ -105,7 +108,8 @@ fn go_diagnosis(state: &mut State, view: View) {
 }
 
 fn undo(state: &mut State) {
-    let (Some(decisions), Some(victim)) = (state.diagnosis.undone(), state.diagnosis.victim().cloned()) else {
+    let (Some(decisions), Some(victim)) = (state.diagnosis.undone(), state.diagnosis.victim().cloned())
+    else {
         state.say_only(Look::Dim, "there is no answer to take back");
         return;
     };

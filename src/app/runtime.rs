@@ -54,7 +54,8 @@ pub fn run(path: &Path, options: &Options) -> Result<(), RunError> {
     signals::listen(send.clone())?;
     terminal::restore_on_panic();
     let mut terminal = Terminal::enter(config.mouse)?;
-    let name = path.file_name().map_or_else(String::new, |n| crate::clean::clean_to(&n.to_string_lossy(), 60));
+    let name =
+        path.file_name().map_or_else(String::new, |n| crate::clean::clean_to(&n.to_string_lossy(), 60));
     let mut state = State::new(config, name, terminal.size()?);
     let mut workers = Workers::new(send.clone());
     listen_to_keys(send);
@@ -98,7 +99,11 @@ fn session(
 }
 
 /// Does what the state asks for. `Some`: leave.
-fn effects(state: &mut State, terminal: &mut Terminal, workers: &mut Workers) -> io::Result<Option<Option<i32>>> {
+fn effects(
+    state: &mut State,
+    terminal: &mut Terminal,
+    workers: &mut Workers,
+) -> io::Result<Option<Option<i32>>> {
     for effect in std::mem::take(&mut state.effects) {
         match effect {
             Effect::Quit => return Ok(Some(None)),

@@ -101,7 +101,11 @@ impl Index {
             });
             if g.threads.len() > 1 {
                 for &t in &g.threads {
-                    items.push(Item { text: r.thread_name(t).to_owned(), detail: r.ids(t), target: Target::Thread(t) });
+                    items.push(Item {
+                        text: r.thread_name(t).to_owned(),
+                        detail: r.ids(t),
+                        target: Target::Thread(t),
+                    });
                 }
             }
         }
@@ -124,7 +128,11 @@ impl Index {
             let named = !o.name.is_empty() || matches!(o.kind, ObjectKind::Tcp | ObjectKind::Udp);
             if named && o.kind != ObjectKind::Set && seen.insert((o.kind, o.label())) {
                 let id = ObjectId(i as u32);
-                items.push(Item { text: r.object(id), detail: kind_word(o.kind).into(), target: Target::Object(id) });
+                items.push(Item {
+                    text: r.object(id),
+                    detail: kind_word(o.kind).into(),
+                    target: Target::Object(id),
+                });
             }
         }
         Self { items }
@@ -176,8 +184,11 @@ impl Index {
             .into_iter()
             .map(|(_, i)| {
                 let item = &self.items[i];
-                let matched =
-                    if query.is_empty() { None } else { matcher.fuzzy_indices(&item.text, query).map(|(_, m)| m) };
+                let matched = if query.is_empty() {
+                    None
+                } else {
+                    matcher.fuzzy_indices(&item.text, query).map(|(_, m)| m)
+                };
                 Hit {
                     text: item.text.clone(),
                     detail: item.detail.clone(),

@@ -92,7 +92,8 @@ fn missing(r: &Report) -> String {
         parts.push(format!("{:.0} % of the stacks are cut off", (1.0 - c.stacks_complete) * 100.0));
     }
     if c.symbols_resolved < 0.995 {
-        parts.push(format!("{:.0} % of the frames have no function name", (1.0 - c.symbols_resolved) * 100.0));
+        parts
+            .push(format!("{:.0} % of the frames have no function name", (1.0 - c.symbols_resolved) * 100.0));
     }
     parts.join(", ") + "."
 }
@@ -103,7 +104,11 @@ pub fn verdict(state: &State) -> Vec<Paragraph> {
     let blank = || p(Look::Text, 0, "");
     let mut out = vec![p(Look::Strong, 0, victim(r)), blank()];
     match r.root_causes.split_first() {
-        None => out.push(p(Look::Warning, 0, "No cause was found: the way back ended where nothing more is known.")),
+        None => out.push(p(
+            Look::Warning,
+            0,
+            "No cause was found: the way back ended where nothing more is known.",
+        )),
         Some((first, rest)) => {
             out.push(p(Look::Cause, 0, format!("Root cause: {}", named(first))));
             out.push(p(Look::Text, 2, clean(&first.why)));
@@ -112,7 +117,10 @@ pub fn verdict(state: &State) -> Vec<Paragraph> {
                 out.push(p(Look::Dim, 2, place));
             }
             if let Some(cmdline) = first.cmdline.as_ref().filter(|c| !c.is_empty()) {
-                out.push(Paragraph { hang: true, ..p(Look::Dim, 2, clean(cmdline).chars().take(400).collect::<String>()) });
+                out.push(Paragraph {
+                    hang: true,
+                    ..p(Look::Dim, 2, clean(cmdline).chars().take(400).collect::<String>())
+                });
             }
             out.push(p(Look::Text, 2, format!("Confidence {:.0} %.", first.confidence * 100.0)));
             for frame in first.stack.iter().take(12) {
@@ -122,7 +130,8 @@ pub fn verdict(state: &State) -> Vec<Paragraph> {
                 out.push(blank());
                 out.push(p(Look::Title, 0, "Less likely"));
                 for c in rest {
-                    let text = format!("{}. {}, {:.0} %: {}", c.rank, named(c), c.confidence * 100.0, clean(&c.why));
+                    let text =
+                        format!("{}. {}, {:.0} %: {}", c.rank, named(c), c.confidence * 100.0, clean(&c.why));
                     out.push(Paragraph { hang: true, ..p(Look::Text, 2, text) });
                 }
             }
@@ -135,7 +144,8 @@ pub fn verdict(state: &State) -> Vec<Paragraph> {
             (Some(e), Some(strength)) => format!(" [{e}, {strength}]"),
             _ => String::new(),
         };
-        let what = s.syscall.as_deref().or(s.waits_on.as_deref()).map_or(String::new(), |w| format!(" in {w}"));
+        let what =
+            s.syscall.as_deref().or(s.waits_on.as_deref()).map_or(String::new(), |w| format!(" in {w}"));
         let object = s.object.as_ref().map_or(String::new(), |o| format!(" on {}", clean(o)));
         let text = format!(
             "{i} {} (tid {}) {} {}{what}{object}{edge}",
@@ -188,7 +198,8 @@ pub fn why_not(state: &State) -> Vec<Paragraph> {
         out.push(p(Look::Dim, 2, "none: there was only one way at each step"));
     }
     for q in &o.asked {
-        let answer = if q.answer == 0 { "stop here".into() } else { format!("{} of {}", q.answer, q.options) };
+        let answer =
+            if q.answer == 0 { "stop here".into() } else { format!("{} of {}", q.answer, q.options) };
         out.push(p(Look::Text, 2, format!("{} Answer: {answer}, by {}.", clean(&q.text), q.by)));
     }
     out.push(p(Look::Text, 0, ""));
@@ -234,7 +245,9 @@ pub fn markdown(state: &State) -> String {
         }
         View::Path => path_markdown(state),
         View::Victims => {
-            let mut out = String::from("| what | thread | when | for | waits on | suspects |\n|---|---|---|---|---|---|\n");
+            let mut out = String::from(
+                "| what | thread | when | for | waits on | suspects |\n|---|---|---|---|---|---|\n",
+            );
             let Some(rec) = &state.recording else { return String::new() };
             for row in &state.victims.rows {
                 let v = &row.victim;

@@ -163,7 +163,9 @@ fn job_done(state: &mut State, done: Done) {
             finished(state, "looking at the vertex");
             match victim {
                 Some(v) => place::diagnose(state, *v, None),
-                None => state.say(Look::Warning, "nothing waits, runs or yields here for long enough to ask why"),
+                None => {
+                    state.say(Look::Warning, "nothing waits, runs or yields here for long enough to ask why")
+                }
             }
         }
         Done::Path(thread, span, parts) => {
@@ -180,7 +182,9 @@ fn job_done(state: &mut State, done: Done) {
         Done::Copied(result) => {
             finished(state, "copying");
             match result {
-                Ok(Some(tool)) => state.say(Look::Good, format!("copied: the terminal was asked, and {tool} has it")),
+                Ok(Some(tool)) => {
+                    state.say(Look::Good, format!("copied: the terminal was asked, and {tool} has it"))
+                }
                 Ok(None) => state.say(Look::Good, "copied: the terminal was asked to keep it (OSC 52)"),
                 Err(e) => state.say(Look::Warning, format!("the terminal was asked to keep it; {e}")),
             }

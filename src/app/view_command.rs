@@ -22,7 +22,8 @@ pub fn run(state: &mut State, cmd: Cmd) {
     match cmd {
         Cmd::Diagnose => match state.victims.current().cloned() {
             Some(v) => place::diagnose(state, v, None),
-            None => state.say_only(Look::Warning, "there is no victim to diagnose; a shows those outside the focus"),
+            None => state
+                .say_only(Look::Warning, "there is no victim to diagnose; a shows those outside the focus"),
         },
         Cmd::SortVictims => {
             state.victims.next_order();
@@ -124,7 +125,8 @@ fn finish(state: &mut State) {
 }
 
 fn branch(state: &mut State) {
-    let (Some(decisions), Some(victim)) = (state.diagnosis.branched(), state.diagnosis.victim().cloned()) else {
+    let (Some(decisions), Some(victim)) = (state.diagnosis.branched(), state.diagnosis.victim().cloned())
+    else {
         state.say_only(Look::Dim, "no answer led to this step: there was only one way");
         return;
     };
@@ -146,15 +148,19 @@ fn vertex_here(state: &State) -> Option<VertexId> {
 fn see(state: &mut State) {
     let span = |start: Ns, length: Ns| (start, start.saturating_add(length));
     let what: Option<(ThreadId, (Ns, Ns), Ns)> = match state.view {
-        View::Victims => state.victims.current().map(|v| (v.thread, span(v.start, v.duration), v.start + v.duration / 2)),
+        View::Victims => {
+            state.victims.current().map(|v| (v.thread, span(v.start, v.duration), v.start + v.duration / 2))
+        }
         View::Slice => state
             .diagnosis
             .slice()
             .get(state.diagnosis.step)
             .map(|n| (n.thread, span(n.start, n.duration), n.start + n.duration / 2)),
-        View::Path => state.path.parts.get(state.path.row).map(|n| {
-            (n.thread, span(n.start, n.duration), n.start + n.duration / 2)
-        }),
+        View::Path => state
+            .path
+            .parts
+            .get(state.path.row)
+            .map(|n| (n.thread, span(n.start, n.duration), n.start + n.duration / 2)),
         View::Notes => state.notes.current().map(|n| {
             let around = 1_000_000;
             (n.thread, (n.time.saturating_sub(around), n.time.saturating_add(around)), n.time)
@@ -202,7 +208,10 @@ fn open(state: &mut State) {
             _ => {}
         },
         View::Notes => {
-            let at = state.notes.current().and_then(|n| state.recording.as_ref()?.graph.vertex_at(n.thread, n.time));
+            let at = state
+                .notes
+                .current()
+                .and_then(|n| state.recording.as_ref()?.graph.vertex_at(n.thread, n.time));
             match at {
                 Some(v) => place::open_vertex(state, v),
                 None => see(state),
@@ -246,7 +255,9 @@ fn critical_path(state: &mut State) {
 }
 
 fn export(state: &mut State) {
-    let (Some(r), Some(report)) = (state.recording.clone(), state.diagnosis.verdict().cloned()) else { return };
+    let (Some(r), Some(report)) = (state.recording.clone(), state.diagnosis.verdict().cloned()) else {
+        return;
+    };
     let markdown = text::verdict_markdown(state);
     run_job(state, Job::Export(r, Box::new(report), markdown));
 }
@@ -260,7 +271,9 @@ fn timeline(state: &mut State, cmd: Cmd) {
     match cmd {
         Cmd::ZoomIn => state.timeline.zoom(true, end),
         Cmd::ZoomOut => state.timeline.zoom(false, end),
-        Cmd::ZoomAll => (state.timeline.from, state.timeline.to) = (0, end.max(super::views::timeline::SHORTEST)),
+        Cmd::ZoomAll => {
+            (state.timeline.from, state.timeline.to) = (0, end.max(super::views::timeline::SHORTEST))
+        }
         Cmd::ZoomSelection => {
             let vertex = state.timeline.vertex(&r).map(|v| r.graph.vertex(v)).map(|v| (v.start, v.end));
             if let Some(span) = state.timeline.marked().or(vertex) {
@@ -275,11 +288,13 @@ fn timeline(state: &mut State, cmd: Cmd) {
                 (Some(v), Cmd::NextChange) => r.graph.next(v),
                 (Some(v), _) => {
                     // First to the begin of this one, then to the one before.
-                    if r.graph.vertex(v).start < state.timeline.cursor { Some(v) } else { r.graph.previous(v) }
+                    if r.graph.vertex(v).start < state.timeline.cursor {
+                        Some(v)
+                    } else {
+                        r.graph.previous(v)
+                    }
                 }
-                (None, Cmd::NextChange) => {
-                    state.timeline.thread.and_then(|t| r.graph.vertices_of(t).next())
-                }
+                (None, Cmd::NextChange) => state.timeline.thread.and_then(|t| r.graph.vertices_of(t).next()),
                 (None, _) => state.timeline.thread.and_then(|t| r.graph.vertices_of(t).next_back()),
             };
             if let Some(v) = to {

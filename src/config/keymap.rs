@@ -60,7 +60,10 @@ impl Keymap {
             };
             let Some(context) = Context::from_name(name.get_ref()) else {
                 let known = Context::ALL.map(Context::name).join(", ");
-                return Err(at(name.span(), format!("no view is called `{}` (known: {known})", name.get_ref())));
+                return Err(at(
+                    name.span(),
+                    format!("no view is called `{}` (known: {known})", name.get_ref()),
+                ));
             };
             let here = self.bindings.entry(context).or_default();
             for (keys, command) in section {
@@ -72,16 +75,24 @@ impl Keymap {
                 let Some(cmd) = Cmd::from_name(command.get_ref()) else {
                     return Err(at(
                         command.span(),
-                        format!("no command is called `{}`{}", command.get_ref(), did_you_mean(command.get_ref())),
+                        format!(
+                            "no command is called `{}`{}",
+                            command.get_ref(),
+                            did_you_mean(command.get_ref())
+                        ),
                     ));
                 };
                 if !cmd.row().applies(context) {
-                    return Err(at(command.span(), format!("`{}` means nothing in [{context}]", command.get_ref())));
+                    return Err(at(
+                        command.span(),
+                        format!("`{}` means nothing in [{context}]", command.get_ref()),
+                    ));
                 }
                 // A sequence and its own beginning cannot both be bound: the longer would never be reached.
-                if let Some((other, _)) = here.iter().find(|(k, _)| {
-                    k.len() != sequence.len() && k.iter().zip(&sequence).all(|(a, b)| a == b)
-                }) {
+                if let Some((other, _)) = here
+                    .iter()
+                    .find(|(k, _)| k.len() != sequence.len() && k.iter().zip(&sequence).all(|(a, b)| a == b))
+                {
                     return Err(at(
                         keys.span(),
                         format!(
@@ -225,7 +236,8 @@ mod tests {
 
     #[test]
     fn users_change_and_take_away() {
-        let map = merged("[timeline]\n\"i\" = \"zoom-in\"\n\"+\" = \"none\"\n").unwrap_or_else(|e| panic!("{e}"));
+        let map =
+            merged("[timeline]\n\"i\" = \"zoom-in\"\n\"+\" = \"none\"\n").unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(map.lookup(Context::Timeline, &keys("i")), Lookup::Command(Cmd::ZoomIn));
         assert_eq!(map.lookup(Context::Timeline, &keys("+")), Lookup::Nothing);
     }

@@ -149,7 +149,9 @@ mod tests {
 
     #[test]
     fn written_and_read() {
-        for text in ["q", "Q", "ctrl-o", "alt-x", "space", "f5", "shift-up", "g g", "?", "-", "ctrl-space", "é"] {
+        for text in
+            ["q", "Q", "ctrl-o", "alt-x", "space", "f5", "shift-up", "g g", "?", "-", "ctrl-space", "é"]
+        {
             let keys = parse_sequence(text).unwrap_or_else(|e| panic!("{text}: {e}"));
             assert_eq!(show_sequence(&keys), text);
         }

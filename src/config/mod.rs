@@ -135,21 +135,33 @@ impl Config {
     /// # Errors
     /// Never for the files as shipped; a test holds them to that.
     pub fn builtin() -> Result<Self, ConfigError> {
-        Self::from_text("built-in", "", &Environment { term: "xterm-256color".into(), ..Environment::default() }, &Overrides::default())
+        Self::from_text(
+            "built-in",
+            "",
+            &Environment { term: "xterm-256color".into(), ..Environment::default() },
+            &Overrides::default(),
+        )
     }
 
     /// Reads the user's file, if there is one. `path` is one he named: then it must be there.
     ///
     /// # Errors
     /// A file that cannot be read or holds a mistake, with its line.
-    pub fn load(path: Option<&Path>, environment: &Environment, overrides: &Overrides) -> Result<Self, ConfigError> {
+    pub fn load(
+        path: Option<&Path>,
+        environment: &Environment,
+        overrides: &Overrides,
+    ) -> Result<Self, ConfigError> {
         let found = path.map(Path::to_owned).or_else(|| default_path().filter(|p| p.exists()));
         let Some(found) = found else {
             return Self::from_text("built-in", "", environment, overrides);
         };
         let name = found.display().to_string();
-        let text = std::fs::read_to_string(&found)
-            .map_err(|e| ConfigError { file: name.clone(), line: 0, what: format!("cannot be read: {e}") })?;
+        let text = std::fs::read_to_string(&found).map_err(|e| ConfigError {
+            file: name.clone(),
+            line: 0,
+            what: format!("cannot be read: {e}"),
+        })?;
         Self::from_text(&name, &text, environment, overrides)
     }
 
@@ -185,7 +197,9 @@ impl Config {
                 line: 0,
                 what: format!("no theme is called `{name}` (known: auto, {})", known()),
             })?
-        } else if let Some(name) = parsed.theme.as_ref().filter(|n| n.get_ref() != "auto" && !environment.no_color) {
+        } else if let Some(name) =
+            parsed.theme.as_ref().filter(|n| n.get_ref() != "auto" && !environment.no_color)
+        {
             find(name.get_ref()).ok_or_else(|| ConfigError {
                 file: file.to_owned(),
                 line: line_of(text, name.span().start),
@@ -211,7 +225,9 @@ pub fn default_path() -> Option<PathBuf> {
     let base = std::env::var_os("XDG_CONFIG_HOME")
         .filter(|v| Path::new(v).is_absolute())
         .map(PathBuf::from)
-        .or_else(|| std::env::var_os("HOME").filter(|v| !v.is_empty()).map(|h| Path::new(&h).join(".config")))?;
+        .or_else(|| {
+            std::env::var_os("HOME").filter(|v| !v.is_empty()).map(|h| Path::new(&h).join(".config"))
+        })?;
     Some(base.join("pg-tui").join("config.toml"))
 }
 
@@ -281,7 +297,11 @@ mod tests {
 
     #[test]
     fn a_file_that_was_named_must_exist() {
-        let e = Config::load(Some(Path::new("/nonexistent/x.toml")), &Environment::default(), &Overrides::default());
+        let e = Config::load(
+            Some(Path::new("/nonexistent/x.toml")),
+            &Environment::default(),
+            &Overrides::default(),
+        );
         assert!(e.is_err());
     }
 }

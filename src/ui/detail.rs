@@ -50,11 +50,8 @@ pub fn under_cursor(ui: &Ui, buffer: &mut Buffer, area: Rect) {
 /// A vertex in lines, the most telling first.
 fn vertex_lines(ui: &Ui, r: &Recording, id: VertexId, at: Ns) -> Vec<Line<'static>> {
     let v = r.graph.vertex(id);
-    let now = r
-        .graph
-        .intervals(v.thread, at..at.saturating_add(1))
-        .next()
-        .map_or(LaneState::Absent, |(_, _, s)| s);
+    let now =
+        r.graph.intervals(v.thread, at..at.saturating_add(1)).next().map_or(LaneState::Absent, |(_, _, s)| s);
     let look = super::state_look(now);
     let mut first = vec![Span::raw(" "), ui.span(look, ui.glyph(now)), Span::raw(" ")];
     let words = match now {
@@ -67,7 +64,9 @@ fn vertex_lines(ui: &Ui, r: &Recording, id: VertexId, at: Ns) -> Vec<Line<'stati
             });
             format!("running, {} in all{inside}", ui.length(v.ran()))
         }
-        LaneState::Runnable => format!("runnable, waits {} for a CPU", ui.length(v.queued().max(v.preempted))),
+        LaneState::Runnable => {
+            format!("runnable, waits {} for a CPU", ui.length(v.queued().max(v.preempted)))
+        }
         LaneState::Absent => "does not exist".into(),
         LaneState::Idle => format!("idle for {}", ui.length(v.waited())),
         LaneState::Stopped => format!("stopped for {}, waits for {}", ui.length(v.waited()), r.wait(&v)),

@@ -14,7 +14,7 @@ pub fn lines(ui: &Ui, context: Context, columns: usize) -> Vec<Line<'static>> {
     let keymap = &ui.state.config.keymap;
     let keys_width = 14.min(columns / 3);
     let mut out = Vec::new();
-    let mut section = |title: String, of: Context, out: &mut Vec<Line<'static>>| {
+    let section = |title: String, of: Context, out: &mut Vec<Line<'static>>| {
         let rows: Vec<_> = COMMANDS.iter().filter(|c| c.contexts.contains(&of)).collect();
         if rows.is_empty() {
             return;

@@ -26,7 +26,12 @@ fn area(body: Rect, layer: &Layer) -> Rect {
 }
 
 fn inner(area: Rect) -> Rect {
-    Rect { x: area.x + 1, y: area.y + 1, width: area.width.saturating_sub(2), height: area.height.saturating_sub(2) }
+    Rect {
+        x: area.x + 1,
+        y: area.y + 1,
+        width: area.width.saturating_sub(2),
+        height: area.height.saturating_sub(2),
+    }
 }
 
 /// Keeps offsets of scrolled text within it.
@@ -84,7 +89,13 @@ pub fn draw(ui: &Ui, frame: &mut Frame, body: Rect, layer: &Layer) {
         return;
     }
     match layer {
-        Layer::Help(h) => scrolled_lines(ui, buffer, inside, &help::lines(ui, h.context, usize::from(inside.width)), h.offset),
+        Layer::Help(h) => scrolled_lines(
+            ui,
+            buffer,
+            inside,
+            &help::lines(ui, h.context, usize::from(inside.width)),
+            h.offset,
+        ),
         Layer::WhyNot(offset) => {
             scrolled_lines(ui, buffer, inside, &why_not_lines(ui, usize::from(inside.width)), *offset);
         }

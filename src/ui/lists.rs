@@ -28,7 +28,12 @@ pub fn vertex(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     let s = &ui.state.vertex;
     let (Some(id), Some(r)) = (s.vertex, ui.recording()) else {
         rule(ui, buffer, body, "Vertex", "");
-        nothing(ui, buffer, body, "No vertex is chosen: enter on a cell of the timeline or a step of the slice.");
+        nothing(
+            ui,
+            buffer,
+            body,
+            "No vertex is chosen: enter on a cell of the timeline or a step of the slice.",
+        );
         return;
     };
     let v = r.graph.vertex(id);
@@ -38,7 +43,14 @@ pub fn vertex(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     for (i, row) in s.rows.iter().enumerate().skip(s.offset).take(usize::from(area.height)) {
         let selected = i == s.row;
         let columns = usize::from(area.width);
-        put(ui, buffer, area, area.y + (i - s.offset) as u16, &vertex_line(ui, row, selected, columns), selected);
+        put(
+            ui,
+            buffer,
+            area,
+            area.y + (i - s.offset) as u16,
+            &vertex_line(ui, row, selected, columns),
+            selected,
+        );
     }
     if let Some(side) = side {
         command(ui, buffer, side, id);
@@ -104,7 +116,12 @@ pub fn path(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     let p = &ui.state.path;
     let (Some(thread), Some(r)) = (p.thread, ui.recording()) else {
         rule(ui, buffer, body, "Critical path", "");
-        nothing(ui, buffer, body, "Mark a span in the timeline (v, move) and press p: what made it take so long?");
+        nothing(
+            ui,
+            buffer,
+            body,
+            "Mark a span in the timeline (v, move) and press p: what made it take so long?",
+        );
         return;
     };
     let whole = p.span.1.saturating_sub(p.span.0);
@@ -126,16 +143,22 @@ pub fn path(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     let columns = usize::from(body.width);
     let names = (columns / 4).clamp(10, 30);
     let bars = if columns >= 70 { 12 } else { 0 };
-    let head = format!("  {}   {:>9}  {:>5} {}  doing", left("thread", names), "for", "share", left("", bars));
+    let head =
+        format!("  {}   {:>9}  {:>5} {}  doing", left("thread", names), "for", "share", left("", bars));
     buffer.set_stringn(body.x, body.y + 2, head, columns, ui.style(Look::Dim));
-    let area = Rect { y: body.y + PATH_HEAD as u16, height: body.height.saturating_sub(PATH_HEAD as u16), ..body };
+    let area =
+        Rect { y: body.y + PATH_HEAD as u16, height: body.height.saturating_sub(PATH_HEAD as u16), ..body };
     for (i, n) in p.parts.iter().enumerate().skip(p.offset).take(usize::from(area.height)) {
         let selected = i == p.row;
         let mut spans = vec![
             pointer(ui, selected),
             ui.span(Look::Strong, left(&ui.plain(r.thread_name(n.thread)), names) + " "),
             ui.state_mark(n.state),
-            Span::raw(format!(" {}  {} ", right(&ui.length(n.spent), 9), right(&time::percent(n.spent, whole), 5))),
+            Span::raw(format!(
+                " {}  {} ",
+                right(&ui.length(n.spent), 9),
+                right(&time::percent(n.spent, whole), 5)
+            )),
         ];
         if bars > 0 {
             let style = ui.style(Look::Victim);
@@ -159,7 +182,12 @@ pub fn notes(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     let Some(r) = ui.recording() else { return };
     let area = Rect { y: body.y + 1, height: body.height.saturating_sub(1), ..body };
     if s.notes.is_empty() {
-        nothing(ui, buffer, area, "None yet. m sets a bookmark on what is selected in any view, M writes a note on it.");
+        nothing(
+            ui,
+            buffer,
+            area,
+            "None yet. m sets a bookmark on what is selected in any view, M writes a note on it.",
+        );
         return;
     }
     let names = (usize::from(area.width) / 4).clamp(10, 30);

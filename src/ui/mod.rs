@@ -145,7 +145,8 @@ pub fn prepare(state: &mut State) {
         }
         View::Notes => {
             let at = state.notes.selected_row().unwrap_or(0);
-            state.notes.offset = scrolled(state.notes.offset, at, state.notes.notes.len(), height.saturating_sub(1));
+            state.notes.offset =
+                scrolled(state.notes.offset, at, state.notes.notes.len(), height.saturating_sub(1));
         }
         View::Slice => slice::prepare(state, body),
         View::Question => question::prepare(state, body),

@@ -227,13 +227,22 @@ pub fn nothing(ui: &Ui, buffer: &mut Buffer, area: Rect, text: &str) {
 }
 
 /// A bar of `columns` for several shares; every share above nothing that rounds to nothing is left out.
-pub fn bar(parts: &[(u64, &'static str, Style)], whole: u64, columns: usize, rest: (&'static str, Style)) -> Vec<Span<'static>> {
+pub fn bar(
+    parts: &[(u64, &'static str, Style)],
+    whole: u64,
+    columns: usize,
+    rest: (&'static str, Style),
+) -> Vec<Span<'static>> {
     let mut out = Vec::new();
     let mut used = 0;
     let mut sum = 0u128;
     for (part, glyph, style) in parts {
         sum += u128::from(*part);
-        let upto = if whole == 0 { 0 } else { ((sum * columns as u128 + u128::from(whole) / 2) / u128::from(whole)) as usize };
+        let upto = if whole == 0 {
+            0
+        } else {
+            ((sum * columns as u128 + u128::from(whole) / 2) / u128::from(whole)) as usize
+        };
         let n = upto.min(columns).saturating_sub(used);
         if n > 0 {
             out.push(Span::styled(glyph.repeat(n), *style));

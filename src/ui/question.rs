@@ -105,7 +105,8 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     }
     let mut lines: Vec<(usize, Line)> = Vec::new();
     for (i, c) in q.choices.iter().enumerate() {
-        let (first, second) = option(ui, i, c, d.choice == i, q.recommended == i + 1, usize::from(body.width));
+        let (first, second) =
+            option(ui, i, c, d.choice == i, q.recommended == i + 1, usize::from(body.width));
         lines.push((i, first));
         lines.push((i, second));
     }
@@ -123,7 +124,14 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     around(ui, buffer, a.around, q);
 }
 
-fn option(ui: &Ui, i: usize, c: &Choice, selected: bool, recommended: bool, columns: usize) -> (Line<'static>, Line<'static>) {
+fn option(
+    ui: &Ui,
+    i: usize,
+    c: &Choice,
+    selected: bool,
+    recommended: bool,
+    columns: usize,
+) -> (Line<'static>, Line<'static>) {
     let (look, mark, word) = if c.strong {
         (Look::StrongEdge, ui.g.strong, "strong")
     } else {

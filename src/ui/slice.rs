@@ -58,7 +58,8 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
         return;
     };
     let v = &o.victim;
-    let done = if o.question.is_some() { "a question is open: enter" } else { "done: enter shows the verdict" };
+    let done =
+        if o.question.is_some() { "a question is open: enter" } else { "done: enter shows the verdict" };
     rule(ui, buffer, body, &format!("Slice: from {} backwards", r.thread_name(v.thread)), done);
     head(ui, buffer, Rect { y: body.y + 1, height: 1, ..body });
     let area = rows_area(body);
@@ -68,7 +69,8 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     });
     for (line, (i, n, is_edge)) in all.skip(d.offset).take(usize::from(area.height)).enumerate() {
         let selected = i == d.step && !is_edge;
-        let text = if is_edge { edge(ui, n, usize::from(area.width)) } else { step(ui, i, n, area.width, selected) };
+        let text =
+            if is_edge { edge(ui, n, usize::from(area.width)) } else { step(ui, i, n, area.width, selected) };
         put(ui, buffer, area, area.y + line as u16, &text, selected);
     }
     foot(ui, buffer, Rect { y: area.bottom(), height: foot_height(body), ..body });
@@ -95,9 +97,12 @@ fn head(ui: &Ui, buffer: &mut Buffer, area: Rect) {
 
 /// What a step did, in a few words.
 pub fn doing(ui: &Ui, n: &SliceNode) -> String {
-    let object = n.object.map_or_else(String::new, |o| ui.recording().map_or_else(String::new, |r| r.object(o)));
+    let object =
+        n.object.map_or_else(String::new, |o| ui.recording().map_or_else(String::new, |r| r.object(o)));
     match n.state {
-        "running" => n.function.as_ref().map_or_else(|| "on the CPU".into(), |f| format!("on the CPU in {}", clean(f))),
+        "running" => {
+            n.function.as_ref().map_or_else(|| "on the CPU".into(), |f| format!("on the CPU in {}", clean(f)))
+        }
         "runnable" => "waits for a CPU".into(),
         "exited" => "has ended".into(),
         "not-created" => "does not exist yet".into(),
@@ -149,7 +154,8 @@ fn stack(ui: &Ui, n: &SliceNode) -> String {
     let plumbing = |f: &&String| {
         f.rsplit_once(" (").is_none_or(|(_, m)| !pg_graph::words::is_plumbing(m) && !m.starts_with("[kernel"))
     };
-    let names = n.stack.iter().filter(plumbing).map(|f| clean(f.rsplit_once(" (").map_or(f.as_str(), |x| x.0)));
+    let names =
+        n.stack.iter().filter(plumbing).map(|f| clean(f.rsplit_once(" (").map_or(f.as_str(), |x| x.0)));
     names.take(6).collect::<Vec<_>>().join(&format!(" {} ", ui.g.from))
 }
 

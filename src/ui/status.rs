@@ -35,7 +35,8 @@ pub fn status(ui: &Ui, buffer: &mut Buffer, area: Rect) {
             spans.push(ui.span(Look::Lost, format!(" {} lost {} ", ui.g.lost, time::count(total))));
         }
         if !r.warnings.is_empty() {
-            let text = if columns >= 60 { format!(" {} warnings (L) ", r.warnings.len()) } else { " L! ".into() };
+            let text =
+                if columns >= 60 { format!(" {} warnings (L) ", r.warnings.len()) } else { " L! ".into() };
             spans.push(Span::raw(" "));
             spans.push(ui.span(Look::Warning, text));
         }
@@ -79,7 +80,8 @@ pub fn hints(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     }
     // What belongs to the view comes first, then what is the same everywhere.
     let own = COMMANDS.iter().filter(|c| c.contexts.contains(&context));
-    let global = COMMANDS.iter().filter(|c| context != Context::Text && c.contexts.contains(&Context::Global));
+    let global =
+        COMMANDS.iter().filter(|c| context != Context::Text && c.contexts.contains(&Context::Global));
     let quit_first = |c: &&crate::app::command::Command| c.cmd.row().name != "quit";
     let mut seen = Vec::new();
     for c in own.chain(global.clone().filter(|c| !quit_first(c))).chain(global.filter(quit_first)) {

@@ -38,7 +38,8 @@ fn columns(width: usize) -> Columns {
 pub fn draw(ui: &Ui, frame: &mut Frame, body: Rect) {
     let s = &ui.state.threads;
     let count = ui.recording().map_or(0, |r| r.groups().iter().map(|g| g.threads.len()).sum());
-    let title = format!("Processes ({}) and threads ({count})", ui.recording().map_or(0, |r| r.groups().len()));
+    let title =
+        format!("Processes ({}) and threads ({count})", ui.recording().map_or(0, |r| r.groups().len()));
     rule(ui, frame.buffer_mut(), body, &title, &format!("by {}", s.sort.word()));
     let c = columns(usize::from(body.width));
     let head = head(ui, &c);
@@ -48,8 +49,7 @@ pub fn draw(ui: &Ui, frame: &mut Frame, body: Rect) {
     if tall {
         frame.buffer_mut().set_line(body.x, body.bottom() - 1, &legend, body.width);
     }
-    let area =
-        Rect { y: body.y + 2, height: body.height.saturating_sub(2 + u16::from(tall)), ..body };
+    let area = Rect { y: body.y + 2, height: body.height.saturating_sub(2 + u16::from(tall)), ..body };
     let items: Vec<TreeItem<Node>> = s.roots.iter().filter_map(|b| item(ui, b, &c, 0)).collect();
     if items.is_empty() {
         nothing(ui, frame.buffer_mut(), area, "No thread was seen.");
@@ -135,7 +135,10 @@ fn item<'a>(ui: &Ui, b: &'a Branch, c: &Columns, depth: usize) -> Option<TreeIte
         && let (Node::Process(p), Some(r)) = (b.node, ui.recording())
     {
         let text = r.catalog.process(p).map_or("", |p| p.cmdline());
-        spans.push(ui.span(Look::Dim, format!("   {}", crate::clean::clean_to(&ui.plain(text), c.wait.saturating_sub(3)))));
+        spans.push(ui.span(
+            Look::Dim,
+            format!("   {}", crate::clean::clean_to(&ui.plain(text), c.wait.saturating_sub(3))),
+        ));
     }
     let children: Vec<TreeItem<Node>> = b.children.iter().filter_map(|x| item(ui, x, c, depth + 1)).collect();
     TreeItem::new(b.node, Line::from(spans), children).ok()

@@ -82,7 +82,9 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
                 let name = left(&ui.plain(r.process_name(*p)), usize::from(area.width).saturating_sub(2));
                 buffer.set_line(area.x, y, &Line::from(ui.span(Look::Title, format!(" {name}"))), area.width);
             }
-            Row::Thread(t, under) => lane(ui, r, buffer, (area, Rect { y, height: 1, ..a.lanes }), *t, *under),
+            Row::Thread(t, under) => {
+                lane(ui, r, buffer, (area, Rect { y, height: 1, ..a.lanes }), *t, *under)
+            }
         }
     }
     arrows(ui, r, buffer, a.lanes);
@@ -129,7 +131,8 @@ fn lane(ui: &Ui, r: &Recording, buffer: &mut Buffer, (names, lane): (Rect, Rect)
     let pointer = if selected { ui.g.pointer } else { " " };
     let look = if selected || r.in_focus(t) { Look::Strong } else { Look::Text };
     let room = usize::from(names.width).saturating_sub(2);
-    let line = Line::from(vec![ui.span(Look::Key, pointer), ui.span(look, left(&ui.plain(&name), room) + " ")]);
+    let line =
+        Line::from(vec![ui.span(Look::Key, pointer), ui.span(look, left(&ui.plain(&name), room) + " ")]);
     buffer.set_line(names.x, names.y, &line, names.width);
     if selected {
         buffer.set_style(names, ui.style(Look::Selected));

@@ -12,7 +12,9 @@ pub fn lines(ui: &Ui, columns: u16) -> Vec<(Look, String)> {
     let mut out = Vec::new();
     for p in text::verdict(ui.state) {
         let indent = " ".repeat(p.indent);
-        for (i, line) in wrap(&ui.plain(&p.text), width.saturating_sub(p.indent).max(10)).into_iter().enumerate() {
+        for (i, line) in
+            wrap(&ui.plain(&p.text), width.saturating_sub(p.indent).max(10)).into_iter().enumerate()
+        {
             let hang = if i > 0 && p.hang { "  " } else { "" };
             out.push((p.look, format!("{indent}{hang}{line}")));
         }

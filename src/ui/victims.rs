@@ -78,7 +78,8 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
         let text = if !s.known {
             "looking for victims…".to_owned()
         } else if s.everyone {
-            "Nothing waited, ran or yielded unusually long. The timeline (t) shows everything there is.".into()
+            "Nothing waited, ran or yielded unusually long. The timeline (t) shows everything there is."
+                .into()
         } else {
             "Nothing in the focus waited, ran or yielded unusually long. Press a for everybody else, or t for \
              the timeline."
@@ -150,8 +151,12 @@ fn detail(ui: &Ui, buffer: &mut Buffer, area: Rect) {
         let open = if vertex.open { ", not over when the recording ended" } else { "" };
         format!("{}{single}{open}", r.wait(&vertex))
     };
-    let lines =
-        [("command", r.cmdline(v.thread, 400)), ("waits on", waits), ("in", stack), ("process of", String::new())];
+    let lines = [
+        ("command", r.cmdline(v.thread, 400)),
+        ("waits on", waits),
+        ("in", stack),
+        ("process of", String::new()),
+    ];
     for (i, (name, text)) in lines.iter().take(3).enumerate() {
         let text = if text.is_empty() { "unknown" } else { text };
         let line = Line::from(vec![
@@ -187,7 +192,8 @@ fn when(ui: &Ui, buffer: &mut Buffer, area: Rect) {
             let at = |c: usize| (u128::from(end) * c as u128 / cells.max(1) as u128) as Ns;
             let (a, b) = (at(c), at(c + 1).max(at(c) + 1));
             let share = r.graph.share(v.thread, a..b);
-            let wanted = if v.block_type == BlockType::LongRunning { share.running() } else { share.blocked() };
+            let wanted =
+                if v.block_type == BlockType::LongRunning { share.running() } else { share.blocked() };
             let level = (u128::from(wanted) * 7).div_ceil(u128::from(b - a)).min(7) as usize;
             let own = v.start < b && v.end() > a;
             let (look, glyph) = match (own, share.total()) {

@@ -84,7 +84,10 @@ impl Times {
 
     /// Waiting, in whatever way.
     pub fn blocked(&self) -> u64 {
-        [LaneState::Blocked, LaneState::Disk, LaneState::Stopped, LaneState::Idle].map(|s| self.get(s)).iter().sum()
+        [LaneState::Blocked, LaneState::Disk, LaneState::Stopped, LaneState::Idle]
+            .map(|s| self.get(s))
+            .iter()
+            .sum()
     }
 
     /// While it existed.
@@ -195,12 +198,15 @@ impl ThreadsState {
             let most = std::cmp::Reverse::<u64>;
             match by {
                 Sort::Tree => branches.sort_by_key(|b| (!b.focus, b.node_key())),
-                Sort::OnCpu => branches.sort_by_key(|b| (matches!(b.node, Node::Process(_)), most(b.deep(Times::running)))),
+                Sort::OnCpu => branches
+                    .sort_by_key(|b| (matches!(b.node, Node::Process(_)), most(b.deep(Times::running)))),
                 Sort::Runnable => {
-                    branches.sort_by_key(|b| (matches!(b.node, Node::Process(_)), most(b.deep(Times::runnable))));
+                    branches
+                        .sort_by_key(|b| (matches!(b.node, Node::Process(_)), most(b.deep(Times::runnable))));
                 }
                 Sort::Blocked => {
-                    branches.sort_by_key(|b| (matches!(b.node, Node::Process(_)), most(b.deep(Times::blocked))));
+                    branches
+                        .sort_by_key(|b| (matches!(b.node, Node::Process(_)), most(b.deep(Times::blocked))));
                 }
                 Sort::Name => branches.sort_by(|a, b| a.name.cmp(&b.name)),
             }
@@ -265,7 +271,11 @@ fn tree(r: &Recording) -> Vec<Branch> {
         }
         let node = Node::Process(g.process);
         let name = g.threads.first().map_or("?", |t| {
-            if g.threads.len() > 1 || g.process.is_none() { r.process_name(g.process) } else { r.thread_name(*t) }
+            if g.threads.len() > 1 || g.process.is_none() {
+                r.process_name(g.process)
+            } else {
+                r.thread_name(*t)
+            }
         });
         let branch =
             Branch { node, name: name.to_owned(), times, threads: g.threads.len(), focus: g.focus, children };

@@ -45,7 +45,8 @@ impl TimelineState {
         (self.from, self.to) = (0, r.graph.duration().max(SHORTEST));
         self.list(r);
         if self.thread.is_none() {
-            self.thread = self.lanes().next();
+            let first = self.lanes().next();
+            self.thread = first;
         }
     }
 
@@ -53,8 +54,12 @@ impl TimelineState {
     pub fn list(&mut self, r: &Recording) {
         self.rows.clear();
         for g in r.groups() {
-            let shown: Vec<ThreadId> =
-                g.threads.iter().copied().filter(|t| self.only.as_ref().is_none_or(|o| o.contains(t))).collect();
+            let shown: Vec<ThreadId> = g
+                .threads
+                .iter()
+                .copied()
+                .filter(|t| self.only.as_ref().is_none_or(|o| o.contains(t)))
+                .collect();
             let several = g.threads.len() > 1;
             if several && !shown.is_empty() {
                 self.rows.push(Row::Process(g.process));
@@ -185,7 +190,11 @@ impl TimelineState {
         let row = self.row().unwrap_or(0);
         self.offset = scrolled(self.offset, row, self.rows.len(), height);
         // The name of its process belongs to a lane.
-        if self.offset == row && row > 0 && matches!(self.rows.get(row - 1), Some(Row::Process(_))) && height > 1 {
+        if self.offset == row
+            && row > 0
+            && matches!(self.rows.get(row - 1), Some(Row::Process(_)))
+            && height > 1
+        {
             self.offset -= 1;
         }
     }

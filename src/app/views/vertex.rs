@@ -62,7 +62,11 @@ impl VertexState {
         if self.vertex != Some(id) {
             return;
         }
-        self.rows.push(head(format!("events ({}{})", events.len(), if all { "" } else { ", the first ones" })));
+        self.rows.push(head(format!(
+            "events ({}{})",
+            events.len(),
+            if all { "" } else { ", the first ones" }
+        )));
         if events.is_empty() {
             self.rows.push(text(Look::Dim, "  none recorded"));
         }
@@ -265,7 +269,10 @@ fn profile(r: &Recording, v: &pg_graph::Vertex, out: &mut Vec<Row>) {
     all.sort_by(|a, b| (b.1.1, b.1.0, &a.0).cmp(&(a.1.1, a.1.0, &b.0)));
     out.push(head(format!("on the CPU ({} samples): with callees, itself", samples.len())));
     out.extend(all.into_iter().take(30).map(|(f, (own, total))| {
-        text(Look::Text, format!("  {:>6} {:>6}  {f}", time::percent(total, whole), time::percent(own, whole)))
+        text(
+            Look::Text,
+            format!("  {:>6} {:>6}  {f}", time::percent(total, whole), time::percent(own, whole)),
+        )
     }));
 }
 
@@ -310,7 +317,9 @@ pub fn event(r: &Recording, e: &Event) -> String {
         Kind::Exec => "executes another program".into(),
         Kind::Exit { status } => format!("ends, {}", exit_words(status)),
         Kind::Signal { target, signal } => format!("sends signal {signal} to {}", r.thread_name(target)),
-        Kind::Hold(h) => format!("{}{}, which {} waits for", relation(h.relation), on(h.object), r.thread_name(h.subject)),
+        Kind::Hold(h) => {
+            format!("{}{}, which {} waits for", relation(h.relation), on(h.object), r.thread_name(h.subject))
+        }
         Kind::DataFlag { object, value, write, .. } => {
             format!("{} data flag{}: {value}", if write { "writes" } else { "reads" }, on(object))
         }

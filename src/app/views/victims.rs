@@ -22,7 +22,8 @@ impl Row {
     pub fn new(r: &Recording, victim: Victim) -> Self {
         let waits = match (&victim.waits_on, victim.block_type) {
             (_, BlockType::LongRunning) | (None, _) => {
-                let p = pg_graph::profile(&r.graph, &r.catalog, victim.thread, &[(victim.start, victim.end())]);
+                let p =
+                    pg_graph::profile(&r.graph, &r.catalog, victim.thread, &[(victim.start, victim.end())]);
                 match p.function {
                     Some(f) => format!("on CPU {} {:.0} %", clean_to(&f, 80), p.share * 100.0),
                     None => format!("on CPU {}", time::percent(victim.episode.ran, victim.duration)),
@@ -31,7 +32,11 @@ impl Row {
             (Some(on), _) => {
                 let object = victim.object.map_or_else(String::new, |o| r.object(o));
                 // "unix:/run/x" says what it is by itself.
-                if object.starts_with(on.as_str()) { object } else { format!("{on} {object}").trim_end().to_owned() }
+                if object.starts_with(on.as_str()) {
+                    object
+                } else {
+                    format!("{on} {object}").trim_end().to_owned()
+                }
             }
         };
         let mut names: Vec<&str> = Vec::new();

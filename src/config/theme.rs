@@ -3,7 +3,6 @@
 use super::{ConfigError, line_of};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::symbols::border;
-use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
 
@@ -97,14 +96,8 @@ const LOOKS: &[(&str, Look)] = &[
     ("good", Look::Good),
 ];
 
-/// A theme as written: `base` and a style for each look, `"#rrggbb on 236 bold"`.
-#[derive(Deserialize, Debug, Default)]
-#[serde(default)]
-pub struct ThemeFile {
-    base: Option<Spanned<String>>,
-    #[serde(flatten)]
-    styles: BTreeMap<Spanned<String>, Spanned<String>>,
-}
+/// A theme as written: `base` (another theme's name), and a style for each look, `"#rrggbb on 236 bold"`.
+pub type ThemeFile = BTreeMap<Spanned<String>, Spanned<String>>;
 
 /// Colours by name of what they mean.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -144,7 +137,8 @@ pub(super) fn builtin() -> Result<Vec<Theme>, ConfigError> {
 
 /// Makes a theme of a file. The error is an offset and a sentence.
 pub(super) fn build(name: &str, file: &ThemeFile, known: &[Theme]) -> Result<Theme, (usize, String)> {
-    let mut theme = match &file.base {
+    let base = file.iter().find(|(k, _)| k.get_ref() == "base").map(|(_, v)| v);
+    let mut theme = match base {
         None => known.first().cloned().unwrap_or_default(),
         Some(base) => known.iter().find(|t| t.name == *base.get_ref()).cloned().ok_or_else(|| {
             let names = known.iter().map(|t| t.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -152,10 +146,13 @@ pub(super) fn build(name: &str, file: &ThemeFile, known: &[Theme]) -> Result<The
         })?,
     };
     name.clone_into(&mut theme.name);
-    for (key, value) in &file.styles {
+    for (key, value) in file.iter().filter(|(k, _)| k.get_ref() != "base") {
         let Some((_, look)) = LOOKS.iter().find(|(n, _)| n == key.get_ref()) else {
             let names = LOOKS.iter().map(|(n, _)| *n).collect::<Vec<_>>().join(", ");
-            return Err((key.span().start, format!("a theme has no `{}` (known: {names})", key.get_ref())));
+            return Err((
+                key.span().start,
+                format!("a theme has no `{}` (known: base, {names})", key.get_ref()),
+            ));
         };
         theme.styles[*look as usize] = parse_style(value.get_ref()).map_err(|e| (value.span().start, e))?;
     }

@@ -29,6 +29,6 @@ mod view_command;
 pub mod views;
 
 pub use msg::{Effect, Msg};
-pub use runtime::{Options, run};
+pub use runtime::{Options, RunError, run};
 pub use state::State;
 pub use update::{prepare, update};

@@ -178,9 +178,12 @@ pub struct Open {
     /// Draw with ASCII characters only
     #[arg(long)]
     pub ascii: bool,
-    /// Colours: dark, light, 16, none
+    /// Colours: auto, dark, light, 16, none, or one of your configuration
     #[arg(long, value_name = "THEME")]
     pub theme: Option<String>,
+    /// Configuration file instead of ~/.config/pg-tui/config.toml
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
 }
 
 const DIAGNOSE_HELP: &str = "\

@@ -2,6 +2,7 @@
 
 use super::args::Open;
 use super::exit::{Failure, Outcome};
+use crate::app::{self, RunError};
 use crate::session::Session;
 use std::io::{IsTerminal, stdin, stdout};
 use std::path::Path;
@@ -26,13 +27,18 @@ pub fn can_show() -> bool {
 }
 
 /// Open the interactive session.
-pub fn screen(path: &Path, _args: &Open) -> Outcome {
-    Err(Failure::Other(format!("this build has no screen; for text use: pg-tui diagnose {}", path.display())))
+pub fn screen(path: &Path, args: &Open) -> Outcome {
+    let options = app::Options { ascii: args.ascii, theme: args.theme.clone(), config: args.config.clone() };
+    match app::run(path, &options) {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(e @ (RunError::Config(_) | RunError::NoTerminal(_))) => Err(Failure::Usage(e.to_string())),
+        Err(e) => Err(Failure::Other(e.to_string())),
+    }
 }
 
 /// The options of `open` when another command opens the screen.
 pub fn defaults(path: &Path) -> Open {
-    Open { file: path.to_owned(), ascii: false, theme: None }
+    Open { file: path.to_owned(), ascii: false, theme: None, config: None }
 }
 
 /// Open the screen after a recording; the exit code is the recording's.

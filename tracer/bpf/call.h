@@ -73,6 +73,65 @@ static __always_inline bool restarts(u32 class)
 	((remote) ? bpf_copy_from_user_task(to, size, (const void *)(from), task, 0)                \
 		  : bpf_probe_read_user(to, size, (const void *)(from)))
 
+#define POLL_MAX 16
+
+/* Read what the arguments point to into the scratch room: time-outs, descriptors, a path. */
+static __always_inline void fetch(bool remote, struct task_struct *task, struct regs *r, struct scratch *s, u32 class)
+{
+	u64 time = 0;
+	u32 n;
+	s->time_given = 0;
+	s->time_read = 0;
+	switch (class) {
+	case C_FUTEX:
+	case C_EPOLL2:
+	case C_SEMTIMEDOP:
+		time = r->r10;
+		break;
+	case C_FUTEX2:
+	case C_SELECT:
+	case C_PSELECT:
+	case C_RECVMMSG:
+		time = r->r8;
+		break;
+	case C_PPOLL:
+	case C_CLOCK_NANOSLEEP:
+	case C_SIGTIMEDWAIT:
+		time = r->dx;
+		break;
+	case C_NANOSLEEP:
+		time = r->di;
+		break;
+	}
+	if (time) {
+		s->time_given = 1;
+		s->time_read = !READ_USER(remote, task, s->time, sizeof(s->time), time);
+	}
+	if (class == C_POLL || class == C_PPOLL) {
+		n = r->si > POLL_MAX ? POLL_MAX : r->si;
+		s->words_read = n && n <= POLL_MAX && !READ_USER(remote, task, s->words, n * 8, r->di);
+	} else if (class == C_SELECT || class == C_PSELECT) {
+		/* Descriptors below 256, of each of the three sets. */
+		n = r->di > 256 ? 4 : (r->di + 63) / 64;
+		s->words_read = n && n <= 4;
+		if (!r->si || !s->words_read || READ_USER(remote, task, s->words, n * 8, r->si))
+			__builtin_memset(s->words, 0, 32);
+		if (!r->dx || !s->words_read || READ_USER(remote, task, s->words + 4, n * 8, r->dx))
+			__builtin_memset(s->words + 4, 0, 32);
+		if (!r->r10 || !s->words_read || READ_USER(remote, task, s->words + 8, n * 8, r->r10))
+			__builtin_memset(s->words + 8, 0, 32);
+	} else if (class == C_FCNTL) {
+		s->words_read = !READ_USER(remote, task, s->words, 2, r->dx);
+	} else if (class == C_PATH || class == C_PATHAT) {
+		u64 at = class == C_PATH ? r->di : r->si;
+		__builtin_memset(s->name.text, 0, 128);
+		if (remote)
+			bpf_copy_from_user_task(s->name.text, 127, (void *)at, task, 0);
+		else
+			bpf_probe_read_user_str(s->name.text, 127, (void *)at);
+	}
+}
+
 #define NO_TIMEOUT (~0ULL)
 
 static __always_inline u64 timeout_ms(s32 ms)
@@ -80,15 +139,14 @@ static __always_inline u64 timeout_ms(s32 ms)
 	return ms < 0 ? NO_TIMEOUT : (u64)ms * 1000000 + !ms;
 }
 
-/* A timespec (or timeval, `micro`) as ns; `at` NULL: none. Unreadable: 0, unknown. */
-static __always_inline u64 timeout_at(bool remote, struct task_struct *task, u64 at, bool micro)
+/* The timespec (or timeval, `micro`) that was fetched, as ns; none given: no time-out. Unreadable: 0. */
+static __always_inline u64 timeout_of(struct scratch *s, bool micro)
 {
-	u64 t[2] = {};
-	if (!at)
+	if (!s->time_given)
 		return NO_TIMEOUT;
-	if (READ_USER(remote, task, t, sizeof(t), at))
+	if (!s->time_read)
 		return 0;
-	u64 ns = t[0] * 1000000000ULL + (micro ? t[1] * 1000 : t[1]);
+	u64 ns = s->time[0] * 1000000000ULL + (micro ? s->time[1] * 1000 : s->time[1]);
 	return ns + !ns;
 }
 
@@ -133,20 +191,12 @@ static __always_inline void lock_object(struct thread *memo, struct task_struct 
 	send_path(o, file, which);
 }
 
-/* A path given to a system call: an object known by its name only. */
-static __always_inline void path_object(bool remote, struct task_struct *task, struct object *o, u64 at, u32 which)
+/* The path that was fetched: an object known by its name only. */
+static __always_inline void path_object(struct object *o, struct scratch *s)
 {
-	struct scratch *s = scratch(which);
-	if (!s)
-		return;
 	struct rec_name *r = &s->name;
-	__builtin_memset(r->text, 0, 128);
-	if (remote) {
-		if (bpf_copy_from_user_task(r->text, 127, (void *)at, task, 0))
-			return;
-	} else if (bpf_probe_read_user_str(r->text, 127, (void *)at) <= 1) {
+	if (!r->text[0])
 		return;
-	}
 	u64 h = 0x2545f4914f6cdd1dULL;
 	u64 *words = (u64 *)r->text;
 	bool ended = false;
@@ -181,16 +231,19 @@ static __always_inline void path_object(bool remote, struct task_struct *task, s
 }
 
 /* Add a descriptor to the set in `s`. */
-static __always_inline void add_member(struct scratch *s, struct task_struct *task, u32 fd, u32 which)
+int __noinline add_member(struct scratch *s, u64 blocked, u32 fd, u32 which)
 {
+	struct task_struct *task = (void *)blocked;
+	if (!s)
+		return 0;
 	u32 n = s->set.count;
 	if (n >= SET_MAX) {
 		s->set.more++;
-		return;
+		return 0;
 	}
 	u64 file = file_of(task, fd);
 	if (!file)
-		return;
+		return 0;
 	struct object o = { .kind = K_UNKNOWN, .fd = fd };
 	file_object(&o, file, which);
 	struct member *m = &s->set.members[BOUND(n, SET_MAX)];
@@ -199,6 +252,7 @@ static __always_inline void add_member(struct scratch *s, struct task_struct *ta
 	m->kind = o.kind;
 	m->fd = fd;
 	s->set.count = n + 1;
+	return 0;
 }
 
 static __always_inline void begin_set(struct scratch *s)
@@ -238,59 +292,50 @@ static __always_inline void end_set(struct scratch *s, struct object *o)
 		mark_sent(h);
 }
 
-#define POLL_MAX 16
-
-static __always_inline void poll_object(bool remote, struct task_struct *task, struct object *o, u64 at, u32 n,
-					u32 which)
+static __always_inline void poll_object(struct scratch *s, struct task_struct *task, struct object *o, u32 n, u32 which)
 {
-	struct scratch *s = scratch(which);
-	if (!s || !n)
+	if (!n || !s->words_read)
 		return;
 	begin_set(s);
 	if (n > POLL_MAX)
 		s->set.more = n - POLL_MAX;
-	if (READ_USER(remote, task, s->words, 8, at))
-		return;
 	for (u32 i = 0; i < POLL_MAX; i++) {
 		if (i >= n)
 			break;
-		if (i && READ_USER(remote, task, &s->words[i], 8, at + i * 8))
-			break;
 		s32 fd = (s32)s->words[i];
 		if (fd >= 0)
-			add_member(s, task, fd, which);
+			add_member(s, (u64)task, fd, which);
 	}
 	end_set(s, o);
 }
 
-static __always_inline void select_object(bool remote, struct task_struct *task, struct object *o,
-					  struct regs *args, u32 which)
+/* How many bits are set. Arithmetic only: each branch would double what the verifier follows. */
+static __always_inline u32 ones(u64 x)
 {
-	struct scratch *s = scratch(which);
-	u32 n = args->di;
-	if (!s || !n)
+	x -= (x >> 1) & 0x5555555555555555ULL;
+	x = (x & 0x3333333333333333ULL) + ((x >> 2) & 0x3333333333333333ULL);
+	x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0fULL;
+	return (x * 0x0101010101010101ULL) >> 56;
+}
+
+static __always_inline void select_object(struct scratch *s, struct task_struct *task, struct object *o, u32 n, u32 which)
+{
+	if (!s->words_read)
 		return;
 	begin_set(s);
-	/* Descriptors below 256, of all three sets. */
-	for (int i = 0; i < 4; i++) {
-		u64 bits = 0;
-		if (i * 64 < n) {
-			u64 part = 0;
-			if (args->si && !READ_USER(remote, task, &part, 8, args->si + i * 8))
-				bits |= part;
-			if (args->dx && !READ_USER(remote, task, &part, 8, args->dx + i * 8))
-				bits |= part;
-			if (args->r10 && !READ_USER(remote, task, &part, 8, args->r10 + i * 8))
-				bits |= part;
+	for (u32 i = 0; i < 4; i++) {
+		u64 bits = s->words[i] | s->words[i + 4] | s->words[i + 8];
+		for (u32 k = 0; k < POLL_MAX; k++) {
+			if (!bits)
+				break;
+			u32 at = ones((bits & -bits) - 1);
+			bits &= bits - 1;
+			u32 fd = i * 64 + at;
+			if (fd < n && s->set.count < POLL_MAX)
+				add_member(s, (u64)task, fd, which);
 		}
-		s->words[i] = bits;
-	}
-	for (int i = 0; i < 256; i++) {
-		if (i >= n || s->set.count >= POLL_MAX)
-			break;
-		u32 at = i >> 6;
-		if (s->words[BOUND(at, 4)] >> (i & 63) & 1)
-			add_member(s, task, i, which);
+		if (bits)
+			s->set.more++;
 	}
 	end_set(s, o);
 }
@@ -354,45 +399,74 @@ int __noinline send_epoll(struct object *o, u64 file, u64 now, u32 which)
 	return 0;
 }
 
-/* The object alone: of the call that a waker is in, or that just returned. */
-static __always_inline void acted_on(struct thread *t, struct task_struct *task, u32 tgid, struct object *o, u32 nr,
-				     struct regs *args, u32 which)
+/* The object alone: of the call that a waker is in, or that just returned. `task` is the current thread as
+ * a number: functions verified on their own take no typed pointers. */
+int __noinline acted_on(struct thread *t, struct object *o, struct regs *r, u64 current, u64 tgid)
 {
-	u32 class = class_of[nr & (CALLS - 1)];
+	struct task_struct *task = (void *)current;
+	if (!t || !o || !r)
+		return 0;
+	u32 nr = r->orig_ax;
+	u32 which = tgid >> 32;
 	o->kind = K_NONE;
 	if (nr >= CALLS)
-		return;
-	if (class >= C_FD && class <= C_FD_PAIR)
-		fd_object(t, task, o, args->di, which);
-	else if (class == C_SPLICE)
-		fd_object(t, task, o, args->dx, which);
-	else if (class == C_RECVMMSG)
-		fd_object(t, task, o, args->di, which);
-	else if (class == C_FUTEX || class == C_FUTEX2)
-		futex_object(o, args->di, tgid);
-	else if (class == C_FLOCK || class == C_FCNTL)
-		lock_object(t, task, o, args->di, which);
-	else if (class == C_SYSV || class == C_SEMTIMEDOP) {
+		return 0;
+	u32 class = class_of[nr & (CALLS - 1)];
+	if ((class >= C_FD && class <= C_FD_PAIR) || class == C_RECVMMSG) {
+		fd_object(t, task, o, r->di, which);
+	} else if (class == C_SPLICE) {
+		fd_object(t, task, o, r->dx, which);
+	} else if (class == C_FUTEX || class == C_FUTEX2) {
+		futex_object(o, r->di, tgid);
+	} else if (class == C_FLOCK || class == C_FCNTL) {
+		lock_object(t, task, o, r->di, which);
+	} else if (class == C_SYSV || class == C_SEMTIMEDOP) {
 		o->kind = K_SYSV;
-		o->id = (u32)args->di;
+		o->id = (u32)r->di;
 	} else if (class == C_EXIT) {
 		/* A thread that ends wakes those who join it through this word. */
 		u64 word = (u64)READ(task, clear_child_tid);
 		if (word)
 			futex_object(o, word, tgid);
 	} else if (class == C_PATH || class == C_PATHAT) {
-		path_object(false, task, o, class == C_PATH ? args->di : args->si, which);
+		struct scratch *s = scratch(which);
+		if (s) {
+			fetch(false, task, r, s, class);
+			path_object(o, s);
+		}
 	}
+	return 0;
 }
 
-/* Everything about the call that a thread blocks in. */
-static __always_inline void waits_on(bool remote, struct thread *t, struct task_struct *task, u32 tgid,
-				     struct regs *args, u64 now, u32 which)
+/* The class of the call that a thread blocks in. restart_syscall goes on with the call before it. */
+static __always_inline u32 blocked_class(struct thread *t)
 {
-	struct object *o = &t->object;
 	u32 nr = t->call;
+	if (nr >= CALLS)
+		return C_NONE;
 	u32 class = class_of[nr & (CALLS - 1)];
-	struct thread *memo = remote ? 0 : t;
+	if (class != C_RESTART) {
+		t->before_restart = nr;
+		return class;
+	}
+	nr = t->before_restart;
+	class = class_of[nr & (CALLS - 1)];
+	if (!restarts(class))
+		return C_NONE;
+	t->call = nr;
+	return class;
+}
+
+/* Everything about the call that a thread blocks in. What its arguments point to has been fetched. */
+int __noinline waits_on(struct thread *t, struct regs *r, u64 blocked, u64 tgid, u64 now)
+{
+	if (!t || !r)
+		return 0;
+	struct task_struct *task = (void *)blocked;
+	struct object *o = &t->object;
+	u32 which = tgid >> 32;
+	struct scratch *s = scratch(which);
+	u32 class = blocked_class(t);
 	o->kind = K_NONE;
 	o->id = 0;
 	o->peer = 0;
@@ -400,134 +474,115 @@ static __always_inline void waits_on(bool remote, struct thread *t, struct task_
 	t->op = 0;
 	t->value = 0;
 	t->timeout = 0;
-	if (nr >= CALLS)
-		return;
-	if (class == C_RESTART) {
-		nr = t->before_restart;
-		class = class_of[nr & (CALLS - 1)];
-		if (!restarts(class))
-			return;
-		t->call = nr;
-	} else {
-		t->before_restart = nr;
-	}
+	if (!s)
+		return 0;
 	switch (class) {
 	case C_FD_RECV:
 	case C_FD_SEND:
 	case C_FD:
 	case C_RECVMMSG:
-		fd_object(memo, task, o, args->di, which);
-		t->value = args->dx;
+		fd_object(t, task, o, r->di, which);
+		t->value = r->dx;
 		if (class == C_FD)
-			t->op = args->si;
+			t->op = r->si;
 		else if (o->kind >= K_UNIX_STREAM && o->kind <= K_SOCKET)
-			t->timeout = class == C_RECVMMSG ? timeout_at(remote, task, args->r8, false)
-							 : socket_timeout(task, args->di, class == C_FD_SEND);
+			t->timeout = class == C_RECVMMSG ? timeout_of(s, false)
+							 : socket_timeout(task, r->di, class == C_FD_SEND);
 		break;
 	case C_FD_PAIR:
-	case C_SPLICE: {
-		struct scratch *s = scratch(which);
-		if (!s)
-			break;
+	case C_SPLICE:
 		begin_set(s);
-		add_member(s, task, args->di, which);
-		add_member(s, task, class == C_SPLICE ? args->dx : args->si, which);
+		add_member(s, (u64)task, r->di, which);
+		add_member(s, (u64)task, class == C_SPLICE ? r->dx : r->si, which);
 		end_set(s, o);
 		break;
-	}
 	case C_FLOCK:
-		lock_object(memo, task, o, args->di, which);
-		t->op = args->si;
+		lock_object(t, task, o, r->di, which);
+		t->op = r->si;
 		break;
-	case C_FCNTL: {
-		lock_object(memo, task, o, args->di, which);
-		t->op = args->si;
-		u16 type = 0;
-		if (!READ_USER(remote, task, &type, 2, args->dx))
-			t->value = type;
+	case C_FCNTL:
+		lock_object(t, task, o, r->di, which);
+		t->op = r->si;
+		t->value = s->words_read ? s->words[0] & 0xffff : 0;
 		break;
-	}
 	case C_FUTEX: {
-		u32 op = args->si, plain = op & 127;
-		futex_object(o, args->di, tgid);
-		t->op = op;
-		t->value = args->dx;
-		u64 timeout = timeout_at(remote, task, args->r10, false);
-		t->timeout = plain == 0 ? timeout : from_now(timeout, plain == 6 || (op & 256), now);
+		u32 plain = r->si & 127;
+		u64 timeout = timeout_of(s, false);
+		futex_object(o, r->di, tgid);
+		t->op = r->si;
+		t->value = r->dx;
+		t->timeout = plain == 0 ? timeout : from_now(timeout, plain == 6 || (r->si & 256), now);
 		break;
 	}
 	case C_FUTEX2:
-		futex_object(o, args->di, tgid);
-		t->op = args->r10;
-		t->value = args->si;
-		t->timeout = from_now(timeout_at(remote, task, args->r8, false), !args->r9, now);
+		futex_object(o, r->di, tgid);
+		t->op = r->r10;
+		t->value = r->si;
+		t->timeout = from_now(timeout_of(s, false), !r->r9, now);
 		break;
 	case C_POLL:
-		poll_object(remote, task, o, args->di, args->si, which);
-		t->value = args->si;
-		t->timeout = timeout_ms(args->dx);
-		break;
 	case C_PPOLL:
-		poll_object(remote, task, o, args->di, args->si, which);
-		t->value = args->si;
-		t->timeout = timeout_at(remote, task, args->dx, false);
+		poll_object(s, task, o, r->si, which);
+		t->value = r->si;
+		t->timeout = class == C_POLL ? timeout_ms(r->dx) : timeout_of(s, false);
 		break;
 	case C_SELECT:
 	case C_PSELECT:
-		select_object(remote, task, o, args, which);
-		t->value = args->di;
-		t->timeout = timeout_at(remote, task, args->r8, class == C_SELECT);
+		select_object(s, task, o, r->di, which);
+		t->value = r->di;
+		t->timeout = timeout_of(s, class == C_SELECT);
 		break;
 	case C_EPOLL:
 	case C_EPOLL2: {
-		fd_object(memo, task, o, args->di, which);
-		t->timeout = class == C_EPOLL ? timeout_ms(args->r10) : timeout_at(remote, task, args->r10, false);
-		u64 file = file_of(task, args->di);
+		fd_object(t, task, o, r->di, which);
+		t->timeout = class == C_EPOLL ? timeout_ms(r->r10) : timeout_of(s, false);
+		u64 file = file_of(task, r->di);
 		if (o->kind == K_EPOLL && file)
 			send_epoll(o, file, now, which);
 		break;
 	}
 	case C_NANOSLEEP:
-		t->timeout = timeout_at(remote, task, args->di, false);
+		t->timeout = timeout_of(s, false);
 		break;
 	case C_CLOCK_NANOSLEEP: {
-		u64 timeout = timeout_at(remote, task, args->dx, false);
-		t->op = args->di;
-		t->timeout = args->si & 1 ? from_now(timeout, !args->di, now) : timeout;
+		u64 timeout = timeout_of(s, false);
+		t->op = r->di;
+		t->timeout = r->si & 1 ? from_now(timeout, !r->di, now) : timeout;
 		break;
 	}
 	case C_WAIT4:
 		o->kind = K_CHILD;
-		o->id = (s32)args->di > 0 ? (u32)args->di : 0;
-		t->op = args->dx;
-		t->value = args->di;
+		o->id = (s32)r->di > 0 ? (u32)r->di : 0;
+		t->op = r->dx;
+		t->value = r->di;
 		t->timeout = NO_TIMEOUT;
 		break;
 	case C_WAITID:
 		o->kind = K_CHILD;
-		t->op = args->r10;
-		t->value = args->si;
+		t->op = r->r10;
+		t->value = r->si;
 		t->timeout = NO_TIMEOUT;
-		if (args->di == 1)
-			o->id = (u32)args->si;
-		else if (args->di == 3)
-			fd_object(memo, task, o, args->si, which);
+		if (r->di == 1)
+			o->id = (u32)r->si;
+		else if (r->di == 3)
+			fd_object(t, task, o, r->si, which);
 		break;
 	case C_SYSV:
 	case C_SEMTIMEDOP:
 		o->kind = K_SYSV;
-		o->id = (u32)args->di;
+		o->id = (u32)r->di;
 		if (class == C_SEMTIMEDOP)
-			t->timeout = timeout_at(remote, task, args->r10, false);
+			t->timeout = timeout_of(s, false);
 		break;
 	case C_SIGTIMEDWAIT:
-		t->timeout = timeout_at(remote, task, args->dx, false);
+		t->timeout = timeout_of(s, false);
 		break;
 	case C_PATH:
 	case C_PATHAT:
-		path_object(remote, task, o, class == C_PATH ? args->di : args->si, which);
+		path_object(o, s);
 		break;
 	}
+	return 0;
 }
 
 #endif

@@ -114,11 +114,6 @@ static __noinline void flush_calls(struct thread *t, u32 tid, u32 tgid)
 	t->run_count = 0;
 }
 
-static __noinline void blocks(struct thread *t, struct task_struct *task, struct regs *r, u32 tgid, u64 now)
-{
-	waits_on(false, t, task, tgid, r, now, ROOM_SCHED);
-}
-
 static __always_inline void switch_out(struct task_struct *task, u32 tid, u32 tgid, bool preempt, u32 state,
 				       u64 now)
 {
@@ -172,7 +167,12 @@ static __always_inline void switch_out(struct task_struct *task, u32 tid, u32 tg
 	t->value = 0;
 	t->object.fd = ~0U;
 	if (t->call != NO_CALL && (t->state == OFF_INTERRUPTIBLE || t->state == OFF_UNINTERRUPTIBLE))
-		blocks(t, task, r, tgid, now);
+	{
+		struct scratch *s = scratch(ROOM_SCHED);
+		if (s)
+			fetch(false, task, r, s, blocked_class(t));
+		waits_on(t, r, number(task), tgid | (u64)ROOM_SCHED << 32, now);
+	}
 	t->user_stack = user_stack(t, r, tid, tgid, now);
 }
 
@@ -285,25 +285,23 @@ static __always_inline u8 context_now(struct cpu *c)
 	return CTX_TASK;
 }
 
-static __noinline void note_waker(struct thread *t, struct task_struct *waker, u64 now)
+/* `waker` is the current thread; its numbers are in `t` already. */
+int __noinline note_waker(struct thread *t, struct thread *w, struct regs *r, u64 waker, u64 now)
 {
-	struct regs *r = load_regs(waker, ROOM_SCHED);
-	if (!r)
-		return;
+	if (!t || !w || !r)
+		return 0;
 	u64 nr = r->orig_ax;
 	if (nr >= NO_CALL)
-		return;
-	struct thread *w = known_thread(waker);
+		return 0;
 	u32 tid = t->waker, tgid = t->waker_tgid;
 	t->waker_call = nr;
 	struct object o = { .kind = K_NONE };
-	acted_on(w, waker, tgid, &o, nr, r, ROOM_SCHED);
+	acted_on(w, &o, r, waker, tgid | (u64)ROOM_SCHED << 32);
 	t->waker_object = o;
-	if (w) {
-		refresh_focus(w, tgid);
-		if (w->in_focus || t->in_focus || (t->off && now - t->off > waker_stack_ns))
-			t->waker_stack = user_stack(w, r, tid, tgid, now);
-	}
+	refresh_focus(w, tgid);
+	if (w->in_focus || t->in_focus || (t->off && now - t->off > waker_stack_ns))
+		t->waker_stack = user_stack(w, r, tid, tgid, now);
+	return 0;
 }
 
 SEC("tp_btf/sched_waking")
@@ -328,7 +326,12 @@ int BPF_PROG(on_waking, struct task_struct *task)
 		return 0;
 	/* In an interrupt the thread is only the interrupted one, unless it sent the packet itself. */
 	if (t->context == CTX_TASK || (t->context == CTX_NET_RX && c && !c->net_raised_by_irq))
-		note_waker(t, waker, now);
+	{
+		struct thread *w = thread_of(waker);
+		struct regs *r = load_regs(waker, ROOM_SCHED);
+		if (w && r)
+			note_waker(t, w, r, number(waker), now);
+	}
 	return 0;
 }
 

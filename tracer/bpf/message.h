@@ -3,15 +3,6 @@
 #ifndef PG_MESSAGE_H
 #define PG_MESSAGE_H
 
-/* A pointer as the number it is: global functions take no typed pointers. */
-static __always_inline u64 number(void *pointer)
-{
-	void *volatile at = pointer;
-	u64 value = 0;
-	bpf_probe_read_kernel(&value, sizeof(value), (void *)&at);
-	return value;
-}
-
 static __always_inline int message(struct sock *sk, int bytes, u32 direction)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -127,7 +118,8 @@ int BPF_PROG(on_sys_exit, struct pt_regs *regs, long result)
 	struct regs *args = &s->regs;
 	u32 tid = task->pid, tgid = task->tgid;
 	struct object o = { .kind = K_NONE };
-	acted_on(t, task, tgid, &o, nr, args, ROOM_TASK);
+	args->orig_ax = nr;
+	acted_on(t, &o, args, number(task), tgid | (u64)ROOM_TASK << 32);
 	u32 class = class_of[nr & (CALLS - 1)];
 	u32 op = class == C_FUTEX || class == C_FLOCK || class == C_FCNTL ? args->si : 0;
 	if (result > 0 && (o.kind == K_PIPE || o.kind == K_FIFO || o.kind == K_EVENTFD || o.kind == K_TTY) &&

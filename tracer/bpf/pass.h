@@ -29,7 +29,15 @@ static __noinline void seed(struct thread *t, struct task_struct *task, u32 stat
 	if (nr < NO_CALL) {
 		t->call = nr;
 		if (t->state == OFF_INTERRUPTIBLE || t->state == OFF_UNINTERRUPTIBLE)
-			waits_on(true, t, task, tgid, r, now, ROOM_ITER);
+		{
+			struct scratch *s = scratch(ROOM_ITER);
+			if (s) {
+				fetch(true, task, r, s, blocked_class(t));
+				waits_on(t, r, number(task), tgid | (u64)ROOM_ITER << 32, now);
+				/* What it remembers of its files is its own to write. */
+				t->memo_file = 0;
+			}
+		}
 	}
 	/* The stack itself is copied by the collector, who can reach every page of it. */
 	u64 key = stack_key(tid, r);

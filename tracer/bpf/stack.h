@@ -53,8 +53,10 @@ static __always_inline u64 stack_key(u32 tid, struct regs *r)
 
 /* The user stack of the current thread: sends a copy unless one from the same place was sent within
  * the last second. Returns the key by which records name it. */
-static __noinline u64 user_stack(struct thread *t, struct regs *r, u32 tid, u32 tgid, u64 now)
+u64 __noinline user_stack(struct thread *t, struct regs *r, u32 tid, u32 tgid, u64 now)
 {
+	if (!t || !r)
+		return 0;
 	u64 kernel_stack = 0;
 	if (!user_stacks)
 		return 0;

@@ -141,7 +141,9 @@ struct scratch {
 	};
 	struct regs regs; /* of the thread at hand */
 	struct rec_set set;
-	u64 words[16]; /* descriptors given to poll and select */
+	u64 time[2];
+	u64 words[16];
+	u32 time_given, time_read, words_read; /* descriptors given to poll and select */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -179,6 +181,15 @@ static __always_inline struct cpu *this_cpu(void)
 {
 	u32 zero = 0;
 	return bpf_map_lookup_elem(&cpus, &zero);
+}
+
+/* A pointer as the number it is: functions verified on their own take no typed pointers. */
+static __always_inline u64 number(void *pointer)
+{
+	void *volatile at = pointer;
+	u64 value = 0;
+	bpf_probe_read_kernel(&value, sizeof(value), (void *)&at);
+	return value;
 }
 
 static __always_inline u64 mix(u64 h, u64 v)

@@ -5,7 +5,7 @@ use crate::diagnose::{Finding, FindingKind, Options, Outcome, SliceNode};
 use crate::episode::LONG_SINGLE;
 use crate::profile::{Profile, profile};
 use crate::report::{FORMAT, Party, Report, RootCause, VictimInfo};
-use crate::words::{clean, cmdline_at, moment, named, percent, span, telling, who};
+use crate::words::{clean, cmdline_at, moment, named, percent, process_at, span, telling, who, who_at};
 use crate::{BlockType, EventGraph, VertexId, Victim};
 use pg_event::{Catalog, Direction, Ns, ObjectKind, ThreadId};
 use std::fmt::Write;
@@ -126,7 +126,7 @@ impl Writer<'_> {
 
     fn cause(&self, r: &Ranked) -> RootCause {
         let n = &self.o.nodes[r.node];
-        let busy = matches!(r.kind, Some(FindingKind::Running | FindingKind::NoCpu));
+        let busy = matches!(r.kind, Some(FindingKind::Running | FindingKind::NoCpu | FindingKind::Yielding));
         let p = if busy { profile(self.g, self.c, r.thread, &r.spans) } else { Profile::default() };
         let (function, module, stack) = if busy {
             (p.function.clone(), p.module.clone(), p.stack.clone())
@@ -138,16 +138,15 @@ impl Writer<'_> {
         };
         let process = self.c.process_of(r.thread);
         let t = self.c.thread(r.thread);
+        let step = n.step(self.c);
+        let name = Some(step.process).filter(|n| !n.trim().is_empty());
         RootCause {
             rank: 0,
             pid: process.map(|p| p.pid).or(t.map(|t| t.tid)),
             tid: t.map(|t| t.tid),
-            process: process
-                .map(|p| p.name.clone())
-                .filter(|n| !n.trim().is_empty())
-                .or(t.map(|t| t.name.clone())),
-            cmdline: Some(cmdline_at(self.c, r.thread, n.start + n.duration)),
-            thread: t.map(|t| t.name.clone()),
+            process: name.or_else(|| t.map(|t| t.name.clone())),
+            cmdline: Some(step.cmdline),
+            thread: Some(step.thread),
             block_type: Some(self.block_type(r, n)),
             duration_ns: Some(n.spent),
             function,
@@ -164,6 +163,7 @@ impl Writer<'_> {
     fn block_type(&self, r: &Ranked, n: &SliceNode) -> BlockType {
         match r.kind {
             Some(FindingKind::Running | FindingKind::NoCpu) => BlockType::LongRunning,
+            Some(FindingKind::Yielding) => BlockType::RepeatedYield,
             _ if r.node == 0 => self.victim.block_type,
             _ if n.waits > 2 && n.spent / (n.waits as u64) < LONG_SINGLE => BlockType::RepeatedYield,
             _ => BlockType::LongWait,
@@ -183,7 +183,9 @@ impl Writer<'_> {
         let base = match r.kind {
             Some(FindingKind::Running | FindingKind::Tracer) => 0.92,
             Some(FindingKind::Sleeping | FindingKind::Circular) => 0.88,
-            Some(FindingKind::Device | FindingKind::NoCpu | FindingKind::Stopped) => 0.75,
+            Some(FindingKind::Device | FindingKind::NoCpu | FindingKind::Stopped | FindingKind::Yielding) => {
+                0.75
+            }
             Some(FindingKind::Unanswered) => 0.65,
             Some(FindingKind::Idle | FindingKind::Ended) => 0.5,
             None => 0.6,
@@ -200,9 +202,9 @@ impl Writer<'_> {
 
     /// `redis-server (pid 7, "redis-server *:0")`.
     fn full(&self, thread: ThreadId, at: Ns) -> String {
-        let name = who(self.c, thread);
+        let name = who_at(self.c, thread, at);
         let line = clean(&cmdline_at(self.c, thread, at), 100);
-        let process = self.c.process_of(thread).map_or("", |p| p.name.as_str());
+        let process = process_at(self.c, thread, at);
         if line.is_empty() || line == process {
             return name;
         }
@@ -257,9 +259,16 @@ impl Writer<'_> {
         }
         let before = &self.o.nodes[node - 1];
         let mut s = if before.state == "not-created" {
-            format!("; {} could only be created after that", who(self.c, before.thread))
+            format!(
+                "; {} could only be created after that",
+                who_at(self.c, before.thread, before.start + before.duration)
+            )
         } else {
-            format!("; because of it {} {}", who(self.c, before.thread), self.waited(before))
+            format!(
+                "; because of it {} {}",
+                who_at(self.c, before.thread, before.start + before.duration),
+                self.waited(before)
+            )
         };
         if node > 1 {
             let v = &self.o.nodes[0];
@@ -282,6 +291,16 @@ impl Writer<'_> {
         let whole = crate::diagnose::spans_total(&r.spans);
         let mut s = match r.kind {
             Some(FindingKind::Running) => self.why_running(n, p, &full, &r.spans),
+            Some(FindingKind::Yielding) => {
+                let f = p.function.as_ref().map_or_else(String::new, |f| {
+                    let module = p.module.as_ref().map_or_else(String::new, |m| format!(" ({m})"));
+                    format!(" in {}{module}", clean(f, 80))
+                });
+                format!(
+                    "{full} gave up the CPU again and again{f} for {} (sched_yield, a yield loop): it asks whether it may go on, and nobody let it; which memory it asks for was not recorded",
+                    span(whole)
+                )
+            }
             Some(FindingKind::NoCpu) => format!(
                 "{full} could have run but got no CPU for {} of {} ({}), and ran {} of it",
                 span(n.spent),

@@ -2,6 +2,7 @@
 
 use crate::class::{WaitClass, class};
 use crate::episode::{Episode, episodes};
+use crate::profile::profile;
 use crate::words::{clean, moment, percent, short_who, span};
 use crate::{BlockType, EventGraph, VertexId, main_object, waits_on};
 use pg_event::{Catalog, Direction, Ns, ObjectId, ThreadId};
@@ -241,7 +242,10 @@ fn asked(graph: &EventGraph, e: &Episode) -> bool {
 }
 
 fn victim(graph: &EventGraph, catalog: &Catalog, e: &Episode, weight: f64) -> Victim {
-    let block_type = e.block_type();
+    let mut block_type = e.block_type();
+    if e.key.is_none() && profile(graph, catalog, e.thread, &[(e.start, e.end)]).yields() {
+        block_type = BlockType::RepeatedYield;
+    }
     let v = graph.vertex(e.last);
     let (mut on, mut object, mut suspects) = (None, None, Vec::new());
     if e.key.is_some() {

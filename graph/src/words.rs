@@ -41,13 +41,37 @@ pub fn clean(text: &str, max: usize) -> String {
     out
 }
 
+/// The name a process had at `time`. The catalogue keeps the latest only; before a later exec it was that of
+/// the program then running.
+pub fn process_at(catalog: &Catalog, thread: ThreadId, time: Ns) -> String {
+    let Some(p) = catalog.process_of(thread) else { return String::new() };
+    let program = |text: &str| -> String {
+        let first = text.split(' ').next().unwrap_or("");
+        first.rsplit('/').next().unwrap_or("").trim_start_matches('-').chars().take(15).collect()
+    };
+    let then = p.cmdlines.iter().rposition(|c| c.time <= time).unwrap_or(0);
+    if let (Some(now), Some(then)) = (p.cmdlines.last(), p.cmdlines.get(then))
+        && now.time > time
+        && program(&now.text) == p.name
+        && !program(&then.text).is_empty()
+    {
+        return program(&then.text);
+    }
+    p.name.clone()
+}
+
 /// `process (pid 7)`, with the thread where it is not the main one.
 pub fn who(catalog: &Catalog, thread: ThreadId) -> String {
+    who_at(catalog, thread, Ns::MAX)
+}
+
+/// The same with the name it had at `time`.
+pub fn who_at(catalog: &Catalog, thread: ThreadId, time: Ns) -> String {
     let Some(t) = catalog.thread(thread) else { return "an unknown thread".into() };
     let Some(p) = catalog.process(t.process) else {
         return format!("{} (thread {})", clean(&t.name, 40), t.tid);
     };
-    let (process, pid) = (clean(&p.name, 40), shown(p.ns_pid, p.pid));
+    let (process, pid) = (clean(&process_at(catalog, thread, time), 40), shown(p.ns_pid, p.pid));
     if t.tid == p.pid {
         format!("{process} (pid {pid})")
     } else if t.name == p.name {
@@ -141,6 +165,26 @@ mod tests {
         assert_eq!(span(13_000_000_000), "13.0 s");
         assert_eq!(percent(98, 100), "98 %");
         assert_eq!(percent(1, 0), "0 %");
+    }
+
+    #[test]
+    fn a_process_is_named_by_the_program_it_ran_then() {
+        use pg_event::{Cmdline, Process, ProcessId, Thread};
+        let line = |time, text: &str| Cmdline { time, text: text.into() };
+        let mut c = Catalog::default();
+        c.threads.push(Thread { tid: 7, process: ProcessId(0), ..Thread::default() });
+        c.processes.push(Process {
+            pid: 7,
+            name: "cat".into(),
+            cmdlines: vec![line(0, "/bin/bash run.sh"), line(50, "cat")],
+            ..Process::default()
+        });
+        assert_eq!(who_at(&c, ThreadId(0), 10), "bash (pid 7)");
+        assert_eq!(who(&c, ThreadId(0)), "cat (pid 7)");
+        // A title that the program gave itself is no other program.
+        c.processes[0].name = "postgres".into();
+        c.processes[0].cmdlines[1].text = "postgres: idle".into();
+        assert_eq!(process_at(&c, ThreadId(0), 10), "postgres");
     }
 
     #[test]

@@ -331,6 +331,33 @@ fn relay_through_an_idle_server() {
     assert!(r.root_causes.iter().take(2).any(|c| c.cmdline.as_deref() == Some("sleep 18")));
 }
 
+/// A thread that gives up the CPU again and again is in a yield loop, not computing.
+#[test]
+fn yield_loop_on_the_cpu() {
+    let mut d = Drawing::new(20.0);
+    let parent = d.process("python", "python f.py", None, 0.0);
+    let child = d.process("python", "python f.py", Some(parent), 1.0);
+    let any = d.object(ObjectKind::Child, 0, 0, "");
+    let stack =
+        d.stack(&["sched_yield (libc.so.6)", "gomp_team_start (libgomp.so.1)", "dgemm (libblas.so.3)"]);
+    d.spawn(parent, child, 1.0);
+    d.runs(child, 1.0, 15.0, stack);
+    d.exit(child, 15.0);
+    d.wait(parent, 1.001, 15.001, "wait4").on(any).by(child, "exit_group", ObjectId::NONE);
+    d.exit(parent, 15.1);
+    let (g, c) = d.build();
+    let s = pg_graph::Selection { tid: Some(1001), ..pg_graph::Selection::default() };
+    let v = pg_graph::select(&g, &c, &s, &pg_graph::VictimOptions::default()).unwrap();
+    assert_eq!(v.block_type, BlockType::RepeatedYield);
+    let s = pg_graph::Selection { tid: Some(1000), ..pg_graph::Selection::default() };
+    let v = pg_graph::select(&g, &c, &s, &pg_graph::VictimOptions::default()).unwrap();
+    let r = pg_graph::run_with_policy(&g, &c, v, pg_graph::Options::default());
+    let first = &r.root_causes[0];
+    assert_eq!((first.tid, first.block_type), (Some(1001), Some(BlockType::RepeatedYield)));
+    assert_eq!(first.function.as_deref(), Some("gomp_team_start"));
+    assert!(first.why.contains("nobody"), "{}", first.why);
+}
+
 /// A program that is well: nothing abnormal.
 #[test]
 fn idle_loop_is_no_victim() {

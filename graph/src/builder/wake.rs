@@ -117,7 +117,10 @@ fn timer(o: &OffCpu, catalog: &Catalog) -> Verdict {
 fn by_task(o: &OffCpu, wakee: Role, w: Waker, catalog: &Catalog) -> (EdgeKind, Option<Weak>) {
     let waits_for_signal = calls::is(o.syscall, SIGWAIT)
         || matches!(o.state, OffState::Stopped | OffState::Traced)
-        || catalog.object(o.object).is_some_and(|x| x.kind == ObjectKind::SignalFd);
+        || catalog.object(o.object).is_some_and(|x| {
+            let is = |k| k == ObjectKind::SignalFd;
+            is(x.kind) || x.members.iter().any(|m| catalog.object(*m).is_some_and(|m| is(m.kind)))
+        });
     if calls::is(o.waker_syscall, KILL) {
         return (EdgeKind::WakeUp, (!waits_for_signal).then_some(Weak::Signal));
     }

@@ -2,7 +2,7 @@
 
 use crate::class::{WaitClass, class};
 use crate::report::SliceStep;
-use crate::words::{cmdline_at, named, short_who, span, telling};
+use crate::words::{cmdline_at, named, process_at, short_who, span, telling};
 use crate::{EdgeId, EdgeKind, EventGraph, VertexId, main_object, waits_on};
 use pg_event::{Catalog, Ns, ObjectId, ThreadId};
 
@@ -134,16 +134,17 @@ impl SliceNode {
     pub fn step(&self, catalog: &Catalog) -> SliceStep {
         let t = catalog.thread(self.thread);
         let p = catalog.process_of(self.thread);
+        // What did not exist yet is named by what it became.
+        let when = if self.state == "not-created" { Ns::MAX } else { self.start + self.duration };
+        let process = process_at(catalog, self.thread, when);
+        let main = t.zip(p).is_some_and(|(t, p)| t.tid == p.pid && t.name == p.name);
+        let thread = if main { process.clone() } else { t.map_or_else(String::new, |t| t.name.clone()) };
         SliceStep {
             pid: p.map_or(0, |p| p.pid),
             tid: t.map_or(0, |t| t.tid),
-            process: p.map_or_else(String::new, |p| p.name.clone()),
-            // What did not exist yet is named by what it became.
-            cmdline: match self.state {
-                "not-created" => cmdline_at(catalog, self.thread, Ns::MAX),
-                _ => cmdline_at(catalog, self.thread, self.start + self.duration),
-            },
-            thread: t.map_or_else(String::new, |t| t.name.clone()),
+            process,
+            cmdline: cmdline_at(catalog, self.thread, when),
+            thread,
             start_ns: self.start,
             duration_ns: self.duration,
             state: self.state.into(),

@@ -41,6 +41,8 @@ pub(crate) struct Finding {
 pub(crate) enum FindingKind {
     /// On the CPU.
     Running,
+    /// On the CPU only to give it up again: a yield loop.
+    Yielding,
     /// Wanted the CPU and did not have it.
     NoCpu,
     /// Slept for a time it chose itself.
@@ -213,6 +215,7 @@ impl<'g> Walk<'g> {
         };
         let mut node = SliceNode::plain(thread, vertex, state, all, spent).entered(entry);
         let p = profile(self.g, self.c, thread, spans);
+        let kind = if p.yields() { FindingKind::Yielding } else { kind };
         node.stack = p.stack;
         node.function = p.function;
         if kind == FindingKind::NoCpu {

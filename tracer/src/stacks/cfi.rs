@@ -14,9 +14,9 @@ type Reader<'a> = EndianSlice<'a, LittleEndian>;
 /// Most entries indexed when a file has no search table.
 const MAX_INDEX: usize = 4 << 20;
 /// Longest entry evaluated: a hostile one could otherwise be a section of instructions.
-const MAX_ENTRY: usize = 1 << 20;
-/// Longest DWARF expression kept.
-const MAX_EXPRESSION: usize = 4096;
+const MAX_ENTRY: usize = 256 << 10;
+/// Longest DWARF expression kept; those of compilers and the C library have about ten bytes.
+const MAX_EXPRESSION: usize = 128;
 
 /// How the value that a register had in the caller is found.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -84,6 +84,12 @@ impl Cfi {
         // A table of another form is not used; the entries are indexed instead.
         let hdr = hdr.filter(|(_, b)| b.first() == Some(&1) && b.get(1..4) == Some(&HDR_FORM));
         Self { text, hdr, eh, debug, ..Self::default() }
+    }
+
+    /// Bytes that the tables take.
+    pub fn size(&self) -> usize {
+        let len = |t: &Option<(u64, Vec<u8>)>| t.as_ref().map_or(0, |t| t.1.len());
+        len(&self.hdr) + len(&self.eh) + self.debug.as_ref().map_or(0, Vec::len)
     }
 
     /// Where `.eh_frame` begins according to `.eh_frame_hdr`.

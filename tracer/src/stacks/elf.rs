@@ -9,8 +9,8 @@ use super::text::clean;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Largest section taken.
-const MAX_SECTION: u64 = 256 << 20;
+/// Largest section taken; the largest browsers have unwind tables of some 20 MB.
+const MAX_SECTION: u64 = 128 << 20;
 /// Most program and section headers taken.
 const MAX_HEADERS: usize = 1 << 16;
 
@@ -200,7 +200,8 @@ impl Elf {
                 b".gnu_debuglink",
                 b".gnu_debugdata",
             ];
-            if wanted.contains(&name) && s.kind != SHT_NOBITS {
+            let first = self.sections.iter().all(|(n, _)| n.as_bytes() != name);
+            if wanted.contains(&name) && first && s.kind != SHT_NOBITS {
                 self.sections.push((clean(name), s));
             }
         }

@@ -10,10 +10,11 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Most files kept open for what cannot be opened by path again; later ones are read at once.
-const MAX_OPEN: usize = 256;
+/// Most memory for unwind tables: files made to be large stay without.
+const MAX_TABLES: usize = 1 << 30;
 /// Largest vdso.
 const MAX_VDSO: u64 = 1 << 20;
 
@@ -44,21 +45,30 @@ pub(super) struct Entry {
     /// Directories for its separate debug files: of the recorder, and of the container it ran in.
     pub root: Option<PathBuf>,
     cfi: OnceLock<Cfi>,
+    budget: Budget,
 }
+
+/// Bytes of unwind tables taken so far by all modules.
+type Budget = Arc<AtomicUsize>;
 
 impl Entry {
     /// Unwind tables, read at first need.
     pub fn cfi(&self) -> &Cfi {
         self.cfi.get_or_init(|| {
             let Some(elf) = &self.elf else { return Cfi::default() };
-            match &*self.source {
+            if self.budget.load(Ordering::Relaxed) > MAX_TABLES {
+                return Cfi::default();
+            }
+            let cfi = match &*self.source {
                 Source::Path { path, dev, inode } => {
                     open_same(path, *dev, *inode).map(|f| elf.cfi(&f)).unwrap_or_default()
                 }
                 Source::Open(f) => elf.cfi(f),
                 Source::Image(b) => elf.cfi(b.as_slice()),
                 Source::None => Cfi::default(),
-            }
+            };
+            self.budget.fetch_add(cfi.size(), Ordering::Relaxed);
+            cfi
         })
     }
 
@@ -70,6 +80,7 @@ impl Entry {
             source: Arc::new(source),
             root,
             cfi: OnceLock::new(),
+            budget: Budget::default(),
         }
     }
 }
@@ -97,13 +108,14 @@ pub(super) struct Modules {
     pub entries: Vec<Entry>,
     known: HashMap<Key, u32>,
     open: usize,
+    budget: Budget,
 }
 
 impl Modules {
     fn insert(&mut self, key: Key, make: impl FnOnce() -> Entry) -> u32 {
         let next = self.entries.len() as u32;
         *self.known.entry(key).or_insert_with(|| {
-            self.entries.push(make());
+            self.entries.push(Entry { budget: self.budget.clone(), ..make() });
             next
         })
     }
@@ -161,7 +173,7 @@ impl Modules {
         }
         let Some(elf) = Elf::read(&file) else {
             // A mapped file that is no ELF: the memory of a just-in-time compiler (memfd), an archive.
-            let anonymous = path.starts_with("/memfd:") || path.starts_with("/dev/");
+            let anonymous = deleted || path.starts_with("/memfd:") || path.starts_with("/dev/");
             if anonymous {
                 let i = self.anonymous();
                 self.known.insert(key, i);
@@ -178,16 +190,16 @@ impl Modules {
             let root = (!deleted).then(|| PathBuf::from(format!("/proc/{pid}/root")));
             (Source::Open(file), root)
         };
-        let keep = by_path || self.open < MAX_OPEN;
+        let keep = by_path || self.open < max_open();
         self.open += usize::from(!by_path && keep);
-        self.insert(key, || {
-            let mut entry = Entry::new(row, Some(elf), source, root);
-            if !keep {
-                entry.cfi();
-                entry.source = Arc::new(Source::None);
-            }
-            entry
-        })
+        let i = self.insert(key, || Entry::new(row, Some(elf), source, root));
+        if let Some(entry) = self.entries.get_mut(i as usize).filter(|_| !keep) {
+            // No room to keep it open: take the tables now, and hope that it is still there for symbols.
+            entry.cfi();
+            let path = format!("/proc/{pid}/root{path}").into();
+            entry.source = Arc::new(Source::Path { path, dev: meta.dev(), inode: meta.ino() });
+        }
+        i
     }
 
     fn vdso(&mut self, pid: u32, m: &MapLine) -> u32 {
@@ -215,6 +227,17 @@ impl Modules {
             Entry::new(row, elf, Source::Image(image), None)
         })
     }
+}
+
+/// Most files kept open because they cannot be opened by path again: a quarter of what the process may.
+fn max_open() -> usize {
+    static LIMIT: OnceLock<usize> = OnceLock::new();
+    *LIMIT.get_or_init(|| {
+        let text = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+        let line = text.lines().find_map(|l| l.strip_prefix("Max open files"));
+        let soft = line.and_then(|l| l.split_whitespace().next()?.parse::<usize>().ok());
+        soft.unwrap_or(1024).min(1 << 16) / 4
+    })
 }
 
 /// Open a plain file, never a device or a FIFO (opening those can block or do things).

@@ -14,6 +14,12 @@ use std::time::{Duration, Instant};
 
 /// Most rows cached before the cache begins anew (about 60 bytes each).
 const MAX_ROWS: usize = 1 << 20;
+/// Most different rows of those; real programs share a few thousand.
+const MAX_DISTINCT: usize = 1 << 16;
+/// Most different frames of a recording.
+const MAX_FRAMES: usize = 8 << 20;
+/// Most frames in all different stacks together.
+const MAX_STACKED: usize = 64 << 20;
 
 /// How much of the stacks is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -62,7 +68,7 @@ impl Rows {
             self.distinct.insert(row.clone());
             row
         });
-        if self.by_place.len() >= MAX_ROWS {
+        if self.by_place.len() >= MAX_ROWS || self.distinct.len() >= MAX_DISTINCT {
             self.by_place.clear();
             self.distinct.clear();
         }
@@ -122,6 +128,9 @@ pub struct StackTable {
     /// Frames not yet given to the symboliser.
     unnamed: Vec<FrameId>,
     modules_given: u32,
+    /// Frames in all stacks, and whether some were refused.
+    stacked: usize,
+    full: bool,
     coverage: Coverage,
     steps: Vec<Step>,
 }
@@ -133,6 +142,7 @@ impl StackTable {
     }
 
     /// A user stack: registers of the thread and `copy`, the bytes from its stack pointer upward.
+    /// [`StackId::NONE`] when the table is full (64 million frames in different stacks).
     pub fn user(&mut self, pid: u32, regs: &Regs, copy: &[u8]) -> StackId {
         let (steps, complete) = self.walk(pid, regs, copy);
         let now = Instant::now();
@@ -236,6 +246,11 @@ impl StackTable {
     /// What the user should know of missing symbols: one sentence each.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.symbols.notes();
+        if self.full {
+            notes.push(
+                "there were more different stacks than are kept; later new ones are missing".to_owned(),
+            );
+        }
         let mini = self.modules.entries.iter().filter(|e| e.id.is_some());
         let mini = mini.filter(|e| e.elf.as_ref().is_some_and(|e| e.has_mini && !e.has_symtab)).count();
         if mini > 0 {
@@ -299,6 +314,10 @@ impl StackTable {
     }
 
     fn insert(&mut self, module: u32, address: u64, function: String, offset: u32) -> FrameId {
+        if self.frames.len() >= MAX_FRAMES {
+            self.full = true;
+            return FrameId::NONE;
+        }
         let frame = FrameId(self.frames.len() as u32);
         let id = self.module_id(module);
         self.frames.push(Known { module, id, address });
@@ -329,6 +348,11 @@ impl StackTable {
         if let Some(&id) = self.stack_ids.get(&stack) {
             return id;
         }
+        if self.stacked + stack.frames.len() > MAX_STACKED {
+            self.full = true;
+            return StackId::NONE;
+        }
+        self.stacked += stack.frames.len();
         let id = StackId(self.stack_ids.len() as u32);
         self.coverage.stacks_total += 1;
         self.coverage.stacks_complete += usize::from(!stack.truncated);

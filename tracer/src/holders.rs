@@ -30,7 +30,7 @@ const MAX_MEMBERS: usize = 64;
 /// Most holders reported for one wait.
 const MAX_PER_WAIT: usize = 64;
 /// How long a read of a target's memory may take.
-const READ_LIMIT: Duration = Duration::from_millis(50);
+const READ_LIMIT: Duration = Duration::from_millis(250);
 
 /// A wait that has become long, and goes on.
 #[derive(Clone, Copy, Debug)]

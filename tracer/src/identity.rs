@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 /// How long one read of a command line may take before it is given up.
-const READ_LIMIT: Duration = Duration::from_millis(50);
+const READ_LIMIT: Duration = Duration::from_millis(250);
 /// Two starts closer than this are one start: `/proc` counts in ticks of 10 ms, and a fork event comes
 /// some time after the kernel noted the start.
 const SAME_START_NS: u64 = 200_000_000;
@@ -48,6 +48,8 @@ struct ProcessSlot {
     read: bool,
     /// The last look did not find it any more.
     gone: bool,
+    /// The last look found fewer threads than are known.
+    crowded: bool,
     dirty: bool,
 }
 
@@ -72,6 +74,8 @@ pub struct Identity {
     cursor: usize,
     /// When the last round of refreshing began.
     last_refresh: Option<Ns>,
+    /// Rounds of refreshing so far.
+    rounds: u64,
 }
 
 impl Identity {
@@ -93,6 +97,7 @@ impl Identity {
             patience: Patience::new(READ_LIMIT),
             cursor: 0,
             last_refresh: None,
+            rounds: 0,
         }
     }
 
@@ -154,6 +159,25 @@ impl Identity {
         out
     }
 
+    /// Sentences about what could not be known, for [`pg_event::Coverage::notes`].
+    pub fn notes(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        if !procfs::in_initial_pid_namespace() {
+            out.push(
+                "pg-tui ran inside a container (its own pid namespace): the kernel's thread numbers are not \
+                 those of its /proc, and most names and command lines are missing; record on the host"
+                    .into(),
+            );
+        }
+        if self.patience.stuck() > 0 {
+            out.push(format!(
+                "{} processes could not be read: their memory or control group was locked all along",
+                self.patience.stuck()
+            ));
+        }
+        out
+    }
+
     /// How many threads and processes are known, the ended ones too.
     pub fn counts(&self) -> (usize, usize) {
         (self.threads.len(), self.processes.len())
@@ -189,7 +213,15 @@ impl Identity {
     fn add_process(&mut self, row: Process, born: Option<u64>, read: bool) -> ProcessId {
         let id = ProcessId(self.processes.len() as u32);
         self.by_pid.insert(row.pid, id);
-        self.processes.push(ProcessSlot { row, born, members: Vec::new(), read, gone: false, dirty: true });
+        self.processes.push(ProcessSlot {
+            row,
+            born,
+            members: Vec::new(),
+            read,
+            gone: false,
+            crowded: false,
+            dirty: true,
+        });
         self.dirty_processes.push(id);
         id
     }

@@ -4,7 +4,7 @@
 //! pages in. A process hung inside the kernel with that lock held blocks every reader, and a recorder of
 //! hangs must not hang with it. The blocked thread waits killably, so it never outlives the recorder.
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded};
 use std::time::Duration;
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -16,7 +16,8 @@ const MAX_STUCK: usize = 8;
 pub struct Patience {
     limit: Duration,
     worker: Option<Sender<Job>>,
-    stuck: Vec<Receiver<()>>,
+    /// Of whom the read is stuck, and the end of a channel that closes when it is no more.
+    stuck: Vec<(u32, Receiver<()>)>,
 }
 
 impl Patience {
@@ -25,12 +26,16 @@ impl Patience {
         Self { limit, worker: None, stuck: Vec::new() }
     }
 
-    /// Run `read`; `None` when it took too long (it goes on alone and its answer is dropped) or when too
-    /// many reads are stuck already.
-    pub fn run<T: Send + 'static>(&mut self, read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    /// Run `read`, which is about the process `pid`; `None` when it took too long (it goes on alone and its
+    /// answer is dropped), when an earlier read of that process is still stuck, or too many are.
+    pub fn run<T: Send + 'static>(
+        &mut self,
+        pid: u32,
+        read: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
         // A finished reader has dropped its sender: disconnected.
-        self.stuck.retain(|r| r.try_recv() == Err(crossbeam_channel::TryRecvError::Empty));
-        if self.stuck.len() >= MAX_STUCK {
+        self.stuck.retain(|(_, r)| r.try_recv() == Err(TryRecvError::Empty));
+        if self.stuck.len() >= MAX_STUCK || self.stuck.iter().any(|(p, _)| *p == pid) {
             return None;
         }
         let (answer_in, answer) = bounded(1);
@@ -49,7 +54,7 @@ impl Patience {
             Err(RecvTimeoutError::Disconnected) => None,
             Err(RecvTimeoutError::Timeout) => {
                 self.worker = None;
-                self.stuck.push(done);
+                self.stuck.push((pid, done));
                 None
             }
         }
@@ -81,26 +86,36 @@ mod tests {
     fn a_stuck_read_does_not_stop_the_next() {
         let mut p = Patience::new(Duration::from_millis(20));
         let (gate_in, gate) = bounded::<()>(0);
-        assert_eq!(p.run(move || gate.recv().is_err()), None);
+        assert_eq!(p.run(1, move || gate.recv().is_err()), None);
         assert_eq!(p.stuck(), 1);
         p.limit = Duration::from_secs(60);
-        assert_eq!(p.run(|| 7), Some(7));
+        assert_eq!(p.run(2, || 7), Some(7));
+        assert_eq!(p.run(1, || 7), None, "one stuck read of a process is enough");
         drop(gate_in);
         // The stuck reader ends on its own and is forgotten.
-        while p.stuck() > 0 {
+        while p.run(1, || ()).is_none() {
             std::thread::yield_now();
-            p.run(|| ());
         }
+        assert_eq!(p.stuck(), 0);
     }
 
     #[test]
     fn stuck_reads_are_bounded() {
         let mut p = Patience::new(Duration::from_millis(1));
         let (_gate_in, gate) = bounded::<()>(0);
-        for _ in 0..20 {
+        for pid in 0..20 {
             let gate = gate.clone();
-            assert!(p.run(move || gate.recv().is_err()).is_none());
+            assert!(p.run(pid, move || gate.recv().is_err()).is_none());
         }
         assert_eq!(p.stuck(), MAX_STUCK);
+    }
+
+    #[test]
+    fn a_read_that_panics_is_an_answer_too() {
+        let mut p = Patience::new(Duration::from_secs(60));
+        assert_eq!(p.run(1, || -> u8 { panic!("on purpose") }), None);
+        while p.run(1, || ()).is_none() {
+            std::thread::yield_now();
+        }
     }
 }

@@ -28,13 +28,13 @@ impl Holders {
 
     /// Up to `len` (at most 256) bytes at an address of a process.
     pub(super) fn bytes(&mut self, pid: u32, address: u64, len: usize) -> Option<Vec<u8>> {
-        self.patience.run(move || read(pid, address, len.min(256)))
+        self.patience.run(pid, move || read(pid, address, len.min(256)))
     }
 
     /// Number and arguments of the system call a thread is blocked in (`/proc/TID/syscall`).
     pub(super) fn blocked_call(&mut self, tid: u32) -> Option<(u64, [u64; 6])> {
         let path = crate::procfs::path_of(tid, "syscall");
-        let bytes = self.patience.run(move || crate::procfs::read_bounded(&path, 512))?.ok()?;
+        let bytes = self.patience.run(tid, move || crate::procfs::read_bounded(&path, 512))?.ok()?;
         parse_call(&bytes)
     }
 }

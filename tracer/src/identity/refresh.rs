@@ -8,6 +8,10 @@ use pg_event::{Ns, ProcessId};
 const ROUND_NS: Ns = 1_000_000_000;
 /// Most processes looked at in one call (about 20 us each).
 const PER_CALL: usize = 64;
+/// The control groups of a process are read again in every round while it is younger than this ...
+const YOUNG_NS: Ns = 10_000_000_000;
+/// ... and in one round of so many later.
+const CGROUP_ROUNDS: u64 = 8;
 
 impl Identity {
     /// Read again the command lines of some living processes (a PostgreSQL server shows there what it does,
@@ -19,6 +23,7 @@ impl Identity {
                 return;
             }
             self.last_refresh = Some(now);
+            self.rounds += 1;
         }
         let mut looked = 0;
         while self.cursor < self.processes.len() && looked < PER_CALL {
@@ -38,12 +43,12 @@ impl Identity {
     fn look_again(&mut self, id: ProcessId, now: Ns) {
         let pid = self.processes[id.index()].row.pid;
         // A number that /proc does not know, or knows for a later process: its exit was missed.
-        let same = procfs::read_stat(pid).is_some_and(|s| {
+        let stat = procfs::read_stat(pid).filter(|s| {
             self.processes[id.index()]
                 .born
                 .is_none_or(|b| s.start_ticks.saturating_mul(self.tick).abs_diff(b) <= super::SAME_START_NS)
         });
-        if !same {
+        let Some(stat) = stat else {
             // Exit events may still be under way: only what ended a while ago was missed.
             let slot = &mut self.processes[id.index()];
             if slot.gone {
@@ -52,12 +57,44 @@ impl Identity {
                 slot.gone = true;
             }
             return;
-        }
-        if self.processes[id.index()].read {
-            self.read_cmdline(id, now);
+        };
+        self.processes[id.index()].gone = false;
+        if self.processes[id.index()].members.len() > stat.threads as usize {
+            self.end_missing_threads(id, pid, now);
         } else {
+            self.processes[id.index()].crowded = false;
+        }
+        let slot = &self.processes[id.index()];
+        if !slot.read {
             self.read_details(id, now);
             self.judge_process(id);
+            return;
+        }
+        // Processes are put into their group as they begin (docker, systemd-run), seldom later.
+        let young = now.saturating_sub(slot.row.start) < YOUNG_NS && slot.row.start > 0;
+        let turn = (self.rounds + u64::from(id.0)).is_multiple_of(CGROUP_ROUNDS);
+        self.read_cmdline(id, now);
+        if young || turn {
+            self.read_cgroups(id);
+        }
+    }
+
+    /// More threads are known of a process than it has: some exit was missed, or is still under way. In
+    /// the second round that finds it so, those that are gone are noted as ended.
+    fn end_missing_threads(&mut self, id: ProcessId, pid: u32, now: Ns) {
+        let slot = &mut self.processes[id.index()];
+        if !std::mem::replace(&mut slot.crowded, true) {
+            return;
+        }
+        slot.crowded = false;
+        let there = procfs::threads_of(pid);
+        if there.is_empty() {
+            return;
+        }
+        for thread in self.processes[id.index()].members.clone() {
+            if there.binary_search(&self.threads[thread.index()].row.tid).is_err() {
+                self.end_thread(thread, now);
+            }
         }
     }
 }

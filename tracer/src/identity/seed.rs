@@ -129,7 +129,9 @@ impl Identity {
 
     /// Read the control groups of a process, and whether they are the focus.
     pub(super) fn read_cgroups(&mut self, id: ProcessId) {
-        let lines = procfs::read_cgroup(self.processes[id.index()].row.pid);
+        let pid = self.processes[id.index()].row.pid;
+        // This takes the lock of all control groups.
+        let lines = self.patience.run(pid, move || procfs::read_cgroup(pid)).unwrap_or_default();
         if lines.is_empty() {
             return;
         }
@@ -151,7 +153,7 @@ impl Identity {
     /// Read the command line; keeps the old one when it cannot be read.
     pub(super) fn read_cmdline(&mut self, id: ProcessId, now: Ns) {
         let pid = self.processes[id.index()].row.pid;
-        let Some(Ok(bytes)) = self.patience.run(move || procfs::read_cmdline(pid)) else { return };
+        let Some(Ok(bytes)) = self.patience.run(pid, move || procfs::read_cmdline(pid)) else { return };
         let text = procfs::join_argv(&bytes);
         let row = &self.processes[id.index()].row;
         if text.is_empty() || row.cmdlines.last().is_some_and(|c| c.text == text) {

@@ -6,7 +6,35 @@ use std::process::{Command, Stdio};
 const FREE: u32 = 0x7000_0000;
 
 fn empty(focus: &Focus) -> Identity {
-    Identity::new(clock::monotonic(), focus, std::process::id())
+    let mut i = Identity::new(clock::monotonic(), focus, std::process::id());
+    // However busy the machine that tests.
+    i.patience = Patience::new(Duration::from_secs(60));
+    i
+}
+
+/// A child that is killed when the test is done, however it ends.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(program: &str, args: &[&str], stdin: Stdio) -> Option<Killed> {
+    let mut command = Command::new(program);
+    command.args(args).stdin(stdin).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().ok().map(Killed)
+}
+
+/// `sleep`, begun.
+fn sleeper() -> Killed {
+    let child = start("sleep", &["1000"], Stdio::null()).expect("sleep");
+    while procfs::read_stat(child.0.id()).is_none_or(|s| s.comm != b"sleep") {
+        std::thread::yield_now();
+    }
+    child
 }
 
 fn row(i: &Identity, t: ThreadId) -> &Thread {
@@ -113,27 +141,24 @@ fn drained_rows_are_new_or_changed() {
 
 #[test]
 fn everything_there_is() {
-    let mut child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().expect("sleep");
+    let child = sleeper();
     let mut i = empty(&Focus::default());
-    let wait = || std::fs::read(format!("/proc/{}/comm", child.id())).is_ok_and(|c| c == b"sleep\n");
-    while !wait() {
-        std::thread::yield_now();
-    }
     i.seed_from_proc();
     let me = i.find(std::process::id()).expect("this process");
     assert!(process(&i, me).own && row(&i, me).own && !i.in_focus(me));
-    let sleep = i.find(child.id()).expect("the child");
+    let sleep = i.find(child.0.id()).expect("the child");
     let p = process(&i, sleep);
     assert_eq!((p.name.as_str(), p.cmdline()), ("sleep", "sleep 1000"));
     assert!(p.exe.contains("sleep") || p.exe.contains("coreutils"), "{}", p.exe);
     assert_eq!(p.parent, row(&i, me).process);
     assert!(!p.own && !p.kernel && i.in_focus(sleep));
     assert!(!p.cgroup.is_empty());
-    let names: Vec<_> = i.drain().threads.into_iter().filter(|(_, t)| t.own).collect();
-    assert_eq!(names.len(), procfs::threads_of(std::process::id()).len().max(names.len()));
-    assert!(names.len() >= 2, "the test harness runs on threads of its own");
-    child.kill().expect("kill");
-    child.wait().expect("wait");
+    // A test runs on a thread of its own.
+    let this = std::fs::read_link("/proc/thread-self").expect("link");
+    let this = this.file_name().and_then(|n| n.to_str()?.parse().ok()).expect("a number");
+    let this = i.find(this).expect("this thread");
+    assert!(row(&i, this).own && !i.in_focus(this) && this != me);
+    assert!(i.drain().threads.iter().all(|(_, t)| t.own == (t.process == row(&i, me).process)));
 }
 
 #[test]
@@ -219,26 +244,136 @@ fn rewritten_command_lines_are_kept() {
 #[test]
 fn refresh_reads_what_a_process_wrote_over_its_arguments() {
     // bash cannot rewrite its arguments; exec -a gives a process another one while its pid stays.
-    let mut child = Command::new("bash")
-        .args(["-c", "read -r _; exec -a 'worker: waiting' sleep 1000"])
-        .stdin(Stdio::piped())
-        .spawn()
-        .expect("bash");
+    let script = "read -r _; exec -a 'worker: waiting' sleep 1000";
+    let mut child = start("bash", &["-c", script], Stdio::piped()).expect("bash");
     let mut i = empty(&Focus::default());
-    let id = i.thread(child.id(), child.id(), 0);
+    let id = i.thread(child.0.id(), child.0.id(), 0);
     i.refresh(1);
-    drop(child.stdin.take());
+    drop(child.0.stdin.take());
     let mut now = 1;
     while process(&i, id).cmdline() != "worker: waiting 1000" {
         now += 2_000_000_000;
         i.refresh(now);
         std::thread::yield_now();
     }
-    child.kill().expect("kill");
-    child.wait().expect("wait");
+    drop(child);
     // Its exit was missed: two rounds without it are enough.
     i.refresh(now + 2_000_000_000);
     assert_eq!(process(&i, id).end, None);
     i.refresh(now + 4_000_000_000);
     assert!(process(&i, id).end.is_some() && row(&i, id).end.is_some());
+}
+
+#[test]
+fn threads_whose_exit_was_missed() {
+    let child = sleeper();
+    let pid = child.0.id();
+    let mut i = empty(&Focus::default());
+    let leader = i.thread(pid, pid, 0);
+    let ghost = i.fork(pid, FREE, pid, b"ghost", 1);
+    i.refresh(2);
+    assert_eq!(row(&i, ghost).end, None, "its exit may be under way");
+    i.refresh(3_000_000_000);
+    assert_eq!(row(&i, ghost).end, Some(3_000_000_000));
+    assert_eq!((row(&i, leader).end, process(&i, leader).end), (None, None));
+}
+
+fn root() -> bool {
+    procfs::read_status(std::process::id()).is_some_and(|s| s.uid == 0)
+}
+
+#[test]
+fn processes_of_another_pid_namespace() {
+    let args = ["--pid", "--fork", "--kill-child", "sh", "-c", "sleep 1000; true"];
+    let Some(mut outer) = start("unshare", &args, Stdio::null()) else {
+        eprintln!("skipped: unshare(1) is not installed");
+        return;
+    };
+    let child_of = |pid: u32| {
+        procfs::processes().into_iter().find(|&p| procfs::read_stat(p).is_some_and(|s| s.ppid == pid))
+    };
+    let inner = loop {
+        if outer.0.try_wait().expect("wait").is_some() {
+            eprintln!("skipped: a pid namespace needs root");
+            return;
+        }
+        let found = child_of(outer.0.id()).and_then(|sh| Some((sh, child_of(sh)?)));
+        let named = |p: u32, name: &[u8]| procfs::read_stat(p).is_some_and(|s| s.comm == name);
+        if let Some((sh, sleep)) = found.filter(|&(sh, sleep)| named(sh, b"sh") && named(sleep, b"sleep")) {
+            break (sh, sleep);
+        }
+        std::thread::yield_now();
+    };
+    // Found alive, found at the start, and told of by a fork: all know the number inside.
+    let mut i = empty(&Focus::default());
+    let sh = i.thread(inner.0, inner.0, 0);
+    assert_eq!((row(&i, sh).ns_tid, process(&i, sh).ns_pid), (1, 1));
+    let sleep = i.fork(inner.0, inner.1, inner.1, b"sleep", 1);
+    let inside = procfs::read_status(inner.1).and_then(|s| s.ns_pids.last().copied()).expect("a number");
+    assert_ne!(inside, inner.1);
+    assert_eq!((row(&i, sleep).ns_tid, process(&i, sleep).ns_pid), (inside, inside));
+    let mut i = empty(&Focus::default());
+    i.seed_from_proc();
+    let sleep = i.find(inner.1).expect("there");
+    assert_eq!((row(&i, sleep).ns_tid, process(&i, sleep).ns_pid), (inside, inside));
+}
+
+/// A new control group somewhere, as a folder and as the path the kernel has for it.
+fn new_cgroup(name: &str) -> Option<(std::path::PathBuf, String)> {
+    if !root() {
+        eprintln!("skipped: making a control group needs root");
+        return None;
+    }
+    let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
+    let mut hierarchies: Vec<_> = mounts
+        .lines()
+        .filter_map(|l| {
+            let mut words = l.split(' ');
+            let point = words.nth(1)?;
+            matches!(words.next()?, "cgroup" | "cgroup2").then(|| std::path::PathBuf::from(point))
+        })
+        .collect();
+    hierarchies.sort();
+    // Some hierarchies want settings before processes may join (cpuset).
+    for folder in hierarchies.into_iter().filter(|h| !h.ends_with("cpuset")).map(|h| h.join(name)) {
+        if std::fs::create_dir(&folder).is_ok() {
+            return Some((folder, format!("/{name}")));
+        }
+    }
+    eprintln!("skipped: no control group hierarchy can be written to");
+    None
+}
+
+#[test]
+fn focus_by_control_group() {
+    let id = "0123456789abcdef".repeat(4);
+    let name = format!("libpod-{}{}.scope", &id[..56], &format!("{:08x}", std::process::id())[..8]);
+    let Some((folder, path)) = new_cgroup(&name) else { return };
+    let child = sleeper();
+    let pid = child.0.id();
+    for focus in [path.clone(), folder.to_string_lossy().into_owned()] {
+        let mut i = empty(&Focus { cgroups: vec![focus.clone()], ..Focus::default() });
+        // Known before it joins: noticed while it is young.
+        let early = i.fork(std::process::id(), pid, pid, b"sleep", 1);
+        assert!(!i.in_focus(early));
+        // The fork was not just now.
+        let slot = row(&i, early).process.index();
+        i.processes[slot].born = None;
+        std::fs::write(folder.join("cgroup.procs"), pid.to_string()).expect("join");
+        i.refresh(2);
+        i.refresh(3_000_000_000);
+        assert!(i.in_focus(early), "{focus}");
+        // There already at the start.
+        let mut i = empty(&Focus { cgroups: vec![focus.clone()], ..Focus::default() });
+        i.seed_from_proc();
+        let found = i.find(pid).expect("there");
+        assert!(i.in_focus(found), "{focus}");
+        assert_eq!(process(&i, found).container, "0123456789ab");
+        let me = i.find(std::process::id()).expect("there");
+        assert!(!i.in_focus(me));
+        let up = folder.parent().expect("a hierarchy").join("cgroup.procs");
+        std::fs::write(up, pid.to_string()).expect("leave");
+    }
+    drop(child);
+    std::fs::remove_dir(&folder).expect("rmdir");
 }

@@ -13,6 +13,7 @@ mod header;
 mod index;
 mod items;
 mod load;
+mod pending;
 mod reader;
 mod rows;
 mod writer;

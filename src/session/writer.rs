@@ -4,6 +4,7 @@
 use super::error::SessionError;
 use super::format::{self, CHUNK_ROWS, ChunkKind, MAGIC, MAJOR, MINOR, PREFIX_LEN};
 use super::index::{Index, IndexEntry};
+use super::pending::{Pending, split};
 use super::rows::Encoder;
 use super::{DecisionLog, Header, Note};
 use pg_event::{CatalogDelta, Coverage, Event, Item, Ns};
@@ -34,8 +35,10 @@ pub struct Writer {
     at: u64,
     encoder: Encoder,
     packer: zstd::bulk::Compressor<'static>,
+    /// For names and the like: few bytes, worth more work.
+    thorough: zstd::bulk::Compressor<'static>,
     pending: Vec<Event>,
-    catalog: CatalogDelta,
+    catalog: Pending,
     flushed: Instant,
     index: Index,
     end: Option<End>,
@@ -59,8 +62,9 @@ impl Writer {
             at: 0,
             encoder: Encoder::default(),
             packer: zstd::bulk::Compressor::new(3).map_err(io("set up compression"))?,
+            thorough: zstd::bulk::Compressor::new(9).map_err(io("set up compression"))?,
             pending: Vec::with_capacity(CHUNK_ROWS),
-            catalog: CatalogDelta::default(),
+            catalog: Pending::default(),
             flushed: Instant::now(),
             index: Index::default(),
             end: None,
@@ -82,7 +86,7 @@ impl Writer {
     /// Take over what a source delivers.
     pub fn item(&mut self, item: &Item) -> Result<(), SessionError> {
         match item {
-            Item::Catalog(d) => merge(&mut self.catalog, d),
+            Item::Catalog(d) => self.catalog.merge(d),
             Item::Events(events) => {
                 for part in events.chunks(CHUNK_ROWS) {
                     if self.pending.len() + part.len() > CHUNK_ROWS {
@@ -111,7 +115,7 @@ impl Writer {
     pub fn flush(&mut self) -> Result<(), SessionError> {
         self.flushed = Instant::now();
         // The catalogue first: its rows come before the events that name them.
-        let delta = std::mem::take(&mut self.catalog);
+        let delta = self.catalog.take();
         if !delta.is_empty() {
             self.write_catalog(delta)?;
         }
@@ -170,7 +174,7 @@ impl Writer {
         if self.broken {
             // Disk full: what is there is whole; room may have come back for the end.
             self.pending.clear();
-            self.catalog = CatalogDelta::default();
+            self.catalog = Pending::default();
         } else {
             self.flush()?;
         }
@@ -213,7 +217,11 @@ impl Writer {
         first: Ns,
         last: Ns,
     ) -> Result<(), SessionError> {
-        let packer = (kind != ChunkKind::Footer).then_some(&mut self.packer);
+        let packer = match kind {
+            ChunkKind::Footer => None,
+            ChunkKind::Events => Some(&mut self.packer),
+            _ => Some(&mut self.thorough),
+        };
         let bytes = format::chunk(kind, raw, rows, first, last, packer).map_err(|source| {
             SessionError::Io { path: self.path.clone(), action: "compress a chunk", source }
         })?;
@@ -237,47 +245,6 @@ impl Writer {
             }
         }
     }
-}
-
-fn merge(into: &mut CatalogDelta, from: &CatalogDelta) {
-    into.threads.extend_from_slice(&from.threads);
-    into.processes.extend_from_slice(&from.processes);
-    into.objects.extend_from_slice(&from.objects);
-    into.stacks.extend_from_slice(&from.stacks);
-    into.frames.extend_from_slice(&from.frames);
-    into.modules.extend_from_slice(&from.modules);
-}
-
-fn half<T>(v: &mut Vec<T>, whole: bool) -> Vec<T> {
-    let at = if whole { v.len().div_ceil(2) } else { v.len() / 2 };
-    v.split_off(at)
-}
-
-/// Two halves, `None` when it is a single row.
-fn split(mut d: CatalogDelta) -> Option<(CatalogDelta, CatalogDelta)> {
-    let rows = d.threads.len()
-        + d.processes.len()
-        + d.objects.len()
-        + d.stacks.len()
-        + d.frames.len()
-        + d.modules.len();
-    if rows < 2 {
-        return None;
-    }
-    // Halving each table makes both parts smaller; single rows go to alternating sides.
-    let second = CatalogDelta {
-        threads: half(&mut d.threads, false),
-        processes: half(&mut d.processes, true),
-        objects: half(&mut d.objects, false),
-        stacks: half(&mut d.stacks, true),
-        frames: half(&mut d.frames, false),
-        modules: half(&mut d.modules, true),
-    };
-    if d.is_empty() || second.is_empty() {
-        // One table held all rows and one of them: put the first aside.
-        return None;
-    }
-    Some((d, second))
 }
 
 /// Append notes or decisions to a session file without rewriting it. A torn earlier append (or the torn

@@ -5,5 +5,6 @@ pub mod clean;
 pub mod cli;
 pub mod config;
 pub mod demo;
+pub mod redact;
 pub mod session;
 pub mod ui;

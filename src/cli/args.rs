@@ -258,15 +258,12 @@ pub struct Redact {
     /// Also keep processes whose name or command line matches this regular expression (can be repeated)
     #[arg(long, value_name = "REGEX")]
     pub keep_process: Vec<String>,
-    /// Keep the host name, the kernel release and the user name
+    /// Keep the names of host and user
     #[arg(long)]
     pub keep_host: bool,
-    /// Keep the command lines of the processes that are kept as they are (by default arguments are replaced)
+    /// Keep notes and bookmarks
     #[arg(long)]
-    pub keep_arguments: bool,
-    /// Keep paths and addresses of what is kept as they are
-    #[arg(long)]
-    pub keep_names: bool,
+    pub keep_notes: bool,
 }
 
 /// `pg-tui demo`.

@@ -1,10 +1,52 @@
 //! `pg-tui redact`.
 
 use super::args::Redact;
+use super::diagnose::regex;
 use super::exit::{Failure, Outcome};
-use std::io::Write;
+use super::text::{bytes, count};
+use crate::clean::clean;
+use crate::redact::{Count, Options, Summary, redact};
+use crate::session::Session;
+use std::fs;
+use std::io::{self, Write};
+use std::process::ExitCode;
 
 /// Run it.
-pub fn run(_args: &Redact, _out: &mut dyn Write) -> Outcome {
-    Err(Failure::Other("redaction has not landed yet".into()))
+pub fn run(args: &Redact, out: &mut dyn Write) -> Outcome {
+    let keep_process =
+        args.keep_process.iter().map(|r| regex("--keep-process", r)).collect::<Result<_, _>>()?;
+    let options = Options { keep_process, keep_host: args.keep_host, keep_notes: args.keep_notes };
+    // The input first: its faults are not those of the arguments.
+    Session::open(&args.input)?;
+    if let (Ok(a), Ok(b)) = (fs::canonicalize(&args.input), fs::canonicalize(&args.output)) {
+        if a == b {
+            return Err(Failure::Usage("IN and OUT are the same file: the original would be lost".into()));
+        }
+    }
+    let summary = redact(&args.input, &args.output, &options)?;
+    tell(out, &summary, &args.output.display().to_string())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell(out: &mut dyn Write, s: &Summary, path: &str) -> io::Result<()> {
+    let line = |c: Count| format!("{:>7} kept {:>7} renamed {:>7} dropped", c.kept, c.renamed, c.dropped);
+    writeln!(out, "processes  {}", line(s.processes))?;
+    writeln!(out, "threads    {}", line(s.threads))?;
+    writeln!(out, "objects    {}", line(s.objects))?;
+    writeln!(out, "modules    {}", line(s.modules))?;
+    writeln!(out, "events     {:>7} kept {:>15} {:>7} dropped", count(s.events.0), "", count(s.events.1))?;
+    writeln!(out, "{} names are gone; {} notes were left out", s.names, s.notes)?;
+    if s.everybody {
+        writeln!(
+            out,
+            "what everybody did had to be kept (without names): with less the verdict would change"
+        )?;
+    }
+    let hangs = |n: usize| if n == 1 { "1 hang".to_owned() } else { format!("{n} hangs") };
+    match (s.compared, s.differ) {
+        (0, _) => writeln!(out, "no hang of the focus was found, so no verdict could be compared")?,
+        (n, 0) => writeln!(out, "the verdict on {} is the same as in the original", hangs(n))?,
+        (n, d) => writeln!(out, "BEWARE: of {} {d} lead to another verdict than in the original", hangs(n))?,
+    }
+    writeln!(out, "{}, {}; read it before you share it: pg-tui open {0}", clean(path), bytes(s.bytes))
 }

@@ -1,0 +1,267 @@
+//! What is used by what is kept, and the catalogue rows rewritten for it.
+
+use super::keep::{Class, Keep};
+use super::names::Names;
+use pg_event::{
+    Catalog, CatalogDelta, Event, Frame, FrameId, Kind, Module, ModuleId, ModuleKind, Object, ObjectId,
+    ObjectKind, Process, ProcessId, Stack, StackId, Thread, ThreadId,
+};
+use std::collections::HashSet;
+
+/// What is kept of each row, by who uses it.
+pub(super) struct Used {
+    pub(super) threads: Vec<Class>,
+    pub(super) processes: Vec<Class>,
+    pub(super) objects: Vec<Class>,
+    pub(super) stacks: Vec<Class>,
+    frames: Vec<Class>,
+    pub(super) modules: Vec<Class>,
+}
+
+fn raise(classes: &mut [Class], i: usize, class: Class) {
+    if let Some(c) = classes.get_mut(i) {
+        *c = (*c).max(class);
+    }
+}
+
+impl Used {
+    pub(super) fn new(catalog: &Catalog, keep: &Keep) -> Self {
+        let none = |n: usize| vec![Class::Dropped; n];
+        Self {
+            threads: keep.threads.clone(),
+            processes: keep.processes.clone(),
+            objects: none(catalog.objects.len()),
+            stacks: none(catalog.stacks.len()),
+            frames: none(catalog.frames.len()),
+            modules: none(catalog.modules.len()),
+        }
+    }
+
+    /// Note what a kept event refers to.
+    pub(super) fn event(&mut self, e: &Event, keep: &Keep) {
+        let own = keep.thread(e.thread);
+        match e.kind {
+            Kind::OffCpu(o) => {
+                let waker = keep.thread(o.waker).max(Class::Anonymous);
+                self.thread(o.waker);
+                self.object(o.object, own);
+                self.object(o.waker_object, waker);
+                self.stack(o.user_stack, own);
+                self.stack(o.kernel_stack, own);
+                self.stack(o.waker_stack, waker);
+            }
+            Kind::Ipc(i) => self.object(i.object, own),
+            Kind::Syscall(s) => self.object(s.object, own),
+            Kind::Sample(s) => {
+                self.stack(s.user_stack, own);
+                self.stack(s.kernel_stack, own);
+            }
+            Kind::Spawn { child } => self.thread(child),
+            Kind::Signal { target, .. } => self.thread(target),
+            Kind::Hold(h) => {
+                self.thread(h.subject);
+                self.object(h.object, own.max(keep.thread(h.subject)));
+            }
+            Kind::DataFlag { object, stack, .. } => {
+                self.object(object, own);
+                self.stack(stack, own);
+            }
+            _ => {}
+        }
+    }
+
+    /// A thread that is only referred to keeps a row without a name.
+    fn thread(&mut self, id: ThreadId) {
+        raise(&mut self.threads, id.index(), Class::Anonymous);
+    }
+
+    fn object(&mut self, id: ObjectId, class: Class) {
+        raise(&mut self.objects, id.index(), class);
+    }
+
+    fn stack(&mut self, id: StackId, class: Class) {
+        raise(&mut self.stacks, id.index(), class);
+    }
+
+    /// Once all events were noted: what the rows refer to in turn.
+    pub(super) fn spread(&mut self, catalog: &Catalog) {
+        for (i, t) in catalog.threads.iter().enumerate() {
+            raise(&mut self.processes, t.process.index(), self.threads[i]);
+        }
+        for (i, o) in catalog.objects.iter().enumerate() {
+            let class = self.objects[i];
+            for m in &o.members {
+                raise(&mut self.objects, m.index(), class);
+            }
+        }
+        for (i, s) in catalog.stacks.iter().enumerate() {
+            for f in &s.frames {
+                raise(&mut self.frames, f.index(), self.stacks[i]);
+            }
+        }
+        for (i, f) in catalog.frames.iter().enumerate() {
+            raise(&mut self.modules, f.module.index(), self.frames[i]);
+        }
+        for (i, m) in catalog.modules.iter().enumerate() {
+            // The kernel is everybody's.
+            if matches!(m.kind, ModuleKind::Kernel | ModuleKind::Vdso) && self.modules[i] == Class::Anonymous
+            {
+                self.modules[i] = Class::Named;
+            }
+        }
+    }
+
+    /// The rows to write.
+    pub(super) fn rows(&self, catalog: &Catalog, names: &mut Names) -> CatalogDelta {
+        for (o, class) in catalog.objects.iter().zip(&self.objects) {
+            if *class == Class::Named {
+                names.kept_names.insert(o.name.clone());
+                if matches!(o.kind, ObjectKind::Tcp | ObjectKind::Udp) {
+                    names.kept_endpoints.extend([o.id, o.peer]);
+                }
+            }
+        }
+        let mut number = 0;
+        let processes: Vec<_> = select(&catalog.processes, &self.processes)
+            .map(|(i, p, class)| (ProcessId(i), process(p, class, &mut number, names)))
+            .collect();
+        let mut number = 0;
+        let threads = select(&catalog.threads, &self.threads)
+            .map(|(i, t, c)| (ThreadId(i), self.thread_row(t, c, &mut number, names)));
+        let threads = threads.collect();
+        let objects = select(&catalog.objects, &self.objects)
+            .map(|(i, o, class)| (ObjectId(i), object(o, class, names)));
+        let objects = objects.collect();
+        let stacks =
+            select(&catalog.stacks, &self.stacks).map(|(i, s, _)| (StackId(i), Stack::clone(s))).collect();
+        let frames = select(&catalog.frames, &self.frames)
+            .map(|(i, f, _)| (FrameId(i), self.frame(f, names)))
+            .collect();
+        let modules = select(&catalog.modules, &self.modules)
+            .map(|(i, m, class)| (ModuleId(i), module(m, class, names)));
+        let modules = modules.collect();
+        CatalogDelta { threads, processes, objects, stacks, frames, modules }
+    }
+
+    fn thread_row(&self, t: &Thread, class: Class, number: &mut u32, names: &mut Names) -> Thread {
+        *number += 1;
+        let name = if class == Class::Named {
+            names.scrub(&t.name)
+        } else if t.kernel {
+            kernel_name(&t.name).unwrap_or_else(|| format!("kthread-{number}"))
+        } else if t.own {
+            "pg-tui".into()
+        } else {
+            format!("thread-{number}")
+        };
+        Thread { name, ..t.clone() }
+    }
+
+    fn frame(&self, f: &Frame, names: &mut Names) -> Frame {
+        let known = self.modules.get(f.module.index()) == Some(&Class::Named);
+        if known {
+            return Frame { file: names.scrub(&f.file), ..f.clone() };
+        }
+        Frame {
+            function: String::new(),
+            offset: 0,
+            file: String::new(),
+            line: 0,
+            inlined: Vec::new(),
+            ..f.clone()
+        }
+    }
+}
+
+fn select<'a, T>(rows: &'a [T], classes: &'a [Class]) -> impl Iterator<Item = (u32, &'a T, Class)> {
+    let all = rows.iter().zip(classes).enumerate().map(|(i, (row, class))| (i as u32, row, *class));
+    all.filter(|(_, _, class)| *class != Class::Dropped)
+}
+
+/// What a kernel thread is called everywhere: without devices and addresses, which may stand in the rest.
+fn kernel_name(name: &str) -> Option<String> {
+    let stem =
+        name.split(['/', ':', '-']).next().unwrap_or_default().trim_end_matches(|c: char| c.is_ascii_digit());
+    const KNOWN: [&str; 16] = [
+        "kworker",
+        "ksoftirqd",
+        "migration",
+        "rcu_preempt",
+        "rcu_sched",
+        "rcuog",
+        "rcuop",
+        "jbd",
+        "kswapd",
+        "kcompactd",
+        "khugepaged",
+        "loop",
+        "kthreadd",
+        "kblockd",
+        "khungtaskd",
+        "watchdogd",
+    ];
+    KNOWN.contains(&stem).then(|| stem.to_owned())
+}
+
+fn process(p: &Process, class: Class, number: &mut u32, names: &mut Names) -> Process {
+    *number += 1;
+    if class == Class::Named {
+        let mut out = p.clone();
+        out.name = names.scrub(&p.name);
+        out.exe = names.scrub(&p.exe);
+        out.cgroup = names.made_up(&p.cgroup);
+        out.container = names.made_up(&p.container);
+        out.uid = names.uid(p.uid);
+        for c in &mut out.cmdlines {
+            c.text = names.scrub(&c.text);
+        }
+        return out;
+    }
+    let name = if p.kernel {
+        kernel_name(&p.name).unwrap_or_else(|| format!("kthread-{number}"))
+    } else if p.own {
+        "pg-tui".into()
+    } else {
+        format!("process-{number}")
+    };
+    Process {
+        name,
+        exe: String::new(),
+        cmdlines: Vec::new(),
+        cgroup: names.made_up(&p.cgroup),
+        container: names.made_up(&p.container),
+        uid: names.uid(p.uid),
+        ..p.clone()
+    }
+}
+
+fn object(o: &Object, class: Class, names: &mut Names) -> Object {
+    if class == Class::Named { Object { name: names.scrub(&o.name), ..o.clone() } } else { names.object(o) }
+}
+
+fn module(m: &Module, class: Class, names: &mut Names) -> Module {
+    if class == Class::Named {
+        return Module { path: names.scrub(&m.path), ..m.clone() };
+    }
+    Module { kind: m.kind, path: names.made_up(&m.path), build_id: String::new() }
+}
+
+/// Every name in a catalogue.
+pub(super) fn strings(catalog: &Catalog) -> HashSet<&str> {
+    let mut all: HashSet<&str> = HashSet::new();
+    all.extend(catalog.threads.iter().map(|t| t.name.as_str()));
+    for p in &catalog.processes {
+        all.extend([p.name.as_str(), &p.exe, &p.cgroup, &p.container]);
+        all.extend(p.cmdlines.iter().map(|c| c.text.as_str()));
+    }
+    all.extend(catalog.objects.iter().map(|o| o.name.as_str()));
+    for f in &catalog.frames {
+        all.extend([f.function.as_str(), &f.file]);
+        all.extend(f.inlined.iter().map(String::as_str));
+    }
+    for m in &catalog.modules {
+        all.extend([m.path.as_str(), &m.build_id]);
+    }
+    all.remove("");
+    all
+}

@@ -9,6 +9,7 @@ use crate::redact::{Count, Options, Summary, redact};
 use crate::session::Session;
 use std::fs;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Run it.
@@ -18,10 +19,9 @@ pub fn run(args: &Redact, out: &mut dyn Write) -> Outcome {
     let options = Options { keep_process, keep_host: args.keep_host, keep_notes: args.keep_notes };
     // The input first: its faults are not those of the arguments.
     Session::open(&args.input)?;
-    if let (Ok(a), Ok(b)) = (fs::canonicalize(&args.input), fs::canonicalize(&args.output)) {
-        if a == b {
-            return Err(Failure::Usage("IN and OUT are the same file: the original would be lost".into()));
-        }
+    let same = |a: io::Result<PathBuf>, b: io::Result<PathBuf>| matches!((a, b), (Ok(a), Ok(b)) if a == b);
+    if same(fs::canonicalize(&args.input), fs::canonicalize(&args.output)) {
+        return Err(Failure::Usage("IN and OUT are the same file: the original would be lost".into()));
     }
     let summary = redact(&args.input, &args.output, &options)?;
     tell(out, &summary, &args.output.display().to_string())?;

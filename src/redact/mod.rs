@@ -85,12 +85,12 @@ pub fn redact(input: &Path, output: &Path, options: &Options) -> Result<Summary,
     let verdicts = verdicts(&loaded);
     let mut keep = Keep::new(&loaded, &verdicts, options);
     let mut summary = write(&loaded, output, &keep, options)?;
-    (summary.compared, summary.differ) = compare(&verdicts, &load(output)?);
+    (summary.compared, summary.differ) = compare(&verdicts, &load(output)?, &keep);
     if summary.differ > 0 {
         keep.everybody(&loaded);
         summary = write(&loaded, output, &keep, options)?;
         summary.everybody = true;
-        (summary.compared, summary.differ) = compare(&verdicts, &load(output)?);
+        (summary.compared, summary.differ) = compare(&verdicts, &load(output)?, &keep);
     }
     Ok(summary)
 }
@@ -110,35 +110,31 @@ fn verdicts(loaded: &Loaded) -> Vec<Verdict> {
 }
 
 /// Of how many victims the verdict was compared, and for how many it differs.
-fn compare(before: &[Verdict], copy: &Loaded) -> (usize, usize) {
+fn compare(before: &[Verdict], copy: &Loaded, keep: &Keep) -> (usize, usize) {
+    let options = VictimOptions { limit: usize::MAX, ..VictimOptions::default() };
+    let mut after = victims(&copy.graph, &copy.catalog, &options);
     let mut compared = 0;
     let mut differ = 0;
-    for v in before {
-        // Those outside of what was kept with its name are nobody's business.
-        let Some(after) = pg_graph::victim_of(&copy.graph, &copy.catalog, same_vertex(copy, v)) else {
-            continue;
-        };
-        let named = copy.catalog.process_of(v.victim.thread).is_some_and(|p| !p.name.starts_with("process-"));
-        if !named {
-            continue;
-        }
+    // What hung outside of what is kept by name is nobody's business.
+    for v in before.iter().filter(|v| keep.thread(v.victim.thread) == Class::Named) {
         compared += 1;
-        let report = run_with_policy(&copy.graph, &copy.catalog, after, pg_graph::Options::default());
+        let same = |a: &pg_graph::Victim| {
+            (a.thread, a.start, a.duration) == (v.victim.thread, v.victim.start, v.victim.duration)
+        };
         let gist = |r: &pg_graph::report::Report| {
             let first = r.root_causes.first().map(|c| (c.pid, c.tid, c.block_type));
             (r.victim.tid, r.victim.block_type, r.slice.iter().map(|s| s.tid).collect::<Vec<_>>(), first)
         };
-        if gist(&report) != gist(&v.report) {
-            tracing::warn!("redacted: {:?} instead of {:?}", gist(&report), gist(&v.report));
+        let report = after.iter().position(same).map(|i| {
+            let victim = after.swap_remove(i);
+            run_with_policy(&copy.graph, &copy.catalog, victim, pg_graph::Options::default())
+        });
+        if report.as_ref().map(gist) != Some(gist(&v.report)) {
+            tracing::warn!("redacted: {:?} instead of {:?}", report.as_ref().map(gist), gist(&v.report));
             differ += 1;
         }
     }
     (compared, differ)
-}
-
-fn same_vertex(copy: &Loaded, v: &Verdict) -> pg_graph::VertexId {
-    let middle = v.victim.start + v.victim.duration / 2;
-    copy.graph.vertex_at(v.victim.thread, middle).unwrap_or(pg_graph::VertexId(u32::MAX))
 }
 
 fn write(loaded: &Loaded, output: &Path, keep: &Keep, options: &Options) -> Result<Summary, SessionError> {

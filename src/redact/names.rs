@@ -14,7 +14,7 @@ pub(super) struct Names {
     endpoints: HashMap<u64, u64>,
     addresses: HashMap<u32, u32>,
     pub(super) kept_endpoints: HashSet<u64>,
-    pub(super) kept_names: HashSet<String>,
+    pub(super) kept_strings: HashSet<String>,
 }
 
 impl Names {
@@ -118,7 +118,7 @@ impl Names {
                 return out;
             }
         }
-        out.name = if self.kept_names.contains(&object.name) {
+        out.name = if self.kept_strings.contains(&object.name) {
             self.scrub(&object.name)
         } else {
             self.made_up(&object.name)
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_and_hosts_are_taken_out_of_kept_names() {
+    fn users_and_hosts_are_taken_out_of_kept_strings() {
         let mut n = Names::default();
         n.hide_word("alice", "user");
         n.hide_word("db7", "host");

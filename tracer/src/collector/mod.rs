@@ -354,6 +354,7 @@ impl Run {
             notes,
         };
         coverage.notes.extend(pipeline.stacks.notes());
+        coverage.notes.extend(pipeline.identity.notes());
         if pipeline.damaged > 0 {
             coverage.notes.push(format!("{} records could not be read", pipeline.damaged));
         }

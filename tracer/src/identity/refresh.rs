@@ -6,17 +6,17 @@ use pg_event::{Ns, ProcessId};
 
 /// A round over all processes begins at most this often.
 const ROUND_NS: Ns = 1_000_000_000;
-/// Most processes looked at in one call (about 20 us each).
-const PER_CALL: usize = 64;
+/// Most processes looked at in one call (about 40 us each).
+const PER_CALL: usize = 16;
 /// The control groups of a process are read again in every round while it is younger than this ...
 const YOUNG_NS: Ns = 10_000_000_000;
-/// ... and in one round of so many later.
-const CGROUP_ROUNDS: u64 = 8;
+/// ... and in one round of so many later. In so many rounds also a process that did nothing is looked at.
+const SLOW_ROUNDS: u64 = 8;
 
 impl Identity {
-    /// Read again the command lines of some living processes (a PostgreSQL server shows there what it does,
-    /// `... SELECT waiting`), those of the focus in every round. Cheap enough to be called ten times a
-    /// second: every call looks at no more than 64 processes, and rounds are a second apart.
+    /// Read again the command lines of living processes (a PostgreSQL server shows there what it does,
+    /// `... SELECT waiting`), where anything happened since. Cheap enough to be called ten times a second:
+    /// every call looks at no more than 16 processes, and rounds are at least a second apart.
     pub fn refresh(&mut self, now: Ns) {
         if self.cursor == 0 {
             if self.last_refresh.is_some_and(|t| now < t.saturating_add(ROUND_NS)) {
@@ -29,8 +29,11 @@ impl Identity {
         while self.cursor < self.processes.len() && looked < PER_CALL {
             let id = ProcessId(self.cursor as u32);
             self.cursor += 1;
-            let row = &self.processes[id.index()].row;
-            if row.end.is_none() && !row.kernel && row.pid != 0 && !row.own {
+            let slot = &self.processes[id.index()];
+            let row = &slot.row;
+            let due =
+                slot.active || slot.gone || slot.crowded || self.is_turn(id) || is_young(row.start, now);
+            if due && row.end.is_none() && !row.kernel && row.pid != 0 && !row.own {
                 looked += 1;
                 self.look_again(id, now);
             }
@@ -40,8 +43,13 @@ impl Identity {
         }
     }
 
+    fn is_turn(&self, id: ProcessId) -> bool {
+        (self.rounds + u64::from(id.0)).is_multiple_of(SLOW_ROUNDS)
+    }
+
     fn look_again(&mut self, id: ProcessId, now: Ns) {
         let pid = self.processes[id.index()].row.pid;
+        self.processes[id.index()].active = false;
         // A number that /proc does not know, or knows for a later process: its exit was missed.
         let stat = procfs::read_stat(pid).filter(|s| {
             self.processes[id.index()]
@@ -71,10 +79,9 @@ impl Identity {
             return;
         }
         // Processes are put into their group as they begin (docker, systemd-run), seldom later.
-        let young = now.saturating_sub(slot.row.start) < YOUNG_NS && slot.row.start > 0;
-        let turn = (self.rounds + u64::from(id.0)).is_multiple_of(CGROUP_ROUNDS);
+        let groups = is_young(slot.row.start, now) || self.is_turn(id);
         self.read_cmdline(id, now);
-        if young || turn {
+        if groups {
             self.read_cgroups(id);
         }
     }
@@ -97,4 +104,9 @@ impl Identity {
             }
         }
     }
+}
+
+/// Did a process begin during the recording, and not long ago?
+fn is_young(start: Ns, now: Ns) -> bool {
+    start > 0 && now.saturating_sub(start) < YOUNG_NS
 }

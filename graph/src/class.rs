@@ -1,6 +1,7 @@
 //! Classes of waits, as far as the diagnosis treats them differently.
 
 use crate::Vertex;
+use crate::words::named;
 use pg_event::{Catalog, Object, ObjectKind, OffState};
 
 /// What sort of wait it is.
@@ -18,6 +19,8 @@ pub enum WaitClass {
     Room,
     /// For a lock: futex, flock, fcntl, semaphore.
     Lock,
+    /// For a condition: a worker without work waits like this, and so does who waits for a result.
+    Condition,
     /// For a signal.
     Signal,
     /// For a device or file system.
@@ -40,7 +43,25 @@ const SENDS: &[&str] = &[
 ];
 const SLEEPS: &[&str] = &["nanosleep", "clock_nanosleep"];
 const LOCKS: &[&str] = &["futex", "futex_wait", "futex_waitv", "flock", "fcntl", "semop", "semtimedop"];
+const FUTEXES: &[&str] = &["futex", "futex_wait", "futex_waitv"];
 const SIGNALS: &[&str] = &["pause", "rt_sigsuspend", "rt_sigtimedwait"];
+
+/// Does the user stack tell of a condition variable, a semaphore or a parked thread rather than a lock? What
+/// is nearest to the leaf decides.
+fn on_condition(v: &Vertex, catalog: &Catalog) -> bool {
+    for f in named(catalog, v.user_stack) {
+        let name = f.function.to_ascii_lowercase();
+        let has = |words: &[&str]| words.iter().any(|w| name.contains(w));
+        if has(&["cond_wait", "cond_timedwait", "cond_clockwait", "condvar", "condition", "park", "sem_wait"])
+        {
+            return true;
+        }
+        if has(&["mutex", "rwlock", "lll_lock", "lock_contended"]) {
+            return false;
+        }
+    }
+    false
+}
 
 fn members<'a>(catalog: &'a Catalog, o: &'a Object) -> impl Iterator<Item = &'a Object> {
     o.members.iter().filter_map(|m| catalog.object(*m))
@@ -67,7 +88,11 @@ pub fn class(v: &Vertex, catalog: &Catalog) -> WaitClass {
         return WaitClass::Child;
     }
     if v.syscall.is_any(LOCKS) {
-        return WaitClass::Lock;
+        return if v.syscall.is_any(FUTEXES) && on_condition(v, catalog) {
+            WaitClass::Condition
+        } else {
+            WaitClass::Lock
+        };
     }
     if v.syscall.is_any(SIGNALS) {
         return WaitClass::Signal;

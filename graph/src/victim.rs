@@ -208,6 +208,9 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, all: &[Episode]) -
         WaitClass::Disk => 0.85,
         WaitClass::Channel if asked(graph, e) => 1.0,
         WaitClass::Channel => 0.6,
+        // A pool's workers wait side by side for work; one that waits alone may wait for a result.
+        WaitClass::Condition if in_a_pool(graph, catalog, e) => 0.05,
+        WaitClass::Condition => 0.4,
         WaitClass::Other => 0.5,
         // Whoever waits for a child sees only the child's hang.
         WaitClass::Child => 0.3,
@@ -231,6 +234,20 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, all: &[Episode]) -
         w *= 0.4;
     }
     w
+}
+
+/// Do other threads of its process wait for the same at the same time?
+fn in_a_pool(graph: &EventGraph, catalog: &Catalog, e: &Episode) -> bool {
+    let Some(process) = catalog.thread(e.thread).map(|t| t.process) else { return false };
+    let v = graph.vertex(e.last);
+    let (middle, object) = (e.start + e.duration() / 2, v.object);
+    object.is_some()
+        && graph.threads_of(process, catalog).any(|t| {
+            t != e.thread
+                && graph.vertex_at(t, middle).map(|o| graph.vertex(o)).is_some_and(|o| {
+                    o.object == object && o.start <= middle && middle <= o.woken && o.syscall == v.syscall
+                })
+        })
 }
 
 /// Had it just sent something over what it then waited for?

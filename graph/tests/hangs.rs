@@ -380,3 +380,20 @@ fn idle_loop_is_no_victim() {
     let e = pg_graph::select(&g, &c, &s, &pg_graph::VictimOptions::default());
     assert_eq!(e, Err(pg_graph::SelectError::NoMatch));
 }
+
+/// A long wait is told of while it lasts, should the recording be cut off; its end replaces that.
+#[test]
+fn a_wait_told_of_twice_is_one() {
+    let mut d = Drawing::new(20.0);
+    let a = d.process("app", "app", None, 0.0);
+    let b = d.process("other", "other", None, 0.0);
+    let pipe = d.object(ObjectKind::Pipe, 5, 5, "");
+    d.wait(a, 1.0, 9.0, "read").on(pipe).told(1.5);
+    d.wait(a, 1.0, 9.0, "read").on(pipe).by(b, "write", pipe);
+    let (g, _) = d.build();
+    let t = g.threads().next().unwrap();
+    let v: Vec<_> = g.vertices_of(t).map(|v| g.vertex(v)).collect();
+    assert_eq!(v.len(), 2, "{v:?}");
+    assert_eq!((v[1].start, v[1].woken, v[1].open), (1_000_000_000, 9_000_000_000, false));
+    assert!(g.waking(g.vertices_of(t).next_back().unwrap()).is_some());
+}

@@ -94,7 +94,7 @@ fn scripts(links: &[Link], computes: bool, noise: &[Noise]) -> Vec<Script> {
                 out.push(Script::forever([Act::Receive(a), Act::Compute(us * 1000), Act::Send(b, 8)]));
             }
             Noise::Periodic(us, ms) => {
-                out.push(Script::forever([Act::Compute(us * 1000), Act::Sleep(ms * MS)]))
+                out.push(Script::forever([Act::Compute(us * 1000), Act::Sleep(ms * MS)]));
             }
             Noise::Idle => {
                 out.push(Script::forever([Act::Wait(condition)]));

@@ -216,6 +216,13 @@ impl Wait<'_> {
         self.done();
     }
 
+    /// Told of at `at`, while it lasts.
+    pub fn told(mut self, at: f64) {
+        self.off.open = true;
+        self.off.woken = 0;
+        self.drawing.event(ns(at), self.thread, Kind::OffCpu(self.off));
+    }
+
     /// Not ended when the recording did.
     pub fn open(mut self) {
         self.off.open = true;

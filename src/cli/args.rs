@@ -56,14 +56,19 @@ pub struct Cli {
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Record what every thread waits for, while you make the program hang
+    #[command(long_about = RECORD_HELP)]
     Record(Record),
     /// Look at a recording: what hung, and step by step why
+    #[command(long_about = OPEN_HELP)]
     Open(Open),
     /// Name the cause of a hang without a screen: as text, or as JSON for scripts
+    #[command(long_about = DIAGNOSE_HELP)]
     Diagnose(Diagnose),
     /// Make a copy of a recording that can be shared: without other people's processes
+    #[command(long_about = REDACT_HELP)]
     Redact(Redact),
     /// Record a bundled program that hangs for real, and open the result
+    #[command(long_about = DEMO_HELP)]
     Demo(Demo),
     /// Print the completion script for a shell
     Completions(Completions),
@@ -113,7 +118,7 @@ Examples:
 
 /// `pg-tui record`.
 #[derive(Args, Debug)]
-#[command(long_about = RECORD_HELP, after_help = RECORD_EXAMPLES)]
+#[command(after_help = RECORD_EXAMPLES)]
 pub struct Record {
     /// File to write [default: pg-tui-DATE-TIME.pgs in this folder]
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -165,12 +170,11 @@ pub struct Record {
     pub command: Vec<OsString>,
 }
 
+const OPEN_HELP: &str = "Look at a recording: what hung, and step by step why.\n\nPress ? for the keys, q to leave. \
+                  Answers, notes and bookmarks are kept in the file.";
+
 /// `pg-tui open`.
 #[derive(Args, Debug)]
-#[command(
-    long_about = "Look at a recording: what hung, and step by step why.\n\nPress ? for the keys, q to leave. \
-                  Answers, notes and bookmarks are kept in the file."
-)]
 pub struct Open {
     /// Recording to open
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -204,7 +208,7 @@ Examples:
 
 /// `pg-tui diagnose`.
 #[derive(Args, Debug)]
-#[command(long_about = DIAGNOSE_HELP, after_help = DIAGNOSE_EXAMPLES)]
+#[command(after_help = DIAGNOSE_EXAMPLES)]
 pub struct Diagnose {
     /// Recording to read
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -245,7 +249,6 @@ counted and printed; read the result before you share it all the same.";
 /// `pg-tui redact`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = REDACT_HELP,
     after_help = "Examples:\n  pg-tui redact hang.pgs for-the-ticket.pgs\n  pg-tui redact --keep-process '^nginx' hang.pgs out.pgs"
 )]
 pub struct Redact {
@@ -266,13 +269,12 @@ pub struct Redact {
     pub keep_notes: bool,
 }
 
+const DEMO_HELP: &str = "Record a bundled program that hangs for real, and open the result.\n\nA shop asks its payment \
+                  service, over a socket, and gets no answer for seconds. Who is to blame? Without the right to \
+                  trace, a recording of the same hang is opened.";
+
 /// `pg-tui demo`.
 #[derive(Args, Debug)]
-#[command(
-    long_about = "Record a bundled program that hangs for real, and open the result.\n\nA shop asks its payment \
-                  service, over a socket, and gets no answer for seconds. Who is to blame? Without the right to \
-                  trace, a recording of the same hang is opened."
-)]
 pub struct Demo {
     /// How long it hangs
     #[arg(long, value_name = "SECONDS", default_value_t = 4.0, value_parser = seconds)]

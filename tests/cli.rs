@@ -1,0 +1,181 @@
+//! The commands without a screen: what they print and how they exit.
+
+mod common;
+
+use common::{contract, pg_tui, sample, text};
+use std::fs;
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Output, Stdio};
+
+struct Place {
+    dir: tempfile::TempDir,
+    file: PathBuf,
+}
+
+fn place() -> Place {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("shop.pgs");
+    sample::write(&file, "shop");
+    Place { dir, file }
+}
+
+impl Place {
+    fn run(&self, args: &[&str]) -> Output {
+        pg_tui(self.dir.path()).current_dir(self.dir.path()).args(args).output().expect("pg-tui starts")
+    }
+
+    fn exits(&self, args: &[&str], code: i32, says: &str) {
+        let out = self.run(args);
+        assert_eq!(out.status.code(), Some(code), "{args:?}: {}", text(&out));
+        assert!(text(&out).contains(says), "{args:?} does not say {says:?}: {}", text(&out));
+        assert!(code != 2 || out.stdout.is_empty(), "what is wrong goes to standard error");
+    }
+}
+
+#[test]
+fn exit_codes() {
+    let p = place();
+    p.exits(&["diagnose", "shop.pgs"], 0, "rebuild_index");
+    p.exits(&["diagnose", "shop.pgs", "--process", "^shop --verbose$"], 0, "rebuild_index");
+    p.exits(&["diagnose", "shop.pgs", "--at", "3"], 0, "rebuild_index");
+    p.exits(&["diagnose", "shop.pgs", "--pid", "10", "--at", "20"], 1, "nothing abnormal");
+    p.exits(&["diagnose", "shop.pgs", "--pid", "999"], 2, "no thread");
+    p.exits(&["diagnose", "shop.pgs", "--process", "("], 2, "--process");
+    p.exits(&["diagnose", "shop.pgs", "--pid", "10", "--tid", "10"], 2, "cannot be used with");
+    p.exits(&["diagnose", "shop.pgs", "--at", "soon"], 2, "seconds");
+    p.exits(&["diagnose", "shop.pgs", "--answers", "none.txt"], 2, "none.txt");
+    p.exits(&["diagnose"], 2, "FILE");
+    p.exits(&["frobnicate"], 2, "unrecognized");
+    p.exits(&[], 2, "Usage");
+    p.exits(&["--help"], 0, "Exit codes");
+    p.exits(&["--version"], 0, env!("CARGO_PKG_VERSION"));
+    p.exits(&["diagnose", "none.pgs"], 3, "none.pgs");
+    p.exits(&["open", "none.pgs"], 3, "none.pgs");
+    p.exits(&["open", "shop.pgs"], 2, "terminal");
+    p.exits(&["redact", "none.pgs", "out.pgs"], 3, "none.pgs");
+    p.exits(&["redact", "shop.pgs", "shop.pgs"], 2, "same file");
+    p.exits(&["record", "-p", "4194305", "--no-tui"], 2, "no such process");
+    p.exits(&["record", "--comm", "*", "--no-tui"], 2, "--comm");
+    p.exits(&["man", "nothing"], 2, "record");
+}
+
+#[test]
+fn damage_is_told_with_its_place() {
+    let p = place();
+    let whole = fs::read(&p.file).expect("it is there");
+    let write = |bytes: &[u8]| fs::write(p.dir.path().join("bad.pgs"), bytes).expect("written");
+    write(b"");
+    p.exits(&["diagnose", "bad.pgs"], 3, "byte 0");
+    write(b"From: alice\nTo: bob\n");
+    p.exits(&["diagnose", "bad.pgs"], 3, "no pg-tui recording");
+    write(&whole[..14]);
+    p.exits(&["diagnose", "bad.pgs"], 3, "byte 16");
+    let mut newer = whole.clone();
+    newer[8] = 9;
+    write(&newer);
+    p.exits(&["diagnose", "bad.pgs"], 3, "format 9.0");
+    newer[8] = 1;
+    newer[10] = 4;
+    write(&newer);
+    p.exits(&["diagnose", "bad.pgs"], 0, "format 1.4");
+    // Cut off in its last part: it opens, and says what is missing.
+    write(&whole[..whole.len() - 200]);
+    p.exits(&["diagnose", "bad.pgs"], 0, "not closed");
+}
+
+#[test]
+fn json_keeps_the_contract() {
+    let p = place();
+    let out = p.run(&["diagnose", "shop.pgs", "--json"]);
+    assert!(out.status.success(), "{}", text(&out));
+    let report: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    contract::check(&report);
+    assert_eq!(report["victim"]["process"], "shop");
+    assert_eq!(report["root_causes"][0]["process"], "pay");
+    assert_eq!(report["session"]["host"], "db7");
+}
+
+#[test]
+fn no_escape_sequence_comes_out() {
+    let p = place();
+    sample::write(&p.file, "sh\x1b]0;owned\x07\u{9b}2J\u{202e}op");
+    for args in [
+        &["diagnose", "shop.pgs"][..],
+        &["diagnose", "shop.pgs", "--json"],
+        &["diagnose", "shop.pgs", "--pid", "9"],
+    ] {
+        let out = text(&p.run(args));
+        let bad = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+        assert!(!out.contains(bad), "{args:?}: {out:?}");
+    }
+    let out = p.run(&["diagnose", "shop.pgs", "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    contract::check(&report);
+}
+
+#[test]
+fn answers_are_taken() {
+    let p = place();
+    fs::write(p.dir.path().join("answers"), "edge = recommended\n# nothing else\n").expect("written");
+    p.exits(&["diagnose", "shop.pgs", "--answers", "answers"], 0, "rebuild_index");
+    fs::write(p.dir.path().join("answers"), "edge = perhaps\n").expect("written");
+    p.exits(&["diagnose", "shop.pgs", "--answers", "answers"], 2, "line 1");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let p = place();
+    for args in [&["diagnose", "shop.pgs"][..], &["completions", "bash"], &["man"]] {
+        let mut child = pg_tui(p.dir.path())
+            .args(args)
+            .current_dir(p.dir.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        drop(child.stdout.take());
+        let mut said = String::new();
+        child.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
+        assert_eq!((child.wait().expect("ends").code(), said.as_str()), (Some(0), ""), "{args:?}");
+    }
+}
+
+#[test]
+fn completions_and_manual_pages() {
+    let p = place();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        p.exits(&["completions", shell], 0, "diagnose");
+    }
+    p.exits(&["man"], 0, ".TH");
+    p.exits(&["man", "record"], 0, "cgroup");
+    p.exits(&["man", "--dir", "pages"], 0, "");
+    let pages: Vec<_> = fs::read_dir(p.dir.path().join("pages"))
+        .expect("a folder")
+        .flatten()
+        .map(|e| e.file_name())
+        .collect();
+    for page in ["pg-tui.1", "pg-tui-record.1", "pg-tui-diagnose.1"] {
+        assert!(pages.iter().any(|f| f == page), "{page} is not among {pages:?}");
+    }
+}
+
+#[test]
+fn a_redacted_copy_opens_and_says_the_same() {
+    let p = place();
+    p.exits(&["redact", "shop.pgs", "copy.pgs"], 0, "same as in the original");
+    let cause = |file| {
+        let out = p.run(&["diagnose", file, "--json"]);
+        let report: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        contract::check(&report);
+        report["root_causes"][0].clone()
+    };
+    assert_eq!(cause("shop.pgs")["why"], cause("copy.pgs")["why"]);
+    let copy = fs::read(p.dir.path().join("copy.pgs")).expect("written");
+    assert!(!copy.windows(3).any(|w| w == b"db7"));
+}
+
+#[test]
+fn help_of_each_command() {
+    trycmd::TestCases::new().case("tests/cli/*.trycmd");
+}

@@ -1,0 +1,22 @@
+//! What several tests need: the program, a small recording, the contract of the report.
+// Each test binary that includes this file uses a part of it.
+#![allow(dead_code)]
+
+pub mod contract;
+pub mod sample;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// The program under test, with its log in `dir`.
+pub fn pg_tui(dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pg-tui"));
+    command.env("XDG_STATE_HOME", dir).env("NO_COLOR", "1").env_remove("PG_TUI_LOG");
+    command.stdin(std::process::Stdio::null());
+    command
+}
+
+/// All that a program printed.
+pub fn text(out: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
+}

@@ -1,0 +1,170 @@
+//! Real recordings by the real program. They need the right to trace; without it they say that they are skipped.
+
+mod common;
+
+use common::{contract, pg_tui, text};
+use pg_tui::session::Session;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+fn skipped(test: &str) -> bool {
+    match pg_tracer::check_permission() {
+        Ok(()) => false,
+        Err(e) => {
+            println!("skipped: {test}: {}", e.to_string().lines().next().unwrap_or_default());
+            true
+        }
+    }
+}
+
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill").args([name, &child.id().to_string()]).status().expect("kill runs");
+    assert!(status.success());
+}
+
+/// Wait until the recording has events in its file.
+fn wait_for_events(path: &Path, child: &mut Child) {
+    let begin = Instant::now();
+    while Session::open(path).map_or(0, |s| s.len_events()) == 0 {
+        assert!(child.try_wait().expect("a child").is_none(), "the recorder ended early");
+        assert!(begin.elapsed() < Duration::from_secs(120), "no events");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn start(dir: &Path, args: &[&str]) -> Child {
+    pg_tui(dir)
+        .current_dir(dir)
+        .arg("record")
+        .args(args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("pg-tui starts")
+}
+
+#[test]
+fn the_command_is_recorded_and_its_exit_code_passed_on() {
+    if skipped("the_command_is_recorded_and_its_exit_code_passed_on") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let run = |command: &[&str]| {
+        let mut c = pg_tui(dir.path());
+        c.current_dir(dir.path())
+            .args(["record", "--no-tui", "-o", "a.pgs", "--"])
+            .args(command)
+            .output()
+            .expect("starts")
+    };
+    let out = run(&["sh", "-c", "echo spoken; sleep 1.3; exit 7"]);
+    assert_eq!(out.status.code(), Some(7), "{}", text(&out));
+    assert_eq!(out.stdout, b"spoken\n");
+    let file = dir.path().join("a.pgs");
+    assert_eq!(std::fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o600);
+    let s = Session::open(&file).expect("it opens");
+    assert_eq!(s.warnings(), []);
+    assert!(s.is_closed() && s.duration() > 1_000_000_000 && s.len_events() > 0);
+    assert_eq!(s.header().command, ["sh", "-c", "echo spoken; sleep 1.3; exit 7"]);
+    // The report on it keeps the contract.
+    let out = pg_tui(dir.path())
+        .arg("diagnose")
+        .arg(&file)
+        .args(["--json", "--process", "^sleep 1.3$"])
+        .output()
+        .expect("starts");
+    if out.status.success() {
+        contract::check(&serde_json::from_slice(&out.stdout).expect("JSON"));
+    } else {
+        assert_eq!(out.status.code(), Some(1), "{}", text(&out));
+    }
+    assert_eq!(run(&["/nonexistent/program"]).status.code(), Some(127));
+    assert_eq!(run(&["/etc/passwd"]).status.code(), Some(126));
+    assert_eq!(run(&["sh", "-c", "kill -9 $$"]).status.code(), Some(128 + 9));
+}
+
+#[test]
+fn ctrl_c_ends_a_recording_and_keeps_it() {
+    if skipped("ctrl_c_ends_a_recording_and_keeps_it") {
+        return;
+    }
+    for name in ["-INT", "-TERM"] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut child =
+            start(dir.path(), &["--no-tui", "-o", "a.pgs", "-p", &std::process::id().to_string()]);
+        let file = dir.path().join("a.pgs");
+        wait_for_events(&file, &mut child);
+        signal(&child, name);
+        let out = child.wait_with_output().expect("it ends");
+        assert!(out.status.success(), "{}", text(&out));
+        let s = Session::open(&file).expect("it opens");
+        assert!(s.is_closed() && s.warnings().is_empty(), "{:?}", s.warnings());
+        assert!(text(&out).contains("pg-tui open a.pgs"), "{}", text(&out));
+    }
+}
+
+#[test]
+fn a_recording_ends_by_itself_after_its_duration() {
+    if skipped("a_recording_ends_by_itself_after_its_duration") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let child = start(dir.path(), &["--no-tui", "--duration", "1.2", "-o", "a.pgs", "--", "sleep", "1000"]);
+    let out = child.wait_with_output().expect("it ends");
+    assert!(out.status.success(), "{}", text(&out));
+    assert!(Session::open(&dir.path().join("a.pgs")).expect("it opens").is_closed());
+}
+
+#[test]
+fn a_killed_recorder_leaves_a_file_that_opens() {
+    if skipped("a_killed_recorder_leaves_a_file_that_opens") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("a.pgs");
+    let mut target = Command::new("sleep").arg("1000").spawn().expect("sleep runs");
+    let mut child = start(dir.path(), &["--no-tui", "-o", "a.pgs", "-p", &target.id().to_string()]);
+    wait_for_events(&file, &mut child);
+    child.kill().expect("it is ours");
+    let status = child.wait().expect("it ends");
+    assert_eq!(status.signal(), Some(9));
+    let s = Session::open(&file).expect("it opens");
+    assert!(!s.is_closed());
+    assert!(s.warnings().iter().any(|w| w.to_string().contains("not closed")), "{:?}", s.warnings());
+    let loaded = pg_tui::session::load(&file, |_| std::ops::ControlFlow::Continue(())).expect("it loads");
+    assert!(loaded.graph.event_count() > 0 && !loaded.catalog.threads.is_empty());
+    assert!(target.try_wait().expect("ours").is_none(), "the target lives on");
+    target.kill().expect("ours");
+    target.wait().expect("it ends");
+}
+
+#[test]
+fn without_rights_the_remedy_is_named() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let own = env!("CARGO_BIN_EXE_pg-tui");
+    let mut command = if pg_tracer::check_permission().is_ok() {
+        // Give the rights up.
+        let mut c = Command::new("setpriv");
+        c.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", own]);
+        c
+    } else {
+        Command::new(own)
+    };
+    let out =
+        match command.env("XDG_STATE_HOME", dir.path()).args(["record", "--no-tui", "--", "true"]).output() {
+            Ok(out) => out,
+            Err(e) => {
+                println!("skipped: without_rights_the_remedy_is_named: setpriv: {e}");
+                return;
+            }
+        };
+    if text(&out).contains("setpriv:") {
+        println!("skipped: without_rights_the_remedy_is_named: {}", text(&out));
+        return;
+    }
+    assert_eq!(out.status.code(), Some(4), "{}", text(&out));
+    assert!(text(&out).contains("sudo"), "{}", text(&out));
+}

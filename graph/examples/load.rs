@@ -14,6 +14,11 @@ fn cpu() -> Duration {
     Duration::from_nanos(text.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0))
 }
 
+/// CPU time since.
+fn since(start: Duration) -> Duration {
+    cpu().saturating_sub(start)
+}
+
 fn peak_kb() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|l| l.starts_with("VmHWM"));
@@ -31,14 +36,14 @@ fn main() {
     loop {
         let start = cpu();
         let Some(batch) = load.next_batch() else { break };
-        making += cpu() - start;
+        making += since(start);
         let start = cpu();
         builder.events(batch, &catalog);
-        building += cpu() - start;
+        building += since(start);
     }
     let start = cpu();
     let g = builder.finish(load.duration(), &catalog);
-    let freezing = cpu() - start;
+    let freezing = since(start);
     let n = g.event_count();
     println!("{n} events, {} vertices, {} edges, {threads} threads", g.vertex_count(), g.edge_count());
     println!("{:.1} s of session, made in {making:.1?}", g.duration() as f64 / 1e9);
@@ -58,10 +63,10 @@ fn main() {
         for _ in 0..turns {
             cells = lanes.iter().map(|t| g.cells(*t, from..to, 200).len()).sum();
         }
-        println!("{cells} cells of {what}: {:.2?}", (cpu() - start) / turns);
+        println!("{cells} cells of {what}: {:.2?}", since(start) / turns);
     }
     let start = cpu();
     let thread = lanes[0];
     let path = pg_graph::path::bounded(&g, thread, 0..g.duration());
-    println!("bounded path of the whole session: {} steps in {:.2?}", path.len(), (cpu() - start));
+    println!("bounded path of the whole session: {} steps in {:.2?}", path.len(), since(start));
 }

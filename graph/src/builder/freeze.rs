@@ -2,14 +2,27 @@
 
 use super::futex::Uses;
 use super::related::{Fit, fit};
-use super::{Builder, POLL, RECV, RawEdge};
+use super::{Builder, POLL, RECV};
 use crate::graph::{Detail, EdgeRow, EventGraph, OPEN, TIMED_OUT, ThreadRows, Times};
 use crate::lane::LaneIndex;
 use crate::{EdgeId, EdgeKind, VertexId, Weak};
 use pg_event::{Catalog, Ns, ObjectId};
 
 pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog) -> EventGraph {
-    let Builder { mut threads, mut edges, holds, signals, flags, marks, execs, lost, culled, events, .. } = b;
+    let Builder {
+        mut threads,
+        mut edges,
+        numbers,
+        holds,
+        signals,
+        flags,
+        marks,
+        execs,
+        lost,
+        culled,
+        events,
+        ..
+    } = b;
     let mut g =
         EventGraph { signals, flags, marks, execs, duration, events, culled, ..EventGraph::default() };
     g.holds = holds;
@@ -24,12 +37,16 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog) -> EventGraph 
     g.ipc.reserve_exact(threads.iter().map(|t| t.ipc.len()).sum());
     g.syscalls.reserve_exact(threads.iter().map(|t| t.syscalls.len()).sum());
     g.threads.reserve_exact(threads.len());
+    let mut final_id = vec![VertexId(0); numbers as usize];
     for t in &mut threads {
         let first = g.times.len() as u32;
         let last_run = t.rows.last().map_or(0, |r| r.times.run);
         // A thread that did not exit was there until the end.
         let end = t.exited.map_or(duration, |x| x.0.max(t.seen)).max(last_run);
         for r in std::mem::take(&mut t.rows) {
+            if let Some(id) = final_id.get_mut(r.number as usize) {
+                *id = VertexId(g.times.len() as u32);
+            }
             g.times.push(r.times);
             g.details.push(r.detail);
         }
@@ -44,8 +61,17 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog) -> EventGraph 
         });
     }
     drop(threads);
+    let id = |v: VertexId| final_id.get(v.index()).copied();
+    edges.retain_mut(|e| match (id(e.from), id(e.to)) {
+        (Some(from), Some(to)) => {
+            (e.from, e.to) = (from, to);
+            true
+        }
+        _ => false,
+    });
     // Growing left room that is not needed any more.
     edges.shrink_to_fit();
+    drop(final_id);
     link(&mut g, edges, catalog);
     g.lanes = LaneIndex::new(&g);
     g
@@ -70,39 +96,57 @@ fn joined(mut spans: Vec<(Ns, Ns)>) -> Vec<(Ns, Ns)> {
     out
 }
 
-/// Sort the edges by where they end, join double ones, judge futex edges, index both ways.
-fn link(g: &mut EventGraph, raw: Vec<RawEdge>, catalog: &Catalog) {
-    let n = g.times.len();
-    let id = |s: super::Segment| VertexId(g.threads[s.thread.index()].vertices.start + s.index);
+/// Where the edges into each vertex begin, once they are sorted.
+fn starts(edges: &[EdgeRow], n: usize, end: impl Fn(&EdgeRow) -> VertexId) -> Vec<u32> {
     let mut start = vec![0u32; n + 1];
-    for e in &raw {
-        start[id(e.to).index() + 1] += 1;
+    for e in edges {
+        start[end(e).index() + 1] += 1;
     }
     for i in 0..n {
         start[i + 1] += start[i];
     }
-    let mut order = vec![0u32; raw.len()];
-    let mut next = start.clone();
-    for (i, e) in raw.iter().enumerate() {
-        let cell = &mut next[id(e.to).index()];
-        order[*cell as usize] = i as u32;
-        *cell += 1;
+    start
+}
+
+/// Sort edges by where they end, in place: each goes straight to the next free cell of its vertex.
+fn sort(edges: &mut [EdgeRow], start: &[u32]) {
+    let mut next = start.to_vec();
+    for v in 0..start.len().saturating_sub(1) {
+        while next[v] < start[v + 1] {
+            let i = next[v] as usize;
+            let to = edges[i].to.index();
+            if to == v {
+                next[v] += 1;
+            } else {
+                edges.swap(i, next[to] as usize);
+                next[to] += 1;
+            }
+        }
     }
-    drop(next);
+}
+
+/// Sort the edges by where they end, join double ones, judge futex edges, index both ways.
+fn link(g: &mut EventGraph, mut rows: Vec<EdgeRow>, catalog: &Catalog) {
+    let n = g.times.len();
+    let start = starts(&rows, n, |e| e.to);
+    sort(&mut rows, &start);
     let mut uses = Uses::default();
-    let mut rows: Vec<EdgeRow> = Vec::with_capacity(raw.len());
     let mut in_start = Vec::with_capacity(n + 1);
+    let mut own: Vec<EdgeRow> = Vec::new();
     let mut group: Vec<EdgeRow> = Vec::new();
+    // Joined ones are fewer: they are put back from the front.
+    let mut kept = 0;
     for v in 0..n {
-        in_start.push(rows.len() as u32);
-        let own = &order[start[v] as usize..start[v + 1] as usize];
-        if own.is_empty() {
+        in_start.push(kept as u32);
+        if start[v] == start[v + 1] {
             continue;
         }
+        own.clear();
+        own.extend_from_slice(&rows[start[v] as usize..start[v + 1] as usize]);
+        own.sort_by_key(|e| (e.to_time, e.from_time, e.from, !e.waking));
         group.clear();
-        for i in own {
-            let e = &raw[*i as usize];
-            add(&mut group, row(e, id(e.from), VertexId(v as u32)));
+        for e in &own {
+            add(&mut group, *e);
         }
         if !group.iter().any(|e| e.waking) && awaits_message(&g.details[v]) {
             let waited_for = g.details[v].object;
@@ -121,19 +165,13 @@ fn link(g: &mut EventGraph, raw: Vec<RawEdge>, catalog: &Catalog) {
             }
         }
         group.sort_by_key(|e| (!e.waking, e.to_time, e.from_time));
-        rows.extend_from_slice(&group);
+        rows[kept..kept + group.len()].copy_from_slice(&group);
+        kept += group.len();
     }
-    in_start.push(rows.len() as u32);
-    drop(raw);
-    drop(order);
+    in_start.push(kept as u32);
+    rows.truncate(kept);
     rows.shrink_to_fit();
-    let mut out_start = vec![0u32; n + 1];
-    for r in &rows {
-        out_start[r.from.index() + 1] += 1;
-    }
-    for i in 0..n {
-        out_start[i + 1] += out_start[i];
-    }
+    let out_start = starts(&rows, n, |e| e.from);
     let mut next = out_start.clone();
     let mut out = vec![EdgeId(0); rows.len()];
     for (i, r) in rows.iter().enumerate() {
@@ -148,21 +186,6 @@ fn link(g: &mut EventGraph, raw: Vec<RawEdge>, catalog: &Catalog) {
         }
     }
     (g.edges, g.in_start, g.out_start, g.out) = (rows, in_start, out_start, out);
-}
-
-fn row(e: &RawEdge, from: VertexId, to: VertexId) -> EdgeRow {
-    EdgeRow {
-        from_time: e.from_time,
-        to_time: e.to_time,
-        from,
-        to,
-        object: e.object,
-        stack: e.stack,
-        syscall: e.syscall,
-        kind: e.kind,
-        weak: e.weak,
-        waking: e.waking,
-    }
 }
 
 /// A message whose arrival also woke is one edge: that of the wake-up, made certain by the bytes.

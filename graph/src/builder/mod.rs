@@ -16,9 +16,10 @@ pub(crate) use calls::{
     CHILD, EXIT, FILE, FILE_LOCK, FUTEX, POLL, RECV, SEND, SIGWAIT, SLEEP, SPAWN, SYSV, is as call_is,
 };
 
-use crate::graph::{INTERRUPTED, TIMED_OUT};
+use crate::graph::{EdgeRow, INTERRUPTED, TIMED_OUT};
 use crate::{
-    At, CullCounts, EdgeKind, EventGraph, FlagAccess, HoldFact, MarkFact, SamplePoint, SignalFact, Weak,
+    At, CullCounts, EdgeKind, EventGraph, FlagAccess, HoldFact, MarkFact, SamplePoint, SignalFact, VertexId,
+    Weak,
 };
 use channel::{Channels, Match, Segment};
 use pg_event::{Catalog, Event, Kind, Ns, ObjectId, OffCpu, StackId, Sysno, ThreadId};
@@ -45,21 +46,6 @@ impl Default for BuildOptions {
     }
 }
 
-/// An edge while it is built: its ends are segments.
-#[derive(Clone, Copy, Debug)]
-struct RawEdge {
-    from: Segment,
-    to: Segment,
-    from_time: Ns,
-    to_time: Ns,
-    object: ObjectId,
-    stack: StackId,
-    syscall: Sysno,
-    kind: EdgeKind,
-    weak: Option<Weak>,
-    waking: bool,
-}
-
 /// Builds an [`EventGraph`] from events in order of time.
 ///
 /// ```
@@ -77,7 +63,9 @@ struct RawEdge {
 pub struct Builder {
     options: BuildOptions,
     threads: Vec<ThreadState>,
-    edges: Vec<RawEdge>,
+    /// How many vertices have begun. Until the graph is frozen edges name them in that order.
+    numbers: u32,
+    edges: Vec<EdgeRow>,
     channels: Channels,
     /// Who armed a timer object last.
     armed: HashMap<ObjectId, (Segment, Ns)>,
@@ -101,6 +89,7 @@ impl Builder {
             channels: Channels::new(options.channel_depth),
             options,
             threads: Vec::new(),
+            numbers: 0,
             edges: Vec::new(),
             armed: HashMap::new(),
             written: HashMap::new(),
@@ -148,6 +137,7 @@ impl Builder {
         };
         if t.rows.is_empty() {
             t.begin(id, None, time, catalog);
+            t.number_last(&mut self.numbers);
         }
         if t.role == Role::Unknown {
             t.role = catalog.thread(id).map_or(Role::Unknown, Role::of);
@@ -170,6 +160,12 @@ impl Builder {
         }
         if let Kind::Mark { number } = e.kind {
             self.marks.push(MarkFact { time, number });
+            return;
+        }
+        // What is read from the system's state tells nothing of what the holder did.
+        if let Kind::Hold(h) = e.kind {
+            let (subject, object, relation) = (h.subject, h.object, h.relation);
+            self.holds.push(HoldFact { time, subject, holder: e.thread, object, relation });
             return;
         }
         let keep = (self.options.samples, self.options.syscalls);
@@ -195,8 +191,9 @@ impl Builder {
                 t.ipc.push(At { time, what: u });
                 if self.options.messages {
                     let at = self.current(e.thread);
-                    let edges = &mut self.edges;
-                    self.channels.record(at, time, &u, catalog, |m| edges.push(message(m, u.object)));
+                    let (edges, threads) = (&mut self.edges, &self.threads);
+                    let found = |m| edges.push(message(threads, m, u.object));
+                    self.channels.record(at, time, &u, catalog, found);
                 }
             }
             Kind::Spawn { child } => self.spawn(e.thread, child, time, catalog),
@@ -205,13 +202,6 @@ impl Builder {
             Kind::Signal { target, signal } => {
                 self.signals.push(SignalFact { time, from: e.thread, to: target, signal });
             }
-            Kind::Hold(h) => self.holds.push(HoldFact {
-                time,
-                subject: h.subject,
-                holder: e.thread,
-                object: h.object,
-                relation: h.relation,
-            }),
             Kind::DataFlag { object, value, write, stack } => {
                 self.flags.push(FlagAccess { time, thread: e.thread, object, value, write, stack });
                 self.flag(e.thread, object, write, stack, time);
@@ -231,9 +221,10 @@ impl Builder {
             return;
         }
         c.begin(child, Some(time), time, catalog);
-        self.edges.push(RawEdge {
-            from,
-            to: Segment { thread: child, index: 0 },
+        c.number_last(&mut self.numbers);
+        self.edges.push(EdgeRow {
+            from: number_of(&self.threads, from),
+            to: number_of(&self.threads, Segment { thread: child, index: 0 }),
             from_time: time,
             to_time: time,
             object: ObjectId::NONE,
@@ -252,9 +243,9 @@ impl Builder {
         } else if let Some((from, from_time)) =
             self.written.get(&object).copied().filter(|w| w.0.thread != thread)
         {
-            self.edges.push(RawEdge {
-                from,
-                to: at,
+            self.edges.push(EdgeRow {
+                from: number_of(&self.threads, from),
+                to: number_of(&self.threads, at),
                 from_time: from_time.min(time),
                 to_time: time,
                 object,
@@ -269,10 +260,13 @@ impl Builder {
 
     /// The wait `o` of `wakee` ended (its vertex is begun): by whom?
     fn woken(&mut self, wakee: ThreadId, o: &OffCpu, catalog: &Catalog) {
+        let to = self.current(wakee);
+        if let Some(t) = self.threads.get_mut(wakee.index()) {
+            t.number_last(&mut self.numbers);
+        }
         if o.open && o.woken == 0 {
             return;
         }
-        let to = self.current(wakee);
         let Some(row) = self.threads.get(wakee.index()).and_then(|t| t.rows.last()) else { return };
         let woken = row.times.woken;
         let waker = if o.waker == wakee { None } else { self.waker(o, woken, catalog) };
@@ -358,9 +352,9 @@ impl Builder {
         weak: Option<Weak>,
         o: &OffCpu,
     ) {
-        self.edges.push(RawEdge {
-            from,
-            to,
+        self.edges.push(EdgeRow {
+            from: number_of(&self.threads, from),
+            to: number_of(&self.threads, to),
             from_time: from_time.min(to_time),
             to_time,
             object: if o.object.is_some() { o.object } else { o.waker_object },
@@ -379,10 +373,16 @@ impl Builder {
     }
 }
 
-fn message(m: Match, object: ObjectId) -> RawEdge {
-    RawEdge {
-        from: m.from,
-        to: m.to,
+/// The vertex of a segment, by the number it has until the graph is frozen.
+fn number_of(threads: &[ThreadState], s: Segment) -> VertexId {
+    let row = threads.get(s.thread.index()).and_then(|t| t.rows.get(s.index as usize));
+    VertexId(row.map_or(u32::MAX, |r| r.number))
+}
+
+fn message(threads: &[ThreadState], m: Match, object: ObjectId) -> EdgeRow {
+    EdgeRow {
+        from: number_of(threads, m.from),
+        to: number_of(threads, m.to),
         from_time: m.from_time,
         to_time: m.to_time,
         object,

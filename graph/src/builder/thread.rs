@@ -51,6 +51,8 @@ impl Role {
 /// One vertex while it is built.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
+    /// Its number among all, in the order they began; `u32::MAX` until the builder gives it.
+    pub number: u32,
     pub times: Times,
     pub detail: Detail,
 }
@@ -81,6 +83,7 @@ impl ThreadState {
         let start = born.or_else(|| catalog.thread(id).map(|t| t.start)).unwrap_or(0).min(now);
         self.seen = self.seen.max(start);
         self.rows.push(Row {
+            number: u32::MAX,
             times: Times { start, woken: start, run: start },
             detail: Detail {
                 preempted: 0,
@@ -140,6 +143,7 @@ impl ThreadState {
         let woken = if o.woken == 0 { time } else { o.woken.clamp(start, time) };
         let flags = u8::from(never) * OPEN + u8::from(o.begun_before) * BEGUN_BEFORE;
         let row = Row {
+            number: u32::MAX,
             times: Times { start, woken, run: time },
             detail: Detail {
                 preempted: 0,
@@ -157,10 +161,23 @@ impl ThreadState {
         };
         // A thread that was blocked from its first moment on leads in with that wait.
         match &mut self.rows[..] {
-            [first] if o.begun_before && start <= first.times.start => *first = row,
+            [first]
+                if o.begun_before && first.detail.flags & BEGUN_BEFORE == 0 && self.put_off.is_empty() =>
+            {
+                let start = first.times.start.min(start);
+                *first = Row { number: first.number, times: Times { start, ..row.times }, ..row };
+            }
             _ => self.rows.push(row),
         }
         true
+    }
+
+    /// Give the last vertex the next number, if it has none.
+    pub fn number_last(&mut self, next: &mut u32) {
+        if let Some(r) = self.rows.last_mut().filter(|r| r.number == u32::MAX) {
+            r.number = *next;
+            *next += 1;
+        }
     }
 
     /// Index of the vertex that was running at `time` (the last one on the CPU by then).

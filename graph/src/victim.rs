@@ -1,6 +1,7 @@
 //! Victims: suspicious vertices, and the choice of the one to diagnose.
 
 use crate::class::{WaitClass, class};
+use crate::diagnose::threads_behind;
 use crate::episode::{Episode, episodes};
 use crate::profile::profile;
 use crate::words::{clean, moment, percent, short_who, span};
@@ -117,7 +118,7 @@ pub fn victims(graph: &EventGraph, catalog: &Catalog, options: &VictimOptions) -
     if !options.innocents {
         all.retain(|(_, weight)| *weight >= INNOCENT);
     }
-    finish(all, options.limit)
+    finish(graph, catalog, all, options.limit)
 }
 
 fn in_view(catalog: &Catalog, options: &VictimOptions, thread: ThreadId) -> bool {
@@ -146,11 +147,47 @@ fn candidates(
     out
 }
 
-fn finish(mut all: Vec<(Victim, f64)>, limit: usize) -> Vec<Victim> {
-    all.sort_by(|a, b| {
-        b.0.score.total_cmp(&a.0.score).then(a.0.start.cmp(&b.0.start)).then(a.0.thread.cmp(&b.0.thread))
-    });
+fn finish(graph: &EventGraph, catalog: &Catalog, mut all: Vec<(Victim, f64)>, limit: usize) -> Vec<Victim> {
+    let by_score = |a: &(Victim, f64), b: &(Victim, f64)| {
+        let (a, b) = (&a.0, &b.0);
+        b.score.total_cmp(&a.score).then(a.start.cmp(&b.start)).then(a.thread.cmp(&b.thread))
+    };
+    all.sort_by(by_score);
+    seen_first(graph, catalog, &mut all);
+    all.sort_by(by_score);
     all.into_iter().take(limit).map(|(v, _)| v).collect()
+}
+
+/// What a person sees is the hang at the front: of threads that wait for each other, the one that no other
+/// waits for comes first. Looks at the worst ones only, since it walks from each.
+fn seen_first(graph: &EventGraph, catalog: &Catalog, all: &mut [(Victim, f64)]) {
+    const LOOKED_AT: usize = 12;
+    /// Weight from which a wait is one that a person would complain about.
+    const COMPLAINT: f64 = 0.5;
+    let n = all.len().min(LOOKED_AT);
+    let behind: Vec<Vec<ThreadId>> = all[..n]
+        .iter()
+        .map(|(v, w)| if *w >= COMPLAINT { threads_behind(graph, catalog, v) } else { Vec::new() })
+        .collect();
+    // From the worst down: whoever waits for a worse one inherits its score and a bit.
+    for _ in 0..n {
+        let mut changed = false;
+        for front in 0..n {
+            for back in 0..n {
+                let (f, b) = (&all[front].0, &all[back].0);
+                let overlap = f.end().min(b.end()).saturating_sub(f.start.max(b.start));
+                let same = overlap * 2 >= f.duration && overlap * 2 >= b.duration;
+                let waits = behind[front].contains(&b.thread) && !behind[back].contains(&f.thread);
+                if front != back && same && waits && f.score <= b.score {
+                    all[front].0.score = b.score * 1.01;
+                    changed = true;
+                }
+            }
+        }
+        if !changed {
+            break;
+        }
+    }
 }
 
 /// The victim to diagnose: the worst one that fits the selection.
@@ -177,7 +214,7 @@ pub fn select(
     if selection.at.is_none() && !options.innocents {
         all.retain(|(_, w)| *w >= INNOCENT);
     }
-    finish(all, 1).pop().ok_or_else(|| {
+    finish(graph, catalog, all, 1).pop().ok_or_else(|| {
         let least = span(options.min);
         SelectError::NothingAbnormal(match selection.at {
             Some(t) => format!("no wait and no stretch on the CPU of {least} or longer covers {}", moment(t)),
@@ -206,7 +243,7 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, all: &[Episode]) -
     let mut w = match class(&v, catalog) {
         WaitClass::Traced | WaitClass::Stopped | WaitClass::Lock | WaitClass::Room => 0.9,
         WaitClass::Disk => 0.85,
-        WaitClass::Channel if asked(graph, e) => 1.0,
+        WaitClass::Channel if asked(graph, catalog, e) => 1.0,
         WaitClass::Channel => 0.6,
         // A pool's workers wait side by side for work; one that waits alone may wait for a result.
         WaitClass::Condition if in_a_pool(graph, catalog, e) => 0.05,
@@ -216,7 +253,7 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, all: &[Episode]) -
         WaitClass::Child => 0.3,
         WaitClass::Sleep if e.block_type() == BlockType::RepeatedYield => 0.5,
         WaitClass::Sleep => 0.15,
-        WaitClass::EventLoop if asked(graph, e) => 0.3,
+        WaitClass::EventLoop if asked(graph, catalog, e) => 0.3,
         WaitClass::EventLoop | WaitClass::Terminal | WaitClass::Signal => 0.04,
     };
     // The same wait again and again, about as long each time: a loop that idles.
@@ -250,12 +287,15 @@ fn in_a_pool(graph: &EventGraph, catalog: &Catalog, e: &Episode) -> bool {
         })
 }
 
-/// Had it just sent something over what it then waited for?
-fn asked(graph: &EventGraph, e: &Episode) -> bool {
-    let Some(before) = graph.previous(e.first) else { return false };
-    let (b, v) = (graph.vertex(before), graph.vertex(e.first));
-    let own = graph.ipc_of(e.thread, b.run..v.start.saturating_add(1));
-    own.iter().any(|m| m.what.direction == Direction::Send)
+/// Was its last message over what it waits for one that it sent?
+fn asked(graph: &EventGraph, catalog: &Catalog, e: &Episode) -> bool {
+    const LOOKED_AT: usize = 64;
+    let v = graph.vertex(e.first);
+    let members = catalog.object(v.object).map_or(&[][..], |o| &o.members);
+    let over = |o: ObjectId| o.is_some() && (o == v.object || members.contains(&o));
+    let before = graph.ipc_of(e.thread, 0..v.start.saturating_add(1));
+    let last = before.iter().rev().take(LOOKED_AT).find(|m| over(m.what.object));
+    last.is_some_and(|m| m.what.direction == Direction::Send)
 }
 
 fn victim(graph: &EventGraph, catalog: &Catalog, e: &Episode, weight: f64) -> Victim {

@@ -156,6 +156,20 @@ impl<'g> Diagnosis<'g> {
     }
 }
 
+/// The threads that a walk from the victim passes, by the recommended answers; the victim's own left out.
+pub(crate) fn threads_behind(
+    graph: &EventGraph,
+    catalog: &Catalog,
+    victim: &Victim,
+) -> Vec<pg_event::ThreadId> {
+    let options = Options::default();
+    let mut walk = Walk::new(graph, catalog, victim, &options, &[]);
+    walk.auto = true;
+    let mut out: Vec<_> = walk.run().nodes.iter().map(|n| n.thread).collect();
+    out.retain(|t| *t != victim.thread);
+    out
+}
+
 /// Run to the end with the recommended answers.
 pub fn run_with_policy(graph: &EventGraph, catalog: &Catalog, victim: Victim, options: Options) -> Report {
     run_with(graph, catalog, victim, options, |q| (q.recommended, By::Policy))

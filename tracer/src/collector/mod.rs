@@ -1,9 +1,10 @@
 //! The collector: a thread of its own that drains the rings of the BPF programs and sends [`Item`]s.
 //!
-//! Costs nothing but memory while nothing happens: it looks at the rings a hundred times a second at most,
-//! and the kernel never wakes it.
+//! One thread empties the rings a hundred times a second (the kernel never wakes it), another one
+//! translates.
 
 mod clock;
+mod drain;
 mod hash;
 mod memory;
 mod objects;
@@ -22,6 +23,7 @@ use crate::error::Error;
 use crate::identity::Identity;
 use crate::options::Options;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use drain::{Batch, Drain};
 use pg_event::{Coverage, Event, Item, Kind, Loss, Ns, ThreadId};
 use pipeline::Pipeline;
 use programs::{Pass, Programs};
@@ -29,10 +31,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Pause between two looks at the rings.
-const PAUSE: Duration = Duration::from_millis(10);
-/// Records taken from a ring before the others get their turn.
-const BATCH: usize = 16_384;
+/// How long the collector waits for records before it looks after everything else.
+const PAUSE: Duration = Duration::from_millis(20);
+/// With more batches than this waiting, only records are looked after.
+const BEHIND: usize = 4;
+/// ... but never longer than this, ns.
+const PATIENCE: u64 = 2000 * MS;
 const MS: u64 = 1_000_000;
 
 /// What a progress line shows.
@@ -132,6 +136,7 @@ impl Drop for Collector {
 /// The collector's thread.
 struct Run {
     programs: Programs,
+    drain: Drain,
     pipeline: Pipeline,
     commands: Receiver<Command>,
     out: Sender<Item>,
@@ -167,8 +172,11 @@ impl Run {
         let everything = options.focus.is_everything();
         programs.pass(Pass::Seed)?;
         let pipeline = Pipeline::new(start, identity, options.sample_hz);
+        let rings = programs.take_rings().ok_or_else(|| Error::Failed("no rings".into()))?;
+        let drain = Drain::start(rings)?;
         let mut run = Self {
             programs,
+            drain,
             pipeline,
             commands,
             out,
@@ -190,6 +198,8 @@ impl Run {
     fn run(mut self) -> Result<(), Error> {
         let mut next_long = self.start + 250 * MS;
         let mut next_slow = self.start;
+        // Everything older than this has been read.
+        let mut complete = self.start;
         loop {
             let mut stop = false;
             while let Ok(c) = self.commands.try_recv() {
@@ -204,15 +214,21 @@ impl Run {
             if stop {
                 return self.finish();
             }
+            let batch = self.drain.batches.recv_timeout(PAUSE).ok();
             let now = clock::monotonic();
-            if now >= next_long {
+            if let Some(batch) = batch {
+                self.take(&batch);
+                complete = batch.time;
+            }
+            let behind = self.drain.batches.len() > BEHIND;
+            if now >= next_long && (!behind || now >= next_long + PATIENCE) {
                 next_long = now + 250 * MS;
                 self.programs.pass(Pass::Long)?;
             }
-            let busy = self.drain();
-            self.account(now);
-            self.pipeline.look_up_holders(now);
-            if now >= next_slow {
+            if !behind {
+                self.pipeline.look_up_holders(now);
+            }
+            if now >= next_slow && (!behind || now >= next_slow + PATIENCE) {
                 next_slow = now + 100 * MS;
                 let time = self.pipeline.time(now);
                 self.pipeline.identity.refresh(time);
@@ -222,11 +238,9 @@ impl Run {
                 }
                 self.programs.set_realtime_offset(clock::realtime_offset());
             }
-            if self.give_out(now, false).is_err() {
+            self.account(now);
+            if self.give_out(complete, false).is_err() {
                 return Ok(());
-            }
-            if !busy {
-                thread::sleep(PAUSE);
             }
         }
     }
@@ -237,33 +251,14 @@ impl Run {
         self.pipeline.identity.focus_on(pid);
     }
 
-    /// Read the rings once. Events first: the stacks they name were written before them.
-    fn drain(&mut self) -> bool {
-        let mut events: Vec<u8> = Vec::new();
-        let mut ends = Vec::new();
-        while ends.len() < BATCH {
-            let Some(item) = self.programs.events.next() else { break };
-            events.extend_from_slice(&item);
-            ends.push(events.len());
-        }
-        let mut taken = 0;
-        for ring in [&mut self.programs.stacks, &mut self.programs.samples] {
-            while let Some(item) = ring.next() {
-                self.pipeline.record(&item);
-                self.bytes += item.len() as u64;
-                taken += 1;
-                if taken >= BATCH {
-                    break;
-                }
+    /// Translate a batch.
+    fn take(&mut self, batch: &Batch) {
+        for records in [&batch.stacks, &batch.samples, &batch.events] {
+            self.bytes += records.size() as u64;
+            for record in records.iter() {
+                self.pipeline.record(record);
             }
         }
-        self.bytes += events.len() as u64;
-        let mut at = 0;
-        for end in &ends {
-            self.pipeline.record(&events[at..*end]);
-            at = *end;
-        }
-        ends.len() >= BATCH / 4
     }
 
     /// Count losses and bring the statistics up to date.
@@ -329,7 +324,10 @@ impl Run {
         let end = clock::monotonic();
         self.pipeline.end_at(end);
         let flushed = self.programs.pass(Pass::Flush);
-        while self.drain() {}
+        self.drain.stop();
+        while let Ok(batch) = self.drain.batches.recv() {
+            self.take(&batch);
+        }
         self.account(clock::monotonic().max(self.checked + 100 * MS));
         let notes = std::mem::take(&mut self.programs.notes);
         let Self { mut pipeline, programs, out, loss, start, .. } = self;

@@ -2,11 +2,12 @@
 #![allow(unsafe_code)] // `aya::Pod` is an unsafe marker trait.
 
 use super::clock;
+use super::drain::Rings;
 use super::permission::not_permitted;
 use super::sampling::{self, Sampling};
 use crate::error::Error;
 use crate::options::{Level, Options};
-use aya::maps::{Array, HashMap, MapData, PerCpuArray, RingBuf};
+use aya::maps::{Array, HashMap, MapData, PerCpuArray};
 use aya::programs::tp_btf::BtfTracePointLinkId;
 use aya::programs::{BtfTracePoint, Iter, PerfEvent, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
@@ -80,12 +81,7 @@ pub struct Programs {
     focus: HashMap<MapData, u32, u32>,
     counts: PerCpuArray<MapData, u64>,
     calls: Option<[BtfTracePointLinkId; 2]>,
-    /// Records of events.
-    pub events: RingBuf<MapData>,
-    /// Copies of user stacks.
-    pub stacks: RingBuf<MapData>,
-    /// On-CPU samples.
-    pub samples: RingBuf<MapData>,
+    rings: Option<Rings>,
     _sampling: Option<Sampling>,
     /// Sentences about what this kernel does not offer.
     pub notes: Vec<String>,
@@ -146,9 +142,11 @@ impl Programs {
             focus: take(&mut ebpf, "focus")?,
             counts: take(&mut ebpf, "counts")?,
             calls: None,
-            events: take(&mut ebpf, "events")?,
-            stacks: take(&mut ebpf, "stacks")?,
-            samples: take(&mut ebpf, "samples")?,
+            rings: Some(Rings {
+                events: take(&mut ebpf, "events")?,
+                stacks: take(&mut ebpf, "stacks")?,
+                samples: take(&mut ebpf, "samples")?,
+            }),
             _sampling: None,
             notes: Vec::new(),
             ebpf,
@@ -223,6 +221,11 @@ impl Programs {
             p.detach(link).map_err(|e| refused(name, &e))?;
         }
         Ok(())
+    }
+
+    /// The rings, once.
+    pub fn take_rings(&mut self) -> Option<Rings> {
+        self.rings.take()
     }
 
     fn write_control(&mut self) -> Result<(), Error> {

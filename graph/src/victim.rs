@@ -162,8 +162,9 @@ fn finish(graph: &EventGraph, catalog: &Catalog, mut all: Vec<(Victim, f64)>, li
 /// waits for comes first. Looks at the worst ones only, since it walks from each.
 fn seen_first(graph: &EventGraph, catalog: &Catalog, all: &mut [(Victim, f64)]) {
     const LOOKED_AT: usize = 12;
-    /// Weight from which a wait is one that a person would complain about.
-    const COMPLAINT: f64 = 0.5;
+    /// Weight from which a wait is one that a person would complain about: a server that waits for the next
+    /// request of its client is none.
+    const COMPLAINT: f64 = 0.65;
     let n = all.len().min(LOOKED_AT);
     let behind: Vec<Vec<ThreadId>> = all[..n]
         .iter()

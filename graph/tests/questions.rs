@@ -217,3 +217,45 @@ fn a_mutex_hand_off_is_asked_about() {
     let r = done(&mut d);
     assert_eq!(r.root_causes[0].function.as_deref(), Some("fsum"));
 }
+
+/// The shop waits for the payment service's answer, a worker of that for a mutex, and its reader for the next
+/// request: what a person sees is the shop's hang.
+#[test]
+fn the_hang_at_the_front_is_the_victim() {
+    let mut d = Drawing::new(10.0);
+    let shop = d.process("shopd", "shopd", None, 0.0);
+    let reader = d.process("payd", "payd", None, 0.0);
+    let worker = d.thread(reader, "pay-1", 0.0);
+    let idle = d.thread(reader, "pay-2", 0.0);
+    let idle2 = d.thread(reader, "pay-3", 0.0);
+    let tick = d.thread(reader, "tick", 0.0);
+    let (c, s) = (d.object(ObjectKind::UnixStream, 1, 2, ""), d.object(ObjectKind::UnixStream, 2, 1, "pay"));
+    let ledger = d.object(ObjectKind::Futex, 0x10, 1, "");
+    let queue = d.object(ObjectKind::Futex, 0x20, 1, "");
+    let lock =
+        d.stack(&["__lll_lock_wait (libc.so.6)", "pthread_mutex_lock (libc.so.6)", "Ledger::add (payd)"]);
+    let pop = d.stack(&["futex_wait (payd)", "Condvar::wait (payd)", "Queue::pop (payd)"]);
+    let sum = d.stack(&["fsum (payd)", "rebuild_index (payd)"]);
+    d.message(shop, c, Direction::Send, 2.0, 10);
+    d.message(reader, s, Direction::Receive, 2.001, 10);
+    d.wait(shop, 2.002, 6.01, "recvfrom").on(c).by(worker, "sendto", s);
+    d.wait(reader, 2.003, 6.1, "recvfrom").on(s).by(shop, "sendto", c);
+    d.wait(worker, 2.004, 6.0, "futex").on(ledger).stack(lock).by(tick, "futex", ledger);
+    d.message(shop, c, Direction::Send, 6.1, 10);
+    for t in [idle, idle2] {
+        d.wait(t, 1.0, 10.0, "futex").on(queue).stack(pop).open();
+    }
+    d.runs(tick, 2.0, 6.0, sum);
+    d.wait(tick, 6.001, 10.0, "clock_nanosleep").open();
+    d.wait(shop, 6.2, 10.0, "clock_nanosleep").open();
+    d.wait(reader, 6.2, 10.0, "recvfrom").on(s).open();
+    d.wait(worker, 6.2, 10.0, "futex").on(queue).stack(pop).open();
+    let (g, cat) = d.build();
+    let v = select(&g, &cat, &Selection::default(), &VictimOptions::default()).unwrap();
+    assert_eq!(v.thread, shop, "{}", v.summary);
+    let r = pg_graph::run_with_policy(&g, &cat, v, Options::default());
+    assert_eq!(r.root_causes[0].function.as_deref(), Some("fsum"));
+    let all = victims(&g, &cat, &VictimOptions::default());
+    let waits = |v: &Victim| v.episode.key.is_some() && v.thread == idle;
+    assert!(!all.iter().any(waits), "a worker of a pool without work is no victim");
+}

@@ -2,7 +2,7 @@
 
 use crate::class::{WaitClass, class};
 use crate::report::SliceStep;
-use crate::words::{cmdline_at, named, process_at, short_who, span, telling};
+use crate::words::{cmdline_at, is_plumbing, named, process_at, short_who, span, telling};
 use crate::{EdgeId, EdgeKind, EventGraph, VertexId, main_object, waits_on};
 use pg_event::{Catalog, Ns, ObjectId, ThreadId};
 
@@ -75,7 +75,7 @@ impl SliceNode {
             edge: None,
             edge_id: None,
             why_weak: None,
-            function: telling(&frames).map(|f| f.function.clone()),
+            function: telling(&frames).filter(|f| !is_plumbing(&f.module)).map(|f| f.function.clone()),
             stack,
         }
     }

@@ -193,3 +193,68 @@ fn link(s: &Bytes, r: &Bytes) -> Match {
     let to_time = if r.first >= from_time { r.first } else { r.last };
     Match { from: s.at, from_time: from_time.min(to_time), to: r.at, to_time }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn catalog() -> Catalog {
+        let object = |kind, id, peer| Object { kind, id, peer, name: String::new(), members: Vec::new() };
+        let objects = vec![object(ObjectKind::Tcp, 1, 2), object(ObjectKind::Tcp, 2, 1)];
+        Catalog { objects, ..Catalog::default() }
+    }
+
+    /// Records as (thread, sends, first, last, bytes, position), in the order they come.
+    fn matches(records: &[(u32, bool, Ns, Ns, u64, u64)]) -> Vec<(u32, Ns, u32, Ns)> {
+        let (catalog, mut channels, mut out) = (catalog(), Channels::new(8), Vec::new());
+        for (thread, sends, first, last, bytes, position) in records.iter().copied() {
+            let at = Segment { thread: ThreadId(thread), index: 0 };
+            let u = IpcUse {
+                object: ObjectId(u32::from(!sends)),
+                direction: if sends { Direction::Send } else { Direction::Receive },
+                count: 1,
+                bytes,
+                first,
+                position,
+            };
+            let found = |m: Match| out.push((m.from.thread.0, m.from_time, m.to.thread.0, m.to_time));
+            channels.record(at, last, &u, &catalog, found);
+        }
+        out
+    }
+
+    #[test]
+    fn a_reception_is_matched_with_all_who_sent_its_bytes() {
+        let got = matches(&[(1, true, 1, 1, 10, 10), (2, true, 2, 2, 10, 20), (3, false, 5, 5, 20, 20)]);
+        assert_eq!(got, [(1, 1, 3, 5), (2, 2, 3, 5)]);
+    }
+
+    #[test]
+    fn parts_of_a_message_have_the_same_sender() {
+        let got = matches(&[(1, true, 1, 1, 10, 10), (3, false, 2, 2, 4, 4), (4, false, 3, 3, 6, 10)]);
+        assert_eq!(got, [(1, 1, 3, 2), (1, 1, 4, 3)]);
+    }
+
+    #[test]
+    fn a_senders_record_may_come_after_the_reception() {
+        // Two sendings in one record: the first had left when the receiver read at 4.
+        let got = matches(&[(3, false, 4, 4, 5, 5), (1, true, 2, 9, 10, 10), (4, false, 12, 12, 5, 10)]);
+        assert_eq!(got, [(1, 2, 3, 4), (1, 9, 4, 12)]);
+    }
+
+    #[test]
+    fn nothing_is_received_before_it_was_sent() {
+        assert_eq!(matches(&[(3, false, 4, 4, 5, 5), (1, true, 6, 6, 5, 5)]), []);
+    }
+
+    #[test]
+    fn without_positions_bytes_are_counted() {
+        let got = matches(&[
+            (1, true, 1, 1, 10, 0),
+            (3, false, 2, 2, 10, 0),
+            (2, true, 3, 3, 7, 0),
+            (3, false, 4, 4, 7, 0),
+        ]);
+        assert_eq!(got, [(1, 1, 3, 2), (2, 3, 3, 4)]);
+    }
+}

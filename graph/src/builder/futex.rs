@@ -110,3 +110,43 @@ impl Uses {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pg_event::{Frame, FrameId, ObjectId, OffState, Stack, Sysno, ThreadId};
+
+    fn is_lock(op: u32, value: u32, function: &str) -> bool {
+        let frame = Frame { function: function.into(), ..Frame::default() };
+        let stack = Stack { frames: vec![FrameId(0)], ..Stack::default() };
+        let catalog = Catalog { stacks: vec![stack], frames: vec![frame], ..Catalog::default() };
+        let d = Detail {
+            preempted: 0,
+            timeout: 0,
+            thread: ThreadId(0),
+            object: ObjectId::NONE,
+            user_stack: StackId(0),
+            kernel_stack: StackId::NONE,
+            op,
+            value,
+            syscall: Sysno(202),
+            state: OffState::Interruptible,
+            flags: 0,
+        };
+        Uses::default().is_lock(&d, &catalog)
+    }
+
+    #[test]
+    fn operation_value_and_stack() {
+        // FUTEX_WAIT_PRIVATE with 2: glibc's contended lock.
+        assert!(is_lock(128, 2, ""));
+        // FUTEX_WAIT_BITSET_PRIVATE with 2: Rust's.
+        assert!(is_lock(137, 2, ""));
+        assert!(is_lock(134, 0, ""));
+        assert!(!is_lock(137, 0, ""));
+        assert!(!is_lock(128, 7, "__new_sem_wait_slow64"));
+        // Names win: a condition's word can be 2, a lock's can be anything.
+        assert!(!is_lock(137, 2, "pthread_cond_wait@@GLIBC_2.3.2"));
+        assert!(is_lock(128, 1, "parking_lot::raw_mutex::RawMutex::lock_slow"));
+    }
+}

@@ -78,3 +78,47 @@ pub(crate) fn fit(wakee: ObjectId, waker: ObjectId, catalog: &Catalog) -> Fit {
     }
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_members_and_strangers() {
+        let object = |kind, id, peer, members: &[u32]| Object {
+            kind,
+            id,
+            peer,
+            name: String::new(),
+            members: members.iter().map(|m| ObjectId(*m)).collect(),
+        };
+        let objects = vec![
+            object(ObjectKind::Tcp, 1, 2, &[]),
+            object(ObjectKind::Tcp, 2, 1, &[]),
+            object(ObjectKind::Pipe, 7, 7, &[]),
+            object(ObjectKind::Set, 9, 0, &[0, 2]),
+            object(ObjectKind::Set, 10, 0, &[0, 5]),
+            object(ObjectKind::Epoll, 11, 0, &[]),
+            object(ObjectKind::Futex, 12, 1, &[]),
+            object(ObjectKind::Futex, 13, 1, &[]),
+            object(ObjectKind::Futex, 14, 2, &[]),
+        ];
+        let c = Catalog { objects, ..Catalog::default() };
+        for (wakee, waker, expected) in [
+            (0, 1, Fit::Same),
+            (0, 2, Fit::Differs),
+            (3, 1, Fit::Same),
+            (3, 2, Fit::Same),
+            (3, 6, Fit::Differs),
+            (4, 2, Fit::Open),
+            (5, 1, Fit::Open),
+            (6, 6, Fit::Same),
+            (6, 7, Fit::Differs),
+            (6, 8, Fit::Open),
+            (6, 2, Fit::Differs),
+            (99, 1, Fit::Open),
+        ] {
+            assert_eq!(fit(ObjectId(wakee), ObjectId(waker), &c), expected, "{wakee} {waker}");
+        }
+    }
+}

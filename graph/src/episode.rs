@@ -1,9 +1,9 @@
 //! Episodes: one wait as a person sees it. A wait that its own time-out ended, and that is renewed at once,
 //! has not ended: the vertices in between belong to one episode.
 
-use crate::words::{is_plumbing, named};
+use crate::words::is_plumbing;
 use crate::{BlockType, EventGraph, Vertex, VertexId};
-use pg_event::{Catalog, Ns, ObjectId, ObjectKind, OffState, Sysno, ThreadId};
+use pg_event::{Catalog, Frame, Ns, ObjectId, ObjectKind, OffState, Sysno, ThreadId};
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
@@ -35,11 +35,17 @@ pub fn wait_key(v: &Vertex, catalog: &Catalog) -> WaitKey {
     WaitKey { syscall: v.syscall, state, kind, object, site }
 }
 
+/// Called for every wait looked at: allocates nothing.
 fn site(v: &Vertex, catalog: &Catalog) -> u64 {
-    let frames = named(catalog, v.user_stack);
-    let Some(f) = frames.iter().find(|f| !is_plumbing(&f.module)) else { return 0 };
+    let outside = |f: &&Frame| catalog.modules.get(f.module.index()).is_none_or(|m| !is_plumbing(m.short()));
+    let Some(f) = catalog.frames_of(v.user_stack).find(outside) else { return 0 };
     let mut h = DefaultHasher::new();
-    (&f.module, &f.function).hash(&mut h);
+    f.module.hash(&mut h);
+    if f.function.is_empty() {
+        f.address.hash(&mut h)
+    } else {
+        f.function.hash(&mut h)
+    }
     h.finish()
 }
 

@@ -114,16 +114,20 @@ const INNOCENT: f64 = 0.06;
 
 /// The suspicious episodes of the focus (of everybody when there is no focus), worst first.
 pub fn victims(graph: &EventGraph, catalog: &Catalog, options: &VictimOptions) -> Vec<Victim> {
-    let mut all = candidates(graph, catalog, options, |t| in_view(catalog, options, t));
+    let focus = has_focus(catalog, options);
+    let mut all = candidates(graph, catalog, options, |t| in_view(catalog, focus, t));
     if !options.innocents {
         all.retain(|(_, weight)| *weight >= INNOCENT);
     }
     finish(graph, catalog, all, options.limit)
 }
 
-fn in_view(catalog: &Catalog, options: &VictimOptions, thread: ThreadId) -> bool {
-    let focus = catalog.threads.iter().any(|t| t.focus);
-    options.everyone || !focus || catalog.thread(thread).is_some_and(|t| t.focus)
+fn has_focus(catalog: &Catalog, options: &VictimOptions) -> bool {
+    !options.everyone && catalog.threads.iter().any(|t| t.focus)
+}
+
+fn in_view(catalog: &Catalog, focus: bool, thread: ThreadId) -> bool {
+    !focus || catalog.thread(thread).is_some_and(|t| t.focus)
 }
 
 fn candidates(
@@ -205,8 +209,9 @@ pub fn select(
     if named && !graph.threads().any(|t| selection.fits(catalog, t)) {
         return Err(SelectError::NoMatch);
     }
+    let focus = has_focus(catalog, options);
     let mut all = candidates(graph, catalog, options, |t| {
-        selection.fits(catalog, t) && (named || in_view(catalog, options, t))
+        selection.fits(catalog, t) && (named || in_view(catalog, focus, t))
     });
     if let Some(at) = selection.at {
         all.retain(|(v, _)| v.start <= at && at <= v.end());

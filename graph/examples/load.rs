@@ -3,6 +3,11 @@
 //! ```text
 //! cargo run --release -p pg-graph --features sim --example load -- [EVENTS] [THREADS]
 //! ```
+//!
+//! Measured once on two cores of a busy VM, CPU time of the one building thread: 19.0 M events (9 M of them
+//! system call records), 2.61 M vertices, 3.57 M edges, 679 threads: built in 2.4 s, frozen in 1.6 s, peak
+//! 1.22 GB; 60 lanes of 200 cells 0.9 ms over the whole session, 0.2 ms over a millisecond; the bounded path
+//! of one thread over the whole session (65,928 steps) 12 ms.
 
 use pg_graph::sim::{Load, Size};
 use pg_graph::{BuildOptions, Builder};

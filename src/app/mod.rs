@@ -6,6 +6,8 @@
 
 pub mod clipboard;
 pub mod command;
+#[cfg(test)]
+mod harness;
 pub mod history;
 pub mod input;
 pub mod jobs;
@@ -22,6 +24,8 @@ pub mod search;
 mod signals;
 pub mod state;
 pub mod terminal;
+#[cfg(test)]
+mod tests;
 pub mod text;
 pub mod time;
 mod update;

@@ -79,7 +79,10 @@ pub fn diagnose(state: &mut State, victim: Victim, decisions: Option<Vec<Decisio
     if !decisions.is_empty() && stored.is_some() {
         state.say(
             Look::Dim,
-            format!("{} answers kept in the session are taken; u takes the last one back", decisions.len()),
+            format!(
+                "{} kept in the session taken; u takes the last one back",
+                super::time::counted(decisions.len(), "answer")
+            ),
         );
     }
     go_on(state, victim, decisions, false);

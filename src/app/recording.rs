@@ -174,7 +174,14 @@ impl Recording {
             (OffState::Uninterruptible, None) => "a page or a kernel lock".into(),
             (_, None) => "an unknown wait".into(),
         };
-        if object.is_empty() { what } else { format!("{what} {object}") }
+        // "futex 0x…" names the call by itself.
+        if object.starts_with(&what) {
+            object
+        } else if object.is_empty() {
+            what
+        } else {
+            format!("{what} {object}")
+        }
     }
 
     /// The frames of a stack as shown, leaf first: `function (module)`, clean.

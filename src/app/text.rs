@@ -159,10 +159,10 @@ pub fn verdict(state: &State) -> Vec<Paragraph> {
     out.push(blank());
     let by = |who: &str| r.questions.iter().filter(|q| q.by == who).count();
     let evidence = format!(
-        "Evidence: {} steps, {} answers of yours, {} recommendations taken.  Not seen: {}",
-        r.slice.len(),
-        by("user"),
-        by("policy") + by("answers"),
+        "Evidence: {}, {} of yours, {} taken.  Not seen: {}",
+        time::counted(r.slice.len(), "step"),
+        time::counted(by("user"), "answer"),
+        time::counted(by("policy") + by("answers"), "recommendation"),
         missing(r)
     );
     out.push(p(Look::Text, 0, evidence));

@@ -90,6 +90,11 @@ pub fn count(n: u64) -> String {
     }
 }
 
+/// A number with its noun: `1 answer`, `2 answers`.
+pub fn counted(n: usize, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
 /// A share in percent, never rounded up to everything or down to nothing.
 pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 || part == 0 {

@@ -132,7 +132,12 @@ fn job_done(state: &mut State, done: Done) {
     match done {
         Done::Victims(rows) => {
             finished(state, "looking for victims");
+            let first = !state.victims.known && state.timeline.cursor == 0;
             state.victims.set(rows);
+            if let Some(v) = state.victims.current().filter(|_| first) {
+                // The timeline opens where it hurts most.
+                (state.timeline.thread, state.timeline.cursor) = (Some(v.thread), v.start + v.duration / 2);
+            }
         }
         Done::Index(index) => {
             finished(state, "listing names");

@@ -91,7 +91,10 @@ pub fn run(state: &mut State, cmd: Cmd) {
             Some(log) => {
                 let n = log.decisions.len();
                 place::keep_decisions(state, log);
-                state.say_only(Look::Good, format!("{n} answers are kept in the session file"));
+                state.say_only(
+                    Look::Good,
+                    format!("kept in the session file: {}", super::time::counted(n, "answer")),
+                );
             }
             None => state.say_only(Look::Dim, "there is nothing to keep yet"),
         },
@@ -258,6 +261,10 @@ fn export(state: &mut State) {
     let (Some(r), Some(report)) = (state.recording.clone(), state.diagnosis.verdict().cloned()) else {
         return;
     };
+    if r.session().is_none() {
+        state.say(Look::Warning, "this recording has no file to write the report beside");
+        return;
+    }
     let markdown = text::verdict_markdown(state);
     run_job(state, Job::Export(r, Box::new(report), markdown));
 }

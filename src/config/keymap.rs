@@ -164,7 +164,11 @@ impl Keymap {
                 }
             }
         }
-        keys.sort_by_key(|k| (k.len(), k.iter().map(|k| k.to_string().len()).sum::<usize>()));
+        let enter = Key::plain(crossterm::event::KeyCode::Enter);
+        keys.sort_by_key(|k| {
+            let written = k.iter().map(|k| k.to_string().len()).sum::<usize>();
+            (k.first() != Some(&enter), k.len(), written)
+        });
         let mut out: Vec<String> = keys.into_iter().map(|k| show_sequence(k)).collect();
         out.dedup();
         out

@@ -19,7 +19,7 @@ fn area(body: Rect, layer: &Layer) -> Rect {
     let width = body.width.min(110);
     let height = match layer {
         Layer::Note(_) => 5.min(body.height),
-        _ if body.height < 20 => body.height,
+        _ if body.height < 30 => body.height,
         _ => (body.height * 4 / 5).max(18),
     };
     Rect { x: body.x + (body.width - width) / 2, y: body.y + (body.height - height) / 3, width, height }

@@ -164,6 +164,11 @@ pub fn prepare(state: &mut State) {
     layers::prepare(state, body);
 }
 
+/// Columns that a text takes.
+pub fn columns_of(text: &str) -> usize {
+    parts::width(text)
+}
+
 /// Where the parts of the timeline lie.
 pub fn timeline_area(state: &State) -> TimelineAreas {
     timeline::layout(state, body(screen(state)))

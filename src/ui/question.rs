@@ -89,7 +89,10 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
         nothing(ui, buffer, body, "No question is open.");
         return;
     };
-    let count = format!("question {}, about {} to come", q.number, q.about_to_come);
+    let count = match q.about_to_come {
+        0 => format!("question {}, perhaps the last", q.number),
+        n => format!("question {}, about {n} to come", q.number),
+    };
     let title = match q.key.kind {
         pg_graph::QuestionKind::Edge => "Which one made it go on?",
         pg_graph::QuestionKind::Baseline => "Which one shows the normal case?",
@@ -168,7 +171,8 @@ fn option(
 
 fn stop(ui: &Ui, q: &Question, selected: bool, columns: usize) -> Line<'static> {
     let star = if q.recommended == 0 { " recommended" } else { "" };
-    let text = format!("stop here: {}", clean(&q.stop));
+    let stop = clean(&q.stop);
+    let text = if stop.starts_with("stop here") { stop.into_owned() } else { format!("stop here: {stop}") };
     Line::from(vec![
         pointer(ui, selected),
         ui.span(Look::Key, "0  "),

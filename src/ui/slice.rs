@@ -2,6 +2,7 @@
 
 use super::parts::{Ui, left, nothing, pointer, put, right, rule, width, wrap};
 use crate::app::state::State;
+use crate::app::time;
 use crate::app::views::scrolled;
 use crate::clean::{clean, clean_to};
 use crate::config::Look;
@@ -83,7 +84,11 @@ fn head(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     let mut spans = vec![
         Span::raw(" "),
         ui.span(Look::Victim, o.victim.block_type.words()),
-        Span::raw(format!(" {}, {} answers given", ui.length(o.victim.duration), o.decisions.len())),
+        Span::raw(format!(
+            " {}, {} given",
+            ui.length(o.victim.duration),
+            time::counted(o.decisions.len(), "answer")
+        )),
     ];
     if let Some(sure) = sure {
         let full = (sure * 10.0).round() as usize;
@@ -108,7 +113,7 @@ pub fn doing(ui: &Ui, n: &SliceNode) -> String {
         "not-created" => "does not exist yet".into(),
         _ => {
             let call = n.syscall.as_deref().or(n.waits_on.as_deref()).unwrap_or("an unknown wait");
-            format!("{call} {object}").trim_end().to_owned()
+            if object.starts_with(call) { object } else { format!("{call} {object}").trim_end().to_owned() }
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The status line, the hints, and what is shown while loading.
 
 use super::parts::{Ui, width, wrap};
-use crate::app::command::{COMMANDS, Context};
+use crate::app::command::{COMMANDS, Cmd, Command, Context};
 use crate::app::layer::Layer;
-use crate::app::state::Phase;
+use crate::app::state::{Phase, View};
 use crate::app::time;
 use crate::clean::clean_to;
 use crate::config::Look;
@@ -40,9 +40,11 @@ pub fn status(ui: &Ui, buffer: &mut Buffer, area: Rect) {
             spans.push(Span::raw(" "));
             spans.push(ui.span(Look::Warning, text));
         }
-        if columns >= 70 && !r.header.focus.is_empty() {
+        let used: usize = spans.iter().map(Span::width).sum();
+        let room = columns.saturating_sub(used + 22);
+        if columns >= 70 && room >= 8 && !r.header.focus.is_empty() {
             aside.push(ui.span(Look::Dim, "focus: "));
-            aside.push(Span::raw(ui.plain(&clean_to(&r.header.focus, columns / 4))));
+            aside.push(Span::raw(ui.plain(&clean_to(&r.header.focus, room.min(60)))));
             aside.push(Span::raw("  "));
         }
     }
@@ -78,18 +80,31 @@ pub fn hints(ui: &Ui, buffer: &mut Buffer, area: Rect) {
         let n = q.choices.len().min(9);
         shown.push((if n > 1 { format!("1-{n}") } else { "1".into() }, "choose"));
     }
-    // What belongs to the view comes first, then what is the same everywhere.
-    let own = COMMANDS.iter().filter(|c| c.contexts.contains(&context));
+    if context == Context::Help {
+        shown.push(("esc".into(), "close"));
+    }
+    // First what one does in this view, then where one can go, then the rest.
+    let own: Vec<&Command> = COMMANDS.iter().filter(|c| c.contexts.contains(&context)).collect();
     let global =
         COMMANDS.iter().filter(|c| context != Context::Text && c.contexts.contains(&Context::Global));
-    let quit_first = |c: &&crate::app::command::Command| c.cmd.row().name != "quit";
+    let key = |c: &Command| s.config.keymap.keys_for(context, c.cmd).into_iter().next().unwrap_or_default();
+    let mut ranked: Vec<(usize, &Command)> =
+        own.iter().map(|c| (usize::from(key(c) != "enter"), *c)).collect();
+    ranked.sort_by_key(|r| r.0);
+    for (i, r) in ranked.iter_mut().enumerate() {
+        // The first few go before the ways to other views.
+        r.0 = if i < 3 { 0 } else { 2 };
+    }
+    ranked.extend(global.map(|c| (1, c)));
+    ranked.sort_by_key(|r| r.0);
     let mut seen = Vec::new();
-    for c in own.chain(global.clone().filter(|c| !quit_first(c))).chain(global.filter(quit_first)) {
+    for (_, c) in ranked {
         if c.hint.is_empty() || seen.contains(&c.cmd) || not_now(ui, c.cmd) {
             continue;
         }
         seen.push(c.cmd);
-        if let Some(key) = s.config.keymap.keys_for(context, c.cmd).into_iter().next() {
+        let key = key(c);
+        if !key.is_empty() {
             shown.push((key, c.hint));
         }
     }
@@ -108,14 +123,20 @@ pub fn hints(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     buffer.set_line(area.x, area.y, &Line::from(spans), area.width);
 }
 
-/// Is the view of this command the one shown already?
-fn not_now(ui: &Ui, cmd: crate::app::command::Cmd) -> bool {
-    use crate::app::command::Cmd;
-    use crate::app::state::View;
-    matches!(
-        (cmd, ui.state.view),
-        (Cmd::GoVictims, View::Victims) | (Cmd::GoThreads, View::Threads) | (Cmd::GoTimeline, View::Timeline)
-    ) || (matches!(ui.state.layers.last(), Some(Layer::Help(_) | Layer::WhyNot(_))) && cmd == Cmd::Help)
+/// Is there nothing for this command to do?
+fn not_now(ui: &Ui, cmd: Cmd) -> bool {
+    let s = ui.state;
+    let layer = !s.layers.is_empty();
+    match cmd {
+        Cmd::GoVictims => layer || s.view == View::Victims,
+        Cmd::GoThreads => layer || s.view == View::Threads,
+        Cmd::GoTimeline => layer || s.view == View::Timeline,
+        Cmd::Help => matches!(s.layers.last(), Some(Layer::Help(_))),
+        Cmd::Undo => layer || s.diagnosis.undone().is_none() || s.view == View::Timeline,
+        Cmd::CopyVerdict => !matches!(s.view, View::Verdict | View::Slice | View::Path | View::Vertex),
+        Cmd::FinishByPolicy => s.diagnosis.question().is_none(),
+        _ => false,
+    }
 }
 
 /// While the file is read.

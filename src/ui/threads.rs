@@ -21,15 +21,15 @@ struct Columns {
 
 fn columns(width: usize) -> Columns {
     match width {
-        0..60 => Columns { name: width.saturating_sub(22), bar: 0, threads: 0, share: 7, wait: 0 },
+        0..60 => Columns { name: width.saturating_sub(26), bar: 0, threads: 0, share: 7, wait: 0 },
         60..110 => {
-            let bar = (width - 60) / 2 + 10;
-            Columns { name: width - bar - 6 - 24 - 3, bar, threads: 5, share: 8, wait: 0 }
+            let bar = (width - 60) / 2 + 6;
+            Columns { name: width - 4 - 5 - 1 - bar - 27 - 1, bar, threads: 5, share: 9, wait: 0 }
         }
         _ => {
             let bar = (width / 5).min(40);
             let name = (width / 4).min(50);
-            Columns { name, bar, threads: 8, share: 10, wait: width - bar - name - 8 - 30 - 5 }
+            Columns { name, bar, threads: 8, share: 10, wait: width - 4 - name - 8 - 1 - bar - 30 - 1 }
         }
     }
 }

@@ -137,10 +137,15 @@ fn lane(ui: &Ui, r: &Recording, buffer: &mut Buffer, (names, lane): (Rect, Rect)
     if selected {
         buffer.set_style(names, ui.style(Look::Selected));
     }
+    // Whoever is not asked about waits quietly: most threads of a machine idle most of the time.
+    let quiet = !(selected || r.in_focus(t) || ui.state.diagnosis.slice().iter().any(|n| n.thread == t));
     let cells = r.graph.cells(t, s.from..s.to, usize::from(lane.width));
     let mut x = lane.x;
     for c in &cells {
         let (mut glyph, mut look) = (ui.glyph(c.state), state_look(c.state));
+        if quiet && c.state == LaneState::Blocked {
+            look = Look::Idle;
+        }
         if c.lost {
             (glyph, look) = (ui.g.lost, Look::Lost);
         }

@@ -145,10 +145,10 @@ impl ThreadsState {
             }
         }
         unfold(tree, &mut Vec::new(), &self.roots, any_focus);
-        if tree.selected().is_empty()
-            && let Some(first) = self.roots.first()
-        {
-            tree.select(vec![first.node]);
+        // What was asked to be recorded is looked at first.
+        let first = r.groups().first().map(|g| Node::Process(g.process));
+        if let Some(node) = first.filter(|_| self.tree.get_mut().selected().is_empty()) {
+            self.select(node);
         }
     }
 

@@ -1,0 +1,148 @@
+//! Runs a session in a test: keys in, screen out, jobs at once.
+
+use super::jobs::{Done, Job};
+use super::msg::{Effect, Load};
+use super::recording::Recording;
+use super::{Msg, State, prepare, update};
+use crate::config::{Config, Environment, Overrides, keys::parse_key};
+use crate::session::Header;
+use crossterm::event::{Event, KeyEvent};
+use pg_event::{Catalog, Coverage, Item};
+use pg_graph::{BuildOptions, Builder};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+#[path = "../../tests/fixtures/shop.rs"]
+mod shop;
+
+/// A session under test.
+pub struct Session {
+    /// Its state.
+    pub state: State,
+    terminal: Terminal<TestBackend>,
+    /// What was asked of the outside, jobs left out.
+    pub asked: Vec<Effect>,
+}
+
+/// The hand-made recording.
+pub fn recording() -> Recording {
+    let mut catalog = Catalog::default();
+    let mut builder = Builder::new(BuildOptions::default());
+    let (mut duration, mut coverage) = (0, Coverage::default());
+    for item in shop::items() {
+        match item {
+            Item::Catalog(d) => assert_eq!(catalog.apply(d), 0),
+            Item::Events(e) => builder.events(&e, &catalog),
+            Item::End { duration: d, coverage: c } => (duration, coverage) = (d, c),
+        }
+    }
+    let graph = builder.finish(duration, &catalog);
+    let header =
+        Header { host: "db7".into(), kernel: "6.18".into(), focus: "shopd".into(), ..Header::default() };
+    Recording::new("shop.pgs".into(), header, catalog, graph, coverage, Vec::new(), None)
+}
+
+impl Session {
+    /// Before anything is loaded.
+    pub fn loading(width: u16, height: u16, theme: &str, ascii: bool) -> Self {
+        let environment = Environment { term: "xterm-256color".into(), ..Environment::default() };
+        let overrides = Overrides { theme: Some(theme.into()), ascii };
+        let config =
+            Config::from_text("test", "", &environment, &overrides).unwrap_or_else(|e| panic!("{e}"));
+        let backend = TestBackend::new(width, height);
+        let Ok(terminal) = Terminal::new(backend);
+        let mut s = Self {
+            state: State::new(config, "shop.pgs".into(), (width, height)),
+            terminal,
+            asked: Vec::new(),
+        };
+        s.draw();
+        s
+    }
+
+    /// With the hand-made recording.
+    pub fn new(width: u16, height: u16, ascii: bool) -> Self {
+        let mut s = Self::loading(width, height, "dark", ascii);
+        s.send(Msg::Load(Load::Ready(Arc::new(recording()))));
+        s
+    }
+
+    /// Takes a message in, runs the jobs it starts, and draws.
+    pub fn send(&mut self, msg: Msg) {
+        let mut inbox = VecDeque::from([msg]);
+        while let Some(msg) = inbox.pop_front() {
+            update(&mut self.state, msg);
+            for effect in std::mem::take(&mut self.state.effects) {
+                match effect {
+                    Effect::Run(Job::Copy(..)) => inbox.push_back(Msg::Job(Done::Copied(Ok(None)))),
+                    Effect::Run(job) => {
+                        let out = RefCell::new(Vec::new());
+                        job.run(&|m| out.borrow_mut().push(m));
+                        inbox.extend(out.into_inner());
+                    }
+                    other => self.asked.push(other),
+                }
+            }
+        }
+        self.draw();
+    }
+
+    /// Presses keys, written with spaces between them; `'text'` is typed character by character.
+    pub fn keys(&mut self, keys: &str) {
+        for word in keys.split(' ') {
+            if let Some(text) = word.strip_prefix('\'') {
+                for c in text.trim_end_matches('\'').chars() {
+                    self.key(&c.to_string());
+                }
+            } else {
+                self.key(word);
+            }
+        }
+    }
+
+    fn key(&mut self, text: &str) {
+        let k = parse_key(text).unwrap_or_else(|e| panic!("{e}"));
+        self.send(Msg::Input(Event::Key(KeyEvent::new(k.code, k.mods))));
+    }
+
+    /// Another size of the screen.
+    pub fn resize(&mut self, width: u16, height: u16) {
+        self.terminal.backend_mut().resize(width, height);
+        self.send(Msg::Input(Event::Resize(width, height)));
+    }
+
+    fn draw(&mut self) {
+        prepare(&mut self.state);
+        let Ok(_) = self.terminal.draw(|f| crate::ui::draw(f, &self.state));
+    }
+
+    /// What is on the screen.
+    pub fn screen(&self) -> String {
+        let b = self.terminal.backend().buffer();
+        let mut out = String::new();
+        for y in 0..b.area.height {
+            let mut line = String::new();
+            let mut skip = 0;
+            for x in 0..b.area.width {
+                let symbol = b[(x, y)].symbol();
+                if skip > 0 {
+                    skip -= 1;
+                    continue;
+                }
+                skip = crate::ui::columns_of(symbol).saturating_sub(1);
+                line.push_str(symbol);
+            }
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+        out
+    }
+
+    /// Is this text on the screen?
+    pub fn shows(&self, text: &str) -> bool {
+        self.screen().contains(text)
+    }
+}

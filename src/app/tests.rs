@@ -1,0 +1,357 @@
+//! Whole sessions by keys, and every view as a picture.
+
+use super::harness::{Session, recording};
+use super::msg::{Effect, Load, Msg};
+use super::state::View;
+use crossterm::event::{Event, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use proptest::prelude::*;
+
+const SIZES: [(u16, u16, bool, &str); 4] = [
+    (80, 24, false, "80x24"),
+    (200, 60, false, "200x60"),
+    (40, 10, false, "40x10"),
+    (80, 24, true, "80x24_ascii"),
+];
+
+/// A view in all sizes.
+fn picture(name: &str, keys: &str) {
+    for (w, h, ascii, size) in SIZES {
+        let mut s = Session::new(w, h, ascii);
+        if !keys.is_empty() {
+            s.keys(keys);
+        }
+        let screen = s.screen();
+        assert!(!ascii || screen.is_ascii(), "{name}: not ASCII:\n{screen}");
+        insta::assert_snapshot!(format!("{name}_{size}"), screen);
+    }
+}
+
+#[test]
+fn victims() {
+    picture("victims", "");
+}
+
+#[test]
+fn threads() {
+    picture("threads", "T j");
+}
+
+#[test]
+fn timeline() {
+    picture("timeline", "t");
+}
+
+#[test]
+fn timeline_zoomed_in() {
+    picture("timeline_zoomed", "space w + + + + + + + + + +");
+}
+
+#[test]
+fn timeline_marked() {
+    picture("timeline_marked", "t v l l l l l l");
+}
+
+#[test]
+fn question() {
+    picture("question", "enter");
+}
+
+#[test]
+fn slice() {
+    picture("slice", "enter A S");
+}
+
+#[test]
+fn vertex() {
+    picture("vertex", "enter A S l");
+}
+
+#[test]
+fn verdict() {
+    picture("verdict", "enter A");
+}
+
+#[test]
+fn why_not() {
+    picture("why_not", "enter A w");
+}
+
+#[test]
+fn critical_path() {
+    picture("path", "p");
+}
+
+#[test]
+fn notes() {
+    picture("notes", "'");
+}
+
+#[test]
+fn log() {
+    picture("log", "L");
+}
+
+#[test]
+fn help() {
+    picture("help", "t ?");
+}
+
+#[test]
+fn palette() {
+    picture("palette", ": 'zoom");
+}
+
+#[test]
+fn search() {
+    picture("search", "/ 'pay");
+}
+
+#[test]
+fn which_key() {
+    picture("which_key", "g");
+}
+
+#[test]
+fn loading_and_failing() {
+    let mut s = Session::loading(80, 24, "dark", false);
+    assert!(s.shows("opening"), "{}", s.screen());
+    s.send(Msg::Load(Load::Progress { what: "reading events", share: 0.4 }));
+    insta::assert_snapshot!("loading", s.screen());
+    s.send(Msg::Load(Load::Failed("x.pgs: damaged at byte 16: \u{1b}[31mno".into())));
+    insta::assert_snapshot!("failed", s.screen());
+    s.keys("j enter t");
+    s.keys("q");
+    assert!(matches!(s.asked.last(), Some(Effect::Quit)));
+}
+
+#[test]
+fn themes_draw_the_same_text() {
+    let text = |theme: &str| {
+        let mut s = Session::loading(80, 24, theme, false);
+        s.send(Msg::Load(Load::Ready(std::sync::Arc::new(recording()))));
+        s.screen()
+    };
+    let dark = text("dark");
+    for theme in ["light", "16", "none"] {
+        assert_eq!(text(theme), dark);
+    }
+}
+
+#[test]
+fn a_hang_is_diagnosed_by_keys_alone() {
+    let mut s = Session::new(100, 30, false);
+    s.keys("enter");
+    let mut answers = 0;
+    while s.state.view == View::Question {
+        s.keys("r");
+        answers += 1;
+        assert!(answers < 10, "questions without end");
+    }
+    assert_eq!(s.state.view, View::Verdict);
+    assert!(s.shows("Root cause: payd"), "{}", s.screen());
+    assert!(s.shows("rebuild"), "{}", s.screen());
+    if answers > 0 {
+        s.keys("u");
+        assert_eq!(s.state.view, View::Question, "undo asks again");
+        s.keys("0");
+        assert_eq!(s.state.view, View::Verdict, "stopping is an answer too");
+        s.keys("u r");
+    }
+    s.keys("y");
+    let Some(Effect::Osc52(text)) = s.asked.last() else { panic!("nothing was copied") };
+    assert!(text.starts_with("## shopd") && text.contains("payd"), "{text}");
+    assert!(!text.contains('\u{1b}'), "an escape sequence was copied");
+}
+
+#[test]
+fn one_comes_back_to_where_one_was() {
+    let mut s = Session::new(80, 24, false);
+    s.keys("t + + w");
+    let there = s.state.place();
+    s.keys("T V ctrl-o ctrl-o");
+    assert_eq!(s.state.place(), there);
+    s.keys("tab");
+    assert_eq!(s.state.view, View::Threads);
+    s.keys("tab");
+    assert_eq!(s.state.view, View::Victims);
+}
+
+#[test]
+fn a_question_waits_while_one_looks_at_the_timeline() {
+    let mut s = Session::new(80, 24, false);
+    s.keys("enter");
+    if s.state.view != View::Question {
+        return;
+    }
+    s.keys("space");
+    assert_eq!(s.state.view, View::Timeline);
+    s.keys("ctrl-o");
+    assert_eq!(s.state.view, View::Question);
+    s.keys("esc enter");
+    assert_eq!(s.state.view, View::Question);
+}
+
+#[test]
+fn searching_leads_to_the_function() {
+    let mut s = Session::new(80, 24, false);
+    s.keys("/ 'Ledger enter");
+    assert_eq!(s.state.view, View::Vertex);
+    assert!(s.shows("Ledger::add"), "{}", s.screen());
+    s.keys("n");
+    assert!(s.shows(" of "), "{}", s.screen());
+    s.keys("/ 'shopd enter");
+    assert_eq!(s.state.view, View::Threads);
+}
+
+#[test]
+fn names_cannot_reach_the_terminal() {
+    for keys in ["", "T", "t", "p", "/ 'ev", "enter A", "enter A S", "enter A S l"] {
+        let mut s = Session::new(200, 60, false);
+        if !keys.is_empty() {
+            s.keys(keys);
+        }
+        let screen = s.screen();
+        assert!(
+            !screen.contains(['\u{1b}', '\u{202e}', '\u{9b}', '\u{7}']),
+            "an escape sequence got through after `{keys}`"
+        );
+    }
+}
+
+#[test]
+fn what_is_too_small_is_said() {
+    let mut s = Session::new(80, 24, false);
+    s.resize(39, 10);
+    assert!(s.shows("too narrow: 39x10, needs 40x10"), "{}", s.screen());
+    s.resize(40, 9);
+    assert!(s.shows("too low"), "{}", s.screen());
+    s.resize(1, 1);
+    s.resize(80, 24);
+    assert!(s.shows("Victims"), "{}", s.screen());
+}
+
+#[test]
+fn clicks_select_and_open() {
+    let mut s = Session::new(80, 24, false);
+    let click = |s: &mut Session, x, y| {
+        s.send(Msg::Input(Event::Mouse(MouseEvent {
+            kind: MouseEventKind::Down(MouseButton::Left),
+            column: x,
+            row: y,
+            modifiers: KeyModifiers::NONE,
+        })));
+    };
+    s.keys("G");
+    click(&mut s, 10, 3);
+    assert_eq!(s.state.victims.selected_row(), Some(0));
+    click(&mut s, 10, 3);
+    assert!(matches!(s.state.view, View::Question | View::Verdict));
+    s.keys("t");
+    click(&mut s, 60, 3);
+    let cursor = s.state.timeline.cursor;
+    assert!(cursor > super::harness::recording().graph.duration() / 3);
+    click(&mut s, 60, 3);
+    assert_eq!(s.state.view, View::Vertex);
+}
+
+#[test]
+fn the_selection_survives_another_order() {
+    let mut s = Session::new(80, 24, false);
+    s.keys("a j");
+    let selected = s.state.victims.selected;
+    for _ in 0..4 {
+        s.keys("o");
+        assert_eq!(s.state.victims.selected, selected);
+    }
+}
+
+const KEYS: &[&str] = &[
+    "j",
+    "k",
+    "h",
+    "l",
+    "up",
+    "down",
+    "left",
+    "right",
+    "pgup",
+    "pgdn",
+    "home",
+    "end",
+    "enter",
+    "esc",
+    "space",
+    "tab",
+    "t",
+    "T",
+    "V",
+    "S",
+    "R",
+    "L",
+    "g",
+    "v",
+    "q",
+    "p",
+    "s",
+    "r",
+    "A",
+    "1",
+    "2",
+    "0",
+    "u",
+    "d",
+    "a",
+    "o",
+    "+",
+    "-",
+    "f",
+    "w",
+    "b",
+    "[",
+    "]",
+    "H",
+    "/",
+    ":",
+    "?",
+    "'",
+    "m",
+    "M",
+    "n",
+    "N",
+    "y",
+    "e",
+    "x",
+    "backspace",
+    "ctrl-o",
+    "ctrl-t",
+    "ctrl-w",
+    "i",
+    "c",
+    "ctrl-z",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+    #[test]
+    fn no_key_and_no_size_is_too_much(
+        steps in prop::collection::vec((0..KEYS.len() + 4, 1u16..220, 1u16..70), 1..60),
+        ascii in any::<bool>(),
+    ) {
+        let mut s = Session::new(80, 24, ascii);
+        for (what, w, h) in steps {
+            match KEYS.get(what) {
+                Some(k) => s.keys(k),
+                None if what == KEYS.len() => s.send(Msg::Input(Event::Mouse(MouseEvent {
+                    kind: MouseEventKind::Down(MouseButton::Left), column: w, row: h, modifiers: KeyModifiers::NONE,
+                }))),
+                None if what == KEYS.len() + 1 => s.send(Msg::Input(Event::Mouse(MouseEvent {
+                    kind: MouseEventKind::ScrollDown, column: w, row: h, modifiers: KeyModifiers::CONTROL,
+                }))),
+                None => s.resize(w, h),
+            }
+            prop_assert!(!s.screen().contains('\u{1b}'));
+            // Export writes files; nothing asks for it without a recording's path.
+            s.asked.clear();
+        }
+    }
+}

@@ -93,7 +93,7 @@ impl Session {
     /// Presses keys, written with spaces between them; `'text'` is typed character by character.
     pub fn keys(&mut self, keys: &str) {
         for word in keys.split(' ') {
-            if let Some(text) = word.strip_prefix('\'') {
+            if let Some(text) = word.strip_prefix('\'').filter(|t| !t.is_empty()) {
                 for c in text.trim_end_matches('\'').chars() {
                     self.key(&c.to_string());
                 }

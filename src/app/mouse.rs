@@ -10,8 +10,8 @@ use super::views::timeline::Row;
 use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::Position;
 
-/// Takes a mouse event in.
-pub fn mouse(state: &mut State, m: MouseEvent) {
+/// Takes a mouse event in; whether it meant anything.
+pub fn mouse(state: &mut State, m: MouseEvent) -> bool {
     match m.kind {
         MouseEventKind::ScrollDown | MouseEventKind::ScrollUp => {
             let down = m.kind == MouseEventKind::ScrollDown;
@@ -53,8 +53,9 @@ pub fn mouse(state: &mut State, m: MouseEvent) {
             }
         }
         MouseEventKind::Down(MouseButton::Right) => command(state, Cmd::Cancel),
-        _ => state.dirty = false,
+        _ => return false,
     }
+    true
 }
 
 /// Moves the timeline's cursor to a place of the screen.

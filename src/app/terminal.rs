@@ -4,7 +4,8 @@ use crossterm::event::{
     DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture,
 };
 use crossterm::terminal::{
-    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
+    BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen,
+    LeaveAlternateScreen,
 };
 use crossterm::{cursor, execute, queue};
 use ratatui::Frame;
@@ -54,7 +55,7 @@ impl Terminal {
     pub fn again(&mut self) -> io::Result<()> {
         TAKEN.store(false, Ordering::SeqCst);
         take(self.mouse)?;
-        self.inner.clear()
+        self.clear()
     }
 
     /// Draws a frame, within one synchronised update so that no half of it is ever seen.
@@ -72,7 +73,10 @@ impl Terminal {
     /// # Errors
     /// What the system says.
     pub fn clear(&mut self) -> io::Result<()> {
-        self.inner.clear()
+        // `ratatui::Terminal::clear` asks the terminal where its cursor is, and the answer would be read by
+        // the thread that waits for keys. A new one remembers nothing just as well.
+        self.inner = ratatui::Terminal::new(CrosstermBackend::new(io::stdout()))?;
+        execute!(io::stdout(), Clear(ClearType::All))
     }
 
     /// Columns and rows.

@@ -349,7 +349,8 @@ proptest! {
                 }))),
                 None => s.resize(w, h),
             }
-            prop_assert!(!s.screen().contains('\u{1b}'));
+            let escapes = s.screen().contains('\u{1b}');
+            prop_assert!(!escapes);
             // Export writes files; nothing asks for it without a recording's path.
             s.asked.clear();
         }

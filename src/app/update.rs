@@ -14,10 +14,15 @@ use pg_graph::VictimOptions;
 
 /// Takes a message in.
 pub fn update(state: &mut State, msg: Msg) {
-    state.dirty = true;
+    // What changes nothing must not take back what a message before it changed.
+    let before = std::mem::replace(&mut state.dirty, true);
     match msg {
         Msg::Input(Event::Key(k)) if k.kind != KeyEventKind::Release => key(state, Key::from(k)),
-        Msg::Input(Event::Mouse(m)) => mouse::mouse(state, m),
+        Msg::Input(Event::Mouse(m)) => {
+            if !mouse::mouse(state, m) {
+                state.dirty = before;
+            }
+        }
         Msg::Input(Event::Resize(w, h)) => state.size = (w, h),
         Msg::Input(Event::Paste(text)) => {
             if let Some(line) = state.layers.last_mut().and_then(Layer::line) {
@@ -25,7 +30,7 @@ pub fn update(state: &mut State, msg: Msg) {
                 super::run_command::typed(state);
             }
         }
-        Msg::Input(_) => state.dirty = false,
+        Msg::Input(_) => state.dirty = before,
         Msg::Signal(Signal::End(n)) => state.ask(Effect::Die(n)),
         Msg::Signal(Signal::Stop) => state.ask(Effect::Suspend),
         Msg::Signal(Signal::Continue) => state.ask(Effect::TakeTerminal),

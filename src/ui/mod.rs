@@ -55,7 +55,7 @@ pub fn draw(frame: &mut Frame, state: &State) {
     }
     let last = Rect { y: area.bottom() - 1, height: 1, ..area };
     status::hints(&ui, frame.buffer_mut(), last);
-    harmless(frame.buffer_mut());
+    harmless(frame.buffer_mut(), ui.g.ascii);
 }
 
 fn view(ui: &Ui, frame: &mut Frame, body: Rect) {
@@ -108,8 +108,12 @@ fn too_small(buffer: &mut Buffer, area: Rect) {
 }
 
 /// The last door before the terminal: whatever a view forgot to clean does no harm.
-fn harmless(buffer: &mut Buffer) {
+/// Where only ASCII can be shown, nothing else is.
+fn harmless(buffer: &mut Buffer, ascii: bool) {
     for cell in &mut buffer.content {
+        if ascii && !cell.symbol().is_ascii() {
+            cell.set_symbol(if cell.symbol() == "…" { "~" } else { "?" });
+        }
         let symbol = cell.symbol();
         if symbol.len() > 1 || symbol.as_bytes().first().is_some_and(|b| *b < b' ' || *b == 0x7f) {
             let clean = crate::clean::clean(symbol);

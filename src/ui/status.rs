@@ -93,7 +93,7 @@ pub fn hints(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     ranked.sort_by_key(|r| r.0);
     for (i, r) in ranked.iter_mut().enumerate() {
         // The first few go before the ways to other views.
-        r.0 = if i < 3 { 0 } else { 2 };
+        r.0 = if i < 2 { 0 } else { 2 };
     }
     ranked.extend(global.map(|c| (1, c)));
     ranked.sort_by_key(|r| r.0);

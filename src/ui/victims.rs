@@ -26,7 +26,7 @@ pub struct Areas {
 /// Divides the body.
 pub fn layout(state: &State, body: Rect) -> Areas {
     let count = state.victims.rows.len() as u16;
-    let detail = if body.height >= 16 { 5 } else { 0 };
+    let detail = if body.height >= 16 { 4 } else { 0 };
     let when = match body.height {
         0..10 => 0,
         10..20 => 2,
@@ -151,13 +151,8 @@ fn detail(ui: &Ui, buffer: &mut Buffer, area: Rect) {
         let open = if vertex.open { ", not over when the recording ended" } else { "" };
         format!("{}{single}{open}", r.wait(&vertex))
     };
-    let lines = [
-        ("command", r.cmdline(v.thread, 400)),
-        ("waits on", waits),
-        ("in", stack),
-        ("process of", String::new()),
-    ];
-    for (i, (name, text)) in lines.iter().take(3).enumerate() {
+    let lines = [("command", r.cmdline(v.thread, 400)), ("waits on", waits), ("in", stack)];
+    for (i, (name, text)) in lines.iter().enumerate() {
         let text = if text.is_empty() { "unknown" } else { text };
         let line = Line::from(vec![
             ui.span(Look::Dim, format!("  {name:<10} ")),

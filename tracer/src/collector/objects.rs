@@ -34,13 +34,13 @@ impl Objects {
         }
         let id = ObjectId(self.rows.len() as u32);
         self.ids.insert(raw, id);
-        let name = match ObjectKind::from_u8(raw.kind) {
-            // Both ends of a pseudo-terminal are known by the slave's number (major 136).
-            ObjectKind::Tty if raw.id & !(1 << 63) & 0xfff00 == 136 << 8 => {
-                let n = (raw.id & 0xff) | (raw.id & !(1 << 63)) >> 12 & !0xff;
-                format!("/dev/{}/{n}", if raw.id >> 63 == 1 { "ptmx for pts" } else { "pts" })
-            }
-            _ => String::new(),
+        // Both ends of a pseudo-terminal are known by the slave's number (major 136).
+        let number = raw.id & !(1 << 63);
+        let name = if raw.kind == ObjectKind::Tty as u8 && number & 0xfff00 == 136 << 8 {
+            let n = (number & 0xff) | (number >> 12 & !0xff);
+            format!("/dev/pts/{n}{}", if raw.id >> 63 == 1 { " (master)" } else { "" })
+        } else {
+            String::new()
         };
         self.rows.push(Object {
             kind: ObjectKind::from_u8(raw.kind),
@@ -119,13 +119,13 @@ fn show(name: &Name, raw: RawObject) -> String {
             }
             lossy(&path, MAX_NAME)
         }
-        Name::Unix(bytes) => match bytes.split_first() {
-            Some((0, rest)) => format!("@{}", lossy(rest, MAX_NAME)),
-            _ => {
-                let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
-                lossy(&bytes[..end], MAX_NAME)
+        Name::Unix(bytes) => {
+            if let Some((0, rest)) = bytes.split_first() {
+                return format!("@{}", lossy(rest, MAX_NAME));
             }
-        },
+            let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+            lossy(&bytes[..end], MAX_NAME)
+        }
         Name::Inet6(local, remote) => {
             let end = |a: &[u8; 16], key: u64| format!("[{}]:{}", Ipv6Addr::from(*a), key & 0xffff);
             if raw.peer == 0 {
@@ -165,7 +165,7 @@ mod tests {
         o.name(file, &Name::Path(parts, true));
         let unix = raw(ObjectKind::UnixStream, 3, 4);
         o.name(unix, &Name::Unix(b"\0hidden".to_vec()));
-        let six = raw(ObjectKind::Tcp, 1 << 63 | 80, 1 << 63 | 4711);
+        let six = raw(ObjectKind::Tcp, (1 << 63) + 80, (1 << 63) + 4711);
         o.name(six, &Name::Inet6(Ipv6Addr::LOCALHOST.octets(), Ipv6Addr::LOCALHOST.octets()));
         let names: Vec<String> = o.drain().objects.into_iter().map(|(_, r)| r.name).collect();
         assert_eq!(names, ["/etc/passwd", "@hidden", "[::1]:80->[::1]:4711"]);

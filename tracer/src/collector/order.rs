@@ -53,7 +53,9 @@ mod tests {
     #[test]
     fn sorted_and_never_before_what_is_out() {
         let mut o = Order::default();
-        [30, 10, 20].into_iter().for_each(|t| o.push(at(t)));
+        for t in [30, 10, 20] {
+            o.push(at(t));
+        }
         assert_eq!(o.release(20).iter().map(|e| e.time).collect::<Vec<_>>(), [10, 20]);
         o.push(at(5));
         assert_eq!(o.release(100).iter().map(|e| e.time).collect::<Vec<_>>(), [20, 30]);

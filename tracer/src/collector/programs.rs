@@ -12,6 +12,7 @@ use aya::programs::tp_btf::BtfTracePointLinkId;
 use aya::programs::{BtfTracePoint, Iter, PerfEvent, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 
 /// The committed object; `cargo xtask bpf` rebuilds it.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/causal.bpf.o");
@@ -82,7 +83,9 @@ pub struct Programs {
     counts: PerCpuArray<MapData, u64>,
     calls: Option<[BtfTracePointLinkId; 2]>,
     rings: Option<Rings>,
-    _sampling: Option<Sampling>,
+    /// Kept for as long as samples are to be taken.
+    #[allow(dead_code)]
+    sampling: Option<Sampling>,
     /// Sentences about what this kernel does not offer.
     pub notes: Vec<String>,
 }
@@ -147,7 +150,7 @@ impl Programs {
                 stacks: take(&mut ebpf, "stacks")?,
                 samples: take(&mut ebpf, "samples")?,
             }),
-            _sampling: None,
+            sampling: None,
             notes: Vec::new(),
             ebpf,
         };
@@ -184,9 +187,8 @@ impl Programs {
             let p: &mut PerfEvent = program(&mut self.ebpf, "on_sample")?;
             p.load().map_err(|e| refused("on_sample", &e))?;
             let fd = p.fd().map_err(|e| refused("on_sample", &e))?;
-            use std::os::fd::AsFd;
             match sampling::start(fd.as_fd(), options.sample_hz) {
-                Ok(s) => self._sampling = Some(s),
+                Ok(s) => self.sampling = Some(s),
                 Err(e) => self.notes.push(format!("no on-CPU samples: {e}")),
             }
         }
@@ -207,19 +209,6 @@ impl Programs {
             links.push(p.attach().map_err(|e| refused(name, &e))?);
         }
         self.calls = links.try_into().ok();
-        Ok(())
-    }
-
-    /// Detach them again.
-    ///
-    /// # Errors
-    /// The kernel's refusal.
-    pub fn detach_calls(&mut self) -> Result<(), Error> {
-        let Some(links) = self.calls.take() else { return Ok(()) };
-        for ((name, _), link) in SYSCALLS.into_iter().zip(links) {
-            let p: &mut BtfTracePoint = program(&mut self.ebpf, name)?;
-            p.detach(link).map_err(|e| refused(name, &e))?;
-        }
         Ok(())
     }
 

@@ -135,6 +135,7 @@ pub struct Use {
 }
 
 /// Equal system calls in a row.
+#[allow(clippy::struct_field_names)]
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Call {
     pub call: u16,

@@ -93,6 +93,9 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
     };
     let writer = Writer::create(&path, &about::header(args)).map_err(|e| Failure::Usage(e.to_string()))?;
     let (send, items) = bounded(QUEUE);
+    // This thread writes what the collector sends: it must not starve beside a busy target. The command
+    // was started before and keeps its priority.
+    pg_tracer::raise_priority();
     let collector = match Collector::start(options, send) {
         Ok(c) => c,
         Err(e) => {

@@ -215,12 +215,14 @@ impl StackTable {
         std::mem::take(&mut self.new)
     }
 
-    /// Name frames for at most `budget`. Returns the rows that became known; an empty delta with
+    /// Name frames for at most `budget`. Returns what [`Self::drain`] would have, then the rows that became
+    /// known; an empty delta with
     /// [`Self::pending`] at 0 says that all is done.
     pub fn symbolize_some(&mut self, budget: Duration) -> CatalogDelta {
         let end = Instant::now() + budget;
         self.submit();
-        let mut delta = CatalogDelta::default();
+        // Rows that were not given out yet go first: given out later, they would take the names away again.
+        let mut delta = self.drain();
         while self.symbols.pending() > 0 {
             let left = end.saturating_duration_since(Instant::now());
             let Some(answers) = self.symbols.receive(left) else { break };

@@ -5,7 +5,8 @@
 //! ```
 //! Group 0 holds what every event has (tag of its kind, time, thread, CPU); each other group the fields
 //! of one kind. The same few waits come again and again, so what identifies a wait (system call, object,
-//! stacks, ...) and its waker is kept once per chunk and named by number: 0 = the next new one.
+//! stacks, ...) and its waker is kept once per chunk and named by number: 0 = the next new one. When a
+//! thread left its CPU is mostly known from who came onto it then (see `Switches`).
 //! A reader skips groups and columns it does not know, so new ones need a new minor version only.
 
 use super::column::{Col, Out};
@@ -89,6 +90,7 @@ pub(super) struct Encoder {
     groups: [Vec<Out>; GROUPS],
     waits: HashMap<Wait, u32, Quickly>,
     wakers: HashMap<Waker, u32, Quickly>,
+    switches: Switches,
 }
 
 impl Default for Encoder {
@@ -97,6 +99,7 @@ impl Default for Encoder {
             groups: std::array::from_fn(|g| std::iter::repeat_with(Out::default).take(COLUMNS[g]).collect()),
             waits: HashMap::default(),
             wakers: HashMap::default(),
+            switches: Switches::default(),
         }
     }
 }
@@ -108,6 +111,7 @@ impl Encoder {
         self.groups.iter_mut().flatten().for_each(Out::clear);
         self.waits.clear();
         self.wakers.clear();
+        self.switches.clear();
         let mut rows = 0u32;
         let mut time = 0;
         let mut positions = Positions::default();
@@ -147,7 +151,7 @@ impl Encoder {
         let ago = |t: Ns| e.time.wrapping_sub(t);
         let tag = match e.kind {
             Kind::OffCpu(o) => {
-                self.off_cpu(e.time, &o);
+                self.off_cpu(e, &o);
                 OFF_CPU
             }
             Kind::Ipc(i) => {
@@ -229,7 +233,10 @@ impl Encoder {
         Some(tag)
     }
 
-    fn off_cpu(&mut self, time: Ns, o: &OffCpu) {
+    fn off_cpu(&mut self, e: &Event, o: &OffCpu) {
+        let time = e.time;
+        let as_expected = self.switches.left(e.thread.0) == Some(o.start);
+        self.switches.came(e.thread.0, e.cpu, time);
         // woken: 0 = when it left, 1 = never, 2 = in column 2.
         let woken = if o.woken == o.start {
             0
@@ -239,8 +246,16 @@ impl Encoder {
             2
         };
         let c = &mut self.groups[OFF_CPU];
-        c[0].byte(o.state as u8 | u8::from(o.open) << 3 | u8::from(o.begun_before) << 4 | woken << 5);
-        c[1].u(time.wrapping_sub(o.start));
+        c[0].byte(
+            o.state as u8
+                | u8::from(o.open) << 3
+                | u8::from(o.begun_before) << 4
+                | woken << 5
+                | u8::from(as_expected) << 7,
+        );
+        if !as_expected {
+            c[1].u(time.wrapping_sub(o.start));
+        }
         if woken == 2 {
             c[2].u(time.wrapping_sub(o.woken));
         }
@@ -307,6 +322,44 @@ impl Positions {
     }
 }
 
+/// A thread leaves a CPU at the moment the next one comes onto it: where each CPU's switches are known,
+/// the start of an interval need not be written. Threads and CPUs share slots with others; writer and
+/// reader fill them in the same order, so that a wrong guess only costs bytes.
+struct Switches {
+    /// Times at which somebody came onto a CPU.
+    cpus: Vec<Vec<Ns>>,
+    /// Thread, CPU slot, and which of its switches comes next after the thread came.
+    threads: Vec<(u32, u8, u32)>,
+}
+
+impl Default for Switches {
+    fn default() -> Self {
+        Self { cpus: vec![Vec::new(); 256], threads: vec![(u32::MAX, 0, u32::MAX); 4096] }
+    }
+}
+
+impl Switches {
+    fn clear(&mut self) {
+        self.cpus.iter_mut().for_each(Vec::clear);
+        self.threads.fill((u32::MAX, 0, u32::MAX));
+    }
+
+    /// When a thread left the CPU it came onto last.
+    #[inline]
+    fn left(&self, thread: u32) -> Option<Ns> {
+        let (t, cpu, next) = self.threads[(thread & 4095) as usize];
+        if t == thread { self.cpus[usize::from(cpu)].get(next as usize).copied() } else { None }
+    }
+
+    #[inline]
+    fn came(&mut self, thread: u32, cpu: u16, time: Ns) {
+        let slot = cpu as u8;
+        let switches = &mut self.cpus[usize::from(slot)];
+        switches.push(time);
+        self.threads[(thread & 4095) as usize] = (thread, slot, switches.len() as u32);
+    }
+}
+
 fn off_state(n: u8) -> OffState {
     match n {
         0 => OffState::Runnable,
@@ -325,6 +378,7 @@ fn off_state(n: u8) -> OffState {
 pub(super) struct Decoder {
     waits: Vec<Wait>,
     wakers: Vec<Waker>,
+    switches: Switches,
 }
 
 impl Decoder {
@@ -361,6 +415,7 @@ impl Decoder {
         out.reserve((rows as usize).min(payload.len()));
         self.waits.clear();
         self.wakers.clear();
+        self.switches.clear();
         let mut positions = Positions::default();
         let mut time = 0u64;
         let mut unknown = 0;
@@ -371,7 +426,7 @@ impl Decoder {
             let thread = ThreadId(common[2].id());
             let cpu = common[3].u16();
             let kind = match tag {
-                OFF_CPU => Kind::OffCpu(self.off_cpu(off, time)),
+                OFF_CPU => Kind::OffCpu(self.off_cpu(off, time, thread.0, cpu)),
                 IPC => {
                     let object = ipc[0].id();
                     let direction = if ipc[1].flag() { Direction::Receive } else { Direction::Send };
@@ -441,9 +496,17 @@ impl Decoder {
     }
 
     #[inline]
-    fn off_cpu(&mut self, c: &mut [Col<'_>; MAX_COLUMNS], time: Ns) -> OffCpu {
+    fn off_cpu(&mut self, c: &mut [Col<'_>; MAX_COLUMNS], time: Ns, thread: u32, cpu: u16) -> OffCpu {
         let flags = c[0].byte();
-        let start = time.wrapping_sub(c[1].u());
+        let start = if flags & 0x80 == 0 {
+            time.wrapping_sub(c[1].u())
+        } else if let Some(left) = self.switches.left(thread) {
+            left
+        } else {
+            c[0].spoil();
+            0
+        };
+        self.switches.came(thread, cpu, time);
         let woken = match flags >> 5 & 3 {
             0 => start,
             1 => 0,

@@ -51,6 +51,8 @@ pub enum ChunkKind {
     Note = 7,
     /// [`super::DecisionLog`], MessagePack.
     Decisions = 8,
+    /// Catalogue rows of frames, columns.
+    Frames = 9,
 }
 
 impl ChunkKind {
@@ -65,6 +67,7 @@ impl ChunkKind {
             Self::Footer,
             Self::Note,
             Self::Decisions,
+            Self::Frames,
         ]
         .into_iter()
         .find(|k| *k as u8 == n)
@@ -81,6 +84,7 @@ impl ChunkKind {
             Self::Footer => "footer",
             Self::Note => "note",
             Self::Decisions => "decisions",
+            Self::Frames => "frames",
         }
     }
 }

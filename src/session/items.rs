@@ -75,6 +75,10 @@ fn decode(inner: &Inner, chunk: &Chunk, decoder: &mut Decoder, mut buffer: Vec<E
     if chunk.frame.kind == ChunkKind::Catalog as u8 {
         return Ok((Item::Catalog(inner.message::<CatalogDelta>(chunk)?), 0));
     }
+    if chunk.frame.kind == ChunkKind::Frames as u8 {
+        let frames = super::frames::decode(&chunk.frame.payload(inner.bytes(), chunk.at)?)?;
+        return Ok((Item::Catalog(CatalogDelta { frames, ..CatalogDelta::default() }), 0));
+    }
     buffer.clear();
     let unknown = inner.decode(chunk, decoder, &mut buffer)?;
     Ok((Item::Events(buffer), unknown))

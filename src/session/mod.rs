@@ -1,14 +1,17 @@
 //! Session files (`.pgs`): what a recording leaves behind.
 //!
 //! A file is a sequence of chunks, each with its length and check sum, appended while the recording runs
-//! (see [`format`]). Events are columns ([`rows`]), the rest is MessagePack with named fields. What comes
+//! (see [`format`]). Events are columns ([`rows`]), frames of stacks too ([`frames`]), the rest is MessagePack
+//! with named fields. What comes
 //! from a file is hostile until checked: lengths are bounded by the file's size and fixed limits, and
 //! damage costs the chunk it is in, not the session.
 
 mod column;
+mod compact;
 mod create;
 mod error;
 pub mod format;
+mod frames;
 mod header;
 mod index;
 mod items;
@@ -18,6 +21,7 @@ mod reader;
 mod rows;
 mod writer;
 
+pub use compact::compact;
 pub use create::give_to_caller;
 pub use error::{SessionError, Warning};
 pub use header::{DecisionLog, Header, Note};

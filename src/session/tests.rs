@@ -335,3 +335,25 @@ fn a_recording_in_progress_cannot_be_appended_to() {
     assert_eq!(read(&s).0.len(), 1);
     assert!(matches!(s.append_note(Note::default()), Err(SessionError::Busy { .. })));
 }
+
+#[test]
+fn a_short_recording_is_written_again_in_full_chunks() {
+    use std::os::unix::fs::PermissionsExt;
+    let (dir, path, events, catalog) = sample();
+    let before = std::fs::metadata(&path).unwrap().len();
+    let n = compact(&path).unwrap();
+    let after = std::fs::metadata(&path).unwrap();
+    assert!(n < before && n == after.len() && after.permissions().mode() & 0o777 == 0o600);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left beside it");
+    let s = Session::open(&path).unwrap();
+    let (e, c, end, _) = read(&s);
+    assert_eq!((e, c), (events, catalog));
+    assert_eq!((end.unwrap().1.stacks_total, s.header().host.as_str()), (7, "db7"));
+    // A damaged one is left as it is.
+    let mut file = std::fs::read(&path).unwrap();
+    let middle = file.len() / 2;
+    file[middle] ^= 1;
+    std::fs::write(&path, &file).unwrap();
+    assert_eq!(compact(&path), None);
+    assert_eq!(std::fs::read(&path).unwrap(), file);
+}

@@ -7,7 +7,7 @@ use super::index::{Index, IndexEntry};
 use super::pending::{Pending, split};
 use super::rows::Encoder;
 use super::{DecisionLog, Header, Note};
-use pg_event::{CatalogDelta, Coverage, Event, Item, Ns};
+use pg_event::{CatalogDelta, Coverage, Event, Frame, FrameId, Item, Ns};
 use serde::Serialize;
 use std::fs::File;
 use std::io::Write;
@@ -48,6 +48,8 @@ pub struct Writer {
     /// Seekable and shrinkable? Not so for `/dev/null` or a pipe.
     regular: bool,
     broken: bool,
+    /// Nobody waits: only full chunks are written.
+    leisure: bool,
 }
 
 impl Writer {
@@ -73,6 +75,7 @@ impl Writer {
             left_out: 0,
             regular,
             broken: false,
+            leisure: false,
         };
         let mut prefix = [0; PREFIX_LEN];
         prefix[..8].copy_from_slice(&MAGIC);
@@ -81,6 +84,15 @@ impl Writer {
         writer.put(&prefix)?;
         writer.message(ChunkKind::Header, header)?;
         Ok(writer)
+    }
+
+    /// Write full chunks only, and press names hard: for a recording that is in a file already.
+    pub(super) fn at_leisure(mut self) -> Self {
+        self.leisure = true;
+        if let Ok(packer) = zstd::bulk::Compressor::new(19) {
+            self.thorough = packer;
+        }
+        self
     }
 
     /// Take over what a source delivers.
@@ -104,11 +116,8 @@ impl Writer {
 
     /// Write out what waits, if it is time. To be called now and then when nothing is delivered.
     pub fn tick(&mut self) -> Result<(), SessionError> {
-        if self.pending.len() >= CHUNK_ROWS || self.flushed.elapsed() >= FLUSH_AFTER {
-            self.flush()
-        } else {
-            Ok(())
-        }
+        let due = !self.leisure && self.flushed.elapsed() >= FLUSH_AFTER;
+        if self.pending.len() >= CHUNK_ROWS || due { self.flush() } else { Ok(()) }
     }
 
     /// Write out what waits.
@@ -142,7 +151,12 @@ impl Writer {
         Ok(())
     }
 
-    fn write_catalog(&mut self, delta: CatalogDelta) -> Result<(), SessionError> {
+    fn write_catalog(&mut self, mut delta: CatalogDelta) -> Result<(), SessionError> {
+        let frames = std::mem::take(&mut delta.frames);
+        self.write_frames(&frames)?;
+        if delta.is_empty() {
+            return Ok(());
+        }
         let raw = rmp_serde::to_vec_named(&delta).map_err(|e| self.unencodable(&e))?;
         if raw.len() > CATALOG_RAW {
             if let Some((a, b)) = split(delta) {
@@ -156,6 +170,23 @@ impl Writer {
             }
         }
         self.chunk(ChunkKind::Catalog, &raw, 0, self.latest, self.latest)
+    }
+
+    fn write_frames(&mut self, frames: &[(FrameId, Frame)]) -> Result<(), SessionError> {
+        if frames.is_empty() {
+            return Ok(());
+        }
+        let raw = super::frames::encode(frames);
+        if raw.len() > CATALOG_RAW && frames.len() > 1 {
+            let (a, b) = frames.split_at(frames.len() / 2);
+            self.write_frames(a)?;
+            return self.write_frames(b);
+        }
+        if raw.len() > format::MAX_RAW as usize {
+            self.left_out += 1;
+            return Ok(());
+        }
+        self.chunk(ChunkKind::Frames, &raw, 0, self.latest, self.latest)
     }
 
     /// Bytes written so far.

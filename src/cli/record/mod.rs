@@ -8,7 +8,7 @@ use super::args::{Record, ns};
 use super::exit::{Failure, Outcome};
 use super::{open, text};
 use crate::clean::clean;
-use crate::session::{SessionError, Writer};
+use crate::session::{self, SessionError, Writer};
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use pg_event::{Item, Loss, Ns};
 use pg_tracer::command::{Command, CommandError, Interrupts, exit_code};
@@ -134,7 +134,7 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
     let events = writer.events();
     let mut bytes = writer.bytes();
     match writer.finish() {
-        Ok(n) => bytes = n,
+        Ok(n) => bytes = session::compact(&path).unwrap_or(n),
         Err(e) => error = error.or(Some(e.to_string())),
     }
     let mut code = 0;

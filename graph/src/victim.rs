@@ -6,7 +6,7 @@ use crate::episode::{Episode, episodes};
 use crate::profile::profile;
 use crate::words::{clean, moment, percent, short_who, span};
 use crate::{BlockType, EventGraph, VertexId, main_object, waits_on};
-use pg_event::{Catalog, Direction, Ns, ObjectId, ThreadId};
+use pg_event::{Catalog, Cmdline, Direction, Ns, ObjectId, Process, ThreadId};
 use regex::Regex;
 
 /// What counts as suspicious.
@@ -54,9 +54,17 @@ impl Selection {
         let pid = self.pid.is_none_or(|n| p.is_some_and(|p| p.pid == n || p.ns_pid == n));
         let tid = self.tid.is_none_or(|n| t.tid == n || t.ns_tid == n);
         let process = self.process.as_ref().is_none_or(|r| {
-            r.is_match(&t.name) || p.is_some_and(|p| p.cmdlines.iter().any(|c| r.is_match(&c.text)))
+            r.is_match(&t.name) || p.is_some_and(|p| own_cmdlines(p).iter().any(|c| r.is_match(&c.text)))
         });
         pid && tid && process
+    }
+}
+
+/// The command lines that a process had as itself: between fork and exec it shows its parent's.
+fn own_cmdlines(p: &Process) -> &[Cmdline] {
+    match &p.cmdlines[..] {
+        [first, rest @ ..] if !rest.is_empty() && p.start > 0 && first.time <= p.start => rest,
+        all => all,
     }
 }
 
@@ -348,5 +356,23 @@ fn victim(graph: &EventGraph, catalog: &Catalog, e: &Episode, weight: f64) -> Vi
         score: e.duration() as f64 / 1e9 * weight,
         summary: format!("{}: {}", short_who(catalog, e.thread), summary.trim_end()),
         episode: *e,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(start: Ns, cmdlines: &[(Ns, &str)]) -> Process {
+        let cmdlines = cmdlines.iter().map(|&(time, text)| Cmdline { time, text: text.into() }).collect();
+        Process { start, cmdlines, ..Process::default() }
+    }
+
+    #[test]
+    fn what_a_fork_inherits_is_no_command_line_of_its_own() {
+        let texts = |p: &Process| own_cmdlines(p).iter().map(|c| c.text.clone()).collect::<Vec<_>>();
+        assert_eq!(texts(&process(5, &[(5, "sh -c ls"), (6, "ls")])), ["ls"]);
+        assert_eq!(texts(&process(5, &[(5, "php -S")])), ["php -S"], "a worker that never calls exec");
+        assert_eq!(texts(&process(0, &[(0, "nginx: old"), (6, "nginx: new")])), ["nginx: old", "nginx: new"]);
     }
 }

@@ -24,8 +24,9 @@ fn folder() -> tempfile::TempDir {
 fn demo() -> Result<(), Skipped> {
     let dir = folder();
     let file = record(dir.path(), &[env!("CARGO_BIN_EXE_pg-tui"), "demo-hang", "--seconds", "2.5"])?;
-    // Without a selection: the worst victim of the focus.
-    diagnose(&file, &[])
+    // Whoever is the worst victim of the focus: the way back ends at the same cause.
+    diagnose(&file, &[]).root(1, "^payd .* tick$", "rebuild_index|hash_rows").clean(3);
+    diagnose(&file, &["--process", "^shopd "])
         .victim("^shopd ", &["long-wait"], LONG)
         .slice(&["^payd .* pay-[123]$", "^payd .* tick$"])
         .root(1, "^payd .* tick$", "rebuild_index|hash_rows")

@@ -1,18 +1,21 @@
-//! `pg-tui demo`: the whole way once, on a bundled program that hangs.
+//! `pg-tui demo`: the whole way once, on a bundled program that hangs. Who may not trace is told what is
+//! missing, and sees the bundled recording of the same hang instead.
 
 use super::args::{Cli, Command, Demo};
 use super::exit::{Failure, Outcome};
 use super::{diagnose, open, record};
-use crate::demo::hang;
+use crate::clean::clean_lines;
+use crate::demo::{bundled, hang};
 use clap::Parser;
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Run it.
 pub fn run(args: &Demo) -> Outcome {
-    let path = args.output.clone().unwrap_or_else(|| std::env::temp_dir().join("pg-tui-demo.pgs"));
+    let path = args.output.clone().unwrap_or_else(default_path);
     let own = std::env::current_exe()
         .map_err(|e| Failure::Other(format!("cannot find this program's own file: {e}")))?;
     // As if typed: the defaults are those of `record`.
@@ -31,9 +34,32 @@ pub fn run(args: &Demo) -> Outcome {
     let Command::Record(recording) = cli.command else {
         return Err(Failure::Other("the demo is no recording".into()));
     };
-    eprintln!("pg-tui: recording a shop whose payment service hangs, for about {:.0} s", args.seconds * 2.0);
-    let done = record::record(&recording)?;
-    show(&done.path, args.no_tui)
+    eprintln!("pg-tui: recording a shop whose payment service hangs, for about {:.0} s", args.seconds + 3.0);
+    match record::record(&recording) {
+        Ok(done) => show(&done.path, args.no_tui),
+        Err(Failure::NotPermitted(why)) => bundled_instead(&why, args.no_tui),
+        Err(other) => Err(other),
+    }
+}
+
+/// Where the recording goes: a name per user, since nobody can replace another user's file there.
+fn default_path() -> PathBuf {
+    let user = std::fs::metadata("/proc/self").map_or(0, |m| m.uid());
+    std::env::temp_dir().join(format!("pg-tui-demo-{user}.pgs"))
+}
+
+/// Says what is missing and shows the bundled recording.
+fn bundled_instead(why: &str, no_tui: bool) -> Outcome {
+    eprintln!("pg-tui: {}", clean_lines(why));
+    let path = bundled::unpack()
+        .map_err(|e| Failure::Other(format!("the bundled recording cannot be written: {e}")))?;
+    eprintln!("pg-tui: this is a bundled recording of the same hang instead: {}", path.display());
+    if !no_tui && open::can_show() {
+        // The screen would hide the message at once.
+        eprintln!("pg-tui: press Enter to open it");
+        std::io::stdin().read_line(&mut String::new())?;
+    }
+    show(&path, no_tui)
 }
 
 /// The screen, or the diagnosis as text where there is none.

@@ -1,3 +1,4 @@
 //! The demonstration: a bundled program that hangs for real, across processes.
 
+pub mod bundled;
 pub mod hang;

@@ -17,8 +17,11 @@ pub const TESTS: &[Test] = &[
     ("a_service_whose_start_waits_for_a_lock", activation),
 ];
 
+/// A folder of the test's own; `PG_TUI_TEST_KEEP=1` leaves it, with the recording, to be looked at.
 fn folder() -> tempfile::TempDir {
-    tempfile::tempdir().expect("a folder")
+    let mut dir = tempfile::tempdir().expect("a folder");
+    dir.disable_cleanup(std::env::var_os("PG_TUI_TEST_KEEP").is_some());
+    dir
 }
 
 fn demo() -> Result<(), Skipped> {

@@ -228,19 +228,23 @@ impl Run {
             if !behind {
                 self.pipeline.look_up_holders(now);
             }
-            if now >= next_slow && (!behind || now >= next_slow + PATIENCE) {
+            let slow = now >= next_slow && (!behind || now >= next_slow + PATIENCE);
+            if slow {
                 next_slow = now + 100 * MS;
                 let time = self.pipeline.time(now);
                 self.pipeline.identity.refresh(time);
-                let names = self.pipeline.stacks.symbolize_some(Duration::ZERO);
-                if !names.is_empty() && self.out.send(Item::Catalog(names)).is_err() {
-                    return Ok(());
-                }
                 self.programs.set_realtime_offset(clock::realtime_offset());
             }
             self.account(now);
             if self.give_out(complete, false).is_err() {
                 return Ok(());
+            }
+            if slow {
+                // Names after the rows they name: a nameless row sent later would take the name away.
+                let names = self.pipeline.stacks.symbolize_some(Duration::ZERO);
+                if !names.is_empty() && self.out.send(Item::Catalog(names)).is_err() {
+                    return Ok(());
+                }
             }
         }
     }

@@ -213,9 +213,9 @@ fn stopped_and_continued() {
     };
     for stop in ["key", "signal"] {
         if stop == "key" {
-            s.keys("\u{1a}")
+            s.keys("\u{1a}");
         } else {
-            s.signal("TSTP")
+            s.signal("TSTP");
         }
         s.wait("the stop", |_| state() == Some('T'));
         s.assert_given_back();

@@ -145,7 +145,7 @@ commands! {
 
     FollowEdge "follow" "follow" [Slice Path] "Open the vertex of the selected step."
     Branch "branch" "branch" [Slice] "Go back to the question behind the selected step and answer it differently."
-    Resume "next-question" "next question" [Slice] "Go on with the diagnosis: its next question, or the verdict."
+    Resume "next-question" "go on" [Slice] "Go on with the diagnosis: its next question, or the verdict."
     OpenVertex "open" "open" [Timeline Vertex Notes] "Open what is under the cursor."
 
     Expand "toggle" "fold" [Threads] "Open or fold the selected process."

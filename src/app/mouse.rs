@@ -119,13 +119,13 @@ fn click(state: &mut State, x: u16, y: u16) {
     let again = match state.view {
         View::Victims => {
             let Some(v) = state.victims.rows.get(row).map(|r| r.victim.vertex) else { return };
-            std::mem::replace(&mut state.victims.selected, Some(v)) == Some(v)
+            state.victims.selected.replace(v) == Some(v)
         }
         View::Vertex if row < state.vertex.rows.len() => std::mem::replace(&mut state.vertex.row, row) == row,
         View::Path if row < state.path.parts.len() => std::mem::replace(&mut state.path.row, row) == row,
         View::Notes => {
             let Some(id) = state.notes.notes.get(row).map(|n| n.id) else { return };
-            std::mem::replace(&mut state.notes.selected, Some(id)) == Some(id)
+            state.notes.selected.replace(id) == Some(id)
         }
         View::Question | View::Slice => {
             let Some(row) = crate::ui::line_owner(state, line) else { return };

@@ -8,6 +8,7 @@ use crate::session::{Header, Note, Session};
 use pg_event::{Catalog, Coverage, Event, Ns, ObjectId, OffState, ProcessId, StackId, ThreadId};
 use pg_graph::{EventGraph, Vertex, VertexId};
 use std::collections::HashMap;
+use std::fmt::Write;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -117,7 +118,7 @@ impl Recording {
         if let Some(p) = self.catalog.process(thread.process) {
             out = format!("pid {}", p.pid);
             if p.ns_pid != 0 && p.ns_pid != p.pid {
-                out += &format!(" ({} in its container)", p.ns_pid);
+                let _ = write!(out, " ({} in its container)", p.ns_pid);
             }
             if p.pid == thread.tid {
                 return out;

@@ -63,20 +63,28 @@ pub fn run(path: &Path, options: &Options) -> Result<(), RunError> {
     let ended = session(&mut state, &mut terminal, &mut workers, &receive);
     drop(terminal);
     workers.finish();
-    match ended? {
-        Some(signal) => signals::die_of(signal),
-        None => tracing::debug!("left by the person"),
+    if let End::Signal(signal) = ended? {
+        signals::die_of(signal);
     }
+    tracing::debug!("left by the person");
     Ok(())
 }
 
-/// Takes messages until it is time to leave; the signal that says so, if it was one.
+/// Why a session ended.
+enum End {
+    /// The person left.
+    Left,
+    /// A signal came.
+    Signal(i32),
+}
+
+/// Takes messages until it is time to leave.
 fn session(
     state: &mut State,
     terminal: &mut Terminal,
     workers: &mut Workers,
     receive: &Receiver<Msg>,
-) -> io::Result<Option<i32>> {
+) -> io::Result<End> {
     loop {
         if let Some(end) = effects(state, terminal, workers)? {
             return Ok(end);
@@ -86,7 +94,7 @@ fn session(
             terminal.draw(|frame| crate::ui::draw(frame, state))?;
             state.dirty = false;
         }
-        let Ok(first) = receive.recv() else { return Ok(None) };
+        let Ok(first) = receive.recv() else { return Ok(End::Left) };
         update(state, first);
         // What came meanwhile, but not for ever: a held key must not keep frames away.
         for msg in receive.try_iter().take(256) {
@@ -99,15 +107,11 @@ fn session(
 }
 
 /// Does what the state asks for. `Some`: leave.
-fn effects(
-    state: &mut State,
-    terminal: &mut Terminal,
-    workers: &mut Workers,
-) -> io::Result<Option<Option<i32>>> {
+fn effects(state: &mut State, terminal: &mut Terminal, workers: &mut Workers) -> io::Result<Option<End>> {
     for effect in std::mem::take(&mut state.effects) {
         match effect {
-            Effect::Quit => return Ok(Some(None)),
-            Effect::Die(signal) => return Ok(Some(Some(signal))),
+            Effect::Quit => return Ok(Some(End::Left)),
+            Effect::Die(signal) => return Ok(Some(End::Signal(signal))),
             Effect::Suspend => {
                 terminal::restore();
                 signals::stop();

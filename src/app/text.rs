@@ -237,11 +237,14 @@ pub fn markdown(state: &State) -> String {
     match state.view {
         View::Verdict | View::Question => verdict_markdown(state),
         View::Slice if state.diagnosis.outcome.is_some() => slice_markdown(state),
-        View::Log => state.log.iter().map(|l| format!("- {}\n", escape(&l.text))).collect(),
+        View::Log => {
+            let lines: Vec<String> = state.log.iter().map(|l| format!("- {}", escape(&l.text))).collect();
+            lines.join("\n")
+        }
         View::Vertex => {
             let rows = &state.vertex.rows;
-            let lines: String = rows.iter().map(|r| format!("{}\n", r.text)).collect();
-            if rows.is_empty() { String::new() } else { format!("```\n{lines}```\n") }
+            let lines: Vec<&str> = rows.iter().map(|r| r.text.as_str()).collect();
+            if rows.is_empty() { String::new() } else { format!("```\n{}\n```\n", lines.join("\n")) }
         }
         View::Path => path_markdown(state),
         View::Victims => {

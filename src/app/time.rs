@@ -15,13 +15,7 @@ pub fn length_ascii(ns: Ns) -> String {
 fn unit(ns: Ns, micro: &str) -> String {
     let scaled = |div: f64, unit: &str| {
         let v = ns as f64 / div;
-        let decimals = if v < 9.995 {
-            2
-        } else if v < 99.95 {
-            1
-        } else {
-            0
-        };
+        let decimals = if v < 9.995 { 2 } else { usize::from(v < 99.95) };
         format!("{v:.decimals$} {unit}")
     };
     match ns {

@@ -174,7 +174,7 @@ fn job_done(state: &mut State, done: Done) {
             match victim {
                 Some(v) => place::diagnose(state, *v, None),
                 None => {
-                    state.say(Look::Warning, "nothing waits, runs or yields here for long enough to ask why")
+                    state.say(Look::Warning, "nothing waits, runs or yields here for long enough to ask why");
                 }
             }
         }
@@ -193,7 +193,7 @@ fn job_done(state: &mut State, done: Done) {
             finished(state, "copying");
             match result {
                 Ok(Some(tool)) => {
-                    state.say(Look::Good, format!("copied: the terminal was asked, and {tool} has it"))
+                    state.say(Look::Good, format!("copied: the terminal was asked, and {tool} has it"));
                 }
                 Ok(None) => state.say(Look::Good, "copied: the terminal was asked to keep it (OSC 52)"),
                 Err(e) => state.say(Look::Warning, format!("the terminal was asked to keep it; {e}")),

@@ -279,7 +279,7 @@ fn timeline(state: &mut State, cmd: Cmd) {
         Cmd::ZoomIn => state.timeline.zoom(true, end),
         Cmd::ZoomOut => state.timeline.zoom(false, end),
         Cmd::ZoomAll => {
-            (state.timeline.from, state.timeline.to) = (0, end.max(super::views::timeline::SHORTEST))
+            (state.timeline.from, state.timeline.to) = (0, end.max(super::views::timeline::SHORTEST));
         }
         Cmd::ZoomSelection => {
             let vertex = state.timeline.vertex(&r).map(|v| r.graph.vertex(v)).map(|v| (v.start, v.end));

@@ -110,8 +110,7 @@ impl Keymap {
 
     fn order(context: Context) -> &'static [Context] {
         match context {
-            Context::Text => &[],
-            Context::Global => &[],
+            Context::Text | Context::Global => &[],
             Context::List => &[Context::Global],
             _ => &[Context::List, Context::Global],
         }

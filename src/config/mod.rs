@@ -261,9 +261,8 @@ mod tests {
             not_utf8: false,
         };
         let name = |e: &Environment, text: &str, o: Option<&str>| {
-            read(text, e, &Overrides { theme: o.map(str::to_owned), ascii: false })
-                .map(|c| c.theme.name)
-                .unwrap_or_else(|e| panic!("{e}"))
+            let overrides = Overrides { theme: o.map(str::to_owned), ascii: false };
+            read(text, e, &overrides).unwrap_or_else(|e| panic!("{e}")).theme.name
         };
         let rich = term("xterm-256color", "", "", false);
         assert_eq!(name(&rich, "", None), "dark");

@@ -35,7 +35,7 @@ fn layout(q: &Question, body: Rect) -> Areas {
     left -= options.min(left);
     foot.truncate(left.min(4));
     left -= foot.len();
-    let gap = |n: usize| if left > n + 1 { 1 } else { 0 };
+    let gap = |n: usize| i32::from(left > n + 1);
     let why_lines = why.len().min(left.saturating_sub(2)).min(4);
     let why_gap = gap(why_lines);
     head.extend(why.into_iter().take(why_lines));
@@ -77,7 +77,7 @@ pub fn prepare(state: &mut State, body: Rect) {
 /// The option that a line belongs to.
 pub fn owner(state: &State, line: usize) -> Option<usize> {
     let n = state.diagnosis.question()?.choices.len();
-    let at = (state.diagnosis.choice_offset + line) / 2;
+    let at = usize::midpoint(state.diagnosis.choice_offset, line);
     (at <= n).then_some(at)
 }
 

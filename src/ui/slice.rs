@@ -36,7 +36,7 @@ pub fn prepare(state: &mut State, body: Rect) {
     d.step = d.step.min(len.saturating_sub(1));
     // The offset counts lines; the edge above a step belongs to it.
     let top = (d.step * LINES).saturating_sub(1);
-    d.offset = scrolled(d.offset, d.step * LINES, len * LINES, height).min(top.max(0));
+    d.offset = scrolled(d.offset, d.step * LINES, len * LINES, height).min(top);
 }
 
 /// The step that a line belongs to.

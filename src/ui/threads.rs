@@ -74,7 +74,8 @@ fn head(ui: &Ui, c: &Columns) -> Line<'static> {
         text += &right(if c.threads >= 8 { "threads" } else { "thr" }, c.threads);
     }
     if c.bar > 0 {
-        text += &format!(" {}", left("where its time went", c.bar));
+        text.push(' ');
+        text += &left("where its time went", c.bar);
     }
     for name in if c.share < 8 { ["cpu", "rq", "wait"] } else { ["on CPU", "runnable", "blocked"] } {
         text += &right(name, c.share);

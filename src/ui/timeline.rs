@@ -5,12 +5,13 @@ use super::parts::{Ui, left, nothing, rule, state_look, width};
 use crate::app::recording::Recording;
 use crate::app::state::State;
 use crate::app::time;
-use crate::app::views::timeline::Row;
+use crate::app::views::timeline::{Row, TimelineState};
 use crate::config::Look;
 use pg_event::{Ns, ThreadId};
 use pg_graph::LaneState;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
 /// Where the parts lie.
@@ -31,7 +32,7 @@ pub fn layout(state: &State, body: Rect) -> Areas {
     let w = body.width;
     let most = (w / 4).clamp(10, 30);
     let r = state.recording.as_deref();
-    let longest = state.timeline.rows.iter().take(2000).map(|row| name_width(r, row)).max().unwrap_or(10);
+    let longest = state.timeline.rows.iter().take(2000).map(|row| name_width(r, *row)).max().unwrap_or(10);
     let names = (longest as u16 + 3).clamp(10, most);
     let detail = match body.height {
         0..10 => 1,
@@ -49,12 +50,12 @@ pub fn layout(state: &State, body: Rect) -> Areas {
     }
 }
 
-fn name_width(r: Option<&Recording>, row: &Row) -> usize {
+fn name_width(r: Option<&Recording>, row: Row) -> usize {
     let Some(r) = r else { return 0 };
     match row {
-        Row::Process(p) => width(r.process_name(*p)),
-        Row::Thread(t, true) => width(r.short_thread_name(*t)) + 1,
-        Row::Thread(t, false) => width(r.thread_name(*t)),
+        Row::Process(p) => width(r.process_name(p)),
+        Row::Thread(t, true) => width(r.short_thread_name(t)) + 1,
+        Row::Thread(t, false) => width(r.thread_name(t)),
     }
 }
 
@@ -83,7 +84,7 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
                 buffer.set_line(area.x, y, &Line::from(ui.span(Look::Title, format!(" {name}"))), area.width);
             }
             Row::Thread(t, under) => {
-                lane(ui, r, buffer, (area, Rect { y, height: 1, ..a.lanes }), *t, *under)
+                lane(ui, r, buffer, (area, Rect { y, height: 1, ..a.lanes }), *t, *under);
             }
         }
     }
@@ -140,10 +141,15 @@ fn lane(ui: &Ui, r: &Recording, buffer: &mut Buffer, (names, lane): (Rect, Rect)
     // Whoever is not asked about waits quietly: most threads of a machine idle most of the time.
     let quiet = !(selected || r.in_focus(t) || ui.state.diagnosis.slice().iter().any(|n| n.thread == t));
     let cells = r.graph.cells(t, s.from..s.to, usize::from(lane.width));
-    let mut x = lane.x;
-    for c in &cells {
+    for (i, c) in cells.iter().enumerate() {
+        let x = lane.x + i as u16;
         let (mut glyph, mut look) = (ui.glyph(c.state), state_look(c.state));
-        if quiet && c.state == LaneState::Blocked {
+        // A life shorter than most of a column is seen all the same.
+        let state = if c.state == LaneState::Absent { lived(r, s, t, i, cells.len()) } else { c.state };
+        if state != c.state {
+            (glyph, look) = (ui.glyph(state), state_look(state));
+        }
+        if quiet && state == LaneState::Blocked {
             look = Look::Idle;
         }
         if c.lost {
@@ -151,10 +157,25 @@ fn lane(ui: &Ui, r: &Recording, buffer: &mut Buffer, (names, lane): (Rect, Rect)
         }
         if let Some(cell) = buffer.cell_mut((x, lane.y)) {
             cell.set_symbol(glyph).set_style(ui.style(look));
+            if c.mixed && state != LaneState::Absent && !c.lost {
+                cell.set_style(Style::new().add_modifier(Modifier::UNDERLINED));
+            }
         }
-        x += 1;
     }
     marks(ui, buffer, lane, t);
+}
+
+/// What a thread mostly did while it existed within a column in which it mostly did not.
+fn lived(r: &Recording, s: &TimelineState, t: ThreadId, column: usize, columns: usize) -> LaneState {
+    let bound = |c: usize| s.from + (u128::from(s.shown()) * c as u128 / columns.max(1) as u128) as Ns;
+    let (a, b) = (bound(column), bound(column + 1));
+    let (Some(began), Some(ended)) = (r.graph.began(t), r.graph.ended(t)) else { return LaneState::Absent };
+    if began >= b || ended <= a {
+        return LaneState::Absent;
+    }
+    let share = r.graph.share(t, a..b);
+    let seen = LaneState::ALL.into_iter().filter(|x| *x != LaneState::Absent && share.get(*x) > 0);
+    seen.max_by_key(|x| share.get(*x)).unwrap_or(LaneState::Absent)
 }
 
 /// The marked span and the bookmarks of a lane.
@@ -293,6 +314,9 @@ pub fn legend(ui: &Ui) -> Line<'static> {
         spans.push(ui.span(state_look(state), ui.glyph(state)));
         spans.push(ui.span(Look::Dim, format!(" {name}  ")));
     }
+    let mixed = ui.style(Look::Text).add_modifier(Modifier::UNDERLINED);
+    spans.push(Span::styled(ui.g.running, mixed));
+    spans.push(ui.span(Look::Dim, " not only  "));
     spans.push(ui.span(Look::Arrow, format!("{}{}", ui.g.origin, ui.g.down)));
     spans.push(ui.span(Look::Dim, " wake-up"));
     Line::from(spans)

@@ -34,6 +34,7 @@ pub enum Sort {
 
 impl Sort {
     /// The next order.
+    #[must_use]
     pub fn next(self) -> Self {
         match self {
             Self::Tree => Self::OnCpu,
@@ -131,19 +132,7 @@ impl ThreadsState {
         self.roots = tree(r);
         self.order();
         let tree = self.tree.get_mut();
-        // Open what leads to the focus; without a focus, whatever has child processes.
         let any_focus = self.roots.iter().any(|b| b.focus);
-        fn unfold(tree: &mut TreeState<Node>, path: &mut Vec<Node>, branches: &[Branch], any_focus: bool) {
-            for b in branches {
-                path.push(b.node);
-                let processes = b.children.iter().any(|c| matches!(c.node, Node::Process(_)));
-                if !b.children.is_empty() && if any_focus { b.focus } else { processes } {
-                    tree.open(path.clone());
-                }
-                unfold(tree, path, &b.children, any_focus);
-                path.pop();
-            }
-        }
         unfold(tree, &mut Vec::new(), &self.roots, any_focus);
         // What was asked to be recorded is looked at first.
         let first = r.groups().first().map(|g| Node::Process(g.process));
@@ -248,6 +237,38 @@ fn alone(share: &Share) -> Times {
     times
 }
 
+/// Opens what leads to the focus; without a focus, whatever has child processes.
+fn unfold(tree: &mut TreeState<Node>, path: &mut Vec<Node>, branches: &[Branch], any_focus: bool) {
+    for b in branches {
+        path.push(b.node);
+        let processes = b.children.iter().any(|c| matches!(c.node, Node::Process(_)));
+        if !b.children.is_empty() && if any_focus { b.focus } else { processes } {
+            tree.open(path.clone());
+        }
+        unfold(tree, path, &b.children, any_focus);
+        path.pop();
+    }
+}
+
+/// A process with its child processes under it.
+fn grow(
+    p: ProcessId,
+    made: &mut HashMap<ProcessId, Branch>,
+    children: &HashMap<Option<ProcessId>, Vec<ProcessId>>,
+    depth: usize,
+) -> Option<Branch> {
+    let mut b = made.remove(&p)?;
+    if depth < 64 {
+        for c in children.get(&Some(p)).into_iter().flatten() {
+            if let Some(child) = grow(*c, made, children, depth + 1) {
+                b.focus |= child.focus;
+                b.children.push(child);
+            }
+        }
+    }
+    Some(b)
+}
+
 fn tree(r: &Recording) -> Vec<Branch> {
     let span = 0..r.graph.duration();
     let mut made: HashMap<ProcessId, Branch> = HashMap::new();
@@ -300,23 +321,6 @@ fn tree(r: &Recording) -> Vec<Branch> {
     let mut children: HashMap<Option<ProcessId>, Vec<ProcessId>> = HashMap::new();
     for p in order {
         children.entry(parent(p)).or_default().push(p);
-    }
-    fn grow(
-        p: ProcessId,
-        made: &mut HashMap<ProcessId, Branch>,
-        children: &HashMap<Option<ProcessId>, Vec<ProcessId>>,
-        depth: usize,
-    ) -> Option<Branch> {
-        let mut b = made.remove(&p)?;
-        if depth < 64 {
-            for c in children.get(&Some(p)).into_iter().flatten() {
-                if let Some(child) = grow(*c, made, children, depth + 1) {
-                    b.focus |= child.focus;
-                    b.children.push(child);
-                }
-            }
-        }
-        Some(b)
     }
     let roots = children.get(&None).cloned().unwrap_or_default();
     let mut out: Vec<Branch> = roots.into_iter().filter_map(|p| grow(p, &mut made, &children, 0)).collect();

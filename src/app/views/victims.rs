@@ -71,6 +71,7 @@ pub enum Sort {
 
 impl Sort {
     /// The next order.
+    #[must_use]
     pub fn next(self) -> Self {
         match self {
             Self::Rank => Self::Time,

@@ -138,7 +138,7 @@ commands! {
     Choose8 "choose-8" "" [Question] "Choose the eighth option."
     Choose9 "choose-9" "" [Question] "Choose the ninth option."
     ChooseStop "stop-here" "stop here" [Question] "Stop here: the vertex asked about is the cause."
-    ChooseRow "choose" "choose" [Question] "Choose the marked option (the recommended one at first)."
+    ChooseRow "choose" "take marked" [Question] "Choose the marked option (the recommended one at first)."
     Recommended "take-recommended" "recommended" [Question] "Take the recommended answer."
     FinishByPolicy "take-all-recommended" "all recommended" [Question Slice] "Take the recommended answer of this and of every later question."
     See "see" "see in timeline" [Victims Question Slice Vertex Path Notes] "Show the selected thing in the timeline."

@@ -80,8 +80,15 @@ pub fn hints(ui: &Ui, buffer: &mut Buffer, area: Rect) {
         let n = q.choices.len().min(9);
         shown.push((if n > 1 { format!("1-{n}") } else { "1".into() }, "choose"));
     }
-    if context == Context::Help {
-        shown.push(("esc".into(), "close"));
+    let cancel = match context {
+        Context::Help => Some("close"),
+        Context::Question => Some("later"),
+        _ => None,
+    };
+    if let (Some(word), Some(key)) =
+        (cancel, s.config.keymap.keys_for(context, Cmd::Cancel).into_iter().next())
+    {
+        shown.push((key, word));
     }
     // First what one does in this view, then where one can go, then the rest.
     let own: Vec<&Command> = COMMANDS.iter().filter(|c| c.contexts.contains(&context)).collect();

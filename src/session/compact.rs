@@ -57,7 +57,7 @@ fn write(session: &Session, to: &Path) -> Result<u64, SessionError> {
     }
     writer.item(&Item::Catalog(all(catalog)))?;
     let mut items = session.items();
-    while let Some(item) = items.next() {
+    for item in items.by_ref() {
         match item {
             Item::Catalog(_) => {}
             other => writer.item(&other)?,

@@ -5,7 +5,7 @@
 #[non_exhaustive]
 pub enum Error {
     /// The process lacks rights.
-    #[error("not permitted to trace the system: {missing} is missing\n{remedy}")]
+    #[error("not permitted to trace the system: missing: {missing}\n{remedy}")]
     NotPermitted {
         /// What is missing.
         missing: String,

@@ -15,7 +15,10 @@ impl Identity {
         comm: &[u8],
         now: Ns,
     ) -> ThreadId {
-        if let Some(&old) = self.by_tid.get(&child_tid) {
+        let early = self.met_early(child_tid, child_tgid, now);
+        if let Some(&old) = self.by_tid.get(&child_tid)
+            && early.is_none()
+        {
             // A thread found in `/proc` before its fork event was read is that same thread.
             let slot = &self.threads[old.index()];
             let same_process = self.processes[slot.row.process.index()].row.pid == child_tgid;
@@ -46,7 +49,9 @@ impl Identity {
         let ns_tid = ns_tid.unwrap_or(child_tid);
         let born = Some(self.boot_time(now));
         let process = if child_tid == child_tgid {
-            if let Some(&old) = self.by_pid.get(&child_tgid) {
+            if early.is_none()
+                && let Some(&old) = self.by_pid.get(&child_tgid)
+            {
                 self.end_process(old, now);
             }
             let from = &self.processes[parent_process.index()].row;
@@ -70,7 +75,15 @@ impl Identity {
                 own: child_tgid == self.own_pid,
                 ..Process::default()
             };
-            self.add_process(row, born, false)
+            match early {
+                Some(t) => {
+                    let id = self.threads[t.index()].row.process;
+                    *self.touch_process(id) = row;
+                    self.processes[id.index()].born = born;
+                    id
+                }
+                None => self.add_process(row, born, false),
+            }
         } else {
             self.process_for(child_tgid, now)
         };
@@ -86,7 +99,14 @@ impl Identity {
             own,
             focus: false,
         };
-        let id = self.add_thread(row, born);
+        let id = match early {
+            Some(t) => {
+                *self.touch_thread(t) = row;
+                self.threads[t.index()].born = born;
+                t
+            }
+            None => self.add_thread(row, born),
+        };
         self.threads[id.index()].announced = true;
         if !comm.is_empty() {
             self.set_name(id, comm);
@@ -97,6 +117,16 @@ impl Identity {
         }
         self.judge_thread(id);
         id
+    }
+
+    /// A thread without name or birth that was met, through a record of another ring, before its fork event
+    /// was read: the same thread, if its process fits.
+    fn met_early(&self, tid: u32, tgid: u32, forked: Ns) -> Option<ThreadId> {
+        let id = self.find(tid)?;
+        let slot = &self.threads[id.index()];
+        let process = &self.processes[slot.row.process.index()].row;
+        let unknown = slot.born.is_none() && !slot.announced && slot.row.name.is_empty();
+        (unknown && slot.row.end.is_none() && slot.row.start >= forked && process.pid == tgid).then_some(id)
     }
 
     /// The process replaced its program. `tid` is the thread that did it, by the number it had before

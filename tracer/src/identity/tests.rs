@@ -99,6 +99,22 @@ fn a_reused_number_is_noticed_by_its_start() {
 }
 
 #[test]
+fn a_record_may_come_before_its_fork_event() {
+    let mut i = empty(&Focus::default());
+    // Numbers that no process can have: nothing is found in /proc.
+    let (parent, child) = (1 << 30, (1 << 30) + 1);
+    let early = i.thread(child, child, 50);
+    let id = i.fork(parent, child, child, b"worker\0", 40);
+    assert_eq!(id, early, "one thread, not two");
+    assert_eq!((row(&i, id).name.as_str(), row(&i, id).start, row(&i, id).end), ("worker", 40, None));
+    assert_eq!((process(&i, id).name.as_str(), process(&i, id).start), ("worker", 40));
+    // One that was there before the fork is another.
+    let other = i.fork(parent, child, child, b"next\0", 60);
+    assert_ne!(other, id);
+    assert_eq!(row(&i, id).end, Some(60));
+}
+
+#[test]
 fn exec_of_another_thread_takes_the_leaders_number() {
     let mut i = empty(&Focus::default());
     let leader = i.fork(FREE, FREE + 1, FREE + 1, b"main", 1);

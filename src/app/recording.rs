@@ -235,11 +235,12 @@ impl Recording {
     }
 }
 
-/// Frames that only wrap system calls or start programs.
+/// Frames that only wrap system calls, start programs, or belong to the standard library of the language.
 fn plumbing(frame: &str) -> bool {
-    const MODULES: [&str; 8] =
-        ["libc.so", "libc-", "ld-linux", "ld-musl", "libpthread", "libc.musl", "[vdso]", "[kernel]"];
-    frame.rsplit_once(" (").is_some_and(|(_, m)| MODULES.iter().any(|p| m.starts_with(p)))
+    const NAMES: [&str; 7] =
+        ["std::", "<std::", "core::", "<core::", "alloc::", "<alloc::", "__rust_begin_short_backtrace"];
+    let Some((name, module)) = frame.rsplit_once(" (") else { return false };
+    pg_graph::words::is_plumbing(module) || NAMES.iter().any(|n| name.starts_with(n))
 }
 
 fn group(catalog: &Catalog, graph: &EventGraph) -> Vec<Group> {

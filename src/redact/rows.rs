@@ -160,7 +160,7 @@ impl Used {
     fn frame(&self, f: &Frame, names: &mut Names) -> Frame {
         let known = self.modules.get(f.module.index()) == Some(&Class::Named);
         if known {
-            return Frame { file: names.scrub(&f.file), ..f.clone() };
+            return Frame { file: names.scrub(source(&f.file)), ..f.clone() };
         }
         Frame {
             function: String::new(),
@@ -170,6 +170,17 @@ impl Used {
             inlined: Vec::new(),
             ..f.clone()
         }
+    }
+}
+
+/// A source file without the folder it was built in, which is a matter of whoever built it.
+fn source(path: &str) -> &str {
+    if !path.starts_with('/') || path.starts_with("/rustc/") {
+        return path;
+    }
+    match path.rmatch_indices('/').nth(1) {
+        Some((at, _)) => &path[at + 1..],
+        None => path,
     }
 }
 
@@ -266,4 +277,17 @@ pub(super) fn strings(catalog: &Catalog) -> HashSet<&str> {
     }
     all.remove("");
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::source;
+
+    #[test]
+    fn build_folders_are_left_out() {
+        assert_eq!(source("/home/ann/secret/src/main.rs"), "src/main.rs");
+        assert_eq!(source("./nptl/pthread_create.c"), "./nptl/pthread_create.c");
+        assert_eq!(source("/rustc/5980/library/std/src/rt.rs"), "/rustc/5980/library/std/src/rt.rs");
+        assert_eq!(source("/main.c"), "/main.c");
+    }
 }

@@ -23,6 +23,7 @@ use parts::Ui;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use ratatui::style::Color;
 use ratatui::text::Line;
 
 /// Fewest columns that hold a view.
@@ -55,7 +56,21 @@ pub fn draw(frame: &mut Frame, state: &State) {
     }
     let last = Rect { y: area.bottom() - 1, height: 1, ..area };
     status::hints(&ui, frame.buffer_mut(), last);
+    readable(frame.buffer_mut());
     harmless(frame.buffer_mut(), ui.g.ascii);
+}
+
+/// Text in the terminal's own colour on a background of ours (the selected line) gets a colour that can be
+/// read on it: the terminal may be a light one although the theme is for dark ones, or the other way round.
+fn readable(buffer: &mut Buffer) {
+    for cell in &mut buffer.content {
+        // The grey ramp of 256 colours, from nearly black to nearly white.
+        if cell.fg == Color::Reset
+            && let Color::Indexed(grey @ 232..=255) = cell.bg
+        {
+            cell.fg = Color::Indexed(if grey < 244 { 255 } else { 232 });
+        }
+    }
 }
 
 fn view(ui: &Ui, frame: &mut Frame, body: Rect) {
@@ -210,4 +225,22 @@ pub fn line_owner(state: &State, line: usize) -> Option<usize> {
 /// Where the lines of the list of the topmost layer lie, and which line is the first shown.
 pub fn layer_list(state: &State) -> Option<(Rect, usize)> {
     layers::list(state, body(screen(state)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratatui::style::Style;
+
+    #[test]
+    fn a_selected_line_is_readable_on_any_terminal() {
+        let mut b = Buffer::with_lines(["abcd"]);
+        let at = |x| Rect::new(x, 0, 1, 1);
+        b.set_style(at(0), Style::new().bg(Color::Indexed(237)));
+        b.set_style(at(1), Style::new().bg(Color::Indexed(254)));
+        b.set_style(at(2), Style::new().bg(Color::Indexed(237)).fg(Color::Red));
+        readable(&mut b);
+        let colours: Vec<_> = b.content.iter().map(|c| c.fg).collect();
+        assert_eq!(colours, [Color::Indexed(255), Color::Indexed(232), Color::Red, Color::Reset]);
+    }
 }

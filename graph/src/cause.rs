@@ -221,6 +221,7 @@ impl Writer<'_> {
             "runnable" => return format!("wanted the CPU for {}", span(n.spent)),
             "not-created" => return format!("did not exist for {}", span(n.spent)),
             "exited" => return "had ended".into(),
+            "unknown" => return format!("was not seen for {}", span(n.spent)),
             _ => {}
         }
         let times = if n.waits > 1 { format!(" ({} times)", n.waits) } else { String::new() };
@@ -422,7 +423,9 @@ impl Writer<'_> {
 
     fn why_unanswered(&self, n: &SliceNode, full: &str, next: Option<&SliceNode>) -> String {
         let last = self.g.vertex(self.last_of(n));
-        let how = if last.open {
+        let how = if last.open && self.g.lost_within(&(last.start..last.woken)) {
+            "its end was not recorded (events were lost)"
+        } else if last.open {
             "it had not ended when the recording did"
         } else if last.interrupted {
             "a signal ended it, not what it waited for"

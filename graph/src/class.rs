@@ -1,8 +1,8 @@
 //! Classes of waits, as far as the diagnosis treats them differently.
 
-use crate::Vertex;
 use crate::words::named;
-use pg_event::{Catalog, Object, ObjectKind, OffState};
+use crate::{EventGraph, Vertex, VertexId};
+use pg_event::{Catalog, Direction, Object, ObjectId, ObjectKind, OffState};
 
 /// What sort of wait it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -129,7 +129,29 @@ pub fn class(v: &Vertex, catalog: &Catalog) -> WaitClass {
     WaitClass::Other
 }
 
+/// Does the wait that `vertex` leads in with expect an answer: was the thread's last message over what it
+/// waits for one that it sent?
+pub(crate) fn asked(graph: &EventGraph, catalog: &Catalog, vertex: VertexId) -> bool {
+    const LOOKED_AT: usize = 64;
+    let v = graph.vertex(vertex);
+    let members = catalog.object(v.object).map_or(&[][..], |o| &o.members);
+    let over = |o: ObjectId| o.is_some() && (o == v.object || members.contains(&o));
+    let before = graph.ipc_of(v.thread, 0..v.start.saturating_add(1));
+    let last = before.iter().rev().take(LOOKED_AT).find(|m| over(m.what.object));
+    last.is_some_and(|m| m.what.direction == Direction::Send)
+}
+
 impl WaitClass {
+    /// A wait that only a specific act of another one ends. Whoever waits for input from anybody (or for
+    /// work, or for time to pass) waits for nobody in particular, unless it asked for an answer.
+    pub(crate) fn obliges(self, asked: bool) -> bool {
+        match self {
+            Self::Child | Self::Room | Self::Lock | Self::Stopped | Self::Traced => true,
+            Self::Channel | Self::EventLoop => asked,
+            _ => false,
+        }
+    }
+
     /// A wait in which a thread has nothing to do: nobody need be at fault.
     pub fn idle(self) -> bool {
         matches!(self, Self::EventLoop | Self::Terminal | Self::Signal)

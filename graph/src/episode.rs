@@ -184,7 +184,9 @@ fn stretches(graph: &EventGraph, thread: ThreadId, min: Ns) -> Vec<Episode> {
         let waited = v.waited();
         if let Some(e) = &mut cur {
             let len = v.end.saturating_sub(e.start);
-            if waited <= 2_000_000 && (e.blocked + waited) * 5 <= len {
+            // What was not seen is no stretch on the CPU.
+            let seen = v.unseen * 5 <= v.end.saturating_sub(v.run);
+            if seen && waited <= 2_000_000 && (e.blocked + waited) * 5 <= len {
                 e.last = id;
                 e.end = v.end;
                 e.blocked += waited;
@@ -196,6 +198,10 @@ fn stretches(graph: &EventGraph, thread: ThreadId, min: Ns) -> Vec<Episode> {
             if e.duration() >= min {
                 out.push(*e);
             }
+            cur = None;
+        }
+        if v.unseen * 5 > v.end.saturating_sub(v.run) {
+            continue;
         }
         cur = Some(Episode {
             thread,

@@ -1,6 +1,7 @@
 //! The event graph: vertices, edges and the facts around them in compact columns, frozen after building.
 
 use crate::lane::LaneIndex;
+use crate::unseen;
 use crate::{Edge, EdgeId, EdgeKind, Vertex, VertexId, Weak};
 use pg_event::{IpcUse, Ns, ObjectId, OffState, ProcessId, Relation, StackId, SyscallUse, Sysno, ThreadId};
 use std::ops::Range;
@@ -181,6 +182,8 @@ pub struct EventGraph {
     pub(crate) marks: Vec<MarkFact>,
     pub(crate) execs: Vec<(ThreadId, Ns)>,
     pub(crate) lost: Vec<(Ns, Ns)>,
+    /// By thread and time: see [`EventGraph::unseen`].
+    pub(crate) unseen: Vec<(ThreadId, Ns, Ns)>,
     pub(crate) duration: Ns,
     pub(crate) events: u64,
     pub(crate) culled: CullCounts,
@@ -223,6 +226,7 @@ impl EventGraph {
                 run: 0,
                 end: 0,
                 preempted: 0,
+                unseen: 0,
                 state: OffState::Runnable,
                 open: false,
                 begun_before: false,
@@ -237,13 +241,20 @@ impl EventGraph {
                 kernel_stack: StackId::NONE,
             };
         };
+        let end = self.end_of(v);
+        let long = end.saturating_sub(t.run) >= unseen::LEAST;
         Vertex {
             thread: d.thread,
             start: t.start,
             woken: t.woken,
             run: t.run,
-            end: self.end_of(v),
+            end,
             preempted: d.preempted,
+            unseen: if long {
+                self.unseen(d.thread, t.run..end).map(|(a, b)| b.saturating_sub(a)).sum()
+            } else {
+                0
+            },
             state: d.state,
             open: d.flags & OPEN != 0,
             begun_before: d.flags & BEGUN_BEFORE != 0,

@@ -78,7 +78,8 @@ pub struct Share {
 }
 
 impl Share {
-    /// Time in a state. [`LaneState::Lost`] is counted as running here.
+    /// Time in a state. [`LaneState::Lost`] is time in which nothing was seen of the thread (see
+    /// [`EventGraph::unseen`]); shorter spans with lost events count as running.
     pub fn get(&self, s: LaneState) -> Ns {
         self.ns[s as usize]
     }
@@ -206,6 +207,8 @@ fn block_of(starts: &[Ns], from: usize, time: Ns) -> usize {
 
 /// Sums up one lane at growing times.
 struct Cursor<'a> {
+    thread: ThreadId,
+    unseen: &'a [(ThreadId, Ns, Ns)],
     end: Ns,
     own: &'a [Times],
     waits: &'a [LaneState],
@@ -228,7 +231,10 @@ impl<'a> Cursor<'a> {
         let x = &g.lanes;
         let (a, b) = (*x.first.get(t.index())?, *x.first.get(t.index() + 1)?);
         let rows = g.rows(t);
+        let (from, to) = (g.unseen.partition_point(|u| u.0 < t), g.unseen.partition_point(|u| u.0 <= t));
         Some(Self {
+            thread: t,
+            unseen: &g.unseen[from..to],
             end: rows.end,
             own: g.times_of(t),
             waits: &x.waits[rows.vertices.start as usize..rows.vertices.end as usize],
@@ -275,6 +281,13 @@ impl<'a> Cursor<'a> {
             sum.ns[LaneState::Runnable as usize] += away;
             let running = &mut sum.ns[LaneState::Running as usize];
             *running = running.saturating_sub(away);
+        }
+        for (thread, a, b) in self.unseen.iter().take_while(|u| u.1 < time) {
+            debug_assert_eq!(*thread, self.thread);
+            let running = &mut sum.ns[LaneState::Running as usize];
+            let away = ((*b).min(time) - a).min(*running);
+            *running -= away;
+            sum.ns[LaneState::Lost as usize] += away;
         }
         sum.ns[0] = time.saturating_sub(sum.total());
         sum
@@ -339,25 +352,30 @@ impl EventGraph {
                     if b <= at {
                         continue;
                     }
-                    self.ran(&mut parts, at, a);
+                    self.ran(t, &mut parts, at, a);
                     parts.push((a.max(at), b, LaneState::Runnable));
                     at = b;
                 }
-                self.ran(&mut parts, at, x.end);
+                self.ran(t, &mut parts, at, x.end);
                 parts
             })
             .map(move |(a, b, s)| (a.max(from), b.min(to), s))
             .filter(|(a, b, _)| a < b)
     }
 
-    /// Running over `a..b`, cut where events were lost.
-    fn ran(&self, parts: &mut Vec<(Ns, Ns, LaneState)>, mut a: Ns, b: Ns) {
-        let mut i = self.lost.partition_point(|l| l.1 <= a);
-        while let Some(l) = self.lost.get(i).filter(|l| l.0 < b) {
-            parts.push((a, l.0.max(a), LaneState::Running));
-            parts.push((l.0.max(a), l.1.min(b), LaneState::Lost));
-            a = l.1.min(b);
-            i += 1;
+    /// Running over `a..b`, cut where events were lost or nothing was seen.
+    fn ran(&self, t: ThreadId, parts: &mut Vec<(Ns, Ns, LaneState)>, mut a: Ns, b: Ns) {
+        let from = self.lost.partition_point(|l| l.1 <= a);
+        let lost = self.lost[from..].iter().copied().take_while(|l| l.0 < b);
+        let mut dark: Vec<(Ns, Ns)> = lost.chain(self.unseen(t, a..b)).collect();
+        dark.sort_unstable();
+        for (from, to) in dark {
+            let (from, to) = (from.max(a), to.min(b));
+            if to > from {
+                parts.push((a, from, LaneState::Running));
+                parts.push((from, to, LaneState::Lost));
+                a = to;
+            }
         }
         parts.push((a, b, LaneState::Running));
     }

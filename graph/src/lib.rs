@@ -21,6 +21,7 @@ mod question;
 pub mod report;
 #[cfg(feature = "sim")]
 pub mod sim;
+mod unseen;
 mod vertex;
 mod victim;
 mod waits;

@@ -98,7 +98,7 @@ pub struct SliceStep {
     pub start_ns: u64,
     /// Length.
     pub duration_ns: u64,
-    /// running, runnable, blocked, throttled, stopped, exited, not-created.
+    /// running, runnable, blocked, throttled, stopped, exited, not-created, unknown (not seen).
     pub state: String,
     /// futex, pipe, unix, tcp, udp, poll, sleep, disk, file-lock, child, page-fault, ptrace, ...
     pub waits_on: Option<String>,

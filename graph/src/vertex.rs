@@ -32,6 +32,8 @@ pub struct Vertex {
     pub end: Ns,
     /// Time in `run..end` spent runnable without a CPU, ns.
     pub preempted: Ns,
+    /// Time in `run..end` of which nothing was seen, ns: see [`crate::EventGraph::unseen`].
+    pub unseen: Ns,
     /// State during the leading wait; [`OffState::Runnable`] when there was none.
     pub state: OffState,
     /// The leading wait had not ended when the recording did.
@@ -71,7 +73,7 @@ impl Vertex {
 
     /// On the CPU, ns.
     pub fn ran(&self) -> Ns {
-        self.end.saturating_sub(self.run).saturating_sub(self.preempted)
+        self.end.saturating_sub(self.run).saturating_sub(self.preempted + self.unseen)
     }
 
     /// Whole length, ns.

@@ -1,12 +1,12 @@
 //! Victims: suspicious vertices, and the choice of the one to diagnose.
 
-use crate::class::{WaitClass, class};
+use crate::class::{WaitClass, asked, class};
 use crate::diagnose::threads_behind;
 use crate::episode::{Episode, episodes};
 use crate::profile::profile;
 use crate::words::{clean, moment, percent, short_who, span};
 use crate::{BlockType, EventGraph, VertexId, main_object, waits_on};
-use pg_event::{Catalog, Cmdline, Direction, Ns, ObjectId, Process, ThreadId};
+use pg_event::{Catalog, Cmdline, Ns, ObjectId, Process, ThreadId};
 use regex::Regex;
 
 /// What counts as suspicious.
@@ -257,7 +257,7 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, all: &[Episode]) -
     let mut w = match class(&v, catalog) {
         WaitClass::Traced | WaitClass::Stopped | WaitClass::Lock | WaitClass::Room => 0.9,
         WaitClass::Disk => 0.85,
-        WaitClass::Channel if asked(graph, catalog, e) => 1.0,
+        WaitClass::Channel if asked(graph, catalog, e.first) => 1.0,
         WaitClass::Channel => 0.6,
         // A pool's workers wait side by side for work; one that waits alone may wait for a result.
         WaitClass::Condition if in_a_pool(graph, catalog, e) => 0.05,
@@ -267,7 +267,7 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, all: &[Episode]) -
         WaitClass::Child => 0.3,
         WaitClass::Sleep if e.block_type() == BlockType::RepeatedYield => 0.5,
         WaitClass::Sleep => 0.15,
-        WaitClass::EventLoop if asked(graph, catalog, e) => 0.3,
+        WaitClass::EventLoop if asked(graph, catalog, e.first) => 0.3,
         WaitClass::EventLoop | WaitClass::Terminal | WaitClass::Signal => 0.04,
     };
     // The same wait again and again, about as long each time: a loop that idles.
@@ -299,17 +299,6 @@ fn in_a_pool(graph: &EventGraph, catalog: &Catalog, e: &Episode) -> bool {
                     o.object == object && o.start <= middle && middle <= o.woken && o.syscall == v.syscall
                 })
         })
-}
-
-/// Was its last message over what it waits for one that it sent?
-fn asked(graph: &EventGraph, catalog: &Catalog, e: &Episode) -> bool {
-    const LOOKED_AT: usize = 64;
-    let v = graph.vertex(e.first);
-    let members = catalog.object(v.object).map_or(&[][..], |o| &o.members);
-    let over = |o: ObjectId| o.is_some() && (o == v.object || members.contains(&o));
-    let before = graph.ipc_of(e.thread, 0..v.start.saturating_add(1));
-    let last = before.iter().rev().take(LOOKED_AT).find(|m| over(m.what.object));
-    last.is_some_and(|m| m.what.direction == Direction::Send)
 }
 
 fn victim(graph: &EventGraph, catalog: &Catalog, e: &Episode, weight: f64) -> Victim {

@@ -37,9 +37,11 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog) -> EventGraph 
     g.ipc.reserve_exact(threads.iter().map(|t| t.ipc.len()).sum());
     g.syscalls.reserve_exact(threads.iter().map(|t| t.syscalls.len()).sum());
     g.threads.reserve_exact(threads.len());
+    let mut seen = Vec::with_capacity(threads.len());
     let mut final_id = vec![VertexId(0); numbers as usize];
     for t in &mut threads {
         let first = g.times.len() as u32;
+        seen.push(t.seen);
         let last_run = t.rows.last().map_or(0, |r| r.times.run);
         // A thread that did not exit was there until the end.
         let end = t.exited.map_or(duration, |x| x.0.max(t.seen)).max(last_run);
@@ -61,6 +63,8 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog) -> EventGraph 
         });
     }
     drop(threads);
+    g.extend_told(&seen);
+    g.find_unseen(catalog);
     let id = |v: VertexId| final_id.get(v.index()).copied();
     edges.retain_mut(|e| match (id(e.from), id(e.to)) {
         (Some(from), Some(to)) => {

@@ -154,8 +154,11 @@ impl Builder {
 
     fn event(&mut self, e: &Event, catalog: &Catalog) {
         let time = e.time;
-        if let Kind::Lost { since, .. } = e.kind {
-            self.lost.push((since.min(time), time));
+        if let Kind::Lost { since, ring, .. } = e.kind {
+            // Lost user stacks take no event away.
+            if ring != 1 {
+                self.lost.push((since.min(time), time));
+            }
             return;
         }
         if let Kind::Mark { number } = e.kind {

@@ -72,6 +72,8 @@ pub(crate) struct Activity {
     pub running: Ns,
     /// Wanted the CPU and did not have it, ns.
     pub runnable: Ns,
+    /// Nothing was seen of it, ns.
+    pub unseen: Ns,
     /// Did not exist yet, ns.
     pub unborn: Ns,
     /// Existed no more, ns.
@@ -103,11 +105,14 @@ impl Activity {
         // Running and wanting to run are one demand for the CPU. On a busy machine a thread that computes
         // is put off as well; the CPU is what is missing only when it hardly got any.
         let busy = self.running + self.runnable;
-        let cpu = if self.running * 4 >= self.runnable { Mostly::Running } else { Mostly::Runnable };
+        let perhaps = self.running + self.unseen;
+        let cpu =
+            if self.running > 0 && perhaps * 4 >= self.runnable { Mostly::Running } else { Mostly::Runnable };
         let parts = [
             (busy, cpu),
             (self.unborn, Mostly::Unborn),
             (self.gone, Mostly::Gone),
+            (self.unseen, Mostly::Unknown),
             (self.groups.first().map_or(0, |g| g.blocked), Mostly::Waiting(0)),
         ];
         // Of equals the first.
@@ -145,6 +150,12 @@ pub(crate) fn activity(
         for id in graph.vertices_in(thread, a..b) {
             let v = graph.vertex(id);
             running(&v, a, b, &mut out);
+            if v.unseen > 0 {
+                let unseen: Ns =
+                    graph.unseen(thread, v.run.max(a)..v.end.min(b)).map(|u| u.1.saturating_sub(u.0)).sum();
+                out.unseen += unseen;
+                out.running = out.running.saturating_sub(unseen);
+            }
             let (s, e) = (v.start.max(a), v.woken.min(b));
             if e <= s {
                 continue;

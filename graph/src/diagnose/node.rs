@@ -21,7 +21,7 @@ pub struct SliceNode {
     pub spent: Ns,
     /// Single waits in it.
     pub waits: usize,
-    /// `running`, `runnable`, `blocked`, `stopped`, `exited`, `not-created`.
+    /// `running`, `runnable`, `blocked`, `stopped`, `exited`, `not-created`, `unknown` (not seen).
     pub state: &'static str,
     /// What it waited on, by the words of the report.
     pub waits_on: Option<String>,

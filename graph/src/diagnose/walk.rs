@@ -5,7 +5,7 @@ use super::activity::{Activity, Group, Mostly, Spans, activity, merged, total};
 use super::ask::Candidate;
 use super::node::{Entry, SliceNode};
 use super::{Options, answerless};
-use crate::class::{WaitClass, class};
+use crate::class::{WaitClass, asked, class};
 use crate::profile::profile;
 use crate::report::QuestionInfo;
 use crate::words::{clean, short_who, span};
@@ -145,7 +145,7 @@ impl<'g> Walk<'g> {
     pub fn visit(&mut self, thread: ThreadId, spans: Spans, entry: Entry) -> Flow<()> {
         let spans = merged(spans);
         if self.path.iter().any(|(t, _)| *t == thread) {
-            self.circular(thread, &spans, entry);
+            self.ring(thread, &spans, entry);
             return Ok(());
         }
         let act = activity(self.g, self.c, thread, &spans);
@@ -181,18 +181,28 @@ impl<'g> Walk<'g> {
             }
             Mostly::Unknown => {
                 self.out.notes.push(format!(
-                    "nothing was recorded of {} in the time that matters",
-                    clean(&short_who(self.c, thread), 60)
+                    "{} was not seen for {} of the time that matters: {}",
+                    clean(&short_who(self.c, thread), 60),
+                    span(if act.unseen > 0 { act.unseen } else { act.total }),
+                    self.why_unseen(&spans)
                 ));
                 let vertex = self.last_vertex(thread);
                 if vertex.0 != u32::MAX {
                     let all = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
-                    let node = SliceNode::plain(thread, vertex, "blocked", all, 0).entered(entry);
+                    let node = SliceNode::plain(thread, vertex, "unknown", all, act.unseen).entered(entry);
                     self.out.nodes.push(node);
                     self.found(thread, FindingKind::Here, spans);
                 }
                 Ok(())
             }
+        }
+    }
+
+    fn why_unseen(&self, spans: &Spans) -> &'static str {
+        if spans.iter().any(|s| self.g.lost_within(&(s.0..s.1))) {
+            "events were lost"
+        } else {
+            "no record and no sample tells what it did"
         }
     }
 
@@ -249,6 +259,38 @@ impl<'g> Walk<'g> {
         }
         self.found(thread, FindingKind::Here, before);
         Ok(())
+    }
+
+    /// The thread is on the way already. When every step of the ring must be ended by the next one, it waits
+    /// for itself in the end; else somebody in it idles, and was expected to act.
+    fn ring(&mut self, thread: ThreadId, spans: &Spans, entry: Entry) {
+        let Some(from) = self.out.nodes.iter().position(|n| n.thread == thread) else { return };
+        let idle = (from..self.out.nodes.len()).rev().find(|i| {
+            let n = &self.out.nodes[*i];
+            let first = self.first_of(n);
+            let obliged = class(&self.g.vertex(n.vertex), self.c).obliges(asked(self.g, self.c, first));
+            n.state != "not-created" && n.state != "exited" && !obliged
+        });
+        let Some(idle) = idle else { return self.circular(thread, spans, entry) };
+        let mut find = |node: usize, kind| {
+            let n = &self.out.nodes[node];
+            let spans = vec![(n.start, n.start + n.duration)];
+            self.out.findings.push(Finding { thread: n.thread, node, kind, spans });
+        };
+        if idle == 0 {
+            return find(0, FindingKind::Unanswered);
+        }
+        find(idle, FindingKind::Idle);
+        find(idle - 1, FindingKind::Unanswered);
+    }
+
+    /// The vertex that leads in with the first wait of a step.
+    fn first_of(&self, n: &SliceNode) -> VertexId {
+        let key = crate::episode::wait_key(&self.g.vertex(n.vertex), self.c);
+        self.g
+            .vertices_in(n.thread, n.start..n.start + n.duration)
+            .find(|v| crate::episode::wait_key(&self.g.vertex(*v), self.c) == key)
+            .unwrap_or(n.vertex)
     }
 
     /// The thread is on the way already: it waits for itself in the end.

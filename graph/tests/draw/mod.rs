@@ -129,6 +129,11 @@ impl Drawing {
         }
     }
 
+    /// `count` events were lost between `since` and `until`.
+    pub fn lost(&mut self, since: f64, until: f64, count: u64) {
+        self.event(ns(until), ThreadId::NONE, Kind::Lost { since: ns(since), count, ring: 0 });
+    }
+
     pub fn spawn(&mut self, parent: ThreadId, child: ThreadId, at: f64) {
         self.event(ns(at), parent, Kind::Spawn { child });
     }

@@ -537,8 +537,11 @@ int __noinline waits_on(struct thread *t, struct regs *r, u64 blocked, u64 tgid,
 		fd_object(t, task, o, r->di, which);
 		t->timeout = class == C_EPOLL ? timeout_ms(r->r10) : timeout_of(s, false);
 		u64 file = file_of(task, r->di);
-		if (o->kind == K_EPOLL && file)
+		if (o->kind == K_EPOLL && file) {
 			send_epoll(o, file, now, which);
+			u32 slot = r->di;
+			t->memo[BOUND(slot, FILES)].time = now;
+		}
 		break;
 	}
 	case C_NANOSLEEP:
@@ -583,6 +586,74 @@ int __noinline waits_on(struct thread *t, struct regs *r, u64 blocked, u64 tgid,
 		break;
 	}
 	return 0;
+}
+
+/* The common calls, of which all is known without following pointers: what the current thread waits on.
+ * False when waits_on has to look. */
+static __always_inline bool waits_on_known(struct thread *t, struct task_struct *task, struct pt_regs *r, u64 now)
+{
+	u32 nr = t->call;
+	if (nr >= CALLS)
+		return true;
+	u32 at = nr;
+	u32 class = class_of[BOUND(at, CALLS)];
+	if (class == C_FUTEX && !r->r10) {
+		futex_object(&t->object, r->di, task->tgid);
+		t->op = r->si;
+		t->value = r->dx;
+		t->timeout = NO_TIMEOUT;
+		t->before_restart = nr;
+		return true;
+	}
+	if ((class < C_FD || class > C_FD_SEND) && class != C_EPOLL)
+		return false;
+	u32 fd = r->di;
+	struct remembered *m = known_file(t, task, fd);
+	if (!m)
+		return false;
+	if (class == C_EPOLL) {
+		if (m->object.kind != K_EPOLL || now - m->time > 1000000000ULL)
+			return false;
+		t->timeout = timeout_ms(r->r10);
+	} else {
+		t->value = r->dx;
+		if (class == C_FD) {
+			t->op = r->si;
+		} else if (m->sock) {
+			struct sock *sk = (void *)m->sock;
+			u64 jiffies = class == C_FD_SEND ? READ(sk, sk_sndtimeo) : READ(sk, sk_rcvtimeo);
+			t->timeout = jiffies >= (1ULL << 62) ? NO_TIMEOUT : jiffies * jiffy_ns;
+		}
+	}
+	t->object = m->object;
+	t->object.fd = fd;
+	t->before_restart = nr;
+	return true;
+}
+
+/* The same for what a waker acts on. */
+static __always_inline bool acts_on_known(struct thread *w, struct task_struct *waker, struct object *o, struct pt_regs *r,
+					  u32 nr)
+{
+	if (nr >= CALLS)
+		return true;
+	u32 at = nr;
+	u32 class = class_of[BOUND(at, CALLS)];
+	if (class == C_NONE)
+		return true;
+	if (class == C_FUTEX || class == C_FUTEX2) {
+		futex_object(o, r->di, waker->tgid);
+		return true;
+	}
+	if (class < C_FD || class > C_FD_SEND)
+		return false;
+	struct remembered *m = known_file(w, waker, r->di);
+	if (!m)
+		return false;
+	o->kind = m->object.kind;
+	o->id = m->object.id;
+	o->peer = m->object.peer;
+	return true;
 }
 
 #endif

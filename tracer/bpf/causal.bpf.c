@@ -53,39 +53,7 @@ static __always_inline u8 off_state(u32 state, struct task_struct *task)
 	return OFF_UNINTERRUPTIBLE;
 }
 
-/* Send what the thread did over sockets in the segment that ends. */
-static __always_inline void flush_use(struct thread *t, struct use *u, u32 tid, u32 tgid)
-{
-	if (!u->count)
-		return;
-	struct rec_use *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-	if (!e) {
-		count(LOST_EVENTS);
-	} else {
-		e->type = REC_USE;
-		e->kind = u->object.kind;
-		e->direction = u->direction;
-		e->pad = 0;
-		e->tid = tid;
-		e->tgid = tgid;
-		e->first = u->first;
-		e->last = u->last;
-		e->count = u->count;
-		e->bytes = u->bytes;
-		e->position = u->position;
-		e->id = u->object.id;
-		e->peer = u->object.peer;
-		bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
-	}
-	u->count = 0;
-	u->sock = 0;
-}
-
-static __always_inline void flush_uses(struct thread *t, u32 tid, u32 tgid)
-{
-	flush_use(t, &t->use[0], tid, tgid);
-	flush_use(t, &t->use[1], tid, tgid);
-}
+#include "uses.h"
 
 /* Send the run of equal system calls of the thread. */
 static __noinline void flush_calls(struct thread *t, u32 tid, u32 tgid)
@@ -114,8 +82,8 @@ static __noinline void flush_calls(struct thread *t, u32 tid, u32 tgid)
 	t->run_count = 0;
 }
 
-static __always_inline void switch_out(struct task_struct *task, u32 tid, u32 tgid, bool preempt, u32 state,
-				       u64 now)
+static __always_inline void switch_out(struct task_struct *task, struct cpu *c, u32 tid, u32 tgid, bool preempt,
+				       u32 state, u64 now)
 {
 	struct thread *t = thread_of(task);
 	if (!t) {
@@ -128,8 +96,8 @@ static __always_inline void switch_out(struct task_struct *task, u32 tid, u32 tg
 	t->user_stack = 0;
 	t->call = NO_CALL;
 	t->object.kind = K_NONE;
-	if (messages)
-		flush_uses(t, tid, tgid);
+	if (messages && t->has_uses)
+		leave_uses(t, task, c, now);
 	if (t->run_count)
 		flush_calls(t, tid, tgid);
 	if (task->flags & NO_USER) {
@@ -144,36 +112,41 @@ static __always_inline void switch_out(struct task_struct *task, u32 tid, u32 tg
 		t->state = OFF_RUNNABLE;
 		return;
 	}
-	struct regs *r = load_regs(task, ROOM_SCHED);
-	if (!r) {
-		t->state = state ? off_state(state, task) : OFF_RUNNABLE;
-		return;
-	}
+	struct pt_regs *r = (struct pt_regs *)bpf_task_pt_regs(task);
 	u64 nr = r->orig_ax;
 	if (nr < NO_CALL)
 		t->call = nr;
 	refresh_focus(t, tgid);
 	if (!state) {
 		t->state = OFF_RUNNABLE;
-		if (nr == 24) /* sched_yield */
-			t->user_stack = user_stack(t, r, tid, tgid, now);
-		return;
+		if (nr != 24) /* sched_yield */
+			return;
+	} else {
+		t->state = off_state(state, task);
+		if (t->state == OFF_DEAD)
+			return;
+		t->timeout = 0;
+		t->op = 0;
+		t->value = 0;
+		t->object.fd = ~0U;
+		if (t->call != NO_CALL && (t->state == OFF_INTERRUPTIBLE || t->state == OFF_UNINTERRUPTIBLE) &&
+		    !waits_on_known(t, task, r, now)) {
+			struct scratch *s = scratch(ROOM_SCHED);
+			struct regs *all = load_regs(task, ROOM_SCHED);
+			if (s && all) {
+				fetch(false, task, all, s, blocked_class(t));
+				waits_on(t, all, number(task), tgid | (u64)ROOM_SCHED << 32, now);
+			}
+		}
 	}
-	t->state = off_state(state, task);
-	if (t->state == OFF_DEAD)
+	if (!user_stacks)
 		return;
-	t->timeout = 0;
-	t->op = 0;
-	t->value = 0;
-	t->object.fd = ~0U;
-	if (t->call != NO_CALL && (t->state == OFF_INTERRUPTIBLE || t->state == OFF_UNINTERRUPTIBLE))
-	{
-		struct scratch *s = scratch(ROOM_SCHED);
-		if (s)
-			fetch(false, task, r, s, blocked_class(t));
-		waits_on(t, r, number(task), tgid | (u64)ROOM_SCHED << 32, now);
+	t->user_stack = known_stack(t, r, tid, now);
+	if (!t->user_stack) {
+		struct regs *all = load_regs(task, ROOM_SCHED);
+		if (all)
+			t->user_stack = user_stack(t, all, tid, tgid, now);
 	}
-	t->user_stack = user_stack(t, r, tid, tgid, now);
 }
 
 /* Fill the record of an interval. */
@@ -243,6 +216,8 @@ static __always_inline void switch_in(struct task_struct *task, u32 tid, u32 tgi
 			bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 		}
 	}
+	if (messages && t->left)
+		__sync_lock_test_and_set(&t->left, 0);
 	t->off = 0;
 	t->woken = 0;
 	t->waker = 0;
@@ -264,7 +239,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	}
 	u32 tid = prev->pid, tgid = prev->tgid;
 	if (tid && tgid != own_tgid)
-		switch_out(prev, tid, tgid, preempt, state, now);
+		switch_out(prev, c, tid, tgid, preempt, state, now);
 	tid = next->pid;
 	tgid = next->tgid;
 	if (tid && tgid != own_tgid)
@@ -286,21 +261,14 @@ static __always_inline u8 context_now(struct cpu *c)
 }
 
 /* `waker` is the current thread; its numbers are in `t` already. */
-int __noinline note_waker(struct thread *t, struct thread *w, struct regs *r, u64 waker, u64 now)
+int __noinline note_waker(struct thread *t, struct thread *w, struct regs *r, u64 waker)
 {
 	if (!t || !w || !r)
 		return 0;
-	u64 nr = r->orig_ax;
-	if (nr >= NO_CALL)
-		return 0;
-	u32 tid = t->waker, tgid = t->waker_tgid;
-	t->waker_call = nr;
+	u32 tgid = t->waker_tgid;
 	struct object o = { .kind = K_NONE };
 	acted_on(w, &o, r, waker, tgid | (u64)ROOM_SCHED << 32);
 	t->waker_object = o;
-	refresh_focus(w, tgid);
-	if (w->in_focus || t->in_focus || (t->off && now - t->off > waker_stack_ns))
-		t->waker_stack = user_stack(w, r, tid, tgid, now);
 	return 0;
 }
 
@@ -328,9 +296,27 @@ int BPF_PROG(on_waking, struct task_struct *task)
 	if (t->context == CTX_TASK || (t->context == CTX_NET_RX && c && !c->net_raised_by_irq))
 	{
 		struct thread *w = thread_of(waker);
-		struct regs *r = load_regs(waker, ROOM_SCHED);
-		if (w && r)
-			note_waker(t, w, r, number(waker), now);
+		struct pt_regs *r = (struct pt_regs *)bpf_task_pt_regs(waker);
+		u64 nr = r->orig_ax;
+		if (!w || nr >= NO_CALL)
+			return 0;
+		t->waker_call = nr;
+		if (!acts_on_known(w, waker, &t->waker_object, r, nr)) {
+			struct regs *all = load_regs(waker, ROOM_SCHED);
+			if (all)
+				note_waker(t, w, all, number(waker));
+		}
+		if (!user_stacks)
+			return 0;
+		refresh_focus(w, t->waker_tgid);
+		if (!w->in_focus && !t->in_focus && (!t->off || now - t->off <= waker_stack_ns))
+			return 0;
+		t->waker_stack = known_stack(w, r, t->waker, now);
+		if (!t->waker_stack) {
+			struct regs *all = load_regs(waker, ROOM_SCHED);
+			if (all)
+				t->waker_stack = user_stack(w, all, t->waker, t->waker_tgid, now);
+		}
 	}
 	return 0;
 }
@@ -416,19 +402,8 @@ SEC("tp_btf/hrtimer_expire_entry")
 int BPF_PROG(on_hrtimer_entry, struct hrtimer *timer)
 {
 	timer_begins();
-	if (messages) {
-		/* A thread that is never switched out still has its messages sent in time. */
-		struct task_struct *task = bpf_get_current_task_btf();
-		u32 tid = task->pid, tgid = task->tgid;
-		struct thread *t = tid ? known_thread(task) : 0;
-		if (t && (t->use[0].count || t->use[1].count)) {
-			u64 now = bpf_ktime_get_ns();
-			if (t->use[0].count && now - t->use[0].first > 10000000)
-				flush_use(t, &t->use[0], tid, tgid);
-			if (t->use[1].count && now - t->use[1].first > 10000000)
-				flush_use(t, &t->use[1], tid, tgid);
-		}
-	}
+	if (messages)
+		overdue_uses();
 	return 0;
 }
 

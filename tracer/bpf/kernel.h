@@ -49,7 +49,9 @@ struct regs {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-struct pt_regs;
+struct pt_regs {
+	unsigned long r10, dx, si, di, orig_ax, ip, sp;
+};
 struct qstr {
 	const unsigned char *name;
 };

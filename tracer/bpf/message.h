@@ -3,43 +3,93 @@
 #ifndef PG_MESSAGE_H
 #define PG_MESSAGE_H
 
+/* The slot of a socket that has none yet. */
+static __noinline struct use *new_use(struct uses *u, struct sock *sk, u64 cookie, u32 ends, u64 who)
+{
+	u32 tid = who, tgid = who >> 32;
+	u32 at = (cookie << 1) & (SLOTS - 2);
+	struct use *s = &u->slot[BOUND(at, SLOTS)];
+	u32 other = at + 1;
+	struct use *s2 = &u->slot[BOUND(other, SLOTS)];
+	u64 last = s->flow[0].last > s->flow[1].last ? s->flow[0].last : s->flow[1].last;
+	u64 last2 = s2->flow[0].last > s2->flow[1].last ? s2->flow[0].last : s2->flow[1].last;
+	if (s2->cookie == cookie || (s->cookie != cookie && last2 < last)) {
+		s = s2;
+		at = other;
+	}
+	send_flow(&s->flow[0], &s->object, 0, tid, tgid);
+	send_flow(&s->flow[1], &s->object, 1, tid, tgid);
+	u->dirty[0] &= ~(1ULL << (at & 63));
+	u->dirty[1] &= ~(1ULL << (at & 63));
+	s->object.kind = K_UNKNOWN;
+	sock_object(&s->object, number(sk), 0, ROOM_TASK);
+	s->cookie = cookie;
+	s->ends = ends;
+	return s;
+}
+
 static __always_inline int message(struct sock *sk, int bytes, u32 direction)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	u32 tid = task->pid, tgid = task->tgid;
 	if (bytes <= 0 || !tid || tgid == own_tgid)
 		return 0;
-	struct thread *t = thread_of(task);
-	if (!t)
-		return 0;
 	u64 now = bpf_ktime_get_ns();
-	struct use *u = &t->use[0];
-	if (u->sock != (u64)sk || u->direction != direction) {
-		u = &t->use[1];
-		if (u->sock != (u64)sk || u->direction != direction) {
-			if (!t->use[0].count || (t->use[1].count && t->use[0].last < t->use[1].last))
-				u = &t->use[0];
-			flush_use(t, u, tid, tgid);
+	struct uses *u = bpf_task_storage_get(&uses, task, 0, 0);
+	if (!u) {
+		struct thread *t = thread_of(task);
+		u = bpf_task_storage_get(&uses, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+		if (!t || !u) {
+			count(LOST_EVENTS);
+			return 0;
+		}
+		t->has_uses = 1;
+	}
+	u64 position = 0;
+	u64 cookie = bpf_get_socket_cookie(sk);
+	u32 ends = sk->__sk_common.skc_dport | (u32)sk->__sk_common.skc_num << 16;
+	if (u->collected) {
+		/* The thread slept with messages, and just now they are being collected: this one goes alone. */
+		struct object o = { .kind = K_UNKNOWN };
+		sock_object(&o, number(sk), 0, ROOM_TASK);
+		struct tcp_sock *tcp = (void *)sk;
+		if (o.kind == K_TCP)
+			position = direction ? READ(tcp, copied_seq) : READ(tcp, write_seq);
+		struct flow alone = { .bytes = bytes, .first = now, .last = now, .position = position, .count = 1 };
+		send_flow(&alone, &o, direction, tid, tgid);
+		return 0;
+	}
+	u->busy = 1;
+	u32 at = (cookie << 1) & (SLOTS - 2);
+	struct use *s = &u->slot[BOUND(at, SLOTS)];
+	if (s->cookie != cookie || s->ends != ends) {
+		at++;
+		s = &u->slot[BOUND(at, SLOTS)];
+		if (s->cookie != cookie || s->ends != ends) {
+			s = new_use(u, sk, cookie, ends, tid | (u64)tgid << 32);
+			/* Which of the two it was. */
+			u32 first = (cookie << 1) & (SLOTS - 2);
+			at = u->slot[BOUND(first, SLOTS)].cookie == cookie ? at - 1 : at;
 		}
 	}
-	if (!u->count) {
-		u->object.kind = K_UNKNOWN;
-		sock_object(&u->object, number(sk), 0, ROOM_TASK);
-		u->sock = (u64)sk;
-		u->direction = direction;
-		u->bytes = 0;
-		u->first = now;
-		u->position = 0;
+	if (!s)
+		return 0;
+	struct flow *f = &s->flow[direction];
+	if (!f->count) {
+		f->first = now;
+		f->bytes = 0;
+		if (!(u->dirty[0] | u->dirty[1]))
+			u->oldest = now;
+		u->dirty[direction] |= 1ULL << (at & 63);
 	}
-	u->count++;
-	u->bytes += (u32)bytes;
-	u->last = now;
-	if (u->object.kind == K_TCP) {
+	f->count++;
+	f->bytes += (u32)bytes;
+	f->last = now;
+	if (s->object.kind == K_TCP) {
 		struct tcp_sock *tcp = (void *)sk;
-		u->position = direction ? READ(tcp, copied_seq) : READ(tcp, write_seq);
+		f->position = direction ? READ(tcp, copied_seq) : READ(tcp, write_seq);
 	}
-	if (now - u->first > 5000000)
-		flush_use(t, u, tid, tgid);
+	u->busy = 0;
 	return 0;
 }
 

@@ -332,8 +332,30 @@ static __always_inline u64 file_of(struct task_struct *task, u32 fd)
 	return file & ~3ULL;
 }
 
+/* What is known of the file behind a descriptor of the current thread, 0 when it is another file by now. A
+ * file's memory, and its inode's, may have been given to another one: number and addresses together tell.
+ * `task` must be typed: its fields are then plain loads. */
+static __always_inline struct remembered *known_file(struct thread *t, struct task_struct *task, u32 fd)
+{
+	struct fdtable *table = task->files->fdt;
+	if (fd >= table->max_fds)
+		return 0;
+	struct file **at = (struct file **)table->fd + fd;
+	u64 file = 0;
+	bpf_probe_read_kernel(&file, sizeof(file), at);
+	file &= ~3ULL;
+	u32 slot = fd;
+	struct remembered *m = &t->memo[BOUND(slot, FILES)];
+	if (!file || m->file != file)
+		return 0;
+	struct inode *in = READ((struct file *)file, f_inode);
+	if ((u64)in != m->inode || READ(in, i_ino) != m->number)
+		return 0;
+	return m;
+}
+
 /* Identity of a descriptor, remembered while the thread keeps using the same one. `memo` may be the
- * thread itself only: its fields are written without a lock. */
+ * current thread only: its fields are written without a lock. */
 static __always_inline void fd_object(struct thread *memo, struct task_struct *task, struct object *o, u32 fd,
 				      u32 which)
 {
@@ -344,19 +366,29 @@ static __always_inline void fd_object(struct thread *memo, struct task_struct *t
 	struct file *f = (void *)file;
 	struct inode *in = READ(f, f_inode);
 	u64 number = READ(in, i_ino);
-	if (memo && memo->memo_file == file && memo->memo_inode == (u64)in && memo->memo_number == number) {
-		*o = memo->memo;
+	u32 slot = fd;
+	struct remembered *m = memo ? &memo->memo[BOUND(slot, FILES)] : 0;
+	if (m && m->file == file && m->inode == (u64)in && m->number == number) {
+		*o = m->object;
 		o->fd = fd;
 		return;
 	}
-	if (!file_object(o, file, which) || !memo)
+	if (m)
+		m->file = 0;
+	if (!file_object(o, file, which) || !m)
 		return;
 	/* An end whose other end is not there yet may get one; a file's identity is settled. */
 	if (o->peer || o->kind == K_FILE || o->kind == K_EVENTFD || o->kind == K_EPOLL) {
-		memo->memo = *o;
-		memo->memo_file = file;
-		memo->memo_inode = (u64)in;
-		memo->memo_number = number;
+		m->object = *o;
+		m->inode = (u64)in;
+		m->number = number;
+		m->time = 0;
+		m->sock = 0;
+		if (o->kind >= K_UNIX_STREAM && o->kind <= K_SOCKET) {
+			struct socket *so = READ(f, private_data);
+			m->sock = (u64)READ(so, sk);
+		}
+		m->file = file;
 	}
 }
 

@@ -35,7 +35,8 @@ static __noinline void seed(struct thread *t, struct task_struct *task, u32 stat
 				fetch(true, task, r, s, blocked_class(t));
 				waits_on(t, r, number(task), tgid | (u64)ROOM_ITER << 32, now);
 				/* What it remembers of its files is its own to write. */
-				t->memo_file = 0;
+				for (int i = 0; i < FILES; i++)
+					t->memo[i].file = 0;
 			}
 		}
 	}
@@ -98,7 +99,11 @@ int on_task(struct bpf_iter__task *ctx)
 		return 0;
 	}
 	t = known_thread(task);
-	if (!t || !t->off || t->off >= now || t->state == OFF_DEAD)
+	if (!t)
+		return 0;
+	if (t->left && (c->pass == PASS_FLUSH || (t->off && now - t->off > 20000000)))
+		collect_uses(t, task);
+	if (c->pass == PASS_USES || !t->off || t->off >= now || t->state == OFF_DEAD)
 		return 0;
 	if (c->pass == PASS_FLUSH) {
 		report_wait(t, task, F_OPEN, now);

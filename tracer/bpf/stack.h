@@ -51,6 +51,15 @@ static __always_inline u64 stack_key(u32 tid, struct regs *r)
 	return mix(mix(tid, r->ip), r->sp) | 1;
 }
 
+/* The key of the user stack when it was copied lately, else 0. */
+static __always_inline u64 known_stack(struct thread *t, struct pt_regs *r, u32 tid, u64 now)
+{
+	u64 key = mix(mix(tid, r->ip), r->sp) | 1;
+	u32 slot = key >> 8;
+	BOUND(slot, MEMO);
+	return t->stack_key[slot] == key && now - t->stack_time[slot] < memo_ns ? key : 0;
+}
+
 /* The user stack of the current thread: sends a copy unless one from the same place was sent within
  * the last second. Returns the key by which records name it. */
 u64 __noinline user_stack(struct thread *t, struct regs *r, u32 tid, u32 tgid, u64 now)

@@ -15,7 +15,7 @@ const volatile u64 jiffy_ns = 4000000;	       /* for socket time-outs */
 const volatile u64 long_wait_ns = 1000000000;  /* when a wait is reported while it goes on */
 
 /* What the task iterator is to do. */
-enum pass { PASS_SEED = 1, PASS_LONG = 2, PASS_FLUSH = 3 };
+enum pass { PASS_SEED = 1, PASS_LONG = 2, PASS_FLUSH = 3, PASS_USES = 4 };
 
 /* Changed by the collector while the programs run. */
 struct control {
@@ -41,7 +41,7 @@ struct {
 } focus SEC(".maps");
 
 /* Losses and totals, by CPU. Numbers of `pg_event::Kind::Lost::ring` first. */
-enum count { LOST_EVENTS = 0, LOST_STACKS, LOST_SAMPLES, COUNT_SWITCHES, COUNT_WAKINGS, COUNTS };
+enum count { LOST_EVENTS = 0, LOST_STACKS, LOST_SAMPLES, COUNT_LEFT, COUNTS };
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, COUNTS);
@@ -76,12 +76,14 @@ struct object {
 };
 
 #define MEMO 8
-#define USES 2
-/* Messages of the current segment over one socket, not yet sent. */
-struct use {
-	u64 sock, bytes, first, last, position;
+#define FILES 8
+/* A file whose identity is known: found again by descriptor, and by the three reads that tell whether it is
+ * still the same. */
+struct remembered {
+	u64 file, inode, number;
+	u64 sock; /* the struct sock of a socket */
+	u64 time; /* when the members of an epoll instance were sent */
 	struct object object;
-	u32 count, direction;
 };
 
 struct thread {
@@ -94,14 +96,13 @@ struct thread {
 	u16 call, waker_call;
 	u8 state, context, flags, reported;
 	u16 before_restart; /* the call that restart_syscall goes on with */
-	u16 in_focus;
+	u8 in_focus;
+	u8 has_uses; /* there is a struct uses of it */
 	u32 focus_generation;
-	/* The file the thread used last: resolving it again costs three reads. */
-	u64 memo_file, memo_inode, memo_number;
-	struct object memo;
+	/* Files the thread used lately, by the low bits of their descriptors. */
+	struct remembered memo[FILES];
 	/* User stacks copied lately. */
 	u64 stack_key[MEMO], stack_time[MEMO];
-	struct use use[USES];
 	/* The system call it is in, and equal ones before it (level `syscalls`). */
 	u64 call_start, run_start, run_end;
 	s64 run_result;
@@ -109,6 +110,7 @@ struct thread {
 	u32 run_count, run_op;
 	u16 run_call, now_call;
 	u32 burst;
+	u32 left; /* blocked with messages that were not sent yet */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -117,12 +119,42 @@ struct {
 	__type(value, struct thread);
 } threads SEC(".maps");
 
+#define SLOTS 64
+/* Messages of one thread over one socket in one direction, not yet sent. */
+struct flow {
+	u64 bytes, first, last, position;
+	u32 count, pad;
+};
+struct use {
+	u64 cookie;
+	u32 ends, pad; /* the ports */
+	struct object object;
+	struct flow flow[2];
+};
+/* Kept apart from struct thread: most threads have none. */
+struct uses {
+	u64 dirty[2];  /* by direction, a bit for each slot with messages */
+	u64 oldest;    /* of these messages */
+	u32 collected; /* the task iterator is sending them */
+	u32 busy;      /* the thread itself is at it */
+	struct use slot[SLOTS];
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct uses);
+} uses SEC(".maps");
+
 /* In what interrupt this CPU is. */
 struct cpu {
 	u32 softirq; /* vector + 1 */
 	u32 irq;     /* depth of device interrupts */
 	u32 timer;   /* depth of expiring timers */
 	u32 net_raised_by_irq;
+	/* How many records of messages may be sent at once: what one CPU adds to the ring stays bounded. */
+	u32 tokens, pad;
+	u64 tokens_at;
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

@@ -147,6 +147,8 @@ struct Run {
     bytes: u64,
     /// When losses were read last.
     checked: u64,
+    /// Threads blocked with messages so far, and until when to collect those.
+    left: (u64, u64),
     /// Events at the start of the current second.
     second: (u64, u64),
     rate: u64,
@@ -186,6 +188,7 @@ impl Run {
             loss: Loss::default(),
             bytes: 0,
             checked: start,
+            left: (0, 0),
             second: (start, 0),
             rate: 0,
             everything,
@@ -235,6 +238,7 @@ impl Run {
                 self.pipeline.identity.refresh(time);
                 self.programs.set_realtime_offset(clock::realtime_offset());
             }
+            self.collect_messages(now)?;
             self.account(now);
             if self.give_out(complete, false).is_err() {
                 return Ok(());
@@ -247,6 +251,18 @@ impl Run {
                 }
             }
         }
+    }
+
+    /// Have messages sent that blocked threads were left with since there were too many at the time.
+    fn collect_messages(&mut self, now: u64) -> Result<(), Error> {
+        if now - self.checked < 100 * MS {
+            return Ok(());
+        }
+        let left = self.programs.left();
+        if left != self.left.0 {
+            self.left = (left, now + 250 * MS);
+        }
+        if now < self.left.1 { self.programs.pass(Pass::Uses) } else { Ok(()) }
     }
 
     fn focus_on(&mut self, pid: u32) {

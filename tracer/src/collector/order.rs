@@ -1,10 +1,12 @@
 //! Puts events in order of time. Records of several CPUs come nearly sorted; messages added up over a
-//! segment come when the segment ends, at most a few milliseconds late.
+//! segment come when the segment ends, or some hundred milliseconds late when there are very many.
 
 use pg_event::{Event, Ns};
 
 /// Events younger than this wait for others that may still come before them.
-pub const WINDOW_NS: Ns = 50_000_000;
+pub const WINDOW_NS: Ns = 400_000_000;
+/// Events are given out this often, so that each is sorted only a few times.
+pub const STEP_NS: Ns = 100_000_000;
 
 /// Holds events back until nothing earlier can come.
 #[derive(Default)]

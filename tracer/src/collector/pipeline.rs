@@ -2,7 +2,7 @@
 
 use super::hash::FastMap;
 use super::objects::Objects;
-use super::order::{Order, WINDOW_NS};
+use super::order::{Order, STEP_NS, WINDOW_NS};
 use super::raw::{self, F_LONG, F_OPEN, F_SEEDED, Off, RawObject, Record, Run, StackCopy};
 use crate::holders::{Holders, LongWait};
 use crate::identity::Identity;
@@ -71,6 +71,8 @@ pub struct Pipeline {
     /// Waits that have become long and whose holders were not looked up yet.
     long: VecDeque<Long>,
     holders: Holders,
+    /// Up to when events were given out.
+    given_out: Ns,
     /// Events given out.
     pub events: u64,
     /// Records that could not be read.
@@ -92,6 +94,7 @@ impl Pipeline {
             kernel: Recent::new(),
             long: VecDeque::new(),
             holders: Holders::new(),
+            given_out: 0,
             events: 0,
             damaged: 0,
         }
@@ -318,7 +321,12 @@ impl Pipeline {
     /// rings: catalogue rows first, then events. `all` keeps nothing back.
     pub fn release(&mut self, now: u64, all: bool) -> Vec<Item> {
         let horizon = if all { Ns::MAX } else { self.time(now).saturating_sub(WINDOW_NS) };
-        let events = self.order.release(horizon);
+        let events = if all || horizon >= self.given_out + STEP_NS {
+            self.given_out = horizon;
+            self.order.release(horizon)
+        } else {
+            Vec::new()
+        };
         self.events += events.len() as u64;
         let mut items = Vec::new();
         let delta = self.drain();

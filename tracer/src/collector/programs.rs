@@ -56,6 +56,8 @@ pub enum Pass {
     Long = 2,
     /// Report waits that go on.
     Flush = 3,
+    /// Send the messages that blocked threads were left with.
+    Uses = 4,
 }
 
 /// `struct control` in `bpf/state.h`.
@@ -73,6 +75,7 @@ unsafe impl aya::Pod for Control {}
 
 /// Numbers of `enum count` in `bpf/state.h`.
 const LOST: [u32; 3] = [0, 1, 2];
+const LEFT: u32 = 3;
 
 /// The loaded and attached programs; dropping it detaches everything.
 pub struct Programs {
@@ -265,7 +268,16 @@ impl Programs {
 
     /// Records lost so far: events, stacks, samples.
     pub fn lost(&self) -> [u64; 3] {
-        LOST.map(|i| self.counts.get(&i, 0).map_or(0, |v| v.iter().sum()))
+        LOST.map(|i| self.count(i))
+    }
+
+    /// How often a thread was blocked with messages that could not be sent yet.
+    pub fn left(&self) -> u64 {
+        self.count(LEFT)
+    }
+
+    fn count(&self, which: u32) -> u64 {
+        self.counts.get(&which, 0).map_or(0, |v| v.iter().sum())
     }
 }
 

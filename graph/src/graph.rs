@@ -144,14 +144,16 @@ pub(crate) struct EdgeRow {
     pub waking: bool,
 }
 
-/// Where the rows of a thread lie in the columns, and its end.
-#[derive(Clone, Debug, Default)]
+/// Where the vertices of a thread lie in the columns, and what else is known of it. Lists that are only
+/// looked at thread by thread stay as the builder made them: copying them takes as long as filling them.
+#[derive(Debug, Default)]
 pub(crate) struct ThreadRows {
     pub vertices: Range<u32>,
-    pub put_off: Range<u32>,
-    pub samples: Range<u32>,
-    pub ipc: Range<u32>,
-    pub syscalls: Range<u32>,
+    /// Runnable without a CPU in the middle of a segment.
+    pub put_off: Vec<(Ns, Ns)>,
+    pub samples: Vec<SamplePoint>,
+    pub ipc: Vec<At<IpcUse>>,
+    pub syscalls: Vec<At<SyscallUse>>,
     /// End of the last vertex.
     pub end: Ns,
     pub exited: Option<(Ns, u32)>,
@@ -171,11 +173,6 @@ pub struct EventGraph {
     pub(crate) out_start: Vec<u32>,
     pub(crate) out: Vec<EdgeId>,
     pub(crate) threads: Vec<ThreadRows>,
-    /// Runnable without a CPU in the middle of a segment.
-    pub(crate) put_off: Vec<(Ns, Ns)>,
-    pub(crate) samples: Vec<SamplePoint>,
-    pub(crate) ipc: Vec<At<IpcUse>>,
-    pub(crate) syscalls: Vec<At<SyscallUse>>,
     pub(crate) holds: Vec<HoldFact>,
     pub(crate) signals: Vec<SignalFact>,
     pub(crate) flags: Vec<FlagAccess>,
@@ -279,10 +276,10 @@ impl EventGraph {
     pub(crate) fn rows(&self, t: ThreadId) -> &ThreadRows {
         static NOTHING: ThreadRows = ThreadRows {
             vertices: 0..0,
-            put_off: 0..0,
-            samples: 0..0,
-            ipc: 0..0,
-            syscalls: 0..0,
+            put_off: Vec::new(),
+            samples: Vec::new(),
+            ipc: Vec::new(),
+            syscalls: Vec::new(),
             end: 0,
             exited: None,
         };
@@ -424,17 +421,17 @@ impl EventGraph {
 
     /// The on-CPU samples of a thread within a span, by time.
     pub fn samples_of(&self, t: ThreadId, span: Range<Ns>) -> &[SamplePoint] {
-        within(slice(&self.samples, &self.rows(t).samples), span, |s| s.time)
+        within(&self.rows(t).samples, span, |s| s.time)
     }
 
     /// The messages of a thread whose last one lies within a span, by time.
     pub fn ipc_of(&self, t: ThreadId, span: Range<Ns>) -> &[At<IpcUse>] {
-        within(slice(&self.ipc, &self.rows(t).ipc), span, |s| s.time)
+        within(&self.rows(t).ipc, span, |s| s.time)
     }
 
     /// The recorded system calls of a thread that returned within a span, by time.
     pub fn syscalls_of(&self, t: ThreadId, span: Range<Ns>) -> &[At<SyscallUse>] {
-        within(slice(&self.syscalls, &self.rows(t).syscalls), span, |s| s.time)
+        within(&self.rows(t).syscalls, span, |s| s.time)
     }
 
     /// Who was found to hold, within a span, what a thread waited for.
@@ -484,6 +481,7 @@ impl EventGraph {
         fn bytes<T>(v: &Vec<T>) -> usize {
             v.capacity() * size_of::<T>()
         }
+        let own = |t: &ThreadRows| bytes(&t.put_off) + bytes(&t.samples) + bytes(&t.ipc) + bytes(&t.syscalls);
         bytes(&self.times)
             + bytes(&self.details)
             + bytes(&self.edges)
@@ -491,10 +489,7 @@ impl EventGraph {
             + bytes(&self.out_start)
             + bytes(&self.out)
             + bytes(&self.threads)
-            + bytes(&self.put_off)
-            + bytes(&self.samples)
-            + bytes(&self.ipc)
-            + bytes(&self.syscalls)
+            + self.threads.iter().map(own).sum::<usize>()
             + self.lanes.memory()
     }
 
@@ -506,10 +501,6 @@ impl EventGraph {
     ) -> impl Iterator<Item = ThreadId> {
         self.threads().filter(move |t| catalog.thread(*t).is_some_and(|x| x.process == process))
     }
-}
-
-fn slice<'a, T>(column: &'a [T], r: &Range<u32>) -> &'a [T] {
-    &column[r.start as usize..r.end as usize]
 }
 
 fn within<T>(all: &[T], span: Range<Ns>, time: impl Fn(&T) -> Ns) -> &[T] {

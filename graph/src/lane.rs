@@ -181,8 +181,7 @@ impl LaneIndex {
 }
 
 fn off_of(g: &EventGraph, t: ThreadId) -> &[(Ns, Ns)] {
-    let r = g.rows(t).put_off.clone();
-    &g.put_off[r.start as usize..r.end as usize]
+    &g.rows(t).put_off
 }
 
 /// Add what a vertex did until `limit`.

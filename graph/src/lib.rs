@@ -29,7 +29,7 @@ pub mod words;
 
 pub use answers::{AnswerLine, AnswersError, Which, parse_answers, take_answer};
 pub use baseline::{Similar, similar};
-pub use builder::{BuildOptions, Builder};
+pub use builder::{BuildOptions, Builder, Join, Task};
 pub use class::{WaitClass, class};
 pub use diagnose::{Diagnosis, Options, SliceNode, Step, path_of_span, run_with, run_with_policy};
 pub use edge::{Edge, EdgeId, EdgeKind, Weak};

@@ -29,8 +29,7 @@ impl EventGraph {
         let sample = self.samples_of(thread, span.clone()).first().map(|s| s.time);
         let call = self.syscalls_of(thread, span.clone()).first().map(|s| s.time);
         let message = self.ipc_of(thread, span.clone()).first().map(|m| m.what.first.max(time));
-        let off = &self.put_off[self.rows(thread).put_off.start as usize..];
-        let off = &off[..self.rows(thread).put_off.len()];
+        let off = &self.rows(thread).put_off;
         let put_off = off.get(off.partition_point(|o| o.0 <= time)).map(|o| o.0).filter(|t| *t < end);
         [sample, call, message, put_off].into_iter().flatten().min()
     }
@@ -40,14 +39,14 @@ impl EventGraph {
     pub(crate) fn extend_told(&mut self, seen: &[Ns]) {
         for thread in 0..self.threads.len() {
             let id = ThreadId(thread as u32);
-            let rows = self.threads[thread].clone();
-            for v in rows.vertices.clone() {
+            let (vertices, thread_end) = (self.threads[thread].vertices.clone(), self.threads[thread].end);
+            for v in vertices.clone() {
                 let i = v as usize;
                 if self.details[i].flags & OPEN == 0 {
                     continue;
                 }
-                let last = v + 1 == rows.vertices.end;
-                let end = if last { rows.end } else { self.times[i + 1].start };
+                let last = v + 1 == vertices.end;
+                let end = if last { thread_end } else { self.times[i + 1].start };
                 let told = self.times[i].woken;
                 let named = seen.get(thread).copied().filter(|s| last && *s > told).unwrap_or(end);
                 let until = self.trace_after(id, told, end).unwrap_or(end).min(named).max(told);
@@ -60,7 +59,7 @@ impl EventGraph {
 
     /// Fill in what was not seen. Looks at long segments only.
     pub(crate) fn find_unseen(&mut self, catalog: &Catalog) {
-        let period = self.samples.iter().map(|s| s.weight).max();
+        let period = self.threads.iter().flat_map(|t| &t.samples).map(|s| s.weight).max();
         let least = LEAST.max(period.unwrap_or(0).saturating_mul(20));
         let mut out = Vec::new();
         for id in self.threads() {
@@ -93,8 +92,7 @@ impl EventGraph {
         traces.extend(self.samples_of(id, run..end).iter().map(|s| (s.time, s.time)));
         traces.extend(self.syscalls_of(id, run..end).iter().map(|s| (s.time, s.time)));
         traces.extend(self.ipc_of(id, run..end).iter().map(|m| (m.what.first.clamp(run, m.time), m.time)));
-        let off = self.rows(id).put_off.clone();
-        let off = &self.put_off[off.start as usize..off.end as usize];
+        let off = &self.rows(id).put_off;
         let from = off.partition_point(|o| o.1 <= run);
         traces.extend(off[from..].iter().take_while(|o| o.0 < end).copied());
         traces.push((end, end));

@@ -4,9 +4,10 @@ use super::error::{SessionError, Warning};
 use super::{Header, Session};
 use pg_event::{Catalog, Coverage, Item};
 use pg_graph::report::{CoverageInfo, SessionInfo};
-use pg_graph::{BuildOptions, Builder, EventGraph};
+use pg_graph::{BuildOptions, Builder, EventGraph, Task};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 /// How far loading is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -84,8 +85,27 @@ pub fn load_session(
     for w in session.warnings() {
         coverage.notes.push(format!("session file: {w}"));
     }
-    let graph = builder.finish(duration, &catalog);
+    let graph = builder.finish_with(duration, &catalog, &side_by_side);
     Ok(Loaded { header: session.header().clone(), catalog, graph, coverage, warnings, session })
+}
+
+/// Runs two tasks, the second on a thread of its own, or here when there is none.
+fn side_by_side(a: Task<'_>, b: Task<'_>) {
+    let b = Mutex::new(Some(b));
+    let second = || {
+        let task = b.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(task) = task {
+            task();
+        }
+    };
+    std::thread::scope(|s| {
+        if let Err(e) = std::thread::Builder::new().name("build".into()).spawn_scoped(s, second) {
+            tracing::warn!("no thread to build the graph with: {e}");
+        }
+        a();
+        // Not begun yet, by whatever reason: here.
+        second();
+    });
 }
 
 impl Loaded {

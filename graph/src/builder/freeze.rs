@@ -2,13 +2,14 @@
 
 use super::futex::Uses;
 use super::related::{Fit, fit};
-use super::{Builder, POLL, RECV};
+use super::{Builder, Join, POLL, RECV};
 use crate::graph::{Detail, EdgeRow, EventGraph, OPEN, TIMED_OUT, ThreadRows, Times};
 use crate::lane::LaneIndex;
 use crate::{EdgeId, EdgeKind, VertexId, Weak};
 use pg_event::{Catalog, Ns, ObjectId};
+use std::ops::Range;
 
-pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog) -> EventGraph {
+pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>) -> EventGraph {
     let Builder {
         mut threads,
         mut edges,
@@ -32,13 +33,10 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog) -> EventGraph 
     let vertices: usize = threads.iter().map(|t| t.rows.len()).sum();
     g.times.reserve_exact(vertices);
     g.details.reserve_exact(vertices);
-    g.put_off.reserve_exact(threads.iter().map(|t| t.put_off.len()).sum());
-    g.samples.reserve_exact(threads.iter().map(|t| t.samples.len()).sum());
-    g.ipc.reserve_exact(threads.iter().map(|t| t.ipc.len()).sum());
-    g.syscalls.reserve_exact(threads.iter().map(|t| t.syscalls.len()).sum());
     g.threads.reserve_exact(threads.len());
     let mut seen = Vec::with_capacity(threads.len());
-    let mut final_id = vec![VertexId(0); numbers as usize];
+    // A vertex that was replaced has none.
+    let mut final_id = vec![VertexId(u32::MAX); numbers as usize];
     for t in &mut threads {
         let first = g.times.len() as u32;
         seen.push(t.seen);
@@ -54,10 +52,10 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog) -> EventGraph 
         }
         g.threads.push(ThreadRows {
             vertices: first..g.times.len() as u32,
-            put_off: append(&mut g.put_off, std::mem::take(&mut t.put_off)),
-            samples: append(&mut g.samples, std::mem::take(&mut t.samples)),
-            ipc: append(&mut g.ipc, std::mem::take(&mut t.ipc)),
-            syscalls: append(&mut g.syscalls, std::mem::take(&mut t.syscalls)),
+            put_off: whole(std::mem::take(&mut t.put_off)),
+            samples: whole(std::mem::take(&mut t.samples)),
+            ipc: whole(std::mem::take(&mut t.ipc)),
+            syscalls: whole(std::mem::take(&mut t.syscalls)),
             end,
             exited: t.exited,
         });
@@ -65,7 +63,7 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog) -> EventGraph 
     drop(threads);
     g.extend_told(&seen);
     g.find_unseen(catalog);
-    let id = |v: VertexId| final_id.get(v.index()).copied();
+    let id = |v: VertexId| final_id.get(v.index()).copied().filter(|v| v.0 != u32::MAX);
     edges.retain_mut(|e| match (id(e.from), id(e.to)) {
         (Some(from), Some(to)) => {
             (e.from, e.to) = (from, to);
@@ -76,15 +74,17 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog) -> EventGraph 
     // Growing left room that is not needed any more.
     edges.shrink_to_fit();
     drop(final_id);
-    link(&mut g, edges, catalog);
-    g.lanes = LaneIndex::new(&g);
+    (g.edges, g.in_start) = link(&g, edges, catalog, join);
+    let (mut out, mut lanes) = (Outgoing::default(), LaneIndex::default());
+    join(&mut || out = outgoing(&g.edges, g.times.len()), &mut || lanes = LaneIndex::new(&g));
+    (g.out_start, g.out, g.lanes) = (out.start, out.edges, lanes);
     g
 }
 
-fn append<T>(column: &mut Vec<T>, own: Vec<T>) -> std::ops::Range<u32> {
-    let from = column.len() as u32;
-    column.extend(own);
-    from..column.len() as u32
+/// A list that will not grow any more.
+fn whole<T>(mut list: Vec<T>) -> Vec<T> {
+    list.shrink_to_fit();
+    list
 }
 
 /// Disjoint spans, by time.
@@ -125,66 +125,109 @@ fn order(edges: &[EdgeRow], start: &[u32]) -> Vec<u32> {
     order
 }
 
-/// Sort the edges by where they end, join double ones, judge futex edges, index both ways.
-fn link(g: &mut EventGraph, raw: Vec<EdgeRow>, catalog: &Catalog) {
+/// Sort the edges by where they end, join double ones, judge futex edges. Returns them and where those into
+/// each vertex begin.
+fn link(g: &EventGraph, raw: Vec<EdgeRow>, catalog: &Catalog, join: Join<'_>) -> (Vec<EdgeRow>, Vec<u32>) {
     let n = g.times.len();
     let start = starts(&raw, n, |e| e.to);
     let order = order(&raw, &start);
-    let mut rows: Vec<EdgeRow> = Vec::with_capacity(raw.len());
-    let mut uses = Uses::default();
-    let mut in_start = Vec::with_capacity(n + 1);
-    let mut own: Vec<EdgeRow> = Vec::new();
-    let mut group: Vec<EdgeRow> = Vec::new();
-    for v in 0..n {
-        in_start.push(rows.len() as u32);
-        if start[v] == start[v + 1] {
-            continue;
-        }
-        own.clear();
-        own.extend(order[start[v] as usize..start[v + 1] as usize].iter().map(|i| raw[*i as usize]));
-        own.sort_by_key(|e| (e.to_time, e.from_time, e.from, !e.waking));
-        group.clear();
-        for e in &own {
-            add(&mut group, *e);
-        }
-        if !group.iter().any(|e| e.waking) && awaits_message(&g.details[v]) {
-            let waited_for = g.details[v].object;
-            promote(&mut group, &g.times[v], |object| fit(waited_for, object, catalog) != Fit::Differs);
-        }
-        for e in &mut group {
-            if e.waking
-                && e.kind == EdgeKind::Futex
-                && e.weak.is_none()
-                && uses.is_lock(&g.details[v], catalog)
-            {
-                e.weak = Some(Weak::MutexHandOff);
-            }
-            if e.weak.is_none() && e.waking && lost_around(&g.lost, e) {
-                e.weak = Some(Weak::LostEvents);
-            }
-        }
-        group.sort_by_key(|e| (!e.waking, e.to_time, e.from_time));
-        rows.extend_from_slice(&group);
-    }
-    in_start.push(rows.len() as u32);
+    let sorted = Sorted { rows: &raw, start: &start, order: &order };
+    let middle = start.partition_point(|s| (*s as usize) < raw.len() / 2).min(n);
+    // Room for all, as the second half is put behind the first.
+    let mut first = Linked { rows: Vec::with_capacity(raw.len()), start: Vec::with_capacity(n + 1) };
+    let mut second = Linked::default();
+    join(&mut || first.link(g, &sorted, 0..middle, catalog), &mut || {
+        second.rows.reserve_exact(raw.len() - start[middle] as usize);
+        second.link(g, &sorted, middle..n, catalog);
+    });
     drop(raw);
-    drop(order);
+    let Linked { mut rows, start: mut in_start } = first;
+    let before = rows.len() as u32;
+    rows.extend_from_slice(&second.rows);
+    in_start.extend(second.start.iter().map(|s| s + before));
+    in_start.push(rows.len() as u32);
+    drop(second);
     rows.shrink_to_fit();
-    let out_start = starts(&rows, n, |e| e.from);
-    let mut next = out_start.clone();
-    let mut out = vec![EdgeId(0); rows.len()];
+    (rows, in_start)
+}
+
+/// Edges as they were made, and their order by where they end.
+struct Sorted<'a> {
+    rows: &'a [EdgeRow],
+    start: &'a [u32],
+    order: &'a [u32],
+}
+
+/// The edges into a range of vertices, and where those into each vertex begin.
+#[derive(Default)]
+struct Linked {
+    rows: Vec<EdgeRow>,
+    start: Vec<u32>,
+}
+
+impl Linked {
+    fn link(&mut self, g: &EventGraph, sorted: &Sorted<'_>, vertices: Range<usize>, catalog: &Catalog) {
+        let mut uses = Uses::default();
+        let mut own: Vec<EdgeRow> = Vec::new();
+        let mut group: Vec<EdgeRow> = Vec::new();
+        for v in vertices {
+            self.start.push(self.rows.len() as u32);
+            let numbers = &sorted.order[sorted.start[v] as usize..sorted.start[v + 1] as usize];
+            if numbers.is_empty() {
+                continue;
+            }
+            own.clear();
+            own.extend(numbers.iter().map(|i| sorted.rows[*i as usize]));
+            own.sort_by_key(|e| (e.to_time, e.from_time, e.from, !e.waking));
+            group.clear();
+            for e in &own {
+                add(&mut group, *e);
+            }
+            if !group.iter().any(|e| e.waking) && awaits_message(&g.details[v]) {
+                let waited_for = g.details[v].object;
+                promote(&mut group, &g.times[v], |object| fit(waited_for, object, catalog) != Fit::Differs);
+            }
+            for e in &mut group {
+                if e.waking
+                    && e.kind == EdgeKind::Futex
+                    && e.weak.is_none()
+                    && uses.is_lock(&g.details[v], catalog)
+                {
+                    e.weak = Some(Weak::MutexHandOff);
+                }
+                if e.weak.is_none() && e.waking && lost_around(&g.lost, e) {
+                    e.weak = Some(Weak::LostEvents);
+                }
+            }
+            group.sort_by_key(|e| (!e.waking, e.to_time, e.from_time));
+            self.rows.extend_from_slice(&group);
+        }
+    }
+}
+
+/// Edges by where they begin: `start[v]..start[v + 1]` of `edges` leave `v`, by time.
+#[derive(Default)]
+struct Outgoing {
+    start: Vec<u32>,
+    edges: Vec<EdgeId>,
+}
+
+fn outgoing(rows: &[EdgeRow], n: usize) -> Outgoing {
+    let start = starts(rows, n, |e| e.from);
+    let mut next = start.clone();
+    let mut edges = vec![EdgeId(0); rows.len()];
     for (i, r) in rows.iter().enumerate() {
         let cell = &mut next[r.from.index()];
-        out[*cell as usize] = EdgeId(i as u32);
+        edges[*cell as usize] = EdgeId(i as u32);
         *cell += 1;
     }
     for v in 0..n {
-        let own = &mut out[out_start[v] as usize..out_start[v + 1] as usize];
+        let own = &mut edges[start[v] as usize..start[v + 1] as usize];
         if own.len() > 1 {
             own.sort_unstable_by_key(|e| (rows[e.index()].from_time, e.0));
         }
     }
-    (g.edges, g.in_start, g.out_start, g.out) = (rows, in_start, out_start, out);
+    Outgoing { start, edges }
 }
 
 /// A message whose arrival also woke is one edge: that of the wake-up, made certain by the bytes.

@@ -46,6 +46,12 @@ impl Default for BuildOptions {
     }
 }
 
+/// A part of freezing a graph.
+pub type Task<'a> = &'a mut (dyn FnMut() + Send);
+
+/// Runs both tasks, each once, and returns when both are done.
+pub type Join<'a> = &'a dyn Fn(Task<'_>, Task<'_>);
+
 /// Builds an [`EventGraph`] from events in order of time.
 ///
 /// ```
@@ -125,8 +131,17 @@ impl Builder {
 
     /// Freeze. `duration` is the length of the recording (the time of the last event counts if later).
     pub fn finish(self, duration: Ns, catalog: &Catalog) -> EventGraph {
+        self.finish_with(duration, catalog, &|a, b| {
+            a();
+            b();
+        })
+    }
+
+    /// Like [`Builder::finish`], its longer parts two at a time as far as `join` runs two tasks at once.
+    /// This crate starts no threads.
+    pub fn finish_with(self, duration: Ns, catalog: &Catalog, join: Join<'_>) -> EventGraph {
         let duration = duration.max(self.now);
-        freeze::freeze(self, duration, catalog)
+        freeze::freeze(self, duration, catalog, join)
     }
 
     /// The state of a thread, its first vertex begun; `None` when the catalogue does not have it.

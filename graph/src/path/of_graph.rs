@@ -34,8 +34,7 @@ impl Timeline for EventGraph {
         } else if time <= v.run {
             (v.woken, v.run, State::Preempted)
         } else {
-            let r = self.rows(w).put_off.clone();
-            let off = &self.put_off[r.start as usize..r.end as usize];
+            let off = &self.rows(w).put_off;
             let k = off.partition_point(|p| p.0 < time);
             let next = off.get(k).map_or(v.end, |p| p.0.min(v.end));
             match k.checked_sub(1).map(|k| off[k]) {

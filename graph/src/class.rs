@@ -46,21 +46,45 @@ const LOCKS: &[&str] = &["futex", "futex_wait", "futex_waitv", "flock", "fcntl",
 const FUTEXES: &[&str] = &["futex", "futex_wait", "futex_waitv"];
 const SIGNALS: &[&str] = &["pause", "rt_sigsuspend", "rt_sigtimedwait"];
 
-/// Does the user stack tell of a condition variable, a semaphore or a parked thread rather than a lock? What
-/// is nearest to the leaf decides.
-fn on_condition(v: &Vertex, catalog: &Catalog) -> bool {
+/// What a futex wait is for, as far as the names on its stack tell.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FutexUse {
+    Condition,
+    Lock,
+    Unknown,
+}
+
+/// Does the user stack tell of a condition variable, a semaphore or a parked thread, or of a lock? What is
+/// nearest to the leaf decides. Without names the call does: the C library waits for conditions with a bit
+/// set (for clocks), for its mutexes without; the value 2 means "locked, and others wait" to most mutexes.
+fn futex_use(v: &Vertex, catalog: &Catalog) -> FutexUse {
     for f in named(catalog, v.user_stack) {
         let name = f.function.to_ascii_lowercase();
         let has = |words: &[&str]| words.iter().any(|w| name.contains(w));
         if has(&["cond_wait", "cond_timedwait", "cond_clockwait", "condvar", "condition", "park", "sem_wait"])
         {
-            return true;
+            return FutexUse::Condition;
         }
         if has(&["mutex", "rwlock", "lll_lock", "lock_contended"]) {
-            return false;
+            return FutexUse::Lock;
         }
     }
-    false
+    const COMMAND: u32 = 0x7f;
+    const WAIT_BITSET: u32 = 9;
+    const LOCKED: u32 = 2;
+    let own = catalog.process_of(v.thread);
+    // A join waits for the thread id to be cleared.
+    let joins = own.is_some() && catalog.threads.iter().any(|t| t.ns_tid == v.value && v.value != 0);
+    if v.op & COMMAND == WAIT_BITSET && v.value != LOCKED && !joins {
+        FutexUse::Condition
+    } else {
+        FutexUse::Unknown
+    }
+}
+
+/// A futex wait of which nothing tells that it is for a lock: a barrier, a worker without work, ...
+pub(crate) fn vague(v: &Vertex, catalog: &Catalog) -> bool {
+    v.syscall.is_any(FUTEXES) && v.value != 2 && futex_use(v, catalog) == FutexUse::Unknown
 }
 
 fn members<'a>(catalog: &'a Catalog, o: &'a Object) -> impl Iterator<Item = &'a Object> {
@@ -88,7 +112,7 @@ pub fn class(v: &Vertex, catalog: &Catalog) -> WaitClass {
         return WaitClass::Child;
     }
     if v.syscall.is_any(LOCKS) {
-        return if v.syscall.is_any(FUTEXES) && on_condition(v, catalog) {
+        return if v.syscall.is_any(FUTEXES) && futex_use(v, catalog) == FutexUse::Condition {
             WaitClass::Condition
         } else {
             WaitClass::Lock

@@ -99,8 +99,8 @@ impl Episode {
 /// May `next` renew the wait that `v` led in with? `v` ended by its own time-out (or a signal that did
 /// not end the thread) and hardly ran.
 fn renews(v: &Vertex) -> bool {
-    let between = v.ran() + v.queued() + v.preempted;
-    (v.timed_out || v.interrupted) && between <= (v.waited() / 4).max(2_000_000)
+    // To stand in the queue for a CPU is no progress.
+    (v.timed_out || v.interrupted) && v.ran() <= (v.waited() / 4).max(2_000_000)
 }
 
 /// The episodes of a thread in order of time: waits that last at least `min` (renewals added up) and

@@ -1,6 +1,6 @@
 //! Victims: suspicious vertices, and the choice of the one to diagnose.
 
-use crate::class::{WaitClass, asked, class};
+use crate::class::{WaitClass, asked, class, vague};
 use crate::diagnose::threads_behind;
 use crate::episode::{Episode, episodes};
 use crate::profile::profile;
@@ -190,7 +190,8 @@ fn seen_first(graph: &EventGraph, catalog: &Catalog, all: &mut [(Victim, f64)]) 
                 let (f, b) = (&all[front].0, &all[back].0);
                 let overlap = f.end().min(b.end()).saturating_sub(f.start.max(b.start));
                 let same = overlap * 2 >= f.duration && overlap * 2 >= b.duration;
-                let waits = behind[front].contains(&b.thread) && !behind[back].contains(&f.thread);
+                let waits = behind[front].contains(&b.thread) && !behind[back].contains(&f.thread)
+                    || queues_behind((f, &behind[front]), (b, &behind[back]));
                 if front != back && same && waits && f.score <= b.score {
                     all[front].0.score = b.score * 1.01;
                     changed = true;
@@ -201,6 +202,16 @@ fn seen_first(graph: &EventGraph, catalog: &Catalog, all: &mut [(Victim, f64)]) 
             break;
         }
     }
+}
+
+/// Do both wait for the same in the end, and came `front` later? Then the other one is being served, however
+/// long that takes, and `front` is who waits for nothing of its own.
+fn queues_behind(front: (&Victim, &[ThreadId]), back: (&Victim, &[ThreadId])) -> bool {
+    !back.1.is_empty()
+        && front.1.ends_with(back.1)
+        && front.0.start > back.0.start + back.0.duration / 50
+        && !front.1.contains(&front.0.thread)
+        && !back.1.contains(&front.0.thread)
 }
 
 /// The victim to diagnose: the worst one that fits the selection.
@@ -255,6 +266,7 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, all: &[Episode]) -
     let Some(key) = e.key else { return 0.7 };
     let v = graph.vertex(e.last);
     let mut w = match class(&v, catalog) {
+        WaitClass::Lock if vague(&v, catalog) && in_a_pool(graph, catalog, e) => 0.05,
         WaitClass::Traced | WaitClass::Stopped | WaitClass::Lock | WaitClass::Room => 0.9,
         WaitClass::Disk => 0.85,
         WaitClass::Channel if asked(graph, catalog, e.first) => 1.0,
@@ -264,9 +276,9 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, all: &[Episode]) -
         WaitClass::Condition => 0.4,
         WaitClass::Other => 0.5,
         // Whoever waits for a child sees only the child's hang.
-        WaitClass::Child => 0.3,
+        WaitClass::Child => 0.12,
         WaitClass::Sleep if e.block_type() == BlockType::RepeatedYield => 0.5,
-        WaitClass::Sleep => 0.15,
+        WaitClass::Sleep => 0.1,
         WaitClass::EventLoop if asked(graph, catalog, e.first) => 0.3,
         WaitClass::EventLoop | WaitClass::Terminal | WaitClass::Signal => 0.04,
     };
@@ -289,7 +301,12 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, all: &[Episode]) -
 
 /// Do other threads of its process wait for the same at the same time?
 fn in_a_pool(graph: &EventGraph, catalog: &Catalog, e: &Episode) -> bool {
-    let Some(process) = catalog.thread(e.thread).map(|t| t.process) else { return false };
+    let Some(t) = catalog.thread(e.thread) else { return false };
+    let process = t.process;
+    // Pools are made of further threads; a main thread waits for something.
+    if catalog.process(process).is_some_and(|p| p.pid == t.tid) {
+        return false;
+    }
     let v = graph.vertex(e.last);
     let (middle, object) = (e.start + e.duration() / 2, v.object);
     object.is_some()

@@ -30,6 +30,7 @@ pub struct Wait<'d> {
     thread: ThreadId,
     end: f64,
     off: OffCpu,
+    queued: f64,
 }
 
 impl Drawing {
@@ -116,7 +117,7 @@ impl Drawing {
     pub fn wait(&mut self, thread: ThreadId, start: f64, end: f64, call: &str) -> Wait<'_> {
         let mut off = OffCpu::new(ns(start), ns(end), OffState::Interruptible);
         off.syscall = syscall_number(call).unwrap();
-        Wait { drawing: self, thread, end, off }
+        Wait { drawing: self, thread, end, off, queued: 0.000_001 }
     }
 
     /// Samples every 10 ms from `start` to `end`.
@@ -186,6 +187,18 @@ impl Wait<'_> {
         self
     }
 
+    /// Futex operation and expected value.
+    pub fn op(mut self, op: u32, value: u32) -> Self {
+        (self.off.op, self.off.value) = (op, value);
+        self
+    }
+
+    /// Got a CPU only that much later.
+    pub fn queued(mut self, seconds: f64) -> Self {
+        self.queued = seconds;
+        self
+    }
+
     pub fn state(mut self, state: OffState) -> Self {
         self.off.state = state;
         self
@@ -237,7 +250,7 @@ impl Wait<'_> {
     }
 
     fn done(self) {
-        let time = if self.off.open { ns(self.end) } else { ns(self.end) + 1000 };
+        let time = if self.off.open { ns(self.end) } else { ns(self.end) + ns(self.queued) };
         self.drawing.event(time, self.thread, Kind::OffCpu(self.off));
     }
 }

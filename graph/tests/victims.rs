@@ -1,0 +1,63 @@
+//! Which victim is shown first: the one that a person would complain about.
+
+mod draw;
+
+use draw::Drawing;
+use pg_event::{Direction, ObjectId, ObjectKind};
+use pg_graph::{VictimOptions, victims};
+
+/// Two clients wait for the same busy server: the first one's request is what it computes, so the second one
+/// is who hangs for no reason of its own. The script around them, its sleep and idle workers come later.
+#[test]
+fn who_queues_behind_comes_before_who_is_served() {
+    let mut d = Drawing::new(20.0);
+    let script = d.process("bash", "bash run.sh", None, 0.0);
+    let server = d.process("keyd", "keyd *:0", Some(script), 0.0);
+    let eval = d.process("cli", "cli eval loop", Some(script), 0.9);
+    let get = d.process("cli", "cli get k", Some(script), 1.9);
+    let sleep = d.process("sleep", "sleep 19", Some(script), 0.0);
+    let idle: Vec<_> = (0..3).map(|_| d.thread(server, "bio", 0.0)).collect();
+    let (es, se) =
+        (d.object(ObjectKind::UnixStream, 1, 2, ""), d.object(ObjectKind::UnixStream, 2, 1, "/run/k"));
+    let (gs, sg) =
+        (d.object(ObjectKind::UnixStream, 3, 4, ""), d.object(ObjectKind::UnixStream, 4, 3, "/run/k"));
+    let any = d.object(ObjectKind::Child, 0, 0, "");
+    let lua = d.stack(&["luaV_execute (keyd)", "main (keyd)"]);
+    d.runs(server, 1.0, 15.0, lua);
+    d.message(eval, es, Direction::Send, 1.0, 10);
+    d.wait(eval, 1.002, 15.0, "recvfrom").on(es).by(server, "write", se);
+    d.message(get, gs, Direction::Send, 2.0, 10);
+    d.wait(get, 2.001, 15.1, "recvfrom").on(gs).by(server, "write", sg);
+    d.wait(script, 0.5, 19.5, "wait4").on(any).by(sleep, "exit_group", ObjectId::NONE);
+    d.wait(sleep, 0.4, 19.4, "clock_nanosleep").times_out();
+    for (i, t) in idle.into_iter().enumerate() {
+        let word = d.object(ObjectKind::Futex, 0x100 + i as u64, 1, "");
+        d.wait(t, 0.1, 20.0, "futex").on(word).op(393, 0).open();
+    }
+    let (g, c) = d.build();
+    let all = victims(&g, &c, &VictimOptions::default());
+    let rank = |t| all.iter().position(|v| v.thread == t).unwrap_or(usize::MAX);
+    assert_eq!(rank(get), 0, "{:#?}", all.iter().map(|v| (&v.summary, v.score)).collect::<Vec<_>>());
+    assert!(rank(get) < rank(eval) && rank(eval) < rank(script));
+    assert!(rank(get) < rank(sleep));
+}
+
+/// A retry loop counts as one, also when its tries stand in the queue for a CPU; the shell around it does not.
+#[test]
+fn a_retry_loop_on_a_busy_machine_is_one() {
+    let mut d = Drawing::new(20.0);
+    let script = d.process("bash", "bash run.sh", None, 0.0);
+    let sql = d.process("sql", "sql a.db", Some(script), 1.0);
+    let any = d.object(ObjectKind::Child, 0, 0, "");
+    let mut t = 2.0;
+    while t < 16.0 {
+        d.wait(sql, t, t + 0.1, "clock_nanosleep").queued(0.04).times_out();
+        t += 0.1405;
+    }
+    d.exit(sql, 16.5);
+    d.wait(script, 1.1, 16.6, "wait4").on(any).by(sql, "exit_group", ObjectId::NONE);
+    let (g, c) = d.build();
+    let all = victims(&g, &c, &VictimOptions::default());
+    assert_eq!(all[0].thread, sql);
+    assert!(all[0].duration > 13_500_000_000, "{}", all[0].duration);
+}

@@ -5,14 +5,22 @@ use crate::diagnose::{Finding, FindingKind, Options, Outcome, SliceNode};
 use crate::episode::LONG_SINGLE;
 use crate::profile::{Profile, profile};
 use crate::report::{FORMAT, Party, Report, RootCause, VictimInfo};
-use crate::words::{clean, cmdline_at, moment, named, percent, process_at, span, telling, who, who_at};
+use crate::words::{
+    clean, cmdline_at, moment, named, percent, process_at, short_command, short_label, span, telling, who,
+    who_at,
+};
 use crate::{BlockType, EventGraph, VertexId, Victim};
 use pg_event::{Catalog, Direction, Ns, ObjectKind, ThreadId};
 use std::fmt::Write;
 
+/// Most words of a sentence for a ticket.
+const WORDS: usize = 60;
+/// Lengths of command lines tried until the sentence is short enough.
+const LINES: [usize; 4] = [48, 32, 18, 0];
+
 /// The report of a walk.
 pub(crate) fn report(g: &EventGraph, c: &Catalog, victim: &Victim, options: &Options, o: &Outcome) -> Report {
-    let w = Writer { g, c, victim, o };
+    let w = Writer { g, c, victim, o, line: LINES[0].into() };
     let mut session = options.session.clone();
     session.duration_ns = session.duration_ns.max(g.duration());
     if session.events == 0 {
@@ -41,11 +49,22 @@ pub(crate) fn report(g: &EventGraph, c: &Catalog, victim: &Victim, options: &Opt
     }
 }
 
+/// Words of a sentence; a number and its unit are one.
+fn words(s: &str) -> usize {
+    let unit = |w: &str| {
+        let w = w.trim_end_matches([',', ';', '.', ')', ':']);
+        matches!(w, "s" | "ms" | "µs" | "ns" | "%" | "B" | "x")
+    };
+    s.split_whitespace().filter(|w| !unit(w)).count()
+}
+
 struct Writer<'a> {
     g: &'a EventGraph,
     c: &'a Catalog,
     victim: &'a Victim,
     o: &'a Outcome,
+    /// Longest command line shown.
+    line: std::cell::Cell<usize>,
 }
 
 /// A cause before it is put into words.
@@ -200,12 +219,12 @@ impl Writer<'_> {
         c.clamp(0.01, 0.99)
     }
 
-    /// `redis-server (pid 7, "redis-server *:0")`.
+    /// ``redis-cli (pid 7, `redis-cli -s …/r.sock get k`)``.
     fn full(&self, thread: ThreadId, at: Ns) -> String {
         let name = who_at(self.c, thread, at);
-        let line = clean(&cmdline_at(self.c, thread, at), 100);
+        let line = short_command(&cmdline_at(self.c, thread, at), self.line.get());
         let process = process_at(self.c, thread, at);
-        if line.is_empty() || line == process {
+        if self.line.get() == 0 || line.is_empty() || line == process {
             return name;
         }
         match name.strip_suffix(')') {
@@ -229,15 +248,29 @@ impl Writer<'_> {
         let verb = if n.state == "stopped" { "was stopped" } else { "waited" };
         let f = n.function.as_ref().filter(|f| !f.starts_with("0x"));
         let f = f.map_or_else(String::new, |f| format!(", called from {}", clean(f, 60)));
-        format!("{verb} {}{times}{call}{}{f}", span(n.spent), self.waited_for(n))
+        // "futex on futex 0x10" says it twice.
+        let mut on = self.waited_for(n);
+        if let Some(call) = &n.syscall {
+            on = on.replacen(&format!(" on {call} "), " on ", 1);
+        }
+        format!("{verb} {}{times}{call}{on}{f}", span(n.spent))
+    }
+
+    /// The same where it is said next for whom.
+    fn waited_to(&self, n: &SliceNode) -> String {
+        let call = n.syscall.as_ref().filter(|_| n.waits_on.as_deref() == Some("child"));
+        call.map_or_else(|| self.waited(n), |call| format!("waited {} in {call}", span(n.spent)))
     }
 
     /// " for the file lock /run/x", with a space in front; empty when there is nothing to say.
     fn waited_for(&self, n: &SliceNode) -> String {
-        let object = n.object_label(self.c).map(|o| clean(&o, 100));
+        let object = n.object_label(self.c).map(|o| short_label(&o));
         match (n.waits_on.as_deref(), object) {
             (Some("sleep" | "poll") | None, None) => String::new(),
             (Some("ptrace"), _) => " by its tracer".into(),
+            (Some("file-lock"), _) if n.object.is_some() && self.lock_path(n).is_some() => {
+                format!(" for the file lock {}", self.lock_path(n).unwrap_or_default())
+            }
             (Some("file-lock"), Some(o)) => format!(" for the file lock {o}"),
             (Some("child"), Some(o))
                 if n.object.and_then(|o| self.c.object(o)).is_some_and(|o| o.id != 0) =>
@@ -253,39 +286,49 @@ impl Writer<'_> {
         }
     }
 
-    /// Whom it blocked: the step before, and the victim if that is another one.
+    /// A lock is known by its whole path.
+    fn lock_path(&self, n: &SliceNode) -> Option<String> {
+        n.object_label(self.c).map(|o| clean(&o, 100))
+    }
+
+    /// Whom it blocked: the victim, and the step before if that is another one.
     fn held_up(&self, node: usize) -> String {
         if node == 0 {
             return String::new();
         }
         let before = &self.o.nodes[node - 1];
-        let mut s = if before.state == "not-created" {
-            format!(
-                "; {} could only be created after that",
-                who_at(self.c, before.thread, before.start + before.duration)
-            )
-        } else {
-            format!(
-                "; because of it {} {}",
-                who_at(self.c, before.thread, before.start + before.duration),
-                self.waited(before)
-            )
-        };
-        if node > 1 {
-            let v = &self.o.nodes[0];
-            if v.thread != before.thread {
-                let _ = write!(
-                    s,
-                    "; in the end this held up {} for {}",
-                    self.full(v.thread, v.start + v.duration),
-                    span(self.victim.duration)
-                );
+        let v = &self.o.nodes[0];
+        let last = self.full(v.thread, v.start + v.duration);
+        let time = span(self.victim.duration);
+        if node == 1 || v.thread == before.thread {
+            let call = before.syscall.as_ref().map_or_else(String::new, |s| format!(" in {s}"));
+            return format!("; this held up {last} for {time}{call}{}", self.waited_for(before));
+        }
+        let then = before.start + before.duration;
+        let via = who_at(self.c, before.thread, then);
+        if before.state == "not-created" {
+            return format!("; {via} could only be created after that, and {last} waited {time} in the end");
+        }
+        let tells = !matches!(before.waits_on.as_deref(), Some("ptrace" | "child"));
+        let on = if tells { self.waited_for(before) } else { String::new() };
+        format!("; this held up {via}{on}, and in the end {last} for {time}")
+    }
+
+    /// One sentence, the main fact first, cut until it fits into a ticket.
+    fn why(&self, r: &Ranked, n: &SliceNode, p: &Profile) -> String {
+        let mut s = String::new();
+        for line in LINES {
+            self.line.set(line);
+            s = self.sentence(r, n, p);
+            if words(&s) <= WORDS {
+                break;
             }
         }
+        self.line.set(LINES[0]);
         s
     }
 
-    fn why(&self, r: &Ranked, n: &SliceNode, p: &Profile) -> String {
+    fn sentence(&self, r: &Ranked, n: &SliceNode, p: &Profile) -> String {
         let end = n.start + n.duration;
         let full = self.full(r.thread, end);
         let next = self.o.nodes.get(r.node + 1).filter(|x| x.thread != r.thread);
@@ -298,7 +341,7 @@ impl Writer<'_> {
                     format!(" in {}{module}", clean(f, 80))
                 });
                 format!(
-                    "{full} gave up the CPU again and again{f} for {} (sched_yield, a yield loop): it asks whether it may go on, and nobody let it; which memory it asks for was not recorded",
+                    "{full} gave up the CPU again and again{f} for {} (sched_yield, a yield loop): it asks whether it may go on, and nobody let it; the data flag it asks for was not recorded and must be found",
                     span(whole)
                 )
             }
@@ -313,6 +356,7 @@ impl Writer<'_> {
                 let f = n
                     .function
                     .as_ref()
+                    .filter(|f| !f.starts_with("0x"))
                     .map_or_else(String::new, |f| format!(", called from {}", clean(f, 60)));
                 format!(
                     "{full} slept {} in {} for as long as it chose itself{f}",
@@ -345,6 +389,7 @@ impl Writer<'_> {
             }
             Some(FindingKind::Ended) => format!("{full} had ended at {}", moment(n.start)),
             Some(FindingKind::Here) => format!("{full} {}; the way back ends here", self.waited(n)),
+            None if next.is_some() => format!("{full} {}", self.waited_to(n)),
             None => format!("{full} {}", self.waited(n)),
         };
         if r.kind.is_none()
@@ -353,7 +398,10 @@ impl Writer<'_> {
             let _ = write!(s, " for {}", self.full(x.thread, x.start + x.duration));
         }
         s += &self.full_pipe(n);
-        s += &self.held_up(r.node);
+        let said = matches!(r.kind, Some(FindingKind::Idle)) && r.node <= 1;
+        if !said {
+            s += &self.held_up(r.node);
+        }
         s.push('.');
         s
     }
@@ -380,16 +428,16 @@ impl Writer<'_> {
             span(whole),
             percent(n.spent, whole)
         );
+        let off = crate::diagnose::activity(self.g, self.c, n.thread, spans).runnable;
+        if off * 3 > n.spent {
+            let _ = write!(s, " and queued for it for {}", span(off));
+        }
         if let Some(f) = &p.function {
             let module = p.module.as_ref().map_or_else(String::new, |m| format!(" ({m})"));
             let _ = write!(s, ", {:.0} % of it in {}{module}", p.share * 100.0, clean(f, 80));
         }
-        let off = crate::diagnose::activity(self.g, self.c, n.thread, spans).runnable;
-        if off * 3 > n.spent {
-            let _ = write!(s, " (it had to share the CPU and got none for another {})", span(off));
-        }
         if let Some(from) = self.served(n) {
-            let _ = write!(s, "; it last took work from {from}");
+            let _ = write!(s, ", for {from}");
         }
         s
     }
@@ -409,16 +457,55 @@ impl Writer<'_> {
         })?;
         let from = self.g.vertex(e.from).thread;
         let on_way = self.o.nodes.iter().any(|x| x.thread == from);
-        (!on_way).then(|| format!("{} at {}", self.full(from, e.from_time), moment(e.from_time)))
+        (!on_way).then(|| format!("{} since {}", self.full(from, e.from_time), moment(e.from_time)))
+    }
+
+    /// What `waiter` sent over what it waits for since shortly before the wait: "2 messages, 70 B, the last
+    /// at 6.744 s".
+    fn asked_for(&self, waiter: &SliceNode) -> Option<String> {
+        const BEFORE: Ns = 1_000_000_000;
+        let object = waiter.object?;
+        let within = waiter.start.saturating_sub(BEFORE)..waiter.start + waiter.duration;
+        let sent = self.g.ipc_of(waiter.thread, within);
+        let sent = sent.iter().filter(|m| m.what.object == object && m.what.direction == Direction::Send);
+        let (mut count, mut bytes, mut last) = (0u64, 0u64, 0);
+        for m in sent {
+            count += u64::from(m.what.count.max(1));
+            bytes += m.what.bytes;
+            last = m.time;
+        }
+        match count {
+            0 => None,
+            1 => Some(format!("{bytes} B at {}", moment(last))),
+            n => Some(format!("{n} messages, {bytes} B, the last at {}", moment(last))),
+        }
+    }
+
+    /// "5.00 s x 2" for waits that their own time-out ended, else the whole length.
+    fn patience(&self, n: &SliceNode) -> String {
+        let v = self.g.vertex(n.vertex);
+        match (v.timed_out, n.waits) {
+            (true, 2..) => format!("{} x {}", span(v.waited()), n.waits),
+            _ => span(n.spent),
+        }
     }
 
     fn why_idle(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
-        let wanted = r.node.checked_sub(1).and_then(|i| self.o.nodes.get(i));
-        let not = wanted.map_or_else(String::new, |w| {
-            let on = w.object_label(self.c).map_or_else(String::new, |o| format!(" over {}", clean(&o, 100)));
-            format!(" and never sent{on} what {} waited for", who(self.c, w.thread))
-        });
-        format!("{full} {} with nothing to do{not}", self.waited(n))
+        let Some(w) = r.node.checked_sub(1).and_then(|i| self.o.nodes.get(i)) else {
+            return format!("{full} {} with nothing to do", self.waited(n));
+        };
+        let call = n.syscall.as_ref().map_or_else(String::new, |s| format!(" in {s}"));
+        let on = w.object_label(self.c).map_or_else(String::new, |o| format!(" over {}", short_label(&o)));
+        let asked = match self.asked_for(w) {
+            Some(what) => format!("was sent the request ({what})"),
+            None => "was waited for".to_owned(),
+        };
+        format!(
+            "{full} {asked} and never answered{on}: it was idle{call} for {}, while {} waited {}",
+            span(n.spent),
+            who(self.c, w.thread),
+            self.patience(w)
+        )
     }
 
     fn why_unanswered(&self, n: &SliceNode, full: &str, next: Option<&SliceNode>) -> String {
@@ -428,21 +515,29 @@ impl Writer<'_> {
         } else if last.open {
             "it had not ended when the recording did"
         } else if last.interrupted {
-            "a signal ended it, not what it waited for"
+            "a signal ended it"
         } else if last.timed_out {
-            "it ended by its own time-out"
+            "its own time-out ended it"
         } else {
             "no wake-up was recorded"
         };
         let whom = match next {
-            Some(x) => format!(
-                "the answer never came: {} has the other end and {}",
-                self.full(x.thread, x.start + x.duration),
-                self.waited(x)
-            ),
+            Some(x) => {
+                let call = x.syscall.as_ref().map_or_else(String::new, |s| format!(" in {s}"));
+                format!(
+                    "no answer came from {}, which was idle{call}",
+                    self.full(x.thread, x.start + x.duration)
+                )
+            }
             None => "nobody ever answered or woke it, and no thread was found that could".into(),
         };
-        format!("{full} {}; {how}, and {whom}", self.waited(n))
+        let asked = self.asked_for(n).map_or_else(String::new, |a| format!(" (it had sent {a})"));
+        let times = if last.timed_out && n.waits > 1 {
+            format!(", {} each", span(self.g.vertex(n.vertex).waited()))
+        } else {
+            String::new()
+        };
+        format!("{full} {}{times}{asked}; {how}, and {whom}", self.waited(n))
     }
 
     fn last_of(&self, n: &SliceNode) -> VertexId {
@@ -464,14 +559,18 @@ impl Writer<'_> {
         for i in 0..ring.len() {
             let n = &ring[(at + i) % ring.len()];
             let next = &ring[(at + i + 1) % ring.len()];
-            parts.push(format!(
-                "{} {}{} for {}",
-                self.full(n.thread, n.start + n.duration),
-                self.waited(n),
-                self.full_pipe(n),
+            let name = if i == 0 {
+                format!("{} ", self.full(n.thread, n.start + n.duration))
+            } else {
+                String::new()
+            };
+            let whom = if i + 1 == ring.len() {
                 who(self.c, next.thread)
-            ));
+            } else {
+                self.full(next.thread, next.start + next.duration)
+            };
+            parts.push(format!("{name}{}{} for {whom}", self.waited_to(n), self.full_pipe(n)));
         }
-        format!("circular wait (deadlock): {}.", parts.join(", while "))
+        format!("circular wait (deadlock): {}.", parts.join(", which "))
     }
 }

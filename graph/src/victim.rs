@@ -4,7 +4,7 @@ use crate::class::{WaitClass, asked, class, vague};
 use crate::diagnose::threads_behind;
 use crate::episode::{Episode, episodes};
 use crate::profile::profile;
-use crate::words::{clean, moment, percent, short_who, span};
+use crate::words::{clean, moment, on_what, percent, short_who, span};
 use crate::{BlockType, EventGraph, VertexId, main_object, waits_on};
 use pg_event::{Catalog, Cmdline, Ns, ObjectId, Process, ThreadId};
 use regex::Regex;
@@ -346,7 +346,7 @@ fn victim(graph: &EventGraph, catalog: &Catalog, e: &Episode, weight: f64) -> Vi
         (_, None) => {
             format!("{}, {} of it on the CPU", block_type.words(), percent(e.ran, e.duration()))
         }
-        (Some(on), _) => format!("{} on {on} {}", block_type.words(), label.unwrap_or_default()),
+        (Some(on), _) => format!("{} on {}", block_type.words(), on_what(Some(on), label.as_deref())),
         (None, _) => block_type.words().to_owned(),
     };
     Victim {

@@ -105,6 +105,66 @@ pub fn cmdline_at(catalog: &Catalog, thread: ThreadId, time: Ns) -> String {
     at.map_or_else(String::new, |c| c.text.clone())
 }
 
+/// A command line cut to what tells processes apart: no folders, long words and the middle left out.
+pub fn short_command(line: &str, max: usize) -> String {
+    let word = |(i, w): (usize, &str)| {
+        let last = w.rsplit('/').find(|p| !p.is_empty()).unwrap_or(w);
+        let path = w.matches('/').count() >= 2 && !w.contains("://");
+        let w = match (path, i) {
+            (true, 0) => last.to_owned(),
+            (true, _) => match w.split_once(['/', '@']) {
+                Some((before, _)) => format!("{before}…/{last}"),
+                None => w.to_owned(),
+            },
+            _ => w.to_owned(),
+        };
+        ends(&w, 36)
+    };
+    ends(&clean(&line.split_whitespace().enumerate().map(word).collect::<Vec<_>>().join(" "), 4096), max)
+}
+
+/// Begin and end of a text that is too long.
+fn ends(text: &str, max: usize) -> String {
+    let n = text.chars().count();
+    if n <= max {
+        return text.to_owned();
+    }
+    let tail = max / 2;
+    let head = max.saturating_sub(tail + 1);
+    let begin: String = text.chars().take(head).collect();
+    let end: String = text.chars().skip(n - tail).collect();
+    format!("{begin}…{end}")
+}
+
+/// An object's label without the folders of a path in it.
+pub fn short_label(label: &str) -> String {
+    let text = match label.rsplit_once('/') {
+        Some((before, last)) if label.matches('/').count() >= 3 && !last.is_empty() => {
+            let kind = before.split_once(':').map(|k| k.0).filter(|k| !k.contains('/'));
+            kind.map_or_else(|| label.to_owned(), |k| format!("{k}:…/{last}"))
+        }
+        _ => label.to_owned(),
+    };
+    ends(&clean(&text, 4096), 70)
+}
+
+/// What a wait was for: the word and the object, without saying the kind twice.
+pub fn on_what(waits_on: Option<&str>, label: Option<&str>) -> String {
+    match (waits_on, label.filter(|l| !l.is_empty())) {
+        (Some(w), Some(l)) => {
+            let plain = l.split([':', ' ', '[']).any(|part| part == w);
+            let known =
+                ["pipe", "fifo", "unix", "tcp", "udp", "socket", "eventfd", "epoll", "futex", "timerfd"];
+            let says =
+                plain || known.iter().any(|k| l.strip_prefix(k).is_some_and(|r| r.starts_with([':', ' '])));
+            if says { l.to_owned() } else { format!("{w} {l}") }
+        }
+        (Some(w), None) => w.to_owned(),
+        (None, Some(l)) => l.to_owned(),
+        (None, None) => String::new(),
+    }
+}
+
 /// Libraries whose frames only wrap system calls or start programs: no `function` a person asks for.
 pub fn is_plumbing(module: &str) -> bool {
     const NAMES: [&str; 8] =
@@ -185,6 +245,35 @@ mod tests {
         c.processes[0].name = "postgres".into();
         c.processes[0].cmdlines[1].text = "postgres: idle".into();
         assert_eq!(process_at(&c, ThreadId(0), 10), "postgres");
+    }
+
+    #[test]
+    fn command_lines_keep_what_tells_apart() {
+        assert_eq!(
+            short_command("redis-cli -s /tmp/a.b/c.d/r.sock get k", 60),
+            "redis-cli -s …/r.sock get k"
+        );
+        assert_eq!(short_command("/usr/bin/python3 /tmp/x/p.py", 60), "python3 …/p.py");
+        assert_eq!(short_command("curl -s http://127.0.0.7:80/a/b", 60), "curl -s http://127.0.0.7:80/a/b");
+        let long = short_command(&format!("cli eval {} 0", "x ".repeat(80)), 30);
+        assert!(
+            long.starts_with("cli eval") && long.ends_with("x 0") && long.chars().count() == 30,
+            "{long}"
+        );
+        assert_eq!(short_label("unix:/tmp/a/b/r.sock"), "unix:…/r.sock");
+        assert_eq!(short_label("/tmp/a/lock"), "/tmp/a/lock");
+    }
+
+    #[test]
+    fn kinds_are_said_once() {
+        assert_eq!(on_what(Some("unix"), Some("unix:/run/k")), "unix:/run/k");
+        assert_eq!(
+            on_what(Some("poll"), Some("tcp 127.0.0.1:1->127.0.0.1:2")),
+            "tcp 127.0.0.1:1->127.0.0.1:2"
+        );
+        assert_eq!(on_what(Some("child"), Some("any child")), "any child");
+        assert_eq!(on_what(Some("file-lock"), Some("/tmp/l")), "file-lock /tmp/l");
+        assert_eq!(on_what(Some("sleep"), None), "sleep");
     }
 
     #[test]

@@ -344,10 +344,19 @@ impl Walk<'_> {
     fn expected(&self, s: &Similar, victim: ThreadId, silent: &Spans) -> Option<Candidate> {
         let mut seen = HashSet::from([victim]);
         let mut at = s.vertex;
+        // The word of a private futex is another one in each process, even at the same address.
+        const PRIVATE: u32 = 128;
+        let x = self.g.vertex(s.vertex);
+        let futex = self.c.object(x.object).is_some_and(|o| o.kind == ObjectKind::Futex);
+        let private = futex && x.op & PRIVATE != 0;
+        let process = |t| self.c.thread(t).map(|t| t.process);
         for _ in 0..16 {
             let id = self.g.waking(at)?;
             let e = self.g.edge(id);
             let from = self.g.vertex(e.from).thread;
+            if private && at == s.vertex && process(from) != process(victim) {
+                return None;
+            }
             if seen.insert(from)
                 && self.counts(from)
                 && !self.path.iter().any(|(t, _)| *t == from)

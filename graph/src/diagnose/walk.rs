@@ -5,7 +5,7 @@ use super::activity::{Activity, Group, Mostly, Spans, activity, merged, total};
 use super::ask::Candidate;
 use super::node::{Entry, SliceNode};
 use super::{Options, answerless};
-use crate::class::{WaitClass, asked, class};
+use crate::class::{WaitClass, asked, class, vague};
 use crate::profile::profile;
 use crate::report::QuestionInfo;
 use crate::words::{clean, short_who, span};
@@ -268,7 +268,8 @@ impl<'g> Walk<'g> {
         let idle = (from..self.out.nodes.len()).rev().find(|i| {
             let n = &self.out.nodes[*i];
             let first = self.first_of(n);
-            let obliged = class(&self.g.vertex(n.vertex), self.c).obliges(asked(self.g, self.c, first));
+            let v = self.g.vertex(n.vertex);
+            let obliged = class(&v, self.c).obliges(asked(self.g, self.c, first)) && !vague(&v, self.c);
             n.state != "not-created" && n.state != "exited" && !obliged
         });
         let Some(idle) = idle else { return self.circular(thread, spans, entry) };

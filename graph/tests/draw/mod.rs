@@ -172,7 +172,15 @@ impl Drawing {
         let (g, c) = self.build();
         let s = Selection { process: Some(regex::Regex::new(process).unwrap()), ..Selection::default() };
         let v = select(&g, &c, &s, &VictimOptions::default()).unwrap();
-        run_with_policy(&g, &c, v, Options::default())
+        let r = run_with_policy(&g, &c, v, Options::default());
+        for c in &r.root_causes {
+            let units = ["s", "ms", "%", "B", "x"];
+            let unit = |w: &&str| units.contains(&w.trim_end_matches([',', ';', '.', ')', ':']));
+            let words = c.why.split_whitespace().filter(|w| !unit(w)).count();
+            assert!(words <= 60, "{words} words are too many for a ticket: {}", c.why);
+            assert!(c.why.ends_with('.') && !c.why.contains(". "), "one sentence: {}", c.why);
+        }
+        r
     }
 }
 

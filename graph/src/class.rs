@@ -58,6 +58,9 @@ enum FutexUse {
 /// nearest to the leaf decides. Without names the call does: the C library waits for conditions with a bit
 /// set (for clocks), for its mutexes without; the value 2 means "locked, and others wait" to most mutexes.
 fn futex_use(v: &Vertex, catalog: &Catalog) -> FutexUse {
+    const COMMAND: u32 = 0x7f;
+    const WAIT_BITSET: u32 = 9;
+    const LOCKED: u32 = 2;
     for f in named(catalog, v.user_stack) {
         let name = f.function.to_ascii_lowercase();
         let has = |words: &[&str]| words.iter().any(|w| name.contains(w));
@@ -69,9 +72,6 @@ fn futex_use(v: &Vertex, catalog: &Catalog) -> FutexUse {
             return FutexUse::Lock;
         }
     }
-    const COMMAND: u32 = 0x7f;
-    const WAIT_BITSET: u32 = 9;
-    const LOCKED: u32 = 2;
     let own = catalog.process_of(v.thread);
     // A join waits for the thread id to be cleared.
     let joins = own.is_some() && catalog.threads.iter().any(|t| t.ns_tid == v.value && v.value != 0);

@@ -30,7 +30,8 @@ impl EventGraph {
         let call = self.syscalls_of(thread, span.clone()).first().map(|s| s.time);
         let message = self.ipc_of(thread, span.clone()).first().map(|m| m.what.first.max(time));
         let off = &self.rows(thread).put_off;
-        let put_off = off.get(off.partition_point(|o| o.0 <= time)).map(|o| o.0).filter(|t| *t < end);
+        let put_off =
+            off.get(off.partition_point(|o| o.1 <= time)).map(|o| o.0.max(time)).filter(|t| *t < end);
         [sample, call, message, put_off].into_iter().flatten().min()
     }
 

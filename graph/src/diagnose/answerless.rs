@@ -342,10 +342,10 @@ impl Walk<'_> {
 
     /// The first thread on the baseline's wake-up path that behaved abnormally during the hang.
     fn expected(&self, s: &Similar, victim: ThreadId, silent: &Spans) -> Option<Candidate> {
-        let mut seen = HashSet::from([victim]);
-        let mut at = s.vertex;
         // The word of a private futex is another one in each process, even at the same address.
         const PRIVATE: u32 = 128;
+        let mut seen = HashSet::from([victim]);
+        let mut at = s.vertex;
         let x = self.g.vertex(s.vertex);
         let futex = self.c.object(x.object).is_some_and(|o| o.kind == ObjectKind::Futex);
         let private = futex && x.op & PRIVATE != 0;

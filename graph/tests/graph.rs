@@ -265,3 +265,28 @@ fn a_long_wait_reported_while_it_goes_on_is_one_wait() {
     let cut = r.graph();
     assert_eq!(times(&cut, a)[1][..2], [2, 8]);
 }
+
+#[test]
+fn what_a_replaced_report_sent_is_not_from_somebody_else() {
+    let (mut r, _) = drawn(
+        "C =..=====
+         A ==....==
+         B ========
+         B wakes C 3 cond
+         B wakes A 6 cond
+         A sends B 4 5 100",
+    );
+    let a = r.thread("A");
+    let wait = |e: &pg_event::Event| matches!(e.kind, pg_event::Kind::OffCpu(o) if e.thread == a && o.woken > o.start);
+    let mut report = *r.events.iter().find(|e| wait(e)).expect("the wait");
+    report.time = 3 * TICK;
+    if let pg_event::Kind::OffCpu(o) = &mut report.kind {
+        (o.open, o.woken, o.waker) = (true, 0, ThreadId::NONE);
+    }
+    let at = r.events.partition_point(|e| e.time <= report.time);
+    r.events.insert(at, report);
+    let g = r.graph();
+    let c = g.vertices_of(r.thread("C")).next().unwrap();
+    assert_eq!(c, VertexId(0));
+    assert_eq!(g.outgoing(c).count(), 0);
+}

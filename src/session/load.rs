@@ -49,6 +49,7 @@ pub fn load_session(
     options: BuildOptions,
     mut progress: impl FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Loaded, SessionError> {
+    super::memory::lists_grow_in_pages();
     let mut catalog = Catalog::default();
     let mut builder = Builder::new(options);
     let mut done = Progress {

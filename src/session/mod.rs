@@ -16,6 +16,7 @@ mod header;
 mod index;
 mod items;
 mod load;
+mod memory;
 mod pending;
 mod reader;
 mod rows;

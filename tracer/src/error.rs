@@ -27,6 +27,12 @@ pub enum Error {
         /// Oldest that will do.
         needed: String,
     },
+    /// The recorder is in a PID namespace of its own: the kernel's numbers are not those its user sees.
+    #[error(
+        "pg-tui runs in a container (a PID namespace of its own), where process ids are not those of the \
+         kernel\nrun it on the host, or in a container that shares the host's process ids (--pid=host)"
+    )]
+    PidNamespace,
     /// This processor architecture is not supported.
     #[error("recording works on x86-64 only, this machine is {0}")]
     Architecture(String),

@@ -71,6 +71,8 @@ pub(crate) struct ThreadState {
     pub exited: Option<(Ns, u32)>,
     /// An interval that had not ended when the recording did is its last.
     pub open: bool,
+    /// When the wait reported last as going on had begun, as the report said.
+    reported: Option<Ns>,
 }
 
 impl ThreadState {
@@ -105,11 +107,11 @@ impl ThreadState {
     /// later report, replaces that.
     fn replace_report(&mut self, o: &OffCpu) {
         match &mut self.rows[..] {
-            [.., last] if last.detail.flags & OPEN == 0 || o.start != last.times.start => {}
+            [.., last] if last.detail.flags & OPEN == 0 || self.reported != Some(o.start) => {}
             [only] => {
                 let start = only.times.start;
                 only.times = Times { start, woken: start, run: start };
-                only.detail.flags &= !OPEN;
+                only.detail.flags &= !(OPEN | BEGUN_BEFORE);
             }
             _ => drop(self.rows.pop()),
         }
@@ -129,6 +131,7 @@ impl ThreadState {
             return false;
         }
         self.open = o.open;
+        self.reported = o.open.then_some(o.start);
         if o.state == OffState::Runnable {
             if last.times.woken == last.times.run && start <= last.times.run && last.detail.flags & OPEN == 0
             {
@@ -191,5 +194,39 @@ impl ThreadState {
         }
         let i = self.rows.partition_point(|r| r.times.run <= time);
         (n > 0).then(|| i.saturating_sub(1) as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waits(start: Ns, woken: Ns, open: bool) -> OffCpu {
+        OffCpu { open, begun_before: true, ..OffCpu::new(start, woken, OffState::Interruptible) }
+    }
+
+    /// The first look at the threads comes a little after the recording's beginning; what is reported while
+    /// the wait goes on and its end are one wait, which takes up the whole of it.
+    #[test]
+    fn a_wait_from_before_the_recording_stays_one() {
+        let begun = || {
+            let mut t = ThreadState::default();
+            t.begin(ThreadId(1), Some(0), 20, &Catalog::default());
+            t.off_cpu(ThreadId(1), 750, &waits(20, 0, true));
+            t
+        };
+        let mut never = begun();
+        never.off_cpu(ThreadId(1), 2000, &waits(20, 0, true));
+        assert_eq!(never.rows.len(), 1);
+        let row = never.rows[0];
+        assert_eq!((row.times.start, row.times.woken, row.times.run), (0, 2000, 2000));
+        assert_eq!(row.detail.flags & (OPEN | BEGUN_BEFORE), OPEN | BEGUN_BEFORE);
+
+        let mut over = begun();
+        over.off_cpu(ThreadId(1), 1010, &waits(20, 1000, false));
+        assert_eq!(over.rows.len(), 1);
+        let row = over.rows[0];
+        assert_eq!((row.times.start, row.times.woken, row.times.run), (0, 1000, 1010));
+        assert_eq!(row.detail.flags & OPEN, 0);
     }
 }

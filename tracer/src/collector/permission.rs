@@ -3,9 +3,12 @@
 
 use crate::error::Error;
 use std::fs;
+use std::path::Path;
 
 /// Oldest kernel: `sched_switch` tells the state of the thread since 5.18.
 const NEEDED: (u32, u32) = (5, 18);
+/// The initial PID namespace: `PROC_PID_INIT_INO` in the kernel's `include/linux/proc_ns.h`.
+const INITIAL_PIDS: &str = "pid:[4026531836]";
 const CAP_SYS_ADMIN: u32 = 21;
 const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
@@ -13,8 +16,8 @@ const CAP_BPF: u32 = 39;
 /// Checks that the kernel can be traced by this process.
 ///
 /// # Errors
-/// [`Error::NotPermitted`], [`Error::NoBtf`], [`Error::KernelTooOld`], [`Error::Architecture`]: each says
-/// what to do.
+/// [`Error::NotPermitted`], [`Error::NoBtf`], [`Error::KernelTooOld`], [`Error::Architecture`],
+/// [`Error::PidNamespace`]: each says what to do.
 pub fn check_permission() -> Result<(), Error> {
     if !cfg!(target_arch = "x86_64") {
         return Err(Error::Architecture(std::env::consts::ARCH.into()));
@@ -26,7 +29,12 @@ pub fn check_permission() -> Result<(), Error> {
     if !fs::exists("/sys/kernel/btf/vmlinux").unwrap_or(false) {
         return Err(Error::NoBtf);
     }
-    Ok(())
+    check_namespace(fs::read_link("/proc/self/ns/pid").ok().as_deref())
+}
+
+/// The kernel's programs see the ids of the initial namespace only.
+fn check_namespace(own: Option<&Path>) -> Result<(), Error> {
+    if own.is_some_and(|n| n != Path::new(INITIAL_PIDS)) { Err(Error::PidNamespace) } else { Ok(()) }
 }
 
 fn check_release(release: &str) -> Result<(), Error> {
@@ -93,6 +101,14 @@ mod tests {
         let e = check_release("5.15.0-91-generic").unwrap_err().to_string();
         assert!(e.contains("5.15.0-91-generic") && e.contains("5.18"), "{e}");
         assert!(check_release("strange").is_ok(), "an unreadable release is not a refusal");
+    }
+
+    #[test]
+    fn a_container_is_refused_with_its_remedy() {
+        assert!(check_namespace(Some(Path::new(INITIAL_PIDS))).is_ok());
+        assert!(check_namespace(None).is_ok(), "an unreadable /proc is not a refusal");
+        let e = check_namespace(Some(Path::new("pid:[4026532221]"))).unwrap_err();
+        assert!(e.is_refusal() && e.to_string().contains("--pid=host"), "{e}");
     }
 
     #[test]

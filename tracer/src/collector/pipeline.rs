@@ -110,8 +110,12 @@ impl Pipeline {
         self.end = monotonic;
     }
 
-    /// Put an event of the collector's own.
-    pub fn push(&mut self, event: Event) {
+    /// Put an event of the collector's own; one from after the end, while the rings are emptied, is of the
+    /// end: the recording must not seem to be longer than what is known of its threads.
+    pub fn push(&mut self, mut event: Event) {
+        if self.end != u64::MAX {
+            event.time = event.time.min(self.time(self.end));
+        }
         self.order.push(event);
     }
 

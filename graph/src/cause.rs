@@ -352,6 +352,17 @@ impl Writer<'_> {
                 percent(n.spent, whole),
                 span(whole.saturating_sub(n.spent))
             ),
+            Some(FindingKind::Sleeping) if r.node == 0 && n.waits > 3 => {
+                let f = n.function.as_ref().filter(|f| !f.starts_with("0x"));
+                let f = f.map_or_else(String::new, |f| format!(", called from {}", clean(f, 60)));
+                format!(
+                    "{full} slept {} times for {} each in {}{f}, {} in all: it asks again and again whether it may go on, and nobody let it; what it asks for (a data flag, a lock) was not recorded and must be found",
+                    n.waits,
+                    span(n.spent / n.waits as u64),
+                    n.syscall.as_deref().unwrap_or("a sleep"),
+                    span(n.spent)
+                )
+            }
             Some(FindingKind::Sleeping) => {
                 let f = n
                     .function

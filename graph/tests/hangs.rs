@@ -311,6 +311,40 @@ fn yield_loop_on_a_lock_held_by_a_sleeper() {
     assert_eq!(ranks, ["sleep 15", "sql a.db"]);
 }
 
+/// The same loop, its failing tries recorded: the lock's owner was found for another one that waits for it.
+#[test]
+fn yield_loop_whose_failing_call_names_the_lock() {
+    for known in [true, false] {
+        let mut d = Drawing::new(20.0);
+        let first = d.process("sql", "sql a.db", None, 0.0);
+        let sleep = d.process("sleep", "sleep 15", Some(first), 0.0);
+        let other = d.process("backup", "backup a.db", None, 0.0);
+        let second = d.process("sql", "sql -cmd a.db", None, 1.9);
+        let lock = d.object(ObjectKind::FileLock, 7, 8, "/tmp/a.db");
+        let any = d.object(ObjectKind::Child, 0, 0, "");
+        d.wait(sleep, 0.1, 15.0, "clock_nanosleep").before().times_out();
+        d.exit(sleep, 15.0005);
+        d.wait(first, 0.1, 15.001, "wait4").on(any).before().by(sleep, "exit_group", ObjectId::NONE);
+        let mut t = 2.0;
+        while t < 15.0 {
+            d.wait(second, t, t + 0.1, "clock_nanosleep").times_out();
+            d.call(second, t + 0.10005, "fcntl", lock, -11);
+            t += 0.1001;
+        }
+        if known {
+            d.hold(first, other, lock, Relation::Owns, 3.0);
+        }
+        let r = d.diagnose("^sql -cmd");
+        assert_eq!(r.victim.block_type, BlockType::RepeatedYield);
+        if known {
+            assert_eq!(slice(&r), ["sql a.db", "sleep 15"]);
+        } else {
+            let why = &r.root_causes[0].why;
+            assert!(why.contains("must be found") && why.contains("100 ms each"), "{why}");
+        }
+    }
+}
+
 /// A client asks an X-like server, which relays to an application stuck in a write nobody reads.
 #[test]
 fn relay_through_an_idle_server() {

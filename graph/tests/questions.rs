@@ -259,3 +259,36 @@ fn the_hang_at_the_front_is_the_victim() {
     let waits = |v: &Victim| v.episode.key.is_some() && v.thread == idle;
     assert!(!all.iter().any(waits), "a worker of a pool without work is no victim");
 }
+
+/// Whatever is answered, and however much of it is taken back: no panic, undo leads to the question before,
+/// and the decisions replay to the same report.
+#[test]
+fn any_answers_can_be_undone_and_replayed() {
+    let (g, c) = two_ways_in();
+    let mut seed = 7u64;
+    let mut random = |n: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % n
+    };
+    for v in victims(&g, &c, &VictimOptions { innocents: true, ..VictimOptions::default() }) {
+        for _ in 0..20 {
+            let mut d = Diagnosis::new(&g, &c, v.clone(), Options::default());
+            let mut asked = Vec::new();
+            while let Some(q) = to_question(&mut d) {
+                let answer = random(q.choices.len() + 3);
+                asked.push(q);
+                d.answer(answer, By::User);
+            }
+            let report = done(&mut d);
+            let kept = d.decisions().to_vec();
+            assert_eq!(kept.len(), asked.len());
+            let mut again = Diagnosis::with_decisions(&g, &c, v.clone(), Options::default(), kept);
+            assert_eq!(done(&mut again), report);
+            while let Some(q) = asked.pop() {
+                assert!(d.undo());
+                assert_eq!(to_question(&mut d), Some(q));
+            }
+            assert!(!d.undo());
+        }
+    }
+}

@@ -9,7 +9,7 @@ use crate::baseline::{Similar, similar};
 use crate::class::{WaitClass, class};
 use crate::words::{moment, percent, short_who, span, who};
 use crate::{Choice, EdgeKind, EventGraph, Question, QuestionKey, QuestionKind, VertexId, Weak};
-use pg_event::{Catalog, Ns, Object, ObjectKind, ProcessId, Relation, ThreadId};
+use pg_event::{Catalog, Ns, Object, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
 use std::collections::HashSet;
 
 /// The main thread of a process (the one with its pid), else its first.
@@ -83,6 +83,13 @@ impl Walk<'_> {
                 facts.push((h.holder, h.relation, h.time));
             }
         }
+        if facts.is_empty()
+            && class == WaitClass::Sleep
+            && let Some(object) = self.failing(thread, silent)
+        {
+            let of = |h: &&crate::HoldFact| h.object == object && h.holder != thread;
+            facts.extend(self.g.holds.iter().filter(of).map(|h| (h.holder, h.relation, h.time)));
+        }
         let from_facts = !facts.is_empty();
         if !from_facts && class == WaitClass::Child {
             facts = self.children(thread, group, silent);
@@ -121,6 +128,27 @@ impl Walk<'_> {
             });
         }
         out
+    }
+
+    /// What a retry loop tries for: the object of the call that failed most often between its sleeps.
+    fn failing(&self, thread: ThreadId, spans: &Spans) -> Option<ObjectId> {
+        const LEAST: u32 = 3;
+        const NO_ANSWER: [i64; 2] = [-4, -110];
+        let mut counts: Vec<(ObjectId, u32)> = Vec::new();
+        for &(a, b) in spans {
+            for s in self.g.syscalls_of(thread, a..b.saturating_add(1)) {
+                let u = &s.what;
+                let failed = (-4095..0).contains(&u.result) && !NO_ANSWER.contains(&u.result);
+                if !failed || u.object.is_none() {
+                    continue;
+                }
+                match counts.iter_mut().find(|c| c.0 == u.object) {
+                    Some(c) => c.1 = c.1.saturating_add(u.count.max(1)),
+                    None => counts.push((u.object, u.count.max(1))),
+                }
+            }
+        }
+        counts.into_iter().filter(|c| c.1 >= LEAST).max_by_key(|c| c.1).map(|c| c.0)
     }
 
     /// The live children of the thread's process, from the catalogue.

@@ -4,7 +4,7 @@
 use pg_event::{
     Catalog, Cmdline, Context, Direction, Event, Frame, FrameId, Hold, IpcUse, Kind, Module, ModuleId, Ns,
     Object, ObjectId, ObjectKind, OffCpu, OffState, Process, ProcessId, Relation, Sample, Stack, StackId,
-    Thread, ThreadId, syscall_number,
+    SyscallUse, Thread, ThreadId, syscall_number,
 };
 use pg_graph::report::Report;
 use pg_graph::{
@@ -133,6 +133,13 @@ impl Drawing {
     /// `count` events were lost between `since` and `until`.
     pub fn lost(&mut self, since: f64, until: f64, count: u64) {
         self.event(ns(until), ThreadId::NONE, Kind::Lost { since: ns(since), count, ring: 0 });
+    }
+
+    /// A system call that returned `result` at `at`.
+    pub fn call(&mut self, thread: ThreadId, at: f64, name: &str, object: ObjectId, result: i64) {
+        let nr = syscall_number(name).unwrap();
+        let u = SyscallUse { start: ns(at), nr, result, count: 1, op: 6, object };
+        self.event(ns(at), thread, Kind::Syscall(u));
     }
 
     pub fn spawn(&mut self, parent: ThreadId, child: ThreadId, at: f64) {

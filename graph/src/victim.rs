@@ -235,6 +235,14 @@ pub fn select(
     if let Some(at) = selection.at {
         all.retain(|(v, _)| v.start <= at && at <= v.end());
     }
+    // A person who names a process that waits for a child means that wait, not how the process began.
+    if named {
+        for (v, _) in &mut all {
+            if class(&graph.vertex(v.vertex), catalog) == WaitClass::Child && v.episode.key.is_some() {
+                v.score *= 4.0;
+            }
+        }
+    }
     // A person who points at a moment means that one; else an idle wait is not what hung.
     if selection.at.is_none() && !options.innocents {
         all.retain(|(_, w)| *w >= INNOCENT);

@@ -205,7 +205,7 @@ impl<F: FnMut(Item)> World<F> {
         let by_message = wakee == (waker + 1) % self.threads;
         self.wake(now, waker, wakee, by_message);
         let began = now + 20_000;
-        for k in 0..6 + u64::from(self.random.next(50) == 0) {
+        for k in 0..5 + u64::from(self.random.next(4) == 0) {
             let nr = self.names.some[k as usize % 4];
             let time = began + 1_000 + k * 1_500;
             let use_ =

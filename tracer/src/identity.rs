@@ -14,11 +14,11 @@ mod tests;
 
 pub use cgroup::{container_of, main_cgroup};
 
+use crate::collector::hash::FastMap;
 use crate::focus::Focus;
 use crate::patience::Patience;
 use crate::procfs::{self, MAX_NAME, lossy};
 use pg_event::{CatalogDelta, Cmdline, Ns, Process, ProcessId, Thread, ThreadId};
-use std::collections::HashMap;
 use std::time::Duration;
 
 /// How long one read of a command line may take before it is given up.
@@ -67,8 +67,8 @@ pub struct Identity {
     tick: u64,
     threads: Vec<ThreadSlot>,
     processes: Vec<ProcessSlot>,
-    by_tid: HashMap<u32, ThreadId>,
-    by_pid: HashMap<u32, ProcessId>,
+    by_tid: FastMap<u32, ThreadId>,
+    by_pid: FastMap<u32, ProcessId>,
     dirty_threads: Vec<ThreadId>,
     dirty_processes: Vec<ProcessId>,
     patience: Patience,
@@ -92,8 +92,8 @@ impl Identity {
             tick: clock::tick_ns(),
             threads: Vec::new(),
             processes: Vec::new(),
-            by_tid: HashMap::new(),
-            by_pid: HashMap::new(),
+            by_tid: FastMap::default(),
+            by_pid: FastMap::default(),
             dirty_threads: Vec::new(),
             dirty_processes: Vec::new(),
             patience: Patience::new(READ_LIMIT),

@@ -5,7 +5,7 @@
 
 mod clock;
 mod drain;
-mod hash;
+pub(crate) mod hash;
 mod memory;
 mod objects;
 mod order;

@@ -15,6 +15,8 @@ const MAX_NAME: usize = 4096;
 #[derive(Default)]
 pub struct Objects {
     ids: FastMap<RawObject, ObjectId>,
+    /// Looked up last: the object of a wait is often that of its waker.
+    latest: Option<(RawObject, ObjectId)>,
     rows: Vec<Object>,
     dirty: Vec<bool>,
     changed: Vec<ObjectId>,
@@ -26,7 +28,13 @@ impl Objects {
         if raw.kind == K_NONE {
             return ObjectId::NONE;
         }
+        if let Some((last, id)) = self.latest
+            && last == raw
+        {
+            return id;
+        }
         if let Some(&id) = self.ids.get(&raw) {
+            self.latest = Some((raw, id));
             return id;
         }
         if self.rows.len() >= MAX_OBJECTS {

@@ -2,6 +2,7 @@
 //! segment come when the segment ends, or some hundred milliseconds late when there are very many.
 
 use pg_event::{Event, Ns};
+use std::collections::VecDeque;
 
 /// Events younger than this wait for others that may still come before them.
 pub const WINDOW_NS: Ns = 400_000_000;
@@ -11,7 +12,10 @@ pub const STEP_NS: Ns = 100_000_000;
 /// Holds events back until nothing earlier can come.
 #[derive(Default)]
 pub struct Order {
-    held: Vec<Event>,
+    /// In order of time: nearly all come that way.
+    held: VecDeque<Event>,
+    /// The others.
+    strays: Vec<Event>,
     /// Time of the latest event given out.
     last: Ns,
     /// Events that came too late and were moved to the time of what was out already.
@@ -20,22 +24,33 @@ pub struct Order {
 
 impl Order {
     /// Take an event.
-    pub fn push(&mut self, event: Event) {
-        self.held.push(event);
+    pub fn push(&mut self, mut event: Event) {
+        if event.time < self.last {
+            event.time = self.last;
+            self.late += 1;
+        }
+        if self.held.back().is_some_and(|e| e.time > event.time) {
+            self.strays.push(event);
+        } else {
+            self.held.push_back(event);
+        }
     }
 
-    /// Give out everything up to `horizon`, sorted by time; equal times keep their order.
+    /// Give out everything up to `horizon`, sorted by time; equal times keep their order but for strays,
+    /// which come last.
     pub fn release(&mut self, horizon: Ns) -> Vec<Event> {
-        for e in &mut self.held {
-            if e.time < self.last {
-                e.time = self.last;
-                self.late += 1;
-            }
-        }
-        // Nearly sorted: the stable merge sort is linear on long runs.
-        self.held.sort_by_key(|e| e.time);
+        self.strays.sort_by_key(|e| e.time);
         let n = self.held.partition_point(|e| e.time <= horizon);
-        let out: Vec<Event> = self.held.drain(..n).collect();
+        let m = self.strays.partition_point(|e| e.time <= horizon);
+        let mut out = Vec::with_capacity(n + m);
+        let mut sorted = self.held.drain(..n).peekable();
+        for stray in self.strays.drain(..m) {
+            while let Some(e) = sorted.next_if(|e| e.time <= stray.time) {
+                out.push(e);
+            }
+            out.push(stray);
+        }
+        out.extend(sorted);
         if let Some(e) = out.last() {
             self.last = e.time;
         }
@@ -61,6 +76,6 @@ mod tests {
         assert_eq!(o.release(20).iter().map(|e| e.time).collect::<Vec<_>>(), [10, 20]);
         o.push(at(5));
         assert_eq!(o.release(100).iter().map(|e| e.time).collect::<Vec<_>>(), [20, 30]);
-        assert_eq!((o.late, o.held.len()), (1, 0));
+        assert_eq!((o.late, o.held.len() + o.strays.len()), (1, 0));
     }
 }

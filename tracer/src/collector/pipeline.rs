@@ -121,6 +121,10 @@ impl Pipeline {
 
     /// Take a record.
     pub fn record(&mut self, bytes: &[u8]) {
+        if let Some(r) = raw::parse_off(bytes) {
+            self.off(&r);
+            return;
+        }
         let Some(record) = raw::parse(bytes) else {
             self.damaged += 1;
             return;

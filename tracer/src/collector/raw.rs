@@ -10,11 +10,13 @@ const ARGV_BYTES: usize = 2048;
 const REGS: usize = 21;
 /// Size of `stack_head`: the bytes of the stack follow it.
 const STACK_HEAD: usize = 208;
+/// Size of `rec_off`.
+const OFF: usize = 128;
 
 /// Sizes of the records, in the order of their types; asserted in `bpf/records.h` too.
 #[cfg(test)]
 pub const SIZES: [(&str, usize); 13] = [
-    ("rec_off", 128),
+    ("rec_off", OFF),
     ("rec_run", 48),
     ("rec_name", 536),
     ("rec_set", 784),
@@ -216,24 +218,30 @@ pub enum Record {
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
+    #[inline]
     fn array<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
         self.0.get(at..at.checked_add(N)?)?.try_into().ok()
     }
+    #[inline]
     fn u8(&self, at: usize) -> Option<u8> {
         self.0.get(at).copied()
     }
+    #[inline]
     fn u16(&self, at: usize) -> Option<u16> {
         self.array(at).map(u16::from_le_bytes)
     }
+    #[inline]
     fn u32(&self, at: usize) -> Option<u32> {
         self.array(at).map(u32::from_le_bytes)
     }
+    #[inline]
     fn u64(&self, at: usize) -> Option<u64> {
         self.array(at).map(u64::from_le_bytes)
     }
     fn slice(&self, at: usize, len: usize) -> Option<&[u8]> {
         self.0.get(at..at.checked_add(len)?)
     }
+    #[inline]
     fn object(&self, kind: usize, at: usize) -> Option<RawObject> {
         Some(RawObject { kind: self.u8(kind)?, id: self.u64(at)?, peer: self.u64(at + 8)? })
     }
@@ -241,6 +249,15 @@ impl Bytes<'_> {
 
 fn until_nul(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().copied().take_while(|&b| b != 0).collect()
+}
+
+/// Reads one of the records that nearly all are: an interval off the CPU.
+pub fn parse_off(bytes: &[u8]) -> Option<Off> {
+    let b: &[u8; OFF] = bytes.get(..OFF)?.try_into().ok()?;
+    if b[0] != 1 {
+        return None;
+    }
+    off(&Bytes(b))
 }
 
 /// Reads a record. `None` when it is too short or its type is unknown.
@@ -336,6 +353,7 @@ pub fn parse(bytes: &[u8]) -> Option<Record> {
     })
 }
 
+#[inline]
 fn off(b: &Bytes) -> Option<Off> {
     Some(Off {
         state: b.u8(1)?,
@@ -427,6 +445,8 @@ mod tests {
         put(&mut r, 72, &4711u64.to_le_bytes());
         put(&mut r, 120, &9u64.to_le_bytes());
         let Some(Record::Off(o)) = parse(&r) else { panic!("no interval") };
+        assert_eq!(parse_off(&r), Some(o));
+        assert_eq!(parse_off(&r[..127]), None);
         assert_eq!((o.state, o.context, o.flags, o.tid, o.waker), (2, 5, 4, 77, 88));
         assert_eq!((o.start, o.woken, o.time, o.call, o.waker_call), (100, 200, 300, 7, 0xffff));
         assert_eq!(o.object, RawObject { kind: 2, id: 4711, peer: 0 });

@@ -107,20 +107,20 @@ int BPF_PROG(on_receive, struct sock *sk, int ret, int flags)
 }
 
 /* Is the thread's every call to be recorded now? */
-static __always_inline bool calls_wanted(struct thread *t)
+static __always_inline bool calls_wanted(u32 tid)
 {
 	struct control *c = controls();
-	return c && (c->all_calls || (c->burst && t->burst == c->burst));
+	return c && (c->all_calls || (c->burst && bpf_map_lookup_elem(&bursting, &tid)));
 }
 
 SEC("tp_btf/sys_enter")
 int BPF_PROG(on_sys_enter, struct pt_regs *regs, long id)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	if (task->tgid == own_tgid)
+	if (task->tgid == own_tgid || !calls_wanted(task->pid))
 		return 0;
 	struct thread *t = thread_of(task);
-	if (!t || !calls_wanted(t))
+	if (!t)
 		return 0;
 	t->call_start = bpf_ktime_get_ns();
 	t->now_call = id;

@@ -22,7 +22,7 @@ struct control {
 	u32 focus_generation; /* counts up when `focus` changes; 0: no focus */
 	u32 pass;
 	u64 realtime_offset; /* CLOCK_REALTIME - CLOCK_MONOTONIC */
-	u32 burst;	     /* generation of the burst of system call records, 0: none */
+	u32 burst;	     /* record system calls of the threads in `bursting` */
 	u32 all_calls;	     /* record system calls of every thread */
 };
 struct {
@@ -39,6 +39,14 @@ struct {
 	__type(key, u32);
 	__type(value, u32);
 } focus SEC(".maps");
+
+/* Threads whose system calls are recorded during a burst. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 64);
+	__type(key, u32);
+	__type(value, u32);
+} bursting SEC(".maps");
 
 /* Losses and totals, by CPU. Numbers of `pg_event::Kind::Lost::ring` first. */
 enum count { LOST_EVENTS = 0, LOST_STACKS, LOST_SAMPLES, COUNT_LEFT, COUNTS };
@@ -109,7 +117,6 @@ struct thread {
 	struct object run_object;
 	u32 run_count, run_op;
 	u16 run_call, now_call;
-	u32 burst;
 	u32 left; /* blocked with messages that were not sent yet */
 };
 struct {

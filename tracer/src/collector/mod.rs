@@ -3,6 +3,7 @@
 //! One thread empties the rings a hundred times a second (the kernel never wakes it), another one
 //! translates.
 
+mod burst;
 mod clock;
 mod drain;
 pub(crate) mod hash;
@@ -21,7 +22,8 @@ pub use priority::raise_priority;
 
 use crate::error::Error;
 use crate::identity::Identity;
-use crate::options::Options;
+use crate::options::{Level, Options};
+use burst::{Bursts, Step};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use drain::{Batch, Drain};
 use pg_event::{Coverage, Event, Item, Kind, Loss, Ns, ThreadId};
@@ -173,7 +175,8 @@ impl Run {
         identity.seed_from_proc();
         let everything = options.focus.is_everything();
         programs.pass(Pass::Seed)?;
-        let pipeline = Pipeline::new(start, identity, options.sample_hz);
+        let mut pipeline = Pipeline::new(start, identity, options.sample_hz);
+        pipeline.bursts = (options.adaptive && options.level < Level::Syscalls).then(Bursts::default);
         let rings = programs.take_rings().ok_or_else(|| Error::Failed("no rings".into()))?;
         let drain = Drain::start(rings)?;
         let mut run = Self {
@@ -238,6 +241,7 @@ impl Run {
                 self.pipeline.identity.refresh(time);
                 self.programs.set_realtime_offset(clock::realtime_offset());
             }
+            self.burst(now, false);
             self.collect_messages(now)?;
             self.account(now);
             if self.give_out(complete, false).is_err() {
@@ -250,6 +254,20 @@ impl Run {
                     return Ok(());
                 }
             }
+        }
+    }
+
+    /// Begin or end a burst of system call records. A kernel that refuses has none.
+    fn burst(&mut self, now: u64, end: bool) {
+        let Some(bursts) = &mut self.pipeline.bursts else { return };
+        let done = match if end { bursts.end() } else { bursts.step(now) } {
+            None => return,
+            Some(Step::Begin(tids)) => self.programs.begin_burst(&tids),
+            Some(Step::End(tids)) => self.programs.end_burst(&tids),
+        };
+        if let Err(e) = done {
+            self.programs.notes.push(format!("no bursts of system calls: {e}"));
+            self.pipeline.bursts = None;
         }
     }
 
@@ -342,6 +360,7 @@ impl Run {
 
     fn finish(mut self) -> Result<(), Error> {
         let end = clock::monotonic();
+        self.burst(end, true);
         self.pipeline.end_at(end);
         let flushed = self.programs.pass(Pass::Flush);
         self.drain.stop();
@@ -349,7 +368,11 @@ impl Run {
             self.take(&batch);
         }
         self.account(clock::monotonic().max(self.checked + 100 * MS));
-        let notes = std::mem::take(&mut self.programs.notes);
+        let mut notes = std::mem::take(&mut self.programs.notes);
+        let bursts = self.pipeline.bursts.as_ref().map_or(0, |b| b.count);
+        if bursts > 0 {
+            notes.push(format!("{bursts} bursts of system call records on threads that retried"));
+        }
         let Self { mut pipeline, programs, out, loss, start, .. } = self;
         // Detaches everything: naming frames may take a while.
         drop(programs);

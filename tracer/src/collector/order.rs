@@ -1,7 +1,7 @@
 //! Puts events in order of time. Records of several CPUs come nearly sorted; messages added up over a
 //! segment come when the segment ends, or some hundred milliseconds late when there are very many.
 
-use pg_event::{Event, Ns};
+use pg_event::{Event, Kind, Ns};
 use std::collections::VecDeque;
 
 /// Events younger than this wait for others that may still come before them.
@@ -12,7 +12,7 @@ pub const STEP_NS: Ns = 100_000_000;
 /// Holds events back until nothing earlier can come.
 #[derive(Default)]
 pub struct Order {
-    /// In order of time: nearly all come that way.
+    /// Intervals in order of time: nearly all come that way.
     held: VecDeque<Event>,
     /// The others.
     strays: Vec<Event>,
@@ -29,7 +29,9 @@ impl Order {
             event.time = self.last;
             self.late += 1;
         }
-        if self.held.back().is_some_and(|e| e.time > event.time) {
+        // One sample read before the events of its ring must not make strays of all of them.
+        let interval = matches!(event.kind, Kind::OffCpu(o) if !o.open);
+        if !interval || self.held.back().is_some_and(|e| e.time > event.time) {
             self.strays.push(event);
         } else {
             self.held.push_back(event);
@@ -61,10 +63,23 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pg_event::{Kind, ThreadId};
+    use pg_event::{OffCpu, OffState, ThreadId};
 
     fn at(time: Ns) -> Event {
         Event { time, thread: ThreadId(0), cpu: 0, kind: Kind::Exec }
+    }
+
+    #[test]
+    fn intervals_and_others_are_merged() {
+        let mut o = Order::default();
+        let off = |time| Event { kind: Kind::OffCpu(OffCpu::new(0, 0, OffState::Runnable)), ..at(time) };
+        for e in [at(50), off(10), off(30), off(20), at(15), off(40)] {
+            o.push(e);
+        }
+        assert_eq!(o.strays.len(), 3, "only what is no interval, and the one out of order");
+        assert_eq!(o.release(30).iter().map(|e| e.time).collect::<Vec<_>>(), [10, 15, 20, 30]);
+        assert_eq!(o.release(Ns::MAX).iter().map(|e| e.time).collect::<Vec<_>>(), [40, 50]);
+        assert_eq!(o.late, 0);
     }
 
     #[test]

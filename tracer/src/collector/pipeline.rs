@@ -1,5 +1,6 @@
 //! Turns records into events: names threads, objects and stacks by ids, and puts the events in order.
 
+use super::burst::Bursts;
 use super::hash::FastMap;
 use super::objects::Objects;
 use super::order::{Order, STEP_NS, WINDOW_NS};
@@ -18,6 +19,9 @@ use std::collections::VecDeque;
 const MAX_LONG: usize = 4096;
 /// Most stack keys remembered at a time; older ones are forgotten by halves.
 const MAX_KEYS: usize = 1 << 19;
+
+/// Number of `sched_yield` (x86-64).
+const SCHED_YIELD: u16 = 24;
 
 /// A cache that forgets the older half of its entries when it is full.
 struct Recent {
@@ -71,6 +75,8 @@ pub struct Pipeline {
     /// Waits that have become long and whose holders were not looked up yet.
     long: VecDeque<Long>,
     holders: Holders,
+    /// Looks for threads that deserve a burst, when there are to be bursts.
+    pub bursts: Option<Bursts>,
     /// Up to when events were given out.
     given_out: Ns,
     /// Events given out.
@@ -94,6 +100,7 @@ impl Pipeline {
             kernel: Recent::new(),
             long: VecDeque::new(),
             holders: Holders::new(),
+            bursts: None,
             given_out: 0,
             events: 0,
             damaged: 0,
@@ -241,6 +248,13 @@ impl Pipeline {
             waker_stack: self.user.get(r.waker_stack),
             ..OffCpu::new(start, woken, state(r.state))
         };
+        if let Some(bursts) = &mut self.bursts
+            && !open
+            && self.identity.in_focus(thread)
+        {
+            let by_timer = off.waker_context == Context::Timer || off.waker.is_none();
+            bursts.interval(r.tid, r.call, by_timer && off.syscall.is_some(), r.start, r.time);
+        }
         if r.flags & F_LONG != 0 {
             if self.long.len() < MAX_LONG {
                 self.long.push_back(Long { thread, tid: r.tid, tgid: r.tgid, off });
@@ -260,6 +274,12 @@ impl Pipeline {
         let time = self.time(r.time);
         let thread = self.identity.thread(r.tid, r.tgid, time);
         let start = self.time(r.start).min(time);
+        if let Some(bursts) = &mut self.bursts
+            && r.call == SCHED_YIELD
+            && self.identity.in_focus(thread)
+        {
+            bursts.interval(r.tid, r.call, true, r.start, r.time);
+        }
         let off = OffCpu {
             syscall: Sysno(r.call),
             user_stack: self.user.get(r.user_stack),

@@ -85,6 +85,7 @@ pub struct Programs {
     focus: HashMap<MapData, u32, u32>,
     counts: PerCpuArray<MapData, u64>,
     calls: Option<[BtfTracePointLinkId; 2]>,
+    bursting: HashMap<MapData, u32, u32>,
     rings: Option<Rings>,
     /// Kept for as long as samples are to be taken.
     #[allow(dead_code)]
@@ -146,6 +147,7 @@ impl Programs {
             control,
             state: Control::default(),
             focus: take(&mut ebpf, "focus")?,
+            bursting: take(&mut ebpf, "bursting")?,
             counts: take(&mut ebpf, "counts")?,
             calls: None,
             rings: Some(Rings {
@@ -212,6 +214,36 @@ impl Programs {
             links.push(p.attach().map_err(|e| refused(name, &e))?);
         }
         self.calls = links.try_into().ok();
+        Ok(())
+    }
+
+    /// Record the system calls of some threads from now on.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn begin_burst(&mut self, tids: &[u32]) -> Result<(), Error> {
+        for tid in tids {
+            self.bursting.insert(tid, 1, 0).map_err(|e| refused("the map of threads in a burst", &e))?;
+        }
+        self.state.burst = 1;
+        self.write_control()?;
+        self.attach_calls()
+    }
+
+    /// ... and no longer: no system call costs anything after this.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn end_burst(&mut self, tids: &[u32]) -> Result<(), Error> {
+        self.state.burst = 0;
+        self.write_control()?;
+        for tid in tids {
+            let _ = self.bursting.remove(tid);
+        }
+        for ((name, _), link) in SYSCALLS.iter().zip(self.calls.take().into_iter().flatten()) {
+            let p: &mut BtfTracePoint = program(&mut self.ebpf, name)?;
+            p.detach(link).map_err(|e| refused(name, &e))?;
+        }
         Ok(())
     }
 

@@ -401,3 +401,62 @@ fn every_call_is_recorded_on_its_level() {
     });
     assert!(sent, "the byte through the pipe is missing");
 }
+
+/// How many programs this process has attached to every system call's entry.
+fn call_links() -> usize {
+    std::fs::read_dir("/proc/self/fdinfo")
+        .unwrap()
+        .flatten()
+        .filter_map(|f| std::fs::read_to_string(f.path()).ok())
+        .filter(|info| info.lines().any(|l| l.starts_with("tp_name:") && l.ends_with("sys_enter")))
+        .count()
+}
+
+#[test]
+fn a_retry_loop_gets_a_burst() {
+    if !allowed("a_retry_loop_gets_a_burst") {
+        return;
+    }
+    let (sender, items) = crossbeam_channel::unbounded();
+    let collector = Collector::start(options(Level::default()), sender).unwrap();
+    let mut child = spawn("retry");
+    collector.focus_on(child.id());
+    let done = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let until = std::sync::Arc::clone(&done);
+    let watch = std::thread::spawn(move || {
+        let mut most = 0;
+        while !until.load(std::sync::atomic::Ordering::Acquire) {
+            most = most.max(call_links());
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        most
+    });
+    let facts = facts(&mut child, None);
+    assert!(child.wait().unwrap().success());
+    done.store(true, std::sync::atomic::Ordering::Release);
+    let most = watch.join().unwrap();
+    // Tests beside this one attach such programs, too: for them to go takes a while.
+    let gone = (0..3000).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        call_links() == 0
+    });
+    collector.stop().unwrap();
+    assert!(most > 0, "the programs of system calls were never attached");
+    assert!(gone, "the programs of system calls stay attached");
+    let (catalog, events, ended) = collect(items);
+    let r = Recording { catalog, events, facts, ended };
+    r.check();
+    let thread = r.thread("self");
+    let calls: Vec<_> = r
+        .events
+        .iter()
+        .filter_map(|e| if let Kind::Syscall(s) = e.kind { Some((e.thread, s)) } else { None })
+        .collect();
+    assert!(calls.iter().all(|c| c.0 == thread), "a burst is of the thread that retries only");
+    let refused =
+        calls.iter().filter(|(_, s)| s.nr.is_any(&["fcntl"]) && s.result == -i64::from(libc::EAGAIN));
+    let tries: u32 = refused.clone().map(|(_, s)| s.count).sum();
+    assert!(tries >= 3, "{tries} refused tries are recorded");
+    let (_, first) = refused.clone().next().unwrap();
+    assert_eq!(r.object(first.object).id, r.fact("inode"));
+}

@@ -26,6 +26,7 @@ pub fn run(name: &str) {
         "eventfd" => eventfd(),
         "hang" => hang(),
         "busy" => busy(),
+        "retry" => retry(),
         other => panic!("no program {other}"),
     }
     // What is mapped where is read from /proc when a stack comes: a recorder beside a busy machine's other
@@ -208,6 +209,28 @@ fn epoll() {
             pause();
         },
     );
+}
+
+/// A lock that another process keeps is tried again and again.
+fn retry() {
+    let path = std::env::temp_dir().join(format!("pg-retry-{}", std::process::id()));
+    let file = File::create(&path).unwrap();
+    // SAFETY: flock is plain numbers, for which all zeros are valid.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    let fd = file.as_raw_fd();
+    // A lock of this open file: the other kind, of the process, collides with it.
+    // SAFETY: `lock` is a valid flock.
+    assert_eq!(unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &raw const lock) }, 0);
+    fact("self", tid());
+    fact("inode", inode(fd));
+    let end = std::time::Instant::now() + Duration::from_secs(4);
+    while std::time::Instant::now() < end {
+        // SAFETY: `lock` is a valid flock.
+        assert_eq!(unsafe { libc::fcntl(fd, libc::F_SETLK, &raw const lock) }, -1);
+        thread::sleep(Duration::from_millis(5));
+    }
+    std::fs::remove_file(&path).unwrap();
 }
 
 fn sleep() {

@@ -506,6 +506,16 @@ impl Writer<'_> {
             return format!("{full} {} with nothing to do", self.waited(n));
         };
         let call = n.syscall.as_ref().map_or_else(String::new, |s| format!(" in {s}"));
+        if class(&self.g.vertex(w.vertex), self.c) == WaitClass::Lock {
+            let lock =
+                w.object_label(self.c).map_or_else(|| "the lock".into(), |o| short_label(&o).to_string());
+            return format!(
+                "{full} has {lock} and did not release it: it waited{call} for {}, while {} waited {}",
+                span(n.spent),
+                who(self.c, w.thread),
+                self.patience(w)
+            );
+        }
         let on = w.object_label(self.c).map_or_else(String::new, |o| format!(" over {}", short_label(&o)));
         let asked = match self.asked_for(w) {
             Some(what) => format!("was sent the request ({what})"),
@@ -539,6 +549,9 @@ impl Writer<'_> {
                     "no answer came from {}, which was idle{call}",
                     self.full(x.thread, x.start + x.duration)
                 )
+            }
+            None if crate::class::opens_fifo(&last, self.c) => {
+                "nobody has opened the other end of this FIFO".into()
             }
             None => "nobody ever answered or woke it, and no thread was found that could".into(),
         };

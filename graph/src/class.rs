@@ -96,6 +96,12 @@ fn only_polls_many(catalog: &Catalog, o: &Object) -> bool {
     o.members.len() >= 4 || members(catalog, o).any(|m| matches!(m.kind, ObjectKind::Epoll))
 }
 
+/// Does the thread wait for somebody to open the other end of a FIFO (fifo(7))?
+pub(crate) fn opens_fifo(v: &Vertex, catalog: &Catalog) -> bool {
+    v.syscall.is_any(&["open", "openat", "openat2"])
+        && crate::waits::wait_kind(v, catalog) == Some(crate::waits::WaitsOn::Pipe)
+}
+
 /// The class of a vertex' leading wait.
 pub fn class(v: &Vertex, catalog: &Catalog) -> WaitClass {
     match v.state {
@@ -143,6 +149,10 @@ pub fn class(v: &Vertex, catalog: &Catalog) -> WaitClass {
     }
     if kind.is_channel() || kind == ObjectKind::Socket {
         return if v.syscall.is_any(SENDS) { WaitClass::Room } else { WaitClass::Channel };
+    }
+    // A FIFO is opened by both ends together: this is no wait for a disk.
+    if opens_fifo(v, catalog) {
+        return WaitClass::Channel;
     }
     if matches!(kind, ObjectKind::File | ObjectKind::BlockDevice) && v.syscall.is_some() {
         return WaitClass::Disk;

@@ -71,13 +71,13 @@ pub fn who_at(catalog: &Catalog, thread: ThreadId, time: Ns) -> String {
     let Some(p) = catalog.process(t.process) else {
         return format!("{} (thread {})", clean(&t.name, 40), t.tid);
     };
-    let (process, pid) = (clean(&process_at(catalog, thread, time), 40), shown(p.ns_pid, p.pid));
+    let (process, pid) = (clean(&process_at(catalog, thread, time), 40), ids(p.ns_pid, p.pid));
     if t.tid == p.pid {
         format!("{process} (pid {pid})")
     } else if t.name == p.name {
-        format!("{process} (pid {pid}, thread {})", shown(t.ns_tid, t.tid))
+        format!("{process} (pid {pid}, thread {})", t.tid)
     } else {
-        format!("{process} (pid {pid}, thread {} \"{}\")", shown(t.ns_tid, t.tid), clean(&t.name, 40))
+        format!("{process} (pid {pid}, thread {} \"{}\")", t.tid, clean(&t.name, 40))
     }
 }
 
@@ -88,14 +88,15 @@ pub fn short_who(catalog: &Catalog, thread: ThreadId) -> String {
         return format!("{}:{}", clean(&t.name, 24), t.tid);
     };
     if t.tid == p.pid {
-        format!("{}:{}", clean(&p.name, 24), shown(p.ns_pid, p.pid))
+        format!("{}:{}", clean(&p.name, 24), p.pid)
     } else {
-        format!("{}/{}:{}", clean(&p.name, 24), clean(&t.name, 24), shown(t.ns_tid, t.tid))
+        format!("{}/{}:{}", clean(&p.name, 24), clean(&t.name, 24), t.tid)
     }
 }
 
-fn shown(ns: u32, global: u32) -> u32 {
-    if ns == 0 { global } else { ns }
+/// The id as the recorded machine has it, and as its container has it where that is another one.
+fn ids(ns: u32, global: u32) -> String {
+    if ns == 0 || ns == global { global.to_string() } else { format!("{global}, {ns} in its container") }
 }
 
 /// The command line a process had at `time`: the latest set by then (the first one when all are later).
@@ -214,6 +215,13 @@ pub fn is_kernel(catalog: &Catalog, frame: &pg_event::Frame) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ids_of_containers_are_told_from_those_of_the_machine() {
+        assert_eq!(ids(0, 812), "812");
+        assert_eq!(ids(812, 812), "812");
+        assert_eq!(ids(1, 812), "812, 1 in its container");
+    }
 
     #[test]
     fn spans_have_units() {

@@ -438,3 +438,31 @@ fn a_wait_told_of_twice_is_one() {
     assert_eq!((v[1].start, v[1].woken, v[1].open), (1_000_000_000, 9_000_000_000, false));
     assert!(g.waking(g.vertices_of(t).next_back().unwrap()).is_some());
 }
+
+/// A thread keeps a mutex and waits for a signal: it does not release it, which is no message unsent.
+#[test]
+fn idle_owner_of_a_mutex() {
+    let mut d = Drawing::new(20.0);
+    let main = d.process("shop", "shop --all", None, 0.0);
+    let owner = d.thread(main, "keeper", 0.0);
+    let mutex = d.object(ObjectKind::Futex, 0x1000, 0, "");
+    d.wait(owner, 0.1, 20.0, "pause").before().open();
+    d.wait(main, 3.0, 20.0, "futex").on(mutex).open();
+    d.hold(owner, main, mutex, Relation::Owns, 4.0);
+    let r = d.diagnose("^shop ");
+    let why = &r.root_causes[0].why;
+    assert!(why.contains("has futex 0x1000 and did not release it: it waited in pause"), "{why}");
+}
+
+/// Both ends of a FIFO are opened together; who opens it alone waits for no disk.
+#[test]
+fn nobody_opens_the_other_end() {
+    let mut d = Drawing::new(20.0);
+    let shell = d.process("sh", "sh reader", None, 0.0);
+    let file = d.object(ObjectKind::File, 7, 0, "queue");
+    let kernel = d.stack(&["wait_for_partner ([kernel])", "fifo_open ([kernel])"]);
+    d.wait(shell, 1.0, 20.0, "openat").on(file).in_kernel(kernel).open();
+    let r = d.diagnose("^sh ");
+    let why = &r.root_causes[0].why;
+    assert!(why.contains("nobody has opened the other end of this FIFO"), "{why}");
+}

@@ -202,6 +202,12 @@ impl Wait<'_> {
         self
     }
 
+    /// The kernel's functions it waits in.
+    pub fn in_kernel(mut self, stack: StackId) -> Self {
+        self.off.kernel_stack = stack;
+        self
+    }
+
     /// Futex operation and expected value.
     pub fn op(mut self, op: u32, value: u32) -> Self {
         (self.off.op, self.off.value) = (op, value);

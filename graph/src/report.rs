@@ -98,8 +98,12 @@ pub struct SliceStep {
     pub start_ns: u64,
     /// Length.
     pub duration_ns: u64,
-    /// running, runnable, blocked, throttled, stopped, exited, not-created, unknown (not seen).
+    /// running, runnable, blocked, throttled, stopped, exited, not-created.
     pub state: String,
+    /// The state was seen. Where it was not (events were lost), `state` is `blocked`: no sample met the
+    /// thread on the CPU.
+    #[serde(default = "seen")]
+    pub seen: bool,
     /// futex, pipe, unix, tcp, udp, poll, sleep, disk, file-lock, child, page-fault, ptrace, ...
     pub waits_on: Option<String>,
     /// Label of the object.
@@ -114,6 +118,10 @@ pub struct SliceStep {
     pub why_weak: Option<String>,
     /// `function (module)`, outermost last.
     pub stack: Vec<String>,
+}
+
+fn seen() -> bool {
+    true
 }
 
 /// Another party named by a root cause.

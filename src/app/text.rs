@@ -151,7 +151,7 @@ pub fn verdict(state: &State) -> Vec<Paragraph> {
             "{i} {} (tid {}) {} {}{what}{object}{edge}",
             clean(&s.process),
             s.tid,
-            s.state,
+            if s.seen { s.state.as_str() } else { "not seen" },
             time::length(s.duration_ns)
         );
         out.push(Paragraph { hang: true, ..p(Look::Text, 2, text) });
@@ -327,7 +327,7 @@ fn slice_markdown(state: &State) -> String {
             escape(&s.process),
             escape(&s.thread),
             s.tid,
-            s.state,
+            if s.seen { s.state.as_str() } else { "not seen" },
             time::length(s.duration_ns),
             escape(&what.join(" "))
         );

@@ -122,6 +122,7 @@ fn step(i: usize, s: &SliceStep) -> String {
         format!("{}:{}/{}:{}", s.process, s.pid, s.thread, s.tid)
     };
     let glyph = match s.state.as_str() {
+        _ if !s.seen => '!',
         "running" => '●',
         "runnable" => '◇',
         "blocked" => '◼',
@@ -129,7 +130,8 @@ fn step(i: usize, s: &SliceStep) -> String {
         "stopped" => '■',
         _ => '·',
     };
-    let mut line = format!("{i:3}  {} {glyph} {:<8} {:>8}  ", pad(&who, 28), s.state, span(s.duration_ns));
+    let state = if s.seen { s.state.as_str() } else { "not seen" };
+    let mut line = format!("{i:3}  {} {glyph} {state:<8} {:>8}  ", pad(&who, 28), span(s.duration_ns));
     let mut what: Vec<&str> = [&s.syscall, &s.object].into_iter().filter_map(|o| o.as_deref()).collect();
     if what.is_empty() {
         what.extend(s.waits_on.as_deref());

@@ -147,7 +147,9 @@ impl SliceNode {
             thread,
             start_ns: self.start,
             duration_ns: self.duration,
-            state: self.state.into(),
+            // The contract has no word for it; a thread that no sample met was at least not on the CPU.
+            state: if self.state == "unknown" { "blocked" } else { self.state }.into(),
+            seen: self.state != "unknown",
             waits_on: self.waits_on.clone(),
             object: self.object_label(catalog),
             syscall: self.syscall.clone(),

@@ -507,8 +507,7 @@ impl Writer<'_> {
         };
         let call = n.syscall.as_ref().map_or_else(String::new, |s| format!(" in {s}"));
         if class(&self.g.vertex(w.vertex), self.c) == WaitClass::Lock {
-            let lock =
-                w.object_label(self.c).map_or_else(|| "the lock".into(), |o| short_label(&o).to_string());
+            let lock = w.object_label(self.c).map_or_else(|| "the lock".into(), |o| short_label(&o));
             return format!(
                 "{full} has {lock} and did not release it: it waited{call} for {}, while {} waited {}",
                 span(n.spent),

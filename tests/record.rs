@@ -168,3 +168,66 @@ fn without_rights_the_remedy_is_named() {
     assert_eq!(out.status.code(), Some(4), "{}", text(&out));
     assert!(text(&out).contains("sudo"), "{}", text(&out));
 }
+
+#[test]
+fn what_was_recorded_before_is_kept() {
+    let test = "what_was_recorded_before_is_kept";
+    if skipped(test) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let run = |command: &[&str]| {
+        let mut c = pg_tui(dir.path());
+        c.current_dir(dir.path()).args(["record", "--no-tui", "-o", "a.pgs", "--"]).args(command);
+        c.output().expect("starts")
+    };
+    let of = |name: &str| Session::open(&dir.path().join(name)).expect("it opens").header().command.clone();
+    assert!(run(&["true", "first"]).status.success());
+    let out = run(&["true", "second"]);
+    assert!(text(&out).contains("is now a.pgs.old"), "{}", text(&out));
+    assert_eq!((of("a.pgs")[1].as_str(), of("a.pgs.old")[1].as_str()), ("second", "first"));
+    // Nothing was recorded: nothing has changed but that the oldest is gone.
+    assert_eq!(run(&["/nonexistent/program"]).status.code(), Some(127));
+    assert_eq!(of("a.pgs")[1], "second");
+    // What is no recording is left alone, there too.
+    std::fs::write(dir.path().join("a.pgs.old"), "a diary").expect("written");
+    let out = run(&["true", "third"]);
+    assert_eq!(out.status.code(), Some(2), "{}", text(&out));
+    assert!(text(&out).contains("a.pgs.old") && text(&out).contains("left alone"), "{}", text(&out));
+    assert_eq!(of("a.pgs")[1], "second");
+}
+
+#[test]
+fn the_recording_ends_with_the_process_it_is_about() {
+    if skipped("the_recording_ends_with_the_process_it_is_about") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut target = Command::new("sleep").arg("1000").spawn().expect("sleep runs");
+    let mut child = start(dir.path(), &["--no-tui", "-o", "a.pgs", "-p", &target.id().to_string()]);
+    wait_for_events(&dir.path().join("a.pgs"), &mut child);
+    target.kill().expect("ours");
+    target.wait().expect("it ends");
+    let out = child.wait_with_output().expect("it ends");
+    assert!(out.status.success() && text(&out).contains("has ended"), "{}", text(&out));
+    assert!(Session::open(&dir.path().join("a.pgs")).expect("it opens").is_closed());
+}
+
+#[test]
+fn what_is_wrong_with_the_arguments_is_said_plainly() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let says = |args: &[&str], what: &str| {
+        let out = pg_tui(dir.path()).current_dir(dir.path()).args(args).output().expect("starts");
+        assert_eq!(out.status.code(), Some(2), "{args:?}: {}", text(&out));
+        assert!(text(&out).contains(what), "{args:?}: {}", text(&out));
+    };
+    says(&["record", "-d", "-3", "--", "true"], "'-3' for '--duration <SECONDS>': a number of seconds");
+    says(&["diagnose", "--at", "-1", "x.pgs"], "'-1' for '--at <SECONDS>': a number of seconds");
+    says(&["record", "-p", "redis"], "--comm chooses processes by name");
+    says(&["record", "-p", "-1"], "the number of a process");
+    says(
+        &["record", "--cgroup", "/no/such/group"],
+        "--cgroup /no/such/group: there is no such control group",
+    );
+    says(&["record", "-p", "4194999", "--", "true"], "-p 4194999: there is no such process");
+}

@@ -76,6 +76,18 @@ pub enum Command {
     Man(Man),
 }
 
+/// When something is shown.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum When {
+    /// When it disturbs nobody
+    #[default]
+    Auto,
+    /// Whenever there is a terminal
+    Always,
+    /// Not at all
+    Never,
+}
+
 /// How much is recorded.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Level {
@@ -121,16 +133,23 @@ Examples:
 #[command(after_help = RECORD_EXAMPLES)]
 pub struct Record {
     /// File to write [default: pg-tui-DATE-TIME.pgs in this folder]
+    ///
+    /// A recording of that name is kept as FILE.old; any other file is left alone.
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
     /// End the recording after this many seconds
-    #[arg(short, long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(short, long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub duration: Option<f64>,
     /// Do not open the recording when it has ended
     #[arg(long)]
     pub no_tui: bool,
-    /// Focus on this process and its children (can be repeated)
-    #[arg(short, long = "pid", value_name = "PID", help_heading = "Focus")]
+    /// When to show how the recording goes, in a line on the terminal
+    ///
+    /// `auto` leaves the terminal to CMD when there is one; `always` draws the line between what CMD prints.
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    pub progress: When,
+    /// Focus on this process and its children (can be repeated); the recording ends when all of them have
+    #[arg(short, long = "pid", value_name = "PID", value_parser = pid, allow_negative_numbers = true, help_heading = "Focus")]
     pub pid: Vec<u32>,
     /// Focus on the processes of this control group (can be repeated)
     #[arg(long, value_name = "PATH", help_heading = "Focus", value_hint = ValueHint::DirPath)]
@@ -151,10 +170,10 @@ pub struct Record {
     #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(0..=10_000), help_heading = "Cost and detail")]
     pub sample_rate: u32,
     /// Take kernel stacks of waits longer than this many milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 1.0, value_parser = milliseconds, help_heading = "Cost and detail")]
+    #[arg(long, value_name = "MS", default_value_t = 1.0, value_parser = milliseconds, allow_negative_numbers = true, help_heading = "Cost and detail")]
     pub kernel_stack_threshold: f64,
     /// Look up who holds what a thread waits for when it has waited this many milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 500.0, value_parser = milliseconds, help_heading = "Cost and detail")]
+    #[arg(long, value_name = "MS", default_value_t = 500.0, value_parser = milliseconds, allow_negative_numbers = true, help_heading = "Cost and detail")]
     pub long_wait: f64,
     /// Take no kernel stacks
     #[arg(long, help_heading = "Cost and detail")]
@@ -223,7 +242,7 @@ pub struct Diagnose {
     #[arg(long, value_name = "REGEX", group = "who", help_heading = "Which hang")]
     pub process: Option<String>,
     /// It hung at this moment, in seconds since the recording began
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = "Which hang")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true, help_heading = "Which hang")]
     pub at: Option<f64>,
     /// Answer questions from this file (`-`: standard input)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "replay")]
@@ -277,7 +296,7 @@ const DEMO_HELP: &str = "Record a bundled program that hangs for real, and open 
 #[derive(Args, Debug)]
 pub struct Demo {
     /// How long it hangs
-    #[arg(long, value_name = "SECONDS", default_value_t = 4.0, value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 4.0, value_parser = seconds, allow_negative_numbers = true)]
     pub seconds: f64,
     /// File to write [default: pg-tui-demo.pgs in the folder for temporary files]
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -315,6 +334,14 @@ fn seconds(text: &str) -> Result<f64, String> {
     match text.strip_suffix('s').unwrap_or(text).trim().parse::<f64>() {
         Ok(s) if s.is_finite() && (0.0..=1e9).contains(&s) => Ok(s),
         _ => Err("a number of seconds is expected, such as 12.5".into()),
+    }
+}
+
+/// A process id; a name is a common mistake.
+fn pid(text: &str) -> Result<u32, String> {
+    match text.parse::<u32>() {
+        Ok(pid) if pid > 0 => Ok(pid),
+        _ => Err("the number of a process is expected; --comm chooses processes by name".into()),
     }
 }
 
@@ -379,6 +406,7 @@ mod tests {
         assert_eq!(seconds("1.5"), Ok(1.5));
         assert_eq!(seconds("2s"), Ok(2.0));
         assert_eq!(milliseconds("0.5ms"), Ok(0.5));
+        assert!(pid("redis").is_err() && pid("0").is_err() && pid("-1").is_err() && pid("17") == Ok(17));
         assert!(seconds("-1").is_err() && seconds("nan").is_err() && seconds("").is_err());
         assert_eq!(ns(1.25), 1_250_000_000);
     }

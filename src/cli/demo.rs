@@ -36,7 +36,13 @@ pub fn run(args: &Demo) -> Outcome {
     };
     eprintln!("pg-tui: recording a shop whose payment service hangs, for about {:.0} s", args.seconds + 3.0);
     match record::record(&recording) {
-        Ok(done) => show(&done.path, args.no_tui),
+        Ok(done) => {
+            if args.output.is_none() {
+                // The demo of last time is worth nothing.
+                let _ = std::fs::remove_file(done.path.with_extension("pgs.old"));
+            }
+            show(&done.path, args.no_tui)
+        }
         Err(Failure::NotPermitted(why)) => bundled_instead(&why, args.no_tui),
         Err(other) => Err(other),
     }

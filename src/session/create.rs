@@ -1,10 +1,46 @@
 //! Creating a session file with care: it may hold anybody's command lines, and it is made as root.
 
+use super::error::SessionError;
 use super::format::MAGIC;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, fchown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// A recording that is at `path` already is kept as `path.old`, as perf does; an older one of that name goes.
+/// Returns where it is now. Anything else at `path` is left for [`create`] to refuse.
+pub fn keep_old(path: &Path) -> Result<Option<PathBuf>, SessionError> {
+    let old = {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".old");
+        PathBuf::from(name)
+    };
+    let recording = |p: &Path| {
+        let mut head = Vec::new();
+        // Not what a link points to: the link would be renamed, and a new file made in its place.
+        let file = fs::symlink_metadata(p)?.is_file();
+        if file {
+            File::open(p)?.take(8).read_to_end(&mut head)?;
+        }
+        Ok::<_, io::Error>(head == MAGIC)
+    };
+    if !recording(path).unwrap_or(false) {
+        return Ok(None);
+    }
+    let failed =
+        |source| SessionError::Io { path: old.clone(), action: "keep the older recording there", source };
+    match recording(&old) {
+        Ok(true) => {}
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+        Ok(false) => {
+            let what = "it is there already and no pg-tui recording; it is left alone";
+            return Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, what)));
+        }
+        Err(e) => return Err(failed(e)),
+    }
+    fs::rename(path, &old).map_err(failed)?;
+    Ok(Some(old))
+}
 
 /// Open `path` for a new recording, mode 0600, locked, owned by the user who called sudo. Returns the
 /// file and whether it is a regular one.

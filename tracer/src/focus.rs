@@ -1,7 +1,8 @@
 //! The focus of a recording: whose stacks are rich, and who can be the victim by default.
 
-use crate::procfs::CgroupLine;
+use crate::procfs::{self, CgroupLine};
 use regex::Regex;
+use std::path::Path;
 
 /// Whom a recording is about. Empty: everybody but the recorder and kernel threads.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +41,34 @@ fn is_below(path: &str, top: &str) -> bool {
         Some(rest) => top.is_empty() || rest.is_empty() || rest.starts_with('/'),
         None => false,
     }
+}
+
+/// Is there a control group that people name so? Empty ones count: their processes may come later.
+pub fn cgroup_exists(given: &str) -> bool {
+    let wanted = cgroup_path(given);
+    let mounts =
+        procfs::read_bounded(Path::new("/proc/self/mountinfo"), procfs::MAX_FILE).unwrap_or_default();
+    let below = wanted.trim_start_matches('/');
+    // `..` would lead out of the hierarchies.
+    if Path::new(below).components().any(|c| c == std::path::Component::ParentDir) {
+        return false;
+    }
+    cgroup_mounts(&mounts).iter().any(|m| Path::new(m).join(below).is_dir())
+        || procfs::processes()
+            .into_iter()
+            .any(|pid| procfs::read_cgroup(pid).iter().any(|l| is_below(&l.path, wanted)))
+}
+
+/// Where hierarchies of control groups are mounted, by `/proc/PID/mountinfo` (proc(5)).
+fn cgroup_mounts(mountinfo: &[u8]) -> Vec<String> {
+    let lines = mountinfo.split(|&b| b == b'\n').filter_map(|l| std::str::from_utf8(l).ok());
+    lines
+        .filter_map(|line| {
+            let (before, after) = line.split_once(" - ")?;
+            let kind = after.split(' ').next()?;
+            matches!(kind, "cgroup" | "cgroup2").then(|| before.split(' ').nth(4).map(str::to_owned))?
+        })
+        .collect()
 }
 
 /// Names under which version 1 hierarchies (and version 2 beside them) are mounted.
@@ -93,6 +122,16 @@ mod tests {
         assert_eq!(cgroup_path("/sys/fs/cgroup/system.slice/x"), "system.slice/x");
         assert_eq!(cgroup_path("/sys/fs/cgroupx/y"), "/sys/fs/cgroupx/y");
         assert_eq!(cgroup_path("/docker/1"), "/docker/1");
+    }
+
+    #[test]
+    fn groups_are_looked_for_where_they_are_mounted() {
+        let mounts = b"31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n\
+            32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime shared:9 - cgroup cgroup rw,cpu\n\
+            41 31 0:38 / /mnt/g2 rw,relatime - cgroup2 cgroup2 rw\nnonsense\n";
+        assert_eq!(cgroup_mounts(mounts), ["/sys/fs/cgroup/cpu", "/mnt/g2"]);
+        assert!(cgroup_exists("/"), "every process is in a group below it");
+        assert!(!cgroup_exists("/no/such/group") && !cgroup_exists("/../../../etc"));
     }
 
     #[test]

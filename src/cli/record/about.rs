@@ -16,8 +16,11 @@ pub fn options(args: &Record) -> Result<Options, Failure> {
         }
     }
     for path in &args.cgroup {
-        if path.starts_with("/sys/fs/cgroup/") && !fs::exists(path).unwrap_or(true) {
-            return Err(Failure::Usage(format!("--cgroup {path}: there is no such control group")));
+        if !pg_tracer::focus::cgroup_exists(path) {
+            return Err(Failure::Usage(format!(
+                "--cgroup {path}: there is no such control group; `systemd-cgls` or `find /sys/fs/cgroup -type d` \
+                 lists them, /proc/PID/cgroup names that of a process"
+            )));
         }
     }
     let comms = args.comm.iter().map(|r| regex("--comm", r)).collect::<Result<_, _>>()?;

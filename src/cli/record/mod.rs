@@ -3,6 +3,7 @@
 mod about;
 mod name;
 mod progress;
+mod target;
 
 use super::args::{Record, ns};
 use super::exit::{Failure, Outcome};
@@ -17,6 +18,7 @@ use progress::Progress;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use target::Targets;
 
 /// Items under way between collector and file.
 const QUEUE: usize = 256;
@@ -32,9 +34,10 @@ pub fn run(args: &Record) -> Outcome {
     let done = record(args)?;
     let shown = clean(&done.path.display().to_string()).into_owned();
     eprintln!(
-        "pg-tui: {} recorded, {} events, {} in {shown}{}",
+        "pg-tui: {} recorded, {} events ({}/s), {} in {shown}{}",
         pg_graph::words::span(done.stats.elapsed_ns),
         text::count(done.events),
+        text::count(rate(done.events, done.stats.elapsed_ns)),
         text::bytes(done.bytes),
         lost(&done.stats),
     );
@@ -43,6 +46,10 @@ pub fn run(args: &Record) -> Outcome {
     }
     eprintln!("pg-tui: look at it:     pg-tui open {shown}\npg-tui: or in one text: pg-tui diagnose {shown}");
     Ok(ExitCode::from(done.code))
+}
+
+fn rate(events: u64, ns: Ns) -> u64 {
+    (events as f64 * 1e9 / ns.max(1) as f64) as u64
 }
 
 fn lost(stats: &LiveStats) -> String {
@@ -74,6 +81,7 @@ pub struct Recorded {
 enum Why {
     CommandEnded,
     TimeOver,
+    TargetsEnded,
     Interrupted,
     CollectorEnded,
     CannotWrite,
@@ -91,7 +99,16 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
         [] => None,
         argv => Some(Command::spawn(argv).map_err(|e| Failure::Usage(e.to_string()))?),
     };
-    let writer = Writer::create(&path, &about::header(args)).map_err(|e| Failure::Usage(e.to_string()))?;
+    let unusable = |e: SessionError| Failure::Usage(e.to_string());
+    let kept = session::keep_old(&path).map_err(unusable)?;
+    let writer = match Writer::create(&path, &about::header(args)) {
+        Ok(w) => w,
+        Err(e) => {
+            put_back(&path, kept.as_deref());
+            return Err(unusable(e));
+        }
+    };
+    let give_up = |writer| discard(writer, &path, kept.as_deref());
     let (send, items) = bounded(QUEUE);
     // This thread writes what the collector sends: it must not starve beside a busy target. The command
     // was started before and keeps its priority.
@@ -99,7 +116,7 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
     let collector = match Collector::start(options, send) {
         Ok(c) => c,
         Err(e) => {
-            discard(writer, &path);
+            give_up(writer);
             return Err(tracer_failure(&e));
         }
     };
@@ -108,17 +125,21 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
         if let Err(e) = c.resume() {
             drop(items);
             let _ = collector.stop();
-            discard(writer, &path);
+            give_up(writer);
             return not_started(&e);
         }
     } else {
         eprintln!("pg-tui: recording to {}; Ctrl-C ends it", clean(&path.display().to_string()));
     }
+    if let Some(old) = &kept {
+        eprintln!("pg-tui: the recording that was there is now {}", clean(&old.display().to_string()));
+    }
     let mut run = Run {
         writer,
         error: None,
         interrupts,
-        progress: Progress::new(args.command.is_empty()),
+        targets: Targets::of(args),
+        progress: Progress::new(args.progress, command.is_some()),
         until: args.duration.map(|s| Instant::now() + Duration::from_nanos(ns(s))),
         interrupted: None,
         end: None,
@@ -127,6 +148,9 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
     tracing::info!("recording ends: {why:?}");
     let mut stats = run.stop(collector, items);
     run.progress.clear();
+    if why == Why::TargetsEnded {
+        eprintln!("pg-tui: what -p named has ended");
+    }
     let Run { writer, mut error, interrupts, end, .. } = run;
     if let Some((duration, loss)) = end {
         (stats.elapsed_ns, stats.lost) = (duration, loss);
@@ -158,6 +182,7 @@ struct Run {
     error: Option<String>,
     interrupts: Interrupts,
     progress: Progress,
+    targets: Targets,
     until: Option<Instant>,
     /// When the command got its Ctrl-C.
     interrupted: Option<Instant>,
@@ -200,6 +225,9 @@ impl Run {
             }
             if self.until.is_some_and(|t| Instant::now() >= t) {
                 return Why::TimeOver;
+            }
+            if self.targets.ended() {
+                return Why::TargetsEnded;
             }
             self.progress.show(&collector.stats(), self.writer.bytes());
         }
@@ -273,11 +301,20 @@ fn end_of(command: &mut Command, why: Why, interrupts: &Interrupts) -> u8 {
     }
 }
 
-/// Nothing was recorded: leave no empty file behind.
-fn discard(writer: Writer, path: &Path) {
+/// Nothing was recorded: leave no empty file behind, and what was there before where it was.
+fn discard(writer: Writer, path: &Path, kept: Option<&Path>) {
     drop(writer);
     if std::fs::symlink_metadata(path).is_ok_and(|m| m.is_file()) {
         let _ = std::fs::remove_file(path);
+    }
+    put_back(path, kept);
+}
+
+fn put_back(path: &Path, kept: Option<&Path>) {
+    if let Some(old) = kept
+        && !path.exists()
+    {
+        let _ = std::fs::rename(old, path);
     }
 }
 

@@ -1,5 +1,6 @@
 //! The line that shows how a recording goes.
 
+use crate::cli::args::When;
 use crate::cli::text::{bytes, count};
 use pg_tracer::LiveStats;
 use std::io::{IsTerminal, Write, stderr};
@@ -15,8 +16,13 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// `wanted` says whether the terminal is ours to draw on.
-    pub fn new(wanted: bool) -> Self {
+    /// A command shares the terminal with us: unless asked, what it prints is not to be mixed with ours.
+    pub fn new(when: When, command: bool) -> Self {
+        let wanted = match when {
+            When::Auto => !command,
+            When::Always => true,
+            When::Never => false,
+        };
         Self { on: wanted && stderr().is_terminal(), drawn: None }
     }
 

@@ -1,7 +1,7 @@
 //! From a finished walk to ranked root causes in words, and to the report.
 
 use crate::class::{WaitClass, class};
-use crate::diagnose::{Finding, FindingKind, Options, Outcome, SliceNode};
+use crate::diagnose::{DATA_FLAG, Finding, FindingKind, Options, Outcome, SliceNode};
 use crate::episode::LONG_SINGLE;
 use crate::profile::{Profile, profile};
 use crate::report::{FORMAT, Party, Report, RootCause, VictimInfo};
@@ -9,6 +9,7 @@ use crate::words::{
     clean, cmdline_at, moment, named, percent, process_at, short_command, short_label, span, telling, who,
     who_at,
 };
+use crate::yields::yield_loop;
 use crate::{BlockType, EventGraph, VertexId, Victim};
 use pg_event::{Catalog, Direction, Ns, ObjectKind, ThreadId};
 use std::fmt::Write;
@@ -235,6 +236,10 @@ impl Writer<'_> {
 
     /// "waited 13.0 s in flock on /run/x".
     fn waited(&self, n: &SliceNode) -> String {
+        if n.waits_on.as_deref() == Some(DATA_FLAG) {
+            let flag = n.object_label(self.c).map_or_else(|| "a data flag".into(), |o| clean(&o, 60));
+            return format!("asked {flag} again and again for {}", span(n.spent));
+        }
         match n.state {
             "running" => return format!("ran {}", span(n.spent)),
             "runnable" => return format!("wanted the CPU for {}", span(n.spent)),
@@ -267,6 +272,7 @@ impl Writer<'_> {
         let object = n.object_label(self.c).map(|o| short_label(&o));
         match (n.waits_on.as_deref(), object) {
             (Some("sleep" | "poll") | None, None) => String::new(),
+            (Some(DATA_FLAG), Some(o)) => format!(" on the data {o}"),
             (Some("ptrace"), _) => " by its tracer".into(),
             (Some("file-lock"), _) if n.object.is_some() && self.lock_path(n).is_some() => {
                 format!(" for the file lock {}", self.lock_path(n).unwrap_or_default())
@@ -340,8 +346,10 @@ impl Writer<'_> {
                     let module = p.module.as_ref().map_or_else(String::new, |m| format!(" ({m})"));
                     format!(" in {}{module}", clean(f, 80))
                 });
+                let how = yield_loop(self.g, self.c, r.thread, &r.spans, p);
+                let how = how.map_or_else(|| "asked again and again".into(), |y| y.words());
                 format!(
-                    "{full} gave up the CPU again and again{f} for {} (sched_yield, a yield loop): it asks whether it may go on, and nobody let it; the data flag it asks for was not recorded and must be found",
+                    "{full} {how}{f} for {}: it asks whether it may go on, and nobody let it; the data flag it asks for was not recorded and must be found",
                     span(whole)
                 )
             }
@@ -530,7 +538,9 @@ impl Writer<'_> {
 
     fn why_unanswered(&self, n: &SliceNode, full: &str, next: Option<&SliceNode>) -> String {
         let last = self.g.vertex(self.last_of(n));
-        let how = if last.open && self.g.lost_within(&(last.start..last.woken)) {
+        let how = if n.waits_on.as_deref() == Some(DATA_FLAG) {
+            "no write of the flag was recorded meanwhile"
+        } else if last.open && self.g.lost_within(&(last.start..last.woken)) {
             "its end was not recorded (events were lost)"
         } else if last.open {
             "it had not ended when the recording did"

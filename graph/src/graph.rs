@@ -1,5 +1,6 @@
 //! The event graph: vertices, edges and the facts around them in compact columns, frozen after building.
 
+use crate::flag::Flags;
 use crate::lane::LaneIndex;
 use crate::unseen;
 use crate::{Edge, EdgeId, EdgeKind, Vertex, VertexId, Weak};
@@ -73,23 +74,6 @@ pub struct SignalFact {
     pub signal: u8,
 }
 
-/// An access to a data flag.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FlagAccess {
-    /// When.
-    pub time: Ns,
-    /// By whom.
-    pub thread: ThreadId,
-    /// Which flag.
-    pub object: ObjectId,
-    /// Its value afterwards.
-    pub value: u64,
-    /// A write (else a read).
-    pub write: bool,
-    /// Where.
-    pub stack: StackId,
-}
-
 /// A mark set by the user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MarkFact {
@@ -151,6 +135,8 @@ pub(crate) struct ThreadRows {
     pub vertices: Range<u32>,
     /// Runnable without a CPU in the middle of a segment.
     pub put_off: Vec<(Ns, Ns)>,
+    /// When it gave the CPU up by itself (sched_yield).
+    pub yields: Vec<Ns>,
     pub samples: Vec<SamplePoint>,
     pub ipc: Vec<At<IpcUse>>,
     pub syscalls: Vec<At<SyscallUse>>,
@@ -175,7 +161,7 @@ pub struct EventGraph {
     pub(crate) threads: Vec<ThreadRows>,
     pub(crate) holds: Vec<HoldFact>,
     pub(crate) signals: Vec<SignalFact>,
-    pub(crate) flags: Vec<FlagAccess>,
+    pub(crate) flags: Flags,
     pub(crate) marks: Vec<MarkFact>,
     pub(crate) execs: Vec<(ThreadId, Ns)>,
     pub(crate) lost: Vec<(Ns, Ns)>,
@@ -277,6 +263,7 @@ impl EventGraph {
         static NOTHING: ThreadRows = ThreadRows {
             vertices: 0..0,
             put_off: Vec::new(),
+            yields: Vec::new(),
             samples: Vec::new(),
             ipc: Vec::new(),
             syscalls: Vec::new(),
@@ -424,6 +411,11 @@ impl EventGraph {
         within(&self.rows(t).samples, span, |s| s.time)
     }
 
+    /// When a thread gave up the CPU by itself (sched_yield) while others wanted it, within a span, by time.
+    pub fn yields_of(&self, t: ThreadId, span: Range<Ns>) -> &[Ns] {
+        within(&self.rows(t).yields, span, |s| *s)
+    }
+
     /// The messages of a thread whose last one lies within a span, by time.
     pub fn ipc_of(&self, t: ThreadId, span: Range<Ns>) -> &[At<IpcUse>] {
         within(&self.rows(t).ipc, span, |s| s.time)
@@ -448,11 +440,6 @@ impl EventGraph {
     /// Signals sent, by time.
     pub fn signals(&self) -> &[SignalFact] {
         &self.signals
-    }
-
-    /// Accesses to data flags, by time.
-    pub fn flag_accesses(&self) -> &[FlagAccess] {
-        &self.flags
     }
 
     /// Marks set by the user, by time.
@@ -481,7 +468,9 @@ impl EventGraph {
         fn bytes<T>(v: &Vec<T>) -> usize {
             v.capacity() * size_of::<T>()
         }
-        let own = |t: &ThreadRows| bytes(&t.put_off) + bytes(&t.samples) + bytes(&t.ipc) + bytes(&t.syscalls);
+        let own = |t: &ThreadRows| {
+            bytes(&t.put_off) + bytes(&t.yields) + bytes(&t.samples) + bytes(&t.ipc) + bytes(&t.syscalls)
+        };
         bytes(&self.times)
             + bytes(&self.details)
             + bytes(&self.edges)

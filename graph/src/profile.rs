@@ -22,13 +22,6 @@ pub struct Profile {
     pub functions: Vec<(String, f64)>,
 }
 
-impl Profile {
-    /// Mostly giving the CPU up: a yield loop.
-    pub fn yields(&self) -> bool {
-        self.functions.iter().any(|(f, share)| f.contains("sched_yield") && *share >= 0.3)
-    }
-}
-
 /// A function must be on this share of the stacks to be named.
 const DOMINATES: f64 = 0.5;
 

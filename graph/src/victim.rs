@@ -5,6 +5,7 @@ use crate::diagnose::threads_behind;
 use crate::episode::{Episode, episodes};
 use crate::profile::profile;
 use crate::words::{clean, moment, on_what, percent, short_who, span};
+use crate::yields::yield_loop;
 use crate::{BlockType, EventGraph, VertexId, main_object, waits_on};
 use pg_event::{Catalog, Cmdline, Ns, ObjectId, Process, ThreadId};
 use regex::Regex;
@@ -328,8 +329,12 @@ fn in_a_pool(graph: &EventGraph, catalog: &Catalog, e: &Episode) -> bool {
 
 fn victim(graph: &EventGraph, catalog: &Catalog, e: &Episode, weight: f64) -> Victim {
     let mut block_type = e.block_type();
-    if e.key.is_none() && profile(graph, catalog, e.thread, &[(e.start, e.end)]).yields() {
-        block_type = BlockType::RepeatedYield;
+    if e.key.is_none() {
+        let spans = [(e.start, e.end)];
+        let p = profile(graph, catalog, e.thread, &spans);
+        if yield_loop(graph, catalog, e.thread, &spans, &p).is_some() {
+            block_type = BlockType::RepeatedYield;
+        }
     }
     let v = graph.vertex(e.last);
     let (mut on, mut object, mut suspects) = (None, None, Vec::new());

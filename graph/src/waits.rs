@@ -122,7 +122,7 @@ impl WaitsOn {
             ObjectKind::BlockDevice => Self::Disk,
             ObjectKind::SysvIpc => Self::SysvIpc,
             ObjectKind::Epoll | ObjectKind::Set => Self::Poll,
-            ObjectKind::Unknown | ObjectKind::File | ObjectKind::Anon => return None,
+            ObjectKind::Unknown | ObjectKind::File | ObjectKind::Anon | ObjectKind::Memory => return None,
         })
     }
 }

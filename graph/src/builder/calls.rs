@@ -31,6 +31,9 @@ pub(crate) const FILE: u16 = 1 << 13;
 /// System V or POSIX message queues and semaphores.
 pub(crate) const SYSV: u16 = 1 << 14;
 
+/// Gives the CPU up without waiting.
+pub(crate) const YIELD: u16 = 1 << 15;
+
 const CLASSES: &[(u16, &[&str])] = &[
     (FUTEX, &["futex", "futex_wait", "futex_waitv", "futex_wake", "futex_requeue"]),
     (
@@ -78,6 +81,7 @@ const CLASSES: &[(u16, &[&str])] = &[
         POLL,
         &["poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2", "io_getevents"],
     ),
+    (YIELD, &["sched_yield"]),
     (SLEEP, &["nanosleep", "clock_nanosleep"]),
     (KILL, &["kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal"]),
     (SIGWAIT, &["pause", "rt_sigsuspend", "rt_sigtimedwait"]),

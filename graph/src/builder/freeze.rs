@@ -3,6 +3,7 @@
 use super::futex::Uses;
 use super::related::{Fit, fit};
 use super::{Builder, Join, POLL, RECV};
+use crate::flag::Flags;
 use crate::graph::{Detail, EdgeRow, EventGraph, OPEN, TIMED_OUT, ThreadRows, Times};
 use crate::lane::LaneIndex;
 use crate::{EdgeId, EdgeKind, VertexId, Weak};
@@ -24,8 +25,16 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
         events,
         ..
     } = b;
-    let mut g =
-        EventGraph { signals, flags, marks, execs, duration, events, culled, ..EventGraph::default() };
+    let mut g = EventGraph {
+        signals,
+        flags: Flags::new(flags),
+        marks,
+        execs,
+        duration,
+        events,
+        culled,
+        ..EventGraph::default()
+    };
     g.holds = holds;
     g.holds.sort_by_key(|h| (h.subject, h.time));
     g.lost = joined(lost);
@@ -53,6 +62,7 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
         g.threads.push(ThreadRows {
             vertices: first..g.times.len() as u32,
             put_off: whole(std::mem::take(&mut t.put_off)),
+            yields: whole(std::mem::take(&mut t.yields)),
             samples: whole(std::mem::take(&mut t.samples)),
             ipc: whole(std::mem::take(&mut t.ipc)),
             syscalls: whole(std::mem::take(&mut t.syscalls)),

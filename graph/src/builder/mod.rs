@@ -13,7 +13,7 @@ mod thread;
 mod wake;
 
 pub(crate) use calls::{
-    CHILD, EXIT, FILE, FILE_LOCK, FUTEX, POLL, RECV, SEND, SIGWAIT, SLEEP, SPAWN, SYSV, is as call_is,
+    CHILD, EXIT, FILE, FILE_LOCK, FUTEX, POLL, RECV, SEND, SIGWAIT, SLEEP, SPAWN, SYSV, YIELD, is as call_is,
 };
 
 use crate::graph::{EdgeRow, INTERRUPTED, TIMED_OUT};
@@ -77,6 +77,8 @@ pub struct Builder {
     armed: HashMap<ObjectId, (Segment, Ns)>,
     /// Last write of each data flag.
     written: HashMap<ObjectId, (Segment, Ns)>,
+    /// By flag and reader: the write that it has an edge from.
+    flag_read: HashMap<(ObjectId, ThreadId), Ns>,
     holds: Vec<HoldFact>,
     signals: Vec<SignalFact>,
     flags: Vec<FlagAccess>,
@@ -99,6 +101,7 @@ impl Builder {
             edges: Vec::new(),
             armed: HashMap::new(),
             written: HashMap::new(),
+            flag_read: HashMap::new(),
             holds: Vec::new(),
             signals: Vec::new(),
             flags: Vec::new(),
@@ -258,9 +261,14 @@ impl Builder {
         let at = self.current(thread);
         if write {
             self.written.insert(object, (at, time));
-        } else if let Some((from, from_time)) =
-            self.written.get(&object).copied().filter(|w| w.0.thread != thread)
-        {
+            return;
+        }
+        let Some((from, from_time)) = self.written.get(&object).copied().filter(|w| w.0.thread != thread)
+        else {
+            return;
+        };
+        // A loop reads it a thousand times over: what it had read before is no news.
+        if self.flag_read.insert((object, thread), from_time) != Some(from_time) {
             self.edges.push(EdgeRow {
                 from: number_of(&self.threads, from),
                 to: number_of(&self.threads, at),

@@ -63,6 +63,8 @@ pub(crate) struct ThreadState {
     pub role: Role,
     pub rows: Vec<Row>,
     pub put_off: Vec<(Ns, Ns)>,
+    /// When it gave the CPU up by itself.
+    pub yields: Vec<Ns>,
     pub samples: Vec<SamplePoint>,
     pub ipc: Vec<At<IpcUse>>,
     pub syscalls: Vec<At<SyscallUse>>,
@@ -133,6 +135,9 @@ impl ThreadState {
         self.open = o.open;
         self.reported = o.open.then_some(o.start);
         if o.state == OffState::Runnable {
+            if super::call_is(o.syscall, super::YIELD) {
+                self.yields.push(start);
+            }
             if last.times.woken == last.times.run && start <= last.times.run && last.detail.flags & OPEN == 0
             {
                 last.times.run = time;

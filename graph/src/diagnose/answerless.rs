@@ -2,15 +2,16 @@
 //! it), then a baseline (who woke the thread when it went well), else the wait itself is the cause.
 
 use super::activity::{Group, Mostly, Spans, activity, merged, total};
-use super::ask::{Candidate, nearby};
+use super::ask::Candidate;
+use super::data_flag::Asks;
 use super::node::Entry;
+use super::pose::Posed;
 use super::walk::{FindingKind, Flow, Walk, group_spans};
-use crate::baseline::{Similar, similar};
 use crate::class::{WaitClass, class};
-use crate::words::{moment, percent, short_who, span, who};
-use crate::{Choice, EdgeKind, EventGraph, Question, QuestionKey, QuestionKind, VertexId, Weak};
-use pg_event::{Catalog, Ns, Object, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
-use std::collections::HashSet;
+use crate::episode::LONG_SINGLE;
+use crate::words::{short_who, span};
+use crate::{EdgeKind, EventGraph, Question, QuestionKind, VertexId, Weak};
+use pg_event::{Catalog, Ns, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
 
 /// The main thread of a process (the one with its pid), else its first.
 pub(crate) fn main_thread(g: &EventGraph, c: &Catalog, p: ProcessId) -> Option<ThreadId> {
@@ -42,6 +43,12 @@ impl Walk<'_> {
     ) -> Flow<()> {
         let first = self.out.nodes.len() <= 1;
         let v = self.representative(group);
+        let asks = self.asks(group);
+        if let Some(a) = &asks
+            && self.by_flag(thread, a)?
+        {
+            return Ok(());
+        }
         // A sleep that ended by itself explains itself, unless the victim polls for something by it.
         let polls = first && group.waits > 3;
         if class == WaitClass::Sleep && !polls && !v.interrupted {
@@ -52,11 +59,14 @@ impl Walk<'_> {
         if !holders.is_empty() {
             return self.follow_holder(thread, group, class, holders);
         }
-        if class == WaitClass::Sleep {
-            self.found(thread, FindingKind::Sleeping, group_spans(group));
+        if class != WaitClass::Sleep && self.by_baseline(thread, group, &silent)? {
             return Ok(());
         }
-        if self.by_baseline(thread, group, &silent)? {
+        if let Some(a) = &asks {
+            self.no_flag(thread, a)?;
+        }
+        if class == WaitClass::Sleep {
+            self.found(thread, FindingKind::Sleeping, group_spans(group));
             return Ok(());
         }
         let kind = match class {
@@ -67,6 +77,25 @@ impl Walk<'_> {
         };
         self.found(thread, kind, group_spans(group));
         Ok(())
+    }
+
+    /// Short waits again and again, each ended by its own time-out: a loop that asks whether it may go on.
+    fn asks(&self, group: &Group) -> Option<Asks> {
+        let v = self.representative(group);
+        let each = group.blocked / group.waits.max(1) as u64;
+        (group.waits > 3 && each < LONG_SINGLE && v.timed_out).then(|| Asks {
+            vertex: group.longest().map_or(VertexId(u32::MAX), |c| c.last),
+            start: v.start,
+            spans: group_spans(group),
+            rounds: group.waits,
+            how: format!(
+                "waited {} times for {} each in {}, {} in all",
+                group.waits,
+                span(each),
+                v.syscall.name().unwrap_or_else(|| "the kernel".into()),
+                span(group.blocked)
+            ),
+        })
     }
 
     /// Who holds what the group waits for, one candidate per process.
@@ -312,181 +341,28 @@ impl Walk<'_> {
     }
 
     fn holder_question(&self, thread: ThreadId, group: &Group, holders: &[Candidate]) -> Question {
-        let v = self.representative(group);
-        let object = self.c.object(v.object).map(Object::label).unwrap_or_default();
-        let call = v.syscall.name().unwrap_or_else(|| "the kernel".into());
         let end = group.clips.last().map_or(0, |c| c.end);
-        Question {
-            key: QuestionKey { kind: QuestionKind::Edge, thread: thread.0, start: v.start },
-            text: format!("Whom did {} wait for?", short_who(self.c, thread)),
-            why: format!(
-                "{} waited {} in {call} {object}, and no wake-up of what it waited for was recorded. {} processes hold it.",
-                who(self.c, thread),
-                span(group.blocked),
-                holders.len()
-            ),
-            vertex: group.longest().map_or(VertexId(u32::MAX), |c| c.last),
-            choices: holders.iter().map(|c| self.choice(c, end)).collect(),
-            stop: format!(
-                "stop here: nobody can be blamed for what {} waited for",
-                short_who(self.c, thread)
-            ),
-            recommended: 1,
-            reason: format!("{} {}", short_who(self.c, holders[0].thread), self.did(&holders[0])),
-            number: self.out.asked.len() + 1,
-            about_to_come: self.questions_after(&holders[0]),
-        }
-    }
-
-    /// Algorithm 1, lines 12-22: find a similar vertex that went well, walk its wake-up path, and look at
-    /// each of its threads during the hang. Returns whether that led anywhere.
-    fn by_baseline(&mut self, thread: ThreadId, group: &Group, silent: &Spans) -> Flow<bool> {
-        let Some(clip) = group.longest() else { return Ok(false) };
-        let found = similar(self.g, self.c, clip.last, 5);
-        // Only those that lead to somebody who behaves unusually are worth a question.
-        let mut useful: Vec<(Similar, Candidate)> = Vec::new();
-        for s in found {
-            if let Some(c) = self.expected(&s, thread, silent)
-                && !useful.iter().any(|(_, o)| o.thread == c.thread)
-            {
-                useful.push((s, c));
-            }
-        }
-        if useful.is_empty() {
-            return Ok(false);
-        }
-        let mut take = 0;
-        if !self.auto && useful.len() > 1 {
-            let q = self.baseline_question(thread, group, &useful);
-            match self.decide(q)? {
-                0 => return Ok(false),
-                n => take = n - 1,
-            }
-        }
-        let (_, c) = useful.swap_remove(take.min(useful.len() - 1));
-        self.visit(c.thread, c.spans, c.entry)?;
-        Ok(true)
-    }
-
-    /// The first thread on the baseline's wake-up path that behaved abnormally during the hang.
-    fn expected(&self, s: &Similar, victim: ThreadId, silent: &Spans) -> Option<Candidate> {
-        // The word of a private futex is another one in each process, even at the same address.
-        const PRIVATE: u32 = 128;
-        let mut seen = HashSet::from([victim]);
-        let mut at = s.vertex;
-        let x = self.g.vertex(s.vertex);
-        let futex = self.c.object(x.object).is_some_and(|o| o.kind == ObjectKind::Futex);
-        let private = futex && x.op & PRIVATE != 0;
-        let process = |t| self.c.thread(t).map(|t| t.process);
-        for _ in 0..16 {
-            let id = self.g.waking(at)?;
-            let e = self.g.edge(id);
-            let from = self.g.vertex(e.from).thread;
-            if private && at == s.vertex && process(from) != process(victim) {
-                return None;
-            }
-            if seen.insert(from)
-                && self.counts(from)
-                && !self.path.iter().any(|(t, _)| *t == from)
-                && self.abnormal(from, silent)
-            {
-                let v = self.g.vertex(s.vertex);
-                let why = format!(
-                    "no wake-up was recorded; expected as in the baseline at {} (similarity {:.0} %), where it came after {}",
-                    moment(v.start),
-                    s.similarity * 100.0,
-                    span(v.waited())
-                );
-                let entry = Entry { edge: Some(e.kind), id: None, why_weak: Some(why) };
-                return Some(Candidate {
-                    thread: from,
-                    spans: silent.clone(),
-                    time: total(silent),
-                    entry,
-                    weak: Some(Weak::FromState),
-                    waking: false,
-                    vertex: Some(e.from),
-                    at: e.from_time,
-                    kind: e.kind,
-                    relation: None,
-                });
-            }
-            at = e.from;
-        }
-        None
-    }
-
-    /// Long running, repeated yield or long wait, and not its usual idle.
-    fn abnormal(&self, thread: ThreadId, spans: &Spans) -> bool {
-        let act = activity(self.g, self.c, thread, spans);
-        match act.mostly() {
-            Mostly::Running | Mostly::Runnable => true,
-            Mostly::Waiting(i) => act.groups.get(i).is_some_and(|g| {
-                g.blocked * 2 >= act.total && !class(&self.representative(g), self.c).idle()
-            }),
-            _ => false,
-        }
-    }
-
-    fn baseline_question(
-        &self,
-        thread: ThreadId,
-        group: &Group,
-        useful: &[(Similar, Candidate)],
-    ) -> Question {
-        let v = self.representative(group);
-        let call = v.syscall.name().unwrap_or_else(|| "the kernel".into());
-        let choices = useful
-            .iter()
-            .map(|(s, c)| {
-                let x = self.g.vertex(s.vertex);
-                Choice {
-                    label: format!(
-                        "{} at {}: {} instead of {}, woken by way of {}",
-                        short_who(self.c, x.thread),
-                        moment(x.start),
-                        span(x.waited()),
-                        span(v.waited()),
-                        short_who(self.c, c.thread)
-                    ),
-                    detail: format!(
-                        "similarity {:.0} %; {} {} during the hang",
-                        s.similarity * 100.0,
-                        short_who(self.c, c.thread),
-                        self.did(c)
-                    ),
-                    vertex: Some(s.vertex),
-                    edge: self.g.waking(s.vertex),
-                    strong: false,
-                    time: x.start,
-                    stack: self.c.show_stack(x.user_stack),
-                    nearby: nearby(self.g, self.c, x.thread, x.woken),
-                }
-            })
-            .collect();
-        let (best, c) = &useful[0];
-        Question {
-            key: QuestionKey { kind: QuestionKind::Baseline, thread: thread.0, start: v.start },
-            text: format!("Which of these shows how {} normally goes on?", short_who(self.c, thread)),
-            why: format!(
-                "{} waited {} in {call} and nobody woke it. {} similar waits ended well, by different threads.",
-                who(self.c, thread),
-                span(group.blocked),
-                useful.len()
-            ),
-            vertex: group.longest().map_or(VertexId(u32::MAX), |c| c.last),
-            choices,
-            stop: "none of them: the wait itself is the cause".into(),
-            recommended: 1,
-            reason: format!(
-                "it is the most similar one ({:.0} % of the features agree; {} of the victim's time is at stake), and {} {}",
-                best.similarity * 100.0,
-                percent(c.time, self.victim.duration),
-                short_who(self.c, c.thread),
-                self.did(c)
-            ),
-            number: self.out.asked.len() + 1,
-            about_to_come: self.questions_after(c),
-        }
+        let best = &holders[0];
+        self.pose(
+            thread,
+            group,
+            Posed {
+                kind: QuestionKind::Edge,
+                text: format!("Whom did {} wait for?", short_who(self.c, thread)),
+                why: format!(
+                    "{}, and no wake-up of what it waited for was recorded. {} processes hold it.",
+                    self.waited_in(thread, group),
+                    holders.len()
+                ),
+                choices: holders.iter().map(|c| self.choice(c, end)).collect(),
+                stop: format!(
+                    "stop here: nobody can be blamed for what {} waited for",
+                    short_who(self.c, thread)
+                ),
+                recommended: 1,
+                reason: format!("{} {}", short_who(self.c, best.thread), self.did(best)),
+            },
+            Some(best),
+        )
     }
 }

@@ -2,12 +2,12 @@
 
 use super::activity::{Group, Mostly, Spans, activity, merged};
 use super::node::Entry;
+use super::pose::Posed;
 use super::walk::{Flow, Walk, group_spans};
 use crate::class::class;
-use crate::words::{moment, percent, short_who, span, who};
+use crate::words::{moment, percent, short_who, span};
 use crate::{
-    Choice, Edge, EdgeId, EdgeKind, EventGraph, NearbyEvent, Question, QuestionKey, QuestionKind, VertexId,
-    Weak, waits_on,
+    Choice, Edge, EdgeId, EdgeKind, EventGraph, NearbyEvent, Question, QuestionKind, VertexId, Weak, waits_on,
 };
 use pg_event::{Catalog, Direction, Ns, Object, Relation, ThreadId};
 
@@ -191,47 +191,40 @@ impl Walk<'_> {
         candidates: &[Candidate],
         best: usize,
     ) -> Question {
-        let v = self.representative(group);
         let (a, b) = group_spans(group).iter().fold((Ns::MAX, 0), |m, s| (m.0.min(s.0), m.1.max(s.1)));
-        let call = v.syscall.name().unwrap_or_else(|| "the kernel".into());
-        let object = self.c.object(v.object).map(Object::label).unwrap_or_default();
-        let text = format!("What made {} go on at {}?", short_who(self.c, thread), moment(b));
         let weak = candidates.iter().filter(|c| c.weak.is_some()).count();
-        let why = format!(
-            "{} waited {} in {call} {object} (from {} on). {}",
-            who(self.c, thread),
-            span(group.blocked),
-            moment(a),
-            match (candidates.len(), weak) {
-                (1, _) =>
-                    format!("The only edge in is weak: {}.", candidates[0].weak.map_or("", Weak::words)),
-                (n, 0) => format!("{n} edges come in, all strong."),
-                (n, w) => format!("{n} edges come in, {w} of them weak."),
-            }
-        );
-        let choices = candidates.iter().map(|c| self.choice(c, b)).collect();
         let c = &candidates[best];
-        let reason = format!(
-            "{} {}{}",
-            short_who(self.c, c.thread),
-            self.did(c),
-            match c.weak {
-                None => ", and the edge is strong".to_owned(),
-                Some(w) => format!(", though the edge is weak ({})", w.words()),
-            }
-        );
-        Question {
-            key: QuestionKey { kind: QuestionKind::Edge, thread: thread.0, start: v.start },
-            text,
-            why,
-            vertex: group.longest().map_or(VertexId(u32::MAX), |c| c.last),
-            choices,
-            stop: format!("stop here: {} itself is the cause", short_who(self.c, thread)),
-            recommended: best + 1,
-            reason,
-            number: self.out.asked.len() + 1,
-            about_to_come: self.questions_after(c),
-        }
+        self.pose(
+            thread,
+            group,
+            Posed {
+                kind: QuestionKind::Edge,
+                text: format!("What made {} go on at {}?", short_who(self.c, thread), moment(b)),
+                why: format!(
+                    "{} (from {} on). {}",
+                    self.waited_in(thread, group),
+                    moment(a),
+                    match (candidates.len(), weak) {
+                        (1, _) => format!("The only edge in is weak: {}.", c.weak.map_or("", Weak::words)),
+                        (n, 0) => format!("{n} edges come in, all strong."),
+                        (n, w) => format!("{n} edges come in, {w} of them weak."),
+                    }
+                ),
+                choices: candidates.iter().map(|c| self.choice(c, b)).collect(),
+                stop: format!("stop here: {} itself is the cause", short_who(self.c, thread)),
+                recommended: best + 1,
+                reason: format!(
+                    "{} {}{}",
+                    short_who(self.c, c.thread),
+                    self.did(c),
+                    match c.weak {
+                        None => ", and the edge is strong".to_owned(),
+                        Some(w) => format!(", though the edge is weak ({})", w.words()),
+                    }
+                ),
+            },
+            Some(c),
+        )
     }
 
     pub(crate) fn choice(&self, c: &Candidate, until: Ns) -> Choice {

@@ -7,11 +7,15 @@
 mod activity;
 mod answerless;
 mod ask;
+mod by_baseline;
+mod data_flag;
 mod node;
+mod pose;
 mod span;
 mod walk;
 
 pub(crate) use activity::{activity, total as spans_total};
+pub(crate) use data_flag::DATA_FLAG;
 pub use node::SliceNode;
 pub use span::path_of_span;
 pub(crate) use walk::{Finding, FindingKind, Outcome};

@@ -3,12 +3,14 @@
 
 use super::activity::{Activity, Group, Mostly, Spans, activity, merged, total};
 use super::ask::Candidate;
+use super::data_flag::{Asks, DATA_FLAG};
 use super::node::{Entry, SliceNode};
 use super::{Options, answerless};
 use crate::class::{WaitClass, asked, class, vague};
 use crate::profile::profile;
 use crate::report::QuestionInfo;
 use crate::words::{clean, short_who, span};
+use crate::yields::yield_loop;
 use crate::{Decision, EdgeKind, EventGraph, Question, Vertex, VertexId, Victim, Weak};
 use pg_event::{Catalog, Ns, ThreadId};
 
@@ -121,8 +123,7 @@ impl<'g> Walk<'g> {
         let spans = vec![(v.start, v.end())];
         let Some(key) = v.episode.key else {
             let act = activity(self.g, self.c, v.thread, &spans);
-            self.busy(v.thread, &act, &spans, Entry::default(), FindingKind::Running);
-            return Ok(());
+            return self.busy(v.thread, &act, &spans, Entry::default(), FindingKind::Running);
         };
         let act = activity(self.g, self.c, v.thread, &spans);
         // All waits of the key within the episode, as one.
@@ -154,14 +155,8 @@ impl<'g> Walk<'g> {
             return Ok(());
         }
         match act.mostly() {
-            Mostly::Running => {
-                self.busy(thread, &act, &spans, entry, FindingKind::Running);
-                Ok(())
-            }
-            Mostly::Runnable => {
-                self.busy(thread, &act, &spans, entry, FindingKind::NoCpu);
-                Ok(())
-            }
+            Mostly::Running => self.busy(thread, &act, &spans, entry, FindingKind::Running),
+            Mostly::Runnable => self.busy(thread, &act, &spans, entry, FindingKind::NoCpu),
             Mostly::Unborn => self.unborn(thread, act, entry),
             Mostly::Gone => {
                 let at = self.g.ended(thread).unwrap_or(0);
@@ -215,7 +210,14 @@ impl<'g> Walk<'g> {
         self.out.findings.push(Finding { thread, node, kind, spans });
     }
 
-    fn busy(&mut self, thread: ThreadId, act: &Activity, spans: &Spans, entry: Entry, kind: FindingKind) {
+    fn busy(
+        &mut self,
+        thread: ThreadId,
+        act: &Activity,
+        spans: &Spans,
+        entry: Entry,
+        kind: FindingKind,
+    ) -> Flow<()> {
         let all = (act.active.first().map_or(0, |s| s.0), act.active.last().map_or(0, |s| s.1));
         let longest = act.active.iter().max_by_key(|s| s.1 - s.0).map_or(all.0, |s| s.0);
         let vertex = self.g.vertex_at(thread, longest).unwrap_or(self.last_vertex(thread));
@@ -225,14 +227,30 @@ impl<'g> Walk<'g> {
         };
         let mut node = SliceNode::plain(thread, vertex, state, all, spent).entered(entry);
         let p = profile(self.g, self.c, thread, spans);
-        let kind = if p.yields() { FindingKind::Yielding } else { kind };
+        let yields = yield_loop(self.g, self.c, thread, spans, &p);
         node.stack = p.stack;
         node.function = p.function;
         if kind == FindingKind::NoCpu {
             node.waits_on = Some("run-queue".into());
         }
         self.out.nodes.push(node);
-        self.found(thread, kind, spans.clone());
+        let Some(how) = yields else {
+            self.found(thread, kind, spans.clone());
+            return Ok(());
+        };
+        let asks = Asks {
+            vertex,
+            start: spans.first().map_or(0, |s| s.0),
+            spans: spans.clone(),
+            rounds: 0,
+            how: format!("{} for {}", how.words(), span(total(spans))),
+        };
+        self.path.push((thread, spans.clone()));
+        if !self.by_flag(thread, &asks)? {
+            self.no_flag(thread, &asks)?;
+            self.found(thread, FindingKind::Yielding, spans.clone());
+        }
+        Ok(())
     }
 
     fn unborn(&mut self, thread: ThreadId, act: Activity, entry: Entry) -> Flow<()> {
@@ -270,7 +288,8 @@ impl<'g> Walk<'g> {
             let first = self.first_of(n);
             let v = self.g.vertex(n.vertex);
             let obliged = class(&v, self.c).obliges(asked(self.g, self.c, first)) && !vague(&v, self.c);
-            n.state != "not-created" && n.state != "exited" && !obliged
+            let flag = n.waits_on.as_deref() == Some(DATA_FLAG);
+            n.state != "not-created" && n.state != "exited" && !obliged && !flag
         });
         let Some(idle) = idle else { return self.circular(thread, spans, entry) };
         let mut find = |node: usize, kind| {

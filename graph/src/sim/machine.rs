@@ -2,7 +2,7 @@
 //! which wait.
 
 use super::draw::call;
-use super::script::{Act, Script};
+use super::script::{Act, Asking, Script};
 use pg_event::{
     Catalog, Context, Direction, Event, IpcUse, Kind, Ns, Object, ObjectId, ObjectKind, OffCpu, OffState,
     Process, ProcessId, Sample, StackId, Sysno, Thread, ThreadId,
@@ -28,6 +28,8 @@ pub struct Setup {
     pub capacity: u64,
     /// Kinds of the channels, in turn.
     pub channels: Vec<ObjectKind>,
+    /// Record accesses to data flags, as with watchpoints on all of them.
+    pub flags: bool,
 }
 
 impl Default for Setup {
@@ -39,6 +41,7 @@ impl Default for Setup {
             messages: true,
             capacity: 65536,
             channels: vec![ObjectKind::Pipe, ObjectKind::Tcp, ObjectKind::UnixStream],
+            flags: true,
         }
     }
 }
@@ -135,6 +138,8 @@ pub struct Machine {
     joiners: Vec<Vec<usize>>,
     catalog: Catalog,
     first_channel: usize,
+    first_flag: usize,
+    flags: Vec<u64>,
     /// Waits as they ended.
     pub truth: Vec<TrueWait>,
     /// Keep [`Machine::truth`] (needs memory).
@@ -152,6 +157,7 @@ impl Machine {
         let mutexes = most(&|a| if let Act::Lock(n) | Act::Unlock(n) = a { Some(*n) } else { None });
         let conditions = most(&|a| if let Act::Wait(n) | Act::Signal(n) = a { Some(*n) } else { None });
         let channels = most(&|a| if let Act::Send(n, _) | Act::Receive(n) = a { Some(*n) } else { None });
+        let flags = most(&|a| if let Act::Set(n, _) | Act::Ask(n, ..) = a { Some(*n) } else { None });
         let mut catalog = Catalog::default();
         for (i, s) in scripts.iter().enumerate() {
             catalog.threads.push(Thread {
@@ -181,6 +187,10 @@ impl Machine {
             object(kind, id, peer);
             object(kind, peer, id);
         }
+        let first_flag = first_channel + channels * 2;
+        for i in 0..flags {
+            object(ObjectKind::Memory, 0x20_0000 + i as u64 * 8, 1);
+        }
         let task = |s: Script| Task {
             next: 0,
             round: 0,
@@ -208,6 +218,8 @@ impl Machine {
             joiners,
             catalog,
             first_channel,
+            first_flag,
+            flags: vec![0; flags],
             truth: Vec::new(),
             keep_truth: true,
             out: Vec::new(),
@@ -452,6 +464,15 @@ impl Machine {
         }
     }
 
+    /// A watchpoint's record.
+    fn access(&mut self, t: usize, flag: usize, write: bool) {
+        if self.setup.flags {
+            let object = ObjectId((self.first_flag + flag) as u32);
+            let value = self.flags[flag];
+            self.emit(t, Kind::DataFlag { object, value, write, stack: StackId::NONE });
+        }
+    }
+
     fn effect(&mut self, c: usize, t: usize) {
         let Some(act) = self.tasks[t].effect.take() else { return };
         let futex = call("futex");
@@ -547,6 +568,33 @@ impl Machine {
                 if self.tasks.get(n).is_some_and(|x| x.mode != Mode::Ended && n != t) {
                     self.joiners[n].push(t);
                     self.waits(c, t, "wait4", ObjectId::NONE);
+                }
+            }
+            Act::Set(n, value) => {
+                self.flags[n] = value;
+                self.access(t, n, true);
+            }
+            Act::Ask(n, value, how) => {
+                self.access(t, n, false);
+                if self.flags[n] == value {
+                    return;
+                }
+                self.tasks[t].effect = Some(act);
+                match how {
+                    Asking::Spin(each) => self.tasks[t].left = each.max(1),
+                    Asking::Yield(each) => {
+                        self.tasks[t].left = each.max(1);
+                        if !self.ready.is_empty() {
+                            self.put_off(c, t);
+                            self.tasks[t].off.syscall = call("sched_yield");
+                        }
+                    }
+                    Asking::Sleep(each) => {
+                        self.tasks[t].left = 1;
+                        self.waits(c, t, "clock_nanosleep", ObjectId::NONE);
+                        self.tasks[t].off.timeout = each;
+                        self.later(self.now + each.max(1), Due::Timer(t));
+                    }
                 }
             }
             Act::Yield(n) => {

@@ -8,7 +8,7 @@ mod script;
 pub use draw::{DrawError, TICK, draw};
 pub use load::{Load, Size};
 pub use machine::{COST, Machine, Setup, TrueWait};
-pub use script::{Act, Script};
+pub use script::{Act, Asking, Script};
 
 use crate::{BuildOptions, Builder, EventGraph};
 use pg_event::{Catalog, Event, Ns, ThreadId};

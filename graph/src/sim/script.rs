@@ -27,6 +27,21 @@ pub enum Act {
     Join(usize),
     /// Give up the CPU so many times in a row.
     Yield(u32),
+    /// Write a value to a data flag (0 at first).
+    Set(usize, u64),
+    /// Ask again and again until a data flag has a value.
+    Ask(usize, u64, Asking),
+}
+
+/// What a thread does between two looks at a data flag.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asking {
+    /// Compute for so long and go on.
+    Spin(Ns),
+    /// Compute for so long, then give up the CPU.
+    Yield(Ns),
+    /// Sleep for so long.
+    Sleep(Ns),
 }
 
 /// What a thread does from its beginning to its end.

@@ -142,6 +142,28 @@ impl Drawing {
         self.event(ns(at), thread, Kind::Syscall(u));
     }
 
+    /// An access to a data flag.
+    pub fn flag(
+        &mut self,
+        thread: ThreadId,
+        object: ObjectId,
+        at: f64,
+        value: u64,
+        write: bool,
+        stack: StackId,
+    ) {
+        self.event(ns(at), thread, Kind::DataFlag { object, value, write, stack });
+    }
+
+    /// Short sleeps one after another from `start` to `end`.
+    pub fn naps(&mut self, thread: ThreadId, start: f64, end: f64, each: f64, stack: StackId) {
+        let mut t = start;
+        while t + each <= end {
+            self.wait(thread, t, t + each, "clock_nanosleep").stack(stack).times_out();
+            t += each + 0.000_1;
+        }
+    }
+
     pub fn spawn(&mut self, parent: ThreadId, child: ThreadId, at: f64) {
         self.event(ns(at), parent, Kind::Spawn { child });
     }

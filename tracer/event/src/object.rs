@@ -57,11 +57,14 @@ pub enum ObjectKind {
     SysvIpc = 23,
     /// Another anonymous inode.
     Anon = 24,
+    /// A word of memory watched as a data flag. `id` is its address, `peer` the address space (or inode, when
+    /// shared); `name` the variable, when known.
+    Memory = 25,
 }
 
 impl ObjectKind {
     /// All kinds, in numeric order.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Unknown,
         Self::Futex,
         Self::Pipe,
@@ -87,6 +90,7 @@ impl ObjectKind {
         Self::Set,
         Self::SysvIpc,
         Self::Anon,
+        Self::Memory,
     ];
 
     /// The kind with this number, [`Self::Unknown`] for a number nobody knows.
@@ -184,6 +188,8 @@ impl Object {
                 }
             }
             ObjectKind::Anon => named("anon"),
+            ObjectKind::Memory if self.name.is_empty() => format!("flag 0x{:x}", self.id),
+            ObjectKind::Memory => format!("flag {} (0x{:x})", self.name, self.id),
             ObjectKind::Unknown => named("unknown"),
         }
     }

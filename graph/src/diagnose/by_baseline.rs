@@ -1,0 +1,180 @@
+//! Baselines in a diagnosis: who acts when the wait goes well, and what did that thread do this time?
+
+use super::activity::{Group, Mostly, Spans, activity, total};
+use super::ask::{Candidate, nearby};
+use super::node::Entry;
+use super::pose::Posed;
+use super::walk::{Flow, Walk};
+use crate::baseline::{Similar, similar};
+use crate::class::class;
+use crate::words::{moment, percent, short_who, span};
+use crate::{Choice, EdgeKind, Question, QuestionKind, VertexId, Weak};
+use pg_event::{Ns, ObjectKind, ThreadId};
+use std::collections::HashSet;
+
+impl Walk<'_> {
+    /// Algorithm 1, lines 12-22: find a similar vertex that went well, walk its wake-up path, and look at
+    /// each of its threads during the hang. Returns whether that led anywhere.
+    pub(crate) fn by_baseline(&mut self, thread: ThreadId, group: &Group, silent: &Spans) -> Flow<bool> {
+        let Some(clip) = group.longest() else { return Ok(false) };
+        let found = similar(self.g, self.c, clip.last, 5);
+        // Only those that lead to somebody who behaves unusually are worth a question.
+        let mut useful: Vec<(Similar, Candidate)> = Vec::new();
+        for s in found {
+            if let Some(c) = self.expected(&s, thread, silent)
+                && !useful.iter().any(|(_, o)| o.thread == c.thread)
+            {
+                useful.push((s, c));
+            }
+        }
+        if useful.is_empty() {
+            return Ok(false);
+        }
+        let mut take = 0;
+        if !self.auto && useful.len() > 1 {
+            let q = self.baseline_question(thread, group, &useful);
+            match self.decide(q)? {
+                0 => return Ok(false),
+                n => take = n - 1,
+            }
+        }
+        let (_, c) = useful.swap_remove(take.min(useful.len() - 1));
+        self.visit(c.thread, c.spans, c.entry)?;
+        Ok(true)
+    }
+
+    /// The first thread on the baseline's wake-up path that behaved abnormally during the hang.
+    fn expected(&self, s: &Similar, victim: ThreadId, silent: &Spans) -> Option<Candidate> {
+        // The word of a private futex is another one in each process, even at the same address.
+        const PRIVATE: u32 = 128;
+        let v = self.g.vertex(s.vertex);
+        let e = self.g.edge(self.g.waking(s.vertex)?);
+        let futex = self.c.object(v.object).is_some_and(|o| o.kind == ObjectKind::Futex);
+        let process = |t| self.c.thread(t).map(|t| t.process);
+        if futex && v.op & PRIVATE != 0 && process(self.g.vertex(e.from).thread) != process(victim) {
+            return None;
+        }
+        let why = format!(
+            "no wake-up was recorded; expected as in the baseline at {} (similarity {:.0} %), where it came after {}",
+            moment(v.start),
+            s.similarity * 100.0,
+            span(v.waited())
+        );
+        self.along((e.from, e.kind, e.from_time), victim, silent, &why)
+    }
+
+    /// Back from `step` (a vertex, the edge out of it and its time) by what woke each thread: the first one
+    /// that behaved abnormally within `silent`.
+    pub(crate) fn along(
+        &self,
+        step: (VertexId, EdgeKind, Ns),
+        victim: ThreadId,
+        silent: &Spans,
+        why: &str,
+    ) -> Option<Candidate> {
+        const LONGEST: usize = 16;
+        let mut seen = HashSet::from([victim]);
+        let (mut at, mut kind, mut time) = step;
+        for _ in 0..LONGEST {
+            let from = self.g.vertex(at).thread;
+            let new = seen.insert(from) && !self.path.iter().any(|(t, _)| *t == from);
+            if new && self.counts(from) && self.abnormal(from, silent) {
+                return Some(self.missing((at, kind, time), silent, why));
+            }
+            let e = self.g.edge(self.g.waking(at)?);
+            (at, kind, time) = (e.from, e.kind, e.from_time);
+        }
+        None
+    }
+
+    /// The thread of a step of the baseline, as the one whose act is missing.
+    pub(crate) fn missing(
+        &self,
+        (vertex, kind, at): (VertexId, EdgeKind, Ns),
+        silent: &Spans,
+        why: &str,
+    ) -> Candidate {
+        Candidate {
+            thread: self.g.vertex(vertex).thread,
+            spans: silent.clone(),
+            time: total(silent),
+            entry: Entry { edge: Some(kind), id: None, why_weak: Some(why.to_owned()) },
+            weak: Some(Weak::FromState),
+            waking: false,
+            vertex: Some(vertex),
+            at,
+            kind,
+            relation: None,
+        }
+    }
+
+    /// Long running, repeated yield or long wait, and not its usual idle.
+    pub(crate) fn abnormal(&self, thread: ThreadId, spans: &Spans) -> bool {
+        let act = activity(self.g, self.c, thread, spans);
+        match act.mostly() {
+            Mostly::Running | Mostly::Runnable => true,
+            Mostly::Waiting(i) => act.groups.get(i).is_some_and(|g| {
+                g.blocked * 2 >= act.total && !class(&self.representative(g), self.c).idle()
+            }),
+            _ => false,
+        }
+    }
+
+    fn baseline_question(
+        &self,
+        thread: ThreadId,
+        group: &Group,
+        useful: &[(Similar, Candidate)],
+    ) -> Question {
+        let v = self.representative(group);
+        let choice = |(s, c): &(Similar, Candidate)| {
+            let x = self.g.vertex(s.vertex);
+            let by = short_who(self.c, c.thread);
+            Choice {
+                label: format!(
+                    "{} at {}: {} instead of {}, woken by way of {by}",
+                    short_who(self.c, x.thread),
+                    moment(x.start),
+                    span(x.waited()),
+                    span(v.waited()),
+                ),
+                detail: format!(
+                    "similarity {:.0} %; {by} {} during the hang",
+                    s.similarity * 100.0,
+                    self.did(c)
+                ),
+                vertex: Some(s.vertex),
+                edge: self.g.waking(s.vertex),
+                strong: false,
+                time: x.start,
+                stack: self.c.show_stack(x.user_stack),
+                nearby: nearby(self.g, self.c, x.thread, x.woken),
+            }
+        };
+        let (best, c) = &useful[0];
+        self.pose(
+            thread,
+            group,
+            Posed {
+                kind: QuestionKind::Baseline,
+                text: format!("Which of these shows how {} normally goes on?", short_who(self.c, thread)),
+                why: format!(
+                    "{} and nobody woke it. {} similar waits ended well, by different threads.",
+                    self.waited_in(thread, group),
+                    useful.len()
+                ),
+                choices: useful.iter().map(choice).collect(),
+                stop: "none of them: the wait itself is the cause".into(),
+                recommended: 1,
+                reason: format!(
+                    "it is the most similar one ({:.0} % of the features agree; {} of the victim's time is at stake), and {} {}",
+                    best.similarity * 100.0,
+                    percent(c.time, self.victim.duration),
+                    short_who(self.c, c.thread),
+                    self.did(c)
+                ),
+            },
+            Some(c),
+        )
+    }
+}

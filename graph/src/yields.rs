@@ -1,0 +1,215 @@
+//! Yield loops: a thread that asks again and again whether it may go on, and how that shows (Argus, section
+//! 2.2, repeated yield).
+//!
+//! Loops that sleep, poll or wait with a time-out are waits: [`Episode::block_type`](crate::Episode) knows
+//! them. Those that stay on the CPU are told here from a thread that works.
+
+use crate::builder::{POLL, call_is};
+use crate::profile::Profile;
+use crate::words::{clean, is_kernel, is_plumbing};
+use crate::{EventGraph, flag};
+use pg_event::{Catalog, ModuleId, Ns, ObjectId, Sysno, ThreadId};
+use std::collections::BTreeMap;
+
+/// How a thread on the CPU shows that it only asks.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum YieldLoop {
+    /// sched_yield(2) again and again.
+    GivesUp,
+    /// Looks at descriptors again and again without waiting.
+    Polls(&'static str),
+    /// A call that fails again and again.
+    Fails { call: Sysno, error: i64, count: u64, object: ObjectId },
+    /// Reads a data flag again and again.
+    Reads { reads: usize },
+    /// Stays within a few bytes of a function.
+    Spins { function: String, bytes: u64 },
+}
+
+/// Share of the samples that must lie in the call.
+const SHARE: f64 = 0.3;
+/// A tight loop is no longer than this: load, test, pause, jump.
+const TIGHT: u64 = 16;
+/// Least samples to tell a loop by.
+const SAMPLES: usize = 20;
+/// Least failures.
+const FAILURES: u64 = 20;
+
+/// Does the thread, on the CPU within `spans`, only ask whether it may go on?
+pub(crate) fn yield_loop(
+    g: &EventGraph,
+    c: &Catalog,
+    thread: ThreadId,
+    spans: &[(Ns, Ns)],
+    p: &Profile,
+) -> Option<YieldLoop> {
+    const POLLS: [(&str, &str); 6] = [
+        ("do_sys_poll", "poll"),
+        ("do_poll", "poll"),
+        ("do_select", "select"),
+        ("core_sys_select", "select"),
+        ("ep_poll", "epoll_wait"),
+        ("do_epoll_wait", "epoll_wait"),
+    ];
+    let in_call = |name: &str| p.functions.iter().any(|(f, share)| f.contains(name) && *share >= SHARE);
+    if in_call("sched_yield") || yielded(g, thread, spans) {
+        return Some(YieldLoop::GivesUp);
+    }
+    if let Some(f) = failing(g, thread, spans) {
+        return Some(f);
+    }
+    let reads = reads(g, thread, spans);
+    if reads > 0 {
+        return Some(YieldLoop::Reads { reads });
+    }
+    if let Some((_, call)) = POLLS.iter().find(|(f, _)| in_call(f)) {
+        return Some(YieldLoop::Polls(call));
+    }
+    if let Some(call) = polled(g, thread, spans) {
+        return Some(YieldLoop::Polls(call));
+    }
+    spin(g, c, thread, spans)
+}
+
+/// Was it put off the CPU by its own wish once in ten milliseconds and more?
+fn yielded(g: &EventGraph, thread: ThreadId, spans: &[(Ns, Ns)]) -> bool {
+    let total: Ns = spans.iter().map(|s| s.1.saturating_sub(s.0)).sum();
+    let count: usize = spans.iter().map(|s| g.yields_of(thread, s.0..s.1).len()).sum();
+    count >= SAMPLES && count as u64 * 10_000_000 >= total
+}
+
+/// The call that failed most often, if that was all the time.
+fn failing(g: &EventGraph, thread: ThreadId, spans: &[(Ns, Ns)]) -> Option<YieldLoop> {
+    let mut counts: BTreeMap<(u16, i64, u32), u64> = BTreeMap::new();
+    let mut worked = 0u64;
+    for s in spans {
+        for u in g.syscalls_of(thread, s.0..s.1) {
+            let u = &u.what;
+            if (-4095..0).contains(&u.result) {
+                *counts.entry((u.nr.0, u.result, u.object.0)).or_default() += u64::from(u.count.max(1));
+            } else {
+                worked += u64::from(u.count.max(1));
+            }
+        }
+    }
+    let ((nr, error, object), count) = counts.into_iter().max_by_key(|c| c.1)?;
+    // A server's non-blocking reads end with a failure each, after others that did something.
+    (count >= FAILURES && count > worked * 2).then_some(YieldLoop::Fails {
+        call: Sysno(nr),
+        error,
+        count,
+        object: ObjectId(object),
+    })
+}
+
+/// How often it read the flag it read most, if it did so nearly from begin to end.
+fn reads(g: &EventGraph, thread: ThreadId, spans: &[(Ns, Ns)]) -> usize {
+    let (Some(first), Some(last)) = (spans.first(), spans.last()) else { return 0 };
+    let (a, b) = (first.0, last.1);
+    let best = flag::flags_seen(g, thread, spans, SAMPLES).into_iter().max_by_key(|f| f.reads);
+    let Some(f) = best.filter(|f| f.reads >= SAMPLES) else { return 0 };
+    let mut of = g.flags_of(thread, a..b).filter(|x| x.object == f.object && !x.write);
+    let from = of.next().map_or(b, |x| x.time);
+    let to = of.next_back().map_or(from, |x| x.time);
+    if (to - from) * 2 >= b.saturating_sub(a) { f.reads } else { 0 }
+}
+
+/// A poll that returned at once, again and again.
+fn polled(g: &EventGraph, thread: ThreadId, spans: &[(Ns, Ns)]) -> Option<&'static str> {
+    let (mut empty, mut other) = (0u64, 0u64);
+    for s in spans {
+        for u in g.syscalls_of(thread, s.0..s.1) {
+            let n = u64::from(u.what.count.max(1));
+            if call_is(u.what.nr, POLL) && u.what.result == 0 {
+                empty += n;
+            } else {
+                other += n;
+            }
+        }
+    }
+    (empty >= FAILURES && empty > other * 2).then_some("poll")
+}
+
+/// All samples within a few bytes, or in a function whose name says that it spins.
+fn spin(g: &EventGraph, c: &Catalog, thread: ThreadId, spans: &[(Ns, Ns)]) -> Option<YieldLoop> {
+    const NAMES: [&str; 4] = ["spin", "cpu_relax", "busy_wait", "busywait"];
+    let mut at: BTreeMap<(ModuleId, u64), u64> = BTreeMap::new();
+    let (mut samples, mut all, mut named, mut name) = (0, 0u64, 0u64, String::new());
+    for s in spans {
+        for x in g.samples_of(thread, s.0..s.1) {
+            let w = x.weight.max(1);
+            all += w;
+            samples += 1;
+            let Some(f) = c.frames_of(x.user_stack).next().filter(|f| !is_kernel(c, f)) else { continue };
+            if x.kernel_stack.is_some() {
+                continue;
+            }
+            if f.address != 0 {
+                *at.entry((f.module, f.address)).or_default() += w;
+            }
+            let spins = f.inlined.iter().chain([&f.function]).find(|n| {
+                let n = n.to_ascii_lowercase();
+                NAMES.iter().any(|s| n.contains(s))
+            });
+            if let Some(n) = spins {
+                named += w;
+                name.clone_from(n);
+            } else if named == 0 && name.is_empty() {
+                name.clone_from(&f.function);
+            }
+        }
+    }
+    if samples < SAMPLES {
+        return None;
+    }
+    if named * 10 < all * 8 && at.is_empty() {
+        return None;
+    }
+    let unknown = (ModuleId::NONE, 0);
+    let (low, high) = (at.keys().next().unwrap_or(&unknown), at.keys().next_back().unwrap_or(&unknown));
+    let whole = at.values().sum::<u64>() * 100 >= all * 98;
+    let library = |m: ModuleId| c.modules.get(m.index()).is_none_or(|m| is_plumbing(m.short()));
+    let tight = whole && low.0 == high.0 && high.1 - low.1 <= TIGHT && !library(low.0);
+    (tight || named * 10 >= all * 8).then(|| YieldLoop::Spins {
+        function: if name.is_empty() { format!("0x{:x}", low.1) } else { name },
+        bytes: high.1.saturating_sub(low.1),
+    })
+}
+
+impl YieldLoop {
+    /// What it did, for a sentence that begins with the thread.
+    pub fn words(&self) -> String {
+        match self {
+            Self::GivesUp => "gave up the CPU again and again (sched_yield, a yield loop)".into(),
+            Self::Polls(call) => format!("called {call} again and again without waiting (a yield loop)"),
+            Self::Fails { call, error, count, .. } => format!(
+                "tried {} again and again: it failed {count} times ({})",
+                call.name().unwrap_or_else(|| "a call".into()),
+                errno(*error)
+            ),
+            Self::Reads { reads } => format!("read a data flag {reads} times over (a yield loop)"),
+            Self::Spins { function, bytes } if *bytes <= TIGHT => {
+                format!("spun within {} bytes of {}", bytes + 1, clean(function, 60))
+            }
+            Self::Spins { function, .. } => format!("spun in {}", clean(function, 60)),
+        }
+    }
+}
+
+/// Names of the errors that callers retry on.
+fn errno(result: i64) -> String {
+    match -result {
+        1 => "EPERM".into(),
+        2 => "ENOENT".into(),
+        4 => "EINTR".into(),
+        11 => "EAGAIN".into(),
+        13 => "EACCES".into(),
+        16 => "EBUSY".into(),
+        17 => "EEXIST".into(),
+        35 => "EDEADLK".into(),
+        98 => "EADDRINUSE".into(),
+        110 => "ETIMEDOUT".into(),
+        111 => "ECONNREFUSED".into(),
+        n => format!("error {n}"),
+    }
+}

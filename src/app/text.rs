@@ -299,12 +299,13 @@ pub fn verdict_markdown(state: &State) -> String {
         let _ = writeln!(out, "- {}", escape(n));
     }
     let s = &r.session;
+    // A redacted recording tells neither.
+    let host = if s.host.is_empty() { String::new() } else { format!(" on {}", escape(&s.host)) };
+    let kernel = if s.kernel.is_empty() { String::new() } else { format!(", Linux {}", escape(&s.kernel)) };
     let _ = writeln!(
         out,
-        "\n{} on {}, Linux {}, {} recorded, {} events",
+        "\n{}{host}{kernel}, {} recorded, {} events",
         code(&state.file),
-        escape(&s.host),
-        escape(&s.kernel),
         time::length(s.duration_ns),
         s.events
     );

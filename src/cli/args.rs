@@ -280,7 +280,7 @@ pub struct Redact {
     /// Also keep processes whose name or command line matches this regular expression (can be repeated)
     #[arg(long, value_name = "REGEX")]
     pub keep_process: Vec<String>,
-    /// Keep the names of host and user
+    /// Keep the names of host and user, and the kernel's release
     #[arg(long)]
     pub keep_host: bool,
     /// Keep notes and bookmarks

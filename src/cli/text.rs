@@ -24,7 +24,10 @@ fn head(out: &mut String, r: &Report, focus: &str) -> std::fmt::Result {
     let s = &r.session;
     let mut line = format!("{}  {}  {} events", s.file, span(s.duration_ns), count(s.events));
     if !s.host.is_empty() {
-        let _ = write!(line, "  host {} ({})", s.host, s.kernel);
+        let _ = write!(line, "  host {}", s.host);
+    }
+    if !s.kernel.is_empty() {
+        let _ = write!(line, "  Linux {}", s.kernel);
     }
     if !focus.is_empty() {
         let _ = write!(line, "  focus: {focus}");

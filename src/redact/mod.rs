@@ -25,7 +25,7 @@ use std::path::Path;
 pub struct Options {
     /// Processes whose name or command line matches.
     pub keep_process: Vec<Regex>,
-    /// Host and user name.
+    /// Host and user name, and the kernel's release, which may be of one machine only.
     pub keep_host: bool,
     /// Notes and bookmarks: words of people.
     pub keep_notes: bool,
@@ -151,6 +151,7 @@ fn write(loaded: &Loaded, output: &Path, keep: &Keep, options: &Options) -> Resu
     });
     used.spread(catalog);
     let mut names = Names::default();
+    names.keep_kernel = options.keep_host;
     if !options.keep_host {
         names.hide_word(&loaded.header.host, "host");
         names.hide_word(&loaded.header.user, "user");
@@ -180,7 +181,7 @@ fn write(loaded: &Loaded, output: &Path, keep: &Keep, options: &Options) -> Resu
         }
     }
     if let Some((duration, mut coverage)) = end {
-        summary.notes += keep_harmless(&mut coverage, &gone);
+        summary.notes += keep_harmless(&mut coverage, &gone, &mut names);
         writer.item(&Item::End { duration, coverage })?;
     }
     summary.bytes = writer.finish()?;
@@ -200,24 +201,33 @@ fn each(session: &Session, mut f: impl FnMut(&Event)) {
 
 fn header(loaded: &Loaded, summary: &Summary, options: &Options, names: &mut Names) -> Header {
     let h = &loaded.header;
+    let what = format!(
+        "{} processes renamed, {} dropped; {} events dropped",
+        summary.processes.renamed, summary.processes.dropped, summary.events.1
+    );
     let hidden = |text: &str| if options.keep_host { text.to_owned() } else { String::new() };
     Header {
         host: hidden(&h.host),
         user: hidden(&h.user),
+        kernel: hidden(&h.kernel),
         command: h.command.iter().map(|a| names.scrub(a)).collect(),
-        focus: names.scrub(&h.focus),
-        redacted: format!(
-            "{} processes renamed, {} dropped; {} events dropped",
-            summary.processes.renamed, summary.processes.dropped, summary.events.1
-        ),
+        focus: without_cgroups(&names.scrub(&h.focus)),
+        redacted: if h.redacted.is_empty() { what } else { format!("{}; then {what}", h.redacted) },
         ..h.clone()
     }
 }
 
+/// The focus in words; control groups are named after containers, units and users.
+fn without_cgroups(focus: &str) -> String {
+    let part = |p: &str| if p.starts_with("cgroup ") { "cgroup (left out)".to_owned() } else { p.to_owned() };
+    focus.split(", ").map(part).collect::<Vec<_>>().join(", ")
+}
+
 /// Leave out the sentences that hold a name which is gone. Returns how many.
-fn keep_harmless(coverage: &mut Coverage, gone: &[&str]) -> usize {
+fn keep_harmless(coverage: &mut Coverage, gone: &[&str], names: &mut Names) -> usize {
     let before = coverage.notes.len();
     coverage.notes.retain(|n| !gone.iter().any(|g| g.len() >= 3 && n.contains(g)));
+    coverage.notes.iter_mut().for_each(|n| *n = names.scrub(n));
     before - coverage.notes.len()
 }
 

@@ -6,6 +6,8 @@ use std::collections::{HashMap, HashSet};
 /// Hands out made-up names and takes user and host names out of the names that are kept.
 #[derive(Default)]
 pub(super) struct Names {
+    /// Keep the kernel's release and build.
+    pub(super) keep_kernel: bool,
     /// Words to be replaced wherever they stand, with what.
     words: Vec<(String, String)>,
     users: HashMap<String, String>,

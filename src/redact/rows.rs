@@ -253,6 +253,10 @@ fn object(o: &Object, class: Class, names: &mut Names) -> Object {
 }
 
 fn module(m: &Module, class: Class, names: &mut Names) -> Module {
+    if matches!(m.kind, ModuleKind::Kernel | ModuleKind::Vdso) && !names.keep_kernel {
+        // Its path is the kernel's release, and a build may be of one machine only.
+        return Module { kind: m.kind, ..Module::default() };
+    }
     if class == Class::Named {
         return Module { path: names.scrub(&m.path), ..m.clone() };
     }

@@ -5,7 +5,7 @@ use crate::session::format::{FRAME_LEN, Frame, PREFIX_LEN};
 use pg_event::{
     CatalogDelta, Cmdline, Context, Frame as CodeFrame, FrameId, IpcUse, Kind, Module, ModuleId, ModuleKind,
     Object, ObjectId, ObjectKind, OffCpu, OffState, Process, ProcessId, Stack, StackId, Sysno, Thread,
-    ThreadId,
+    ThreadId, endpoint_v4,
 };
 use std::path::PathBuf;
 
@@ -20,6 +20,7 @@ fn sample(dir: &Path) -> PathBuf {
         exe: format!("/opt/{name}/bin"),
         cmdlines: vec![Cmdline { time: 0, text: line.into() }],
         cgroup: format!("/user.slice/{name}"),
+        container: format!("c0ffee{pid}"),
         uid: 1000 + pid,
         focus,
         ..Process::default()
@@ -58,17 +59,21 @@ fn sample(dir: &Path) -> PathBuf {
             (ProcessId(1), process(20, "pay", "pay --listen /run/pay.sock", false)),
             (ProcessId(2), process(30, "secretd", "secretd --password hunter22", false)),
             (ProcessId(3), process(40, "affair", "affair --with 203.0.113.9", false)),
+            (ProcessId(4), process(50, "bystander", "bystander --token t0psecret", false)),
         ],
         threads: vec![
             (ThreadId(0), thread(10, "shop", 0, true)),
             (ThreadId(1), thread(20, "pay", 1, false)),
             (ThreadId(2), thread(30, "secret-thread", 2, false)),
             (ThreadId(3), thread(40, "affair-thread", 3, false)),
+            (ThreadId(4), thread(50, "bystander-thread", 4, false)),
         ],
         objects: vec![
             (ObjectId(0), socket(100, 101, "/run/pay.sock")),
             (ObjectId(1), socket(101, 100, "/run/pay.sock")),
             (ObjectId(2), tcp(1 << 40, 1 << 41, "203.0.113.9:443->198.51.100.7:51000")),
+            (ObjectId(4), socket(102, 103, "/run/rendezvous.sock")),
+            (ObjectId(5), tcp(endpoint_v4(BROTHER, 5432), endpoint_v4(BROTHER + 1, 50_000), "")),
             (
                 ObjectId(3),
                 Object { kind: ObjectKind::File, id: 9, peer: 9, name: "/srv/diary".into(), members: vec![] },
@@ -107,9 +112,13 @@ fn sample(dir: &Path) -> PathBuf {
         at(S + 1000, 1, wait(S / 2, S + 500, 1, 1, Some((0, 0)))),
         at(2 * S, 2, wait(S, 2 * S, 2, 2, Some((3, 3)))),
         at(3 * S, 2, wait(2 * S + 9, 3 * S, 3, 2, Some((3, 2)))),
+        // A bystander wakes pay, which is touched by the graph but by no verdict.
+        at(5 * S - 4000, 4, wait(5 * S - 9000, 5 * S - 5000, 5, 2, None)),
+        at(5 * S - 3000, 4, message(4, send, 5 * S - 3000)),
         at(5 * S - 2000, 1, message(1, send, 5 * S - 2000)),
         at(5 * S, 0, wait(S + 600, 5 * S - 1000, 0, 0, Some((1, 1)))),
         at(5 * S + 2000, 1, wait(5 * S - 500, 5 * S + 1000, 1, 1, Some((0, 0)))),
+        at(S - 2000, 1, wait(S / 4, S - 3000, 1, 1, Some((4, 4)))),
     ];
     for i in 0..40 {
         let sample = pg_event::Sample { weight: S / 10, user_stack: StackId(1), kernel_stack: StackId::NONE };
@@ -117,12 +126,22 @@ fn sample(dir: &Path) -> PathBuf {
     }
     events.sort_by_key(|e| e.time);
     let path = dir.join("in.pgs");
-    let header =
-        Header { host: "db7-berlin".into(), user: "alice".into(), focus: "shop".into(), ..Header::default() };
+    let header = Header {
+        host: "db7-berlin".into(),
+        user: "alice".into(),
+        kernel: "6.1.0-tailored".into(),
+        command: vec!["shop".into(), "--conf".into(), "/home/alice/shop.conf".into()],
+        focus: "shop --conf /home/alice/shop.conf, cgroup /user.slice/c0ffee99".into(),
+        ..Header::default()
+    };
     let mut w = Writer::create(&path, &header).unwrap();
     w.item(&Item::Catalog(delta)).unwrap();
     w.item(&Item::Events(events)).unwrap();
-    let notes = vec!["symbols of /opt/secretd/bin are missing".into(), "the clock is fine".into()];
+    let notes = vec![
+        "symbols of /opt/secretd/bin are missing".into(),
+        "the clock is fine".into(),
+        "alice on db7-berlin has no debug files in /home/alice/.debug".into(),
+    ];
     let coverage = Coverage { notes, ..Coverage::default() };
     w.item(&Item::End { duration: 6 * S, coverage }).unwrap();
     w.finish().unwrap();
@@ -145,7 +164,17 @@ fn holds(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|w| w == text.as_bytes())
 }
 
-const PRIVATE: [&str; 14] = [
+/// An address as it stands in a socket's identity: 10.77.66.55.
+const BROTHER: u32 = 0x0a4d_4237;
+
+const PRIVATE: [&str; 21] = [
+    "tailored",
+    "c0ffee",
+    "bystander",
+    "t0psecret",
+    "rendezvous",
+    "/opt/secretd",
+    "/opt/affair",
     "alice",
     "db7",
     "berlin",
@@ -169,14 +198,17 @@ fn strangers_are_gone_and_the_verdict_stays() {
     let note = session::Note { text: "my words".into(), ..session::Note::default() };
     Session::open(&input).unwrap().append_note(note).unwrap();
     let all = unpacked(&input);
+    let held = |bytes: &[u8], n: u32| bytes.windows(4).any(|w| w == n.to_be_bytes());
     for s in PRIVATE {
         assert!(holds(&all, s), "the original holds {s}");
     }
+    assert!(held(&all, BROTHER));
     let summary = redact(&input, &output, &Options::default()).unwrap();
     let left = unpacked(&output);
     for s in PRIVATE {
         assert!(!holds(&left, s), "the copy holds {s}");
     }
+    assert!(!held(&left, BROTHER) && !held(&left, BROTHER + 1), "the copy holds an address");
     for s in ["shop", "pay --listen", "/run/pay.sock", "ask_pay", "rebuild_index", "the clock is fine"] {
         assert!(holds(&left, s), "the copy lost {s}");
     }
@@ -200,7 +232,7 @@ fn more_can_be_kept() {
     let keep_process = vec![Regex::new("^secretd").unwrap()];
     redact(&input, &output, &Options { keep_process, keep_host: true, keep_notes: true }).unwrap();
     let left = unpacked(&output);
-    for s in ["secretd", "hunter22", "db7-berlin"] {
+    for s in ["secretd", "hunter22", "db7-berlin", "6.1.0-tailored"] {
         assert!(holds(&left, s), "{s} was asked for");
     }
     assert!(!holds(&left, "affair"));

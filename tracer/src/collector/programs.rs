@@ -130,7 +130,7 @@ fn verdict_of_verifier(e: &(dyn std::error::Error + 'static)) -> Option<String> 
             let told = |l: &&str| {
                 !l.is_empty() && !l.starts_with("processed ") && !l.starts_with("verification time")
             };
-            let last = log.lines().map(str::trim).filter(told).next_back()?;
+            let last = log.lines().map(str::trim).rfind(told)?;
             tracing::debug!("verifier: {log}");
             return Some(format!("its verifier says: {last} ({io_error})"));
         }

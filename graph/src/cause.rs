@@ -554,10 +554,12 @@ impl Writer<'_> {
         let whom = match next {
             Some(x) => {
                 let call = x.syscall.as_ref().map_or_else(String::new, |s| format!(" in {s}"));
-                format!(
-                    "no answer came from {}, which was idle{call}",
-                    self.full(x.thread, x.start + x.duration)
-                )
+                let did = if class(&self.g.vertex(x.vertex), self.c).idle() {
+                    format!("was idle{call}")
+                } else {
+                    format!("itself {}", self.waited(x))
+                };
+                format!("no answer came from {}, which {did}", self.full(x.thread, x.start + x.duration))
             }
             None if crate::class::opens_fifo(&last, self.c) => {
                 "nobody has opened the other end of this FIFO".into()
@@ -603,6 +605,12 @@ impl Writer<'_> {
                 self.full(next.thread, next.start + next.duration)
             };
             parts.push(format!("{name}{}{} for {whom}", self.waited_to(n), self.full_pipe(n)));
+        }
+        // Another candidate of the same circle need not tell it all again.
+        let first = self.o.findings.first();
+        let again = first.is_some_and(|f| f.kind == FindingKind::Circular && f.thread != r.thread);
+        if again && parts.len() > 1 {
+            return format!("the same circular wait from its other end: {}.", parts.swap_remove(0));
         }
         format!("circular wait (deadlock): {}.", parts.join(", which "))
     }

@@ -72,19 +72,28 @@ fn futex_use(v: &Vertex, catalog: &Catalog) -> FutexUse {
             return FutexUse::Lock;
         }
     }
-    let own = catalog.process_of(v.thread);
-    // A join waits for the thread id to be cleared.
-    let joins = own.is_some() && catalog.threads.iter().any(|t| t.ns_tid == v.value && v.value != 0);
-    if v.op & COMMAND == WAIT_BITSET && v.value != LOCKED && !joins {
+    if v.op & COMMAND == WAIT_BITSET && v.value != LOCKED && !joins(v, catalog) {
         FutexUse::Condition
     } else {
         FutexUse::Unknown
     }
 }
 
+/// Does it wait for a thread of its own process to end? A join waits for the thread id to be cleared
+/// (`CLONE_CHILD_CLEARTID`, clone(2)).
+pub(crate) fn joins(v: &Vertex, catalog: &Catalog) -> bool {
+    let Some(own) = catalog.thread(v.thread).map(|t| t.process) else { return false };
+    v.syscall.is_any(FUTEXES)
+        && v.value != 0
+        && catalog.threads.iter().any(|t| t.ns_tid == v.value && t.process == own)
+}
+
 /// A futex wait of which nothing tells that it is for a lock: a barrier, a worker without work, ...
 pub(crate) fn vague(v: &Vertex, catalog: &Catalog) -> bool {
-    v.syscall.is_any(FUTEXES) && v.value != 2 && futex_use(v, catalog) == FutexUse::Unknown
+    v.syscall.is_any(FUTEXES)
+        && v.value != 2
+        && futex_use(v, catalog) == FutexUse::Unknown
+        && !joins(v, catalog)
 }
 
 fn members<'a>(catalog: &'a Catalog, o: &'a Object) -> impl Iterator<Item = &'a Object> {

@@ -89,6 +89,8 @@ pub fn short_who(catalog: &Catalog, thread: ThreadId) -> String {
     };
     if t.tid == p.pid {
         format!("{}:{}", clean(&p.name, 24), p.pid)
+    } else if t.name == p.name {
+        format!("{}/{}", clean(&p.name, 24), t.tid)
     } else {
         format!("{}/{}:{}", clean(&p.name, 24), clean(&t.name, 24), t.tid)
     }

@@ -466,3 +466,34 @@ fn nobody_opens_the_other_end() {
     let why = &r.root_causes[0].why;
     assert!(why.contains("nobody has opened the other end of this FIFO"), "{why}");
 }
+
+/// Many threads queue for one lock, which one of them had for long: the queue is one step, whoever had the
+/// lock before them all is the cause.
+#[test]
+fn a_queue_for_a_lock_is_one_step() {
+    const QUEUE: usize = 100;
+    let mut d = Drawing::new(10.0);
+    let main = d.process("many", "many", None, 0.0);
+    let slow = d.thread(main, "slow", 0.0);
+    let lock = d.object(ObjectKind::Futex, 0x10, 0, "");
+    let mutex = d.stack(&["___pthread_mutex_lock (libc.so.6)", "work (many)"]);
+    let compute = d.stack(&["compute (many)", "work (many)"]);
+    d.wait(slow, 0.0, 0.5, "clock_nanosleep").before().times_out();
+    d.runs(slow, 0.5, 6.0, compute);
+    let mut before = slow;
+    for i in 0..QUEUE {
+        let t = d.thread(main, &format!("w{i}"), 0.0);
+        let start = 0.6 + i as f64 * 0.001;
+        d.wait(t, 0.0, start, "clock_nanosleep").before().times_out();
+        let woken = 6.0 + i as f64 * 0.001;
+        d.wait(t, start, woken, "futex").on(lock).stack(mutex).by(before, "futex", lock);
+        before = t;
+    }
+    let r = d.diagnose("w99");
+    assert_eq!(r.victim.thread, "w99");
+    assert_eq!(r.slice.len(), 2, "{:?}", r.slice);
+    assert_eq!(r.root_causes[0].thread.as_deref(), Some("slow"));
+    assert_eq!(r.root_causes[0].function.as_deref(), Some("compute"));
+    let why = r.slice[1].why_weak.as_deref().unwrap_or_default();
+    assert!(why.contains("99 threads that queued for it"), "{why}");
+}

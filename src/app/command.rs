@@ -1,5 +1,6 @@
 //! The command table: the one source of key names, footer hints, help, which-key and palette.
 
+use super::state::View;
 use std::fmt;
 
 /// Where a key is looked up. A view's own keys win over [`Context::List`], those over [`Context::Global`].
@@ -226,6 +227,20 @@ impl Cmd {
     /// By name.
     pub fn from_name(name: &str) -> Option<Self> {
         COMMANDS.iter().find(|c| c.name == name).map(|c| c.cmd)
+    }
+
+    /// The view it belongs to, when it belongs to exactly one that can be gone to at any time.
+    pub fn home(self) -> Option<View> {
+        let [context] = self.row().contexts else { return None };
+        Some(match context {
+            Context::Victims => View::Victims,
+            Context::Threads => View::Threads,
+            Context::Timeline => View::Timeline,
+            Context::Slice => View::Slice,
+            Context::Verdict => View::Verdict,
+            Context::Notes => View::Notes,
+            _ => return None,
+        })
     }
 
     /// The number of a `choose-N`.

@@ -1,6 +1,6 @@
 //! What lies over a view: help, palette, search, a prompt. A stack of one closed enum.
 
-use super::command::{COMMANDS, Cmd, Context};
+use super::command::{COMMANDS, Cmd, Command, Context};
 use super::input::Line;
 use super::search::Hit;
 use crate::config::Keymap;
@@ -108,25 +108,29 @@ impl Palette {
     /// Finds what fits the text: name first, then key, then what it does.
     pub fn filter(&mut self, keymap: &Keymap) {
         let query = self.line.text().trim();
-        let here = COMMANDS.iter().filter(|c| c.applies(self.context));
+        // First those of this view; then those of others, which lead there.
+        let elsewhere = |c: &Command| !c.applies(self.context);
+        let all = COMMANDS.iter().filter(|c| !elsewhere(c) || c.cmd.home().is_some());
         self.selected = 0;
         if query.is_empty() {
-            self.rows = here.map(|c| c.cmd).collect();
+            let (there, here): (Vec<&Command>, Vec<&Command>) = all.partition(|c| elsewhere(c));
+            self.rows = here.into_iter().chain(there).map(|c| c.cmd).collect();
             return;
         }
         let matcher = SkimMatcherV2::default().ignore_case();
-        let mut scored: Vec<(i64, Cmd)> = here
+        let mut scored: Vec<(bool, i64, Cmd)> = all
             .filter_map(|c| {
                 let name = matcher.fuzzy_match(c.name, query).map(|s| s * 3);
                 let doc = matcher.fuzzy_match(c.doc, query);
                 let keys = keymap.keys_for(self.context, c.cmd);
                 let key = keys.iter().any(|k| k == query).then_some(10_000);
                 let exact = (c.name == query).then_some(20_000);
-                [name, doc, key, exact].into_iter().flatten().max().map(|s| (-s, c.cmd))
+                let score = [name, doc, key, exact].into_iter().flatten().max()?;
+                Some((elsewhere(c) && exact.is_none(), -score, c.cmd))
             })
             .collect();
         scored.sort();
-        self.rows = scored.into_iter().map(|(_, c)| c).collect();
+        self.rows = scored.into_iter().map(|(_, _, c)| c).collect();
     }
 }
 
@@ -149,6 +153,11 @@ mod tests {
             p.filter(&keymap);
             assert_eq!(p.rows.first(), Some(&first), "{typed}");
         }
+        // From anywhere else it is found too, and leads to the timeline.
+        let mut v = Palette::new(Context::Victims, &keymap);
+        v.line = Line::new("zoom-in");
+        v.filter(&keymap);
+        assert_eq!(v.rows.first(), Some(&Cmd::ZoomIn));
         p.line = Line::new("qqqqq");
         p.filter(&keymap);
         assert!(p.rows.is_empty());

@@ -130,6 +130,9 @@ pub fn left_right(state: &mut State, by: isize) {
             }
         }
         View::Question => up_down(state, Move::By(by)),
+        View::Victims => {
+            state.victims.fold(by < 0);
+        }
         _ => {}
     }
 }

@@ -279,9 +279,19 @@ pub fn search(state: &mut State) {
 fn accept(state: &mut State) {
     match state.layers.pop() {
         Some(Layer::Palette(p)) => {
-            if let Some(cmd) = p.rows.get(p.selected) {
-                run_command(state, *cmd);
+            let Some(cmd) = p.rows.get(p.selected).copied() else { return };
+            if !cmd.row().applies(p.context)
+                && let Some(home) = cmd.home()
+            {
+                match home {
+                    View::Slice | View::Verdict => go_diagnosis(state, home),
+                    view => state.go(view),
+                }
+                if state.view != home {
+                    return;
+                }
             }
+            run_command(state, cmd);
         }
         Some(Layer::Search(s)) => {
             if let Some(hit) = s.hits.get(s.selected) {

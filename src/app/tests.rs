@@ -356,3 +356,35 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn many_victims_of_a_kind_are_one_line() {
+    let mut s = Session::new(80, 24, false);
+    let one = s.state.victims.all[0].clone();
+    let mut rows = Vec::new();
+    for i in 0..200u32 {
+        let mut r = one.clone();
+        (r.victim.vertex, r.victim.score) = (pg_graph::VertexId(1000 + i), f64::from(200 - i));
+        rows.push(r);
+    }
+    rows.push(s.state.victims.all[2].clone());
+    s.send(Msg::Job(super::jobs::Done::Victims(rows)));
+    assert_eq!(s.state.victims.rows.len(), 2, "{}", s.screen());
+    assert!(s.shows("+199") && s.shows("Victims: what hung (201)"), "{}", s.screen());
+    s.keys("home right");
+    assert_eq!(s.state.victims.rows.len(), 201);
+    // Folded from within, its line stands for the one that was selected.
+    s.keys("j j j left");
+    assert_eq!((s.state.victims.rows.len(), s.state.victims.selected_row()), (2, Some(0)));
+}
+
+#[test]
+fn commands_of_other_views_are_found_and_lead_there() {
+    let mut s = Session::new(80, 24, false);
+    s.keys(": 'zoom-all");
+    assert!(s.shows("in timeline: See the whole recording"), "{}", s.screen());
+    s.keys("enter");
+    assert_eq!(s.state.view, View::Timeline);
+    s.keys("V : 'why-not enter");
+    assert!(s.state.layers.is_empty() && s.shows("no diagnosis yet"), "{}", s.screen());
+}

@@ -4,6 +4,7 @@ use super::state::{State, View};
 use super::time;
 use crate::clean::clean;
 use crate::config::Look;
+use crate::frames::condensed;
 use pg_graph::report::{Report, RootCause};
 use std::fmt::Write;
 
@@ -47,21 +48,26 @@ fn victim(r: &Report) -> String {
     )
 }
 
+/// The function, and the call and object it waits in: `audit (bank), futex 0x10`.
 fn place(c: &RootCause) -> String {
-    let mut out = String::new();
+    let mut parts = Vec::new();
     if let Some(f) = &c.function {
-        let _ = write!(out, "{}", clean(f));
-        if let Some(m) = &c.module {
-            let _ = write!(out, " ({})", clean(m));
-        }
+        let module = c.module.as_ref().map_or_else(String::new, |m| format!(" ({})", clean(m)));
+        parts.push(format!("{}{module}", clean(f)));
     }
-    if let Some(s) = &c.syscall {
-        let _ = write!(out, "{}in {s}", if out.is_empty() { "" } else { ", " });
+    let call = call_on(c.syscall.as_deref(), c.object.as_deref());
+    parts.extend(Some(call).filter(|c| !c.is_empty()));
+    parts.join(", ")
+}
+
+/// A call and what it is about, without saying the kind twice: `futex 0x10`, `read pipe:[7]`.
+fn call_on(call: Option<&str>, object: Option<&str>) -> String {
+    let object = object.map(clean).unwrap_or_default();
+    match call {
+        Some(call) if object.starts_with(call) => object.into_owned(),
+        Some(call) => format!("{call} {object}").trim_end().to_owned(),
+        None => object.into_owned(),
     }
-    if let Some(o) = &c.object {
-        let _ = write!(out, "{}on {}", if out.is_empty() { "" } else { ", " }, clean(o));
-    }
-    out
 }
 
 fn named(c: &RootCause) -> String {
@@ -112,19 +118,20 @@ pub fn verdict(state: &State) -> Vec<Paragraph> {
         Some((first, rest)) => {
             out.push(p(Look::Cause, 0, format!("Root cause: {}", named(first))));
             out.push(p(Look::Text, 2, clean(&first.why)));
-            let place = place(first);
-            if !place.is_empty() {
-                out.push(p(Look::Dim, 2, place));
-            }
-            if let Some(cmdline) = first.cmdline.as_ref().filter(|c| !c.is_empty()) {
-                out.push(Paragraph {
-                    hang: true,
-                    ..p(Look::Dim, 2, clean(cmdline).chars().take(400).collect::<String>())
+            let mut fact = |name: &str, text: String| {
+                if !text.is_empty() {
+                    let text = format!("{name:<9}{}", text.chars().take(400).collect::<String>());
+                    out.push(Paragraph { hang: true, ..p(Look::Dim, 2, text) });
+                }
+            };
+            fact("sure", format!("{:.0} %", first.confidence * 100.0));
+            fact("in", place(first));
+            fact("command", clean(first.cmdline.as_deref().unwrap_or_default()).into_owned());
+            for (i, frame) in condensed(&first.stack).iter().enumerate() {
+                out.push(match i {
+                    0 => p(Look::Dim, 2, format!("{:<9}{}", "stack", clean(frame))),
+                    _ => p(Look::Dim, 11, clean(frame)),
                 });
-            }
-            out.push(p(Look::Text, 2, format!("Confidence {:.0} %.", first.confidence * 100.0)));
-            for frame in first.stack.iter().take(12) {
-                out.push(p(Look::Dim, 4, clean(frame)));
             }
             if !rest.is_empty() {
                 out.push(blank());
@@ -144,11 +151,12 @@ pub fn verdict(state: &State) -> Vec<Paragraph> {
             (Some(e), Some(strength)) => format!(" [{e}, {strength}]"),
             _ => String::new(),
         };
-        let what =
-            s.syscall.as_deref().or(s.waits_on.as_deref()).map_or(String::new(), |w| format!(" in {w}"));
-        let object = s.object.as_ref().map_or(String::new(), |o| format!(" on {}", clean(o)));
+        let what = call_on(s.syscall.as_deref().or(s.waits_on.as_deref()), s.object.as_deref());
+        let what = if what.is_empty() { what } else { format!(" in {what}") };
+        let before = r.slice.iter().take(i).position(|x| x.tid == s.tid && x.pid == s.pid);
+        let again = before.map_or_else(String::new, |b| format!(": step {b} again, a circle"));
         let text = format!(
-            "{i} {} (tid {}) {} {}{what}{object}{edge}",
+            "{i} {} (tid {}) {} {}{what}{edge}{again}",
             clean(&s.process),
             s.tid,
             if s.seen { s.state.as_str() } else { "not seen" },
@@ -184,7 +192,7 @@ pub fn why_not(state: &State) -> Vec<Paragraph> {
     for c in others {
         let first = o.report.root_causes.first().map_or(0.0, |c| c.confidence);
         let text = format!(
-            "{}: {} Confidence {:.0} %, against {:.0} % for the first.",
+            "{}: {} {:.0} % sure, against {:.0} % for the first.",
             named(c),
             clean(&c.why),
             c.confidence * 100.0,
@@ -252,7 +260,7 @@ pub fn markdown(state: &State) -> String {
                 "| what | thread | when | for | waits on | suspects |\n|---|---|---|---|---|---|\n",
             );
             let Some(rec) = &state.recording else { return String::new() };
-            for row in &state.victims.rows {
+            for row in &state.victims.all {
                 let v = &row.victim;
                 let _ = writeln!(
                     out,
@@ -265,7 +273,7 @@ pub fn markdown(state: &State) -> String {
                     escape(&row.suspects)
                 );
             }
-            if state.victims.rows.is_empty() { String::new() } else { out }
+            if state.victims.all.is_empty() { String::new() } else { out }
         }
         _ => String::new(),
     }
@@ -286,8 +294,8 @@ pub fn verdict_markdown(state: &State) -> String {
         }
         if c.rank == 1 && !c.stack.is_empty() {
             let _ = writeln!(out, "\n```");
-            for f in c.stack.iter().take(20) {
-                let _ = writeln!(out, "{}", clean(f));
+            for f in condensed(&c.stack) {
+                let _ = writeln!(out, "{}", clean(&f));
             }
             let _ = writeln!(out, "```");
         }
@@ -316,8 +324,7 @@ fn slice_markdown(state: &State) -> String {
     let Some(o) = &state.diagnosis.outcome else { return String::new() };
     let mut out = String::from("| step | thread | state | for | in | edge |\n|---|---|---|---|---|---|\n");
     for (i, s) in o.report.slice.iter().enumerate() {
-        let what = [s.syscall.as_deref().or(s.waits_on.as_deref()), s.object.as_deref()];
-        let what: Vec<&str> = what.into_iter().flatten().collect();
+        let what = call_on(s.syscall.as_deref().or(s.waits_on.as_deref()), s.object.as_deref());
         let edge = match (&s.edge, &s.strength) {
             (Some(e), Some(strength)) => format!("{e}, {strength}"),
             _ => String::new(),
@@ -330,7 +337,7 @@ fn slice_markdown(state: &State) -> String {
             s.tid,
             if s.seen { s.state.as_str() } else { "not seen" },
             time::length(s.duration_ns),
-            escape(&what.join(" "))
+            escape(&what)
         );
     }
     out

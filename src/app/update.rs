@@ -122,9 +122,9 @@ fn loaded(state: &mut State, load: Load) {
                 super::time::count(r.graph.edge_count() as u64),
                 super::time::length(r.graph.duration())
             );
-            let warned = state.message.take();
             state.say(Look::Dim, told);
-            state.message = warned;
+            // The status line counts the warnings; the last line shows a newcomer the keys.
+            state.message = None;
             state.recording = Some(r.clone());
             let options = victim_options(state);
             run_job(state, Job::Victims(r.clone(), options));

@@ -1,6 +1,7 @@
 //! The report as text for people: what hung, why, the way back, what was not seen.
 
 use crate::clean::{clean, clean_to};
+use crate::frames::{condensed, innermost};
 use pg_graph::report::{Report, RootCause, SliceStep};
 use pg_graph::words::{moment, span};
 use std::fmt::Write;
@@ -61,34 +62,11 @@ fn causes(out: &mut String, r: &Report) -> std::fmt::Result {
         if let Some(place) = place(c) {
             writeln!(out, "     {}", clean_to(&place, WIDTH))?;
         }
-        stack(out, &c.stack)?;
+        for frame in condensed(&c.stack) {
+            writeln!(out, "       {}", clean_to(&frame, WIDTH))?;
+        }
     }
     writeln!(out)
-}
-
-fn in_kernel(frame: &str) -> bool {
-    frame.ends_with(" ([kernel])")
-}
-
-/// The frames a person asks for: the innermost of the kernel, then the program's own.
-fn stack(out: &mut String, frames: &[String]) -> std::fmt::Result {
-    const KERNEL: usize = 2;
-    const USER: usize = 10;
-    let kernel = frames.iter().take_while(|f| in_kernel(f)).count();
-    let shown = if kernel == frames.len() { USER } else { KERNEL };
-    for frame in frames[..kernel].iter().take(shown) {
-        writeln!(out, "       {}", clean_to(frame, WIDTH))?;
-    }
-    if kernel > shown {
-        writeln!(out, "       … {} more of the kernel", kernel - shown)?;
-    }
-    for frame in frames[kernel..].iter().take(USER) {
-        writeln!(out, "       {}", clean_to(frame, WIDTH))?;
-    }
-    if frames.len() - kernel > USER {
-        writeln!(out, "       … {} more", frames.len() - kernel - USER)?;
-    }
-    Ok(())
 }
 
 fn place(c: &RootCause) -> Option<String> {
@@ -140,20 +118,11 @@ fn step(i: usize, s: &SliceStep) -> String {
         what.extend(s.waits_on.as_deref());
     }
     line.push_str(&what.join(" "));
-    let stack = innermost(&s.stack);
+    let stack = innermost(&s.stack, 3);
     if !stack.is_empty() {
         let _ = write!(line, "  {}", stack.join(" ← "));
     }
     line
-}
-
-/// Names of the three innermost functions of the program; of its libraries or the kernel if there are none.
-fn innermost(stack: &[String]) -> Vec<&str> {
-    let parts = || stack.iter().map(|f| f.rsplit_once(" (").unwrap_or((f, "")));
-    let own = |module: &str| !pg_graph::words::is_plumbing(module);
-    let skip =
-        parts().position(|(_, module)| own(module)).or_else(|| stack.iter().position(|f| !in_kernel(f)));
-    parts().skip(skip.unwrap_or(0)).map(|(name, _)| name).take(3).collect()
 }
 
 fn pad(text: &str, width: usize) -> String {
@@ -261,25 +230,6 @@ mod tests {
         wrap(&mut out, "  1. ", &"word ".repeat(60)).unwrap();
         assert!(out.lines().count() > 2 && out.lines().all(|l| l.chars().count() <= WIDTH));
         assert!(out.lines().skip(1).all(|l| l.starts_with("     word")));
-    }
-
-    #[test]
-    fn the_programs_own_functions_are_shown_before_the_kernels() {
-        let kernel = (0..7).map(|i| format!("k{i} ([kernel])"));
-        let user = ["pthread_cond_wait (libc.so.6)", "wait_until_ready (shop)", "main (shop)"];
-        let frames: Vec<String> = kernel.chain(user.map(str::to_owned)).collect();
-        assert_eq!(innermost(&frames), ["wait_until_ready", "main"]);
-        assert_eq!(innermost(&frames[..8]), ["pthread_cond_wait"]);
-        assert_eq!(innermost(&frames[..7]), ["k0", "k1", "k2"]);
-        assert_eq!(innermost(&[]), [""; 0]);
-        let mut out = String::new();
-        stack(&mut out, &frames).unwrap();
-        let lines: Vec<&str> = out.lines().map(str::trim).collect();
-        assert_eq!(lines[..3], ["k0 ([kernel])", "k1 ([kernel])", "… 5 more of the kernel"]);
-        assert_eq!(lines[3..], user);
-        out.clear();
-        stack(&mut out, &frames[..7]).unwrap();
-        assert_eq!(out.lines().count(), 7);
     }
 
     #[test]

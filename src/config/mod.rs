@@ -105,6 +105,13 @@ impl Environment {
         }
     }
 
+    /// Are only ASCII shapes safe? The console of Linux and the old terminals have fonts of 256 or 512
+    /// characters, most of the shapes used here not among them.
+    fn ascii(&self) -> bool {
+        const POOR: [&str; 7] = ["linux", "vt", "dumb", "ansi", "cons", "sun", "pcansi"];
+        self.not_utf8 || POOR.iter().any(|p| self.term.starts_with(p))
+    }
+
     /// The theme that fits this terminal when none was asked for.
     fn theme(&self) -> &'static str {
         let light = self.colorfgbg.rsplit(';').next().is_some_and(|bg| matches!(bg, "7" | "15"));
@@ -208,7 +215,7 @@ impl Config {
         } else {
             find(automatic).unwrap_or_default()
         };
-        let ascii = overrides.ascii || parsed.ascii.unwrap_or(environment.not_utf8);
+        let ascii = overrides.ascii || parsed.ascii.unwrap_or_else(|| environment.ascii());
         Ok(Self {
             theme,
             glyphs: if ascii { Glyphs::ascii() } else { Glyphs::unicode() },
@@ -272,6 +279,21 @@ mod tests {
         assert_eq!(name(&term("xterm-256color", "", "", true), "", Some("dark")), "dark");
         assert_eq!(name(&rich, "theme = 'light'", None), "light");
         assert_eq!(name(&rich, "theme = 'mine'\n[themes.mine]\nbase = 'light'\n", None), "mine");
+    }
+
+    #[test]
+    fn consoles_with_small_fonts_get_ascii_unless_told() {
+        let with = |term: &str, text: &str| {
+            let environment = Environment { term: term.into(), ..Environment::default() };
+            read(text, &environment, &Overrides::default()).unwrap_or_else(|e| panic!("{e}")).glyphs.ascii
+        };
+        for term in ["linux", "vt100", "vt220", "dumb"] {
+            assert!(with(term, ""), "{term}");
+            assert!(!with(term, "ascii = false"), "{term}");
+        }
+        for term in ["xterm-256color", "screen", "tmux-256color", "alacritty", "foot", "", "xterm-kitty"] {
+            assert!(!with(term, ""), "{term}");
+        }
     }
 
     #[test]

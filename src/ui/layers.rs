@@ -3,7 +3,7 @@
 use super::help;
 use super::parts::{Ui, left, pointer, put, width, wrap};
 use crate::app::layer::{Layer, Palette, SearchBox};
-use crate::app::state::State;
+use crate::app::state::{State, View};
 use crate::app::text;
 use crate::app::views::scrolled;
 use crate::clean::clean_to;
@@ -152,13 +152,20 @@ fn palette(ui: &Ui, buffer: &mut Buffer, area: Rect, p: &Palette) {
     let columns = usize::from(area.width);
     for (i, cmd) in p.rows.iter().enumerate().skip(offset).take(usize::from(rows.height)) {
         let c = cmd.row();
-        let keys = ui.state.config.keymap.keys_for(p.context, *cmd).into_iter().next().unwrap_or_default();
         let selected = i == p.selected;
+        let there = if c.applies(p.context) { None } else { cmd.home() };
+        let context = there.map_or(p.context, View::context);
+        let keys = ui.state.config.keymap.keys_for(context, *cmd).into_iter().next().unwrap_or_default();
+        let doc = match there {
+            Some(home) => format!("in {}: {}", home.context(), c.doc),
+            None => c.doc.to_owned(),
+        };
+        let look = if there.is_some() { Look::Dim } else { Look::Text };
         let line = Line::from(vec![
             pointer(ui, selected),
-            ui.span(Look::Strong, left(c.name, 21)),
+            ui.span(if there.is_some() { Look::Dim } else { Look::Strong }, left(c.name, 21)),
             ui.span(Look::Key, left(&keys, 10) + " "),
-            Span::raw(clean_to(&ui.plain(c.doc), columns.saturating_sub(35))),
+            ui.span(look, clean_to(&ui.plain(&doc), columns.saturating_sub(35))),
         ]);
         put(ui, buffer, rows, rows.y + (i - offset) as u16, &line, selected);
     }

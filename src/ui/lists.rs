@@ -1,6 +1,6 @@
 //! Views that are plain lists: one vertex, a critical path, notes, the log.
 
-use super::parts::{Ui, bar, left, nothing, pointer, put, right, rule};
+use super::parts::{Ui, bar, left, nothing, pointer, put, right, rule, thread_name};
 use super::slice::doing;
 use crate::app::time;
 use crate::app::views::vertex::{About, Row};
@@ -152,7 +152,7 @@ pub fn path(ui: &Ui, buffer: &mut Buffer, body: Rect) {
         let selected = i == p.row;
         let mut spans = vec![
             pointer(ui, selected),
-            ui.span(Look::Strong, left(&ui.plain(r.thread_name(n.thread)), names) + " "),
+            ui.span(Look::Strong, left(&thread_name(&ui.plain(r.thread_name(n.thread)), names), names) + " "),
             ui.state_mark(n.state),
             Span::raw(format!(
                 " {}  {} ",
@@ -198,7 +198,7 @@ pub fn notes(ui: &Ui, buffer: &mut Buffer, body: Rect) {
             pointer(ui, selected),
             ui.span(Look::Note, mark),
             Span::raw(format!(" {}  ", right(&time::at(n.time), 10))),
-            ui.span(Look::Strong, left(&ui.plain(r.thread_name(n.thread)), names) + " "),
+            ui.span(Look::Strong, left(&thread_name(&ui.plain(r.thread_name(n.thread)), names), names) + " "),
             Span::raw(ui.plain(&clean_to(&n.text, usize::from(area.width)))),
         ]);
         put(ui, buffer, area, area.y + (i - s.offset) as u16, &line, selected);

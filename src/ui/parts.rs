@@ -114,6 +114,21 @@ pub fn width(text: &str) -> usize {
     text.width()
 }
 
+/// `process/thread` in at most `columns`: the process is cut first, since the thread tells lines apart.
+pub fn thread_name(name: &str, columns: usize) -> String {
+    const LEAST: usize = 4;
+    if width(name) <= columns {
+        return clean_to(name, columns);
+    }
+    match name.split_once('/') {
+        Some((process, thread)) if columns > LEAST + 4 => {
+            let thread = clean_to(thread, columns - LEAST - 1);
+            format!("{}/{thread}", clean_to(process, columns - 1 - width(&thread)))
+        }
+        _ => clean_to(name, columns),
+    }
+}
+
 /// Exactly `columns` wide: cut, or filled up with spaces on the right.
 pub fn left(text: &str, columns: usize) -> String {
     let mut out = clean_to(text, columns);

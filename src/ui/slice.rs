@@ -1,6 +1,6 @@
 //! The slice: the way back from the victim, a step a row, with edges between them.
 
-use super::parts::{Ui, left, nothing, pointer, put, right, rule, width, wrap};
+use super::parts::{Ui, left, nothing, pointer, put, right, rule, thread_name, width, wrap};
 use crate::app::state::State;
 use crate::app::time;
 use crate::app::views::scrolled;
@@ -123,10 +123,14 @@ fn step(ui: &Ui, i: usize, n: &SliceNode, area_width: u16, selected: bool) -> Li
     let Some(r) = ui.recording() else { return Line::default() };
     let name = r.thread_name(n.thread);
     let names = (total / 4).clamp(10, 30);
-    let last = i + 1 == ui.state.diagnosis.slice().len() && ui.state.diagnosis.verdict().is_some();
+    let d = &ui.state.diagnosis;
+    // The thread that the verdict names, wherever it stands on the way.
+    let named = d.verdict().and_then(|v| v.root_causes.first()).and_then(|c| c.tid);
+    let cause = named.is_some() && r.catalog.thread(n.thread).map(|t| t.tid) == named;
+    let before = d.slice().iter().take(i).position(|b| b.thread == n.thread);
     let look = if i == 0 {
         Look::Victim
-    } else if last {
+    } else if cause {
         Look::Cause
     } else {
         Look::Strong
@@ -134,7 +138,7 @@ fn step(ui: &Ui, i: usize, n: &SliceNode, area_width: u16, selected: bool) -> Li
     let mut spans = vec![
         pointer(ui, selected),
         ui.span(Look::Dim, right(&i.to_string(), 2) + "  "),
-        ui.span(look, left(&ui.plain(name), names) + " "),
+        ui.span(look, left(&thread_name(&ui.plain(name), names), names) + " "),
         ui.state_mark(n.state),
     ];
     let mut used = 2 + 4 + names + 2;
@@ -145,9 +149,10 @@ fn step(ui: &Ui, i: usize, n: &SliceNode, area_width: u16, selected: bool) -> Li
     spans.push(Span::raw(right(&ui.length(n.spent), 9) + "  "));
     used += 11;
     let rest = total.saturating_sub(used);
-    let stack = stack(ui, n);
+    let stack = if before.is_some() { String::new() } else { stack(ui, n) };
     let room = if stack.is_empty() || rest < 40 { rest } else { rest / 2 };
-    spans.push(Span::raw(left(&ui.plain(&doing(ui, n)), room)));
+    let text = before.map_or_else(|| doing(ui, n), |b| format!("step {b} again: a circle"));
+    spans.push(Span::raw(left(&ui.plain(&text), room)));
     if room < rest {
         spans.push(ui.span(Look::Dim, format!("  {}", clean_to(&ui.plain(&stack), rest - room - 2))));
     }
@@ -168,7 +173,7 @@ fn edge(ui: &Ui, n: &SliceNode, columns: usize) -> Line<'static> {
     let kind = n.edge.map_or("", pg_graph::EdgeKind::name);
     let (look, mark, words) = match &n.why_weak {
         None => (Look::StrongEdge, ui.g.strong, "strong".to_owned()),
-        Some(why) => (Look::WeakEdge, ui.g.weak, format!("weak: {}", clean(why))),
+        Some(why) => (Look::WeakEdge, ui.g.weak, format!("weak: {}", short_reason(&clean(why)))),
     };
     let text = format!("{} {kind}  ", ui.g.caused_by);
     let room = columns.saturating_sub(6 + width(&text) + 4);
@@ -179,6 +184,14 @@ fn edge(ui: &Ui, n: &SliceNode, columns: usize) -> Line<'static> {
         ui.span(look, format!("{mark} ")),
         ui.span(Look::Dim, clean_to(&ui.plain(&words), room)),
     ])
+}
+
+/// What tells this edge from others of its kind comes first, since the end may be cut off.
+fn short_reason(why: &str) -> String {
+    match why.strip_prefix(pg_graph::Weak::FromState.words()).map(|rest| rest.trim_start_matches(": ")) {
+        Some(rest) if !rest.is_empty() => format!("{rest} (no wake-up was recorded)"),
+        _ => why.to_owned(),
+    }
 }
 
 /// The selected step: whole stack, command line, why.
@@ -199,8 +212,11 @@ fn foot(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     if let Some(why) = &n.why_weak {
         lines.extend(wrap(&format!("weak edge: {}", clean(why)), columns));
     }
-    let frames: Vec<String> = n.stack.iter().map(|f| clean_to(f, columns)).collect();
-    lines.extend(frames.into_iter().map(|f| format!("  {f}")));
+    let telling = stack(ui, n);
+    if !telling.is_empty() {
+        lines.insert(1, clean_to(&format!("in {telling}"), columns));
+    }
+    lines.extend(crate::frames::condensed(&n.stack).iter().map(|f| format!("  {}", clean_to(f, columns))));
     lines.retain(|l| !l.is_empty());
     for (i, l) in lines.iter().take(usize::from(area.height) - 1).enumerate() {
         let look = if i == 0 { Look::Text } else { Look::Dim };

@@ -34,9 +34,12 @@ pub fn status(ui: &Ui, buffer: &mut Buffer, area: Rect) {
             spans.push(Span::raw("  "));
             spans.push(ui.span(Look::Lost, format!(" {} lost {} ", ui.g.lost, time::count(total))));
         }
-        if !r.warnings.is_empty() {
-            let text =
-                if columns >= 60 { format!(" {} warnings (L) ", r.warnings.len()) } else { " L! ".into() };
+        let warnings = r.warnings.len() + r.coverage.notes.len();
+        if warnings > 0 {
+            let text = match columns {
+                0..60 => " g l! ".into(),
+                _ => format!(" {} (g l) ", time::counted(warnings, "warning")),
+            };
             spans.push(Span::raw(" "));
             spans.push(ui.span(Look::Warning, text));
         }
@@ -90,6 +93,7 @@ pub fn hints(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     {
         shown.push((key, word));
     }
+    let done = s.view == View::Slice && s.diagnosis.verdict().is_some();
     // First what one does in this view, then where one can go, then the rest.
     let own: Vec<&Command> = COMMANDS.iter().filter(|c| c.contexts.contains(&context)).collect();
     let global =
@@ -112,7 +116,9 @@ pub fn hints(ui: &Ui, buffer: &mut Buffer, area: Rect) {
         seen.push(c.cmd);
         let key = key(c);
         if !key.is_empty() {
-            shown.push((key, c.hint));
+            // What going on leads to when nothing is left to ask.
+            let hint = if c.cmd == Cmd::Resume && done { "verdict" } else { c.hint };
+            shown.push((key, hint));
         }
     }
     let mut spans = Vec::new();

@@ -1,6 +1,6 @@
 //! Victims: what hung, for how long, and on what.
 
-use super::parts::{Ui, left, nothing, pointer, put, right, rule, share_out};
+use super::parts::{Ui, left, nothing, pointer, put, right, rule, share_out, thread_name, width};
 use crate::app::state::State;
 use crate::app::time;
 use crate::app::views::victims::Row;
@@ -61,7 +61,7 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
         ui,
         buffer,
         body,
-        &format!("Victims: what hung ({})", s.rows.len()),
+        &format!("Victims: what hung ({})", s.all.len()),
         &format!("{whose}, by {}", s.sort.word()),
     );
     let w = columns(usize::from(body.width));
@@ -113,11 +113,12 @@ fn line(ui: &Ui, row: &Row, w: [usize; 6], selected: bool) -> Line<'static> {
     if w[0] > 0 {
         spans.push(mark(ui, v.block_type));
         spans.push(Span::raw(left(&format!(" {}", v.block_type.words()), w[0] - 1)));
-        spans.push(ui.span(Look::Strong, text(name, w[1])));
+        name_of(ui, row, name, w[1], &mut spans);
         spans.push(Span::raw(right(&time::moment(v.start, 10_000_000), w[2] - 2) + "  "));
     } else {
         spans.push(mark(ui, v.block_type));
-        spans.push(ui.span(Look::Strong, text(&format!(" {name}"), w[1] - 1)));
+        spans.push(Span::raw(" "));
+        name_of(ui, row, name, w[1].saturating_sub(2), &mut spans);
     }
     spans.push(ui.span(Look::Victim, right(&ui.length(v.duration), w[3] - 2) + "  "));
     spans.push(Span::raw(text(&row.waits, w[4])));
@@ -125,13 +126,33 @@ fn line(ui: &Ui, row: &Row, w: [usize; 6], selected: bool) -> Line<'static> {
     Line::from(spans)
 }
 
+/// The name of the thread, and how many like it stand behind the line.
+fn name_of(ui: &Ui, row: &Row, name: &str, columns: usize, spans: &mut Vec<Span<'static>>) {
+    let more = match row.alike {
+        0 => String::new(),
+        n => format!(" +{n}"),
+    };
+    let indent = if row.behind { "  " } else { "" };
+    let room = columns.saturating_sub(1 + width(&more) + indent.len());
+    let name = thread_name(&ui.plain(name), room);
+    let fill = columns.saturating_sub(indent.len() + width(&name) + width(&more));
+    spans.push(ui.span(Look::Strong, format!("{indent}{name}")));
+    spans.push(ui.span(Look::Dim, more + &" ".repeat(fill)));
+}
+
 fn detail(ui: &Ui, buffer: &mut Buffer, area: Rect) {
-    let (Some(v), Some(r)) = (ui.state.victims.current(), ui.recording()) else { return };
+    let (Some(row), Some(r)) = (ui.state.victims.current_row(), ui.recording()) else { return };
+    let v = &row.victim;
     if area.height < 4 {
         return;
     }
     let columns = usize::from(area.width).saturating_sub(13);
-    rule(ui, buffer, area, r.thread_name(v.thread), &r.ids(v.thread));
+    let ids = r.ids(v.thread);
+    let aside = match row.alike {
+        0 => ids,
+        n => format!("{n} more like it: right shows them  {ids}"),
+    };
+    rule(ui, buffer, area, r.thread_name(v.thread), &aside);
     let vertex = r.graph.vertex(v.vertex);
     let stack = if v.block_type == BlockType::LongRunning {
         let p = pg_graph::profile(&r.graph, &r.catalog, v.thread, &[(v.start, v.end())]);
@@ -182,7 +203,7 @@ fn when(ui: &Ui, buffer: &mut Buffer, area: Rect) {
         let v = &row.victim;
         let selected = Some(v.vertex) == s.selected;
         let mut spans = vec![pointer(ui, selected)];
-        spans.push(Span::raw(left(&ui.plain(r.thread_name(v.thread)), names) + " "));
+        spans.push(Span::raw(left(&thread_name(&ui.plain(r.thread_name(v.thread)), names), names) + " "));
         for c in 0..cells {
             let at = |c: usize| (u128::from(end) * c as u128 / cells.max(1) as u128) as Ns;
             let (a, b) = (at(c), at(c + 1).max(at(c) + 1));

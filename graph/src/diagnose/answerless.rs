@@ -124,6 +124,7 @@ impl Walk<'_> {
             facts = self.children(thread, group, silent);
         }
         let own = self.c.thread(thread).map(|t| t.process);
+        let joins = crate::class::joins(&self.representative(group), self.c);
         let mut out: Vec<Candidate> = Vec::new();
         for (holder, relation, time) in facts {
             if !self.counts(holder) {
@@ -139,7 +140,8 @@ impl Walk<'_> {
                 continue;
             }
             let why = if from_facts {
-                format!("{}: {}", Weak::FromState.words(), relation_words(relation))
+                let how = if joins { "it is the thread to be joined" } else { relation_words(relation) };
+                format!("{}: {how}", Weak::FromState.words())
             } else {
                 "no wake-up was recorded; it is the only child in the catalogue that lived then".to_owned()
             };

@@ -178,7 +178,8 @@ impl Walk<'_> {
                 let v = self.representative(g);
                 let on = waits_on(&v, self.c).unwrap_or("something unknown");
                 let call = v.syscall.name().unwrap_or_else(|| "the kernel".into());
-                format!("itself waited {} in {call} ({on}) meanwhile", of(g.blocked))
+                let on = if on == call { String::new() } else { format!(" ({on})") };
+                format!("itself waited {} in {call}{on} meanwhile", of(g.blocked))
             }),
             Mostly::Unknown => "nothing was recorded of it meanwhile".into(),
         }
@@ -228,17 +229,19 @@ impl Walk<'_> {
     }
 
     pub(crate) fn choice(&self, c: &Candidate, until: Ns) -> Choice {
-        let strength = match c.weak {
-            None => "strong".to_owned(),
-            Some(w) => format!("weak: {}", c.entry.why_weak.clone().unwrap_or_else(|| w.words().to_owned())),
-        };
+        // That it is strong or weak stands before the label; here only why.
+        let weak = c.weak.map(|w| c.entry.why_weak.clone().unwrap_or_else(|| w.words().to_owned()));
+        let weak = weak.map_or_else(String::new, |w| format!("; weak: {w}"));
         let stack = c.entry.id.map(|id| self.c.show_stack(self.g.edge_stack(id))).unwrap_or_default();
         Choice {
             label: format!("{} ({})", short_who(self.c, c.thread), act_of(self.g, c)),
             detail: format!(
-                "{strength}; {} before; {}; accounts for {}",
-                span(until.saturating_sub(c.at)),
+                "{}; acted {}; accounts for {}{weak}",
                 self.did(c),
+                match until.saturating_sub(c.at) {
+                    0 => "at that moment".to_owned(),
+                    before => format!("{} before", span(before)),
+                },
                 self.of_victim(c.time)
             ),
             vertex: c.vertex,
@@ -257,8 +260,18 @@ fn act_of(g: &EventGraph, c: &Candidate) -> String {
         (EdgeKind::Holder, _) => "holds it".into(),
         (EdgeKind::Spawn, _) => "created it".into(),
         (EdgeKind::Exit, _) => "ended".into(),
+        (k, Some(n)) if n == k.name() => n,
         (k, Some(n)) => format!("{n}, {}", k.name()),
         (k, None) => k.name().into(),
+    }
+}
+
+/// A call and its object, the kind said once: `futex 0x10`, `read pipe:[7]`.
+pub(crate) fn call_on(call: &str, object: &str) -> String {
+    match object {
+        "" => call.to_owned(),
+        o if o.starts_with(call) => o.to_owned(),
+        o => format!("{call} {o}"),
     }
 }
 
@@ -283,7 +296,7 @@ pub(crate) fn nearby(g: &EventGraph, c: &Catalog, thread: ThreadId, at: Ns) -> V
             };
             out.push(NearbyEvent {
                 time: x.start,
-                text: format!("waits {} in {call} {on}, {how}", span(x.waited())),
+                text: format!("waits {} in {}, {how}", span(x.waited()), call_on(&call, &on)),
             });
         }
         for m in g.ipc_of(thread, x.run..x.end.saturating_add(1)).iter().take(4) {

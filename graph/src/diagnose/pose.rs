@@ -61,7 +61,7 @@ impl Walk<'_> {
         let v = self.representative(group);
         let call = v.syscall.name().unwrap_or_else(|| "the kernel".into());
         let object = self.c.object(v.object).map(Object::label).unwrap_or_default();
-        let object = if object.is_empty() { object } else { format!(" {object}") };
-        format!("{} waited {} in {call}{object}", who(self.c, thread), span(group.blocked))
+        let wait = super::ask::call_on(&call, &object);
+        format!("{} waited {} in {wait}", who(self.c, thread), span(group.blocked))
     }
 }

@@ -7,12 +7,14 @@ use super::data_flag::{Asks, DATA_FLAG};
 use super::node::{Entry, SliceNode};
 use super::{Options, answerless};
 use crate::class::{WaitClass, asked, class, vague};
+use crate::episode::WaitKey;
 use crate::profile::profile;
 use crate::report::QuestionInfo;
 use crate::words::{clean, short_who, span};
 use crate::yields::yield_loop;
 use crate::{Decision, EdgeKind, EventGraph, Question, Vertex, VertexId, Victim, Weak};
 use pg_event::{Catalog, Ns, ThreadId};
+use std::collections::HashSet;
 
 /// What a walk came to.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -364,6 +366,9 @@ impl<'g> Walk<'g> {
             return self.answerless(thread, group, class, silent);
         }
         let mut candidates = candidates;
+        if class == WaitClass::Lock {
+            self.past_the_queue(thread, group.key, &mut candidates);
+        }
         // Who handed a lock over need not be who held it: the owner found from its state is an option too.
         if class == WaitClass::Lock && candidates.first().is_some_and(|c| c.weak == Some(Weak::MutexHandOff))
         {
@@ -378,6 +383,34 @@ impl<'g> Walk<'g> {
             return Ok(());
         };
         self.follow(c, class)
+    }
+
+    /// Whoever handed the lock over had queued for it too: what made it scarce is the one that had it before
+    /// them all, so a hand-off through a queue is one step.
+    fn past_the_queue(&self, thread: ThreadId, key: WaitKey, candidates: &mut Vec<Candidate>) {
+        const LONGEST_QUEUE: usize = 10_000;
+        let mut seen = HashSet::from([thread]);
+        for c in candidates.iter_mut() {
+            let mut passed = 0;
+            while c.weak == Some(Weak::MutexHandOff) && passed < LONGEST_QUEUE && seen.insert(c.thread) {
+                let act = activity(self.g, self.c, c.thread, &merged(c.spans.clone()));
+                let Mostly::Waiting(i) = act.mostly() else { break };
+                let Some(queued) = act.groups.get(i).filter(|g| g.key == key) else { break };
+                let (before, _) = self.wakers(queued);
+                let Some(next) = before.into_iter().find(|n| n.waking && !seen.contains(&n.thread)) else {
+                    break;
+                };
+                passed += 1;
+                *c = Candidate { time: c.time.min(next.time), ..next };
+            }
+            if passed > 0 {
+                let others = if passed == 1 { "another thread".into() } else { format!("{passed} threads") };
+                let why = c.weak.map_or("", Weak::words);
+                c.entry.why_weak = Some(format!("{why}; {others} that queued for it handed it on"));
+            }
+        }
+        let mut known = HashSet::new();
+        candidates.retain(|c| known.insert(c.thread));
     }
 
     /// Go on to a candidate; a tracer is a cause by being attached, whatever it waits for itself.

@@ -4,13 +4,24 @@ use super::Move;
 use crate::app::recording::Recording;
 use crate::app::time;
 use crate::clean::clean_to;
+use pg_event::ProcessId;
 use pg_graph::{BlockType, VertexId, Victim};
+use std::collections::{HashMap, HashSet};
+
+/// From how many victims of one kind on they are shown as one line.
+const ALIKE: usize = 4;
 
 /// A line of the list.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The victim.
     pub victim: Victim,
+    /// Its process.
+    pub process: ProcessId,
+    /// How many more like it stand behind this line.
+    pub alike: usize,
+    /// It stands behind the line of one like it, which is unfolded.
+    pub behind: bool,
     /// What it waited on, or what it did on the CPU.
     pub waits: String,
     /// Who is to be looked at.
@@ -48,10 +59,17 @@ impl Row {
         }
         let suspects = match (names.is_empty(), victim.block_type) {
             (true, BlockType::RepeatedYield) => "? its data flag".into(),
+            (true, _) if victim.waits_on.as_deref() == Some("sleep") => "itself".into(),
             (true, _) => "? nobody seen".into(),
             (false, _) => names.join(", "),
         };
-        Self { victim, waits, suspects }
+        let process = r.catalog.thread(victim.thread).map_or_else(ProcessId::default, |t| t.process);
+        Self { victim, process, alike: 0, behind: false, waits, suspects }
+    }
+
+    /// What makes victims alike: the process, and what it waits on.
+    fn kind(&self) -> (ProcessId, BlockType, String) {
+        (self.process, self.victim.block_type, self.waits.clone())
     }
 }
 
@@ -95,8 +113,12 @@ impl Sort {
 /// The list of victims.
 #[derive(Debug, Default)]
 pub struct VictimsState {
-    /// The victims in the order shown.
+    /// The victims in the order shown; those behind a folded line are left out.
     pub rows: Vec<Row>,
+    /// All of them.
+    pub all: Vec<Row>,
+    /// Kinds whose lines are unfolded.
+    unfolded: HashSet<(ProcessId, BlockType, String)>,
     /// They have been looked for.
     pub known: bool,
     /// The selected one, by its vertex.
@@ -112,12 +134,30 @@ pub struct VictimsState {
 impl VictimsState {
     /// Takes over what was found; the selection stays on its vertex.
     pub fn set(&mut self, rows: Vec<Row>) {
-        self.rows = rows;
+        self.all = rows;
         self.known = true;
         self.order();
         if self.selected_row().is_none() {
             self.selected = self.rows.first().map(|r| r.victim.vertex);
         }
+    }
+
+    /// The line of the selected victim.
+    pub fn current_row(&self) -> Option<&Row> {
+        self.rows.get(self.selected_row()?)
+    }
+
+    /// Shows or hides the victims that are like the selected one; whether there are any.
+    pub fn fold(&mut self, fold: bool) -> bool {
+        let Some(row) = self.current_row().filter(|r| r.alike > 0 || r.behind) else { return false };
+        let kind = row.kind();
+        if fold {
+            self.unfolded.remove(&kind);
+        } else {
+            self.unfolded.insert(kind);
+        }
+        self.show();
+        true
     }
 
     /// The selected victim.
@@ -144,10 +184,47 @@ impl VictimsState {
 
     fn order(&mut self) {
         match self.sort {
-            Sort::Rank => self.rows.sort_by(|a, b| b.victim.score.total_cmp(&a.victim.score)),
-            Sort::Time => self.rows.sort_by_key(|r| r.victim.start),
-            Sort::Length => self.rows.sort_by_key(|r| std::cmp::Reverse(r.victim.duration)),
-            Sort::Thread => self.rows.sort_by_key(|r| (r.victim.thread, r.victim.start)),
+            Sort::Rank => self.all.sort_by(|a, b| b.victim.score.total_cmp(&a.victim.score)),
+            Sort::Time => self.all.sort_by_key(|r| r.victim.start),
+            Sort::Length => self.all.sort_by_key(|r| std::cmp::Reverse(r.victim.duration)),
+            Sort::Thread => self.all.sort_by_key(|r| (r.victim.thread, r.victim.start)),
+        }
+        self.show();
+    }
+
+    /// Puts victims that are alike behind the first of them.
+    fn show(&mut self) {
+        let mut kinds: HashMap<_, Vec<usize>> = HashMap::new();
+        for (i, r) in self.all.iter().enumerate() {
+            kinds.entry(r.kind()).or_default().push(i);
+        }
+        let selected = self.selected.and_then(|v| self.all.iter().find(|r| r.victim.vertex == v));
+        let selected = selected.map(Row::kind);
+        let mut rows = Vec::new();
+        let mut head = None;
+        for (i, r) in self.all.iter().enumerate() {
+            let kind = r.kind();
+            let Some(members) = kinds.get(&kind) else { continue };
+            if members.len() < ALIKE {
+                rows.push(r.clone());
+                continue;
+            }
+            if members.first() != Some(&i) {
+                continue;
+            }
+            if selected.as_ref() == Some(&kind) {
+                head = Some(r.victim.vertex);
+            }
+            rows.push(Row { alike: members.len() - 1, ..r.clone() });
+            if self.unfolded.contains(&kind) {
+                let others = members.iter().skip(1).filter_map(|m| self.all.get(*m));
+                rows.extend(others.map(|r| Row { behind: true, ..r.clone() }));
+            }
+        }
+        self.rows = rows;
+        // A selected one that is hidden now is represented by its line.
+        if self.selected_row().is_none() && head.is_some() {
+            self.selected = head;
         }
     }
 }

@@ -1,0 +1,58 @@
+//! Stacks shortened for people: the innermost frames of the kernel, then the program's own.
+
+/// Frames of the kernel shown where the program's own follow.
+const KERNEL: usize = 2;
+/// Frames of the program shown.
+const USER: usize = 10;
+
+/// Is it a frame (`function (module)`) of the kernel?
+pub fn in_kernel(frame: &str) -> bool {
+    frame.ends_with(" ([kernel])")
+}
+
+/// The frames a person asks for, leaf first; what is left out is counted.
+pub fn condensed(frames: &[String]) -> Vec<String> {
+    let kernel = frames.iter().take_while(|f| in_kernel(f)).count();
+    let (inner, user) = frames.split_at(kernel);
+    let shown = if user.is_empty() { USER } else { KERNEL };
+    let mut out: Vec<String> = inner.iter().take(shown).cloned().collect();
+    if kernel > shown {
+        out.push(format!("… {} more of the kernel", kernel - shown));
+    }
+    out.extend(user.iter().take(USER).cloned());
+    if user.len() > USER {
+        out.push(format!("… {} more", user.len() - USER));
+    }
+    out
+}
+
+/// Names of the innermost functions of the program; of its libraries or the kernel if there are none.
+pub fn innermost(frames: &[String], most: usize) -> Vec<&str> {
+    let parts = || frames.iter().map(|f| f.rsplit_once(" (").unwrap_or((f, "")));
+    let own = |module: &str| !pg_graph::words::is_plumbing(module);
+    let skip =
+        parts().position(|(_, module)| own(module)).or_else(|| frames.iter().position(|f| !in_kernel(f)));
+    parts().skip(skip.unwrap_or(0)).map(|(name, _)| name).take(most).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_programs_own_functions_are_shown_before_the_kernels() {
+        let kernel = (0..7).map(|i| format!("k{i} ([kernel])"));
+        let user = ["pthread_cond_wait (libc.so.6)", "wait_until_ready (shop)", "main (shop)"];
+        let frames: Vec<String> = kernel.chain(user.map(str::to_owned)).collect();
+        assert_eq!(innermost(&frames, 3), ["wait_until_ready", "main"]);
+        assert_eq!(innermost(&frames[..8], 3), ["pthread_cond_wait"]);
+        assert_eq!(innermost(&frames[..7], 3), ["k0", "k1", "k2"]);
+        assert_eq!(innermost(&[], 3), [""; 0]);
+        let lines = condensed(&frames);
+        assert_eq!(lines[..3], ["k0 ([kernel])", "k1 ([kernel])", "… 5 more of the kernel"]);
+        assert_eq!(lines[3..], user);
+        assert_eq!(condensed(&frames[..7]).len(), 7);
+        let deep: Vec<String> = (0..30).map(|i| format!("f{i} (x)")).collect();
+        assert_eq!(condensed(&deep).last().map(String::as_str), Some("… 20 more"));
+    }
+}

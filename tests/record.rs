@@ -277,3 +277,78 @@ fn a_redacted_recording_tells_nothing_of_bystanders() {
     }
     assert!(holds(&left, "sleep 1.5"));
 }
+
+/// A control group as container runtimes make them, removed at the end.
+struct Group {
+    path: std::path::PathBuf,
+    name: String,
+}
+
+impl Group {
+    fn new() -> Option<Self> {
+        let top = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"]
+            .into_iter()
+            .find(|p| std::fs::metadata(format!("{p}/cgroup.procs")).is_ok())?;
+        let id = format!("{:016x}", u64::from(std::process::id())).repeat(4);
+        let name = format!("/docker/{id}");
+        let path = std::path::PathBuf::from(format!("{top}{name}"));
+        std::fs::create_dir_all(&path).ok()?;
+        Some(Self { path, name })
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.path);
+        let _ = self.path.parent().map(std::fs::remove_dir);
+    }
+}
+
+#[test]
+fn processes_of_containers_are_found_and_named() {
+    let test = "processes_of_containers_are_found_and_named";
+    if skipped(test) {
+        return;
+    }
+    let Some(group) = Group::new() else {
+        println!("skipped: {test}: no control group can be made");
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a folder");
+    let fifo = dir.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs").success());
+    let script = format!(
+        "echo $$ > {}/cgroup.procs && exec unshare --pid --fork sh -c 'cat {f}; cat {f}; :'",
+        group.path.display(),
+        f = fifo.display()
+    );
+    let mut container =
+        Command::new("sh").args(["-c", &script]).stderr(Stdio::piped()).spawn().expect("sh runs");
+    let write = || std::fs::write(&fifo, "x").expect("somebody reads");
+    write();
+    let child = &mut start(dir.path(), &["--no-tui", "-o", "a.pgs", "--cgroup", &group.name]);
+    wait_for_events(&dir.path().join("a.pgs"), child);
+    std::thread::sleep(Duration::from_millis(1500));
+    write();
+    let ended = container.wait().expect("it ends");
+    signal(child, "-INT");
+    assert!(ended.success() && child.wait().expect("it ends").success());
+    let run = |args: &[&str]| {
+        let out = pg_tui(dir.path()).current_dir(dir.path()).args(args).output().expect("starts");
+        assert!(out.status.success(), "{}", text(&out));
+        out
+    };
+    let report: serde_json::Value =
+        serde_json::from_slice(&run(&["diagnose", "a.pgs", "--process", "^cat", "--json"]).stdout)
+            .expect("JSON");
+    contract::check(&report);
+    let short = &group.name["/docker/".len()..][..12];
+    let victim = &report["victim"];
+    assert_eq!(victim["container"], short, "{victim}");
+    let inside = victim["container_pid"].as_u64().expect("an id inside");
+    assert!(inside < 10 && victim["pid"].as_u64() > Some(inside), "{victim}");
+    let shown = run(&["diagnose", "a.pgs", "--process", "^cat"]);
+    assert!(text(&shown).contains(&format!("{inside} in container {short}")), "{}", text(&shown));
+    // The id that the container's user knows finds it, too.
+    run(&["diagnose", "a.pgs", "--pid", &inside.to_string()]);
+}

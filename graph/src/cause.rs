@@ -6,8 +6,8 @@ use crate::episode::LONG_SINGLE;
 use crate::profile::{Profile, profile};
 use crate::report::{FORMAT, Party, Report, RootCause, VictimInfo};
 use crate::words::{
-    clean, cmdline_at, moment, named, percent, process_at, short_command, short_label, span, telling, who,
-    who_at,
+    clean, cmdline_at, container, container_pid, moment, named, percent, process_at, short_command,
+    short_label, span, telling, who, who_at,
 };
 use crate::yields::yield_loop;
 use crate::{BlockType, EventGraph, VertexId, Victim};
@@ -89,6 +89,8 @@ impl Writer<'_> {
             thread: t.map_or_else(String::new, |t| t.name.clone()),
             start_ns: v.start,
             duration_ns: v.duration,
+            container: p.and_then(container),
+            container_pid: p.and_then(container_pid),
             block_type: v.block_type,
         }
     }
@@ -167,6 +169,8 @@ impl Writer<'_> {
             process: name.or_else(|| t.map(|t| t.name.clone())),
             cmdline: Some(step.cmdline),
             thread: Some(step.thread),
+            container: step.container,
+            container_pid: step.container_pid,
             block_type: Some(self.block_type(r, n)),
             duration_ns: Some(n.spent),
             function,

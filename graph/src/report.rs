@@ -62,6 +62,12 @@ pub struct VictimInfo {
     pub start_ns: u64,
     /// Length.
     pub duration_ns: u64,
+    /// In which container, short id or name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+    /// The process id there, when it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container_pid: Option<u32>,
     /// Which kind of hang.
     pub block_type: BlockType,
 }
@@ -98,6 +104,12 @@ pub struct SliceStep {
     pub start_ns: u64,
     /// Length.
     pub duration_ns: u64,
+    /// In which container, short id or name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+    /// The process id there, when it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container_pid: Option<u32>,
     /// running, runnable, blocked, throttled, stopped, exited, not-created.
     pub state: String,
     /// The state was seen. Where it was not (events were lost), `state` is `blocked`: no sample met the
@@ -148,6 +160,12 @@ pub struct RootCause {
     pub cmdline: Option<String>,
     /// Thread name.
     pub thread: Option<String>,
+    /// In which container, short id or name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+    /// The process id there, when it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container_pid: Option<u32>,
     /// What it did meanwhile.
     pub block_type: Option<BlockType>,
     /// For how long.

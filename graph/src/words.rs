@@ -1,6 +1,6 @@
 //! How threads, times and functions are named in sentences.
 
-use pg_event::{Catalog, ModuleKind, Ns, StackId, ThreadId};
+use pg_event::{Catalog, ModuleKind, Ns, Process, StackId, ThreadId};
 
 /// A time span with its unit: `13.0 s`, `212 ms`, `40 µs`, `7 ns`.
 pub fn span(ns: Ns) -> String {
@@ -71,7 +71,7 @@ pub fn who_at(catalog: &Catalog, thread: ThreadId, time: Ns) -> String {
     let Some(p) = catalog.process(t.process) else {
         return format!("{} (thread {})", clean(&t.name, 40), t.tid);
     };
-    let (process, pid) = (clean(&process_at(catalog, thread, time), 40), ids(p.ns_pid, p.pid));
+    let (process, pid) = (clean(&process_at(catalog, thread, time), 40), ids(p));
     if t.tid == p.pid {
         format!("{process} (pid {pid})")
     } else if t.name == p.name {
@@ -96,9 +96,38 @@ pub fn short_who(catalog: &Catalog, thread: ThreadId) -> String {
     }
 }
 
-/// The id as the recorded machine has it, and as its container has it where that is another one.
-fn ids(ns: u32, global: u32) -> String {
-    if ns == 0 || ns == global { global.to_string() } else { format!("{global}, {ns} in its container") }
+/// A process's id as the recorded machine has it; in which container it is, and its id there where that is
+/// another one: `812`, `812, 1 in container 3f2a9b1c4d5e`.
+pub fn ids(p: &Process) -> String {
+    let inside = inside(p);
+    match inside.as_str() {
+        "" => p.pid.to_string(),
+        i if i.starts_with("in ") => format!("{} {i}", p.pid),
+        i => format!("{}, {i}", p.pid),
+    }
+}
+
+/// Where a process is, if that is not the machine itself, and its id there where that is another one:
+/// `1 in container 3f2a9b1c4d5e`, `in container web`, `1 in its pid namespace`. Empty for none.
+pub fn inside(p: &Process) -> String {
+    let container = clean(&p.container, 24);
+    let other = p.ns_pid != 0 && p.ns_pid != p.pid;
+    match (other, container.is_empty()) {
+        (false, true) => String::new(),
+        (false, false) => format!("in container {container}"),
+        (true, false) => format!("{} in container {container}", p.ns_pid),
+        (true, true) => format!("{} in its pid namespace", p.ns_pid),
+    }
+}
+
+/// The container of a process, for the report.
+pub fn container(p: &Process) -> Option<String> {
+    (!p.container.is_empty()).then(|| p.container.clone())
+}
+
+/// Its id in there, when that is another one than the machine's.
+pub fn container_pid(p: &Process) -> Option<u32> {
+    (p.ns_pid != 0 && p.ns_pid != p.pid).then_some(p.ns_pid)
 }
 
 /// The command line a process had at `time`: the latest set by then (the first one when all are later).
@@ -220,9 +249,17 @@ mod tests {
 
     #[test]
     fn ids_of_containers_are_told_from_those_of_the_machine() {
-        assert_eq!(ids(0, 812), "812");
-        assert_eq!(ids(812, 812), "812");
-        assert_eq!(ids(1, 812), "812, 1 in its container");
+        let p = |ns_pid, container: &str| Process {
+            pid: 812,
+            ns_pid,
+            container: container.into(),
+            ..Process::default()
+        };
+        assert_eq!(ids(&p(0, "")), "812");
+        assert_eq!(ids(&p(812, "")), "812");
+        assert_eq!(ids(&p(1, "")), "812, 1 in its pid namespace");
+        assert_eq!(ids(&p(1, "3f2a9b1c4d5e")), "812, 1 in container 3f2a9b1c4d5e");
+        assert_eq!(ids(&p(812, "web")), "812 in container web");
     }
 
     #[test]

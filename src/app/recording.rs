@@ -117,15 +117,20 @@ impl Recording {
         let mut out = String::new();
         if let Some(p) = self.catalog.process(thread.process) {
             out = format!("pid {}", p.pid);
-            if p.ns_pid != 0 && p.ns_pid != p.pid {
-                let _ = write!(out, " ({} in its container)", p.ns_pid);
+            let inside = pg_graph::words::inside(p);
+            if !inside.is_empty() {
+                let _ = write!(out, " ({inside})");
             }
             if p.pid == thread.tid {
                 return out;
             }
             out.push(' ');
         }
-        out + &format!("tid {}", thread.tid)
+        let _ = write!(out, "tid {}", thread.tid);
+        if thread.ns_tid != 0 && thread.ns_tid != thread.tid {
+            let _ = write!(out, " ({} there)", thread.ns_tid);
+        }
+        out
     }
 
     /// Command line of the process of a thread, cut to `columns`.
@@ -269,7 +274,8 @@ fn group(catalog: &Catalog, graph: &EventGraph) -> Vec<Group> {
     groups
 }
 
-/// Names of all threads and processes, told apart where they are the same.
+/// Names of all threads and processes, told apart where they are the same: by their ids on the machine, which
+/// is where its user looks. Two containers may have the same ids inside.
 fn name_all(catalog: &Catalog) -> (Vec<String>, Vec<String>) {
     let mut same: HashMap<&str, usize> = HashMap::new();
     let mut members: HashMap<ProcessId, usize> = HashMap::new();
@@ -281,7 +287,6 @@ fn name_all(catalog: &Catalog) -> (Vec<String>, Vec<String>) {
         *members.entry(t.process).or_default() += 1;
         *twins.entry((t.process, t.name.as_str())).or_default() += 1;
     }
-    let seen = |ns: u32, global: u32| if ns == 0 { global } else { ns };
     let processes: Vec<String> = catalog
         .processes
         .iter()
@@ -293,7 +298,7 @@ fn name_all(catalog: &Catalog) -> (Vec<String>, Vec<String>) {
             } else if unique {
                 name
             } else {
-                format!("{name}:{}", seen(p.ns_pid, p.pid))
+                format!("{name}:{}", p.pid)
             }
         })
         .collect();
@@ -319,9 +324,9 @@ fn name_all(catalog: &Catalog) -> (Vec<String>, Vec<String>) {
             if unique && !own.is_empty() {
                 format!("{process}/{own}")
             } else if t.name == p.name || own.is_empty() {
-                format!("{process}/{}", seen(t.ns_tid, t.tid))
+                format!("{process}/{}", t.tid)
             } else {
-                format!("{process}/{own}:{}", seen(t.ns_tid, t.tid))
+                format!("{process}/{own}:{}", t.tid)
             }
         })
         .collect();

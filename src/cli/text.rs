@@ -36,7 +36,7 @@ fn head(out: &mut String, r: &Report, focus: &str) -> std::fmt::Result {
     writeln!(out, "{}\n", clean_to(&line, WIDTH))?;
     let v = &r.victim;
     writeln!(out, "What hung")?;
-    let who = who(&v.process, v.pid, &v.thread, v.tid);
+    let who = who(&v.process, v.pid, &inside(v.container.as_deref(), v.container_pid), &v.thread, v.tid);
     writeln!(
         out,
         "  {}: {} of {} at {}",
@@ -71,7 +71,7 @@ fn causes(out: &mut String, r: &Report) -> std::fmt::Result {
 
 fn place(c: &RootCause) -> Option<String> {
     let process = c.process.as_ref()?;
-    let mut text = format!("{process} (pid {}", c.pid?);
+    let mut text = format!("{process} (pid {}{}", c.pid?, inside(c.container.as_deref(), c.container_pid));
     if let Some(tid) = c.tid.filter(|t| Some(*t) != c.pid) {
         let _ = write!(text, ", thread {tid}");
     }
@@ -102,6 +102,7 @@ fn step(i: usize, s: &SliceStep) -> String {
     } else {
         format!("{}:{}/{}:{}", s.process, s.pid, s.thread, s.tid)
     };
+    let inside = inside(s.container.as_deref(), s.container_pid);
     let glyph = match s.state.as_str() {
         _ if !s.seen => '!',
         "running" => '●',
@@ -118,6 +119,9 @@ fn step(i: usize, s: &SliceStep) -> String {
         what.extend(s.waits_on.as_deref());
     }
     line.push_str(&what.join(" "));
+    if !inside.is_empty() {
+        let _ = write!(line, "  [{}]", inside.trim_start_matches([',', ' ']));
+    }
     let stack = innermost(&s.stack, 3);
     if !stack.is_empty() {
         let _ = write!(line, "  {}", stack.join(" ← "));
@@ -170,11 +174,21 @@ fn coverage(out: &mut String, r: &Report) -> std::fmt::Result {
     Ok(())
 }
 
-fn who(process: &str, pid: u32, thread: &str, tid: u32) -> String {
+fn who(process: &str, pid: u32, inside: &str, thread: &str, tid: u32) -> String {
     if tid == pid {
-        format!("{process} (pid {pid})")
+        format!("{process} (pid {pid}{inside})")
     } else {
-        format!("{process} (pid {pid}), thread {thread} ({tid})")
+        format!("{process} (pid {pid}{inside}), thread {thread} ({tid})")
+    }
+}
+
+/// What follows a process id of the machine: `, 7 in container 3f2a9b1c4d5e`, ` in container web`, or nothing.
+fn inside(container: Option<&str>, pid: Option<u32>) -> String {
+    match (container, pid) {
+        (None, None) => String::new(),
+        (Some(c), None) => format!(" in container {c}"),
+        (Some(c), Some(pid)) => format!(", {pid} in container {c}"),
+        (None, Some(pid)) => format!(", {pid} in its pid namespace"),
     }
 }
 
@@ -230,6 +244,17 @@ mod tests {
         wrap(&mut out, "  1. ", &"word ".repeat(60)).unwrap();
         assert!(out.lines().count() > 2 && out.lines().all(|l| l.chars().count() <= WIDTH));
         assert!(out.lines().skip(1).all(|l| l.starts_with("     word")));
+    }
+
+    #[test]
+    #[test]
+    fn a_container_is_named_beside_the_id() {
+        assert_eq!(who("nginx", 812, "", "nginx", 812), "nginx (pid 812)");
+        let inside = inside(Some("3f2a9b1c4d5e"), Some(7));
+        assert_eq!(
+            who("nginx", 812, &inside, "worker", 815),
+            "nginx (pid 812, 7 in container 3f2a9b1c4d5e), thread worker (815)"
+        );
     }
 
     #[test]

@@ -135,10 +135,13 @@ fn item<'a>(ui: &Ui, b: &'a Branch, c: &Columns, depth: usize) -> Option<TreeIte
     if c.wait > 0
         && let (Node::Process(p), Some(r)) = (b.node, ui.recording())
     {
-        let text = r.catalog.process(p).map_or("", |p| p.cmdline());
+        let text = r.catalog.process(p).map_or_else(String::new, |p| {
+            let inside = pg_graph::words::inside(p);
+            if inside.is_empty() { p.cmdline().to_owned() } else { format!("[{inside}] {}", p.cmdline()) }
+        });
         spans.push(ui.span(
             Look::Dim,
-            format!("   {}", crate::clean::clean_to(&ui.plain(text), c.wait.saturating_sub(3))),
+            format!("   {}", crate::clean::clean_to(&ui.plain(&text), c.wait.saturating_sub(3))),
         ));
     }
     let children: Vec<TreeItem<Node>> = b.children.iter().filter_map(|x| item(ui, x, c, depth + 1)).collect();

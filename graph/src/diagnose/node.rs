@@ -2,7 +2,9 @@
 
 use crate::class::{WaitClass, class};
 use crate::report::SliceStep;
-use crate::words::{cmdline_at, is_plumbing, named, process_at, short_who, span, telling};
+use crate::words::{
+    cmdline_at, container, container_pid, is_plumbing, named, process_at, short_who, span, telling,
+};
 use crate::{EdgeId, EdgeKind, EventGraph, VertexId, main_object, waits_on};
 use pg_event::{Catalog, Ns, ObjectId, ThreadId};
 
@@ -147,6 +149,8 @@ impl SliceNode {
             thread,
             start_ns: self.start,
             duration_ns: self.duration,
+            container: p.and_then(container),
+            container_pid: p.and_then(container_pid),
             // The contract has no word for it; a thread that no sample met was at least not on the CPU.
             state: if self.state == "unknown" { "blocked" } else { self.state }.into(),
             seen: self.state != "unknown",

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// At the latest after this time what was delivered is in the file.
-const FLUSH_AFTER: Duration = Duration::from_millis(900);
+const FLUSH_AFTER: Duration = Duration::from_millis(800);
 /// Rows of a catalogue chunk are split so that its MessagePack stays below this.
 const CATALOG_RAW: usize = 2 << 20;
 
@@ -63,8 +63,8 @@ impl Writer {
             path: path.to_owned(),
             at: 0,
             encoder: Encoder::default(),
-            packer: zstd::bulk::Compressor::new(3).map_err(io("set up compression"))?,
-            thorough: zstd::bulk::Compressor::new(9).map_err(io("set up compression"))?,
+            packer: zstd::bulk::Compressor::new(1).map_err(io("set up compression"))?,
+            thorough: zstd::bulk::Compressor::new(3).map_err(io("set up compression"))?,
             pending: Vec::with_capacity(CHUNK_ROWS),
             catalog: Pending::default(),
             flushed: Instant::now(),
@@ -89,6 +89,9 @@ impl Writer {
     /// Write full chunks only, and press names hard: for a recording that is in a file already.
     pub(super) fn at_leisure(mut self) -> Self {
         self.leisure = true;
+        if let Ok(packer) = zstd::bulk::Compressor::new(3) {
+            self.packer = packer;
+        }
         if let Ok(packer) = zstd::bulk::Compressor::new(19) {
             self.thorough = packer;
         }

@@ -475,7 +475,9 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 	e->len = 0;
 	if (len && len <= ARGV_BYTES && !bpf_probe_read_user(e->argv, len, (void *)start))
 		e->len = len;
-	send(e, sizeof(*e));
+	/* Called at once: what the process has mapped must be read before it is gone. */
+	if (bpf_ringbuf_output(&events, e, sizeof(*e), BPF_RB_FORCE_WAKEUP))
+		count(LOST_EVENTS);
 	return 0;
 }
 

@@ -40,6 +40,7 @@ enum bpf_map_type {
 #define BPF_F_NO_PREALLOC 1
 #define BPF_F_USER_STACK 256
 #define BPF_RB_NO_WAKEUP 1
+#define BPF_RB_FORCE_WAKEUP 2
 #define BPF_LOCAL_STORAGE_GET_F_CREATE 1
 
 /* What the kernel keeps of a thread's registers in user mode: the layout is fixed (asm/ptrace.h). */

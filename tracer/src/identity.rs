@@ -72,6 +72,8 @@ pub struct Identity {
     dirty_threads: Vec<ThreadId>,
     dirty_processes: Vec<ProcessId>,
     patience: Patience,
+    /// Some process held up reading others: read each alone.
+    one_by_one: bool,
     /// Where the next refresh goes on.
     cursor: usize,
     /// When the last round of refreshing began.
@@ -97,6 +99,7 @@ impl Identity {
             dirty_threads: Vec::new(),
             dirty_processes: Vec::new(),
             patience: Patience::new(READ_LIMIT),
+            one_by_one: false,
             cursor: 0,
             last_refresh: None,
             rounds: 0,

@@ -170,10 +170,26 @@ pub fn join_argv(bytes: &[u8]) -> String {
     lossy(&spaced, MAX_CMDLINE)
 }
 
-/// Read at most `limit` bytes of a file.
+/// Read at most `limit` bytes of a file. Files in `/proc` do not know their size, so nobody asks for it.
 pub fn read_bounded(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
-    let mut out = Vec::new();
-    std::fs::File::open(path)?.take(limit as u64).read_to_end(&mut out)?;
+    let mut file = std::fs::File::open(path)?;
+    let mut out = vec![0; limit.min(4096)];
+    let mut len = 0;
+    loop {
+        match file.read(&mut out[len..]) {
+            Ok(0) => break,
+            Ok(n) => len += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+        if len == out.len() {
+            if len >= limit {
+                break;
+            }
+            out.resize((2 * len).min(limit), 0);
+        }
+    }
+    out.truncate(len);
     Ok(out)
 }
 

@@ -22,8 +22,8 @@ use target::Targets;
 
 /// Items under way between collector and file.
 const QUEUE: usize = 256;
-/// How often signals and the command are looked at.
-const PAUSE: Duration = Duration::from_millis(50);
+/// How often signals and the command are looked at, at least.
+const PAUSE: Duration = Duration::from_millis(100);
 /// A command that got Ctrl-C has this long to end by itself before the recording ends without it.
 const AFTER_INTERRUPT: Duration = Duration::from_secs(2);
 /// A command that outlived its recording has this long to end on SIGTERM.

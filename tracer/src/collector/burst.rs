@@ -98,6 +98,11 @@ impl Bursts {
         Some(Step::Begin(tids))
     }
 
+    /// When the burst under way is to end.
+    pub fn ends(&self) -> Option<u64> {
+        self.running.as_ref().map(|(until, _)| *until)
+    }
+
     /// End the burst under way, if there is one.
     pub fn end(&mut self) -> Option<Step> {
         self.running.take().map(|(_, tids)| Step::End(tids))

@@ -1,56 +1,82 @@
 //! Empties the rings: a thread that does nothing else, so that nothing the collector looks up in between
-//! makes a ring overflow.
+//! makes a ring overflow. It looks as seldom as the rings allow, since every wake-up costs the target more
+//! than the records that it brings.
 
+use super::alarm::{Alarm, Bell};
 use super::clock;
 use super::priority::raise_priority;
+use super::raw;
 use crate::error::Error;
 use aya::maps::{MapData, RingBuf};
 use crossbeam_channel::{Receiver, Sender, bounded};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Pause between two looks at rings that were nearly empty.
-const PAUSE: Duration = Duration::from_millis(10);
+/// Shortest pause between two looks, ns.
+const SHORT: u64 = 10 * MS;
+/// Longest pause between two looks, ns.
+const LONG: u64 = 100 * MS;
+/// While programs are executed, pauses stay short for this time, ns: what a short-lived process has mapped
+/// can only be read while it lives.
+const LIVELY: u64 = 200 * MS;
+const MS: u64 = 1_000_000;
 /// Records taken at a time.
-const RECORDS: usize = 16_384;
+const RECORDS: usize = 32_768;
 /// Bytes of stack copies taken at a time.
 const STACK_BYTES: usize = 4 << 20;
 /// Batches waiting for the collector: with their sizes, at most about 300 MB. When it falls behind further,
 /// the rings fill and the kernel counts what is lost.
-const WAITING: usize = 48;
+const WAITING: usize = 24;
+/// Memory of a batch that is kept for the next ones, bytes.
+const KEEP: usize = 4 << 20;
 
 /// Records of one ring, one after the other.
 #[derive(Default)]
 pub struct Records {
     bytes: Vec<u8>,
-    ends: Vec<usize>,
+    ends: Vec<u32>,
 }
 
 impl Records {
-    /// Take from a ring what is there, up to a limit.
-    fn fill(&mut self, ring: &mut RingBuf<MapData>, bytes: usize) {
+    /// Take from a ring what is there, up to a limit; `each` sees every record.
+    fn fill(&mut self, ring: &mut RingBuf<MapData>, bytes: usize, mut each: impl FnMut(usize, &[u8])) {
         while self.ends.len() < RECORDS && self.bytes.len() < bytes {
             let Some(item) = ring.next() else { return };
+            each(self.ends.len(), &item);
             self.bytes.extend_from_slice(&item);
-            self.ends.push(self.bytes.len());
+            self.ends.push(self.bytes.len() as u32);
         }
     }
 
     /// Each record.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).filter_map(|(a, &b)| self.bytes.get(a..b))
+        starts.zip(&self.ends).filter_map(|(a, &b)| self.bytes.get(a as usize..b as usize))
+    }
+
+    /// Record number `n`.
+    pub fn get(&self, n: usize) -> Option<&[u8]> {
+        let start = if n == 0 { 0 } else { *self.ends.get(n - 1)? };
+        self.bytes.get(start as usize..*self.ends.get(n)? as usize)
     }
 
     /// Bytes of all records.
     pub fn size(&self) -> usize {
         self.bytes.len()
     }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.bytes.shrink_to(KEEP);
+    }
 }
 
 /// What was in the rings at one look.
+#[derive(Default)]
 pub struct Batch {
     /// `CLOCK_MONOTONIC` when the look began: everything older is in this batch or was before.
     pub time: u64,
@@ -60,6 +86,22 @@ pub struct Batch {
     pub samples: Records,
     /// Events, written after the stacks they name.
     pub events: Records,
+    /// Which of the events are about the life of processes.
+    pub life: Vec<usize>,
+}
+
+impl Batch {
+    /// Bytes of all its records.
+    pub fn size(&self) -> usize {
+        self.events.size() + self.stacks.size() + self.samples.size()
+    }
+
+    fn clear(&mut self) {
+        self.events.clear();
+        self.stacks.clear();
+        self.samples.clear();
+        self.life.clear();
+    }
 }
 
 /// The rings.
@@ -70,13 +112,17 @@ pub struct Rings {
     pub stacks: RingBuf<MapData>,
     /// On-CPU samples.
     pub samples: RingBuf<MapData>,
+    /// Bytes that fit into each of them.
+    pub room: [usize; 3],
 }
 
 /// The draining thread.
 pub struct Drain {
     /// What it read.
     pub batches: Receiver<Batch>,
+    used: Sender<Batch>,
     stop: Arc<AtomicBool>,
+    bell: Bell,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -86,19 +132,32 @@ impl Drain {
     /// # Errors
     /// When there can be no thread.
     pub fn start(rings: Rings) -> Result<Self, Error> {
+        let failed = |e: std::io::Error| Error::Failed(format!("cannot wait for the rings: {e}"));
+        let alarm = Alarm::new().map_err(failed)?;
+        alarm.hear(rings.events.as_fd()).map_err(failed)?;
         let (sender, batches) = bounded(WAITING);
+        let (used, back) = bounded(2);
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
+        let bell = alarm.bell();
         let thread = thread::Builder::new()
             .name("pg-drain".into())
-            .spawn(move || drain(rings, &sender, &stopped))
+            .spawn(move || drain(rings, &alarm, &sender, &back, &stopped))
             .map_err(|e| Error::Failed(format!("cannot start a thread: {e}")))?;
-        Ok(Self { batches, stop, thread: Some(thread) })
+        Ok(Self { batches, used, stop, bell, thread: Some(thread) })
+    }
+
+    /// Give a batch back when all of it has been read: its memory serves for a later one.
+    pub fn give_back(&self, mut batch: Batch) {
+        batch.clear();
+        // Enough of them are there already.
+        let _ = self.used.try_send(batch);
     }
 
     /// Empty the rings a last time and end; the channel closes behind the last batch.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
+        self.bell.ring();
     }
 }
 
@@ -113,25 +172,54 @@ impl Drop for Drain {
     }
 }
 
-fn drain(mut rings: Rings, out: &Sender<Batch>, stop: &AtomicBool) {
+/// Chooses the pauses: as long as the rings stay nearly empty, never longer than `LONG`.
+struct Pace {
+    pause: u64,
+    lively_until: u64,
+    looked: u64,
+}
+
+impl Pace {
+    /// The pause after a look at `now` that found so much of the room of each ring taken.
+    fn next(&mut self, now: u64, taken: [usize; 3], room: [usize; 3], life: bool) -> u64 {
+        if life {
+            self.lively_until = now + LIVELY;
+        }
+        let since = now.saturating_sub(self.looked).max(MS);
+        self.looked = now;
+        let longest = if now < self.lively_until { SHORT } else { LONG };
+        // At this rate a ring must be no fuller than an eighth at the next look.
+        let fits = |(taken, room): (usize, usize)| {
+            (since as u128 * room as u128 / 8).checked_div(taken as u128).unwrap_or(u128::MAX) as u64
+        };
+        let fits = taken.into_iter().zip(room).map(fits).min().unwrap_or(LONG);
+        // Twice as long at most: after silence comes a burst.
+        self.pause = fits.min(self.pause.saturating_mul(2)).min(longest).max(MS);
+        self.pause
+    }
+}
+
+fn drain(mut rings: Rings, alarm: &Alarm, out: &Sender<Batch>, back: &Receiver<Batch>, stop: &AtomicBool) {
     raise_priority();
+    let mut pace = Pace { pause: SHORT, lively_until: 0, looked: clock::monotonic() };
     loop {
         let last = stop.load(Ordering::Acquire);
-        let time = clock::monotonic();
-        let mut batch = Batch {
-            time,
-            stacks: Records::default(),
-            samples: Records::default(),
-            events: Records::default(),
-        };
+        let mut batch = back.try_recv().unwrap_or_default();
+        batch.time = clock::monotonic();
+        let Batch { events, stacks, samples, life, .. } = &mut batch;
+        let mut executed = false;
         // Events first: the stacks they name were written before them.
-        batch.events.fill(&mut rings.events, usize::MAX);
-        batch.stacks.fill(&mut rings.stacks, STACK_BYTES);
-        batch.samples.fill(&mut rings.samples, STACK_BYTES);
-        let more = batch.events.ends.len() >= RECORDS / 4
-            || batch.stacks.size() >= STACK_BYTES / 4
-            || batch.samples.size() >= STACK_BYTES / 4;
-        let empty = batch.events.size() + batch.stacks.size() + batch.samples.size() == 0;
+        events.fill(&mut rings.events, usize::MAX, |n, record| {
+            if raw::is_life(record) {
+                life.push(n);
+                executed |= raw::is_exec(record);
+            }
+        });
+        stacks.fill(&mut rings.stacks, STACK_BYTES, |_, _| {});
+        samples.fill(&mut rings.samples, STACK_BYTES, |_, _| {});
+        let taken = [events.size(), stacks.size(), samples.size()];
+        let more = events.ends.len() >= RECORDS || taken[1] >= STACK_BYTES || taken[2] >= STACK_BYTES;
+        let (time, empty) = (batch.time, batch.size() == 0);
         // Empty ones too: they tell how far the events are complete.
         if out.send(batch).is_err() {
             return;
@@ -139,8 +227,48 @@ fn drain(mut rings: Rings, out: &Sender<Batch>, stop: &AtomicBool) {
         if last && empty {
             return;
         }
+        let pause = pace.next(time, taken, rings.room, executed);
         if !more && !last {
-            thread::sleep(PAUSE);
+            alarm.sleep(Duration::from_nanos(pause));
+            // Called early by one exec: others may follow.
+            let since = clock::monotonic().saturating_sub(time);
+            thread::sleep(Duration::from_nanos(SHORT.min(pause).saturating_sub(since)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOM: [usize; 3] = [16 << 20, 16 << 20, 8 << 20];
+
+    fn settled(taken_per_ms: usize) -> u64 {
+        let mut pace = Pace { pause: SHORT, lively_until: 0, looked: 0 };
+        let mut now = 0;
+        for _ in 0..50 {
+            let step = pace.pause;
+            now += step;
+            pace.next(now, [taken_per_ms * (step / MS) as usize, 0, 0], ROOM, false);
+        }
+        pace.pause
+    }
+
+    #[test]
+    fn pauses_are_long_when_little_happens_and_short_when_much_does() {
+        assert_eq!(settled(0), LONG);
+        assert_eq!(settled(1000), LONG);
+        let busy = settled(100_000);
+        assert!((15 * MS..25 * MS).contains(&busy), "an eighth of 16 MB at 100 MB/s: {busy}");
+        assert_eq!(settled(100_000_000), MS);
+    }
+
+    #[test]
+    fn after_an_exec_pauses_are_short_for_a_while() {
+        let mut pace = Pace { pause: LONG, lively_until: 0, looked: 0 };
+        assert_eq!(pace.next(LONG, [100; 3], ROOM, true), SHORT);
+        assert_eq!(pace.next(LONG + SHORT, [100; 3], ROOM, false), SHORT);
+        let later = LONG + LIVELY;
+        assert_eq!(pace.next(later, [100; 3], ROOM, false), 2 * SHORT);
     }
 }

@@ -1,8 +1,9 @@
 //! The collector: a thread of its own that drains the rings of the BPF programs and sends [`Item`]s.
 //!
-//! One thread empties the rings a hundred times a second (the kernel never wakes it), another one
-//! translates.
+//! One thread empties the rings, ten times a second or as often as they fill (the kernel wakes it for an
+//! exec only), another one translates.
 
+mod alarm;
 mod burst;
 mod clock;
 mod drain;
@@ -24,7 +25,7 @@ use crate::error::Error;
 use crate::identity::Identity;
 use crate::options::{Level, Options};
 use burst::{Bursts, Step};
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
 use drain::{Batch, Drain};
 use pg_event::{Coverage, Event, Item, Kind, Loss, Ns, ThreadId};
 use pipeline::Pipeline;
@@ -33,8 +34,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How long the collector waits for records before it looks after everything else.
-const PAUSE: Duration = Duration::from_millis(20);
+/// How long the collector waits at most for records or commands.
+const PAUSE: u64 = 250 * MS;
 /// With more batches than this waiting, only records are looked after.
 const BEHIND: usize = 4;
 /// ... but never longer than this, ns.
@@ -207,28 +208,35 @@ impl Run {
         // Everything older than this has been read.
         let mut complete = self.start;
         loop {
-            let mut stop = false;
-            while let Ok(c) = self.commands.try_recv() {
-                match c {
-                    Command::Focus(pid, done) => {
+            let now = clock::monotonic();
+            let burst_ends = self.pipeline.bursts.as_ref().and_then(Bursts::ends).unwrap_or(u64::MAX);
+            let due = next_long.min(burst_ends).min(now + PAUSE).saturating_sub(now);
+            let batch = select! {
+                recv(self.commands) -> command => match command {
+                    Ok(Command::Focus(pid, done)) => {
                         self.focus_on(pid);
                         let _ = done.send(());
+                        None
                     }
-                    Command::Stop => stop = true,
-                }
-            }
-            if stop {
-                return self.finish();
-            }
-            let batch = self.drain.batches.recv_timeout(PAUSE).ok();
+                    Ok(Command::Stop) | Err(_) => return self.finish(),
+                },
+                recv(self.drain.batches) -> batch => match batch {
+                    Ok(batch) => Some(batch),
+                    // The draining thread is gone.
+                    Err(_) => return self.finish(),
+                },
+                default(Duration::from_nanos(due)) => None,
+            };
             let now = clock::monotonic();
             if let Some(batch) = batch {
                 self.take(&batch);
                 complete = batch.time;
+                self.drain.give_back(batch);
             }
             let behind = self.drain.batches.len() > BEHIND;
             if now >= next_long && (!behind || now >= next_long + PATIENCE) {
                 next_long = now + 250 * MS;
+                self.programs.set_realtime_offset(clock::realtime_offset());
                 self.programs.pass(Pass::Long)?;
             }
             if !behind {
@@ -239,7 +247,6 @@ impl Run {
                 next_slow = now + 100 * MS;
                 let time = self.pipeline.time(now);
                 self.pipeline.identity.refresh(time);
-                self.programs.set_realtime_offset(clock::realtime_offset());
             }
             self.burst(now, false);
             self.collect_messages(now)?;
@@ -291,11 +298,11 @@ impl Run {
 
     /// Translate a batch.
     fn take(&mut self, batch: &Batch) {
-        for records in [&batch.stacks, &batch.samples, &batch.events] {
-            self.bytes += records.size() as u64;
-            for record in records.iter() {
-                self.pipeline.record(record);
-            }
+        self.bytes += batch.size() as u64;
+        let life = batch.life.iter().filter_map(|&n| batch.events.get(n));
+        self.pipeline.stacks_and_life(batch.stacks.iter(), life);
+        for record in batch.samples.iter().chain(batch.events.iter()) {
+            self.pipeline.record(record);
         }
     }
 
@@ -366,6 +373,7 @@ impl Run {
         self.drain.stop();
         while let Ok(batch) = self.drain.batches.recv() {
             self.take(&batch);
+            self.drain.give_back(batch);
         }
         self.account(clock::monotonic().max(self.checked + 100 * MS));
         let mut notes = std::mem::take(&mut self.programs.notes);

@@ -126,6 +126,45 @@ impl Pipeline {
         self.order.push(event);
     }
 
+    /// Take stack copies, and of the records about processes what they say of address spaces, in order of
+    /// time: a copy is of the program that ran when it was taken. These come before [`Self::record`] is told
+    /// of the events of the same look, which name the stacks.
+    pub fn stacks_and_life<'a>(
+        &mut self,
+        stacks: impl Iterator<Item = &'a [u8]>,
+        life: impl Iterator<Item = &'a [u8]>,
+    ) {
+        let mut stacks = stacks.peekable();
+        // Processes of threads that identity learns of only later.
+        let mut made: FastMap<u32, u32> = FastMap::default();
+        for record in life {
+            let Some(record) = raw::parse(record) else { continue };
+            let (Record::Fork { time, .. } | Record::Exec { time, .. } | Record::Exit { time, .. }) = record
+            else {
+                continue;
+            };
+            while let Some(copy) = stacks.next_if(|s| raw::stack_time(s) <= time) {
+                self.record(copy);
+            }
+            match record {
+                Record::Fork { tid, child, child_tgid, .. } => {
+                    made.insert(child, child_tgid);
+                    if child == child_tgid {
+                        let known = || self.identity.process_of(self.identity.find(tid)?).map(|p| p.pid);
+                        let parent = made.get(&tid).copied().or_else(known).unwrap_or(tid);
+                        self.stacks.fork(parent, child);
+                    }
+                }
+                Record::Exec { tgid, .. } => self.stacks.exec(tgid),
+                Record::Exit { tid, tgid, .. } if tid == tgid => self.stacks.exit(tgid),
+                _ => {}
+            }
+        }
+        for copy in stacks {
+            self.record(copy);
+        }
+    }
+
     /// Take a record.
     pub fn record(&mut self, bytes: &[u8]) {
         if let Some(r) = raw::parse_off(bytes) {
@@ -150,17 +189,12 @@ impl Pipeline {
             Record::Fork { cpu, tid, time, child, child_tgid, comm } if time <= self.end => {
                 let now = self.time(time);
                 let parent = self.identity.thread(tid, 0, now);
-                if child == child_tgid {
-                    let pid = self.identity.process_of(parent).map_or(tid, |p| p.pid);
-                    self.stacks.fork(pid, child);
-                }
                 let child = self.identity.fork(tid, child, child_tgid, &comm, now);
                 self.order.push(Event { time: now, thread: parent, cpu, kind: Kind::Spawn { child } });
             }
             Record::Exec { cpu, tid, time, tgid, comm, argv } if time <= self.end => {
                 let now = self.time(time);
                 self.identity.exec(tid, tgid, &comm, &argv, &[], now);
-                self.stacks.exec(tgid);
                 let thread = self.identity.thread(tgid, tgid, now);
                 self.order.push(Event { time: now, thread, cpu, kind: Kind::Exec });
             }
@@ -168,9 +202,6 @@ impl Pipeline {
                 let now = self.time(time);
                 let thread = self.identity.thread(tid, tgid, now);
                 self.identity.exit(tid, status, now);
-                if tid == tgid {
-                    self.stacks.exit(tgid);
-                }
                 self.order.push(Event { time: now, thread, cpu, kind: Kind::Exit { status } });
             }
             Record::Rename { tid, time, tgid, comm } if time <= self.end => {

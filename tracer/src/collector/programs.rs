@@ -176,6 +176,8 @@ impl Programs {
                 events: take(&mut ebpf, "events")?,
                 stacks: take(&mut ebpf, "stacks")?,
                 samples: take(&mut ebpf, "samples")?,
+                room: [options.ring_bytes, options.stack_ring_bytes, options.stack_ring_bytes / 2]
+                    .map(|n| ring_size(n) as usize),
             }),
             sampling: None,
             notes: Vec::new(),

@@ -251,6 +251,21 @@ fn until_nul(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().copied().take_while(|&b| b != 0).collect()
 }
 
+/// Is this record about the life of a process: a fork, an exec, an exit?
+pub fn is_life(bytes: &[u8]) -> bool {
+    matches!(bytes.first(), Some(6..=8))
+}
+
+/// Is this record of an exec?
+pub fn is_exec(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&7)
+}
+
+/// `CLOCK_MONOTONIC` of a stack copy, without reading all of it.
+pub fn stack_time(bytes: &[u8]) -> u64 {
+    Bytes(bytes).u64(8).unwrap_or(0)
+}
+
 /// Reads one of the records that nearly all are: an interval off the CPU.
 pub fn parse_off(bytes: &[u8]) -> Option<Off> {
     let b: &[u8; OFF] = bytes.get(..OFF)?.try_into().ok()?;

@@ -12,8 +12,8 @@ const MAX_DESCRIPTORS: usize = 400_000;
 const MAX_OF_ONE: usize = 20_000;
 /// A scan is good for at least this long ...
 const FRESH_NS: Ns = 1_000_000_000;
-/// ... and for this many times as long as it took, so that scanning never takes more than 2 % of a CPU.
-const REST: u32 = 50;
+/// ... and for this many times as long as it took, so that scanning never takes more than 1 % of a CPU.
+const REST: u32 = 100;
 
 /// One open descriptor of one process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

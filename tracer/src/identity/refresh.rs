@@ -1,17 +1,26 @@
 //! Looking at living processes again: command lines they rewrote, and ends that were missed.
 
 use super::Identity;
-use crate::procfs;
+use crate::procfs::{self, CgroupLine};
 use pg_event::{Ns, ProcessId};
+use std::io;
 
 /// A round over all processes begins at most this often.
 const ROUND_NS: Ns = 1_000_000_000;
-/// Most processes looked at in one call (about 40 us each).
+/// Most processes looked at in one call (about 10 us each).
 const PER_CALL: usize = 16;
 /// The control groups of a process are read again in every round while it is younger than this ...
-const YOUNG_NS: Ns = 10_000_000_000;
-/// ... and in one round of so many later. In so many rounds also a process that did nothing is looked at.
+const YOUNG_NS: Ns = 3_000_000_000;
+/// ... and in one round of so many later. In so many rounds also a process that did nothing is looked at,
+/// and whether it still is the one that it was.
 const SLOW_ROUNDS: u64 = 8;
+
+/// What is read again of a process: its command line, and its control groups when they are due.
+type Again = (io::Result<Vec<u8>>, Vec<CgroupLine>);
+
+fn read_again(pid: u32, groups: bool) -> Again {
+    (procfs::read_cmdline(pid), if groups { procfs::read_cgroup(pid) } else { Vec::new() })
+}
 
 impl Identity {
     /// Read again the command lines of living processes (a PostgreSQL server shows there what it does,
@@ -25,31 +34,90 @@ impl Identity {
             self.last_refresh = Some(now);
             self.rounds += 1;
         }
+        let mut due = Vec::new();
         let mut looked = 0;
         while self.cursor < self.processes.len() && looked < PER_CALL {
             let id = ProcessId(self.cursor as u32);
             self.cursor += 1;
             let slot = &self.processes[id.index()];
             let row = &slot.row;
-            let due =
+            let wanted =
                 slot.active || slot.gone || slot.crowded || self.is_turn(id) || is_young(row.start, now);
-            if due && row.end.is_none() && !row.kernel && row.pid != 0 && !row.own {
+            if wanted && row.end.is_none() && !row.kernel && row.pid != 0 && !row.own {
                 looked += 1;
-                self.look_again(id, now);
+                if let Some(groups) = self.look_again(id, now) {
+                    due.push((id, self.processes[id.index()].row.pid, groups));
+                }
             }
         }
         if self.cursor >= self.processes.len() {
             self.cursor = 0;
         }
+        self.read_all_again(due, now);
     }
 
     fn is_turn(&self, id: ProcessId) -> bool {
         (self.rounds + u64::from(id.0)).is_multiple_of(SLOW_ROUNDS)
     }
 
-    fn look_again(&mut self, id: ProcessId, now: Ns) {
-        let pid = self.processes[id.index()].row.pid;
-        self.processes[id.index()].active = false;
+    /// Look whether a process still is the one that it was, if that may not be so. Tells whether what it
+    /// shows is to be read again, and if so, whether its control groups are.
+    fn look_again(&mut self, id: ProcessId, now: Ns) -> Option<bool> {
+        let slot = &mut self.processes[id.index()];
+        slot.active = false;
+        let pid = slot.row.pid;
+        let doubtful = slot.gone || slot.crowded || !slot.read;
+        let turn = self.is_turn(id);
+        if (doubtful || turn) && !self.is_there(id, pid, now) {
+            return None;
+        }
+        let slot = &self.processes[id.index()];
+        if !slot.read {
+            self.read_details(id, now);
+            self.judge_process(id);
+            return None;
+        }
+        // Processes are put into their group as they begin (docker, systemd-run), seldom later.
+        Some(turn || is_young(slot.row.start, now))
+    }
+
+    /// Read again what these processes show. Handing each to the thread that may get stuck costs more than
+    /// reading it does: it gets all of them at once, unless that went wrong before.
+    fn read_all_again(&mut self, due: Vec<(ProcessId, u32, bool)>, now: Ns) {
+        if due.is_empty() {
+            return;
+        }
+        if !self.one_by_one {
+            let pids: Vec<(u32, bool)> = due.iter().map(|&(_, pid, groups)| (pid, groups)).collect();
+            let all = self.patience.run(0, move || {
+                pids.into_iter().map(|(p, groups)| read_again(p, groups)).collect::<Vec<_>>()
+            });
+            if let Some(all) = all {
+                for ((id, ..), again) in due.into_iter().zip(all) {
+                    self.take_again(id, again, now);
+                }
+                return;
+            }
+            self.one_by_one = true;
+        }
+        for (id, pid, groups) in due {
+            if let Some(again) = self.patience.run(pid, move || read_again(pid, groups)) {
+                self.take_again(id, again, now);
+            }
+        }
+    }
+
+    fn take_again(&mut self, id: ProcessId, (cmdline, groups): Again, now: Ns) {
+        match cmdline {
+            Ok(bytes) => self.take_cmdline(id, &bytes, now),
+            // Gone, it seems: the next round looks closely.
+            Err(_) => self.processes[id.index()].gone = true,
+        }
+        self.take_cgroups(id, &groups);
+    }
+
+    /// Is a process there? Notes its end in the second look that does not find it.
+    fn is_there(&mut self, id: ProcessId, pid: u32, now: Ns) -> bool {
         // A number that /proc does not know, or knows for a later process: its exit was missed.
         let stat = procfs::read_stat(pid).filter(|s| {
             self.processes[id.index()]
@@ -64,7 +132,7 @@ impl Identity {
             } else {
                 slot.gone = true;
             }
-            return;
+            return false;
         };
         self.processes[id.index()].gone = false;
         if self.processes[id.index()].members.len() > stat.threads as usize {
@@ -72,18 +140,7 @@ impl Identity {
         } else {
             self.processes[id.index()].crowded = false;
         }
-        let slot = &self.processes[id.index()];
-        if !slot.read {
-            self.read_details(id, now);
-            self.judge_process(id);
-            return;
-        }
-        // Processes are put into their group as they begin (docker, systemd-run), seldom later.
-        let groups = is_young(slot.row.start, now) || self.is_turn(id);
-        self.read_cmdline(id, now);
-        if groups {
-            self.read_cgroups(id);
-        }
+        true
     }
 
     /// More threads are known of a process than it has: some exit was missed, or is still under way. In

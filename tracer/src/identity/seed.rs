@@ -1,7 +1,7 @@
 //! Reading `/proc`: everybody at the start, and whoever turns up unannounced later.
 
 use super::{Identity, cgroup, push_cmdline};
-use crate::procfs::{self, MAX_NAME, Stat, Status, lossy};
+use crate::procfs::{self, CgroupLine, MAX_NAME, Stat, Status, lossy};
 use pg_event::{Ns, Process, ProcessId, Thread, ThreadId};
 
 impl Identity {
@@ -132,10 +132,15 @@ impl Identity {
         let pid = self.processes[id.index()].row.pid;
         // This takes the lock of all control groups.
         let lines = self.patience.run(pid, move || procfs::read_cgroup(pid)).unwrap_or_default();
+        self.take_cgroups(id, &lines);
+    }
+
+    /// Take over the control groups of a process; none when they could not be read.
+    pub(super) fn take_cgroups(&mut self, id: ProcessId, lines: &[CgroupLine]) {
         if lines.is_empty() {
             return;
         }
-        let path = cgroup::main_cgroup(&lines);
+        let path = cgroup::main_cgroup(lines);
         if self.processes[id.index()].row.cgroup != path {
             let row = self.touch_process(id);
             path.clone_into(&mut row.cgroup);
@@ -145,7 +150,7 @@ impl Identity {
                 |known, other| if known.is_empty() { other } else { known },
             );
         }
-        if self.focus.has_cgroup(&lines) {
+        if self.focus.has_cgroup(lines) {
             self.mark_process(id);
         }
     }
@@ -154,7 +159,12 @@ impl Identity {
     pub(super) fn read_cmdline(&mut self, id: ProcessId, now: Ns) {
         let pid = self.processes[id.index()].row.pid;
         let Some(Ok(bytes)) = self.patience.run(pid, move || procfs::read_cmdline(pid)) else { return };
-        let text = procfs::join_argv(&bytes);
+        self.take_cmdline(id, &bytes, now);
+    }
+
+    /// Take over a command line as `/proc` shows it.
+    pub(super) fn take_cmdline(&mut self, id: ProcessId, bytes: &[u8], now: Ns) {
+        let text = procfs::join_argv(bytes);
         let row = &self.processes[id.index()].row;
         if text.is_empty() || row.cmdlines.last().is_some_and(|c| c.text == text) {
             return;

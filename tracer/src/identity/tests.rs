@@ -289,8 +289,11 @@ fn threads_whose_exit_was_missed() {
     let ghost = i.fork(pid, FREE, pid, b"ghost", 1);
     i.refresh(2);
     assert_eq!(row(&i, ghost).end, None, "its exit may be under way");
-    i.refresh(3_000_000_000);
-    assert_eq!(row(&i, ghost).end, Some(3_000_000_000));
+    // Its process is counted when it is its turn, and believed in the round after that.
+    for round in 1..=9 {
+        i.refresh(round * 3_000_000_000);
+    }
+    assert!(row(&i, ghost).end.is_some());
     assert_eq!((row(&i, leader).end, process(&i, leader).end), (None, None));
 }
 

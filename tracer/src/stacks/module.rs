@@ -12,9 +12,14 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 /// Most memory for unwind tables: files made to be large stay without.
 const MAX_TABLES: usize = 1 << 30;
+/// How long a file is taken to be the one that it was.
+const SAME: Duration = Duration::from_secs(2);
+/// Most files of which that is remembered.
+const MAX_RECENT: usize = 4096;
 /// Largest vdso.
 const MAX_VDSO: u64 = 1 << 20;
 
@@ -102,9 +107,14 @@ enum Key {
     Anonymous,
 }
 
+/// A mapped file as the maps of every process show it: device, inode, path. For the vdso its length.
+type Shown = (u32, u32, u64, String);
+
 /// The table of modules.
 #[derive(Default, Debug)]
 pub(super) struct Modules {
+    /// Modules of mappings looked at a moment ago: processes that begin together map the same files.
+    recent: HashMap<Shown, (u32, Instant)>,
     pub entries: Vec<Entry>,
     known: HashMap<Key, u32>,
     open: usize,
@@ -148,12 +158,27 @@ impl Modules {
     }
 
     /// The module of a mapping of a process.
-    pub fn of_mapping(&mut self, pid: u32, m: &MapLine) -> u32 {
-        match &m.backing {
-            Backing::Anonymous => self.anonymous(),
-            Backing::Vdso => self.vdso(pid, m),
-            Backing::File { path, deleted } => self.file(pid, m, path, *deleted),
+    pub fn of_mapping(&mut self, pid: u32, m: &MapLine, now: Instant) -> u32 {
+        let shown = match &m.backing {
+            Backing::Anonymous => return self.anonymous(),
+            Backing::Vdso => (0, 0, m.end - m.start, String::new()),
+            Backing::File { deleted: true, path } => return self.file(pid, m, path, true),
+            Backing::File { path, .. } => (m.major, m.minor, m.inode, path.clone()),
+        };
+        if let Some(&(module, seen)) = self.recent.get(&shown)
+            && now.saturating_duration_since(seen) < SAME
+        {
+            return module;
         }
+        let module = match &m.backing {
+            Backing::File { path, .. } => self.file(pid, m, path, false),
+            _ => self.vdso(pid, m),
+        };
+        if self.recent.len() >= MAX_RECENT {
+            self.recent.clear();
+        }
+        self.recent.insert(shown, (module, now));
+        module
     }
 
     fn file(&mut self, pid: u32, m: &MapLine, path: &str, deleted: bool) -> u32 {

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 const MISS_PAUSE: Duration = Duration::from_millis(100);
 /// Maps older than this are read again when used: libraries come and go.
 const MAX_AGE: Duration = Duration::from_secs(10);
+/// A process older than this is not taken to have the mappings of its parent.
+const YOUNG: Duration = Duration::from_secs(1);
 /// Pause between looks at a perf-map for a new name.
 const PERF_MAP_PAUSE: Duration = Duration::from_secs(1);
 /// Ended processes whose maps are kept for late records.
@@ -44,6 +46,8 @@ struct Space {
     read: Option<Instant>,
     /// Parent whose maps hold for this process until it execs, and the parent's age then.
     parent: Option<(u32, u64)>,
+    /// When its fork was seen.
+    forked: Option<Instant>,
     /// Counts execs: a child's claim on its parent's maps ends with the parent's exec.
     age: u64,
     ended: bool,
@@ -73,6 +77,7 @@ impl Spaces {
             mappings: p.mappings.clone(),
             read: p.read,
             parent: Some((parent, p.age)),
+            forked: Some(Instant::now()),
             perf_map: p.perf_map.clone(),
             ..Space::default()
         };
@@ -96,6 +101,7 @@ impl Spaces {
 
     /// The mapping of a process that covers an address.
     pub fn find(&mut self, modules: &mut Modules, pid: u32, address: u64, now: Instant) -> Option<Mapping> {
+        self.inherit(modules, pid, now, 0);
         let space = self.by_pid.get(&pid);
         let fresh = space.is_some_and(|s| {
             s.mappings.is_some() && (s.ended || s.read.is_some_and(|t| now.duration_since(t) < MAX_AGE))
@@ -119,7 +125,10 @@ impl Spaces {
         let ended = self.by_pid.get(&pid).is_some_and(|s| s.ended);
         // The number of an ended process may already be another's.
         let text = if ended { None } else { read_maps(pid) };
-        let inherited = self.by_pid.get(&pid).filter(|s| s.mappings.is_none()).and_then(|s| s.parent);
+        if text.is_none() {
+            // Gone before its maps were read: those of its parent hold, if that has not exec'ed since.
+            self.inherit(modules, pid, now, depth);
+        }
         let space = self.by_pid.entry(pid).or_default();
         space.read = Some(now);
         if let Some(text) = text {
@@ -130,23 +139,34 @@ impl Spaces {
                 let same =
                     |o: &Mapping| (o.start, o.end, o.offset, o.file) == (m.start, m.end, m.offset, file);
                 let known = old.as_deref().and_then(|o| within(o, m.start)).filter(same);
-                let module = known.map_or_else(|| modules.of_mapping(pid, m), |o| o.module);
+                let module = known.map_or_else(|| modules.of_mapping(pid, m, now), |o| o.module);
                 Mapping { start: m.start, end: m.end, offset: m.offset, module, file }
             });
             space.mappings = Some(resolved.collect());
-        } else if let Some((parent, age)) = inherited {
-            // Gone before its maps were read: those of its parent hold, if that has not exec'ed since.
-            if parent != pid && self.by_pid.get(&parent).is_some_and(|p| p.age == age && !p.ended) {
-                let unread =
-                    self.by_pid.get(&parent).is_some_and(|p| p.mappings.is_none() && p.read.is_none());
-                if unread && depth < MAX_GENERATIONS {
-                    self.refresh(modules, parent, now, depth + 1);
-                }
-                let mappings = self.by_pid.get(&parent).and_then(|p| p.mappings.clone());
-                if let Some(space) = self.by_pid.get_mut(&pid) {
-                    space.mappings = mappings;
-                }
+        }
+    }
+
+    /// Give a young process, or one that is gone, the mappings of its parent, if neither has exec'ed since
+    /// the fork: of many workers, only their parent's maps need be read.
+    fn inherit(&mut self, modules: &mut Modules, pid: u32, now: Instant, depth: u32) {
+        let Some(space) = self.by_pid.get(&pid).filter(|s| s.mappings.is_none() && s.read.is_none()) else {
+            return;
+        };
+        let young = space.ended || space.forked.is_some_and(|t| now.duration_since(t) < YOUNG);
+        let Some((parent, age)) = space.parent.filter(|&(p, _)| young && p != pid) else { return };
+        if !self.by_pid.get(&parent).is_some_and(|p| p.age == age && !p.ended) {
+            return;
+        }
+        let unread = self.by_pid.get(&parent).is_some_and(|p| p.mappings.is_none() && p.read.is_none());
+        if unread && depth < MAX_GENERATIONS {
+            self.inherit(modules, parent, now, depth + 1);
+            if self.by_pid.get(&parent).is_some_and(|p| p.mappings.is_none()) {
+                self.refresh(modules, parent, now, depth + 1);
             }
+        }
+        let from = self.by_pid.get(&parent).map(|p| (p.mappings.clone(), p.read));
+        if let (Some((Some(mappings), read)), Some(space)) = (from, self.by_pid.get_mut(&pid)) {
+            (space.mappings, space.read) = (Some(mappings), read);
         }
     }
 

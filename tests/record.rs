@@ -352,3 +352,53 @@ fn processes_of_containers_are_found_and_named() {
     // The id that the container's user knows finds it, too.
     run(&["diagnose", "a.pgs", "--pid", &inside.to_string()]);
 }
+
+/// A file system of a few pages, unmounted at the end.
+struct TinyDisk(std::path::PathBuf);
+
+impl TinyDisk {
+    fn new(at: &Path, kilobytes: u32) -> Option<Self> {
+        std::fs::create_dir(at).ok()?;
+        let size = format!("size={kilobytes}k");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(at).status();
+        mounted.is_ok_and(|s| s.success()).then(|| Self(at.to_owned()))
+    }
+}
+
+impl Drop for TinyDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_ends_the_recording_and_not_the_command() {
+    let test = "a_full_disk_ends_the_recording_and_not_the_command";
+    if skipped(test) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let Some(disk) = TinyDisk::new(&dir.path().join("disk"), 64) else {
+        println!("skipped: {test}: no tmpfs can be mounted here");
+        return;
+    };
+    // Each process takes room.
+    let script = "for i in $(seq 4000); do /bin/true; done; echo went on";
+    let file = disk.0.join("a.pgs");
+    let out = pg_tui(dir.path())
+        .current_dir(dir.path())
+        .args(["record", "--no-tui", "-o"])
+        .arg(&file)
+        .args(["--", "sh", "-c", script])
+        .output()
+        .expect("starts");
+    assert_eq!(out.status.code(), Some(5), "{}", text(&out));
+    assert!(text(&out).contains("a.pgs: cannot write to it: No space left on device"), "{}", text(&out));
+    assert!(text(&out).contains("what was written before can be opened"), "{}", text(&out));
+    assert!(text(&out).contains("went on"), "{}", text(&out));
+    assert_eq!(std::fs::read_dir(&disk.0).expect("a folder").count(), 1, "nothing but the recording is left");
+    let s = Session::open(&file).expect("it opens");
+    assert!(s.len_events() > 0);
+    let loaded = pg_tui::session::load(&file, |_| std::ops::ControlFlow::Continue(())).expect("it loads");
+    assert!(loaded.graph.event_count() > 0);
+}

@@ -247,7 +247,6 @@ mod tests {
     }
 
     #[test]
-    #[test]
     fn a_container_is_named_beside_the_id() {
         assert_eq!(who("nginx", 812, "", "nginx", 812), "nginx (pid 812)");
         let inside = inside(Some("3f2a9b1c4d5e"), Some(7));

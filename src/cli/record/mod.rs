@@ -170,7 +170,11 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
         code = 5;
     }
     if let Some(c) = &mut command {
-        code = end_of(c, why, &interrupts);
+        // The command's own failure tells more; its success must not hide ours.
+        code = match end_of(c, why, &interrupts) {
+            0 => code,
+            own => own,
+        };
     }
     Ok(Recorded { path, code, events, bytes, stats })
 }

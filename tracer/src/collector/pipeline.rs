@@ -416,3 +416,34 @@ fn state(n: u8) -> OffState {
         .copied()
         .unwrap_or(Uninterruptible)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::focus::Focus;
+
+    fn lost(time: Ns, count: u64) -> Event {
+        let kind = Kind::Lost { since: 0, count, ring: 0 };
+        Event { time, thread: ThreadId::NONE, cpu: 0, kind }
+    }
+
+    #[test]
+    fn a_loss_noticed_after_the_end_is_of_the_end() {
+        let identity = Identity::new(1000, &Focus::default(), 1);
+        let mut p = Pipeline::new(1000, identity, 99);
+        p.push(lost(3000, 1));
+        p.end_at(1000 + 4000);
+        // The collector looks at the counters a last time once the rings are empty.
+        p.push(lost(9000, 2));
+        let events: Vec<Event> = p
+            .release(u64::MAX, true)
+            .into_iter()
+            .flat_map(|item| if let Item::Events(e) = item { e } else { Vec::new() })
+            .collect();
+        let seen: Vec<_> = events
+            .iter()
+            .map(|e| if let Kind::Lost { count, .. } = e.kind { (count, e.time) } else { (0, 0) })
+            .collect();
+        assert_eq!(seen, [(1, 3000), (2, 4000)]);
+    }
+}

@@ -1,4 +1,4 @@
-//! Stacks shortened for people: the innermost frames of the kernel, then the program's own.
+//! Calls and stacks as people read them: the innermost frames of the kernel, then the program's own.
 
 /// Frames of the kernel shown where the program's own follow.
 const KERNEL: usize = 2;
@@ -33,6 +33,16 @@ pub fn innermost(frames: &[String], most: usize) -> Vec<&str> {
     let skip =
         parts().position(|(_, module)| own(module)).or_else(|| frames.iter().position(|f| !in_kernel(f)));
     parts().skip(skip.unwrap_or(0)).map(|(name, _)| name).take(most).collect()
+}
+
+/// A call and what it is about, without saying the kind twice: `futex 0x10`, `read pipe:[7]`.
+pub fn call_on(call: Option<&str>, object: Option<&str>) -> String {
+    let object = object.map(crate::clean::clean).unwrap_or_default();
+    match call {
+        Some(call) if object.starts_with(call) => object.into_owned(),
+        Some(call) => format!("{call} {object}").trim_end().to_owned(),
+        None => object.into_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::words::{
     clean, cmdline_at, container, container_pid, moment, named, percent, process_at, short_command,
     short_label, span, telling, who, who_at,
 };
-use crate::yields::yield_loop;
+use crate::yields::{ASKS, YieldLoop, yield_loop};
 use crate::{BlockType, EventGraph, VertexId, Victim};
 use pg_event::{Catalog, Direction, Ns, ObjectKind, ThreadId};
 use std::fmt::Write;
@@ -311,8 +311,13 @@ impl Writer<'_> {
         let last = self.full(v.thread, v.start + v.duration);
         let time = span(self.victim.duration);
         if node == 1 || v.thread == before.thread {
+            let mut on = self.waited_for(before);
             let call = before.syscall.as_ref().map_or_else(String::new, |s| format!(" in {s}"));
-            return format!("; this held up {last} for {time}{call}{}", self.waited_for(before));
+            // "in futex on futex 0x10" says it twice.
+            if let Some(call) = &before.syscall {
+                on = on.replacen(&format!(" on {call} "), " on ", 1);
+            }
+            return format!("; this held up {last} for {time}{call}{on}");
         }
         let then = before.start + before.duration;
         let via = who_at(self.c, before.thread, then);
@@ -351,11 +356,11 @@ impl Writer<'_> {
                     format!(" in {}{module}", clean(f, 80))
                 });
                 let how = yield_loop(self.g, self.c, r.thread, &r.spans, p);
+                let means = how.as_ref().map_or(ASKS, YieldLoop::means);
+                // A tight loop names its function itself.
+                let f = if matches!(how, Some(YieldLoop::Spins { .. })) { String::new() } else { f };
                 let how = how.map_or_else(|| "asked again and again".into(), |y| y.words());
-                format!(
-                    "{full} {how}{f} for {}: it asks whether it may go on, and nobody let it; the data flag it asks for was not recorded and must be found",
-                    span(whole)
-                )
+                format!("{full} {how}{f} for {}: {means}", span(whole))
             }
             Some(FindingKind::NoCpu) => format!(
                 "{full} could have run but got no CPU for {} of {} ({}), and ran {} of it",
@@ -368,7 +373,7 @@ impl Writer<'_> {
                 let f = n.function.as_ref().filter(|f| !f.starts_with("0x"));
                 let f = f.map_or_else(String::new, |f| format!(", called from {}", clean(f, 60)));
                 format!(
-                    "{full} slept {} times for {} each in {}{f}, {} in all: it asks again and again whether it may go on, and nobody let it; what it asks for (a data flag, a lock) was not recorded and must be found",
+                    "{full} slept {} times for {} each in {}{f}, {} in all: it asks again and again whether it may go on, and all that time nobody let it; what it asks for (a data flag, a lock) was not recorded and must be found",
                     n.waits,
                     span(n.spent / n.waits as u64),
                     n.syscall.as_deref().unwrap_or("a sleep"),

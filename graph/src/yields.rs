@@ -26,6 +26,9 @@ pub(crate) enum YieldLoop {
     Spins { function: String, bytes: u64 },
 }
 
+/// What a yield loop means, for a sentence.
+pub(crate) const ASKS: &str = "it asks again and again whether it may go on, and all that time nobody let it; the data flag it asks for was not recorded and must be found";
+
 /// Share of the samples that must lie in the call.
 const SHARE: f64 = 0.3;
 /// A tight loop is no longer than this: load, test, pause, jump.
@@ -177,6 +180,22 @@ fn spin(g: &EventGraph, c: &Catalog, thread: ThreadId, spans: &[(Ns, Ns)]) -> Op
 }
 
 impl YieldLoop {
+    /// What that means, and what is not known of it.
+    pub fn means(&self) -> &'static str {
+        match self {
+            Self::GivesUp => ASKS,
+            Self::Polls(_) => "nothing of what it looks at was ready",
+            Self::Fails { .. } => "who let it fail was not recorded",
+            Self::Reads { .. } => {
+                "it asks whether it may go on; who should have written the flag is not known"
+            }
+            // Samples tell where it was, not what the instructions there do.
+            Self::Spins { .. } => {
+                "a loop this small asks a variable whether it may go on, or computes; which of both must be looked up"
+            }
+        }
+    }
+
     /// What it did, for a sentence that begins with the thread.
     pub fn words(&self) -> String {
         match self {
@@ -189,7 +208,7 @@ impl YieldLoop {
             ),
             Self::Reads { reads } => format!("read a data flag {reads} times over (a yield loop)"),
             Self::Spins { function, bytes } if *bytes <= TIGHT => {
-                format!("spun within {} bytes of {}", bytes + 1, clean(function, 60))
+                format!("spun in {} (within {} bytes)", clean(function, 60), (bytes + 1).max(2))
             }
             Self::Spins { function, .. } => format!("spun in {}", clean(function, 60)),
         }

@@ -396,7 +396,7 @@ fn yield_loop_on_the_cpu() {
     let first = &r.root_causes[0];
     assert_eq!((first.tid, first.block_type), (Some(1001), Some(BlockType::RepeatedYield)));
     assert_eq!(first.function.as_deref(), Some("gomp_team_start"));
-    assert!(first.why.contains("nobody"), "{}", first.why);
+    assert!(first.why.contains("nobody let it"), "{}", first.why);
 }
 
 /// A program that is well: nothing abnormal.

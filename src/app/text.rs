@@ -4,7 +4,7 @@ use super::state::{State, View};
 use super::time;
 use crate::clean::clean;
 use crate::config::Look;
-use crate::frames::condensed;
+use crate::frames::{call_on, condensed};
 use pg_graph::report::{Report, RootCause};
 use std::fmt::Write;
 
@@ -58,16 +58,6 @@ fn place(c: &RootCause) -> String {
     let call = call_on(c.syscall.as_deref(), c.object.as_deref());
     parts.extend(Some(call).filter(|c| !c.is_empty()));
     parts.join(", ")
-}
-
-/// A call and what it is about, without saying the kind twice: `futex 0x10`, `read pipe:[7]`.
-fn call_on(call: Option<&str>, object: Option<&str>) -> String {
-    let object = object.map(clean).unwrap_or_default();
-    match call {
-        Some(call) if object.starts_with(call) => object.into_owned(),
-        Some(call) => format!("{call} {object}").trim_end().to_owned(),
-        None => object.into_owned(),
-    }
 }
 
 fn named(c: &RootCause) -> String {

@@ -1,7 +1,7 @@
 //! The report as text for people: what hung, why, the way back, what was not seen.
 
 use crate::clean::{clean, clean_to};
-use crate::frames::{condensed, innermost};
+use crate::frames::{call_on, condensed, innermost};
 use pg_graph::report::{Report, RootCause, SliceStep};
 use pg_graph::words::{moment, span};
 use std::fmt::Write;
@@ -97,8 +97,10 @@ fn slice(out: &mut String, r: &Report) -> std::fmt::Result {
 }
 
 fn step(i: usize, s: &SliceStep) -> String {
-    let who = if s.thread == s.process || s.thread.is_empty() || s.tid == s.pid {
+    let who = if s.tid == s.pid {
         format!("{}:{}", s.process, s.pid)
+    } else if s.thread == s.process || s.thread.is_empty() {
+        format!("{}:{}/{}", s.process, s.pid, s.tid)
     } else {
         format!("{}:{}/{}:{}", s.process, s.pid, s.thread, s.tid)
     };
@@ -114,11 +116,8 @@ fn step(i: usize, s: &SliceStep) -> String {
     };
     let state = if s.seen { s.state.as_str() } else { "not seen" };
     let mut line = format!("{i:3}  {} {glyph} {state:<8} {:>8}  ", pad(&who, 28), span(s.duration_ns));
-    let mut what: Vec<&str> = [&s.syscall, &s.object].into_iter().filter_map(|o| o.as_deref()).collect();
-    if what.is_empty() {
-        what.extend(s.waits_on.as_deref());
-    }
-    line.push_str(&what.join(" "));
+    let call = s.syscall.as_deref().or(s.waits_on.as_deref().filter(|_| s.object.is_none()));
+    line.push_str(&call_on(call, s.object.as_deref()));
     if !inside.is_empty() {
         let _ = write!(line, "  [{}]", inside.trim_start_matches([',', ' ']));
     }

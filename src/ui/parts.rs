@@ -116,16 +116,15 @@ pub fn width(text: &str) -> usize {
 
 /// `process/thread` in at most `columns`: the process is cut first, since the thread tells lines apart.
 pub fn thread_name(name: &str, columns: usize) -> String {
-    const LEAST: usize = 4;
     if width(name) <= columns {
         return clean_to(name, columns);
     }
     match name.split_once('/') {
-        Some((process, thread)) if columns > LEAST + 4 => {
-            let thread = clean_to(thread, columns - LEAST - 1);
-            format!("{}/{thread}", clean_to(process, columns - 1 - width(&thread)))
+        Some((process, thread)) if width(thread) + 2 <= columns => {
+            format!("{}/{}", clean_to(process, columns - 1 - width(thread)), clean_to(thread, columns))
         }
-        _ => clean_to(name, columns),
+        Some((_, thread)) => clean_to(thread, columns),
+        None => clean_to(name, columns),
     }
 }
 

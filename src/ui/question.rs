@@ -36,7 +36,9 @@ fn layout(q: &Question, body: Rect) -> Areas {
     foot.truncate(left.min(4));
     left -= foot.len();
     let gap = |n: usize| i32::from(left > n + 1);
-    let why_lines = why.len().min(left.saturating_sub(2)).min(4);
+    // With nothing to choose from, the reason is what there is to read.
+    let most = if q.choices.is_empty() { 12 } else { 4 };
+    let why_lines = why.len().min(left.saturating_sub(2)).min(most);
     let why_gap = gap(why_lines);
     head.extend(why.into_iter().take(why_lines));
     left -= why_lines;
@@ -181,9 +183,27 @@ fn stop(ui: &Ui, q: &Question, selected: bool, columns: usize) -> Line<'static> 
     ])
 }
 
+/// Where the thread that is asked about is: all there is to go by when nothing can be chosen.
+fn asking(ui: &Ui, buffer: &mut Buffer, area: Rect) {
+    let Some(n) = ui.state.diagnosis.slice().last() else { return };
+    let Some(r) = ui.recording() else { return };
+    rule(ui, buffer, area, &format!("{} all the while", r.thread_name(n.thread)), &r.ids(n.thread));
+    let columns = usize::from(area.width).saturating_sub(2);
+    let mut lines = vec![r.cmdline(n.thread, columns)];
+    lines.extend(crate::frames::condensed(&n.stack).iter().map(|f| format!("  {}", clean_to(f, columns))));
+    for (i, l) in lines.iter().take(usize::from(area.height) - 1).enumerate() {
+        let look = if i == 0 { Look::Dim } else { Look::Text };
+        buffer.set_stringn(area.x + 1, area.y + 1 + i as u16, ui.plain(l), columns, ui.style(look));
+    }
+}
+
 /// What happened around the options, side by side where there is room.
 fn around(ui: &Ui, buffer: &mut Buffer, area: Rect, q: &Question) {
     if area.height < 3 {
+        return;
+    }
+    if q.choices.is_empty() {
+        asking(ui, buffer, area);
         return;
     }
     let shown: Vec<(usize, &Choice)> = if area.width >= 100 {

@@ -34,14 +34,16 @@ pub fn status(ui: &Ui, buffer: &mut Buffer, area: Rect) {
             spans.push(Span::raw("  "));
             spans.push(ui.span(Look::Lost, format!(" {} lost {} ", ui.g.lost, time::count(total))));
         }
-        let warnings = r.warnings.len() + r.coverage.notes.len();
-        if warnings > 0 {
+        if !r.warnings.is_empty() {
             let text = match columns {
                 0..60 => " g l! ".into(),
-                _ => format!(" {} (g l) ", time::counted(warnings, "warning")),
+                _ => format!(" {} g l ", time::counted(r.warnings.len(), "warning")),
             };
             spans.push(Span::raw(" "));
             spans.push(ui.span(Look::Warning, text));
+        } else if columns >= 100 && !r.coverage.notes.is_empty() {
+            let text = format!("  {} (g l)", time::counted(r.coverage.notes.len(), "note"));
+            spans.push(ui.span(Look::Dim, text));
         }
         let used: usize = spans.iter().map(Span::width).sum();
         let room = columns.saturating_sub(used + 22);
@@ -81,7 +83,9 @@ pub fn hints(ui: &Ui, buffer: &mut Buffer, area: Rect) {
         && let Some(q) = s.diagnosis.question()
     {
         let n = q.choices.len().min(9);
-        shown.push((if n > 1 { format!("1-{n}") } else { "1".into() }, "choose"));
+        if n > 0 {
+            shown.push((if n > 1 { format!("1-{n}") } else { "1".into() }, "choose"));
+        }
     }
     let cancel = match context {
         Context::Help => Some("close"),

@@ -207,6 +207,7 @@ impl Writer<'_> {
         let base = match r.kind {
             Some(FindingKind::Running | FindingKind::Tracer) => 0.92,
             Some(FindingKind::Sleeping | FindingKind::Circular) => 0.88,
+            Some(FindingKind::Closed) => 0.8,
             Some(FindingKind::Device | FindingKind::NoCpu | FindingKind::Stopped | FindingKind::Yielding) => {
                 0.75
             }
@@ -395,6 +396,7 @@ impl Writer<'_> {
             Some(FindingKind::Idle) => self.why_idle(r, n, &full),
             Some(FindingKind::Unanswered) => self.why_unanswered(n, &full, next),
             Some(FindingKind::Circular) => return self.why_circular(r),
+            Some(FindingKind::Closed) => return self.why_closed(r, n, &full),
             Some(FindingKind::Device) => {
                 format!("{full} {}: the device or file system took that long", self.waited(n))
             }
@@ -590,6 +592,25 @@ impl Writer<'_> {
             .vertices_in(n.thread, n.start..end)
             .rfind(|v| self.g.vertex(*v).woken <= end.saturating_add(1) && self.g.vertex(*v).waited() > 0)
             .unwrap_or(n.vertex)
+    }
+
+    fn why_closed(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
+        let closed = self.o.findings.iter().filter(|f| f.kind == FindingKind::Closed);
+        let others: Vec<String> = closed
+            .filter(|f| f.thread != r.thread)
+            .filter_map(|f| self.o.nodes.get(f.node))
+            .take(4)
+            .map(|x| {
+                let tid = self.c.thread(x.thread).map_or(0, |t| t.tid);
+                format!("thread {tid} (since {}{})", moment(x.start), self.waited_for(x))
+            })
+            .collect();
+        format!(
+            "circular wait (deadlock): {full} {} since {}, and so do {}: all threads of the process wait for each other's locks, nobody is left to release one.",
+            self.waited(n),
+            moment(n.start),
+            others.join(", ")
+        )
     }
 
     fn why_circular(&self, r: &Ranked) -> String {

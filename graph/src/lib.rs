@@ -20,6 +20,7 @@ pub mod petgraph;
 mod profile;
 mod question;
 pub mod report;
+mod select;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod unseen;
@@ -41,6 +42,7 @@ pub use graph::{At, CullCounts, EventGraph, HoldFact, MarkFact, SamplePoint, Sig
 pub use lane::{Cell, LANE_STATES, LaneState, Share};
 pub use profile::{Profile, profile};
 pub use question::{By, Choice, Decision, NearbyEvent, Question, QuestionKey, QuestionKind};
+pub use select::{SelectError, Selection, select};
 pub use vertex::{BlockType, Vertex, VertexId};
-pub use victim::{SelectError, Selection, Victim, VictimOptions, select, victim_of, victims};
+pub use victim::{Victim, VictimOptions, victim_of, victims};
 pub use waits::{WaitsOn, main_object, wait_kind, waits_on};

@@ -1,14 +1,13 @@
-//! Victims: suspicious vertices, and the choice of the one to diagnose.
+//! Victims: suspicious vertices, worst first.
 
 use crate::class::{WaitClass, asked, class, vague};
 use crate::diagnose::threads_behind;
 use crate::episode::{Episode, episodes};
 use crate::profile::profile;
-use crate::words::{clean, moment, on_what, percent, short_who, span};
+use crate::words::{clean, on_what, percent, short_who};
 use crate::yields::yield_loop;
 use crate::{BlockType, EventGraph, VertexId, main_object, waits_on};
-use pg_event::{Catalog, Cmdline, Ns, ObjectId, Process, ThreadId};
-use regex::Regex;
+use pg_event::{Catalog, Ns, ObjectId, ProcessId, ThreadId};
 
 /// What counts as suspicious.
 #[derive(Clone, PartialEq, Debug)]
@@ -27,59 +26,6 @@ impl Default for VictimOptions {
     fn default() -> Self {
         Self { min: 200_000_000, everyone: false, innocents: false, limit: 200 }
     }
-}
-
-/// Which victim a person asked for. Everything given must fit.
-#[derive(Clone, Debug, Default)]
-pub struct Selection {
-    /// Process id, in the initial or the process' own namespace.
-    pub pid: Option<u32>,
-    /// Thread id, likewise.
-    pub tid: Option<u32>,
-    /// Searched in the thread name and in each command line the process had.
-    pub process: Option<Regex>,
-    /// The episode must cover this time.
-    pub at: Option<Ns>,
-}
-
-impl Selection {
-    /// Does it name a thread or process?
-    pub fn names_somebody(&self) -> bool {
-        self.pid.is_some() || self.tid.is_some() || self.process.is_some()
-    }
-
-    /// Does the thread fit?
-    pub fn fits(&self, catalog: &Catalog, thread: ThreadId) -> bool {
-        let Some(t) = catalog.thread(thread) else { return false };
-        let p = catalog.process(t.process);
-        let pid = self.pid.is_none_or(|n| p.is_some_and(|p| p.pid == n || p.ns_pid == n));
-        let tid = self.tid.is_none_or(|n| t.tid == n || t.ns_tid == n);
-        let process = self.process.as_ref().is_none_or(|r| {
-            r.is_match(&t.name) || p.is_some_and(|p| own_cmdlines(p).iter().any(|c| r.is_match(&c.text)))
-        });
-        pid && tid && process
-    }
-}
-
-/// The command lines that a process had as itself: between fork and exec it shows its parent's.
-fn own_cmdlines(p: &Process) -> &[Cmdline] {
-    match &p.cmdlines[..] {
-        [first, rest @ ..] if !rest.is_empty() && p.start > 0 && first.time <= p.start => rest,
-        all => all,
-    }
-}
-
-/// Why no victim could be chosen.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum SelectError {
-    /// No thread waited, ran or yielded suspiciously long.
-    #[error("nothing abnormal: {0}")]
-    NothingAbnormal(String),
-    /// The selection names no thread of the recording.
-    #[error(
-        "no thread of the recording fits the selection; see `pg-tui open FILE`, threads view, for who is in it"
-    )]
-    NoMatch,
 }
 
 /// A suspicious stretch of one thread.
@@ -119,7 +65,7 @@ impl Victim {
 }
 
 /// Below this weight a stretch is an innocent one.
-const INNOCENT: f64 = 0.06;
+pub(crate) const INNOCENT: f64 = 0.06;
 
 /// The suspicious episodes of the focus (of everybody when there is no focus), worst first.
 pub fn victims(graph: &EventGraph, catalog: &Catalog, options: &VictimOptions) -> Vec<Victim> {
@@ -128,18 +74,18 @@ pub fn victims(graph: &EventGraph, catalog: &Catalog, options: &VictimOptions) -
     if !options.innocents {
         all.retain(|(_, weight)| *weight >= INNOCENT);
     }
-    finish(graph, catalog, all, options.limit)
+    finish(graph, catalog, all, options.limit, false)
 }
 
-fn has_focus(catalog: &Catalog, options: &VictimOptions) -> bool {
+pub(crate) fn has_focus(catalog: &Catalog, options: &VictimOptions) -> bool {
     !options.everyone && catalog.threads.iter().any(|t| t.focus)
 }
 
-fn in_view(catalog: &Catalog, focus: bool, thread: ThreadId) -> bool {
+pub(crate) fn in_view(catalog: &Catalog, focus: bool, thread: ThreadId) -> bool {
     !focus || catalog.thread(thread).is_some_and(|t| t.focus)
 }
 
-fn candidates(
+pub(crate) fn candidates(
     graph: &EventGraph,
     catalog: &Catalog,
     options: &VictimOptions,
@@ -160,29 +106,43 @@ fn candidates(
     out
 }
 
-fn finish(graph: &EventGraph, catalog: &Catalog, mut all: Vec<(Victim, f64)>, limit: usize) -> Vec<Victim> {
+pub(crate) fn finish(
+    graph: &EventGraph,
+    catalog: &Catalog,
+    mut all: Vec<(Victim, f64)>,
+    limit: usize,
+    named: bool,
+) -> Vec<Victim> {
     let by_score = |a: &(Victim, f64), b: &(Victim, f64)| {
         let (a, b) = (&a.0, &b.0);
         b.score.total_cmp(&a.score).then(a.start.cmp(&b.start)).then(a.thread.cmp(&b.thread))
     };
     all.sort_by(by_score);
-    seen_first(graph, catalog, &mut all);
+    seen_first(graph, catalog, &mut all, named);
     all.sort_by(by_score);
     all.into_iter().take(limit).map(|(v, _)| v).collect()
 }
 
 /// What a person sees is the hang at the front: of threads that wait for each other, the one that no other
-/// waits for comes first. Looks at the worst ones only, since it walks from each.
-fn seen_first(graph: &EventGraph, catalog: &Catalog, all: &mut [(Victim, f64)]) {
+/// waits for comes first; of a circle, the one that started the others. Looks at the worst ones only, since it
+/// walks from each. Of what a person named, a wait for a child is a hang like any other.
+fn seen_first(graph: &EventGraph, catalog: &Catalog, all: &mut [(Victim, f64)], named: bool) {
     const LOOKED_AT: usize = 12;
     /// Weight from which a wait is one that a person would complain about: a server that waits for the next
     /// request of its client is none.
     const COMPLAINT: f64 = 0.65;
     let n = all.len().min(LOOKED_AT);
+    let child =
+        |v: &Victim| v.episode.key.is_some() && class(&graph.vertex(v.vertex), catalog) == WaitClass::Child;
     let behind: Vec<Vec<ThreadId>> = all[..n]
         .iter()
-        .map(|(v, w)| if *w >= COMPLAINT { threads_behind(graph, catalog, v) } else { Vec::new() })
+        .map(
+            |(v, w)| {
+                if *w >= COMPLAINT || child(v) { threads_behind(graph, catalog, v) } else { Vec::new() }
+            },
+        )
         .collect();
+    let complains: Vec<bool> = all[..n].iter().map(|(v, w)| *w >= COMPLAINT || (named && child(v))).collect();
     // From the worst down: whoever waits for a worse one inherits its score and a bit.
     for _ in 0..n {
         let mut changed = false;
@@ -191,8 +151,11 @@ fn seen_first(graph: &EventGraph, catalog: &Catalog, all: &mut [(Victim, f64)]) 
                 let (f, b) = (&all[front].0, &all[back].0);
                 let overlap = f.end().min(b.end()).saturating_sub(f.start.max(b.start));
                 let same = overlap * 2 >= f.duration && overlap * 2 >= b.duration;
-                let waits = behind[front].contains(&b.thread) && !behind[back].contains(&f.thread)
-                    || queues_behind((f, &behind[front]), (b, &behind[back]));
+                let (there, back_again) =
+                    (behind[front].contains(&b.thread), behind[back].contains(&f.thread));
+                let waits = complains[front]
+                    && (there && !back_again || queues_behind((f, &behind[front]), (b, &behind[back])))
+                    || there && back_again && descends(catalog, b.thread, f.thread);
                 if front != back && same && waits && f.score <= b.score {
                     all[front].0.score = b.score * 1.01;
                     changed = true;
@@ -205,6 +168,15 @@ fn seen_first(graph: &EventGraph, catalog: &Catalog, all: &mut [(Victim, f64)]) 
     }
 }
 
+/// Is the process of `young` a descendant of that of `old`?
+fn descends(catalog: &Catalog, young: ThreadId, old: ThreadId) -> bool {
+    const DEEPEST: usize = 64;
+    let of = |t| catalog.thread(t).map_or(ProcessId::NONE, |t| t.process);
+    let old = of(old);
+    let parent = |p: &ProcessId| catalog.process(*p).map(|p| p.parent).filter(|p| p.is_some());
+    old.is_some() && std::iter::successors(parent(&of(young)), parent).take(DEEPEST).any(|p| p == old)
+}
+
 /// Do both wait for the same in the end, and came `front` later? Then the other one is being served, however
 /// long that takes, and `front` is who waits for nothing of its own.
 fn queues_behind(front: (&Victim, &[ThreadId]), back: (&Victim, &[ThreadId])) -> bool {
@@ -213,48 +185,6 @@ fn queues_behind(front: (&Victim, &[ThreadId]), back: (&Victim, &[ThreadId])) ->
         && front.0.start > back.0.start + back.0.duration / 50
         && !front.1.contains(&front.0.thread)
         && !back.1.contains(&front.0.thread)
-}
-
-/// The victim to diagnose: the worst one that fits the selection.
-///
-/// # Errors
-/// When no thread fits, or none of those that fit did anything suspicious.
-pub fn select(
-    graph: &EventGraph,
-    catalog: &Catalog,
-    selection: &Selection,
-    options: &VictimOptions,
-) -> Result<Victim, SelectError> {
-    let named = selection.names_somebody();
-    if named && !graph.threads().any(|t| selection.fits(catalog, t)) {
-        return Err(SelectError::NoMatch);
-    }
-    let focus = has_focus(catalog, options);
-    let mut all = candidates(graph, catalog, options, |t| {
-        selection.fits(catalog, t) && (named || in_view(catalog, focus, t))
-    });
-    if let Some(at) = selection.at {
-        all.retain(|(v, _)| v.start <= at && at <= v.end());
-    }
-    // A person who names a process that waits for a child means that wait, not how the process began.
-    if named {
-        for (v, _) in &mut all {
-            if class(&graph.vertex(v.vertex), catalog) == WaitClass::Child && v.episode.key.is_some() {
-                v.score *= 4.0;
-            }
-        }
-    }
-    // A person who points at a moment means that one; else an idle wait is not what hung.
-    if selection.at.is_none() && !options.innocents {
-        all.retain(|(_, w)| *w >= INNOCENT);
-    }
-    finish(graph, catalog, all, 1).pop().ok_or_else(|| {
-        let least = span(options.min);
-        SelectError::NothingAbnormal(match selection.at {
-            Some(t) => format!("no wait and no stretch on the CPU of {least} or longer covers {}", moment(t)),
-            None => format!("no unusual wait, yield loop or stretch on the CPU of {least} or longer"),
-        })
-    })
 }
 
 /// The victim that a vertex belongs to: its episode, whatever its length.
@@ -375,23 +305,5 @@ fn victim(graph: &EventGraph, catalog: &Catalog, e: &Episode, weight: f64) -> Vi
         score: e.duration() as f64 / 1e9 * weight,
         summary: format!("{}: {}", short_who(catalog, e.thread), summary.trim_end()),
         episode: *e,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn process(start: Ns, cmdlines: &[(Ns, &str)]) -> Process {
-        let cmdlines = cmdlines.iter().map(|&(time, text)| Cmdline { time, text: text.into() }).collect();
-        Process { start, cmdlines, ..Process::default() }
-    }
-
-    #[test]
-    fn what_a_fork_inherits_is_no_command_line_of_its_own() {
-        let texts = |p: &Process| own_cmdlines(p).iter().map(|c| c.text.clone()).collect::<Vec<_>>();
-        assert_eq!(texts(&process(5, &[(5, "sh -c ls"), (6, "ls")])), ["ls"]);
-        assert_eq!(texts(&process(5, &[(5, "php -S")])), ["php -S"], "a worker that never calls exec");
-        assert_eq!(texts(&process(0, &[(0, "nginx: old"), (6, "nginx: new")])), ["nginx: old", "nginx: new"]);
     }
 }

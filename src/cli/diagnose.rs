@@ -21,7 +21,7 @@ pub fn run(args: &Diagnose, out: &mut dyn Write) -> Outcome {
     let victim = pg_graph::select(&loaded.graph, &loaded.catalog, &selection, &VictimOptions::default())
         .map_err(|e| match e {
             SelectError::NothingAbnormal(_) => Failure::Nothing(format!("{}: {e}", args.file.display())),
-            SelectError::NoMatch => Failure::Usage(format!("{}: {e}", args.file.display())),
+            SelectError::NoMatch(_) => Failure::Usage(format!("{}: {e}", args.file.display())),
         })?;
     let report = diagnose(&loaded, victim, answers, args.replay, usize::from(args.top));
     if args.json {

@@ -55,11 +55,15 @@ impl Walk<'_> {
             self.found(thread, FindingKind::Sleeping, group_spans(group));
             return Ok(());
         }
-        let holders = self.holders(thread, group, class, &silent);
+        let mut holders = self.holders(thread, group, class, &silent);
         if !holders.is_empty() {
+            holders.extend(self.interruptions(group));
             return self.follow_holder(thread, group, class, holders);
         }
         if class != WaitClass::Sleep && self.by_baseline(thread, group, &silent)? {
+            return Ok(());
+        }
+        if self.by_elimination(thread, group, &silent)? {
             return Ok(());
         }
         if let Some(a) = &asks {
@@ -244,6 +248,14 @@ impl Walk<'_> {
         class: WaitClass,
         mut holders: Vec<Candidate>,
     ) -> Flow<()> {
+        // Any of several ends would do: there is no circle as long as one of them is outside of it.
+        if holders.len() > 1 && holders.iter().all(|c| c.relation != Some(Relation::Owns)) {
+            let rings: Vec<bool> = holders.iter().map(|c| self.closes_ring(c)).collect();
+            if rings.contains(&false) {
+                let mut ring = rings.into_iter();
+                holders.retain(|_| ring.next() == Some(false));
+            }
+        }
         // What explains most first: somebody on the way (a circle), then who is not idle.
         holders.sort_by_key(|c| std::cmp::Reverse(self.guilt(c)));
         holders.truncate(5);
@@ -267,6 +279,33 @@ impl Walk<'_> {
             return self.never_answered(thread, group, c);
         }
         self.follow(c, class)
+    }
+
+    /// Does the way back from a candidate come to a thread that is on it?
+    pub(crate) fn closes_ring(&self, c: &Candidate) -> bool {
+        let mut ahead = self.ahead();
+        // An open question ends a look ahead as well; what it came to counts.
+        let _ = ahead.visit(c.thread, c.spans.clone(), c.entry.clone());
+        ahead.out.ring
+    }
+
+    /// Children whose end interrupted the waits, as a second opinion.
+    fn interruptions(&self, group: &Group) -> Vec<Candidate> {
+        let mut out: Vec<Candidate> = Vec::new();
+        for clip in &group.clips {
+            let Some(id) = self.g.waking(clip.last) else { continue };
+            let e = self.g.edge(id);
+            if self.only_interrupts(clip, &e) && self.counts(self.g.vertex(e.from).thread) {
+                let spans = (clip.start, clip.end.min(e.from_time.max(clip.start)));
+                Candidate::add(&mut out, self, id, &e, spans, clip.blocked, true);
+            }
+        }
+        for c in &mut out {
+            let why =
+                "its end interrupted the wait (SIGCHLD); others have the other end of what was waited for";
+            (c.weak, c.entry.why_weak) = (Some(Weak::Signal), Some(why.into()));
+        }
+        out
     }
 
     /// The holder idles: show it, then look whether a baseline tells who should have acted.

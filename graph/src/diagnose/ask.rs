@@ -132,7 +132,7 @@ impl Walk<'_> {
         ahead.out.would_ask + usize::from(open)
     }
 
-    fn recommended(&self, candidates: &[Candidate]) -> usize {
+    pub(crate) fn recommended(&self, candidates: &[Candidate]) -> usize {
         let score = |c: &Candidate| {
             let mut s = self.share(c.time);
             s += match c.weak {

@@ -8,6 +8,7 @@ mod activity;
 mod answerless;
 mod ask;
 mod by_baseline;
+mod closed;
 mod data_flag;
 mod node;
 mod pose;

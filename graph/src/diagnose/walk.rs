@@ -13,7 +13,7 @@ use crate::report::QuestionInfo;
 use crate::words::{clean, short_who, span};
 use crate::yields::yield_loop;
 use crate::{Decision, EdgeKind, EventGraph, Question, Vertex, VertexId, Victim, Weak};
-use pg_event::{Catalog, Ns, ThreadId};
+use pg_event::{Catalog, Ns, Relation, ThreadId};
 use std::collections::HashSet;
 
 /// What a walk came to.
@@ -25,6 +25,8 @@ pub(crate) struct Outcome {
     pub used: Vec<Decision>,
     pub findings: Vec<Finding>,
     pub notes: Vec<String>,
+    /// The way came back to a thread that is on it.
+    pub ring: bool,
     /// In a look ahead: how often a question would have come.
     pub would_ask: usize,
 }
@@ -57,6 +59,8 @@ pub(crate) enum FindingKind {
     Unanswered,
     /// Waits for somebody who waits for it.
     Circular,
+    /// All threads that could let each other go on wait.
+    Closed,
     /// Waits for a device or file system.
     Device,
     /// Stopped by a signal.
@@ -284,6 +288,7 @@ impl<'g> Walk<'g> {
     /// The thread is on the way already. When every step of the ring must be ended by the next one, it waits
     /// for itself in the end; else somebody in it idles, and was expected to act.
     fn ring(&mut self, thread: ThreadId, spans: &Spans, entry: Entry) {
+        self.out.ring = true;
         let Some(from) = self.out.nodes.iter().position(|n| n.thread == thread) else { return };
         let idle = (from..self.out.nodes.len()).rev().find(|i| {
             let n = &self.out.nodes[*i];
@@ -440,7 +445,8 @@ impl<'g> Walk<'g> {
                 |e: &crate::Edge| e.weak != Some(Weak::Signal) && self.counts(self.g.vertex(e.from).thread);
             let waking = self.g.waking(clip.last).map(|id| (id, self.g.edge(id))).filter(|(_, e)| real(e));
             let ended = !v.timed_out && !v.open && !v.interrupted;
-            let Some((id, e)) = waking.filter(|_| ended) else {
+            let brought = |e: &crate::Edge| !self.only_interrupts(clip, e);
+            let Some((id, e)) = waking.filter(|(_, e)| ended && brought(e)) else {
                 silent.push((clip.start, clip.end));
                 continue;
             };
@@ -463,6 +469,25 @@ impl<'g> Walk<'g> {
         }
         out.sort_by(|a, b| b.waking.cmp(&a.waking).then(b.time.cmp(&a.time)).then(a.thread.cmp(&b.thread)));
         (out, merged(silent))
+    }
+
+    /// A child's end interrupts any wait of its parent (SIGCHLD). If the wait was for a channel of which others
+    /// have the other end open, that end did not bring what was waited for.
+    pub fn only_interrupts(&self, clip: &super::activity::Clip, e: &crate::Edge) -> bool {
+        let v = self.g.vertex(clip.last);
+        let channel = matches!(class(&v, self.c), WaitClass::Channel | WaitClass::Room);
+        if e.kind != EdgeKind::Exit || !channel {
+            return false;
+        }
+        let process = |t| self.c.thread(t).map(|t| t.process);
+        let (own, ended) = (process(v.thread), process(self.g.vertex(e.from).thread));
+        let child = ended.and_then(|p| self.c.process(p)).map(|p| p.parent) == own && own.is_some();
+        child
+            && self.g.holds(v.thread, clip.start..clip.end.saturating_add(1)).any(|h| {
+                let other = process(h.holder);
+                let end = matches!(h.relation, Relation::Reads | Relation::Writes | Relation::Peer);
+                end && other != own && other != ended
+            })
     }
 
     /// May the thread be a cause at all?

@@ -1,0 +1,167 @@
+//! Waits for a lock whose owner is not recorded (semaphores, locks of languages): a futex that is private to its
+//! process can only be woken by the other threads of that process. When all of them wait themselves, nobody is
+//! left: a deadlock. When one is left, it is that one.
+
+use super::activity::{Group, Mostly, Spans, activity, total};
+use super::ask::Candidate;
+use super::node::Entry;
+use super::pose::Posed;
+use super::walk::{Finding, FindingKind, Flow, Walk};
+use crate::class::{WaitClass, class};
+use crate::words::{short_who, who};
+use crate::{EdgeKind, QuestionKind, Weak};
+use pg_event::{Ns, ObjectKind, ThreadId};
+
+/// What another thread of the process did while one waited.
+enum Other {
+    /// Waits for a futex as well, and nobody ended that.
+    Stuck(Group),
+    /// Works, or waits for something else: could release it afterwards.
+    Busy,
+    /// Waits for whatever comes next.
+    Idle,
+    /// Did not exist, or nothing is known.
+    None,
+}
+
+impl Walk<'_> {
+    /// Whose act is missing, by who could act at all. Returns whether that led anywhere.
+    pub(crate) fn by_elimination(&mut self, thread: ThreadId, group: &Group, silent: &Spans) -> Flow<bool> {
+        if !self.private_futex(group) {
+            return Ok(false);
+        }
+        let Some(process) = self.c.thread(thread).map(|t| t.process) else { return Ok(false) };
+        let (mut stuck, mut busy, mut idle) = (Vec::new(), Vec::new(), 0);
+        for t in self.g.threads_of(process, self.c).filter(|t| *t != thread && self.counts(*t)) {
+            match self.other(t, silent) {
+                Other::Stuck(g) => stuck.push((t, g)),
+                Other::Busy => busy.push(t),
+                Other::Idle => idle += 1,
+                Other::None => {}
+            }
+        }
+        if busy.is_empty() {
+            if stuck.is_empty() || idle > 0 {
+                return Ok(false);
+            }
+            self.closed(thread, group, stuck);
+            return Ok(true);
+        }
+        let n = busy.len();
+        let mut all: Vec<Candidate> = busy.into_iter().map(|t| self.left(t, n, silent)).collect();
+        let best = self.recommended(&all);
+        all.swap(0, best);
+        all.truncate(5);
+        let mut take = 0;
+        if !self.auto && all.len() > 1 && self.share(total(silent)) >= 0.2 {
+            let end = group.clips.last().map_or(0, |c| c.end);
+            let q = self.pose(
+                thread,
+                group,
+                Posed {
+                    kind: QuestionKind::Edge,
+                    text: format!("Which thread should have let {} go on?", short_who(self.c, thread)),
+                    why: format!(
+                        "{}. The futex is private to its process and who owns it is not recorded; these {} threads of the process did something else meanwhile.",
+                        self.waited_in(thread, group),
+                        all.len()
+                    ),
+                    choices: all.iter().map(|c| self.choice(c, end)).collect(),
+                    stop: format!("stop here: {} itself is the cause", short_who(self.c, thread)),
+                    recommended: 1,
+                    reason: format!("{} {}", short_who(self.c, all[0].thread), self.did(&all[0])),
+                },
+                Some(&all[0]),
+            );
+            match self.decide(q)? {
+                0 => return Ok(false),
+                k => take = k - 1,
+            }
+        }
+        let c = all.swap_remove(take.min(all.len() - 1));
+        self.visit(c.thread, c.spans, c.entry)?;
+        Ok(true)
+    }
+
+    /// FUTEX_PRIVATE_FLAG: no other process can wake it.
+    pub(crate) fn private_futex(&self, group: &Group) -> bool {
+        const PRIVATE: u32 = 128;
+        let v = self.representative(group);
+        self.c.object(v.object).is_some_and(|o| o.kind == ObjectKind::Futex) && v.op & PRIVATE != 0
+    }
+
+    fn other(&self, t: ThreadId, spans: &Spans) -> Other {
+        let act = activity(self.g, self.c, t, spans);
+        match act.mostly() {
+            Mostly::Running | Mostly::Runnable => Other::Busy,
+            Mostly::Waiting(i) => {
+                let Some(g) = act.groups.get(i) else { return Other::None };
+                let v = self.representative(g);
+                match class(&v, self.c) {
+                    WaitClass::Lock | WaitClass::Condition if self.private_futex(g) => {
+                        let ended = g.longest().and_then(|c| {
+                            let v = self.g.vertex(c.last);
+                            let none = v.open || v.timed_out || v.interrupted;
+                            let e = self.g.waking(c.last).map(|e| self.g.edge(e));
+                            e.filter(|e| !none && e.weak != Some(Weak::Signal) && e.kind != EdgeKind::Exit)
+                        });
+                        let whole = g.blocked * 20 >= act.total * 19;
+                        if ended.is_none() && whole { Other::Stuck(g.clone()) } else { Other::Busy }
+                    }
+                    WaitClass::Sleep | WaitClass::Other => Other::Idle,
+                    c if c.idle() => Other::Idle,
+                    _ => Other::Busy,
+                }
+            }
+            Mostly::Unborn | Mostly::Gone | Mostly::Unknown => Other::None,
+        }
+    }
+
+    /// A thread that is left when the others are ruled out.
+    fn left(&self, t: ThreadId, of: usize, silent: &Spans) -> Candidate {
+        let why = if of == 1 {
+            "who owns the futex is not recorded; it is the only thread of the process that did something else"
+        } else {
+            "who owns the futex is not recorded; it is one of the threads of the process that could wake it"
+        };
+        let at: Ns = silent.first().map_or(0, |s| s.0);
+        Candidate {
+            thread: t,
+            spans: silent.clone(),
+            time: total(silent),
+            entry: Entry { edge: Some(EdgeKind::Holder), id: None, why_weak: Some(why.into()) },
+            weak: Some(Weak::FromState),
+            waking: false,
+            vertex: self.g.vertex_at(t, at),
+            at,
+            kind: EdgeKind::Holder,
+            relation: None,
+        }
+    }
+
+    /// All threads of the process wait: each one is shown, and whose wait began last closed the circle.
+    fn closed(&mut self, thread: ThreadId, group: &Group, mut others: Vec<(ThreadId, Group)>) {
+        let begin = |g: &Group| g.clips.first().map_or(0, |c| c.start);
+        let own = self.out.nodes.len().saturating_sub(1);
+        // The thread that made the others mostly waits for them to end: it comes last.
+        let main =
+            |t: ThreadId| self.c.thread(t).zip(self.c.process_of(t)).is_some_and(|(t, p)| t.tid == p.pid);
+        others.sort_by_key(|(t, g)| (main(*t), std::cmp::Reverse(begin(g)), *t));
+        let process = who(self.c, thread);
+        let mut found = vec![(thread, own, main(thread), begin(group))];
+        for (t, g) in &others {
+            let why = format!(
+                "no owner of the futex is recorded; like {process} it waits for one, and no thread of the process is left that could wake them"
+            );
+            let entry = Entry { edge: Some(EdgeKind::Holder), id: None, why_weak: Some(why) };
+            self.push_wait(*t, g, entry);
+            found.push((*t, self.out.nodes.len() - 1, main(*t), begin(g)));
+        }
+        found.sort_by_key(|f| (f.2, std::cmp::Reverse(f.3), f.0));
+        for (thread, node, ..) in found {
+            let n = &self.out.nodes[node];
+            let spans = vec![(n.start, n.start + n.duration)];
+            self.out.findings.push(Finding { thread, node, kind: FindingKind::Closed, spans });
+        }
+    }
+}

@@ -642,6 +642,12 @@ impl Writer<'_> {
         if again && parts.len() > 1 {
             return format!("the same circular wait from its other end: {}.", parts.swap_remove(0));
         }
-        format!("circular wait (deadlock): {}.", parts.join(", which "))
+        let gives_up = |n: &SliceNode| self.g.vertex(self.last_of(n)).timed_out;
+        let sort = if ring.iter().any(gives_up) {
+            "livelock: time-outs break it and it closes again"
+        } else {
+            "deadlock"
+        };
+        format!("circular wait ({sort}): {}.", parts.join(", which "))
     }
 }

@@ -298,7 +298,10 @@ impl<'g> Walk<'g> {
             let flag = n.waits_on.as_deref() == Some(DATA_FLAG);
             n.state != "not-created" && n.state != "exited" && !obliged && !flag
         });
-        let Some(idle) = idle else { return self.circular(thread, spans, entry) };
+        // Nobody asked anybody: each waits for the other to begin.
+        let Some(idle) = idle.filter(|_| !self.all_wait_to_begin(from)) else {
+            return self.circular(thread, spans, entry);
+        };
         let mut find = |node: usize, kind| {
             let n = &self.out.nodes[node];
             let spans = vec![(n.start, n.start + n.duration)];
@@ -309,6 +312,16 @@ impl<'g> Walk<'g> {
         }
         find(idle, FindingKind::Idle);
         find(idle - 1, FindingKind::Unanswered);
+    }
+
+    /// Do all steps from `from` on wait for data on one channel, without a request of their own?
+    fn all_wait_to_begin(&self, from: usize) -> bool {
+        self.out.nodes[from..].iter().all(|n| {
+            let v = self.g.vertex(n.vertex);
+            n.state == "blocked"
+                && class(&v, self.c) == WaitClass::Channel
+                && !asked(self.g, self.c, self.first_of(n))
+        })
     }
 
     /// The vertex that leads in with the first wait of a step.

@@ -1,0 +1,208 @@
+//! Circular waits, waits that several could end, and which thread of a circle is the victim.
+
+mod draw;
+
+use draw::{Drawing, slice, what};
+use pg_event::{Direction, ObjectId, ObjectKind, Relation};
+use pg_graph::{Options, Selection, VictimOptions, run_with_policy, select};
+
+const PRIVATE_WAIT: u32 = 128 | 9;
+
+/// A parent waits for its child, which waits for the parent to read: whoever started it is the victim, though
+/// nobody named it.
+#[test]
+fn of_a_circle_the_one_that_started_it_is_the_victim() {
+    let mut d = Drawing::new(20.0);
+    let shell = d.process("sh", "sh run", None, 0.0);
+    let python = d.process("python", "python p.py", Some(shell), 0.1);
+    let find = d.process("find", "find /usr", Some(python), 0.3);
+    let pipe = d.object(ObjectKind::Pipe, 55, 55, "");
+    let child = d.object(ObjectKind::Child, 1002, 0, "");
+    let any = d.object(ObjectKind::Child, 0, 0, "");
+    d.spawn(shell, python, 0.1);
+    d.spawn(python, find, 0.3);
+    d.wait(shell, 0.2, 20.0, "wait4").on(any).open();
+    d.wait(python, 0.4, 20.0, "wait4").on(child).open();
+    d.wait(find, 0.5, 20.0, "write").on(pipe).open();
+    d.hold(python, shell, any, Relation::ChildOf, 1.3);
+    d.hold(find, python, child, Relation::ChildOf, 1.4);
+    d.hold(python, find, pipe, Relation::Reads, 1.5);
+    let (g, c) = d.build();
+    let v = select(&g, &c, &Selection::default(), &VictimOptions::default()).unwrap();
+    assert_eq!(v.thread, python, "{}", v.summary);
+    let r = run_with_policy(&g, &c, v, Options::default());
+    assert!(r.root_causes[0].why.starts_with("circular wait"), "{}", r.root_causes[0].why);
+}
+
+/// A person names a program whose main thread waits for a child, while another of its threads computes: the
+/// hang is the main thread's, the computing one is the cause.
+#[test]
+fn a_named_program_hangs_where_it_waits() {
+    let mut d = Drawing::new(12.0);
+    let main = d.process("py", "py g.py", None, 0.0);
+    let io = d.thread(main, "io", 0.1);
+    let burn = d.thread(main, "burn", 0.1);
+    let client = d.process("client", "client", Some(main), 0.2);
+    let child = d.object(ObjectKind::Child, 1003, 0, "");
+    let (a, b) = (d.object(ObjectKind::UnixStream, 1, 2, ""), d.object(ObjectKind::UnixStream, 2, 1, ""));
+    let gil = d.object(ObjectKind::Futex, 0x10, 1, "");
+    let eval = d.stack(&["eval_frame (python3)", "main (python3)"]);
+    let take = d.stack(&["pthread_cond_timedwait (libc.so.6)", "take_gil (python3)"]);
+    d.spawn(main, client, 0.2);
+    d.runs(burn, 1.005, 11.0, eval);
+    let mut t = 1.0;
+    while t < 11.0 {
+        d.message(client, a, Direction::Send, t, 1);
+        d.wait(client, t + 0.0001, t + 0.0095, "recvfrom").on(a).by(io, "sendto", b);
+        d.wait(io, t + 0.001, t + 0.009, "futex")
+            .on(gil)
+            .stack(take)
+            .op(PRIVATE_WAIT, 0)
+            .by(burn, "futex", gil);
+        t += 0.01;
+    }
+    d.exit(client, 11.1);
+    d.wait(main, 0.5, 11.11, "wait4").on(child).by(client, "exit_group", ObjectId::NONE);
+    d.wait(burn, 11.0, 12.0, "pause").open();
+    d.wait(io, 11.0, 12.0, "recvfrom").on(b).open();
+    let r = d.diagnose("^py g.py$");
+    assert_eq!(r.victim.tid, 1000, "{r:#?}");
+    assert_eq!(slice(&r)[0], "client");
+    assert_eq!(r.root_causes[0].tid, Some(1002));
+    assert_eq!(r.root_causes[0].function.as_deref(), Some("eval_frame"));
+}
+
+/// A make waits for a token in a pipe. Its jobs' ends interrupt that again and again, but who has the tokens is
+/// somebody else; its own parent has the pipe open too, and only waits for it.
+#[test]
+fn an_interrupted_wait_is_for_what_it_waits_for() {
+    let mut d = Drawing::new(24.0);
+    let top = d.process("make", "make -j5", None, 0.0);
+    let rogue = d.process("sleep", "sleep 24", Some(top), 0.04);
+    let sub = d.process("make", "make -f sub.mk", Some(top), 0.1);
+    let pipe = d.object(ObjectKind::Pipe, 7, 7, "");
+    let any = d.object(ObjectKind::Child, 0, 0, "");
+    let token = d.stack(&["pselect (libc.so.6)", "jobserver_acquire (make)", "main (make)"]);
+    d.spawn(top, rogue, 0.04);
+    d.spawn(top, sub, 0.1);
+    let mut t = 0.2;
+    for i in 0..4 {
+        let job = d.process("sh", &format!("sh -c job {i}"), Some(sub), t - 0.01);
+        d.spawn(sub, job, t - 0.01);
+        d.wait(job, t, t + 4.99, "clock_nanosleep").times_out();
+        d.exit(job, t + 4.995);
+        d.wait(sub, t, t + 5.0, "pselect6").on(pipe).stack(token).by(job, "exit_group", ObjectId::NONE);
+        for holder in [top, rogue] {
+            d.hold(holder, sub, pipe, Relation::Writes, t + 0.7);
+        }
+        t += 5.02;
+    }
+    d.exit(sub, t);
+    d.hold(sub, top, any, Relation::ChildOf, 1.0);
+    d.wait(top, 0.2, t + 0.001, "wait4").on(any).by(sub, "exit_group", ObjectId::NONE);
+    d.wait(rogue, 0.05, 23.9, "clock_nanosleep").times_out();
+    d.exit(rogue, 23.95);
+    d.wait(top, t + 0.01, 24.0, "wait4").on(any).by(rogue, "exit_group", ObjectId::NONE);
+    let r = d.diagnose("^make -f sub.mk$");
+    assert_eq!(r.root_causes[0].cmdline.as_deref(), Some("sleep 24"), "{r:#?}");
+    assert!(what(&r.root_causes[0]).contains("pipe:[7]"), "{}", what(&r.root_causes[0]));
+    assert!(r.questions.len() <= 1);
+}
+
+/// Two locks whose owner no state tells, and a main thread that joins: nobody of the process is left.
+#[test]
+fn a_deadlock_of_locks_without_owner_names_all() {
+    let mut d = Drawing::new(20.0);
+    let main = d.process("py", "py two.py", None, 0.0);
+    let (one, two) = (d.thread(main, "one", 0.1), d.thread(main, "two", 0.1));
+    let words: Vec<_> = (0..3).map(|i| d.object(ObjectKind::Futex, 0x100 + i, 1, "")).collect();
+    let lock = d.stack(&["sem_wait (libc.so.6)", "PyThread_acquire_lock_timed (python3)", "eval (python3)"]);
+    d.spawn(main, one, 0.1);
+    d.spawn(main, two, 0.1);
+    d.wait(main, 0.2, 20.0, "futex").on(words[0]).stack(lock).op(PRIVATE_WAIT, 0).open();
+    d.wait(one, 0.5, 20.0, "futex").on(words[1]).stack(lock).op(PRIVATE_WAIT, 0).open();
+    d.wait(two, 0.6, 20.0, "futex").on(words[2]).stack(lock).op(PRIVATE_WAIT, 0).open();
+    let r = d.diagnose("^py two.py$");
+    assert_eq!(r.slice.len(), 3, "{r:#?}");
+    let first: Vec<_> = r.root_causes.iter().map(|c| c.tid).collect();
+    assert_eq!(first, [Some(1002), Some(1001), Some(1000)], "who closed the circle first, who joins last");
+    let why = &r.root_causes[0].why;
+    assert!(why.contains("deadlock") && why.contains("thread 1001") && why.contains("thread 1000"), "{why}");
+    assert!(r.slice[1..].iter().all(|n| n.edge.as_deref() == Some("holder") && n.why_weak.is_some()));
+}
+
+/// The same, but one thread is not stuck: it is what the others wait for.
+#[test]
+fn who_is_left_has_the_lock() {
+    for idle in [false, true] {
+        let mut d = Drawing::new(20.0);
+        let main = d.process("py", "py two.py", None, 0.0);
+        let (one, two) = (d.thread(main, "one", 0.1), d.thread(main, "two", 0.1));
+        let words: Vec<_> = (0..2).map(|i| d.object(ObjectKind::Futex, 0x100 + i, 1, "")).collect();
+        let lock = d.stack(&["sem_wait (libc.so.6)", "acquire_lock (python3)", "eval (python3)"]);
+        let sock = d.object(ObjectKind::Tcp, 1, 2, "");
+        let epoll = d.object(ObjectKind::Epoll, 3, 0, "");
+        d.wait(one, 0.5, 20.0, "futex").on(words[0]).stack(lock).op(PRIVATE_WAIT, 0).open();
+        d.message(two, sock, Direction::Send, 0.55, 10);
+        if idle {
+            d.wait(two, 0.6, 20.0, "epoll_wait").on(epoll).open();
+        } else {
+            d.wait(two, 0.6, 20.0, "recvfrom").on(sock).open();
+        }
+        d.wait(main, 0.4, 20.0, "pause").open();
+        let (g, c) = d.build();
+        let s = Selection { tid: Some(1001), ..Selection::default() };
+        let v = select(&g, &c, &s, &VictimOptions::default()).unwrap();
+        let r = run_with_policy(&g, &c, v, Options::default());
+        if idle {
+            assert!(
+                !r.root_causes.iter().any(|c| c.why.contains("deadlock")),
+                "an event loop may still act: {r:#?}"
+            );
+        } else {
+            assert_eq!(r.slice.get(1).map(|n| n.tid), Some(1002), "{r:#?}");
+            assert!(r.slice[1].why_weak.as_ref().unwrap().contains("only thread"), "{r:#?}");
+        }
+    }
+}
+
+/// Two processes that read from each other's FIFO.
+#[test]
+fn two_fifos() {
+    let mut d = Drawing::new(10.0);
+    let (a, b) = (d.process("cat", "cat a", None, 0.0), d.process("cat", "cat b", None, 0.0));
+    let (fa, fb) = (d.object(ObjectKind::Fifo, 5, 5, "/tmp/a"), d.object(ObjectKind::Fifo, 6, 6, "/tmp/b"));
+    for (who, other, fifo) in [(a, b, fa), (b, a, fb)] {
+        d.wait(who, 1.0, 10.0, "read").on(fifo).open();
+        d.hold(other, who, fifo, Relation::Writes, 2.0);
+    }
+    let r = d.diagnose("^cat a$");
+    let why = &r.root_causes[0].why;
+    assert!(why.contains("/tmp/a") && why.contains("/tmp/b"), "{why}");
+    assert_eq!(r.root_causes.len(), 2, "both ends: {r:#?}");
+}
+
+/// Locks with time-outs, tried again: a livelock is a circle too.
+#[test]
+fn a_circle_broken_by_time_outs() {
+    let mut d = Drawing::new(12.0);
+    let main = d.process("app", "app", None, 0.0);
+    let (one, two) = (d.thread(main, "one", 0.1), d.thread(main, "two", 0.1));
+    let (la, lb) = (d.object(ObjectKind::Futex, 0x10, 1, ""), d.object(ObjectKind::Futex, 0x20, 1, ""));
+    let lock = d.stack(&["__lll_lock_wait (libc.so.6)", "pthread_mutex_timedlock (libc.so.6)", "go (app)"]);
+    for (who, other, word) in [(one, two, lb), (two, one, la)] {
+        let mut t = 1.0;
+        while t < 10.0 {
+            d.wait(who, t, t + 1.0, "futex").on(word).stack(lock).op(128, 2).times_out();
+            d.hold(other, who, word, Relation::Owns, t + 0.7);
+            t += 1.0001;
+        }
+    }
+    d.wait(main, 0.3, 12.0, "pause").open();
+    let (g, c) = d.build();
+    let s = Selection { tid: Some(1001), ..Selection::default() };
+    let v = select(&g, &c, &s, &VictimOptions::default()).unwrap();
+    let r = run_with_policy(&g, &c, v, Options::default());
+    let why = &r.root_causes[0].why;
+    assert!(why.contains("circular") && why.contains("time-out"), "{why}");
+}

@@ -417,7 +417,7 @@ impl Writer<'_> {
                     self.waited(n)
                 )
             }
-            Some(FindingKind::Ended) => format!("{full} had ended at {}", moment(n.start)),
+            Some(FindingKind::Ended) => self.why_ended(r, n, &full),
             Some(FindingKind::Here) => format!("{full} {}; the way back ends here", self.waited(n)),
             None if next.is_some() => format!("{full} {}", self.waited_to(n)),
             None => format!("{full} {}", self.waited(n)),
@@ -592,6 +592,28 @@ impl Writer<'_> {
             .vertices_in(n.thread, n.start..end)
             .rfind(|v| self.g.vertex(*v).woken <= end.saturating_add(1) && self.g.vertex(*v).waited() > 0)
             .unwrap_or(n.vertex)
+    }
+
+    /// A holder that is gone: when, how, and what that means for what it held.
+    fn why_ended(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
+        let status = self.g.exited(r.thread).map(|x| x.1);
+        let how = match status {
+            Some(s) if s & 0x7f != 0 => format!("was killed by signal {} at {}", s & 0x7f, moment(n.start)),
+            Some(s) => format!("ended at {} (exit code {})", moment(n.start), s >> 8),
+            None => format!("had ended at {}", moment(n.start)),
+        };
+        let before = r.node.checked_sub(1).and_then(|i| self.o.nodes.get(i));
+        let lock = before.filter(|b| {
+            let class = class(&self.g.vertex(b.vertex), self.c);
+            class == WaitClass::Lock && n.edge == Some(crate::EdgeKind::Holder)
+        });
+        match lock {
+            Some(b) => {
+                let lock = b.object_label(self.c).map_or_else(|| "its lock".into(), |o| short_label(&o));
+                format!("{full} {how} with {lock} and never gave it back: nobody is left to release it")
+            }
+            None => format!("{full} {how}"),
+        }
     }
 
     fn why_closed(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {

@@ -46,14 +46,6 @@ pub(crate) fn yield_loop(
     spans: &[(Ns, Ns)],
     p: &Profile,
 ) -> Option<YieldLoop> {
-    const POLLS: [(&str, &str); 6] = [
-        ("do_sys_poll", "poll"),
-        ("do_poll", "poll"),
-        ("do_select", "select"),
-        ("core_sys_select", "select"),
-        ("ep_poll", "epoll_wait"),
-        ("do_epoll_wait", "epoll_wait"),
-    ];
     let in_call = |name: &str| p.functions.iter().any(|(f, share)| f.contains(name) && *share >= SHARE);
     if in_call("sched_yield") || yielded(g, thread, spans) {
         return Some(YieldLoop::GivesUp);
@@ -65,7 +57,7 @@ pub(crate) fn yield_loop(
     if reads > 0 {
         return Some(YieldLoop::Reads { reads });
     }
-    if let Some((_, call)) = POLLS.iter().find(|(f, _)| in_call(f)) {
+    if let Some(call) = polls(p) {
         return Some(YieldLoop::Polls(call));
     }
     if let Some(call) = polled(g, thread, spans) {
@@ -115,6 +107,22 @@ fn reads(g: &EventGraph, thread: ThreadId, spans: &[(Ns, Ns)]) -> usize {
     let from = of.next().map_or(b, |x| x.time);
     let to = of.next_back().map_or(from, |x| x.time);
     if (to - from) * 2 >= b.saturating_sub(a) { f.reads } else { 0 }
+}
+
+/// The call of the C library or the kernel that looks at descriptors, with most of the samples in it.
+fn polls(p: &Profile) -> Option<&'static str> {
+    const MOST: f64 = 0.5;
+    const NAMES: [(&str, &[&str]); 3] = [
+        ("poll", &["poll", "ppoll", "do_sys_poll", "x64_sys_poll"]),
+        ("select", &["select", "pselect", "select64", "pselect64", "core_sys_select"]),
+        ("epoll_wait", &["epoll_wait", "epoll_pwait", "do_epoll_wait"]),
+    ];
+    p.functions.iter().filter(|(_, share)| *share >= MOST).find_map(|(f, _)| {
+        let (name, module) = f.rsplit_once(" (")?;
+        let name = name.trim_start_matches("__GI_").trim_start_matches('_');
+        let system = is_plumbing(module.trim_end_matches(')'));
+        NAMES.iter().find(|n| system && n.1.contains(&name)).map(|n| n.0)
+    })
 }
 
 /// A poll that returned at once, again and again.

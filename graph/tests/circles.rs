@@ -206,3 +206,30 @@ fn a_circle_broken_by_time_outs() {
     let why = &r.root_causes[0].why;
     assert!(why.contains("circular") && why.contains("time-out"), "{why}");
 }
+
+/// A thread that ended with a lock: its owner cannot be looked up any more, but it was seen to get it.
+#[test]
+fn a_lock_of_a_thread_that_ended() {
+    let mut d = Drawing::new(12.0);
+    let main = d.process("app", "app", None, 0.0);
+    let (one, two) = (d.thread(main, "one", 0.1), d.thread(main, "two", 0.1));
+    let word = d.object(ObjectKind::Futex, 0x10, 1, "");
+    let epoll = d.object(ObjectKind::Epoll, 3, 0, "");
+    let lock = d.stack(&["__lll_lock_wait (libc.so.6)", "pthread_mutex_lock (libc.so.6)", "go (app)"]);
+    d.wait(two, 1.0, 2.0, "futex").on(word).stack(lock).op(128, 2).by(one, "futex", word);
+    d.exit(two, 2.5);
+    d.wait(one, 3.0, 12.0, "futex").on(word).stack(lock).op(128, 2).open();
+    d.wait(main, 0.3, 12.0, "epoll_wait").on(epoll).open();
+    let (g, c) = d.build();
+    let s = Selection { tid: Some(1001), ..Selection::default() };
+    let v = select(&g, &c, &s, &VictimOptions::default()).unwrap();
+    let r = run_with_policy(&g, &c, v, Options::default());
+    assert_eq!(r.slice[1].state, "exited", "{r:#?}");
+    let cause = &r.root_causes[0];
+    assert_eq!(cause.tid, Some(1002));
+    assert!(
+        cause.why.contains("ended at 2.500 s") && cause.why.contains("never gave it back"),
+        "{}",
+        cause.why
+    );
+}

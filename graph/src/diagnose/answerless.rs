@@ -124,6 +124,9 @@ impl Walk<'_> {
             facts.extend(self.g.holds.iter().filter(of).map(|h| (h.holder, h.relation, h.time)));
         }
         let from_facts = !facts.is_empty();
+        if !from_facts && class == WaitClass::Lock {
+            return self.last_taker(thread, group, silent).into_iter().collect();
+        }
         if !from_facts && class == WaitClass::Child {
             facts = self.children(thread, group, silent);
         }

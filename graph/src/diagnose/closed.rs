@@ -10,7 +10,7 @@ use super::walk::{Finding, FindingKind, Flow, Walk};
 use crate::class::{WaitClass, class};
 use crate::words::{short_who, who};
 use crate::{EdgeKind, QuestionKind, Weak};
-use pg_event::{Ns, ObjectKind, ThreadId};
+use pg_event::{Ns, ObjectKind, Relation, ThreadId};
 
 /// What another thread of the process did while one waited.
 enum Other {
@@ -88,6 +88,41 @@ impl Walk<'_> {
         const PRIVATE: u32 = 128;
         let v = self.representative(group);
         self.c.object(v.object).is_some_and(|o| o.kind == ObjectKind::Futex) && v.op & PRIVATE != 0
+    }
+
+    /// Who was seen to get the lock last before the wait began, and to wake nobody for it since. It may have
+    /// ended without giving it back.
+    pub(crate) fn last_taker(&self, thread: ThreadId, group: &Group, silent: &Spans) -> Option<Candidate> {
+        if !self.private_futex(group) {
+            return None;
+        }
+        let (object, begun) = (self.representative(group).object, silent.first()?.0);
+        let process = self.c.thread(thread)?.process;
+        let taken = |t: ThreadId| {
+            let mut of = self.g.vertices_in(t, 0..begun.saturating_add(1)).rev();
+            of.find(|id| {
+                let v = self.g.vertex(*id);
+                let woken = v.woken <= begun && v.waited() > 0 && !v.open && !v.timed_out && !v.interrupted;
+                woken && v.object == object && self.g.waking(*id).is_some()
+            })
+        };
+        let others = self.g.threads_of(process, self.c).filter(|t| *t != thread && self.counts(*t));
+        let (at, id, t) = others.filter_map(|t| taken(t).map(|v| (self.g.vertex(v).woken, v, t))).max()?;
+        let end = silent.last()?.1;
+        let gave_back = self.g.vertices_in(t, at..end).any(|v| {
+            self.g.outgoing(v).any(|e| {
+                let e = self.g.edge(e);
+                e.kind == EdgeKind::Futex && e.object == object && e.from_time > at
+            })
+        });
+        if gave_back {
+            return None;
+        }
+        let mut c = self.left(t, 1, silent);
+        let why = "who owns the lock is not recorded; it was the last one seen to get it, and woke nobody for it since";
+        c.entry.why_weak = Some(why.into());
+        (c.vertex, c.at, c.relation) = (Some(id), at, Some(Relation::Owns));
+        Some(c)
     }
 
     fn other(&self, t: ThreadId, spans: &Spans) -> Other {

@@ -50,7 +50,8 @@ impl LaneState {
     /// The state of a thread that waits.
     pub fn of_wait(s: OffState) -> Self {
         match s {
-            OffState::Runnable => Self::Runnable,
+            // Nothing but the limit keeps it from running.
+            OffState::Runnable | OffState::Throttled => Self::Runnable,
             OffState::Interruptible => Self::Blocked,
             OffState::Uninterruptible => Self::Disk,
             OffState::Stopped | OffState::Traced | OffState::Frozen => Self::Stopped,

@@ -111,7 +111,8 @@ impl WaitsOn {
             ObjectKind::Udp => Self::Udp,
             ObjectKind::Socket => Self::Socket,
             ObjectKind::EventFd => Self::EventFd,
-            ObjectKind::TimerFd => Self::Timer,
+            ObjectKind::TimerFd | ObjectKind::Timer => Self::Timer,
+            ObjectKind::Cgroup => Self::CpuQuota,
             ObjectKind::SignalFd => Self::Signal,
             ObjectKind::Inotify => Self::Inotify,
             ObjectKind::PidFd | ObjectKind::Child => Self::Child,
@@ -212,6 +213,7 @@ pub fn wait_kind(v: &Vertex, catalog: &Catalog) -> Option<WaitsOn> {
         OffState::Stopped => return Some(WaitsOn::Stop),
         OffState::Traced => return Some(WaitsOn::Ptrace),
         OffState::Frozen => return Some(WaitsOn::Freezer),
+        OffState::Throttled => return Some(WaitsOn::CpuQuota),
         OffState::Idle => return Some(WaitsOn::Work),
         OffState::Dead => return None,
         OffState::Interruptible | OffState::Uninterruptible => {}

@@ -173,6 +173,7 @@ impl Recording {
             (OffState::Stopped, _) => "to be continued after a stop".into(),
             (OffState::Traced, _) => "its tracer".into(),
             (OffState::Frozen, _) => "its cgroup to thaw".into(),
+            (OffState::Throttled, _) => "its CPU quota:".into(),
             (OffState::Dead, _) => "nothing: it ended".into(),
             (OffState::Idle, _) => "work (idle)".into(),
             (_, Some(name)) => name.into_owned(),

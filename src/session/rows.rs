@@ -238,7 +238,10 @@ impl Encoder {
         let as_expected = self.switches.left(e.thread.0) == Some(o.start);
         self.switches.came(e.thread.0, e.cpu, time);
         // woken: 0 = when it left, 1 = never, 2 = in column 2.
-        let woken = if o.woken == o.start {
+        // 3 = in column 2, too, and the state is the one that has no number below 8.
+        let woken = if o.state == OffState::Throttled {
+            3
+        } else if o.woken == o.start {
             0
         } else if o.woken == 0 {
             1
@@ -247,7 +250,7 @@ impl Encoder {
         };
         let c = &mut self.groups[OFF_CPU];
         c[0].byte(
-            o.state as u8
+            o.state as u8 & 7
                 | u8::from(o.open) << 3
                 | u8::from(o.begun_before) << 4
                 | woken << 5
@@ -256,7 +259,7 @@ impl Encoder {
         if !as_expected {
             c[1].u(time.wrapping_sub(o.start));
         }
-        if woken == 2 {
+        if woken >= 2 {
             c[2].u(time.wrapping_sub(o.woken));
         }
         c[3].u(u64::from(o.value));
@@ -542,7 +545,8 @@ impl Decoder {
             }
             n => self.wakers.get(n as usize - 1).copied(),
         };
-        let mut off = OffCpu::new(start, woken, off_state(flags & 7));
+        let state = if flags >> 5 & 3 == 3 { OffState::Throttled } else { off_state(flags & 7) };
+        let mut off = OffCpu::new(start, woken, state);
         off.open = flags & 8 != 0;
         off.begun_before = flags & 16 != 0;
         off.value = value;

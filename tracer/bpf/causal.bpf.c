@@ -12,7 +12,12 @@
 #include "state.h"
 #include "object.h"
 #include "call.h"
+#include "set.h"
+#include "mapping.h"
+#include "target.h"
 #include "stack.h"
+#include "disk.h"
+#include "quota.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -185,6 +190,9 @@ static __always_inline void switch_in(struct task_struct *task, u32 tid, u32 tgi
 	struct thread *t = known_thread(task);
 	if (!t || !t->off)
 		return;
+	u64 runnable = t->woken > t->off ? t->woken : t->off;
+	if (now - runnable > QUOTA_DELAY_NS && (t->woken || t->state == OFF_RUNNABLE) && throttled(task, runnable, now))
+		t->flags |= F_THROTTLED;
 	if (t->state == OFF_RUNNABLE) {
 		struct rec_run *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 		if (!e) {
@@ -290,6 +298,10 @@ int BPF_PROG(on_waking, struct task_struct *task)
 	t->waker_object.kind = K_NONE;
 	t->waker_stack = 0;
 	t->context = context_now(c);
+	if (t->context == CTX_HARDIRQ || t->context == CTX_SOFTIRQ) {
+		disk_waker(t, c, now);
+		return 0;
+	}
 	if (!t->waker || (waker->flags & NO_USER))
 		return 0;
 	/* In an interrupt the thread is only the interrupted one, unless it sent the packet itself. */
@@ -547,3 +559,4 @@ int BPF_PROG(on_signal, int signal, struct kernel_siginfo *info, struct task_str
 #include "pass.h"
 #include "sample.h"
 #include "message.h"
+#include "timer.h"

@@ -37,6 +37,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
 #define BPF_ANY 0
+#define BPF_NOEXIST 1
 #define BPF_F_NO_PREALLOC 1
 #define BPF_F_USER_STACK 256
 #define BPF_RB_NO_WAKEUP 1
@@ -105,6 +106,14 @@ struct pid {
 struct mm_struct {
 	unsigned long arg_start, arg_end;
 };
+struct cfs_bandwidth {
+	u64 quota;
+	u64 throttled_time;
+};
+struct task_group {
+	struct task_group *parent;
+	struct cfs_bandwidth cfs_bandwidth;
+};
 struct task_struct {
 	unsigned int __state;
 	unsigned int flags;
@@ -118,6 +127,20 @@ struct task_struct {
 	char comm[16];
 	struct files_struct *files;
 	struct mm_struct *mm;
+	struct task_group *sched_task_group;
+};
+struct block_device {
+	u32 bd_dev;
+};
+struct gendisk {
+	char disk_name[32];
+	struct block_device *part0;
+};
+struct request_queue {
+	struct gendisk *disk;
+};
+struct request {
+	struct request_queue *q;
 };
 struct linux_binprm;
 struct irqaction;
@@ -203,7 +226,7 @@ struct tty_file_private {
 	struct tty_struct *tty;
 };
 struct vm_area_struct {
-	unsigned long vm_start, vm_pgoff;
+	unsigned long vm_start, vm_flags, vm_pgoff;
 	struct file *vm_file;
 };
 struct bpf_iter_meta;
@@ -218,6 +241,7 @@ struct bpf_perf_event_data;
 #define PF_USER_WORKER 0x4000
 #define PF_KTHREAD 0x200000
 #define NO_USER (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER)
+#define VM_SHARED 8
 #define JOBCTL_TRAP_FREEZE (1UL << 23)
 
 #define S_IFMT 0170000

@@ -26,18 +26,35 @@ static __always_inline u64 name_hash(struct object *o, u32 form)
 	return mix(mix(mix(o->kind + 1, o->id), o->peer), form + 77);
 }
 
+/* The record for a name of `o`, its text still to be written; none when the name was sent already. */
+static __always_inline struct rec_name *new_name(struct object *o, u32 form, u32 which, u64 *hash)
+{
+	*hash = name_hash(o, form);
+	struct scratch *s = unsent(*hash) ? scratch(which) : 0;
+	if (!s)
+		return 0;
+	s->name.type = REC_NAME;
+	s->name.kind = o->kind;
+	s->name.form = form;
+	s->name.id = o->id;
+	s->name.peer = o->peer;
+	return &s->name;
+}
+
+static __always_inline void send_name(struct rec_name *r, u32 len, u64 hash)
+{
+	r->len = len;
+	if (send(r, sizeof(*r)))
+		mark_sent(hash);
+}
+
 /* Send the path of a file: its dentries from the leaf up, across mounts. */
 int __noinline send_path(struct object *o, u64 file, u32 which)
 {
-	if (!o)
+	u64 hash;
+	struct rec_name *r = o ? new_name(o, NAME_PATH, which, &hash) : 0;
+	if (!r)
 		return 0;
-	u64 hash = name_hash(o, NAME_PATH);
-	if (!unsent(hash))
-		return 0;
-	struct scratch *s = scratch(which);
-	if (!s)
-		return 0;
-	struct rec_name *r = &s->name;
 	struct file *f = (void *)file;
 	struct dentry *d = READ(f, f_path.dentry);
 	struct vfsmount *mnt = READ(f, f_path.mnt);
@@ -52,6 +69,11 @@ int __noinline send_path(struct object *o, u64 file, u32 which)
 			struct mount *over = READ(m, mnt_parent);
 			if (d != root || over == m || !over) {
 				more = 0;
+				/* A file that is in no directory (memfd, shared memory) has a name of its own. */
+				if (!used) {
+					bpf_probe_read_kernel_str(r->text, NAME_BYTES, READ(d, d_name.name));
+					used = r->text[0] != '/';
+				}
 				break;
 			}
 			d = READ(m, mnt_mountpoint);
@@ -66,14 +88,7 @@ int __noinline send_path(struct object *o, u64 file, u32 which)
 		used++;
 		d = up;
 	}
-	r->type = REC_NAME;
-	r->kind = o->kind;
-	r->form = NAME_PATH;
-	r->len = used | more;
-	r->id = o->id;
-	r->peer = o->peer;
-	if (send(r, sizeof(*r)))
-		mark_sent(hash);
+	send_name(r, used | more, hash);
 	return 0;
 }
 
@@ -87,29 +102,19 @@ int __noinline send_unix_name(struct object *o, u64 sock, u64 other, u32 which)
 		addr = READ((struct unix_sock *)other, addr);
 	if (!addr)
 		return 0;
-	u64 hash = name_hash(o, NAME_UNIX);
-	if (!unsent(hash))
+	u64 hash;
+	struct rec_name *r = new_name(o, NAME_UNIX, which, &hash);
+	if (!r)
 		return 0;
-	struct scratch *s = scratch(which);
-	if (!s)
-		return 0;
-	struct rec_name *r = &s->name;
 	int len = READ(addr, len);
 	len -= 2; /* the family */
 	if (len <= 0)
 		return 0;
 	if (len > 108)
 		len = 108;
-	r->type = REC_NAME;
-	r->kind = o->kind;
-	r->form = NAME_UNIX;
-	r->len = len;
-	r->id = o->id;
-	r->peer = o->peer;
 	u64 at = bpf_core_field_offset(struct unix_address, name);
 	bpf_probe_read_kernel(r->text, 108, (void *)addr + at + 2);
-	if (send(r, sizeof(*r)))
-		mark_sent(hash);
+	send_name(r, len, hash);
 	return 0;
 }
 
@@ -129,23 +134,13 @@ static __always_inline u64 endpoint6(const u32 *a, u16 port)
 
 static __always_inline void send_inet6(struct object *o, const u32 *local, const u32 *remote, u32 which)
 {
-	u64 hash = name_hash(o, NAME_INET6);
-	if (!unsent(hash))
+	u64 hash;
+	struct rec_name *r = new_name(o, NAME_INET6, which, &hash);
+	if (!r)
 		return;
-	struct scratch *s = scratch(which);
-	if (!s)
-		return;
-	struct rec_name *r = &s->name;
-	r->type = REC_NAME;
-	r->kind = o->kind;
-	r->form = NAME_INET6;
-	r->len = 32;
-	r->id = o->id;
-	r->peer = o->peer;
 	__builtin_memcpy(r->text, local, 16);
 	__builtin_memcpy(r->text + 16, remote, 16);
-	if (send(r, sizeof(*r)))
-		mark_sent(hash);
+	send_name(r, 32, hash);
 }
 
 /* The inode number of a socket that a file stands for, 0 for one that was not accepted yet. */

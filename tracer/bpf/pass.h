@@ -34,6 +34,8 @@ static __noinline void seed(struct thread *t, struct task_struct *task, u32 stat
 			if (s) {
 				fetch(true, task, r, s, blocked_class(t));
 				waits_on(t, r, number(task), tgid | (u64)ROOM_ITER << 32, now);
+				if (t->object.kind == K_FUTEX && !(t->op & FUTEX_PRIVATE))
+					shared_word(&t->object, task, ROOM_ITER);
 				/* What it remembers of its files is its own to write. */
 				for (int i = 0; i < FILES; i++)
 					t->memo[i].file = 0;

@@ -28,7 +28,7 @@ enum record_type {
 enum object_kind {
 	K_UNKNOWN = 0, K_FUTEX, K_PIPE, K_FIFO, K_UNIX_STREAM, K_UNIX_DATAGRAM, K_TCP, K_UDP, K_SOCKET,
 	K_EVENTFD, K_EPOLL, K_TIMERFD, K_SIGNALFD, K_INOTIFY, K_PIDFD, K_IO_URING, K_FILE, K_FILE_LOCK,
-	K_TTY, K_CHAR, K_BLOCK, K_CHILD, K_SET, K_SYSV, K_ANON,
+	K_TTY, K_CHAR, K_BLOCK, K_CHILD, K_SET, K_SYSV, K_ANON, K_MEMORY, K_CGROUP, K_TIMER,
 	K_NONE = 255,
 };
 
@@ -46,6 +46,7 @@ enum off_flags {
 	F_SEEDED = 2,	/* the wait had begun before the recording */
 	F_OPEN = 4,	/* the recording ends, the wait has not */
 	F_LONG = 8,	/* the wait passed the long-wait threshold and goes on */
+	F_THROTTLED = 16, /* runnable, but a quota of CPU time kept it off */
 };
 
 #define NO_CALL 0xffff

@@ -162,6 +162,9 @@ struct cpu {
 	/* How many records of messages may be sent at once: what one CPU adds to the ring stays bounded. */
 	u32 tokens, pad;
 	u64 tokens_at;
+	/* The disk request completed last: its device, when, and who submitted it. */
+	u64 disk, disk_time;
+	u32 disk_tid, disk_tgid;
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -171,7 +174,7 @@ struct {
 } cpus SEC(".maps");
 
 /* Room for what does not fit on the stack. One each for contexts that can interrupt one another. */
-enum room { ROOM_SCHED = 0, ROOM_TASK, ROOM_ITER, ROOM_SAMPLE, ROOMS };
+enum room { ROOM_SCHED = 0, ROOM_TASK, ROOM_ITER, ROOM_SAMPLE, ROOM_DISK, ROOMS };
 struct scratch {
 	union {
 		struct rec_name name;

@@ -69,6 +69,11 @@ pub(crate) fn judge(o: &OffCpu, wakee: Role, waker: Option<Waker>, catalog: &Cat
             }
         }
         Context::Task => {}
+        // The waker is who submitted the disk request that was completed.
+        _ if interrupted && by_disk(o, catalog) => {
+            let kind = if w.role == Role::Worker { EdgeKind::Work } else { EdgeKind::WakeUp };
+            return Verdict::Edge(kind, Some(Weak::InterruptInferred));
+        }
         _ if interrupted => return Verdict::Interrupt,
         _ if own_time_out(o) => return Verdict::TimedOut,
         _ => return Verdict::Unknown,
@@ -89,6 +94,11 @@ fn is_network(o: &OffCpu, catalog: &Catalog) -> bool {
         .is_none_or(|x| matches!(x.kind, ObjectKind::Tcp | ObjectKind::Udp | ObjectKind::Socket))
 }
 
+/// Did the completion of a disk request end the wait?
+fn by_disk(o: &OffCpu, catalog: &Catalog) -> bool {
+    catalog.object(o.waker_object).is_some_and(|x| x.kind == ObjectKind::BlockDevice)
+}
+
 fn has_time_out(o: &OffCpu) -> bool {
     o.timeout != 0 && o.timeout != u64::MAX
 }
@@ -102,7 +112,7 @@ fn timer(o: &OffCpu, catalog: &Catalog) -> Verdict {
     if calls::is(o.syscall, SLEEP) {
         return Verdict::TimedOut;
     }
-    let waits_for_timer = |k: ObjectKind| k == ObjectKind::TimerFd;
+    let waits_for_timer = |k: ObjectKind| matches!(k, ObjectKind::TimerFd | ObjectKind::Timer);
     let timers = catalog.object(o.object).is_some_and(|x| {
         waits_for_timer(x.kind)
             || x.members.iter().any(|m| catalog.object(*m).is_some_and(|m| waits_for_timer(m.kind)))

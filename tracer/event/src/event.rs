@@ -103,6 +103,9 @@ pub enum OffState {
     Idle = 6,
     /// Exited: the last interval of a thread.
     Dead = 7,
+    /// Kept off the CPU, though it could run, since a control group it is in had used up its quota of CPU
+    /// time. `OffCpu::object` is that group; `OffCpu::woken` is when it was allowed to run again.
+    Throttled = 8,
 }
 
 /// In what context something ran.
@@ -198,7 +201,7 @@ impl OffCpu {
         }
     }
 
-    /// Did it block (as opposed to being put off while runnable)?
+    /// Did it block (as opposed to being put off while runnable)? A quota that is used up blocks, too.
     pub fn blocked(&self) -> bool {
         !matches!(self.state, OffState::Runnable)
     }

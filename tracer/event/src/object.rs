@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 pub enum ObjectKind {
     /// Kind could not be read.
     Unknown = 0,
-    /// A futex word. `id` is the user address, `peer` the address space (or inode, when shared).
+    /// A futex word. `id` is the user address, `peer` the process; or, in a shared mapping, `id` is the offset
+    /// in what is mapped and `peer` names that (see [`SHARED_FUTEX`]).
     Futex = 1,
     /// Anonymous pipe. `id` is the inode.
     Pipe = 2,
@@ -60,11 +61,16 @@ pub enum ObjectKind {
     /// A word of memory watched as a data flag. `id` is its address, `peer` the address space (or inode, when
     /// shared); `name` the variable, when known.
     Memory = 25,
+    /// A control group whose quota of CPU time holds threads back. `id` is the inode of its directory, `name`
+    /// the directory and the limit.
+    Cgroup = 26,
+    /// The timers of a process that send signals (setitimer, alarm, timer_settime). `id` is the process.
+    Timer = 27,
 }
 
 impl ObjectKind {
     /// All kinds, in numeric order.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 28] = [
         Self::Unknown,
         Self::Futex,
         Self::Pipe,
@@ -91,6 +97,8 @@ impl ObjectKind {
         Self::SysvIpc,
         Self::Anon,
         Self::Memory,
+        Self::Cgroup,
+        Self::Timer,
     ];
 
     /// The kind with this number, [`Self::Unknown`] for a number nobody knows.
@@ -137,6 +145,11 @@ impl Object {
         self.kind == other.kind && self.peer != 0 && self.id == other.peer && self.peer == other.id
     }
 
+    /// A futex word in a shared mapping, which several processes may have at different addresses?
+    pub fn is_shared_futex(&self) -> bool {
+        self.kind == ObjectKind::Futex && self.peer & SHARED_FUTEX != 0
+    }
+
     /// The text of the report's `object` field, as fixed by the contract:
     /// `pipe:[1234]`, `unix:/run/x`, `tcp 127.0.0.1:1->127.0.0.1:2`, a path, ...
     pub fn label(&self) -> String {
@@ -158,6 +171,9 @@ impl Object {
             }
         };
         match self.kind {
+            ObjectKind::Futex if self.is_shared_futex() && !self.name.is_empty() => {
+                format!("futex 0x{:x} of {}", self.id, self.name)
+            }
             ObjectKind::Futex => format!("futex 0x{:x}", self.id),
             ObjectKind::Pipe => format!("pipe:[{}]", self.id),
             ObjectKind::Fifo => named("fifo"),
@@ -190,10 +206,15 @@ impl Object {
             ObjectKind::Anon => named("anon"),
             ObjectKind::Memory if self.name.is_empty() => format!("flag 0x{:x}", self.id),
             ObjectKind::Memory => format!("flag {} (0x{:x})", self.name, self.id),
+            ObjectKind::Cgroup => named("cgroup"),
+            ObjectKind::Timer => format!("timers of process {}", self.id),
             ObjectKind::Unknown => named("unknown"),
         }
     }
 }
+
+/// Set in the `peer` of a futex word that is known by what is mapped, not by a process.
+pub const SHARED_FUTEX: u64 = 1 << 63;
 
 /// Key of an IPv4 endpoint: address (host order) in bits 16..48, port in bits 0..16.
 /// An IPv6 endpoint has bit 63 set, a hash of its address above the port, and its text in [`Object::name`].

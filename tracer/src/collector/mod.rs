@@ -15,7 +15,9 @@ mod permission;
 mod pipeline;
 mod priority;
 mod programs;
+mod quota;
 mod raw;
+mod retries;
 mod sampling;
 
 pub use permission::check_permission;

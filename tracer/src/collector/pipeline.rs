@@ -4,13 +4,17 @@ use super::burst::Bursts;
 use super::hash::FastMap;
 use super::objects::Objects;
 use super::order::{Order, STEP_NS, WINDOW_NS};
-use super::raw::{self, F_LONG, F_OPEN, F_SEEDED, Off, RawObject, Record, Run, StackCopy};
+use super::quota::Quotas;
+use super::raw::{
+    self, F_LONG, F_OPEN, F_SEEDED, F_THROTTLED, K_NONE, Off, RawObject, Record, Run, StackCopy,
+};
+use super::retries::Retries;
 use crate::holders::{Holders, LongWait};
 use crate::identity::Identity;
 use crate::stacks::{Regs, StackTable};
 use pg_event::{
-    CatalogDelta, Context, Direction, Event, Hold, IpcUse, Item, Kind, Ns, OffCpu, OffState, Sample, StackId,
-    SyscallUse, Sysno, ThreadId,
+    CatalogDelta, Context, Direction, Event, Hold, IpcUse, Item, Kind, Ns, ObjectKind, OffCpu, OffState,
+    Sample, StackId, SyscallUse, Sysno, ThreadId,
 };
 
 use std::collections::VecDeque;
@@ -22,6 +26,8 @@ const MAX_KEYS: usize = 1 << 19;
 
 /// Number of `sched_yield` (x86-64).
 const SCHED_YIELD: u16 = 24;
+/// Numbers of the calls that wait for a signal: `pause`, `rt_sigtimedwait`, `rt_sigsuspend`.
+const WAITS_FOR_SIGNAL: [u16; 3] = [34, 128, 130];
 
 /// A cache that forgets the older half of its entries when it is full.
 struct Recent {
@@ -75,6 +81,8 @@ pub struct Pipeline {
     /// Waits that have become long and whose holders were not looked up yet.
     long: VecDeque<Long>,
     holders: Holders,
+    quotas: Quotas,
+    retries: Retries,
     /// Looks for threads that deserve a burst, when there are to be bursts.
     pub bursts: Option<Bursts>,
     /// Up to when events were given out.
@@ -100,6 +108,8 @@ impl Pipeline {
             kernel: Recent::new(),
             long: VecDeque::new(),
             holders: Holders::new(),
+            quotas: Quotas::new(),
+            retries: Retries::default(),
             bursts: None,
             given_out: 0,
             events: 0,
@@ -194,6 +204,7 @@ impl Pipeline {
             }
             Record::Exec { cpu, tid, time, tgid, comm, argv } if time <= self.end => {
                 let now = self.time(time);
+                self.quotas.forget(tgid);
                 self.identity.exec(tid, tgid, &comm, &argv, &[], now);
                 let thread = self.identity.thread(tgid, tgid, now);
                 self.order.push(Event { time: now, thread, cpu, kind: Kind::Exec });
@@ -202,6 +213,9 @@ impl Pipeline {
                 let now = self.time(time);
                 let thread = self.identity.thread(tid, tgid, now);
                 self.identity.exit(tid, status, now);
+                if tid == tgid {
+                    self.quotas.forget(tgid);
+                }
                 self.order.push(Event { time: now, thread, cpu, kind: Kind::Exit { status } });
             }
             Record::Rename { tid, time, tgid, comm } if time <= self.end => {
@@ -233,15 +247,24 @@ impl Pipeline {
             Record::Call(c) if c.end <= self.end => {
                 let now = self.time(c.end);
                 let thread = self.identity.thread(c.tid, c.tgid, now);
-                let kind = Kind::Syscall(SyscallUse {
+                let call = SyscallUse {
                     start: self.time(c.start),
                     nr: Sysno(c.call),
                     result: c.result,
                     count: c.count,
                     op: c.op,
                     object: self.objects.id(c.object),
-                });
-                self.order.push(Event { time: now, thread, cpu: 0, kind });
+                };
+                self.order.push(Event { time: now, thread, cpu: 0, kind: Kind::Syscall(call) });
+                if c.result < 0 && self.retries.failed(thread, &call, c.end) && self.long.len() < MAX_LONG {
+                    let off = OffCpu {
+                        syscall: call.nr,
+                        op: call.op,
+                        object: call.object,
+                        ..OffCpu::new(call.start, now, OffState::Interruptible)
+                    };
+                    self.long.push_back(Long { thread, tid: c.tid, tgid: c.tgid, off });
+                }
             }
             _ => {}
         }
@@ -258,6 +281,13 @@ impl Pipeline {
         let woken =
             if r.woken == 0 { if open { 0 } else { start } } else { self.time(r.woken).clamp(start, time) };
         let waker_known = r.woken != 0 && r.waker != 0;
+        let context = Context::from_u8(r.context);
+        let object =
+            if r.object.kind == K_NONE && context == Context::Timer && WAITS_FOR_SIGNAL.contains(&r.call) {
+                RawObject { kind: ObjectKind::Timer as u8, id: u64::from(r.tgid), peer: 0 }
+            } else {
+                r.object
+            };
         let off = OffCpu {
             open,
             begun_before: r.flags & F_SEEDED != 0,
@@ -265,13 +295,13 @@ impl Pipeline {
             op: r.op,
             value: r.value,
             timeout: r.timeout,
-            object: self.objects.id(r.object),
+            object: self.objects.id(object),
             waker: if waker_known {
                 self.identity.thread(r.waker, r.waker_tgid, time)
             } else {
                 ThreadId::NONE
             },
-            waker_context: Context::from_u8(r.context),
+            waker_context: context,
             waker_syscall: Sysno(if waker_known { r.waker_call } else { u16::MAX }),
             waker_object: self.objects.id(r.waker_object),
             user_stack: self.user.get(r.user_stack),
@@ -295,6 +325,13 @@ impl Pipeline {
             self.order.push(Event { time, thread, cpu: r.cpu, kind: Kind::OffCpu(off) });
             return;
         }
+        if r.flags & F_THROTTLED != 0 && woken < time {
+            // Woken, it was not allowed to run: that is a wait of its own.
+            self.order.push(Event { time: woken, thread, cpu: r.cpu, kind: Kind::OffCpu(off) });
+            let held = self.held_back(r.tgid, woken, time, off.user_stack);
+            self.order.push(Event { time, thread, cpu: r.cpu, kind: Kind::OffCpu(held) });
+            return;
+        }
         self.order.push(Event { time, thread, cpu: r.cpu, kind: Kind::OffCpu(off) });
     }
 
@@ -311,12 +348,19 @@ impl Pipeline {
         {
             bursts.interval(r.tid, r.call, true, r.start, r.time);
         }
-        let off = OffCpu {
-            syscall: Sysno(r.call),
-            user_stack: self.user.get(r.user_stack),
-            ..OffCpu::new(start, start, OffState::Runnable)
+        let user_stack = self.user.get(r.user_stack);
+        let off = if r.flags & F_THROTTLED != 0 {
+            self.held_back(r.tgid, start, time, user_stack)
+        } else {
+            OffCpu { syscall: Sysno(r.call), user_stack, ..OffCpu::new(start, start, OffState::Runnable) }
         };
         self.order.push(Event { time, thread, cpu: r.cpu, kind: Kind::OffCpu(off) });
+    }
+
+    /// An interval in which a quota kept a thread off the CPU.
+    fn held_back(&mut self, tgid: u32, start: Ns, end: Ns, user_stack: StackId) -> OffCpu {
+        let object = self.quotas.of(tgid, &mut self.objects);
+        OffCpu { object, user_stack, ..OffCpu::new(start, end, OffState::Throttled) }
     }
 
     fn unwind(&mut self, s: &StackCopy, data: &[u8]) -> StackId {

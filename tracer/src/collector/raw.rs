@@ -39,6 +39,8 @@ pub const F_SEEDED: u8 = 2;
 pub const F_OPEN: u8 = 4;
 /// The wait has become long and goes on.
 pub const F_LONG: u8 = 8;
+/// Runnable, but a quota of CPU time kept it off.
+pub const F_THROTTLED: u8 = 16;
 /// "No object" among the kinds.
 pub const K_NONE: u8 = 255;
 

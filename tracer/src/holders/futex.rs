@@ -38,7 +38,16 @@ fn mutex_owner(words: [u32; 5]) -> Owner {
 
 impl Holders {
     pub(super) fn futex_owner(&mut self, wait: &LongWait, object: &Object) -> Vec<(Who, Relation)> {
-        let address = object.id;
+        // In a shared mapping the object is known by what is mapped; where the waiter has it, its call tells.
+        let address = if object.is_shared_futex() {
+            match self.blocked_call(wait.tid) {
+                Some((number, args)) if number == u64::from(wait.syscall.0) => args[0],
+                _ => return Vec::new(),
+            }
+        } else {
+            object.id
+        };
+        let shared = object.is_shared_futex();
         // FUTEX_WAIT, FUTEX_LOCK_PI, FUTEX_WAIT_BITSET, FUTEX_WAIT_REQUEUE_PI, FUTEX_LOCK_PI2.
         if wait.syscall.is_any(&["futex"]) && !matches!(wait.op & 0x7f, 0 | 6 | 9 | 11 | 13) {
             return Vec::new();
@@ -56,7 +65,7 @@ impl Holders {
             owner = mutex_owner(words);
         }
         if let Owner::Thread(tid) = owner
-            && let Some(found) = thread_called(wait, tid)
+            && let Some(found) = thread_called(wait, tid, shared)
         {
             return vec![(found, Relation::Owns)];
         }
@@ -68,7 +77,7 @@ impl Holders {
                 && words[0] & WRITE_LOCKED != 0
                 && words[6] != 0
                 && words[4] == 0
-                && let Some(found) = thread_called(wait, words[6])
+                && let Some(found) = thread_called(wait, words[6], shared)
             {
                 return vec![(found, Relation::Owns)];
             }
@@ -76,7 +85,7 @@ impl Holders {
         // pthread_join(3): the word is the number of the thread waited for until the kernel clears it.
         if let Some([word]) = self.words::<1>(wait.tgid, address)
             && word > 2
-            && let Some(found) = thread_called(wait, word)
+            && let Some(found) = thread_called(wait, word, false)
         {
             return vec![(found, Relation::Owns)];
         }
@@ -84,9 +93,24 @@ impl Holders {
     }
 }
 
-/// The thread of the waiter's process that has this number in its own pid namespace.
-fn thread_called(wait: &LongWait, number: u32) -> Option<Who> {
+/// The thread of the waiter's process (of any, when the word is shared) that has this number in the waiter's
+/// pid namespace.
+fn thread_called(wait: &LongWait, number: u32, shared: bool) -> Option<Who> {
     let levels = procfs::read_status(wait.tgid)?.ns_pids.len();
+    if shared {
+        return if levels <= 1 {
+            let status = procfs::read_status(number)?;
+            (number != wait.tid).then_some(Who::Thread(number, status.tgid))
+        } else {
+            procfs::processes()
+                .into_iter()
+                .flat_map(procfs::threads_of)
+                .take(MAX_THREADS)
+                .filter_map(procfs::read_status)
+                .find(|s| s.ns_pids.len() == levels && s.ns_pids.last() == Some(&number))
+                .map(|s| Who::Thread(s.pid, s.tgid))
+        };
+    }
     if levels <= 1 {
         let there = procfs::threads_of(wait.tgid).binary_search(&number).is_ok();
         return (there && number != wait.tid).then_some(Who::Thread(number, wait.tgid));

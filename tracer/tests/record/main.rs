@@ -1,7 +1,11 @@
 //! Records small real programs and holds the recording to what the programs know of themselves.
 //! Needs the right to trace; says so and skips otherwise.
 
+mod disk;
+mod futexes;
 mod programs;
+mod quota;
+mod timers;
 
 use pg_event::{Catalog, Context, Event, Item, Kind, Object, ObjectKind, OffCpu, OffState, ThreadId};
 use pg_tracer::{Collector, Focus, Level, Options, check_permission};
@@ -79,8 +83,12 @@ fn collect(items: crossbeam_channel::Receiver<Item>) -> (Catalog, Vec<Event>, bo
 }
 
 fn record(name: &str, level: Level) -> Recording {
+    record_with(name, options(level))
+}
+
+fn record_with(name: &str, options: Options) -> Recording {
     let (sender, items) = crossbeam_channel::unbounded();
-    let collector = Collector::start(options(level), sender).unwrap();
+    let collector = Collector::start(options, sender).unwrap();
     let mut child = spawn(name);
     collector.focus_on(child.id());
     let facts = facts(&mut child, None);
@@ -146,6 +154,26 @@ impl Recording {
     fn wait(&self, fact: &str, call: &str) -> OffCpu {
         let waits = self.waits(fact, call);
         waits.iter().max_by_key(|(e, o)| e.time - o.start).expect("no such wait").1
+    }
+
+    /// Who was seen to hold what a thread waited for, and how.
+    fn holds(&self, subject: &str) -> Vec<(ThreadId, pg_event::Hold)> {
+        let subject = self.thread(subject);
+        let hold = |e: &Event| match e.kind {
+            Kind::Hold(h) if h.subject == subject => Some((e.thread, h)),
+            _ => None,
+        };
+        self.events.iter().filter_map(hold).collect()
+    }
+
+    /// The system calls of a thread that were recorded.
+    fn calls(&self, fact: &str) -> Vec<pg_event::SyscallUse> {
+        let thread = self.thread(fact);
+        let call = |e: &Event| match e.kind {
+            Kind::Syscall(s) if e.thread == thread => Some(s),
+            _ => None,
+        };
+        self.events.iter().filter_map(call).collect()
     }
 
     fn object(&self, o: pg_event::ObjectId) -> &Object {

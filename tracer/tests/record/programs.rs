@@ -27,6 +27,11 @@ pub fn run(name: &str) {
         "hang" => hang(),
         "busy" => busy(),
         "retry" => retry(),
+        "shared-mutex" => crate::futexes::shared_mutex(),
+        "timerfd" => crate::timers::timerfd(),
+        "itimer" => crate::timers::itimer(),
+        "disk" => crate::disk::read(),
+        "quota" => crate::quota::spin(),
         other => panic!("no program {other}"),
     }
     // What is mapped where is read from /proc when a stack comes: a recorder beside a busy machine's other
@@ -34,21 +39,21 @@ pub fn run(name: &str) {
     thread::sleep(Duration::from_millis(500));
 }
 
-fn fact(name: &str, value: impl std::fmt::Display) {
+pub fn fact(name: &str, value: impl std::fmt::Display) {
     println!("fact {name} {value}");
     let _ = std::io::stdout().flush();
 }
 
-fn tid() -> i64 {
+pub fn tid() -> i64 {
     // SAFETY: gettid has no preconditions.
     unsafe { libc::syscall(libc::SYS_gettid) }
 }
 
-fn pause() {
+pub fn pause() {
     thread::sleep(Duration::from_millis(40));
 }
 
-fn inode(fd: RawFd) -> u64 {
+pub fn inode(fd: RawFd) -> u64 {
     // SAFETY: an all-zero stat is valid, and fstat only writes to it.
     unsafe {
         let mut s: libc::stat = std::mem::zeroed();
@@ -57,7 +62,7 @@ fn inode(fd: RawFd) -> u64 {
     }
 }
 
-fn new_pipe() -> (File, File) {
+pub fn new_pipe() -> (File, File) {
     let mut fds = [0; 2];
     // SAFETY: `fds` has room for both; the descriptors are owned by nobody else.
     unsafe {
@@ -67,7 +72,7 @@ fn new_pipe() -> (File, File) {
 }
 
 /// Runs `act` in another thread after a pause, while this one does `wait`.
-fn between(wait: impl FnOnce(), act: impl FnOnce() + Send + 'static) {
+pub fn between(wait: impl FnOnce(), act: impl FnOnce() + Send + 'static) {
     let other = thread::Builder::new().name("other".into()).spawn(move || {
         fact("other", tid());
         pause();

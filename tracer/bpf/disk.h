@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Disk requests: an interrupt that completes one wakes who waits for its pages; whoever submitted it is the
+ * cause, not the thread that happened to be interrupted.
+ */
+#ifndef PG_DISK_H
+#define PG_DISK_H
+
+/* Who submitted a request that is under way. */
+struct submitted {
+	u32 tid, tgid;
+	u64 time;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, u64);
+	__type(value, struct submitted);
+} requests SEC(".maps");
+
+/* A waking this long after a completion on the same CPU, in an interrupt, is by that completion. */
+#define COMPLETION_NS 100000
+
+static __always_inline int submitted(struct request *rq, u64 flag)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	u64 key = number(rq);
+	struct submitted s = { .tid = task->pid, .tgid = task->tgid, .time = bpf_ktime_get_ns() };
+	/* An interrupt (a request that is tried again) asks on behalf of nobody. */
+	struct cpu *c = this_cpu();
+	if (!s.tid || s.tgid == own_tgid || !c || c->irq || c->softirq)
+		return 0;
+	bpf_map_update_elem(&requests, &key, &s, flag);
+	return 0;
+}
+
+/* The bio becomes a request, in the context of who submits it. */
+SEC("tp_btf/block_io_start")
+int BPF_PROG(on_disk_start, struct request *rq)
+{
+	return submitted(rq, BPF_ANY);
+}
+
+/* The request goes to the device: for queues that keep no statistics, which have no start. */
+SEC("tp_btf/block_rq_issue")
+int BPF_PROG(on_disk_issue, struct request *rq)
+{
+	return submitted(rq, BPF_NOEXIST);
+}
+
+static __noinline void send_disk_name(struct object *o, struct gendisk *disk)
+{
+	u64 hash;
+	struct rec_name *r = new_name(o, NAME_TEXT, ROOM_DISK, &hash);
+	if (!r)
+		return;
+	__builtin_memcpy(r->text, "/dev/", 5);
+	bpf_probe_read_kernel_str(r->text + 5, 32, disk->disk_name);
+	send_name(r, 64, hash);
+}
+
+SEC("tp_btf/block_rq_complete")
+int BPF_PROG(on_disk_complete, struct request *rq)
+{
+	u64 key = number(rq);
+	struct submitted *s = bpf_map_lookup_elem(&requests, &key);
+	struct cpu *c = this_cpu();
+	if (!s || !c)
+		return 0;
+	struct gendisk *disk = rq->q->disk;
+	if (disk) {
+		struct object o = { .kind = K_BLOCK };
+		o.id = user_device(disk->part0->bd_dev);
+		c->disk = o.id;
+		c->disk_tid = s->tid;
+		c->disk_tgid = s->tgid;
+		c->disk_time = bpf_ktime_get_ns();
+		send_disk_name(&o, disk);
+	}
+	bpf_map_delete_elem(&requests, &key);
+	return 0;
+}
+
+/* A thread is woken in an interrupt: by a disk request that was just completed? */
+static __always_inline void disk_waker(struct thread *t, struct cpu *c, u64 now)
+{
+	if (!c || now - c->disk_time > COMPLETION_NS)
+		return;
+	t->waker = c->disk_tid;
+	t->waker_tgid = c->disk_tgid;
+	t->waker_object.kind = K_BLOCK;
+	t->waker_object.id = c->disk;
+	t->waker_object.peer = 0;
+}
+
+#endif

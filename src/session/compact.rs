@@ -8,7 +8,7 @@ use pg_event::{Catalog, CatalogDelta, FrameId, Item, ModuleId, ObjectId, Process
 use std::path::{Path, PathBuf};
 
 /// Longer recordings have full chunks anyway, and writing them again takes time.
-const MAX_BYTES: u64 = 16 << 20;
+pub(super) const MAX_BYTES: u64 = 16 << 20;
 /// Fewer chunks are not worth it.
 const MIN_CHUNKS: usize = 3;
 

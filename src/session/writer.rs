@@ -14,8 +14,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// At the latest after this time what was delivered is in the file.
+/// At the latest after this time what was delivered is in the file: a recorder that is killed loses no more.
 const FLUSH_AFTER: Duration = Duration::from_millis(800);
+/// ... while the file is one that will be written anew at its end, and small chunks thus cost nothing.
+const FLUSH_SOON_AFTER: Duration = Duration::from_millis(300);
 /// Rows of a catalogue chunk are split so that its MessagePack stays below this.
 const CATALOG_RAW: usize = 2 << 20;
 
@@ -119,7 +121,8 @@ impl Writer {
 
     /// Write out what waits, if it is time. To be called now and then when nothing is delivered.
     pub fn tick(&mut self) -> Result<(), SessionError> {
-        let due = !self.leisure && self.flushed.elapsed() >= FLUSH_AFTER;
+        let wait = if self.at <= super::compact::MAX_BYTES { FLUSH_SOON_AFTER } else { FLUSH_AFTER };
+        let due = !self.leisure && self.flushed.elapsed() >= wait;
         if self.pending.len() >= CHUNK_ROWS || due { self.flush() } else { Ok(()) }
     }
 

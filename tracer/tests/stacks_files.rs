@@ -156,3 +156,29 @@ fn one_module_for_many_processes() {
     let c = table.coverage();
     assert_eq!((c.stacks_total, c.stacks_complete, modules.len()), (1, 1, 2), "{c:?} {modules:?}");
 }
+
+/// A stripped binary with its symbols in `.gnu_debugdata`, as Fedora builds them (GDB manual, MiniDebugInfo).
+#[test]
+fn mini_debug_info() {
+    if !has("xz") {
+        println!("skipped: xz is not installed");
+        return;
+    }
+    let Some((exe, dir, _)) = split() else { return };
+    let t = Target::ready(&mut Command::new(&exe));
+    std::fs::rename(dir.path().join("shop.debug"), dir.path().join("full")).unwrap();
+    let (catalog, id) = catalog_of(&t, true);
+    assert!(!named(&catalog, id), "without it there are no names: {:#?}", catalog.show_stack(id));
+    drop(t);
+    let keep = ["--keep-symbol=shop_wait", "--keep-symbol=shop_stop"];
+    let strip = ["objcopy", "-S", "--remove-section=.comment", keep[0], keep[1], "full", "mini"];
+    tool(dir.path(), &strip);
+    tool(dir.path(), &["xz", "mini"]);
+    tool(
+        dir.path(),
+        &["objcopy", "--remove-section=.gnu_debuglink", "--add-section=.gnu_debugdata=mini.xz", "shop"],
+    );
+    let t = Target::ready(&mut Command::new(&exe));
+    let (catalog, id) = catalog_of(&t, true);
+    assert!(named(&catalog, id), "{:#?}", catalog.show_stack(id));
+}

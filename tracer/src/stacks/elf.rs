@@ -94,8 +94,6 @@ pub(super) struct Elf {
     pub has_symtab: bool,
     /// Line tables and functions in DWARF are in it.
     pub has_dwarf: bool,
-    /// Compressed symbol table of stripped files (`.gnu_debugdata`, xz), which is not read.
-    pub has_mini: bool,
 }
 
 fn u16_at(b: &[u8], at: usize) -> Option<u16> {
@@ -138,7 +136,6 @@ impl Elf {
         elf.debug_link = elf.section(".gnu_debuglink").and_then(|s| debug_link(&src.at(s.offset, s.size)?));
         elf.has_symtab = elf.section(".symtab").is_some();
         elf.has_dwarf = elf.section(".debug_info").is_some() || elf.section(".zdebug_info").is_some();
-        elf.has_mini = elf.section(".gnu_debugdata").is_some();
         Some(elf)
     }
 
@@ -210,6 +207,11 @@ impl Elf {
 
     fn section(&self, name: &str) -> Option<&Section> {
         self.sections.iter().find(|(n, _)| n == name).map(|(_, s)| s)
+    }
+
+    /// Offset and length of a section in the file.
+    pub fn place_of(&self, name: &str) -> Option<(u64, u64)> {
+        self.section(name).filter(|s| s.kind != SHT_NOBITS).map(|s| (s.offset, s.size))
     }
 
     /// Virtual address of a byte of the file. Where segments share a page of the file, the executable

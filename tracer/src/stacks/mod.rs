@@ -9,9 +9,8 @@
 //! Symbols come, for each module, from its separate debug file (by build-id below `/usr/lib/debug`, by
 //! `.gnu_debuglink`, both also in the root of its container; from debuginfod's cache, and through the
 //! program `debuginfod-find` when the user set `DEBUGINFOD_URLS`), then from the file itself: DWARF, the
-//! symbol table, the dynamic symbols. A name is given only within its symbol's size. Not read: symbols
-//! compressed in `.gnu_debugdata`, which needs xz; [`StackTable::notes`] says so when it matters. Not
-//! unwound: 32-bit programs.
+//! symbol table, the dynamic symbols, and those compressed in `.gnu_debugdata`. A name is given only within
+//! its symbol's size. Not unwound: 32-bit programs.
 //!
 //! Known limit: where code has no unwind rows (just-in-time compilers, the linker's `_init`), the frame
 //! pointer is followed, and in a function's first or last instructions one caller can be missed.
@@ -20,6 +19,7 @@ mod cfi;
 mod debugfile;
 mod elf;
 mod maps;
+mod mini;
 mod module;
 mod offline;
 mod perfmap;

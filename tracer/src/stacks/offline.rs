@@ -78,9 +78,11 @@ fn find(path: &str, id: &str, dirs: &[PathBuf], debuginfod: &Debuginfod) -> Opti
         found.extend(debuginfod.find(id).and_then(same));
     }
     found.sort_by_key(|f| (!f.1.has_dwarf, !f.1.has_symtab));
-    let files = found
-        .iter()
-        .filter_map(|(p, elf)| SymbolFile::of(&open_plain(p)?, Some(p.clone()), elf.has_dwarf))
-        .collect();
+    let mut files = Vec::new();
+    for (p, elf) in &found {
+        let Some(file) = open_plain(p) else { continue };
+        files.extend(SymbolFile::of(&file, Some(p.clone()), elf.has_dwarf));
+        files.extend(SymbolFile::mini(elf, &file));
+    }
     Some((found.into_iter().next()?.1, files))
 }

@@ -343,14 +343,22 @@ fn files(job: &Job, elf: &Elf, debuginfod: &Debuginfod) -> Vec<SymbolFile> {
             .or_else(|| debuginfod.find(&elf.build_id));
         out.extend(debug.and_then(|path| SymbolFile::of(&open_plain(&path)?, Some(path), true)));
     }
-    out.extend(match &*job.source {
+    match &*job.source {
         Source::Path { path, dev, inode } => {
-            open_same(path, *dev, *inode).and_then(|f| SymbolFile::of(&f, Some(path.clone()), elf.has_dwarf))
+            if let Some(f) = open_same(path, *dev, *inode) {
+                out.extend(SymbolFile::of(&f, Some(path.clone()), elf.has_dwarf));
+                out.extend(SymbolFile::mini(elf, &f));
+            }
         }
-        Source::Open(f) => SymbolFile::of(f, None, elf.has_dwarf),
-        Source::Image(bytes) => SymbolFile::copy(bytes.as_slice(), bytes.len() as u64, elf.has_dwarf),
-        Source::None => None,
-    });
+        Source::Open(f) => {
+            out.extend(SymbolFile::of(f, None, elf.has_dwarf));
+            out.extend(SymbolFile::mini(elf, f));
+        }
+        Source::Image(bytes) => {
+            out.extend(SymbolFile::copy(bytes.as_slice(), bytes.len() as u64, elf.has_dwarf));
+        }
+        Source::None => {}
+    }
     out
 }
 
@@ -371,6 +379,15 @@ impl SymbolFile {
         let kept = file.try_clone().ok()?;
         let path = format!("/proc/self/fd/{}", kept.as_raw_fd()).into();
         Some(Self { path, _file: Some(kept), dwarf })
+    }
+
+    /// The symbols compressed in a stripped file.
+    pub fn mini(elf: &Elf, file: &File) -> Option<Self> {
+        if elf.has_symtab {
+            return None;
+        }
+        let bytes = super::mini::read(elf, file)?;
+        Self::copy(bytes.as_slice(), bytes.len() as u64, false)
     }
 
     /// A file in memory with these bytes.

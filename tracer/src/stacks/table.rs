@@ -257,14 +257,6 @@ impl StackTable {
                 "there were more different stacks than are kept; later new ones are missing".to_owned(),
             );
         }
-        let mini = self.modules.entries.iter().filter(|e| e.id.is_some());
-        let mini = mini.filter(|e| e.elf.as_ref().is_some_and(|e| e.has_mini && !e.has_symtab)).count();
-        if mini > 0 {
-            notes.push(format!(
-                "{mini} stripped files have their symbols in .gnu_debugdata only, which is not read; install \
-                 their debug packages"
-            ));
-        }
         notes
     }
 

@@ -5,6 +5,7 @@ use crate::diagnose::{DATA_FLAG, Finding, FindingKind, Options, Outcome, SliceNo
 use crate::episode::LONG_SINGLE;
 use crate::profile::{Profile, profile};
 use crate::report::{FORMAT, Party, Report, RootCause, VictimInfo};
+use crate::starved::starved;
 use crate::words::{
     clean, cmdline_at, container, container_pid, moment, named, percent, process_at, short_command,
     short_label, span, telling, who, who_at,
@@ -148,7 +149,10 @@ impl Writer<'_> {
 
     fn cause(&self, r: &Ranked) -> RootCause {
         let n = &self.o.nodes[r.node];
-        let busy = matches!(r.kind, Some(FindingKind::Running | FindingKind::NoCpu | FindingKind::Yielding));
+        let busy = matches!(
+            r.kind,
+            Some(FindingKind::Running | FindingKind::NoCpu | FindingKind::Throttled | FindingKind::Yielding)
+        );
         let p = if busy { profile(self.g, self.c, r.thread, &r.spans) } else { Profile::default() };
         let (function, module, stack) = if busy {
             (p.function.clone(), p.module.clone(), p.stack.clone())
@@ -186,7 +190,9 @@ impl Writer<'_> {
 
     fn block_type(&self, r: &Ranked, n: &SliceNode) -> BlockType {
         match r.kind {
-            Some(FindingKind::Running | FindingKind::NoCpu) => BlockType::LongRunning,
+            Some(FindingKind::Running | FindingKind::NoCpu | FindingKind::Throttled) => {
+                BlockType::LongRunning
+            }
             Some(FindingKind::Yielding) => BlockType::RepeatedYield,
             _ if r.node == 0 => self.victim.block_type,
             _ if n.waits > 2 && n.spent / (n.waits as u64) < LONG_SINGLE => BlockType::RepeatedYield,
@@ -207,7 +213,7 @@ impl Writer<'_> {
         let base = match r.kind {
             Some(FindingKind::Running | FindingKind::Tracer) => 0.92,
             Some(FindingKind::Sleeping | FindingKind::Circular) => 0.88,
-            Some(FindingKind::Closed) => 0.8,
+            Some(FindingKind::Closed | FindingKind::Throttled) => 0.8,
             Some(FindingKind::Device | FindingKind::NoCpu | FindingKind::Stopped | FindingKind::Yielding) => {
                 0.75
             }
@@ -248,6 +254,7 @@ impl Writer<'_> {
         match n.state {
             "running" => return format!("ran {}", span(n.spent)),
             "runnable" => return format!("wanted the CPU for {}", span(n.spent)),
+            "throttled" => return format!("was throttled for {}", span(n.spent)),
             "not-created" => return format!("did not exist for {}", span(n.spent)),
             "exited" => return "had ended".into(),
             "unknown" => return format!("was not seen for {}", span(n.spent)),
@@ -364,12 +371,14 @@ impl Writer<'_> {
                 format!("{full} {how}{f} for {}: {means}", span(whole))
             }
             Some(FindingKind::NoCpu) => format!(
-                "{full} could have run but got no CPU for {} of {} ({}), and ran {} of it",
+                "{full} could have run but got no CPU for {} of {} ({}), and ran {} of it{}",
                 span(n.spent),
                 span(whole),
                 percent(n.spent, whole),
-                span(whole.saturating_sub(n.spent))
+                span(whole.saturating_sub(n.spent)),
+                self.cpus_had(r)
             ),
+            Some(FindingKind::Throttled) => self.why_throttled(r, n, &full),
             Some(FindingKind::Sleeping) if r.node == 0 && n.waits > 3 => {
                 let f = n.function.as_ref().filter(|f| !f.starts_with("0x"));
                 let f = f.map_or_else(String::new, |f| format!(", called from {}", clean(f, 60)));
@@ -448,6 +457,32 @@ impl Writer<'_> {
             return format!(" ({what})");
         }
         String::new()
+    }
+
+    /// Which threads had the CPUs instead.
+    fn cpus_had(&self, r: &Ranked) -> String {
+        let s = starved(self.g, self.c, r.thread, &r.spans);
+        let most: Vec<String> = s
+            .others
+            .iter()
+            .filter(|o| o.1 >= 0.1)
+            .take(3)
+            .map(|(t, share)| format!("{} ({:.0} %)", who(self.c, *t), share * 100.0))
+            .collect();
+        if most.is_empty() { String::new() } else { format!("; the CPUs were taken by {}", most.join(", ")) }
+    }
+
+    fn why_throttled(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
+        let s = starved(self.g, self.c, r.thread, &r.spans);
+        let group = n.limit.as_deref().map_or_else(String::new, |l| format!(" of {}", clean(l, 60)));
+        format!(
+            "{full} was throttled for {} of {} ({}) though CPUs were idle: a CPU quota (cpu.max{group}) lets it run about {} every {}",
+            span(n.spent),
+            span(crate::diagnose::spans_total(&r.spans)),
+            percent(n.spent, crate::diagnose::spans_total(&r.spans)),
+            span(s.slice),
+            span(s.period)
+        )
     }
 
     fn why_running(&self, n: &SliceNode, p: &Profile, full: &str, spans: &[(Ns, Ns)]) -> String {

@@ -23,6 +23,7 @@ pub mod report;
 mod select;
 #[cfg(feature = "sim")]
 pub mod sim;
+mod starved;
 mod unseen;
 mod vertex;
 mod victim;

@@ -23,12 +23,14 @@ pub struct SliceNode {
     pub spent: Ns,
     /// Single waits in it.
     pub waits: usize,
-    /// `running`, `runnable`, `blocked`, `stopped`, `exited`, `not-created`, `unknown` (not seen).
+    /// `running`, `runnable`, `throttled`, `blocked`, `stopped`, `exited`, `not-created`, `unknown` (not seen).
     pub state: &'static str,
     /// What it waited on, by the words of the report.
     pub waits_on: Option<String>,
     /// The object.
     pub object: Option<ObjectId>,
+    /// What it waited on when that is no object of the recording: a control group.
+    pub limit: Option<String>,
     /// System call.
     pub syscall: Option<String>,
     /// Kind of the edge that leads here from the step before.
@@ -73,6 +75,7 @@ impl SliceNode {
             state,
             waits_on: waits_on(&v, catalog).map(Into::into),
             object: main_object(&v, catalog),
+            limit: None,
             syscall: v.syscall.name().map(Into::into),
             edge: None,
             edge_id: None,
@@ -100,6 +103,7 @@ impl SliceNode {
             state,
             waits_on: None,
             object: None,
+            limit: None,
             syscall: None,
             edge: None,
             edge_id: None,
@@ -118,7 +122,8 @@ impl SliceNode {
 
     /// The object in words, empty when there is none.
     pub fn object_label(&self, catalog: &Catalog) -> Option<String> {
-        self.object.and_then(|o| catalog.object(o)).map(pg_event::Object::label)
+        let object = self.object.and_then(|o| catalog.object(o)).map(pg_event::Object::label);
+        object.or_else(|| self.limit.clone())
     }
 
     /// One line for a progress display.

@@ -10,6 +10,7 @@ use crate::class::{WaitClass, asked, class, vague};
 use crate::episode::WaitKey;
 use crate::profile::profile;
 use crate::report::QuestionInfo;
+use crate::starved::{Starved, starved};
 use crate::words::{clean, short_who, span};
 use crate::yields::yield_loop;
 use crate::{Decision, EdgeKind, EventGraph, Question, Vertex, VertexId, Victim, Weak};
@@ -51,6 +52,8 @@ pub(crate) enum FindingKind {
     Yielding,
     /// Wanted the CPU and did not have it.
     NoCpu,
+    /// The same by a limit, while CPUs were idle.
+    Throttled,
     /// Slept for a time it chose itself.
     Sleeping,
     /// Waits for something to do: the missing step was expected of it.
@@ -227,8 +230,14 @@ impl<'g> Walk<'g> {
         let all = (act.active.first().map_or(0, |s| s.0), act.active.last().map_or(0, |s| s.1));
         let longest = act.active.iter().max_by_key(|s| s.1 - s.0).map_or(all.0, |s| s.0);
         let vertex = self.g.vertex_at(thread, longest).unwrap_or(self.last_vertex(thread));
+        let starved = (act.runnable * 3 > act.total).then(|| starved(self.g, self.c, thread, spans));
+        let kind = match &starved {
+            Some(s) if s.throttled() => FindingKind::Throttled,
+            _ => kind,
+        };
         let (state, spent) = match kind {
             FindingKind::NoCpu => ("runnable", act.runnable),
+            FindingKind::Throttled => ("throttled", act.runnable),
             _ => ("running", act.running),
         };
         let mut node = SliceNode::plain(thread, vertex, state, all, spent).entered(entry);
@@ -236,12 +245,23 @@ impl<'g> Walk<'g> {
         let yields = yield_loop(self.g, self.c, thread, spans, &p);
         node.stack = p.stack;
         node.function = p.function;
-        if kind == FindingKind::NoCpu {
-            node.waits_on = Some("run-queue".into());
+        match kind {
+            FindingKind::NoCpu => node.waits_on = Some("run-queue".into()),
+            FindingKind::Throttled => {
+                let group = self.c.process_of(thread).map_or("", |p| p.cgroup.as_str());
+                node.waits_on = Some("cpu-quota".into());
+                node.limit = (!group.is_empty()).then(|| format!("cgroup {group}"));
+            }
+            _ => {}
         }
         self.out.nodes.push(node);
         let Some(how) = yields else {
             self.found(thread, kind, spans.clone());
+            if kind == FindingKind::NoCpu
+                && let Some((peer, share)) = starved.as_ref().and_then(Starved::peer)
+            {
+                self.taken_by(peer, share, act, spans);
+            }
             return Ok(());
         };
         let asks = Asks {
@@ -257,6 +277,30 @@ impl<'g> Walk<'g> {
             self.found(thread, FindingKind::Yielding, spans.clone());
         }
         Ok(())
+    }
+
+    /// The thread that had the CPU while the last step's wanted it: it comes first, since it is what a person can
+    /// act on.
+    fn taken_by(&mut self, peer: ThreadId, share: f64, act: &Activity, spans: &Spans) {
+        if !self.counts(peer) || self.path.iter().any(|p| p.0 == peer) {
+            return;
+        }
+        let own = activity(self.g, self.c, peer, spans);
+        let all = (act.active.first().map_or(0, |s| s.0), act.active.last().map_or(0, |s| s.1));
+        let vertex = self.g.vertex_at(peer, all.0).unwrap_or(self.last_vertex(peer));
+        let why = format!(
+            "it ran {:.0} % of the time in which the other could have run and had no CPU",
+            share * 100.0
+        );
+        let entry = Entry { edge: Some(EdgeKind::Holder), id: None, why_weak: Some(why) };
+        let mut node = SliceNode::plain(peer, vertex, "running", all, own.running).entered(entry);
+        let p = profile(self.g, self.c, peer, spans);
+        (node.stack, node.function) = (p.stack, p.function);
+        self.out.nodes.push(node);
+        let node = self.out.nodes.len() - 1;
+        let finding = Finding { thread: peer, node, kind: FindingKind::Running, spans: spans.clone() };
+        let before = self.out.findings.len().saturating_sub(1);
+        self.out.findings.insert(before, finding);
     }
 
     fn unborn(&mut self, thread: ThreadId, act: Activity, entry: Entry) -> Flow<()> {

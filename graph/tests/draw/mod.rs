@@ -155,6 +155,12 @@ impl Drawing {
         self.event(ns(at), thread, Kind::DataFlag { object, value, write, stack });
     }
 
+    /// `thread` could run from `start` to `end` and had no CPU.
+    pub fn put_off(&mut self, thread: ThreadId, start: f64, end: f64) {
+        let off = OffCpu::new(ns(start), ns(start), OffState::Runnable);
+        self.event(ns(end), thread, Kind::OffCpu(off));
+    }
+
     /// Short sleeps one after another from `start` to `end`.
     pub fn naps(&mut self, thread: ThreadId, start: f64, end: f64, each: f64, stack: StackId) {
         let mut t = start;

@@ -1,0 +1,91 @@
+//! Runnable without a CPU: who had the CPUs meanwhile, or did nobody?
+//!
+//! A thread that is kept off the CPU by the quota of its control group (CFS bandwidth) looks runnable. What tells
+//! it apart is that the CPUs are idle meanwhile, again and again for long parts of a period.
+
+use crate::EventGraph;
+use crate::lane::LaneState;
+use pg_event::{Catalog, Ns, ThreadId};
+
+/// How a thread came not to have a CPU.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Starved {
+    /// Runnable without a CPU, ns.
+    pub queued: Ns,
+    /// Single stretches of that.
+    pub times: usize,
+    /// CPU time of all other threads in the stretches looked at, as a share of their length (2.0: two CPUs).
+    pub busy: f64,
+    /// Other threads that ran meanwhile and their share of it, most first.
+    pub others: Vec<(ThreadId, f64)>,
+    /// What it got between two stretches, ns (median).
+    pub slice: Ns,
+    /// From one stretch's begin to the next one's, ns (median).
+    pub period: Ns,
+}
+
+/// Longest stretches looked at.
+const LOOKED_AT: usize = 128;
+/// A stretch without a CPU this long is none of the scheduler's usual turns, ns.
+const LONG: Ns = 8_000_000;
+
+/// Look at `thread` within `spans`.
+pub(crate) fn starved(g: &EventGraph, c: &Catalog, thread: ThreadId, spans: &[(Ns, Ns)]) -> Starved {
+    let mut gaps: Vec<(Ns, Ns)> = Vec::new();
+    let mut slices: Vec<Ns> = Vec::new();
+    let mut periods: Vec<Ns> = Vec::new();
+    for s in spans {
+        let (mut ran, mut before) = (0, None);
+        for (a, b, state) in g.intervals(thread, s.0..s.1) {
+            match state {
+                LaneState::Runnable => {
+                    if b - a >= LONG {
+                        periods.extend(before.map(|x: Ns| a - x));
+                        slices.extend(before.map(|_| ran));
+                        (before, ran) = (Some(a), 0);
+                    }
+                    gaps.push((a, b));
+                }
+                LaneState::Running => ran += b - a,
+                // What it waited for is no part of a turn.
+                _ => (ran, before) = (0, None),
+            }
+        }
+    }
+    let mut out =
+        Starved { queued: gaps.iter().map(|g| g.1 - g.0).sum(), times: gaps.len(), ..Starved::default() };
+    gaps.sort_unstable_by_key(|x| std::cmp::Reverse(x.1 - x.0));
+    gaps.truncate(LOOKED_AT);
+    let length: Ns = gaps.iter().map(|x| x.1 - x.0).sum();
+    if length == 0 {
+        return out;
+    }
+    for t in g.threads().filter(|t| *t != thread && c.thread(*t).is_some_and(|t| t.tid != 0 && !t.own)) {
+        let ran: Ns = gaps.iter().map(|x| g.share(t, x.0..x.1).running()).sum();
+        if ran > 0 {
+            out.others.push((t, ran as f64 / length as f64));
+        }
+    }
+    out.busy = out.others.iter().map(|o| o.1).sum();
+    out.others.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    out.others.truncate(8);
+    (out.slice, out.period) = (median(slices), median(periods));
+    out
+}
+
+fn median(mut v: Vec<Ns>) -> Ns {
+    v.sort_unstable();
+    v.get(v.len() / 2).copied().unwrap_or(0)
+}
+
+impl Starved {
+    /// Kept off the CPU by a limit: for long, again and again, while CPUs were idle.
+    pub fn throttled(&self) -> bool {
+        self.times >= 3 && self.queued / self.times as u64 >= LONG && self.busy < 0.5 && self.period > 0
+    }
+
+    /// Another thread that had the CPU for most of it.
+    pub fn peer(&self) -> Option<(ThreadId, f64)> {
+        self.others.first().copied().filter(|o| o.1 >= 0.5)
+    }
+}

@@ -1,0 +1,63 @@
+//! Threads that could run and had no CPU: by a quota, or since others had it.
+
+mod draw;
+
+use draw::{Drawing, what};
+use pg_event::{ObjectId, ObjectKind};
+
+/// Somebody waits for a lock whose holder runs `slice` out of every `period`; `peers` compute meanwhile.
+fn slow_holder(slice: f64, period: f64, peers: usize) -> Drawing {
+    let mut d = Drawing::new(14.0);
+    let holder = d.process("gzip", "gzip data", None, 0.0);
+    let waiter = d.process("flock", "flock lock true", None, 0.9);
+    let lock = d.object(ObjectKind::FileLock, 7, 8, "/tmp/lock");
+    let work = d.stack(&["deflate (gzip)", "main (gzip)"]);
+    d.catalog.processes[0].cgroup = "/box".into();
+    let mut t = 1.0;
+    while t < 11.0 {
+        d.runs(holder, t, t + slice, work);
+        d.put_off(holder, t + slice, t + period);
+        t += period;
+    }
+    let hog = d.stack(&["burn (hog)", "main (hog)"]);
+    for _ in 0..peers {
+        let hogging = d.process("hog", "hog", None, 0.0);
+        d.runs(hogging, 0.0, 12.0, hog);
+        d.wait(hogging, 12.0, 14.0, "pause").open();
+    }
+    d.wait(waiter, 1.0, t, "flock").on(lock).by(holder, "flock", ObjectId::NONE);
+    d.wait(holder, t + 0.001, 14.0, "pause").open();
+    d
+}
+
+#[test]
+fn a_quota_keeps_it_off_idle_cpus() {
+    let r = slow_holder(0.005, 0.1, 0).diagnose("^flock");
+    let step = &r.slice[1];
+    assert_eq!((step.state.as_str(), step.waits_on.as_deref()), ("throttled", Some("cpu-quota")), "{r:#?}");
+    assert_eq!(step.object.as_deref(), Some("cgroup /box"));
+    let c = &r.root_causes[0];
+    assert_eq!(c.process.as_deref(), Some("gzip"));
+    assert!(c.why.contains("quota") && c.why.contains("5.0 ms every 100 ms"), "{}", c.why);
+    // A generous quota, too: it runs most of the time and is held up nevertheless.
+    let r = slow_holder(0.05, 0.1, 0).diagnose("^flock");
+    assert_eq!(r.slice[1].state, "throttled", "{r:#?}");
+    assert!(r.root_causes[0].why.contains("50 ms every 100 ms"), "{}", r.root_causes[0].why);
+}
+
+#[test]
+fn a_peer_that_has_the_cpu_is_named_first() {
+    let r = slow_holder(0.005, 0.1, 1).diagnose("^flock");
+    assert_eq!((r.slice[1].state.as_str(), r.slice[1].waits_on.as_deref()), ("runnable", Some("run-queue")));
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("hog"), "{r:#?}");
+    assert!(what(&r.root_causes[0]).contains("burn"));
+    assert_eq!(r.root_causes[1].process.as_deref(), Some("gzip"));
+    assert!(r.root_causes[1].why.contains("taken by hog"), "{}", r.root_causes[1].why);
+}
+
+#[test]
+fn usual_turns_are_no_quota() {
+    let r = slow_holder(0.003, 0.006, 2).diagnose("^flock");
+    assert_eq!(r.slice[1].state, "running", "{r:#?}");
+    assert_eq!(r.root_causes[0].function.as_deref(), Some("deflate"));
+}

@@ -474,14 +474,19 @@ impl Writer<'_> {
 
     fn why_throttled(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
         let s = starved(self.g, self.c, r.thread, &r.spans);
-        let group = n.limit.as_deref().map_or_else(String::new, |l| format!(" of {}", clean(l, 60)));
+        let whole = crate::diagnose::spans_total(&r.spans);
+        let group = n.object_label(self.c).map_or_else(String::new, |l| format!(" of {}", clean(&l, 110)));
+        let idle = if s.busy < 0.5 { " though CPUs were idle" } else { "" };
+        let turns = if s.period > 0 {
+            format!(" lets it run about {} every {}", span(s.slice), span(s.period))
+        } else {
+            " was used up".to_owned()
+        };
         format!(
-            "{full} was throttled for {} of {} ({}) though CPUs were idle: a CPU quota (cpu.max{group}) lets it run about {} every {}",
+            "{full} was throttled for {} of {} ({}){idle}: the CPU quota (cpu.max{group}){turns}",
             span(n.spent),
-            span(crate::diagnose::spans_total(&r.spans)),
-            percent(n.spent, crate::diagnose::spans_total(&r.spans)),
-            span(s.slice),
-            span(s.period)
+            span(whole),
+            percent(n.spent, whole),
         )
     }
 

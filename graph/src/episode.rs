@@ -96,6 +96,11 @@ impl Episode {
     }
 }
 
+/// Time blocked in the leading wait: to be kept off the CPU by a quota is none.
+fn blocked(v: &Vertex) -> Ns {
+    if v.state == OffState::Throttled { 0 } else { v.waited() }
+}
+
 /// May `next` renew the wait that `v` led in with? `v` ended by its own time-out (or a signal that did
 /// not end the thread) and hardly ran.
 fn renews(v: &Vertex) -> bool {
@@ -118,7 +123,7 @@ fn waits(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, min: Ns) -> Ve
     let mut renewable = false;
     for id in graph.vertices_of(thread) {
         let v = graph.vertex(id);
-        let waited = v.waited();
+        let waited = blocked(&v);
         if waited == 0 {
             // The first vertex, or one cut by something else than a wait.
             if v.ran() > 2_000_000 {
@@ -181,7 +186,7 @@ fn stretches(graph: &EventGraph, thread: ThreadId, min: Ns) -> Vec<Episode> {
     let mut cur: Option<Episode> = None;
     for id in graph.vertices_of(thread) {
         let v = graph.vertex(id);
-        let waited = v.waited();
+        let waited = blocked(&v);
         if let Some(e) = &mut cur {
             let len = v.end.saturating_sub(e.start);
             // What was not seen is no stretch on the CPU.

@@ -3,7 +3,7 @@
 mod draw;
 
 use draw::{Drawing, what};
-use pg_event::{ObjectId, ObjectKind};
+use pg_event::{ObjectId, ObjectKind, OffState};
 
 /// Somebody waits for a lock whose holder runs `slice` out of every `period`; `peers` compute meanwhile.
 fn slow_holder(slice: f64, period: f64, peers: usize) -> Drawing {
@@ -60,4 +60,37 @@ fn usual_turns_are_no_quota() {
     let r = slow_holder(0.003, 0.006, 2).diagnose("^flock");
     assert_eq!(r.slice[1].state, "running", "{r:#?}");
     assert_eq!(r.root_causes[0].function.as_deref(), Some("deflate"));
+}
+
+/// The recorder tells when a quota was used up: that is no wait of the program's, and the thread still computes.
+#[test]
+fn a_recorded_quota_is_named() {
+    let mut d = Drawing::new(14.0);
+    let holder = d.process("gzip", "gzip data", None, 0.0);
+    let waiter = d.process("flock", "flock lock true", None, 0.9);
+    let other = d.process("busy", "busy", None, 0.0);
+    let lock = d.object(ObjectKind::FileLock, 7, 8, "/tmp/lock");
+    let group =
+        d.object(ObjectKind::Cgroup, 77, 0, "/sys/fs/cgroup/box (cpu.max 20000 100000 = 20.0 % of a CPU)");
+    let work = d.stack(&["deflate (gzip)", "main (gzip)"]);
+    d.runs(other, 0.0, 14.0, work);
+    let mut t = 1.0;
+    while t < 11.0 {
+        d.runs(holder, t, t + 0.02, work);
+        d.wait(holder, t + 0.02, t + 0.1, "read").on(group).state(OffState::Throttled).times_out();
+        t += 0.1;
+    }
+    d.wait(waiter, 1.0, t, "flock").on(lock).by(holder, "flock", ObjectId::NONE);
+    d.wait(holder, t + 0.001, 14.0, "pause").open();
+    let (g, c) = d.build();
+    let spans = pg_graph::episodes(&g, &c, holder, 200_000_000);
+    assert!(spans.iter().any(|e| e.key.is_none() && e.duration() > 9_000_000_000), "{spans:?}");
+    let s = pg_graph::Selection { pid: Some(1001), ..pg_graph::Selection::default() };
+    let v = pg_graph::select(&g, &c, &s, &pg_graph::VictimOptions::default()).unwrap();
+    let r = pg_graph::run_with_policy(&g, &c, v, pg_graph::Options::default());
+    let step = &r.slice[1];
+    assert_eq!((step.state.as_str(), step.waits_on.as_deref()), ("throttled", Some("cpu-quota")), "{r:#?}");
+    let cause = &r.root_causes[0];
+    assert!(cause.object.as_ref().unwrap().contains("20.0 % of a CPU"), "{cause:?}");
+    assert!(cause.why.contains("throttled") && cause.why.contains("20 ms every 100 ms"), "{}", cause.why);
 }

@@ -2,7 +2,7 @@
 
 use crate::episode::{WaitKey, wait_key};
 use crate::{EventGraph, Vertex, VertexId};
-use pg_event::{Catalog, Ns, ThreadId};
+use pg_event::{Catalog, Ns, ObjectId, OffState, ThreadId};
 
 /// Spans of time, disjoint and in order.
 pub(crate) type Spans = Vec<(Ns, Ns)>;
@@ -72,6 +72,10 @@ pub(crate) struct Activity {
     pub running: Ns,
     /// Wanted the CPU and did not have it, ns.
     pub runnable: Ns,
+    /// Part of that in which a quota kept it off the CPU, ns.
+    pub throttled: Ns,
+    /// The control group whose quota it was.
+    pub quota: Option<ObjectId>,
     /// Nothing was seen of it, ns.
     pub unseen: Ns,
     /// Did not exist yet, ns.
@@ -158,6 +162,14 @@ pub(crate) fn activity(
             }
             let (s, e) = (v.start.max(a), v.woken.min(b));
             if e <= s {
+                continue;
+            }
+            // A thread without quota wants to run.
+            if v.state == OffState::Throttled {
+                out.runnable += e - s;
+                out.throttled += e - s;
+                out.active.push((s, e));
+                out.quota = Some(v.object).filter(|o| o.is_some()).or(out.quota);
                 continue;
             }
             let key = wait_key(&v, catalog);

@@ -232,7 +232,7 @@ impl<'g> Walk<'g> {
         let vertex = self.g.vertex_at(thread, longest).unwrap_or(self.last_vertex(thread));
         let starved = (act.runnable * 3 > act.total).then(|| starved(self.g, self.c, thread, spans));
         let kind = match &starved {
-            Some(s) if s.throttled() => FindingKind::Throttled,
+            Some(s) if s.throttled() || act.throttled * 2 > act.runnable => FindingKind::Throttled,
             _ => kind,
         };
         let (state, spent) = match kind {
@@ -250,6 +250,7 @@ impl<'g> Walk<'g> {
             FindingKind::Throttled => {
                 let group = self.c.process_of(thread).map_or("", |p| p.cgroup.as_str());
                 node.waits_on = Some("cpu-quota".into());
+                node.object = act.quota;
                 node.limit = (!group.is_empty()).then(|| format!("cgroup {group}"));
             }
             _ => {}

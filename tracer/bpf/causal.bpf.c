@@ -118,7 +118,7 @@ static __always_inline void switch_out(struct task_struct *task, struct cpu *c, 
 		return;
 	}
 	struct pt_regs *r = (struct pt_regs *)bpf_task_pt_regs(task);
-	u64 nr = r->orig_ax;
+	u64 nr = call_of(task, r->orig_ax);
 	if (nr < NO_CALL)
 		t->call = nr;
 	refresh_focus(t, tgid);
@@ -309,7 +309,7 @@ int BPF_PROG(on_waking, struct task_struct *task)
 	{
 		struct thread *w = thread_of(waker);
 		struct pt_regs *r = (struct pt_regs *)bpf_task_pt_regs(waker);
-		u64 nr = r->orig_ax;
+		u64 nr = call_of(waker, r->orig_ax);
 		if (!w || nr >= NO_CALL)
 			return 0;
 		t->waker_call = nr;

@@ -36,6 +36,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
+#define TS_COMPAT 2 /* asm/thread_info.h: in a 32-bit system call */
 #define BPF_ANY 0
 #define BPF_NOEXIST 1
 #define BPF_F_NO_PREALLOC 1
@@ -114,7 +115,11 @@ struct task_group {
 	struct task_group *parent;
 	struct cfs_bandwidth cfs_bandwidth;
 };
+struct thread_info {
+	u32 status;
+};
 struct task_struct {
+	struct thread_info thread_info;
 	unsigned int __state;
 	unsigned int flags;
 	int on_cpu;

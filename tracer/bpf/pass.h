@@ -6,6 +6,30 @@
 #ifndef PG_PASS_H
 #define PG_PASS_H
 
+/* Names the user stack of a blocked thread. The stack itself is copied by the collector, who can reach every
+ * page of it. A function of its own: its part of the stack is not there while the object is looked at. */
+static __noinline void seed_stack(struct thread *t, struct regs *r, u32 tid, u32 tgid, u64 now)
+{
+	u64 key = stack_key(tid, r);
+	struct rec_stack_small *u = bpf_ringbuf_reserve(&stacks, sizeof(*u), 0);
+	if (u) {
+		u->head.type = REC_USTACK;
+		u->head.flags = F_SEEDED;
+		u->head.cpu = 0;
+		u->head.tid = tid;
+		u->head.tgid = tgid;
+		u->head.time = now;
+		u->head.key = key;
+		u->head.kernel_stack = 0;
+		u->head.len = 0;
+		u->head.regs = *r;
+		bpf_ringbuf_submit(u, BPF_RB_NO_WAKEUP);
+		t->user_stack = key;
+	} else {
+		count(LOST_STACKS);
+	}
+}
+
 /* A thread that was blocked before the recorder came. Its memory can be read: the iterator may sleep. */
 static __noinline void seed(struct thread *t, struct task_struct *task, u32 state, u64 now)
 {
@@ -25,7 +49,7 @@ static __noinline void seed(struct thread *t, struct task_struct *task, u32 stat
 	struct regs *r = load_regs(task, ROOM_ITER);
 	if (!r)
 		return;
-	u64 nr = r->orig_ax;
+	u64 nr = call_of(task, r->orig_ax);
 	if (nr < NO_CALL) {
 		t->call = nr;
 		if (t->state == OFF_INTERRUPTIBLE || t->state == OFF_UNINTERRUPTIBLE)
@@ -42,25 +66,7 @@ static __noinline void seed(struct thread *t, struct task_struct *task, u32 stat
 			}
 		}
 	}
-	/* The stack itself is copied by the collector, who can reach every page of it. */
-	u64 key = stack_key(tid, r);
-	struct rec_stack_small *u = bpf_ringbuf_reserve(&stacks, sizeof(*u), 0);
-	if (u) {
-		u->head.type = REC_USTACK;
-		u->head.flags = F_SEEDED;
-		u->head.cpu = 0;
-		u->head.tid = tid;
-		u->head.tgid = tgid;
-		u->head.time = now;
-		u->head.key = key;
-		u->head.kernel_stack = 0;
-		u->head.len = 0;
-		u->head.regs = *r;
-		bpf_ringbuf_submit(u, BPF_RB_NO_WAKEUP);
-		t->user_stack = key;
-	} else {
-		count(LOST_STACKS);
-	}
+	seed_stack(t, r, tid, tgid, now);
 	t->off = now;
 }
 

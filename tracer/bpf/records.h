@@ -50,6 +50,8 @@ enum off_flags {
 };
 
 #define NO_CALL 0xffff
+/* Marks the number of a call of a 32-bit program, which is one of i386. */
+#define COMPAT_CALL 0x8000
 
 struct rec_off {
 	u8 type, state, context, flags;

@@ -234,6 +234,13 @@ static __always_inline u64 number(void *pointer)
 	return value;
 }
 
+/* The number of the call that a thread is in (`nr` as its registers have it). That of a 32-bit program is
+ * marked, and thereby of no class that anything is read of. */
+static __always_inline u64 call_of(struct task_struct *task, u64 nr)
+{
+	return nr < COMPAT_CALL && (task->thread_info.status & TS_COMPAT) ? nr | COMPAT_CALL : nr;
+}
+
 static __always_inline u64 mix(u64 h, u64 v)
 {
 	h = (h ^ v) * 0xff51afd7ed558ccdULL;

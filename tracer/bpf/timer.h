@@ -19,6 +19,8 @@ int BPF_PROG(on_timer_start, struct hrtimer *timer)
 	u64 nr = r->orig_ax;
 	if (nr != NR_TIMERFD_SETTIME && nr != NR_SETITIMER && nr != NR_ALARM && nr != NR_TIMER_SETTIME)
 		return 0;
+	if (call_of(task, nr) != nr)
+		return 0;
 	struct cpu *c = this_cpu();
 	if (!c || c->irq || c->softirq || c->timer || task->tgid == own_tgid)
 		return 0;

@@ -6,6 +6,7 @@
 mod alarm;
 mod burst;
 mod clock;
+mod compat;
 mod drain;
 pub(crate) mod hash;
 mod memory;

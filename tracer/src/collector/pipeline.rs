@@ -24,6 +24,8 @@ const MAX_LONG: usize = 4096;
 /// Most stack keys remembered at a time; older ones are forgotten by halves.
 const MAX_KEYS: usize = 1 << 19;
 
+/// `__USER32_CS` (kernel: `arch/x86/include/asm/segment.h`): the code segment of 32-bit programs.
+const USER32_CS: u64 = 0x23;
 /// Number of `sched_yield` (x86-64).
 const SCHED_YIELD: u16 = 24;
 /// Numbers of the calls that wait for a signal: `pause`, `rt_sigtimedwait`, `rt_sigsuspend`.
@@ -364,8 +366,12 @@ impl Pipeline {
     }
 
     fn unwind(&mut self, s: &StackCopy, data: &[u8]) -> StackId {
-        let [r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, _, ip, _, _, sp, _] = s.regs;
+        let [r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, _, ip, cs, _, sp, _] = s.regs;
         let regs = Regs { ip, sp, bp, ax, bx, cx, dx, si, di, r8, r9, r10, r11, r12, r13, r14, r15 };
+        if cs == USER32_CS {
+            // Its stack has words of another size: better no caller than a wrong one.
+            return self.stacks.leaf(s.tgid, &regs);
+        }
         self.stacks.user(s.tgid, &regs, data)
     }
 

@@ -132,7 +132,8 @@ fn verdict_of_verifier(e: &(dyn std::error::Error + 'static)) -> Option<String> 
         if let Some(ProgramError::LoadError { io_error, verifier_log }) = e.downcast_ref::<ProgramError>() {
             let log = verifier_log.to_string();
             let told = |l: &&str| {
-                !l.is_empty() && !l.starts_with("processed ") && !l.starts_with("verification time")
+                !l.is_empty()
+                    && !["processed ", "verification time", "stack depth "].iter().any(|s| l.starts_with(s))
             };
             let last = log.lines().map(str::trim).rfind(told)?;
             tracing::debug!("verifier: {log}");
@@ -382,7 +383,7 @@ mod tests {
     #[test]
     fn the_verifiers_refusal_is_not_taken_for_missing_rights() {
         let log = "0: (b7) r0 = 0\nR1 type=scalar expected=fp, pkt\nverification time 12 usec\n\
-            processed 7 insns (limit 1000000) max_states_per_insn 0\n\n";
+            processed 7 insns (limit 1000000) max_states_per_insn 0\nstack depth 8+128\n\n";
         let e = refused("on_switch", &load_error(log));
         let text = e.to_string();
         assert!(

@@ -1,5 +1,7 @@
 //! Records as the BPF programs write them (`bpf/records.h`), read field by field with every bound checked.
 
+use super::compat::native;
+
 /// Most members of a set record.
 pub const SET_MAX: usize = 32;
 const NAME_BYTES: usize = 64;
@@ -289,7 +291,7 @@ pub fn parse(bytes: &[u8]) -> Option<Record> {
             time: b.u64(8)?,
             start: b.u64(16)?,
             tgid: b.u32(24)?,
-            call: b.u16(28)?,
+            call: native(b.u16(28)?),
             woken: b.u64(32)?,
             user_stack: b.u64(40)?,
         }),
@@ -356,7 +358,7 @@ pub fn parse(bytes: &[u8]) -> Option<Record> {
             object: b.object(1, 48)?,
         }),
         14 => Record::Call(Call {
-            call: b.u16(2)?,
+            call: native(b.u16(2)?),
             tid: b.u32(4)?,
             start: b.u64(8)?,
             end: b.u64(16)?,
@@ -383,8 +385,8 @@ fn off(b: &Bytes) -> Option<Off> {
         tgid: b.u32(32)?,
         waker: b.u32(36)?,
         waker_tgid: b.u32(40)?,
-        call: b.u16(44)?,
-        waker_call: b.u16(46)?,
+        call: native(b.u16(44)?),
+        waker_call: native(b.u16(46)?),
         cpu: b.u16(48)?,
         op: b.u32(52)?,
         value: b.u32(56)?,

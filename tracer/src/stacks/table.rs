@@ -155,6 +155,16 @@ impl StackTable {
         self.stack(Stack { frames, kernel: false, truncated: !complete })
     }
 
+    /// The user stack of a thread whose callers cannot be found: the place where it is.
+    pub fn leaf(&mut self, pid: u32, regs: &Regs) -> StackId {
+        // Without a copy of the stack nothing can be followed.
+        let (steps, _) = self.walk(pid, &Regs { bp: 0, ..*regs }, &[]);
+        let now = Instant::now();
+        let frames = steps.iter().take(1).map(|s| self.frame(pid, s, now)).collect();
+        self.steps = steps;
+        self.stack(Stack { frames, kernel: false, truncated: true })
+    }
+
     /// As [`Self::user`], but gives the frames with the registers that each had, the leaf first, and
     /// whether the outermost frame was reached.
     pub fn unwind(&mut self, pid: u32, regs: &Regs, copy: &[u8]) -> (Vec<UserFrame>, bool) {

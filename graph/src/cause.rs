@@ -48,6 +48,7 @@ pub(crate) fn report(g: &EventGraph, c: &Catalog, victim: &Victim, options: &Opt
         slice: o.nodes.iter().map(|n| n.step(c)).collect(),
         root_causes: w.causes(options.top),
         coverage,
+        stats: None,
     }
 }
 

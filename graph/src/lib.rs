@@ -24,6 +24,7 @@ mod select;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod starved;
+mod stats;
 mod unseen;
 mod vertex;
 mod victim;
@@ -44,6 +45,7 @@ pub use lane::{Cell, LANE_STATES, LaneState, Share};
 pub use profile::{Profile, profile};
 pub use question::{By, Choice, Decision, NearbyEvent, Question, QuestionKey, QuestionKind};
 pub use select::{SelectError, Selection, select};
+pub use stats::{Reason, Stats, automatic_slice, stats};
 pub use vertex::{BlockType, Vertex, VertexId};
 pub use victim::{Victim, VictimOptions, victim_of, victims};
 pub use waits::{WaitsOn, main_object, wait_kind, waits_on};

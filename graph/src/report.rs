@@ -24,6 +24,9 @@ pub struct Report {
     pub root_causes: Vec<RootCause>,
     /// What the recording did not see.
     pub coverage: CoverageInfo,
+    /// Figures about the way to the report, when they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stats: Option<crate::Stats>,
 }
 
 /// The recording.

@@ -14,7 +14,7 @@ pub(crate) struct Starved {
     pub queued: Ns,
     /// Single stretches of that.
     pub times: usize,
-    /// CPU time of all other threads in the stretches looked at, as a share of their length (2.0: two CPUs).
+    /// CPU time of the other threads that can have had its CPU in the stretches looked at, as a share of their length (2.0: two CPUs).
     pub busy: f64,
     /// Other threads that ran meanwhile and their share of it, most first.
     pub others: Vec<(ThreadId, f64)>,
@@ -32,6 +32,7 @@ const LONG: Ns = 8_000_000;
 /// Look at `thread` within `spans`.
 pub(crate) fn starved(g: &EventGraph, c: &Catalog, thread: ThreadId, spans: &[(Ns, Ns)]) -> Starved {
     let mut gaps: Vec<(Ns, Ns)> = Vec::new();
+    let mut runs: Vec<(Ns, Ns)> = Vec::new();
     let mut slices: Vec<Ns> = Vec::new();
     let mut periods: Vec<Ns> = Vec::new();
     for s in spans {
@@ -46,7 +47,10 @@ pub(crate) fn starved(g: &EventGraph, c: &Catalog, thread: ThreadId, spans: &[(N
                     }
                     gaps.push((a, b));
                 }
-                LaneState::Running => ran += b - a,
+                LaneState::Running => {
+                    ran += b - a;
+                    runs.push((a, b));
+                }
                 // What it waited for is no part of a turn.
                 _ => (ran, before) = (0, None),
             }
@@ -56,13 +60,19 @@ pub(crate) fn starved(g: &EventGraph, c: &Catalog, thread: ThreadId, spans: &[(N
         Starved { queued: gaps.iter().map(|g| g.1 - g.0).sum(), times: gaps.len(), ..Starved::default() };
     gaps.sort_unstable_by_key(|x| std::cmp::Reverse(x.1 - x.0));
     gaps.truncate(LOOKED_AT);
-    let length: Ns = gaps.iter().map(|x| x.1 - x.0).sum();
+    runs.sort_unstable_by_key(|x| std::cmp::Reverse(x.1 - x.0));
+    runs.truncate(LOOKED_AT);
+    let sum = |spans: &[(Ns, Ns)]| -> Ns { spans.iter().map(|x| x.1 - x.0).sum() };
+    let (length, together) = (sum(&gaps), sum(&runs));
     if length == 0 {
         return out;
     }
     for t in g.threads().filter(|t| *t != thread && c.thread(*t).is_some_and(|t| t.tid != 0 && !t.own)) {
-        let ran: Ns = gaps.iter().map(|x| g.share(t, x.0..x.1).running()).sum();
-        if ran > 0 {
+        let within =
+            |spans: &[(Ns, Ns)]| -> Ns { spans.iter().map(|x| g.share(t, x.0..x.1).running()).sum() };
+        let ran = within(&gaps);
+        // Whoever ran beside it had another CPU.
+        if ran > 0 && within(&runs) * 5 <= together * 4 {
             out.others.push((t, ran as f64 / length as f64));
         }
     }

@@ -20,11 +20,20 @@ fn slow_holder(slice: f64, period: f64, peers: usize) -> Drawing {
         t += period;
     }
     let hog = d.stack(&["burn (hog)", "main (hog)"]);
+    // It has the CPU whenever the holder has not.
     for _ in 0..peers {
         let hogging = d.process("hog", "hog", None, 0.0);
         d.runs(hogging, 0.0, 12.0, hog);
+        let mut t = 1.0;
+        while t < 11.0 {
+            d.put_off(hogging, t, t + slice);
+            t += period;
+        }
         d.wait(hogging, 12.0, 14.0, "pause").open();
     }
+    // One that has a CPU of its own all the time.
+    let beside = d.process("beside", "beside", None, 0.0);
+    d.runs(beside, 0.0, 14.0, hog);
     d.wait(waiter, 1.0, t, "flock").on(lock).by(holder, "flock", ObjectId::NONE);
     d.wait(holder, t + 0.001, 14.0, "pause").open();
     d

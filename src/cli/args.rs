@@ -253,6 +253,9 @@ pub struct Diagnose {
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
+    /// Print how the graph was cut down and what the answers saved, instead of the causes (with --json: both)
+    #[arg(long)]
+    pub stats: bool,
     /// Name at most this many causes
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     pub top: u16,

@@ -23,8 +23,12 @@ pub fn run(args: &Diagnose, out: &mut dyn Write) -> Outcome {
             SelectError::NothingAbnormal(_) => Failure::Nothing(format!("{}: {e}", args.file.display())),
             SelectError::NoMatch(_) => Failure::Usage(format!("{}: {e}", args.file.display())),
         })?;
-    let report = diagnose(&loaded, victim, answers, args.replay, usize::from(args.top));
-    if args.json {
+    let mut report = diagnose(&loaded, victim.clone(), answers, args.replay, usize::from(args.top));
+    let stats = args.stats.then(|| pg_graph::stats(&loaded.graph, &victim, &report));
+    report.stats.clone_from(&stats);
+    if let Some(stats) = stats.filter(|_| !args.json) {
+        out.write_all(super::stats::table(&report, &stats).as_bytes())?;
+    } else if args.json {
         writeln!(out, "{}", json(&report)?)?;
     } else {
         out.write_all(text::report(&report, &loaded.header.focus).as_bytes())?;

@@ -10,6 +10,7 @@ mod log;
 mod open;
 mod record;
 mod redact;
+mod stats;
 mod text;
 
 pub use exit::{Failure, Outcome};

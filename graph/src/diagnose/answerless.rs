@@ -170,7 +170,7 @@ impl Walk<'_> {
 
     /// What a retry loop tries for: the object of the call that failed most often between its sleeps.
     fn failing(&self, thread: ThreadId, spans: &Spans) -> Option<ObjectId> {
-        const LEAST: u32 = 3;
+        const LEAST: u32 = 2;
         const NO_ANSWER: [i64; 2] = [-4, -110];
         let mut counts: Vec<(ObjectId, u32)> = Vec::new();
         for &(a, b) in spans {

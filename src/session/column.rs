@@ -5,7 +5,22 @@
 pub(super) struct Out(Vec<u8>);
 
 impl Out {
-    pub(super) fn u(&mut self, mut v: u64) {
+    pub(super) fn with_capacity(bytes: usize) -> Self {
+        Self(Vec::with_capacity(bytes))
+    }
+
+    #[inline]
+    pub(super) fn u(&mut self, v: u64) {
+        if v < 0x80 {
+            self.0.push(v as u8);
+        } else if v < 0x4000 {
+            self.0.extend_from_slice(&[v as u8 | 0x80, (v >> 7) as u8]);
+        } else {
+            self.long(v);
+        }
+    }
+
+    fn long(&mut self, mut v: u64) {
         while v >= 0x80 {
             self.0.push(v as u8 | 0x80);
             v >>= 7;
@@ -31,8 +46,16 @@ impl Out {
         self.0.clear();
     }
 
+    pub(super) fn extend(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
     pub(super) fn bytes(&self) -> &[u8] {
         &self.0
+    }
+
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.0
     }
 }
 

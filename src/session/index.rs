@@ -2,7 +2,7 @@
 //! killed) it is made anew from the chunks' frames.
 
 use super::column::{Col, Out};
-use pg_event::{Event, ThreadId};
+use pg_event::ThreadId;
 use serde::{Deserialize, Serialize};
 
 /// As stored.
@@ -24,22 +24,11 @@ pub(super) struct IndexEntry {
 }
 
 impl IndexEntry {
-    pub(super) fn of_events(offset: u64, events: &[Event]) -> Self {
-        let mut ids: Vec<u32> = Vec::new();
-        for e in events {
-            if ids.last() != Some(&e.thread.0) {
-                ids.push(e.thread.0);
-                if ids.len() > 4 * 4096 {
-                    ids.sort_unstable();
-                    ids.dedup();
-                }
-            }
-        }
-        ids.sort_unstable();
-        ids.dedup();
+    /// `threads` are sorted.
+    pub(super) fn new(offset: u64, threads: &[u32]) -> Self {
         let mut out = Out::default();
         let mut last = 0;
-        for id in ids {
+        for &id in threads {
             out.u(u64::from(id - last));
             last = id;
         }

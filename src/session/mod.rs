@@ -44,7 +44,12 @@ pub mod parse {
 
     /// Encode events as the payload of a chunk; how many rows it has.
     pub fn encode(events: &[Event]) -> (Vec<u8>, u32) {
-        super::rows::Encoder::default().encode(events)
+        let mut encoder = super::rows::Encoder::default();
+        for event in events {
+            encoder.push(event);
+        }
+        let payload = encoder.finish();
+        (payload.raw, payload.rows)
     }
 
     /// Open a session that is in memory.

@@ -15,7 +15,7 @@ use pg_event::{
     SyscallUse, Sysno, ThreadId,
 };
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 
 const COMMON: usize = 0;
 const OFF_CPU: usize = 1;
@@ -85,75 +85,190 @@ impl Hasher for Quick {
 
 type Quickly = BuildHasherDefault<Quick>;
 
-/// Makes payloads; keeps its buffers from one chunk to the next.
+/// A wait or a waker with its number in the chunk, at a place that few others share: most of those that
+/// come are found here, without a look into the map of all. Number 0: nobody.
+struct Front<T>(Vec<(T, u32)>);
+
+impl<T: Copy + Eq> Front<T> {
+    const SLOTS: usize = 2048;
+
+    fn new(nobody: T) -> Self {
+        Self(vec![(nobody, 0); Self::SLOTS])
+    }
+
+    fn clear(&mut self) {
+        self.0.iter_mut().for_each(|(_, n)| *n = 0);
+    }
+
+    /// The number of a key, and whether it is a new one.
+    #[inline]
+    fn number<H: BuildHasher>(&mut self, key: T, mix: u32, all: &mut HashMap<T, u32, H>) -> (u32, bool)
+    where
+        T: Hash,
+    {
+        let slot = &mut self.0[(mix.wrapping_mul(0x9e37_79b1) >> 21) as usize];
+        if slot.1 != 0 && slot.0 == key {
+            return (slot.1, false);
+        }
+        let next = all.len() as u32 + 1;
+        let number = *all.entry(key).or_insert(next);
+        *slot = (key, number);
+        (number, number == next)
+    }
+}
+
+/// Makes payloads: takes events one after the other and keeps them as columns until a chunk is due. Its
+/// buffers serve for the next chunk.
 pub(super) struct Encoder {
+    common: [Out; COLUMNS[COMMON]],
+    off: [Out; COLUMNS[OFF_CPU]],
+    /// The other groups; those two are empty here.
     groups: [Vec<Out>; GROUPS],
     waits: HashMap<Wait, u32, Quickly>,
     wakers: HashMap<Waker, u32, Quickly>,
+    front_waits: Front<Wait>,
+    front_wakers: Front<Waker>,
     switches: Switches,
+    positions: Positions,
+    time: Ns,
+    rows: u32,
+    span: Option<(Ns, Ns)>,
+    threads: Threads,
+}
+
+/// A chunk's payload and what there is to say about it.
+pub(super) struct Payload {
+    pub(super) raw: Vec<u8>,
+    pub(super) rows: u32,
+    /// Earliest and latest time.
+    pub(super) first: Ns,
+    pub(super) last: Ns,
+    /// The threads in it, sorted.
+    pub(super) threads: Vec<u32>,
+}
+
+/// The threads of a chunk: each noted once or a few times.
+struct Threads {
+    noted: Vec<u32>,
+    /// Who was noted last of those that share a slot; `None` for nobody.
+    slots: Vec<Option<u32>>,
+}
+
+impl Threads {
+    #[inline]
+    fn note(&mut self, thread: u32) {
+        let slot = &mut self.slots[(thread & 1023) as usize];
+        if *slot != Some(thread) {
+            *slot = Some(thread);
+            self.noted.push(thread);
+        }
+    }
+
+    fn take(&mut self) -> Vec<u32> {
+        self.slots.fill(None);
+        let mut all = std::mem::take(&mut self.noted);
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
 }
 
 impl Default for Encoder {
     fn default() -> Self {
+        let wait = Wait { syscall: 0, op: 0, object: 0, user_stack: 0, kernel_stack: 0 };
+        let waker = Waker { thread: 0, context: 0, syscall: 0, object: 0, stack: 0 };
+        let columns = |g: usize| if matches!(g, COMMON | OFF_CPU) { 0 } else { COLUMNS[g] };
         Self {
-            groups: std::array::from_fn(|g| std::iter::repeat_with(Out::default).take(COLUMNS[g]).collect()),
+            common: std::array::from_fn(|_| Out::default()),
+            off: std::array::from_fn(|_| Out::default()),
+            groups: std::array::from_fn(|g| std::iter::repeat_with(Out::default).take(columns(g)).collect()),
             waits: HashMap::default(),
             wakers: HashMap::default(),
+            front_waits: Front::new(wait),
+            front_wakers: Front::new(waker),
             switches: Switches::default(),
+            positions: Positions::default(),
+            time: 0,
+            rows: 0,
+            span: None,
+            threads: Threads { noted: Vec::new(), slots: vec![None; 1024] },
         }
     }
 }
 
 impl Encoder {
-    /// The payload of these events, and how many of them are in it: a kind without a group of its own
-    /// (none today) is left out.
-    pub(super) fn encode(&mut self, events: &[Event]) -> (Vec<u8>, u32) {
+    /// Events taken since the last payload.
+    pub(super) fn rows(&self) -> usize {
+        self.rows as usize
+    }
+
+    /// Take an event. `false`: a kind without a group of its own (none today) is left out.
+    pub(super) fn push(&mut self, e: &Event) -> bool {
+        let tag = if let Kind::OffCpu(o) = &e.kind {
+            self.off_cpu(e, o);
+            OFF_CPU
+        } else {
+            match self.row(e) {
+                Some(tag) => tag,
+                None => return false,
+            }
+        };
+        let [tags, times, threads, cpus] = &mut self.common;
+        tags.byte(tag as u8);
+        times.i(e.time.wrapping_sub(self.time) as i64);
+        threads.id(e.thread.0);
+        cpus.u(u64::from(e.cpu));
+        self.time = e.time;
+        self.rows += 1;
+        let (first, last) = self.span.unwrap_or((e.time, e.time));
+        self.span = Some((first.min(e.time), last.max(e.time)));
+        self.threads.note(e.thread.0);
+        true
+    }
+
+    /// The payload of what was taken; nothing is held any more.
+    pub(super) fn finish(&mut self) -> Payload {
+        let columns = |g: usize| -> &[Out] {
+            match g {
+                COMMON => &self.common,
+                OFF_CPU => &self.off,
+                _ => &self.groups[g],
+            }
+        };
+        let used: Vec<usize> = (0..GROUPS)
+            .filter(|&g| g == COMMON || columns(g).iter().any(|c| !c.bytes().is_empty()))
+            .collect();
+        let length: usize = used.iter().flat_map(|&g| columns(g)).map(|c| c.bytes().len() + 10).sum();
+        let mut out = Out::with_capacity(length + 200);
+        out.u(u64::from(self.rows));
+        out.u(used.len() as u64);
+        for g in used {
+            out.u(g as u64);
+            out.u(columns(g).len() as u64);
+            for c in columns(g) {
+                out.u(c.bytes().len() as u64);
+                out.extend(c.bytes());
+            }
+        }
+        let (first, last) = self.span.take().unwrap_or_default();
+        let payload =
+            Payload { raw: out.into_bytes(), rows: self.rows, first, last, threads: self.threads.take() };
+        self.common.iter_mut().chain(&mut self.off).for_each(Out::clear);
         self.groups.iter_mut().flatten().for_each(Out::clear);
         self.waits.clear();
         self.wakers.clear();
+        self.front_waits.clear();
+        self.front_wakers.clear();
         self.switches.clear();
-        let mut rows = 0u32;
-        let mut time = 0;
-        let mut positions = Positions::default();
-        for e in events {
-            let Some(tag) = self.row(e, &mut positions) else { continue };
-            let c = &mut self.groups[COMMON];
-            c[0].byte(tag as u8);
-            c[1].i(e.time.wrapping_sub(time) as i64);
-            c[2].id(e.thread.0);
-            c[3].u(u64::from(e.cpu));
-            time = e.time;
-            rows += 1;
-        }
-        let used: Vec<usize> = (0..GROUPS)
-            .filter(|&g| g == COMMON || self.groups[g].iter().any(|c| !c.bytes().is_empty()))
-            .collect();
-        let mut head = Out::default();
-        head.u(u64::from(rows));
-        head.u(used.len() as u64);
-        let mut out = head.bytes().to_vec();
-        for g in used {
-            let mut head = Out::default();
-            head.u(g as u64);
-            head.u(self.groups[g].len() as u64);
-            out.extend_from_slice(head.bytes());
-            for c in &self.groups[g] {
-                let mut len = Out::default();
-                len.u(c.bytes().len() as u64);
-                out.extend_from_slice(len.bytes());
-                out.extend_from_slice(c.bytes());
-            }
-        }
-        (out, rows)
+        self.positions = Positions::default();
+        (self.time, self.rows) = (0, 0);
+        payload
     }
 
-    fn row(&mut self, e: &Event, positions: &mut Positions) -> Option<usize> {
+    /// The fields of an event that is no interval; the tag of its group.
+    fn row(&mut self, e: &Event) -> Option<usize> {
         let ago = |t: Ns| e.time.wrapping_sub(t);
         let tag = match e.kind {
-            Kind::OffCpu(o) => {
-                self.off_cpu(e, &o);
-                OFF_CPU
-            }
             Kind::Ipc(i) => {
                 let c = &mut self.groups[IPC];
                 c[0].id(i.object.0);
@@ -161,7 +276,8 @@ impl Encoder {
                 c[2].u(u64::from(i.count));
                 c[3].u(i.bytes);
                 c[4].u(ago(i.first));
-                c[5].i(i.position.wrapping_sub(positions.replace(i.object.0, i.direction, i.position)) as i64);
+                let before = self.positions.replace(i.object.0, i.direction, i.position);
+                c[5].i(i.position.wrapping_sub(before) as i64);
                 IPC
             }
             Kind::Syscall(s) => {
@@ -248,7 +364,7 @@ impl Encoder {
         } else {
             2
         };
-        let c = &mut self.groups[OFF_CPU];
+        let c = &mut self.off;
         c[0].byte(
             o.state as u8 & 7
                 | u8::from(o.open) << 3
@@ -271,9 +387,9 @@ impl Encoder {
             user_stack: o.user_stack.0,
             kernel_stack: o.kernel_stack.0,
         };
-        let next = self.waits.len() as u32 + 1;
-        let known = *self.waits.entry(wait).or_insert(next);
-        if known == next {
+        let mix = wait.user_stack ^ wait.object.rotate_left(16) ^ wait.kernel_stack.rotate_left(8);
+        let (known, new) = self.front_waits.number(wait, mix, &mut self.waits);
+        if new {
             c[5].u(0);
             c[7].u(u64::from(wait.syscall.wrapping_add(1)));
             c[8].u(u64::from(wait.op));
@@ -290,9 +406,9 @@ impl Encoder {
             object: o.waker_object.0,
             stack: o.waker_stack.0,
         };
-        let next = self.wakers.len() as u32 + 1;
-        let known = *self.wakers.entry(waker).or_insert(next);
-        if known == next {
+        let mix = waker.thread ^ waker.object.rotate_left(16) ^ waker.stack.rotate_left(8);
+        let (known, new) = self.front_wakers.number(waker, mix, &mut self.wakers);
+        if new {
             c[6].u(0);
             c[12].id(waker.thread);
             c[13].byte(waker.context);

@@ -7,7 +7,7 @@ use super::index::{Index, IndexEntry};
 use super::pending::{Pending, split};
 use super::rows::Encoder;
 use super::{DecisionLog, Header, Note};
-use pg_event::{CatalogDelta, Coverage, Event, Frame, FrameId, Item, Ns};
+use pg_event::{CatalogDelta, Coverage, Frame, FrameId, Item, Ns};
 use serde::Serialize;
 use std::fs::File;
 use std::io::Write;
@@ -39,7 +39,6 @@ pub struct Writer {
     packer: zstd::bulk::Compressor<'static>,
     /// For names and the like: few bytes, worth more work.
     thorough: zstd::bulk::Compressor<'static>,
-    pending: Vec<Event>,
     catalog: Pending,
     flushed: Instant,
     index: Index,
@@ -67,7 +66,6 @@ impl Writer {
             encoder: Encoder::default(),
             packer: zstd::bulk::Compressor::new(1).map_err(io("set up compression"))?,
             thorough: zstd::bulk::Compressor::new(3).map_err(io("set up compression"))?,
-            pending: Vec::with_capacity(CHUNK_ROWS),
             catalog: Pending::default(),
             flushed: Instant::now(),
             index: Index::default(),
@@ -105,11 +103,11 @@ impl Writer {
         match item {
             Item::Catalog(d) => self.catalog.merge(d),
             Item::Events(events) => {
-                for part in events.chunks(CHUNK_ROWS) {
-                    if self.pending.len() + part.len() > CHUNK_ROWS {
+                for event in events {
+                    if self.encoder.rows() >= CHUNK_ROWS {
                         self.flush()?;
                     }
-                    self.pending.extend_from_slice(part);
+                    self.left_out += u64::from(!self.encoder.push(event));
                 }
             }
             Item::End { duration, coverage } => {
@@ -123,7 +121,7 @@ impl Writer {
     pub fn tick(&mut self) -> Result<(), SessionError> {
         let wait = if self.at <= super::compact::MAX_BYTES { FLUSH_SOON_AFTER } else { FLUSH_AFTER };
         let due = !self.leisure && self.flushed.elapsed() >= wait;
-        if self.pending.len() >= CHUNK_ROWS || due { self.flush() } else { Ok(()) }
+        if self.encoder.rows() >= CHUNK_ROWS || due { self.flush() } else { Ok(()) }
     }
 
     /// Write out what waits.
@@ -134,26 +132,15 @@ impl Writer {
         if !delta.is_empty() {
             self.write_catalog(delta)?;
         }
-        if self.pending.is_empty() {
+        if self.encoder.rows() == 0 {
             return Ok(());
         }
-        let pending = std::mem::take(&mut self.pending);
-        let result = self.write_events(&pending);
-        self.pending = pending;
-        self.pending.clear();
-        result
-    }
-
-    fn write_events(&mut self, events: &[Event]) -> Result<(), SessionError> {
-        let (raw, rows) = self.encoder.encode(events);
-        self.left_out += events.len() as u64 - u64::from(rows);
-        let first = events.iter().map(|e| e.time).min().unwrap_or(0);
-        let last = events.iter().map(|e| e.time).max().unwrap_or(0);
+        let p = self.encoder.finish();
         let at = self.at;
-        self.chunk(ChunkKind::Events, &raw, rows, first, last)?;
-        self.index.chunks.push(IndexEntry::of_events(at, events));
-        self.events += u64::from(rows);
-        self.latest = self.latest.max(last);
+        self.chunk(ChunkKind::Events, &p.raw, p.rows, p.first, p.last)?;
+        self.index.chunks.push(IndexEntry::new(at, &p.threads));
+        self.events += u64::from(p.rows);
+        self.latest = self.latest.max(p.last);
         Ok(())
     }
 
@@ -202,7 +189,7 @@ impl Writer {
 
     /// Events written so far.
     pub fn events(&self) -> u64 {
-        self.events + self.pending.len() as u64
+        self.events + self.encoder.rows() as u64
     }
 
     /// Write the end, the index and the footer. A source that did not send [`Item::End`] leaves a file
@@ -210,7 +197,7 @@ impl Writer {
     pub fn finish(mut self) -> Result<u64, SessionError> {
         if self.broken {
             // Disk full: what is there is whole; room may have come back for the end.
-            self.pending.clear();
+            self.encoder = Encoder::default();
             self.catalog = Pending::default();
         } else {
             self.flush()?;

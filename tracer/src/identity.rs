@@ -55,6 +55,19 @@ struct ProcessSlot {
     dirty: bool,
 }
 
+/// A thread that was asked for lately and lives. Whatever makes the answer another one forgets it.
+#[derive(Clone, Copy)]
+struct Lately {
+    tid: u32,
+    tgid: u32,
+    id: ThreadId,
+}
+
+/// Nobody: Linux has no thread of this number.
+const NOBODY: Lately = Lately { tid: u32::MAX, tgid: u32::MAX, id: ThreadId::NONE };
+/// How many are remembered: those whose numbers end alike share a place.
+const LATELY: usize = 1024;
+
 /// All threads and processes of a recording.
 pub struct Identity {
     focus: Focus,
@@ -68,6 +81,8 @@ pub struct Identity {
     threads: Vec<ThreadSlot>,
     processes: Vec<ProcessSlot>,
     by_tid: FastMap<u32, ThreadId>,
+    /// Since the last refresh; their processes are known to be active.
+    lately: Vec<Lately>,
     by_pid: FastMap<u32, ProcessId>,
     dirty_threads: Vec<ThreadId>,
     dirty_processes: Vec<ProcessId>,
@@ -95,6 +110,7 @@ impl Identity {
             threads: Vec::new(),
             processes: Vec::new(),
             by_tid: FastMap::default(),
+            lately: vec![NOBODY; LATELY],
             by_pid: FastMap::default(),
             dirty_threads: Vec::new(),
             dirty_processes: Vec::new(),
@@ -108,14 +124,28 @@ impl Identity {
 
     /// The thread that has the number `tid` at `now`: looked up, or made. `tgid` is its process, 0 if not
     /// known. What `/proc` tells is read when the thread is new and alive.
+    #[inline]
     pub fn thread(&mut self, tid: u32, tgid: u32, now: Ns) -> ThreadId {
+        let seen = self.lately[tid as usize % LATELY];
+        if seen.tid == tid && (tgid == 0 || tgid == seen.tgid) {
+            return seen.id;
+        }
+        self.look_up(tid, tgid, now)
+    }
+
+    fn look_up(&mut self, tid: u32, tgid: u32, now: Ns) -> ThreadId {
         if let Some(&id) = self.by_tid.get(&tid) {
             let row = &self.threads[id.index()].row;
             let fits = tgid == 0 || self.processes[row.process.index()].row.pid == tgid;
             let overdue = row.end.is_some_and(|end| now > end.saturating_add(GRACE_NS));
             if fits && !(overdue && self.is_another(id, tid)) {
-                let process = self.threads[id.index()].row.process;
-                self.processes[process.index()].active = true;
+                let row = &self.threads[id.index()].row;
+                let (process, ended) = (row.process, row.end.is_some());
+                let slot = &mut self.processes[process.index()];
+                slot.active = true;
+                if !ended {
+                    self.lately[tid as usize % LATELY] = Lately { tid, tgid: slot.row.pid, id };
+                }
                 return id;
             }
             self.end_thread(id, now);
@@ -190,6 +220,11 @@ impl Identity {
         (self.threads.len(), self.processes.len())
     }
 
+    /// Forget whom this number meant.
+    fn forget(&mut self, tid: u32) {
+        self.lately[tid as usize % LATELY] = NOBODY;
+    }
+
     fn touch_thread(&mut self, id: ThreadId) -> &mut Thread {
         let slot = &mut self.threads[id.index()];
         if !slot.dirty {
@@ -211,6 +246,7 @@ impl Identity {
     fn add_thread(&mut self, row: Thread, born: Option<u64>) -> ThreadId {
         let id = ThreadId(self.threads.len() as u32);
         self.by_tid.insert(row.tid, id);
+        self.forget(row.tid);
         self.processes[row.process.index()].members.push(id);
         self.threads.push(ThreadSlot { row, born, announced: false, dirty: true });
         self.dirty_threads.push(id);

@@ -51,7 +51,11 @@ impl Patience {
         }
         match answer.recv_timeout(self.limit) {
             Ok(value) => Some(value),
-            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Disconnected) => {
+                // The reader panicked. A question sent to it while it ends might never be answered.
+                self.worker = None;
+                None
+            }
             Err(RecvTimeoutError::Timeout) => {
                 self.worker = None;
                 self.stuck.push((pid, done));

@@ -18,6 +18,8 @@ mod priority;
 mod programs;
 mod quota;
 mod raw;
+#[cfg(feature = "replay")]
+pub mod replay;
 mod retries;
 mod sampling;
 

@@ -12,14 +12,29 @@ const MAX_OBJECTS: usize = 8 << 20;
 const MAX_NAME: usize = 4096;
 
 /// All objects of a recording.
-#[derive(Default)]
 pub struct Objects {
     ids: FastMap<RawObject, ObjectId>,
-    /// Looked up last: the object of a wait is often that of its waker.
-    latest: Option<(RawObject, ObjectId)>,
+    /// Looked up lately, each at a place that few others share: most are found here.
+    latest: Vec<(RawObject, ObjectId)>,
     rows: Vec<Object>,
     dirty: Vec<bool>,
     changed: Vec<ObjectId>,
+}
+
+/// Places of [`Objects::latest`].
+const LATEST: usize = 1024;
+
+impl Default for Objects {
+    fn default() -> Self {
+        let nobody = RawObject { kind: K_NONE, id: 0, peer: 0 };
+        Self {
+            ids: FastMap::default(),
+            latest: vec![(nobody, ObjectId::NONE); LATEST],
+            rows: Vec::new(),
+            dirty: Vec::new(),
+            changed: Vec::new(),
+        }
+    }
 }
 
 impl Objects {
@@ -28,13 +43,14 @@ impl Objects {
         if raw.kind == K_NONE {
             return ObjectId::NONE;
         }
-        if let Some((last, id)) = self.latest
-            && last == raw
-        {
+        let mix = (raw.id ^ raw.peer.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
+        let place = mix as usize % LATEST;
+        let (last, id) = self.latest[place];
+        if last == raw {
             return id;
         }
         if let Some(&id) = self.ids.get(&raw) {
-            self.latest = Some((raw, id));
+            self.latest[place] = (raw, id);
             return id;
         }
         if self.rows.len() >= MAX_OBJECTS {

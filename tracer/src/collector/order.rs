@@ -24,13 +24,14 @@ pub struct Order {
 
 impl Order {
     /// Take an event.
+    #[inline]
     pub fn push(&mut self, mut event: Event) {
         if event.time < self.last {
             event.time = self.last;
             self.late += 1;
         }
         // One sample read before the events of its ring must not make strays of all of them.
-        let interval = matches!(event.kind, Kind::OffCpu(o) if !o.open);
+        let interval = matches!(&event.kind, Kind::OffCpu(o) if !o.open);
         if !interval || self.held.back().is_some_and(|e| e.time > event.time) {
             self.strays.push(event);
         } else {
@@ -45,14 +46,24 @@ impl Order {
         let n = self.held.partition_point(|e| e.time <= horizon);
         let m = self.strays.partition_point(|e| e.time <= horizon);
         let mut out = Vec::with_capacity(n + m);
-        let mut sorted = self.held.drain(..n).peekable();
+        // Whole runs of intervals at a time: they are many, strays few.
+        let (front, back) = self.held.as_slices();
+        let mut runs = [&front[..n.min(front.len())], &back[..n.saturating_sub(front.len())]];
         for stray in self.strays.drain(..m) {
-            while let Some(e) = sorted.next_if(|e| e.time <= stray.time) {
-                out.push(e);
+            for run in &mut runs {
+                let (before, after) = run.split_at(run.partition_point(|e| e.time <= stray.time));
+                out.extend_from_slice(before);
+                *run = after;
+                if !after.is_empty() {
+                    break;
+                }
             }
             out.push(stray);
         }
-        out.extend(sorted);
+        for run in runs {
+            out.extend_from_slice(run);
+        }
+        self.held.drain(..n);
         if let Some(e) = out.last() {
             self.last = e.time;
         }

@@ -33,13 +33,23 @@ const WAITS_FOR_SIGNAL: [u16; 3] = [34, 128, 130];
 
 /// A cache that forgets the older half of its entries when it is full.
 struct Recent {
+    /// Looked up lately, each at a place that few others share: most are found here. Key 0: nobody.
+    front: Vec<(u64, StackId)>,
     new: FastMap<u64, StackId>,
     old: FastMap<u64, StackId>,
 }
 
 impl Recent {
+    const FRONT: usize = 1024;
+
     fn new() -> Self {
-        Self { new: FastMap::default(), old: FastMap::default() }
+        let front = vec![(0, StackId::NONE); Self::FRONT];
+        Self { front, new: FastMap::default(), old: FastMap::default() }
+    }
+
+    /// Keys are mixed well by the programs, but for their lowest bit.
+    fn place(key: u64) -> usize {
+        (key >> 8) as usize % Self::FRONT
     }
 
     fn insert(&mut self, key: u64, id: StackId) {
@@ -47,13 +57,21 @@ impl Recent {
             self.old = std::mem::take(&mut self.new);
         }
         self.new.insert(key, id);
+        self.front[Self::place(key)] = (key, id);
     }
 
-    fn get(&self, key: u64) -> StackId {
+    #[inline]
+    fn get(&mut self, key: u64) -> StackId {
         if key == 0 {
             return StackId::NONE;
         }
-        self.new.get(&key).or_else(|| self.old.get(&key)).copied().unwrap_or(StackId::NONE)
+        let place = &mut self.front[Self::place(key)];
+        if place.0 == key {
+            return place.1;
+        }
+        let Some(&id) = self.new.get(&key).or_else(|| self.old.get(&key)) else { return StackId::NONE };
+        *place = (key, id);
+        id
     }
 }
 
@@ -272,6 +290,7 @@ impl Pipeline {
         }
     }
 
+    #[inline]
     fn off(&mut self, r: &Off) {
         let open = r.flags & (F_OPEN | F_LONG) != 0;
         if r.time > self.end && !open {
@@ -311,12 +330,15 @@ impl Pipeline {
             waker_stack: self.user.get(r.waker_stack),
             ..OffCpu::new(start, woken, state(r.state))
         };
-        if let Some(bursts) = &mut self.bursts
+        // Who was woken by somebody does not retry.
+        let by_timer = off.waker_context == Context::Timer || off.waker.is_none();
+        if by_timer
+            && off.syscall.is_some()
             && !open
+            && let Some(bursts) = &mut self.bursts
             && self.identity.in_focus(thread)
         {
-            let by_timer = off.waker_context == Context::Timer || off.waker.is_none();
-            bursts.interval(r.tid, r.call, by_timer && off.syscall.is_some(), r.start, r.time);
+            bursts.interval(r.tid, r.call, true, r.start, r.time);
         }
         if r.flags & F_LONG != 0 {
             if self.long.len() < MAX_LONG {

@@ -271,6 +271,8 @@ pub fn stack_time(bytes: &[u8]) -> u64 {
 }
 
 /// Reads one of the records that nearly all are: an interval off the CPU.
+#[allow(clippy::inline_always)] // else the record is copied several times
+#[inline(always)]
 pub fn parse_off(bytes: &[u8]) -> Option<Off> {
     let b: &[u8; OFF] = bytes.get(..OFF)?.try_into().ok()?;
     if b[0] != 1 {
@@ -372,7 +374,8 @@ pub fn parse(bytes: &[u8]) -> Option<Record> {
     })
 }
 
-#[inline]
+#[allow(clippy::inline_always)] // else the record is copied several times
+#[inline(always)]
 fn off(b: &Bytes) -> Option<Off> {
     Some(Off {
         state: b.u8(1)?,

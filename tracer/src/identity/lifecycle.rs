@@ -142,6 +142,8 @@ impl Identity {
             }
             self.by_tid.remove(&old_tid);
             self.by_tid.insert(tgid, id);
+            self.forget(old_tid);
+            self.forget(tgid);
             let slot = &self.processes[process.index()];
             let (ns_pid, born) = (slot.row.ns_pid, slot.born);
             let row = self.touch_thread(id);
@@ -239,7 +241,8 @@ impl Identity {
         if row.end.is_some() || row.tid == 0 {
             return;
         }
-        let process = row.process;
+        let (process, tid) = (row.process, row.tid);
+        self.forget(tid);
         self.touch_thread(id).end = Some(now);
         let slot = &mut self.processes[process.index()];
         slot.members.retain(|&m| m != id);

@@ -36,6 +36,7 @@ impl Identity {
         }
         let mut due = Vec::new();
         let mut looked = 0;
+        self.lately.fill(super::NOBODY);
         while self.cursor < self.processes.len() && looked < PER_CALL {
             let id = ProcessId(self.cursor as u32);
             self.cursor += 1;

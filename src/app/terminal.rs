@@ -116,6 +116,9 @@ pub fn restore() {
         EndSynchronizedUpdate,
         DisableMouseCapture,
         DisableBracketedPaste,
+        // Some multiplexers (tmux) keep lines of a screen that was resized if the cursor is left below them.
+        Clear(ClearType::All),
+        cursor::MoveTo(0, 0),
         LeaveAlternateScreen,
         cursor::Show
     );

@@ -61,6 +61,11 @@ fn words(s: &str) -> usize {
     s.split_whitespace().filter(|w| !unit(w)).count()
 }
 
+/// One is held up at a lock or disk, and waits for it.
+fn at_the(on: String) -> String {
+    on.strip_prefix(" for the ").map(|rest| format!(" at the {rest}")).unwrap_or(on)
+}
+
 struct Writer<'a> {
     g: &'a EventGraph,
     c: &'a Catalog,
@@ -326,7 +331,7 @@ impl Writer<'_> {
             if let Some(call) = &before.syscall {
                 on = on.replacen(&format!(" on {call} "), " on ", 1);
             }
-            return format!("; this held up {last} for {time}{call}{on}");
+            return format!("; this held up {last} for {time}{call}{}", at_the(on));
         }
         let then = before.start + before.duration;
         let via = who_at(self.c, before.thread, then);
@@ -334,7 +339,7 @@ impl Writer<'_> {
             return format!("; {via} could only be created after that, and {last} waited {time} in the end");
         }
         let tells = !matches!(before.waits_on.as_deref(), Some("ptrace" | "child"));
-        let on = if tells { self.waited_for(before) } else { String::new() };
+        let on = if tells { at_the(self.waited_for(before)) } else { String::new() };
         format!("; this held up {via}{on}, and in the end {last} for {time}")
     }
 
@@ -398,7 +403,7 @@ impl Writer<'_> {
                     .filter(|f| !f.starts_with("0x"))
                     .map_or_else(String::new, |f| format!(", called from {}", clean(f, 60)));
                 format!(
-                    "{full} slept {} in {} for as long as it chose itself{f}",
+                    "{full} slept {} in {}{f}, as long as it had asked for",
                     span(n.spent),
                     n.syscall.as_deref().unwrap_or("a sleep")
                 )

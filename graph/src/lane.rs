@@ -29,10 +29,12 @@ pub enum LaneState {
     Idle = 6,
     /// Seems to run, but events were lost.
     Lost = 7,
+    /// Could run and was held back by a CPU quota.
+    Throttled = 8,
 }
 
 /// How many states there are.
-pub const LANE_STATES: usize = 8;
+pub const LANE_STATES: usize = 9;
 
 impl LaneState {
     /// All states by number.
@@ -45,13 +47,14 @@ impl LaneState {
         Self::Stopped,
         Self::Idle,
         Self::Lost,
+        Self::Throttled,
     ];
 
     /// The state of a thread that waits.
     pub fn of_wait(s: OffState) -> Self {
         match s {
-            // Nothing but the limit keeps it from running.
-            OffState::Runnable | OffState::Throttled => Self::Runnable,
+            OffState::Runnable => Self::Runnable,
+            OffState::Throttled => Self::Throttled,
             OffState::Interruptible => Self::Blocked,
             OffState::Uninterruptible => Self::Disk,
             OffState::Stopped | OffState::Traced | OffState::Frozen => Self::Stopped,
@@ -90,9 +93,9 @@ impl Share {
         self.get(LaneState::Running)
     }
 
-    /// Without a CPU though it could run.
+    /// Without a CPU though it could run: others had it, or its quota was used up.
     pub fn runnable(&self) -> Ns {
-        self.get(LaneState::Runnable)
+        self.get(LaneState::Runnable) + self.get(LaneState::Throttled)
     }
 
     /// Waiting, in whatever way.

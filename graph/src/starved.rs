@@ -39,7 +39,7 @@ pub(crate) fn starved(g: &EventGraph, c: &Catalog, thread: ThreadId, spans: &[(N
         let (mut ran, mut before) = (0, None);
         for (a, b, state) in g.intervals(thread, s.0..s.1) {
             match state {
-                LaneState::Runnable => {
+                LaneState::Runnable | LaneState::Throttled => {
                     if b - a >= LONG {
                         periods.extend(before.map(|x: Ns| a - x));
                         slices.extend(before.map(|_| ran));

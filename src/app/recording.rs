@@ -170,10 +170,10 @@ impl Recording {
         let kernel = self.catalog.thread(v.thread).is_some_and(|t| t.kernel);
         let what = match (v.state, call) {
             (OffState::Runnable, _) => return "a CPU".into(),
-            (OffState::Stopped, _) => "to be continued after a stop".into(),
+            (OffState::Stopped, _) => "a signal to continue".into(),
             (OffState::Traced, _) => "its tracer".into(),
             (OffState::Frozen, _) => "its cgroup to thaw".into(),
-            (OffState::Throttled, _) => "its CPU quota:".into(),
+            (OffState::Throttled, _) => "its CPU quota".into(),
             (OffState::Dead, _) => "nothing: it ended".into(),
             (OffState::Idle, _) => "work (idle)".into(),
             (_, Some(name)) => name.into_owned(),

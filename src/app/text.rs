@@ -51,7 +51,8 @@ fn victim(r: &Report) -> String {
 /// The function, and the call and object it waits in: `audit (bank), futex 0x10`.
 fn place(c: &RootCause) -> String {
     let mut parts = Vec::new();
-    if let Some(f) = &c.function {
+    // An address of nothing known tells nobody anything.
+    if let Some(f) = c.function.as_ref().filter(|_| c.module.as_deref() != Some("[unknown]")) {
         let module = c.module.as_ref().map_or_else(String::new, |m| format!(" ({})", clean(m)));
         parts.push(format!("{}{module}", clean(f)));
     }
@@ -213,16 +214,37 @@ pub fn why_not(state: &State) -> Vec<Paragraph> {
     out
 }
 
-/// Characters that mean something to Markdown, made plain.
+/// Characters that mean something to Markdown, made plain. Where they cannot mean anything (an underscore
+/// within a word) they stay, since many tickets are read as they are.
 fn escape(text: &str) -> String {
     let mut out = String::new();
-    for c in clean(text).chars() {
-        if matches!(c, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '#') {
+    let text = clean(text);
+    let mut chars = text.chars().peekable();
+    let mut before = ' ';
+    while let Some(c) = chars.next() {
+        let within = before.is_alphanumeric() && chars.peek().is_some_and(|n| n.is_alphanumeric());
+        let active = match c {
+            '_' => !within,
+            '#' => out.is_empty(),
+            c => matches!(c, '\\' | '`' | '*' | '[' | ']' | '<' | '>' | '|'),
+        };
+        if active {
             out.push('\\');
         }
         out.push(c);
+        before = c;
     }
     out
+}
+
+/// A sentence of the report: what it quotes in backticks (command lines) stays quoted.
+fn sentence(text: &str) -> String {
+    // Names may hold backticks themselves: then quoting cannot be trusted.
+    if text.contains("``") || text.matches('`').count() % 2 == 1 {
+        return escape(text);
+    }
+    let part = |(i, p): (usize, &str)| if i % 2 == 1 { code(p) } else { escape(p) };
+    text.split('`').enumerate().map(part).collect()
 }
 
 /// Text within a code span.
@@ -277,7 +299,7 @@ pub fn verdict_markdown(state: &State) -> String {
     for c in &r.root_causes {
         let title = if c.rank == 1 { "Root cause" } else { "Less likely" };
         let _ = writeln!(out, "**{title}: {}** ({:.0} %)  ", escape(&named(c)), c.confidence * 100.0);
-        let _ = writeln!(out, "{}", escape(&c.why));
+        let _ = writeln!(out, "{}", sentence(&c.why));
         let at = place(c);
         if !at.is_empty() {
             let _ = writeln!(out, "\n{}", code(&at));
@@ -319,11 +341,14 @@ fn slice_markdown(state: &State) -> String {
             (Some(e), Some(strength)) => format!("{e}, {strength}"),
             _ => String::new(),
         };
+        let thread = match s.thread.as_str() {
+            t if t == s.process => t.to_owned(),
+            t => format!("{}/{t}", s.process),
+        };
         let _ = writeln!(
             out,
-            "| {i} | {}/{} ({}) | {} | {} | {} | {edge} |",
-            escape(&s.process),
-            escape(&s.thread),
+            "| {i} | {} ({}) | {} | {} | {} | {edge} |",
+            escape(&thread),
             s.tid,
             if s.seen { s.state.as_str() } else { "not seen" },
             time::length(s.duration_ns),
@@ -354,4 +379,19 @@ fn path_markdown(state: &State) -> String {
         );
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tickets_are_readable_and_harmless() {
+        assert_eq!(escape("clock_nanosleep, _x_ and *y*"), "clock_nanosleep, \\_x\\_ and \\*y\\*");
+        assert_eq!(escape("![a](http://b) <c>"), "!\\[a\\](http://b) \\<c\\>");
+        assert_eq!(sentence("cat (pid 7, `cat a_*`) waited"), "cat (pid 7, `cat a_*`) waited");
+        // A name with backticks of its own gets out of no quotes.
+        assert_eq!(sentence("x (`a` <b>`) y"), "x (\\`a\\` \\<b\\>\\`) y");
+        assert_eq!(sentence("``<b>``"), "\\`\\`\\<b\\>\\`\\`");
+    }
 }

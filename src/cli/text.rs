@@ -111,7 +111,7 @@ fn step(i: usize, s: &SliceStep) -> String {
         "runnable" => '◇',
         "blocked" => '◼',
         "throttled" => '▒',
-        "stopped" => '■',
+        "stopped" => '▣',
         _ => '·',
     };
     let state = if s.seen { s.state.as_str() } else { "not seen" };

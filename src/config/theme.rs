@@ -207,7 +207,9 @@ pub struct Glyphs {
     pub blocked: &'static str,
     /// Disk or another uninterruptible wait.
     pub disk: &'static str,
-    /// Stopped, traced, frozen, throttled.
+    /// Held back by a CPU quota.
+    pub throttled: &'static str,
+    /// Stopped, traced, frozen.
     pub stopped: &'static str,
     /// Idle.
     pub idle: &'static str,
@@ -264,7 +266,8 @@ impl Glyphs {
             runnable: "◇",
             blocked: "■",
             disk: "◆",
-            stopped: "▒",
+            throttled: "▒",
+            stopped: "▣",
             idle: "·",
             absent: " ",
             lost: "!",
@@ -298,6 +301,7 @@ impl Glyphs {
             runnable: "r",
             blocked: "=",
             disk: "D",
+            throttled: "q",
             stopped: "T",
             idle: ".",
             absent: " ",
@@ -372,7 +376,8 @@ mod tests {
     #[test]
     fn states_differ_by_shape_and_take_one_column() {
         for g in [Glyphs::unicode(), Glyphs::ascii()] {
-            let states = [g.running, g.runnable, g.blocked, g.disk, g.stopped, g.idle, g.absent, g.lost];
+            let states =
+                [g.running, g.runnable, g.throttled, g.blocked, g.disk, g.stopped, g.idle, g.absent, g.lost];
             for (i, a) in states.iter().enumerate() {
                 assert_eq!(a.width(), 1, "{a}");
                 assert!(states[i + 1..].iter().all(|b| a != b), "{a} twice");

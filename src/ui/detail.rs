@@ -69,6 +69,7 @@ fn vertex_lines(ui: &Ui, r: &Recording, id: VertexId, at: Ns) -> Vec<Line<'stati
         }
         LaneState::Absent => "does not exist".into(),
         LaneState::Idle => format!("idle for {}", ui.length(v.waited())),
+        LaneState::Throttled => format!("throttled for {}: its CPU quota is used up", ui.length(v.waited())),
         LaneState::Stopped => format!("stopped for {}, waits for {}", ui.length(v.waited()), r.wait(&v)),
         LaneState::Blocked | LaneState::Disk => {
             let open = if v.open { ", not over at the end" } else { "" };

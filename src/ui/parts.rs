@@ -55,6 +55,7 @@ impl<'a> Ui<'a> {
             LaneState::Runnable => self.g.runnable,
             LaneState::Blocked => self.g.blocked,
             LaneState::Disk => self.g.disk,
+            LaneState::Throttled => self.g.throttled,
             LaneState::Stopped => self.g.stopped,
             LaneState::Idle => self.g.idle,
             LaneState::Lost => self.g.lost,
@@ -66,7 +67,8 @@ impl<'a> Ui<'a> {
         let state = match word {
             "running" => LaneState::Running,
             "runnable" => LaneState::Runnable,
-            "stopped" | "throttled" => LaneState::Stopped,
+            "stopped" => LaneState::Stopped,
+            "throttled" => LaneState::Throttled,
             "blocked" => LaneState::Blocked,
             _ => LaneState::Idle,
         };
@@ -104,7 +106,7 @@ pub fn state_look(s: LaneState) -> Look {
         LaneState::Runnable => Look::Runnable,
         LaneState::Blocked => Look::Blocked,
         LaneState::Disk => Look::Disk,
-        LaneState::Stopped => Look::Stopped,
+        LaneState::Stopped | LaneState::Throttled => Look::Stopped,
         LaneState::Lost => Look::Lost,
     }
 }

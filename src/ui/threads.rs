@@ -93,6 +93,7 @@ fn legend(ui: &Ui) -> Line<'static> {
         (LaneState::Runnable, "runnable"),
         (LaneState::Blocked, "blocked"),
         (LaneState::Disk, "disk"),
+        (LaneState::Throttled, "throttled"),
         (LaneState::Stopped, "stopped"),
     ] {
         spans.push(ui.span(state_look(state), ui.glyph(state)));
@@ -117,6 +118,7 @@ fn item<'a>(ui: &Ui, b: &'a Branch, c: &Columns, depth: usize) -> Option<TreeIte
         let parts = [
             running,
             part(LaneState::Runnable),
+            part(LaneState::Throttled),
             part(LaneState::Blocked),
             part(LaneState::Disk),
             part(LaneState::Stopped),

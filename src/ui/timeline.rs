@@ -307,10 +307,15 @@ pub fn legend(ui: &Ui) -> Line<'static> {
         (LaneState::Runnable, "runnable"),
         (LaneState::Blocked, "blocked"),
         (LaneState::Disk, "disk"),
+        (LaneState::Throttled, "throttled"),
         (LaneState::Stopped, "stopped"),
         (LaneState::Idle, "idle"),
         (LaneState::Lost, "lost"),
     ] {
+        // On a narrow screen the rarest gives way; the line below names it when it is met.
+        if ui.state.size.0 < 100 && state == LaneState::Throttled {
+            continue;
+        }
         spans.push(ui.span(state_look(state), ui.glyph(state)));
         spans.push(ui.span(Look::Dim, format!(" {name}  ")));
     }

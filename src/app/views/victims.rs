@@ -37,6 +37,10 @@ impl Row {
                     pg_graph::profile(&r.graph, &r.catalog, victim.thread, &[(victim.start, victim.end())]);
                 match p.function {
                     Some(f) => format!("on CPU {} {:.0} %", clean_to(&f, 80), p.share * 100.0),
+                    // On a busy machine one can want the CPU for long and hardly get it.
+                    None if victim.episode.ran * 10 < victim.duration => {
+                        format!("no CPU: ran {}", time::percent(victim.episode.ran, victim.duration))
+                    }
                     None => format!("on CPU {}", time::percent(victim.episode.ran, victim.duration)),
                 }
             }

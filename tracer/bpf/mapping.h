@@ -54,7 +54,9 @@ static __always_inline void shared_word(struct object *o, struct task_struct *ta
 	struct word_known *k = &w->slot[BOUND(at, WORDS)];
 	if (k->address != o->id || now - k->time > memo_ns) {
 		struct found f = { .address = o->id };
-		/* A lock held by whoever changes the mappings is not waited for: the word then counts as private. */
+		/* Whoever changes the mappings is not waited for, and each CPU gives back one lock at a time, so that two
+		 * recorders at once get in each other's way: the word then counts as private. The pass over long waits
+		 * tries again. */
 		if (bpf_find_vma(task, f.address, on_mapping, &f, 0))
 			return;
 		k->address = o->id;

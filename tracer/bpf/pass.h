@@ -6,6 +6,7 @@
 #ifndef PG_PASS_H
 #define PG_PASS_H
 
+<<<<<<< HEAD
 /* Names the user stack of a blocked thread. The stack itself is copied by the collector, who can reach every
  * page of it. A function of its own: its part of the stack is not there while the object is looked at. */
 static __noinline void seed_stack(struct thread *t, struct regs *r, u32 tid, u32 tgid, u64 now)
@@ -28,6 +29,13 @@ static __noinline void seed_stack(struct thread *t, struct regs *r, u32 tid, u32
 	} else {
 		count(LOST_STACKS);
 	}
+=======
+/* The word that a thread waits on, if it is shared and was not found to be so yet. */
+static __noinline void shared_word_of(struct thread *t, struct task_struct *task)
+{
+	if (t->object.kind == K_FUTEX && !(t->op & FUTEX_PRIVATE) && !(t->object.peer & SHARED_WORD))
+		shared_word(&t->object, task, ROOM_ITER);
+>>>>>>> 449cedd (Tests of shared words stand alone: two recorders get in each other's way; long waits are looked at again)
 }
 
 /* A thread that was blocked before the recorder came. Its memory can be read: the iterator may sleep. */
@@ -58,8 +66,7 @@ static __noinline void seed(struct thread *t, struct task_struct *task, u32 stat
 			if (s) {
 				fetch(true, task, r, s, blocked_class(t));
 				waits_on(t, r, number(task), tgid | (u64)ROOM_ITER << 32, now);
-				if (t->object.kind == K_FUTEX && !(t->op & FUTEX_PRIVATE))
-					shared_word(&t->object, task, ROOM_ITER);
+				shared_word_of(t, task);
 				/* What it remembers of its files is its own to write. */
 				for (int i = 0; i < FILES; i++)
 					t->memo[i].file = 0;
@@ -120,6 +127,7 @@ int on_task(struct bpf_iter__task *ctx)
 		    now - t->off < long_wait_ns)
 			return 0;
 		t->reported = 1;
+		shared_word_of(t, task);
 		report_wait(t, task, F_LONG, now);
 	}
 	return 0;

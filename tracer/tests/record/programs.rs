@@ -140,15 +140,17 @@ fn flock() {
 fn mutex() {
     let m = Arc::new(Mutex::new(()));
     let theirs = Arc::clone(&m);
+    let (locked, is_locked) = std::sync::mpsc::channel();
     let other = thread::spawn(move || {
         let held = theirs.lock().unwrap();
+        locked.send(()).unwrap();
         fact("other", tid());
         pause();
         pause();
         drop(held);
         pause();
     });
-    pause();
+    is_locked.recv().unwrap();
     fact("self", tid());
     drop(m.lock());
     other.join().unwrap();

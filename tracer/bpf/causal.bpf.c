@@ -87,6 +87,76 @@ static __noinline void flush_calls(struct thread *t, u32 tid, u32 tgid)
 	t->run_count = 0;
 }
 
+/* The key of the user stack of `task`, the current thread: a copy is sent unless one was lately. */
+static __always_inline u64 stack_of(struct thread *t, struct task_struct *task, struct pt_regs *r, u32 tid, u32 tgid,
+				    u64 now)
+{
+	if (!user_stacks)
+		return 0;
+	u64 key = known_stack(t, r, tid, now);
+	if (key)
+		return key;
+	struct regs *all = load_regs(task, ROOM_SCHED);
+	return all ? user_stack(t, all, tid, tgid, now) : 0;
+}
+
+/* The thread leaves the CPU, but does not wait: it was preempted, or yields. */
+static __always_inline void leave_runnable(struct thread *t, struct task_struct *task, bool preempt, u32 tid, u32 tgid,
+					   u64 now)
+{
+	t->runnable = 1;
+	t->run_nr = NO_CALL;
+	t->run_stack = 0;
+	t->run_flags = task->flags & NO_USER ? F_KERNEL : 0;
+	if (preempt || t->run_flags)
+		return;
+	struct pt_regs *r = (struct pt_regs *)bpf_task_pt_regs(task);
+	u64 nr = call_of(task, r->orig_ax);
+	if (nr < NO_CALL)
+		t->run_nr = nr;
+	if (nr != 24) /* sched_yield */
+		return;
+	refresh_focus(t, tgid);
+	t->run_stack = stack_of(t, task, r, tid, tgid, now);
+}
+
+/* The thread begins to wait: on what? Every field of `wait` is written. */
+static __always_inline void begin_wait(struct thread *t, struct task_struct *task, u32 state, u32 tid, u32 tgid, u64 now)
+{
+	t->object.id = 0;
+	t->object.peer = 0;
+	t->object.kind = K_NONE;
+	t->object.fd = ~0U;
+	t->timeout = 0;
+	t->user_stack = 0;
+	t->op = 0;
+	t->value = 0;
+	t->call = NO_CALL;
+	t->state = off_state(state, task);
+	t->flags = 0;
+	if (task->flags & NO_USER) {
+		t->flags = F_KERNEL;
+		return;
+	}
+	if (t->state == OFF_DEAD)
+		return;
+	struct pt_regs *r = (struct pt_regs *)bpf_task_pt_regs(task);
+	u64 nr = call_of(task, r->orig_ax);
+	if (nr < NO_CALL)
+		t->call = nr;
+	refresh_focus(t, tgid);
+	if (t->call != NO_CALL && (t->state == OFF_INTERRUPTIBLE || t->state == OFF_UNINTERRUPTIBLE) &&
+	    !waits_on_known(t, task, r, now)) {
+		struct scratch *s = scratch(ROOM_SCHED);
+		struct regs *all = load_regs(task, ROOM_SCHED);
+		if (s && all) {
+			fetch(false, task, all, s, blocked_class(t));
+			waits_on(t, all, number(task), tgid | (u64)ROOM_SCHED << 32, now);
+		}
+	}
+	t->user_stack = stack_of(t, task, r, tid, tgid, now);
+}
+
 static __always_inline void switch_out(struct task_struct *task, struct cpu *c, u32 tid, u32 tgid, bool preempt,
 				       u32 state, u64 now)
 {
@@ -96,62 +166,25 @@ static __always_inline void switch_out(struct task_struct *task, struct cpu *c, 
 		return;
 	}
 	t->off = now;
-	t->flags = 0;
 	t->reported = 0;
-	t->user_stack = 0;
-	t->call = NO_CALL;
-	t->object.kind = K_NONE;
+	t->runnable = 0;
 	if (messages && t->has_uses)
 		leave_uses(t, task, c, now);
 	if (t->run_count)
 		flush_calls(t, tid, tgid);
-	if (task->flags & NO_USER) {
-		t->flags = F_KERNEL;
-		t->state = preempt || !state ? OFF_RUNNABLE : off_state(state, task);
-		t->timeout = 0;
-		t->op = 0;
-		t->value = 0;
+	if (preempt || !state) {
+		leave_runnable(t, task, preempt, tid, tgid, now);
 		return;
 	}
-	if (preempt) {
-		t->state = OFF_RUNNABLE;
-		return;
-	}
-	struct pt_regs *r = (struct pt_regs *)bpf_task_pt_regs(task);
-	u64 nr = call_of(task, r->orig_ax);
-	if (nr < NO_CALL)
-		t->call = nr;
-	refresh_focus(t, tgid);
-	if (!state) {
-		t->state = OFF_RUNNABLE;
-		if (nr != 24) /* sched_yield */
-			return;
-	} else {
-		t->state = off_state(state, task);
-		if (t->state == OFF_DEAD)
-			return;
-		t->timeout = 0;
-		t->op = 0;
-		t->value = 0;
-		t->object.fd = ~0U;
-		if (t->call != NO_CALL && (t->state == OFF_INTERRUPTIBLE || t->state == OFF_UNINTERRUPTIBLE) &&
-		    !waits_on_known(t, task, r, now)) {
-			struct scratch *s = scratch(ROOM_SCHED);
-			struct regs *all = load_regs(task, ROOM_SCHED);
-			if (s && all) {
-				fetch(false, task, all, s, blocked_class(t));
-				waits_on(t, all, number(task), tgid | (u64)ROOM_SCHED << 32, now);
-			}
-		}
-	}
-	if (!user_stacks)
-		return;
-	t->user_stack = known_stack(t, r, tid, now);
-	if (!t->user_stack) {
-		struct regs *all = load_regs(task, ROOM_SCHED);
-		if (all)
-			t->user_stack = user_stack(t, all, tid, tgid, now);
-	}
+	u64 before[WAIT_WORDS];
+	for (int i = 0; i < WAIT_WORDS; i++)
+		before[i] = t->wait[i];
+	begin_wait(t, task, state, tid, tgid, now);
+	u64 other = 0;
+	for (int i = 0; i < WAIT_WORDS; i++)
+		other |= t->wait[i] ^ before[i];
+	if (other)
+		t->told = 0;
 }
 
 /* Fill the record of an interval. */
@@ -159,20 +192,21 @@ static __always_inline void fill_off(struct rec_off *e, struct thread *t, u32 ti
 {
 	e->type = REC_OFF;
 	e->state = t->state;
-	e->context = t->context;
+	e->context = t->woken ? t->context : CTX_NONE;
 	e->flags = t->flags;
 	e->tid = tid;
 	e->time = now;
 	e->start = t->off;
 	e->woken = t->woken;
 	e->tgid = tgid;
-	e->waker = t->waker;
-	e->waker_tgid = t->waker_tgid;
+	bool woken = t->woken;
+	e->waker = woken ? t->waker : 0;
+	e->waker_tgid = woken ? t->waker_tgid : 0;
 	e->call = t->call;
-	e->waker_call = t->waker_call;
+	e->waker_call = woken ? t->waker_call : NO_CALL;
 	e->cpu = bpf_get_smp_processor_id();
 	e->kind = t->object.kind;
-	e->waker_kind = t->waker_object.kind;
+	e->waker_kind = woken ? t->waker_object.kind : K_NONE;
 	e->op = t->op;
 	e->value = t->value;
 	e->fd = t->object.fd;
@@ -185,53 +219,131 @@ static __always_inline void fill_off(struct rec_off *e, struct thread *t, u32 ti
 	e->waker_stack = t->waker_stack;
 }
 
+/* Send the whole record of an interval; later ones may refer to it. */
+static __noinline void tell(struct thread *t, u32 tid, u32 tgid, u64 kernel_stack, u64 now)
+{
+	t->told = 0;
+	struct rec_off *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+	if (!e) {
+		count(LOST_EVENTS);
+		return;
+	}
+	fill_off(e, t, tid, tgid, now);
+	e->kernel_stack = kernel_stack;
+	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+	t->told = 1;
+	t->rewoken = !t->woken;
+}
+
+static __always_inline void fill_again(struct rec_again *e, struct thread *t, u8 type, u32 tid, u64 kernel_stack,
+				       u64 now)
+{
+	e->type = type;
+	e->pad = 0;
+	e->cpu = bpf_get_smp_processor_id();
+	e->tid = tid;
+	e->time = now;
+	e->waited = now - t->off;
+	e->woken_ago = now - t->woken;
+	e->kernel_stack = kernel_stack;
+}
+
+/* Send the interval as a reference to the last one. */
+static __always_inline void tell_again(struct thread *t, u32 tid, u64 kernel_stack, u64 now)
+{
+	if (!t->rewoken) {
+		struct rec_again *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+		if (!e)
+			goto lost;
+		fill_again(e, t, REC_AGAIN, tid, kernel_stack, now);
+		bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+		return;
+	}
+	struct rec_rewoken *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+	if (!e)
+		goto lost;
+	fill_again(&e->again, t, REC_REWOKEN, tid, kernel_stack, now);
+	e->waker_id = t->waker_object.id;
+	e->waker_peer = t->waker_object.peer;
+	e->waker_stack = t->waker_stack;
+	e->waker = t->waker;
+	e->waker_tgid = t->waker_tgid;
+	e->waker_call = t->waker_call;
+	e->context = t->context;
+	e->waker_kind = t->waker_object.kind;
+	e->pad = 0;
+	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+	t->rewoken = 0;
+	return;
+lost:
+	count(LOST_EVENTS);
+	t->told = 0;
+}
+
+/*
+ * The kernel stack of a wait. Unwinding one takes 2 us; when the same call waits on the same kind of object at
+ * the same depth as the last time, it is the same. Only waits for another program: those for disks and locks
+ * of the kernel are taken each time.
+ */
+static __always_inline u64 waited_in(struct thread *t, struct task_struct *task, u64 now)
+{
+	u64 depth = (u64)bpf_task_pt_regs(task) - task->thread.sp;
+	u64 key = depth ^ (u64)t->call << 20 ^ (u64)t->object.kind << 36 ^ (u64)t->op << 44;
+	if (t->state == OFF_INTERRUPTIBLE && t->kernel_stack_key == key && now - t->kernel_stack_time < memo_ns)
+		return t->kernel_stack;
+	t->kernel_stack = kernel_stack_of(task, ROOM_SCHED);
+	t->kernel_stack_key = key;
+	t->kernel_stack_time = now;
+	return t->kernel_stack;
+}
+
 static __always_inline void switch_in(struct task_struct *task, u32 tid, u32 tgid, u64 now)
 {
 	struct thread *t = known_thread(task);
 	if (!t || !t->off)
 		return;
-	u64 runnable = t->woken > t->off ? t->woken : t->off;
-	if (now - runnable > QUOTA_DELAY_NS && (t->woken || t->state == OFF_RUNNABLE) && throttled(task, runnable, now))
-		t->flags |= F_THROTTLED;
-	if (t->state == OFF_RUNNABLE) {
+	u64 waited = now - t->off;
+	u64 ready = t->woken > t->off ? t->woken : t->off;
+	if (now - ready > QUOTA_DELAY_NS && (t->woken || t->runnable) && throttled(task, ready, now)) {
+		if (t->runnable) {
+			t->run_flags |= F_THROTTLED;
+		} else {
+			t->flags |= F_THROTTLED;
+			t->told = 0;
+		}
+	}
+	if (t->runnable) {
 		struct rec_run *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 		if (!e) {
 			count(LOST_EVENTS);
 		} else {
 			e->type = REC_RUN;
-			e->flags = t->flags;
+			e->flags = t->run_flags;
 			e->cpu = bpf_get_smp_processor_id();
 			e->tid = tid;
 			e->time = now;
 			e->start = t->off;
 			e->tgid = tgid;
-			e->call = t->call;
+			e->call = t->run_nr;
 			e->pad = 0;
 			e->woken = t->woken;
-			e->user_stack = t->user_stack;
+			e->user_stack = t->run_stack;
 			bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 		}
 	} else {
 		u64 kernel_stack = 0;
-		if (kernel_stacks && now - t->off > kernel_stack_ns && !(t->flags & F_KERNEL))
-			kernel_stack = kernel_stack_of(task, ROOM_SCHED);
-		struct rec_off *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-		if (!e) {
-			count(LOST_EVENTS);
-		} else {
-			fill_off(e, t, tid, tgid, now);
-			e->kernel_stack = kernel_stack;
-			bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
-		}
+		if (kernel_stacks && waited > kernel_stack_ns && !(t->flags & F_KERNEL))
+			kernel_stack = waited_in(t, task, now);
+		/* Very long ones, and wakings from before the wait, have no short form. */
+		if (!t->told || t->woken < t->off || waited >> 32)
+			tell(t, tid, tgid, kernel_stack, now);
+		else
+			tell_again(t, tid, kernel_stack, now);
 	}
 	if (messages && t->left)
 		__sync_lock_test_and_set(&t->left, 0);
 	t->off = 0;
 	t->woken = 0;
-	t->waker = 0;
-	t->context = CTX_NONE;
-	t->waker_stack = 0;
-	t->waker_object.kind = K_NONE;
 }
 
 SEC("tp_btf/sched_switch")
@@ -276,8 +388,28 @@ int __noinline note_waker(struct thread *t, struct thread *w, struct regs *r, u6
 	u32 tgid = t->waker_tgid;
 	struct object o = { .kind = K_NONE };
 	acted_on(w, &o, r, waker, tgid | (u64)ROOM_SCHED << 32);
+	o.fd = 0;
 	t->waker_object = o;
 	return 0;
+}
+
+/* The current thread wakes another one: by what? */
+static __always_inline void wake_by(struct thread *t, struct task_struct *waker, u64 now)
+{
+	struct thread *w = thread_of(waker);
+	struct pt_regs *r = (struct pt_regs *)bpf_task_pt_regs(waker);
+	u64 nr = call_of(waker, r->orig_ax);
+	if (!w || nr >= NO_CALL)
+		return;
+	t->waker_call = nr;
+	if (!acts_on_known(w, waker, &t->waker_object, r, nr)) {
+		struct regs *all = load_regs(waker, ROOM_SCHED);
+		if (all)
+			note_waker(t, w, all, number(waker));
+	}
+	refresh_focus(w, t->waker_tgid);
+	if (w->in_focus || t->in_focus || (t->off && now - t->off > waker_stack_ns))
+		t->waker_stack = stack_of(w, waker, r, t->waker, t->waker_tgid, now);
 }
 
 SEC("tp_btf/sched_waking")
@@ -291,45 +423,27 @@ int BPF_PROG(on_waking, struct task_struct *task)
 	u64 now = bpf_ktime_get_ns();
 	struct task_struct *waker = bpf_get_current_task_btf();
 	struct cpu *c = this_cpu();
+	u64 before[WAKE_WORDS];
+	for (int i = 0; i < WAKE_WORDS; i++)
+		before[i] = t->wake[i];
 	t->woken = now;
 	t->waker = waker->pid;
 	t->waker_tgid = waker->tgid;
 	t->waker_call = NO_CALL;
-	t->waker_object.kind = K_NONE;
+	t->waker_object = (struct object){ .kind = K_NONE };
 	t->waker_stack = 0;
 	t->context = context_now(c);
-	if (t->context == CTX_HARDIRQ || t->context == CTX_SOFTIRQ) {
+	if (t->context == CTX_HARDIRQ || t->context == CTX_SOFTIRQ)
 		disk_waker(t, c, now);
-		return 0;
-	}
-	if (!t->waker || (waker->flags & NO_USER))
-		return 0;
 	/* In an interrupt the thread is only the interrupted one, unless it sent the packet itself. */
-	if (t->context == CTX_TASK || (t->context == CTX_NET_RX && c && !c->net_raised_by_irq))
-	{
-		struct thread *w = thread_of(waker);
-		struct pt_regs *r = (struct pt_regs *)bpf_task_pt_regs(waker);
-		u64 nr = call_of(waker, r->orig_ax);
-		if (!w || nr >= NO_CALL)
-			return 0;
-		t->waker_call = nr;
-		if (!acts_on_known(w, waker, &t->waker_object, r, nr)) {
-			struct regs *all = load_regs(waker, ROOM_SCHED);
-			if (all)
-				note_waker(t, w, all, number(waker));
-		}
-		if (!user_stacks)
-			return 0;
-		refresh_focus(w, t->waker_tgid);
-		if (!w->in_focus && !t->in_focus && (!t->off || now - t->off <= waker_stack_ns))
-			return 0;
-		t->waker_stack = known_stack(w, r, t->waker, now);
-		if (!t->waker_stack) {
-			struct regs *all = load_regs(waker, ROOM_SCHED);
-			if (all)
-				t->waker_stack = user_stack(w, all, t->waker, t->waker_tgid, now);
-		}
-	}
+	else if (t->waker && !(waker->flags & NO_USER) &&
+	    (t->context == CTX_TASK || (t->context == CTX_NET_RX && c && !c->net_raised_by_irq)))
+		wake_by(t, waker, now);
+	u64 other = 0;
+	for (int i = 0; i < WAKE_WORDS; i++)
+		other |= t->wake[i] ^ before[i];
+	if (other)
+		t->rewoken = 1;
 	return 0;
 }
 
@@ -343,8 +457,8 @@ int BPF_PROG(on_wakeup_new, struct task_struct *task)
 	u64 now = bpf_ktime_get_ns();
 	t->off = now;
 	t->woken = now;
-	t->state = OFF_RUNNABLE;
-	t->call = NO_CALL;
+	t->runnable = 1;
+	t->run_nr = NO_CALL;
 	return 0;
 }
 
@@ -472,6 +586,10 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 	struct scratch *s = scratch(ROOM_TASK);
 	if (!s)
 		return 0;
+	/* It may have taken the number of its process's first thread. */
+	struct thread *t = known_thread(task);
+	if (t)
+		t->told = 0;
 	struct rec_exec *e = &s->exec;
 	e->type = REC_EXEC;
 	e->pad = 0;

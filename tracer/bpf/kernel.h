@@ -97,6 +97,10 @@ struct fdtable {
 };
 struct files_struct {
 	struct fdtable *fdt;
+	struct file *fd_array[64];
+};
+struct thread_struct {
+	unsigned long sp;
 };
 struct upid {
 	int nr;
@@ -133,6 +137,7 @@ struct task_struct {
 	struct files_struct *files;
 	struct mm_struct *mm;
 	struct task_group *sched_task_group;
+	struct thread_struct thread;
 };
 struct block_device {
 	u32 bd_dev;
@@ -159,7 +164,11 @@ struct in6_addr {
 		u32 u6_addr32[4];
 	} in6_u;
 };
+typedef struct {
+	s64 counter;
+} atomic64_t;
 struct sock_common {
+	atomic64_t skc_cookie;
 	u32 skc_daddr, skc_rcv_saddr;
 	u16 skc_dport, skc_num;
 	u16 skc_family;

@@ -3,11 +3,11 @@
 #ifndef PG_MESSAGE_H
 #define PG_MESSAGE_H
 
-/* The slot of a socket that has none yet. */
-static __noinline struct use *new_use(struct uses *u, struct sock *sk, u64 cookie, u32 ends, u64 who)
+/* The slot of a socket that has none yet; its number. */
+static __noinline u32 new_use(struct uses *u, struct sock *sk, s64 cookie, u32 ends, u64 who)
 {
 	u32 tid = who, tgid = who >> 32;
-	u32 at = (cookie << 1) & (SLOTS - 2);
+	u32 at = ((u32)cookie << 1) & (SLOTS - 2);
 	struct use *s = &u->slot[BOUND(at, SLOTS)];
 	u32 other = at + 1;
 	struct use *s2 = &u->slot[BOUND(other, SLOTS)];
@@ -17,15 +17,23 @@ static __noinline struct use *new_use(struct uses *u, struct sock *sk, u64 cooki
 		s = s2;
 		at = other;
 	}
-	send_flow(&s->flow[0], &s->object, 0, tid, tgid);
-	send_flow(&s->flow[1], &s->object, 1, tid, tgid);
+	struct object *o = &u->object[BOUND(at, SLOTS)];
+	send_flow(&s->flow[0], o, 0, tid, tgid);
+	send_flow(&s->flow[1], o, 1, tid, tgid);
 	u->dirty[0] &= ~(1ULL << (at & 63));
 	u->dirty[1] &= ~(1ULL << (at & 63));
-	s->object.kind = K_UNKNOWN;
-	sock_object(&s->object, number(sk), 0, ROOM_TASK);
+	o->kind = K_UNKNOWN;
+	sock_object(o, number(sk), 0, ROOM_TASK);
 	s->cookie = cookie;
 	s->ends = ends;
-	return s;
+	s->tcp = o->kind == K_TCP;
+	return at;
+}
+
+static __always_inline u32 position_of(struct sock *sk, u32 direction)
+{
+	struct tcp_sock *tcp = (void *)sk;
+	return direction ? READ(tcp, copied_seq) : READ(tcp, write_seq);
 }
 
 static __always_inline int message(struct sock *sk, int bytes, u32 direction)
@@ -34,8 +42,8 @@ static __always_inline int message(struct sock *sk, int bytes, u32 direction)
 	u32 tid = task->pid, tgid = task->tgid;
 	if (bytes <= 0 || !tid || tgid == own_tgid)
 		return 0;
-	u64 now = bpf_ktime_get_ns();
 	struct uses *u = bpf_task_storage_get(&uses, task, 0, 0);
+	u64 now = bpf_ktime_get_ns();
 	if (!u) {
 		struct thread *t = thread_of(task);
 		u = bpf_task_storage_get(&uses, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -45,36 +53,34 @@ static __always_inline int message(struct sock *sk, int bytes, u32 direction)
 		}
 		t->has_uses = 1;
 	}
-	u64 position = 0;
-	u64 cookie = bpf_get_socket_cookie(sk);
+	s64 cookie = sk->__sk_common.skc_cookie.counter;
+	if (!cookie) /* it gets one */
+		cookie = bpf_get_socket_cookie(sk);
 	u32 ends = sk->__sk_common.skc_dport | (u32)sk->__sk_common.skc_num << 16;
 	if (u->collected) {
 		/* The thread slept with messages, and just now they are being collected: this one goes alone. */
 		struct object o = { .kind = K_UNKNOWN };
 		sock_object(&o, number(sk), 0, ROOM_TASK);
-		struct tcp_sock *tcp = (void *)sk;
+		struct flow alone = { .bytes = bytes, .first = now, .last = now, .count = 1 };
 		if (o.kind == K_TCP)
-			position = direction ? READ(tcp, copied_seq) : READ(tcp, write_seq);
-		struct flow alone = { .bytes = bytes, .first = now, .last = now, .position = position, .count = 1 };
+			alone.position = position_of(sk, direction);
 		send_flow(&alone, &o, direction, tid, tgid);
 		return 0;
 	}
 	u->busy = 1;
-	u32 at = (cookie << 1) & (SLOTS - 2);
+	u32 at = ((u32)cookie << 1) & (SLOTS - 2);
 	struct use *s = &u->slot[BOUND(at, SLOTS)];
 	if (s->cookie != cookie || s->ends != ends) {
 		at++;
 		s = &u->slot[BOUND(at, SLOTS)];
 		if (s->cookie != cookie || s->ends != ends) {
-			s = new_use(u, sk, cookie, ends, tid | (u64)tgid << 32);
-			/* Which of the two it was. */
-			u32 first = (cookie << 1) & (SLOTS - 2);
-			at = u->slot[BOUND(first, SLOTS)].cookie == cookie ? at - 1 : at;
+			at = new_use(u, sk, cookie, ends, tid | (u64)tgid << 32);
+			s = &u->slot[BOUND(at, SLOTS)];
 		}
 	}
-	if (!s)
-		return 0;
 	struct flow *f = &s->flow[direction];
+	if (f->bytes > FLOW_BYTES)
+		send_flow(f, &u->object[BOUND(at, SLOTS)], direction, tid, tgid);
 	if (!f->count) {
 		f->first = now;
 		f->bytes = 0;
@@ -85,10 +91,8 @@ static __always_inline int message(struct sock *sk, int bytes, u32 direction)
 	f->count++;
 	f->bytes += (u32)bytes;
 	f->last = now;
-	if (s->object.kind == K_TCP) {
-		struct tcp_sock *tcp = (void *)sk;
-		f->position = direction ? READ(tcp, copied_seq) : READ(tcp, write_seq);
-	}
+	if (s->tcp)
+		f->position = position_of(sk, direction);
 	u->busy = 0;
 	return 0;
 }

@@ -44,7 +44,7 @@ static __noinline void seed(struct thread *t, struct task_struct *task, u32 stat
 	u32 tid = task->pid, tgid = task->tgid;
 	t->object.kind = K_NONE;
 	t->object.fd = ~0U;
-	t->waker_object.kind = K_NONE;
+	t->runnable = 0;
 	t->call = NO_CALL;
 	t->flags = F_SEEDED;
 	t->woken = 0;
@@ -88,10 +88,17 @@ static __noinline void report_wait(struct thread *t, struct task_struct *task, u
 		return;
 	}
 	fill_off(e, t, task->pid, task->tgid, now);
+	if (t->runnable) {
+		e->state = OFF_RUNNABLE;
+		e->flags = t->run_flags;
+		e->call = t->run_nr;
+		e->kind = K_NONE;
+		e->user_stack = t->run_stack;
+	}
 	/* The last to wake it may have done so while it ran: that is of no wait. */
 	e->woken = t->woken >= t->off ? t->woken : 0;
 	e->kernel_stack = kernel_stack;
-	e->flags = t->flags | flag;
+	e->flags |= flag;
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 
@@ -118,12 +125,12 @@ int on_task(struct bpf_iter__task *ctx)
 		return 0;
 	if (t->left && (c->pass == PASS_FLUSH || (t->off && now - t->off > 20000000)))
 		collect_uses(t, task);
-	if (c->pass == PASS_USES || !t->off || t->off >= now || t->state == OFF_DEAD)
+	if (c->pass == PASS_USES || !t->off || t->off >= now || (!t->runnable && t->state == OFF_DEAD))
 		return 0;
 	if (c->pass == PASS_FLUSH) {
 		report_wait(t, task, F_OPEN, now);
 	} else if (c->pass == PASS_LONG) {
-		if (t->reported || t->state == OFF_RUNNABLE || t->state == OFF_IDLE || (t->flags & F_KERNEL) ||
+		if (t->reported || t->runnable || t->state == OFF_IDLE || (t->flags & F_KERNEL) ||
 		    now - t->off < long_wait_ns)
 			return 0;
 		t->reported = 1;

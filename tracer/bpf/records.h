@@ -22,6 +22,8 @@ enum record_type {
 	REC_SAMPLE = 12, /* the same, as an on-CPU sample */
 	REC_USE = 13,	 /* messages over one socket within one segment */
 	REC_CALL = 14,	 /* a system call */
+	REC_AGAIN = 15,	 /* an interval like the last one of its thread, but for the times */
+	REC_REWOKEN = 16, /* an interval like the last one of its thread, but for the times and the waker */
 };
 
 /* Numbers of pg_event::ObjectKind. */
@@ -68,6 +70,26 @@ struct rec_off {
 	u64 id, peer;
 	u64 waker_id, waker_peer;
 	u64 user_stack, kernel_stack, waker_stack;
+};
+
+/* REC_AGAIN, and the beginning of REC_REWOKEN. */
+struct rec_again {
+	u8 type, pad;
+	u16 cpu;
+	u32 tid;
+	u64 time;
+	u32 waited;    /* ns from the switch out to `time` */
+	u32 woken_ago; /* ns from the waking to `time` */
+	u64 kernel_stack;
+};
+
+struct rec_rewoken {
+	struct rec_again again;
+	u64 waker_id, waker_peer, waker_stack;
+	u32 waker, waker_tgid;
+	u16 waker_call;
+	u8 context, waker_kind;
+	u32 pad;
 };
 
 struct rec_run {
@@ -206,6 +228,8 @@ struct rec_call {
 #define SAME(type, size) _Static_assert(sizeof(struct type) == size, #type)
 SAME(rec_off, 128);
 SAME(rec_run, 48);
+SAME(rec_again, 32);
+SAME(rec_rewoken, 72);
 SAME(rec_name, 536);
 SAME(rec_set, 784);
 SAME(rec_kstack, 400);

@@ -57,7 +57,8 @@ static __always_inline u64 known_stack(struct thread *t, struct pt_regs *r, u32 
 	u64 key = mix(mix(tid, r->ip), r->sp) | 1;
 	u32 slot = key >> 8;
 	BOUND(slot, MEMO);
-	return t->stack_key[slot] == key && now - t->stack_time[slot] < memo_ns ? key : 0;
+	struct copied *c = &t->stacks[slot];
+	return c->key == key && now - c->time < memo_ns ? key : 0;
 }
 
 /* The user stack of the current thread: sends a copy unless one from the same place was sent within
@@ -71,7 +72,8 @@ u64 __noinline user_stack(struct thread *t, struct regs *r, u32 tid, u32 tgid, u
 		return 0;
 	u64 key = stack_key(tid, r);
 	u32 slot = (key >> 8) & (MEMO - 1);
-	if (t->stack_key[slot] == key && now - t->stack_time[slot] < memo_ns)
+	struct copied *c = &t->stacks[slot];
+	if (c->key == key && now - c->time < memo_ns)
 		return key;
 	if (t->in_focus) {
 		struct rec_stack_large *u = bpf_ringbuf_reserve(&stacks, sizeof(*u), 0);
@@ -86,8 +88,8 @@ u64 __noinline user_stack(struct thread *t, struct regs *r, u32 tid, u32 tgid, u
 		FILL(u, REC_USTACK, STACK_SMALL);
 		bpf_ringbuf_submit(u, BPF_RB_NO_WAKEUP);
 	}
-	t->stack_key[slot] = key;
-	t->stack_time[slot] = now;
+	c->key = key;
+	c->time = now;
 	return key;
 lost:
 	count(LOST_STACKS);

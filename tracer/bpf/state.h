@@ -84,7 +84,7 @@ struct object {
 };
 
 #define MEMO 8
-#define FILES 8
+#define FILES 32
 /* A file whose identity is known: found again by descriptor, and by the three reads that tell whether it is
  * still the same. */
 struct remembered {
@@ -94,30 +94,69 @@ struct remembered {
 	struct object object;
 };
 
+/* A user stack copied lately. */
+struct copied {
+	u64 key, time;
+};
+
+#define WAIT_WORDS 7
+#define WAKE_WORDS 6
+/*
+ * What is remembered of a thread. Where many threads pass the CPU around, the cache lines touched here are
+ * what a switch costs: what belongs together stays together. The kernel puts 8 bytes of its own before it,
+ * in the same line.
+ */
 struct thread {
 	u64 off, woken;
-	u64 timeout;
-	struct object object, waker_object;
-	u64 user_stack, waker_stack;
-	u32 waker, waker_tgid;
-	u32 op, value;
-	u16 call, waker_call;
-	u8 state, context, flags, reported;
+	u64 run_stack;
+	u32 focus_generation;
+	u32 left;	    /* blocked with messages that were not sent yet */
+	u16 run_nr;	    /* off the CPU though runnable: the call it was in */
 	u16 before_restart; /* the call that restart_syscall goes on with */
+	u8 run_flags;
+	u8 runnable; /* it left the CPU though runnable: `wait` is of the wait before */
+	u8 told;     /* the collector knows `wait` and `wake` of the interval sent last, and `wait` is the same */
+	u8 rewoken;  /* `wake` is another than that */
+	u8 reported;
 	u8 in_focus;
 	u8 has_uses; /* there is a struct uses of it */
-	u32 focus_generation;
+	u8 pad;
+	u32 run_count; /* equal calls not sent yet (level `syscalls`) */
+	u32 pad2;
+	/* What it waits on. */
+	union {
+		struct {
+			struct object object;
+			u64 timeout, user_stack;
+			u32 op, value;
+			u16 call;
+			u8 state, flags;
+			u32 wait_zero;
+		};
+		u64 wait[WAIT_WORDS];
+	};
+	/* Who woke it, and by what. */
+	union {
+		struct {
+			struct object waker_object;
+			u64 waker_stack;
+			u32 waker, waker_tgid;
+			u16 waker_call;
+			u8 context, wake_zero[5];
+		};
+		u64 wake[WAKE_WORDS];
+	};
+	/* Its kernel stack in a long wait, and where it waited. */
+	u64 kernel_stack, kernel_stack_key, kernel_stack_time;
+	struct copied stacks[MEMO];
 	/* Files the thread used lately, by the low bits of their descriptors. */
 	struct remembered memo[FILES];
-	/* User stacks copied lately. */
-	u64 stack_key[MEMO], stack_time[MEMO];
 	/* The system call it is in, and equal ones before it (level `syscalls`). */
 	u64 call_start, run_start, run_end;
 	s64 run_result;
 	struct object run_object;
-	u32 run_count, run_op;
+	u32 run_op;
 	u16 run_call, now_call;
-	u32 left; /* blocked with messages that were not sent yet */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -129,15 +168,17 @@ struct {
 #define SLOTS 64
 /* Messages of one thread over one socket in one direction, not yet sent. */
 struct flow {
-	u64 bytes, first, last, position;
-	u32 count, pad;
+	u64 first, last;
+	u32 bytes, position, count, pad;
 };
+/* What each message touches: kept small, since there may be many. */
 struct use {
-	u64 cookie;
-	u32 ends, pad; /* the ports */
-	struct object object;
+	s64 cookie;
+	u32 ends; /* the ports */
+	u32 tcp;
 	struct flow flow[2];
 };
+#define FLOW_BYTES (1U << 30) /* more than these are sent before they overflow */
 /* Kept apart from struct thread: most threads have none. */
 struct uses {
 	u64 dirty[2];  /* by direction, a bit for each slot with messages */
@@ -145,6 +186,7 @@ struct uses {
 	u32 collected; /* the task iterator is sending them */
 	u32 busy;      /* the thread itself is at it */
 	struct use slot[SLOTS];
+	struct object object[SLOTS];
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);

@@ -50,7 +50,7 @@ static __noinline void send_uses(struct uses *u, u32 tid, u32 tgid)
 			u32 at = ones((bits & -bits) - 1);
 			bits &= bits - 1;
 			struct use *s = &u->slot[BOUND(at, SLOTS)];
-			send_flow(&s->flow[direction], &s->object, direction, tid, tgid);
+			send_flow(&s->flow[direction], &u->object[BOUND(at, SLOTS)], direction, tid, tgid);
 		}
 	}
 }

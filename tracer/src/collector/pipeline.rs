@@ -6,7 +6,7 @@ use super::objects::Objects;
 use super::order::{Order, STEP_NS, WINDOW_NS};
 use super::quota::Quotas;
 use super::raw::{
-    self, F_LONG, F_OPEN, F_SEEDED, F_THROTTLED, K_NONE, Off, RawObject, Record, Run, StackCopy,
+    self, Again, F_LONG, F_OPEN, F_SEEDED, F_THROTTLED, K_NONE, Off, RawObject, Record, Run, StackCopy,
 };
 use super::retries::Retries;
 use crate::holders::{Holders, LongWait};
@@ -84,6 +84,16 @@ struct Long {
     off: OffCpu,
 }
 
+/// The last interval of a thread, as it came and as it was translated: records refer to it.
+#[derive(Clone, Copy)]
+struct Last {
+    raw: Off,
+    thread: ThreadId,
+    off: OffCpu,
+    /// [`Pipeline::changes`] when it was translated.
+    changes: u64,
+}
+
 /// The state of the translation.
 pub struct Pipeline {
     /// `CLOCK_MONOTONIC` at the recording's beginning.
@@ -98,6 +108,10 @@ pub struct Pipeline {
     order: Order,
     user: Recent,
     kernel: Recent,
+    /// The last interval of each thread, by its number.
+    last: FastMap<u32, Last>,
+    /// Counts what can change how a thread or a stack is named.
+    changes: u64,
     /// Waits that have become long and whose holders were not looked up yet.
     long: VecDeque<Long>,
     holders: Holders,
@@ -126,6 +140,8 @@ impl Pipeline {
             order: Order::default(),
             user: Recent::new(),
             kernel: Recent::new(),
+            last: FastMap::default(),
+            changes: 0,
             long: VecDeque::new(),
             holders: Holders::new(),
             quotas: Quotas::new(),
@@ -197,6 +213,10 @@ impl Pipeline {
 
     /// Take a record.
     pub fn record(&mut self, bytes: &[u8]) {
+        if let Some(r) = raw::parse_again(bytes) {
+            self.again(&r);
+            return;
+        }
         if let Some(r) = raw::parse_off(bytes) {
             self.off(&r);
             return;
@@ -207,6 +227,7 @@ impl Pipeline {
         };
         match record {
             Record::Off(r) => self.off(&r),
+            Record::Again(r) => self.again(&r),
             Record::Run(r) => self.run(&r),
             Record::Name { object, name } => self.objects.name(object, &name),
             Record::Set { kind, id, members, .. } => {
@@ -217,12 +238,14 @@ impl Pipeline {
                 self.kernel.insert(hash, id);
             }
             Record::Fork { cpu, tid, time, child, child_tgid, comm } if time <= self.end => {
+                self.changes += 1;
                 let now = self.time(time);
                 let parent = self.identity.thread(tid, 0, now);
                 let child = self.identity.fork(tid, child, child_tgid, &comm, now);
                 self.order.push(Event { time: now, thread: parent, cpu, kind: Kind::Spawn { child } });
             }
             Record::Exec { cpu, tid, time, tgid, comm, argv } if time <= self.end => {
+                self.changes += 1;
                 let now = self.time(time);
                 self.quotas.forget(tgid);
                 self.identity.exec(tid, tgid, &comm, &argv, &[], now);
@@ -233,6 +256,8 @@ impl Pipeline {
                 let now = self.time(time);
                 let thread = self.identity.thread(tid, tgid, now);
                 self.identity.exit(tid, status, now);
+                self.changes += 1;
+                self.last.remove(&tid);
                 if tid == tgid {
                     self.quotas.forget(tgid);
                 }
@@ -330,15 +355,9 @@ impl Pipeline {
             waker_stack: self.user.get(r.waker_stack),
             ..OffCpu::new(start, woken, state(r.state))
         };
-        // Who was woken by somebody does not retry.
-        let by_timer = off.waker_context == Context::Timer || off.waker.is_none();
-        if by_timer
-            && off.syscall.is_some()
-            && !open
-            && let Some(bursts) = &mut self.bursts
-            && self.identity.in_focus(thread)
-        {
-            bursts.interval(r.tid, r.call, true, r.start, r.time);
+        if !open {
+            self.last.insert(r.tid, Last { raw: *r, thread, off, changes: self.changes });
+            self.interval(r, thread, &off);
         }
         if r.flags & F_LONG != 0 {
             if self.long.len() < MAX_LONG {
@@ -356,6 +375,44 @@ impl Pipeline {
             self.order.push(Event { time, thread, cpu: r.cpu, kind: Kind::OffCpu(held) });
             return;
         }
+        self.order.push(Event { time, thread, cpu: r.cpu, kind: Kind::OffCpu(off) });
+    }
+
+    /// Shows an interval that ended to who looks for threads that deserve a burst.
+    fn interval(&mut self, r: &Off, thread: ThreadId, off: &OffCpu) {
+        // Who was woken by somebody does not retry.
+        let by_timer = off.waker_context == Context::Timer || off.waker.is_none();
+        if by_timer
+            && off.syscall.is_some()
+            && let Some(bursts) = &mut self.bursts
+            && self.identity.in_focus(thread)
+        {
+            bursts.interval(r.tid, r.call, true, r.start, r.time);
+        }
+    }
+
+    /// An interval like the last one of its thread.
+    fn again(&mut self, r: &Again) {
+        let Some(last) = self.last.get_mut(&r.tid) else {
+            self.damaged += 1;
+            return;
+        };
+        let raw = last.raw.again(r);
+        if r.rewoken.is_some() || last.changes != self.changes {
+            self.off(&raw);
+            return;
+        }
+        if r.time > self.end {
+            return;
+        }
+        let time = r.time.saturating_sub(self.start);
+        let start = r.start.saturating_sub(self.start).min(time);
+        last.raw = raw;
+        last.off.start = start;
+        last.off.woken = r.woken.saturating_sub(self.start).clamp(start, time);
+        last.off.kernel_stack = self.kernel.get(r.kernel_stack);
+        let (thread, off) = (last.thread, last.off);
+        self.interval(&raw, thread, &off);
         self.order.push(Event { time, thread, cpu: r.cpu, kind: Kind::OffCpu(off) });
     }
 
@@ -404,6 +461,9 @@ impl Pipeline {
         } else {
             self.unwind(s, &s.data)
         };
+        if self.user.get(s.key) != id {
+            self.changes += 1;
+        }
         self.user.insert(s.key, id);
     }
 

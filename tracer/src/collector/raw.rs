@@ -14,10 +14,14 @@ const REGS: usize = 21;
 const STACK_HEAD: usize = 208;
 /// Size of `rec_off`.
 const OFF: usize = 128;
+/// Size of `rec_again`.
+const AGAIN: usize = 32;
+/// Size of `rec_rewoken`.
+const REWOKEN: usize = 72;
 
 /// Sizes of the records, in the order of their types; asserted in `bpf/records.h` too.
 #[cfg(test)]
-pub const SIZES: [(&str, usize); 13] = [
+pub const SIZES: [(&str, usize); 15] = [
     ("rec_off", OFF),
     ("rec_run", 48),
     ("rec_name", 536),
@@ -31,6 +35,8 @@ pub const SIZES: [(&str, usize); 13] = [
     ("stack_head", STACK_HEAD),
     ("rec_use", 64),
     ("rec_call", 64),
+    ("rec_again", AGAIN),
+    ("rec_rewoken", REWOKEN),
 ];
 
 /// A kernel thread.
@@ -82,6 +88,53 @@ pub struct Off {
     pub user_stack: u64,
     pub kernel_stack: u64,
     pub waker_stack: u64,
+}
+
+/// An interval like the last one of its thread, but for what is here.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Again {
+    pub cpu: u16,
+    pub tid: u32,
+    pub time: u64,
+    pub start: u64,
+    pub woken: u64,
+    pub kernel_stack: u64,
+    /// Who woke it, when that is not who woke it the last time.
+    pub rewoken: Option<Waker>,
+}
+
+/// Who woke a thread, and by what.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Waker {
+    pub tid: u32,
+    pub tgid: u32,
+    pub call: u16,
+    pub context: u8,
+    pub object: RawObject,
+    pub stack: u64,
+}
+
+impl Off {
+    /// The interval that `again` stands for, when this was the thread's last one.
+    pub fn again(&self, again: &Again) -> Self {
+        let mut off = Self {
+            cpu: again.cpu,
+            time: again.time,
+            start: again.start,
+            woken: again.woken,
+            kernel_stack: again.kernel_stack,
+            ..*self
+        };
+        if let Some(w) = again.rewoken {
+            off.context = w.context;
+            off.waker = w.tid;
+            off.waker_tgid = w.tgid;
+            off.waker_call = w.call;
+            off.waker_object = w.object;
+            off.waker_stack = w.stack;
+        }
+        off
+    }
 }
 
 /// Off the CPU though runnable.
@@ -217,6 +270,7 @@ pub enum Record {
     Sample(StackCopy),
     Use(Use),
     Call(Call),
+    Again(Again),
 }
 
 struct Bytes<'a>(&'a [u8]);
@@ -279,6 +333,39 @@ pub fn parse_off(bytes: &[u8]) -> Option<Off> {
         return None;
     }
     off(&Bytes(b))
+}
+
+/// Reads the other frequent one: an interval like the last one of its thread.
+pub fn parse_again(bytes: &[u8]) -> Option<Again> {
+    let kind = *bytes.first()?;
+    if kind != 15 && kind != 16 {
+        return None;
+    }
+    let b = Bytes(bytes.get(..AGAIN)?);
+    let time = b.u64(8)?;
+    let rewoken = (kind == 16).then(|| {
+        let b = Bytes(bytes.get(..REWOKEN)?);
+        Some(Waker {
+            tid: b.u32(56)?,
+            tgid: b.u32(60)?,
+            call: b.u16(64)?,
+            context: b.u8(66)?,
+            object: RawObject { kind: b.u8(67)?, id: b.u64(32)?, peer: b.u64(40)? },
+            stack: b.u64(48)?,
+        })
+    });
+    Some(Again {
+        cpu: b.u16(2)?,
+        tid: b.u32(4)?,
+        time,
+        start: time.saturating_sub(u64::from(b.u32(16)?)),
+        woken: time.saturating_sub(u64::from(b.u32(20)?)),
+        kernel_stack: b.u64(24)?,
+        rewoken: match rewoken {
+            Some(waker) => Some(waker?),
+            None => None,
+        },
+    })
 }
 
 /// Reads a record. `None` when it is too short or its type is unknown.
@@ -370,6 +457,7 @@ pub fn parse(bytes: &[u8]) -> Option<Record> {
             op: b.u32(40)?,
             object: b.object(1, 48)?,
         }),
+        15 | 16 => Record::Again(parse_again(bytes)?),
         _ => return None,
     })
 }
@@ -473,6 +561,38 @@ mod tests {
         assert_eq!((o.start, o.woken, o.time, o.call, o.waker_call), (100, 200, 300, 7, 0xffff));
         assert_eq!(o.object, RawObject { kind: 2, id: 4711, peer: 0 });
         assert_eq!((o.waker_object.kind, o.waker_stack), (K_NONE, 9));
+    }
+
+    #[test]
+    fn intervals_like_the_last_one() {
+        let mut r = vec![0; REWOKEN];
+        put(&mut r, 0, &[16, 0, 3, 0]);
+        put(&mut r, 4, &77u32.to_le_bytes());
+        put(&mut r, 8, &9000u64.to_le_bytes());
+        put(&mut r, 16, &500u32.to_le_bytes());
+        put(&mut r, 20, &100u32.to_le_bytes());
+        put(&mut r, 32, &4711u64.to_le_bytes());
+        put(&mut r, 56, &88u32.to_le_bytes());
+        put(&mut r, 66, &[1, 2]);
+        let again = parse_again(&r).unwrap();
+        assert_eq!((again.cpu, again.tid, again.time, again.start, again.woken), (3, 77, 9000, 8500, 8900));
+        let waker = again.rewoken.unwrap();
+        assert_eq!((waker.tid, waker.context, waker.object.kind, waker.object.id), (88, 1, 2, 4711));
+        assert_eq!(parse(&r), Some(Record::Again(again)));
+        assert_eq!(parse_again(&r[..REWOKEN - 1]), None);
+        r[0] = 15;
+        put(&mut r, 20, &20u32.to_le_bytes());
+        let same = parse_again(&r[..AGAIN]).unwrap();
+        assert_eq!((same.woken, same.rewoken), (8980, None));
+
+        let mut first = vec![0; OFF];
+        put(&mut first, 0, &[1, 1, 1, 0]);
+        put(&mut first, 36, &99u32.to_le_bytes());
+        put(&mut first, 112, &5u64.to_le_bytes());
+        let first = parse_off(&first).unwrap();
+        let off = first.again(&same);
+        assert_eq!((off.time, off.start, off.woken, off.waker, off.kernel_stack), (9000, 8500, 8980, 99, 0));
+        assert_eq!(first.again(&again).waker, 88);
     }
 
     #[test]

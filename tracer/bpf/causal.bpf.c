@@ -287,8 +287,7 @@ lost:
  */
 static __always_inline u64 waited_in(struct thread *t, struct task_struct *task, u64 now)
 {
-	u64 depth = (u64)bpf_task_pt_regs(task) - task->thread.sp;
-	u64 key = depth ^ (u64)t->call << 20 ^ (u64)t->object.kind << 36 ^ (u64)t->op << 44;
+	u64 key = task->thread.sp ^ (u64)t->call << 20 ^ (u64)t->object.kind << 36 ^ (u64)t->op << 44;
 	if (t->state == OFF_INTERRUPTIBLE && t->kernel_stack_key == key && now - t->kernel_stack_time < memo_ns)
 		return t->kernel_stack;
 	t->kernel_stack = kernel_stack_of(task, ROOM_SCHED);

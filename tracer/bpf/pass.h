@@ -6,7 +6,6 @@
 #ifndef PG_PASS_H
 #define PG_PASS_H
 
-<<<<<<< HEAD
 /* Names the user stack of a blocked thread. The stack itself is copied by the collector, who can reach every
  * page of it. A function of its own: its part of the stack is not there while the object is looked at. */
 static __noinline void seed_stack(struct thread *t, struct regs *r, u32 tid, u32 tgid, u64 now)
@@ -29,13 +28,15 @@ static __noinline void seed_stack(struct thread *t, struct regs *r, u32 tid, u32
 	} else {
 		count(LOST_STACKS);
 	}
-=======
+}
+
 /* The word that a thread waits on, if it is shared and was not found to be so yet. */
 static __noinline void shared_word_of(struct thread *t, struct task_struct *task)
 {
-	if (t->object.kind == K_FUTEX && !(t->op & FUTEX_PRIVATE) && !(t->object.peer & SHARED_WORD))
-		shared_word(&t->object, task, ROOM_ITER);
->>>>>>> 449cedd (Tests of shared words stand alone: two recorders get in each other's way; long waits are looked at again)
+	if (t->object.kind != K_FUTEX || (t->op & FUTEX_PRIVATE) || (t->object.peer & SHARED_WORD))
+		return;
+	shared_word(&t->object, task, ROOM_ITER);
+	t->told = 0;
 }
 
 /* A thread that was blocked before the recorder came. Its memory can be read: the iterator may sleep. */

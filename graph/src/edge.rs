@@ -68,13 +68,13 @@ impl EdgeKind {
 pub enum Weak {
     /// An unlock wakes whoever waits for the mutex; the intent may be mutual exclusion only.
     MutexHandOff,
-    /// The edge crosses a boundary that a heuristic put there.
+    /// The edge crosses a boundary that a heuristic put there: consecutive messages without a common peer.
     HeuristicSplit,
     /// The waker was interrupted; what the interrupt was for is inferred.
     InterruptInferred,
     /// The waker's means does not match what the wakee waited on.
     ObjectMismatch,
-    /// The waker served several descriptors in one turn (batch).
+    /// One turn of an event loop served several descriptors (batch).
     Batch,
     /// Found from state, not from an event.
     FromState,
@@ -91,10 +91,12 @@ impl Weak {
             Self::MutexHandOff => {
                 "an unlock wakes whoever waits and need not mean \"go on for me\" (mutual exclusion)"
             }
-            Self::HeuristicSplit => "it crosses a boundary that was set by a heuristic",
+            Self::HeuristicSplit => {
+                "consecutive messages have no peer in common; the segment was split between them"
+            }
             Self::InterruptInferred => "the wake-up came from an interrupt; its origin is inferred",
             Self::ObjectMismatch => "the waker acted on another object than the one waited on",
-            Self::Batch => "the waker served several requesters in one turn",
+            Self::Batch => "one turn of an event loop served several descriptors; it was split between them",
             Self::FromState => "no wake-up was recorded; found from the state of the resource",
             Self::LostEvents => "events were lost around it",
             Self::Signal => "a signal ended the wait, not what was waited for",

@@ -95,6 +95,10 @@ pub(crate) const OPEN: u8 = 1;
 pub(crate) const BEGUN_BEFORE: u8 = 2;
 pub(crate) const TIMED_OUT: u8 = 4;
 pub(crate) const INTERRUPTED: u8 = 8;
+/// Begins where a heuristic split a segment.
+pub(crate) const SPLIT: u8 = 16;
+/// The segment was a turn of an event loop.
+pub(crate) const BATCH: u8 = 32;
 
 /// What a vertex knows besides its times.
 #[derive(Clone, Copy, Debug)]
@@ -215,6 +219,7 @@ impl EventGraph {
                 begun_before: false,
                 timed_out: false,
                 interrupted: false,
+                split: None,
                 syscall: Sysno::NONE,
                 op: 0,
                 value: 0,
@@ -243,6 +248,7 @@ impl EventGraph {
             begun_before: d.flags & BEGUN_BEFORE != 0,
             timed_out: d.flags & TIMED_OUT != 0,
             interrupted: d.flags & INTERRUPTED != 0,
+            split: crate::builder::split_reason(d.flags),
             syscall: d.syscall,
             op: d.op,
             value: d.value,

@@ -20,7 +20,7 @@ pub struct Reason {
 /// A row of table 2.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Stats {
-    /// Edges of the graph; program order is not counted.
+    /// Edges of the graph; of program order only the weak ones, between the parts of a split segment.
     pub edges: u64,
     /// Wake-ups that made no edge, by reason.
     pub culled: Vec<Reason>,
@@ -73,9 +73,20 @@ pub fn stats(graph: &EventGraph, victim: &Victim, report: &Report) -> Stats {
             }
         }
     }
+    let split = graph.vertices().filter_map(|v| graph.vertex(v).split);
+    let mut splits = 0u64;
+    for w in split {
+        splits += 1;
+        match weak.iter_mut().find(|x| x.0 == w) {
+            Some(x) => x.1 += 1,
+            None => weak.push((w, 1)),
+        }
+    }
     weak.sort_by_key(|w| std::cmp::Reverse(w.1));
     let flags: HashSet<_> = graph.flag_accesses().iter().map(|f| f.object).collect();
     let edges = graph.edge_count() as u64;
+    added += splits;
+    let edges = edges + splits;
     let filtered = maintenance + interrupt + timer + own;
     let interactive = report.slice.len() as u64;
     let automatic = automatic_slice(graph, victim).len() as u64;

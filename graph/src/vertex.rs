@@ -1,5 +1,6 @@
 //! Vertices: execution segments of one thread.
 
+use crate::Weak;
 use pg_event::{Ns, ObjectId, OffState, StackId, Sysno, ThreadId};
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +45,8 @@ pub struct Vertex {
     pub timed_out: bool,
     /// The leading wait was ended by a signal (killed, interrupted), not by what it waited for.
     pub interrupted: bool,
+    /// It begins without a wait, where a heuristic split a segment: why the way from the part before is weak.
+    pub split: Option<Weak>,
     /// System call of the leading wait.
     pub syscall: Sysno,
     /// As in [`pg_event::OffCpu::op`].

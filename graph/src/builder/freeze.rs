@@ -2,16 +2,18 @@
 
 use super::futex::Uses;
 use super::related::{Fit, fit};
+use super::split::{self, Peers};
 use super::{Builder, Join, POLL, RECV};
 use crate::flag::Flags;
-use crate::graph::{Detail, EdgeRow, EventGraph, OPEN, TIMED_OUT, ThreadRows, Times};
+use crate::graph::{Detail, EdgeRow, EventGraph, OPEN, SPLIT, TIMED_OUT, ThreadRows, Times};
 use crate::lane::LaneIndex;
 use crate::{EdgeId, EdgeKind, VertexId, Weak};
-use pg_event::{Catalog, Ns, ObjectId};
+use pg_event::{Catalog, Ns, ObjectId, ThreadId};
 use std::ops::Range;
 
 pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>) -> EventGraph {
     let Builder {
+        options,
         mut threads,
         mut edges,
         numbers,
@@ -39,6 +41,8 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
     g.holds.sort_by_key(|h| (h.subject, h.time));
     g.lost = joined(lost);
 
+    let ids = (0..threads.len() as u32).map(ThreadId);
+    let peers = Peers::new(ids.zip(&threads).map(|(id, t)| (id, &t.ipc[..])), catalog);
     let vertices: usize = threads.iter().map(|t| t.rows.len()).sum();
     g.times.reserve_exact(vertices);
     g.details.reserve_exact(vertices);
@@ -52,12 +56,20 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
         let last_run = t.rows.last().map_or(0, |r| r.times.run);
         // A thread that did not exit was there until the end.
         let end = t.exited.map_or(duration, |x| x.0.max(t.seen)).max(last_run);
-        for r in std::mem::take(&mut t.rows) {
+        let id = ThreadId(g.threads.len() as u32);
+        let rows = std::mem::take(&mut t.rows);
+        for (i, r) in rows.iter().enumerate() {
             if let Some(id) = final_id.get_mut(r.number as usize) {
                 *id = VertexId(g.times.len() as u32);
             }
             g.times.push(r.times);
             g.details.push(r.detail);
+            let flags = split::criterion(super::call_is(r.detail.syscall, POLL), &options);
+            if let (Some(flags), false) = (flags, t.ipc.is_empty()) {
+                let span = (r.times.run, rows.get(i + 1).map_or(end, |n| n.times.start));
+                let at = split::boundaries(&t.ipc, span, &peers, catalog);
+                split_up(&mut g, id, &at, span.1, flags, &t.put_off);
+            }
         }
         g.threads.push(ThreadRows {
             vertices: first..g.times.len() as u32,
@@ -76,7 +88,9 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
     let id = |v: VertexId| final_id.get(v.index()).copied().filter(|v| v.0 != u32::MAX);
     edges.retain_mut(|e| match (id(e.from), id(e.to)) {
         (Some(from), Some(to)) => {
-            (e.from, e.to) = (from, to);
+            e.from = part_at(&g, from, e.from_time);
+            // What ended the leading wait ended that of the first part.
+            e.to = if e.waking { to } else { part_at(&g, to, e.to_time) };
             true
         }
         _ => false,
@@ -89,6 +103,34 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
     join(&mut || out = outgoing(&g.edges, g.times.len()), &mut || lanes = LaneIndex::new(&g));
     (g.out_start, g.out, g.lanes) = (out.start, out.edges, lanes);
     g
+}
+
+/// Split the last vertex at these moments; it ends at `end`.
+fn split_up(g: &mut EventGraph, id: ThreadId, at: &[Ns], end: Ns, flags: u8, put_off: &[(Ns, Ns)]) {
+    let Some(whole) = g.details.last_mut().filter(|_| !at.is_empty()) else { return };
+    // What was put off is that of each part.
+    let off = |a: Ns, b: Ns| -> Ns {
+        let from = put_off.partition_point(|p| p.1 <= a);
+        put_off[from..].iter().take_while(|p| p.0 < b).map(|p| p.1.min(b).saturating_sub(p.0.max(a))).sum()
+    };
+    let ends = at.iter().skip(1).copied().chain([end]);
+    let parts: Vec<_> = at.iter().zip(ends).map(|(a, b)| split::part(*a, id, off(*a, b), flags)).collect();
+    let later: Ns = parts.iter().map(|p| p.1.preempted).sum();
+    whole.preempted = whole.preempted.saturating_sub(later);
+    for (times, detail) in parts {
+        g.times.push(times);
+        g.details.push(detail);
+    }
+}
+
+/// The part of a split segment that was on the CPU at `time`.
+fn part_at(g: &EventGraph, first: VertexId, time: Ns) -> VertexId {
+    let mut at = first.index();
+    let is_part = |i: usize| g.details.get(i).is_some_and(|d| d.flags & SPLIT != 0);
+    while is_part(at + 1) && g.times[at + 1].start <= time {
+        at += 1;
+    }
+    VertexId(at as u32)
 }
 
 /// A list that will not grow any more.

@@ -9,12 +9,15 @@ mod channel;
 mod freeze;
 mod futex;
 mod related;
+mod split;
 mod thread;
 mod wake;
 
 pub(crate) use calls::{
     CHILD, EXIT, FILE, FILE_LOCK, FUTEX, POLL, RECV, SEND, SIGWAIT, SLEEP, SPAWN, SYSV, YIELD, is as call_is,
 };
+
+pub(crate) use split::why as split_reason;
 
 use crate::graph::{EdgeRow, INTERRUPTED, TIMED_OUT};
 use crate::{
@@ -36,13 +39,24 @@ pub struct BuildOptions {
     pub syscalls: bool,
     /// Match messages and make edges of them.
     pub messages: bool,
+    /// Split a turn of an event loop where it takes up the next descriptor.
+    pub split_batches: bool,
+    /// Split other segments where consecutive messages have no peer in common.
+    pub split_peers: bool,
     /// Most unmatched records kept per direction of a channel.
     pub channel_depth: usize,
 }
 
 impl Default for BuildOptions {
     fn default() -> Self {
-        Self { samples: true, syscalls: true, messages: true, channel_depth: 4096 }
+        Self {
+            samples: true,
+            syscalls: true,
+            messages: true,
+            split_batches: true,
+            split_peers: true,
+            channel_depth: 4096,
+        }
     }
 }
 

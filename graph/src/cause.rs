@@ -47,6 +47,7 @@ pub(crate) fn report(g: &EventGraph, c: &Catalog, victim: &Victim, options: &Opt
         questions: o.asked.clone(),
         slice: o.nodes.iter().map(|n| n.step(c)).collect(),
         root_causes: w.causes(options.top),
+        others: crate::others::others(g, c, victim, o),
         coverage,
         stats: None,
     }

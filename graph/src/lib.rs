@@ -15,6 +15,7 @@ mod episode;
 mod flag;
 mod graph;
 mod lane;
+mod others;
 pub mod path;
 pub mod petgraph;
 mod profile;

@@ -22,6 +22,9 @@ pub struct Report {
     pub slice: Vec<SliceStep>,
     /// Most likely first.
     pub root_causes: Vec<RootCause>,
+    /// Threads that were looked at and are no cause.
+    #[serde(default)]
+    pub others: Vec<Other>,
     /// What the recording did not see.
     pub coverage: CoverageInfo,
     /// Figures about the way to the report, when they were asked for.
@@ -189,6 +192,21 @@ pub struct RootCause {
     pub waits_for: Option<Party>,
     /// 0 to 1.
     pub confidence: f64,
+}
+
+/// A thread that is no cause.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Other {
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// Process name.
+    pub process: String,
+    /// Thread name.
+    pub thread: String,
+    /// Why it is none, in words.
+    pub why_not: String,
 }
 
 /// What the recording did not see.

@@ -106,6 +106,10 @@ fn an_interrupted_wait_is_for_what_it_waits_for() {
     let r = d.diagnose("^make -f sub.mk$");
     assert_eq!(r.root_causes[0].cmdline.as_deref(), Some("sleep 24"), "{r:#?}");
     assert!(what(&r.root_causes[0]).contains("pipe:[7]"), "{}", what(&r.root_causes[0]));
+    let why =
+        |tid: u32| r.others.iter().find(|o| o.tid == tid).map(|o| o.why_not.clone()).unwrap_or_default();
+    assert!(why(1000).contains("waits for a thread on the way"), "its parent: {:?}", r.others);
+    assert!(why(1003).contains("SIGCHLD") && why(1003).contains("sleep:1001 was followed"), "{:?}", r.others);
     assert!(r.questions.len() <= 1);
 }
 

@@ -255,6 +255,7 @@ fn the_hang_at_the_front_is_the_victim() {
     assert_eq!(v.thread, shop, "{}", v.summary);
     let r = pg_graph::run_with_policy(&g, &cat, v, Options::default());
     assert_eq!(r.root_causes[0].function.as_deref(), Some("fsum"));
+    assert!(r.root_causes.iter().all(|c| c.tid != Some(1003)), "idle workers are left out");
     let all = victims(&g, &cat, &VictimOptions::default());
     let waits = |v: &Victim| v.episode.key.is_some() && v.thread == idle;
     assert!(!all.iter().any(waits), "a worker of a pool without work is no victim");

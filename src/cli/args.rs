@@ -253,6 +253,9 @@ pub struct Diagnose {
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
+    /// Also say which threads were looked at and are no cause, and why (JSON always has them)
+    #[arg(long)]
+    pub why_not: bool,
     /// Print how the graph was cut down and what the answers saved, instead of the causes (with --json: both)
     #[arg(long)]
     pub stats: bool,

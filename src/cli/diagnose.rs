@@ -31,7 +31,7 @@ pub fn run(args: &Diagnose, out: &mut dyn Write) -> Outcome {
     } else if args.json {
         writeln!(out, "{}", json(&report)?)?;
     } else {
-        out.write_all(text::report(&report, &loaded.header.focus).as_bytes())?;
+        out.write_all(text::whole(&report, &loaded.header.focus, args.why_not).as_bytes())?;
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)

@@ -11,14 +11,34 @@ const WIDTH: usize = 110;
 
 /// The whole report. `focus` says what was recorded, in words.
 pub fn report(r: &Report, focus: &str) -> String {
+    whole(r, focus, false)
+}
+
+/// The same; `others`: also which threads are no cause, and why.
+pub fn whole(r: &Report, focus: &str, others: bool) -> String {
     let mut out = String::new();
     // Writing to a string does not fail.
     let _ = head(&mut out, r, focus);
     let _ = causes(&mut out, r);
     let _ = slice(&mut out, r);
     let _ = questions(&mut out, r);
+    if others {
+        let _ = why_not(&mut out, r);
+    }
     let _ = coverage(&mut out, r);
     out
+}
+
+fn why_not(out: &mut String, r: &Report) -> std::fmt::Result {
+    writeln!(out, "\nWhy not the others")?;
+    if r.others.is_empty() {
+        writeln!(out, "  no other thread came into question")?;
+    }
+    for o in &r.others {
+        let who = who(&o.process, o.pid, "", &o.thread, o.tid);
+        wrap(out, "  ", &clean(&format!("{who}: {}", o.why_not)))?;
+    }
+    Ok(())
 }
 
 fn head(out: &mut String, r: &Report, focus: &str) -> std::fmt::Result {

@@ -256,7 +256,9 @@ impl Walk<'_> {
             let rings: Vec<bool> = holders.iter().map(|c| self.closes_ring(c)).collect();
             if rings.contains(&false) {
                 let mut ring = rings.into_iter();
-                holders.retain(|_| ring.next() == Some(false));
+                let out = holders.extract_if(.., |_| ring.next() == Some(true));
+                let why = "it could act, too, but waits for a thread on the way itself";
+                self.out.rejected.extend(out.map(|c| (c.thread, why.to_owned())));
             }
         }
         // What explains most first: somebody on the way (a circle), then who is not idle.
@@ -277,7 +279,8 @@ impl Walk<'_> {
                 }
             }
         }
-        let c = holders.swap_remove(take.min(holders.len() - 1));
+        let last = holders.len() - 1;
+        let Some(c) = self.take(holders, take.min(last)) else { return Ok(()) };
         if self.keeps_silent(&c) {
             return self.never_answered(thread, group, c);
         }

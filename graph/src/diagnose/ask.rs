@@ -90,7 +90,11 @@ impl Walk<'_> {
     ) -> Flow<Option<Candidate>> {
         let most = candidates.iter().map(|c| c.time).max().unwrap_or(0);
         // What explains only a sliver of the wait is no choice.
-        candidates.retain(|c| c.time * 5 >= most);
+        let slivers: Vec<Candidate> = candidates.extract_if(.., |c| c.time * 5 < most).collect();
+        for c in slivers {
+            let why = format!("it explains only {} of {} of the wait", span(c.time), span(group.blocked));
+            self.out.rejected.push((c.thread, why));
+        }
         candidates.truncate(5);
         let best = self.recommended(&candidates);
         let (only, share) = (candidates.len() == 1, self.share(most));
@@ -103,19 +107,43 @@ impl Walk<'_> {
             self.out.would_ask += usize::from(worth);
         }
         if self.auto || !worth {
-            return Ok(candidates.into_iter().nth(best));
+            return Ok(self.take(candidates, best));
         }
         if !only {
             let ends: Vec<_> = candidates.iter().map(|c| self.end_of(c)).collect();
             if ends.windows(2).all(|w| w[0] == w[1]) {
-                return Ok(candidates.into_iter().nth(best));
+                return Ok(self.take(candidates, best));
             }
         }
         let q = self.edge_question(thread, group, &candidates, best);
         match self.decide(q)? {
             0 => Ok(None),
-            n => Ok(candidates.into_iter().nth(n - 1)),
+            n => Ok(self.take(candidates, n - 1)),
         }
+    }
+
+    /// Take one of the candidates and keep in mind why not the others.
+    pub(crate) fn take(&mut self, mut candidates: Vec<Candidate>, which: usize) -> Option<Candidate> {
+        if which >= candidates.len() {
+            return None;
+        }
+        let taken = candidates.swap_remove(which);
+        // A look ahead is not told of.
+        if !self.auto {
+            for c in candidates {
+                let how = match (c.waking, c.weak) {
+                    (_, Some(w)) => {
+                        format!("its link is weak ({})", c.entry.why_weak.as_deref().unwrap_or(w.words()))
+                    }
+                    (true, None) => "it ended the wait, too".to_owned(),
+                    (false, None) => "it sent something, but another one ended the wait".to_owned(),
+                };
+                let why =
+                    format!("{how}; it {}; {}", self.did(&c), crate::others::instead(self.c, taken.thread));
+                self.out.rejected.push((c.thread, why));
+            }
+        }
+        Some(taken)
     }
 
     /// The thread that a walk from here ends at.

@@ -78,7 +78,8 @@ impl Walk<'_> {
                 k => take = k - 1,
             }
         }
-        let c = all.swap_remove(take.min(all.len() - 1));
+        let last = all.len() - 1;
+        let Some(c) = self.take(all, take.min(last)) else { return Ok(false) };
         self.visit(c.thread, c.spans, c.entry)?;
         Ok(true)
     }

@@ -15,7 +15,7 @@ mod pose;
 mod span;
 mod walk;
 
-pub(crate) use activity::{activity, total as spans_total};
+pub(crate) use activity::{Group, Mostly, activity, total as spans_total};
 pub(crate) use data_flag::DATA_FLAG;
 pub use node::SliceNode;
 pub use span::path_of_span;

@@ -26,6 +26,8 @@ pub(crate) struct Outcome {
     pub used: Vec<Decision>,
     pub findings: Vec<Finding>,
     pub notes: Vec<String>,
+    /// Threads that could have been followed and were not, and why.
+    pub rejected: Vec<(ThreadId, String)>,
     /// The way came back to a thread that is on it.
     pub ring: bool,
     /// In a look ahead: how often a question would have come.

@@ -26,10 +26,10 @@ fn two_clients(call: &str) -> (EventGraph, Catalog, [ThreadId; 3]) {
     }
     let on = if call == "epoll_wait" { epoll } else { ends[0].1 };
     d.wait(server, 0.1, 0.99, call).on(on).by(clients[0], "sendto", ends[0].0);
-    for i in 0..2 {
+    for (i, end) in ends.iter().enumerate() {
         let t = 1.5 + i as f64 * 0.51;
-        d.message(server, ends[i].1, Direction::Receive, t, 5);
-        d.message(server, ends[i].1, Direction::Send, t + 0.4899, 5);
+        d.message(server, end.1, Direction::Receive, t, 5);
+        d.message(server, end.1, Direction::Send, t + 0.4899, 5);
     }
     d.wait(server, 3.0, 4.0, call).on(on).open();
     let (g, c) = d.build();

@@ -88,10 +88,7 @@ pub(super) fn boundaries(
 
 /// Is the criterion that splits a segment wanted, and which one is it?
 pub(super) fn criterion(polled: bool, options: &BuildOptions) -> Option<u8> {
-    match polled {
-        true => options.split_batches.then_some(SPLIT | BATCH),
-        false => options.split_peers.then_some(SPLIT),
-    }
+    if polled { options.split_batches.then_some(SPLIT | BATCH) } else { options.split_peers.then_some(SPLIT) }
 }
 
 /// A part that begins at `at`, and which segment it is of.

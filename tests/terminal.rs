@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 #[path = "fixtures/shop.rs"]
 mod shop;
 
+#[path = "fixtures/painted.rs"]
+mod painted;
+
 /// How long anything may take before a test gives up. Nothing is measured by it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -126,10 +129,14 @@ impl Drop for Screen {
 }
 
 fn recording(folder: &Path) -> std::path::PathBuf {
-    let path = folder.join("shop.pgs");
+    written(folder, "shop.pgs", shop::items())
+}
+
+fn written(folder: &Path, name: &str, items: Vec<pg_event::Item>) -> std::path::PathBuf {
+    let path = folder.join(name);
     let header = Header { host: "db7".into(), focus: "shopd".into(), ..Header::default() };
     let mut w = Writer::create(&path, &header).expect("a file");
-    for item in shop::items() {
+    for item in items {
         w.item(&item).expect("it is written");
     }
     w.finish().expect("it is closed");
@@ -173,6 +180,28 @@ fn a_hang_is_diagnosed_on_the_screen() {
     again.wait_for("Root cause: payd");
     again.keys("q");
     assert_eq!(again.end(), 0);
+}
+
+#[test]
+fn the_flag_a_loop_asks_for_is_chosen() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut s = Screen::open(&written(folder.path(), "shell.pgs", painted::items()));
+    s.wait_for("repeated yield ");
+    s.keys("j\r");
+    s.wait_for("Which data flag does");
+    for part in ["painted", "beat", "wrote 1", "recommended: 1", "stop here"] {
+        assert!(s.text().contains(part), "{part} is not on the screen:\n{}", s.text());
+    }
+    // Not the recommended one: the heartbeat leads to the clock; then back, and the right one.
+    s.keys("2");
+    s.wait_for("Root cause");
+    s.keys("u");
+    s.wait_for("Which data flag does");
+    s.keys("1");
+    s.wait_for("thread painter");
+    s.keys("q");
+    assert_eq!(s.end(), 0);
+    s.assert_given_back();
 }
 
 #[test]

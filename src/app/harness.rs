@@ -18,6 +18,9 @@ use std::sync::Arc;
 #[path = "../../tests/fixtures/shop.rs"]
 mod shop;
 
+#[path = "../../tests/fixtures/painted.rs"]
+mod painted;
+
 /// A session under test.
 pub struct Session {
     /// Its state.
@@ -27,12 +30,26 @@ pub struct Session {
     pub asked: Vec<Effect>,
 }
 
-/// The hand-made recording.
+/// The hand-made recording of a shop that waits.
 pub fn recording() -> Recording {
+    built("shop", shop::items())
+}
+
+/// The hand-made recording of a loop that asks for a data flag.
+pub fn painted() -> Recording {
+    built("shell", painted::items())
+}
+
+/// A recording in which nothing happened.
+pub fn empty() -> Recording {
+    built("nothing", vec![Item::End { duration: 0, coverage: Coverage::default() }])
+}
+
+fn built(name: &str, items: Vec<Item>) -> Recording {
     let mut catalog = Catalog::default();
     let mut builder = Builder::new(BuildOptions::default());
     let (mut duration, mut coverage) = (0, Coverage::default());
-    for item in shop::items() {
+    for item in items {
         match item {
             Item::Catalog(d) => assert_eq!(catalog.apply(d), 0),
             Item::Events(e) => builder.events(&e, &catalog),
@@ -42,7 +59,7 @@ pub fn recording() -> Recording {
     let graph = builder.finish(duration, &catalog);
     let header =
         Header { host: "db7".into(), kernel: "6.18".into(), focus: "shopd".into(), ..Header::default() };
-    Recording::new("shop.pgs".into(), header, catalog, graph, coverage, Vec::new(), None)
+    Recording::new(format!("{name}.pgs").into(), header, catalog, graph, coverage, Vec::new(), None)
 }
 
 impl Session {
@@ -65,8 +82,13 @@ impl Session {
 
     /// With the hand-made recording.
     pub fn new(width: u16, height: u16, ascii: bool) -> Self {
+        Self::with(recording(), width, height, ascii)
+    }
+
+    /// With another one.
+    pub fn with(recording: Recording, width: u16, height: u16, ascii: bool) -> Self {
         let mut s = Self::loading(width, height, "dark", ascii);
-        s.send(Msg::Load(Load::Ready(Arc::new(recording()))));
+        s.send(Msg::Load(Load::Ready(Arc::new(recording))));
         s
     }
 

@@ -1,6 +1,6 @@
 //! Whole sessions by keys, and every view as a picture.
 
-use super::harness::{Session, recording};
+use super::harness::{Session, empty, painted, recording};
 use super::msg::{Effect, Load, Msg};
 use super::state::View;
 use crossterm::event::{Event, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
@@ -54,6 +54,44 @@ fn timeline_marked() {
 #[test]
 fn question() {
     picture("question", "enter");
+}
+
+#[test]
+fn question_about_a_data_flag() {
+    for (w, h, ascii, size) in SIZES {
+        let mut s = Session::with(painted(), w, h, ascii);
+        s.keys("a j enter");
+        let screen = s.screen();
+        assert!(!ascii || screen.is_ascii(), "not ASCII:\n{screen}");
+        insta::assert_snapshot!(format!("data_flag_{size}"), screen);
+    }
+}
+
+#[test]
+fn the_flag_is_chosen_by_keys() {
+    let mut s = Session::with(painted(), 100, 30, false);
+    s.keys("a j enter");
+    assert_eq!(s.state.view, View::Question, "{}", s.screen());
+    assert!(s.shows("painted") && s.shows("beat") && s.shows("blur"), "{}", s.screen());
+    s.keys("1");
+    assert!(s.shows("Root cause: shell (pid 1000, thread painter 1001)"), "{}", s.screen());
+    s.keys("u 0");
+    assert!(s.shows("Root cause: shell (pid 1000)"), "{}", s.screen());
+}
+
+#[test]
+fn where_nothing_happened_nothing_breaks() {
+    for keys in
+        ["", "a", "enter", "t", "t enter + - f d p", "T enter", "S", "R", "L", "'", "m", "/ 'x", "y", "d p w"]
+    {
+        let mut s = Session::with(empty(), 80, 24, false);
+        if !keys.is_empty() {
+            s.keys(keys);
+        }
+        assert!(s.shows("nothing.pgs"), "after `{keys}`:\n{}", s.screen());
+    }
+    let s = Session::with(empty(), 80, 24, false);
+    assert!(s.shows("Nothing in the focus waited"), "{}", s.screen());
 }
 
 #[test]

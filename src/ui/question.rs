@@ -1,7 +1,7 @@
 //! A question of the diagnosis: never a riddle. What is asked and why, the options with all that is needed
 //! to choose, and what is recommended.
 
-use super::parts::{Ui, left, nothing, pointer, put, rule, wrap};
+use super::parts::{Ui, left, nothing, pointer, put, rule, width, wrap};
 use crate::app::state::State;
 use crate::app::time;
 use crate::app::views::scrolled;
@@ -153,6 +153,16 @@ fn option(
         ui.span(Look::Dim, format!("  {at}")),
         ui.span(Look::Good, star),
     ]);
+    let text = detail(ui, c);
+    let second = Line::from(vec![
+        Span::raw("     "),
+        ui.span(Look::Dim, clean_to(&ui.plain(&text), columns.saturating_sub(6))),
+    ]);
+    (first, second)
+}
+
+/// What an option did, and where.
+fn detail(ui: &Ui, c: &Choice) -> String {
     let stack: Vec<_> = c
         .stack
         .iter()
@@ -160,15 +170,12 @@ fn option(
         .take(4)
         .map(|f| clean(f.rsplit_once(" (").map_or(f.as_str(), |x| x.0)).into_owned())
         .collect();
-    let mut text = clean(&c.detail).into_owned();
-    if !stack.is_empty() {
-        text = format!("{text}  in {}", stack.join(&format!(" {} ", ui.g.from)));
+    let text = clean(&c.detail);
+    if stack.is_empty() {
+        text.into_owned()
+    } else {
+        format!("{text}; in {}", stack.join(&format!(" {} ", ui.g.from)))
     }
-    let second = Line::from(vec![
-        Span::raw("     "),
-        ui.span(Look::Dim, clean_to(&ui.plain(&text), columns.saturating_sub(6))),
-    ]);
-    (first, second)
 }
 
 fn stop(ui: &Ui, q: &Question, selected: bool, columns: usize) -> Line<'static> {
@@ -217,7 +224,20 @@ fn around(ui: &Ui, buffer: &mut Buffer, area: Rect, q: &Question) {
     for (k, (i, c)) in shown.into_iter().enumerate() {
         let part = Rect { x: area.x + each * k as u16, width: each, ..area };
         rule(ui, buffer, part, &format!("{}: events around", i + 1), "");
-        let room = usize::from(part.height) - 1;
+        let mut room = usize::from(part.height) - 1;
+        let mut part = part;
+        // What had to be cut off above is told here in full, where there is room for both.
+        let columns = usize::from(part.width).saturating_sub(3);
+        let text = detail(ui, c);
+        if room >= 6 && width(&text) + 6 > usize::from(area.width) {
+            let lines = wrap(&ui.plain(&text), columns);
+            let most = (room / 2).min(4);
+            for l in lines.iter().take(most) {
+                part.y += 1;
+                room -= 1;
+                buffer.set_stringn(part.x + 1, part.y, l, columns, ui.style(Look::Dim));
+            }
+        }
         // The moments nearest to what is asked about.
         let mid = c.nearby.partition_point(|e| e.time < c.time);
         let first = mid.saturating_sub(room / 2).min(c.nearby.len().saturating_sub(room));

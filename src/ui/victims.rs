@@ -44,8 +44,8 @@ pub fn layout(state: &State, body: Rect) -> Areas {
 fn columns(width: usize) -> [usize; 6] {
     let room = width.saturating_sub(3);
     if width >= 72 {
-        let flexible = share_out(room - 15 - 11 - 10, &[(28, 12), (44, 16), (28, 12)]);
-        [15, flexible[0], 11, 10, flexible[1], flexible[2]]
+        let flexible = share_out(room - 17 - 11 - 10, &[(28, 12), (44, 16), (28, 12)]);
+        [17, flexible[0], 11, 10, flexible[1], flexible[2]]
     } else {
         let flexible = share_out(room - 9, &[(4, 8), (5, 10)]);
         [0, flexible[0], 0, 9, flexible[1], 0]

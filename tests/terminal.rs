@@ -188,7 +188,7 @@ fn the_flag_a_loop_asks_for_is_chosen() {
     let mut s = Screen::open(&written(folder.path(), "shell.pgs", painted::items()));
     s.wait_for("repeated yield ");
     s.keys("j\r");
-    s.wait_for("Which data flag does");
+    s.wait_for("Which data flag did");
     for part in ["painted", "beat", "wrote 1", "recommended: 1", "stop here"] {
         assert!(s.text().contains(part), "{part} is not on the screen:\n{}", s.text());
     }
@@ -196,7 +196,7 @@ fn the_flag_a_loop_asks_for_is_chosen() {
     s.keys("2");
     s.wait_for("Root cause");
     s.keys("u");
-    s.wait_for("Which data flag does");
+    s.wait_for("Which data flag did");
     s.keys("1");
     s.wait_for("thread painter");
     s.keys("q");

@@ -306,6 +306,7 @@ impl Writer<'_> {
             (Some(w @ ("disk" | "device")), Some(o)) => format!(" for the {w} ({o})"),
             (Some("file-system"), Some(o)) => format!(" for the file system ({o})"),
             (Some("page-fault"), _) => " for a page of memory".into(),
+            (Some("memory-reclaim"), _) => " for memory to be freed".into(),
             (_, Some(o)) => format!(" on {o}"),
             (Some(w), None) => format!(" ({w})"),
         }
@@ -414,7 +415,12 @@ impl Writer<'_> {
             Some(FindingKind::Circular) => return self.why_circular(r),
             Some(FindingKind::Closed) => return self.why_closed(r, n, &full),
             Some(FindingKind::Device) => {
-                format!("{full} {}: the device or file system took that long", self.waited(n))
+                let what = match n.waits_on.as_deref() {
+                    Some("memory-reclaim") => "memory was short (of the machine or of its control group)",
+                    Some("page-fault") => "the page had to be read first",
+                    _ => "the device or file system took that long",
+                };
+                format!("{full} {}: {what}", self.waited(n))
             }
             Some(FindingKind::Stopped) => {
                 format!("{full} {} and nobody continued it", self.waited(n))
@@ -514,27 +520,38 @@ impl Writer<'_> {
             let _ = write!(s, ", {:.0} % of it in {}{module}", p.share * 100.0, clean(f, 80));
         }
         if let Some(from) = self.served(n) {
-            let _ = write!(s, ", for {from}");
+            s += &from;
         }
         s
     }
 
-    /// Who sent the message that the running thread took last before it got busy, unless that is the victim.
+    /// What set the running thread to work: the message that it took last before it got busy, and whose that was.
     fn served(&self, n: &SliceNode) -> Option<String> {
         let at = self.g.vertex_at(n.thread, n.start + n.duration / 2)?;
         let v = self.g.vertex(at);
-        let took = self
-            .g
-            .ipc_of(n.thread, v.run..v.end.saturating_add(1))
-            .iter()
-            .any(|m| m.what.direction == Direction::Receive);
+        let own = self.g.ipc_of(n.thread, v.run..v.end.saturating_add(1));
+        let took = own.iter().find(|m| m.what.direction == Direction::Receive);
         let e = self.g.incoming(at).map(|e| self.g.edge(e)).find(|e| {
             let from = self.g.vertex(e.from).thread;
-            from != n.thread && (e.kind == crate::EdgeKind::Ipc || took)
-        })?;
+            from != n.thread && (e.kind == crate::EdgeKind::Ipc || took.is_some())
+        });
+        let Some(e) = e else {
+            // Nobody is known to have sent it: a terminal, a device, another machine.
+            let m = took.filter(|m| m.what.first <= n.start + n.duration / 2)?;
+            let from = self.c.object(m.what.object).map(|o| short_label(&o.label()))?;
+            return Some(format!(
+                ", since it took {} B from {from} at {}",
+                m.what.bytes,
+                moment(m.what.first)
+            ));
+        };
         let from = self.g.vertex(e.from).thread;
-        let on_way = self.o.nodes.iter().any(|x| x.thread == from);
-        (!on_way).then(|| format!("{} since {}", self.full(from, e.from_time), moment(e.from_time)))
+        let when = moment(e.from_time);
+        match self.o.nodes.iter().position(|x| x.thread == from) {
+            // Whoever asked for it waits for it: said with the rest.
+            Some(_) => Some(format!(", on its request at {when}")).filter(|_| e.kind == crate::EdgeKind::Ipc),
+            None => Some(format!(", for {} since {when}", self.full(from, e.from_time))),
+        }
     }
 
     /// What `waiter` sent over what it waits for since shortly before the wait: "2 messages, 70 B, the last

@@ -37,6 +37,8 @@ pub enum WaitsOn {
     Child,
     /// A page of memory.
     PageFault,
+    /// Memory to be freed: there was none, or a limit was reached.
+    MemoryReclaim,
     /// Its tracer.
     Ptrace,
     /// To be continued after a stop signal.
@@ -85,6 +87,7 @@ impl WaitsOn {
             Self::FileLock => "file-lock",
             Self::Child => "child",
             Self::PageFault => "page-fault",
+            Self::MemoryReclaim => "memory-reclaim",
             Self::Ptrace => "ptrace",
             Self::Stop => "stop",
             Self::Freezer => "freezer",
@@ -132,6 +135,10 @@ impl WaitsOn {
 /// what a thread finally waits in counts, not what it wanted to do.
 const BY_KERNEL: &[(&str, WaitsOn)] = &[
     ("ptrace_stop", WaitsOn::Ptrace),
+    ("mem_cgroup_handle_over_high", WaitsOn::MemoryReclaim),
+    ("throttle_direct_reclaim", WaitsOn::MemoryReclaim),
+    ("reclaim_throttle", WaitsOn::MemoryReclaim),
+    ("try_to_free", WaitsOn::MemoryReclaim),
     ("throttle", WaitsOn::CpuQuota),
     ("refrigerator", WaitsOn::Freezer),
     ("do_freezer_trap", WaitsOn::Freezer),
@@ -197,10 +204,30 @@ const BY_KERNEL: &[(&str, WaitsOn)] = &[
 ];
 
 fn by_kernel_stack(v: &Vertex, catalog: &Catalog) -> Option<WaitsOn> {
-    catalog.frames_of(v.kernel_stack).find_map(|f| {
+    const RECLAIM: &[&str] = &[
+        "throttle_direct_reclaim",
+        "mem_cgroup_handle_over_high",
+        "try_to_free_mem_cgroup_pages",
+        "try_to_free_pages",
+        "reclaim_throttle",
+        "shrink_lruvec",
+    ];
+    const FAULT: &[&str] = &["handle_mm_fault", "do_user_addr_fault", "exc_page_fault"];
+    let has = |parts: &[&str]| {
+        catalog.frames_of(v.kernel_stack).any(|f| parts.iter().any(|p| f.function.contains(p)))
+    };
+    let leaf = catalog.frames_of(v.kernel_stack).find_map(|f| {
         let name = f.function.trim_start_matches("__x64_").trim_start_matches("__se_");
         BY_KERNEL.iter().find(|(part, _)| name.contains(part)).map(|k| k.1)
-    })
+    })?;
+    // How it waits says little when it is for memory: a disk is only the means.
+    match leaf {
+        WaitsOn::Disk | WaitsOn::CpuQuota | WaitsOn::KernelLock if has(RECLAIM) => {
+            Some(WaitsOn::MemoryReclaim)
+        }
+        WaitsOn::Disk if has(FAULT) => Some(WaitsOn::PageFault),
+        other => Some(other),
+    }
 }
 
 /// What the leading wait of a vertex was for; `None` when it has none or nothing is known of it.
@@ -223,6 +250,8 @@ pub fn wait_kind(v: &Vertex, catalog: &Catalog) -> Option<WaitsOn> {
     // the call that led there.
     if let Some(
         w @ (WaitsOn::KernelLock
+        | WaitsOn::MemoryReclaim
+        | WaitsOn::PageFault
         | WaitsOn::CpuQuota
         | WaitsOn::FileSystem
         | WaitsOn::Ptrace

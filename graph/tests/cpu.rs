@@ -103,3 +103,40 @@ fn a_recorded_quota_is_named() {
     assert!(cause.object.as_ref().unwrap().contains("20.0 % of a CPU"), "{cause:?}");
     assert!(cause.why.contains("throttled") && cause.why.contains("20 ms every 100 ms"), "{}", cause.why);
 }
+
+/// Page faults, memory that must be freed first, and a disk: told apart by the kernel's functions.
+#[test]
+fn memory_is_told_from_the_disk() {
+    for (leaf, word, says) in [
+        (
+            &["io_schedule (k)", "folio_wait (k)", "filemap_fault (k)", "exc_page_fault (k)"][..],
+            "page-fault",
+            "page",
+        ),
+        (
+            &[
+                "io_schedule (k)",
+                "throttle_direct_reclaim (k)",
+                "try_to_free_pages (k)",
+                "exc_page_fault (k)",
+            ][..],
+            "memory-reclaim",
+            "memory was short",
+        ),
+        (
+            &["schedule_timeout (k)", "reclaim_throttle (k)", "try_to_free_mem_cgroup_pages (k)"][..],
+            "memory-reclaim",
+            "memory was short",
+        ),
+        (&["io_schedule (k)", "folio_wait (k)", "filemap_read (k)"][..], "disk", "device"),
+    ] {
+        let mut d = Drawing::new(9.0);
+        let app = d.process("app", "app", None, 0.0);
+        let kernel = d.stack(leaf);
+        d.wait(app, 1.0, 5.0, "read").state(OffState::Uninterruptible).in_kernel(kernel).times_out();
+        d.wait(app, 5.1, 9.0, "pause").open();
+        let r = d.diagnose("^app$");
+        assert_eq!(r.slice[0].waits_on.as_deref(), Some(word), "{r:#?}");
+        assert!(r.root_causes[0].why.contains(says), "{}", r.root_causes[0].why);
+    }
+}

@@ -281,17 +281,18 @@ lost:
 }
 
 /*
- * The kernel stack of a wait. Unwinding one takes 2 us; when the same call waits on the same kind of object at
- * the same depth as the last time, it is the same. Only waits for another program: those for disks and locks
- * of the kernel are taken each time.
+ * The kernel stack of a wait. Unwinding one takes 2 us; a thread that waits again for another program, by the
+ * same call on the same kind of object, waits in the same place. Waits for disks, locks of the kernel, devices
+ * and files are looked at each time. (Where on its stack it waits says nothing: the kernel moves that at random.)
  */
 static __always_inline u64 waited_in(struct thread *t, struct task_struct *task, u64 now)
 {
-	u64 key = task->thread.sp ^ (u64)t->call << 20 ^ (u64)t->object.kind << 36 ^ (u64)t->op << 44;
-	if (t->state == OFF_INTERRUPTIBLE && t->kernel_stack_key == key && now - t->kernel_stack_time < memo_ns)
+	u64 key = (u64)t->op << 32 | (u64)t->object.kind << 16 | t->call;
+	bool like = t->state == OFF_INTERRUPTIBLE && t->object.kind >= K_FUTEX && t->object.kind <= K_EPOLL;
+	if (like && t->kernel_stack_key == key && now - t->kernel_stack_time < memo_ns)
 		return t->kernel_stack;
 	t->kernel_stack = kernel_stack_of(task, ROOM_SCHED);
-	t->kernel_stack_key = key;
+	t->kernel_stack_key = like ? key : 0;
 	t->kernel_stack_time = now;
 	return t->kernel_stack;
 }

@@ -99,9 +99,6 @@ struct files_struct {
 	struct fdtable *fdt;
 	struct file *fd_array[64];
 };
-struct thread_struct {
-	unsigned long sp;
-};
 struct upid {
 	int nr;
 };
@@ -137,7 +134,6 @@ struct task_struct {
 	struct files_struct *files;
 	struct mm_struct *mm;
 	struct task_group *sched_task_group;
-	struct thread_struct thread;
 };
 struct block_device {
 	u32 bd_dev;

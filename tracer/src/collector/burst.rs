@@ -48,11 +48,19 @@ pub struct Bursts {
     found: bool,
     running: Option<(u64, Vec<u32>)>,
     next: u64,
+    /// A thread has one burst only.
+    once: bool,
     /// Bursts so far.
     pub count: u64,
 }
 
 impl Bursts {
+    /// `once`: each thread has one burst only. For a recording of the whole machine: some thread always polls,
+    /// and while programs are on system calls, every one of the machine takes longer.
+    pub fn new(once: bool) -> Self {
+        Self { once, ..Self::default() }
+    }
+
     /// A thread of the focus came back from an interval off the CPU in a call. `given_up`: nobody woke it
     /// from there (a time-out, `sched_yield`).
     pub fn interval(&mut self, tid: u32, call: u16, given_up: bool, start: u64, end: u64) {
@@ -67,7 +75,10 @@ impl Bursts {
             (s.call, s.count, s.since) = (call, 0, start);
         }
         s.count += 1;
-        if s.count >= MANY && !s.loops && s.burst.is_none_or(|at| end.saturating_sub(at) > AGAIN_NS) {
+        if s.count >= MANY
+            && !s.loops
+            && s.burst.is_none_or(|at| !self.once && end.saturating_sub(at) > AGAIN_NS)
+        {
             s.loops = true;
             self.found = true;
         }
@@ -134,6 +145,18 @@ mod tests {
         assert_eq!(b.step(now), None);
         assert_eq!(b.step(now + PERIOD_NS), Some(Step::Begin(vec![8])));
         assert_eq!((b.end(), b.end(), b.count), (Some(Step::End(vec![8])), None, 2));
+    }
+
+    #[test]
+    fn once_is_once() {
+        for (once, again) in [(false, Some(Step::Begin(vec![7]))), (true, None)] {
+            let mut b = Bursts::new(once);
+            let now = retries(&mut b, 7, 0, 20);
+            assert_eq!(b.step(now), Some(Step::Begin(vec![7])));
+            assert_eq!(b.step(now + BURST_NS), Some(Step::End(vec![7])));
+            let now = retries(&mut b, 7, now + 2 * AGAIN_NS, 20);
+            assert_eq!(b.step(now), again);
+        }
     }
 
     #[test]

@@ -182,7 +182,8 @@ impl Run {
         let everything = options.focus.is_everything();
         programs.pass(Pass::Seed)?;
         let mut pipeline = Pipeline::new(start, identity, options.sample_hz);
-        pipeline.bursts = (options.adaptive && options.level < Level::Syscalls).then(Bursts::default);
+        pipeline.bursts = (options.adaptive && options.level < Level::Syscalls)
+            .then(|| Bursts::new(options.focus.is_everything()));
         let rings = programs.take_rings().ok_or_else(|| Error::Failed("no rings".into()))?;
         let drain = Drain::start(rings)?;
         let mut run = Self {

@@ -422,9 +422,7 @@ impl Writer<'_> {
                 };
                 format!("{full} {}: {what}", self.waited(n))
             }
-            Some(FindingKind::Stopped) => {
-                format!("{full} {} and nobody continued it", self.waited(n))
-            }
+            Some(FindingKind::Stopped) => self.why_stopped(r, n, &full),
             Some(FindingKind::Tracer) => {
                 let traced = r.node.checked_sub(1).and_then(|i| self.o.nodes.get(i));
                 let of = traced.map_or_else(String::new, |t| {
@@ -634,7 +632,12 @@ impl Writer<'_> {
                 } else {
                     format!("itself {}", self.waited(x))
                 };
-                format!("no answer came from {}, which {did}", self.full(x.thread, x.start + x.duration))
+                let whom = self.full(x.thread, x.start + x.duration);
+                if x.why_weak.as_ref().is_some_and(|w| w.contains("listens on the socket")) {
+                    format!("{whom}, which listens there, did not accept the connection: it {did}")
+                } else {
+                    format!("no answer came from {whom}, which {did}")
+                }
             }
             None if crate::class::opens_fifo(&last, self.c) => {
                 "nobody has opened the other end of this FIFO".into()
@@ -658,6 +661,29 @@ impl Writer<'_> {
             .unwrap_or(n.vertex)
     }
 
+    /// Stopped by a signal: whose, when, and what became of it.
+    fn why_stopped(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
+        const STOPS: [(u8, &str); 4] = [(19, "SIGSTOP"), (20, "SIGTSTP"), (21, "SIGTTIN"), (22, "SIGTTOU")];
+        let v = self.g.vertex(n.vertex);
+        if v.state == pg_event::OffState::Frozen {
+            return format!(
+                "{full} was frozen for {} (its control group's freezer, or suspend)",
+                span(n.spent)
+            );
+        }
+        let process = |t| self.c.thread(t).map(|t| t.process);
+        let sent = self.g.signals().iter().rev().find(|s| {
+            let stops = STOPS.iter().any(|x| x.0 == s.signal);
+            stops && s.time <= v.start.saturating_add(1_000_000) && process(s.to) == process(r.thread)
+        });
+        let by = sent.map_or_else(String::new, |s| {
+            let name = STOPS.iter().find(|x| x.0 == s.signal).map_or("", |x| x.1);
+            format!(" ({name} sent by {} at {})", who(self.c, s.from), moment(s.time))
+        });
+        let end = if v.open { " and nobody continued it".to_owned() } else { String::new() };
+        format!("{full} was stopped for {}{by}{end}", span(n.spent))
+    }
+
     /// A holder that is gone: when, how, and what that means for what it held.
     fn why_ended(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
         let status = self.g.exited(r.thread).map(|x| x.1);
@@ -676,7 +702,13 @@ impl Writer<'_> {
                 let lock = b.object_label(self.c).map_or_else(|| "its lock".into(), |o| short_label(&o));
                 format!("{full} {how} with {lock} and never gave it back: nobody is left to release it")
             }
-            None => format!("{full} {how}"),
+            None => match before.filter(|_| n.edge == Some(crate::EdgeKind::Holder)) {
+                Some(b) => {
+                    let on = b.object_label(self.c).map_or_else(|| "it".into(), |o| short_label(&o));
+                    format!("{full} {how}, and nobody else is known to have the other end of {on}")
+                }
+                None => format!("{full} {how}"),
+            },
         }
     }
 

@@ -66,6 +66,9 @@ impl Walk<'_> {
         if self.by_elimination(thread, group, &silent)? {
             return Ok(());
         }
+        if let Some(c) = self.lost_child(thread, class, &silent) {
+            return self.visit(c.thread, c.spans, c.entry);
+        }
         if let Some(a) = &asks {
             self.no_flag(thread, a)?;
         }
@@ -132,6 +135,7 @@ impl Walk<'_> {
         }
         let own = self.c.thread(thread).map(|t| t.process);
         let joins = crate::class::joins(&self.representative(group), self.c);
+        let alone = facts.iter().all(|f| self.c.thread(f.0).map(|t| t.process) == own);
         let mut out: Vec<Candidate> = Vec::new();
         for (holder, relation, time) in facts {
             if !self.counts(holder) {
@@ -139,7 +143,10 @@ impl Walk<'_> {
             }
             let process = self.c.thread(holder).map(|t| t.process);
             // A process that has both ends open does not wait for itself, unless nobody else has one.
-            if process == own && !matches!(relation, Relation::Owns | Relation::Traces) {
+            if process == own && !alone && !matches!(relation, Relation::Owns | Relation::Traces) {
+                continue;
+            }
+            if holder == thread {
                 continue;
             }
             let holder = self.busiest(holder, relation, silent);
@@ -285,6 +292,37 @@ impl Walk<'_> {
             return self.never_answered(thread, group, c);
         }
         self.follow(c, class)
+    }
+
+    /// A child that failed while its parent waited for a message: what nobody else can send may have been its to
+    /// send.
+    fn lost_child(&self, thread: ThreadId, class: WaitClass, silent: &Spans) -> Option<Candidate> {
+        if class != WaitClass::Channel {
+            return None;
+        }
+        let own = self.c.thread(thread).map(|t| t.process).filter(|p| p.is_some())?;
+        let (a, b) = (silent.first()?.0, silent.last()?.1);
+        let failed = |p: &pg_event::Process| {
+            p.parent == own && p.end.is_some_and(|e| a <= e && e < b) && p.exit_status.is_some_and(|s| s != 0)
+        };
+        let children = self.c.processes.iter().enumerate().filter(|(_, p)| failed(p));
+        let (i, p) = children.max_by_key(|(_, p)| p.end)?;
+        let child = main_thread(self.g, self.c, ProcessId(i as u32))?;
+        let end = p.end.unwrap_or(a);
+        let spans: Spans = silent.iter().map(|s| (s.0.max(end), s.1)).filter(|s| s.0 < s.1).collect();
+        let why = "nobody is known to have the other end; it is a child that failed during the wait";
+        Some(Candidate {
+            thread: child,
+            time: total(&spans),
+            spans,
+            entry: Entry { edge: Some(EdgeKind::Holder), id: None, why_weak: Some(why.into()) },
+            weak: Some(Weak::FromState),
+            waking: false,
+            vertex: None,
+            at: end,
+            kind: EdgeKind::Holder,
+            relation: None,
+        })
     }
 
     /// Does the way back from a candidate come to a thread that is on it?

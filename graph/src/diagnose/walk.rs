@@ -427,6 +427,10 @@ impl<'g> Walk<'g> {
         let v = self.representative(group);
         let class = class(&v, self.c);
         let unanswered = total(&silent);
+        // That it was stopped is what matters, whoever continued it in the end.
+        if class == WaitClass::Stopped {
+            self.found(thread, FindingKind::Stopped, group_spans(group));
+        }
         if woken == 0 || woken < unanswered {
             return self.answerless(thread, group, class, silent);
         }

@@ -174,6 +174,10 @@ impl Drawing {
         self.event(ns(at), parent, Kind::Spawn { child });
     }
 
+    pub fn signal(&mut self, from: ThreadId, to: ThreadId, signal: u8, at: f64) {
+        self.event(ns(at), from, Kind::Signal { target: to, signal });
+    }
+
     pub fn exit(&mut self, thread: ThreadId, at: f64) {
         self.event(ns(at), thread, Kind::Exit { status: 0 });
     }

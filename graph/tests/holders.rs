@@ -1,0 +1,84 @@
+//! Waits without a waker: who could have ended them, from what is known of resources and processes.
+
+mod draw;
+
+use draw::Drawing;
+use pg_event::{Direction, ObjectId, ObjectKind, OffState, Relation};
+use pg_graph::BlockType;
+
+/// A writer waits for room; the reader was stopped by a signal and continued much later.
+#[test]
+fn a_stopped_reader() {
+    for continued in [true, false] {
+        let mut d = Drawing::new(9.0);
+        let shell = d.process("bash", "bash run", None, 0.0);
+        let cat = d.process("cat", "cat f", Some(shell), 0.0);
+        let head = d.process("head", "head -c 300000 /dev/zero", Some(shell), 0.5);
+        let fifo = d.object(ObjectKind::Fifo, 5, 5, "/tmp/f");
+        d.signal(shell, cat, 19, 0.6);
+        if continued {
+            d.wait(cat, 0.6, 6.0, "read").state(OffState::Stopped).by(shell, "kill", ObjectId::NONE);
+            d.wait(head, 0.7, 6.1, "write").on(fifo).by(cat, "read", fifo);
+            d.wait(shell, 0.61, 5.9, "clock_nanosleep").times_out();
+            d.wait(cat, 6.2, 9.0, "pause").open();
+            d.wait(head, 6.2, 9.0, "pause").open();
+        } else {
+            d.wait(cat, 0.6, 9.0, "read").state(OffState::Stopped).open();
+            d.wait(head, 0.7, 9.0, "write").on(fifo).open();
+            d.wait(shell, 0.61, 9.0, "clock_nanosleep").open();
+            d.hold(cat, head, fifo, Relation::Reads, 1.5);
+        }
+        let r = d.diagnose("^head");
+        assert_eq!(r.slice[1].state, "stopped", "{r:#?}");
+        let c = &r.root_causes[0];
+        assert_eq!(c.process.as_deref(), Some("cat"), "{r:#?}");
+        assert!(c.why.contains("SIGSTOP sent by bash (pid 1000) at 0.600 s"), "{}", c.why);
+        assert_eq!(c.why.contains("nobody continued"), !continued, "{}", c.why);
+    }
+}
+
+/// The child that was to write into the pipe failed; only the parent itself still has it open.
+#[test]
+fn a_child_that_failed() {
+    let mut d = Drawing::new(9.0);
+    let parent = d.process("py", "py q.py", None, 0.0);
+    let child = d.process("py", "py q.py", Some(parent), 0.4);
+    let good = d.process("sh", "sh -c true", Some(parent), 0.4);
+    let pipe = d.object(ObjectKind::Pipe, 5, 5, "");
+    d.spawn(parent, child, 0.4);
+    d.spawn(parent, good, 0.4);
+    d.wait(child, 0.45, 1.0, "clock_nanosleep").times_out();
+    d.exit(child, 1.001);
+    d.exit(good, 2.0);
+    let end = |d: &mut Drawing, i: usize, at: u64, status: u32| {
+        (d.catalog.processes[i].end, d.catalog.processes[i].exit_status) = (Some(at), Some(status));
+    };
+    end(&mut d, 1, 1_001_000_000, 9 << 8);
+    end(&mut d, 2, 2_000_000_000, 0);
+    d.wait(parent, 0.5, 9.0, "read").on(pipe).open();
+    let r = d.diagnose("^py q.py$");
+    assert_eq!(r.slice[1].state, "exited", "{r:#?}");
+    let c = &r.root_causes[0];
+    assert_eq!(c.tid, Some(1001));
+    assert!(c.why.contains("ended at 1.001 s") && c.why.contains("pipe:[5]"), "{}", c.why);
+}
+
+/// A connection that nobody accepted, by the process that waits for an answer over it.
+#[test]
+fn a_connection_that_was_not_accepted() {
+    let mut d = Drawing::new(9.0);
+    let main = d.process("app", "app", None, 0.0);
+    let worker = d.thread(main, "worker", 0.1);
+    let (c, l) = (d.object(ObjectKind::Tcp, 4000, 80, ""), d.object(ObjectKind::Tcp, 80, 0, ""));
+    let epoll = d.object(ObjectKind::Epoll, 9, 0, "");
+    let _ = l;
+    d.message(worker, c, Direction::Send, 0.9, 1);
+    d.wait(worker, 1.0, 9.0, "recvfrom").on(c).open();
+    d.hold(main, worker, c, Relation::Listens, 2.0);
+    d.wait(main, 0.5, 9.0, "epoll_wait").on(epoll).open();
+    let r = d.diagnose("^worker$");
+    assert_eq!(r.victim.block_type, BlockType::LongWait);
+    assert_eq!(r.slice.get(1).map(|n| n.tid), Some(1000), "{r:#?}");
+    let said = r.root_causes.iter().any(|c| c.why.contains("did not accept the connection"));
+    assert!(said, "{r:#?}");
+}

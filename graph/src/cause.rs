@@ -487,7 +487,7 @@ impl Writer<'_> {
         let s = starved(self.g, self.c, r.thread, &r.spans);
         let whole = crate::diagnose::spans_total(&r.spans);
         let group = n.object_label(self.c).map_or_else(String::new, |l| format!(" of {}", clean(&l, 110)));
-        let idle = if s.busy < 0.5 { " though CPUs were idle" } else { "" };
+        let idle = if s.busy < 0.5 || s.idle() { " though CPUs were idle" } else { "" };
         let turns = if s.period > 0 {
             format!(" lets it run about {} every {}", span(s.slice), span(s.period))
         } else {
@@ -597,6 +597,14 @@ impl Writer<'_> {
             );
         }
         let on = w.object_label(self.c).map_or_else(String::new, |o| format!(" over {}", short_label(&o)));
+        if n.why_weak.as_ref().is_some_and(|w| w.contains("listens on the socket")) {
+            return format!(
+                "{full} listens there and did not accept the connection{on}: it waited{call} for {}, while {} waited {}",
+                span(n.spent),
+                who(self.c, w.thread),
+                self.patience(w)
+            );
+        }
         let asked = match self.asked_for(w) {
             Some(what) => format!("was sent the request ({what})"),
             None => "was waited for".to_owned(),

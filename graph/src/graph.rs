@@ -172,6 +172,8 @@ pub struct EventGraph {
     /// By thread and time: see [`EventGraph::unseen`].
     pub(crate) unseen: Vec<(ThreadId, Ns, Ns)>,
     pub(crate) duration: Ns,
+    /// CPUs that events name.
+    pub(crate) cpus: u32,
     pub(crate) events: u64,
     pub(crate) culled: CullCounts,
     pub(crate) lanes: LaneIndex,

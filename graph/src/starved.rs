@@ -16,6 +16,9 @@ pub(crate) struct Starved {
     pub times: usize,
     /// CPU time of the other threads that can have had its CPU in the stretches looked at, as a share of their length (2.0: two CPUs).
     pub busy: f64,
+    /// CPU time of all threads in them, likewise, and how many CPUs there are.
+    pub all: f64,
+    pub cpus: f64,
     /// Other threads that ran meanwhile and their share of it, most first.
     pub others: Vec<(ThreadId, f64)>,
     /// What it got between two stretches, ns (median).
@@ -71,11 +74,13 @@ pub(crate) fn starved(g: &EventGraph, c: &Catalog, thread: ThreadId, spans: &[(N
         let within =
             |spans: &[(Ns, Ns)]| -> Ns { spans.iter().map(|x| g.share(t, x.0..x.1).running()).sum() };
         let ran = within(&gaps);
+        out.all += ran as f64 / length as f64;
         // Whoever ran beside it had another CPU.
         if ran > 0 && within(&runs) * 5 <= together * 4 {
             out.others.push((t, ran as f64 / length as f64));
         }
     }
+    out.cpus = f64::from(g.cpus);
     out.busy = out.others.iter().map(|o| o.1).sum();
     out.others.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     out.others.truncate(8);
@@ -89,9 +94,16 @@ fn median(mut v: Vec<Ns>) -> Ns {
 }
 
 impl Starved {
-    /// Kept off the CPU by a limit: for long, again and again, while CPUs were idle.
+    /// Kept off the CPU by a limit: for long, again and again, while a CPU was idle and no rival had its own.
     pub fn throttled(&self) -> bool {
-        self.times >= 3 && self.queued / self.times as u64 >= LONG && self.busy < 0.5 && self.period > 0
+        let turns = self.times >= 3 && self.queued / self.times as u64 >= LONG && self.period > 0;
+        let rival = self.others.first().is_some_and(|o| o.1 >= 0.8);
+        turns && (self.busy < 0.5 || self.idle() && !rival)
+    }
+
+    /// Was a CPU idle for a good part of the time?
+    pub fn idle(&self) -> bool {
+        self.all < self.cpus - 0.3
     }
 
     /// Another thread that had the CPU for most of it.

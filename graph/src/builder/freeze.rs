@@ -25,6 +25,7 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
         lost,
         culled,
         events,
+        last_cpu,
         ..
     } = b;
     let mut g = EventGraph {
@@ -35,6 +36,7 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
         duration,
         events,
         culled,
+        cpus: u32::from(last_cpu) + 1,
         ..EventGraph::default()
     };
     g.holds = holds;

@@ -101,6 +101,8 @@ pub struct Builder {
     lost: Vec<(Ns, Ns)>,
     culled: CullCounts,
     events: u64,
+    /// The highest CPU number of an event.
+    last_cpu: u16,
     now: Ns,
 }
 
@@ -124,6 +126,7 @@ impl Builder {
             lost: Vec::new(),
             culled: CullCounts::default(),
             events: 0,
+            last_cpu: 0,
             now: 0,
         }
     }
@@ -142,6 +145,7 @@ impl Builder {
         self.events += events.len() as u64;
         for e in events {
             self.now = self.now.max(e.time);
+            self.last_cpu = self.last_cpu.max(e.cpu);
             self.event(e, catalog);
         }
     }

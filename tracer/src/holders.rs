@@ -142,6 +142,12 @@ impl Holders {
         out
     }
 
+    /// Nobody was found for a wait that began at `start`: when is it worth to ask again? What is open was looked
+    /// at before the wait began, and whoever it waits for may have come since.
+    pub fn ask_again(&self, start: Ns) -> Option<Ns> {
+        self.open.next_after(start)
+    }
+
     /// Are all possible holders of this kind of object visible, so that finding none means there is none?
     pub fn sees_all(kind: ObjectKind) -> bool {
         matches!(

@@ -1,23 +1,39 @@
 //! Adaptive detail: threads of the focus that wait shortly again and again in the same system call (a retry or
-//! yield loop) get the level `syscalls` for a moment, so that the recording shows what they retry.
+//! yield loop) get the level `syscalls` for a moment, so that the recording shows what they retry. So do threads
+//! that never wait but are found on the CPU in the same call, or at the same few instructions, all the time.
 //!
 //! Without I/O: told of intervals and of the time, it says when a burst begins and ends.
 
 use super::hash::FastMap;
 
 const MS: u64 = 1_000_000;
-/// Length of a burst, ns.
+/// Length of a burst, ns; a loop that turns slowly has a longer one, for a few turns.
 pub const BURST_NS: u64 = 200 * MS;
+/// ... but at most this.
+const LONGEST_NS: u64 = 500 * MS;
+/// ... and this many turns.
+const TURNS: u64 = 4;
 /// From the beginning of a burst to that of the next: at most a tenth of the time is spent in one.
 pub const PERIOD_NS: u64 = 2_000 * MS;
 /// A thread has its turn again after this.
 const AGAIN_NS: u64 = 10_000 * MS;
 /// Over this span waits are counted.
-const SPAN_NS: u64 = 500 * MS;
+const SPAN_NS: u64 = 2_000 * MS;
 /// So many of them within the span make a loop.
 const MANY: u32 = 10;
 /// Longer waits are no retries.
-const SHORT_NS: u64 = 100 * MS;
+const SHORT_NS: u64 = 150 * MS;
+/// Samples looked at together: at the usual 99 Hz, of a quarter of a second.
+const SAMPLES: u32 = 24;
+/// They must have come within this, else the thread does not spin.
+const SAMPLES_NS: u64 = 3_000 * MS;
+/// A loop without system calls is found in at most so many cache lines of code: its own, and those of a function
+/// or two that it calls.
+const LINES: usize = 8;
+/// System calls in which a loop that waits for nothing is found (x86-64): poll, select, epoll_wait and their
+/// kin, sched_yield, nanosleep, futex, locks, waits for children, non-blocking receptions, semaphores, stat.
+const POLLS: &[u16] =
+    &[4, 7, 23, 24, 35, 42, 43, 45, 47, 61, 72, 73, 202, 220, 230, 232, 247, 262, 270, 271, 281, 288, 441];
 /// Threads in one burst.
 const AT_ONCE: usize = 8;
 /// Threads looked at.
@@ -28,8 +44,83 @@ struct Seen {
     call: u16,
     count: u32,
     since: u64,
+    /// Of the latest interval.
+    last: u64,
     loops: bool,
     burst: Option<u64>,
+    on_cpu: OnCpu,
+}
+
+/// Where a thread was found on the CPU.
+#[derive(Default)]
+struct OnCpu {
+    since: u64,
+    count: u32,
+    /// In the kernel, in this call.
+    call: u16,
+    in_call: u32,
+    /// In another one, or in none.
+    elsewhere: u32,
+    /// Cache lines of the instructions in user mode; `None`: more than a loop has.
+    lines: Option<Vec<u64>>,
+}
+
+/// Where a sample was taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// In user mode, at this address.
+    User(u64),
+    /// In the kernel, in this system call.
+    Call(u16),
+    /// In the kernel otherwise.
+    Kernel,
+}
+
+impl Seen {
+    /// It loops, as was seen just now: is that news?
+    fn found(&mut self, once: bool, now: u64) -> bool {
+        let news = !self.loops && self.burst.is_none_or(|at| !once && now.saturating_sub(at) > AGAIN_NS);
+        self.loops |= news;
+        news
+    }
+}
+
+impl OnCpu {
+    /// One more sample; whether it completes a number of them that shows a loop (`pauses`: also one that makes no
+    /// calls).
+    fn take(&mut self, place: Place, now: u64, pauses: bool) -> bool {
+        if self.count == 0 || now.saturating_sub(self.since) > SAMPLES_NS {
+            *self = Self { since: now, lines: Some(Vec::new()), ..Self::default() };
+        }
+        self.count += 1;
+        match place {
+            Place::User(ip) => {
+                let line = ip / 64;
+                if let Some(lines) = &mut self.lines
+                    && !lines.contains(&line)
+                {
+                    lines.push(line);
+                    if lines.len() > LINES {
+                        self.lines = None;
+                    }
+                }
+            }
+            Place::Call(nr) if POLLS.contains(&nr) && (self.in_call == 0 || self.call == nr) => {
+                self.call = nr;
+                self.in_call += 1;
+            }
+            Place::Call(_) | Place::Kernel => self.elsewhere += 1,
+        }
+        if self.count < SAMPLES {
+            return false;
+        }
+        // Interrupts and page faults are everywhere.
+        let few = self.elsewhere <= SAMPLES / 8;
+        let polls = self.in_call >= SAMPLES / 4;
+        let pauses = pauses && self.in_call == 0 && self.lines.is_some();
+        *self = Self::default();
+        few && (polls || pauses)
+    }
 }
 
 /// What is to be done.
@@ -75,12 +166,22 @@ impl Bursts {
             (s.call, s.count, s.since) = (call, 0, start);
         }
         s.count += 1;
-        if s.count >= MANY
-            && !s.loops
-            && s.burst.is_none_or(|at| !self.once && end.saturating_sub(at) > AGAIN_NS)
-        {
-            s.loops = true;
-            self.found = true;
+        s.last = end;
+        if s.count >= MANY {
+            self.found |= s.found(self.once, end);
+        }
+    }
+
+    /// A thread of the focus was on the CPU.
+    pub fn sample(&mut self, tid: u32, place: Place, now: u64) {
+        if self.seen.len() >= MOST && !self.seen.contains_key(&tid) {
+            self.seen.clear();
+        }
+        let s = self.seen.entry(tid).or_default();
+        // A thread that makes no calls has none to be recorded: that it makes none is all there is to see, and
+        // not worth the price where everything is recorded.
+        if s.on_cpu.take(place, now, !self.once) {
+            self.found |= s.found(self.once, now);
         }
     }
 
@@ -103,7 +204,11 @@ impl Bursts {
                 (s.loops, s.burst) = (false, Some(now));
             }
         }
-        self.running = Some((now + BURST_NS, tids.clone()));
+        let turn = |tid: &u32| {
+            self.seen.get(tid).map_or(0, |s| s.last.saturating_sub(s.since) / u64::from(s.count.max(1)))
+        };
+        let longest = tids.iter().map(turn).max().unwrap_or(0);
+        self.running = Some((now + (longest * TURNS).clamp(BURST_NS, LONGEST_NS), tids.clone()));
         self.next = now + PERIOD_NS;
         self.count += 1;
         Some(Step::Begin(tids))
@@ -157,6 +262,49 @@ mod tests {
             let now = retries(&mut b, 7, now + 2 * AGAIN_NS, 20);
             assert_eq!(b.step(now), again);
         }
+    }
+
+    #[test]
+    fn who_polls_without_waiting_or_turns_in_place_is_found() {
+        let spin = |place: &dyn Fn(u64) -> Place| {
+            let mut b = Bursts::default();
+            for i in 0..u64::from(SAMPLES) {
+                b.sample(7, place(i), i * 10 * MS);
+            }
+            b.step(10_000 * MS)
+        };
+        let begun = Some(Step::Begin(vec![7]));
+        let far = |i: u64| Place::User(0x1000 + i % 20 * 0x1_0000);
+        assert_eq!(
+            spin(&|i| if i % 2 == 0 { Place::Call(7) } else { far(i) }),
+            begun,
+            "poll without a time-out"
+        );
+        assert_eq!(spin(&|i| Place::User(0x1000 + i % 5)), begun, "a loop of a few instructions");
+        assert_eq!(spin(&|i| Place::User(0x1000 + i % 2 * 0x10_0000)), begun, "one that calls a function");
+        assert_eq!(
+            spin(&|i| if i == 9 { Place::Kernel } else { Place::User(0x1000) }),
+            begun,
+            "an interrupt"
+        );
+        assert_eq!(spin(&far), None, "it computes");
+        assert_eq!(spin(&|i| Place::Call([7, 232][(i % 2) as usize])), None, "two different calls");
+        assert_eq!(spin(&|i| if i % 2 == 0 { Place::Call(1) } else { far(i) }), None, "it writes");
+        let mut b = Bursts::default();
+        for i in 0..1000 {
+            b.sample(7, Place::User(0x1000), i * 200 * MS);
+        }
+        assert_eq!(b.step(u64::MAX), None, "it is seldom on the CPU");
+    }
+
+    #[test]
+    fn a_slow_loop_gets_a_longer_burst() {
+        let mut b = Bursts::default();
+        for i in 0..15 {
+            b.interval(7, 230, true, i * 100 * MS, (i + 1) * 100 * MS);
+        }
+        assert_eq!(b.step(1500 * MS), Some(Step::Begin(vec![7])));
+        assert_eq!(b.ends(), Some(1500 * MS + 4 * 100 * MS));
     }
 
     #[test]

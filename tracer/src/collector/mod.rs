@@ -275,7 +275,10 @@ impl Run {
         let Some(bursts) = &mut self.pipeline.bursts else { return };
         let done = match if end { bursts.end() } else { bursts.step(now) } {
             None => return,
-            Some(Step::Begin(tids)) => self.programs.begin_burst(&tids),
+            Some(Step::Begin(tids)) => {
+                self.pipeline.look_at_loops(&tids);
+                self.programs.begin_burst(&tids)
+            }
             Some(Step::End(tids)) => self.programs.end_burst(&tids),
         };
         if let Err(e) = done {

@@ -1,6 +1,6 @@
 //! Turns records into events: names threads, objects and stacks by ids, and puts the events in order.
 
-use super::burst::Bursts;
+use super::burst::{Bursts, Place};
 use super::hash::FastMap;
 use super::objects::Objects;
 use super::order::{Order, STEP_NS, WINDOW_NS};
@@ -82,6 +82,8 @@ struct Long {
     tid: u32,
     tgid: u32,
     off: OffCpu,
+    /// Nobody was asked for yet.
+    first: bool,
 }
 
 /// The last interval of a thread, as it came and as it was translated: records refer to it.
@@ -114,6 +116,8 @@ pub struct Pipeline {
     changes: u64,
     /// Waits that have become long and whose holders were not looked up yet.
     long: VecDeque<Long>,
+    /// Those for which nobody was found, to be asked for once more from a time on.
+    later: VecDeque<(Ns, Long)>,
     holders: Holders,
     quotas: Quotas,
     retries: Retries,
@@ -143,6 +147,7 @@ impl Pipeline {
             last: FastMap::default(),
             changes: 0,
             long: VecDeque::new(),
+            later: VecDeque::new(),
             holders: Holders::new(),
             quotas: Quotas::new(),
             retries: Retries::default(),
@@ -301,14 +306,17 @@ impl Pipeline {
                     object: self.objects.id(c.object),
                 };
                 self.order.push(Event { time: now, thread, cpu: 0, kind: Kind::Syscall(call) });
-                if c.result < 0 && self.retries.failed(thread, &call, c.end) && self.long.len() < MAX_LONG {
+                if c.result < 0
+                    && self.retries.failed(thread, &call, c.object.kind == ObjectKind::FileLock as u8, c.end)
+                    && self.long.len() < MAX_LONG
+                {
                     let off = OffCpu {
                         syscall: call.nr,
                         op: call.op,
                         object: call.object,
                         ..OffCpu::new(call.start, now, OffState::Interruptible)
                     };
-                    self.long.push_back(Long { thread, tid: c.tid, tgid: c.tgid, off });
+                    self.long.push_back(Long { thread, tid: c.tid, tgid: c.tgid, off, first: true });
                 }
             }
             _ => {}
@@ -356,12 +364,15 @@ impl Pipeline {
             ..OffCpu::new(start, woken, state(r.state))
         };
         if !open {
-            self.last.insert(r.tid, Last { raw: *r, thread, off, changes: self.changes });
+            self.last.insert(
+                r.tid,
+                Last { raw: Off { flags: r.flags & !F_THROTTLED, ..*r }, thread, off, changes: self.changes },
+            );
             self.interval(r, thread, &off);
         }
         if r.flags & F_LONG != 0 {
             if self.long.len() < MAX_LONG {
-                self.long.push_back(Long { thread, tid: r.tid, tgid: r.tgid, off });
+                self.long.push_back(Long { thread, tid: r.tid, tgid: r.tgid, off, first: true });
             }
             // Should the recording be cut off, this is what remains of the wait; its end replaces it.
             let off = OffCpu { open: true, woken: 0, waker: ThreadId::NONE, ..off };
@@ -474,7 +485,34 @@ impl Pipeline {
         let user_stack = if kernel_thread { StackId::NONE } else { self.unwind(s, &s.data) };
         let sample =
             Sample { weight: self.sample_weight, user_stack, kernel_stack: self.kernel.get(s.kernel_stack) };
+        if let Some(bursts) = &mut self.bursts
+            && !kernel_thread
+            && self.identity.in_focus(thread)
+        {
+            // Of a thread in user mode orig_ax is negative or the number of an interrupt.
+            let [.., orig_ax, ip, _, _, _, _] = s.regs;
+            let place = match (s.kernel_stack, u16::try_from(orig_ax)) {
+                (0, _) => Place::User(ip),
+                (_, Ok(nr)) => Place::Call(nr),
+                _ => Place::Kernel,
+            };
+            bursts.sample(s.tid, place, s.time);
+        }
         self.order.push(Event { time, thread, cpu: s.cpu, kind: Kind::Sample(sample) });
+    }
+
+    /// Threads that wait shortly again and again: who holds what they waited for last is of interest, as of a
+    /// long wait.
+    pub fn look_at_loops(&mut self, tids: &[u32]) {
+        for tid in tids {
+            if let Some(last) = self.last.get_mut(tid)
+                && last.off.object.is_some()
+                && self.long.len() < MAX_LONG
+            {
+                let (thread, tgid, off) = (last.thread, last.raw.tgid, last.off);
+                self.long.push_back(Long { thread, tid: *tid, tgid, off, first: true });
+            }
+        }
     }
 
     /// Looks up who holds what long waits wait for: a few waits at a time, since it reads much of `/proc`.
@@ -482,6 +520,16 @@ impl Pipeline {
     pub fn look_up_holders(&mut self, now: u64) {
         const AT_ONCE: usize = 8;
         let time = self.time(now);
+        while let Some((at, long)) = self.later.front()
+            && *at <= time
+        {
+            // One that ended meanwhile has no holder any more.
+            let ended = self.last.get_mut(&long.tid).is_some_and(|l| l.off.start == long.off.start);
+            if !ended {
+                self.long.push_back(*long);
+            }
+            self.later.pop_front();
+        }
         for _ in 0..AT_ONCE {
             let Some(long) = self.long.pop_front() else { return };
             let object = self.objects.row(long.off.object);
@@ -501,7 +549,15 @@ impl Pipeline {
                 object,
                 members: &members,
             };
-            for found in self.holders.find(&wait, &mut self.identity, time) {
+            let holders = self.holders.find(&wait, &mut self.identity, time);
+            if holders.is_empty()
+                && long.first
+                && self.later.len() < MAX_LONG
+                && let Some(at) = self.holders.ask_again(long.off.start)
+            {
+                self.later.push_back((at, Long { first: false, ..long }));
+            }
+            for found in holders {
                 let hold = Hold { object: found.object, subject: long.thread, relation: found.relation };
                 self.order.push(Event { time, thread: found.holder, cpu: 0, kind: Kind::Hold(hold) });
             }

@@ -4,7 +4,7 @@
 use super::hash::FastMap;
 use pg_event::{ObjectId, SyscallUse, ThreadId};
 
-/// So many failures on one object make a retry.
+/// So many failures on one object make a retry; a lock refused is one.
 const MANY: u32 = 3;
 /// ... within this, ns.
 const SPAN_NS: u64 = 10_000_000_000;
@@ -38,8 +38,9 @@ pub struct Retries {
 }
 
 impl Retries {
-    /// A call failed at `now` (any clock, ns): are the holders of its object to be looked up?
-    pub fn failed(&mut self, thread: ThreadId, call: &SyscallUse, now: u64) -> bool {
+    /// A call failed at `now` (any clock, ns): are the holders of its object to be looked up? `lock`: the object
+    /// is a lock.
+    pub fn failed(&mut self, thread: ThreadId, call: &SyscallUse, lock: bool, now: u64) -> bool {
         let taken = call.result.checked_neg().is_some_and(|e| TAKEN.iter().any(|&t| i64::from(t) == e));
         if !taken || call.object.is_none() {
             return false;
@@ -53,7 +54,8 @@ impl Retries {
             (s.failures, s.since) = (0, now);
         }
         s.failures = s.failures.saturating_add(call.count);
-        let due = s.failures >= MANY && s.looked.is_none_or(|at| now.saturating_sub(at) >= AGAIN_NS);
+        let due =
+            (lock || s.failures >= MANY) && s.looked.is_none_or(|at| now.saturating_sub(at) >= AGAIN_NS);
         if due {
             s.looked = Some(now);
         }
@@ -74,12 +76,13 @@ mod tests {
     fn three_failures_on_one_object_and_not_too_often() {
         let mut r = Retries::default();
         let eagain = -i64::from(libc::EAGAIN);
-        assert!(!r.failed(ThreadId(1), &call(5, eagain, 2), 0));
-        assert!(!r.failed(ThreadId(1), &call(6, eagain, 1), 1), "another object");
-        assert!(r.failed(ThreadId(1), &call(5, eagain, 1), 2));
-        assert!(!r.failed(ThreadId(1), &call(5, eagain, 9), 3), "looked up just now");
-        assert!(r.failed(ThreadId(1), &call(5, eagain, 1), AGAIN_NS + 2));
-        assert!(!r.failed(ThreadId(2), &call(5, -i64::from(libc::EINTR), 9), 4), "no sign of a holder");
-        assert!(!r.failed(ThreadId(2), &call(u32::MAX, eagain, 9), 4), "of no object");
+        assert!(!r.failed(ThreadId(1), &call(5, eagain, 2), false, 0));
+        assert!(!r.failed(ThreadId(1), &call(6, eagain, 1), false, 1), "another object");
+        assert!(r.failed(ThreadId(1), &call(5, eagain, 1), false, 2));
+        assert!(!r.failed(ThreadId(1), &call(5, eagain, 9), false, 3), "looked up just now");
+        assert!(r.failed(ThreadId(1), &call(5, eagain, 1), false, AGAIN_NS + 2));
+        assert!(r.failed(ThreadId(3), &call(5, eagain, 1), true, 4), "a lock");
+        assert!(!r.failed(ThreadId(2), &call(5, -i64::from(libc::EINTR), 9), true, 4), "no sign of a holder");
+        assert!(!r.failed(ThreadId(2), &call(u32::MAX, eagain, 9), true, 4), "of no object");
     }
 }

@@ -36,6 +36,10 @@ impl Opened {
     }
 }
 
+fn good_until(at: Ns, took: Duration) -> Ns {
+    at.saturating_add(FRESH_NS.max((took * REST).as_nanos() as Ns))
+}
+
 /// What was seen of all processes.
 #[derive(Default)]
 pub struct OpenFiles {
@@ -84,13 +88,19 @@ impl OpenFiles {
         &self.processes
     }
 
+    /// When there can be a new look, if the last one was before `moment`: it did not see what was opened since.
+    pub fn next_after(&self, moment: Ns) -> Option<Ns> {
+        let (at, took) = self.taken.filter(|(at, _)| *at < moment)?;
+        Some(good_until(at, took))
+    }
+
     /// Look again when the last look is too old.
     fn look(&mut self) {
-        if let Some((at, took)) = self.taken {
-            let rest = (took * REST).as_nanos() as Ns;
-            if self.now >= at && self.now < at.saturating_add(FRESH_NS.max(rest)) {
-                return;
-            }
+        if let Some((at, took)) = self.taken
+            && self.now >= at
+            && self.now < good_until(at, took)
+        {
+            return;
         }
         let began = Instant::now();
         self.scan();

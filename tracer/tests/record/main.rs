@@ -3,11 +3,15 @@
 
 mod disk;
 mod futexes;
+mod holds;
 mod programs;
 mod quota;
+mod spins;
 mod timers;
 
-use pg_event::{Catalog, Context, Event, Item, Kind, Object, ObjectKind, OffCpu, OffState, ThreadId};
+use pg_event::{
+    Catalog, Context, Coverage, Event, Item, Kind, Object, ObjectKind, OffCpu, OffState, ThreadId,
+};
 use pg_tracer::{Collector, Focus, Level, Options, check_permission};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -71,13 +75,18 @@ fn options(level: Level) -> Options {
 }
 
 fn collect(items: crossbeam_channel::Receiver<Item>) -> (Catalog, Vec<Event>, bool) {
-    let (mut catalog, mut events, mut ended) = (Catalog::default(), Vec::new(), false);
+    let (catalog, events, coverage) = collect_noted(items);
+    (catalog, events, coverage.is_some())
+}
+
+fn collect_noted(items: crossbeam_channel::Receiver<Item>) -> (Catalog, Vec<Event>, Option<Coverage>) {
+    let (mut catalog, mut events, mut ended) = (Catalog::default(), Vec::new(), None);
     for item in items {
-        assert!(!ended, "an item after the end");
+        assert!(ended.is_none(), "an item after the end");
         match item {
             Item::Catalog(d) => assert_eq!(catalog.apply(d), 0, "rows were refused"),
             Item::Events(e) => events.extend(e),
-            Item::End { .. } => ended = true,
+            Item::End { coverage, .. } => ended = Some(coverage),
         }
     }
     (catalog, events, ended)
@@ -100,6 +109,16 @@ fn record_with(name: &str, options: Options) -> Recording {
 }
 
 fn record_alone(name: &str, options: Options) -> Recording {
+    record_noted(name, options).0
+}
+
+/// Also what the recording says is missing from it.
+fn record_with_notes(name: &str, options: Options) -> (Recording, Vec<String>) {
+    let _beside = beside();
+    record_noted(name, options)
+}
+
+fn record_noted(name: &str, options: Options) -> (Recording, Vec<String>) {
     let (sender, items) = crossbeam_channel::unbounded();
     let collector = Collector::start(options, sender).unwrap();
     let mut child = spawn(name);
@@ -107,10 +126,10 @@ fn record_alone(name: &str, options: Options) -> Recording {
     let facts = facts(&mut child, None);
     assert!(child.wait().unwrap().success());
     collector.stop().unwrap();
-    let (catalog, events, ended) = collect(items);
-    let r = Recording { catalog, events, facts, ended };
+    let (catalog, events, coverage) = collect_noted(items);
+    let r = Recording { catalog, events, facts, ended: coverage.is_some() };
     r.check();
-    r
+    (r, coverage.map(|c| c.notes).unwrap_or_default())
 }
 
 impl Recording {

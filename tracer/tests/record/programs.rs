@@ -32,6 +32,10 @@ pub fn run(name: &str) {
         "itimer" => crate::timers::itimer(),
         "disk" => crate::disk::read(),
         "quota" => crate::quota::spin(),
+        "holds" => crate::holds::wait_for_all(),
+        "refused" => crate::holds::refused(),
+        "poll-0" => crate::spins::poll_nothing(),
+        "pause" => crate::spins::turn_in_place(),
         other => panic!("no program {other}"),
     }
     // What is mapped where is read from /proc when a stack comes: a recorder beside a busy machine's other

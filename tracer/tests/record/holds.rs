@@ -1,0 +1,230 @@
+//! Who holds what long waits wait for, seen from a recording: one kind of object after the other.
+#![allow(unsafe_code)] // The system calls themselves are what is tested.
+
+use crate::programs::{fact, inode, new_pipe, tid};
+use crate::{Recording, allowed, options, record_with};
+use pg_event::{ObjectKind, Relation};
+use pg_tracer::{Level, Options};
+use std::fs::File;
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::{Child, Command, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// How long holders hold: several times what passes until they are looked up.
+const HELD: &str = "4";
+
+/// A process that has `fd`, and nothing else of this one, for a while.
+fn holder(kind: &str, fd: impl Into<OwnedFd>) -> Child {
+    let child = Command::new("sleep").arg(HELD).stdin(Stdio::from(fd.into())).spawn().unwrap();
+    fact(&format!("{kind}-holder"), child.id());
+    child
+}
+
+/// A thread that waits in `wait`.
+fn waiter(kind: &'static str, wait: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    thread::spawn(move || {
+        fact(kind, tid());
+        wait();
+    })
+}
+
+/// Reads until the other end is gone.
+fn drain(mut from: impl Read + Send + 'static) -> impl FnOnce() + Send + 'static {
+    move || {
+        let _ = from.read(&mut [0]);
+    }
+}
+
+fn terminal() -> (OwnedFd, OwnedFd) {
+    let (mut master, mut slave) = (0, 0);
+    let null = std::ptr::null_mut::<libc::c_void>();
+    // SAFETY: both descriptors are written; name, settings and size are left out.
+    unsafe {
+        assert_eq!(libc::openpty(&raw mut master, &raw mut slave, null.cast(), null.cast(), null.cast()), 0);
+        for fd in [master, slave] {
+            libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
+        }
+        (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave))
+    }
+}
+
+pub fn wait_for_all() {
+    let dir = std::env::temp_dir().join(format!("pg-holds-{}", std::process::id()));
+    std::fs::create_dir(&dir).unwrap();
+    let mut children = Vec::new();
+    let mut waiters = Vec::new();
+
+    let (r, w) = new_pipe();
+    children.push(holder("pipe", w));
+    waiters.push(waiter("pipe", drain(r)));
+
+    let fifo = dir.join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let both = File::options().read(true).write(true).open(&fifo).unwrap();
+    children.push(holder("fifo", File::options().write(true).open(&fifo).unwrap()));
+    let r = File::open(&fifo).unwrap();
+    drop(both);
+    waiters.push(waiter("fifo", drain(r)));
+
+    let (a, b) = UnixStream::pair().unwrap();
+    children.push(holder("unix", b));
+    waiters.push(waiter("unix", drain(a)));
+
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let a = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    children.push(holder("tcp", listener.accept().unwrap().0));
+    waiters.push(waiter("tcp", drain(a)));
+
+    let a = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    children.push(holder("backlog", listener));
+    waiters.push(waiter("backlog", drain(a)));
+
+    let listener = UnixListener::bind(dir.join("socket")).unwrap();
+    let a = UnixStream::connect(dir.join("socket")).unwrap();
+    children.push(holder("unix-backlog", listener));
+    waiters.push(waiter("unix-backlog", drain(a)));
+
+    let (master, slave) = terminal();
+    children.push(holder("terminal", master));
+    waiters.push(waiter("terminal", drain(File::from(slave))));
+
+    let mut child = Command::new("sleep").arg(HELD).spawn().unwrap();
+    fact("child-holder", child.id());
+    waiters.push(waiter("child", move || drop(child.wait())));
+
+    // flock(1) takes the lock itself; the file shows when it has it.
+    let (lock, held) = (dir.join("lock"), dir.join("held"));
+    let script = format!("touch {} && exec sleep {HELD}", held.display());
+    let mut command = Command::new("flock");
+    children.push(command.arg("-o").arg(&lock).args(["sh", "-c", &script]).spawn().unwrap());
+    fact("flock-holder", children.last().unwrap().id());
+    while !held.exists() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let file = File::open(&lock).unwrap();
+    waiters.push(waiter("flock", move || file.lock().unwrap()));
+
+    // SAFETY: the mutex and the rwlock live as long as the process; all threads use them as such.
+    unsafe {
+        let mutex: &'static mut libc::pthread_mutex_t = Box::leak(Box::new(std::mem::zeroed()));
+        let mut attr = std::mem::zeroed();
+        libc::pthread_mutexattr_init(&raw mut attr);
+        libc::pthread_mutexattr_setprotocol(&raw mut attr, libc::PTHREAD_PRIO_INHERIT);
+        let pi: &'static mut libc::pthread_mutex_t = Box::leak(Box::new(std::mem::zeroed()));
+        assert_eq!(libc::pthread_mutex_init(pi, &raw const attr), 0);
+        let rwlock: &'static mut libc::pthread_rwlock_t = Box::leak(Box::new(std::mem::zeroed()));
+        let (m, p, w) = (&raw mut *mutex as usize, &raw mut *pi as usize, &raw mut *rwlock as usize);
+        let (taken, is_taken) = std::sync::mpsc::channel();
+        waiters.push(thread::spawn(move || {
+            libc::pthread_mutex_lock(m as *mut _);
+            libc::pthread_mutex_lock(p as *mut _);
+            libc::pthread_rwlock_wrlock(w as *mut _);
+            fact("owner", tid());
+            taken.send(()).unwrap();
+            thread::sleep(Duration::from_secs(4));
+            libc::pthread_rwlock_unlock(w as *mut _);
+            libc::pthread_mutex_unlock(p as *mut _);
+            libc::pthread_mutex_unlock(m as *mut _);
+        }));
+        is_taken.recv().unwrap();
+        waiters.push(waiter("mutex", move || assert_eq!(libc::pthread_mutex_lock(m as *mut _), 0)));
+        waiters.push(waiter("pi-mutex", move || assert_eq!(libc::pthread_mutex_lock(p as *mut _), 0)));
+        waiters.push(waiter("rwlock", move || assert_eq!(libc::pthread_rwlock_rdlock(w as *mut _), 0)));
+    }
+    for w in waiters {
+        w.join().unwrap();
+    }
+    for mut c in children {
+        let _ = c.wait();
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+/// Another process has the lock; this one asks for it ten times a second and never waits.
+pub fn refused() {
+    let path = std::env::temp_dir().join(format!("pg-refused-{}", std::process::id()));
+    let file = File::create(&path).unwrap();
+    let fd = file.as_raw_fd();
+    // SAFETY: flock is plain numbers, for which all zeros are valid.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    let (mut told, tells) = new_pipe();
+    // SAFETY: the child calls only what is safe after a fork.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: as above.
+        unsafe {
+            libc::fcntl(fd, libc::F_SETLK, &raw const lock);
+            libc::write(tells.as_raw_fd(), c"x".as_ptr().cast(), 1);
+            libc::usleep(5_500_000);
+            libc::_exit(0);
+        }
+    }
+    told.read_exact(&mut [0]).unwrap();
+    fact("self", tid());
+    fact("child", child);
+    fact("inode", inode(fd));
+    for _ in 0..50 {
+        // SAFETY: `lock` is a valid flock.
+        assert_eq!(unsafe { libc::fcntl(fd, libc::F_SETLK, &raw const lock) }, -1);
+        thread::sleep(Duration::from_millis(100));
+    }
+    // SAFETY: the child is this process's.
+    unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+    std::fs::remove_file(&path).unwrap();
+}
+
+/// Is `holder` among those who were seen to hold what the thread `kind` waited for?
+fn check(r: &Recording, kind: &str, holder: &str, relation: Relation) -> Result<(), String> {
+    let holds = r.holds(kind);
+    let who = r.thread(holder);
+    if holds.iter().any(|(t, h)| *t == who && h.relation == relation) {
+        return Ok(());
+    }
+    let name = |t| r.catalog.thread(t).map_or_else(String::new, |t| format!("{} {}", t.tid, t.name));
+    let seen: Vec<_> = holds.iter().map(|(t, h)| (name(*t), h.relation)).collect();
+    Err(format!("{kind}: wanted {} {relation:?}, got {seen:?}", name(who)))
+}
+
+#[test]
+fn the_holder_of_each_kind_of_object_is_recorded() {
+    if !allowed("the_holder_of_each_kind_of_object_is_recorded") {
+        return;
+    }
+    let r = record_with("holds", Options { long_wait_ns: 100_000_000, ..options(Level::Messages) });
+    let expected = [
+        ("pipe", "pipe-holder", Relation::Writes),
+        ("fifo", "fifo-holder", Relation::Writes),
+        ("unix", "unix-holder", Relation::Peer),
+        ("tcp", "tcp-holder", Relation::Peer),
+        ("backlog", "backlog-holder", Relation::Listens),
+        ("unix-backlog", "unix-backlog-holder", Relation::Listens),
+        ("terminal", "terminal-holder", Relation::Peer),
+        ("child", "child-holder", Relation::ChildOf),
+        ("flock", "flock-holder", Relation::Owns),
+        ("mutex", "owner", Relation::Owns),
+        ("pi-mutex", "owner", Relation::Owns),
+        ("rwlock", "owner", Relation::Owns),
+    ];
+    let wrong: Vec<String> =
+        expected.iter().filter_map(|(kind, who, how)| check(&r, kind, who, *how).err()).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_owner_of_a_lock_that_is_refused_again_and_again_is_recorded() {
+    if !allowed("the_owner_of_a_lock_that_is_refused_again_and_again_is_recorded") {
+        return;
+    }
+    let r = record_with("refused", options(Level::Messages));
+    check(&r, "self", "child", Relation::Owns).unwrap();
+    let (_, hold) = r.holds("self")[0];
+    assert_eq!(
+        (r.object(hold.object).kind, r.object(hold.object).id),
+        (ObjectKind::FileLock, r.fact("inode"))
+    );
+}

@@ -47,10 +47,25 @@ pub(crate) fn report(g: &EventGraph, c: &Catalog, victim: &Victim, options: &Opt
         questions: o.asked.clone(),
         slice: o.nodes.iter().map(|n| n.step(c)).collect(),
         root_causes: w.causes(options.top),
+        circle: circle(o),
         others: crate::others::others(g, c, victim, o),
         coverage,
         stats: None,
     }
+}
+
+/// The steps that wait in a circle, if the way found one.
+fn circle(o: &Outcome) -> Vec<usize> {
+    let of = |kind| o.findings.iter().filter(move |f: &&Finding| f.kind == kind);
+    if of(FindingKind::Circular).next().is_some() {
+        // The last step is the one that closed it, shown again.
+        let close = o.nodes.last().map(|n| n.thread);
+        let from = o.nodes.iter().position(|n| Some(n.thread) == close).unwrap_or(0);
+        return (from..o.nodes.len().saturating_sub(1)).collect();
+    }
+    let mut all: Vec<usize> = of(FindingKind::Closed).map(|f| f.node).collect();
+    all.sort_unstable();
+    all
 }
 
 /// Words of a sentence; a number and its unit are one.

@@ -22,6 +22,9 @@ pub struct Report {
     pub slice: Vec<SliceStep>,
     /// Most likely first.
     pub root_causes: Vec<RootCause>,
+    /// Steps of the slice (from 0) that wait in a circle: each for the next one, the last for the first.
+    #[serde(default)]
+    pub circle: Vec<usize>,
     /// Threads that were looked at and are no cause.
     #[serde(default)]
     pub others: Vec<Other>,

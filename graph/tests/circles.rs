@@ -32,6 +32,8 @@ fn of_a_circle_the_one_that_started_it_is_the_victim() {
     assert_eq!(v.thread, python, "{}", v.summary);
     let r = run_with_policy(&g, &c, v, Options::default());
     assert!(r.root_causes[0].why.starts_with("circular wait"), "{}", r.root_causes[0].why);
+    assert_eq!(r.circle, [0, 1]);
+    assert_eq!((r.slice[0].tid, r.slice[1].tid), (1001, 1002));
 }
 
 /// A person names a program whose main thread waits for a child, while another of its threads computes: the
@@ -105,6 +107,7 @@ fn an_interrupted_wait_is_for_what_it_waits_for() {
     d.wait(top, t + 0.01, 24.0, "wait4").on(any).by(rogue, "exit_group", ObjectId::NONE);
     let r = d.diagnose("^make -f sub.mk$");
     assert_eq!(r.root_causes[0].cmdline.as_deref(), Some("sleep 24"), "{r:#?}");
+    assert!(r.circle.is_empty());
     assert!(what(&r.root_causes[0]).contains("pipe:[7]"), "{}", what(&r.root_causes[0]));
     let why =
         |tid: u32| r.others.iter().find(|o| o.tid == tid).map(|o| o.why_not.clone()).unwrap_or_default();
@@ -130,6 +133,7 @@ fn a_deadlock_of_locks_without_owner_names_all() {
     assert_eq!(r.slice.len(), 3, "{r:#?}");
     let first: Vec<_> = r.root_causes.iter().map(|c| c.tid).collect();
     assert_eq!(first, [Some(1002), Some(1001), Some(1000)], "who closed the circle first, who joins last");
+    assert_eq!(r.circle, [0, 1, 2]);
     let why = &r.root_causes[0].why;
     assert!(why.contains("deadlock") && why.contains("thread 1001") && why.contains("thread 1000"), "{why}");
     assert!(r.slice[1..].iter().all(|n| n.edge.as_deref() == Some("holder") && n.why_weak.is_some()));

@@ -113,6 +113,28 @@ fn slice(out: &mut String, r: &Report) -> std::fmt::Result {
         }
         writeln!(out, "{}", clean_to(&step(i, s), WIDTH + 10))?;
     }
+    writeln!(out)?;
+    circle(out, r)
+}
+
+/// Who waits for whom, when that is a circle.
+fn circle(out: &mut String, r: &Report) -> std::fmt::Result {
+    let steps: Vec<(usize, &SliceStep)> =
+        r.circle.iter().filter_map(|i| r.slice.get(*i).map(|s| (*i, s))).collect();
+    if steps.len() < 2 {
+        return Ok(());
+    }
+    // Without a known owner it is not known who waits for whom.
+    let known = !r.root_causes.iter().any(|c| c.why.contains("wait for each other's locks"));
+    writeln!(out, "The circle")?;
+    for (k, (i, s)) in steps.iter().enumerate() {
+        let side = if k == 0 { "┌─▶" } else { "│  " };
+        writeln!(out, "  {side}{}", clean_to(&step(*i, s), WIDTH))?;
+        let (more, whom) =
+            if k + 1 == steps.len() { ("└──", steps[0].0) } else { ("│  ", steps[k + 1].0) };
+        let whom = if known { whom.to_string() } else { "one of the others".to_owned() };
+        writeln!(out, "  {more}       waits for {whom}")?;
+    }
     writeln!(out)
 }
 

@@ -186,6 +186,11 @@ impl Walk<'_> {
         let process = who(self.c, thread);
         let mut found = vec![(thread, own, main(thread), begin(group))];
         for (t, g) in &others {
+            // Some are on the way already.
+            if let Some(at) = self.out.nodes.iter().position(|n| n.thread == *t) {
+                found.push((*t, at, main(*t), begin(g)));
+                continue;
+            }
             let why = format!(
                 "no owner of the futex is recorded; like {process} it waits for one, and no thread of the process is left that could wake them"
             );

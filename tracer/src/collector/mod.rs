@@ -24,6 +24,7 @@ mod retries;
 mod sampling;
 
 pub use permission::check_permission;
+pub(crate) use priority::lower_priority;
 pub use priority::raise_priority;
 
 use crate::error::Error;

@@ -11,3 +11,10 @@ pub fn raise_priority() {
         tracing::debug!("priority not raised: {}", std::io::Error::last_os_error());
     }
 }
+
+/// Put the calling thread behind everything ordinary (nice 5), whatever the thread that started it has: what
+/// it does can wait.
+pub fn lower_priority() {
+    // SAFETY: as above. Lowering is always allowed.
+    let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 5) };
+}

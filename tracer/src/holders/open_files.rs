@@ -124,11 +124,10 @@ impl OpenFiles {
             } else {
                 pid
             };
-            for fd in procfs::descriptors_of(reader).into_iter().take(budget.min(MAX_OF_ONE)) {
-                budget -= 1;
-                if let Some(link) = procfs::read_fd_link(reader, fd) {
-                    self.by_link.entry(link).or_default().push(Opened { pid: reader, fd });
-                }
+            let links = procfs::read_fd_links(reader, budget.min(MAX_OF_ONE));
+            budget -= links.len();
+            for (fd, link) in links {
+                self.by_link.entry(link).or_default().push(Opened { pid: reader, fd });
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Looking at living processes again: command lines they rewrote, and ends that were missed.
 
 use super::Identity;
-use crate::procfs::{self, CgroupLine};
+use crate::procfs::{self, CgroupLine, Status};
 use pg_event::{Ns, ProcessId};
 use std::io;
 
@@ -15,11 +15,34 @@ const YOUNG_NS: Ns = 3_000_000_000;
 /// and whether it still is the one that it was.
 const SLOW_ROUNDS: u64 = 8;
 
-/// What is read again of a process: its command line, and its control groups when they are due.
-type Again = (io::Result<Vec<u8>>, Vec<CgroupLine>);
+/// A process to be read again.
+#[derive(Clone, Copy)]
+struct Due {
+    id: ProcessId,
+    pid: u32,
+    /// Its control groups too.
+    groups: bool,
+    /// It was never read: its user, namespace and program too.
+    details: bool,
+}
 
-fn read_again(pid: u32, groups: bool) -> Again {
-    (procfs::read_cmdline(pid), if groups { procfs::read_cgroup(pid) } else { Vec::new() })
+/// What was read of it.
+struct Again {
+    cmdline: io::Result<Vec<u8>>,
+    groups: Vec<CgroupLine>,
+    status: Option<Status>,
+    exe: Option<String>,
+}
+
+impl Due {
+    fn read(self) -> Again {
+        Again {
+            cmdline: procfs::read_cmdline(self.pid),
+            groups: if self.groups { procfs::read_cgroup(self.pid) } else { Vec::new() },
+            status: self.details.then(|| procfs::read_status(self.pid)).flatten(),
+            exe: self.details.then(|| procfs::read_exe(self.pid)).flatten(),
+        }
+    }
 }
 
 impl Identity {
@@ -46,9 +69,7 @@ impl Identity {
                 slot.active || slot.gone || slot.crowded || self.is_turn(id) || is_young(row.start, now);
             if wanted && row.end.is_none() && !row.kernel && row.pid != 0 && !row.own {
                 looked += 1;
-                if let Some(groups) = self.look_again(id, now) {
-                    due.push((id, self.processes[id.index()].row.pid, groups));
-                }
+                due.extend(self.look_again(id, now));
             }
         }
         if self.cursor >= self.processes.len() {
@@ -61,60 +82,67 @@ impl Identity {
         (self.rounds + u64::from(id.0)).is_multiple_of(SLOW_ROUNDS)
     }
 
-    /// Look whether a process still is the one that it was, if that may not be so. Tells whether what it
-    /// shows is to be read again, and if so, whether its control groups are.
-    fn look_again(&mut self, id: ProcessId, now: Ns) -> Option<bool> {
+    /// Look whether a process still is the one that it was, if that may not be so. Tells what of it is to
+    /// be read again.
+    fn look_again(&mut self, id: ProcessId, now: Ns) -> Option<Due> {
         let slot = &mut self.processes[id.index()];
         slot.active = false;
         let pid = slot.row.pid;
-        let doubtful = slot.gone || slot.crowded || !slot.read;
+        let doubtful = slot.gone || slot.crowded;
         let turn = self.is_turn(id);
         if (doubtful || turn) && !self.is_there(id, pid, now) {
             return None;
         }
         let slot = &self.processes[id.index()];
-        if !slot.read {
-            self.read_details(id, now);
-            self.judge_process(id);
-            return None;
-        }
         // Processes are put into their group as they begin (docker, systemd-run), seldom later.
-        Some(turn || is_young(slot.row.start, now))
+        let groups = turn || !slot.read || is_young(slot.row.start, now);
+        Some(Due { id, pid, groups, details: !slot.read })
     }
 
     /// Read again what these processes show. Handing each to the thread that may get stuck costs more than
     /// reading it does: it gets all of them at once, unless that went wrong before.
-    fn read_all_again(&mut self, due: Vec<(ProcessId, u32, bool)>, now: Ns) {
+    fn read_all_again(&mut self, due: Vec<Due>, now: Ns) {
         if due.is_empty() {
             return;
         }
         if !self.one_by_one {
-            let pids: Vec<(u32, bool)> = due.iter().map(|&(_, pid, groups)| (pid, groups)).collect();
-            let all = self.patience.run(0, move || {
-                pids.into_iter().map(|(p, groups)| read_again(p, groups)).collect::<Vec<_>>()
-            });
+            let all = due.clone();
+            let all = self.patience.run(0, move || all.into_iter().map(Due::read).collect::<Vec<_>>());
             if let Some(all) = all {
-                for ((id, ..), again) in due.into_iter().zip(all) {
-                    self.take_again(id, again, now);
+                for (due, again) in due.into_iter().zip(all) {
+                    self.take_again(due, again, now);
                 }
                 return;
             }
             self.one_by_one = true;
         }
-        for (id, pid, groups) in due {
-            if let Some(again) = self.patience.run(pid, move || read_again(pid, groups)) {
-                self.take_again(id, again, now);
+        for due in due {
+            if let Some(again) = self.patience.run(due.pid, move || due.read()) {
+                self.take_again(due, again, now);
             }
         }
     }
 
-    fn take_again(&mut self, id: ProcessId, (cmdline, groups): Again, now: Ns) {
-        match cmdline {
+    fn take_again(&mut self, due: Due, again: Again, now: Ns) {
+        let id = due.id;
+        if due.details {
+            self.processes[id.index()].read = true;
+            if let Some(status) = again.status {
+                self.take_status(id, &status);
+            }
+            if let Some(exe) = again.exe {
+                self.take_exe(id, exe);
+            }
+        }
+        match again.cmdline {
             Ok(bytes) => self.take_cmdline(id, &bytes, now),
             // Gone, it seems: the next round looks closely.
             Err(_) => self.processes[id.index()].gone = true,
         }
-        self.take_cgroups(id, &groups);
+        self.take_cgroups(id, &again.groups);
+        if due.details {
+            self.judge_process(id);
+        }
     }
 
     /// Is a process there? Notes its end in the second look that does not find it.

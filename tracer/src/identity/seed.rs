@@ -113,18 +113,31 @@ impl Identity {
         let kernel = self.processes[id.index()].row.kernel;
         self.processes[id.index()].read = true;
         if let Some(status) = procfs::read_status(pid) {
-            let row = self.touch_process(id);
-            row.uid = status.uid;
-            row.ns_pid = status.ns_pids.last().copied().unwrap_or(pid);
+            self.take_status(id, &status);
         }
         self.read_cgroups(id);
         if kernel {
             return;
         }
         if let Some(exe) = procfs::read_exe(pid) {
-            self.touch_process(id).exe = exe;
+            self.take_exe(id, exe);
         }
         self.read_cmdline(id, now);
+    }
+
+    pub(super) fn take_status(&mut self, id: ProcessId, status: &Status) {
+        let row = &self.processes[id.index()].row;
+        let ns_pid = status.ns_pids.last().copied().unwrap_or(row.pid);
+        if (row.uid, row.ns_pid) != (status.uid, ns_pid) {
+            let row = self.touch_process(id);
+            (row.uid, row.ns_pid) = (status.uid, ns_pid);
+        }
+    }
+
+    pub(super) fn take_exe(&mut self, id: ProcessId, exe: String) {
+        if self.processes[id.index()].row.exe != exe {
+            self.touch_process(id).exe = exe;
+        }
     }
 
     /// Read the control groups of a process, and whether they are the focus.

@@ -4,7 +4,8 @@
 use super::maps;
 use super::module::Modules;
 use super::perfmap::PerfMap;
-use std::collections::{HashMap, VecDeque};
+use crate::collector::hash::FastMap;
+use std::collections::VecDeque;
 use std::io::Read;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -58,7 +59,7 @@ struct Space {
 /// The address spaces of all processes.
 #[derive(Default, Debug)]
 pub(super) struct Spaces {
-    by_pid: HashMap<u32, Space>,
+    by_pid: FastMap<u32, Space>,
     ended: VecDeque<u32>,
 }
 

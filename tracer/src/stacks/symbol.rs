@@ -9,10 +9,11 @@ use super::debugfile::{self, Debuginfod};
 use super::elf::Elf;
 use super::module::{Entry, Source, open_plain, open_same};
 use super::text::{clean, demangle};
+use crate::collector::lower_priority;
 use blazesym::MaybeDefault;
 use blazesym::symbolize::source::{Elf as ElfSource, Kernel, Source as Place};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use pg_event::{Frame, FrameId, ModuleKind};
 use std::collections::HashMap;
 use std::fs::File;
@@ -22,10 +23,15 @@ use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Addresses per answer: what a wait cannot be shorter than.
 const BATCH: usize = 64;
+/// While nobody waits for names, the thread rests this many times as long as it worked: reading debug
+/// information must not take the CPU from what is recorded ...
+const REST: u32 = 100;
+/// ... but for the time after its start, in which everything that runs is met at once.
+const EAGER: Duration = Duration::from_secs(2);
 /// Farthest from its symbol that a kernel address is believed to be: kallsyms has no sizes.
 const MAX_KERNEL_FUNCTION: usize = 256 << 10;
 /// Farthest from a symbol without size.
@@ -96,6 +102,9 @@ pub(super) struct Answer {
 #[derive(Default)]
 pub(super) struct Symbols {
     worker: Option<(Sender<Job>, Receiver<Vec<Answer>>)>,
+    /// Gone once somebody waits.
+    leisure: Option<Sender<()>>,
+    hurried: bool,
     pending: usize,
     dead: bool,
     kernel_hidden: bool,
@@ -113,7 +122,9 @@ impl Symbols {
             return;
         }
         if self.worker.is_none() && !self.dead {
-            self.worker = start();
+            let (leisure, rest) = bounded(0);
+            self.worker = start(rest);
+            self.leisure = (!self.hurried).then_some(leisure);
             self.dead = self.worker.is_none();
         }
         let count = job.addresses.len();
@@ -122,6 +133,12 @@ impl Symbols {
         {
             self.pending += count;
         }
+    }
+
+    /// Somebody waits for names: no more rest.
+    pub fn hurry(&mut self) {
+        self.hurried = true;
+        self.leisure = None;
     }
 
     /// Answers, waiting for them at most this long.
@@ -169,15 +186,17 @@ fn kernel_symbols_readable(kallsyms: &Path) -> bool {
         .any(|l| l.split(' ').next().is_some_and(|a| a.bytes().any(|b| b != b'0')))
 }
 
-fn start() -> Option<(Sender<Job>, Receiver<Vec<Answer>>)> {
+/// `rest` closes when there is no time to rest any more.
+fn start(rest: Receiver<()>) -> Option<(Sender<Job>, Receiver<Vec<Answer>>)> {
     let (jobs_in, jobs) = unbounded::<Job>();
     let (answers, answers_out) = unbounded();
     std::thread::Builder::new()
         .name("pg-symbols".into())
         .spawn(move || {
+            lower_priority();
             let mut worker = Worker::new(Debuginfod::from_env());
             for job in jobs {
-                worker.run(job, &answers);
+                worker.run(job, &answers, &rest);
             }
         })
         .ok()?;
@@ -198,15 +217,17 @@ pub(super) struct Worker {
     /// Symbol files of the modules, the best first.
     files: HashMap<u32, Vec<SymbolFile>>,
     debuginfod: Debuginfod,
+    started: Instant,
 }
 
 impl Worker {
     pub fn new(debuginfod: Debuginfod) -> Self {
-        Self { symbolizer: symbolizer(), files: HashMap::new(), debuginfod }
+        Self { symbolizer: symbolizer(), files: HashMap::new(), debuginfod, started: Instant::now() }
     }
 
-    fn run(&mut self, job: Job, answers: &Sender<Vec<Answer>>) {
+    fn run(&mut self, job: Job, answers: &Sender<Vec<Answer>>, rest: &Receiver<()>) {
         for batch in job.addresses.chunks(BATCH) {
+            let began = Instant::now();
             let named = catch_unwind(AssertUnwindSafe(|| self.batch(&job, batch))).unwrap_or_else(|_| {
                 // Its caches may be half made.
                 self.symbolizer = symbolizer();
@@ -218,6 +239,10 @@ impl Worker {
                 batch.iter().map(|&(frame, _)| Answer { frame, symbol: named.next().flatten() }).collect();
             if answers.send(out).is_err() {
                 return;
+            }
+            if self.started.elapsed() > EAGER {
+                // Never answered: it times out, or is closed.
+                let _ = rest.recv_timeout(began.elapsed() * REST);
             }
         }
     }

@@ -6,6 +6,7 @@ use super::regs::{FrameRegs, Regs};
 use super::space::Spaces;
 use super::symbol::{Answer, Job, Symbols};
 use super::unwind::{Code, Place, Step, walk};
+use crate::collector::hash::FastMap;
 use gimli::UnwindContext;
 use pg_event::{CatalogDelta, Frame, FrameId, ModuleId, ModuleKind, Stack, StackId};
 use std::collections::{HashMap, HashSet};
@@ -48,7 +49,7 @@ pub struct UserFrame {
 /// Row cache: row numbers by place. The same rows recur all over a binary.
 #[derive(Default)]
 struct Rows {
-    by_place: HashMap<(u32, u64), Option<Arc<Row>>>,
+    by_place: FastMap<(u32, u64), Option<Arc<Row>>>,
     distinct: HashSet<Arc<Row>>,
     context: UnwindContext<usize>,
 }
@@ -126,8 +127,8 @@ pub struct StackTable {
     rows: Rows,
     symbols: Symbols,
     frames: Vec<Known>,
-    frame_ids: HashMap<(u32, u64), FrameId>,
-    stack_ids: HashMap<Stack, StackId>,
+    frame_ids: FastMap<(u32, u64), FrameId>,
+    stack_ids: FastMap<Stack, StackId>,
     new: CatalogDelta,
     /// Frames not yet given to the symboliser.
     unnamed: Vec<FrameId>,
@@ -231,6 +232,9 @@ impl StackTable {
     pub fn symbolize_some(&mut self, budget: Duration) -> CatalogDelta {
         let end = Instant::now() + budget;
         self.submit();
+        if !budget.is_zero() {
+            self.symbols.hurry();
+        }
         // Rows that were not given out yet go first: given out later, they would take the names away again.
         let mut delta = self.drain();
         while self.symbols.pending() > 0 {

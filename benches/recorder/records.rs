@@ -25,8 +25,9 @@ const FIRST: u32 = 5_000_000;
 const READ: u16 = 0;
 const WRITE: u16 = 1;
 const PIPE: u8 = 2;
-/// Size of `struct rec_off`, and of the head of a stack copy.
+/// Size of `struct rec_off`, of `struct rec_again`, and of the head of a stack copy.
 const OFF: usize = 128;
+const AGAIN: usize = 32;
 const STACK_HEAD: usize = 208;
 
 fn put(to: &mut [u8], at: usize, bytes: &[u8]) {
@@ -62,6 +63,18 @@ fn off(w: &Wait) -> [u8; OFF] {
     put(&mut r, 88, &w.object.to_le_bytes());
     put(&mut r, 96, &w.object.to_le_bytes());
     put(&mut r, 104, &w.stack.to_le_bytes());
+    r
+}
+
+/// As most travel: like the last one of the thread.
+fn again(w: &Wait) -> [u8; AGAIN] {
+    let mut r = [0; AGAIN];
+    r[0] = 15;
+    put(&mut r, 2, &w.cpu.to_le_bytes());
+    put(&mut r, 4, &w.tid.to_le_bytes());
+    put(&mut r, 8, &w.time.to_le_bytes());
+    put(&mut r, 16, &((w.time - w.start) as u32).to_le_bytes());
+    put(&mut r, 20, &((w.time - w.woken) as u32).to_le_bytes());
     r
 }
 
@@ -118,7 +131,11 @@ pub fn pipe(turns: u64) -> Stream {
             stack: 0x1001 + me as u64,
             waker: FIRST + 1 - me as u32,
         };
-        out.push(&off(&w), time);
+        if turn < 2 {
+            out.push(&off(&w), time);
+        } else {
+            out.push(&again(&w), time);
+        }
         left[1 - me] = time;
     }
     out

@@ -423,6 +423,8 @@ impl Pipeline {
         last.off.woken = r.woken.saturating_sub(self.start).clamp(start, time);
         last.off.kernel_stack = self.kernel.get(r.kernel_stack);
         let (thread, off) = (last.thread, last.off);
+        // Its process does something, and is to be looked at again.
+        self.identity.thread(raw.tid, raw.tgid, time);
         self.interval(&raw, thread, &off);
         self.order.push(Event { time, thread, cpu: r.cpu, kind: Kind::OffCpu(off) });
     }

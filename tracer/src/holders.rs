@@ -109,7 +109,7 @@ impl Holders {
             }
             return out;
         }
-        self.open.set_time(now);
+        self.open.set_time(now, identity.counts().1);
         self.sockets.set_time(now);
         let mut take = |found: Vec<(Who, Relation)>, object: ObjectId| {
             for (who, relation) in found.into_iter().take(MAX_PER_OBJECT) {

@@ -12,6 +12,8 @@ const MAX_DESCRIPTORS: usize = 400_000;
 const MAX_OF_ONE: usize = 20_000;
 /// A scan is good for at least this long ...
 const FRESH_NS: Ns = 1_000_000_000;
+/// ... for so long if nobody was born since ...
+const RECENT_NS: Ns = 10_000_000_000;
 /// ... and for this many times as long as it took, so that scanning never takes more than 1 % of a CPU.
 const REST: u32 = 100;
 
@@ -46,18 +48,35 @@ pub struct OpenFiles {
     by_link: HashMap<FdLink, Vec<Opened>>,
     processes: Vec<Stat>,
     now: Ns,
+    met: usize,
+    met_then: usize,
     taken: Option<(Ns, Duration)>,
 }
 
 impl OpenFiles {
-    /// The time by which the next questions decide whether a new look is due.
-    pub fn set_time(&mut self, now: Ns) {
+    /// The time by which the next questions decide whether a new look is due, and how many processes the
+    /// recording has met until then.
+    pub fn set_time(&mut self, now: Ns, met: usize) {
         self.now = now;
+        self.met = met;
     }
 
     /// Who has what this link names open, as far as that still holds.
     pub fn of(&mut self, link: &FdLink) -> Vec<Opened> {
+        // An older look serves when nobody was born since: those who wait for the same again and again
+        // (daemons at rest) need no new one each time.
+        let recent = self.taken.is_some_and(|(at, _)| self.now < at.saturating_add(RECENT_NS));
+        if recent && self.met == self.met_then {
+            let known = self.still(link);
+            if known.len() > 1 {
+                return known;
+            }
+        }
         self.look();
+        self.still(link)
+    }
+
+    fn still(&self, link: &FdLink) -> Vec<Opened> {
         let Some(known) = self.by_link.get(link) else { return Vec::new() };
         let still = |o: &Opened| procfs::read_fd_link(o.pid, o.fd).as_ref() == Some(link);
         known.iter().copied().filter(still).collect()
@@ -104,6 +123,7 @@ impl OpenFiles {
         }
         let began = Instant::now();
         self.scan();
+        self.met_then = self.met;
         self.taken = Some((self.now, began.elapsed()));
     }
 

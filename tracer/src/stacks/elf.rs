@@ -11,6 +11,8 @@ use std::os::unix::fs::FileExt;
 
 /// Largest section taken; the largest browsers have unwind tables of some 20 MB.
 const MAX_SECTION: u64 = 128 << 20;
+/// So little is just read.
+const SMALL: u64 = 64 << 10;
 /// Most program and section headers taken.
 const MAX_HEADERS: usize = 1 << 16;
 
@@ -32,8 +34,8 @@ pub(super) trait Bytes {
 
 impl Bytes for File {
     fn at(&self, offset: u64, len: u64) -> Option<Vec<u8>> {
-        // The length was checked against the size of the file before memory is taken.
-        if len > MAX_SECTION || offset.checked_add(len)? > self.size() {
+        // The length is checked against the size of the file before much memory is taken.
+        if len > MAX_SECTION || (len > SMALL && offset.checked_add(len)? > self.size()) {
             return None;
         }
         let mut buf = vec![0; usize::try_from(len).ok()?];

@@ -108,6 +108,8 @@ pub(super) struct Symbols {
     pending: usize,
     dead: bool,
     kernel_hidden: bool,
+    /// As the first look showed.
+    kernel_readable: Option<bool>,
 }
 
 impl Symbols {
@@ -117,9 +119,12 @@ impl Symbols {
     }
 
     pub fn submit(&mut self, job: Job) {
-        if job.kernel && !kernel_symbols_readable(Path::new("/proc/kallsyms")) {
-            self.kernel_hidden = true;
-            return;
+        if job.kernel {
+            let readable = || kernel_symbols_readable(Path::new("/proc/kallsyms"));
+            if !*self.kernel_readable.get_or_insert_with(readable) {
+                self.kernel_hidden = true;
+                return;
+            }
         }
         if self.worker.is_none() && !self.dead {
             let (leisure, rest) = bounded(0);

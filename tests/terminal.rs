@@ -360,3 +360,31 @@ fn a_panic_gives_the_terminal_back() {
     let bytes = s.bytes();
     assert!(bytes.rfind("on purpose") > bytes.rfind("\u{1b}[?1049l"), "the message went to the wrong screen");
 }
+
+#[test]
+fn live_shows_who_waits_for_whom() {
+    use std::process::Stdio;
+    let mut sleep =
+        Command::new("sleep").arg("60").stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("sleep");
+    let out = sleep.stdout.take().expect("a pipe");
+    let mut cat = Command::new("cat").stdin(out).stdout(Stdio::null()).spawn().expect("cat");
+    let pid = cat.id().to_string();
+    let mut s = Screen::start(env!("CARGO_BIN_EXE_pg-tui"), &["live", "-p", &pid], 24, 100);
+    s.wait_for(&format!("cat:{pid}"));
+    let readable = std::fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok();
+    if readable {
+        s.wait_for("read pipe:[");
+        s.wait_for(&format!("sleep:{} (can write it)", sleep.id()));
+    } else {
+        println!("skipped: who could end it; /proc/{pid}/syscall may not be read");
+    }
+    s.keys(" ");
+    s.wait_for("paused");
+    s.keys("q");
+    assert_eq!(s.end(), 0);
+    s.assert_given_back();
+    for child in [&mut cat, &mut sleep] {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}

@@ -30,6 +30,8 @@ pub enum Context {
     Notes,
     /// The log.
     Log,
+    /// Waits as they are.
+    Live,
     /// Help.
     Help,
     /// Where text is typed: palette, search, notes.
@@ -38,7 +40,7 @@ pub enum Context {
 
 impl Context {
     /// All of them, in the order of the help.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Victims,
         Self::Threads,
         Self::Timeline,
@@ -49,6 +51,7 @@ impl Context {
         Self::Path,
         Self::Notes,
         Self::Log,
+        Self::Live,
         Self::Help,
         Self::Text,
         Self::List,
@@ -70,6 +73,7 @@ impl Context {
             Self::Path => "path",
             Self::Notes => "notes",
             Self::Log => "log",
+            Self::Live => "live",
             Self::Help => "help",
             Self::Text => "text",
         }
@@ -167,6 +171,10 @@ commands! {
     CriticalPath "critical-path" "what made it" [Timeline Vertex Victims] "What made the marked span take so long: its bounded critical path. Without a mark, of the vertex."
     DiagnoseHere "diagnose-here" "diagnose" [Timeline Vertex] "Diagnose the vertex under the cursor as the victim."
     OnlyRelated "only-related" "related" [Timeline] "Show only the threads of the slice and the selection, or all threads."
+
+    RecordThis "record" "record it" [Live] "Record the process of the selected thread, and diagnose what hangs in it."
+    LiveAll "live-all" "all/waiting" [Live] "Show every thread, or only those that wait for something or run."
+    LivePause "live-pause" "pause" [Live] "Stop looking for a while, or go on."
 
     CopyVerdict "copy" "copy" [Global] "Copy this view as Markdown, ready for a ticket."
     Export "export" "export" [Verdict] "Write the report as JSON and Markdown files beside the session."

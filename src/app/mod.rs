@@ -12,6 +12,7 @@ pub mod history;
 pub mod input;
 pub mod jobs;
 pub mod layer;
+pub mod live;
 pub mod load;
 mod mouse;
 mod moves;

@@ -140,7 +140,7 @@ fn cancel(state: &mut State) {
     }
 }
 
-fn next_theme(state: &mut State) {
+pub(super) fn next_theme(state: &mut State) {
     let c = &mut state.config;
     let at = c.themes.iter().position(|t| t.name == c.theme.name).unwrap_or(0);
     if let Some(next) = c.themes.get((at + 1) % c.themes.len().max(1)) {

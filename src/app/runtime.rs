@@ -137,7 +137,7 @@ fn effects(state: &mut State, terminal: &mut Terminal, workers: &mut Workers) ->
 }
 
 /// Keys, mouse and sizes become messages.
-fn listen_to_keys(send: Sender<Msg>) {
+pub(super) fn listen_to_keys(send: Sender<Msg>) {
     let listen = move || {
         while let Ok(event) = crossterm::event::read() {
             if send.send(Msg::Input(event)).is_err() {

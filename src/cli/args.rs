@@ -61,6 +61,9 @@ pub enum Command {
     /// Look at a recording: what hung, and step by step why
     #[command(long_about = OPEN_HELP)]
     Open(Open),
+    /// Look at waits as they are: who waits for what, and who could end it
+    #[command(long_about = LIVE_HELP)]
+    Live(Live),
     /// Name the cause of a hang without a screen: as text, or as JSON for scripts
     #[command(long_about = DIAGNOSE_HELP)]
     Diagnose(Diagnose),
@@ -198,6 +201,35 @@ pub struct Open {
     /// Recording to open
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
+    /// Draw with ASCII characters only
+    #[arg(long)]
+    pub ascii: bool,
+    /// Colours: auto, dark, light, 16, none, or one of your configuration
+    #[arg(long, value_name = "THEME")]
+    pub theme: Option<String>,
+    /// Configuration file instead of ~/.config/pg-tui/config.toml
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+}
+
+const LIVE_HELP: &str = "\
+Look at waits as they are: who waits for what, and who could end it.
+
+Like top, but for waits: every thread with its state, for how long, the system call and what it waits for, and \
+once the wait is long, who holds that. Nothing is recorded and nobody is slowed. Press r to record the \
+process of the selected thread and diagnose it.
+
+Other people's processes need root.";
+
+/// `pg-tui live`.
+#[derive(Args, Debug)]
+pub struct Live {
+    /// Only this process [default: all]
+    #[arg(short, long, value_name = "PID")]
+    pub pid: Vec<u32>,
+    /// Print the waits of this many seconds as text, and end
+    #[arg(long, value_name = "SECONDS")]
+    pub once: Option<u32>,
     /// Draw with ASCII characters only
     #[arg(long)]
     pub ascii: bool,

@@ -5,6 +5,7 @@ mod demo;
 mod diagnose;
 mod exit;
 mod generate;
+mod live;
 mod loading;
 mod log;
 mod open;
@@ -46,12 +47,13 @@ fn run(command: &Command) -> Outcome {
         Command::Redact(a) => redact::run(a, &mut out)?,
         Command::Completions(a) => generate::completions(a, &mut out)?,
         Command::Man(a) => generate::man(a, &mut out)?,
-        Command::Record(_) | Command::Open(_) | Command::Demo(_) => {
+        Command::Record(_) | Command::Open(_) | Command::Demo(_) | Command::Live(_) => {
             // These may open the screen, which has standard output for itself.
             drop(out);
             return match command {
                 Command::Record(a) => record::run(a),
                 Command::Open(a) => open::run(a),
+                Command::Live(a) => live::run(a),
                 Command::Demo(a) => demo::run(a),
                 _ => Ok(ExitCode::SUCCESS),
             };

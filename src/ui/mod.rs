@@ -5,6 +5,7 @@ mod detail;
 mod help;
 mod layers;
 mod lists;
+pub mod live;
 mod parts;
 mod question;
 mod slice;

@@ -126,7 +126,15 @@ pub fn thread_name(name: &str, columns: usize) -> String {
             format!("{}/{}", clean_to(process, columns - 1 - width(thread)), clean_to(thread, columns))
         }
         Some((_, thread)) => clean_to(thread, columns),
-        None => clean_to(name, columns),
+        None => match name.rsplit_once(':') {
+            // `name:pid`: the number is what tells it from others of that name.
+            Some((name, pid))
+                if pid.bytes().all(|b| b.is_ascii_digit()) && columns > pid.len() + 4 && !pid.is_empty() =>
+            {
+                format!("{}:{pid}", clean_to(name, columns - 1 - pid.len()))
+            }
+            _ => clean_to(name, columns),
+        },
     }
 }
 

@@ -15,7 +15,10 @@ use ratatui::text::{Line, Span};
 pub fn status(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     let s = ui.state;
     let columns = usize::from(area.width);
-    let mut spans = vec![ui.span(Look::Status, format!(" {}", ui.plain(&clean_to(&s.file, columns / 3))))];
+    let lost = ui.recording().map_or(0, |r| r.coverage.loss.events);
+    // On a narrow screen what was lost matters more than how the file is called.
+    let name = columns / if lost > 0 && columns < 60 { 5 } else { 3 };
+    let mut spans = vec![ui.span(Look::Status, format!(" {}", ui.plain(&clean_to(&s.file, name))))];
     let mut aside: Vec<Span> = Vec::new();
     if let Some(r) = ui.recording() {
         if columns >= 70 && !r.header.host.is_empty() {

@@ -1,7 +1,7 @@
 //! The timeline: lanes by process, arrows of the selection, the cursor with what is under it.
 
 use super::detail;
-use super::parts::{Ui, left, nothing, rule, state_look, width};
+use super::parts::{Ui, left, nothing, rule, state_look, thread_name, width};
 use crate::app::recording::Recording;
 use crate::app::state::State;
 use crate::app::time;
@@ -132,8 +132,10 @@ fn lane(ui: &Ui, r: &Recording, buffer: &mut Buffer, (names, lane): (Rect, Rect)
     let pointer = if selected { ui.g.pointer } else { " " };
     let look = if selected || r.in_focus(t) { Look::Strong } else { Look::Text };
     let room = usize::from(names.width).saturating_sub(2);
-    let line =
-        Line::from(vec![ui.span(Look::Key, pointer), ui.span(look, left(&ui.plain(&name), room) + " ")]);
+    let line = Line::from(vec![
+        ui.span(Look::Key, pointer),
+        ui.span(look, left(&thread_name(&ui.plain(&name), room), room) + " "),
+    ]);
     buffer.set_line(names.x, names.y, &line, names.width);
     if selected {
         buffer.set_style(names, ui.style(Look::Selected));

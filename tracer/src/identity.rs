@@ -323,6 +323,16 @@ fn push_cmdline(process: &mut Process, text: String, time: Ns) {
     process.cmdlines.push(Cmdline { time, text });
 }
 
+/// `CLOCK_MONOTONIC`, ns.
+pub(crate) fn now() -> u64 {
+    clock::monotonic()
+}
+
+/// Length of a clock tick of `/proc`, ns.
+pub(crate) fn tick() -> u64 {
+    clock::tick_ns()
+}
+
 mod clock {
     //! The clocks that `/proc` and the tracepoints count by.
     #![allow(unsafe_code)] // clock_gettime(2) and sysconf(3) have no safe wrapper in std.
@@ -339,7 +349,6 @@ mod clock {
         read(libc::CLOCK_BOOTTIME).saturating_sub(monotonic)
     }
 
-    #[cfg(test)]
     pub fn monotonic() -> u64 {
         read(libc::CLOCK_MONOTONIC)
     }

@@ -7,6 +7,7 @@ pub mod error;
 pub mod focus;
 pub mod holders;
 pub mod identity;
+pub mod live;
 pub mod options;
 pub mod patience;
 pub mod procfs;

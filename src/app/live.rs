@@ -1,0 +1,329 @@
+//! `pg-tui live`: waits as they are. Its own small loop: there is no recording to show here, only the last look.
+
+use super::command::{Cmd, Context};
+use super::msg::{Msg, Signal};
+use super::runtime::{Options, RunError, listen_to_keys};
+use super::state::{Phase, State};
+use super::terminal::{self, Terminal};
+use super::views::{Move, scrolled};
+use super::{signals, time};
+use crate::clean::clean;
+use crate::config::{Config, Environment, Key, Lookup, Overrides};
+use crossbeam_channel::{RecvTimeoutError, unbounded};
+use crossterm::event::{Event, KeyEventKind, MouseButton, MouseEventKind};
+use pg_event::Relation;
+use pg_tracer::live::{Doing, LONG, Live, Row};
+use std::time::{Duration, Instant};
+
+/// Between two looks.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// What is shown.
+#[derive(Debug, Default)]
+pub struct LiveState {
+    /// The last look, in the order shown.
+    pub rows: Vec<Row>,
+    /// How many threads there are.
+    pub threads: usize,
+    /// The selected thread.
+    pub selected: Option<u32>,
+    /// First line shown.
+    pub offset: usize,
+    /// Show those that only idle too.
+    pub everybody: bool,
+    /// No new looks.
+    pub paused: bool,
+    /// The last look, whole.
+    all: Vec<Row>,
+}
+
+/// Why the live view was left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Left {
+    /// The person has seen enough.
+    Quit,
+    /// Record this process.
+    Record(u32),
+    /// A signal came.
+    Signal(i32),
+}
+
+/// How a holder is tied to what is waited for, in words.
+pub fn relation(r: Relation) -> &'static str {
+    match r {
+        Relation::Reads => "reads it",
+        Relation::Writes => "can write it",
+        Relation::Peer => "other end",
+        Relation::Listens => "listens",
+        Relation::Owns => "owns it",
+        Relation::ChildOf => "child",
+        Relation::Traces => "tracer",
+        Relation::Serves => "serves it",
+    }
+}
+
+/// State, in a word of the report.
+pub fn word(d: Doing) -> &'static str {
+    match d {
+        Doing::Runs => "running",
+        Doing::Disk => "disk",
+        Doing::Stopped => "stopped",
+        Doing::Waits => "blocked",
+        Doing::Ended => "ended",
+    }
+}
+
+/// What a thread waits for, and who could end that, in words.
+pub fn waits(r: &Row) -> (String, String) {
+    let what = crate::frames::call_on(Some(r.call.as_str()).filter(|c| !c.is_empty()), Some(&r.object));
+    let mut names: Vec<String> = Vec::new();
+    for h in &r.holders {
+        let own =
+            if h.pid == r.pid { format!("thread {}", h.tid) } else { format!("{}:{}", h.process, h.pid) };
+        names.push(format!("{} ({})", clean(&own), relation(h.relation)));
+    }
+    (what, names.join(", "))
+}
+
+/// `2.0 s`, `> 2.0 s` when it began before the first look.
+pub fn since(r: &Row) -> String {
+    if r.doing == Doing::Runs {
+        return format!("{:.0} %", r.cpu * 100.0);
+    }
+    format!("{}{}", if r.longer { "> " } else { "" }, time::length(r.since))
+}
+
+impl LiveState {
+    /// Takes a look over.
+    pub fn set(&mut self, all: Vec<Row>) {
+        self.all = all;
+        self.order();
+    }
+
+    fn order(&mut self) {
+        self.threads = self.all.len();
+        // Without a holder, most threads of a machine just wait for something to do.
+        let shown = |r: &&Row| {
+            self.everybody
+                || !r.holders.is_empty()
+                || r.cpu >= 0.005
+                || matches!(r.doing, Doing::Runs | Doing::Disk | Doing::Stopped)
+        };
+        self.rows = self.all.iter().filter(shown).cloned().collect();
+        // A shell that waits for its command is the usual thing; a lock, a pipe, an answer are not.
+        let held = |r: &Row| r.holders.iter().any(|h| h.relation != Relation::ChildOf);
+        let rank = |r: &Row| match r.doing {
+            Doing::Stopped => 0,
+            Doing::Disk if r.since >= LONG => 1,
+            Doing::Waits if held(r) => 2,
+            Doing::Runs => 3,
+            Doing::Disk => 4,
+            Doing::Waits => 5,
+            Doing::Ended => 6,
+        };
+        self.rows.sort_by(|a, b| {
+            let cpu = b.cpu.total_cmp(&a.cpu);
+            let by = rank(a).cmp(&rank(b));
+            let long = if a.doing == Doing::Runs { cpu } else { b.since.cmp(&a.since) };
+            by.then(long).then(a.pid.cmp(&b.pid)).then(a.tid.cmp(&b.tid))
+        });
+        if self.row().is_none() {
+            self.selected = self.rows.first().map(|r| r.tid);
+        }
+    }
+
+    /// Line of the selected thread.
+    pub fn row(&self) -> Option<usize> {
+        self.rows.iter().position(|r| Some(r.tid) == self.selected)
+    }
+
+    /// The selected thread.
+    pub fn current(&self) -> Option<&Row> {
+        self.rows.get(self.row()?)
+    }
+
+    /// Moves the selection.
+    pub fn go(&mut self, by: Move, page: usize) {
+        let at = by.from(self.row().unwrap_or(0), self.rows.len(), page);
+        self.selected = self.rows.get(at).map(|r| r.tid);
+    }
+
+    /// Keeps the selected line within `height` lines.
+    pub fn scroll(&mut self, height: usize) {
+        self.offset = scrolled(self.offset, self.row().unwrap_or(0), self.rows.len(), height);
+    }
+
+    /// Runs a command; `Some`: leave.
+    pub fn run(&mut self, cmd: Cmd, page: usize) -> Option<Left> {
+        match cmd {
+            Cmd::Quit | Cmd::Cancel => return Some(Left::Quit),
+            Cmd::RecordThis => return self.current().map(|r| Left::Record(r.pid)),
+            Cmd::LiveAll => {
+                self.everybody = !self.everybody;
+                self.order();
+            }
+            Cmd::LivePause => self.paused = !self.paused,
+            Cmd::Up => self.go(Move::By(-1), page),
+            Cmd::Down => self.go(Move::By(1), page),
+            Cmd::PageUp => self.go(Move::Page(-1), page),
+            Cmd::PageDown => self.go(Move::Page(1), page),
+            Cmd::First => self.go(Move::First, page),
+            Cmd::Last => self.go(Move::Last, page),
+            _ => {}
+        }
+        None
+    }
+}
+
+/// Shows the waits of these processes (of all when there is none) until the person leaves.
+///
+/// # Errors
+/// No terminal, a mistake in the configuration, or the terminal failed.
+pub fn run(pids: &[u32], options: &Options) -> Result<Left, RunError> {
+    terminal::check().map_err(RunError::NoTerminal)?;
+    let overrides = Overrides { theme: options.theme.clone(), ascii: options.ascii };
+    let config = Config::load(options.config.as_deref(), &Environment::read(), &overrides)?;
+    let (send, receive) = unbounded();
+    signals::listen(send.clone())?;
+    terminal::restore_on_panic();
+    let mut terminal = Terminal::enter(config.mouse)?;
+    let mut state = State::new(config, "live".into(), terminal.size()?);
+    state.phase = Phase::Ready;
+    listen_to_keys(send);
+    let mut live = Live::new(pids);
+    let mut shown = LiveState { everybody: !pids.is_empty(), ..LiveState::default() };
+    shown.set(live.look());
+    let mut next = Instant::now() + EVERY;
+    loop {
+        let height = usize::from(crate::ui::live::rows_area(state.size).height);
+        shown.scroll(height);
+        terminal.draw(|frame| crate::ui::live::draw(frame, &state, &shown))?;
+        let left = match receive.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            Ok(msg) => take(&mut state, &mut shown, &mut terminal, msg, height)?,
+            Err(RecvTimeoutError::Timeout) => {
+                if !shown.paused {
+                    shown.set(live.look());
+                }
+                next = Instant::now() + EVERY;
+                None
+            }
+            Err(RecvTimeoutError::Disconnected) => Some(Left::Quit),
+        };
+        if let Some(left) = left {
+            return Ok(left);
+        }
+    }
+}
+
+fn take(
+    state: &mut State,
+    shown: &mut LiveState,
+    terminal: &mut Terminal,
+    msg: Msg,
+    page: usize,
+) -> std::io::Result<Option<Left>> {
+    let mut suspend = false;
+    match msg {
+        Msg::Input(Event::Key(k)) if k.kind != KeyEventKind::Release => {
+            state.pending.push(Key::from(k));
+            match state.config.keymap.lookup(Context::Live, &state.pending) {
+                Lookup::Prefix => {}
+                Lookup::Nothing => state.pending.clear(),
+                Lookup::Command(cmd) => {
+                    state.pending.clear();
+                    match cmd {
+                        Cmd::NextTheme => super::run_command::next_theme(state),
+                        Cmd::Redraw => terminal.clear()?,
+                        Cmd::Suspend => suspend = true,
+                        cmd => return Ok(shown.run(cmd, page)),
+                    }
+                }
+            }
+        }
+        Msg::Input(Event::Mouse(m)) => match m.kind {
+            MouseEventKind::ScrollDown => shown.go(Move::By(3), page),
+            MouseEventKind::ScrollUp => shown.go(Move::By(-3), page),
+            MouseEventKind::Down(MouseButton::Left) => {
+                let area = crate::ui::live::rows_area(state.size);
+                if m.row >= area.y && m.row < area.bottom() {
+                    let at = shown.offset + usize::from(m.row - area.y);
+                    shown.selected = shown.rows.get(at).map(|r| r.tid).or(shown.selected);
+                }
+            }
+            _ => {}
+        },
+        Msg::Input(Event::Resize(w, h)) => state.size = (w, h),
+        Msg::Signal(Signal::End(n)) => return Ok(Some(Left::Signal(n))),
+        Msg::Signal(Signal::Stop) => suspend = true,
+        Msg::Signal(Signal::Continue) => terminal.again()?,
+        _ => {}
+    }
+    if suspend {
+        terminal::restore();
+        signals::stop();
+        terminal.again()?;
+        state.size = terminal.size()?;
+    }
+    Ok(None)
+}
+
+/// Ends this process as the signal would have.
+pub fn die_of(signal: i32) {
+    signals::die_of(signal);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(tid: u32, doing: Doing, since: u64, holders: usize) -> Row {
+        let holder = pg_tracer::live::Holder {
+            pid: 7,
+            process: "payd\u{1b}[2J".into(),
+            tid: 7,
+            relation: Relation::Writes,
+        };
+        Row {
+            pid: tid,
+            tid,
+            process: "shop\u{1b}]0;x\u{7}".into(),
+            thread: "shop".into(),
+            doing,
+            since,
+            longer: true,
+            cpu: if doing == Doing::Runs { 0.5 } else { 0.0 },
+            call: "read".into(),
+            object: "pipe:[7]".into(),
+            holders: vec![holder; holders],
+        }
+    }
+
+    #[test]
+    fn who_idles_is_shown_on_request_only() {
+        let mut s = LiveState::default();
+        s.set(vec![
+            row(1, Doing::Waits, 5 * LONG, 0),
+            row(2, Doing::Waits, 2 * LONG, 1),
+            row(3, Doing::Runs, 0, 0),
+            row(4, Doing::Stopped, LONG, 0),
+            row(5, Doing::Waits, 9 * LONG, 1),
+        ]);
+        let order = |s: &LiveState| s.rows.iter().map(|r| r.tid).collect::<Vec<_>>();
+        assert_eq!(order(&s), [4, 5, 2, 3]);
+        s.selected = Some(2);
+        assert_eq!(s.run(Cmd::LiveAll, 10), None);
+        assert_eq!((order(&s), s.selected), (vec![4, 5, 2, 3, 1], Some(2)));
+        s.go(Move::Last, 10);
+        assert_eq!(s.run(Cmd::RecordThis, 10), Some(Left::Record(1)));
+        assert_eq!(s.run(Cmd::Quit, 10), Some(Left::Quit));
+    }
+
+    #[test]
+    fn what_is_waited_for_is_told_harmlessly() {
+        let (what, who) = waits(&row(1, Doing::Waits, LONG, 1));
+        assert_eq!(what, "read pipe:[7]");
+        assert_eq!(who, "payd\u{fffd}[2J:7 (can write it)");
+        assert_eq!(since(&row(1, Doing::Waits, 2 * LONG, 0)), "> 2.00 s");
+        assert_eq!(since(&row(1, Doing::Runs, 0, 0)), "50 %");
+    }
+}

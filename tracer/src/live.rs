@@ -1,0 +1,396 @@
+//! Waits as they are: a look at `/proc`, now and again, without recording anything.
+//!
+//! Nothing is attached and nobody is slowed: what a thread waits in is read from `/proc/TID/syscall` (proc(5);
+//! the own processes, or root), and how long from how long it has not been switched. Who could end a wait is
+//! looked up only once it is long, as for a recording.
+
+use crate::focus::Focus;
+use crate::holders::{Holders, LongWait, epoll_members};
+use crate::identity::Identity;
+use crate::procfs::{self, FdLink};
+use pg_event::{Ns, Object, ObjectId, ObjectKind, OffState, Relation, Sysno};
+use std::collections::HashMap;
+use std::time::Instant;
+
+/// From when on a wait is long enough to ask who could end it.
+pub const LONG: Ns = 1_000_000_000;
+/// How long an answer to that is believed.
+const BELIEVED: Ns = 5_000_000_000;
+/// Most bytes of a small file.
+const SMALL: usize = 8 << 10;
+
+/// What a thread does at the moment of the look.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Doing {
+    /// On the CPU, or waits for one.
+    Runs,
+    /// Waits uninterruptibly: a disk, the kernel.
+    Disk,
+    /// Stopped by a signal or its tracer.
+    Stopped,
+    /// Waits.
+    Waits,
+    /// Has ended and nobody has asked for its status.
+    Ended,
+}
+
+/// Who could end a wait.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Holder {
+    /// Its process.
+    pub pid: u32,
+    /// Name of the process.
+    pub process: String,
+    /// The thread.
+    pub tid: u32,
+    /// How it is tied to what is waited for.
+    pub relation: Relation,
+}
+
+/// A thread.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Row {
+    /// Its process.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// Name of the process.
+    pub process: String,
+    /// Name of the thread.
+    pub thread: String,
+    /// What it does.
+    pub doing: Doing,
+    /// For how long at least, ns: since it was first seen, or last switched.
+    pub since: Ns,
+    /// It did this already when it was first looked at.
+    pub longer: bool,
+    /// Share of one CPU since the look before, 0 to 1.
+    pub cpu: f64,
+    /// The system call it waits in; empty when it is in none, or that may not be read.
+    pub call: String,
+    /// What it waits for; empty when not known.
+    pub object: String,
+    /// Who could end a long wait.
+    pub holders: Vec<Holder>,
+}
+
+/// What is remembered of a thread from one look to the next.
+#[derive(Default)]
+struct Seen {
+    start_ticks: u64,
+    switches: u64,
+    ticks: u64,
+    since: Ns,
+    first: bool,
+    looked: Option<Ns>,
+    object: Option<Object>,
+    holders: Vec<Holder>,
+    now: u64,
+}
+
+/// Looks at threads again and again.
+pub struct Live {
+    pids: Vec<u32>,
+    begin: Instant,
+    before: Ns,
+    looks: u64,
+    own: u32,
+    holders: Holders,
+    identity: Identity,
+    seen: HashMap<u32, Seen>,
+    tick: Ns,
+}
+
+/// `voluntary_ctxt_switches` and its counterpart of `/proc/TID/status`, added up.
+fn switches(status: &[u8]) -> u64 {
+    let text = String::from_utf8_lossy(status);
+    let lines = text.lines().filter(|l| l.contains("ctxt_switches:"));
+    lines.filter_map(|l| l.rsplit(':').next()?.trim().parse::<u64>().ok()).sum()
+}
+
+/// `utime` and `stime` of `/proc/TID/stat`, in clock ticks.
+fn cpu_ticks(stat: &[u8]) -> u64 {
+    let Some(close) = stat.iter().rposition(|&b| b == b')') else { return 0 };
+    let rest = String::from_utf8_lossy(stat.get(close + 1..).unwrap_or_default());
+    rest.split_ascii_whitespace().skip(11).take(2).filter_map(|f| f.parse::<u64>().ok()).sum()
+}
+
+/// Number and arguments of `/proc/TID/syscall`; `None` when it is in no call, or that may not be read.
+fn call(text: &[u8]) -> Option<(Sysno, [u64; 6])> {
+    let text = std::str::from_utf8(text).ok()?;
+    let mut words = text.split_ascii_whitespace();
+    let number: u16 = words.next()?.parse().ok()?;
+    let mut args = [0; 6];
+    for a in &mut args {
+        *a = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+    }
+    Some((Sysno(number), args))
+}
+
+fn object(kind: ObjectKind, id: u64, name: String) -> Object {
+    Object { kind, id, peer: 0, name, members: Vec::new() }
+}
+
+/// A socket by its inode.
+fn socket(pid: u32, inode: u64) -> Object {
+    if let Some(s) = procfs::read_unix(pid).into_iter().find(|s| s.inode == inode) {
+        let kind = if s.kind == 2 { ObjectKind::UnixDatagram } else { ObjectKind::UnixStream };
+        return object(kind, inode, s.path);
+    }
+    for (table, kind) in [
+        ("tcp", ObjectKind::Tcp),
+        ("tcp6", ObjectKind::Tcp),
+        ("udp", ObjectKind::Udp),
+        ("udp6", ObjectKind::Udp),
+    ] {
+        if let Some(s) = procfs::read_inet(pid, table).into_iter().find(|s| s.inode == inode) {
+            let remote = s.remote.port() != 0;
+            let name = if remote { format!("{}->{}", s.local, s.remote) } else { s.local.to_string() };
+            // The top bit says that the addresses are in the name.
+            return Object { peer: u64::from(remote) << 63, ..object(kind, 1 << 63, name) };
+        }
+    }
+    object(ObjectKind::Socket, inode, String::new())
+}
+
+/// What a call with these arguments waits for.
+fn waited_for(tid: u32, tgid: u32, nr: Sysno, args: [u64; 6]) -> Option<Object> {
+    const ON_FD: &[&str] = &[
+        "read",
+        "readv",
+        "pread64",
+        "preadv",
+        "write",
+        "writev",
+        "pwrite64",
+        "pwritev",
+        "recvfrom",
+        "recvmsg",
+        "recvmmsg",
+        "sendto",
+        "sendmsg",
+        "sendmmsg",
+        "accept",
+        "accept4",
+        "connect",
+        "ioctl",
+        "fsync",
+        "fdatasync",
+        "splice",
+        "sendfile",
+    ];
+    if nr.is_any(&["futex"]) {
+        return Some(Object { peer: u64::from(tgid), ..object(ObjectKind::Futex, args[0], String::new()) });
+    }
+    if nr.is_any(&["wait4", "waitid"]) {
+        let given = if nr.is_any(&["waitid"]) { (args[0] == 1).then_some(args[1]) } else { Some(args[0]) };
+        let pid = given.map_or(0, |p| (p as i32).max(0));
+        return Some(object(ObjectKind::Child, pid as u64, String::new()));
+    }
+    let fd = args[0] as u32;
+    if nr.is_any(&["epoll_wait", "epoll_pwait", "epoll_pwait2"]) {
+        let many = epoll_members(tid, fd).len();
+        return Some(object(ObjectKind::Anon, 0, format!("{many} descriptors")));
+    }
+    let locks = nr.is_any(&["flock"]) || (nr.is_any(&["fcntl"]) && matches!(args[1], 7 | 38));
+    if !locks && !nr.is_any(ON_FD) {
+        return None;
+    }
+    Some(match procfs::read_fd_link(tid, fd)? {
+        FdLink::Pipe(inode) => object(ObjectKind::Pipe, inode, String::new()),
+        FdLink::Socket(inode) => socket(tgid, inode),
+        FdLink::Anon(name) => object(ObjectKind::Anon, u64::from(fd), name),
+        FdLink::Path(path) => {
+            let inode = procfs::read_fdinfo(tid, fd).and_then(|i| i.inode).unwrap_or(0);
+            let tty = path.starts_with("/dev/pts/") || path.starts_with("/dev/tty");
+            let fifo = || {
+                let at = procfs::read_bounded(&procfs::path_of(tid, "wchan"), 64).unwrap_or_default();
+                [&b"pipe_read"[..], b"pipe_write", b"anon_pipe_read", b"anon_pipe_write"].contains(&&*at)
+            };
+            let kind = match () {
+                () if locks => ObjectKind::FileLock,
+                () if tty => ObjectKind::Tty,
+                () if fifo() => ObjectKind::Fifo,
+                () => ObjectKind::File,
+            };
+            object(kind, inode, path)
+        }
+    })
+}
+
+impl Live {
+    /// Of these processes; of all when there is none.
+    pub fn new(pids: &[u32]) -> Self {
+        let focus = Focus { pids: pids.to_vec(), ..Focus::default() };
+        let own = std::process::id();
+        Self {
+            pids: pids.to_vec(),
+            begin: Instant::now(),
+            before: 0,
+            looks: 0,
+            own,
+            holders: Holders::new(),
+            identity: Identity::new(crate::identity::now(), &focus, own),
+            seen: HashMap::new(),
+            tick: crate::identity::tick(),
+        }
+    }
+
+    /// How it is now. Threads of the kernel and this process are left out.
+    pub fn look(&mut self) -> Vec<Row> {
+        let now = self.begin.elapsed().as_nanos() as Ns;
+        let between = now.saturating_sub(self.before).max(1);
+        self.looks += 1;
+        let mut out = Vec::new();
+        let pids = if self.pids.is_empty() { procfs::processes() } else { self.pids.clone() };
+        for pid in pids {
+            if pid == self.own {
+                continue;
+            }
+            let Some(leader) = procfs::read_stat(pid).filter(|s| !s.kernel) else { continue };
+            let process = procfs::lossy(&leader.comm, procfs::MAX_NAME);
+            for tid in procfs::threads_of(pid) {
+                out.extend(self.thread(pid, tid, &process, now, between));
+            }
+        }
+        let looks = self.looks;
+        self.seen.retain(|_, s| s.now == looks);
+        self.before = now;
+        out
+    }
+
+    fn thread(&mut self, pid: u32, tid: u32, process: &str, now: Ns, between: Ns) -> Option<Row> {
+        let bytes = procfs::read_bounded(&procfs::path_of(tid, "stat"), SMALL).ok()?;
+        let stat = procfs::parse_stat(&bytes)?;
+        let status = procfs::read_bounded(&procfs::path_of(tid, "status"), SMALL).unwrap_or_default();
+        let (switches, ticks) = (switches(&status), cpu_ticks(&bytes));
+        let looks = self.looks;
+        let s = self.seen.entry(tid).or_default();
+        let known = s.now != 0 && s.start_ticks == stat.start_ticks;
+        let mut cpu = 0.0;
+        if known {
+            let ran = ticks.saturating_sub(s.ticks).saturating_mul(self.tick);
+            cpu = (ran as f64 / between as f64).min(1.0);
+        }
+        if !known || s.switches != switches {
+            // Who is new after the first look began then.
+            let first = !known && looks == 1;
+            *s = Seen { start_ticks: stat.start_ticks, switches, since: now, first, ..Seen::default() };
+        }
+        (s.ticks, s.now) = (ticks, looks);
+        let doing = match stat.state {
+            b'R' => Doing::Runs,
+            b'D' => Doing::Disk,
+            b'T' | b't' => Doing::Stopped,
+            b'Z' | b'X' => Doing::Ended,
+            _ => Doing::Waits,
+        };
+        let since = now.saturating_sub(s.since);
+        let waits = !matches!(doing, Doing::Runs | Doing::Ended);
+        let in_call = if waits {
+            procfs::read_bounded(&procfs::path_of(tid, "syscall"), 512).ok().and_then(|t| call(&t))
+        } else {
+            None
+        };
+        if waits && since >= LONG && s.looked.is_none_or(|t| now.saturating_sub(t) >= BELIEVED) {
+            s.looked = Some(now);
+            s.object = in_call.and_then(|(nr, args)| waited_for(tid, pid, nr, args));
+            let (nr, args) = in_call.unwrap_or((Sysno::NONE, [0; 6]));
+            let wait = LongWait {
+                thread: self.identity.thread(tid, pid, now),
+                tid,
+                tgid: pid,
+                syscall: nr,
+                op: if nr.is_any(&["futex"]) { args[1] as u32 } else { 0 },
+                state: match stat.state {
+                    b'T' => OffState::Stopped,
+                    b't' => OffState::Traced,
+                    _ => OffState::Interruptible,
+                },
+                id: ObjectId::NONE,
+                object: s.object.as_ref(),
+                members: &[],
+            };
+            let found = self.holders.find(&wait, &mut self.identity, now);
+            let identity = &self.identity;
+            let named = found.into_iter().filter_map(|f| {
+                let (t, p) = (identity.row(f.holder)?, identity.process_of(f.holder)?);
+                Some(Holder { pid: p.pid, process: p.name.clone(), tid: t.tid, relation: f.relation })
+            });
+            s.holders = named.filter(|h| h.tid != tid).collect();
+        }
+        Some(Row {
+            pid,
+            tid,
+            process: process.to_owned(),
+            thread: procfs::lossy(&stat.comm, procfs::MAX_NAME),
+            doing,
+            since,
+            longer: s.first,
+            cpu,
+            call: in_call.and_then(|(nr, _)| nr.name()).map(std::borrow::Cow::into_owned).unwrap_or_default(),
+            object: s.object.as_ref().filter(|_| waits).map(Object::label).unwrap_or_default(),
+            holders: if waits { s.holders.clone() } else { Vec::new() },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn files_of_proc_are_read() {
+        assert_eq!(switches(b"Name:\tx\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t3\n"), 10);
+        let stat = b"7 (a) b) S 1 7 7 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 1 0 1000 0 0";
+        assert_eq!(cpu_ticks(stat), 300);
+        assert_eq!(call(b"running\n"), None);
+        assert_eq!(call(b"-1 0x7ffd 0x7f\n"), None);
+        let (nr, args) = call(b"0 0x3 0x7ffd 0x400 0x0 0x0 0x0 0x7ffd 0x7f\n").unwrap();
+        assert_eq!((nr.name().as_deref(), args[0], args[2]), (Some("read"), 3, 0x400));
+    }
+
+    #[test]
+    fn a_reader_of_a_pipe_waits_for_who_can_write() {
+        use std::process::{Command, Stdio};
+        // sleep has the writing end, cat waits for it.
+        let mut sleep =
+            Command::new("sleep").arg("60").stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let out = sleep.stdout.take().unwrap();
+        let mut cat = Command::new("cat").stdin(out).stdout(Stdio::null()).spawn().unwrap();
+        let pid = cat.id();
+        let mut live = Live::new(&[pid]);
+        let begin = Instant::now();
+        let row = loop {
+            let rows = live.look();
+            let row = rows.into_iter().find(|r| r.process == "cat" && r.since >= LONG);
+            if row.is_some() || begin.elapsed().as_secs() > 20 {
+                break row;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        };
+        for child in [&mut cat, &mut sleep] {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let row = row.expect("cat is seen");
+        assert_eq!((row.doing, row.pid, row.tid), (Doing::Waits, pid, pid));
+        if row.call.is_empty() {
+            println!("skipped: /proc/{pid}/syscall may not be read");
+            return;
+        }
+        assert_eq!(row.call, "read");
+        assert!(row.object.starts_with("pipe:["), "{}", row.object);
+        assert!(row.holders.iter().any(|h| h.pid == sleep.id() && h.relation == Relation::Writes), "{row:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn takes_anything(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            switches(&bytes);
+            cpu_ticks(&bytes);
+            call(&bytes);
+        }
+    }
+}

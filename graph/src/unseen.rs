@@ -92,7 +92,7 @@ impl EventGraph {
         let mut traces: Vec<(Ns, Ns)> = Vec::new();
         traces.extend(self.samples_of(id, run..end).iter().map(|s| (s.time, s.time)));
         traces.extend(self.syscalls_of(id, run..end).iter().map(|s| (s.time, s.time)));
-        traces.extend(self.ipc_of(id, run..end).iter().map(|m| (m.what.first.clamp(run, m.time), m.time)));
+        traces.extend(self.ipc_of(id, run..end).iter().map(|m| (m.what.first.max(run).min(m.time), m.time)));
         let off = &self.rows(id).put_off;
         let from = off.partition_point(|o| o.1 <= run);
         traces.extend(off[from..].iter().take_while(|o| o.0 < end).copied());

@@ -69,7 +69,12 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
             let flags = split::criterion(super::call_is(r.detail.syscall, POLL), &options);
             if let (Some(flags), false) = (flags, t.ipc.is_empty()) {
                 let span = (r.times.run, rows.get(i + 1).map_or(end, |n| n.times.start));
-                let at = split::boundaries(&t.ipc, span, &peers, catalog);
+                let mut at = split::boundaries(&t.ipc, span, &peers, catalog);
+                // Nobody takes a message while off the CPU: damage.
+                at.retain(|x| {
+                    let off = t.put_off.get(t.put_off.partition_point(|p| p.1 <= *x));
+                    off.is_none_or(|p| *x <= p.0)
+                });
                 split_up(&mut g, id, &at, span.1, flags, &t.put_off);
             }
         }

@@ -66,7 +66,11 @@ pub(super) fn boundaries(
         return Vec::new();
     }
     let mut own: Vec<(Ns, Ns, &IpcUse)> =
-        own.iter().map(|m| (m.what.first.clamp(run, m.time), m.time, &m.what)).collect();
+        // Events of a damaged file need not come in order.
+        own.iter()
+            .filter(|m| run <= m.time && m.time <= end)
+            .map(|m| (m.what.first.clamp(run, m.time), m.time, &m.what))
+            .collect();
     own.sort_by_key(|m| (m.0, m.1));
     let (mut out, mut served, mut part): (Vec<Ns>, bool, Vec<Peer>) = (Vec::new(), false, Vec::new());
     let mut busy = run;

@@ -25,7 +25,7 @@ use crate::{
     Weak,
 };
 use channel::{Channels, Match, Segment};
-use pg_event::{Catalog, Event, Kind, Ns, ObjectId, OffCpu, StackId, Sysno, ThreadId};
+use pg_event::{Catalog, Event, IpcUse, Kind, Ns, ObjectId, OffCpu, StackId, Sysno, ThreadId};
 use std::collections::HashMap;
 use thread::{Role, ThreadState};
 use wake::{Verdict, Waker};
@@ -59,6 +59,12 @@ impl Default for BuildOptions {
         }
     }
 }
+
+/// No recording is longer, ns (about two years). What a damaged file says beyond is cut, so that sums of times
+/// (and of bytes) stay in range.
+const LATEST: Ns = 1 << 56;
+/// No sample stands for more time, ns.
+const HEAVIEST: u64 = 1 << 36;
 
 /// A part of freezing a graph.
 pub type Task<'a> = &'a mut (dyn FnMut() + Send);
@@ -144,7 +150,7 @@ impl Builder {
         }
         self.events += events.len() as u64;
         for e in events {
-            self.now = self.now.max(e.time);
+            self.now = self.now.max(e.time.min(LATEST));
             self.last_cpu = self.last_cpu.max(e.cpu);
             self.event(e, catalog);
         }
@@ -161,7 +167,7 @@ impl Builder {
     /// Like [`Builder::finish`], its longer parts two at a time as far as `join` runs two tasks at once.
     /// This crate starts no threads.
     pub fn finish_with(self, duration: Ns, catalog: &Catalog, join: Join<'_>) -> EventGraph {
-        let duration = duration.max(self.now);
+        let duration = duration.min(LATEST).max(self.now);
         freeze::freeze(self, duration, catalog, join)
     }
 
@@ -189,7 +195,7 @@ impl Builder {
     }
 
     fn event(&mut self, e: &Event, catalog: &Catalog) {
-        let time = e.time;
+        let time = e.time.min(LATEST);
         if let Kind::Lost { since, ring, .. } = e.kind {
             // Lost user stacks take no event away.
             if ring != 1 {
@@ -213,7 +219,7 @@ impl Builder {
             Kind::OffCpu(ref o) if t.off_cpu(e.thread, time, o) => self.woken(e.thread, o, catalog),
             Kind::Sample(s) if keep.0 => t.samples.push(SamplePoint {
                 time,
-                weight: s.weight,
+                weight: s.weight.min(HEAVIEST),
                 user_stack: s.user_stack,
                 kernel_stack: s.kernel_stack,
             }),
@@ -227,6 +233,7 @@ impl Builder {
                 }
             }
             Kind::Ipc(u) => {
+                let u = IpcUse { first: u.first.min(time), bytes: u.bytes.min(LATEST), ..u };
                 t.ipc.push(At { time, what: u });
                 if self.options.messages {
                     let at = self.current(e.thread);

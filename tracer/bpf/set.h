@@ -4,21 +4,20 @@
 #define PG_SET_H
 
 /* Add a descriptor to the set in `s`. */
-int __noinline add_member(struct scratch *s, u64 blocked, u32 fd, u32 which)
+int __noinline add_member(struct scratch *s, struct thread *t, u64 blocked, u32 fd, u32 which)
 {
 	struct task_struct *task = (void *)blocked;
-	if (!s)
+	if (!s || !t)
 		return 0;
 	u32 n = s->set.count;
 	if (n >= SET_MAX) {
 		s->set.more++;
 		return 0;
 	}
-	u64 file = file_of(task, fd);
-	if (!file)
+	struct object o = { .kind = K_NONE, .fd = fd };
+	fd_object(t, task, &o, fd, which);
+	if (o.kind == K_NONE)
 		return 0;
-	struct object o = { .kind = K_UNKNOWN, .fd = fd };
-	file_object(&o, file, which);
 	struct member *m = &s->set.members[BOUND(n, SET_MAX)];
 	m->id = o.id;
 	m->peer = o.peer;
@@ -35,15 +34,22 @@ static __always_inline void begin_set(struct scratch *s)
 	s->set.more = 0;
 }
 
+#define SET_SEED 0x5851f42d4c957f2dULL
+
+static __always_inline u64 set_hash(u64 h, u32 kind, u64 id, u64 peer)
+{
+	return mix(mix(mix(h, kind), id), peer);
+}
+
 /* Name the set by its members and send it if it is new. One member alone stands for itself. */
 static __always_inline void end_set(struct scratch *s, struct object *o)
 {
-	u64 h = 0x5851f42d4c957f2dULL;
+	u64 h = SET_SEED;
 	for (int i = 0; i < SET_MAX; i++) {
 		if (i >= s->set.count)
 			break;
 		struct member *m = &s->set.members[i];
-		h = mix(mix(mix(h, m->kind), m->id), m->peer);
+		h = set_hash(h, m->kind, m->id, m->peer);
 	}
 	if (!s->set.count)
 		return;
@@ -65,7 +71,7 @@ static __always_inline void end_set(struct scratch *s, struct object *o)
 		mark_sent(h);
 }
 
-static __always_inline void poll_object(struct scratch *s, struct task_struct *task, struct object *o, u32 n, u32 which)
+static __always_inline void poll_object(struct scratch *s, struct thread *t, struct task_struct *task, u32 n, u32 which)
 {
 	if (!n || !s->words_read)
 		return;
@@ -77,9 +83,9 @@ static __always_inline void poll_object(struct scratch *s, struct task_struct *t
 			break;
 		s32 fd = (s32)s->words[i];
 		if (fd >= 0)
-			add_member(s, (u64)task, fd, which);
+			add_member(s, t, (u64)task, fd, which);
 	}
-	end_set(s, o);
+	end_set(s, &t->object);
 }
 
 /* How many bits are set. Arithmetic only: each branch would double what the verifier follows. */
@@ -91,7 +97,8 @@ static __always_inline u32 ones(u64 x)
 	return (x * 0x0101010101010101ULL) >> 56;
 }
 
-static __always_inline void select_object(struct scratch *s, struct task_struct *task, struct object *o, u32 n, u32 which)
+static __always_inline void select_object(struct scratch *s, struct thread *t, struct task_struct *task, u32 n,
+					u32 which)
 {
 	if (!s->words_read)
 		return;
@@ -105,12 +112,12 @@ static __always_inline void select_object(struct scratch *s, struct task_struct 
 			bits &= bits - 1;
 			u32 fd = i * 64 + at;
 			if (fd < n && s->set.count < POLL_MAX)
-				add_member(s, (u64)task, fd, which);
+				add_member(s, t, (u64)task, fd, which);
 		}
 		if (bits)
 			s->set.more++;
 	}
-	end_set(s, o);
+	end_set(s, &t->object);
 }
 
 /* What is in an epoll instance, sent at most once a second. */

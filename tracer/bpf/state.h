@@ -149,6 +149,7 @@ struct thread {
 	/* Its kernel stack in a long wait, and where it waited. */
 	u64 kernel_stack, kernel_stack_key, kernel_stack_time;
 	struct copied stacks[MEMO];
+	u64 set; /* the set of descriptors that it polled last: its members were sent */
 	/* Files the thread used lately, by the low bits of their descriptors. */
 	struct remembered memo[FILES];
 	/* The system call it is in, and equal ones before it (level `syscalls`). */

@@ -145,8 +145,8 @@ int __noinline waits_on(struct thread *t, struct regs *r, u64 blocked, u64 tgid,
 	case C_FD_PAIR:
 	case C_SPLICE:
 		begin_set(s);
-		add_member(s, (u64)task, r->di, which);
-		add_member(s, (u64)task, class == C_SPLICE ? r->dx : r->si, which);
+		add_member(s, t, (u64)task, r->di, which);
+		add_member(s, t, (u64)task, class == C_SPLICE ? r->dx : r->si, which);
 		end_set(s, o);
 		break;
 	case C_FLOCK:
@@ -179,13 +179,14 @@ int __noinline waits_on(struct thread *t, struct regs *r, u64 blocked, u64 tgid,
 		break;
 	case C_POLL:
 	case C_PPOLL:
-		poll_object(s, task, o, r->si, which);
+		poll_object(s, t, task, r->si, which);
+		t->set = o->kind == K_SET ? o->id : 0;
 		t->value = r->si;
 		t->timeout = class == C_POLL ? timeout_ms(r->dx) : timeout_of(s, false);
 		break;
 	case C_SELECT:
 	case C_PSELECT:
-		select_object(s, task, o, r->di, which);
+		select_object(s, t, task, r->di, which);
 		t->value = r->di;
 		t->timeout = timeout_of(s, class == C_SELECT);
 		break;
@@ -245,6 +246,52 @@ int __noinline waits_on(struct thread *t, struct regs *r, u64 blocked, u64 tgid,
 	return 0;
 }
 
+#define POLL_KNOWN 8
+
+/* poll and ppoll of few descriptors, all known: nearly always the same set as before. */
+static __noinline bool polls_known(struct thread *t, struct task_struct *task, struct pt_regs *r, u32 class)
+{
+	struct scratch *s = scratch(ROOM_SCHED);
+	u64 n = r->si, limit = r->dx;
+	if (!s || !n || n > POLL_KNOWN || bpf_probe_read_user(s->words, n * 8, (void *)r->di))
+		return false;
+	u64 h = SET_SEED;
+	u32 members = 0;
+	struct remembered *last = 0;
+	u32 last_fd = 0;
+	for (u32 i = 0; i < POLL_KNOWN; i++) {
+		if (i >= n)
+			break;
+		s32 fd = (s32)s->words[i];
+		if (fd < 0)
+			continue;
+		last = known_file(t, task, fd);
+		if (!last)
+			return false;
+		last_fd = fd;
+		members++;
+		h = set_hash(h, last->object.kind, last->object.id, last->object.peer);
+	}
+	if (!last || (members > 1 && t->set != h))
+		return false;
+	t->timeout = timeout_ms(limit);
+	if (class == C_PPOLL) {
+		s->time_given = limit != 0;
+		s->time_read = limit && !bpf_probe_read_user(s->time, sizeof(s->time), (void *)limit);
+		t->timeout = timeout_of(s, false);
+	}
+	t->value = n;
+	if (members == 1) {
+		t->object = last->object;
+		t->object.fd = last_fd;
+	} else {
+		t->object.kind = K_SET;
+		t->object.id = h;
+	}
+	t->before_restart = t->call;
+	return true;
+}
+
 /* The common calls, of which all is known without following pointers: what the current thread waits on.
  * False when waits_on has to look. */
 static __always_inline bool waits_on_known(struct thread *t, struct task_struct *task, struct pt_regs *r, u64 now)
@@ -262,6 +309,8 @@ static __always_inline bool waits_on_known(struct thread *t, struct task_struct 
 		t->before_restart = nr;
 		return true;
 	}
+	if (class == C_POLL || class == C_PPOLL)
+		return polls_known(t, task, r, class);
 	if ((class < C_FD || class > C_FD_SEND) && class != C_EPOLL)
 		return false;
 	u32 fd = r->di;

@@ -307,7 +307,7 @@ fn a_mutex_is_handed_over_by_its_owner() {
     let r = record("mutex", Level::Messages);
     // Not the wait of join, whose word holds a thread id: 2 is a lock with waiters.
     let waits = r.waits("self", "futex");
-    let w = waits.iter().find(|(_, o)| o.value == 2).expect("no wait for the lock").1;
+    let w = waits.iter().find(|(_, o)| o.value == 2 && !o.open).expect("no wait for the lock").1;
     assert_eq!(r.object(w.object).kind, ObjectKind::Futex);
     assert_eq!((w.waker, w.waker_object), (r.thread("other"), w.object));
     assert!(w.waker_syscall.is_any(&["futex"]), "{w:?}");

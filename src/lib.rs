@@ -5,6 +5,7 @@ pub mod clean;
 pub mod cli;
 pub mod config;
 pub mod demo;
+pub mod flight;
 pub mod frames;
 pub mod redact;
 pub mod session;

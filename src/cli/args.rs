@@ -1,5 +1,6 @@
 //! The command line, and the help that explains it.
 
+use crate::flight::Limit;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use std::ffi::OsString;
@@ -58,6 +59,9 @@ pub enum Command {
     /// Record what every thread waits for, while you make the program hang
     #[command(long_about = RECORD_HELP)]
     Record(Record),
+    /// Have a running flight recorder write what it has to a file
+    #[command(long_about = MARK_HELP)]
+    Mark(Mark),
     /// Look at a recording: what hung, and step by step why
     #[command(long_about = OPEN_HELP)]
     Open(Open),
@@ -129,6 +133,7 @@ Examples:
   sudo pg-tui record -- curl http://localhost:8080/
   sudo pg-tui record -p 1234 -p 1235 -o hang.pgs
   sudo pg-tui record --comm '^postgres' --duration 30 --no-tui
+  sudo pg-tui record --flight 60s --comm '^nginx' --on-turn 200ms
   sudo pg-tui record --cgroup /sys/fs/cgroup/system.slice/nginx.service";
 
 /// `pg-tui record`.
@@ -187,9 +192,51 @@ pub struct Record {
     /// Never record more for a short time when a thread looks as if it spun
     #[arg(long, help_heading = "Cost and detail")]
     pub no_bursts: bool,
+    /// Keep the last while only, and write it to a file each time something happens
+    ///
+    /// WINDOW is a time (60s, 5m) or a size (500MB). A file is written on SIGUSR1, on `pg-tui mark`, and when one
+    /// of the --on-... options says so; recording goes on. With -o FOLDER the files go there.
+    #[arg(long, value_name = "WINDOW", value_parser = Limit::parse, conflicts_with_all = ["duration"], help_heading = "Flight recorder")]
+    pub flight: Option<Limit>,
+    /// Keep recording this long after it happened, before the file is written
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time, help_heading = "Flight recorder")]
+    pub after: u64,
+    /// Write a file when a thread of the focus waits longer, other than for work or time
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "flight", help_heading = "Flight recorder")]
+    pub on_wait: Option<u64>,
+    /// Write a file when an event loop of the focus does not wait for events for longer
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "flight", help_heading = "Flight recorder")]
+    pub on_turn: Option<u64>,
+    /// Write a file when a thread of the focus blocks longer in this system call (can be repeated)
+    #[arg(long, value_name = "CALL=TIME", value_parser = call_time, requires = "flight", help_heading = "Flight recorder")]
+    pub on_syscall: Vec<(pg_event::Sysno, u64)>,
+    /// Write a file when a process of the focus that began meanwhile runs longer
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "flight", help_heading = "Flight recorder")]
+    pub on_runtime: Option<u64>,
+    /// Write at most one file in this time
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time, help_heading = "Flight recorder")]
+    pub every: u64,
+    /// Keep this many files; older ones are deleted
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..), help_heading = "Flight recorder")]
+    pub keep: u16,
     /// Command to run and record: it is the focus, and the recording ends with it
     #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments, num_args = 1..)]
     pub command: Vec<OsString>,
+}
+
+const MARK_HELP: &str = "\
+Have a running flight recorder (`pg-tui record --flight`) write what it has to a file.
+
+The file holds the last while and what follows for some seconds (--after). Its name is printed when it is \
+written. A recorder that runs as root can be asked by root only.";
+
+/// `pg-tui mark`.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  sudo pg-tui mark the checkout page hung again")]
+pub struct Mark {
+    /// What happened, in a few words: kept as a bookmark in the file
+    #[arg(value_name = "WORDS")]
+    pub words: Vec<String>,
 }
 
 const OPEN_HELP: &str = "Look at a recording: what hung, and step by step why.\n\nPress ? for the keys, q to leave. \
@@ -381,6 +428,31 @@ fn pid(text: &str) -> Result<u32, String> {
         Ok(pid) if pid > 0 => Ok(pid),
         _ => Err("the number of a process is expected; --comm chooses processes by name".into()),
     }
+}
+
+/// A time with its unit, as ns.
+fn time(text: &str) -> Result<u64, String> {
+    let at = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let scale = match unit.trim() {
+        "ms" => 1e6,
+        "s" | "" => 1e9,
+        "m" | "min" => 60e9,
+        "h" => 3600e9,
+        _ => f64::NAN,
+    };
+    match number.parse::<f64>().map(|n| n * scale) {
+        Ok(ns) if (0.0..=1e16).contains(&ns) => Ok(ns as u64),
+        _ => Err("a time is expected, such as 200ms or 2s".into()),
+    }
+}
+
+/// A system call and a time: `fsync=200ms`.
+fn call_time(text: &str) -> Result<(pg_event::Sysno, u64), String> {
+    let (call, limit) =
+        text.split_once('=').ok_or("a system call and a time are expected, such as fsync=200ms")?;
+    let nr = pg_event::syscall_number(call).ok_or_else(|| format!("there is no system call {call}"))?;
+    Ok((nr, time(limit)?))
 }
 
 fn milliseconds(text: &str) -> Result<f64, String> {

@@ -8,6 +8,7 @@ mod generate;
 mod live;
 mod loading;
 mod log;
+mod mark;
 mod open;
 mod record;
 mod redact;
@@ -47,6 +48,7 @@ fn run(command: &Command) -> Outcome {
         Command::Redact(a) => redact::run(a, &mut out)?,
         Command::Completions(a) => generate::completions(a, &mut out)?,
         Command::Man(a) => generate::man(a, &mut out)?,
+        Command::Mark(a) => mark::run(a, &mut out)?,
         Command::Record(_) | Command::Open(_) | Command::Demo(_) | Command::Live(_) => {
             // These may open the screen, which has standard output for itself.
             drop(out);

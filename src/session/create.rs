@@ -77,10 +77,15 @@ pub(super) fn create(path: &Path) -> io::Result<(File, bool)> {
     Ok((file, true))
 }
 
+/// User and group who called sudo.
+pub fn caller() -> Option<(u32, u32)> {
+    let id = |name| std::env::var(name).ok().and_then(|v| v.parse::<u32>().ok());
+    Some((id("SUDO_UID")?, id("SUDO_GID")?))
+}
+
 /// Under sudo, a file belongs to the user who called.
 pub fn give_to_caller(file: &File) -> io::Result<()> {
-    let id = |name| std::env::var(name).ok().and_then(|v| v.parse::<u32>().ok());
-    let (Some(uid), Some(gid)) = (id("SUDO_UID"), id("SUDO_GID")) else { return Ok(()) };
+    let Some((uid, gid)) = caller() else { return Ok(()) };
     match fchown(file, Some(uid), Some(gid)) {
         // Not root: the variables are left over from something else.
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Ok(()),

@@ -23,7 +23,7 @@ mod rows;
 mod writer;
 
 pub use compact::compact;
-pub use create::{give_to_caller, keep_old};
+pub use create::{caller, give_to_caller, keep_old};
 pub use error::{SessionError, Warning};
 pub use header::{DecisionLog, Header, Note};
 pub use items::{Items, RING_FILE};

@@ -87,7 +87,7 @@ impl Writer {
     }
 
     /// Write full chunks only, and press names hard: for a recording that is in a file already.
-    pub(super) fn at_leisure(mut self) -> Self {
+    pub(crate) fn at_leisure(mut self) -> Self {
         self.leisure = true;
         if let Ok(packer) = zstd::bulk::Compressor::new(3) {
             self.packer = packer;

@@ -37,6 +37,9 @@ pub struct Options {
     pub long_wait_ns: u64,
     /// Raise the level for short bursts on threads of the focus that look as if they spun.
     pub adaptive: bool,
+    /// Look functions' names up only when a report of open waits is asked for, and forget what was read for
+    /// that: a recorder that runs all the time reads no debug information of what nobody will look at.
+    pub names_on_report: bool,
 }
 
 impl Default for Options {
@@ -52,6 +55,7 @@ impl Default for Options {
             user_stacks: true,
             long_wait_ns: 500_000_000,
             adaptive: true,
+            names_on_report: false,
         }
     }
 }

@@ -45,6 +45,7 @@ pub fn options(args: &Record) -> Result<Options, Failure> {
         user_stacks: !args.no_user_stacks,
         long_wait_ns: ns(args.long_wait),
         adaptive: !args.no_bursts,
+        names_on_report: args.flight.is_some(),
     })
 }
 

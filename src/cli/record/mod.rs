@@ -1,6 +1,7 @@
 //! `pg-tui record`.
 
 mod about;
+mod flight;
 mod name;
 mod progress;
 mod target;
@@ -31,6 +32,9 @@ const AFTER_TERMINATE: Duration = Duration::from_secs(3);
 
 /// Run it.
 pub fn run(args: &Record) -> Outcome {
+    if let Some(limit) = args.flight {
+        return flight::run(args, limit);
+    }
     let done = record(args)?;
     let shown = clean(&done.path.display().to_string()).into_owned();
     eprintln!(

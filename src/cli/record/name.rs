@@ -7,7 +7,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// `pg-tui-YYYYmmdd-HHMMSS.pgs` in `dir`, with a number when that is taken.
 pub fn free(dir: &Path) -> PathBuf {
-    let stem = format!("pg-tui-{}", local(SystemTime::now()));
+    free_of(dir, "pg-tui")
+}
+
+/// The same with another beginning.
+pub fn free_of(dir: &Path, begin: &str) -> PathBuf {
+    let stem = format!("{begin}-{}", local(SystemTime::now()));
     let first = dir.join(format!("{stem}.pgs"));
     if !first.exists() {
         return first;

@@ -63,11 +63,15 @@ pub struct LiveStats {
     pub elapsed_ns: Ns,
     /// Threads and processes known.
     pub threads: usize,
+    /// Frames whose names are being looked up.
+    pub unnamed: usize,
 }
 
 enum Command {
     /// A process, and whom to tell when it is done.
     Focus(u32, Sender<()>),
+    /// Report the waits that go on.
+    Report,
     Stop,
 }
 
@@ -113,6 +117,11 @@ impl Collector {
         if self.commands.send(Command::Focus(pid, done)).is_ok() {
             let _ = is_done.recv_timeout(Duration::from_secs(1));
         }
+    }
+
+    /// Have all waits that go on reported now, as they would be at the end: for a copy of the recording so far.
+    pub fn report_open(&self) {
+        let _ = self.commands.send(Command::Report);
     }
 
     /// How the recording goes.
@@ -162,6 +171,9 @@ struct Run {
     second: (u64, u64),
     rate: u64,
     everything: bool,
+    /// Names are looked up now, or only when a report was asked for.
+    naming: bool,
+    on_report: bool,
 }
 
 /// The receiver of the items is gone.
@@ -203,6 +215,8 @@ impl Run {
             second: (start, 0),
             rate: 0,
             everything,
+            naming: !options.names_on_report,
+            on_report: options.names_on_report,
         };
         // The focus must be known before the command's first instruction.
         let _ = run.give_out(start, false);
@@ -223,6 +237,14 @@ impl Run {
                     Ok(Command::Focus(pid, done)) => {
                         self.focus_on(pid);
                         let _ = done.send(());
+                        None
+                    }
+                    Ok(Command::Report) => {
+                        self.programs.pass(Pass::Flush)?;
+                        self.naming = true;
+                        if self.on_report {
+                            self.pipeline.stacks.hurry();
+                        }
                         None
                     }
                     Ok(Command::Stop) | Err(_) => return self.finish(),
@@ -261,11 +283,15 @@ impl Run {
             if self.give_out(complete, false).is_err() {
                 return Ok(());
             }
-            if slow {
+            if slow && self.naming {
                 // Names after the rows they name: a nameless row sent later would take the name away.
                 let names = self.pipeline.stacks.symbolize_some(Duration::ZERO);
                 if !names.is_empty() && self.out.send(Item::Catalog(names)).is_err() {
                     return Ok(());
+                }
+                if self.on_report && self.pipeline.stacks.pending() == 0 {
+                    self.naming = false;
+                    self.pipeline.stacks.forget_symbols();
                 }
             }
         }
@@ -351,6 +377,7 @@ impl Run {
             lost: self.loss,
             elapsed_ns: now - self.start,
             threads: self.pipeline.identity.counts().0,
+            unnamed: if self.naming { self.pipeline.stacks.pending() } else { 0 },
         };
         *self.stats.lock().unwrap_or_else(PoisonError::into_inner) = stats;
     }

@@ -146,6 +146,13 @@ impl Symbols {
         self.leisure = None;
     }
 
+    /// End the thread, with all that it read.
+    pub fn forget(&mut self) {
+        self.worker = None;
+        self.leisure = None;
+        self.hurried = false;
+    }
+
     /// Answers, waiting for them at most this long.
     pub fn receive(&mut self, wait: Duration) -> Option<Vec<Answer>> {
         let (_, answers) = self.worker.as_ref()?;

@@ -226,6 +226,18 @@ impl StackTable {
         std::mem::take(&mut self.new)
     }
 
+    /// Somebody waits for the names: they are looked up without pauses.
+    pub fn hurry(&mut self) {
+        self.symbols.hurry();
+    }
+
+    /// Drop what was read to find names; it is read again when there are new frames to name.
+    pub fn forget_symbols(&mut self) {
+        if self.symbols.pending() == 0 {
+            self.symbols.forget();
+        }
+    }
+
     /// Name frames for at most `budget`. Returns what [`Self::drain`] would have, then the rows that became
     /// known; an empty delta with
     /// [`Self::pending`] at 0 says that all is done.

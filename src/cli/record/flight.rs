@@ -1,0 +1,350 @@
+//! `pg-tui record --flight`: the recorder that runs all the time.
+
+use super::{AFTER_INTERRUPT, PAUSE, QUEUE, about, end_of, lost, name, not_started, tracer_failure};
+use crate::clean::clean;
+use crate::cli::args::Record;
+use crate::cli::exit::{Failure, Outcome};
+use crate::cli::text::{bytes, count};
+use crate::flight::{Control, Limit, Limits, Mark, Saved, Triggers, Window, save};
+use crate::session::{Header, SessionError};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use pg_event::{Item, Ns, ThreadId};
+use pg_tracer::Collector;
+use pg_tracer::command::{Command, Interrupts};
+use std::collections::VecDeque;
+use std::io::{IsTerminal, Write, stderr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Longest time that names are waited for.
+const NAMES: Duration = Duration::from_secs(15);
+/// Waits that go on are reported this long before a file is written: what is reported takes its time to come.
+const REPORT: Duration = Duration::from_millis(1200);
+/// Time between two looks at what goes on.
+const LOOK: Duration = Duration::from_millis(100);
+/// Time between two drawings of the progress line.
+const DRAW: Duration = Duration::from_millis(500);
+
+/// A file that is to be written.
+struct Pending {
+    why: String,
+    /// When it happened, in time of the recording.
+    time: Ns,
+    thread: ThreadId,
+    /// When to have open waits reported again, and whether that was done.
+    report: Instant,
+    reported: bool,
+    /// When to write; but a while later when names are still being looked up.
+    write: Instant,
+    /// Who wants to know.
+    answers: Vec<Sender<String>>,
+}
+
+/// A file that is being written.
+struct Writing {
+    thread: JoinHandle<Result<Saved, SessionError>>,
+    answers: Vec<Sender<String>>,
+}
+
+struct Flight<'a> {
+    args: &'a Record,
+    folder: PathBuf,
+    header: Header,
+    window: Window,
+    triggers: Triggers,
+    collector: Collector,
+    pending: Option<Pending>,
+    writing: Option<Writing>,
+    /// Files written, the oldest first.
+    files: VecDeque<PathBuf>,
+    last: Option<Instant>,
+    failed: bool,
+}
+
+/// Run it.
+pub fn run(args: &Record, limit: Limit) -> Outcome {
+    let options = about::options(args)?;
+    pg_tracer::check_permission().map_err(|e| tracer_failure(&e))?;
+    let folder = args.output.clone().unwrap_or_else(|| PathBuf::from("."));
+    if !folder.is_dir() {
+        return Err(Failure::Usage(format!("-o {}: with --flight a folder is expected", folder.display())));
+    }
+    let asked = Arc::new(AtomicBool::new(false));
+    let other = |e: std::io::Error| Failure::Other(format!("cannot watch for SIGUSR1: {e}"));
+    signal_hook::flag::register(signal_hook::consts::SIGUSR1, Arc::clone(&asked)).map_err(other)?;
+    let control = match Control::listen() {
+        Ok(c) => Some(c),
+        Err(e) if e.kind() == std::io::ErrorKind::AddrInUse => return Err(Failure::Usage(e.to_string())),
+        Err(e) => {
+            eprintln!("pg-tui: `pg-tui mark` will not work: {e}");
+            None
+        }
+    };
+    let interrupts =
+        Interrupts::install().map_err(|e| Failure::Other(format!("cannot watch for Ctrl-C: {e}")))?;
+    let mut command = match args.command.as_slice() {
+        [] => None,
+        argv => Some(Command::spawn(argv).map_err(|e| Failure::Usage(e.to_string()))?),
+    };
+    let (send, items) = bounded(QUEUE);
+    pg_tracer::raise_priority();
+    let collector = Collector::start(options, send).map_err(|e| tracer_failure(&e))?;
+    let header = about::header(args);
+    if let Some(c) = &mut command {
+        collector.focus_on(c.pid());
+        if let Err(e) = c.resume() {
+            drop(items);
+            let _ = collector.stop();
+            return not_started(&e).map(|_| ExitCode::SUCCESS);
+        }
+    }
+    let limits = Limits {
+        wait: args.on_wait,
+        turn: args.on_turn,
+        calls: args.on_syscall.clone(),
+        runtime: args.on_runtime,
+    };
+    let mut flight = Flight {
+        args,
+        folder,
+        header,
+        window: Window::new(limit),
+        triggers: Triggers::new(limits),
+        collector,
+        pending: None,
+        writing: None,
+        files: VecDeque::new(),
+        last: None,
+        failed: false,
+    };
+    eprintln!(
+        "pg-tui: flight recorder is on (pid {}); `pg-tui mark`, or SIGUSR1, writes a file to {}; Ctrl-C ends it",
+        std::process::id(),
+        clean(&flight.folder.display().to_string())
+    );
+    let marks = control.as_ref().map(|c| &c.marks);
+    let why = flight.until_the_end(&items, marks, &asked, &interrupts, command.as_mut());
+    flight.end(&items);
+    let Flight { collector, failed, .. } = flight;
+    let stats = collector.stats();
+    drop(items);
+    collector.stop().map_err(|e| Failure::Other(e.to_string()))?;
+    eprintln!(
+        "pg-tui: flight recorder ends after {}{}",
+        pg_graph::words::span(stats.elapsed_ns),
+        lost(&stats)
+    );
+    let code = match &mut command {
+        Some(c) => end_of(c, why, &interrupts),
+        None => u8::from(why == super::Why::CollectorEnded || failed) * 5,
+    };
+    Ok(ExitCode::from(code))
+}
+
+impl Flight<'_> {
+    fn until_the_end(
+        &mut self,
+        items: &Receiver<Item>,
+        marks: Option<&Receiver<Mark>>,
+        asked: &AtomicBool,
+        interrupts: &Interrupts,
+        mut command: Option<&mut Command>,
+    ) -> super::Why {
+        use super::Why;
+        let (mut looked, mut drawn, mut interrupted) = (Instant::now(), Instant::now(), None);
+        let progress = command.is_none() && stderr().is_terminal();
+        loop {
+            match items.recv_timeout(PAUSE) {
+                Ok(item) => self.take(item),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Why::CollectorEnded,
+            }
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                let now = self.collector.stats().elapsed_ns;
+                for mark in marks.into_iter().flat_map(Receiver::try_iter) {
+                    let why = if mark.words.is_empty() { "`pg-tui mark`".to_owned() } else { mark.words };
+                    self.fire(why, now, ThreadId::NONE, Some(mark.answer));
+                }
+                if asked.swap(false, Ordering::Relaxed) {
+                    self.fire("SIGUSR1".into(), now, ThreadId::NONE, None);
+                }
+                if let Some(f) = self.triggers.tick(&self.window, now) {
+                    self.triggered(f.why, f.time, f.thread);
+                }
+                self.write_when_due(false);
+            }
+            if progress && drawn.elapsed() >= DRAW {
+                drawn = Instant::now();
+                let _ = write!(stderr(), "\r{}\x1b[K", self.line());
+            }
+            if let Some(c) = &mut command
+                && c.try_wait().map_or(true, |s| s.is_some())
+            {
+                return Why::CommandEnded;
+            }
+            let since = (interrupts.count() > 0).then(|| *interrupted.get_or_insert_with(Instant::now));
+            if interrupts.stop(command.is_some()) || since.is_some_and(|t| t.elapsed() > AFTER_INTERRUPT) {
+                return Why::Interrupted;
+            }
+        }
+    }
+
+    fn take(&mut self, item: Item) {
+        if let Item::Events(events) = &item
+            && let Some(f) = self.triggers.events(events, self.window.catalog())
+        {
+            self.triggered(f.why, f.time, f.thread);
+        }
+        self.window.item(item);
+    }
+
+    /// A trigger fired. People who ask get a file whenever they do; these get one now and then.
+    fn triggered(&mut self, why: String, time: Ns, thread: ThreadId) {
+        let every = Duration::from_nanos(self.args.every);
+        if self.pending.is_some() || self.last.is_some_and(|t| t.elapsed() < every) {
+            tracing::info!("not written, too soon after another: {why}");
+            return;
+        }
+        self.fire(why, time, thread, None);
+    }
+
+    fn fire(&mut self, why: String, time: Ns, thread: ThreadId, answer: Option<Sender<String>>) {
+        let why: String = clean(&why).into_owned();
+        if let Some(p) = &mut self.pending {
+            // It will be in the file that is to be written anyway.
+            p.answers.extend(answer);
+            return;
+        }
+        note(&why);
+        let after = Duration::from_nanos(self.args.after).max(REPORT);
+        let write = Instant::now() + after;
+        // Names take time to be found: begin with those of what was there already.
+        self.collector.report_open();
+        self.pending = Some(Pending {
+            why,
+            time,
+            thread,
+            report: Instant::now() + after.saturating_sub(REPORT),
+            reported: false,
+            write,
+            answers: answer.into_iter().collect(),
+        });
+    }
+
+    fn write_when_due(&mut self, at_once: bool) {
+        self.written(at_once);
+        let now = Instant::now();
+        if let Some(p) = &mut self.pending
+            && !p.reported
+            && (at_once || now >= p.report)
+        {
+            p.reported = true;
+            self.collector.report_open();
+        }
+        let unnamed = self.collector.stats().unnamed > 0;
+        let early = |p: &Pending| now < p.write || (unnamed && now < p.write + NAMES);
+        if self.writing.is_some() || self.pending.as_ref().is_none_or(|p| early(p) && !at_once) {
+            return;
+        }
+        let Some(p) = self.pending.take() else { return };
+        self.last = Some(now);
+        let path = name::free_of(&self.folder, "pg-tui-flight");
+        match save(&self.window, &path, &self.header, &p.why, p.time, p.thread) {
+            Ok(thread) => self.writing = Some(Writing { thread, answers: p.answers }),
+            Err(e) => self.tell(&p.answers, Err(format!("cannot start a thread: {e}"))),
+        }
+    }
+
+    /// Take note of a file that has been written; wait for it if asked to.
+    fn written(&mut self, wait: bool) {
+        if self.writing.as_ref().is_none_or(|w| !wait && !w.thread.is_finished()) {
+            return;
+        }
+        let Some(w) = self.writing.take() else { return };
+        let result = w.thread.join().unwrap_or_else(|_| {
+            let source = std::io::Error::other("the writing thread panicked");
+            Err(SessionError::Io { path: self.folder.clone(), action: "write to it", source })
+        });
+        if let Ok(saved) = &result {
+            self.files.push_back(saved.path.clone());
+            while self.files.len() > usize::from(self.args.keep) {
+                let Some(oldest) = self.files.pop_front() else { break };
+                match std::fs::remove_file(&oldest) {
+                    Ok(()) => note(&format!("{} is deleted, as --keep says", shown(&oldest))),
+                    Err(e) => tracing::warn!("{}: {e}", oldest.display()),
+                }
+            }
+        }
+        self.tell(&w.answers, result.map_err(|e| e.to_string()));
+    }
+
+    fn tell(&mut self, answers: &[Sender<String>], result: Result<Saved, String>) {
+        let (text, answer) = match result {
+            Ok(s) => {
+                let path = std::fs::canonicalize(&s.path).unwrap_or_else(|_| s.path.clone());
+                let size = format!(
+                    "{}, {} events, {}",
+                    pg_graph::words::span(s.span),
+                    count(s.events),
+                    bytes(s.bytes)
+                );
+                (format!("{} written: {size}", shown(&s.path)), shown(&path))
+            }
+            Err(e) => {
+                self.failed = true;
+                (format!("no file was written: {e}"), format!("error: {e}"))
+            }
+        };
+        note(&text);
+        for a in answers {
+            let _ = a.send(answer.clone());
+        }
+    }
+
+    fn line(&self) -> String {
+        let s = self.collector.stats();
+        format!(
+            "keeping {} ({})  {} events/s  {} files written  Ctrl-C ends",
+            pg_graph::words::span(self.window.span()),
+            bytes(self.window.bytes() as u64),
+            count(s.events_per_s),
+            self.files.len()
+        )
+    }
+
+    /// What was asked for before the end is still written.
+    fn end(&mut self, items: &Receiver<Item>) {
+        if stderr().is_terminal() {
+            let _ = write!(stderr(), "\r\x1b[K");
+        }
+        if let Some(p) = &mut self.pending
+            && !p.reported
+        {
+            p.reported = true;
+            self.collector.report_open();
+        }
+        if self.pending.is_some() {
+            let until = Instant::now() + REPORT;
+            while let Ok(item) = items.recv_deadline(until) {
+                self.window.item(item);
+            }
+        }
+        self.write_when_due(true);
+        self.written(true);
+    }
+}
+
+/// Say it in place of the progress line.
+fn note(text: &str) {
+    let clear = if stderr().is_terminal() { "\r\x1b[K" } else { "" };
+    eprintln!("{clear}pg-tui: {text}");
+}
+
+fn shown(path: &Path) -> String {
+    clean(&path.display().to_string()).into_owned()
+}

@@ -1,0 +1,236 @@
+//! Windows and what is saved of them.
+
+use super::trigger::Fired;
+use super::window::{Snapshot, Window};
+use super::*;
+use crate::session::{self, Header};
+use pg_event::{
+    CatalogDelta, Event, Frame, FrameId, Hold, Item, Kind, Module, ModuleId, Ns, Object, ObjectId,
+    ObjectKind, OffCpu, OffState, Process, ProcessId, Relation, Stack, StackId, Sysno, Thread, ThreadId,
+    syscall_number,
+};
+use std::ops::ControlFlow;
+
+const S: Ns = 1_000_000_000;
+const MS: Ns = 1_000_000;
+
+fn catalog(threads: u32) -> Item {
+    let process = |i: u32| Process { pid: 100 + i, name: format!("p{i}"), focus: true, ..Process::default() };
+    let thread = |i: u32| Thread {
+        tid: 100 + i,
+        process: ProcessId(i),
+        name: format!("t{i}"),
+        focus: true,
+        ..Thread::default()
+    };
+    let object = |i: u32| Object {
+        kind: ObjectKind::Pipe,
+        id: u64::from(i),
+        peer: 0,
+        name: String::new(),
+        members: vec![],
+    };
+    let frame = |i: u32| Frame { module: ModuleId(i), function: format!("f{i}"), ..Frame::default() };
+    Item::Catalog(CatalogDelta {
+        threads: (0..threads).map(|i| (ThreadId(i), thread(i))).collect(),
+        processes: (0..threads).map(|i| (ProcessId(i), process(i))).collect(),
+        objects: (0..threads).map(|i| (ObjectId(i), object(i))).collect(),
+        stacks: (0..threads)
+            .map(|i| (StackId(i), Stack { frames: vec![FrameId(i)], ..Stack::default() }))
+            .collect(),
+        frames: (0..threads).map(|i| (FrameId(i), frame(i))).collect(),
+        modules: (0..threads)
+            .map(|i| (ModuleId(i), Module { path: format!("/m{i}"), ..Module::default() }))
+            .collect(),
+    })
+}
+
+fn wait(thread: u32, start: Ns, time: Ns, call: &str, open: bool) -> Event {
+    let o = OffCpu {
+        open,
+        syscall: syscall_number(call).unwrap_or(Sysno::NONE),
+        object: ObjectId(thread),
+        user_stack: StackId(thread),
+        ..OffCpu::new(start, if open { 0 } else { time }, OffState::Interruptible)
+    };
+    Event { time, thread: ThreadId(thread), cpu: 0, kind: Kind::OffCpu(o) }
+}
+
+fn limit(text: &str) -> Limit {
+    Limit::parse(text).unwrap()
+}
+
+fn saved(window: &Window) -> session::Loaded {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.pgs");
+    let header = Header { start_wall: 1000 * S, ..Header::default() };
+    let done = save(window, &path, &header, "it hung", window.latest(), ThreadId(1))
+        .unwrap()
+        .join()
+        .unwrap()
+        .unwrap();
+    assert_eq!(done.path, path);
+    session::load(&path, |_| ControlFlow::Continue(())).unwrap()
+}
+
+fn events(l: &session::Loaded) -> Vec<Event> {
+    l.session.items().flat_map(|i| if let Item::Events(e) = i { e } else { Vec::new() }).collect()
+}
+
+#[test]
+fn limits_are_read() {
+    assert_eq!(limit("60s").span, 60 * S);
+    assert_eq!(limit("5m").span, 300 * S);
+    assert_eq!(limit("500MB").bytes, 500 << 20);
+    for wrong in ["", "x", "0s", "5", "-3s", "48h", "1kb", "nan s", "1e9s"] {
+        assert!(Limit::parse(wrong).is_err(), "{wrong}");
+    }
+}
+
+/// A thread that has hung since long before the window is in it, with who holds what it waits for; those that
+/// are gone are not; times and ids begin at 0.
+#[test]
+fn identities_and_open_waits_survive() {
+    let mut w = Window::new(limit("10s"));
+    w.item(catalog(4));
+    let hold = Kind::Hold(Hold { object: ObjectId(3), subject: ThreadId(3), relation: Relation::Owns });
+    w.item(Item::Events(vec![
+        wait(3, S, 2 * S, "futex", true),
+        Event { time: 2 * S, thread: ThreadId(2), cpu: 0, kind: hold },
+        // This one went on since.
+        wait(2, S, 3 * S, "futex", true),
+        wait(2, S, 4 * S, "futex", false),
+    ]));
+    for i in 5..1000 {
+        w.item(Item::Events(vec![wait(1, i * S - 500 * MS, i * S, "read", false)]));
+    }
+    assert!(w.span() >= 9 * S && w.span() <= 12 * S, "{}", w.span());
+    let l = saved(&w);
+    assert!(l.warnings.is_empty(), "{:?}", l.warnings);
+    assert_eq!(l.header.start_wall, 1000 * S + 999 * S - w.span());
+    let all = events(&l);
+    let open: Vec<_> = all.iter().filter(|e| matches!(e.kind, Kind::OffCpu(o) if o.open)).collect();
+    let [open] = open[..] else { panic!("{open:?}") };
+    let Kind::OffCpu(o) = open.kind else { panic!() };
+    assert!(open.time == 0 && o.start == 0 && o.begun_before, "{o:?}");
+    assert_eq!(l.catalog.thread(open.thread).unwrap().name, "t3");
+    let holder = all.iter().find(|e| matches!(e.kind, Kind::Hold(h) if h.subject == open.thread)).unwrap();
+    assert_eq!(l.catalog.thread(holder.thread).unwrap().name, "t2");
+    assert_eq!(l.catalog.object(o.object).unwrap().id, 3);
+    assert_eq!(l.catalog.show_stack(o.user_stack), ["f3 (m3)"]);
+    let closed: Vec<_> = all.iter().filter(|e| matches!(e.kind, Kind::OffCpu(o) if !o.open)).collect();
+    assert!(
+        closed.len() >= 10 && closed.len() <= 13 && closed.windows(2).all(|p| p[1].time - p[0].time == S)
+    );
+    assert!(closed.iter().all(|e| l.catalog.thread(e.thread).unwrap().name == "t1"));
+    let notes = l.session.notes();
+    assert_eq!((notes.len(), notes[0].text.as_str()), (1, "it hung"));
+    assert_eq!(l.catalog.thread(notes[0].thread).unwrap().name, "t1");
+}
+
+/// What ended before the window began leaves no rows.
+#[test]
+fn rows_of_those_who_are_gone_are_left_out() {
+    let mut w = Window::new(limit("2s"));
+    w.item(catalog(50));
+    let gone = |i: u32| Thread { tid: 100 + i, process: ProcessId(i), end: Some(S), ..Thread::default() };
+    w.item(Item::Events((0..50).map(|i| wait(i, 0, S, "read", false)).collect()));
+    w.item(Item::Catalog(CatalogDelta {
+        threads: (2..50).map(|i| (ThreadId(i), gone(i))).collect(),
+        ..CatalogDelta::default()
+    }));
+    for i in 2..20 {
+        w.item(Item::Events(vec![wait(1, i * S - MS, i * S, "read", false)]));
+    }
+    let l = saved(&w);
+    assert_eq!((l.catalog.threads.len(), l.catalog.processes.len()), (2, 2));
+    assert_eq!((l.catalog.objects.len(), l.catalog.frames.len(), l.catalog.modules.len()), (1, 1, 1));
+}
+
+#[test]
+fn a_size_bounds_the_memory() {
+    let mut w = Window::new(limit("1MB"));
+    w.item(catalog(4));
+    let mut random = 1u64;
+    let mut time = 0;
+    for _ in 0..400 {
+        let batch = (0..2000).map(|_| {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            time += random >> 50;
+            wait((random >> 20) as u32 % 4, time.saturating_sub(random >> 40), time, "read", false)
+        });
+        w.item(Item::Events(batch.collect()));
+        assert!(w.bytes() <= 1 << 20, "{}", w.bytes());
+    }
+    assert!(w.bytes() > 500 << 10 && w.events() == 800_000);
+    let Snapshot { chunks, from, to, .. } = w.snapshot();
+    assert!(from > 0 && to == time && chunks.len() > 1);
+}
+
+fn fired(t: &mut Triggers, w: &mut Window, events: Vec<Event>) -> Option<Fired> {
+    let f = t.events(&events, w.catalog());
+    w.item(Item::Events(events));
+    f
+}
+
+#[test]
+fn waits_that_are_no_waits_for_work_fire() {
+    let mut w = Window::new(limit("60s"));
+    w.item(catalog(4));
+    let mut t = Triggers::new(Limits { wait: Some(S), ..Limits::default() });
+    let idle = vec![
+        wait(0, 0, 5 * S, "epoll_wait", false),
+        wait(1, 0, 5 * S, "clock_nanosleep", false),
+        wait(2, 5 * S - 900 * MS, 5 * S, "futex", false),
+    ];
+    assert_eq!(fired(&mut t, &mut w, idle), None);
+    let f = fired(&mut t, &mut w, vec![wait(2, 5 * S, 6 * S + 1, "futex", false)]).unwrap();
+    assert_eq!(f.thread, ThreadId(2));
+    assert!(f.why.contains("p2") && f.why.contains("futex took 1.00 s, more than 1.00 s"), "{}", f.why);
+    // One that goes on fires while it does, and once.
+    assert_eq!(fired(&mut t, &mut w, vec![wait(3, 7 * S, 7 * S + 500 * MS, "flock", true)]), None);
+    assert_eq!(t.tick(&w, 7 * S + 600 * MS), None);
+    assert!(t.tick(&w, 8 * S + 1).unwrap().why.contains("flock"));
+    assert_eq!(t.tick(&w, 9 * S), None);
+    assert_eq!(fired(&mut t, &mut w, vec![wait(3, 7 * S, 10 * S, "flock", false)]), None);
+}
+
+#[test]
+fn long_turns_of_event_loops_fire() {
+    let mut w = Window::new(limit("60s"));
+    w.item(catalog(4));
+    let mut t = Triggers::new(Limits { turn: Some(200 * MS), ..Limits::default() });
+    assert_eq!(fired(&mut t, &mut w, vec![wait(0, 0, S, "epoll_wait", false)]), None);
+    // Within its turn it blocks elsewhere; the turn is short.
+    let short =
+        vec![wait(0, S + MS, S + 50 * MS, "futex", false), wait(0, S + 100 * MS, 2 * S, "epoll_wait", false)];
+    assert_eq!(fired(&mut t, &mut w, short), None);
+    let f = fired(&mut t, &mut w, vec![wait(0, 2 * S + 300 * MS, 3 * S, "epoll_wait", false)]).unwrap();
+    assert!(f.why.contains("a turn of its event loop took 300 ms"), "{}", f.why);
+    // One that does not come back.
+    assert_eq!(t.tick(&w, 3 * S + 100 * MS), None);
+    assert!(t.tick(&w, 3 * S + 201 * MS).is_some());
+    assert_eq!(t.tick(&w, 4 * S), None);
+    assert_eq!(
+        fired(&mut t, &mut w, vec![wait(0, 5 * S, 6 * S, "epoll_wait", false)]),
+        None,
+        "it was told already"
+    );
+}
+
+#[test]
+fn named_calls_and_run_times_fire() {
+    let mut w = Window::new(limit("60s"));
+    w.item(catalog(4));
+    let calls = vec![(syscall_number("fsync").unwrap(), 100 * MS)];
+    let mut t = Triggers::new(Limits { calls, runtime: Some(10 * S), ..Limits::default() });
+    let quick = vec![wait(0, 0, 50 * MS, "fsync", false), wait(1, 0, S, "futex", false)];
+    assert_eq!(fired(&mut t, &mut w, quick), None);
+    assert!(fired(&mut t, &mut w, vec![wait(0, S, 2 * S, "fsync", false)]).unwrap().why.contains("fsync"));
+    // All processes so far began before the recording.
+    assert_eq!(t.tick(&w, 100 * S), None);
+    let young = Process { pid: 7, name: "job".into(), start: 95 * S, focus: true, ..Process::default() };
+    w.item(Item::Catalog(CatalogDelta { processes: vec![(ProcessId(4), young)], ..CatalogDelta::default() }));
+    assert_eq!(t.tick(&w, 100 * S), None);
+    assert!(t.tick(&w, 106 * S).is_some() && t.tick(&w, 107 * S).is_none());
+}

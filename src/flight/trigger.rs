@@ -1,0 +1,203 @@
+//! What is worth a file: waits, system calls, turns of event loops and commands that take too long.
+
+use super::window::Window;
+use pg_event::{Catalog, Event, Kind, Ns, OffCpu, OffState, ProcessId, Sysno, ThreadId};
+use std::collections::HashMap;
+
+/// What is too long, ns. Each one is looked for in the focus only.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Limits {
+    /// A wait in which a thread does not just wait for work.
+    pub wait: Option<Ns>,
+    /// The time between two waits of an event loop for events.
+    pub turn: Option<Ns>,
+    /// A call with this name.
+    pub calls: Vec<(Sysno, Ns)>,
+    /// The life of a process that began while we looked.
+    pub runtime: Option<Ns>,
+}
+
+/// Something that took too long.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fired {
+    /// In words.
+    pub why: String,
+    /// When it was seen.
+    pub time: Ns,
+    /// Of which thread.
+    pub thread: ThreadId,
+}
+
+/// Calls in which an event loop waits for events.
+const LOOPS: [&str; 8] =
+    ["epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect6", "io_uring_enter"];
+/// Calls in which a thread waits for work, time or the end of others: as long as it takes.
+const IDLE: [&str; 13] = [
+    "accept",
+    "accept4",
+    "nanosleep",
+    "clock_nanosleep",
+    "pause",
+    "rt_sigtimedwait",
+    "rt_sigsuspend",
+    "wait4",
+    "waitid",
+    "sched_yield",
+    "restart_syscall",
+    "msgrcv",
+    "mq_timedreceive",
+];
+
+/// Watches what comes.
+pub struct Triggers {
+    limits: Limits,
+    /// By thread that waits in a loop: since when its turn has lasted. `None`: it waits for events.
+    turns: HashMap<ThreadId, Option<Ns>>,
+    /// Waits and processes that were told, so that each is told once.
+    told: HashMap<(u32, Ns), Ns>,
+}
+
+impl Triggers {
+    /// With these limits.
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, turns: HashMap::new(), told: HashMap::new() }
+    }
+
+    /// Is there anything to look for?
+    pub fn any(&self) -> bool {
+        self.limits != Limits::default()
+    }
+
+    /// Look at what a source delivers. What has been too long and ended is found here.
+    pub fn events(&mut self, events: &[Event], catalog: &Catalog) -> Option<Fired> {
+        if !self.any() {
+            return None;
+        }
+        let mut fired = None;
+        for e in events {
+            let found = match &e.kind {
+                Kind::OffCpu(o) if in_focus(catalog, e.thread) => self.wait(e.thread, e.time, o, catalog),
+                Kind::Syscall(s) if in_focus(catalog, e.thread) && s.count == 1 => {
+                    let took = e.time.saturating_sub(s.start);
+                    self.call(s.nr, took).map(|l| describe(catalog, e.thread, &call_name(s.nr), took, l))
+                }
+                _ => None,
+            };
+            if let Some(why) = found {
+                fired.get_or_insert(Fired { why, time: e.time, thread: e.thread });
+            }
+        }
+        fired
+    }
+
+    fn call(&self, call: Sysno, took: Ns) -> Option<Ns> {
+        self.limits.calls.iter().find(|(nr, limit)| *nr == call && took > *limit).map(|c| c.1)
+    }
+
+    fn wait(&mut self, thread: ThreadId, time: Ns, o: &OffCpu, catalog: &Catalog) -> Option<String> {
+        let took = time.saturating_sub(o.start);
+        let mut found = None;
+        if let Some(limit) = self.limits.turn
+            && o.blocked()
+            && o.syscall.is_any(&LOOPS)
+        {
+            if let Some(Some(begun)) = self.turns.get(&thread) {
+                let turn = o.start.saturating_sub(*begun);
+                if turn > limit && self.tell(thread.0, *begun, time) {
+                    found = Some(describe(catalog, thread, "a turn of its event loop", turn, limit));
+                }
+            }
+            self.turns.insert(thread, (!o.open).then_some(time));
+        }
+        if found.is_none()
+            && let Some((what, limit)) = self.too_long(o, took)
+            && self.tell(thread.0, o.start, time)
+        {
+            found = Some(describe(catalog, thread, &what, took, limit));
+        }
+        found
+    }
+
+    /// Is a wait too long, and by which measure?
+    fn too_long(&self, o: &OffCpu, took: Ns) -> Option<(String, Ns)> {
+        if let Some(limit) = self.call(o.syscall, took).filter(|_| o.blocked()) {
+            return Some((call_name(o.syscall), limit));
+        }
+        let limit = self.limits.wait.filter(|limit| took > *limit)?;
+        let idle = o.syscall.is_any(&LOOPS) || o.syscall.is_any(&IDLE);
+        let asleep = matches!(o.state, OffState::Interruptible | OffState::Idle);
+        (!(asleep && idle) && o.state != OffState::Dead && o.state != OffState::Idle)
+            .then(|| (call_name(o.syscall), limit))
+    }
+
+    /// Is this the first time that it is told?
+    fn tell(&mut self, who: u32, since: Ns, now: Ns) -> bool {
+        const MOST: usize = 4096;
+        if self.told.len() > MOST {
+            self.told.retain(|_, t| *t + 600_000_000_000 > now);
+        }
+        self.told.insert((who, since), now).is_none()
+    }
+
+    /// Look at what goes on at `now`. What is too long and has not ended is found here.
+    pub fn tick(&mut self, window: &Window, now: Ns) -> Option<Fired> {
+        if !self.any() {
+            return None;
+        }
+        let catalog = window.catalog();
+        let mut found: Vec<(ThreadId, Ns, String)> = Vec::new();
+        for (thread, o) in window.open_waits() {
+            let took = now.saturating_sub(o.start);
+            if let Some((what, limit)) = self.too_long(o, took).filter(|_| in_focus(catalog, thread)) {
+                found.push((thread, o.start, describe(catalog, thread, &what, took, limit)));
+            }
+        }
+        if let Some(limit) = self.limits.turn {
+            for (&thread, begun) in &self.turns {
+                let Some(begun) = *begun else { continue };
+                let turn = now.saturating_sub(begun);
+                let alive = catalog.thread(thread).is_some_and(|t| t.end.is_none());
+                if turn > limit && alive {
+                    found.push((
+                        thread,
+                        begun,
+                        describe(catalog, thread, "a turn of its event loop", turn, limit),
+                    ));
+                }
+            }
+        }
+        if let Some(limit) = self.limits.runtime {
+            for (i, p) in catalog.processes.iter().enumerate() {
+                let lived = p.end.unwrap_or(now).saturating_sub(p.start);
+                if p.focus && !p.own && p.start > 0 && lived > limit {
+                    let main = catalog
+                        .threads
+                        .iter()
+                        .position(|t| t.process == ProcessId(i as u32) && t.tid == p.pid);
+                    let thread = main.map_or(ThreadId::NONE, |i| ThreadId(i as u32));
+                    let what = format!("`{}`", crate::clean::clean_to(p.cmdline(), 60));
+                    found.push((thread, p.start, describe(catalog, thread, &what, lived, limit)));
+                }
+            }
+        }
+        for (thread, since, why) in found {
+            if self.tell(thread.0, since, now) {
+                return Some(Fired { why, time: now, thread });
+            }
+        }
+        None
+    }
+}
+
+fn in_focus(catalog: &Catalog, thread: ThreadId) -> bool {
+    catalog.thread(thread).is_some_and(|t| t.focus && !t.own && !t.kernel)
+}
+
+fn call_name(call: Sysno) -> String {
+    call.name().map_or_else(|| "a wait".into(), std::borrow::Cow::into_owned)
+}
+
+fn describe(catalog: &Catalog, thread: ThreadId, what: &str, took: Ns, limit: Ns) -> String {
+    use pg_graph::words::{span, who};
+    format!("{}: {what} took {}, more than {}", who(catalog, thread), span(took), span(limit))
+}

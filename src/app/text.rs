@@ -191,6 +191,19 @@ pub fn why_not(state: &State) -> Vec<Paragraph> {
         );
         out.push(p(Look::Text, 2, text));
     }
+    if !o.report.others.is_empty() {
+        out.push(p(Look::Text, 0, ""));
+        out.push(p(Look::Title, 0, "Looked at, and no cause"));
+        for x in &o.report.others {
+            let thread = if x.tid == x.pid {
+                String::new()
+            } else {
+                format!(", thread {} {}", clean(&x.thread), x.tid)
+            };
+            let text = format!("{} (pid {}{thread}): {}", clean(&x.process), x.pid, clean(&x.why_not));
+            out.push(Paragraph { hang: true, ..p(Look::Text, 2, text) });
+        }
+    }
     out.push(p(Look::Text, 0, ""));
     out.push(p(Look::Title, 0, "Answers that chose the way"));
     if o.asked.is_empty() {

@@ -225,6 +225,8 @@ pub struct Glyphs {
     pub opened: &'static str,
     /// Up, from one step to the one that caused it.
     pub caused_by: &'static str,
+    /// A step that is part of a circular wait.
+    pub circle: &'static str,
     /// A line that goes on.
     pub line: &'static str,
     /// The end of a line.
@@ -275,6 +277,7 @@ impl Glyphs {
             closed: "▸",
             opened: "▾",
             caused_by: "↑",
+            circle: "↺",
             line: "│",
             end: "▼",
             strong: "═══",
@@ -310,6 +313,7 @@ impl Glyphs {
             closed: "+",
             opened: "-",
             caused_by: "^",
+            circle: "o",
             line: "|",
             end: "v",
             strong: "===",

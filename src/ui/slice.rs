@@ -127,6 +127,7 @@ fn step(ui: &Ui, i: usize, n: &SliceNode, area_width: u16, selected: bool) -> Li
     // The thread that the verdict names, wherever it stands on the way.
     let named = d.verdict().and_then(|v| v.root_causes.first()).and_then(|c| c.tid);
     let cause = named.is_some() && r.catalog.thread(n.thread).map(|t| t.tid) == named;
+    let in_circle = d.outcome.as_ref().is_some_and(|o| o.report.circle.contains(&i));
     let before = d.slice().iter().take(i).position(|b| b.thread == n.thread);
     let look = if i == 0 {
         Look::Victim
@@ -137,7 +138,8 @@ fn step(ui: &Ui, i: usize, n: &SliceNode, area_width: u16, selected: bool) -> Li
     };
     let mut spans = vec![
         pointer(ui, selected),
-        ui.span(Look::Dim, right(&i.to_string(), 2) + "  "),
+        ui.span(Look::Dim, right(&i.to_string(), 2) + " "),
+        ui.span(Look::Cause, if in_circle { ui.g.circle } else { " " }),
         ui.span(look, left(&thread_name(&ui.plain(name), names), names) + " "),
         ui.state_mark(n.state),
     ];

@@ -332,6 +332,9 @@ pub struct Diagnose {
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
+    /// Do not split turns of event loops and other segments that served several peers
+    #[arg(long)]
+    pub whole_turns: bool,
     /// Also say which threads were looked at and are no cause, and why (JSON always has them)
     #[arg(long)]
     pub why_not: bool,

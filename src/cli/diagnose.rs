@@ -5,7 +5,7 @@ use super::exit::{Failure, Outcome};
 use super::{loading, text};
 use crate::session::Loaded;
 use pg_graph::report::Report;
-use pg_graph::{By, Diagnosis, Options, SelectError, Selection, Step, Victim, VictimOptions};
+use pg_graph::{BuildOptions, By, Diagnosis, Options, SelectError, Selection, Step, Victim, VictimOptions};
 use regex::Regex;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -16,7 +16,12 @@ use std::process::ExitCode;
 pub fn run(args: &Diagnose, out: &mut dyn Write) -> Outcome {
     let process = args.process.as_deref().map(|r| regex("--process", r)).transpose()?;
     let answers = args.answers.as_deref().map(read_answers).transpose()?;
-    let loaded = loading::load(&args.file)?;
+    let build = BuildOptions {
+        split_batches: !args.whole_turns,
+        split_peers: !args.whole_turns,
+        ..BuildOptions::default()
+    };
+    let loaded = loading::load(&args.file, build)?;
     let selection = Selection { pid: args.pid, tid: args.tid, process, at: args.at.map(ns) };
     let victim = pg_graph::select(&loaded.graph, &loaded.catalog, &selection, &VictimOptions::default())
         .map_err(|e| match e {

@@ -2,18 +2,19 @@
 
 use super::exit::Failure;
 use crate::clean::clean;
-use crate::session::{self, Loaded, Progress};
+use crate::session::{self, Loaded, Progress, Session};
+use pg_graph::BuildOptions;
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Load `path`; warnings go to standard error.
-pub fn load(path: &Path) -> Result<Loaded, Failure> {
+/// Load `path` and build its graph as asked; warnings go to standard error.
+pub fn load(path: &Path, options: BuildOptions) -> Result<Loaded, Failure> {
     let terminal = std::io::stderr().is_terminal();
     let begin = Instant::now();
     let mut shown: Option<Instant> = None;
-    let loaded = session::load(path, |p: Progress| {
+    let loaded = session::load_session(Session::open(path)?, options, |p: Progress| {
         let due = shown.map_or(begin.elapsed() > Duration::from_millis(400), |s| {
             s.elapsed() > Duration::from_millis(100)
         });

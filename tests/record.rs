@@ -402,3 +402,31 @@ fn a_full_disk_ends_the_recording_and_not_the_command() {
     let loaded = pg_tui::session::load(&file, |_| std::ops::ControlFlow::Continue(())).expect("it loads");
     assert!(loaded.graph.event_count() > 0);
 }
+
+#[test]
+fn under_sudo_the_command_and_the_file_are_the_callers() {
+    use std::os::unix::fs::MetadataExt;
+    let test = "under_sudo_the_command_and_the_file_are_the_callers";
+    if skipped(test) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    if std::fs::metadata(dir.path()).expect("a folder").uid() != 0 {
+        println!("skipped: {test}: only root can become another user");
+        return;
+    }
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).expect("ours");
+    let nobody = [("SUDO_UID", "65534"), ("SUDO_GID", "65534"), ("SUDO_USER", "nobody")];
+    let out = pg_tui(dir.path())
+        .current_dir(dir.path())
+        .envs(nobody)
+        .args(["record", "--no-tui", "-o", "a.pgs", "--", "sh", "-c", "id -u; id -g; id -G; sleep 0.3"])
+        .output()
+        .expect("starts");
+    assert!(out.status.success(), "{}", text(&out));
+    assert_eq!(String::from_utf8_lossy(&out.stdout).lines().collect::<Vec<_>>(), ["65534", "65534", "65534"]);
+    let file = dir.path().join("a.pgs");
+    let meta = std::fs::metadata(&file).expect("it is there");
+    assert_eq!((meta.uid(), meta.gid(), meta.mode() & 0o777), (65534, 65534, 0o600));
+    assert_eq!(Session::open(&file).expect("it opens").header().user, "nobody");
+}

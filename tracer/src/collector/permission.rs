@@ -5,7 +5,9 @@ use crate::error::Error;
 use std::fs;
 use std::path::Path;
 
-/// Oldest kernel: `sched_switch` tells the state of the thread since 5.18.
+/// Oldest kernel. Since 5.18 `sched_switch` tells the state of the thread, task iterators may sleep, and
+/// `bpf_copy_from_user_task` reads other threads' memory; `bpf_find_vma` is of 5.17, `bpf_task_pt_regs` of
+/// 5.15. Tracepoints that came later (`sock_send_length`, 6.3; `block_io_start`, 6.5) are done without.
 const NEEDED: (u32, u32) = (5, 18);
 /// The initial PID namespace: `PROC_PID_INIT_INO` in the kernel's `include/linux/proc_ns.h`.
 const INITIAL_PIDS: &str = "pid:[4026531836]";

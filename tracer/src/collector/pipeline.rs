@@ -368,7 +368,7 @@ impl Pipeline {
                 r.tid,
                 Last { raw: Off { flags: r.flags & !F_THROTTLED, ..*r }, thread, off, changes: self.changes },
             );
-            self.interval(r, thread, &off);
+            self.interval(r.tid, (r.start, r.time), thread, &off);
         }
         if r.flags & F_LONG != 0 {
             if self.long.len() < MAX_LONG {
@@ -390,7 +390,7 @@ impl Pipeline {
     }
 
     /// Shows an interval that ended to who looks for threads that deserve a burst.
-    fn interval(&mut self, r: &Off, thread: ThreadId, off: &OffCpu) {
+    fn interval(&mut self, tid: u32, (start, end): (u64, u64), thread: ThreadId, off: &OffCpu) {
         // Who was woken by somebody does not retry.
         let by_timer = off.waker_context == Context::Timer || off.waker.is_none();
         if by_timer
@@ -398,7 +398,7 @@ impl Pipeline {
             && let Some(bursts) = &mut self.bursts
             && self.identity.in_focus(thread)
         {
-            bursts.interval(r.tid, r.call, true, r.start, r.time);
+            bursts.interval(tid, off.syscall.0, true, start, end);
         }
     }
 
@@ -408,8 +408,8 @@ impl Pipeline {
             self.damaged += 1;
             return;
         };
-        let raw = last.raw.again(r);
         if r.rewoken.is_some() || last.changes != self.changes {
+            let raw = last.raw.again(r);
             self.off(&raw);
             return;
         }
@@ -418,14 +418,14 @@ impl Pipeline {
         }
         let time = r.time.saturating_sub(self.start);
         let start = r.start.saturating_sub(self.start).min(time);
-        last.raw = raw;
+        // What differs from record to record is taken from each: the last one need not be kept up to date.
         last.off.start = start;
         last.off.woken = r.woken.saturating_sub(self.start).clamp(start, time);
         last.off.kernel_stack = self.kernel.get(r.kernel_stack);
-        let (thread, off) = (last.thread, last.off);
+        let (thread, off, tgid) = (last.thread, last.off, last.raw.tgid);
         // Its process does something, and is to be looked at again.
-        self.identity.thread(raw.tid, raw.tgid, time);
-        self.interval(&raw, thread, &off);
+        self.identity.thread(r.tid, tgid, time);
+        self.interval(r.tid, (r.start, r.time), thread, &off);
         self.order.push(Event { time, thread, cpu: r.cpu, kind: Kind::OffCpu(off) });
     }
 

@@ -30,6 +30,8 @@ const BATCH: usize = 64;
 /// While nobody waits for names, the thread rests this many times as long as it worked: reading debug
 /// information must not take the CPU from what is recorded ...
 const REST: u32 = 100;
+/// ... and new code waits this long; what is not named when the recording ends is named then ...
+const LATER: Duration = Duration::from_secs(5);
 /// ... but for the time after its start, in which everything that runs is met at once.
 const EAGER: Duration = Duration::from_secs(2);
 /// Farthest from its symbol that a kernel address is believed to be: kallsyms has no sizes.
@@ -207,8 +209,15 @@ fn start(rest: Receiver<()>) -> Option<(Sender<Job>, Receiver<Vec<Answer>>)> {
         .spawn(move || {
             lower_priority();
             let mut worker = Worker::new(Debuginfod::from_env());
-            for job in jobs {
+            while let Ok(job) = jobs.recv() {
+                if worker.started.elapsed() > EAGER {
+                    // A program that has just begun is not to be disturbed.
+                    let _ = rest.recv_timeout(LATER);
+                }
                 worker.run(job, &answers, &rest);
+                for job in jobs.try_iter() {
+                    worker.run(job, &answers, &rest);
+                }
             }
         })
         .ok()?;

@@ -138,8 +138,9 @@ fn step(ui: &Ui, i: usize, n: &SliceNode, area_width: u16, selected: bool) -> Li
     };
     let mut spans = vec![
         pointer(ui, selected),
-        ui.span(Look::Dim, right(&i.to_string(), 2) + " "),
+        ui.span(Look::Dim, right(&i.to_string(), 2)),
         ui.span(Look::Cause, if in_circle { ui.g.circle } else { " " }),
+        Span::raw(" "),
         ui.span(look, left(&thread_name(&ui.plain(name), names), names) + " "),
         ui.state_mark(n.state),
     ];

@@ -241,3 +241,25 @@ fn a_lock_of_a_thread_that_ended() {
         cause.why
     );
 }
+
+/// The same when nobody saw it get the lock, and the main thread only joins the one that waits: no circle.
+#[test]
+fn a_join_closes_no_circle() {
+    let mut d = Drawing::new(12.0);
+    let main = d.process("app", "app", None, 0.0);
+    let (one, two) = (d.thread(main, "one", 0.1), d.thread(main, "two", 0.1));
+    let word = d.object(ObjectKind::Futex, 0x10, 1, "");
+    let tid = d.object(ObjectKind::Futex, 0x99, 1, "");
+    let lock = d.stack(&["__lll_lock_wait (libc.so.6)", "pthread_mutex_lock (libc.so.6)", "go (app)"]);
+    let join = d.stack(&["__pthread_clockjoin_ex (libc.so.6)", "main (app)"]);
+    d.wait(main, 0.2, 12.0, "futex").on(tid).stack(join).op(128 | 9, 1001).open();
+    d.wait(two, 1.0, 2.0, "clock_nanosleep").times_out();
+    d.exit(two, 2.5);
+    d.wait(one, 3.0, 12.0, "futex").on(word).stack(lock).op(128, 2).open();
+    let (g, c) = d.build();
+    let s = Selection { tid: Some(1001), ..Selection::default() };
+    let v = select(&g, &c, &s, &VictimOptions::default()).unwrap();
+    let r = run_with_policy(&g, &c, v, Options::default());
+    assert!(r.circle.is_empty() && !r.root_causes[0].why.contains("circular"), "{r:#?}");
+    assert_eq!((r.slice[1].tid, r.slice[1].state.as_str()), (1002, "exited"), "{r:#?}");
+}

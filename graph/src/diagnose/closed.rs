@@ -7,7 +7,7 @@ use super::ask::Candidate;
 use super::node::Entry;
 use super::pose::Posed;
 use super::walk::{Finding, FindingKind, Flow, Walk};
-use crate::class::{WaitClass, class};
+use crate::class::{WaitClass, class, joins};
 use crate::words::{short_who, who};
 use crate::{EdgeKind, QuestionKind, Weak};
 use pg_event::{Ns, ObjectKind, Relation, ThreadId};
@@ -33,7 +33,7 @@ impl Walk<'_> {
         let Some(process) = self.c.thread(thread).map(|t| t.process) else { return Ok(false) };
         let (mut stuck, mut busy, mut idle) = (Vec::new(), Vec::new(), 0);
         for t in self.g.threads_of(process, self.c).filter(|t| *t != thread && self.counts(*t)) {
-            match self.other(t, silent) {
+            match self.other(t, thread, silent) {
                 Other::Stuck(g) => stuck.push((t, g)),
                 Other::Busy => busy.push(t),
                 Other::Idle => idle += 1,
@@ -41,6 +41,13 @@ impl Walk<'_> {
             }
         }
         if busy.is_empty() {
+            if stuck.is_empty()
+                && idle == 0
+                && let Some(c) = self.ended_with_it(thread, silent)
+            {
+                self.visit(c.thread, c.spans, c.entry)?;
+                return Ok(true);
+            }
             if stuck.is_empty() || idle > 0 {
                 return Ok(false);
             }
@@ -126,13 +133,32 @@ impl Walk<'_> {
         Some(c)
     }
 
-    fn other(&self, t: ThreadId, spans: &Spans) -> Other {
+    /// No thread is left that could release it: the one that ended last before the wait may have had it.
+    fn ended_with_it(&self, thread: ThreadId, silent: &Spans) -> Option<Candidate> {
+        let process = self.c.thread(thread)?.process;
+        let (a, b) = (silent.first()?.0, silent.last()?.1);
+        let ended = |t: ThreadId| self.g.exited(t).map(|x| x.0).filter(|e| *e <= a + (b - a) / 2);
+        let others = self.g.threads_of(process, self.c).filter(|t| *t != thread && self.counts(*t));
+        let (end, t) = others.filter_map(|t| ended(t).map(|e| (e, t))).max()?;
+        let spans: Spans = silent.iter().map(|s| (s.0.max(end), s.1)).filter(|s| s.0 < s.1).collect();
+        let mut c = self.left(t, 1, &spans);
+        let why = "who owns the futex is not recorded and no thread is left that could release it; this one ended before and may have had it";
+        (c.entry.why_weak, c.at) = (Some(why.into()), end);
+        Some(c)
+    }
+
+    fn other(&self, t: ThreadId, waiter: ThreadId, spans: &Spans) -> Other {
         let act = activity(self.g, self.c, t, spans);
         match act.mostly() {
             Mostly::Running | Mostly::Runnable => Other::Busy,
             Mostly::Waiting(i) => {
                 let Some(g) = act.groups.get(i) else { return Other::None };
                 let v = self.representative(g);
+                // Whoever joins the waiter is behind it, whatever it waits for.
+                let ns_tid = self.c.thread(waiter).map_or(0, |t| t.ns_tid);
+                if joins(&v, self.c) && v.value == ns_tid {
+                    return Other::None;
+                }
                 match class(&v, self.c) {
                     WaitClass::Lock | WaitClass::Condition if self.private_futex(g) => {
                         let ended = g.longest().and_then(|c| {

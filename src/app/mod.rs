@@ -6,6 +6,7 @@
 
 pub mod clipboard;
 pub mod command;
+pub mod context;
 #[cfg(test)]
 mod harness;
 pub mod history;

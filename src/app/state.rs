@@ -1,6 +1,7 @@
 //! The whole state of an interactive session.
 
 use super::command::Context;
+pub use super::context::View;
 use super::history::History;
 use super::layer::Layer;
 use super::msg::Effect;
@@ -14,49 +15,6 @@ use crate::config::{Config, Key, Look};
 use pg_event::{Ns, ThreadId};
 use pg_graph::VertexId;
 use std::sync::Arc;
-
-/// The views: what fills the screen. Exactly one at a time.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum View {
-    /// What hung.
-    Victims,
-    /// Processes and threads.
-    Threads,
-    /// Threads over time.
-    Timeline,
-    /// The backward path.
-    Slice,
-    /// One vertex.
-    Vertex,
-    /// The open question.
-    Question,
-    /// The root cause in words.
-    Verdict,
-    /// The critical path of a span.
-    Path,
-    /// Bookmarks and notes.
-    Notes,
-    /// What happened in this session.
-    Log,
-}
-
-impl View {
-    /// Its keys.
-    pub fn context(self) -> Context {
-        match self {
-            Self::Victims => Context::Victims,
-            Self::Threads => Context::Threads,
-            Self::Timeline => Context::Timeline,
-            Self::Slice => Context::Slice,
-            Self::Vertex => Context::Vertex,
-            Self::Question => Context::Question,
-            Self::Verdict => Context::Verdict,
-            Self::Path => Context::Path,
-            Self::Notes => Context::Notes,
-            Self::Log => Context::Log,
-        }
-    }
-}
 
 /// How far loading got.
 #[derive(Clone, PartialEq, Debug)]

@@ -59,7 +59,7 @@ impl Keymap {
                 what,
             };
             let Some(context) = Context::from_name(name.get_ref()) else {
-                let known = Context::ALL.map(Context::name).join(", ");
+                let known = Context::ALL.iter().map(|c| c.name()).collect::<Vec<_>>().join(", ");
                 return Err(at(
                     name.span(),
                     format!("no view is called `{}` (known: {known})", name.get_ref()),

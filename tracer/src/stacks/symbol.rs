@@ -219,6 +219,13 @@ fn start(rest: Receiver<()>) -> Option<(Sender<Job>, Receiver<Vec<Answer>>)> {
                     worker.run(job, &answers, &rest);
                 }
             }
+            // Debug information read for names is hundreds of megabytes that the allocator would keep.
+            drop(worker);
+            #[cfg(target_env = "gnu")]
+            // SAFETY: malloc_trim(3) only gives free memory back.
+            unsafe {
+                libc::malloc_trim(0);
+            }
         })
         .ok()?;
     Some((jobs_in, answers_out))

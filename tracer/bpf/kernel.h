@@ -53,7 +53,7 @@ struct regs {
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct pt_regs {
-	unsigned long r10, dx, si, di, orig_ax, ip, sp;
+	unsigned long r10, r9, r8, dx, si, di, orig_ax, ip, sp;
 };
 struct qstr {
 	const unsigned char *name;
@@ -198,6 +198,9 @@ struct unix_sock {
 };
 struct tcp_sock {
 	u32 write_seq, copied_seq;
+};
+struct sk_buff {
+	struct sock *sk;
 };
 struct eventfd_ctx {
 	int id;

@@ -3,6 +3,8 @@
 #ifndef PG_MESSAGE_H
 #define PG_MESSAGE_H
 
+#include "datagram.h"
+
 /* The slot of a socket that has none yet; its number. */
 static __noinline u32 new_use(struct uses *u, struct sock *sk, s64 cookie, u32 ends, u64 who)
 {
@@ -41,6 +43,8 @@ static __always_inline int message(struct sock *sk, int bytes, u32 direction)
 	struct task_struct *task = bpf_get_current_task_btf();
 	u32 tid = task->pid, tgid = task->tgid;
 	if (bytes <= 0 || !tid || tgid == own_tgid)
+		return 0;
+	if (sk->sk_type == SOCK_DGRAM && datagram(sk, task, bytes, direction))
 		return 0;
 	struct uses *u = bpf_task_storage_get(&uses, task, 0, 0);
 	u64 now = bpf_ktime_get_ns();

@@ -154,6 +154,38 @@ static __always_inline u64 sock_inode(struct sock *sk)
 	return READ(sa, vfs_inode.i_ino);
 }
 
+/* Unix datagram sockets by the hash of their address: their inodes. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u64);
+	__type(value, u64);
+} bound SEC(".maps");
+
+#include "address.h"
+
+/* Note under which address a unix datagram socket is to be found. */
+int __noinline note_bound(u64 sock, u64 inode, u32 which)
+{
+	struct unix_address *addr = READ((struct unix_sock *)sock, addr);
+	struct scratch *s = addr && inode ? scratch(which) : 0;
+	if (!s)
+		return 0;
+	u32 len = READ(addr, len);
+	if (len < 3 || len > ADDRESS)
+		return 0;
+	char *text = s->name.text;
+	__builtin_memset(text, 0, 120);
+	u64 at = bpf_core_field_offset(struct unix_address, name);
+	if (bpf_probe_read_kernel(text, len & 127, (void *)addr + at))
+		return 0;
+	u64 hash = address_hash(which);
+	u64 *known = bpf_map_lookup_elem(&bound, &hash);
+	if (!known || *known != inode)
+		bpf_map_update_elem(&bound, &hash, &inode, BPF_ANY);
+	return 0;
+}
+
 /* Identity of a socket. */
 int __noinline sock_object(struct object *o, u64 sock, u64 inode, u32 which)
 {
@@ -167,6 +199,8 @@ int __noinline sock_object(struct object *o, u64 sock, u64 inode, u32 which)
 		o->id = inode ? inode : sock_inode(sk);
 		struct sock *peer = READ((struct unix_sock *)sk, peer);
 		o->peer = peer ? sock_inode(peer) : 0;
+		if (type == SOCK_DGRAM)
+			note_bound(sock, o->id, which);
 		send_unix_name(o, sock, (u64)peer, which);
 		return 1;
 	}

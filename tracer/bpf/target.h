@@ -84,6 +84,7 @@ int __noinline acted_on(struct thread *t, struct object *o, struct regs *r, u64 
 	u32 class = class_of[nr & (CALLS - 1)];
 	if ((class >= C_FD && class <= C_FD_PAIR) || class == C_RECVMMSG) {
 		fd_object(t, task, o, r->di, which);
+		addressed_in(o, nr | (u64)which << 32, r->si, r->r8, r->r9);
 	} else if (class == C_SPLICE) {
 		fd_object(t, task, o, r->dx, which);
 	} else if (class == C_FUTEX || class == C_FUTEX2) {
@@ -136,6 +137,8 @@ int __noinline waits_on(struct thread *t, struct regs *r, u64 blocked, u64 tgid,
 	case C_RECVMMSG:
 		fd_object(t, task, o, r->di, which);
 		t->value = r->dx;
+		if (which != ROOM_ITER)
+			addressed_in(o, t->call | (u64)which << 32, r->si, r->r8, r->r9);
 		if (class == C_FD)
 			t->op = r->si;
 		else if (o->kind >= K_UNIX_STREAM && o->kind <= K_SOCKET)

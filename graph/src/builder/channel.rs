@@ -4,6 +4,7 @@
 //! with the same range as received. Records of both sides cover several calls and come in the order of
 //! their *last* call, so a reception can come before the record of what was sent, and the other way round.
 
+use super::datagram::Datagrams;
 use pg_event::{Catalog, Direction, IpcUse, Ns, Object, ObjectId, ObjectKind, ThreadId};
 use std::collections::{HashMap, VecDeque};
 
@@ -53,6 +54,7 @@ pub(crate) struct Channels {
     /// By object: the channel it sends into and the one it receives from.
     of_object: Vec<(u32, u32)>,
     all: Vec<Channel>,
+    datagrams: Datagrams,
     depth: usize,
 }
 
@@ -65,10 +67,15 @@ fn keys(o: &Object) -> Option<[(ObjectKind, u64, u64); 2]> {
         ObjectKind::UnixStream | ObjectKind::Tcp | ObjectKind::Tty if o.peer != 0 => {
             [(k, o.id, o.peer), (k, o.peer, o.id)]
         }
-        // Datagrams arrive at an address, whoever sent them.
-        ObjectKind::Udp | ObjectKind::UnixDatagram => [(k, o.peer, 0), (k, o.id, 0)],
+        // Datagrams between two known ends keep their order; of others only where they arrive is known.
+        ObjectKind::Udp | ObjectKind::UnixDatagram if o.peer != 0 => [(k, o.id, o.peer), (k, o.peer, o.id)],
+        ObjectKind::Udp | ObjectKind::UnixDatagram => [(k, 0, o.id), (k, o.id, 0)],
         _ => return None,
     })
+}
+
+fn is_datagram(k: ObjectKind) -> bool {
+    matches!(k, ObjectKind::Udp | ObjectKind::UnixDatagram)
 }
 
 impl Channels {
@@ -86,21 +93,37 @@ impl Channels {
             return Some(known);
         }
         let [out, into] = keys(object)?;
-        let mut number = |key| {
-            let next = self.by_key.len() as u32;
-            let n = *self.by_key.entry(key).or_insert(next);
-            if n == next {
-                self.all.push(Channel::default());
-            }
-            n
-        };
-        let ends = (number(out), number(into));
+        let ends = (self.number(out), self.number(into));
         self.of_object[id.index()] = ends;
         Some(ends)
     }
 
+    fn number(&mut self, key: (ObjectKind, u64, u64)) -> u32 {
+        let next = self.by_key.len() as u32;
+        let n = *self.by_key.entry(key).or_insert(next);
+        if n == next {
+            self.all.push(Channel::default());
+        }
+        n
+    }
+
+    /// A datagram was sent to an address: whoever waits there, without saying from whom, may get it.
+    fn arrives(&mut self, object: ObjectId, at: Segment, time: Ns, catalog: &Catalog) {
+        let Some(o) = catalog.object(object).filter(|o| is_datagram(o.kind) && o.peer != 0) else { return };
+        // A UDP socket that takes what is sent to any address of the machine has a port only.
+        let any = (o.kind == ObjectKind::Udp).then_some(o.peer & 0xffff);
+        for id in [Some(o.peer), any].into_iter().flatten() {
+            let n = self.number((o.kind, id, 0));
+            let c = &mut self.all[n as usize];
+            if c.last.is_none_or(|l| l.1 <= time) {
+                c.last = Some((at, time));
+            }
+        }
+    }
+
     /// A wake-up showed that `at` sent through `object` at `time`.
     pub fn note_send(&mut self, object: ObjectId, at: Segment, time: Ns, catalog: &Catalog) {
+        self.arrives(object, at, time, catalog);
         if let Some((out, _)) = self.ends(object, catalog) {
             let c = &mut self.all[out as usize];
             if c.last.is_none_or(|l| l.1 <= time) {
@@ -135,9 +158,16 @@ impl Channels {
         let Some(kind) = catalog.object(u.object).map(|o| o.kind) else { return };
         let depth = self.depth;
         let sends = u.direction == Direction::Send;
+        if sends {
+            self.arrives(u.object, at, time, catalog);
+        }
+        if let Some(o) = catalog.object(u.object).filter(|o| is_datagram(o.kind)) {
+            self.datagrams.record(at, time, u, o, depth, found);
+            return;
+        }
         let c = &mut self.all[if sends { out } else { into } as usize];
         // Messages that keep their boundaries are counted one by one, streams by bytes.
-        let counted = matches!(kind, ObjectKind::Udp | ObjectKind::UnixDatagram | ObjectKind::EventFd);
+        let counted = kind == ObjectKind::EventFd;
         let amount = if counted { u64::from(u.count) } else { u.bytes };
         let so_far = if sends { &mut c.sent_so_far } else { &mut c.received_so_far };
         *so_far = so_far.saturating_add(amount);
@@ -240,6 +270,19 @@ mod tests {
         // Two sendings in one record: the first had left when the receiver read at 4.
         let got = matches(&[(3, false, 4, 4, 5, 5), (1, true, 2, 9, 10, 10), (4, false, 12, 12, 5, 10)]);
         assert_eq!(got, [(1, 2, 3, 4), (1, 9, 4, 12)]);
+    }
+
+    #[test]
+    fn who_sent_last_to_a_socket_that_takes_from_anybody() {
+        let end = |id, peer| Object { kind: ObjectKind::Udp, id, peer, name: String::new(), members: vec![] };
+        let there = pg_event::endpoint_v4(0x7f00_0001, 20);
+        let objects = vec![end(10, there), end(20, 0)];
+        let catalog = Catalog { objects, ..Catalog::default() };
+        let mut channels = Channels::new(8);
+        let at = Segment { thread: ThreadId(1), index: 0 };
+        channels.note_send(ObjectId(0), at, 3, &catalog);
+        assert_eq!(channels.sender_to(ObjectId(1), 9, &catalog), Some((at, 3)));
+        assert_eq!(channels.sender_to(ObjectId(1), 2, &catalog), None);
     }
 
     #[test]

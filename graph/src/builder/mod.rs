@@ -6,6 +6,7 @@
 
 mod calls;
 mod channel;
+mod datagram;
 mod freeze;
 mod futex;
 mod related;

@@ -33,8 +33,19 @@ fn pair(a: &Object, b: &Object) -> Fit {
         return Fit::Same;
     }
     let datagram = |k| matches!(k, ObjectKind::Udp | ObjectKind::UnixDatagram);
-    if a.kind == b.kind && datagram(a.kind) && (a.peer == b.id || b.peer == a.id) {
-        return Fit::Same;
+    if a.kind == b.kind && datagram(a.kind) {
+        // A socket without a connection has one end only, and that may be any address of the machine.
+        let takes = |a: &Object, b: &Object| {
+            a.peer == 0
+                && b.peer != 0
+                && (b.peer == a.id || (a.kind == ObjectKind::Udp && b.peer & 0xffff == a.id))
+        };
+        if takes(a, b) || takes(b, a) {
+            return Fit::Same;
+        }
+        if a.peer == 0 || b.peer == 0 {
+            return if a.peer == b.peer { Fit::Open } else { Fit::Differs };
+        }
     }
     if stands_for_others(a.kind) || stands_for_others(b.kind) {
         return Fit::Open;

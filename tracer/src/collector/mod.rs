@@ -47,6 +47,8 @@ const BEHIND: usize = 4;
 /// ... but never longer than this, ns.
 const PATIENCE: u64 = 2000 * MS;
 const MS: u64 = 1_000_000;
+/// So long after the last datagram another one is expected.
+const DATAGRAMS_NS: u64 = 10_000 * MS;
 
 /// What a progress line shows.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -277,6 +279,8 @@ impl Run {
                 let time = self.pipeline.time(now);
                 self.pipeline.identity.refresh(time);
             }
+            let datagram = self.pipeline.datagram;
+            self.programs.name_senders(datagram != 0 && now.saturating_sub(datagram) < DATAGRAMS_NS);
             self.burst(now, false);
             self.collect_messages(now)?;
             self.account(now);

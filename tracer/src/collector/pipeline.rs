@@ -123,6 +123,8 @@ pub struct Pipeline {
     retries: Retries,
     /// Looks for threads that deserve a burst, when there are to be bursts.
     pub bursts: Option<Bursts>,
+    /// When a unix datagram was received last (`CLOCK_MONOTONIC`), 0 for never.
+    pub datagram: u64,
     /// Up to when events were given out.
     given_out: Ns,
     /// Events given out.
@@ -152,6 +154,7 @@ impl Pipeline {
             quotas: Quotas::new(),
             retries: Retries::default(),
             bursts: None,
+            datagram: 0,
             given_out: 0,
             events: 0,
             damaged: 0,
@@ -282,6 +285,9 @@ impl Pipeline {
             Record::UserStack(s) => self.user_stack(&s),
             Record::Sample(s) if s.time <= self.end => self.sample(&s),
             Record::Use(u) if u.last <= self.end => {
+                if u.receive && u.object.kind == ObjectKind::UnixDatagram as u8 {
+                    self.datagram = u.last;
+                }
                 let now = self.time(u.last);
                 let thread = self.identity.thread(u.tid, u.tgid, now);
                 let kind = Kind::Ipc(IpcUse {

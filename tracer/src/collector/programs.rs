@@ -49,6 +49,8 @@ const MESSAGES: &[(&str, &str, &str)] = &[
     ("on_send", "sock_send_length", "bytes sent over sockets are not recorded"),
     ("on_receive", "sock_recv_length", "bytes received over sockets are not recorded"),
 ];
+/// Attached only while unix datagrams are received.
+const DATAGRAMS: (&str, &str) = ("on_datagram", "skb_copy_datagram_iovec");
 const SYSCALLS: [(&str, &str); 2] = [("on_sys_enter", "sys_enter"), ("on_sys_exit", "sys_exit")];
 
 /// What a pass over all threads does (`enum pass` in `bpf/state.h`).
@@ -89,6 +91,9 @@ pub struct Programs {
     focus: HashMap<MapData, u32, u32>,
     counts: PerCpuArray<MapData, u64>,
     calls: Option<[BtfTracePointLinkId; 2]>,
+    datagrams: Option<BtfTracePointLinkId>,
+    /// The kernel took the program for datagrams.
+    datagrams_loaded: bool,
     bursting: HashMap<MapData, u32, u32>,
     rings: Option<Rings>,
     /// Kept for as long as samples are to be taken.
@@ -177,6 +182,8 @@ impl Programs {
             bursting: take(&mut ebpf, "bursting")?,
             counts: take(&mut ebpf, "counts")?,
             calls: None,
+            datagrams: None,
+            datagrams_loaded: false,
             rings: Some(Rings {
                 events: take(&mut ebpf, "events")?,
                 stacks: take(&mut ebpf, "stacks")?,
@@ -207,6 +214,20 @@ impl Programs {
         }
         for (name, tracepoint) in CORE {
             attach(&mut self.ebpf, name, tracepoint, btf).map_err(|e| refused(name, &e))?;
+        }
+        if options.level >= Level::Messages {
+            let (name, tracepoint) = DATAGRAMS;
+            let p: &mut BtfTracePoint = program(&mut self.ebpf, name)?;
+            match p.load(tracepoint, btf) {
+                Ok(()) => self.datagrams_loaded = true,
+                Err(e) => {
+                    tracing::warn!(name, "{}", refused(name, &e));
+                    let note = format!(
+                        "this kernel does not offer {tracepoint}: datagrams do not name their sender"
+                    );
+                    self.notes.push(note);
+                }
+            }
         }
         for (name, tracepoint) in SYSCALLS {
             let p: &mut BtfTracePoint = program(&mut self.ebpf, name)?;
@@ -244,6 +265,29 @@ impl Programs {
         }
         self.calls = links.try_into().ok();
         Ok(())
+    }
+
+    /// Have unix datagrams that are received name their sender, or no longer: what is received over streams
+    /// passes the same place.
+    pub fn name_senders(&mut self, wanted: bool) {
+        if !self.datagrams_loaded || wanted == self.datagrams.is_some() {
+            return;
+        }
+        let name = DATAGRAMS.0;
+        let Ok(p) = program::<BtfTracePoint>(&mut self.ebpf, name) else { return };
+        if wanted {
+            match p.attach() {
+                Ok(link) => self.datagrams = Some(link),
+                Err(e) => {
+                    self.datagrams_loaded = false;
+                    self.notes.push(format!("datagrams received do not name their sender: {e}"));
+                }
+            }
+        } else if let Some(link) = self.datagrams.take()
+            && let Err(e) = p.detach(link)
+        {
+            tracing::warn!("{name}: {e}");
+        }
     }
 
     /// Record the system calls of some threads from now on.

@@ -32,6 +32,8 @@ pub fn run(name: &str) {
         "itimer" => crate::timers::itimer(),
         "disk" => crate::disk::read(),
         "quota" => crate::quota::spin(),
+        "udp" => crate::datagrams::udp(),
+        "unix-datagram" => crate::datagrams::unix(),
         "holds" => crate::holds::wait_for_all(),
         "refused" => crate::holds::refused(),
         "poll-0" => crate::spins::poll_nothing(),

@@ -109,7 +109,7 @@ fn a_mark_writes_what_was_kept() {
     let out = recorder.mark(&["the", "page\u{7}", "hung"]);
     assert!(out.status.success(), "{}", text(&out));
     let path = PathBuf::from(text(&out).trim());
-    assert_eq!(files(dir.path()), [path.clone()]);
+    assert_eq!(files(dir.path()), std::slice::from_ref(&path));
     let s = Session::open(&path).expect("it opens");
     assert!(s.is_closed() && s.warnings().is_empty(), "{:?}", s.warnings());
     assert_eq!(s.notes()[0].text, "the page  hung");

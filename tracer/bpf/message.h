@@ -38,6 +38,31 @@ static __always_inline u32 position_of(struct sock *sk, u32 direction)
 	return direction ? READ(tcp, copied_seq) : READ(tcp, write_seq);
 }
 
+/*
+ * When a message passed. Reading the clock takes longer than all the rest here (100 ns: it waits for what the
+ * processor still has under way), so a thread that passes messages in quick succession has it read for one in
+ * four or sixteen of them; the others get the time of that one and keep their order. At most that is 4 ms
+ * early, a tick, typically less than 40 us; the first of a segment is always exact.
+ */
+static __always_inline u64 time_of_message(struct uses *u)
+{
+	u64 tick = bpf_jiffies64();
+	if (u->ahead && u->tick == tick) {
+		u->ahead--;
+		u->time++;
+		return u->time;
+	}
+	u64 now = bpf_ktime_get_ns();
+	u64 passed = now - u->exact, messages = u->skipped - u->ahead + 1;
+	u32 ahead = passed < messages * 2500 ? 15 : passed < messages * 10000 ? 3 : 0;
+	u->exact = now;
+	u->time = now;
+	u->tick = tick;
+	u->ahead = ahead;
+	u->skipped = ahead;
+	return now;
+}
+
 static __always_inline int message(struct sock *sk, int bytes, u32 direction)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -47,7 +72,6 @@ static __always_inline int message(struct sock *sk, int bytes, u32 direction)
 	if (sk->sk_type == SOCK_DGRAM && datagram(sk, task, bytes, direction))
 		return 0;
 	struct uses *u = bpf_task_storage_get(&uses, task, 0, 0);
-	u64 now = bpf_ktime_get_ns();
 	if (!u) {
 		struct thread *t = thread_of(task);
 		u = bpf_task_storage_get(&uses, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -57,6 +81,7 @@ static __always_inline int message(struct sock *sk, int bytes, u32 direction)
 		}
 		t->has_uses = 1;
 	}
+	u64 now = time_of_message(u);
 	s64 cookie = sk->__sk_common.skc_cookie.counter;
 	if (!cookie) /* it gets one */
 		cookie = bpf_get_socket_cookie(sk);

@@ -376,9 +376,7 @@ static __always_inline struct file *low_file(struct files_struct *files, u32 fd)
 	switch (fd) {
 		FILE_CASE(0) FILE_CASE(1) FILE_CASE(2) FILE_CASE(3) FILE_CASE(4) FILE_CASE(5) FILE_CASE(6)
 		FILE_CASE(7) FILE_CASE(8) FILE_CASE(9) FILE_CASE(10) FILE_CASE(11) FILE_CASE(12) FILE_CASE(13)
-		FILE_CASE(14) FILE_CASE(15) FILE_CASE(16) FILE_CASE(17) FILE_CASE(18) FILE_CASE(19)
-		FILE_CASE(20) FILE_CASE(21) FILE_CASE(22) FILE_CASE(23) FILE_CASE(24) FILE_CASE(25)
-		FILE_CASE(26) FILE_CASE(27) FILE_CASE(28) FILE_CASE(29) FILE_CASE(30) FILE_CASE(31)
+		FILE_CASE(14) FILE_CASE(15)
 	}
 	return file;
 }
@@ -395,7 +393,7 @@ static __always_inline struct remembered *known_file(struct thread *t, struct ta
 		return 0;
 	struct remembered *m = &t->memo[BOUND(slot, FILES)];
 	u64 file, inode, number;
-	if (max == 64 && fd < 32) { /* the table within files_struct */
+	if (max == 64 && fd < 16) { /* the table within files_struct */
 		struct file *f = low_file(files, fd);
 		struct inode *in = f->f_inode;
 		file = (u64)f;

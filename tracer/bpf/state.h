@@ -186,6 +186,9 @@ struct uses {
 	u64 oldest;    /* of these messages */
 	u32 collected; /* the task iterator is sending them */
 	u32 busy;      /* the thread itself is at it */
+	/* The clock, see time_of_message. */
+	u64 exact, time, tick;
+	u32 ahead, skipped;
 	struct use slot[SLOTS];
 	struct object object[SLOTS];
 };

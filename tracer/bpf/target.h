@@ -249,7 +249,7 @@ int __noinline waits_on(struct thread *t, struct regs *r, u64 blocked, u64 tgid,
 	return 0;
 }
 
-#define POLL_KNOWN 8
+#define POLL_KNOWN 6
 
 /* poll and ppoll of few descriptors, all known: nearly always the same set as before. */
 static __noinline bool polls_known(struct thread *t, struct task_struct *task, struct pt_regs *r, u32 class)

@@ -38,8 +38,8 @@ int __noinline send_flow(struct flow *f, struct object *o, u32 direction, u32 ti
 	return 0;
 }
 
-/* Send everything. */
-static __noinline void send_uses(struct uses *u, u32 tid, u32 tgid)
+/* Send everything. `end`: now, at the end of a segment, else 0. */
+static __noinline void send_uses(struct uses *u, u32 tid, u32 tgid, u64 end)
 {
 	for (u32 direction = 0; direction < 2; direction++) {
 		u64 bits = u->dirty[direction];
@@ -50,6 +50,10 @@ static __noinline void send_uses(struct uses *u, u32 tid, u32 tgid)
 			u32 at = ones((bits & -bits) - 1);
 			bits &= bits - 1;
 			struct use *s = &u->slot[BOUND(at, SLOTS)];
+			/* A time that was not read may be early (see time_of_message). No message is received before it
+			 * was sent: rather the end of the segment, which comes right after. */
+			if (direction && u->skipped && end - s->flow[1].last < 1000000)
+				s->flow[1].last = end;
 			send_flow(&s->flow[direction], &u->object[BOUND(at, SLOTS)], direction, tid, tgid);
 		}
 	}
@@ -76,10 +80,13 @@ static __always_inline bool tokens(struct cpu *c, u32 n, u64 now)
 static __always_inline void leave_uses(struct thread *t, struct task_struct *task, struct cpu *c, u64 now)
 {
 	struct uses *u = bpf_task_storage_get(&uses, task, 0, 0);
-	if (!u || u->collected || !(u->dirty[0] | u->dirty[1]))
+	if (!u)
+		return;
+	u->ahead = 0;
+	if (u->collected || !(u->dirty[0] | u->dirty[1]))
 		return;
 	if (tokens(c, ones(u->dirty[0]) + ones(u->dirty[1]), now) || now - u->oldest > USES_AGE) {
-		send_uses(u, task->pid, task->tgid);
+		send_uses(u, task->pid, task->tgid, now);
 	} else {
 		t->left = 1;
 		count(COUNT_LEFT);
@@ -97,7 +104,7 @@ static __always_inline void overdue_uses(void)
 	if (!u || u->busy || u->collected || !(u->dirty[0] | u->dirty[1]))
 		return;
 	if (bpf_ktime_get_ns() - u->oldest > 10000000)
-		send_uses(u, task->pid, task->tgid);
+		send_uses(u, task->pid, task->tgid, 0);
 }
 
 /* A thread sleeps with messages that were not sent. It may be woken meanwhile: `collected` tells it. */
@@ -108,7 +115,7 @@ static __noinline void collect_uses(struct thread *t, struct task_struct *task)
 		return;
 	u->collected = 1;
 	if (__sync_lock_test_and_set(&t->left, 0))
-		send_uses(u, task->pid, task->tgid);
+		send_uses(u, task->pid, task->tgid, 0);
 	u->collected = 0;
 }
 

@@ -614,6 +614,10 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(on_exit, struct task_struct *task)
 {
+	/* The collector forgets what it was told of the thread. */
+	struct thread *t = known_thread(task);
+	if (t)
+		t->told = 0;
 	struct rec_exit *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 	if (!e) {
 		count(LOST_EVENTS);

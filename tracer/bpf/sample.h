@@ -20,6 +20,24 @@ int on_sample(struct bpf_perf_event_data *ctx)
 	if (s && kernel_stacks)
 		kernel_stack = send_kernel_stack(s, bpf_get_stack(ctx, s->kstack.ip, sizeof(s->kstack.ip), 0));
 	struct thread *t = known_thread(task);
+	if (t && !kernel_thread && kernel_stack && (key = user_stack(t, r, tid, tgid, now))) {
+		/* In a system call the stack is that of its waits: nearly always known. */
+		struct stack_head *h = bpf_ringbuf_reserve(&samples, sizeof(*h), 0);
+		if (!h)
+			goto lost;
+		h->type = REC_SAMPLE;
+		h->flags = 0;
+		h->cpu = bpf_get_smp_processor_id();
+		h->tid = tid;
+		h->tgid = tgid;
+		h->time = now;
+		h->key = key;
+		h->kernel_stack = kernel_stack;
+		h->regs = *r;
+		h->len = 0;
+		bpf_ringbuf_submit(h, BPF_RB_NO_WAKEUP);
+		return 0;
+	}
 	if (t && t->in_focus && !kernel_thread) {
 		struct rec_stack_large *u = bpf_ringbuf_reserve(&samples, sizeof(*u), 0);
 		if (!u)

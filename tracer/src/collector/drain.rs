@@ -208,15 +208,15 @@ fn drain(mut rings: Rings, alarm: &Alarm, out: &Sender<Batch>, back: &Receiver<B
         batch.time = clock::monotonic();
         let Batch { events, stacks, samples, life, .. } = &mut batch;
         let mut executed = false;
-        // Events first: the stacks they name were written before them.
+        // Stacks last: those that events and samples name were written before these.
         events.fill(&mut rings.events, usize::MAX, |n, record| {
             if raw::is_life(record) {
                 life.push(n);
                 executed |= raw::is_exec(record);
             }
         });
-        stacks.fill(&mut rings.stacks, STACK_BYTES, |_, _| {});
         samples.fill(&mut rings.samples, STACK_BYTES, |_, _| {});
+        stacks.fill(&mut rings.stacks, STACK_BYTES, |_, _| {});
         let taken = [events.size(), stacks.size(), samples.size()];
         let more = events.ends.len() >= RECORDS || taken[1] >= STACK_BYTES || taken[2] >= STACK_BYTES;
         let (time, empty) = (batch.time, batch.size() == 0);

@@ -490,7 +490,13 @@ impl Pipeline {
         let time = self.time(s.time);
         let thread = self.identity.thread(s.tid, s.tgid, time);
         let kernel_thread = s.flags & raw::F_KERNEL != 0;
-        let user_stack = if kernel_thread { StackId::NONE } else { self.unwind(s, &s.data) };
+        let user_stack = if kernel_thread {
+            StackId::NONE
+        } else if s.key != 0 {
+            self.user.get(s.key) // copied before, in this call or a like one
+        } else {
+            self.unwind(s, &s.data)
+        };
         let sample =
             Sample { weight: self.sample_weight, user_stack, kernel_stack: self.kernel.get(s.kernel_stack) };
         if let Some(bursts) = &mut self.bursts

@@ -420,7 +420,8 @@ impl Run {
         let mut notes = std::mem::take(&mut self.programs.notes);
         let bursts = self.pipeline.bursts.as_ref().map_or(0, |b| b.count);
         if bursts > 0 {
-            notes.push(format!("{bursts} bursts of system call records on threads that retried"));
+            let s = if bursts == 1 { "" } else { "s" };
+            notes.push(format!("{bursts} burst{s} of system call records on threads that retried"));
         }
         let Self { mut pipeline, programs, out, loss, start, .. } = self;
         // Detaches everything: naming frames may take a while.

@@ -50,7 +50,22 @@ fn a_32_bit_program() {
         return;
     }
     for level in [Level::Waits, Level::Syscalls] {
-        let (catalog, events) = record(&exe, level);
+        // A kernel that does not report every switch (see `switch_out` in causal.bpf.c) misses a wait now and
+        // then: what is tested here is how those that were seen are named.
+        let complete = |(catalog, events): &(Catalog, Vec<Event>)| {
+            let slept = |e: &&Event| {
+                catalog.process_of(e.thread).is_some_and(|p| p.name == "small")
+                    && matches!(e.kind, Kind::OffCpu(o) if o.woken > o.start && o.syscall.is_some())
+            };
+            events.iter().filter(slept).count() >= 8
+        };
+        let mut recording = record(&exe, level);
+        for _ in 0..5 {
+            if !complete(&recording) {
+                recording = record(&exe, level);
+            }
+        }
+        let (catalog, events) = recording;
         let own = |e: &&Event| catalog.process_of(e.thread).is_some_and(|p| p.name == "small");
         let waits: Vec<_> = events
             .iter()

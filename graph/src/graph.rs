@@ -116,6 +116,25 @@ pub(crate) struct Detail {
     pub flags: u8,
 }
 
+impl Detail {
+    /// Of a vertex that leads in with no wait.
+    pub fn running(thread: ThreadId, preempted: Ns, flags: u8) -> Self {
+        Self {
+            preempted,
+            timeout: 0,
+            thread,
+            object: ObjectId::NONE,
+            user_stack: StackId::NONE,
+            kernel_stack: StackId::NONE,
+            op: 0,
+            value: 0,
+            syscall: Sysno::NONE,
+            state: OffState::Runnable,
+            flags,
+        }
+    }
+}
+
 /// An edge as it is kept: sorted by `to`, the one that ended the leading wait first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EdgeRow {

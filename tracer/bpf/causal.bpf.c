@@ -10,6 +10,7 @@
 
 #include "records.h"
 #include "state.h"
+#include "lane.h"
 #include "object.h"
 #include "call.h"
 #include "set.h"
@@ -167,9 +168,9 @@ static __always_inline void switch_out(struct task_struct *task, struct cpu *c, 
 		count(LOST_EVENTS);
 		return;
 	}
-	/* Some kernels do not report every switch (Linux 6.18 in a VM: 1 in 200 under load). A wait whose end was
-	 * not seen ended when the thread was woken, at the latest now. */
-	if (t->off && !t->runnable) {
+	/* A wait whose end the kernel did not report ended when the thread was woken, at the latest now. One that
+	 * began to run while it was being seeded had none. */
+	if (t->off && !t->runnable && !(t->flags & F_SEEDED)) {
 		tell(t, tid, tgid, 0, t->woken > t->off ? t->woken : now);
 		t->woken = 0;
 	}
@@ -212,7 +213,6 @@ static __always_inline void fill_off(struct rec_off *e, struct thread *t, u32 ti
 	e->waker_tgid = woken ? t->waker_tgid : 0;
 	e->call = t->call;
 	e->waker_call = woken ? t->waker_call : NO_CALL;
-	e->cpu = bpf_get_smp_processor_id();
 	e->kind = t->object.kind;
 	e->waker_kind = woken ? t->waker_object.kind : K_NONE;
 	e->op = t->op;
@@ -231,24 +231,24 @@ static __always_inline void fill_off(struct rec_off *e, struct thread *t, u32 ti
 static __noinline void tell(struct thread *t, u32 tid, u32 tgid, u64 kernel_stack, u64 now)
 {
 	t->told = 0;
-	struct rec_off *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-	if (!e) {
-		count(LOST_EVENTS);
+	struct place place;
+	struct rec_off *e = lane_reserve(&place, sizeof(*e));
+	if (!e)
 		return;
-	}
 	fill_off(e, t, tid, tgid, now);
+	e->cpu = place.cpu;
 	e->kernel_stack = kernel_stack;
-	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+	lane_submit(&place);
 	t->told = 1;
 	t->rewoken = !t->woken;
 }
 
-static __always_inline void fill_again(struct rec_again *e, struct thread *t, u8 type, u32 tid, u64 kernel_stack,
-				       u64 now)
+static __always_inline void fill_again(struct rec_again *e, struct thread *t, u8 type, u32 cpu, u32 tid,
+				       u64 kernel_stack, u64 now)
 {
 	e->type = type;
 	e->pad = 0;
-	e->cpu = bpf_get_smp_processor_id();
+	e->cpu = cpu;
 	e->tid = tid;
 	e->time = now;
 	e->waited = now - t->off;
@@ -259,18 +259,23 @@ static __always_inline void fill_again(struct rec_again *e, struct thread *t, u8
 /* Send the interval as a reference to the last one. */
 static __always_inline void tell_again(struct thread *t, u32 tid, u64 kernel_stack, u64 now)
 {
+	struct place place;
 	if (!t->rewoken) {
-		struct rec_again *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-		if (!e)
-			goto lost;
-		fill_again(e, t, REC_AGAIN, tid, kernel_stack, now);
-		bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+		struct rec_again *e = lane_reserve(&place, sizeof(*e));
+		if (!e) {
+			t->told = 0;
+			return;
+		}
+		fill_again(e, t, REC_AGAIN, place.cpu, tid, kernel_stack, now);
+		lane_submit(&place);
 		return;
 	}
-	struct rec_rewoken *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-	if (!e)
-		goto lost;
-	fill_again(&e->again, t, REC_REWOKEN, tid, kernel_stack, now);
+	struct rec_rewoken *e = lane_reserve(&place, sizeof(*e));
+	if (!e) {
+		t->told = 0;
+		return;
+	}
+	fill_again(&e->again, t, REC_REWOKEN, place.cpu, tid, kernel_stack, now);
 	e->waker_id = t->waker_object.id;
 	e->waker_peer = t->waker_object.peer;
 	e->waker_stack = t->waker_stack;
@@ -280,12 +285,8 @@ static __always_inline void tell_again(struct thread *t, u32 tid, u64 kernel_sta
 	e->context = t->context;
 	e->waker_kind = t->waker_object.kind;
 	e->pad = 0;
-	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+	lane_submit(&place);
 	t->rewoken = 0;
-	return;
-lost:
-	count(LOST_EVENTS);
-	t->told = 0;
 }
 
 /*
@@ -305,10 +306,36 @@ static __always_inline u64 waited_in(struct thread *t, struct task_struct *task,
 	return t->kernel_stack;
 }
 
+/* A thread comes that was not seen to leave. If it was woken since it came the last time, it had waited: for
+ * what, its registers say in part; since when is not known. */
+static __noinline void left_unseen(struct thread *t, struct task_struct *task, u64 now)
+{
+	bool waited = t->in && t->woken > t->in && !(task->flags & NO_USER);
+	if (waited) {
+		struct pt_regs *r = (struct pt_regs *)bpf_task_pt_regs(task);
+		u64 nr = call_of(task, r->orig_ax);
+		for (int i = 0; i < WAIT_WORDS; i++)
+			t->wait[i] = 0;
+		t->object.kind = K_NONE;
+		t->object.fd = ~0U;
+		t->call = nr < NO_CALL ? nr : NO_CALL;
+		t->state = OFF_INTERRUPTIBLE;
+		t->off = t->in;
+		t->runnable = 0;
+		t->reported = 0;
+		t->told = 0;
+	}
+	t->in = now;
+}
+
 static __always_inline void switch_in(struct task_struct *task, u32 tid, u32 tgid, u64 now)
 {
 	struct thread *t = known_thread(task);
-	if (!t || !t->off)
+	if (!t)
+		return;
+	if (!t->off)
+		left_unseen(t, task, now);
+	if (!t->off)
 		return;
 	u64 waited = now - t->off;
 	u64 ready = t->woken > t->off ? t->woken : t->off;
@@ -321,13 +348,12 @@ static __always_inline void switch_in(struct task_struct *task, u32 tid, u32 tgi
 		}
 	}
 	if (t->runnable) {
-		struct rec_run *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-		if (!e) {
-			count(LOST_EVENTS);
-		} else {
+		struct place place;
+		struct rec_run *e = lane_reserve(&place, sizeof(*e));
+		if (e) {
 			e->type = REC_RUN;
 			e->flags = t->run_flags;
-			e->cpu = bpf_get_smp_processor_id();
+			e->cpu = place.cpu;
 			e->tid = tid;
 			e->time = now;
 			e->start = t->off;
@@ -336,7 +362,7 @@ static __always_inline void switch_in(struct task_struct *task, u32 tid, u32 tgi
 			e->pad = 0;
 			e->woken = t->woken;
 			e->user_stack = t->run_stack;
-			bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+			lane_submit(&place);
 		}
 	} else {
 		u64 kernel_stack = 0;
@@ -352,6 +378,15 @@ static __always_inline void switch_in(struct task_struct *task, u32 tid, u32 tgi
 		__sync_lock_test_and_set(&t->left, 0);
 	t->off = 0;
 	t->woken = 0;
+	t->in = now;
+}
+
+/* Some kernels do not report every switch (Linux 6.18 in a VM: 1 in 200 under load; perf misses them too). */
+static __always_inline void check_current(struct cpu *c, struct task_struct *prev, struct task_struct *next)
+{
+	if (c->current && c->current != (u64)prev)
+		count(COUNT_UNREPORTED);
+	c->current = (u64)next;
 }
 
 SEC("tp_btf/sched_switch")
@@ -364,6 +399,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		c->softirq = 0;
 		c->irq = 0;
 		c->timer = 0;
+		check_current(c, prev, next);
 	}
 	u32 tid = prev->pid, tgid = prev->tgid;
 	if (tid && tgid != own_tgid)

@@ -160,31 +160,6 @@ int BPF_PROG(on_sys_enter, struct pt_regs *regs, long id)
 	return 0;
 }
 
-/* Bytes through a pipe, or another object that no tracepoint tells of. */
-static __always_inline void piped(struct object *o, u32 tid, u32 tgid, u32 direction, s64 bytes, u64 start,
-				  u64 now)
-{
-	struct rec_use *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-	if (!e) {
-		count(LOST_EVENTS);
-		return;
-	}
-	e->type = REC_USE;
-	e->kind = o->kind;
-	e->direction = direction;
-	e->pad = 0;
-	e->tid = tid;
-	e->tgid = tgid;
-	e->first = start;
-	e->last = now;
-	e->count = 1;
-	e->bytes = bytes;
-	e->position = 0;
-	e->id = o->id;
-	e->peer = o->peer;
-	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
-}
-
 SEC("tp_btf/sys_exit")
 int BPF_PROG(on_sys_exit, struct pt_regs *regs, long result)
 {
@@ -207,7 +182,9 @@ int BPF_PROG(on_sys_exit, struct pt_regs *regs, long result)
 	u32 op = class == C_FUTEX || class == C_FLOCK || class == C_FCNTL ? args->si : 0;
 	if (result > 0 && (o.kind == K_PIPE || o.kind == K_FIFO || o.kind == K_EVENTFD || o.kind == K_TTY) &&
 	    (class == C_FD_RECV || class == C_FD_SEND)) {
-		piped(&o, tid, tgid, class == C_FD_RECV, result, start, now);
+		/* No tracepoint tells of bytes through these. */
+		struct flow piped = { .first = start, .last = now, .bytes = result, .count = 1 };
+		send_flow(&piped, &o, class == C_FD_RECV, tid, tgid);
 	}
 	if (t->run_count && t->run_call == nr && t->run_op == op && t->run_object.kind == o.kind &&
 	    t->run_object.id == o.id && (t->run_result < 0) == (result < 0) && now - t->run_start < 5000000) {

@@ -10,7 +10,7 @@
  * page of it. A function of its own: its part of the stack is not there while the object is looked at. */
 static __noinline void seed_stack(struct thread *t, struct regs *r, u32 tid, u32 tgid, u64 now)
 {
-	u64 key = stack_key(tid, r);
+	u64 key = stack_key(tid, r->ip, r->sp);
 	struct rec_stack_small *u = bpf_ringbuf_reserve(&stacks, sizeof(*u), 0);
 	if (u) {
 		u->head.type = REC_USTACK;
@@ -89,6 +89,7 @@ static __noinline void report_wait(struct thread *t, struct task_struct *task, u
 		return;
 	}
 	fill_off(e, t, task->pid, task->tgid, now);
+	e->cpu = bpf_get_smp_processor_id();
 	if (t->runnable) {
 		e->state = OFF_RUNNABLE;
 		e->flags = t->run_flags;

@@ -20,13 +20,13 @@ int on_sample(struct bpf_perf_event_data *ctx)
 	if (s && kernel_stacks)
 		kernel_stack = send_kernel_stack(s, bpf_get_stack(ctx, s->kstack.ip, sizeof(s->kstack.ip), 0));
 	struct thread *t = known_thread(task);
-	if (t && !kernel_thread && kernel_stack && (key = user_stack(t, r, tid, tgid, now))) {
-		/* In a system call the stack is that of its waits: nearly always known. */
+	/* In a system call the stack is that of its waits: nearly always known. Kernel threads have none. */
+	if (kernel_thread || (t && kernel_stack && (key = user_stack(t, r, tid, tgid, now)))) {
 		struct stack_head *h = bpf_ringbuf_reserve(&samples, sizeof(*h), 0);
 		if (!h)
 			goto lost;
 		h->type = REC_SAMPLE;
-		h->flags = 0;
+		h->flags = kernel_thread ? F_KERNEL : 0;
 		h->cpu = bpf_get_smp_processor_id();
 		h->tid = tid;
 		h->tgid = tgid;
@@ -38,7 +38,7 @@ int on_sample(struct bpf_perf_event_data *ctx)
 		bpf_ringbuf_submit(h, BPF_RB_NO_WAKEUP);
 		return 0;
 	}
-	if (t && t->in_focus && !kernel_thread) {
+	if (t && t->in_focus) {
 		struct rec_stack_large *u = bpf_ringbuf_reserve(&samples, sizeof(*u), 0);
 		if (!u)
 			goto lost;
@@ -49,19 +49,7 @@ int on_sample(struct bpf_perf_event_data *ctx)
 	struct rec_stack_small *u = bpf_ringbuf_reserve(&samples, sizeof(*u), 0);
 	if (!u)
 		goto lost;
-	if (kernel_thread) {
-		u->head.type = REC_SAMPLE;
-		u->head.flags = F_KERNEL;
-		u->head.cpu = bpf_get_smp_processor_id();
-		u->head.tid = tid;
-		u->head.tgid = tgid;
-		u->head.time = now;
-		u->head.key = 0;
-		u->head.kernel_stack = kernel_stack;
-		u->head.len = 0;
-	} else {
-		FILL(u, REC_SAMPLE, STACK_SMALL);
-	}
+	FILL(u, REC_SAMPLE, STACK_SMALL);
 	bpf_ringbuf_submit(u, BPF_RB_NO_WAKEUP);
 	return 0;
 lost:

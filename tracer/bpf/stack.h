@@ -46,15 +46,15 @@ static __always_inline u32 copy_stack(u8 *to, u64 sp, u32 size)
 		(rec)->head.len = copy_stack((rec)->data, r->sp, size);         \
 	} while (0)
 
-static __always_inline u64 stack_key(u32 tid, struct regs *r)
+static __always_inline u64 stack_key(u32 tid, u64 ip, u64 sp)
 {
-	return mix(mix(tid, r->ip), r->sp) | 1;
+	return mix(mix(tid, ip), sp) | 1;
 }
 
 /* The key of the user stack when it was copied lately, else 0. */
 static __always_inline u64 known_stack(struct thread *t, struct pt_regs *r, u32 tid, u64 now)
 {
-	u64 key = mix(mix(tid, r->ip), r->sp) | 1;
+	u64 key = stack_key(tid, r->ip, r->sp);
 	u32 slot = key >> 8;
 	BOUND(slot, MEMO);
 	struct copied *c = &t->stacks[slot];
@@ -70,7 +70,7 @@ u64 __noinline user_stack(struct thread *t, struct regs *r, u32 tid, u32 tgid, u
 	u64 kernel_stack = 0;
 	if (!user_stacks)
 		return 0;
-	u64 key = stack_key(tid, r);
+	u64 key = stack_key(tid, r->ip, r->sp);
 	u32 slot = (key >> 8) & (MEMO - 1);
 	struct copied *c = &t->stacks[slot];
 	if (c->key == key && now - c->time < memo_ns)

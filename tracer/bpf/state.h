@@ -49,7 +49,7 @@ struct {
 } bursting SEC(".maps");
 
 /* Losses and totals, by CPU. Numbers of `pg_event::Kind::Lost::ring` first. */
-enum count { LOST_EVENTS = 0, LOST_STACKS, LOST_SAMPLES, COUNT_LEFT, COUNTS };
+enum count { LOST_EVENTS = 0, LOST_STACKS, LOST_SAMPLES, COUNT_LEFT, COUNT_UNREPORTED, COUNTS };
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, COUNTS);
@@ -107,7 +107,7 @@ struct copied {
  * in the same line.
  */
 struct thread {
-	u64 off, woken;
+	u64 off, woken, in;
 	u64 run_stack;
 	u32 focus_generation;
 	u32 left;	    /* blocked with messages that were not sent yet */
@@ -122,7 +122,6 @@ struct thread {
 	u8 has_uses; /* there is a struct uses of it */
 	u8 pad;
 	u32 run_count; /* equal calls not sent yet (level `syscalls`) */
-	u32 pad2;
 	/* What it waits on. */
 	union {
 		struct {
@@ -211,6 +210,7 @@ struct cpu {
 	/* The disk request completed last: its device, when, and who submitted it. */
 	u64 disk, disk_time;
 	u32 disk_tid, disk_tgid;
+	u64 current; /* the thread that was seen to come last */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

@@ -7,9 +7,7 @@
 
 use crate::graph::{BATCH, Detail, SPLIT, Times};
 use crate::{At, BuildOptions, Weak};
-use pg_event::{
-    Catalog, Direction, IpcUse, Ns, ObjectId, ObjectKind, OffState, ProcessId, StackId, Sysno, ThreadId,
-};
+use pg_event::{Catalog, Direction, IpcUse, Ns, ObjectId, ObjectKind, ProcessId, ThreadId};
 use std::collections::HashMap;
 
 /// Who is at the other end of a channel: a process, or the channel itself when that is not known.
@@ -97,20 +95,7 @@ pub(super) fn criterion(polled: bool, options: &BuildOptions) -> Option<u8> {
 
 /// A part that begins at `at`, and which segment it is of.
 pub(super) fn part(at: Ns, thread: ThreadId, preempted: Ns, flags: u8) -> (Times, Detail) {
-    let detail = Detail {
-        preempted,
-        timeout: 0,
-        thread,
-        object: ObjectId::NONE,
-        user_stack: StackId::NONE,
-        kernel_stack: StackId::NONE,
-        op: 0,
-        value: 0,
-        syscall: Sysno::NONE,
-        state: OffState::Runnable,
-        flags,
-    };
-    (Times { start: at, woken: at, run: at }, detail)
+    (Times { start: at, woken: at, run: at }, Detail::running(thread, preempted, flags))
 }
 
 /// Why the way into a vertex with these flags is weak.

@@ -2,9 +2,7 @@
 
 use crate::graph::{BEGUN_BEFORE, Detail, OPEN, Times};
 use crate::{At, SamplePoint};
-use pg_event::{
-    Catalog, IpcUse, Ns, ObjectId, OffCpu, OffState, StackId, SyscallUse, Sysno, Thread, ThreadId,
-};
+use pg_event::{Catalog, IpcUse, Ns, OffCpu, OffState, SyscallUse, Thread, ThreadId};
 
 /// What a thread is to the graph.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -89,19 +87,7 @@ impl ThreadState {
         self.rows.push(Row {
             number: u32::MAX,
             times: Times { start, woken: start, run: start },
-            detail: Detail {
-                preempted: 0,
-                timeout: 0,
-                thread: id,
-                object: ObjectId::NONE,
-                user_stack: StackId::NONE,
-                kernel_stack: StackId::NONE,
-                op: 0,
-                value: 0,
-                syscall: Sysno::NONE,
-                state: OffState::Runnable,
-                flags: 0,
-            },
+            detail: Detail::running(id, 0, 0),
         });
     }
 

@@ -4,6 +4,7 @@
 
 use super::alarm::{Alarm, Bell};
 use super::clock;
+use super::lanes::Lanes;
 use super::priority::raise_priority;
 use super::raw;
 use crate::error::Error;
@@ -41,13 +42,21 @@ pub struct Records {
 }
 
 impl Records {
-    /// Take from a ring what is there, up to a limit; `each` sees every record.
-    fn fill(&mut self, ring: &mut RingBuf<MapData>, bytes: usize, mut each: impl FnMut(usize, &[u8])) {
-        while self.ends.len() < RECORDS && self.bytes.len() < bytes {
+    fn push(&mut self, record: &[u8]) {
+        self.bytes.extend_from_slice(record);
+        self.ends.push(self.bytes.len() as u32);
+    }
+
+    /// Records that still fit.
+    fn left(&self) -> usize {
+        RECORDS.saturating_sub(self.ends.len())
+    }
+
+    /// Take from a ring what is there, up to a limit of bytes.
+    fn fill(&mut self, ring: &mut RingBuf<MapData>, bytes: usize) {
+        while self.left() > 0 && self.bytes.len() < bytes {
             let Some(item) = ring.next() else { return };
-            each(self.ends.len(), &item);
-            self.bytes.extend_from_slice(&item);
-            self.ends.push(self.bytes.len() as u32);
+            self.push(&item);
         }
     }
 
@@ -106,14 +115,61 @@ impl Batch {
 
 /// The rings.
 pub struct Rings {
-    /// Records of events.
+    /// Intervals off the CPU.
+    pub lanes: Lanes,
+    /// Records of other events.
     pub events: RingBuf<MapData>,
     /// Copies of user stacks.
     pub stacks: RingBuf<MapData>,
     /// On-CPU samples.
     pub samples: RingBuf<MapData>,
-    /// Bytes that fit into each of them.
+    /// Bytes that fit into each of the last three.
     pub room: [usize; 3],
+    /// A record of the ring of events that belongs behind intervals which were not read yet.
+    pub held: Option<Vec<u8>>,
+}
+
+impl Rings {
+    /// Take the events up to `time` (`CLOCK_MONOTONIC`) from the lanes and the ring: intervals in order of time,
+    /// what is about the life of a thread in its place among them. Returns the bytes taken from the fullest lane
+    /// and from the ring, and whether there is more.
+    fn take_events(&mut self, time: u64, batch: &mut Batch) -> ([usize; 2], bool) {
+        let Batch { events, life, .. } = batch;
+        let in_lane = self.lanes.look(time);
+        let (mut in_ring, mut more) = (0, false);
+        loop {
+            let mut item = None;
+            let record = match &self.held {
+                Some(held) => &held[..],
+                None => {
+                    item = self.events.next();
+                    let Some(item) = &item else { break };
+                    in_ring += item.len();
+                    item
+                }
+            };
+            let after = raw::comes_after(record);
+            if after > time
+                || !self.lanes.up_to(after, events.left(), |r| events.push(r))
+                || events.left() == 0
+            {
+                more = after <= time;
+                if item.is_some() {
+                    self.held = Some(record.to_vec());
+                }
+                break;
+            }
+            if raw::is_life(record) {
+                life.push(events.ends.len());
+            }
+            events.push(record);
+            drop(item);
+            self.held = None;
+        }
+        more |= !self.lanes.up_to(if more { 0 } else { time }, events.left(), |r| events.push(r));
+        self.lanes.release();
+        ([in_lane, in_ring], more)
+    }
 }
 
 /// The draining thread.
@@ -181,7 +237,7 @@ struct Pace {
 
 impl Pace {
     /// The pause after a look at `now` that found so much of the room of each ring taken.
-    fn next(&mut self, now: u64, taken: [usize; 3], room: [usize; 3], life: bool) -> u64 {
+    fn next(&mut self, now: u64, taken: [usize; 4], room: [usize; 4], life: bool) -> u64 {
         if life {
             self.lively_until = now + LIVELY;
         }
@@ -201,25 +257,25 @@ impl Pace {
 
 fn drain(mut rings: Rings, alarm: &Alarm, out: &Sender<Batch>, back: &Receiver<Batch>, stop: &AtomicBool) {
     raise_priority();
+    let [events, stacks, samples] = rings.room;
+    let room = [rings.lanes.room(), events, stacks, samples];
     let mut pace = Pace { pause: SHORT, lively_until: 0, looked: clock::monotonic() };
     loop {
         let last = stop.load(Ordering::Acquire);
         let mut batch = back.try_recv().unwrap_or_default();
         batch.time = clock::monotonic();
-        let Batch { events, stacks, samples, life, .. } = &mut batch;
-        let mut executed = false;
         // Stacks last: those that events and samples name were written before these.
-        events.fill(&mut rings.events, usize::MAX, |n, record| {
-            if raw::is_life(record) {
-                life.push(n);
-                executed |= raw::is_exec(record);
-            }
-        });
-        samples.fill(&mut rings.samples, STACK_BYTES, |_, _| {});
-        stacks.fill(&mut rings.stacks, STACK_BYTES, |_, _| {});
-        let taken = [events.size(), stacks.size(), samples.size()];
-        let more = events.ends.len() >= RECORDS || taken[1] >= STACK_BYTES || taken[2] >= STACK_BYTES;
-        let (time, empty) = (batch.time, batch.size() == 0);
+        let ([in_lane, in_ring], mut more) = rings.take_events(batch.time, &mut batch);
+        batch.samples.fill(&mut rings.samples, STACK_BYTES);
+        batch.stacks.fill(&mut rings.stacks, STACK_BYTES);
+        let executed = batch.life.iter().any(|&n| batch.events.get(n).is_some_and(raw::is_exec));
+        let taken = [in_lane, in_ring, batch.stacks.size(), batch.samples.size()];
+        let time = batch.time;
+        if more && let Some(last) = batch.events.ends.len().checked_sub(1).and_then(|n| batch.events.get(n)) {
+            batch.time = raw::of_lane(last).map_or(0, |r| r.0);
+        }
+        more |= taken[2] >= STACK_BYTES || taken[3] >= STACK_BYTES;
+        let empty = batch.size() == 0 && rings.held.is_none();
         // Empty ones too: they tell how far the events are complete.
         if out.send(batch).is_err() {
             return;
@@ -227,7 +283,7 @@ fn drain(mut rings: Rings, alarm: &Alarm, out: &Sender<Batch>, back: &Receiver<B
         if last && empty {
             return;
         }
-        let pause = pace.next(time, taken, rings.room, executed);
+        let pause = pace.next(time, taken, room, executed);
         if !more && !last {
             alarm.sleep(Duration::from_nanos(pause));
             // Called early by one exec: others may follow.
@@ -241,7 +297,7 @@ fn drain(mut rings: Rings, alarm: &Alarm, out: &Sender<Batch>, back: &Receiver<B
 mod tests {
     use super::*;
 
-    const ROOM: [usize; 3] = [16 << 20, 16 << 20, 8 << 20];
+    const ROOM: [usize; 4] = [16 << 20, 16 << 20, 16 << 20, 8 << 20];
 
     fn settled(taken_per_ms: usize) -> u64 {
         let mut pace = Pace { pause: SHORT, lively_until: 0, looked: 0 };
@@ -249,7 +305,7 @@ mod tests {
         for _ in 0..50 {
             let step = pace.pause;
             now += step;
-            pace.next(now, [taken_per_ms * (step / MS) as usize, 0, 0], ROOM, false);
+            pace.next(now, [taken_per_ms * (step / MS) as usize, 0, 0, 0], ROOM, false);
         }
         pace.pause
     }
@@ -266,9 +322,9 @@ mod tests {
     #[test]
     fn after_an_exec_pauses_are_short_for_a_while() {
         let mut pace = Pace { pause: LONG, lively_until: 0, looked: 0 };
-        assert_eq!(pace.next(LONG, [100; 3], ROOM, true), SHORT);
-        assert_eq!(pace.next(LONG + SHORT, [100; 3], ROOM, false), SHORT);
+        assert_eq!(pace.next(LONG, [100; 4], ROOM, true), SHORT);
+        assert_eq!(pace.next(LONG + SHORT, [100; 4], ROOM, false), SHORT);
         let later = LONG + LIVELY;
-        assert_eq!(pace.next(later, [100; 3], ROOM, false), 2 * SHORT);
+        assert_eq!(pace.next(later, [100; 4], ROOM, false), 2 * SHORT);
     }
 }

@@ -9,6 +9,7 @@ mod clock;
 mod compat;
 mod drain;
 pub(crate) mod hash;
+mod lanes;
 mod memory;
 mod objects;
 mod order;
@@ -422,6 +423,13 @@ impl Run {
         if bursts > 0 {
             let s = if bursts == 1 { "" } else { "s" };
             notes.push(format!("{bursts} burst{s} of system call records on threads that retried"));
+        }
+        let unreported = self.programs.unreported();
+        if unreported > 0 {
+            let s = if unreported == 1 { "" } else { "es" };
+            notes.push(format!(
+                "the kernel did not report {unreported} switch{s} of threads: a wait may be missing, or begin or end at another time than it did"
+            ));
         }
         let Self { mut pipeline, programs, out, loss, start, .. } = self;
         // Detaches everything: naming frames may take a while.

@@ -3,11 +3,12 @@
 
 use super::clock;
 use super::drain::Rings;
+use super::lanes::{self, Lanes};
 use super::permission::not_permitted;
 use super::sampling::{self, Sampling};
 use crate::error::Error;
 use crate::options::{Level, Options};
-use aya::maps::{Array, HashMap, MapData, PerCpuArray};
+use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray};
 use aya::programs::tp_btf::BtfTracePointLinkId;
 use aya::programs::{BtfTracePoint, Iter, PerfEvent, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
@@ -82,6 +83,7 @@ unsafe impl aya::Pod for Control {}
 /// Numbers of `enum count` in `bpf/state.h`.
 const LOST: [u32; 3] = [0, 1, 2];
 const LEFT: u32 = 3;
+const UNREPORTED: u32 = 4;
 
 /// The loaded and attached programs; dropping it detaches everything.
 pub struct Programs {
@@ -159,6 +161,10 @@ impl Programs {
         let messages = u32::from(options.level >= Level::Messages);
         let (kernel_stacks, user_stacks) = (u32::from(options.kernel_stacks), u32::from(options.user_stacks));
         let jiffy = clock::jiffy();
+        let cpus = aya::util::nr_cpus()
+            .map_err(|(what, e)| Error::Failed(format!("cannot tell how many CPUs there are: {what}: {e}")))?
+            as u32;
+        let lane_blocks = lanes::blocks(options.ring_bytes, cpus);
         let mut ebpf = EbpfLoader::new()
             .btf(Some(&btf))
             .allow_unsupported_maps()
@@ -169,6 +175,9 @@ impl Programs {
             .override_global("kernel_stack_ns", &options.kernel_stack_threshold_ns, true)
             .override_global("long_wait_ns", &options.long_wait_ns, true)
             .override_global("jiffy_ns", &jiffy, true)
+            .override_global("lane_blocks", &lane_blocks, true)
+            .map_max_entries("lanes", cpus)
+            .map_max_entries("blocks", cpus * lane_blocks)
             .map_max_entries("events", ring_size(options.ring_bytes))
             .map_max_entries("stacks", ring_size(options.stack_ring_bytes))
             .map_max_entries("samples", ring_size(options.stack_ring_bytes / 2))
@@ -185,6 +194,13 @@ impl Programs {
             datagrams: None,
             datagrams_loaded: false,
             rings: Some(Rings {
+                lanes: Lanes::map(
+                    mapped(&mut ebpf, "lanes")?,
+                    mapped(&mut ebpf, "blocks")?,
+                    cpus,
+                    lane_blocks,
+                )?,
+                held: None,
                 events: take(&mut ebpf, "events")?,
                 stacks: take(&mut ebpf, "stacks")?,
                 samples: take(&mut ebpf, "samples")?,
@@ -381,6 +397,11 @@ impl Programs {
         self.count(LEFT)
     }
 
+    /// Switches that the kernel did not report: the thread that left was not the one that had come.
+    pub fn unreported(&self) -> u64 {
+        self.count(UNREPORTED)
+    }
+
     fn count(&self, which: u32) -> u64 {
         self.counts.get(&which, 0).map_or(0, |v| v.iter().sum())
     }
@@ -393,6 +414,14 @@ fn take<T: TryFrom<aya::maps::Map, Error = aya::maps::MapError>>(
     let map =
         ebpf.take_map(name).ok_or_else(|| Error::Failed(format!("the BPF object has no map {name}")))?;
     T::try_from(map).map_err(|e| refused(name, &e))
+}
+
+/// A map as it is, to be mapped into memory.
+fn mapped(ebpf: &mut Ebpf, name: &str) -> Result<MapData, Error> {
+    match ebpf.take_map(name) {
+        Some(Map::Array(data)) => Ok(data),
+        _ => Err(Error::Failed(format!("the BPF object has no array {name}"))),
+    }
 }
 
 fn program<'a, P>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut P, Error>

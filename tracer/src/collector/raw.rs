@@ -14,6 +14,8 @@ const REGS: usize = 21;
 const STACK_HEAD: usize = 208;
 /// Size of `rec_off`.
 const OFF: usize = 128;
+/// Size of `rec_run`.
+const RUN: usize = 48;
 /// Size of `rec_again`.
 const AGAIN: usize = 32;
 /// Size of `rec_rewoken`.
@@ -23,7 +25,7 @@ const REWOKEN: usize = 72;
 #[cfg(test)]
 pub const SIZES: [(&str, usize); 15] = [
     ("rec_off", OFF),
-    ("rec_run", 48),
+    ("rec_run", RUN),
     ("rec_name", 536),
     ("rec_set", 784),
     ("rec_kstack", 400),
@@ -317,6 +319,25 @@ pub fn is_life(bytes: &[u8]) -> bool {
 /// Is this record of an exec?
 pub fn is_exec(bytes: &[u8]) -> bool {
     bytes.first() == Some(&7)
+}
+
+/// Of a record in a lane its time (`CLOCK_MONOTONIC`) and its length; `None` when the next block goes on.
+#[inline]
+pub fn of_lane(bytes: &[u8]) -> Option<(u64, usize)> {
+    let len = match bytes.first()? {
+        1 => OFF,
+        2 => RUN,
+        15 => AGAIN,
+        16 => REWOKEN,
+        _ => return None,
+    };
+    Some((Bytes(bytes.get(..len)?).u64(8)?, len))
+}
+
+/// Up to when (`CLOCK_MONOTONIC`) intervals must be known before this record of the ring is taken: it is about
+/// the life of a thread. 0 for others, which carry what later records name.
+pub fn comes_after(bytes: &[u8]) -> u64 {
+    if matches!(bytes.first(), Some(6..=9)) { Bytes(bytes).u64(8).unwrap_or(0) } else { 0 }
 }
 
 /// `CLOCK_MONOTONIC` of a stack copy, without reading all of it.

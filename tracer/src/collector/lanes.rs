@@ -249,7 +249,7 @@ mod tests {
         let (mut time, mut written, mut read) = (0, Vec::new(), Vec::new());
         for round in 0..60 {
             // All lengths, so that blocks end at every place; sometimes more than there is room for.
-            for n in 0..(round * 7) % 260 {
+            for n in 0..(round * 7) % 400 {
                 time += 1;
                 let kind = [1, 2, 15, 16][(n + round) % 4];
                 if write(&mut l, (time % 3 == 0).into(), kind, time) {

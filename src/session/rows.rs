@@ -9,13 +9,17 @@
 //! thread left its CPU is mostly known from who came onto it then (see `Switches`).
 //! A reader skips groups and columns it does not know, so new ones need a new minor version only.
 
+mod guess;
+mod number;
+
 use super::column::{Col, Out};
+use guess::{Positions, Switches};
+use number::{Front, Quickly, Threads, Wait, Waker};
 use pg_event::{
     Context, Direction, Event, Hold, IpcUse, Kind, Ns, ObjectId, OffCpu, OffState, Relation, Sample, StackId,
     SyscallUse, Sysno, ThreadId,
 };
 use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 
 const COMMON: usize = 0;
 const OFF_CPU: usize = 1;
@@ -35,87 +39,6 @@ const GROUPS: usize = 14;
 /// Columns of each group.
 const COLUMNS: [usize; GROUPS] = [4, 17, 6, 6, 3, 1, 0, 1, 2, 3, 4, 2, 1, 3];
 const MAX_COLUMNS: usize = 17;
-
-/// What identifies a wait.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Wait {
-    syscall: u16,
-    op: u32,
-    object: u32,
-    user_stack: u32,
-    kernel_stack: u32,
-}
-
-/// What identifies a waker.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Waker {
-    thread: u32,
-    context: u8,
-    syscall: u16,
-    object: u32,
-    stack: u32,
-}
-
-/// A quick hash for small keys of our own making.
-#[derive(Default)]
-struct Quick(u64);
-
-impl Hasher for Quick {
-    fn finish(&self) -> u64 {
-        self.0 ^ self.0 >> 29
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for &b in bytes {
-            self.write_u64(u64::from(b));
-        }
-    }
-    fn write_u8(&mut self, v: u8) {
-        self.write_u64(u64::from(v));
-    }
-    fn write_u16(&mut self, v: u16) {
-        self.write_u64(u64::from(v));
-    }
-    fn write_u32(&mut self, v: u32) {
-        self.write_u64(u64::from(v));
-    }
-    fn write_u64(&mut self, v: u64) {
-        self.0 = (self.0.rotate_left(5) ^ v).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-}
-
-type Quickly = BuildHasherDefault<Quick>;
-
-/// A wait or a waker with its number in the chunk, at a place that few others share: most of those that
-/// come are found here, without a look into the map of all. Number 0: nobody.
-struct Front<T>(Vec<(T, u32)>);
-
-impl<T: Copy + Eq> Front<T> {
-    const SLOTS: usize = 2048;
-
-    fn new(nobody: T) -> Self {
-        Self(vec![(nobody, 0); Self::SLOTS])
-    }
-
-    fn clear(&mut self) {
-        self.0.iter_mut().for_each(|(_, n)| *n = 0);
-    }
-
-    /// The number of a key, and whether it is a new one.
-    #[inline]
-    fn number<H: BuildHasher>(&mut self, key: T, mix: u32, all: &mut HashMap<T, u32, H>) -> (u32, bool)
-    where
-        T: Hash,
-    {
-        let slot = &mut self.0[(mix.wrapping_mul(0x9e37_79b1) >> 21) as usize];
-        if slot.1 != 0 && slot.0 == key {
-            return (slot.1, false);
-        }
-        let next = all.len() as u32 + 1;
-        let number = *all.entry(key).or_insert(next);
-        *slot = (key, number);
-        (number, number == next)
-    }
-}
 
 /// Makes payloads: takes events one after the other and keeps them as columns until a chunk is due. Its
 /// buffers serve for the next chunk.
@@ -147,32 +70,6 @@ pub(super) struct Payload {
     pub(super) threads: Vec<u32>,
 }
 
-/// The threads of a chunk: each noted once or a few times.
-struct Threads {
-    noted: Vec<u32>,
-    /// Who was noted last of those that share a slot; `None` for nobody.
-    slots: Vec<Option<u32>>,
-}
-
-impl Threads {
-    #[inline]
-    fn note(&mut self, thread: u32) {
-        let slot = &mut self.slots[(thread & 1023) as usize];
-        if *slot != Some(thread) {
-            *slot = Some(thread);
-            self.noted.push(thread);
-        }
-    }
-
-    fn take(&mut self) -> Vec<u32> {
-        self.slots.fill(None);
-        let mut all = std::mem::take(&mut self.noted);
-        all.sort_unstable();
-        all.dedup();
-        all
-    }
-}
-
 impl Default for Encoder {
     fn default() -> Self {
         let wait = Wait { syscall: 0, op: 0, object: 0, user_stack: 0, kernel_stack: 0 };
@@ -191,7 +88,7 @@ impl Default for Encoder {
             time: 0,
             rows: 0,
             span: None,
-            threads: Threads { noted: Vec::new(), slots: vec![None; 1024] },
+            threads: Threads::default(),
         }
     }
 }
@@ -418,64 +315,6 @@ impl Encoder {
         } else {
             c[6].u(u64::from(known));
         }
-    }
-}
-
-/// The last stream position seen in a slot that an object and a direction share with others: positions
-/// are kept as differences from it. Writer and reader replace slots in the same order.
-struct Positions([u64; 256]);
-
-impl Default for Positions {
-    fn default() -> Self {
-        Self([0; 256])
-    }
-}
-
-impl Positions {
-    fn slot(&mut self, object: u32, direction: Direction) -> &mut u64 {
-        &mut self.0[(object.wrapping_mul(2).wrapping_add(direction as u32) & 255) as usize]
-    }
-
-    fn replace(&mut self, object: u32, direction: Direction, position: u64) -> u64 {
-        std::mem::replace(self.slot(object, direction), position)
-    }
-}
-
-/// A thread leaves a CPU at the moment the next one comes onto it: where each CPU's switches are known,
-/// the start of an interval need not be written. Threads and CPUs share slots with others; writer and
-/// reader fill them in the same order, so that a wrong guess only costs bytes.
-struct Switches {
-    /// Times at which somebody came onto a CPU.
-    cpus: Vec<Vec<Ns>>,
-    /// Thread, CPU slot, and which of its switches comes next after the thread came.
-    threads: Vec<(u32, u8, u32)>,
-}
-
-impl Default for Switches {
-    fn default() -> Self {
-        Self { cpus: vec![Vec::new(); 256], threads: vec![(u32::MAX, 0, u32::MAX); 4096] }
-    }
-}
-
-impl Switches {
-    fn clear(&mut self) {
-        self.cpus.iter_mut().for_each(Vec::clear);
-        self.threads.fill((u32::MAX, 0, u32::MAX));
-    }
-
-    /// When a thread left the CPU it came onto last.
-    #[inline]
-    fn left(&self, thread: u32) -> Option<Ns> {
-        let (t, cpu, next) = self.threads[(thread & 4095) as usize];
-        if t == thread { self.cpus[usize::from(cpu)].get(next as usize).copied() } else { None }
-    }
-
-    #[inline]
-    fn came(&mut self, thread: u32, cpu: u16, time: Ns) {
-        let slot = cpu as u8;
-        let switches = &mut self.cpus[usize::from(slot)];
-        switches.push(time);
-        self.threads[(thread & 4095) as usize] = (thread, slot, switches.len() as u32);
     }
 }
 

@@ -22,8 +22,17 @@ impl Command {
     /// Does it mean something here?
     pub fn applies(&self, context: Context) -> bool {
         self.contexts.contains(&context)
-            || (context != Context::Text
-                && (self.contexts.contains(&Context::Global) || self.contexts.contains(&Context::List)))
+            || match context {
+                Context::Text => false,
+                // There is no recording to search, to note on, or to go about in.
+                Context::Live if self.contexts.contains(&Context::Global) => {
+                    matches!(
+                        self.cmd,
+                        Cmd::NextTheme | Cmd::Redraw | Cmd::Suspend | Cmd::Help | Cmd::Cancel | Cmd::Quit
+                    )
+                }
+                _ => self.contexts.contains(&Context::Global) || self.contexts.contains(&Context::List),
+            }
     }
 }
 

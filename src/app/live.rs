@@ -1,15 +1,16 @@
 //! `pg-tui live`: waits as they are. Its own small loop: there is no recording to show here, only the last look.
 
 use super::command::{Cmd, Context};
+use super::layer::{Help, Layer};
 use super::msg::{Msg, Signal};
-use super::runtime::{Options, RunError, listen_to_keys};
+use super::runtime::{Options, RunError, Screen};
 use super::state::{Phase, State};
 use super::terminal::{self, Terminal};
 use super::views::{Move, scrolled};
-use super::{signals, time};
+use super::{moves, signals, time};
 use crate::clean::clean;
-use crate::config::{Config, Environment, Key, Lookup, Overrides};
-use crossbeam_channel::{RecvTimeoutError, unbounded};
+use crate::config::{Key, Lookup};
+use crossbeam_channel::RecvTimeoutError;
 use crossterm::event::{Event, KeyEventKind, MouseButton, MouseEventKind};
 use pg_event::Relation;
 use pg_tracer::live::{Doing, LONG, Live, Row};
@@ -75,7 +76,9 @@ pub fn word(d: Doing) -> &'static str {
 
 /// What a thread waits for, and who could end that, in words.
 pub fn waits(r: &Row) -> (String, String) {
-    let what = crate::frames::call_on(Some(r.call.as_str()).filter(|c| !c.is_empty()), Some(&r.object));
+    // A set of one is that one.
+    let object = if let [only] = r.members.as_slice() { only } else { &r.object };
+    let what = crate::frames::call_on(Some(r.call.as_str()).filter(|c| !c.is_empty()), Some(object));
     let mut names: Vec<String> = Vec::new();
     for h in &r.holders {
         let own =
@@ -83,6 +86,27 @@ pub fn waits(r: &Row) -> (String, String) {
         names.push(format!("{} ({})", clean(&own), relation(h.relation)));
     }
     (what, names.join(", "))
+}
+
+/// Members of a polled set from which on it is that of an event loop: such a thread waits for work.
+const LOOP: usize = 3;
+
+/// Does it wait for whatever comes, rather than for somebody?
+fn idles(r: &Row) -> bool {
+    r.members.len() >= LOOP && r.circle.is_empty()
+}
+
+/// Names of the threads of the circle that a thread is in or waits for: `a:1 -> b:2 -> a:1`; empty when there is
+/// none. `all` are the rows to take names from.
+pub fn circle(r: &Row, all: &[Row]) -> String {
+    let name = |tid: &u32| {
+        let known = all.iter().find(|x| x.tid == *tid);
+        clean(&known.map_or_else(|| tid.to_string(), |x| format!("{}:{tid}", x.thread))).into_owned()
+    };
+    let Some(first) = r.circle.first() else { return String::new() };
+    let names: Vec<String> = r.circle.iter().chain([first]).map(name).collect();
+    let way = names.join(" -> ");
+    if r.circle.contains(&r.tid) { way } else { format!("waits for it: {way}") }
 }
 
 /// `2.0 s`, `> 2.0 s` when it began before the first look.
@@ -105,14 +129,15 @@ impl LiveState {
         // Without a holder, most threads of a machine just wait for something to do.
         let shown = |r: &&Row| {
             self.everybody
-                || !r.holders.is_empty()
+                || (!r.holders.is_empty() && !idles(r))
                 || r.cpu >= 0.005
                 || matches!(r.doing, Doing::Runs | Doing::Disk | Doing::Stopped)
         };
         self.rows = self.all.iter().filter(shown).cloned().collect();
         // A shell that waits for its command is the usual thing; a lock, a pipe, an answer are not.
-        let held = |r: &Row| r.holders.iter().any(|h| h.relation != Relation::ChildOf);
+        let held = |r: &Row| r.holders.iter().any(|h| h.relation != Relation::ChildOf) && !idles(r);
         let rank = |r: &Row| match r.doing {
+            _ if r.circle.contains(&r.tid) => 0,
             Doing::Stopped => 0,
             Doing::Disk if r.since >= LONG => 1,
             Doing::Waits if held(r) => 2,
@@ -130,6 +155,11 @@ impl LiveState {
         if self.row().is_none() {
             self.selected = self.rows.first().map(|r| r.tid);
         }
+    }
+
+    /// Every thread, shown or not.
+    pub fn all(&self) -> &[Row] {
+        &self.all
     }
 
     /// Line of the selected thread.
@@ -180,21 +210,14 @@ impl LiveState {
 /// # Errors
 /// No terminal, a mistake in the configuration, or the terminal failed.
 pub fn run(pids: &[u32], options: &Options) -> Result<Left, RunError> {
-    terminal::check().map_err(RunError::NoTerminal)?;
-    let overrides = Overrides { theme: options.theme.clone(), ascii: options.ascii };
-    let config = Config::load(options.config.as_deref(), &Environment::read(), &overrides)?;
-    let (send, receive) = unbounded();
-    signals::listen(send.clone())?;
-    terminal::restore_on_panic();
-    let mut terminal = Terminal::enter(config.mouse)?;
-    let mut state = State::new(config, "live".into(), terminal.size()?);
+    let Screen { mut terminal, mut state, send: _send, receive } = Screen::open(options, "live".into())?;
     state.phase = Phase::Ready;
-    listen_to_keys(send);
     let mut live = Live::new(pids);
     let mut shown = LiveState { everybody: !pids.is_empty(), ..LiveState::default() };
     shown.set(live.look());
     let mut next = Instant::now() + EVERY;
     loop {
+        crate::ui::prepare_layers(&mut state);
         let height = usize::from(crate::ui::live::rows_area(state.size).height);
         shown.scroll(height);
         terminal.draw(|frame| crate::ui::live::draw(frame, &state, &shown))?;
@@ -226,20 +249,31 @@ fn take(
     match msg {
         Msg::Input(Event::Key(k)) if k.kind != KeyEventKind::Release => {
             state.pending.push(Key::from(k));
-            match state.config.keymap.lookup(Context::Live, &state.pending) {
+            let context = state.layers.last().map_or(Context::Live, Layer::context);
+            match state.config.keymap.lookup(context, &state.pending) {
                 Lookup::Prefix => {}
                 Lookup::Nothing => state.pending.clear(),
                 Lookup::Command(cmd) => {
                     state.pending.clear();
                     match cmd {
+                        Cmd::Help if state.layers.is_empty() => {
+                            state.layers.push(Layer::Help(Help { context: Context::Live, offset: 0 }));
+                        }
+                        Cmd::Quit if state.layers.is_empty() => return Ok(Some(Left::Quit)),
                         Cmd::NextTheme => super::run_command::next_theme(state),
                         Cmd::Redraw => terminal.clear()?,
                         Cmd::Suspend => suspend = true,
+                        cmd if !state.layers.is_empty() => in_help(state, cmd),
                         cmd => return Ok(shown.run(cmd, page)),
                     }
                 }
             }
         }
+        Msg::Input(Event::Mouse(m)) if !state.layers.is_empty() => match m.kind {
+            MouseEventKind::ScrollDown => moves::up_down(state, Move::By(3)),
+            MouseEventKind::ScrollUp => moves::up_down(state, Move::By(-3)),
+            _ => {}
+        },
         Msg::Input(Event::Mouse(m)) => match m.kind {
             MouseEventKind::ScrollDown => shown.go(Move::By(3), page),
             MouseEventKind::ScrollUp => shown.go(Move::By(-3), page),
@@ -265,6 +299,20 @@ fn take(
         state.size = terminal.size()?;
     }
     Ok(None)
+}
+
+/// What keys do while the help lies over the list.
+fn in_help(state: &mut State, cmd: Cmd) {
+    match cmd {
+        Cmd::Cancel | Cmd::Quit | Cmd::Help => state.layers.clear(),
+        Cmd::Up => moves::up_down(state, Move::By(-1)),
+        Cmd::Down => moves::up_down(state, Move::By(1)),
+        Cmd::PageUp => moves::up_down(state, Move::Page(-1)),
+        Cmd::PageDown => moves::up_down(state, Move::Page(1)),
+        Cmd::First => moves::up_down(state, Move::First),
+        Cmd::Last => moves::up_down(state, Move::Last),
+        _ => {}
+    }
 }
 
 /// Ends this process as the signal would have.
@@ -294,7 +342,9 @@ mod tests {
             cpu: if doing == Doing::Runs { 0.5 } else { 0.0 },
             call: "read".into(),
             object: "pipe:[7]".into(),
+            members: Vec::new(),
             holders: vec![holder; holders],
+            circle: Vec::new(),
         }
     }
 
@@ -316,6 +366,24 @@ mod tests {
         s.go(Move::Last, 10);
         assert_eq!(s.run(Cmd::RecordThis, 10), Some(Left::Record(1)));
         assert_eq!(s.run(Cmd::Quit, 10), Some(Left::Quit));
+    }
+
+    #[test]
+    fn event_loops_idle_and_circles_come_first() {
+        let mut s = LiveState::default();
+        let event_loop = Row { members: vec!["pipe:[1]".into(); 3], ..row(2, Doing::Waits, 3 * LONG, 1) };
+        let ring = |tid, circle: &[u32]| Row { circle: circle.into(), ..row(tid, Doing::Waits, LONG, 1) };
+        s.set(vec![
+            row(1, Doing::Waits, 5 * LONG, 1),
+            event_loop,
+            ring(3, &[3, 4]),
+            ring(4, &[4, 3]),
+            ring(5, &[3, 4]),
+        ]);
+        assert_eq!(s.rows.iter().map(|r| r.tid).collect::<Vec<_>>(), [3, 4, 1, 5]);
+        assert_eq!(circle(&s.rows[1], s.all()), "shop:4 -> shop:3 -> shop:4");
+        assert_eq!(circle(&s.rows[3], s.all()), "waits for it: shop:3 -> shop:4 -> shop:3");
+        assert_eq!(circle(&s.rows[2], s.all()), "");
     }
 
     #[test]

@@ -41,24 +41,40 @@ pub enum RunError {
     Terminal(#[from] io::Error),
 }
 
+/// The terminal taken over, the state to be shown on it, and what comes from outside: keys, mouse, signals.
+pub(super) struct Screen {
+    pub(super) terminal: Terminal,
+    pub(super) state: State,
+    pub(super) send: Sender<Msg>,
+    pub(super) receive: Receiver<Msg>,
+}
+
+impl Screen {
+    /// Takes the terminal over, to show what is called `name`. Mistakes are told before that.
+    pub(super) fn open(options: &Options, name: String) -> Result<Self, RunError> {
+        terminal::check().map_err(RunError::NoTerminal)?;
+        let overrides = Overrides { theme: options.theme.clone(), ascii: options.ascii };
+        let config = Config::load(options.config.as_deref(), &Environment::read(), &overrides)?;
+        let (send, receive) = unbounded();
+        signals::listen(send.clone())?;
+        terminal::restore_on_panic();
+        let terminal = Terminal::enter(config.mouse)?;
+        let state = State::new(config, name, terminal.size()?);
+        listen_to_keys(send.clone());
+        Ok(Self { terminal, state, send, receive })
+    }
+}
+
 /// Opens a session file in the terminal and returns when the person leaves.
 ///
 /// # Errors
 /// No terminal, a mistake in the configuration, or the terminal failed. A file that cannot be read is told
 /// on the screen.
 pub fn run(path: &Path, options: &Options) -> Result<(), RunError> {
-    terminal::check().map_err(RunError::NoTerminal)?;
-    let overrides = Overrides { theme: options.theme.clone(), ascii: options.ascii };
-    let config = Config::load(options.config.as_deref(), &Environment::read(), &overrides)?;
-    let (send, receive) = unbounded();
-    signals::listen(send.clone())?;
-    terminal::restore_on_panic();
-    let mut terminal = Terminal::enter(config.mouse)?;
     let name =
         path.file_name().map_or_else(String::new, |n| crate::clean::clean_to(&n.to_string_lossy(), 60));
-    let mut state = State::new(config, name, terminal.size()?);
-    let mut workers = Workers::new(send.clone());
-    listen_to_keys(send);
+    let Screen { mut terminal, mut state, send, receive } = Screen::open(options, name)?;
+    let mut workers = Workers::new(send);
     super::update::run_job(&mut state, Job::Load(path.to_owned()));
     let ended = session(&mut state, &mut terminal, &mut workers, &receive);
     drop(terminal);
@@ -137,7 +153,7 @@ fn effects(state: &mut State, terminal: &mut Terminal, workers: &mut Workers) ->
 }
 
 /// Keys, mouse and sizes become messages.
-pub(super) fn listen_to_keys(send: Sender<Msg>) {
+fn listen_to_keys(send: Sender<Msg>) {
     let listen = move || {
         while let Ok(event) = crossterm::event::read() {
             if send.send(Msg::Input(event)).is_err() {

@@ -239,15 +239,9 @@ pub struct Mark {
     pub words: Vec<String>,
 }
 
-const OPEN_HELP: &str = "Look at a recording: what hung, and step by step why.\n\nPress ? for the keys, q to leave. \
-                  Answers, notes and bookmarks are kept in the file.";
-
-/// `pg-tui open`.
-#[derive(Args, Debug)]
-pub struct Open {
-    /// Recording to open
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub file: PathBuf,
+/// How a screen is to look: what commands that open one have in common.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Screen {
     /// Draw with ASCII characters only
     #[arg(long)]
     pub ascii: bool,
@@ -257,6 +251,26 @@ pub struct Open {
     /// Configuration file instead of ~/.config/pg-tui/config.toml
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
+}
+
+impl From<&Screen> for crate::app::Options {
+    fn from(s: &Screen) -> Self {
+        Self { ascii: s.ascii, theme: s.theme.clone(), config: s.config.clone() }
+    }
+}
+
+const OPEN_HELP: &str = "Look at a recording: what hung, and step by step why.\n\nPress ? for the keys, q to leave. \
+                  Answers, notes and bookmarks are kept in the file.";
+
+/// `pg-tui open`.
+#[derive(Args, Debug)]
+pub struct Open {
+    /// Recording to open
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// How the screen is to look.
+    #[command(flatten)]
+    pub screen: Screen,
 }
 
 const LIVE_HELP: &str = "\
@@ -277,15 +291,9 @@ pub struct Live {
     /// Print the waits of this many seconds as text, and end
     #[arg(long, value_name = "SECONDS")]
     pub once: Option<u32>,
-    /// Draw with ASCII characters only
-    #[arg(long)]
-    pub ascii: bool,
-    /// Colours: auto, dark, light, 16, none, or one of your configuration
-    #[arg(long, value_name = "THEME")]
-    pub theme: Option<String>,
-    /// Configuration file instead of ~/.config/pg-tui/config.toml
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub config: Option<PathBuf>,
+    /// How the screen is to look.
+    #[command(flatten)]
+    pub screen: Screen,
 }
 
 const DIAGNOSE_HELP: &str = "\

@@ -2,7 +2,7 @@
 
 use super::args::Live;
 use super::exit::{Failure, Outcome};
-use crate::app::live::{Left, die_of, run as screen, since, waits, word};
+use crate::app::live::{Left, circle, die_of, run as screen, since, waits, word};
 use crate::app::{Options, RunError};
 use crate::clean::clean;
 use pg_tracer::live::Live as Look;
@@ -21,8 +21,7 @@ pub fn run(args: &Live) -> Outcome {
     if let Some(seconds) = args.once {
         return print(args, seconds);
     }
-    let options = Options { ascii: args.ascii, theme: args.theme.clone(), config: args.config.clone() };
-    match screen(&args.pid, &options) {
+    match screen(&args.pid, &Options::from(&args.screen)) {
         Ok(Left::Quit) => Ok(ExitCode::SUCCESS),
         Ok(Left::Record(pid)) => record(pid),
         Ok(Left::Signal(n)) => {
@@ -50,16 +49,20 @@ fn print(args: &Live, seconds: u32) -> Outcome {
     let mut rows = look.look();
     rows.sort_by_key(|r| (std::cmp::Reverse(!r.holders.is_empty()), std::cmp::Reverse(r.since), r.tid));
     let mut out = stdout().lock();
-    for r in rows {
-        let (what, who) = waits(&r);
+    for r in &rows {
+        let (what, who) = waits(r);
+        let ring = circle(r, &rows);
+        let ring = if ring.is_empty() { ring } else { format!("  circle: {ring}") };
+        let polls: Vec<&str> = r.members.iter().map(String::as_str).collect();
+        let polls = if polls.len() < 2 { String::new() } else { format!(" ({})", polls.join(", ")) };
         let who = if who.is_empty() { who } else { format!("  <- {who}") };
         let name = format!("{}/{}", clean(&r.process), clean(&r.thread));
         let line = format!(
-            "{:>8} {:>8}  {name:<24} {:<8} {:>10}  {what}{who}",
+            "{:>8} {:>8}  {name:<24} {:<8} {:>10}  {what}{polls}{who}{ring}",
             r.pid,
             r.tid,
             word(r.doing),
-            since(&r)
+            since(r)
         );
         writeln!(out, "{}", clean(line.trim_end()))?;
     }

@@ -1,6 +1,6 @@
 //! `pg-tui open`: the interactive session on a recording.
 
-use super::args::Open;
+use super::args::{Open, Screen};
 use super::exit::{Failure, Outcome};
 use crate::app::{self, RunError};
 use crate::session::Session;
@@ -18,7 +18,7 @@ pub fn run(args: &Open) -> Outcome {
             args.file.display()
         )));
     }
-    screen(&args.file, args)
+    screen(&args.file, &args.screen)
 }
 
 /// Is there a terminal to show a screen on?
@@ -27,21 +27,15 @@ pub fn can_show() -> bool {
 }
 
 /// Open the interactive session.
-pub fn screen(path: &Path, args: &Open) -> Outcome {
-    let options = app::Options { ascii: args.ascii, theme: args.theme.clone(), config: args.config.clone() };
-    match app::run(path, &options) {
+pub fn screen(path: &Path, look: &Screen) -> Outcome {
+    match app::run(path, &app::Options::from(look)) {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(e @ (RunError::Config(_) | RunError::NoTerminal(_))) => Err(Failure::Usage(e.to_string())),
         Err(e) => Err(Failure::Other(e.to_string())),
     }
 }
 
-/// The options of `open` when another command opens the screen.
-pub fn defaults(path: &Path) -> Open {
-    Open { file: path.to_owned(), ascii: false, theme: None, config: None }
-}
-
 /// Open the screen after a recording; the exit code is the recording's.
 pub fn after(path: &Path, code: ExitCode) -> Outcome {
-    screen(path, &defaults(path)).map(|_| code)
+    screen(path, &Screen::default()).map(|_| code)
 }

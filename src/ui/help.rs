@@ -2,7 +2,7 @@
 
 use super::parts::{Ui, left, width, wrap};
 use super::timeline;
-use crate::app::command::{COMMANDS, Context};
+use crate::app::command::{COMMANDS, Command, Context};
 use crate::config::Look;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -15,7 +15,8 @@ pub fn lines(ui: &Ui, context: Context, columns: usize) -> Vec<Line<'static>> {
     let keys_width = 14.min(columns / 3);
     let mut out = Vec::new();
     let section = |title: String, of: Context, out: &mut Vec<Line<'static>>| {
-        let rows: Vec<_> = COMMANDS.iter().filter(|c| c.contexts.contains(&of)).collect();
+        let here = |c: &&Command| c.contexts.contains(&of) && (of == Context::Text || c.applies(context));
+        let rows: Vec<_> = COMMANDS.iter().filter(here).collect();
         if rows.is_empty() {
             return;
         }
@@ -51,6 +52,16 @@ pub fn lines(ui: &Ui, context: Context, columns: usize) -> Vec<Line<'static>> {
     section(format!("In this view ({context})"), context, &mut out);
     section("Moving about".into(), Context::List, &mut out);
     section("Everywhere".into(), Context::Global, &mut out);
+    if context == Context::Live {
+        out.push(Line::from(ui.span(Look::Title, "Shapes")));
+        let circle = Line::from(vec![
+            Span::raw(" "),
+            ui.span(Look::Cause, ui.g.circle),
+            ui.span(Look::Dim, " waits in a circle: threads that wait for one another"),
+        ]);
+        out.extend([super::live::legend(ui), circle]);
+        return out;
+    }
     section("Where text is typed".into(), Context::Text, &mut out);
     out.push(Line::from(ui.span(Look::Title, "Shapes")));
     out.push(timeline::legend(ui));

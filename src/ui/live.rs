@@ -1,10 +1,11 @@
 //! Waits as they are: a thread a line.
 
-use super::parts::{Ui, left, nothing, pointer, put, right, rule, share_out, thread_name, width};
-use crate::app::command::{COMMANDS, Context};
-use crate::app::live::{LiveState, since, waits, word};
+use super::parts::{Ui, left, nothing, pointer, put, right, rule, share_out, thread_name, width, wrap};
+use crate::app::command::{COMMANDS, Cmd, Context};
+use crate::app::layer::Layer;
+use crate::app::live::{LiveState, circle, since, waits, word};
 use crate::app::state::State;
-use crate::clean::clean_to;
+use crate::clean::{clean, clean_to};
 use crate::config::Look;
 use pg_tracer::live::{Doing, LONG, Row};
 use ratatui::Frame;
@@ -12,11 +13,16 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-/// Lines below the list that tell more of the selected thread.
+/// Lines below the list that tell more of the selected thread: at least these, and on a tall screen more.
 const DETAIL: u16 = 4;
+const MUCH: u16 = 10;
 
 fn detail_height(height: u16) -> u16 {
-    if height >= 16 { DETAIL } else { 0 }
+    match height {
+        0..16 => 0,
+        16..30 => DETAIL + 1,
+        _ => MUCH,
+    }
 }
 
 /// Where the lines of the list lie on a screen of this size.
@@ -44,6 +50,13 @@ fn mark(ui: &Ui, d: Doing) -> Span<'static> {
         Doing::Ended => ui.g.idle,
     };
     ui.span(look(d), glyph)
+}
+
+/// The shapes of the states.
+pub fn legend(ui: &Ui) -> Line<'static> {
+    let all = [Doing::Runs, Doing::Waits, Doing::Disk, Doing::Stopped, Doing::Ended];
+    let part = |d: Doing| [Span::raw(" "), mark(ui, d), ui.span(Look::Dim, format!(" {}  ", word(d)))];
+    Line::from(all.into_iter().flat_map(part).collect::<Vec<_>>())
 }
 
 /// Draws the screen.
@@ -90,6 +103,11 @@ pub fn draw(frame: &mut Frame, state: &State, live: &LiveState) {
     }
     let below = Rect { y: rows.bottom(), height: detail_height(area.height), ..area };
     detail(&ui, buffer, below, live);
+    let body = Rect { y: area.y + 1, height: area.height - 2, ..area };
+    for layer in &state.layers {
+        super::layers::draw(&ui, frame, body, layer);
+    }
+    let buffer = frame.buffer_mut();
     hints(&ui, buffer, Rect { y: area.bottom() - 1, height: 1, ..area });
     super::harmless(frame.buffer_mut(), ui.g.ascii);
 }
@@ -108,7 +126,8 @@ fn line(ui: &Ui, r: &Row, w: [usize; 5], wide: bool, selected: bool) -> Line<'st
     let (what, who) = waits(r);
     let text = |t: &str, n: usize| if n == 0 { String::new() } else { left(&ui.plain(t), n - 1) + " " };
     let name = thread_name(&ui.plain(&named(r)), w[0].saturating_sub(3));
-    let mut spans = vec![pointer(ui, selected), mark(ui, r.doing), Span::raw(" ")];
+    let circle = if r.circle.contains(&r.tid) { ui.g.circle } else { " " };
+    let mut spans = vec![pointer(ui, selected), mark(ui, r.doing), ui.span(Look::Cause, circle)];
     spans.push(ui.span(Look::Strong, left(&name, w[0].saturating_sub(2))));
     spans.push(Span::raw(if wide { text(word(r.doing), w[1]) } else { " ".repeat(w[1]) }));
     spans.push(ui.span(look(r.doing), right(&ui.plain(&since(r)), w[2] - 2) + "  "));
@@ -134,14 +153,27 @@ fn detail(ui: &Ui, buffer: &mut Buffer, area: Rect, live: &LiveState) {
         Doing::Waits | Doing::Disk | Doing::Stopped => "looked for once it is long".to_owned(),
         Doing::Runs | Doing::Ended => "-".to_owned(),
     };
-    let lines =
-        [("state", format!("{} {}", word(r.doing), since(r))), ("waits for", known), ("held by", who)];
-    for (i, (name, text)) in lines.iter().enumerate() {
-        let columns = usize::from(area.width).saturating_sub(14);
-        let line = Line::from(vec![
-            ui.span(Look::Dim, format!("  {name:<10} ")),
-            Span::raw(clean_to(&ui.plain(text), columns)),
-        ]);
+    let mut facts = vec![("state", format!("{} {}", word(r.doing), since(r))), ("waits for", known)];
+    facts.push(("held by", who));
+    facts.push(("circle", circle(r, live.all())));
+    facts.push(("polls", r.members.iter().map(|m| clean(m)).collect::<Vec<_>>().join(", ")));
+    facts.retain(|f| !f.1.is_empty());
+    // The last one may be long, and has what is left.
+    let columns = usize::from(area.width).saturating_sub(14);
+    let mut lines: Vec<(&str, String)> = Vec::new();
+    for (i, (name, text)) in facts.iter().enumerate() {
+        let after = facts.len() - i - 1;
+        let room = usize::from(area.height - 1).saturating_sub(lines.len() + after).max(1);
+        let mut parts = wrap(&ui.plain(text), columns);
+        if parts.len() > room {
+            parts.truncate(room - 1);
+            let done: usize = parts.iter().map(|p| p.chars().count() + 1).sum();
+            parts.push(clean_to(&ui.plain(text).chars().skip(done).collect::<String>(), columns));
+        }
+        lines.extend(parts.into_iter().enumerate().map(|(k, p)| (if k == 0 { *name } else { "" }, p)));
+    }
+    for (i, (name, text)) in lines.into_iter().take(usize::from(area.height) - 1).enumerate() {
+        let line = Line::from(vec![ui.span(Look::Dim, format!("  {name:<10} ")), Span::raw(text)]);
         buffer.set_line(area.x, area.y + 1 + i as u16, &line, area.width);
     }
 }
@@ -149,18 +181,23 @@ fn detail(ui: &Ui, buffer: &mut Buffer, area: Rect, live: &LiveState) {
 fn hints(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     let mut spans = Vec::new();
     let mut used = 0;
-    let own = COMMANDS.iter().filter(|c| c.contexts.contains(&Context::Live) || c.name == "quit");
+    let context = ui.state.layers.last().map_or(Context::Live, Layer::context);
+    let own = COMMANDS.iter().filter(|c| {
+        let asked = matches!(c.cmd, Cmd::Help | Cmd::Quit);
+        if context == Context::Help { c.cmd == Cmd::Cancel } else { c.contexts.contains(&context) || asked }
+    });
     for c in own {
-        let Some(key) = ui.state.config.keymap.keys_for(Context::Live, c.cmd).into_iter().next() else {
+        let hint = if c.cmd == Cmd::Cancel { "close" } else { c.hint };
+        let Some(key) = ui.state.config.keymap.keys_for(context, c.cmd).into_iter().next() else {
             continue;
         };
-        used += width(&key) + width(c.hint) + 3;
+        used += width(&key) + width(hint) + 3;
         if used > usize::from(area.width) {
             break;
         }
         spans.push(Span::raw(" "));
         spans.push(ui.span(Look::Key, key));
-        spans.push(Span::raw(format!(" {} ", c.hint)));
+        spans.push(Span::raw(format!(" {hint} ")));
     }
     buffer.set_line(area.x, area.y, &Line::from(spans), area.width);
 }

@@ -184,6 +184,11 @@ pub fn prepare(state: &mut State) {
     layers::prepare(state, body);
 }
 
+/// Brings scroll offsets of what lies over a view up to date.
+pub fn prepare_layers(state: &mut State) {
+    layers::prepare(state, body(screen(state)));
+}
+
 /// Columns that a text takes.
 pub fn columns_of(text: &str) -> usize {
     parts::width(text)
@@ -208,7 +213,7 @@ pub fn view_list(state: &State) -> Option<(Rect, usize)> {
         View::Vertex => (lists::vertex_areas(body).0, state.vertex.offset),
         View::Path => (below(lists::PATH_HEAD as u16), state.path.offset),
         View::Notes => (below(1), state.notes.offset),
-        View::Slice => (slice::rows_area(body), 0),
+        View::Slice => (slice::rows_area(state, body), 0),
         View::Question => (question::options_area(state, body), 0),
         _ => return None,
     })

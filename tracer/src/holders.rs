@@ -12,8 +12,11 @@ mod locks;
 mod memory;
 mod mounts;
 mod open_files;
+mod polled;
 mod sockets;
 mod terminals;
+
+pub(crate) use memory::parse_call;
 
 use crate::identity::Identity;
 use crate::patience::Patience;

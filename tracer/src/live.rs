@@ -4,13 +4,17 @@
 //! the own processes, or root), and how long from how long it has not been switched. Who could end a wait is
 //! looked up only once it is long, as for a recording.
 
+mod circle;
+mod waited;
+
 use crate::focus::Focus;
-use crate::holders::{Holders, LongWait, epoll_members};
+use crate::holders::{Holders, LongWait};
 use crate::identity::Identity;
-use crate::procfs::{self, FdLink};
-use pg_event::{Ns, Object, ObjectId, ObjectKind, OffState, Relation, Sysno};
+use crate::procfs;
+use pg_event::{Ns, Object, ObjectId, OffState, Relation, Sysno};
 use std::collections::HashMap;
 use std::time::Instant;
+use waited::{Waited, call, waited_for};
 
 /// From when on a wait is long enough to ask who could end it.
 pub const LONG: Ns = 1_000_000_000;
@@ -70,8 +74,13 @@ pub struct Row {
     pub call: String,
     /// What it waits for; empty when not known.
     pub object: String,
+    /// What the set it polls consists of; empty when it waits for one thing.
+    pub members: Vec<String>,
     /// Who could end a long wait.
     pub holders: Vec<Holder>,
+    /// Threads that wait for one another in a circle which this one waits for, or is part of, in the order of
+    /// who waits for whom.
+    pub circle: Vec<u32>,
 }
 
 /// What is remembered of a thread from one look to the next.
@@ -83,7 +92,7 @@ struct Seen {
     since: Ns,
     first: bool,
     looked: Option<Ns>,
-    object: Option<Object>,
+    waited: Option<Waited>,
     holders: Vec<Holder>,
     now: u64,
 }
@@ -113,109 +122,6 @@ fn cpu_ticks(stat: &[u8]) -> u64 {
     let Some(close) = stat.iter().rposition(|&b| b == b')') else { return 0 };
     let rest = String::from_utf8_lossy(stat.get(close + 1..).unwrap_or_default());
     rest.split_ascii_whitespace().skip(11).take(2).filter_map(|f| f.parse::<u64>().ok()).sum()
-}
-
-/// Number and arguments of `/proc/TID/syscall`; `None` when it is in no call, or that may not be read.
-fn call(text: &[u8]) -> Option<(Sysno, [u64; 6])> {
-    let text = std::str::from_utf8(text).ok()?;
-    let mut words = text.split_ascii_whitespace();
-    let number: u16 = words.next()?.parse().ok()?;
-    let mut args = [0; 6];
-    for a in &mut args {
-        *a = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
-    }
-    Some((Sysno(number), args))
-}
-
-fn object(kind: ObjectKind, id: u64, name: String) -> Object {
-    Object { kind, id, peer: 0, name, members: Vec::new() }
-}
-
-/// A socket by its inode.
-fn socket(pid: u32, inode: u64) -> Object {
-    if let Some(s) = procfs::read_unix(pid).into_iter().find(|s| s.inode == inode) {
-        let kind = if s.kind == 2 { ObjectKind::UnixDatagram } else { ObjectKind::UnixStream };
-        return object(kind, inode, s.path);
-    }
-    for (table, kind) in [
-        ("tcp", ObjectKind::Tcp),
-        ("tcp6", ObjectKind::Tcp),
-        ("udp", ObjectKind::Udp),
-        ("udp6", ObjectKind::Udp),
-    ] {
-        if let Some(s) = procfs::read_inet(pid, table).into_iter().find(|s| s.inode == inode) {
-            let remote = s.remote.port() != 0;
-            let name = if remote { format!("{}->{}", s.local, s.remote) } else { s.local.to_string() };
-            // The top bit says that the addresses are in the name.
-            return Object { peer: u64::from(remote) << 63, ..object(kind, 1 << 63, name) };
-        }
-    }
-    object(ObjectKind::Socket, inode, String::new())
-}
-
-/// What a call with these arguments waits for.
-fn waited_for(tid: u32, tgid: u32, nr: Sysno, args: [u64; 6]) -> Option<Object> {
-    const ON_FD: &[&str] = &[
-        "read",
-        "readv",
-        "pread64",
-        "preadv",
-        "write",
-        "writev",
-        "pwrite64",
-        "pwritev",
-        "recvfrom",
-        "recvmsg",
-        "recvmmsg",
-        "sendto",
-        "sendmsg",
-        "sendmmsg",
-        "accept",
-        "accept4",
-        "connect",
-        "ioctl",
-        "fsync",
-        "fdatasync",
-        "splice",
-        "sendfile",
-    ];
-    if nr.is_any(&["futex"]) {
-        return Some(Object { peer: u64::from(tgid), ..object(ObjectKind::Futex, args[0], String::new()) });
-    }
-    if nr.is_any(&["wait4", "waitid"]) {
-        let given = if nr.is_any(&["waitid"]) { (args[0] == 1).then_some(args[1]) } else { Some(args[0]) };
-        let pid = given.map_or(0, |p| (p as i32).max(0));
-        return Some(object(ObjectKind::Child, pid as u64, String::new()));
-    }
-    let fd = args[0] as u32;
-    if nr.is_any(&["epoll_wait", "epoll_pwait", "epoll_pwait2"]) {
-        let many = epoll_members(tid, fd).len();
-        return Some(object(ObjectKind::Anon, 0, format!("{many} descriptors")));
-    }
-    let locks = nr.is_any(&["flock"]) || (nr.is_any(&["fcntl"]) && matches!(args[1], 7 | 38));
-    if !locks && !nr.is_any(ON_FD) {
-        return None;
-    }
-    Some(match procfs::read_fd_link(tid, fd)? {
-        FdLink::Pipe(inode) => object(ObjectKind::Pipe, inode, String::new()),
-        FdLink::Socket(inode) => socket(tgid, inode),
-        FdLink::Anon(name) => object(ObjectKind::Anon, u64::from(fd), name),
-        FdLink::Path(path) => {
-            let inode = procfs::read_fdinfo(tid, fd).and_then(|i| i.inode).unwrap_or(0);
-            let tty = path.starts_with("/dev/pts/") || path.starts_with("/dev/tty");
-            let fifo = || {
-                let at = procfs::read_bounded(&procfs::path_of(tid, "wchan"), 64).unwrap_or_default();
-                [&b"pipe_read"[..], b"pipe_write", b"anon_pipe_read", b"anon_pipe_write"].contains(&&*at)
-            };
-            let kind = match () {
-                () if locks => ObjectKind::FileLock,
-                () if tty => ObjectKind::Tty,
-                () if fifo() => ObjectKind::Fifo,
-                () => ObjectKind::File,
-            };
-            object(kind, inode, path)
-        }
-    })
 }
 
 impl Live {
@@ -256,6 +162,7 @@ impl Live {
         let looks = self.looks;
         self.seen.retain(|_, s| s.now == looks);
         self.before = now;
+        circle::find(&mut out);
         out
     }
 
@@ -294,7 +201,10 @@ impl Live {
         };
         if waits && since >= LONG && s.looked.is_none_or(|t| now.saturating_sub(t) >= BELIEVED) {
             s.looked = Some(now);
-            s.object = in_call.and_then(|(nr, args)| waited_for(tid, pid, nr, args));
+            let holders = &mut self.holders;
+            s.waited = in_call.and_then(|(nr, args)| waited_for(holders, now, (tid, pid), nr, args));
+            let members: Vec<(ObjectId, &Object)> =
+                s.waited.iter().flat_map(|w| &w.members).map(|m| (ObjectId::NONE, m)).collect();
             let (nr, args) = in_call.unwrap_or((Sysno::NONE, [0; 6]));
             let wait = LongWait {
                 thread: self.identity.thread(tid, pid, now),
@@ -308,8 +218,8 @@ impl Live {
                     _ => OffState::Interruptible,
                 },
                 id: ObjectId::NONE,
-                object: s.object.as_ref(),
-                members: &[],
+                object: s.waited.as_ref().map(|w| &w.object),
+                members: &members,
             };
             let found = self.holders.find(&wait, &mut self.identity, now);
             let identity = &self.identity;
@@ -319,6 +229,7 @@ impl Live {
             });
             s.holders = named.filter(|h| h.tid != tid).collect();
         }
+        let waited = s.waited.as_ref().filter(|_| waits);
         Some(Row {
             pid,
             tid,
@@ -329,8 +240,10 @@ impl Live {
             longer: s.first,
             cpu,
             call: in_call.and_then(|(nr, _)| nr.name()).map(std::borrow::Cow::into_owned).unwrap_or_default(),
-            object: s.object.as_ref().filter(|_| waits).map(Object::label).unwrap_or_default(),
+            object: waited.map(|w| w.object.label()).unwrap_or_default(),
+            members: waited.map(|w| w.members.iter().map(Object::label).collect()).unwrap_or_default(),
             holders: if waits { s.holders.clone() } else { Vec::new() },
+            circle: Vec::new(),
         })
     }
 }

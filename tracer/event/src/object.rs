@@ -190,6 +190,7 @@ impl Object {
             ObjectKind::IoUring => format!("io_uring:[{}]", self.id),
             ObjectKind::Child if self.id == 0 => "any child".into(),
             ObjectKind::Child => format!("child {}", self.id),
+            ObjectKind::Set if self.members.len() == 1 => "1 descriptor".into(),
             ObjectKind::Set => format!("{} descriptors", self.members.len()),
             ObjectKind::SysvIpc => named("sysv"),
             ObjectKind::File

@@ -39,7 +39,8 @@ impl Holders {
     }
 }
 
-fn parse_call(bytes: &[u8]) -> Option<(u64, [u64; 6])> {
+/// Number and arguments in `/proc/TID/syscall`; `None` when it is in no call.
+pub(crate) fn parse_call(bytes: &[u8]) -> Option<(u64, [u64; 6])> {
     let text = std::str::from_utf8(bytes).ok()?;
     let mut words = text.split_ascii_whitespace();
     let number = words.next()?.parse().ok()?;

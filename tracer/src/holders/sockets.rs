@@ -1,6 +1,7 @@
 //! The other end of a socket on the same machine, or who should have accepted the connection.
 
 mod diag;
+mod inode;
 mod tables;
 
 pub(super) use tables::SocketTables;

@@ -1,5 +1,5 @@
-//! What only the kernel's socket monitoring tells: which connections wait to be accepted on a unix
-//! socket (sock_diag(7), `UDIAG_SHOW_ICONS`).
+//! What only the kernel's socket monitoring tells (sock_diag(7)): which connections wait to be accepted on a
+//! unix socket (`UDIAG_SHOW_ICONS`), and which two are connected (`UDIAG_SHOW_PEER`).
 #![allow(unsafe_code)] // Netlink sockets cannot be had from std.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -10,6 +10,8 @@ const NLM_F_REQUEST_DUMP: u16 = 0x301;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const UDIAG_SHOW_ICONS: u32 = 8;
+const UDIAG_SHOW_PEER: u32 = 4;
+const UNIX_DIAG_PEER: u16 = 2;
 const UNIX_DIAG_ICONS: u16 = 3;
 /// State of a listening unix socket (`TCP_LISTEN`).
 const LISTEN: u32 = 10;
@@ -28,10 +30,16 @@ fn half(bytes: &[u8], at: usize) -> Option<u16> {
 /// Inodes of the listening sockets on which `client` waits to be accepted; empty when that cannot be
 /// asked (no `unix_diag` in the kernel).
 pub fn listeners_of_pending(client: u64) -> Vec<u64> {
-    dump().map(|messages| pending_on(&messages, client)).unwrap_or_default()
+    dump(1 << LISTEN, UDIAG_SHOW_ICONS).map(|messages| pending_on(&messages, client)).unwrap_or_default()
 }
 
-fn dump() -> Option<Vec<Vec<u8>>> {
+/// Inodes of connected sockets, each with that of its other end.
+pub fn pairs() -> Vec<(u64, u64)> {
+    dump(u32::MAX, UDIAG_SHOW_PEER).map(|messages| pairs_of(&messages)).unwrap_or_default()
+}
+
+/// What the kernel shows of all unix sockets in these states.
+fn dump(states: u32, show: u32) -> Option<Vec<Vec<u8>>> {
     // SAFETY: the descriptor is owned from here on; all buffers are as long as stated.
     unsafe {
         let fd = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_SOCK_DIAG);
@@ -54,9 +62,9 @@ fn dump() -> Option<Vec<Vec<u8>>> {
         request.extend(NLM_F_REQUEST_DUMP.to_ne_bytes());
         request.extend([0; 8]); // sequence, port
         request.extend([libc::AF_UNIX as u8, 0, 0, 0]);
-        request.extend((1u32 << LISTEN).to_ne_bytes());
+        request.extend(states.to_ne_bytes());
         request.extend(0u32.to_ne_bytes()); // any inode
-        request.extend(UDIAG_SHOW_ICONS.to_ne_bytes());
+        request.extend(show.to_ne_bytes());
         request.extend([0xff; 8]); // any cookie
         let sent = libc::send(fd.as_raw_fd(), request.as_ptr().cast(), request.len(), 0);
         if sent != request.len() as isize {
@@ -101,20 +109,30 @@ fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
+/// Inode and attributes of each socket told of.
+fn sockets(datagrams: &[Vec<u8>]) -> impl Iterator<Item = (u64, &[u8])> {
+    let told = datagrams.iter().flat_map(|d| messages(d)).filter(|(kind, _)| *kind == SOCK_DIAG_BY_FAMILY);
+    told.filter_map(|(_, payload)| {
+        Some((u64::from(word(payload, 4)?), payload.get(UNIX_DIAG_MSG..).unwrap_or(&[])))
+    })
+}
+
+fn pairs_of(datagrams: &[Vec<u8>]) -> Vec<(u64, u64)> {
+    let peer = |(inode, rest)| {
+        let (_, value) = attributes(rest).find(|(kind, _)| *kind == UNIX_DIAG_PEER)?;
+        Some((inode, u64::from(word(value, 0).filter(|&n| n != 0)?)))
+    };
+    sockets(datagrams).filter_map(peer).collect()
+}
+
 fn pending_on(datagrams: &[Vec<u8>], client: u64) -> Vec<u64> {
-    let mut out = Vec::new();
-    for (kind, payload) in datagrams.iter().flat_map(|d| messages(d)) {
-        let Some(inode) = word(payload, 4).filter(|_| kind == SOCK_DIAG_BY_FAMILY) else { continue };
-        let rest = payload.get(UNIX_DIAG_MSG..).unwrap_or(&[]);
-        let waits = attributes(rest)
+    let waits = |rest| {
+        attributes(rest)
             .filter(|(kind, _)| *kind == UNIX_DIAG_ICONS)
             .flat_map(|(_, value)| value.chunks_exact(4))
-            .any(|four| word(four, 0).is_some_and(|n| u64::from(n) == client));
-        if waits && client != 0 {
-            out.push(u64::from(inode));
-        }
-    }
-    out
+            .any(|four| word(four, 0).is_some_and(|n| u64::from(n) == client))
+    };
+    sockets(datagrams).filter(|(_, rest)| client != 0 && waits(rest)).map(|(inode, _)| inode).collect()
 }
 
 #[cfg(test)]
@@ -135,20 +153,24 @@ mod tests {
         let address = SocketAddr::from_abstract_name(name).expect("address");
         let listener = UnixListener::bind_addr(&address).expect("bind");
         let client = UnixStream::connect_addr(&address).expect("connect");
-        if dump().is_none() {
+        if dump(u32::MAX, 0).is_none() {
             eprintln!("skipped: this kernel has no unix_diag");
             return;
         }
         let (client_inode, listener_inode) = (inode(client.as_raw_fd()), inode(listener.as_raw_fd()));
         assert_eq!(listeners_of_pending(client_inode), [listener_inode]);
-        let _accepted = listener.accept().expect("accept");
+        let accepted = listener.accept().expect("accept");
         assert!(listeners_of_pending(client_inode).is_empty());
+        let accepted = inode(accepted.0.as_raw_fd());
+        assert!(pairs().contains(&(client_inode, accepted)) && pairs().contains(&(accepted, client_inode)));
     }
 
     proptest! {
         #[test]
         fn takes_anything(bytes in proptest::collection::vec(any::<u8>(), 0..300), client in 0u64..300) {
-            pending_on(&[bytes], client);
+            let all = [bytes];
+            pending_on(&all, client);
+            pairs_of(&all);
         }
     }
 }

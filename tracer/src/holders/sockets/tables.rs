@@ -24,6 +24,8 @@ type Tables<T> = HashMap<(PathBuf, &'static str), Kept<T>>;
 pub struct SocketTables {
     inet: Tables<InetSocket>,
     unix: Tables<UnixSocket>,
+    /// Both ends of connected unix sockets of this program's own namespace, by inode.
+    pairs: Tables<(u64, u64)>,
     now: Ns,
 }
 
@@ -58,6 +60,7 @@ impl SocketTables {
         self.now = now;
         self.inet.retain(|_, k| now < k.until);
         self.unix.retain(|_, k| now < k.until);
+        self.pairs.retain(|_, k| now < k.until);
     }
 
     /// TCP (or UDP) sockets, version 4 and 6, of the namespace a process is in.
@@ -77,6 +80,17 @@ impl SocketTables {
     /// Unix-domain sockets of the namespace a process is in.
     pub fn unix(&mut self, pid: u32) -> &[UnixSocket] {
         kept(&mut self.unix, (namespace(pid), "unix"), self.now, || procfs::read_unix(pid))
+    }
+
+    /// The other end of a connected unix-domain socket of a process; `None` when there is none, or it is in
+    /// another network namespace, of which the kernel does not tell.
+    pub fn unix_peer(&mut self, pid: u32, inode: u64) -> Option<u64> {
+        let (of, own) = (namespace(pid), namespace(std::process::id()));
+        if of != own {
+            return None;
+        }
+        let pairs = kept(&mut self.pairs, (own, "pairs"), self.now, super::diag::pairs);
+        pairs.iter().find(|p| p.0 == inode).map(|p| p.1)
     }
 }
 

@@ -1,0 +1,121 @@
+//! What a thread waits for, told from the call it is in: its arguments name descriptors, addresses, children.
+
+use crate::holders::{Holders, epoll_members, parse_call};
+use crate::procfs::{self, FdLink};
+use pg_event::{Ns, Object, ObjectId, ObjectKind, Sysno};
+
+/// Most members of a set looked up: who polls hundreds of descriptors waits for work.
+const MEMBERS: usize = 64;
+
+/// What is waited for.
+pub struct Waited {
+    /// It, or the set.
+    pub object: Object,
+    /// Members of a set, as far as they are known and at most [`MEMBERS`].
+    pub members: Vec<Object>,
+}
+
+impl Waited {
+    fn one(object: Object) -> Self {
+        Self { object, members: Vec::new() }
+    }
+}
+
+/// Number and arguments of `/proc/TID/syscall`; `None` when it is in no call, or that may not be read.
+pub fn call(text: &[u8]) -> Option<(Sysno, [u64; 6])> {
+    let (number, args) = parse_call(text)?;
+    Some((Sysno(u16::try_from(number).ok()?), args))
+}
+
+fn object(kind: ObjectKind, id: u64, name: String) -> Object {
+    Object { kind, id, peer: 0, name, members: Vec::new() }
+}
+
+const ON_FD: &[&str] = &[
+    "read",
+    "readv",
+    "pread64",
+    "preadv",
+    "write",
+    "writev",
+    "pwrite64",
+    "pwritev",
+    "recvfrom",
+    "recvmsg",
+    "recvmmsg",
+    "sendto",
+    "sendmsg",
+    "sendmmsg",
+    "accept",
+    "accept4",
+    "connect",
+    "ioctl",
+    "fsync",
+    "fdatasync",
+    "splice",
+    "sendfile",
+];
+
+/// What a call with these arguments waits for.
+pub fn waited_for(
+    holders: &mut Holders,
+    now: Ns,
+    (tid, tgid): (u32, u32),
+    nr: Sysno,
+    args: [u64; 6],
+) -> Option<Waited> {
+    if nr.is_any(&["futex"]) {
+        let word = object(ObjectKind::Futex, args[0], String::new());
+        return Some(Waited::one(Object { peer: u64::from(tgid), ..word }));
+    }
+    if nr.is_any(&["wait4", "waitid"]) {
+        let given = if nr.is_any(&["waitid"]) { (args[0] == 1).then_some(args[1]) } else { Some(args[0]) };
+        let pid = given.map_or(0, |p| (p as i32).max(0));
+        return Some(Waited::one(object(ObjectKind::Child, pid as u64, String::new())));
+    }
+    let fd = args[0] as u32;
+    let epoll = nr.is_any(&["epoll_wait", "epoll_pwait", "epoll_pwait2"]);
+    let set = if epoll { Some(epoll_members(tid, fd)) } else { holders.polled(tgid, nr, args) };
+    if let Some(fds) = set {
+        let mut of = |fd: &u32| descriptor(holders, now, (tid, tgid), *fd, false);
+        let members: Vec<Object> = fds.iter().take(MEMBERS).filter_map(&mut of).collect();
+        let all = vec![ObjectId::NONE; fds.len()];
+        let object = Object { members: all, ..object(ObjectKind::Set, 0, String::new()) };
+        return Some(Waited { object, members });
+    }
+    let locks = nr.is_any(&["flock"]) || (nr.is_any(&["fcntl"]) && matches!(args[1], 7 | 38));
+    if !locks && !nr.is_any(ON_FD) {
+        return None;
+    }
+    descriptor(holders, now, (tid, tgid), fd, locks).map(Waited::one)
+}
+
+/// What a descriptor of a thread leads to.
+fn descriptor(
+    holders: &mut Holders,
+    now: Ns,
+    (tid, tgid): (u32, u32),
+    fd: u32,
+    locks: bool,
+) -> Option<Object> {
+    Some(match procfs::read_fd_link(tid, fd)? {
+        FdLink::Pipe(inode) => object(ObjectKind::Pipe, inode, String::new()),
+        FdLink::Socket(inode) => holders.socket_object(tgid, inode, now),
+        FdLink::Anon(name) => object(ObjectKind::Anon, u64::from(fd), name),
+        FdLink::Path(path) => {
+            let inode = procfs::read_fdinfo(tid, fd).and_then(|i| i.inode).unwrap_or(0);
+            let tty = path.starts_with("/dev/pts/") || path.starts_with("/dev/tty") || path == "/dev/ptmx";
+            let fifo = || {
+                let at = procfs::read_bounded(&procfs::path_of(tid, "wchan"), 64).unwrap_or_default();
+                [&b"pipe_read"[..], b"pipe_write", b"anon_pipe_read", b"anon_pipe_write"].contains(&&*at)
+            };
+            let kind = match () {
+                () if locks => ObjectKind::FileLock,
+                () if tty => ObjectKind::Tty,
+                () if fifo() => ObjectKind::Fifo,
+                () => ObjectKind::File,
+            };
+            object(kind, inode, path)
+        }
+    })
+}

@@ -40,6 +40,8 @@ pub fn call_on(call: Option<&str>, object: Option<&str>) -> String {
     let object = object.map(crate::clean::clean).unwrap_or_default();
     match call {
         Some(call) if object.starts_with(call) => object.into_owned(),
+        // The object says it in its own words.
+        Some("child") if object.ends_with("child") => object.into_owned(),
         Some(call) => format!("{call} {object}").trim_end().to_owned(),
         None => object.into_owned(),
     }

@@ -19,10 +19,12 @@ pub struct Paragraph {
     pub indent: usize,
     /// Later lines are indented more.
     pub hang: bool,
+    /// It has one line, and what does not fit is cut off.
+    pub cut: bool,
 }
 
 fn p(look: Look, indent: usize, text: impl Into<String>) -> Paragraph {
-    Paragraph { look, text: text.into(), indent, hang: false }
+    Paragraph { look, text: text.into(), indent, hang: false, cut: false }
 }
 
 /// The victim in a sentence.
@@ -100,13 +102,14 @@ pub fn verdict(state: &State) -> Vec<Paragraph> {
     let Some(r) = state.diagnosis.verdict() else { return Vec::new() };
     let blank = || p(Look::Text, 0, "");
     let mut out = vec![p(Look::Strong, 0, victim(r)), blank()];
-    match r.root_causes.split_first() {
+    let first = r.root_causes.first();
+    match first {
         None => out.push(p(
             Look::Warning,
             0,
             "No cause was found: the way back ended where nothing more is known.",
         )),
-        Some((first, rest)) => {
+        Some(first) => {
             out.push(p(Look::Cause, 0, format!("Root cause: {}", named(first))));
             out.push(p(Look::Text, 2, clean(&first.why)));
             let mut fact = |name: &str, text: String| {
@@ -118,21 +121,6 @@ pub fn verdict(state: &State) -> Vec<Paragraph> {
             fact("sure", format!("{:.0} %", first.confidence * 100.0));
             fact("in", place(first));
             fact("command", clean(first.cmdline.as_deref().unwrap_or_default()).into_owned());
-            for (i, frame) in condensed(&first.stack).iter().enumerate() {
-                out.push(match i {
-                    0 => p(Look::Dim, 2, format!("{:<9}{}", "stack", clean(frame))),
-                    _ => p(Look::Dim, 11, clean(frame)),
-                });
-            }
-            if !rest.is_empty() {
-                out.push(blank());
-                out.push(p(Look::Title, 0, "Less likely"));
-                for c in rest {
-                    let text =
-                        format!("{}. {}, {:.0} %: {}", c.rank, named(c), c.confidence * 100.0, clean(&c.why));
-                    out.push(Paragraph { hang: true, ..p(Look::Text, 2, text) });
-                }
-            }
         }
     }
     out.push(blank());
@@ -156,6 +144,21 @@ pub fn verdict(state: &State) -> Vec<Paragraph> {
         out.push(Paragraph { hang: true, ..p(Look::Text, 2, text) });
     }
     out.push(blank());
+    let frames = first.map(|c| condensed(&c.stack)).unwrap_or_default();
+    if !frames.is_empty() {
+        out.push(p(Look::Title, 0, "Its stack"));
+        out.extend(frames.iter().map(|f| Paragraph { cut: true, ..p(Look::Dim, 2, clean(f)) }));
+        out.push(blank());
+    }
+    let rest = r.root_causes.get(1..).unwrap_or_default();
+    if !rest.is_empty() {
+        out.push(p(Look::Title, 0, "Less likely"));
+        for c in rest {
+            let text = format!("{}. {}, {:.0} %: {}", c.rank, named(c), c.confidence * 100.0, clean(&c.why));
+            out.push(Paragraph { hang: true, ..p(Look::Text, 2, text) });
+        }
+        out.push(blank());
+    }
     let by = |who: &str| r.questions.iter().filter(|q| q.by == who).count();
     let evidence = format!(
         "Evidence: {}, {} of yours, {} taken.  Not seen: {}",

@@ -22,6 +22,9 @@ pub fn run(state: &mut State, cmd: Cmd) {
     match cmd {
         Cmd::Diagnose => match state.victims.current().cloned() {
             Some(v) => place::diagnose(state, v, None),
+            None if !state.victims.known => {
+                state.say_only(Look::Dim, "still looking for victims: press enter again when they are here");
+            }
             None => state
                 .say_only(Look::Warning, "there is no victim to diagnose; a shows those outside the focus"),
         },

@@ -14,13 +14,15 @@ use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Widget};
 
-/// Where a layer lies: most of a small screen, the middle of a large one.
-fn area(body: Rect, layer: &Layer) -> Rect {
+/// Where a layer lies: most of a small screen, the middle of a large one, and no more of it than there is to
+/// read.
+fn area(ui: &Ui, body: Rect, layer: &Layer) -> Rect {
     let width = body.width.min(110);
+    let most = if body.height < 30 { body.height } else { (body.height * 4 / 5).max(18) };
     let height = match layer {
         Layer::Note(_) => 5.min(body.height),
-        _ if body.height < 30 => body.height,
-        _ => (body.height * 4 / 5).max(18),
+        Layer::WhyNot(_) => most.min(why_not_lines(ui, usize::from(width) - 2).len() as u16 + 2),
+        _ => most,
     };
     Rect { x: body.x + (body.width - width) / 2, y: body.y + (body.height - height) / 3, width, height }
 }
@@ -37,8 +39,8 @@ fn inner(area: Rect) -> Rect {
 /// Keeps offsets of scrolled text within it.
 pub fn prepare(state: &mut State, body: Rect) {
     let Some(layer) = state.layers.last() else { return };
-    let inside = inner(area(body, layer));
     let ui = Ui::new(state);
+    let inside = inner(area(&ui, body, layer));
     let len = match layer {
         Layer::Help(h) => help::lines(&ui, h.context, usize::from(inside.width)).len(),
         Layer::WhyNot(_) => why_not_lines(&ui, usize::from(inside.width)).len(),
@@ -55,7 +57,7 @@ pub fn prepare(state: &mut State, body: Rect) {
 /// Where the list of the topmost layer lies, and its first line shown.
 pub fn list(state: &State, body: Rect) -> Option<(Rect, usize)> {
     let layer = state.layers.last()?;
-    let inside = inner(area(body, layer));
+    let inside = inner(area(&Ui::new(state), body, layer));
     let rows = Rect { y: inside.y + 1, height: inside.height.saturating_sub(1), ..inside };
     let (selected, len) = match layer {
         Layer::Palette(p) => (p.selected, p.rows.len()),
@@ -67,7 +69,7 @@ pub fn list(state: &State, body: Rect) -> Option<(Rect, usize)> {
 
 /// Draws a layer.
 pub fn draw(ui: &Ui, frame: &mut Frame, body: Rect, layer: &Layer) {
-    let area = area(body, layer);
+    let area = area(ui, body, layer);
     let title = match layer {
         Layer::Help(h) => format!(" Help: {} ", h.context),
         Layer::Palette(_) => " Command ".into(),
@@ -183,9 +185,12 @@ fn search(ui: &Ui, buffer: &mut Buffer, area: Rect, s: &SearchBox) {
         let selected = i == s.selected;
         let mut spans = vec![pointer(ui, selected), ui.span(Look::Dim, left(hit.target.kind(), 9))];
         let mut used = 11;
+        let whole = width(&hit.text) <= texts;
         for (n, c) in hit.text.chars().enumerate() {
             let w = unicode_width::UnicodeWidthChar::width(c).unwrap_or(0);
-            if used + w > texts + 11 {
+            if !whole && used + w > texts + 10 {
+                spans.push(ui.span(Look::Dim, ui.plain("…")));
+                used += 1;
                 break;
             }
             used += w;

@@ -126,7 +126,7 @@ pub fn path(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     };
     let whole = p.span.1.saturating_sub(p.span.0);
     let title = format!("What made these {} of {}", ui.length(whole), r.thread_name(thread));
-    rule(ui, buffer, body, &title, &format!("{} parts, critical path", p.parts.len()));
+    rule(ui, buffer, body, &title, &format!("{}, critical path", time::counted(p.parts.len(), "part")));
     let from = time::moment(p.span.0, 1_000_000);
     let mut shares: Vec<(&str, u64)> = Vec::new();
     for n in &p.parts {
@@ -208,7 +208,7 @@ pub fn notes(ui: &Ui, buffer: &mut Buffer, body: Rect) {
 /// Draws the log.
 pub fn log(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     let s = ui.state;
-    rule(ui, buffer, body, &format!("Log ({} lines)", s.log.len()), "");
+    rule(ui, buffer, body, &format!("Log ({})", time::counted(s.log.len(), "line")), "");
     let area = Rect { y: body.y + 1, height: body.height.saturating_sub(1), ..body };
     for (i, l) in s.log.iter().skip(s.log_offset).take(usize::from(area.height)).enumerate() {
         let mark = match l.look {

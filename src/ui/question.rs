@@ -231,8 +231,10 @@ fn around(ui: &Ui, buffer: &mut Buffer, area: Rect, q: &Question) {
         let text = detail(ui, c);
         if room >= 6 && width(&text) + 6 > usize::from(area.width) {
             let lines = wrap(&ui.plain(&text), columns);
-            let most = (room / 2).min(4);
-            for l in lines.iter().take(most) {
+            let most = (room / 2).min(if room > 20 { 10 } else { 4 });
+            for (i, l) in lines.iter().take(most).enumerate() {
+                let cut = i + 1 == most && lines.len() > most;
+                let l = if cut { left(&format!("{l} {}", ui.plain("…")), columns) } else { l.clone() };
                 part.y += 1;
                 room -= 1;
                 buffer.set_stringn(part.x + 1, part.y, l, columns, ui.style(Look::Dim));

@@ -14,23 +14,30 @@ use ratatui::text::{Line, Span};
 /// Lines a step takes: itself and the edge before it.
 const LINES: usize = 2;
 
+/// Most lines that tell of the selected step: more stack than that is read in the view of the vertex.
+const FOOT: usize = 20;
+
 /// Where the steps lie.
-pub fn rows_area(body: Rect) -> Rect {
-    Rect { y: body.y + 2, height: body.height.saturating_sub(2 + foot_height(body)), ..body }
+pub fn rows_area(state: &State, body: Rect) -> Rect {
+    let foot = foot_height(body, state.diagnosis.slice().len());
+    Rect { y: body.y + 2, height: body.height.saturating_sub(2 + foot), ..body }
 }
 
-fn foot_height(body: Rect) -> u16 {
-    match body.height {
-        0..9 => 0,
+/// Lines below the steps; what a short way leaves free is theirs.
+fn foot_height(body: Rect, steps: usize) -> u16 {
+    let least = match body.height {
+        0..9 => return 0,
         9..16 => 3,
         16..30 => 6,
         _ => 12,
-    }
+    };
+    let free = usize::from(body.height).saturating_sub(2 + steps * LINES);
+    least.max(free.min(FOOT) as u16)
 }
 
 /// Keeps the selected step on the screen.
 pub fn prepare(state: &mut State, body: Rect) {
-    let height = usize::from(rows_area(body).height);
+    let height = usize::from(rows_area(state, body).height);
     let d = &mut state.diagnosis;
     let len = d.slice().len();
     d.step = d.step.min(len.saturating_sub(1));
@@ -63,7 +70,7 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
         if o.question.is_some() { "a question is open: enter" } else { "done: enter shows the verdict" };
     rule(ui, buffer, body, &format!("Slice: from {} backwards", r.thread_name(v.thread)), done);
     head(ui, buffer, Rect { y: body.y + 1, height: 1, ..body });
-    let area = rows_area(body);
+    let area = rows_area(ui.state, body);
     let all = o.slice.iter().enumerate().flat_map(|(i, n)| {
         let edge = (i > 0).then_some((i, n, true));
         edge.into_iter().chain([(i, n, false)])
@@ -74,7 +81,7 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
             if is_edge { edge(ui, n, usize::from(area.width)) } else { step(ui, i, n, area.width, selected) };
         put(ui, buffer, area, area.y + line as u16, &text, selected);
     }
-    foot(ui, buffer, Rect { y: area.bottom(), height: foot_height(body), ..body });
+    foot(ui, buffer, Rect { y: area.bottom(), height: body.bottom() - area.bottom(), ..body });
 }
 
 fn head(ui: &Ui, buffer: &mut Buffer, area: Rect) {
@@ -113,7 +120,7 @@ pub fn doing(ui: &Ui, n: &SliceNode) -> String {
         "not-created" => "does not exist yet".into(),
         _ => {
             let call = n.syscall.as_deref().or(n.waits_on.as_deref()).unwrap_or("an unknown wait");
-            if object.starts_with(call) { object } else { format!("{call} {object}").trim_end().to_owned() }
+            crate::frames::call_on(Some(call), Some(&object))
         }
     }
 }
@@ -215,11 +222,13 @@ fn foot(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     if let Some(why) = &n.why_weak {
         lines.extend(wrap(&format!("weak edge: {}", clean(why)), columns));
     }
+    let frames = crate::frames::condensed(&n.stack);
     let telling = stack(ui, n);
-    if !telling.is_empty() {
+    // Where the stack itself has no room, its telling part has.
+    if !telling.is_empty() && lines.len() + frames.len() >= usize::from(area.height) {
         lines.insert(1, clean_to(&format!("in {telling}"), columns));
     }
-    lines.extend(crate::frames::condensed(&n.stack).iter().map(|f| format!("  {}", clean_to(f, columns))));
+    lines.extend(frames.iter().map(|f| format!("  {}", clean_to(f, columns))));
     lines.retain(|l| !l.is_empty());
     for (i, l) in lines.iter().take(usize::from(area.height) - 1).enumerate() {
         let look = if i == 0 { Look::Text } else { Look::Dim };

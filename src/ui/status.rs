@@ -45,7 +45,7 @@ pub fn status(ui: &Ui, buffer: &mut Buffer, area: Rect) {
             spans.push(Span::raw(" "));
             spans.push(ui.span(Look::Warning, text));
         } else if columns >= 100 && !r.coverage.notes.is_empty() {
-            let text = format!("  {} (g l)", time::counted(r.coverage.notes.len(), "note"));
+            let text = format!("  {} (g l)", time::counted(r.coverage.notes.len(), "remark"));
             spans.push(ui.span(Look::Dim, text));
         }
         let used: usize = spans.iter().map(Span::width).sum();

@@ -110,11 +110,15 @@ fn axis(ui: &Ui, buffer: &mut Buffer, area: Rect) {
         }
         step = time::nice_step(step + 1);
     }
+    let mark = s.column(s.cursor, columns);
     let mut tick = s.from.div_ceil(step).saturating_mul(step);
     let mut free = 0;
     while tick <= s.to {
         if let Some(c) = s.column(tick, columns) {
             let text = format!("{}{}", ui.g.vertical, time::moment(tick, step));
+            // Half a time is worse than none: the mark of the cursor stands there.
+            let under = mark.is_some_and(|m| m > c && m < c + width(&text));
+            let text = if under { ui.g.vertical.to_owned() } else { text };
             if c >= free && c + width(&text) <= columns {
                 buffer.set_string(area.x + c as u16, area.y, &text, ui.style(Look::Dim));
                 free = c + width(&text) + 1;

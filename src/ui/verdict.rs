@@ -2,6 +2,7 @@
 
 use super::parts::{Ui, nothing, rule, wrap};
 use crate::app::text;
+use crate::clean::clean_to;
 use crate::config::Look;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -12,6 +13,13 @@ pub fn lines(ui: &Ui, columns: u16) -> Vec<(Look, String)> {
     let mut out = Vec::new();
     for p in text::verdict(ui.state) {
         let indent = " ".repeat(p.indent);
+        if p.cut {
+            out.push((
+                p.look,
+                format!("{indent}{}", clean_to(&ui.plain(&p.text), width - p.indent.min(width))),
+            ));
+            continue;
+        }
         for (i, line) in
             wrap(&ui.plain(&p.text), width.saturating_sub(p.indent).max(10)).into_iter().enumerate()
         {

@@ -44,8 +44,9 @@ pub fn layout(state: &State, body: Rect) -> Areas {
 fn columns(width: usize) -> [usize; 6] {
     let room = width.saturating_sub(3);
     if width >= 72 {
-        let flexible = share_out(room - 17 - 11 - 10, &[(28, 12), (44, 16), (28, 12)]);
-        [17, flexible[0], 11, 10, flexible[1], flexible[2]]
+        // The object is told in full below; who is suspected is told only here.
+        let flexible = share_out(room - 17 - 10 - 10, &[(28, 12), (36, 13), (36, 14)]);
+        [17, flexible[0], 10, 10, flexible[1], flexible[2]]
     } else {
         let flexible = share_out(room - 9, &[(4, 8), (5, 10)]);
         [0, flexible[0], 0, 9, flexible[1], 0]
@@ -61,7 +62,7 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
         ui,
         buffer,
         body,
-        &format!("Victims: what hung ({})", s.all.len()),
+        &if s.known { format!("Victims: what hung ({})", s.all.len()) } else { "Victims: what hung".into() },
         &format!("{whose}, by {}", s.sort.word()),
     );
     let w = columns(usize::from(body.width));

@@ -6,6 +6,7 @@ use crate::app::time;
 use crate::config::Look;
 use pg_event::{Context, Direction, Event, Kind, Ns, ThreadId};
 use pg_graph::{EdgeId, LaneState, VertexId};
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// A line of the view.
@@ -186,7 +187,8 @@ fn edges(r: &Recording, id: VertexId, out: &mut Vec<Row>) {
         let object = r.object(edge.object);
         let who = r.thread_name(r.graph.vertex(other).thread);
         let at = time::moment(edge.to_time, 1_000);
-        let text = format!("  {at} {arrow} {who}  {} {object}  {how}", edge.kind.name());
+        let what = crate::frames::call_on(Some(edge.kind.name()), Some(&object));
+        let text = format!("  {at} {arrow} {who}  {what}  {how}");
         Row { look, text, about: About::Edge(e, other) }
     };
     let incoming = r.graph.incoming(id);
@@ -249,7 +251,8 @@ fn profile(r: &Recording, v: &pg_graph::Vertex, out: &mut Vec<Row>) {
     if samples.is_empty() {
         return;
     }
-    let mut by_function: HashMap<String, (u64, u64)> = HashMap::new();
+    // By itself, with what it calls, and how far from the innermost function it was, added up.
+    let mut by_function: HashMap<String, (u64, u64, u64)> = HashMap::new();
     let mut whole = 0;
     for s in samples.iter().take(20_000) {
         whole += s.weight;
@@ -262,13 +265,16 @@ fn profile(r: &Recording, v: &pg_graph::Vertex, out: &mut Vec<Row>) {
             let entry = by_function.entry(f.clone()).or_default();
             entry.0 += if depth == 0 { s.weight } else { 0 };
             entry.1 += s.weight;
+            entry.2 += s.weight * depth as u64;
             seen.push(f);
         }
     }
     let mut all: Vec<_> = by_function.into_iter().collect();
-    all.sort_by(|a, b| (b.1.1, b.1.0, &a.0).cmp(&(a.1.1, a.1.0, &b.0)));
+    // Functions that were there all the time come in the order of the stack, the innermost first.
+    let depth = |(own, total, depths): (u64, u64, u64)| (total, own, Reverse(depths / total.max(1)));
+    all.sort_by(|a, b| depth(b.1).cmp(&depth(a.1)).then_with(|| a.0.cmp(&b.0)));
     out.push(head(format!("on the CPU ({} samples): with callees, itself", samples.len())));
-    out.extend(all.into_iter().take(30).map(|(f, (own, total))| {
+    out.extend(all.into_iter().take(30).map(|(f, (own, total, _))| {
         text(
             Look::Text,
             format!("  {:>6} {:>6}  {f}", time::percent(total, whole), time::percent(own, whole)),

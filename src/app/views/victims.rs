@@ -4,6 +4,7 @@ use super::Move;
 use crate::app::recording::Recording;
 use crate::app::time;
 use crate::clean::clean_to;
+use crate::frames::call_on;
 use pg_event::ProcessId;
 use pg_graph::{BlockType, VertexId, Victim};
 use std::collections::{HashMap, HashSet};
@@ -45,13 +46,8 @@ impl Row {
                 }
             }
             (Some(on), _) => {
-                let object = victim.object.map_or_else(String::new, |o| r.object(o));
-                // "unix:/run/x" says what it is by itself.
-                if object.starts_with(on.as_str()) {
-                    object
-                } else {
-                    format!("{on} {object}").trim_end().to_owned()
-                }
+                let object = victim.object.map(|o| r.object(o));
+                call_on(Some(on), object.as_deref())
             }
         };
         let mut names: Vec<&str> = Vec::new();

@@ -15,16 +15,7 @@ fn time() -> impl Strategy<Value = u64> {
 }
 
 fn state() -> impl Strategy<Value = OffState> {
-    prop::sample::select(vec![
-        OffState::Runnable,
-        OffState::Interruptible,
-        OffState::Uninterruptible,
-        OffState::Stopped,
-        OffState::Traced,
-        OffState::Frozen,
-        OffState::Dead,
-        OffState::Throttled,
-    ])
+    prop::sample::select(OffState::ALL.to_vec())
 }
 
 fn off() -> impl Strategy<Value = Kind> {

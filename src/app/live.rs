@@ -34,6 +34,8 @@ pub struct LiveState {
     pub everybody: bool,
     /// No new looks.
     pub paused: bool,
+    /// The person has chosen the thread that is selected; until then it is the first one.
+    pub chosen: bool,
     /// The last look, whole.
     all: Vec<Row>,
 }
@@ -114,6 +116,10 @@ pub fn since(r: &Row) -> String {
     if r.doing == Doing::Runs {
         return format!("{:.0} %", r.cpu * 100.0);
     }
+    // It has run since the look before.
+    if r.since == 0 {
+        return format!("< {}", time::length(EVERY.as_nanos() as u64));
+    }
     format!("{}{}", if r.longer { "> " } else { "" }, time::length(r.since))
 }
 
@@ -152,7 +158,7 @@ impl LiveState {
             let long = if a.doing == Doing::Runs { cpu } else { b.since.cmp(&a.since) };
             by.then(long).then(a.pid.cmp(&b.pid)).then(a.tid.cmp(&b.tid))
         });
-        if self.row().is_none() {
+        if !self.chosen || self.row().is_none() {
             self.selected = self.rows.first().map(|r| r.tid);
         }
     }
@@ -174,6 +180,7 @@ impl LiveState {
 
     /// Moves the selection.
     pub fn go(&mut self, by: Move, page: usize) {
+        self.chosen = true;
         let at = by.from(self.row().unwrap_or(0), self.rows.len(), page);
         self.selected = self.rows.get(at).map(|r| r.tid);
     }
@@ -280,6 +287,7 @@ fn take(
             MouseEventKind::Down(MouseButton::Left) => {
                 let area = crate::ui::live::rows_area(state.size);
                 if m.row >= area.y && m.row < area.bottom() {
+                    shown.chosen = true;
                     let at = shown.offset + usize::from(m.row - area.y);
                     shown.selected = shown.rows.get(at).map(|r| r.tid).or(shown.selected);
                 }
@@ -360,7 +368,8 @@ mod tests {
         ]);
         let order = |s: &LiveState| s.rows.iter().map(|r| r.tid).collect::<Vec<_>>();
         assert_eq!(order(&s), [4, 5, 2, 3]);
-        s.selected = Some(2);
+        assert_eq!(s.selected, Some(4));
+        s.go(Move::By(2), 10);
         assert_eq!(s.run(Cmd::LiveAll, 10), None);
         assert_eq!((order(&s), s.selected), (vec![4, 5, 2, 3, 1], Some(2)));
         s.go(Move::Last, 10);

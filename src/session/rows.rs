@@ -318,19 +318,6 @@ impl Encoder {
     }
 }
 
-fn off_state(n: u8) -> OffState {
-    match n {
-        0 => OffState::Runnable,
-        1 => OffState::Interruptible,
-        2 => OffState::Uninterruptible,
-        3 => OffState::Stopped,
-        4 => OffState::Traced,
-        5 => OffState::Frozen,
-        6 => OffState::Idle,
-        _ => OffState::Dead,
-    }
-}
-
 /// Reads payloads; keeps its buffers from one chunk to the next.
 #[derive(Default)]
 pub(super) struct Decoder {
@@ -500,7 +487,7 @@ impl Decoder {
             }
             n => self.wakers.get(n as usize - 1).copied(),
         };
-        let state = if flags >> 5 & 3 == 3 { OffState::Throttled } else { off_state(flags & 7) };
+        let state = if flags >> 5 & 3 == 3 { OffState::Throttled } else { OffState::from_u8(flags & 7) };
         let mut off = OffCpu::new(start, woken, state);
         off.open = flags & 8 != 0;
         off.begun_before = flags & 16 != 0;

@@ -23,20 +23,10 @@ fn sysno() -> impl Strategy<Value = Sysno> {
 }
 
 fn off_cpu() -> impl Strategy<Value = OffCpu> {
-    let states = [
-        OffState::Runnable,
-        OffState::Interruptible,
-        OffState::Uninterruptible,
-        OffState::Stopped,
-        OffState::Traced,
-        OffState::Frozen,
-        OffState::Idle,
-        OffState::Dead,
-        OffState::Throttled,
-    ];
+    let states = OffState::ALL;
     let who = (few(9), 0..6u8, sysno(), few(9), few(30));
     let wait = (sysno(), any::<u32>(), few(5), ns(), few(9), few(30), few(30));
-    (ns(), ns(), any::<bool>(), 0..9usize, any::<(bool, bool)>(), wait, who).prop_map(
+    (ns(), ns(), any::<bool>(), 0..states.len(), any::<(bool, bool)>(), wait, who).prop_map(
         move |(start, woken, same, s, b, w, k)| {
             let mut o = OffCpu::new(start, if same { start } else { woken }, states[s]);
             (o.open, o.begun_before) = b;

@@ -13,7 +13,7 @@ impl Default for Positions {
 }
 
 impl Positions {
-    fn slot(&mut self, object: u32, direction: Direction) -> &mut u64 {
+    pub(super) fn slot(&mut self, object: u32, direction: Direction) -> &mut u64 {
         &mut self.0[(object.wrapping_mul(2).wrapping_add(direction as u32) & 255) as usize]
     }
 

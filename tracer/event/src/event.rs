@@ -108,6 +108,26 @@ pub enum OffState {
     Throttled = 8,
 }
 
+impl OffState {
+    /// All of them, in numeric order.
+    pub const ALL: [Self; 9] = [
+        Self::Runnable,
+        Self::Interruptible,
+        Self::Uninterruptible,
+        Self::Stopped,
+        Self::Traced,
+        Self::Frozen,
+        Self::Idle,
+        Self::Dead,
+        Self::Throttled,
+    ];
+
+    /// By number; unknown numbers are [`OffState::Dead`].
+    pub fn from_u8(n: u8) -> Self {
+        Self::ALL.get(usize::from(n)).copied().unwrap_or(Self::Dead)
+    }
+}
+
 /// In what context something ran.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[repr(u8)]

@@ -19,6 +19,10 @@ use std::time::{Duration, Instant};
 /// Between two looks.
 const EVERY: Duration = Duration::from_secs(1);
 
+/// What to use where there is no terminal.
+const INSTEAD: &str =
+    "`pg-tui live` needs a terminal; with --once 2 it prints the waits of two seconds as text";
+
 /// What is shown.
 #[derive(Debug, Default)]
 pub struct LiveState {
@@ -217,7 +221,8 @@ impl LiveState {
 /// # Errors
 /// No terminal, a mistake in the configuration, or the terminal failed.
 pub fn run(pids: &[u32], options: &Options) -> Result<Left, RunError> {
-    let Screen { mut terminal, mut state, send: _send, receive } = Screen::open(options, "live".into())?;
+    let Screen { mut terminal, mut state, send: _send, receive } =
+        Screen::open(options, "live".into(), INSTEAD)?;
     state.phase = Phase::Ready;
     let mut live = Live::new(pids);
     let mut shown = LiveState { everybody: !pids.is_empty(), ..LiveState::default() };

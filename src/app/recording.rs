@@ -143,6 +143,11 @@ impl Recording {
         self.catalog.thread(t).is_some_and(|t| t.focus)
     }
 
+    /// Did anybody fit the focus? Where nobody did, victims of everybody are looked for.
+    pub fn has_focus(&self) -> bool {
+        self.catalog.threads.iter().any(|t| t.focus)
+    }
+
     /// What an object is called; empty for none.
     pub fn object(&self, o: ObjectId) -> String {
         self.catalog.object(o).map_or_else(String::new, |o| {

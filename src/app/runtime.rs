@@ -51,8 +51,9 @@ pub(super) struct Screen {
 
 impl Screen {
     /// Takes the terminal over, to show what is called `name`. Mistakes are told before that.
-    pub(super) fn open(options: &Options, name: String) -> Result<Self, RunError> {
-        terminal::check().map_err(RunError::NoTerminal)?;
+    /// `instead` says what to use where there is no terminal.
+    pub(super) fn open(options: &Options, name: String, instead: &str) -> Result<Self, RunError> {
+        terminal::check(instead).map_err(RunError::NoTerminal)?;
         let overrides = Overrides { theme: options.theme.clone(), ascii: options.ascii };
         let config = Config::load(options.config.as_deref(), &Environment::read(), &overrides)?;
         let (send, receive) = unbounded();
@@ -65,6 +66,10 @@ impl Screen {
     }
 }
 
+/// What to use where there is no terminal to open a session in.
+const INSTEAD: &str = "the interactive session needs a terminal; `pg-tui diagnose FILE` prints the result as text, \
+                       with --json for programs";
+
 /// Opens a session file in the terminal and returns when the person leaves.
 ///
 /// # Errors
@@ -73,7 +78,7 @@ impl Screen {
 pub fn run(path: &Path, options: &Options) -> Result<(), RunError> {
     let name =
         path.file_name().map_or_else(String::new, |n| crate::clean::clean_to(&n.to_string_lossy(), 60));
-    let Screen { mut terminal, mut state, send, receive } = Screen::open(options, name)?;
+    let Screen { mut terminal, mut state, send, receive } = Screen::open(options, name, INSTEAD)?;
     let mut workers = Workers::new(send);
     super::update::run_job(&mut state, Job::Load(path.to_owned()));
     let ended = session(&mut state, &mut terminal, &mut workers, &receive);

@@ -25,10 +25,8 @@ pub struct Terminal {
 /// Are both ends of this process a terminal?
 ///
 /// # Errors
-/// A sentence that says which is not, and what to use instead.
-pub fn check() -> Result<(), String> {
-    let instead = "the interactive session needs a terminal; `pg-tui diagnose FILE` prints the result as text, \
-                   with --json for programs";
+/// A sentence that says which is not, and what to use instead: `instead`.
+pub fn check(instead: &str) -> Result<(), String> {
     match (io::stdin().is_terminal(), io::stdout().is_terminal()) {
         (true, true) => Ok(()),
         (false, true) => Err(format!("standard input is not a terminal: {instead}")),

@@ -286,10 +286,10 @@ Other people's processes need root.";
 #[derive(Args, Debug)]
 pub struct Live {
     /// Only this process [default: all]
-    #[arg(short, long, value_name = "PID")]
+    #[arg(short, long, value_name = "PID", value_parser = number, allow_negative_numbers = true)]
     pub pid: Vec<u32>,
     /// Print the waits of this many seconds as text, and end
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = whole_seconds, allow_negative_numbers = true)]
     pub once: Option<u32>,
     /// How the screen is to look.
     #[command(flatten)]
@@ -320,10 +320,10 @@ pub struct Diagnose {
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
     /// The victim is a thread of this process
-    #[arg(long, value_name = "PID", group = "who", help_heading = "Which hang")]
+    #[arg(long, value_name = "PID", group = "who", value_parser = number, allow_negative_numbers = true, help_heading = "Which hang")]
     pub pid: Option<u32>,
     /// The victim is this thread
-    #[arg(long, value_name = "TID", group = "who", help_heading = "Which hang")]
+    #[arg(long, value_name = "TID", group = "who", value_parser = number, allow_negative_numbers = true, help_heading = "Which hang")]
     pub tid: Option<u32>,
     /// The victim's thread name or command line matches this regular expression
     #[arg(long, value_name = "REGEX", group = "who", help_heading = "Which hang")]
@@ -441,6 +441,19 @@ fn pid(text: &str) -> Result<u32, String> {
     }
 }
 
+/// A process or thread id, where there is no other way to choose by name.
+fn number(text: &str) -> Result<u32, String> {
+    pid(text).map_err(|_| "the number of a process or thread is expected".into())
+}
+
+/// Seconds without a fraction, an hour at most.
+fn whole_seconds(text: &str) -> Result<u32, String> {
+    match text.strip_suffix('s').unwrap_or(text).parse::<u32>() {
+        Ok(s) if s <= 3600 => Ok(s),
+        _ => Err("a whole number of seconds is expected, such as 2".into()),
+    }
+}
+
 /// A time with its unit, as ns.
 fn time(text: &str) -> Result<u64, String> {
     let at = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
@@ -528,6 +541,8 @@ mod tests {
         assert_eq!(seconds("2s"), Ok(2.0));
         assert_eq!(milliseconds("0.5ms"), Ok(0.5));
         assert!(pid("redis").is_err() && pid("0").is_err() && pid("-1").is_err() && pid("17") == Ok(17));
+        assert!(number("x").is_err() && number("-3").is_err() && number("12") == Ok(12));
+        assert!(whole_seconds("x").is_err() && whole_seconds("1.5").is_err() && whole_seconds("2s") == Ok(2));
         assert!(seconds("-1").is_err() && seconds("nan").is_err() && seconds("").is_err());
         assert_eq!(ns(1.25), 1_250_000_000);
     }

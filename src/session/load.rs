@@ -80,6 +80,10 @@ pub fn load_session(
             .notes
             .push(format!("session file: {refused} catalogue rows have impossible numbers and are left out"));
     }
+    let focus = &session.header().focus;
+    if !["", "everything"].contains(&focus.as_str()) && !catalog.threads.iter().any(|t| t.focus) {
+        coverage.notes.push(format!("nobody fitted the focus ({focus}): everybody was looked at"));
+    }
     let mut warnings = session.warnings().to_vec();
     warnings.extend_from_slice(items.warnings());
     drop(items);

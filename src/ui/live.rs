@@ -82,7 +82,7 @@ pub fn draw(frame: &mut Frame, state: &State, live: &LiveState) {
         let flexible = share_out(columns - 12, &[(1, 10), (1, 10)]);
         [flexible[0], 1, 10, flexible[1], 0]
     };
-    let heads = ["  thread", "state", "for", "waits for", "who could end it"];
+    let heads = ["   thread", "state", "for", "waits for", "who could end it"];
     let mut head = vec![Span::raw("  ")];
     for (i, (name, n)) in heads.iter().zip(w).enumerate() {
         let text = match i {
@@ -125,10 +125,11 @@ fn named(r: &Row) -> String {
 fn line(ui: &Ui, r: &Row, w: [usize; 5], wide: bool, selected: bool) -> Line<'static> {
     let (what, who) = waits(r);
     let text = |t: &str, n: usize| if n == 0 { String::new() } else { left(&ui.plain(t), n - 1) + " " };
-    let name = thread_name(&ui.plain(&named(r)), w[0].saturating_sub(3));
+    let name = thread_name(&ui.plain(&named(r)), w[0].saturating_sub(4));
     let circle = if r.circle.contains(&r.tid) { ui.g.circle } else { " " };
-    let mut spans = vec![pointer(ui, selected), mark(ui, r.doing), ui.span(Look::Cause, circle)];
-    spans.push(ui.span(Look::Strong, left(&name, w[0].saturating_sub(2))));
+    let mut spans =
+        vec![pointer(ui, selected), mark(ui, r.doing), ui.span(Look::Cause, circle), Span::raw(" ")];
+    spans.push(ui.span(Look::Strong, left(&name, w[0].saturating_sub(3))));
     spans.push(Span::raw(if wide { text(word(r.doing), w[1]) } else { " ".repeat(w[1]) }));
     spans.push(ui.span(look(r.doing), right(&ui.plain(&since(r)), w[2] - 2) + "  "));
     spans.push(Span::raw(text(&what, w[3])));

@@ -57,7 +57,8 @@ fn columns(width: usize) -> [usize; 6] {
 pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     let s = &ui.state.victims;
     let a = layout(ui.state, body);
-    let whose = if s.everyone { "of everybody" } else { "of the focus" };
+    let everyone = s.everyone || ui.recording().is_some_and(|r| !r.has_focus());
+    let whose = if everyone { "of everybody" } else { "of the focus" };
     rule(
         ui,
         buffer,

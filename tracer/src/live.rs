@@ -167,7 +167,9 @@ impl Live {
     }
 
     fn thread(&mut self, pid: u32, tid: u32, process: &str, now: Ns, between: Ns) -> Option<Row> {
-        let bytes = procfs::read_bounded(&procfs::path_of(tid, "stat"), SMALL).ok()?;
+        // By way of its process: `/proc/TID/stat` adds up the times of all threads.
+        let of_thread = procfs::path_of(pid, &format!("task/{tid}/stat"));
+        let bytes = procfs::read_bounded(&of_thread, SMALL).ok()?;
         let stat = procfs::parse_stat(&bytes)?;
         let status = procfs::read_bounded(&procfs::path_of(tid, "status"), SMALL).unwrap_or_default();
         let (switches, ticks) = (switches(&status), cpu_ticks(&bytes));
@@ -296,6 +298,37 @@ mod tests {
         assert_eq!(row.call, "read");
         assert!(row.object.starts_with("pipe:["), "{}", row.object);
         assert!(row.holders.iter().any(|h| h.pid == sleep.id() && h.relation == Relation::Writes), "{row:?}");
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_has_none_of_the_time_of_one_that_runs() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        static STOP: AtomicBool = AtomicBool::new(false);
+        let mut live = Live::new(&[std::process::id()]);
+        live.own = 0;
+        let tid = || {
+            std::fs::read_link("/proc/thread-self")
+                .unwrap()
+                .file_name()
+                .unwrap()
+                .to_string_lossy()
+                .parse::<u32>()
+        };
+        let (send, receive) = std::sync::mpsc::channel();
+        let busy = std::thread::spawn(move || {
+            send.send(tid().unwrap()).unwrap();
+            while !STOP.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        let (busy_tid, own) = (receive.recv().unwrap(), tid().unwrap());
+        live.look();
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let rows = live.look();
+        STOP.store(true, Ordering::Relaxed);
+        busy.join().unwrap();
+        let cpu = |tid: u32| rows.iter().find(|r| r.tid == tid).unwrap().cpu;
+        assert!(cpu(busy_tid) > cpu(own) + 0.05, "{} {}", cpu(busy_tid), cpu(own));
     }
 
     proptest! {

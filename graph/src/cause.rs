@@ -3,6 +3,7 @@
 use crate::class::{WaitClass, class};
 use crate::diagnose::{DATA_FLAG, Finding, FindingKind, Options, Outcome, SliceNode};
 use crate::episode::LONG_SINGLE;
+use crate::kernel::{doing, is_kernel};
 use crate::profile::{Profile, profile};
 use crate::report::{FORMAT, Party, Report, RootCause, VictimInfo};
 use crate::starved::starved;
@@ -256,6 +257,13 @@ impl Writer<'_> {
     /// ``redis-cli (pid 7, `redis-cli -s …/r.sock get k`)``.
     fn full(&self, thread: ThreadId, at: Ns) -> String {
         let name = who_at(self.c, thread, at);
+        if is_kernel(self.c, thread) {
+            let v = self.victim;
+            return format!(
+                "the kernel's {name}{}",
+                doing(self.g, self.c, thread, v.start..v.end().saturating_add(1))
+            );
+        }
         let line = short_command(&cmdline_at(self.c, thread, at), self.line.get());
         let process = process_at(self.c, thread, at);
         if self.line.get() == 0 || line.is_empty() || line == process {

@@ -52,6 +52,21 @@ pub struct HoldFact {
     pub relation: Relation,
 }
 
+/// What a kernel worker was doing when it woke somebody.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WorkFact {
+    /// When.
+    pub time: Ns,
+    /// The worker.
+    pub worker: ThreadId,
+    /// The function it executed.
+    pub object: ObjectId,
+    /// Who had asked for it, [`ThreadId::NONE`] for a timer, an interrupt or somebody not seen.
+    pub requester: ThreadId,
+    /// When it was asked for, 0 when that was not seen.
+    pub queued: Ns,
+}
+
 /// Something with the time at which it was recorded.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct At<T> {
@@ -184,6 +199,8 @@ pub struct EventGraph {
     pub(crate) threads: Vec<ThreadRows>,
     pub(crate) holds: Vec<HoldFact>,
     pub(crate) signals: Vec<SignalFact>,
+    /// By worker and time.
+    pub(crate) works: Vec<WorkFact>,
     pub(crate) flags: Flags,
     pub(crate) marks: Vec<MarkFact>,
     pub(crate) execs: Vec<(ThreadId, Ns)>,

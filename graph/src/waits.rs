@@ -125,6 +125,7 @@ impl WaitsOn {
             ObjectKind::CharDevice => Self::Device,
             ObjectKind::BlockDevice => Self::Disk,
             ObjectKind::SysvIpc => Self::SysvIpc,
+            ObjectKind::Work => Self::Work,
             ObjectKind::Epoll | ObjectKind::Set => Self::Poll,
             ObjectKind::Unknown | ObjectKind::File | ObjectKind::Anon | ObjectKind::Memory => return None,
         })

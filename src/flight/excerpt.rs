@@ -105,6 +105,11 @@ impl Excerpt {
                 h.subject = self.thread(h.subject);
                 h.object = self.object(h.object);
             }
+            Kind::Work(w) => {
+                w.queued = if w.queued == 0 { 0 } else { self.time(w.queued) };
+                w.requester = self.thread(w.requester);
+                w.object = self.object(w.object);
+            }
             Kind::DataFlag { object, stack, .. } => {
                 *object = self.object(*object);
                 *stack = self.stack(*stack);

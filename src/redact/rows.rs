@@ -62,6 +62,10 @@ impl Used {
                 self.thread(h.subject);
                 self.object(h.object, own.max(keep.thread(h.subject)));
             }
+            Kind::Work(w) => {
+                self.thread(w.requester);
+                self.object(w.object, own);
+            }
             Kind::DataFlag { object, stack, .. } => {
                 self.object(object, own);
                 self.stack(stack, own);

@@ -17,7 +17,7 @@ use guess::{Positions, Switches};
 use number::{Front, Quickly, Threads, Wait, Waker};
 use pg_event::{
     Context, Direction, Event, Hold, IpcUse, Kind, Ns, ObjectId, OffCpu, OffState, Relation, Sample, StackId,
-    SyscallUse, Sysno, ThreadId,
+    SyscallUse, Sysno, ThreadId, Work,
 };
 use std::collections::HashMap;
 
@@ -35,9 +35,10 @@ const DATA_FLAG: usize = 10;
 const UNIT: usize = 11;
 const MARK: usize = 12;
 const LOST: usize = 13;
-const GROUPS: usize = 14;
+const WORK: usize = 14;
+const GROUPS: usize = 15;
 /// Columns of each group.
-const COLUMNS: [usize; GROUPS] = [4, 17, 6, 6, 3, 1, 0, 1, 2, 3, 4, 2, 1, 3];
+const COLUMNS: [usize; GROUPS] = [4, 17, 6, 6, 3, 1, 0, 1, 2, 3, 4, 2, 1, 3, 3];
 const MAX_COLUMNS: usize = 17;
 
 /// Makes payloads: takes events one after the other and keeps them as columns until a chunk is due. Its
@@ -230,6 +231,13 @@ impl Encoder {
                 c[1].byte(u8::from(begin));
                 UNIT
             }
+            Kind::Work(w) => {
+                let c = &mut self.groups[WORK];
+                c[0].id(w.object.0);
+                c[1].id(w.requester.0);
+                c[2].u(ago(w.queued));
+                WORK
+            }
             Kind::Mark { number } => {
                 self.groups[MARK][0].u(u64::from(number));
                 MARK
@@ -364,7 +372,8 @@ impl Decoder {
         let mut positions = Positions::default();
         let mut time = 0u64;
         let mut unknown = 0;
-        let [common, off, ipc, sys, sample, spawn, _, exit, signal, hold, flag, unit, mark, lost] = &mut cols;
+        let [common, off, ipc, sys, sample, spawn, _, exit, signal, hold, flag, unit, mark, lost, work] =
+            &mut cols;
         for _ in 0..rows {
             let tag = common[0].byte() as usize;
             time = time.wrapping_add(common[1].i() as u64);
@@ -421,6 +430,11 @@ impl Decoder {
                     count: lost[1].u(),
                     ring: lost[2].byte(),
                 },
+                WORK => Kind::Work(Work {
+                    object: ObjectId(work[0].id()),
+                    requester: ThreadId(work[1].id()),
+                    queued: time.wrapping_sub(work[2].u()),
+                }),
                 COMMON => {
                     common[0].spoil();
                     break;

@@ -4,7 +4,7 @@ use super::format::{FRAME_LEN, PREFIX_LEN};
 use super::*;
 use pg_event::{
     Catalog, CatalogDelta, Context, Coverage, Direction, Event, Hold, IpcUse, Item, Kind, ObjectId, OffCpu,
-    OffState, ProcessId, Relation, Sample, StackId, SyscallUse, Sysno, Thread, ThreadId,
+    OffState, ProcessId, Relation, Sample, StackId, SyscallUse, Sysno, Thread, ThreadId, Work,
 };
 use pg_graph::{By, Decision, QuestionKey, QuestionKind};
 use proptest::prelude::*;
@@ -65,6 +65,9 @@ fn kind() -> impl Strategy<Value = Kind> {
         }),
         1 => (id(), any::<bool>()).prop_map(|(unit_type, begin)| Kind::UnitBoundary { unit_type, begin }),
         1 => any::<u32>().prop_map(|number| Kind::Mark { number }),
+        1 => (id(), id(), ns()).prop_map(|(o, t, queued)| {
+            Kind::Work(Work { object: ObjectId(o), requester: ThreadId(t), queued })
+        }),
         1 => (ns(), any::<u64>(), any::<u8>()).prop_map(|(since, count, ring)| Kind::Lost { since, count, ring }),
     ]
 }

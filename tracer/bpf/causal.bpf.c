@@ -19,6 +19,7 @@
 #include "stack.h"
 #include "disk.h"
 #include "quota.h"
+#include "work.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -366,7 +367,8 @@ static __always_inline void switch_in(struct task_struct *task, u32 tid, u32 tgi
 		}
 	} else {
 		u64 kernel_stack = 0;
-		if (kernel_stacks && waited > kernel_stack_ns && !(t->flags & F_KERNEL))
+		/* A kernel thread without work waits for nothing. */
+		if (kernel_stacks && waited > kernel_stack_ns && (!(t->flags & F_KERNEL) || t->state != OFF_IDLE))
 			kernel_stack = waited_in(t, task, now);
 		/* Very long ones, and wakings from before the wait, have no short form. */
 		if (!t->told || t->woken < t->off || waited >> 32)
@@ -483,6 +485,8 @@ int BPF_PROG(on_waking, struct task_struct *task)
 	else if (t->waker && !(waker->flags & NO_USER) &&
 	    (t->context == CTX_TASK || (t->context == CTX_NET_RX && c && !c->net_raised_by_irq)))
 		wake_by(t, waker, now);
+	else if (t->context == CTX_TASK && (waker->flags & PF_WQ_WORKER) && !(task->flags & PF_WQ_WORKER))
+		works_for(waker, now);
 	u64 other = 0;
 	for (int i = 0; i < WAKE_WORDS; i++)
 		other |= t->wake[i] ^ before[i];

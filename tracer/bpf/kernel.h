@@ -135,6 +135,7 @@ struct task_struct {
 	struct files_struct *files;
 	struct mm_struct *mm;
 	struct task_group *sched_task_group;
+	void *worker_private;
 };
 struct block_device {
 	u32 bd_dev;
@@ -148,6 +149,16 @@ struct request_queue {
 };
 struct request {
 	struct request_queue *q;
+};
+/* A kernel worker: what a thread of the work queues has at hand. */
+struct kthread {
+	void *data;
+};
+struct work_struct;
+struct pool_workqueue;
+struct worker {
+	struct work_struct *current_work;
+	void *current_func;
 };
 struct linux_binprm;
 struct irqaction;
@@ -252,6 +263,7 @@ struct bpf_perf_event_data;
 #pragma clang attribute pop
 
 #define PF_IO_WORKER 0x10
+#define PF_WQ_WORKER 0x20
 #define PF_USER_WORKER 0x4000
 #define PF_KTHREAD 0x200000
 #define NO_USER (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER)

@@ -81,7 +81,7 @@ static __noinline void seed(struct thread *t, struct task_struct *task, u32 stat
 static __noinline void report_wait(struct thread *t, struct task_struct *task, u8 flag, u64 now)
 {
 	u64 kernel_stack = 0;
-	if (kernel_stacks && !(t->flags & F_KERNEL))
+	if (kernel_stacks && (!(t->flags & F_KERNEL) || t->state != OFF_IDLE))
 		kernel_stack = kernel_stack_of(task, ROOM_ITER);
 	struct rec_off *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 	if (!e) {

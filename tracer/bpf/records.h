@@ -24,6 +24,7 @@ enum record_type {
 	REC_CALL = 14,	 /* a system call */
 	REC_AGAIN = 15,	 /* an interval like the last one of its thread, but for the times */
 	REC_REWOKEN = 16, /* an interval like the last one of its thread, but for the times and the waker */
+	REC_WORK = 17,	 /* what a kernel worker that wakes somebody is doing, and for whom */
 };
 
 /* Numbers of pg_event::ObjectKind. */
@@ -31,6 +32,7 @@ enum object_kind {
 	K_UNKNOWN = 0, K_FUTEX, K_PIPE, K_FIFO, K_UNIX_STREAM, K_UNIX_DATAGRAM, K_TCP, K_UDP, K_SOCKET,
 	K_EVENTFD, K_EPOLL, K_TIMERFD, K_SIGNALFD, K_INOTIFY, K_PIDFD, K_IO_URING, K_FILE, K_FILE_LOCK,
 	K_TTY, K_CHAR, K_BLOCK, K_CHILD, K_SET, K_SYSV, K_ANON, K_MEMORY, K_CGROUP, K_TIMER,
+	K_WORK,
 	K_NONE = 255,
 };
 
@@ -225,6 +227,17 @@ struct rec_call {
 	u64 id, peer;
 };
 
+struct rec_work {
+	u8 type, pad;
+	u16 cpu;
+	u32 tid; /* the worker */
+	u64 time;
+	u32 tgid, requester;
+	u32 requester_tgid, pad2;
+	u64 queued;
+	u64 id; /* of the function, an object of kind Work */
+};
+
 #define SAME(type, size) _Static_assert(sizeof(struct type) == size, #type)
 SAME(rec_off, 128);
 SAME(rec_run, 48);
@@ -241,5 +254,6 @@ SAME(rec_signal, 32);
 SAME(stack_head, 208);
 SAME(rec_use, 64);
 SAME(rec_call, 64);
+SAME(rec_work, 48);
 
 #endif

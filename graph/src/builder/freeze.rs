@@ -19,6 +19,7 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
         numbers,
         holds,
         signals,
+        mut works,
         flags,
         marks,
         execs,
@@ -30,6 +31,10 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
     } = b;
     let mut g = EventGraph {
         signals,
+        works: {
+            works.sort_by_key(|w| (w.worker, w.time));
+            works
+        },
         flags: Flags::new(flags),
         marks,
         execs,

@@ -13,6 +13,7 @@ mod related;
 mod split;
 mod thread;
 mod wake;
+mod work;
 
 pub(crate) use calls::{
     CHILD, EXIT, FILE, FILE_LOCK, FUTEX, POLL, RECV, SEND, SIGWAIT, SLEEP, SPAWN, SYSV, YIELD, is as call_is,
@@ -23,7 +24,7 @@ pub(crate) use split::why as split_reason;
 use crate::graph::{EdgeRow, INTERRUPTED, TIMED_OUT};
 use crate::{
     At, CullCounts, EdgeKind, EventGraph, FlagAccess, HoldFact, MarkFact, SamplePoint, SignalFact, VertexId,
-    Weak,
+    Weak, WorkFact,
 };
 use channel::{Channels, Match, Segment};
 use pg_event::{Catalog, Event, IpcUse, Kind, Ns, ObjectId, OffCpu, StackId, Sysno, ThreadId};
@@ -102,6 +103,7 @@ pub struct Builder {
     flag_read: HashMap<(ObjectId, ThreadId), Ns>,
     holds: Vec<HoldFact>,
     signals: Vec<SignalFact>,
+    works: Vec<WorkFact>,
     flags: Vec<FlagAccess>,
     marks: Vec<MarkFact>,
     execs: Vec<(ThreadId, Ns)>,
@@ -127,6 +129,7 @@ impl Builder {
             flag_read: HashMap::new(),
             holds: Vec::new(),
             signals: Vec::new(),
+            works: Vec::new(),
             flags: Vec::new(),
             marks: Vec::new(),
             execs: Vec::new(),
@@ -249,6 +252,7 @@ impl Builder {
             Kind::Signal { target, signal } => {
                 self.signals.push(SignalFact { time, from: e.thread, to: target, signal });
             }
+            Kind::Work(w) => self.work(e.thread, time, &w, catalog),
             Kind::DataFlag { object, value, write, stack } => {
                 self.flags.push(FlagAccess { time, thread: e.thread, object, value, write, stack });
                 self.flag(e.thread, object, write, stack, time);
@@ -325,7 +329,10 @@ impl Builder {
         let wakee_role = self.threads[wakee.index()].role;
         match wake::judge(o, wakee_role, waker.map(|w| w.1), catalog) {
             Verdict::Edge(kind, weak) => {
-                let Some((from, _)) = waker else { return };
+                let Some((from, w)) = waker else { return };
+                if w.role == Role::Worker && self.carried_on(from, to, woken, o, catalog) {
+                    return;
+                }
                 if kind == EdgeKind::Ipc {
                     self.channels.note_send(o.waker_object, from, woken, catalog);
                 }

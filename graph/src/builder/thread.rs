@@ -2,7 +2,7 @@
 
 use crate::graph::{BEGUN_BEFORE, Detail, OPEN, Times};
 use crate::{At, SamplePoint};
-use pg_event::{Catalog, IpcUse, Ns, OffCpu, OffState, SyscallUse, Thread, ThreadId};
+use pg_event::{Catalog, IpcUse, Ns, OffCpu, OffState, SyscallUse, Thread, ThreadId, Work};
 
 /// What a thread is to the graph.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -66,6 +66,8 @@ pub(crate) struct ThreadState {
     pub samples: Vec<SamplePoint>,
     pub ipc: Vec<At<IpcUse>>,
     pub syscalls: Vec<At<SyscallUse>>,
+    /// What it did last for others, when it is a kernel worker.
+    pub work: Option<At<Work>>,
     /// Latest moment at which it is known to have existed.
     pub seen: Ns,
     pub exited: Option<(Ns, u32)>,

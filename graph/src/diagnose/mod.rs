@@ -14,6 +14,7 @@ mod node;
 mod pose;
 mod span;
 mod walk;
+mod worker;
 
 pub(crate) use activity::{Group, Mostly, activity, total as spans_total};
 pub(crate) use data_flag::DATA_FLAG;

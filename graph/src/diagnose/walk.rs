@@ -423,6 +423,9 @@ impl<'g> Walk<'g> {
     /// The wait of the last step: who ended it?
     fn resolve(&mut self, thread: ThreadId, group: &Group) -> Flow<()> {
         let (candidates, silent) = self.wakers(group);
+        let Some((candidates, silent)) = self.past_workers(thread, group, candidates, silent) else {
+            return Ok(());
+        };
         let woken: Ns = candidates.iter().map(|c| c.time).max().unwrap_or(0);
         let v = self.representative(group);
         let class = class(&v, self.c);

@@ -4,7 +4,7 @@
 use pg_event::{
     Catalog, Cmdline, Context, Direction, Event, Frame, FrameId, Hold, IpcUse, Kind, Module, ModuleId, Ns,
     Object, ObjectId, ObjectKind, OffCpu, OffState, Process, ProcessId, Relation, Sample, Stack, StackId,
-    SyscallUse, Thread, ThreadId, syscall_number,
+    SyscallUse, Sysno, Thread, ThreadId, Work, syscall_number,
 };
 use pg_graph::report::Report;
 use pg_graph::{
@@ -75,6 +75,21 @@ impl Drawing {
             ..Thread::default()
         });
         id
+    }
+
+    /// A thread of the kernel.
+    pub fn kernel(&mut self, name: &str) -> ThreadId {
+        let t = self.process(name, name, None, 0.0);
+        self.catalog.threads[t.index()].kernel = true;
+        let p = self.catalog.threads[t.index()].process;
+        (self.catalog.processes[p.index()].kernel, self.catalog.processes[p.index()].focus) = (true, false);
+        t
+    }
+
+    /// `worker` executes `function` at `at`, as `requester` had asked at `queued`.
+    pub fn work(&mut self, worker: ThreadId, function: ObjectId, requester: ThreadId, queued: f64, at: f64) {
+        let w = Work { object: function, requester, queued: ns(queued) };
+        self.event(ns(at), worker, Kind::Work(w));
     }
 
     pub fn object(&mut self, kind: ObjectKind, id: u64, peer: u64, name: &str) -> ObjectId {
@@ -277,6 +292,25 @@ impl Wait<'_> {
         self.off.waker_context = Context::NetRx;
         self.off.waker_syscall = syscall_number(call).unwrap();
         self.off.waker_object = object;
+        self.done();
+    }
+
+    /// In no system call: a page fault, or a thread of the kernel.
+    pub fn in_no_call(mut self) -> Self {
+        self.off.syscall = Sysno::NONE;
+        self
+    }
+
+    /// Woken by a thread of the kernel.
+    pub fn by_kernel(mut self, waker: ThreadId) {
+        self.off.waker = waker;
+        self.off.waker_context = Context::Task;
+        self.done();
+    }
+
+    /// Woken by a timer of the kernel.
+    pub fn timer(mut self) {
+        self.off.waker_context = Context::Timer;
         self.done();
     }
 

@@ -326,6 +326,14 @@ pub fn event(r: &Recording, e: &Event) -> String {
         Kind::Hold(h) => {
             format!("{}{}, which {} waits for", relation(h.relation), on(h.object), r.thread_name(h.subject))
         }
+        Kind::Work(w) => {
+            let by = if w.requester.is_some() {
+                r.thread_name(w.requester)
+            } else {
+                "a timer or interrupt".into()
+            };
+            format!("executes{}, asked for by {by}", on(w.object))
+        }
         Kind::DataFlag { object, value, write, .. } => {
             format!("{} data flag{}: {value}", if write { "writes" } else { "reads" }, on(object))
         }

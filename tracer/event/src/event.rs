@@ -49,6 +49,9 @@ pub enum Kind {
     },
     /// A fact read from the system's state at `time`: the thread holds, or is the other end of, an object.
     Hold(Hold),
+    /// The thread, a kernel worker, was at `time` doing what somebody had asked for: whom it wakes then goes on
+    /// since that was asked for.
+    Work(Work),
     /// The thread read or wrote a data flag (hardware watchpoint).
     DataFlag {
         /// The flag.
@@ -332,6 +335,17 @@ pub struct Hold {
     pub subject: ThreadId,
     /// How the thread is tied to it.
     pub relation: Relation,
+}
+
+/// What a kernel worker does, and for whom.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Work {
+    /// The function it executes (object kind Work).
+    pub object: ObjectId,
+    /// Who asked for it; [`ThreadId::NONE`] when a timer or an interrupt did, or when that was not seen.
+    pub requester: ThreadId,
+    /// When it was asked for; 0 when that was not seen.
+    pub queued: Ns,
 }
 
 /// What was lost, by ring.

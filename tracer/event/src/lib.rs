@@ -13,7 +13,7 @@ mod syscall;
 pub use catalog::{Catalog, CatalogDelta, Cmdline, Frame, Module, ModuleKind, Process, Stack, Thread};
 pub use event::{
     Context, Coverage, Direction, Event, Hold, IpcUse, Item, Kind, Loss, OffCpu, OffState, Relation, Sample,
-    SyscallUse,
+    SyscallUse, Work,
 };
 pub use ids::{FrameId, ModuleId, Ns, ObjectId, ProcessId, StackId, ThreadId};
 pub use object::{Object, ObjectKind, endpoint_v4, show_endpoint};

@@ -66,11 +66,14 @@ pub enum ObjectKind {
     Cgroup = 26,
     /// The timers of a process that send signals (setitimer, alarm, timer_settime). `id` is the process.
     Timer = 27,
+    /// A function of the kernel that its workers execute for whoever queued it. `id` stands for its address,
+    /// `name` is its name.
+    Work = 28,
 }
 
 impl ObjectKind {
     /// All kinds, in numeric order.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::Unknown,
         Self::Futex,
         Self::Pipe,
@@ -99,6 +102,7 @@ impl ObjectKind {
         Self::Memory,
         Self::Cgroup,
         Self::Timer,
+        Self::Work,
     ];
 
     /// The kind with this number, [`Self::Unknown`] for a number nobody knows.
@@ -209,6 +213,7 @@ impl Object {
             ObjectKind::Memory => format!("flag {} (0x{:x})", self.name, self.id),
             ObjectKind::Cgroup => named("cgroup"),
             ObjectKind::Timer => format!("timers of process {}", self.id),
+            ObjectKind::Work => named("work"),
             ObjectKind::Unknown => named("unknown"),
         }
     }

@@ -14,7 +14,7 @@ use crate::identity::Identity;
 use crate::stacks::{Regs, StackTable};
 use pg_event::{
     CatalogDelta, Context, Direction, Event, Hold, IpcUse, Item, Kind, Ns, ObjectKind, OffCpu, OffState,
-    Sample, StackId, SyscallUse, Sysno, ThreadId,
+    Sample, StackId, SyscallUse, Sysno, ThreadId, Work,
 };
 
 use std::collections::VecDeque;
@@ -300,6 +300,7 @@ impl Pipeline {
                 });
                 self.order.push(Event { time: now, thread, cpu: 0, kind });
             }
+            Record::Work(w) if w.time <= self.end => self.work(&w),
             Record::Call(c) if c.end <= self.end => {
                 let now = self.time(c.end);
                 let thread = self.identity.thread(c.tid, c.tgid, now);
@@ -393,6 +394,21 @@ impl Pipeline {
             return;
         }
         self.order.push(Event { time, thread, cpu: r.cpu, kind: Kind::OffCpu(off) });
+    }
+
+    fn work(&mut self, w: &raw::Work) {
+        let time = self.time(w.time);
+        let requester = match w.requester {
+            0 => ThreadId::NONE,
+            tid => self.identity.thread(tid, w.requester_tgid, time),
+        };
+        let kind = Kind::Work(Work {
+            object: self.objects.id(w.object),
+            requester,
+            queued: if w.queued == 0 { 0 } else { self.time(w.queued) },
+        });
+        let thread = self.identity.thread(w.tid, w.tgid, time);
+        self.order.push(Event { time, thread, cpu: w.cpu, kind });
     }
 
     /// Shows an interval that ended to who looks for threads that deserve a burst.

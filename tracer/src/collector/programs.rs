@@ -42,6 +42,7 @@ const EXTRA: &[(&str, &str, &str)] = &[
     ("on_timer_exit", "timer_expire_exit", "timers look like threads"),
     ("on_timer_entry", "timer_expire_entry", "timers look like threads"),
     ("on_timer_start", "hrtimer_start", "who armed a timer is not recorded"),
+    ("on_queue_work", "workqueue_queue_work", "for whom kernel workers act is not recorded"),
     ("on_disk_complete", "block_rq_complete", "who asked for what a disk delivers is not recorded"),
     ("on_disk_start", "block_io_start", "who asked for what a disk delivers is known for some queues only"),
     ("on_disk_issue", "block_rq_issue", "who asked for what a disk delivers is known for some queues only"),

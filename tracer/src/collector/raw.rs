@@ -210,9 +210,23 @@ pub struct Call {
     pub object: RawObject,
 }
 
+/// What a kernel worker does, and for whom.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Work {
+    pub cpu: u16,
+    pub tid: u32,
+    pub tgid: u32,
+    pub time: u64,
+    pub requester: u32,
+    pub requester_tgid: u32,
+    pub queued: u64,
+    pub object: RawObject,
+}
+
 /// One record.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Record {
+    Work(Work),
     Off(Off),
     Run(Run),
     Name {
@@ -479,6 +493,16 @@ pub fn parse(bytes: &[u8]) -> Option<Record> {
             object: b.object(1, 48)?,
         }),
         15 | 16 => Record::Again(parse_again(bytes)?),
+        17 => Record::Work(Work {
+            cpu: b.u16(2)?,
+            tid: b.u32(4)?,
+            time: b.u64(8)?,
+            tgid: b.u32(16)?,
+            requester: b.u32(20)?,
+            requester_tgid: b.u32(24)?,
+            queued: b.u64(32)?,
+            object: RawObject { kind: pg_event::ObjectKind::Work as u8, id: b.u64(40)?, peer: 0 },
+        }),
         _ => return None,
     })
 }

@@ -1,0 +1,96 @@
+//! Kernel workers: what they do is for others.
+
+mod draw;
+
+use draw::{Drawing, slice};
+use pg_event::{ObjectKind, OffState, ThreadId};
+use pg_graph::EdgeKind;
+
+/// A line goes from a writer to a reader through a worker of the kernel, which did nothing of its own.
+#[test]
+fn the_requester_is_carried_on_to_whom_the_worker_wakes() {
+    let mut d = Drawing::new(10.0);
+    let reader = d.process("reader", "reader", None, 0.0);
+    let writer = d.process("writer", "writer", None, 0.0);
+    let (worker, other) = (d.kernel("kworker/u8:1"), d.kernel("kworker/u8:2"));
+    let pty = d.object(ObjectKind::Pipe, 5, 5, "");
+    let flush = d.object(ObjectKind::Work, 1, 0, "flush_to_ldisc");
+    let work = d.stack(&["crunch (writer)", "main (writer)"]);
+    d.runs(writer, 0.0, 6.0, work);
+    // Another worker of the same pool woke it: that says nothing.
+    d.wait(worker, 0.0, 6.000_1, "read").in_no_call().state(OffState::Idle).by_kernel(other);
+    d.work(worker, flush, writer, 6.0, 6.000_2);
+    d.wait(reader, 1.0, 6.000_2, "read").on(pty).by_kernel(worker);
+    let (g, c) = d.build();
+    let woken = g.vertices_of(reader).last().unwrap();
+    let e = g.edge(g.waking(woken).unwrap());
+    assert_eq!((g.vertex(e.from).thread, e.kind, e.weak), (writer, EdgeKind::Work, None));
+    assert_eq!((e.from_time, e.to_time), (6_000_000_000, 6_000_200_000));
+    let given: Vec<_> = g
+        .incoming(g.vertices_of(worker).last().unwrap())
+        .map(|id| g.vertex(g.edge(id).from).thread)
+        .collect();
+    assert!(given.contains(&writer), "{given:?}");
+    assert_eq!(g.works_of(worker, 0..7_000_000_000).len(), 1);
+    assert_eq!(c.thread(worker).map(|t| t.kernel), Some(true));
+}
+
+/// What the waiting thread itself asked a worker to do took long: the worker is a step, with what it waited for.
+#[test]
+fn a_worker_that_waits_for_another_program_is_a_step() {
+    let mut d = Drawing::new(10.0);
+    let program = d.process("program", "program", None, 0.0);
+    let daemon = d.process("slowfs", "slowfs /mnt", None, 0.0);
+    let worker = d.kernel("kworker/u8:1");
+    let file = d.object(ObjectKind::File, 7, 8, "/mnt/f");
+    let fuse = d.object(ObjectKind::CharDevice, 1, 2, "/dev/fuse");
+    let lo = d.object(ObjectKind::Work, 1, 0, "loop_workfn");
+    let disk = d.stack(&["folio_wait_writeback ([kernel])", "ext4_sync_file ([kernel])"]);
+    let request = d.stack(&["request_wait_answer ([kernel])", "fuse_file_write_iter ([kernel])"]);
+    d.wait(worker, 0.0, 1.0, "read").in_no_call().state(OffState::Idle).by_kernel(program);
+    d.wait(daemon, 1.01, 8.0, "clock_nanosleep").times_out();
+    d.wait(worker, 1.01, 8.001, "read").in_no_call().in_kernel(request).by(daemon, "writev", fuse);
+    d.work(worker, lo, program, 1.0, 8.002);
+    d.wait(program, 1.0, 8.002, "fsync")
+        .on(file)
+        .in_kernel(disk)
+        .state(OffState::Uninterruptible)
+        .by_kernel(worker);
+    let r = d.diagnose("^program");
+    assert_eq!(slice(&r), ["kworker/u8:1", "slowfs /mnt"]);
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("slowfs"));
+    assert!(r.root_causes[0].why.contains("slept"), "{}", r.root_causes[0].why);
+    let second = r.root_causes.iter().find(|c| c.process.as_deref() == Some("kworker/u8:1"));
+    if let Some(c) = second {
+        assert!(c.why.contains("executing loop_workfn for program"), "{}", c.why);
+    }
+}
+
+/// A device was slow; the workers that had a hand in it had nothing to do meanwhile.
+#[test]
+fn idle_workers_are_no_cause() {
+    let mut d = Drawing::new(10.0);
+    let program = d.process("program", "program", None, 0.0);
+    let (worker, timer) = (d.kernel("kworker/u8:1"), d.kernel("kworker/u8:2"));
+    let file = d.object(ObjectKind::File, 7, 8, "/mnt/f");
+    let lo = d.object(ObjectKind::Work, 1, 0, "loop_workfn");
+    let disk = d.stack(&["folio_wait_writeback ([kernel])", "ext4_sync_file ([kernel])"]);
+    for (i, t) in [(0, 1.5), (1, 5.9)] {
+        let since = if i == 0 { 0.0 } else { 1.6 };
+        d.wait(timer, since, t, "read").in_no_call().state(OffState::Idle).timer();
+        d.wait(worker, since + 0.01, t + 0.01, "read").in_no_call().state(OffState::Idle).by_kernel(timer);
+    }
+    d.work(worker, lo, ThreadId::NONE, 5.905, 5.92);
+    d.wait(program, 1.0, 5.92, "fsync")
+        .on(file)
+        .in_kernel(disk)
+        .state(OffState::Uninterruptible)
+        .by_kernel(worker);
+    let r = d.diagnose("^program");
+    assert_eq!(slice(&r), Vec::<String>::new());
+    let c = &r.root_causes[0];
+    assert_eq!(c.process.as_deref(), Some("program"));
+    assert!(c.why.contains("for the disk (/mnt/f)"), "{}", c.why);
+    assert!(r.questions.is_empty());
+    assert!(r.others.iter().any(|o| format!("{o:?}").contains("acts for others")), "{:?}", r.others);
+}

@@ -105,6 +105,20 @@ fn only_polls_many(catalog: &Catalog, o: &Object) -> bool {
     o.members.len() >= 4 || members(catalog, o).any(|m| matches!(m.kind, ObjectKind::Epoll))
 }
 
+/// A wait for the completion of requests (io_uring) to these files. `None` when they are not known.
+fn of_requests(o: &Object, catalog: &Catalog) -> Option<WaitClass> {
+    let file = |o: &Object| matches!(o.kind, ObjectKind::File | ObjectKind::BlockDevice);
+    match o.kind {
+        ObjectKind::IoUring | ObjectKind::Unknown => None,
+        ObjectKind::Set if only_polls_many(catalog, o) && !members(catalog, o).all(file) => None,
+        ObjectKind::Set if members(catalog, o).all(file) => Some(WaitClass::Disk),
+        // A socket that listens.
+        ObjectKind::Tcp | ObjectKind::UnixStream if o.peer == 0 => None,
+        _ if file(o) => Some(WaitClass::Disk),
+        _ => Some(WaitClass::Channel),
+    }
+}
+
 /// Does the thread wait for somebody to open the other end of a FIFO (fifo(7))?
 pub(crate) fn opens_fifo(v: &Vertex, catalog: &Catalog) -> bool {
     v.syscall.is_any(&["open", "openat", "openat2"])
@@ -135,6 +149,11 @@ pub fn class(v: &Vertex, catalog: &Catalog) -> WaitClass {
     }
     if v.syscall.is_any(SIGNALS) {
         return WaitClass::Signal;
+    }
+    if v.syscall.is_any(&["io_uring_enter"])
+        && let Some(class) = object.and_then(|o| of_requests(o, catalog))
+    {
+        return class;
     }
     if v.syscall.is_any(EPOLLS) || v.syscall.is_any(&["accept", "accept4"]) {
         return WaitClass::EventLoop;

@@ -14,6 +14,7 @@
 #include "object.h"
 #include "call.h"
 #include "set.h"
+#include "ring.h"
 #include "mapping.h"
 #include "target.h"
 #include "stack.h"
@@ -156,6 +157,8 @@ static __always_inline void begin_wait(struct thread *t, struct task_struct *tas
 			waits_on(t, all, number(task), tgid | (u64)ROOM_SCHED << 32, now);
 		}
 	}
+	if (t->call == ENTER_CALL)
+		ring_requests(t, number(task), r->di, r->r10 & BY_NUMBER, ROOM_SCHED);
 	t->user_stack = stack_of(t, task, r, tid, tgid, now);
 }
 

@@ -136,6 +136,7 @@ struct task_struct {
 	struct mm_struct *mm;
 	struct task_group *sched_task_group;
 	void *worker_private;
+	struct io_uring_task *io_uring;
 };
 struct block_device {
 	u32 bd_dev;
@@ -149,6 +150,16 @@ struct request_queue {
 };
 struct request {
 	struct request_queue *q;
+};
+struct io_uring_sqe;
+struct io_uring_task {
+	struct file *registered_rings[16];
+};
+struct io_ring_ctx {
+	unsigned int flags;
+	u32 *sq_array;
+	struct io_uring_sqe *sq_sqes;
+	unsigned int cached_sq_head, sq_entries, cached_cq_tail;
 };
 /* A kernel worker: what a thread of the work queues has at hand. */
 struct kthread {

@@ -9,6 +9,7 @@ mod programs;
 mod quota;
 mod spins;
 mod timers;
+mod work;
 
 use pg_event::{
     Catalog, Context, Coverage, Event, Item, Kind, Object, ObjectKind, OffCpu, OffState, ThreadId,

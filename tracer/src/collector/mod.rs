@@ -285,10 +285,12 @@ impl Run {
             self.burst(now, false);
             self.collect_messages(now)?;
             self.account(now);
-            if self.give_out(complete, false).is_err() {
+            // A focus must follow at once; the file is written in steps.
+            let step = self.pipeline.is_step(complete);
+            if (step || !self.everything) && self.give_out(complete, false).is_err() {
                 return Ok(());
             }
-            if slow && self.naming {
+            if step && self.naming {
                 // Names after the rows they name: a nameless row sent later would take the name away.
                 let names = self.pipeline.stacks.symbolize_some(Duration::ZERO);
                 if !names.is_empty() && self.out.send(Item::Catalog(names)).is_err() {

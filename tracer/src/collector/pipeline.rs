@@ -125,8 +125,8 @@ pub struct Pipeline {
     pub bursts: Option<Bursts>,
     /// When a unix datagram was received last (`CLOCK_MONOTONIC`), 0 for never.
     pub datagram: u64,
-    /// Up to when events were given out.
-    given_out: Ns,
+    /// When something was given out last.
+    stepped: Ns,
     /// Events given out.
     pub events: u64,
     /// Records that could not be read.
@@ -155,7 +155,7 @@ impl Pipeline {
             retries: Retries::default(),
             bursts: None,
             datagram: 0,
-            given_out: 0,
+            stepped: 0,
             events: 0,
             damaged: 0,
         }
@@ -594,16 +594,20 @@ impl Pipeline {
         }
     }
 
+    /// Is it time to give out what is known up to `now` (of `CLOCK_MONOTONIC`)? Whoever takes it is woken for it.
+    pub fn is_step(&self, now: u64) -> bool {
+        self.time(now) >= self.stepped + STEP_NS
+    }
+
     /// Items that can go out when everything up to `now` (of `CLOCK_MONOTONIC`) has been read from the
     /// rings: catalogue rows first, then events. `all` keeps nothing back.
     pub fn release(&mut self, now: u64, all: bool) -> Vec<Item> {
         let horizon = if all { Ns::MAX } else { self.time(now).saturating_sub(WINDOW_NS) };
-        let events = if all || horizon >= self.given_out + STEP_NS {
-            self.given_out = horizon;
-            self.order.release(horizon)
-        } else {
-            Vec::new()
-        };
+        let mut events = Vec::new();
+        if self.is_step(now) || all {
+            self.stepped = self.time(now);
+            events = self.order.release(horizon);
+        }
         self.events += events.len() as u64;
         let mut items = Vec::new();
         let delta = self.drain();

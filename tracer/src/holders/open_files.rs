@@ -50,7 +50,11 @@ pub struct OpenFiles {
     now: Ns,
     met: usize,
     met_then: usize,
+    /// When the last look at the descriptors was, and how long it took.
     taken: Option<(Ns, Duration)>,
+    /// The same of the processes, which are looked at alone when nobody asks for descriptors: a parent that
+    /// waits for its children.
+    counted: Option<(Ns, Duration)>,
 }
 
 impl OpenFiles {
@@ -101,24 +105,30 @@ impl OpenFiles {
         self.by_link.get(&FdLink::Anon(name.to_owned())).cloned().unwrap_or_default()
     }
 
-    /// All processes, as of the last look.
+    /// All processes, as of the last look at them.
     pub fn processes(&mut self) -> &[Stat] {
-        self.look();
+        if !self.is_good(self.counted) {
+            let began = Instant::now();
+            self.count();
+            self.counted = Some((self.now, began.elapsed()));
+        }
         &self.processes
     }
 
     /// When there can be a new look, if the last one was before `moment`: it did not see what was opened since.
     pub fn next_after(&self, moment: Ns) -> Option<Ns> {
-        let (at, took) = self.taken.filter(|(at, _)| *at < moment)?;
-        Some(good_until(at, took))
+        let looks = [self.taken, self.counted].into_iter().flatten();
+        looks.filter(|&(at, _)| at < moment).map(|(at, took)| good_until(at, took)).max()
+    }
+
+    /// Is a look of then, that took so long, still good?
+    fn is_good(&self, look: Option<(Ns, Duration)>) -> bool {
+        look.is_some_and(|(at, took)| self.now >= at && self.now < good_until(at, took))
     }
 
     /// Look again when the last look is too old.
     fn look(&mut self) {
-        if let Some((at, took)) = self.taken
-            && self.now >= at
-            && self.now < good_until(at, took)
-        {
+        if self.is_good(self.taken) {
             return;
         }
         let began = Instant::now();
@@ -127,14 +137,18 @@ impl OpenFiles {
         self.taken = Some((self.now, began.elapsed()));
     }
 
-    fn scan(&mut self) {
-        self.by_link.clear();
+    fn count(&mut self) {
         self.processes.clear();
+        self.processes.extend(procfs::processes().into_iter().filter_map(procfs::read_stat));
+    }
+
+    fn scan(&mut self) {
+        self.count();
+        self.counted = Some((self.now, Duration::ZERO));
+        self.by_link.clear();
         let mut budget = MAX_DESCRIPTORS;
-        for pid in procfs::processes() {
-            let Some(stat) = procfs::read_stat(pid) else { continue };
-            let (kernel, zombie, threads) = (stat.kernel, stat.state == b'Z', stat.threads);
-            self.processes.push(stat);
+        for stat in &self.processes {
+            let (pid, kernel, zombie, threads) = (stat.pid, stat.kernel, stat.state == b'Z', stat.threads);
             if kernel {
                 continue;
             }

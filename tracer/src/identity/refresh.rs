@@ -9,6 +9,9 @@ use std::io;
 const ROUND_NS: Ns = 1_000_000_000;
 /// Most processes looked at in one call (about 10 us each).
 const PER_CALL: usize = 16;
+/// What is younger is known from its parent's row, or was read when it executed its program: most that are
+/// so young do not live until the next round.
+const NEW_NS: Ns = 1_000_000_000;
 /// The control groups of a process are read again in every round while it is younger than this ...
 const YOUNG_NS: Ns = 3_000_000_000;
 /// ... and in one round of so many later. In so many rounds also a process that did nothing is looked at,
@@ -67,7 +70,8 @@ impl Identity {
             let row = &slot.row;
             let wanted =
                 slot.active || slot.gone || slot.crowded || self.is_turn(id) || is_young(row.start, now);
-            if wanted && row.end.is_none() && !row.kernel && row.pid != 0 && !row.own {
+            let new = row.start > 0 && now.saturating_sub(row.start) < NEW_NS;
+            if wanted && !new && row.end.is_none() && !row.kernel && row.pid != 0 && !row.own {
                 looked += 1;
                 due.extend(self.look_again(id, now));
             }

@@ -31,7 +31,7 @@ const BATCH: usize = 64;
 /// information must not take the CPU from what is recorded ...
 const REST: u32 = 100;
 /// ... and new code waits this long; what is not named when the recording ends is named then ...
-const LATER: Duration = Duration::from_secs(5);
+const LATER: Duration = Duration::from_secs(15);
 /// ... but for the time after its start, in which everything that runs is met at once.
 const EAGER: Duration = Duration::from_secs(2);
 /// Farthest from its symbol that a kernel address is believed to be: kallsyms has no sizes.

@@ -6,7 +6,7 @@ use super::regs::{FrameRegs, Regs};
 use super::space::Spaces;
 use super::symbol::{Answer, Job, Symbols};
 use super::unwind::{Code, Place, Step, walk};
-use crate::collector::hash::FastMap;
+use crate::collector::hash::{FastHash, FastMap};
 use gimli::UnwindContext;
 use pg_event::{CatalogDelta, Frame, FrameId, ModuleId, ModuleKind, Stack, StackId};
 use std::collections::{HashMap, HashSet};
@@ -50,7 +50,7 @@ pub struct UserFrame {
 #[derive(Default)]
 struct Rows {
     by_place: FastMap<(u32, u64), Option<Arc<Row>>>,
-    distinct: HashSet<Arc<Row>>,
+    distinct: HashSet<Arc<Row>, FastHash>,
     context: UnwindContext<usize>,
 }
 

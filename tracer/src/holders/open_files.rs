@@ -67,10 +67,7 @@ impl OpenFiles {
 
     /// Who has what this link names open, as far as that still holds.
     pub fn of(&mut self, link: &FdLink) -> Vec<Opened> {
-        // An older look serves when nobody was born since: those who wait for the same again and again
-        // (daemons at rest) need no new one each time.
-        let recent = self.taken.is_some_and(|(at, _)| self.now < at.saturating_add(RECENT_NS));
-        if recent && self.met == self.met_then {
+        if self.serves() {
             let known = self.still(link);
             if known.len() > 1 {
                 return known;
@@ -78,6 +75,13 @@ impl OpenFiles {
         }
         self.look();
         self.still(link)
+    }
+
+    /// Does the last look serve although there could be a new one? Those who wait for the same again and again
+    /// (daemons at rest) need none each time: when nobody was born since, nobody new holds what they wait for.
+    fn serves(&self) -> bool {
+        let recent = self.taken.is_some_and(|(at, _)| self.now < at.saturating_add(RECENT_NS));
+        recent && self.met == self.met_then
     }
 
     fn still(&self, link: &FdLink) -> Vec<Opened> {
@@ -101,8 +105,13 @@ impl OpenFiles {
 
     /// Descriptors of anonymous inodes with this name.
     pub fn anonymous(&mut self, name: &str) -> Vec<Opened> {
-        self.look();
-        self.by_link.get(&FdLink::Anon(name.to_owned())).cloned().unwrap_or_default()
+        let link = FdLink::Anon(name.to_owned());
+        // Descriptors without a name come to others with a birth; the rare one that was sent to somebody who lived
+        // already is found by the next look.
+        if !self.serves() {
+            self.look();
+        }
+        self.by_link.get(&link).cloned().unwrap_or_default()
     }
 
     /// All processes, as of the last look at them.

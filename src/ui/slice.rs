@@ -174,8 +174,16 @@ fn stack(ui: &Ui, n: &SliceNode) -> String {
     let plumbing = |f: &&String| {
         f.rsplit_once(" (").is_none_or(|(_, m)| !pg_graph::words::is_plumbing(m) && !m.starts_with("[kernel"))
     };
-    let names =
-        n.stack.iter().filter(plumbing).map(|f| clean(f.rsplit_once(" (").map_or(f.as_str(), |x| x.0)));
+    let all: Vec<_> = n
+        .stack
+        .iter()
+        .filter(plumbing)
+        .map(|f| clean(f.rsplit_once(" (").map_or(f.as_str(), |x| x.0)))
+        .collect();
+    // Addresses tell nothing beside names.
+    let unknown = |name: &str| name.starts_with("0x");
+    let known = all.iter().any(|name| !unknown(name));
+    let names = all.into_iter().filter(|name| !(known && unknown(name)));
     names.take(6).collect::<Vec<_>>().join(&format!(" {} ", ui.g.from))
 }
 

@@ -1,6 +1,7 @@
 //! Project chores, one file per subcommand: `cargo xtask NAME`. Nothing here is needed to build or test.
 
 mod bpf;
+mod cookbook;
 mod screenshot;
 mod svg;
 
@@ -20,6 +21,7 @@ const COMMANDS: &[Command] = &[
         "draw a program's screen as SVG: OUT.svg [--size CxR] [--keys K,...] -- CMD...",
         screenshot::run,
     ),
+    ("cookbook", "draw all pictures of README and cookbook afresh: [PROGRAM]", cookbook::run),
 ];
 
 fn main() -> ExitCode {

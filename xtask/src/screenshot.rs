@@ -28,7 +28,14 @@ pub fn run(args: &[String]) -> Result<(), String> {
     let pair = native_pty_system()
         .openpty(PtySize { rows: request.rows, cols: request.cols, pixel_width: 0, pixel_height: 0 })
         .map_err(|e| format!("no pseudo-terminal: {e}"))?;
-    let mut command = CommandBuilder::new(&request.command[0]);
+    // A name is looked up in PATH; a path is meant from here.
+    let program = match &request.command[0] {
+        path if path.contains('/') => {
+            std::path::absolute(path).map_err(|e| format!("{path}: {e}"))?.into_os_string()
+        }
+        name => name.into(),
+    };
+    let mut command = CommandBuilder::new(program);
     command.args(&request.command[1..]);
     command.env("TERM", "xterm-256color");
     command.env("COLORTERM", "truecolor");

@@ -6,8 +6,8 @@ mod acts;
 use super::draw::call;
 use super::script::{Act, Script};
 use pg_event::{
-    Catalog, Context, Event, Kind, Ns, Object, ObjectId, ObjectKind, OffCpu, OffState, Process, ProcessId,
-    Sample, StackId, Thread, ThreadId,
+    Catalog, Context, Event, Kind, Ns, Object, ObjectKind, OffCpu, OffState, Process, ProcessId, Sample,
+    StackId, Thread, ThreadId,
 };
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

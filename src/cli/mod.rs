@@ -4,6 +4,7 @@ pub mod args;
 mod demo;
 mod diagnose;
 mod exit;
+mod find_flag;
 mod generate;
 mod live;
 mod loading;
@@ -14,6 +15,7 @@ mod record;
 mod redact;
 mod stats;
 mod text;
+mod watch_flag;
 
 pub use exit::{Failure, Outcome};
 pub use text::report as report_text;
@@ -49,6 +51,8 @@ fn run(command: &Command) -> Outcome {
         Command::Completions(a) => generate::completions(a, &mut out)?,
         Command::Man(a) => generate::man(a, &mut out)?,
         Command::Mark(a) => mark::run(a, &mut out)?,
+        Command::FindFlag(a) => find_flag::run(a, &mut out)?,
+        Command::WatchFlag(a) => watch_flag::run(a, &mut out)?,
         Command::Record(_) | Command::Open(_) | Command::Demo(_) | Command::Live(_) => {
             // These may open the screen, which has standard output for itself.
             drop(out);

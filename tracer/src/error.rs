@@ -44,6 +44,9 @@ pub enum Error {
         /// The kernel's words.
         reason: String,
     },
+    /// A data flag cannot be watched.
+    #[error(transparent)]
+    Flag(#[from] crate::flags::FlagError),
     /// The recording thread ended before it should have.
     #[error("the recorder failed: {0}")]
     Failed(String),
@@ -52,6 +55,6 @@ pub enum Error {
 impl Error {
     /// Is tracing impossible here (as opposed to having failed)? Ends the program with code 4.
     pub fn is_refusal(&self) -> bool {
-        !matches!(self, Self::Failed(_))
+        !matches!(self, Self::Failed(_) | Self::Flag(_))
     }
 }

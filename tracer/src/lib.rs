@@ -4,6 +4,7 @@
 pub mod collector;
 pub mod command;
 pub mod error;
+pub mod flags;
 pub mod focus;
 pub mod holders;
 pub mod identity;

@@ -1,12 +1,14 @@
-//! Rebuilds the BPF object. The same clang gives the same bytes in every directory; CI rebuilds and compares.
+//! Rebuilds the BPF objects. The same clang gives the same bytes in every directory; CI rebuilds and compares.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-const SOURCE: &str = "tracer/bpf/causal.bpf.c";
-const OBJECT: &str = "tracer/bpf/causal.bpf.o";
+/// Folder of the objects and their sources.
+const FOLDER: &str = "tracer/bpf";
+/// The core, and what only some recordings need.
+const OBJECTS: [&str; 2] = ["causal", "flags"];
 
 /// `cargo xtask bpf [--check]`
 pub fn run(args: &[String]) -> Result<(), String> {
@@ -18,22 +20,28 @@ pub fn run(args: &[String]) -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("no project folder")?;
     let target = root.join("target");
     fs::create_dir_all(&target).map_err(|e| format!("{}: {e}", target.display()))?;
-    let built = target.join("causal.bpf.o");
-    build(root, &built)?;
+    OBJECTS.iter().try_for_each(|name| one(root, &target, name, check))
+}
+
+/// Rebuild one object, or compare it with the committed one.
+fn one(root: &Path, target: &Path, name: &str, check: bool) -> Result<(), String> {
+    let (source, object) = (format!("{FOLDER}/{name}.bpf.c"), format!("{FOLDER}/{name}.bpf.o"));
+    let built = target.join(format!("{name}.bpf.o"));
+    build(root, &source, &built)?;
     let read = |p: &Path| fs::read(p).map_err(|e| format!("{}: {e}", p.display()));
     let new = read(&built)?;
-    let committed = root.join(OBJECT);
+    let committed = root.join(&object);
     if check {
         if read(&committed)? != new {
             return Err(format!(
-                "{OBJECT} is not what {SOURCE} gives: run `cargo xtask bpf` with clang 14 and commit it"
+                "{object} is not what {source} gives: run `cargo xtask bpf` with clang 14 and commit it"
             ));
         }
-        println!("{OBJECT} is up to date ({} bytes)", new.len());
+        println!("{object} is up to date ({} bytes)", new.len());
         return Ok(());
     }
     fs::write(&committed, &new).map_err(|e| format!("{}: {e}", committed.display()))?;
-    println!("{OBJECT}: {} bytes", new.len());
+    println!("{object}: {} bytes", new.len());
     Ok(())
 }
 
@@ -48,13 +56,13 @@ fn tool(variable: &str, name: &str) -> OsString {
     if found { versioned.into() } else { name.into() }
 }
 
-fn build(root: &Path, out: &Path) -> Result<(), String> {
+fn build(root: &Path, source: &str, out: &Path) -> Result<(), String> {
     let mut clang = Command::new(tool("CLANG", "clang"));
     clang
         .current_dir(root)
         .args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", "-Wno-unused-function"])
         .arg(format!("-ffile-prefix-map={}=.", root.display()))
-        .args(["-fdebug-compilation-dir=.", "-c", SOURCE, "-o"])
+        .args(["-fdebug-compilation-dir=.", "-c", source, "-o"])
         .arg(out);
     call(&mut clang)?;
     let mut strip = Command::new(tool("LLVM_STRIP", "llvm-strip"));

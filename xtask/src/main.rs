@@ -13,7 +13,7 @@ type Command = (&'static str, &'static str, fn(&[String]) -> Result<(), String>)
 const COMMANDS: &[Command] = &[
     (
         "bpf",
-        "rebuild tracer/bpf/causal.bpf.o (needs clang 14, llvm-strip, libbpf-dev); --check only compares",
+        "rebuild the objects in tracer/bpf (needs clang 14, llvm-strip, libbpf-dev); --check only compares",
         bpf::run,
     ),
     (

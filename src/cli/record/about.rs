@@ -76,6 +76,7 @@ pub fn header(args: &Record) -> Header {
             setting("user-stacks", &!args.no_user_stacks),
             setting("long-wait", &args.long_wait),
             setting("bursts", &!args.no_bursts),
+            setting("flags", &args.flag.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")),
         ],
         redacted: String::new(),
     }

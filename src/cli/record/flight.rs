@@ -1,6 +1,6 @@
 //! `pg-tui record --flight`: the recorder that runs all the time.
 
-use super::{AFTER_INTERRUPT, PAUSE, QUEUE, about, end_of, lost, name, not_started, tracer_failure};
+use super::{AFTER_INTERRUPT, PAUSE, QUEUE, about, begin, end_of, flags, lost, name, tracer_failure};
 use crate::clean::clean;
 use crate::cli::args::Record;
 use crate::cli::exit::{Failure, Outcome};
@@ -68,6 +68,7 @@ struct Flight<'a> {
 /// Run it.
 pub fn run(args: &Record, limit: Limit) -> Outcome {
     let options = about::options(args)?;
+    flags::check(args)?;
     pg_tracer::check_permission().map_err(|e| tracer_failure(&e))?;
     let folder = args.output.clone().unwrap_or_else(|| PathBuf::from("."));
     if !folder.is_dir() {
@@ -94,13 +95,10 @@ pub fn run(args: &Record, limit: Limit) -> Outcome {
     pg_tracer::raise_priority();
     let collector = Collector::start(options, send).map_err(|e| tracer_failure(&e))?;
     let header = about::header(args);
-    if let Some(c) = &mut command {
-        collector.focus_on(c.pid());
-        if let Err(e) = c.resume() {
-            drop(items);
-            let _ = collector.stop();
-            return not_started(&e).map(|_| ExitCode::SUCCESS);
-        }
+    if let Err(e) = begin(args, &collector, command.as_mut()) {
+        drop(items);
+        let _ = collector.stop();
+        return Err(e);
     }
     let limits = Limits {
         wait: args.on_wait,

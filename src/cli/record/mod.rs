@@ -1,6 +1,7 @@
 //! `pg-tui record`.
 
 mod about;
+mod flags;
 mod flight;
 mod name;
 mod progress;
@@ -94,6 +95,7 @@ enum Why {
 /// Record to a file.
 pub fn record(args: &Record) -> Result<Recorded, Failure> {
     let options = about::options(args)?;
+    flags::check(args)?;
     pg_tracer::check_permission().map_err(|e| tracer_failure(&e))?;
     let path = args.output.clone().unwrap_or_else(|| name::free(Path::new("")));
     let interrupts =
@@ -124,15 +126,14 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
             return Err(tracer_failure(&e));
         }
     };
-    if let Some(c) = &mut command {
-        collector.focus_on(c.pid());
-        if let Err(e) = c.resume() {
-            drop(items);
-            let _ = collector.stop();
-            give_up(writer);
-            return not_started(&e);
-        }
-    } else {
+    let begun = begin(args, &collector, command.as_mut());
+    if let Err(e) = begun {
+        drop(items);
+        let _ = collector.stop();
+        give_up(writer);
+        return Err(e);
+    }
+    if command.is_none() {
         eprintln!("pg-tui: recording to {}; Ctrl-C ends it", clean(&path.display().to_string()));
     }
     if let Some(old) = &kept {
@@ -181,6 +182,21 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
         };
     }
     Ok(Recorded { path, code, events, bytes, stats })
+}
+
+/// Watches the flags that were asked for, and lets the command begin.
+fn begin(args: &Record, collector: &Collector, command: Option<&mut Command>) -> Result<(), Failure> {
+    let Some(c) = command else { return flags::watch(args, collector, None) };
+    collector.focus_on(c.pid());
+    let mut held = flags::hold(args, c.pid())?;
+    c.resume().map_err(|e| not_started(&e))?;
+    let stopped = held.as_mut().is_some_and(|h| h.wait().unwrap_or(false));
+    let watched = flags::watch(args, collector, stopped.then(|| c.pid()));
+    if watched.is_err() {
+        // It has not run yet.
+        c.terminate();
+    }
+    watched
 }
 
 /// A recording under way.
@@ -326,10 +342,14 @@ fn put_back(path: &Path, kept: Option<&Path>) {
     }
 }
 
-fn not_started(e: &CommandError) -> Result<Recorded, Failure> {
-    Err(Failure::Command(e.exit_code() as u8, e.to_string()))
+fn not_started(e: &CommandError) -> Failure {
+    Failure::Command(e.exit_code() as u8, e.to_string())
 }
 
 fn tracer_failure(e: &pg_tracer::Error) -> Failure {
-    if e.is_refusal() { Failure::NotPermitted(e.to_string()) } else { Failure::Other(e.to_string()) }
+    match e {
+        pg_tracer::Error::Flag(e) => Failure::Usage(e.to_string()),
+        e if e.is_refusal() => Failure::NotPermitted(e.to_string()),
+        e => Failure::Other(e.to_string()),
+    }
 }

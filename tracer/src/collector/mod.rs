@@ -24,15 +24,17 @@ pub mod replay;
 mod retries;
 mod sampling;
 
+pub(crate) use clock::monotonic;
 pub use permission::check_permission;
 pub(crate) use priority::lower_priority;
 pub use priority::raise_priority;
 
 use crate::error::Error;
+use crate::flags::{FlagError, FlagSpec, Touch, Watch};
 use crate::identity::Identity;
 use crate::options::{Level, Options};
 use burst::{Bursts, Step};
-use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, never, select, unbounded};
 use drain::{Batch, Drain};
 use pg_event::{Coverage, Event, Item, Kind, Loss, Ns, ThreadId};
 use pipeline::Pipeline;
@@ -73,6 +75,8 @@ pub struct LiveStats {
 enum Command {
     /// A process, and whom to tell when it is done.
     Focus(u32, Sender<()>),
+    /// Watch flags of a process; those not there yet later; whom to tell what came of it.
+    Watch(u32, Vec<FlagSpec>, bool, Sender<Result<(), FlagError>>),
     /// Report the waits that go on.
     Report,
     Stop,
@@ -120,6 +124,19 @@ impl Collector {
         if self.commands.send(Command::Focus(pid, done)).is_ok() {
             let _ = is_done.recv_timeout(Duration::from_secs(1));
         }
+    }
+
+    /// Watch data flags of a process from now on. `later`: what its program does not have is waited for, since a
+    /// library may bring it.
+    ///
+    /// # Errors
+    /// See [`FlagError`]; those before the one it is about are watched.
+    pub fn watch(&self, pid: u32, flags: &[FlagSpec], later: bool) -> Result<(), FlagError> {
+        let (done, is_done) = bounded(1);
+        let ended =
+            || FlagError::Refused { what: "watch flags".into(), reason: "the recording has ended".into() };
+        self.commands.send(Command::Watch(pid, flags.to_vec(), later, done)).map_err(|_| ended())?;
+        is_done.recv().unwrap_or_else(|_| Err(ended()))
     }
 
     /// Have all waits that go on reported now, as they would be at the end: for a copy of the recording so far.
@@ -177,6 +194,9 @@ struct Run {
     /// Names are looked up now, or only when a report was asked for.
     naming: bool,
     on_report: bool,
+    /// Watches data flags, once there is one to watch.
+    flags: Option<Watch>,
+    touches: Receiver<Vec<Touch>>,
 }
 
 /// The receiver of the items is gone.
@@ -220,6 +240,8 @@ impl Run {
             everything,
             naming: !options.names_on_report,
             on_report: options.names_on_report,
+            flags: None,
+            touches: never(),
         };
         // The focus must be known before the command's first instruction.
         let _ = run.give_out(start, false);
@@ -242,6 +264,10 @@ impl Run {
                         let _ = done.send(());
                         None
                     }
+                    Ok(Command::Watch(pid, flags, later, done)) => {
+                        let _ = done.send(self.watch(pid, &flags, later));
+                        None
+                    }
                     Ok(Command::Report) => {
                         self.programs.pass(Pass::Flush)?;
                         self.naming = true;
@@ -257,6 +283,13 @@ impl Run {
                     // The draining thread is gone.
                     Err(_) => return self.finish(),
                 },
+                recv(self.touches) -> touches => {
+                    match touches {
+                        Ok(touches) => touches.iter().for_each(|t| self.pipeline.touch(t)),
+                        Err(_) => self.touches = never(),
+                    }
+                    None
+                }
                 default(Duration::from_nanos(due)) => None,
             };
             let now = clock::monotonic();
@@ -331,6 +364,16 @@ impl Run {
             self.left = (left, now + 250 * MS);
         }
         if now < self.left.1 { self.programs.pass(Pass::Uses) } else { Ok(()) }
+    }
+
+    fn watch(&mut self, pid: u32, flags: &[FlagSpec], later: bool) -> Result<(), FlagError> {
+        if self.flags.is_none() {
+            let watch = Watch::start()?;
+            self.touches = watch.touches().clone();
+            self.flags = Some(watch);
+        }
+        let Some(watch) = &self.flags else { return Ok(()) };
+        flags.iter().try_for_each(|f| watch.add(pid, f, later).map(|_| ()))
     }
 
     fn focus_on(&mut self, pid: u32) {
@@ -413,6 +456,8 @@ impl Run {
         let end = clock::monotonic();
         self.burst(end, true);
         self.pipeline.end_at(end);
+        let (touches, flag_notes) = self.flags.take().map(Watch::finish).unwrap_or_default();
+        touches.iter().for_each(|t| self.pipeline.touch(t));
         let flushed = self.programs.pass(Pass::Flush);
         self.drain.stop();
         while let Ok(batch) = self.drain.batches.recv() {
@@ -421,6 +466,7 @@ impl Run {
         }
         self.account(clock::monotonic().max(self.checked + 100 * MS));
         let mut notes = std::mem::take(&mut self.programs.notes);
+        notes.extend(flag_notes);
         let bursts = self.pipeline.bursts.as_ref().map_or(0, |b| b.count);
         if bursts > 0 {
             let s = if bursts == 1 { "" } else { "s" };

@@ -96,6 +96,15 @@ impl Objects {
         }
     }
 
+    /// The object's id, and its name: made at first sight.
+    pub fn called(&mut self, raw: RawObject, name: &str) -> ObjectId {
+        let id = self.id(raw);
+        if self.rows.get(id.index()).is_some_and(|r| r.name != name) {
+            self.touch(id).name = name.to_owned();
+        }
+        id
+    }
+
     /// Take the members of a set or an epoll instance.
     pub fn members(&mut self, raw: RawObject, members: &[RawObject]) {
         let id = self.id(raw);

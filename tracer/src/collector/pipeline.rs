@@ -9,6 +9,7 @@ use super::raw::{
     self, Again, F_LONG, F_OPEN, F_SEEDED, F_THROTTLED, K_NONE, Off, RawObject, Record, Run, StackCopy,
 };
 use super::retries::Retries;
+use crate::flags::Touch;
 use crate::holders::{Holders, LongWait};
 use crate::identity::Identity;
 use crate::stacks::{Regs, StackTable};
@@ -110,6 +111,8 @@ pub struct Pipeline {
     order: Order,
     user: Recent,
     kernel: Recent,
+    /// Stacks of accesses to data flags, by their keys.
+    touched: FastMap<u64, StackId>,
     /// The last interval of each thread, by its number.
     last: FastMap<u32, Last>,
     /// Counts what can change how a thread or a stack is named.
@@ -146,6 +149,7 @@ impl Pipeline {
             order: Order::default(),
             user: Recent::new(),
             kernel: Recent::new(),
+            touched: FastMap::default(),
             last: FastMap::default(),
             changes: 0,
             long: VecDeque::new(),
@@ -529,6 +533,29 @@ impl Pipeline {
             bursts.sample(s.tid, place, s.time);
         }
         self.order.push(Event { time, thread, cpu: s.cpu, kind: Kind::Sample(sample) });
+    }
+
+    /// Take an access to a data flag.
+    pub fn touch(&mut self, t: &Touch) {
+        let hit = &t.hit;
+        if hit.time > self.end {
+            return;
+        }
+        let time = self.time(hit.time);
+        let thread = self.identity.thread(hit.tid, hit.tgid, time);
+        let raw = RawObject { kind: ObjectKind::Memory as u8, id: t.flag.address, peer: t.flag.peer };
+        let object = self.objects.called(raw, &t.flag.name);
+        let stack = match self.touched.get(&hit.key) {
+            Some(&id) if hit.stack.is_empty() => id,
+            _ if hit.stack.is_empty() => self.stacks.leaf(hit.tgid, &hit.regs),
+            _ => self.stacks.user(hit.tgid, &hit.regs, &hit.stack),
+        };
+        if self.touched.len() >= MAX_KEYS {
+            self.touched.clear();
+        }
+        self.touched.insert(hit.key, stack);
+        let kind = Kind::DataFlag { object, value: hit.value, write: t.write, stack };
+        self.order.push(Event { time, thread, cpu: hit.cpu, kind });
     }
 
     /// Threads that wait shortly again and again: who holds what they waited for last is of interest, as of a

@@ -30,6 +30,17 @@ mod table;
 mod text;
 mod unwind;
 
+pub(crate) use module::open_plain;
 pub use offline::symbolize_catalog;
 pub use regs::{FrameRegs, Regs};
 pub use table::{Coverage, StackTable, UserFrame};
+
+/// The separate debug file for a build-id (hexadecimal), below the recorder's own `/usr/lib/debug`.
+pub(crate) fn debug_file(build_id: &str) -> Option<std::path::PathBuf> {
+    debugfile::by_build_id(&debugfile::directories(None), build_id)
+}
+
+/// A symbol's name as its source writes it, cleaned.
+pub(crate) fn readable(symbol: &[u8]) -> String {
+    text::demangle(symbol)
+}

@@ -266,7 +266,7 @@ fn max_open() -> usize {
 }
 
 /// Open a plain file, never a device or a FIFO (opening those can block or do things).
-pub(super) fn open_plain(path: &Path) -> Option<File> {
+pub(crate) fn open_plain(path: &Path) -> Option<File> {
     let flags = libc::O_PATH | libc::O_CLOEXEC;
     let handle = File::options().read(true).custom_flags(flags).open(path).ok()?;
     if !handle.metadata().ok()?.is_file() {

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/*
+ * Data flags: what a hardware breakpoint on a variable saw. An object of its own, since only recordings that watch
+ * a flag need it. It is attached to perf events of type breakpoint; those say which thread and which address.
+ */
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+#define FLAG_STACK 16384
+#define FLAG_CODE 16
+#define IN_KERNEL 1
+/* A stack copied longer ago than this is copied again. */
+#define STALE_NS 1000000000ULL
+
+/* What the kernel gives a program on a perf event (uapi: struct bpf_perf_event_data, on x86-64). */
+struct hit_context {
+	struct regs regs;
+	u64 period, address;
+};
+
+struct hit {
+	u64 time, address, value, key;
+	u32 tid, tgid;
+	u16 cpu;
+	u8 flags;
+	/* How many bytes of the value could be read. */
+	u8 width;
+	/* How many bytes of the stack follow. */
+	u32 len;
+	/* The registers in user mode. */
+	struct regs regs;
+	/* What lies before the instruction pointer: the instruction that touched the flag. */
+	u8 code[FLAG_CODE];
+};
+_Static_assert(sizeof(struct hit) == 232, "tracer/src/flags/hit.rs");
+
+struct hit_and_stack {
+	struct hit head;
+	u8 data[FLAG_STACK];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 23);
+} hits SEC(".maps");
+
+/* Stacks copied lately, by thread and place: when. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u64);
+	__type(value, u64);
+} copied SEC(".maps");
+
+/* Hits for which there was no room. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} lost SEC(".maps");
+
+static __always_inline u64 blend(u64 a, u64 b)
+{
+	u64 x = (a ^ b) * 0x9e3779b97f4a7c15ULL;
+	return (x ^ (x >> 29)) * 0xbf58476d1ce4e5b9ULL;
+}
+
+static __always_inline void fill(struct hit *h, struct hit_context *ctx, struct task_struct *task, u64 key,
+				 u64 now)
+{
+	h->time = now;
+	h->address = ctx->address;
+	h->key = key;
+	h->tid = task->pid;
+	h->tgid = task->tgid;
+	h->cpu = bpf_get_smp_processor_id();
+	h->flags = ctx->regs.cs & 3 ? 0 : IN_KERNEL;
+	h->len = 0;
+	h->value = 0;
+	h->width = 0;
+	void *at = (void *)ctx->address;
+	if (!bpf_probe_read_user(&h->value, 8, at))
+		h->width = 8;
+	else if (!bpf_probe_read_user(&h->value, 4, at))
+		h->width = 4;
+	else if (!bpf_probe_read_user(&h->value, 2, at))
+		h->width = 2;
+	else if (!bpf_probe_read_user(&h->value, 1, at))
+		h->width = 1;
+	__builtin_memset(h->code, 0, FLAG_CODE);
+	if (!h->flags) {
+		u64 ip = ctx->regs.ip;
+		if (bpf_probe_read_user(h->code, FLAG_CODE, (void *)(ip - FLAG_CODE)))
+			bpf_probe_read_user(h->code + FLAG_CODE / 2, FLAG_CODE / 2, (void *)(ip - FLAG_CODE / 2));
+	}
+}
+
+/* The whole, or up to the first page that is not there. */
+static __always_inline u32 copy_of(u8 *to, u64 sp)
+{
+	if (!bpf_probe_read_user(to, FLAG_STACK, (void *)sp))
+		return FLAG_STACK;
+	u32 done = 0;
+	for (u32 at = 0; at < FLAG_STACK; at += 512) {
+		if (bpf_probe_read_user(to + at, 512, (void *)(sp + at)))
+			break;
+		done = at + 512;
+	}
+	return done;
+}
+
+SEC("perf_event")
+int on_flag(struct hit_context *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct regs regs;
+	if (bpf_probe_read_kernel(&regs, sizeof(regs), (void *)bpf_task_pt_regs(task)))
+		__builtin_memset(&regs, 0, sizeof(regs));
+	u64 now = bpf_ktime_get_ns();
+	u64 key = blend(blend(task->pid, regs.ip), regs.sp) | 1;
+	u64 *last = bpf_map_lookup_elem(&copied, &key);
+	u32 zero = 0;
+	if (last && now - *last < STALE_NS) {
+		struct hit *h = bpf_ringbuf_reserve(&hits, sizeof(*h), 0);
+		if (!h)
+			goto none;
+		fill(h, ctx, task, key, now);
+		h->regs = regs;
+		bpf_ringbuf_submit(h, 0);
+		return 0;
+	}
+	struct hit_and_stack *h = bpf_ringbuf_reserve(&hits, sizeof(*h), 0);
+	if (!h)
+		goto none;
+	fill(&h->head, ctx, task, key, now);
+	h->head.regs = regs;
+	h->head.len = copy_of(h->data, regs.sp);
+	bpf_ringbuf_submit(h, 0);
+	bpf_map_update_elem(&copied, &key, &now, BPF_ANY);
+	return 0;
+none:;
+	u64 *n = bpf_map_lookup_elem(&lost, &zero);
+	if (n)
+		__sync_fetch_and_add(n, 1);
+	return 0;
+}

@@ -1,0 +1,475 @@
+//! From a trace to the flag: the loop, the branches that would leave it, and where their conditions come from.
+//!
+//! The loop is what is executed again and again in the outermost frame that is. A branch one of whose ways was
+//! never taken may be its exit. Its condition is followed back through registers, flags and what the thread itself
+//! stored, until memory that somebody else must have written: that is the flag.
+
+use super::trace::{Step, Trace};
+use iced_x86::{
+    FlowControl, Instruction, InstructionInfo, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
+    UsedMemory,
+};
+use std::collections::{HashMap, HashSet};
+
+/// What lies at an address, as far as it matters here.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Ground {
+    /// Memory that others may write.
+    Data,
+    /// The thread's own stack.
+    Stack,
+    /// The kernel's page of clocks.
+    Clock,
+    /// Memory that nobody can write.
+    Constant,
+}
+
+/// What a condition of a branch was read from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Source {
+    /// Address.
+    pub address: u64,
+    /// Bytes read.
+    pub size: u8,
+    /// What lies there.
+    pub ground: Ground,
+    /// The branch: its step in the trace.
+    pub branch: usize,
+    /// How many calls deeper than the loop's frame the branch is.
+    pub deeper: u32,
+    /// The instruction that read it: its step.
+    pub load: usize,
+    /// So many steps of reckoning lie between the branch and the load.
+    pub hops: u32,
+    /// The thread itself changes it in the loop: a counter.
+    pub own: bool,
+    /// The pointer that led there: where it lay, and how far behind it the flag is.
+    pub pointer: Option<(u64, i64)>,
+}
+
+/// What a trace tells.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Analysis {
+    /// What the exits of the loop depend on: the flag first.
+    pub sources: Vec<Source>,
+    /// How often the loop was gone round, at least.
+    pub turns: u32,
+    /// System calls whose results the exits depend on.
+    pub calls: Vec<u64>,
+}
+
+/// Longest way back from a branch, steps.
+const FAR: usize = 4000;
+/// Most branches looked at.
+const BRANCHES: usize = 64;
+/// Most sources of one branch.
+const SOURCES: usize = 16;
+
+fn writes(a: OpAccess) -> bool {
+    matches!(a, OpAccess::Write | OpAccess::ReadWrite | OpAccess::CondWrite | OpAccess::ReadCondWrite)
+}
+
+fn reads(a: OpAccess) -> bool {
+    matches!(a, OpAccess::Read | OpAccess::ReadWrite | OpAccess::CondRead | OpAccess::ReadCondWrite)
+}
+
+/// Address and size of a memory operand at a step.
+fn place(m: &UsedMemory, s: &Step) -> Option<(u64, u64)> {
+    let at = m.virtual_address(0, |r, _, _| s.register(r))?;
+    Some((at, (m.memory_size().size() as u64).max(1)))
+}
+
+fn overlap(a: (u64, u64), b: (u64, u64)) -> bool {
+    a.0 < b.0.saturating_add(b.1) && b.0 < a.0.saturating_add(a.1)
+}
+
+/// Read, changed and written at once: what others see changes by it, but it is asked as well.
+fn atomic(i: &Instruction) -> bool {
+    i.has_lock_prefix() || i.mnemonic() == Mnemonic::Xchg
+}
+
+/// Is it data that is read (no address, no stack pointer)?
+fn wanted(r: Register) -> Option<Register> {
+    let full = r.full_register();
+    ((full.is_gpr64() && full != Register::RSP) || full.is_vector_register()).then_some(full)
+}
+
+/// The loop's frame and its instructions.
+struct Loop {
+    depth: i32,
+    turns: u32,
+    executed: HashSet<u64>,
+}
+
+fn find_loop(t: &[Step]) -> Option<Loop> {
+    let mut counts: HashMap<(i32, u64), u32> = HashMap::new();
+    for s in t {
+        *counts.entry((s.depth, s.regs.ip)).or_default() += 1;
+    }
+    let depth = counts.iter().filter(|c| *c.1 >= 2).map(|c| c.0.0).min()?;
+    // The instruction of that frame that comes least often is of its outermost loop.
+    let turns = counts.iter().filter(|c| c.0.0 == depth && *c.1 >= 2).map(|c| *c.1).min()?;
+    let first = t.iter().position(|s| s.depth == depth && counts[&(s.depth, s.regs.ip)] >= 2)?;
+    let executed = t[first..].iter().map(|s| s.regs.ip).collect();
+    Some(Loop { depth, turns, executed })
+}
+
+/// What is looked for on the way back.
+#[derive(Default)]
+struct Wanted {
+    /// Registers, and how many steps of reckoning they are away from the branch.
+    registers: HashMap<Register, u32>,
+    /// Bits of the flags register.
+    flags: Option<(u32, u32)>,
+    /// Memory that was read: who wrote it before?
+    memory: Vec<(Source, (u64, u64))>,
+}
+
+/// Data that an instruction reads in registers: those of addresses are no data.
+fn data_registers(i: &Instruction, info: &InstructionInfo) -> Vec<Register> {
+    let addresses: HashSet<Register> =
+        info.used_memory().iter().flat_map(|m| [m.base(), m.index()]).map(Register::full_register).collect();
+    let as_operand = |r: Register| {
+        (0..i.op_count()).any(|n| {
+            i.op_kind(n) == OpKind::Register
+                && i.op_register(n).full_register() == r
+                && reads(info.op_access(n))
+        })
+    };
+    info.used_registers()
+        .iter()
+        .filter(|u| reads(u.access()))
+        .filter_map(|u| wanted(u.register()))
+        .filter(|r| !addresses.contains(r) || as_operand(*r))
+        .collect()
+}
+
+/// The pointer by which an operand was reached, when it was loaded from memory before.
+fn pointer(t: &[Step], load: usize, m: &UsedMemory, at: u64) -> Option<(u64, i64)> {
+    let base = wanted(m.base()).filter(|r| *r != Register::RIP)?;
+    let mut info = InstructionInfoFactory::new();
+    let mut register = base;
+    for s in t[..load].iter().rev().take(FAR) {
+        let i = info.info(&s.instruction);
+        if !i.used_registers().iter().any(|u| writes(u.access()) && u.register().full_register() == register)
+        {
+            continue;
+        }
+        if s.instruction.mnemonic() != Mnemonic::Mov {
+            return None;
+        }
+        if let Some(from) = i.used_memory().iter().find(|m| reads(m.access())) {
+            let (address, size) = place(from, s)?;
+            let value = t[load].register(base)?;
+            return (size == 8).then(|| (address, at.wrapping_sub(value) as i64));
+        }
+        // From another register.
+        register = data_registers(&s.instruction, i).first().copied()?;
+    }
+    None
+}
+
+/// Looks back from a branch.
+fn sources(
+    t: &[Step],
+    k: usize,
+    deeper: u32,
+    ground: &dyn Fn(u64, &Step) -> Ground,
+    calls: &mut Vec<u64>,
+) -> Vec<Source> {
+    let mut factory = InstructionInfoFactory::new();
+    let mut out: Vec<Source> = Vec::new();
+    let need = t[k].instruction.rflags_read();
+    let mut w = Wanted { flags: (need != 0).then_some((need, 0)), ..Wanted::default() };
+    // jrcxz and the like ask a register.
+    for r in data_registers(&t[k].instruction, factory.info(&t[k].instruction)) {
+        w.registers.insert(r, 0);
+    }
+    for j in (k.saturating_sub(FAR)..k).rev() {
+        let s = &t[j];
+        let i = &s.instruction;
+        let info = factory.info(i).clone();
+        let stored: Vec<(u64, u64)> =
+            info.used_memory().iter().filter(|m| writes(m.access())).filter_map(|m| place(m, s)).collect();
+        // What was read from memory later, was it stored here?
+        let mut hops = None;
+        if !stored.is_empty() && i.mnemonic() != Mnemonic::Syscall {
+            w.memory.retain(|(source, at)| {
+                if !stored.iter().any(|p| overlap(*p, *at)) {
+                    return true;
+                }
+                if atomic(i) {
+                    // Taken and given back by everybody who asks for it.
+                    out.push(source.clone());
+                } else if info.used_memory().iter().any(|m| writes(m.access()) && reads(m.access())) {
+                    out.push(Source { own: true, ..source.clone() });
+                } else {
+                    hops = Some(source.hops);
+                }
+                false
+            });
+        }
+        if let Some(n) = hops {
+            for r in data_registers(i, &info) {
+                w.registers.entry(r).or_insert(n + 1);
+            }
+        }
+        // Was a flag or a register that is wanted made here?
+        let mut hops = None;
+        if let Some((need, n)) = w.flags
+            && i.rflags_modified() & need != 0
+        {
+            w.flags = None;
+            hops = Some(n);
+        }
+        for u in info.used_registers().iter().filter(|u| writes(u.access())) {
+            let full = u.register().full_register();
+            if let Some(n) = w.registers.get(&full).copied() {
+                // A conditional move may have left the old value.
+                let old = matches!(u.access(), OpAccess::CondWrite | OpAccess::ReadCondWrite);
+                if !old {
+                    w.registers.remove(&full);
+                }
+                hops = Some(hops.map_or(n, |h: u32| h.min(n)));
+            }
+        }
+        // Its result, which the decoder knows nothing of.
+        if i.mnemonic() == Mnemonic::Syscall && w.registers.remove(&Register::RAX).is_some() {
+            if !calls.contains(&s.regs.ax) {
+                calls.push(s.regs.ax);
+            }
+            continue;
+        }
+        let Some(n) = hops else { continue };
+        match i.mnemonic() {
+            Mnemonic::Rdtsc | Mnemonic::Rdtscp | Mnemonic::Cpuid | Mnemonic::Rdrand | Mnemonic::Syscall => {
+                continue;
+            }
+            _ => {}
+        }
+        for m in info.used_memory().iter().filter(|m| reads(m.access())) {
+            let Some(at) = place(m, s) else { continue };
+            let source = Source {
+                address: at.0,
+                size: at.1.min(8) as u8,
+                ground: ground(at.0, s),
+                branch: k,
+                deeper,
+                load: j,
+                hops: n,
+                own: false,
+                pointer: pointer(t, j, m, at.0),
+            };
+            if atomic(i) {
+                out.push(source);
+            } else if w.memory.len() < SOURCES {
+                w.memory.push((source, at));
+            }
+        }
+        for r in data_registers(i, &info) {
+            w.registers.entry(r).or_insert(n + 1);
+        }
+        let need = i.rflags_read();
+        if need != 0 {
+            w.flags = Some((need, n + 1));
+        }
+        if w.registers.is_empty() && w.flags.is_none() && w.memory.is_empty() {
+            break;
+        }
+    }
+    // What nobody stored within the trace came from outside.
+    out.extend(w.memory.into_iter().map(|m| m.0));
+    out.truncate(SOURCES);
+    out
+}
+
+/// What a trace tells of the loop its thread is in; `ground` says what lies at an address.
+pub fn analyse(trace: &Trace, ground: &dyn Fn(u64, &Step) -> Ground) -> Analysis {
+    let t = trace.steps.as_slice();
+    let Some(l) = find_loop(t) else { return Analysis::default() };
+    // The last time each branch came, those of the outermost frame first.
+    let mut seen = HashSet::new();
+    let mut exits: Vec<usize> = (0..t.len())
+        .rev()
+        .filter(|&k| {
+            let i = &t[k].instruction;
+            i.flow_control() == FlowControl::ConditionalBranch
+                && t[k].depth >= l.depth
+                && seen.insert(t[k].regs.ip)
+                && !(l.executed.contains(&i.next_ip()) && l.executed.contains(&i.near_branch_target()))
+                // The trace ended here: where it would have gone is not known.
+                && k + 1 < t.len()
+        })
+        .collect();
+    exits.sort_by_key(|&k| (t[k].depth, std::cmp::Reverse(k)));
+    exits.truncate(BRANCHES);
+    let mut calls = Vec::new();
+    let mut all: Vec<Source> = Vec::new();
+    for k in exits {
+        let deeper = (t[k].depth - l.depth) as u32;
+        let mut own_calls = Vec::new();
+        for s in sources(t, k, deeper, ground, &mut own_calls) {
+            let known = all.iter_mut().find(|o| o.address == s.address);
+            match known {
+                Some(o) => o.own |= s.own,
+                None => all.push(s),
+            }
+        }
+        if deeper == 0 {
+            calls.append(&mut own_calls);
+        }
+    }
+    all.retain(|s| s.ground != Ground::Constant);
+    // The clock last but one: a loop that looks at the time gives up some day; the flag lets it go on.
+    all.sort_by_key(|s| (s.own, s.ground, s.deeper, s.hops, std::cmp::Reverse(s.branch)));
+    Analysis { sources: all, turns: l.turns, calls }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::trace::tests::Hand;
+    use super::*;
+
+    fn ground(at: u64, s: &Step) -> Ground {
+        match at {
+            0x9000..=0x9fff => Ground::Clock,
+            0xa000..=0xafff => Ground::Constant,
+            _ if at >= s.regs.sp && at < s.regs.sp + 0x1000 => Ground::Stack,
+            _ => Ground::Data,
+        }
+    }
+
+    fn of(h: &Hand) -> Analysis {
+        analyse(&h.trace, &ground)
+    }
+
+    fn hand() -> Hand {
+        let mut h = Hand::default();
+        h.regs.sp = 0x7000;
+        h
+    }
+
+    /// `while (!flag);` with the flag at 0x4000.
+    #[test]
+    fn a_plain_variable() {
+        let mut h = hand();
+        for _ in 0..3 {
+            // mov eax, [rip+...]; test eax, eax; je -10
+            h.at(0x1000, &[0x8b, 0x05, 0xfa, 0x2f, 0, 0]).at(0x1006, &[0x85, 0xc0]).at(0x1008, &[0x74, 0xf6]);
+        }
+        h.at(0x1000, &[0x90]);
+        let a = of(&h);
+        assert_eq!((a.turns, a.sources.len()), (3, 1), "{a:#?}");
+        let s = &a.sources[0];
+        assert_eq!((s.address, s.size, s.own, s.deeper, s.pointer), (0x4000, 4, false, 0, None));
+    }
+
+    /// `while (!w->shown) beats++;`: the counter is the thread's own, the pointer lay at 0x4100.
+    #[test]
+    fn behind_a_pointer_beside_a_counter() {
+        let mut h = hand();
+        for _ in 0..3 {
+            // mov rax, [rip+...] (0x4100)
+            h.at(0x1000, &[0x48, 0x8b, 0x05, 0xf9, 0x30, 0, 0]);
+            h.regs.ax = 0x5000;
+            // add qword [rip+...], 1 (0x4200); mov eax, [rax+0x18]; test eax, eax; je
+            h.at(0x1007, &[0x48, 0x83, 0x05, 0xf1, 0x31, 0, 0, 1]);
+            h.at(0x100f, &[0x8b, 0x40, 0x18]);
+            h.regs.ax = 0;
+            h.at(0x1012, &[0x85, 0xc0]).at(0x1014, &[0x74, 0xea]);
+        }
+        h.at(0x1000, &[0x90]);
+        let a = of(&h);
+        assert_eq!(a.sources.len(), 1, "{a:#?}");
+        assert_eq!((a.sources[0].address, a.sources[0].pointer), (0x5018, Some((0x4100, 0x18))));
+    }
+
+    /// The condition is made in a function that is called.
+    #[test]
+    fn through_a_call() {
+        let mut h = hand();
+        for _ in 0..3 {
+            h.at(0x1000, &[0xe8, 0xfb, 0x0f, 0, 0]); // call 0x2000
+            h.regs.sp -= 8;
+            h.at(0x2000, &[0x8b, 0x05, 0xfa, 0x1f, 0, 0]).at(0x2006, &[0xc3]); // mov eax, [0x4000]; ret
+            h.regs.sp += 8;
+            h.at(0x1005, &[0x85, 0xc0]).at(0x1007, &[0x74, 0xf7]);
+        }
+        h.at(0x1000, &[0x90]);
+        let a = of(&h);
+        assert_eq!(a.sources.iter().map(|s| s.address).collect::<Vec<_>>(), [0x4000], "{a:#?}");
+    }
+
+    /// `for (i = 0; i < 100 && !flag; i++)` without optimisation: `i` lies on the stack and is the loop's own.
+    #[test]
+    fn a_counter_on_the_stack_is_not_the_flag() {
+        let mut h = hand();
+        for _ in 0..3 {
+            // cmp dword [rsp+8], 99; jg; cmp dword [rip+..], 0 (0x4000); jne; add dword [rsp+8], 1; jmp
+            h.at(0x1000, &[0x83, 0x7c, 0x24, 8, 99]).at(0x1005, &[0x7f, 0x40]);
+            h.at(0x1007, &[0x83, 0x3d, 0xf2, 0x2f, 0, 0, 0]).at(0x100e, &[0x75, 0x40]);
+            h.at(0x1010, &[0x83, 0x44, 0x24, 8, 1]).at(0x1015, &[0xeb, 0xe9]);
+        }
+        let a = of(&h);
+        assert_eq!(a.sources.len(), 2, "{a:#?}");
+        assert_eq!((a.sources[0].address, a.sources[0].own), (0x4000, false));
+        assert_eq!((a.sources[1].address, a.sources[1].own), (0x7008, true));
+    }
+
+    /// A copy of the flag in a local variable leads on to the flag.
+    #[test]
+    fn what_the_thread_stored_itself_is_followed() {
+        let mut h = hand();
+        for _ in 0..3 {
+            // mov eax, [0x4000]; mov [rsp+8], eax; cmp dword [rsp+8], 0; je
+            h.at(0x1000, &[0x8b, 0x05, 0xfa, 0x2f, 0, 0]).at(0x1006, &[0x89, 0x44, 0x24, 8]);
+            h.at(0x100a, &[0x83, 0x7c, 0x24, 8, 0]).at(0x100f, &[0x74, 0xef]);
+        }
+        h.at(0x1000, &[0x90]);
+        let a = of(&h);
+        assert_eq!(a.sources.iter().map(|s| s.address).collect::<Vec<_>>(), [0x4000], "{a:#?}");
+    }
+
+    /// A lock that is tried again and again, and a clock beside it.
+    #[test]
+    fn a_lock_word_and_a_clock() {
+        let mut h = hand();
+        for _ in 0..3 {
+            // cmp qword [0x9000], 5; ja; mov eax, 1; xchg [0x4000], eax; test eax, eax; jne
+            h.at(0x1000, &[0x48, 0x83, 0x3d, 0xf8, 0x7f, 0, 0, 5]).at(0x1008, &[0x77, 0x40]);
+            h.at(0x100a, &[0xb8, 1, 0, 0, 0]).at(0x100f, &[0x87, 0x05, 0xeb, 0x2f, 0, 0]);
+            h.at(0x1015, &[0x85, 0xc0]).at(0x1017, &[0x75, 0xe7]);
+        }
+        h.at(0x1000, &[0x90]);
+        let a = of(&h);
+        assert_eq!(
+            (a.sources[0].address, a.sources[0].ground, a.sources[0].own),
+            (0x4000, Ground::Data, false)
+        );
+        assert_eq!(a.sources[1].ground, Ground::Clock, "{a:#?}");
+    }
+
+    /// `while (fcntl(...) < 0);`: no variable at all.
+    #[test]
+    fn the_result_of_a_system_call() {
+        let mut h = hand();
+        for _ in 0..3 {
+            h.regs.ax = 72;
+            h.at(0x1000, &[0x0f, 0x05]);
+            h.regs.ax = (-11i64) as u64;
+            h.at(0x1002, &[0x48, 0x85, 0xc0]).at(0x1005, &[0x78, 0xf9]);
+        }
+        h.regs.ax = 72;
+        h.at(0x1000, &[0x0f, 0x05]);
+        let a = of(&h);
+        assert_eq!((a.sources.len(), a.calls.as_slice()), (0, &[72][..]), "{a:#?}");
+    }
+
+    #[test]
+    fn no_loop_no_flag() {
+        let mut h = hand();
+        h.at(0x1000, &[0x90]).at(0x1001, &[0x74, 0x10]);
+        assert_eq!(of(&h), Analysis::default());
+        assert_eq!(of(&Hand::default()), Analysis::default());
+    }
+}

@@ -1,0 +1,427 @@
+//! Follows a thread instruction by instruction, in a process of its own.
+//!
+//! The kernel leaves the trap flag of a thread set when its tracer is killed between two steps; the next instruction
+//! then ends the whole target with SIGTRAP (measured: 35 of 40 times). So the tracer is a child that nobody has a
+//! reason to kill: in a session of its own, with a name and command line of its own, deaf to every signal it can be
+//! deaf to. It looks at each step whether its parent is still there, and lets go of the thread if not.
+//!
+//! The child is forked from a program with threads: it makes system calls on memory that was there before, and
+//! nothing else.
+#![allow(unsafe_code)] // fork(2), ptrace(2), mmap(2) and the like have no safe wrapper in std.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Bytes of code kept at each step: more than the longest instruction has.
+pub const CODE: usize = 16;
+/// The parent and the time are looked at this often while the thread sleeps, ns.
+const LOOK: i64 = 10_000_000;
+
+/// A thread before one of its instructions.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct RawStep {
+    /// Its registers.
+    pub regs: libc::user_regs_struct,
+    /// What lies at its instruction pointer.
+    pub code: [u8; CODE],
+}
+
+/// Why the child ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum End {
+    /// It was asked to, or has followed as many instructions as it may.
+    Enough = 1,
+    /// The kernel refused; with its error number.
+    Refused = 2,
+    /// The thread slept longer than was to be waited for.
+    Asleep = 3,
+    /// The thread ended.
+    Exited = 4,
+    /// The next instruction must not be stepped over: it would take the trap flag along.
+    Unfit = 5,
+    /// The thread was stopped (job control).
+    Stopped = 6,
+}
+
+#[repr(C)]
+struct Shared {
+    count: AtomicU32,
+    /// The parent wants no more.
+    stop: AtomicU32,
+    /// [`End`], 0 while it goes on.
+    end: AtomicU32,
+    errno: AtomicI32,
+    most: u32,
+    steps: [RawStep; 0],
+}
+
+/// A child that follows a thread. Dropped, it is asked to end, and waited for.
+pub struct Stepper {
+    shared: *mut Shared,
+    bytes: usize,
+    child: i32,
+    ended: bool,
+}
+
+/// Begin and length of this process's arguments in memory: what `ps` and `pkill -f` see.
+fn arguments() -> (usize, usize) {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after = stat.rsplit_once(") ").map_or("", |s| s.1);
+    // Fields 48 and 49 of proc_pid_stat(5); what is left begins with field 3.
+    let mut fields = after.split(' ').skip(45).map(|f| f.parse().unwrap_or(0usize));
+    let (start, end) = (fields.next().unwrap_or(0), fields.next().unwrap_or(0));
+    if start == 0 { (0, 0) } else { (start, end.saturating_sub(start)) }
+}
+
+impl Stepper {
+    /// Follow a thread for `most` instructions, and for as long as it does not sleep longer than `patience` in all.
+    ///
+    /// # Errors
+    /// There can be no further process, or the target's memory cannot be read.
+    pub fn start(pid: u32, tid: u32, most: u32, patience: Duration) -> io::Result<Self> {
+        let memory = std::fs::File::open(format!("/proc/{pid}/mem"))?;
+        let bytes = size_of::<Shared>() + most as usize * size_of::<RawStep>();
+        // SAFETY: a fresh mapping; the kernel chooses where.
+        let room = unsafe {
+            let (rights, how) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+            libc::mmap(std::ptr::null_mut(), bytes, rights, how, -1, 0)
+        };
+        if room == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let shared: *mut Shared = room.cast();
+        // SAFETY: zeroed memory of this process alone, large enough.
+        unsafe { (*shared).most = most };
+        let arguments = arguments();
+        // SAFETY: getpid cannot fail.
+        let parent = unsafe { libc::getpid() };
+        // SAFETY: the child calls nothing but system calls on memory made before, and never returns.
+        let child = unsafe { libc::fork() };
+        match child {
+            -1 => {
+                let e = io::Error::last_os_error();
+                // SAFETY: mapped above, used by nobody.
+                unsafe { libc::munmap(room, bytes) };
+                Err(e)
+            }
+            0 => {
+                let child = Child {
+                    shared,
+                    tid: tid as i32,
+                    memory: memory.as_raw_fd(),
+                    parent,
+                    patience: patience.as_nanos() as i64,
+                };
+                // SAFETY: this is the forked child; see there.
+                unsafe {
+                    disguise(arguments);
+                    child.run()
+                }
+            }
+            _ => Ok(Self { shared, bytes, child, ended: false }),
+        }
+    }
+
+    fn shared(&self) -> &Shared {
+        // SAFETY: mapped until this is dropped; what changes in it are atomics, and steps below `count` do not.
+        unsafe { &*self.shared }
+    }
+
+    /// How many steps there are.
+    pub fn count(&self) -> usize {
+        let s = self.shared();
+        s.count.load(Ordering::Acquire).min(s.most) as usize
+    }
+
+    /// A step; `None` when there is none of that number yet.
+    pub fn step(&self, n: usize) -> Option<RawStep> {
+        // SAFETY: below `count` a step was written in full before `count` was raised, and lies in the mapping.
+        (n < self.count()).then(|| unsafe { *(&raw const (*self.shared).steps).cast::<RawStep>().add(n) })
+    }
+
+    /// Why it ended, and the error number for [`End::Refused`]; `None` while it goes on.
+    pub fn end(&self) -> Option<(End, i32)> {
+        let s = self.shared();
+        let end = match s.end.load(Ordering::Acquire) {
+            0 => return None,
+            2 => End::Refused,
+            3 => End::Asleep,
+            4 => End::Exited,
+            5 => End::Unfit,
+            6 => End::Stopped,
+            _ => End::Enough,
+        };
+        Some((end, s.errno.load(Ordering::Acquire)))
+    }
+
+    /// Ask it to let go of the thread.
+    pub fn stop(&self) {
+        self.shared().stop.store(1, Ordering::Release);
+    }
+
+    /// The child's number, for tests.
+    pub fn child(&self) -> i32 {
+        self.child
+    }
+
+    /// Has the child ended? Waits for it for so long.
+    pub fn wait(&mut self, most: Duration) -> bool {
+        let begin = Instant::now();
+        while !self.ended {
+            let mut status = 0;
+            // SAFETY: `status` is a valid place for the result; the child is ours.
+            let got = unsafe { libc::waitpid(self.child, &raw mut status, libc::WNOHANG) };
+            self.ended = got == self.child
+                || (got < 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted);
+            if self.ended || begin.elapsed() > most {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.ended
+    }
+}
+
+impl Drop for Stepper {
+    fn drop(&mut self) {
+        self.stop();
+        // A thread in an uninterruptible sleep cannot be let go of before it wakes: its child then stays for so long.
+        if self.wait(Duration::from_secs(2)) {
+            // SAFETY: mapped in `start`; the child has ended, and no reference outlives this.
+            unsafe { libc::munmap(self.shared.cast(), self.bytes) };
+        }
+    }
+}
+
+/// A session, a name and a command line of its own: `Ctrl-C`, `killall pg-tui` and `pkill -f pg-tui` do not mean it.
+///
+/// # Safety
+/// To be called in a forked child; `arguments` is where the arguments of the process lie.
+unsafe fn disguise((start, len): (usize, usize)) {
+    // SAFETY: system calls with valid arguments; the arguments' memory is this process's own copy.
+    unsafe {
+        libc::setsid();
+        libc::prctl(libc::PR_SET_NAME, c"pg-stepper".as_ptr());
+        if len > 11 {
+            let at = start as *mut u8;
+            for i in 0..len {
+                at.add(i).write_volatile(0);
+            }
+            for (i, b) in b"pg-stepper".iter().enumerate() {
+                at.add(i).write_volatile(*b);
+            }
+        }
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        // The last to be killed when memory is short. Needs rights; without them it stays as it is.
+        let file = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY);
+        if file >= 0 {
+            libc::write(file, c"-1000".as_ptr().cast(), 5);
+            libc::close(file);
+        }
+    }
+}
+
+struct Child {
+    shared: *mut Shared,
+    tid: i32,
+    memory: i32,
+    parent: i32,
+    /// How long the thread may sleep in all, ns.
+    patience: i64,
+}
+
+/// What the thread does after a step.
+enum State {
+    /// It stopped after its step.
+    Stepped,
+    /// It stopped, since this signal is to be delivered.
+    Signal(i32),
+    /// It was stopped otherwise.
+    Stopped,
+    Exited,
+    /// It is still on its way, and that takes too long, or nobody wants to know any more.
+    Away(End),
+}
+
+fn errno() -> i32 {
+    // SAFETY: the calling thread's own.
+    unsafe { *libc::__errno_location() }
+}
+
+fn now() -> i64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a valid timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut t) };
+    t.tv_sec * 1_000_000_000 + t.tv_nsec
+}
+
+/// Must the instruction not be stepped over? `pushf` stores the trap flag, and a later `popf` would set it again
+/// when nobody traces any more; `int3` and the like stop by themselves; a new program has nothing to do with the loop.
+fn unfit(code: &[u8; CODE], regs: &libc::user_regs_struct, patience: i64) -> bool {
+    // Prefixes of operand size and REX.
+    let at = code.iter().position(|b| *b != 0x66 && !(0x40..=0x4f).contains(b)).unwrap_or(0);
+    match (code[at], code.get(at + 1)) {
+        // pushf, int3, int, int1
+        (0x9c | 0xcc | 0xcd | 0xf1, _) => true,
+        (0x0f, Some(0x05)) => match regs.rax {
+            // fork-like calls with shared memory, exec, exit, kexec: nothing that a loop that asks does.
+            58..=60 | 231 | 322 => true,
+            // Calls that a stop would make fail with EINTR, if they can last longer than is waited for:
+            // epoll_wait, epoll_pwait (time-out in ms), and those that wait without one.
+            232 | 281 => {
+                let timeout = regs.r10 as i32;
+                timeout < 0 || i64::from(timeout) * 1_000_000 > patience
+            }
+            // msgrcv, msgsnd, semop, semtimedop, rt_sigtimedwait, pause, rt_sigsuspend, io_getevents, epoll_pwait2
+            34 | 65 | 69 | 70 | 128 | 130 | 208 | 220 | 441 => true,
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+impl Child {
+    fn shared(&self) -> &Shared {
+        // SAFETY: mapped for as long as this process lives.
+        unsafe { &*self.shared }
+    }
+
+    fn ptrace(&self, request: libc::c_uint, address: usize, data: usize) -> i64 {
+        // SAFETY: the requests used here take numbers, or the address of room that is large enough.
+        unsafe { libc::ptrace(request, self.tid, address, data) }
+    }
+
+    /// Does anybody still want to know?
+    fn unwanted(&self) -> bool {
+        // SAFETY: getppid cannot fail.
+        self.shared().stop.load(Ordering::Acquire) != 0 || unsafe { libc::getppid() } != self.parent
+    }
+
+    fn finish(&self, end: End, errno: i32) -> ! {
+        self.shared().errno.store(errno, Ordering::Release);
+        self.shared().end.store(end as u32, Ordering::Release);
+        // SAFETY: ends this process without running anything of its parent's.
+        unsafe { libc::_exit(0) }
+    }
+
+    /// Wait for the thread to stop; `forever`: whatever happens.
+    fn wait(&mut self, forever: bool) -> State {
+        loop {
+            let mut status = 0;
+            // SAFETY: `status` is a valid place for the result.
+            let got = unsafe { libc::waitpid(self.tid, &raw mut status, libc::__WALL | libc::WNOHANG) };
+            if got == self.tid {
+                return self.state(status);
+            }
+            if got < 0 {
+                return State::Exited;
+            }
+            let begin = now();
+            // SAFETY: a set of signals and a time, both valid. SIGCHLD is blocked: it waits to be taken.
+            unsafe {
+                let mut set: libc::sigset_t = std::mem::zeroed();
+                libc::sigemptyset(&raw mut set);
+                libc::sigaddset(&raw mut set, libc::SIGCHLD);
+                let most = libc::timespec { tv_sec: 0, tv_nsec: LOOK };
+                libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const most);
+            }
+            let waited = now() - begin;
+            if waited >= LOOK / 2 {
+                self.patience -= waited;
+            }
+            if !forever {
+                if self.unwanted() {
+                    return State::Away(End::Enough);
+                }
+                if self.patience <= 0 {
+                    return State::Away(End::Asleep);
+                }
+            }
+        }
+    }
+
+    fn state(&self, status: i32) -> State {
+        if !libc::WIFSTOPPED(status) {
+            return State::Exited;
+        }
+        let signal = libc::WSTOPSIG(status);
+        if status >> 16 == libc::PTRACE_EVENT_STOP {
+            return if signal == libc::SIGTRAP { State::Stepped } else { State::Stopped };
+        }
+        if signal != libc::SIGTRAP {
+            return State::Signal(signal);
+        }
+        // A trap of the kernel's making is the step's; one that was sent is the program's own.
+        // SAFETY: plain old data, filled by the kernel.
+        let info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let got = self.ptrace(libc::PTRACE_GETSIGINFO, 0, &raw const info as usize);
+        if got == 0 && info.si_code <= 0 { State::Signal(signal) } else { State::Stepped }
+    }
+
+    /// Let go of the thread, which is stopped.
+    fn let_go(&self, signal: i32, end: End) -> ! {
+        self.ptrace(libc::PTRACE_DETACH, 0, signal as usize);
+        self.finish(end, 0)
+    }
+
+    /// The thread is on its way: stop it, however long that takes, and let go of it.
+    fn fetch(&mut self, end: End) -> ! {
+        self.shared().errno.store(0, Ordering::Release);
+        self.shared().end.store(end as u32, Ordering::Release);
+        self.ptrace(libc::PTRACE_INTERRUPT, 0, 0);
+        match self.wait(true) {
+            State::Signal(s) => self.let_go(s, end),
+            State::Exited => self.finish(End::Exited, 0),
+            _ => self.let_go(0, end),
+        }
+    }
+
+    fn run(mut self) -> ! {
+        if self.ptrace(libc::PTRACE_SEIZE, 0, 0) < 0 {
+            self.finish(End::Refused, errno());
+        }
+        if self.ptrace(libc::PTRACE_INTERRUPT, 0, 0) < 0 {
+            self.finish(End::Refused, errno());
+        }
+        let mut state = self.wait(false);
+        loop {
+            let signal = match state {
+                State::Stepped => 0,
+                State::Signal(s) => s,
+                State::Stopped => self.let_go(0, End::Stopped),
+                State::Exited => self.finish(End::Exited, 0),
+                State::Away(end) => self.fetch(end),
+            };
+            let n = self.shared().count.load(Ordering::Relaxed);
+            if n >= self.shared().most || self.unwanted() {
+                self.let_go(signal, End::Enough);
+            }
+            // SAFETY: plain old data.
+            let mut step: RawStep = unsafe { std::mem::zeroed() };
+            if self.ptrace(libc::PTRACE_GETREGS, 0, &raw mut step.regs as usize) < 0 {
+                self.let_go(signal, End::Exited);
+            }
+            // SAFETY: `code` has room for so many bytes; the descriptor is open. Fewer are there at the end of a page.
+            unsafe {
+                libc::pread(self.memory, step.code.as_mut_ptr().cast(), CODE, step.regs.rip as i64);
+                let at = (&raw mut (*self.shared).steps).cast::<RawStep>().add(n as usize);
+                at.write(step);
+            }
+            self.shared().count.store(n + 1, Ordering::Release);
+            if unfit(&step.code, &step.regs, self.patience) {
+                self.let_go(signal, End::Unfit);
+            }
+            if self.ptrace(libc::PTRACE_SINGLESTEP, 0, signal as usize) < 0 {
+                self.let_go(0, End::Exited);
+            }
+            state = self.wait(false);
+        }
+    }
+}

@@ -6,6 +6,7 @@ pub mod cli;
 pub mod config;
 pub mod demo;
 pub mod flight;
+pub mod found_flag;
 pub mod frames;
 pub mod redact;
 pub mod session;

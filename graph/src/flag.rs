@@ -97,6 +97,9 @@ pub(crate) struct FlagSeen {
 /// After the loop's last wait it reads the flag once more, soon.
 const SOON: Ns = 5_000_000;
 
+/// Who asks more often than this is not recorded each time: that would slow it. So many reads are as good as all.
+const MANY: usize = 300;
+
 /// The data flags that `thread` read within `spans` (disjoint, by time), in which it went round about
 /// `rounds` times: what fits best first.
 pub(crate) fn flags_seen(
@@ -147,7 +150,7 @@ pub(crate) fn flags_seen(
                 writers.push(*w);
             }
         }
-        let rounds = rounds.max(1) as f64;
+        let rounds = rounds.clamp(1, MANY) as f64;
         f.score = (f.reads as f64 / rounds).min(1.0)
             + f64::from(f.ended_by.is_some() && f.written < 3)
             + 0.3 * f64::from(!writers.is_empty())

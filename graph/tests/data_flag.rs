@@ -164,7 +164,7 @@ fn without_a_flag_it_says_how_to_record_one() {
     let mut d = Diagnosis::new(&g, &c, victim(&g, &c, 1000), Options::default());
     let q = next_question(&mut d).expect("a question");
     assert_eq!((q.key.kind, q.choices.len(), q.recommended), (QuestionKind::DataFlag, 0, 0));
-    assert!(q.why.contains("wait_ready") && q.why.contains("mem:0x"), "{}", q.why);
+    assert!(q.why.contains("wait_ready") && q.why.contains("pg-tui find-flag -p 1000 -t 1000"), "{}", q.why);
     d.answer(3, By::User);
     let r = done(&mut d);
     assert_eq!((r.questions[0].options, r.questions[0].answer), (0, 0));

@@ -53,6 +53,8 @@ pub enum Job {
     Path(Arc<Recording>, ThreadId, (Ns, Ns)),
     /// Read the events of a vertex.
     Events(Arc<Recording>, VertexId),
+    /// Find the flag that a thread asks, in the thread itself.
+    FindFlag(Arc<Recording>, ThreadId),
     /// Hand a text to a local clipboard tool.
     Copy(String, Vec<String>),
     /// Write a report beside the session.
@@ -82,6 +84,8 @@ pub enum Done {
     Path(ThreadId, (Ns, Ns), Vec<SliceNode>),
     /// Events of a vertex; are these all?
     Events(VertexId, Vec<Event>, bool),
+    /// The flag that a thread asks, in lines; or why it cannot be found.
+    Flag(Result<Vec<String>, String>),
     /// A clipboard tool took the text, or there is none, or it failed.
     Copied(Result<Option<String>, String>),
     /// Files that were written.
@@ -132,6 +136,7 @@ impl Job {
             Self::VictimAt(..) => "looking at the vertex",
             Self::Path(..) => "computing the critical path",
             Self::Events(..) => "reading events",
+            Self::FindFlag(..) => "following the thread",
             Self::Copy(..) => "copying",
             Self::Export(..) => "exporting",
             Self::KeepDecisions(..) => "saving decisions",
@@ -183,6 +188,7 @@ impl Job {
                 events.truncate(MOST_EVENTS);
                 Done::Events(id, events, all)
             }
+            Self::FindFlag(r, thread) => Done::Flag(super::find_flag::run(&r, thread)),
             Self::Copy(text, tool) => Done::Copied(clipboard::local(&text, &tool)),
             Self::Export(r, report, markdown) => Done::Exported(export(&r, &report, &markdown)),
             Self::KeepDecisions(r, log) => {

@@ -21,6 +21,8 @@ pub enum Layer {
     Note(NoteBox),
     /// Why the other candidates are not the cause: lines and the first one shown.
     WhyNot(usize),
+    /// What was found of the flag that a thread asks: lines, and the first one shown.
+    Flag(Vec<String>, usize),
 }
 
 /// The help.
@@ -81,7 +83,7 @@ impl Layer {
     /// Its keys.
     pub fn context(&self) -> Context {
         match self {
-            Self::Help(_) | Self::WhyNot(_) => Context::Help,
+            Self::Help(_) | Self::WhyNot(_) | Self::Flag(..) => Context::Help,
             Self::Palette(_) | Self::Search(_) | Self::Note(_) => Context::Text,
         }
     }
@@ -92,7 +94,7 @@ impl Layer {
             Self::Palette(p) => Some(&mut p.line),
             Self::Search(s) => Some(&mut s.line),
             Self::Note(n) => Some(&mut n.line),
-            Self::Help(_) | Self::WhyNot(_) => None,
+            Self::Help(_) | Self::WhyNot(_) | Self::Flag(..) => None,
         }
     }
 }

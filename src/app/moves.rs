@@ -13,7 +13,7 @@ pub fn up_down(state: &mut State, by: Move) {
             h.offset = by.from(h.offset, usize::MAX, page).min(10_000);
             return;
         }
-        Some(Layer::WhyNot(offset)) => {
+        Some(Layer::WhyNot(offset) | Layer::Flag(_, offset)) => {
             *offset = by.from(*offset, usize::MAX, page).min(10_000);
             return;
         }

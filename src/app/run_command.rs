@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 
 /// Runs a command in the view or layer on top.
 pub fn run_command(state: &mut State, cmd: Cmd) {
-    if !matches!(state.layers.last(), None | Some(Layer::Help(_) | Layer::WhyNot(_))) {
+    if !matches!(state.layers.last(), None | Some(Layer::Help(_) | Layer::WhyNot(_) | Layer::Flag(..))) {
         text_command(state, cmd);
         return;
     }
@@ -238,7 +238,7 @@ fn text_command(state: &mut State, cmd: Cmd) {
             match layer {
                 Layer::Palette(p) => p.selected = by.from(p.selected, p.rows.len(), 1),
                 Layer::Search(s) => s.selected = by.from(s.selected, s.hits.len(), 1),
-                Layer::Note(_) | Layer::Help(_) | Layer::WhyNot(_) => {}
+                Layer::Note(_) | Layer::Help(_) | Layer::WhyNot(_) | Layer::Flag(..) => {}
             }
         }
         Cmd::EraseChar | Cmd::EraseWord | Cmd::EraseAll => {

@@ -79,6 +79,36 @@ fn the_flag_is_chosen_by_keys() {
     assert!(s.shows("Root cause: shell (pid 1000)"), "{}", s.screen());
 }
 
+/// A thread of another machine cannot be followed: that is said, and nothing else happens.
+#[test]
+fn a_flag_is_looked_for_where_it_was_recorded_only() {
+    let mut s = Session::with(painted(), 100, 30, false);
+    s.keys("a j enter f");
+    assert!(s.shows("run `pg-tui find-flag` there"), "{}", s.screen());
+    assert_eq!(s.state.view, View::Question);
+    // No question about a flag, no flag.
+    let mut s = Session::new(100, 30, false);
+    s.keys("enter f");
+    assert!(s.shows("only a thread that asks for a data flag"), "{}", s.screen());
+}
+
+#[test]
+fn what_was_found_of_a_flag_lies_over_the_question() {
+    let mut s = Session::with(painted(), 80, 24, false);
+    s.keys("a j enter");
+    let lines = [
+        "thread 1000 (shell) of process 1000: 312 instructions followed in 19 ms, 104 turns of its loop",
+        "",
+        "It waits for",
+        "  painted\u{1b}[31m = 0  at 0x55d1dcaa30c8, 4 bytes",
+    ];
+    s.send(Msg::Job(super::jobs::Done::Flag(Ok(lines.map(str::to_owned).to_vec()))));
+    assert!(s.shows("The flag that it asks") && s.shows("= 0  at 0x55d1dcaa30c8"), "{}", s.screen());
+    assert!(!s.screen().contains('\u{1b}'), "{}", s.screen());
+    s.keys("esc");
+    assert!(!s.shows("The flag that it asks"), "{}", s.screen());
+}
+
 #[test]
 fn where_nothing_happened_nothing_breaks() {
     for keys in

@@ -189,6 +189,13 @@ fn job_done(state: &mut State, done: Done) {
                 state.vertex.add_events(&r, id, &events, all);
             }
         }
+        Done::Flag(result) => {
+            finished(state, "following the thread");
+            match result {
+                Ok(lines) => state.layers.push(Layer::Flag(lines, 0)),
+                Err(e) => state.say(Look::Warning, e),
+            }
+        }
         Done::Copied(result) => {
             finished(state, "copying");
             match result {

@@ -101,6 +101,7 @@ pub fn run(state: &mut State, cmd: Cmd) {
             }
             None => state.say_only(Look::Dim, "there is nothing to keep yet"),
         },
+        Cmd::FindFlag => find_flag(state),
         Cmd::WhyNot => state.layers.push(Layer::WhyNot(0)),
         Cmd::ShowSlice => state.go(View::Slice),
         Cmd::DeleteNote => {
@@ -120,6 +121,14 @@ fn answer(state: &mut State, answer: usize) {
     match state.diagnosis.answered(answer) {
         Some(decisions) => place::go_on(state, victim, decisions, false),
         None => state.say_only(Look::Warning, format!("there is no option {answer}")),
+    }
+}
+
+fn find_flag(state: &mut State) {
+    let asked = state.diagnosis.question().filter(|q| q.key.kind == pg_graph::QuestionKind::DataFlag);
+    match (asked.map(|q| pg_event::ThreadId(q.key.thread)), state.recording.clone()) {
+        (Some(thread), Some(r)) => run_job(state, Job::FindFlag(r, thread)),
+        _ => state.say_only(Look::Dim, "only a thread that asks for a data flag can be followed to it"),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::app::layer::{Layer, Palette, SearchBox};
 use crate::app::state::{State, View};
 use crate::app::text;
 use crate::app::views::scrolled;
-use crate::clean::clean_to;
+use crate::clean::{clean, clean_to};
 use crate::config::Look;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -44,12 +44,13 @@ pub fn prepare(state: &mut State, body: Rect) {
     let len = match layer {
         Layer::Help(h) => help::lines(&ui, h.context, usize::from(inside.width)).len(),
         Layer::WhyNot(_) => why_not_lines(&ui, usize::from(inside.width)).len(),
+        Layer::Flag(lines, _) => flag_lines(&ui, lines, usize::from(inside.width)).len(),
         _ => return,
     };
     let most = len.saturating_sub(usize::from(inside.height));
     match state.layers.last_mut() {
         Some(Layer::Help(h)) => h.offset = h.offset.min(most),
-        Some(Layer::WhyNot(offset)) => *offset = (*offset).min(most),
+        Some(Layer::WhyNot(offset) | Layer::Flag(_, offset)) => *offset = (*offset).min(most),
         _ => {}
     }
 }
@@ -77,6 +78,7 @@ pub fn draw(ui: &Ui, frame: &mut Frame, body: Rect, layer: &Layer) {
         Layer::Search(s) => format!(" Find: {} of {} shown ", s.hits.len(), s.total),
         Layer::Note(_) => " Note, kept in the session ".into(),
         Layer::WhyNot(_) => " Why not the others? ".into(),
+        Layer::Flag(..) => " The flag that it asks ".into(),
     };
     let buffer = frame.buffer_mut();
     Clear.render(area, buffer);
@@ -100,6 +102,9 @@ pub fn draw(ui: &Ui, frame: &mut Frame, body: Rect, layer: &Layer) {
         ),
         Layer::WhyNot(offset) => {
             scrolled_lines(ui, buffer, inside, &why_not_lines(ui, usize::from(inside.width)), *offset);
+        }
+        Layer::Flag(lines, offset) => {
+            scrolled_lines(ui, buffer, inside, &flag_lines(ui, lines, usize::from(inside.width)), *offset);
         }
         Layer::Palette(p) => {
             palette(ui, buffer, inside, p);
@@ -209,6 +214,24 @@ fn search(ui: &Ui, buffer: &mut Buffer, area: Rect, s: &SearchBox) {
         };
         buffer.set_stringn(rows.x + 2, rows.y, text, columns.saturating_sub(2), ui.style(Look::Dim));
     }
+}
+
+/// What was found of a flag; names in it come from the target.
+fn flag_lines(ui: &Ui, found: &[String], columns: usize) -> Vec<Line<'static>> {
+    let mut out = Vec::new();
+    for line in found {
+        let text = clean(line);
+        let indent = text.len() - text.trim_start().len();
+        let look = if indent == 0 { Look::Strong } else { Look::Text };
+        let parts = wrap(&ui.plain(text.trim_start()), columns.saturating_sub(indent + 1).max(10));
+        if parts.is_empty() {
+            out.push(Line::default());
+        }
+        for l in parts {
+            out.push(Line::from(ui.span(look, format!(" {}{l}", " ".repeat(indent)))));
+        }
+    }
+    out
 }
 
 fn why_not_lines(ui: &Ui, columns: usize) -> Vec<Line<'static>> {

@@ -98,6 +98,9 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     let title = match q.key.kind {
         pg_graph::QuestionKind::Edge => "Which one made it go on?",
         pg_graph::QuestionKind::Baseline => "Which one shows the normal case?",
+        pg_graph::QuestionKind::DataFlag if q.choices.is_empty() => {
+            "Which flag does it ask for? f finds it, if it still runs"
+        }
         pg_graph::QuestionKind::DataFlag => "Which flag does it ask for?",
     };
     rule(ui, buffer, body, title, &count);

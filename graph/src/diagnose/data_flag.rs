@@ -68,7 +68,7 @@ impl Walk<'_> {
                 kind: QuestionKind::DataFlag,
                 text: format!("Which data flag does {} wait for?", short_who(self.c, thread)),
                 why: format!(
-                    "{} {}: it asks a variable whether it may go on. No access to a data flag of it was recorded, so who should have written it is not known. Find the variable that the loop tests{tests}, for example with `gdb -p {pid}` (thread {t}, `x/20i $pc`), watch its address and make it hang again: `perf record -e mem:0xADDRESS:w -g -p {pid}` shows who writes it.",
+                    "{} {}: it asks a variable whether it may go on. No access to a data flag of it was recorded, so who should have written it is not known. While it hangs, `sudo pg-tui find-flag -p {pid} -t {t}` finds the variable that the loop tests{tests}. With its address or name, `sudo pg-tui record -p {pid} --flag NAME` records who writes it (`record --flag NAME -- CMD` from the start of a command).",
                     who(self.c, thread),
                     asks.how
                 ),

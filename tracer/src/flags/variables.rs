@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// Longest symbol table read, entries.
 const MAX_SYMBOLS: usize = 4_000_000;
+/// Most variables of one size.
+const MAX_POINTERS: usize = 100_000;
 /// Files looked through.
 const MAX_FILES: usize = 2000;
 
@@ -87,6 +89,17 @@ impl Binary {
     pub fn files(&self) -> Vec<PathBuf> {
         let id: String = self.build_id.iter().map(|b| format!("{b:02x}")).collect();
         std::iter::once(self.file.clone()).chain(debug_file(&id)).collect()
+    }
+
+    /// Its variables of so many bytes.
+    pub fn variables(&self, size: u64) -> Vec<Variable> {
+        let mut out = Vec::new();
+        self.each(|v| {
+            if v.size == size && !v.thread_local && out.len() < MAX_POINTERS {
+                out.push(v);
+            }
+        });
+        out
     }
 
     /// Its variables.

@@ -155,7 +155,8 @@ impl State {
                     }
                     Err(e) => self.notes.push(e.to_string()),
                 },
-                Err(FlagError::NoSymbol { .. }) => self.later.push((pid, spec)),
+                // Gone without it: told in the end.
+                Err(FlagError::NoSymbol { .. } | FlagError::Process { .. }) => self.later.push((pid, spec)),
                 Err(e) => self.notes.push(e.to_string()),
             }
         }

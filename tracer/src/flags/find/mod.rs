@@ -362,12 +362,26 @@ impl Names {
             return Some(m);
         }
         let base = load.instruction.memory_base();
-        if let Some(register) = dwarf_number(base).filter(|n| *n != 6 && *n != 7) {
-            let behind = s.address.wrapping_sub(load.register(base)?) as i64;
+        // The stack pointer is no variable; the frame pointer may be one in optimised code.
+        if let Some(register) = dwarf_number(base).filter(|n| *n != 7)
+            && let Some(pointer) = load.register(base)
+        {
+            let behind = s.address.wrapping_sub(pointer) as i64;
             let local = Local { pc, register: Some(register), frame: None };
-            return info.local(local, Some(behind));
+            let found = info.local(local, Some(behind)).or_else(|| self.global_pointer(pointer, behind));
+            if found.is_some() {
+                return found;
+            }
         }
         info.local(Local { pc, register: None, frame: frame(s.address) }, None)
+    }
+
+    /// What lies behind a global variable of the program that holds this pointer: optimised code loads it long before
+    /// the loop, and debug information often no longer tells from where.
+    fn global_pointer(&self, pointer: u64, behind: i64) -> Option<Meaning> {
+        let program = self.binaries.first()?;
+        let at = program.variables(8).into_iter().find(|v| word(self.pid, v.address, 8) == Some(pointer))?;
+        Info::of(program)?.behind_global(at.address.wrapping_sub(program.bias), behind)
     }
 
     /// Functions around an instruction, and its line.

@@ -365,8 +365,34 @@ impl Child {
         if got == 0 && info.si_code <= 0 { State::Signal(signal) } else { State::Stepped }
     }
 
-    /// Let go of the thread, which is stopped.
-    fn let_go(&self, signal: i32, end: End) -> ! {
+    /// Is a trap of a step on its way to the thread, which is stopped for another reason?
+    fn trap_pending(&self) -> bool {
+        /// `struct ptrace_peeksiginfo_args` (ptrace(2)).
+        #[repr(C)]
+        struct Peek {
+            offset: u64,
+            flags: u32,
+            count: i32,
+        }
+        const ROOM: usize = 16;
+        let peek = Peek { offset: 0, flags: 0, count: ROOM as i32 };
+        // SAFETY: plain old data, filled by the kernel.
+        let mut infos: [libc::siginfo_t; ROOM] = unsafe { std::mem::zeroed() };
+        let n = self.ptrace(libc::PTRACE_PEEKSIGINFO, &raw const peek as usize, infos.as_mut_ptr() as usize);
+        let n = usize::try_from(n).unwrap_or(0).min(ROOM);
+        infos[..n].iter().any(|i| i.si_signo == libc::SIGTRAP && i.si_code > 0)
+    }
+
+    /// Let go of the thread, which is stopped. A trap that is still on its way would kill it: that is taken first.
+    fn let_go(&mut self, mut signal: i32, end: End) -> ! {
+        while self.trap_pending() {
+            self.ptrace(libc::PTRACE_CONT, 0, signal as usize);
+            signal = match self.wait(true) {
+                State::Signal(s) => s,
+                State::Exited => self.finish(End::Exited, 0),
+                _ => 0,
+            };
+        }
         self.ptrace(libc::PTRACE_DETACH, 0, signal as usize);
         self.finish(end, 0)
     }

@@ -457,7 +457,9 @@ impl Run {
         self.burst(end, true);
         self.pipeline.end_at(end);
         let (touches, flag_notes) = self.flags.take().map(Watch::finish).unwrap_or_default();
-        touches.iter().for_each(|t| self.pipeline.touch(t));
+        for touch in &touches {
+            self.pipeline.touch(touch);
+        }
         let flushed = self.programs.pass(Pass::Flush);
         self.drain.stop();
         while let Ok(batch) = self.drain.batches.recv() {

@@ -100,7 +100,7 @@ impl Objects {
     pub fn called(&mut self, raw: RawObject, name: &str) -> ObjectId {
         let id = self.id(raw);
         if self.rows.get(id.index()).is_some_and(|r| r.name != name) {
-            self.touch(id).name = name.to_owned();
+            name.clone_into(&mut self.touch(id).name);
         }
         id
     }

@@ -7,6 +7,7 @@ use crate::procfs::path_of;
 use crate::stacks::{debug_file, open_plain, readable};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSymbol, ReadCache, SymbolKind, elf};
+use std::fmt::Write;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -87,7 +88,11 @@ impl Binary {
 
     /// Its files with symbols: its own and the separate debug file.
     pub fn files(&self) -> Vec<PathBuf> {
-        let id: String = self.build_id.iter().map(|b| format!("{b:02x}")).collect();
+        let mut id = String::new();
+        for b in &self.build_id {
+            // Writing to a string does not fail.
+            let _ = write!(id, "{b:02x}");
+        }
         std::iter::once(self.file.clone()).chain(debug_file(&id)).collect()
     }
 

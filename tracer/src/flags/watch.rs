@@ -195,7 +195,9 @@ fn run(state: &Mutex<State>, mut ring: Ring, send: &Sender<Vec<Touch>>, stop: &A
             if now.saturating_sub(around) > AROUND {
                 around = now;
                 let State { flags, program, .. } = &mut *state;
-                flags.iter_mut().for_each(|f| f.look_around(program.fd()));
+                for flag in flags {
+                    flag.look_around(program.fd());
+                }
             }
         }
         drop(state);

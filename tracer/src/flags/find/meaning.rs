@@ -120,13 +120,13 @@ impl Info {
 
     fn behind(&self, u: &Unit<R>, v: Variable, behind: i64) -> Option<Meaning> {
         let (path, kind) = self.member(u, v.kind?, v.offset, 0)?;
-        let pointer = self.plain(u, kind?, 0)?;
+        let pointer = plain(u, kind?, 0)?;
         let entry = u.entry(pointer).ok()?;
         if entry.tag() != dw::DW_TAG_pointer_type && entry.tag() != dw::DW_TAG_reference_type {
             return None;
         }
         let name = v.name + &path;
-        let Some(to) = kind_of(&entry) else { return None };
+        let to = kind_of(&entry)?;
         let offset = u64::try_from(behind).ok()?;
         let (inner, _) = self.member(u, to, offset, 0)?;
         let expression = match inner.strip_prefix('.') {
@@ -153,7 +153,7 @@ impl Info {
                 _ => continue,
             };
             let v = self.variable(u, e, 0);
-            let size = v.kind.and_then(|k| self.size(u, k, 0)).unwrap_or(1);
+            let size = v.kind.and_then(|k| size(u, k, 0)).unwrap_or(1);
             if address >= at && address - at < size.max(1) {
                 return Some(Variable { offset: address - at, ..v });
             }
@@ -177,11 +177,11 @@ impl Info {
                         inside = Some(e.depth());
                     }
                 }
-            } else if inside.is_some() && matches!(e.tag(), dw::DW_TAG_variable | dw::DW_TAG_formal_parameter)
+            } else if inside.is_some()
+                && matches!(e.tag(), dw::DW_TAG_variable | dw::DW_TAG_formal_parameter)
+                && e.attr_value(dw::DW_AT_location).is_some_and(|l| self.is_there(u, l, at))
             {
-                if e.attr_value(dw::DW_AT_location).is_some_and(|l| self.is_there(u, l, at)) {
-                    found = Some(self.variable(u, e, 0));
-                }
+                found = Some(self.variable(u, e, 0));
             }
         }
         found.filter(|v| !v.name.is_empty())
@@ -255,47 +255,6 @@ impl Info {
         Some((name, line))
     }
 
-    /// The type behind names and qualifiers.
-    fn plain(&self, u: &Unit<R>, kind: UnitOffset, depth: u32) -> Option<UnitOffset> {
-        let e = u.entry(kind).ok()?;
-        match e.tag() {
-            dw::DW_TAG_typedef
-            | dw::DW_TAG_const_type
-            | dw::DW_TAG_volatile_type
-            | dw::DW_TAG_restrict_type
-            | dw::DW_TAG_atomic_type
-                if depth < DEEP =>
-            {
-                self.plain(u, kind_of(&e)?, depth + 1)
-            }
-            _ => Some(kind),
-        }
-    }
-
-    fn size(&self, u: &Unit<R>, kind: UnitOffset, depth: u32) -> Option<u64> {
-        let e = u.entry(self.plain(u, kind, 0)?).ok()?;
-        if let Some(size) = e.attr_value(dw::DW_AT_byte_size).and_then(|v| v.udata_value()) {
-            return Some(size);
-        }
-        match e.tag() {
-            dw::DW_TAG_pointer_type | dw::DW_TAG_reference_type => Some(8),
-            dw::DW_TAG_array_type if depth < DEEP => {
-                let each = self.size(u, kind_of(&e)?, depth + 1)?;
-                let mut tree = u.entries_tree(Some(e.offset())).ok()?;
-                let mut children = tree.root().ok()?.children();
-                let mut all = each;
-                while let Ok(Some(child)) = children.next() {
-                    let value = |name| child.entry().attr_value(name).and_then(|v| v.udata_value());
-                    let n = value(dw::DW_AT_count)
-                        .or_else(|| value(dw::DW_AT_upper_bound).map(|n| n.saturating_add(1)));
-                    all = all.saturating_mul(n?);
-                }
-                Some(all)
-            }
-            _ => None,
-        }
-    }
-
     /// What lies so far into something of this type: `.list[2].head`, and its type.
     fn member(
         &self,
@@ -304,7 +263,7 @@ impl Info {
         offset: u64,
         depth: u32,
     ) -> Option<(String, Option<UnitOffset>)> {
-        let plain = self.plain(u, kind, 0)?;
+        let plain = plain(u, kind, 0)?;
         let e = u.entry(plain).ok()?;
         let here = Some((String::new(), Some(kind)));
         if depth >= DEEP {
@@ -325,7 +284,7 @@ impl Info {
                         .and_then(|v| v.udata_value())
                         .unwrap_or(0);
                     let Some(kind) = kind_of(c) else { continue };
-                    let size = self.size(u, kind, 0).unwrap_or(1);
+                    let size = size(u, kind, 0).unwrap_or(1);
                     if at <= offset && offset - at < size.max(1) && best.as_ref().is_none_or(|b| at > b.0) {
                         best = Some((at, self.text(u, c.attr(dw::DW_AT_name)), kind));
                     }
@@ -337,7 +296,7 @@ impl Info {
             }
             dw::DW_TAG_array_type => {
                 let element = kind_of(&e)?;
-                let each = self.size(u, element, 0)?.max(1);
+                let each = size(u, element, 0)?.max(1);
                 let (inner, kind) = self.member(u, element, offset % each, depth + 1)?;
                 Some((format!("[{}]{inner}", offset / each), kind))
             }
@@ -349,6 +308,48 @@ impl Info {
 fn kind_of(e: &Entry) -> Option<UnitOffset> {
     match e.attr_value(dw::DW_AT_type)? {
         AttributeValue::UnitRef(offset) => Some(offset),
+        _ => None,
+    }
+}
+
+/// The type behind names and qualifiers.
+fn plain(u: &Unit<R>, kind: UnitOffset, depth: u32) -> Option<UnitOffset> {
+    let e = u.entry(kind).ok()?;
+    match e.tag() {
+        dw::DW_TAG_typedef
+        | dw::DW_TAG_const_type
+        | dw::DW_TAG_volatile_type
+        | dw::DW_TAG_restrict_type
+        | dw::DW_TAG_atomic_type
+            if depth < DEEP =>
+        {
+            plain(u, kind_of(&e)?, depth + 1)
+        }
+        _ => Some(kind),
+    }
+}
+
+/// Bytes of a type.
+fn size(u: &Unit<R>, kind: UnitOffset, depth: u32) -> Option<u64> {
+    let e = u.entry(plain(u, kind, 0)?).ok()?;
+    if let Some(size) = e.attr_value(dw::DW_AT_byte_size).and_then(|v| v.udata_value()) {
+        return Some(size);
+    }
+    match e.tag() {
+        dw::DW_TAG_pointer_type | dw::DW_TAG_reference_type => Some(8),
+        dw::DW_TAG_array_type if depth < DEEP => {
+            let each = size(u, kind_of(&e)?, depth + 1)?;
+            let mut tree = u.entries_tree(Some(e.offset())).ok()?;
+            let mut children = tree.root().ok()?.children();
+            let mut all = each;
+            while let Ok(Some(child)) = children.next() {
+                let value = |name| child.entry().attr_value(name).and_then(|v| v.udata_value());
+                let n = value(dw::DW_AT_count)
+                    .or_else(|| value(dw::DW_AT_upper_bound).map(|n| n.saturating_add(1)));
+                all = all.saturating_mul(n?);
+            }
+            Some(all)
+        }
         _ => None,
     }
 }

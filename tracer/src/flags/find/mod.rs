@@ -178,7 +178,7 @@ fn until_fit(pid: u32, tid: u32, patience: Duration) -> Result<(), FlagError> {
     }
 }
 
-fn ground_of<'a>(areas: &'a [Area]) -> impl Fn(u64, &Step) -> Ground + 'a {
+fn ground_of(areas: &[Area]) -> impl Fn(u64, &Step) -> Ground {
     let area = |at: u64| {
         let i = areas.partition_point(|a| a.start <= at);
         i.checked_sub(1).map(|i| &areas[i]).filter(|a| a.has(at))

@@ -262,27 +262,27 @@ fn now() -> i64 {
     t.tv_sec * 1_000_000_000 + t.tv_nsec
 }
 
+/// Calls not to be stepped over: vfork, execve, exit, exit_group and execveat, since nothing that follows has to do with
+/// the loop; msgrcv, msgsnd, semop, semtimedop, rt_sigtimedwait, pause, rt_sigsuspend, io_getevents and epoll_pwait2,
+/// since they fail with EINTR if the thread must be stopped while it waits in them.
+const NEVER: [u64; 14] = [58, 59, 60, 231, 322, 70, 69, 65, 220, 128, 34, 130, 208, 441];
+/// epoll_wait and epoll_pwait fail, too, but say how long they wait.
+const EPOLL: [u64; 2] = [232, 281];
+
 /// Must the instruction not be stepped over? `pushf` stores the trap flag, and a later `popf` would set it again
-/// when nobody traces any more; `int3` and the like stop by themselves; a new program has nothing to do with the loop.
+/// when nobody traces any more; `int3` and the like stop by themselves.
 fn unfit(code: &[u8; CODE], regs: &libc::user_regs_struct, patience: i64) -> bool {
     // Prefixes of operand size and REX.
     let at = code.iter().position(|b| *b != 0x66 && !(0x40..=0x4f).contains(b)).unwrap_or(0);
     match (code[at], code.get(at + 1)) {
         // pushf, int3, int, int1
         (0x9c | 0xcc | 0xcd | 0xf1, _) => true,
-        (0x0f, Some(0x05)) => match regs.rax {
-            // fork-like calls with shared memory, exec, exit, kexec: nothing that a loop that asks does.
-            58..=60 | 231 | 322 => true,
-            // Calls that a stop would make fail with EINTR, if they can last longer than is waited for:
-            // epoll_wait, epoll_pwait (time-out in ms), and those that wait without one.
-            232 | 281 => {
-                let timeout = regs.r10 as i32;
-                timeout < 0 || i64::from(timeout) * 1_000_000 > patience
-            }
-            // msgrcv, msgsnd, semop, semtimedop, rt_sigtimedwait, pause, rt_sigsuspend, io_getevents, epoll_pwait2
-            34 | 65 | 69 | 70 | 128 | 130 | 208 | 220 | 441 => true,
-            _ => false,
-        },
+        (0x0f, Some(0x05)) => {
+            // In ms, negative for ever.
+            let timeout = i64::from(regs.r10 as i32);
+            let long = timeout < 0 || timeout * 1_000_000 > patience;
+            NEVER.contains(&regs.rax) || EPOLL.contains(&regs.rax) && long
+        }
         _ => false,
     }
 }
@@ -449,5 +449,37 @@ impl Child {
             }
             state = self.wait(false);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_stepped_over() {
+        // SAFETY: plain old data.
+        let mut regs: libc::user_regs_struct = unsafe { std::mem::zeroed() };
+        let code = |bytes: &[u8]| {
+            let mut c = [0x90; CODE];
+            c[..bytes.len()].copy_from_slice(bytes);
+            c
+        };
+        let unfit =
+            |bytes: &[u8], regs: &libc::user_regs_struct| super::unfit(&code(bytes), regs, 1_000_000_000);
+        assert!(unfit(&[0x9c], &regs) && unfit(&[0x66, 0x9c], &regs) && unfit(&[0xcc], &regs));
+        assert!(!unfit(&[0x90], &regs) && !unfit(&[0x0f, 0x05], &regs), "nop; read");
+        regs.rax = 59;
+        assert!(unfit(&[0x0f, 0x05], &regs), "execve");
+        (regs.rax, regs.r10) = (232, u64::MAX);
+        assert!(unfit(&[0x0f, 0x05], &regs), "epoll_wait without a time-out");
+        regs.r10 = 20;
+        assert!(!unfit(&[0x0f, 0x05], &regs), "epoll_wait for 20 ms");
+    }
+
+    #[test]
+    fn arguments_of_this_process() {
+        let (start, len) = arguments();
+        assert!(start > 0 && len > 4, "{start} {len}");
     }
 }

@@ -1,12 +1,42 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
  * Data flags: what a hardware breakpoint on a variable saw. An object of its own, since only recordings that watch
- * a flag need it. It is attached to perf events of type breakpoint; those say which thread and which address.
+ * a flag need it, and of its own in full: what the core needs of the kernel's types is no concern of it. It is
+ * attached to perf events of type breakpoint; those say which thread and which address.
  */
-#include "kernel.h"
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef u8 __u8;
+typedef u16 __u16;
+typedef u32 __u32;
+typedef u64 __u64;
+typedef signed char __s8;
+typedef signed short __s16;
+typedef signed int __s32;
+typedef signed long long __s64;
+typedef u16 __be16;
+typedef u32 __be32;
+typedef u32 __wsum;
+
+enum bpf_map_type {
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_LRU_HASH = 9,
+	BPF_MAP_TYPE_RINGBUF = 27,
+};
+#define BPF_ANY 0
+
+/* What the kernel keeps of a thread's registers in user mode: the layout is fixed (asm/ptrace.h). */
+struct regs {
+	u64 r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, cs, flags, sp, ss;
+};
+
+struct task_struct {
+	int pid, tgid;
+} __attribute__((preserve_access_index));
+
 #include <bpf/bpf_helpers.h>
-#include <bpf/bpf_core_read.h>
-#include <bpf/bpf_tracing.h>
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 

@@ -535,9 +535,11 @@ int BPF_PROG(on_softirq_exit, unsigned int vector)
 SEC("tp_btf/softirq_raise")
 int BPF_PROG(on_softirq_raise, unsigned int vector)
 {
+	struct cpu *c = this_cpu();
+	if (c && vector == BLOCK_VECTOR)
+		completed_by(c);
 	if (vector != 3)
 		return 0;
-	struct cpu *c = this_cpu();
 	if (c && (c->irq || !c->softirq))
 		c->net_raised_by_irq = c->irq != 0;
 	return 0;

@@ -21,6 +21,18 @@ struct {
 /* A waking this long after a completion on the same CPU, in an interrupt, is by that completion. */
 #define COMPLETION_NS 100000
 
+#define BLOCK_VECTOR 4
+
+/* Completions are to be dealt with on this CPU: of a device, in its interrupt, or of a disk that is served by a
+ * thread (a loop device): then that thread is who ends the wait. */
+static __always_inline void completed_by(struct cpu *c)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	bool device = c->irq || c->softirq;
+	c->completer_tid = device ? 0 : task->pid;
+	c->completer_tgid = device ? 0 : task->tgid;
+}
+
 static __always_inline int submitted(struct request *rq, u64 flag)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -72,8 +84,9 @@ int BPF_PROG(on_disk_complete, struct request *rq)
 		struct object o = { .kind = K_BLOCK };
 		o.id = user_device(disk->part0->bd_dev);
 		c->disk = o.id;
-		c->disk_tid = s->tid;
-		c->disk_tgid = s->tgid;
+		bool served = c->softirq == BLOCK_VECTOR + 1 && c->completer_tid;
+		c->disk_tid = served ? c->completer_tid : s->tid;
+		c->disk_tgid = served ? c->completer_tgid : s->tgid;
 		c->disk_time = bpf_ktime_get_ns();
 		send_disk_name(&o, disk);
 	}

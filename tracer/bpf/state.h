@@ -210,6 +210,8 @@ struct cpu {
 	/* The disk request completed last: its device, when, and who submitted it. */
 	u64 disk, disk_time;
 	u32 disk_tid, disk_tgid;
+	/* The thread that asked for completions to be dealt with, 0 when a device did. */
+	u32 completer_tid, completer_tgid;
 	u64 current; /* the thread that was seen to come last */
 };
 struct {

@@ -9,9 +9,10 @@
 #ifndef PG_WORK_H
 #define PG_WORK_H
 
-/* Who asked for work, and when. What a worker queues itself is still for who asked first. */
+/* Who asked for work, and when. Workers that hand work on to one another are told one by one: each may have
+ * waited for something. */
 struct queued {
-	u32 tid, tgid; /* 0: a timer or an interrupt did */
+	u32 tid, tgid; /* 0: a timer or an interrupt did, not for a disk request */
 	u64 time;
 };
 struct {
@@ -37,15 +38,18 @@ int BPF_PROG(on_queue_work, int cpu, struct pool_workqueue *pwq, struct work_str
 	u64 key = number(work);
 	struct queued q = { .time = bpf_ktime_get_ns() };
 	struct cpu *c = this_cpu();
-	if (c && !c->irq && !c->softirq && !c->timer && task->tgid != own_tgid) {
+	if (!c || task->tgid == own_tgid)
+		return 0;
+	if (!c->irq && !c->softirq && !c->timer) {
 		q.tid = task->pid;
 		q.tgid = task->tgid;
-		if (task->flags & PF_WQ_WORKER) {
-			u64 function, at_hand = work_of(task, &function);
-			struct queued *first = bpf_map_lookup_elem(&works, &at_hand);
-			if (first)
-				q = *first;
-		}
+	} else if (q.time - c->disk_time < COMPLETION_NS) {
+		/* What is left to do for a disk request that was just completed. */
+		u32 tid = c->disk_tid, tgid = c->disk_tgid;
+		/* Not to be made one load of two sorts of pointers. */
+		asm volatile("" : "+r"(tid), "+r"(tgid));
+		q.tid = tid;
+		q.tgid = tgid;
 	}
 	bpf_map_update_elem(&works, &key, &q, BPF_ANY);
 	return 0;

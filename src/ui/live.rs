@@ -11,6 +11,7 @@ use pg_tracer::live::{Doing, LONG, Row};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
 /// Lines below the list that tell more of the selected thread: at least these, and on a tall screen more.
@@ -109,6 +110,9 @@ pub fn draw(frame: &mut Frame, state: &State, live: &LiveState) {
     }
     let buffer = frame.buffer_mut();
     hints(&ui, buffer, Rect { y: area.bottom() - 1, height: 1, ..area });
+    if ui.style(Look::Selected).add_modifier.contains(Modifier::REVERSED) {
+        super::even(frame.buffer_mut());
+    }
     super::harmless(frame.buffer_mut(), ui.g.ascii);
 }
 

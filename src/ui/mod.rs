@@ -24,7 +24,7 @@ use parts::Ui;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::Color;
+use ratatui::style::{Color, Modifier};
 use ratatui::text::Line;
 
 /// Fewest columns that hold a view.
@@ -58,6 +58,9 @@ pub fn draw(frame: &mut Frame, state: &State) {
     let last = Rect { y: area.bottom() - 1, height: 1, ..area };
     status::hints(&ui, frame.buffer_mut(), last);
     readable(frame.buffer_mut());
+    if ui.style(crate::config::Look::Selected).add_modifier.contains(Modifier::REVERSED) {
+        even(frame.buffer_mut());
+    }
     harmless(frame.buffer_mut(), ui.g.ascii);
 }
 
@@ -70,6 +73,17 @@ fn readable(buffer: &mut Buffer) {
             && let Color::Indexed(grey @ 232..=255) = cell.bg
         {
             cell.fg = Color::Indexed(if grey < 244 { 255 } else { 232 });
+        }
+    }
+}
+
+/// Where selection is told by exchanging the two colours, every colour of a selected line would become a patch of
+/// background: such cells have the terminal's own colours. Shapes still tell what colours told.
+fn even(buffer: &mut Buffer) {
+    for cell in &mut buffer.content {
+        if cell.modifier.contains(Modifier::REVERSED) {
+            (cell.fg, cell.bg) = (Color::Reset, Color::Reset);
+            cell.modifier.remove(Modifier::DIM);
         }
     }
 }
@@ -237,6 +251,19 @@ pub fn layer_list(state: &State) -> Option<(Rect, usize)> {
 mod tests {
     use super::*;
     use ratatui::style::Style;
+
+    #[test]
+    fn a_reversed_line_has_one_colour() {
+        let mut b = Buffer::with_lines(["ab"]);
+        let at = |x| Rect::new(x, 0, 1, 1);
+        let red = Style::new().fg(Color::Red);
+        b.set_style(at(0), red.add_modifier(Modifier::REVERSED | Modifier::DIM | Modifier::BOLD));
+        b.set_style(at(1), red);
+        even(&mut b);
+        let got: Vec<_> = b.content.iter().map(|c| (c.fg, c.modifier)).collect();
+        let reversed = Modifier::REVERSED | Modifier::BOLD;
+        assert_eq!(got, [(Color::Reset, reversed), (Color::Red, Modifier::empty())]);
+    }
 
     #[test]
     fn a_selected_line_is_readable_on_any_terminal() {

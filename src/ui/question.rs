@@ -147,7 +147,9 @@ fn option(
     };
     let at = time::at(c.time);
     let label = clean_to(&ui.plain(&c.label), columns.saturating_sub(26 + at.len()).max(12));
-    let star = if recommended { " recommended" } else { "" };
+    // On a narrow screen the line below tells it.
+    let fits = 14 + width(&label) + 2 + at.len() + 12 <= columns;
+    let star = if recommended && fits { " recommended" } else { "" };
     let first = Line::from(vec![
         pointer(ui, selected),
         ui.span(Look::Key, format!("{}  ", i + 1)),

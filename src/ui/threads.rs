@@ -95,6 +95,7 @@ fn legend(ui: &Ui) -> Line<'static> {
         (LaneState::Disk, "disk"),
         (LaneState::Throttled, "throttled"),
         (LaneState::Stopped, "stopped"),
+        (LaneState::Lost, "not seen"),
     ] {
         spans.push(ui.span(state_look(state), ui.glyph(state)));
         spans.push(ui.span(Look::Dim, format!(" {name}  ")));
@@ -122,6 +123,7 @@ fn item<'a>(ui: &Ui, b: &'a Branch, c: &Columns, depth: usize) -> Option<TreeIte
             part(LaneState::Blocked),
             part(LaneState::Disk),
             part(LaneState::Stopped),
+            part(LaneState::Lost),
         ];
         spans.push(Span::raw(" "));
         spans.extend(bar(&parts, whole, c.bar, (ui.g.idle, ui.style(Look::Idle))));

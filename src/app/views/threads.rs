@@ -75,7 +75,12 @@ impl Times {
 
     /// On a CPU.
     pub fn running(&self) -> u64 {
-        self.get(LaneState::Running) + self.get(LaneState::Lost)
+        self.get(LaneState::Running)
+    }
+
+    /// It existed, and nothing was seen of it.
+    pub fn unseen(&self) -> u64 {
+        self.get(LaneState::Lost)
     }
 
     /// Without a CPU though it could run.
@@ -85,7 +90,7 @@ impl Times {
 
     /// Waiting, in whatever way.
     pub fn blocked(&self) -> u64 {
-        [LaneState::Blocked, LaneState::Disk, LaneState::Stopped, LaneState::Idle]
+        [LaneState::Blocked, LaneState::Disk, LaneState::Stopped, LaneState::Throttled, LaneState::Idle]
             .map(|s| self.get(s))
             .iter()
             .sum()
@@ -93,7 +98,7 @@ impl Times {
 
     /// While it existed.
     pub fn total(&self) -> u64 {
-        self.running() + self.runnable() + self.blocked()
+        self.running() + self.runnable() + self.blocked() + self.unseen()
     }
 }
 

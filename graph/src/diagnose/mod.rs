@@ -7,11 +7,13 @@
 mod activity;
 mod answerless;
 mod ask;
+mod busy;
 mod by_baseline;
 mod closed;
 mod data_flag;
 mod node;
 mod pose;
+mod ring;
 mod span;
 mod walk;
 mod worker;

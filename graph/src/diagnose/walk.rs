@@ -1,18 +1,14 @@
 //! The walk backwards from the victim: at each step, who kept the thread of the step before waiting, and
 //! what did *it* do meanwhile? Time decides: a step goes where most of the waiting time went.
 
-use super::activity::{Activity, Group, Mostly, Spans, activity, merged, total};
+use super::Options;
+use super::activity::{Group, Mostly, Spans, activity, merged, total};
 use super::ask::Candidate;
-use super::data_flag::{Asks, DATA_FLAG};
 use super::node::{Entry, SliceNode};
-use super::{Options, answerless};
-use crate::class::{WaitClass, asked, class, vague};
+use crate::class::{WaitClass, class};
 use crate::episode::WaitKey;
-use crate::profile::profile;
 use crate::report::QuestionInfo;
-use crate::starved::{Starved, starved};
 use crate::words::{clean, short_who, span};
-use crate::yields::yield_loop;
 use crate::{Decision, EdgeKind, EventGraph, Question, Vertex, VertexId, Victim, Weak};
 use pg_event::{Catalog, Ns, Relation, ThreadId};
 use std::collections::HashSet;
@@ -212,195 +208,13 @@ impl<'g> Walk<'g> {
         }
     }
 
-    fn last_vertex(&self, thread: ThreadId) -> VertexId {
+    pub fn last_vertex(&self, thread: ThreadId) -> VertexId {
         self.g.vertices_of(thread).next_back().unwrap_or(VertexId(u32::MAX))
     }
 
     pub fn found(&mut self, thread: ThreadId, kind: FindingKind, spans: Spans) {
         let node = self.out.nodes.len().saturating_sub(1);
         self.out.findings.push(Finding { thread, node, kind, spans });
-    }
-
-    fn busy(
-        &mut self,
-        thread: ThreadId,
-        act: &Activity,
-        spans: &Spans,
-        entry: Entry,
-        kind: FindingKind,
-    ) -> Flow<()> {
-        let all = (act.active.first().map_or(0, |s| s.0), act.active.last().map_or(0, |s| s.1));
-        let longest = act.active.iter().max_by_key(|s| s.1 - s.0).map_or(all.0, |s| s.0);
-        let vertex = self.g.vertex_at(thread, longest).unwrap_or(self.last_vertex(thread));
-        let starved = (act.runnable * 3 > act.total).then(|| starved(self.g, self.c, thread, spans));
-        let kind = match &starved {
-            Some(s) if s.throttled() || act.throttled * 2 > act.runnable => FindingKind::Throttled,
-            _ => kind,
-        };
-        let (state, spent) = match kind {
-            FindingKind::NoCpu => ("runnable", act.runnable),
-            FindingKind::Throttled => ("throttled", act.runnable),
-            _ => ("running", act.running),
-        };
-        let mut node = SliceNode::plain(thread, vertex, state, all, spent).entered(entry);
-        let p = profile(self.g, self.c, thread, spans);
-        let yields = yield_loop(self.g, self.c, thread, spans, &p);
-        node.stack = p.stack;
-        node.function = p.function;
-        match kind {
-            FindingKind::NoCpu => node.waits_on = Some("run-queue".into()),
-            FindingKind::Throttled => {
-                let group = self.c.process_of(thread).map_or("", |p| p.cgroup.as_str());
-                node.waits_on = Some("cpu-quota".into());
-                node.object = act.quota;
-                node.limit = (!group.is_empty()).then(|| format!("cgroup {group}"));
-            }
-            _ => {}
-        }
-        self.out.nodes.push(node);
-        let Some(how) = yields else {
-            self.found(thread, kind, spans.clone());
-            if kind == FindingKind::NoCpu
-                && let Some((peer, share)) = starved.as_ref().and_then(Starved::peer)
-            {
-                self.taken_by(peer, share, act, spans);
-            }
-            return Ok(());
-        };
-        let asks = Asks {
-            vertex,
-            start: spans.first().map_or(0, |s| s.0),
-            spans: spans.clone(),
-            rounds: 0,
-            how: format!("{} for {}", how.words(), span(total(spans))),
-        };
-        self.path.push((thread, spans.clone()));
-        if !self.by_flag(thread, &asks)? {
-            self.no_flag(thread, &asks)?;
-            self.found(thread, FindingKind::Yielding, spans.clone());
-        }
-        Ok(())
-    }
-
-    /// The thread that had the CPU while the last step's wanted it: it comes first, since it is what a person can
-    /// act on.
-    fn taken_by(&mut self, peer: ThreadId, share: f64, act: &Activity, spans: &Spans) {
-        if !self.counts(peer) || self.path.iter().any(|p| p.0 == peer) {
-            return;
-        }
-        let own = activity(self.g, self.c, peer, spans);
-        let all = (act.active.first().map_or(0, |s| s.0), act.active.last().map_or(0, |s| s.1));
-        let vertex = self.g.vertex_at(peer, all.0).unwrap_or(self.last_vertex(peer));
-        let why = format!(
-            "it ran {:.0} % of the time in which the other could have run and had no CPU",
-            share * 100.0
-        );
-        let entry = Entry { edge: Some(EdgeKind::Holder), id: None, why_weak: Some(why) };
-        let mut node = SliceNode::plain(peer, vertex, "running", all, own.running).entered(entry);
-        let p = profile(self.g, self.c, peer, spans);
-        (node.stack, node.function) = (p.stack, p.function);
-        self.out.nodes.push(node);
-        let node = self.out.nodes.len() - 1;
-        let finding = Finding { thread: peer, node, kind: FindingKind::Running, spans: spans.clone() };
-        let before = self.out.findings.len().saturating_sub(1);
-        self.out.findings.insert(before, finding);
-    }
-
-    fn unborn(&mut self, thread: ThreadId, act: Activity, entry: Entry) -> Flow<()> {
-        let before = merged(act.before_birth);
-        let Some(first) = self.g.vertices_of(thread).next() else { return Ok(()) };
-        let all = (before.first().map_or(0, |s| s.0), before.last().map_or(0, |s| s.1));
-        let node = SliceNode::plain(thread, first, "not-created", all, act.unborn).entered(entry);
-        self.out.nodes.push(node);
-        self.path.push((thread, before.clone()));
-        let spawn = self.g.incoming(first).find(|e| self.g.edge(*e).kind == EdgeKind::Spawn);
-        let (creator, entry) = if let Some(id) = spawn {
-            let e = self.g.edge(id);
-            let why_weak = e.weak.map(|w| w.words().to_owned());
-            let entry = Entry { edge: Some(EdgeKind::Spawn), id: Some(id), why_weak };
-            (Some(self.g.vertex(e.from).thread), entry)
-        } else {
-            let parent = self.c.process_of(thread).map(|p| p.parent);
-            let main = parent.and_then(|p| answerless::main_thread(self.g, self.c, p));
-            let why_weak = Some("no creation was recorded; the parent is taken for the creator".into());
-            (main, Entry { edge: Some(EdgeKind::Spawn), id: None, why_weak })
-        };
-        if let Some(t) = creator {
-            return self.visit(t, before, entry);
-        }
-        self.found(thread, FindingKind::Here, before);
-        Ok(())
-    }
-
-    /// The thread is on the way already. When every step of the ring must be ended by the next one, it waits
-    /// for itself in the end; else somebody in it idles, and was expected to act.
-    fn ring(&mut self, thread: ThreadId, spans: &Spans, entry: Entry) {
-        self.out.ring = true;
-        let Some(from) = self.out.nodes.iter().position(|n| n.thread == thread) else { return };
-        let idle = (from..self.out.nodes.len()).rev().find(|i| {
-            let n = &self.out.nodes[*i];
-            let first = self.first_of(n);
-            let v = self.g.vertex(n.vertex);
-            let obliged = class(&v, self.c).obliges(asked(self.g, self.c, first)) && !vague(&v, self.c);
-            let flag = n.waits_on.as_deref() == Some(DATA_FLAG);
-            n.state != "not-created" && n.state != "exited" && !obliged && !flag
-        });
-        // Nobody asked anybody: each waits for the other to begin.
-        let Some(idle) = idle.filter(|_| !self.all_wait_to_begin(from)) else {
-            return self.circular(thread, spans, entry);
-        };
-        let mut find = |node: usize, kind| {
-            let n = &self.out.nodes[node];
-            let spans = vec![(n.start, n.start + n.duration)];
-            self.out.findings.push(Finding { thread: n.thread, node, kind, spans });
-        };
-        if idle == 0 {
-            return find(0, FindingKind::Unanswered);
-        }
-        find(idle, FindingKind::Idle);
-        find(idle - 1, FindingKind::Unanswered);
-    }
-
-    /// Do all steps from `from` on wait for data on one channel, without a request of their own?
-    fn all_wait_to_begin(&self, from: usize) -> bool {
-        self.out.nodes[from..].iter().all(|n| {
-            let v = self.g.vertex(n.vertex);
-            n.state == "blocked"
-                && class(&v, self.c) == WaitClass::Channel
-                && !asked(self.g, self.c, self.first_of(n))
-        })
-    }
-
-    /// The vertex that leads in with the first wait of a step.
-    fn first_of(&self, n: &SliceNode) -> VertexId {
-        let key = crate::episode::wait_key(&self.g.vertex(n.vertex), self.c);
-        self.g
-            .vertices_in(n.thread, n.start..n.start + n.duration)
-            .find(|v| crate::episode::wait_key(&self.g.vertex(*v), self.c) == key)
-            .unwrap_or(n.vertex)
-    }
-
-    /// The thread is on the way already: it waits for itself in the end.
-    fn circular(&mut self, thread: ThreadId, spans: &Spans, entry: Entry) {
-        let Some(at) = self.out.nodes.iter().position(|n| n.thread == thread) else { return };
-        let last = self.out.nodes.len() - 1;
-        self.out.nodes.push(SliceNode { why_weak: None, ..self.out.nodes[at].clone() }.entered(entry));
-        // The last one before the circle closes is what a person can act on, then the closing one.
-        let from = self.out.nodes[last].thread;
-        self.out.findings.push(Finding {
-            thread: from,
-            node: last,
-            kind: FindingKind::Circular,
-            spans: spans.clone(),
-        });
-        if from != thread {
-            self.out.findings.push(Finding {
-                thread,
-                node: at,
-                kind: FindingKind::Circular,
-                spans: spans.clone(),
-            });
-        }
     }
 
     pub fn push_wait(&mut self, thread: ThreadId, group: &Group, entry: Entry) {

@@ -1,0 +1,182 @@
+//! Parts of sentences: who, what it waited for, for how long, whom that held up.
+
+use super::Writer;
+use crate::VertexId;
+use crate::class::{WaitClass, class};
+use crate::diagnose::{DATA_FLAG, SliceNode};
+use crate::kernel::{doing, is_kernel};
+use crate::words::{clean, cmdline_at, moment, process_at, short_command, short_label, span, who_at};
+use pg_event::{Direction, Ns, ObjectKind, ThreadId};
+
+/// One is held up at a lock or disk, and waits for it.
+fn at_the(on: String) -> String {
+    on.strip_prefix(" for the ").map(|rest| format!(" at the {rest}")).unwrap_or(on)
+}
+
+impl Writer<'_> {
+    /// ``redis-cli (pid 7, `redis-cli -s …/r.sock get k`)``.
+    pub(super) fn full(&self, thread: ThreadId, at: Ns) -> String {
+        let name = who_at(self.c, thread, at);
+        if is_kernel(self.c, thread) {
+            let v = self.victim;
+            return format!(
+                "the kernel's {name}{}",
+                doing(self.g, self.c, thread, v.start..v.end().saturating_add(1))
+            );
+        }
+        let line = short_command(&cmdline_at(self.c, thread, at), self.line.get());
+        let process = process_at(self.c, thread, at);
+        if self.line.get() == 0 || line.is_empty() || line == process {
+            return name;
+        }
+        match name.strip_suffix(')') {
+            Some(open) => format!("{open}, `{line}`)"),
+            None => name,
+        }
+    }
+
+    /// "waited 13.0 s in flock on /run/x".
+    pub(super) fn waited(&self, n: &SliceNode) -> String {
+        if n.waits_on.as_deref() == Some(DATA_FLAG) {
+            let flag = n.object_label(self.c).map_or_else(|| "a data flag".into(), |o| clean(&o, 60));
+            return format!("asked {flag} again and again for {}", span(n.spent));
+        }
+        match n.state {
+            "running" => return format!("ran {}", span(n.spent)),
+            "runnable" => return format!("wanted the CPU for {}", span(n.spent)),
+            "throttled" => return format!("was throttled for {}", span(n.spent)),
+            "not-created" => return format!("did not exist for {}", span(n.spent)),
+            "exited" => return "had ended".into(),
+            "unknown" => return format!("was not seen for {}", span(n.spent)),
+            _ => {}
+        }
+        let times = if n.waits > 1 { format!(" ({} times)", n.waits) } else { String::new() };
+        let call = n.syscall.as_ref().map_or_else(String::new, |s| format!(" in {s}"));
+        let verb = if n.state == "stopped" { "was stopped" } else { "waited" };
+        let f = n.function.as_ref().filter(|f| !f.starts_with("0x"));
+        let f = f.map_or_else(String::new, |f| format!(", called from {}", clean(f, 60)));
+        // "futex on futex 0x10" says it twice.
+        let mut on = self.waited_for(n);
+        if let Some(call) = &n.syscall {
+            on = on.replacen(&format!(" on {call} "), " on ", 1);
+        }
+        format!("{verb} {}{times}{call}{on}{f}", span(n.spent))
+    }
+
+    /// The same where it is said next for whom.
+    pub(super) fn waited_to(&self, n: &SliceNode) -> String {
+        let call = n.syscall.as_ref().filter(|_| n.waits_on.as_deref() == Some("child"));
+        call.map_or_else(|| self.waited(n), |call| format!("waited {} in {call}", span(n.spent)))
+    }
+
+    /// " for the file lock /run/x", with a space in front; empty when there is nothing to say.
+    pub(super) fn waited_for(&self, n: &SliceNode) -> String {
+        let object = n.object_label(self.c).map(|o| short_label(&o));
+        match (n.waits_on.as_deref(), object) {
+            (Some("sleep" | "poll") | None, None) => String::new(),
+            (Some(DATA_FLAG), Some(o)) => format!(" on the data {o}"),
+            (Some("ptrace"), _) => " by its tracer".into(),
+            (Some("file-lock"), _) if n.object.is_some() && self.lock_path(n).is_some() => {
+                format!(" for the file lock {}", self.lock_path(n).unwrap_or_default())
+            }
+            (Some("file-lock"), Some(o)) => format!(" for the file lock {o}"),
+            (Some("child"), Some(o))
+                if n.object.and_then(|o| self.c.object(o)).is_some_and(|o| o.id != 0) =>
+            {
+                format!(" for {o} to end")
+            }
+            (Some("child"), _) => " for a child to end".into(),
+            (Some(w @ ("disk" | "device")), Some(o)) => format!(" for the {w} ({o})"),
+            (Some("file-system"), Some(o)) => format!(" for the file system ({o})"),
+            (Some("page-fault"), _) => " for a page of memory".into(),
+            (Some("memory-reclaim"), _) => " for memory to be freed".into(),
+            (_, Some(o)) => format!(" on {o}"),
+            (Some(w), None) => format!(" ({w})"),
+        }
+    }
+
+    /// A lock is known by its whole path.
+    pub(super) fn lock_path(&self, n: &SliceNode) -> Option<String> {
+        n.object_label(self.c).map(|o| clean(&o, 100))
+    }
+
+    /// Whom it blocked: the victim, and the step before if that is another one.
+    pub(super) fn held_up(&self, node: usize) -> String {
+        if node == 0 {
+            return String::new();
+        }
+        let before = &self.o.nodes[node - 1];
+        let v = &self.o.nodes[0];
+        let last = self.full(v.thread, v.start + v.duration);
+        let time = span(self.victim.duration);
+        if node == 1 || v.thread == before.thread {
+            let mut on = self.waited_for(before);
+            let call = before.syscall.as_ref().map_or_else(String::new, |s| format!(" in {s}"));
+            // "in futex on futex 0x10" says it twice.
+            if let Some(call) = &before.syscall {
+                on = on.replacen(&format!(" on {call} "), " on ", 1);
+            }
+            return format!("; this held up {last} for {time}{call}{}", at_the(on));
+        }
+        let then = before.start + before.duration;
+        let via = who_at(self.c, before.thread, then);
+        if before.state == "not-created" {
+            return format!("; {via} could only be created after that, and {last} waited {time} in the end");
+        }
+        let tells = !matches!(before.waits_on.as_deref(), Some("ptrace" | "child"));
+        let on = if tells { at_the(self.waited_for(before)) } else { String::new() };
+        format!("; this held up {via}{on}, and in the end {last} for {time}")
+    }
+
+    /// Says what a blocked write means.
+    pub(super) fn full_pipe(&self, n: &SliceNode) -> String {
+        let v = self.g.vertex(n.vertex);
+        if n.state == "blocked" && class(&v, self.c) == WaitClass::Room {
+            let kind = self.c.object(v.object).map_or(ObjectKind::Unknown, |o| o.kind);
+            let what = match kind {
+                ObjectKind::Pipe | ObjectKind::Fifo => "the pipe is full: nobody reads it",
+                _ => "its buffer is full: nobody reads the other end",
+            };
+            return format!(" ({what})");
+        }
+        String::new()
+    }
+
+    /// What `waiter` sent over what it waits for since shortly before the wait: "2 messages, 70 B, the last
+    /// at 6.744 s".
+    pub(super) fn asked_for(&self, waiter: &SliceNode) -> Option<String> {
+        const BEFORE: Ns = 1_000_000_000;
+        let object = waiter.object?;
+        let within = waiter.start.saturating_sub(BEFORE)..waiter.start + waiter.duration;
+        let sent = self.g.ipc_of(waiter.thread, within);
+        let sent = sent.iter().filter(|m| m.what.object == object && m.what.direction == Direction::Send);
+        let (mut count, mut bytes, mut last) = (0u64, 0u64, 0);
+        for m in sent {
+            count += u64::from(m.what.count.max(1));
+            bytes += m.what.bytes;
+            last = m.time;
+        }
+        match count {
+            0 => None,
+            1 => Some(format!("{bytes} B at {}", moment(last))),
+            n => Some(format!("{n} messages, {bytes} B, the last at {}", moment(last))),
+        }
+    }
+
+    /// "5.00 s x 2" for waits that their own time-out ended, else the whole length.
+    pub(super) fn patience(&self, n: &SliceNode) -> String {
+        let v = self.g.vertex(n.vertex);
+        match (v.timed_out, n.waits) {
+            (true, 2..) => format!("{} x {}", span(v.waited()), n.waits),
+            _ => span(n.spent),
+        }
+    }
+
+    pub(super) fn last_of(&self, n: &SliceNode) -> VertexId {
+        let end = n.start + n.duration;
+        self.g
+            .vertices_in(n.thread, n.start..end)
+            .rfind(|v| self.g.vertex(*v).woken <= end.saturating_add(1) && self.g.vertex(*v).waited() > 0)
+            .unwrap_or(n.vertex)
+    }
+}

@@ -1,0 +1,407 @@
+//! The sentence of a root cause: the main fact first, as a support engineer puts it into a ticket.
+
+use super::{Ranked, Writer};
+use crate::class::{WaitClass, class};
+use crate::diagnose::{DATA_FLAG, FindingKind, SliceNode};
+use crate::profile::Profile;
+use crate::starved::starved;
+use crate::words::{clean, moment, percent, short_label, span, who};
+use crate::yields::{ASKS, YieldLoop, yield_loop};
+use pg_event::{Direction, Ns};
+use std::fmt::Write;
+
+/// Most words of a sentence for a ticket.
+const WORDS: usize = 60;
+/// Lengths of command lines tried until the sentence is short enough.
+pub(super) const LINES: [usize; 4] = [48, 32, 18, 0];
+
+/// Words of a sentence; a number and its unit are one.
+fn words(s: &str) -> usize {
+    let unit = |w: &str| {
+        let w = w.trim_end_matches([',', ';', '.', ')', ':']);
+        matches!(w, "s" | "ms" | "µs" | "ns" | "%" | "B" | "x")
+    };
+    s.split_whitespace().filter(|w| !unit(w)).count()
+}
+
+impl Writer<'_> {
+    /// One sentence, the main fact first, cut until it fits into a ticket.
+    pub(super) fn why(&self, r: &Ranked, n: &SliceNode, p: &Profile) -> String {
+        let mut s = String::new();
+        for line in LINES {
+            self.line.set(line);
+            s = self.sentence(r, n, p);
+            if words(&s) <= WORDS {
+                break;
+            }
+        }
+        self.line.set(LINES[0]);
+        s
+    }
+
+    pub(super) fn sentence(&self, r: &Ranked, n: &SliceNode, p: &Profile) -> String {
+        let end = n.start + n.duration;
+        let full = self.full(r.thread, end);
+        let next = self.o.nodes.get(r.node + 1).filter(|x| x.thread != r.thread);
+        let whole = crate::diagnose::spans_total(&r.spans);
+        let mut s = match r.kind {
+            Some(FindingKind::Running) => self.why_running(n, p, &full, &r.spans),
+            Some(FindingKind::Yielding) => {
+                let f = p.function.as_ref().map_or_else(String::new, |f| {
+                    let module = p.module.as_ref().map_or_else(String::new, |m| format!(" ({m})"));
+                    format!(" in {}{module}", clean(f, 80))
+                });
+                let how = yield_loop(self.g, self.c, r.thread, &r.spans, p);
+                let means = how.as_ref().map_or(ASKS, YieldLoop::means);
+                // A tight loop names its function itself.
+                let f = if matches!(how, Some(YieldLoop::Spins { .. })) { String::new() } else { f };
+                let how = how.map_or_else(|| "asked again and again".into(), |y| y.words());
+                format!("{full} {how}{f} for {}: {means}", span(whole))
+            }
+            Some(FindingKind::NoCpu) => format!(
+                "{full} could have run but got no CPU for {} of {} ({}), and ran {} of it{}",
+                span(n.spent),
+                span(whole),
+                percent(n.spent, whole),
+                span(whole.saturating_sub(n.spent)),
+                self.cpus_had(r)
+            ),
+            Some(FindingKind::Throttled) => self.why_throttled(r, n, &full),
+            Some(FindingKind::Sleeping) if r.node == 0 && n.waits > 3 => {
+                let f = n.function.as_ref().filter(|f| !f.starts_with("0x"));
+                let f = f.map_or_else(String::new, |f| format!(", called from {}", clean(f, 60)));
+                format!(
+                    "{full} slept {} times for {} each in {}{f}, {} in all: it asks again and again whether it may go on, and all that time nobody let it; what it asks for (a data flag, a lock) was not recorded and must be found",
+                    n.waits,
+                    span(n.spent / n.waits as u64),
+                    n.syscall.as_deref().unwrap_or("a sleep"),
+                    span(n.spent)
+                )
+            }
+            Some(FindingKind::Sleeping) => {
+                let f = n
+                    .function
+                    .as_ref()
+                    .filter(|f| !f.starts_with("0x"))
+                    .map_or_else(String::new, |f| format!(", called from {}", clean(f, 60)));
+                format!(
+                    "{full} slept {} in {}{f}, as long as it had asked for",
+                    span(n.spent),
+                    n.syscall.as_deref().unwrap_or("a sleep")
+                )
+            }
+            Some(FindingKind::Idle) => self.why_idle(r, n, &full),
+            Some(FindingKind::Unanswered) => self.why_unanswered(n, &full, next),
+            Some(FindingKind::Circular) => return self.why_circular(r),
+            Some(FindingKind::Closed) => return self.why_closed(r, n, &full),
+            Some(FindingKind::Device) => {
+                let what = match n.waits_on.as_deref() {
+                    Some("memory-reclaim") => "memory was short (of the machine or of its control group)",
+                    Some("page-fault") => "the page had to be read first",
+                    _ => "the device or file system took that long",
+                };
+                format!("{full} {}: {what}", self.waited(n))
+            }
+            Some(FindingKind::Stopped) => self.why_stopped(r, n, &full),
+            Some(FindingKind::Tracer) => {
+                let traced = r.node.checked_sub(1).and_then(|i| self.o.nodes.get(i));
+                let of = traced.map_or_else(String::new, |t| {
+                    format!(
+                        " to {} and kept it stopped (ptrace) for {}",
+                        self.full(t.thread, t.start + t.duration),
+                        span(t.spent)
+                    )
+                });
+                format!(
+                    "{full} is attached as a tracer (debugger){of}; it {} itself meanwhile",
+                    self.waited(n)
+                )
+            }
+            Some(FindingKind::Ended) => self.why_ended(r, n, &full),
+            Some(FindingKind::Here) => format!("{full} {}; the way back ends here", self.waited(n)),
+            None if next.is_some() => format!("{full} {}", self.waited_to(n)),
+            None => format!("{full} {}", self.waited(n)),
+        };
+        if r.kind.is_none()
+            && let Some(x) = next
+        {
+            let _ = write!(s, " for {}", self.full(x.thread, x.start + x.duration));
+        }
+        s += &self.full_pipe(n);
+        let said = matches!(r.kind, Some(FindingKind::Idle)) && r.node <= 1;
+        if !said {
+            s += &self.held_up(r.node);
+        }
+        s.push('.');
+        s
+    }
+
+    /// Which threads had the CPUs instead.
+    pub(super) fn cpus_had(&self, r: &Ranked) -> String {
+        let s = starved(self.g, self.c, r.thread, &r.spans);
+        let most: Vec<String> = s
+            .others
+            .iter()
+            .filter(|o| o.1 >= 0.1)
+            .take(3)
+            .map(|(t, share)| format!("{} ({:.0} %)", who(self.c, *t), share * 100.0))
+            .collect();
+        if most.is_empty() { String::new() } else { format!("; the CPUs were taken by {}", most.join(", ")) }
+    }
+
+    pub(super) fn why_throttled(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
+        let s = starved(self.g, self.c, r.thread, &r.spans);
+        let whole = crate::diagnose::spans_total(&r.spans);
+        let group = n.object_label(self.c).map_or_else(String::new, |l| format!(" of {}", clean(&l, 110)));
+        let idle = if s.busy < 0.5 || s.idle() { " though CPUs were idle" } else { "" };
+        let turns = if s.period > 0 {
+            format!(" lets it run about {} every {}", span(s.slice), span(s.period))
+        } else {
+            " was used up".to_owned()
+        };
+        format!(
+            "{full} was throttled for {} of {} ({}){idle}: the CPU quota (cpu.max{group}){turns}",
+            span(n.spent),
+            span(whole),
+            percent(n.spent, whole),
+        )
+    }
+
+    pub(super) fn why_running(&self, n: &SliceNode, p: &Profile, full: &str, spans: &[(Ns, Ns)]) -> String {
+        let whole = crate::diagnose::spans_total(spans);
+        let mut s = format!(
+            "{full} was on the CPU for {} of {} ({})",
+            span(n.spent),
+            span(whole),
+            percent(n.spent, whole)
+        );
+        let off = crate::diagnose::activity(self.g, self.c, n.thread, spans).runnable;
+        if off * 3 > n.spent {
+            let _ = write!(s, " and queued for it for {}", span(off));
+        }
+        if let Some(f) = &p.function {
+            let module = p.module.as_ref().map_or_else(String::new, |m| format!(" ({m})"));
+            let _ = write!(s, ", {:.0} % of it in {}{module}", p.share * 100.0, clean(f, 80));
+        }
+        if let Some(from) = self.served(n) {
+            s += &from;
+        }
+        s
+    }
+
+    /// What set the running thread to work: the message that it took last before it got busy, and whose that was.
+    pub(super) fn served(&self, n: &SliceNode) -> Option<String> {
+        let at = self.g.vertex_at(n.thread, n.start + n.duration / 2)?;
+        let v = self.g.vertex(at);
+        let own = self.g.ipc_of(n.thread, v.run..v.end.saturating_add(1));
+        let took = own.iter().find(|m| m.what.direction == Direction::Receive);
+        let e = self.g.incoming(at).map(|e| self.g.edge(e)).find(|e| {
+            let from = self.g.vertex(e.from).thread;
+            from != n.thread && (e.kind == crate::EdgeKind::Ipc || took.is_some())
+        });
+        let Some(e) = e else {
+            // Nobody is known to have sent it: a terminal, a device, another machine.
+            let m = took.filter(|m| m.what.first <= n.start + n.duration / 2)?;
+            let from = self.c.object(m.what.object).map(|o| short_label(&o.label()))?;
+            return Some(format!(
+                ", since it took {} B from {from} at {}",
+                m.what.bytes,
+                moment(m.what.first)
+            ));
+        };
+        let from = self.g.vertex(e.from).thread;
+        let when = moment(e.from_time);
+        match self.o.nodes.iter().position(|x| x.thread == from) {
+            // Whoever asked for it waits for it: said with the rest.
+            Some(_) => Some(format!(", on its request at {when}")).filter(|_| e.kind == crate::EdgeKind::Ipc),
+            None => Some(format!(", for {} since {when}", self.full(from, e.from_time))),
+        }
+    }
+
+    pub(super) fn why_idle(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
+        let Some(w) = r.node.checked_sub(1).and_then(|i| self.o.nodes.get(i)) else {
+            return format!("{full} {} with nothing to do", self.waited(n));
+        };
+        let call = n.syscall.as_ref().map_or_else(String::new, |s| format!(" in {s}"));
+        if class(&self.g.vertex(w.vertex), self.c) == WaitClass::Lock {
+            let lock = w.object_label(self.c).map_or_else(|| "the lock".into(), |o| short_label(&o));
+            return format!(
+                "{full} has {lock} and did not release it: it waited{call} for {}, while {} waited {}",
+                span(n.spent),
+                who(self.c, w.thread),
+                self.patience(w)
+            );
+        }
+        let on = w.object_label(self.c).map_or_else(String::new, |o| format!(" over {}", short_label(&o)));
+        if n.why_weak.as_ref().is_some_and(|w| w.contains("listens on the socket")) {
+            return format!(
+                "{full} listens there and did not accept the connection{on}: it waited{call} for {}, while {} waited {}",
+                span(n.spent),
+                who(self.c, w.thread),
+                self.patience(w)
+            );
+        }
+        let asked = match self.asked_for(w) {
+            Some(what) => format!("was sent the request ({what})"),
+            None => "was waited for".to_owned(),
+        };
+        format!(
+            "{full} {asked} and never answered{on}: it was idle{call} for {}, while {} waited {}",
+            span(n.spent),
+            who(self.c, w.thread),
+            self.patience(w)
+        )
+    }
+
+    pub(super) fn why_unanswered(&self, n: &SliceNode, full: &str, next: Option<&SliceNode>) -> String {
+        let last = self.g.vertex(self.last_of(n));
+        let how = if n.waits_on.as_deref() == Some(DATA_FLAG) {
+            "no write of the flag was recorded meanwhile"
+        } else if last.open && self.g.lost_within(&(last.start..last.woken)) {
+            "its end was not recorded (events were lost)"
+        } else if last.open {
+            "it had not ended when the recording did"
+        } else if last.interrupted {
+            "a signal ended it"
+        } else if last.timed_out {
+            "its own time-out ended it"
+        } else {
+            "no wake-up was recorded"
+        };
+        let whom = match next {
+            Some(x) => {
+                let call = x.syscall.as_ref().map_or_else(String::new, |s| format!(" in {s}"));
+                let did = if class(&self.g.vertex(x.vertex), self.c).idle() {
+                    format!("was idle{call}")
+                } else {
+                    format!("itself {}", self.waited(x))
+                };
+                let whom = self.full(x.thread, x.start + x.duration);
+                if x.why_weak.as_ref().is_some_and(|w| w.contains("listens on the socket")) {
+                    format!("{whom}, which listens there, did not accept the connection: it {did}")
+                } else {
+                    format!("no answer came from {whom}, which {did}")
+                }
+            }
+            None if crate::class::opens_fifo(&last, self.c) => {
+                "nobody has opened the other end of this FIFO".into()
+            }
+            None => "nobody ever answered or woke it, and no thread was found that could".into(),
+        };
+        let asked = self.asked_for(n).map_or_else(String::new, |a| format!(" (it had sent {a})"));
+        let times = if last.timed_out && n.waits > 1 {
+            format!(", {} each", span(self.g.vertex(n.vertex).waited()))
+        } else {
+            String::new()
+        };
+        format!("{full} {}{times}{asked}; {how}, and {whom}", self.waited(n))
+    }
+
+    /// Stopped by a signal: whose, when, and what became of it.
+    pub(super) fn why_stopped(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
+        const STOPS: [(u8, &str); 4] = [(19, "SIGSTOP"), (20, "SIGTSTP"), (21, "SIGTTIN"), (22, "SIGTTOU")];
+        let v = self.g.vertex(n.vertex);
+        if v.state == pg_event::OffState::Frozen {
+            return format!(
+                "{full} was frozen for {} (its control group's freezer, or suspend)",
+                span(n.spent)
+            );
+        }
+        let process = |t| self.c.thread(t).map(|t| t.process);
+        let sent = self.g.signals().iter().rev().find(|s| {
+            let stops = STOPS.iter().any(|x| x.0 == s.signal);
+            stops && s.time <= v.start.saturating_add(1_000_000) && process(s.to) == process(r.thread)
+        });
+        let by = sent.map_or_else(String::new, |s| {
+            let name = STOPS.iter().find(|x| x.0 == s.signal).map_or("", |x| x.1);
+            format!(" ({name} sent by {} at {})", who(self.c, s.from), moment(s.time))
+        });
+        let end = if v.open { " and nobody continued it".to_owned() } else { String::new() };
+        format!("{full} was stopped for {}{by}{end}", span(n.spent))
+    }
+
+    /// A holder that is gone: when, how, and what that means for what it held.
+    pub(super) fn why_ended(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
+        let status = self.g.exited(r.thread).map(|x| x.1);
+        let how = match status {
+            Some(s) if s & 0x7f != 0 => format!("was killed by signal {} at {}", s & 0x7f, moment(n.start)),
+            Some(s) => format!("ended at {} (exit code {})", moment(n.start), s >> 8),
+            None => format!("had ended at {}", moment(n.start)),
+        };
+        let before = r.node.checked_sub(1).and_then(|i| self.o.nodes.get(i));
+        let lock = before.filter(|b| {
+            let class = class(&self.g.vertex(b.vertex), self.c);
+            class == WaitClass::Lock && n.edge == Some(crate::EdgeKind::Holder)
+        });
+        match lock {
+            Some(b) => {
+                let lock = b.object_label(self.c).map_or_else(|| "its lock".into(), |o| short_label(&o));
+                format!("{full} {how} with {lock} and never gave it back: nobody is left to release it")
+            }
+            None => match before.filter(|_| n.edge == Some(crate::EdgeKind::Holder)) {
+                Some(b) => {
+                    let on = b.object_label(self.c).map_or_else(|| "it".into(), |o| short_label(&o));
+                    format!("{full} {how}, and nobody else is known to have the other end of {on}")
+                }
+                None => format!("{full} {how}"),
+            },
+        }
+    }
+
+    pub(super) fn why_closed(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
+        let closed = self.o.findings.iter().filter(|f| f.kind == FindingKind::Closed);
+        let others: Vec<String> = closed
+            .filter(|f| f.thread != r.thread)
+            .filter_map(|f| self.o.nodes.get(f.node))
+            .take(4)
+            .map(|x| {
+                let tid = self.c.thread(x.thread).map_or(0, |t| t.tid);
+                format!("thread {tid} (since {}{})", moment(x.start), self.waited_for(x))
+            })
+            .collect();
+        format!(
+            "circular wait (deadlock): {full} {} since {}, and so do {}: all threads of the process wait for each other's locks, nobody is left to release one.",
+            self.waited(n),
+            moment(n.start),
+            others.join(", ")
+        )
+    }
+
+    pub(super) fn why_circular(&self, r: &Ranked) -> String {
+        // The circle: from the first step of the closing thread to the last one before it closed.
+        let close = self.o.nodes.last().map(|n| n.thread);
+        let from = self.o.nodes.iter().position(|n| Some(n.thread) == close).unwrap_or(0);
+        let to = self.o.nodes.len().saturating_sub(1);
+        let ring = &self.o.nodes[from..to];
+        let at = ring.iter().position(|n| n.thread == r.thread).unwrap_or(0);
+        let mut parts = Vec::new();
+        for i in 0..ring.len() {
+            let n = &ring[(at + i) % ring.len()];
+            let next = &ring[(at + i + 1) % ring.len()];
+            let name = if i == 0 {
+                format!("{} ", self.full(n.thread, n.start + n.duration))
+            } else {
+                String::new()
+            };
+            let whom = if i + 1 == ring.len() {
+                who(self.c, next.thread)
+            } else {
+                self.full(next.thread, next.start + next.duration)
+            };
+            parts.push(format!("{name}{}{} for {whom}", self.waited_to(n), self.full_pipe(n)));
+        }
+        // Another candidate of the same circle need not tell it all again.
+        let first = self.o.findings.first();
+        let again = first.is_some_and(|f| f.kind == FindingKind::Circular && f.thread != r.thread);
+        if again && parts.len() > 1 {
+            return format!("the same circular wait from its other end: {}.", parts.swap_remove(0));
+        }
+        let gives_up = |n: &SliceNode| self.g.vertex(self.last_of(n)).timed_out;
+        let sort = if ring.iter().any(gives_up) {
+            "livelock: time-outs break it and it closes again"
+        } else {
+            "deadlock"
+        };
+        format!("circular wait ({sort}): {}.", parts.join(", which "))
+    }
+}

@@ -1,0 +1,126 @@
+//! Steps in which a thread did not wait: it ran, wanted the CPU, or did not exist yet.
+
+use super::activity::{Activity, Spans, activity, merged, total};
+use super::answerless;
+use super::data_flag::Asks;
+use super::node::{Entry, SliceNode};
+use super::walk::{Finding, FindingKind, Flow, Walk};
+use crate::EdgeKind;
+use crate::profile::profile;
+use crate::starved::{Starved, starved};
+use crate::words::span;
+use crate::yields::yield_loop;
+use pg_event::ThreadId;
+
+impl Walk<'_> {
+    pub(super) fn busy(
+        &mut self,
+        thread: ThreadId,
+        act: &Activity,
+        spans: &Spans,
+        entry: Entry,
+        kind: FindingKind,
+    ) -> Flow<()> {
+        let all = (act.active.first().map_or(0, |s| s.0), act.active.last().map_or(0, |s| s.1));
+        let longest = act.active.iter().max_by_key(|s| s.1 - s.0).map_or(all.0, |s| s.0);
+        let vertex = self.g.vertex_at(thread, longest).unwrap_or(self.last_vertex(thread));
+        let starved = (act.runnable * 3 > act.total).then(|| starved(self.g, self.c, thread, spans));
+        let kind = match &starved {
+            Some(s) if s.throttled() || act.throttled * 2 > act.runnable => FindingKind::Throttled,
+            _ => kind,
+        };
+        let (state, spent) = match kind {
+            FindingKind::NoCpu => ("runnable", act.runnable),
+            FindingKind::Throttled => ("throttled", act.runnable),
+            _ => ("running", act.running),
+        };
+        let mut node = SliceNode::plain(thread, vertex, state, all, spent).entered(entry);
+        let p = profile(self.g, self.c, thread, spans);
+        let yields = yield_loop(self.g, self.c, thread, spans, &p);
+        node.stack = p.stack;
+        node.function = p.function;
+        match kind {
+            FindingKind::NoCpu => node.waits_on = Some("run-queue".into()),
+            FindingKind::Throttled => {
+                let group = self.c.process_of(thread).map_or("", |p| p.cgroup.as_str());
+                node.waits_on = Some("cpu-quota".into());
+                node.object = act.quota;
+                node.limit = (!group.is_empty()).then(|| format!("cgroup {group}"));
+            }
+            _ => {}
+        }
+        self.out.nodes.push(node);
+        let Some(how) = yields else {
+            self.found(thread, kind, spans.clone());
+            if kind == FindingKind::NoCpu
+                && let Some((peer, share)) = starved.as_ref().and_then(Starved::peer)
+            {
+                self.taken_by(peer, share, act, spans);
+            }
+            return Ok(());
+        };
+        let asks = Asks {
+            vertex,
+            start: spans.first().map_or(0, |s| s.0),
+            spans: spans.clone(),
+            rounds: 0,
+            how: format!("{} for {}", how.words(), span(total(spans))),
+        };
+        self.path.push((thread, spans.clone()));
+        if !self.by_flag(thread, &asks)? {
+            self.no_flag(thread, &asks)?;
+            self.found(thread, FindingKind::Yielding, spans.clone());
+        }
+        Ok(())
+    }
+
+    /// The thread that had the CPU while the last step's wanted it: it comes first, since it is what a person can
+    /// act on.
+    pub(super) fn taken_by(&mut self, peer: ThreadId, share: f64, act: &Activity, spans: &Spans) {
+        if !self.counts(peer) || self.path.iter().any(|p| p.0 == peer) {
+            return;
+        }
+        let own = activity(self.g, self.c, peer, spans);
+        let all = (act.active.first().map_or(0, |s| s.0), act.active.last().map_or(0, |s| s.1));
+        let vertex = self.g.vertex_at(peer, all.0).unwrap_or(self.last_vertex(peer));
+        let why = format!(
+            "it ran {:.0} % of the time in which the other could have run and had no CPU",
+            share * 100.0
+        );
+        let entry = Entry { edge: Some(EdgeKind::Holder), id: None, why_weak: Some(why) };
+        let mut node = SliceNode::plain(peer, vertex, "running", all, own.running).entered(entry);
+        let p = profile(self.g, self.c, peer, spans);
+        (node.stack, node.function) = (p.stack, p.function);
+        self.out.nodes.push(node);
+        let node = self.out.nodes.len() - 1;
+        let finding = Finding { thread: peer, node, kind: FindingKind::Running, spans: spans.clone() };
+        let before = self.out.findings.len().saturating_sub(1);
+        self.out.findings.insert(before, finding);
+    }
+
+    pub(super) fn unborn(&mut self, thread: ThreadId, act: Activity, entry: Entry) -> Flow<()> {
+        let before = merged(act.before_birth);
+        let Some(first) = self.g.vertices_of(thread).next() else { return Ok(()) };
+        let all = (before.first().map_or(0, |s| s.0), before.last().map_or(0, |s| s.1));
+        let node = SliceNode::plain(thread, first, "not-created", all, act.unborn).entered(entry);
+        self.out.nodes.push(node);
+        self.path.push((thread, before.clone()));
+        let spawn = self.g.incoming(first).find(|e| self.g.edge(*e).kind == EdgeKind::Spawn);
+        let (creator, entry) = if let Some(id) = spawn {
+            let e = self.g.edge(id);
+            let why_weak = e.weak.map(|w| w.words().to_owned());
+            let entry = Entry { edge: Some(EdgeKind::Spawn), id: Some(id), why_weak };
+            (Some(self.g.vertex(e.from).thread), entry)
+        } else {
+            let parent = self.c.process_of(thread).map(|p| p.parent);
+            let main = parent.and_then(|p| answerless::main_thread(self.g, self.c, p));
+            let why_weak = Some("no creation was recorded; the parent is taken for the creator".into());
+            (main, Entry { edge: Some(EdgeKind::Spawn), id: None, why_weak })
+        };
+        if let Some(t) = creator {
+            return self.visit(t, before, entry);
+        }
+        self.found(thread, FindingKind::Here, before);
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! The way comes back to a thread that is on it: a circle of waits, or somebody in it who idles.
+
+use super::activity::Spans;
+use super::data_flag::DATA_FLAG;
+use super::node::{Entry, SliceNode};
+use super::walk::{Finding, FindingKind, Walk};
+use crate::VertexId;
+use crate::class::{WaitClass, asked, class, vague};
+use pg_event::ThreadId;
+
+impl Walk<'_> {
+    /// The thread is on the way already. When every step of the ring must be ended by the next one, it waits
+    /// for itself in the end; else somebody in it idles, and was expected to act.
+    pub(super) fn ring(&mut self, thread: ThreadId, spans: &Spans, entry: Entry) {
+        self.out.ring = true;
+        let Some(from) = self.out.nodes.iter().position(|n| n.thread == thread) else { return };
+        let idle = (from..self.out.nodes.len()).rev().find(|i| {
+            let n = &self.out.nodes[*i];
+            let first = self.first_of(n);
+            let v = self.g.vertex(n.vertex);
+            let obliged = class(&v, self.c).obliges(asked(self.g, self.c, first)) && !vague(&v, self.c);
+            let flag = n.waits_on.as_deref() == Some(DATA_FLAG);
+            n.state != "not-created" && n.state != "exited" && !obliged && !flag
+        });
+        // Nobody asked anybody: each waits for the other to begin.
+        let Some(idle) = idle.filter(|_| !self.all_wait_to_begin(from)) else {
+            return self.circular(thread, spans, entry);
+        };
+        let mut find = |node: usize, kind| {
+            let n = &self.out.nodes[node];
+            let spans = vec![(n.start, n.start + n.duration)];
+            self.out.findings.push(Finding { thread: n.thread, node, kind, spans });
+        };
+        if idle == 0 {
+            return find(0, FindingKind::Unanswered);
+        }
+        find(idle, FindingKind::Idle);
+        find(idle - 1, FindingKind::Unanswered);
+    }
+
+    /// Do all steps from `from` on wait for data on one channel, without a request of their own?
+    pub(super) fn all_wait_to_begin(&self, from: usize) -> bool {
+        self.out.nodes[from..].iter().all(|n| {
+            let v = self.g.vertex(n.vertex);
+            n.state == "blocked"
+                && class(&v, self.c) == WaitClass::Channel
+                && !asked(self.g, self.c, self.first_of(n))
+        })
+    }
+
+    /// The vertex that leads in with the first wait of a step.
+    pub(super) fn first_of(&self, n: &SliceNode) -> VertexId {
+        let key = crate::episode::wait_key(&self.g.vertex(n.vertex), self.c);
+        self.g
+            .vertices_in(n.thread, n.start..n.start + n.duration)
+            .find(|v| crate::episode::wait_key(&self.g.vertex(*v), self.c) == key)
+            .unwrap_or(n.vertex)
+    }
+
+    /// The thread is on the way already: it waits for itself in the end.
+    pub(super) fn circular(&mut self, thread: ThreadId, spans: &Spans, entry: Entry) {
+        let Some(at) = self.out.nodes.iter().position(|n| n.thread == thread) else { return };
+        let last = self.out.nodes.len() - 1;
+        self.out.nodes.push(SliceNode { why_weak: None, ..self.out.nodes[at].clone() }.entered(entry));
+        // The last one before the circle closes is what a person can act on, then the closing one.
+        let from = self.out.nodes[last].thread;
+        self.out.findings.push(Finding {
+            thread: from,
+            node: last,
+            kind: FindingKind::Circular,
+            spans: spans.clone(),
+        });
+        if from != thread {
+            self.out.findings.push(Finding {
+                thread,
+                node: at,
+                kind: FindingKind::Circular,
+                spans: spans.clone(),
+            });
+        }
+    }
+}

@@ -1,19 +1,23 @@
 //! From a finished walk to ranked root causes in words, and to the report.
 
 mod parts;
+mod purpose;
 mod sentence;
+mod server_view;
 
 use crate::diagnose::{Finding, FindingKind, Options, Outcome, SliceNode};
 use crate::episode::LONG_SINGLE;
 use crate::profile::{Profile, profile};
 use crate::report::{FORMAT, Party, Report, RootCause, VictimInfo};
-use crate::words::{cmdline_at, container, container_pid, named, telling};
+use crate::words::{cmdline_at, container, container_pid};
 use crate::{BlockType, EventGraph, Victim};
 use pg_event::{Catalog, Ns, ThreadId};
+use purpose::CallersOf;
+use std::cell::OnceCell;
 
 /// The report of a walk.
 pub(crate) fn report(g: &EventGraph, c: &Catalog, victim: &Victim, options: &Options, o: &Outcome) -> Report {
-    let w = Writer { g, c, victim, o, line: sentence::LINES[0].into() };
+    let w = Writer { g, c, victim, o, line: sentence::LINES[0].into(), callers: OnceCell::new() };
     let mut session = options.session.clone();
     session.duration_ns = session.duration_ns.max(g.duration());
     if session.events == 0 {
@@ -26,6 +30,7 @@ pub(crate) fn report(g: &EventGraph, c: &Catalog, victim: &Victim, options: &Opt
     if g.lost_within(&(victim.start..victim.end())) {
         coverage.notes.push("events were lost while the victim hung: edges may be missing".into());
     }
+    coverage.notes.extend(server_view::note(o));
     if o.asked.iter().any(|q| q.by == "policy") {
         coverage
             .notes
@@ -66,6 +71,8 @@ struct Writer<'a> {
     o: &'a Outcome,
     /// Longest command line shown.
     line: std::cell::Cell<usize>,
+    /// Who calls what, once it is needed.
+    callers: OnceCell<CallersOf>,
 }
 
 /// A cause before it is put into words.
@@ -156,15 +163,29 @@ impl Writer<'_> {
         let (function, module, stack) = if busy {
             (p.function.clone(), p.module.clone(), p.stack.clone())
         } else {
-            let v = self.g.vertex(n.vertex);
-            let frames = named(self.c, v.user_stack);
-            let f = telling(&frames);
-            (f.map(|f| f.function.clone()), f.map(|f| f.module.clone()), n.stack.clone())
+            let f = self.purpose(n);
+            (f.as_ref().map(|f| f.function.clone()), f.map(|f| f.module), n.stack.clone())
         };
         let process = self.c.process_of(r.thread);
         let t = self.c.thread(r.thread);
         let step = n.step(self.c);
         let name = Some(step.process).filter(|n| !n.trim().is_empty());
+        // Nobody is to be blamed: the thing is.
+        if r.kind == Some(FindingKind::Frozen) {
+            return RootCause {
+                syscall: n.syscall.clone(),
+                object: Some(n.object_label(self.c).unwrap_or_else(|| "a frozen file system".into())),
+                stack,
+                why: self.why(r, n, &p),
+                confidence: self.confidence(r),
+                duration_ns: Some(n.spent),
+                ..RootCause::default()
+            };
+        }
+        let object = match r.kind {
+            Some(FindingKind::Froze) => self.waits_to_write(r.node).and_then(|n| n.object_label(self.c)),
+            _ => n.object_label(self.c),
+        };
         RootCause {
             rank: 0,
             pid: process.map(|p| p.pid).or(t.map(|t| t.tid)),
@@ -179,7 +200,7 @@ impl Writer<'_> {
             function,
             module,
             syscall: n.syscall.clone(),
-            object: n.object_label(self.c),
+            object,
             stack,
             why: self.why(r, n, &p),
             waits_for: self.waits_for(r),
@@ -212,11 +233,11 @@ impl Writer<'_> {
         let base = match r.kind {
             Some(FindingKind::Running | FindingKind::Tracer) => 0.92,
             Some(FindingKind::Sleeping | FindingKind::Circular) => 0.88,
-            Some(FindingKind::Closed | FindingKind::Throttled) => 0.8,
+            Some(FindingKind::Closed | FindingKind::Throttled | FindingKind::Froze) => 0.8,
             Some(FindingKind::Device | FindingKind::NoCpu | FindingKind::Stopped | FindingKind::Yielding) => {
                 0.75
             }
-            Some(FindingKind::Unanswered) => 0.65,
+            Some(FindingKind::Unanswered | FindingKind::Frozen) => 0.65,
             Some(FindingKind::Idle | FindingKind::Ended) => 0.5,
             None => 0.6,
             Some(FindingKind::Here) => 0.35,

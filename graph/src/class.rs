@@ -1,6 +1,6 @@
 //! Classes of waits, as far as the diagnosis treats them differently.
 
-use crate::words::named;
+use crate::words::{Named, named};
 use crate::{EventGraph, Vertex, VertexId};
 use pg_event::{Catalog, Direction, Object, ObjectId, ObjectKind, OffState};
 
@@ -55,13 +55,23 @@ enum FutexUse {
 }
 
 /// Does the user stack tell of a condition variable, a semaphore or a parked thread, or of a lock? What is
-/// nearest to the leaf decides. Without names the call does: the C library waits for conditions with a bit
+/// nearest to the leaf decides, but a monitor that is entered is a lock however its runtime waits. Without names the call does: the C library waits for conditions with a bit
 /// set (for clocks), for its mutexes without; the value 2 means "locked, and others wait" to most mutexes.
 fn futex_use(v: &Vertex, catalog: &Catalog) -> FutexUse {
     const COMMAND: u32 = 0x7f;
     const WAIT_BITSET: u32 = 9;
     const LOCKED: u32 = 2;
-    for f in named(catalog, v.user_stack) {
+    /// Frames between a runtime's lock and the condition by which it waits, at most.
+    const NEAR: usize = 12;
+    let frames = named(catalog, v.user_stack);
+    let enters = |f: &Named| {
+        let name = f.function.to_ascii_lowercase();
+        ["monitor::enter", "monitorenter", "monitor_enter"].iter().any(|w| name.contains(w))
+    };
+    if frames.iter().take(NEAR).any(enters) {
+        return FutexUse::Lock;
+    }
+    for f in frames {
         let name = f.function.to_ascii_lowercase();
         let has = |words: &[&str]| words.iter().any(|w| name.contains(w));
         if has(&["cond_wait", "cond_timedwait", "cond_clockwait", "condvar", "condition", "park", "sem_wait"])

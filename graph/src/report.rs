@@ -155,7 +155,7 @@ pub struct Party {
 }
 
 /// One candidate of the cause.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct RootCause {
     /// From 1.
     pub rank: usize,

@@ -204,6 +204,26 @@ const BY_KERNEL: &[(&str, WaitsOn)] = &[
     ("exc_page_fault", WaitsOn::PageFault),
 ];
 
+/// Does the leading wait of a vertex want to write to a frozen file system? Writers count themselves in a semaphore
+/// of the file system (kernel: `sb_start_write`); only freezing makes them wait for it.
+pub(crate) fn for_thaw(v: &Vertex, catalog: &Catalog) -> bool {
+    const WRITERS: [&str; 9] = [
+        "sb_start",
+        "start_write",
+        "mnt_want_write",
+        "vfs_write",
+        "iter_write",
+        "writev",
+        "fallocate",
+        "page_mkwrite",
+        "sendfile",
+    ];
+    let mut frames = catalog.frames_of(v.kernel_stack).map(|f| f.function.as_str());
+    let waits = frames.by_ref().take(3).any(|f| f.contains("percpu_rwsem_wait"));
+    let caller = frames.find(|f| !f.contains("percpu_down_read"));
+    waits && caller.is_some_and(|f| WRITERS.iter().any(|w| f.contains(w)))
+}
+
 fn by_kernel_stack(v: &Vertex, catalog: &Catalog) -> Option<WaitsOn> {
     const RECLAIM: &[&str] = &[
         "throttle_direct_reclaim",
@@ -245,6 +265,9 @@ pub fn wait_kind(v: &Vertex, catalog: &Catalog) -> Option<WaitsOn> {
         OffState::Idle => return Some(WaitsOn::Work),
         OffState::Dead => return None,
         OffState::Interruptible | OffState::Uninterruptible => {}
+    }
+    if for_thaw(v, catalog) {
+        return Some(WaitsOn::FileSystem);
     }
     let stack = by_kernel_stack(v, catalog);
     // A stack that ends in a page fault, a kernel lock, the throttle or a file system tells more than

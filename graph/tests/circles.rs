@@ -263,3 +263,82 @@ fn a_join_closes_no_circle() {
     assert!(r.circle.is_empty() && !r.root_causes[0].why.contains("circular"), "{r:#?}");
     assert_eq!((r.slice[1].tid, r.slice[1].state.as_str()), (1002, "exited"), "{r:#?}");
 }
+
+/// A parent waits for its child to end; the child's main thread waits for a thread of its own, whose pipe is full
+/// and which only the parent reads: no thread of that circle idles.
+#[test]
+fn a_circle_through_a_thread_that_only_one_other_can_wake() {
+    let mut d = Drawing::new(9.0);
+    let parent = d.process("py", "py q.py", None, 0.0);
+    let child = d.process("py", "py worker", Some(parent), 0.1);
+    let feeder = d.thread(child, "feeder", 0.1);
+    let of = d.object(ObjectKind::Child, 1001, 0, "");
+    let (futex, pipe) = (d.object(ObjectKind::Futex, 0x10, 1, ""), d.object(ObjectKind::Pipe, 5, 5, ""));
+    let lock = d.stack(&["__new_sem_wait_slow64 (libc.so.6)", "acquire_lock (py)"]);
+    d.spawn(parent, child, 0.1);
+    d.wait(parent, 0.5, 9.0, "wait4").on(of).open();
+    d.wait(child, 0.5, 9.0, "futex").on(futex).op(PRIVATE_WAIT, 0).stack(lock).open();
+    d.wait(feeder, 0.5, 9.0, "write").on(pipe).open();
+    d.hold(child, parent, of, Relation::ChildOf, 1.5);
+    d.hold(parent, feeder, pipe, Relation::Reads, 1.5);
+    let r = d.diagnose("^py q.py");
+    let c = &r.root_causes[0];
+    assert!(c.why.starts_with("circular wait (deadlock)") && c.why.contains("pipe is full"), "{}", c.why);
+    assert_eq!(r.circle.len(), 3, "{r:#?}");
+}
+
+/// Two threads want each other's monitors. The main thread joins the one that waits for them, and a worker waits
+/// for work: neither is named.
+#[test]
+fn those_who_want_locks_are_the_circle() {
+    let mut d = Drawing::new(9.0);
+    let launcher = d.process("app", "app", None, 0.0);
+    let main = d.thread(launcher, "main", 0.1);
+    let (orders, billing) = (d.thread(launcher, "orders", 0.1), d.thread(launcher, "billing", 0.1));
+    let worker = d.thread(launcher, "worker", 0.1);
+    let futex: Vec<_> = (1..=5).map(|i| d.object(ObjectKind::Futex, i * 0x10, 1, "")).collect();
+    let enter = d.stack(&[
+        "pthread_cond_timedwait (libc.so.6)",
+        "PlatformEvent::park (vm.so)",
+        "ObjectMonitor::enter (vm.so)",
+    ]);
+    let wait = d.stack(&[
+        "pthread_cond_wait (libc.so.6)",
+        "PlatformEvent::park (vm.so)",
+        "ObjectMonitor::wait (vm.so)",
+    ]);
+    // A join is no private wait; its value is the thread waited for.
+    d.wait(launcher, 0.5, 9.0, "futex").on(futex[0]).op(0x109, 1001).open();
+    d.hold(main, launcher, futex[0], Relation::Owns, 1.5);
+    d.wait(main, 0.5, 9.0, "futex").on(futex[1]).op(PRIVATE_WAIT, 0).stack(wait).open();
+    d.wait(orders, 1.0, 9.0, "futex").on(futex[2]).op(PRIVATE_WAIT, 0).stack(enter).open();
+    d.wait(billing, 1.0, 9.0, "futex").on(futex[3]).op(PRIVATE_WAIT, 0).stack(enter).open();
+    d.wait(worker, 0.4, 9.0, "futex").on(futex[4]).op(PRIVATE_WAIT, 0).stack(wait).open();
+    let r = d.diagnose("^app");
+    let named: Vec<_> = r.root_causes.iter().filter_map(|c| c.thread.as_deref()).collect();
+    assert!(named.contains(&"orders") && named.contains(&"billing") && named.len() == 2, "{named:?}");
+    assert!(r.slice.iter().all(|n| n.thread != "worker"), "{r:#?}");
+    let c = &r.root_causes[0];
+    assert!(c.why.starts_with("circular wait (deadlock)"), "{}", c.why);
+    // The functions that wait are wrappers with several callers; what they wait for is told.
+    assert_eq!(c.function.as_deref(), Some("ObjectMonitor::enter"), "{c:#?}");
+}
+
+/// A queue's reader waits, as an idle thread does, and who was to fill the queue has ended: no locks are spoken of.
+#[test]
+fn a_lost_wake_up_is_told_from_locks() {
+    let mut d = Drawing::new(9.0);
+    let main = d.process("app", "app", None, 0.0);
+    let idle = d.thread(main, "idle", 0.1);
+    let producer = d.thread(main, "producer", 0.1);
+    let (q, e) = (d.object(ObjectKind::Futex, 0x10, 1, ""), d.object(ObjectKind::Futex, 0x20, 1, ""));
+    let wait = d.stack(&["pthread_cond_wait (libc.so.6)", "get (app)"]);
+    d.wait(main, 0.5, 9.0, "futex").on(q).op(PRIVATE_WAIT, 0).stack(wait).open();
+    d.wait(idle, 0.4, 9.0, "futex").on(e).op(PRIVATE_WAIT, 0).stack(wait).open();
+    d.wait(producer, 0.2, 0.9, "clock_nanosleep").times_out();
+    d.exit(producer, 1.0);
+    let r = d.diagnose("^app");
+    let c = &r.root_causes[0];
+    assert!(c.why.contains("lost wake-up") && c.why.contains("producer:1002 ended at 1.000 s"), "{}", c.why);
+    assert!(!c.why.contains("each other's locks"), "{}", c.why);
+}

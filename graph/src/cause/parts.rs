@@ -53,8 +53,8 @@ impl Writer<'_> {
         let times = if n.waits > 1 { format!(" ({} times)", n.waits) } else { String::new() };
         let call = n.syscall.as_ref().map_or_else(String::new, |s| format!(" in {s}"));
         let verb = if n.state == "stopped" { "was stopped" } else { "waited" };
-        let f = n.function.as_ref().filter(|f| !f.starts_with("0x"));
-        let f = f.map_or_else(String::new, |f| format!(", called from {}", clean(f, 60)));
+        let f = self.called_from(n).filter(|f| !f.starts_with("0x"));
+        let f = f.map_or_else(String::new, |f| format!(", called from {}", clean(&f, 60)));
         // "futex on futex 0x10" says it twice.
         let mut on = self.waited_for(n);
         if let Some(call) = &n.syscall {
@@ -105,11 +105,13 @@ impl Writer<'_> {
         if node == 0 {
             return String::new();
         }
-        let before = &self.o.nodes[node - 1];
+        // Who has ended waits for nothing.
+        let waits = |n: &&SliceNode| n.state != "exited";
+        let Some(before) = self.o.nodes[..node].iter().rev().find(waits) else { return String::new() };
         let v = &self.o.nodes[0];
         let last = self.full(v.thread, v.start + v.duration);
         let time = span(self.victim.duration);
-        if node == 1 || v.thread == before.thread {
+        if std::ptr::eq(before, v) || v.thread == before.thread {
             let mut on = self.waited_for(before);
             let call = before.syscall.as_ref().map_or_else(String::new, |s| format!(" in {s}"));
             // "in futex on futex 0x10" says it twice.

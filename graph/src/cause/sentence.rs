@@ -5,9 +5,9 @@ use crate::class::{WaitClass, class};
 use crate::diagnose::{DATA_FLAG, FindingKind, SliceNode};
 use crate::profile::Profile;
 use crate::starved::starved;
-use crate::words::{clean, moment, percent, short_label, span, who};
+use crate::words::{clean, moment, percent, short_label, short_who, span, who};
 use crate::yields::{ASKS, YieldLoop, yield_loop};
-use pg_event::{Direction, Ns};
+use pg_event::{Direction, Ns, ThreadId};
 use std::fmt::Write;
 
 /// Most words of a sentence for a ticket.
@@ -118,6 +118,21 @@ impl Writer<'_> {
                 )
             }
             Some(FindingKind::Ended) => self.why_ended(r, n, &full),
+            Some(FindingKind::Froze) => {
+                let at = moment(self.g.vertex(n.vertex).woken);
+                let end = self.g.exited(r.thread).map(|x| format!(", ended at {}", moment(x.0)));
+                let end = end.unwrap_or_default();
+                format!("{full} froze the file system at {at}{end} and left it frozen{}", self.thawed(r.node))
+            }
+            Some(FindingKind::Frozen) => {
+                let what = n.object_label(self.c).map_or_else(|| "it".into(), |o| clean(&o, 100));
+                format!(
+                    "{full} waited {} in {} to write to {what}: the file system was frozen (fsfreeze, a snapshot, a suspended device); who froze it was not recorded{}",
+                    span(n.spent),
+                    n.syscall.as_deref().unwrap_or("the kernel"),
+                    self.thawed(r.node + 1)
+                )
+            }
             Some(FindingKind::Here) => format!("{full} {}; the way back ends here", self.waited(n)),
             None if next.is_some() => format!("{full} {}", self.waited_to(n)),
             None => format!("{full} {}", self.waited(n)),
@@ -134,6 +149,21 @@ impl Writer<'_> {
         }
         s.push('.');
         s
+    }
+
+    /// The step before `node` that waits to write to a frozen file system.
+    pub(super) fn waits_to_write(&self, node: usize) -> Option<&SliceNode> {
+        let before = self.o.nodes.get(..node)?;
+        before.iter().rev().find(|n| crate::waits::for_thaw(&self.g.vertex(n.vertex), self.c))
+    }
+
+    /// Who ended the wait of the step before `node` for a frozen file system, and when.
+    fn thawed(&self, node: usize) -> String {
+        let waiter = self.waits_to_write(node);
+        let edge = waiter.and_then(|n| self.g.waking(self.last_of(n))).map(|e| self.g.edge(e));
+        edge.map_or_else(String::new, |e| {
+            format!("; {} thawed it at {}", who(self.c, self.g.vertex(e.from).thread), moment(e.from_time))
+        })
     }
 
     /// Which threads had the CPUs instead.
@@ -241,12 +271,14 @@ impl Writer<'_> {
                 self.patience(w)
             );
         }
+        let within = self.called_from(n).filter(|f| !f.starts_with("0x"));
+        let call = within.map_or_else(|| call.clone(), |f| format!("{call}, called from {}", clean(&f, 60)));
         let asked = match self.asked_for(w) {
             Some(what) => format!("was sent the request ({what})"),
             None => "was waited for".to_owned(),
         };
         format!(
-            "{full} {asked} and never answered{on}: it was idle{call} for {}, while {} waited {}",
+            "{full} {asked} and never answered{on}: it was idle for {}{call}, while {} waited {}",
             span(n.spent),
             who(self.c, w.thread),
             self.patience(w)
@@ -302,8 +334,13 @@ impl Writer<'_> {
         const STOPS: [(u8, &str); 4] = [(19, "SIGSTOP"), (20, "SIGTSTP"), (21, "SIGTTIN"), (22, "SIGTTOU")];
         let v = self.g.vertex(n.vertex);
         if v.state == pg_event::OffState::Frozen {
+            let waker = self.g.waking(self.last_of(n)).map(|e| self.g.edge(e));
+            let thawed = waker.map_or_else(String::new, |e| {
+                let by = who(self.c, self.g.vertex(e.from).thread);
+                format!("; {by} thawed it at {}", moment(e.from_time))
+            });
             return format!(
-                "{full} was frozen for {} (its control group's freezer, or suspend)",
+                "{full} was frozen for {} (its control group's freezer, or suspend){thawed}",
                 span(n.spent)
             );
         }
@@ -359,12 +396,39 @@ impl Writer<'_> {
                 format!("thread {tid} (since {}{})", moment(x.start), self.waited_for(x))
             })
             .collect();
+        let lock = |n: &SliceNode| class(&self.g.vertex(n.vertex), self.c) == WaitClass::Lock;
+        let all = self.o.findings.iter().filter(|f| f.kind == FindingKind::Closed);
+        let locks = all.filter_map(|f| self.o.nodes.get(f.node)).all(lock);
+        let (sort, means) = if locks {
+            let means =
+                "all threads of the process wait for each other's locks, nobody is left to release one";
+            ("circular wait (deadlock)", means.to_owned())
+        } else {
+            let means = "all threads of the process wait, nobody is left to wake one".to_owned();
+            match self.ended_meanwhile(n) {
+                Some((t, at)) => (
+                    "lost wake-up or circular wait (deadlock)",
+                    format!("{means}; {} ended at {}", short_who(self.c, t), moment(at)),
+                ),
+                None => ("circular wait or lost wake-up (deadlock)", means),
+            }
+        };
         format!(
-            "circular wait (deadlock): {full} {} since {}, and so do {}: all threads of the process wait for each other's locks, nobody is left to release one.",
+            "{sort}: {full} {} since {}, and so do {}: {means}.",
             self.waited(n),
             moment(n.start),
             others.join(", ")
         )
+    }
+
+    /// The thread of the same process that ended last during the step's wait, before most of it had passed.
+    fn ended_meanwhile(&self, n: &SliceNode) -> Option<(ThreadId, Ns)> {
+        let process = self.c.thread(n.thread)?.process;
+        let until = n.start + n.duration / 2;
+        let of = self.g.threads_of(process, self.c).filter(|t| *t != n.thread);
+        of.filter_map(|t| self.g.exited(t).map(|x| (t, x.0)))
+            .filter(|x| n.start <= x.1 && x.1 <= until)
+            .max_by_key(|x| x.1)
     }
 
     pub(super) fn why_circular(&self, r: &Ranked) -> String {

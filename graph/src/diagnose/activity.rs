@@ -57,6 +57,11 @@ pub(crate) struct Group {
 }
 
 impl Group {
+    /// Was it stopped, traced or frozen?
+    pub fn halts(&self) -> bool {
+        matches!(self.key.state, OffState::Stopped | OffState::Traced | OffState::Frozen)
+    }
+
     /// The clip in which it was blocked longest.
     pub fn longest(&self) -> Option<&Clip> {
         self.clips.iter().max_by_key(|c| (c.blocked, std::cmp::Reverse(c.start)))

@@ -56,6 +56,14 @@ impl Walk<'_> {
             return Ok(());
         }
         let mut holders = self.holders(thread, group, class, &silent);
+        // It owes an answer and waits for something else than requests: that nobody brings that is the cause, not
+        // that others idle who have an end of a pipe that it watches, too.
+        if class == WaitClass::EventLoop && !holders.is_empty() && self.owes(group) {
+            let why = "it has an end of a pipe that was watched, too; nothing ever came that way";
+            self.out.rejected.extend(holders.iter().map(|c| (c.thread, why.to_owned())));
+            self.found(thread, FindingKind::Unanswered, group_spans(group));
+            return Ok(());
+        }
         if !holders.is_empty() {
             holders.extend(self.interruptions(group));
             return self.follow_holder(thread, group, class, holders);
@@ -163,7 +171,12 @@ impl Walk<'_> {
                 thread: holder,
                 spans: silent.clone(),
                 time: total(silent),
-                entry: Entry { edge: Some(EdgeKind::Holder), id: None, why_weak: Some(why) },
+                entry: Entry {
+                    edge: Some(EdgeKind::Holder),
+                    id: None,
+                    why_weak: Some(why),
+                    ..Entry::default()
+                },
                 weak: Some(Weak::FromState),
                 waking: false,
                 vertex: self.g.vertex_at(holder, time),
@@ -294,6 +307,31 @@ impl Walk<'_> {
         self.follow(c, class)
     }
 
+    /// Does the step before wait for an answer over a channel that this thread does not even look at?
+    fn owes(&self, group: &Group) -> bool {
+        let Some(before) = self.out.nodes.len().checked_sub(2).map(|i| &self.out.nodes[i]) else {
+            return false;
+        };
+        let Some(channel) = before.object.and_then(|o| self.c.object(o)).filter(|o| o.kind.is_channel())
+        else {
+            return false;
+        };
+        let v = self.representative(group);
+        let Some(set) = self.c.object(v.object).filter(|o| !o.members.is_empty()) else { return false };
+        // A signal or a counter can come from anybody.
+        let internal = |o: &pg_event::Object| {
+            matches!(
+                o.kind,
+                ObjectKind::SignalFd | ObjectKind::EventFd | ObjectKind::Pipe | ObjectKind::TimerFd
+            )
+        };
+        let unseen = |o: &pg_event::Object| matches!(o.kind, ObjectKind::SignalFd | ObjectKind::EventFd);
+        let watched = || set.members.iter().filter_map(|m| self.c.object(*m));
+        crate::class::asked(self.g, self.c, before.vertex)
+            && watched().any(unseen)
+            && watched().all(|o| internal(o) && !o.is_other_end_of(channel))
+    }
+
     /// A child that failed while its parent waited for a message: what nobody else can send may have been its to
     /// send.
     fn lost_child(&self, thread: ThreadId, class: WaitClass, silent: &Spans) -> Option<Candidate> {
@@ -315,7 +353,12 @@ impl Walk<'_> {
             thread: child,
             time: total(&spans),
             spans,
-            entry: Entry { edge: Some(EdgeKind::Holder), id: None, why_weak: Some(why.into()) },
+            entry: Entry {
+                edge: Some(EdgeKind::Holder),
+                id: None,
+                why_weak: Some(why.into()),
+                ..Entry::default()
+            },
             weak: Some(Weak::FromState),
             waking: false,
             vertex: None,

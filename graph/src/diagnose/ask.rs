@@ -49,7 +49,7 @@ impl Candidate {
             // Of many edges the strongest speaks for all.
             if c.weak.is_some() && e.weak.is_none() {
                 c.weak = None;
-                c.entry = Entry { edge: Some(e.kind), id: Some(id), why_weak };
+                c.entry = Entry { edge: Some(e.kind), id: Some(id), why_weak, ..Entry::default() };
                 c.kind = e.kind;
             }
             (c.vertex, c.at) = (Some(e.from), e.from_time);
@@ -59,7 +59,7 @@ impl Candidate {
             thread,
             spans: vec![spans],
             time,
-            entry: Entry { edge: Some(e.kind), id: Some(id), why_weak },
+            entry: Entry { edge: Some(e.kind), id: Some(id), why_weak, ..Entry::default() },
             weak: e.weak,
             waking,
             vertex: Some(e.from),

@@ -87,7 +87,7 @@ impl Walk<'_> {
             "it ran {:.0} % of the time in which the other could have run and had no CPU",
             share * 100.0
         );
-        let entry = Entry { edge: Some(EdgeKind::Holder), id: None, why_weak: Some(why) };
+        let entry = Entry { edge: Some(EdgeKind::Holder), id: None, why_weak: Some(why), ..Entry::default() };
         let mut node = SliceNode::plain(peer, vertex, "running", all, own.running).entered(entry);
         let p = profile(self.g, self.c, peer, spans);
         (node.stack, node.function) = (p.stack, p.function);
@@ -109,13 +109,13 @@ impl Walk<'_> {
         let (creator, entry) = if let Some(id) = spawn {
             let e = self.g.edge(id);
             let why_weak = e.weak.map(|w| w.words().to_owned());
-            let entry = Entry { edge: Some(EdgeKind::Spawn), id: Some(id), why_weak };
+            let entry = Entry { edge: Some(EdgeKind::Spawn), id: Some(id), why_weak, ..Entry::default() };
             (Some(self.g.vertex(e.from).thread), entry)
         } else {
             let parent = self.c.process_of(thread).map(|p| p.parent);
             let main = parent.and_then(|p| answerless::main_thread(self.g, self.c, p));
             let why_weak = Some("no creation was recorded; the parent is taken for the creator".into());
-            (main, Entry { edge: Some(EdgeKind::Spawn), id: None, why_weak })
+            (main, Entry { edge: Some(EdgeKind::Spawn), id: None, why_weak, ..Entry::default() })
         };
         if let Some(t) = creator {
             return self.visit(t, before, entry);

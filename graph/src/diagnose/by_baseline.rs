@@ -98,7 +98,7 @@ impl Walk<'_> {
             thread: self.g.vertex(vertex).thread,
             spans: silent.clone(),
             time: total(silent),
-            entry: Entry { edge: Some(kind), id: None, why_weak: Some(why.to_owned()) },
+            entry: Entry { edge: Some(kind), id: None, why_weak: Some(why.to_owned()), ..Entry::default() },
             weak: Some(Weak::FromState),
             waking: false,
             vertex: Some(vertex),

@@ -7,7 +7,7 @@ use super::ask::Candidate;
 use super::node::Entry;
 use super::pose::Posed;
 use super::walk::{Finding, FindingKind, Flow, Walk};
-use crate::class::{WaitClass, class, joins};
+use crate::class::{WaitClass, class, joins, vague};
 use crate::words::{short_who, who};
 use crate::{EdgeKind, QuestionKind, Weak};
 use pg_event::{Ns, ObjectKind, Relation, ThreadId};
@@ -33,7 +33,7 @@ impl Walk<'_> {
         let Some(process) = self.c.thread(thread).map(|t| t.process) else { return Ok(false) };
         let (mut stuck, mut busy, mut idle) = (Vec::new(), Vec::new(), 0);
         for t in self.g.threads_of(process, self.c).filter(|t| *t != thread && self.counts(*t)) {
-            match self.other(t, thread, silent) {
+            match self.other(t, thread, silent, 0) {
                 Other::Stuck(g) => stuck.push((t, g)),
                 Other::Busy => busy.push(t),
                 Other::Idle => idle += 1,
@@ -147,7 +147,8 @@ impl Walk<'_> {
         Some(c)
     }
 
-    fn other(&self, t: ThreadId, waiter: ThreadId, spans: &Spans) -> Other {
+    fn other(&self, t: ThreadId, waiter: ThreadId, spans: &Spans, depth: usize) -> Other {
+        const DEEPEST: usize = 16;
         let act = activity(self.g, self.c, t, spans);
         match act.mostly() {
             Mostly::Running | Mostly::Runnable => Other::Busy,
@@ -159,14 +160,25 @@ impl Walk<'_> {
                 if joins(&v, self.c) && v.value == ns_tid {
                     return Other::None;
                 }
+                // Whoever joins a third one goes on when that one has ended.
+                let process = self.c.thread(t).map(|t| t.process);
+                let third = |x: &ThreadId| {
+                    self.c.thread(*x).is_some_and(|x| x.ns_tid == v.value && Some(x.process) == process)
+                };
+                if joins(&v, self.c)
+                    && depth < DEEPEST
+                    && let Some(x) = self.g.threads().find(third)
+                {
+                    return match self.other(x, waiter, spans, depth + 1) {
+                        Other::Busy => Other::Busy,
+                        Other::Idle => Other::Idle,
+                        Other::Stuck(_) | Other::None => Other::Stuck(g.clone()),
+                    };
+                }
                 match class(&v, self.c) {
                     WaitClass::Lock | WaitClass::Condition if self.private_futex(g) => {
-                        let ended = g.longest().and_then(|c| {
-                            let v = self.g.vertex(c.last);
-                            let none = v.open || v.timed_out || v.interrupted;
-                            let e = self.g.waking(c.last).map(|e| self.g.edge(e));
-                            e.filter(|e| !none && e.weak != Some(Weak::Signal) && e.kind != EdgeKind::Exit)
-                        });
+                        let ended = g.longest().and_then(|c| self.brought(c));
+                        let ended = ended.filter(|(_, e)| e.kind != EdgeKind::Exit);
                         let whole = g.blocked * 20 >= act.total * 19;
                         if ended.is_none() && whole { Other::Stuck(g.clone()) } else { Other::Busy }
                     }
@@ -191,7 +203,12 @@ impl Walk<'_> {
             thread: t,
             spans: silent.clone(),
             time: total(silent),
-            entry: Entry { edge: Some(EdgeKind::Holder), id: None, why_weak: Some(why.into()) },
+            entry: Entry {
+                edge: Some(EdgeKind::Holder),
+                id: None,
+                why_weak: Some(why.into()),
+                sole: of == 1,
+            },
             weak: Some(Weak::FromState),
             waking: false,
             vertex: self.g.vertex_at(t, at),
@@ -208,9 +225,21 @@ impl Walk<'_> {
         // The thread that made the others mostly waits for them to end: it comes last.
         let main =
             |t: ThreadId| self.c.thread(t).zip(self.c.process_of(t)).is_some_and(|(t, p)| t.tid == p.pid);
+        // Where two and more are known to want locks, those are it: the others wait for them, or for work.
+        let locks = |g: &Group| {
+            let v = self.representative(g);
+            class(&v, self.c) == WaitClass::Lock && !vague(&v, self.c) && !joins(&v, self.c)
+        };
+        let own_too = locks(group);
+        if others.iter().filter(|(_, g)| locks(g)).count() + usize::from(own_too) > 1 {
+            others.retain(|(_, g)| locks(g));
+        }
         others.sort_by_key(|(t, g)| (main(*t), std::cmp::Reverse(begin(g)), *t));
         let process = who(self.c, thread);
-        let mut found = vec![(thread, own, main(thread), begin(group))];
+        let mut found = Vec::new();
+        if own_too || others.iter().all(|(_, g)| !locks(g)) || others.len() < 2 {
+            found.push((thread, own, main(thread), begin(group)));
+        }
         for (t, g) in &others {
             // Some are on the way already.
             if let Some(at) = self.out.nodes.iter().position(|n| n.thread == *t) {
@@ -220,7 +249,8 @@ impl Walk<'_> {
             let why = format!(
                 "no owner of the futex is recorded; like {process} it waits for one, and no thread of the process is left that could wake them"
             );
-            let entry = Entry { edge: Some(EdgeKind::Holder), id: None, why_weak: Some(why) };
+            let entry =
+                Entry { edge: Some(EdgeKind::Holder), id: None, why_weak: Some(why), ..Entry::default() };
             self.push_wait(*t, g, entry);
             found.push((*t, self.out.nodes.len() - 1, main(*t), begin(g)));
         }

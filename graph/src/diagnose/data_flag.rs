@@ -166,7 +166,7 @@ impl Walk<'_> {
             thread: w.thread,
             time: total(&spans),
             spans,
-            entry: Entry { edge: Some(EdgeKind::DataFlag), id, why_weak: None },
+            entry: Entry { edge: Some(EdgeKind::DataFlag), id, why_weak: None, ..Entry::default() },
             weak: None,
             waking: true,
             vertex: self.g.vertex_at(w.thread, w.time),

@@ -11,6 +11,8 @@ mod busy;
 mod by_baseline;
 mod closed;
 mod data_flag;
+mod ending;
+mod frozen;
 mod node;
 mod pose;
 mod ring;

@@ -39,6 +39,8 @@ pub struct SliceNode {
     pub edge_id: Option<EdgeId>,
     /// Why the edge is weak, if it is.
     pub why_weak: Option<String>,
+    /// Nobody else could have ended the wait of the step before.
+    pub sole: bool,
     /// `function (module)`, leaf first.
     pub stack: Vec<String>,
     /// The function that tells most, when known.
@@ -51,6 +53,8 @@ pub(crate) struct Entry {
     pub edge: Option<EdgeKind>,
     pub id: Option<EdgeId>,
     pub why_weak: Option<String>,
+    /// Nobody else could have ended the wait of the step before.
+    pub sole: bool,
 }
 
 impl SliceNode {
@@ -80,6 +84,7 @@ impl SliceNode {
             edge: None,
             edge_id: None,
             why_weak: None,
+            sole: false,
             function: telling(&frames).filter(|f| !is_plumbing(&f.module)).map(|f| f.function.clone()),
             stack,
         }
@@ -108,6 +113,7 @@ impl SliceNode {
             edge: None,
             edge_id: None,
             why_weak: None,
+            sole: false,
             stack: Vec::new(),
             function: None,
         }
@@ -117,6 +123,7 @@ impl SliceNode {
         self.edge = entry.edge;
         self.edge_id = entry.id;
         self.why_weak = entry.why_weak;
+        self.sole = entry.sole;
         self
     }
 

@@ -14,13 +14,14 @@ impl Walk<'_> {
     pub(super) fn ring(&mut self, thread: ThreadId, spans: &Spans, entry: Entry) {
         self.out.ring = true;
         let Some(from) = self.out.nodes.iter().position(|n| n.thread == thread) else { return };
-        let idle = (from..self.out.nodes.len()).rev().find(|i| {
-            let n = &self.out.nodes[*i];
+        let idle = (from..self.out.nodes.len()).rev().find(|&i| {
+            let n = &self.out.nodes[i];
             let first = self.first_of(n);
             let v = self.g.vertex(n.vertex);
             let obliged = class(&v, self.c).obliges(asked(self.g, self.c, first)) && !vague(&v, self.c);
+            let sole = self.out.nodes.get(i + 1).is_some_and(|next| next.sole);
             let flag = n.waits_on.as_deref() == Some(DATA_FLAG);
-            n.state != "not-created" && n.state != "exited" && !obliged && !flag
+            n.state != "not-created" && n.state != "exited" && !obliged && !sole && !flag
         });
         // Nobody asked anybody: each waits for the other to begin.
         let Some(idle) = idle.filter(|_| !self.all_wait_to_begin(from)) else {

@@ -56,9 +56,14 @@ impl Way<'_> {
                 Some((eid, e)) => {
                     let waker = self.graph.vertex(e.from).thread;
                     let why_weak = e.weak.map(|w| w.words().to_owned());
-                    let into = Entry { edge: Some(e.kind), id: Some(eid), why_weak };
+                    let into = Entry { edge: Some(e.kind), id: Some(eid), why_weak, ..Entry::default() };
                     self.back(waker, a, b.min(e.from_time.max(a)), into);
-                    entry = Entry { edge: Some(EdgeKind::ProgramOrder), id: None, why_weak: None };
+                    entry = Entry {
+                        edge: Some(EdgeKind::ProgramOrder),
+                        id: None,
+                        why_weak: None,
+                        ..Entry::default()
+                    };
                 }
                 None => self.step(id, "blocked", a, b, &mut entry),
             }
@@ -74,7 +79,12 @@ impl Way<'_> {
             {
                 let creator = self.graph.vertex(self.graph.edge(id).from).thread;
                 if !self.on.contains(&creator) {
-                    let into = Entry { edge: Some(EdgeKind::Spawn), id: Some(id), why_weak: None };
+                    let into = Entry {
+                        edge: Some(EdgeKind::Spawn),
+                        id: Some(id),
+                        why_weak: None,
+                        ..Entry::default()
+                    };
                     self.back(creator, from, born, into);
                 }
             }
@@ -97,8 +107,10 @@ impl Way<'_> {
             l.spent += b - a;
             return;
         }
-        let e =
-            std::mem::replace(entry, Entry { edge: Some(EdgeKind::ProgramOrder), id: None, why_weak: None });
+        let e = std::mem::replace(
+            entry,
+            Entry { edge: Some(EdgeKind::ProgramOrder), id: None, why_weak: None, ..Entry::default() },
+        );
         let node = if state == "blocked" {
             SliceNode::waiting(self.graph, self.catalog, id, (a, b))
         } else {

@@ -70,6 +70,10 @@ pub(crate) enum FindingKind {
     Tracer,
     /// Ended.
     Ended,
+    /// Froze the file system that another one wants to write to.
+    Froze,
+    /// Waits for a file system to be thawed; who froze it is not known.
+    Frozen,
     /// The walk was told to stop here, or cannot see further.
     Here,
 }
@@ -161,7 +165,9 @@ impl<'g> Walk<'g> {
             self.out.notes.push(format!("the way back was cut after {MAX_STEPS} steps"));
             return Ok(());
         }
-        match act.mostly() {
+        // To be stopped or frozen is never what a program means to do: it need not be most of the time.
+        let halted = act.groups.iter().position(|g| g.halts() && g.blocked * 3 >= act.total);
+        match halted.map_or_else(|| act.mostly(), Mostly::Waiting) {
             Mostly::Running => self.busy(thread, &act, &spans, entry, FindingKind::Running),
             Mostly::Runnable => self.busy(thread, &act, &spans, entry, FindingKind::NoCpu),
             Mostly::Unborn => self.unborn(thread, act, entry),
@@ -248,6 +254,9 @@ impl<'g> Walk<'g> {
         if class == WaitClass::Stopped {
             self.found(thread, FindingKind::Stopped, group_spans(group));
         }
+        if crate::waits::for_thaw(&v, self.c) {
+            return self.frozen(group, candidates);
+        }
         if woken == 0 || woken < unanswered {
             return self.answerless(thread, group, class, silent);
         }
@@ -321,13 +330,8 @@ impl<'g> Walk<'g> {
         let mut out: Vec<Candidate> = Vec::new();
         let mut silent = Spans::new();
         for clip in &group.clips {
-            let v = self.g.vertex(clip.last);
-            let real =
-                |e: &crate::Edge| e.weak != Some(Weak::Signal) && self.counts(self.g.vertex(e.from).thread);
-            let waking = self.g.waking(clip.last).map(|id| (id, self.g.edge(id))).filter(|(_, e)| real(e));
-            let ended = !v.timed_out && !v.open && !v.interrupted;
-            let brought = |e: &crate::Edge| !self.only_interrupts(clip, e);
-            let Some((id, e)) = waking.filter(|(_, e)| ended && brought(e)) else {
+            let by = self.brought(clip).filter(|(_, e)| self.counts(self.g.vertex(e.from).thread));
+            let Some((id, e)) = by else {
                 silent.push((clip.start, clip.end));
                 continue;
             };

@@ -1,0 +1,74 @@
+//! What a wait was for, by its stack: wrappers around system calls have many callers, what they wait for has one.
+
+use super::Writer;
+use crate::diagnose::SliceNode;
+use crate::words::{Named, is_plumbing, named, telling};
+use pg_event::{Catalog, StackId};
+use std::collections::HashMap;
+
+/// Most wrappers skipped.
+const WRAPPERS: usize = 6;
+/// Most stacks of a recording looked at.
+const MAX_STACKS: usize = 100_000;
+
+/// Who calls a function, as far as that is told apart: nobody known, one function, or several.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Callers {
+    One(String),
+    Several,
+}
+
+/// Functions (with their modules) and who calls them in the recording's stacks.
+#[derive(Default, Debug)]
+pub(super) struct CallersOf(HashMap<(String, String), Callers>);
+
+impl CallersOf {
+    /// Of the modules that `stacks` are in.
+    fn of(catalog: &Catalog) -> Self {
+        let mut out = Self::default();
+        for i in 0..catalog.stacks.len().min(MAX_STACKS) {
+            let frames = outside(catalog, StackId(i as u32));
+            for pair in frames.windows(2) {
+                let [f, by] = pair else { continue };
+                let by = by.function.clone();
+                out.0
+                    .entry((f.module.clone(), f.function.clone()))
+                    .and_modify(|c| {
+                        if *c != Callers::One(by.clone()) {
+                            *c = Callers::Several;
+                        }
+                    })
+                    .or_insert(Callers::One(by));
+            }
+        }
+        out
+    }
+
+    fn several(&self, f: &Named) -> bool {
+        self.0.get(&(f.module.clone(), f.function.clone())) == Some(&Callers::Several)
+    }
+}
+
+/// The frames outside the C library and the kernel.
+fn outside(catalog: &Catalog, stack: StackId) -> Vec<Named> {
+    named(catalog, stack).into_iter().filter(|f| !is_plumbing(&f.module)).collect()
+}
+
+impl Writer<'_> {
+    /// The function in which a step waited: the first one from the leaf that is no wrapper.
+    pub(super) fn purpose(&self, n: &SliceNode) -> Option<Named> {
+        let stack = self.g.vertex(n.vertex).user_stack;
+        let callers = self.callers.get_or_init(|| CallersOf::of(self.c));
+        let frames = outside(self.c, stack);
+        let own = frames.iter().take(WRAPPERS).find(|f| f.symbolised && !callers.several(f));
+        own.cloned().or_else(|| telling(&named(self.c, stack)).cloned())
+    }
+
+    /// Its name, where it has one outside the C library.
+    pub(super) fn called_from(&self, n: &SliceNode) -> Option<String> {
+        if n.state != "blocked" {
+            return n.function.clone();
+        }
+        self.purpose(n).filter(|f| f.symbolised && !is_plumbing(&f.module)).map(|f| f.function)
+    }
+}

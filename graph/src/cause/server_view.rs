@@ -1,0 +1,34 @@
+//! Locks that a server keeps in its own memory: only the server knows who holds them, and a query tells.
+
+use crate::diagnose::{FindingKind, Outcome};
+
+/// Functions on the stack of a wait that only the server's own view explains, and where to look.
+const VIEWS: [(&[&str], &str); 3] = [
+    (
+        &["SyncRepWaitForLSN"],
+        "the commit waits for a synchronous standby; whether one is connected only the server knows: compare `show synchronous_standby_names` with `select application_name, state, sync_state from pg_stat_replication`",
+    ),
+    (
+        &["ProcSleep", "LockAcquireExtended"],
+        "who holds the lock is in the server's own tables: `select pid, pg_blocking_pids(pid), state, wait_event, query from pg_stat_activity where wait_event is not null`",
+    ),
+    (
+        &["lock_wait(", "MDL_wait", "MDL_context", "trx_lock_wait", "handler::ha_"],
+        "who holds the lock is in the server's own tables: `show full processlist` and `select * from information_schema.innodb_trx`",
+    ),
+];
+
+/// The query to run, when the way back ended in such a wait or a weak link led on from it.
+pub(super) fn note(o: &Outcome) -> Option<String> {
+    let ends = o.findings.iter().filter(|f| {
+        matches!(
+            f.kind,
+            FindingKind::Idle | FindingKind::Unanswered | FindingKind::Here | FindingKind::Closed
+        )
+    });
+    let ends = ends.filter_map(|f| o.nodes.get(f.node));
+    let unsure = o.nodes.windows(2).filter(|w| w[1].why_weak.is_some()).map(|w| &w[0]);
+    let stacks = || ends.clone().chain(unsure.clone()).flat_map(|n| &n.stack);
+    let view = VIEWS.iter().find(|v| stacks().any(|f| v.0.iter().any(|name| f.contains(name))))?;
+    Some(view.1.to_owned())
+}

@@ -1,0 +1,84 @@
+//! Waits that end because the program is told to end: that answers nothing.
+
+mod draw;
+
+use draw::{Drawing, what};
+use pg_event::{Direction, ObjectId, ObjectKind, Relation};
+use pg_graph::{Options, Selection, VictimOptions, run_with_policy, select};
+
+const TERM: u8 = 15;
+
+/// A client gives up; the script that ends everything afterwards wakes the server's thread by its signal. The
+/// thread owes an answer and waits for a signal within the server, not for requests; the main process idles with
+/// the other end of a pipe that only tells of its death.
+#[test]
+fn a_signal_to_end_is_no_answer() {
+    let mut d = Drawing::new(12.0);
+    let script = d.process("bash", "bash run", None, 0.0);
+    let client = d.process("client", "client insert", Some(script), 0.5);
+    let main = d.process("server", "server main", Some(script), 0.1);
+    let backend = d.process("server", "server: INSERT waiting", Some(main), 0.5);
+    let timer = d.process("timeout", "timeout 8 client", Some(script), 0.4);
+    let a = d.object(ObjectKind::UnixStream, 1, 2, "");
+    let b = d.object(ObjectKind::UnixStream, 2, 1, "/run/s");
+    let signals = d.object(ObjectKind::SignalFd, 3, 0, "");
+    let death = d.object(ObjectKind::Pipe, 4, 4, "");
+    let watched = d.set(&[signals, death]);
+    let listens = d.object(ObjectKind::Epoll, 9, 0, "");
+    let any = d.object(ObjectKind::Child, 0, 0, "");
+    let latch = d.stack(&["WaitLatch (server)", "SyncRepWaitForLSN (server)", "commit (server)"]);
+    d.message(client, a, Direction::Send, 0.9, 92);
+    d.message(backend, b, Direction::Receive, 0.9, 92);
+    d.wait(backend, 1.0, 9.1, "epoll_wait").on(watched).stack(latch).by(script, "kill", ObjectId::NONE);
+    d.wait(client, 1.0, 9.0, "poll").on(a).open();
+    d.wait(main, 0.6, 9.2, "epoll_wait").on(listens).by(script, "kill", ObjectId::NONE);
+    d.wait(timer, 0.6, 8.99, "rt_sigsuspend").times_out();
+    d.wait(script, 0.6, 9.05, "wait4").on(any).by(timer, "exit_group", ObjectId::NONE);
+    d.hold(backend, client, a, Relation::Peer, 2.0);
+    d.hold(main, backend, death, Relation::Writes, 2.0);
+    // The kernel tells of a signal a moment after it has woken who reads it.
+    d.signal(script, backend, TERM, 9.1001);
+    d.signal(script, main, TERM, 9.2001);
+    d.exit(timer, 9.04);
+    d.exit(backend, 9.15);
+    d.exit(main, 9.3);
+    let r = d.diagnose("^client");
+    let c = &r.root_causes[0];
+    assert_eq!(c.cmdline.as_deref(), Some("server: INSERT waiting"), "{r:#?}");
+    assert!(what(c).contains("SyncRepWaitForLSN"), "{c:#?}");
+    // Who is missing only the server knows.
+    assert!(r.coverage.notes.iter().any(|n| n.contains("pg_stat_replication")), "{:?}", r.coverage.notes);
+    let named: Vec<_> = r.slice.iter().map(|n| n.process.as_str()).collect();
+    assert!(!named.contains(&"bash") && !named.contains(&"timeout"), "{named:?}");
+}
+
+/// Threads that wake each other because the program was told to end do not explain what it waited for before.
+#[test]
+fn the_end_of_a_program_wakes_its_threads() {
+    let mut d = Drawing::new(12.0);
+    let timer = d.process("timeout", "timeout 9 app", None, 0.0);
+    let main = d.process("app", "app", Some(timer), 0.1);
+    let stopper = d.thread(main, "stopper", 0.1);
+    let worker = d.thread(main, "worker", 0.1);
+    let (done, work) = (d.object(ObjectKind::Futex, 0x10, 1, ""), d.object(ObjectKind::Futex, 0x20, 1, ""));
+    let job = d.process("job", "job", Some(main), 0.5);
+    let child = d.object(ObjectKind::Child, 1004, 0, "");
+    let compute = d.stack(&["compute (job)"]);
+    let wait = d.stack(&["pthread_cond_wait (libc.so.6)", "result (app)"]);
+    d.wait(main, 1.0, 10.01, "futex").on(done).op(128 | 9, 0).stack(wait).by(stopper, "futex", done);
+    d.wait(stopper, 1.0, 10.0, "futex").on(work).op(128 | 9, 0).stack(wait).by(main, "futex", work);
+    d.runs(job, 0.5, 11.0, compute);
+    d.wait(worker, 1.0, 10.05, "wait4").on(child).open();
+    d.hold(job, worker, child, Relation::ChildOf, 2.0);
+    d.signal(timer, main, TERM, 10.0);
+    d.exit(stopper, 10.1);
+    d.exit(worker, 10.1);
+    d.exit(main, 10.2);
+    let (g, c) = d.build();
+    let main = Selection { tid: Some(1001), ..Selection::default() };
+    let v = select(&g, &c, &main, &VictimOptions::default()).unwrap();
+    let r = run_with_policy(&g, &c, v, Options::default());
+    assert_eq!(r.slice[1].thread, "worker", "{r:#?}");
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("job"), "{r:#?}");
+    assert!(r.slice.iter().all(|n| n.thread != "stopper"), "{r:#?}");
+}

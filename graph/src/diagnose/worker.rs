@@ -97,7 +97,7 @@ impl Walk<'_> {
             c = Candidate {
                 thread: from,
                 time: total(&merged(c.spans.clone())),
-                entry: Entry { edge: Some(EdgeKind::Work), id: Some(id), why_weak },
+                entry: Entry { edge: Some(EdgeKind::Work), id: Some(id), why_weak, ..Entry::default() },
                 weak: e.weak,
                 vertex: Some(e.from),
                 at: e.from_time,

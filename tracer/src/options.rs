@@ -21,7 +21,8 @@ pub struct Options {
     pub level: Level,
     /// Whose stacks are rich, and whom the recording is about.
     pub focus: Focus,
-    /// Size of the event ring; made a power of two.
+    /// Bytes for events under way: intervals off the CPU have as much in the rings of all CPUs together, other
+    /// events half of it. Made powers of two.
     pub ring_bytes: u32,
     /// Size of the ring for copies of user stacks; made a power of two.
     pub stack_ring_bytes: u32,

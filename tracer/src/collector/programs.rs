@@ -179,7 +179,7 @@ impl Programs {
             .override_global("lane_blocks", &lane_blocks, true)
             .map_max_entries("lanes", cpus)
             .map_max_entries("blocks", cpus * lane_blocks)
-            .map_max_entries("events", ring_size(options.ring_bytes))
+            .map_max_entries("events", ring_size(options.ring_bytes / 2))
             .map_max_entries("stacks", ring_size(options.stack_ring_bytes))
             .map_max_entries("samples", ring_size(options.stack_ring_bytes / 2))
             .load(OBJECT)
@@ -205,7 +205,7 @@ impl Programs {
                 events: take(&mut ebpf, "events")?,
                 stacks: take(&mut ebpf, "stacks")?,
                 samples: take(&mut ebpf, "samples")?,
-                room: [options.ring_bytes, options.stack_ring_bytes, options.stack_ring_bytes / 2]
+                room: [options.ring_bytes / 2, options.stack_ring_bytes, options.stack_ring_bytes / 2]
                     .map(|n| ring_size(n) as usize),
             }),
             sampling: None,

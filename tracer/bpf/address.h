@@ -13,7 +13,7 @@
  * The address of a unix socket that was just read into the room for names, as a number; what follows a path's end
  * is no part of it. Arithmetic only: each branch would double what the verifier follows.
  */
-u64 __noinline address_hash(u32 which)
+static __always_inline u64 address_hash(u32 which)
 {
 	struct scratch *s = scratch(which);
 	if (!s)

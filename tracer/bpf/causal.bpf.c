@@ -189,13 +189,12 @@ static __always_inline void switch_out(struct task_struct *task, struct cpu *c, 
 		leave_runnable(t, task, preempt, tid, tgid, now);
 		return;
 	}
-	u64 before[WAIT_WORDS];
 	for (int i = 0; i < WAIT_WORDS; i++)
-		before[i] = t->wait[i];
+		c->before[i] = t->wait[i];
 	begin_wait(t, task, state, tid, tgid, now);
 	u64 other = 0;
 	for (int i = 0; i < WAIT_WORDS; i++)
-		other |= t->wait[i] ^ before[i];
+		other |= t->wait[i] ^ c->before[i];
 	if (other)
 		t->told = 0;
 }
@@ -400,12 +399,12 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	u64 now = bpf_ktime_get_ns();
 	/* No interrupt outlasts a switch: whatever entry or exit was missed is forgotten here. */
 	struct cpu *c = this_cpu();
-	if (c) {
-		c->softirq = 0;
-		c->irq = 0;
-		c->timer = 0;
-		check_current(c, prev, next);
-	}
+	if (!c)
+		return 0;
+	c->softirq = 0;
+	c->irq = 0;
+	c->timer = 0;
+	check_current(c, prev, next);
 	u32 tid = prev->pid, tgid = prev->tgid;
 	if (tid && tgid != own_tgid)
 		switch_out(prev, c, tid, tgid, preempt, state, now);

@@ -132,15 +132,13 @@ static __always_inline u64 endpoint6(const u32 *a, u16 port)
 	return (1ULL << 63) | ((h << 16) & ~(1ULL << 63)) | port;
 }
 
-static __always_inline void send_inet6(struct object *o, const u32 *local, const u32 *remote, u32 which)
+/* Send both addresses, which are in the text of the record already. */
+static __always_inline void send_inet6(struct object *o, u32 which)
 {
 	u64 hash;
 	struct rec_name *r = new_name(o, NAME_INET6, which, &hash);
-	if (!r)
-		return;
-	__builtin_memcpy(r->text, local, 16);
-	__builtin_memcpy(r->text + 16, remote, 16);
-	send_name(r, 32, hash);
+	if (r)
+		send_name(r, 32, hash);
 }
 
 /* The inode number of a socket that a file stands for, 0 for one that was not accepted yet. */
@@ -214,13 +212,17 @@ int __noinline sock_object(struct object *o, u64 sock, u64 inode, u32 which)
 			o->peer = peer_port ? endpoint4(READ(sk, __sk_common.skc_daddr), peer_port) : 0;
 			return 1;
 		}
-		u32 local[4], remote[4];
+		/* Not on the stack: Linux 6.1 gives 512 bytes of it to all functions that are under way. */
+		struct scratch *s = scratch(which);
+		if (!s)
+			return 0;
+		u32 *local = (u32 *)s->name.text, *remote = local + 4;
 		bpf_core_read(local, 16, &sk->__sk_common.skc_v6_rcv_saddr);
 		bpf_core_read(remote, 16, &sk->__sk_common.skc_v6_daddr);
 		o->id = endpoint6(local, port);
 		o->peer = peer_port ? endpoint6(remote, peer_port) : 0;
 		if (o->id >> 63 || o->peer >> 63)
-			send_inet6(o, local, remote, which);
+			send_inet6(o, which);
 		return 1;
 	}
 	o->kind = K_SOCKET;
@@ -395,6 +397,8 @@ static __always_inline struct remembered *known_file(struct thread *t, struct ta
 	u64 file, inode, number;
 	if (max == 64 && fd < 16) { /* the table within files_struct */
 		struct file *f = low_file(files, fd);
+		if (!f) /* Linux 6.1 does not see that the switch knows all of these */
+			return 0;
 		struct inode *in = f->f_inode;
 		file = (u64)f;
 		inode = (u64)in;

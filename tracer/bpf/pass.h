@@ -40,7 +40,7 @@ static __noinline void shared_word_of(struct thread *t, struct task_struct *task
 }
 
 /* A thread that was blocked before the recorder came. Its memory can be read: the iterator may sleep. */
-static __noinline void seed(struct thread *t, struct task_struct *task, u32 state, u64 now)
+static __always_inline void seed(struct thread *t, struct task_struct *task, u32 state, u64 now)
 {
 	u32 tid = task->pid, tgid = task->tgid;
 	t->object.kind = K_NONE;

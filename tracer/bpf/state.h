@@ -213,6 +213,7 @@ struct cpu {
 	/* The thread that asked for completions to be dealt with, 0 when a device did. */
 	u32 completer_tid, completer_tgid;
 	u64 current; /* the thread that was seen to come last */
+	u64 before[WAIT_WORDS]; /* what it waited on the last time: room for on_switch (Linux 6.1 gives 512 bytes of stack) */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

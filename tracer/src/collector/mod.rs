@@ -380,6 +380,10 @@ impl Run {
         self.everything = false;
         self.programs.set_focus(&[pid], &[]);
         self.pipeline.identity.focus_on(pid);
+        // A command that waits to be started is still this program.
+        let program = |of: &str| std::fs::read_link(format!("/proc/{of}/exe")).ok();
+        let own = program("self");
+        self.pipeline.unstarted = (own.is_some() && own == program(&pid.to_string())).then_some(pid);
     }
 
     /// Translate a batch.

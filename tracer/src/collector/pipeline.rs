@@ -113,6 +113,8 @@ pub struct Pipeline {
     kernel: Recent,
     /// Stacks of accesses to data flags, by their keys.
     touched: FastMap<u64, StackId>,
+    /// The command to record, while it waits to be started: that wait is the recorder's.
+    pub unstarted: Option<u32>,
     /// The last interval of each thread, by its number.
     last: FastMap<u32, Last>,
     /// Counts what can change how a thread or a stack is named.
@@ -150,6 +152,7 @@ impl Pipeline {
             user: Recent::new(),
             kernel: Recent::new(),
             touched: FastMap::default(),
+            unstarted: None,
             last: FastMap::default(),
             changes: 0,
             long: VecDeque::new(),
@@ -260,6 +263,7 @@ impl Pipeline {
                 self.changes += 1;
                 let now = self.time(time);
                 self.quotas.forget(tgid);
+                self.unstarted = self.unstarted.filter(|&pid| pid != tgid);
                 self.identity.exec(tid, tgid, &comm, &argv, &[], now);
                 let thread = self.identity.thread(tgid, tgid, now);
                 self.order.push(Event { time: now, thread, cpu, kind: Kind::Exec });
@@ -337,7 +341,7 @@ impl Pipeline {
     #[inline]
     fn off(&mut self, r: &Off) {
         let open = r.flags & (F_OPEN | F_LONG) != 0;
-        if r.time > self.end && !open {
+        if (r.time > self.end && !open) || self.unstarted == Some(r.tid) {
             return;
         }
         let time = self.time(r.time.min(self.end));
@@ -431,7 +435,7 @@ impl Pipeline {
     /// An interval like the last one of its thread.
     fn again(&mut self, r: &Again) {
         let Some(last) = self.last.get_mut(&r.tid) else {
-            self.damaged += 1;
+            self.damaged += u64::from(self.unstarted != Some(r.tid));
             return;
         };
         if r.rewoken.is_some() || last.changes != self.changes {

@@ -529,3 +529,32 @@ fn a_retry_loop_gets_a_burst() {
     let (_, first) = refused.clone().next().unwrap();
     assert_eq!(r.object(first.object).id, r.fact("inode"));
 }
+
+#[test]
+fn waiting_to_be_started_is_no_wait_of_the_command() {
+    if !allowed("waiting_to_be_started_is_no_wait_of_the_command") {
+        return;
+    }
+    let _beside = beside();
+    let (sender, items) = crossbeam_channel::unbounded();
+    let focus = Focus { command: true, ..Focus::default() };
+    let collector = Collector::start(Options { focus, ..options(Level::Waits) }, sender).unwrap();
+    let mut command = pg_tracer::command::Command::spawn(&["sleep".into(), "0.2".into()]).unwrap();
+    collector.focus_on(command.pid());
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    command.resume().unwrap();
+    assert!(command.wait().unwrap().success());
+    collector.stop().unwrap();
+    let (catalog, events, _) = collect(items);
+    let of_command = |e: &&Event| catalog.thread(e.thread).is_some_and(|t| t.tid == command.pid());
+    let exec =
+        events.iter().filter(of_command).find(|e| matches!(e.kind, Kind::Exec)).expect("it was started");
+    let before: Vec<_> = events
+        .iter()
+        .filter(of_command)
+        .filter(|e| e.time < exec.time && matches!(e.kind, Kind::OffCpu(o) if o.state != OffState::Runnable))
+        .collect();
+    assert!(before.is_empty(), "{before:?}");
+    let waits = |e: &&Event| matches!(e.kind, Kind::OffCpu(o) if o.syscall.is_any(&["clock_nanosleep"]));
+    assert!(events.iter().filter(of_command).any(|e| waits(&e)), "what it did then is there");
+}

@@ -37,9 +37,10 @@ pub(crate) fn doing(g: &EventGraph, c: &Catalog, worker: ThreadId, within: std::
     let Some(w) = g.works_of(worker, within).last() else { return String::new() };
     let what = c.object(w.object).map(|o| clean(&o.name, 48)).filter(|n| !n.is_empty());
     let what = what.map_or_else(String::new, |n| format!(" executing {n}"));
-    let whom = match w.requester.is_some() {
-        true => format!(" for {}", clean(&short_who(c, w.requester), 60)),
-        false => String::new(),
+    let whom = if w.requester.is_some() {
+        format!(" for {}", clean(&short_who(c, w.requester), 60))
+    } else {
+        String::new()
     };
     what + &whom
 }

@@ -14,17 +14,20 @@ use ratatui::text::{Line, Span};
 /// Lines a step takes: itself and the edge before it.
 const LINES: usize = 2;
 
-/// Most lines that tell of the selected step: more stack than that is read in the view of the vertex.
-const FOOT: usize = 20;
+/// Lines that tell of the selected step besides its stack.
+const FOOT: usize = 5;
 
 /// Where the steps lie.
 pub fn rows_area(state: &State, body: Rect) -> Rect {
-    let foot = foot_height(body, state.diagnosis.slice().len());
+    let slice = state.diagnosis.slice();
+    // The same for all steps, so that going from one to the next moves nothing.
+    let stack = slice.iter().map(|n| crate::frames::condensed(&n.stack).len()).max().unwrap_or(0);
+    let foot = foot_height(body, slice.len(), stack);
     Rect { y: body.y + 2, height: body.height.saturating_sub(2 + foot), ..body }
 }
 
 /// Lines below the steps; what a short way leaves free is theirs.
-fn foot_height(body: Rect, steps: usize) -> u16 {
+fn foot_height(body: Rect, steps: usize, stack: usize) -> u16 {
     let least = match body.height {
         0..9 => return 0,
         9..16 => 3,
@@ -32,7 +35,7 @@ fn foot_height(body: Rect, steps: usize) -> u16 {
         _ => 12,
     };
     let free = usize::from(body.height).saturating_sub(2 + steps * LINES);
-    least.max(free.min(FOOT) as u16)
+    least.max(free.min(FOOT + stack) as u16)
 }
 
 /// Keeps the selected step on the screen.

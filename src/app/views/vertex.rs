@@ -327,11 +327,7 @@ pub fn event(r: &Recording, e: &Event) -> String {
             format!("{}{}, which {} waits for", relation(h.relation), on(h.object), r.thread_name(h.subject))
         }
         Kind::Work(w) => {
-            let by = if w.requester.is_some() {
-                r.thread_name(w.requester)
-            } else {
-                "a timer or interrupt".into()
-            };
+            let by = if w.requester.is_some() { r.thread_name(w.requester) } else { "a timer or interrupt" };
             format!("executes{}, asked for by {by}", on(w.object))
         }
         Kind::DataFlag { object, value, write, .. } => {

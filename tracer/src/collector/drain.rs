@@ -139,14 +139,13 @@ impl Rings {
         let (mut in_ring, mut more) = (0, false);
         loop {
             let mut item = None;
-            let record = match &self.held {
-                Some(held) => &held[..],
-                None => {
-                    item = self.events.next();
-                    let Some(item) = &item else { break };
-                    in_ring += item.len();
-                    item
-                }
+            let record = if let Some(held) = &self.held {
+                &held[..]
+            } else {
+                item = self.events.next();
+                let Some(item) = &item else { break };
+                in_ring += item.len();
+                item
             };
             let after = raw::comes_after(record);
             if after > time

@@ -193,7 +193,7 @@ mod tests {
         if head - tail > SIZE - BLOCK - len {
             return false;
         }
-        let mut put = |position: u64, bytes: &[u8]| {
+        let put = |position: u64, bytes: &[u8]| {
             let at = lane as u64 * SIZE + position % SIZE;
             // SAFETY: within the mapping, which nothing else looks at now.
             unsafe {

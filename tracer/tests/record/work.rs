@@ -42,7 +42,7 @@ pub fn terminal() {
     while taken < LINES {
         let mut buffer = [0; 100];
         let n = master.read(&mut buffer).unwrap();
-        taken += buffer[..n].iter().filter(|b| **b == b'\n').count();
+        taken += buffer[..n].split(|b| *b == b'\n').count() - 1;
     }
     writer.join().unwrap();
 }

@@ -508,6 +508,13 @@ impl Run {
         };
         coverage.notes.extend(pipeline.stacks.notes());
         coverage.notes.extend(pipeline.identity.notes());
+        if pipeline.unnamed > 0 {
+            let n = pipeline.unnamed;
+            let s = if n == 1 { "" } else { "s" };
+            coverage
+                .notes
+                .push(format!("of {n} UDP datagram{s} received the sender is inferred from order and size"));
+        }
         if pipeline.damaged > 0 {
             coverage.notes.push(format!("{} records could not be read", pipeline.damaged));
         }

@@ -130,6 +130,8 @@ pub struct Pipeline {
     pub bursts: Option<Bursts>,
     /// When a unix datagram was received last (`CLOCK_MONOTONIC`), 0 for never.
     pub datagram: u64,
+    /// UDP datagrams received from somebody whom the kernel does not show.
+    pub unnamed: u64,
     /// When something was given out last.
     stepped: Ns,
     /// Events given out.
@@ -162,6 +164,7 @@ impl Pipeline {
             retries: Retries::default(),
             bursts: None,
             datagram: 0,
+            unnamed: 0,
             stepped: 0,
             events: 0,
             damaged: 0,
@@ -295,6 +298,9 @@ impl Pipeline {
             Record::Use(u) if u.last <= self.end => {
                 if u.receive && u.object.kind == ObjectKind::UnixDatagram as u8 {
                     self.datagram = u.last;
+                }
+                if u.receive && u.object.kind == ObjectKind::Udp as u8 && u.object.peer == 0 {
+                    self.unnamed += u64::from(u.count);
                 }
                 let now = self.time(u.last);
                 let thread = self.identity.thread(u.tid, u.tgid, now);

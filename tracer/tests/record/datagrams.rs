@@ -1,5 +1,7 @@
 //! Datagrams of two senders to one receiver, without connections: each names both of its ends.
 
+#![allow(unsafe_code)] // sendmmsg has no safe counterpart in std.
+
 use crate::programs::{fact, inode, pause, tid};
 use crate::{Recording, allowed, record};
 use pg_event::{Direction, IpcUse, Kind, ObjectKind};
@@ -65,6 +67,43 @@ pub fn unix() {
     std::fs::remove_file(&path).unwrap();
 }
 
+/// One call sends to two addresses in turn.
+pub fn batch() {
+    let to = [0, 1].map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());
+    let from = UdpSocket::bind("127.0.0.1:0").unwrap();
+    fact("self", tid());
+    let mut addresses = to.each_ref().map(|s| libc::sockaddr_in {
+        sin_family: libc::AF_INET as u16,
+        sin_port: s.local_addr().unwrap().port().to_be(),
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes([127, 0, 0, 1]) },
+        sin_zero: [0; 8],
+    });
+    for (i, s) in to.iter().enumerate() {
+        fact(&format!("port-{i}"), s.local_addr().unwrap().port());
+    }
+    let mut data = [0u8; 100];
+    let mut pieces: [libc::iovec; 4] =
+        std::array::from_fn(|i| libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len: SIZES[i % 2] });
+    let mut messages: [libc::mmsghdr; 4] = std::array::from_fn(|i| {
+        // SAFETY: all zero is a valid message.
+        let mut m: libc::mmsghdr = unsafe { std::mem::zeroed() };
+        m.msg_hdr.msg_name = (&raw mut addresses[i % 2]).cast();
+        m.msg_hdr.msg_namelen = size_of::<libc::sockaddr_in>() as u32;
+        m.msg_hdr.msg_iov = &raw mut pieces[i];
+        m.msg_hdr.msg_iovlen = 1;
+        m
+    });
+    for n in 0..EACH {
+        // Now and then for fewer than there are: as if the call had ended early.
+        let count = if n % 5 == 4 { 3 } else { 4 };
+        // SAFETY: the messages, their addresses and data outlive the call.
+        let sent = unsafe { libc::sendmmsg(from.as_raw_fd(), messages.as_mut_ptr(), count, 0) };
+        assert_eq!(sent, count as i32);
+        thread::sleep(std::time::Duration::from_millis(10));
+    }
+    pause();
+}
+
 fn uses(r: &Recording, fact: &str, direction: Direction) -> Vec<IpcUse> {
     let thread = r.thread(fact);
     let of = |kind: Kind| match kind {
@@ -110,6 +149,21 @@ fn udp_names_both_ends_without_a_connection() {
     let r = record("udp", Level::Messages);
     let ends = [r.fact("port-0"), r.fact("port-1")];
     check(&r, ObjectKind::Udp, |e| e & 0xffff, ends, r.fact("port"));
+}
+
+#[test]
+fn each_message_of_a_batch_names_its_address() {
+    if !allowed("each_message_of_a_batch_names_its_address") {
+        return;
+    }
+    let r = record("udp-batch", Level::Messages);
+    let sent = uses(&r, "self", Direction::Send);
+    assert_eq!(sent.len(), 4 * EACH - EACH / 5, "one record each");
+    for u in &sent {
+        let i = SIZES.iter().position(|s| *s as u64 == u.bytes).expect("a size");
+        let o = r.object(u.object);
+        assert_eq!((o.kind, o.peer & 0xffff), (ObjectKind::Udp, r.fact(&format!("port-{i}"))), "{o:?}");
+    }
 }
 
 #[test]

@@ -33,6 +33,7 @@ pub fn run(name: &str) {
         "terminal" => crate::work::terminal(),
         "disk" => crate::disk::read(),
         "quota" => crate::quota::spin(),
+        "udp-batch" => crate::datagrams::batch(),
         "udp" => crate::datagrams::udp(),
         "unix-datagram" => crate::datagrams::unix(),
         "holds" => crate::holds::wait_for_all(),

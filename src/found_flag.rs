@@ -19,6 +19,7 @@ fn ground(f: &FoundFlag) -> &'static str {
         Ground::Clock => "the clock: the loop looks at the time",
         Ground::Stack => "a local variable of the thread",
         Ground::Constant => "memory that nobody writes",
+        Ground::Data if !f.flag => "not what it waits for, as it seems",
         Ground::Data => "",
     }
 }
@@ -88,7 +89,7 @@ pub fn lines(found: &Found) -> Vec<String> {
             out.extend(own.into_iter().map(|l| format!("  {l}")));
         }
         None if found.calls.is_empty() => {
-            out.push("No variable was found that lets the loop go on.".into());
+            out.push("No variable was found that would let it go on: it computes, as it seems.".into());
         }
         None => {
             let calls: Vec<String> = found

@@ -9,7 +9,7 @@ use pg_tracer::procfs::{join_argv, read_cmdline, read_stat};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Instructions followed at most.
-const STEPS: u32 = 3000;
+const STEPS: u32 = 2000;
 /// How long the thread may sleep in between.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Clock ticks a second in `/proc` (`USER_HZ` on x86-64).

@@ -270,11 +270,11 @@ pub struct FindFlag {
     /// The process
     #[arg(short, long, value_name = "PID", value_parser = pid, allow_negative_numbers = true)]
     pub pid: u32,
-    /// The thread that spins [default: the one that used the CPU most lately]
+    /// The thread that spins [default: of those that used the CPU most lately, the first that asks a variable]
     #[arg(short, long, value_name = "TID", value_parser = pid, allow_negative_numbers = true)]
     pub tid: Option<u32>,
     /// Follow at most this many instructions
-    #[arg(long, value_name = "N", default_value_t = 3000, value_parser = clap::value_parser!(u32).range(10..=20_000))]
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(10..=20_000))]
     pub steps: u32,
     /// Wait at most this long while the thread sleeps between two turns
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time)]

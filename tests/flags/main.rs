@@ -151,6 +151,22 @@ fn the_target_goes_on_after_it_was_followed() {
     }
 }
 
+/// Without a thread named: the one that computes uses more of the CPU, but asks nothing.
+#[test]
+fn the_thread_that_asks_is_found_among_those_that_compute() {
+    let Some(s) = setup("the_thread_that_asks_is_found_among_those_that_compute") else { return };
+    let exe = s.build("-O2");
+    for variant in ["nap", "yield", "pause", "shared"] {
+        let mut spin = Spin::start(&exe, variant, 60);
+        let out = s.tool(&["find-flag", "-p", &spin.pid(), "--json"]).output().expect("it starts");
+        let what = format!("{variant}: {}", text(&out));
+        let found: Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {what}"));
+        assert_eq!(found["tid"].as_u64(), Some(u64::from(spin.child.id())), "{what}");
+        assert_eq!(found["flag"]["address"].as_str(), Some(spin.flag.as_str()), "{what}");
+        assert!(spin.lives(), "{what}");
+    }
+}
+
 fn tracer_of(pid: &str) -> u32 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().find_map(|l| l.strip_prefix("TracerPid:")).and_then(|n| n.trim().parse().ok()).unwrap_or(0)

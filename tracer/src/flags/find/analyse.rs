@@ -43,8 +43,20 @@ pub struct Source {
     pub hops: u32,
     /// The thread itself changes it in the loop: a counter.
     pub own: bool,
+    /// The same address is read in each turn. A loop that computes walks through its data.
+    pub steady: bool,
+    /// The branch is in the outermost frame that has a way out of the loop.
+    pub outermost: bool,
     /// The pointer that led there: where it lay, and how far behind it the flag is.
     pub pointer: Option<(u64, i64)>,
+}
+
+impl Source {
+    /// Can it be what the loop waits for? What a thread changes itself, walks through, or asks somewhere within its
+    /// work is not that.
+    pub fn is_flag(&self) -> bool {
+        !self.own && self.steady && self.outermost && matches!(self.ground, Ground::Data | Ground::Stack)
+    }
 }
 
 /// What a trace tells.
@@ -54,6 +66,8 @@ pub struct Analysis {
     pub sources: Vec<Source>,
     /// How often the loop was gone round, at least.
     pub turns: u32,
+    /// The turns are about equally long: who only asks does the same each time.
+    pub alike: bool,
     /// System calls whose results the exits depend on.
     pub calls: Vec<u64>,
 }
@@ -98,6 +112,7 @@ fn wanted(r: Register) -> Option<Register> {
 struct Loop {
     depth: i32,
     turns: u32,
+    alike: bool,
     executed: HashSet<u64>,
 }
 
@@ -111,7 +126,13 @@ fn find_loop(t: &[Step]) -> Option<Loop> {
     let turns = counts.iter().filter(|c| c.0.0 == depth && *c.1 >= 2).map(|c| *c.1).min()?;
     let first = t.iter().position(|s| s.depth == depth && counts[&(s.depth, s.regs.ip)] >= 2)?;
     let executed = t[first..].iter().map(|s| s.regs.ip).collect();
-    Some(Loop { depth, turns, executed })
+    // From one time at such an instruction to the next.
+    let head = t.iter().find(|s| s.depth == depth && counts[&(depth, s.regs.ip)] == turns)?.regs.ip;
+    let at: Vec<usize> = (0..t.len()).filter(|&i| t[i].depth == depth && t[i].regs.ip == head).collect();
+    let lengths = || at.windows(2).map(|w| w[1] - w[0]);
+    let (short, long) = (lengths().min().unwrap_or(0), lengths().max().unwrap_or(0));
+    let alike = at.len() > 2 && long <= short + short / 4 + 4;
+    Some(Loop { depth, turns, alike, executed })
 }
 
 /// What is looked for on the way back.
@@ -167,6 +188,17 @@ fn pointer(t: &[Step], load: usize, m: &UsedMemory, at: u64) -> Option<(u64, i64
         register = data_registers(&s.instruction, i).first().copied()?;
     }
     None
+}
+
+/// Does the instruction of a step read the same address whenever it is executed, and is it so more than once?
+fn steady(t: &[Step], load: usize, m: &UsedMemory, at: u64) -> bool {
+    let ip = t[load].regs.ip;
+    let mut times = 0;
+    let same = t.iter().filter(|s| s.regs.ip == ip).all(|s| {
+        times += 1;
+        place(m, s).is_some_and(|p| p.0 == at)
+    });
+    same && times > 1
 }
 
 /// Looks back from a branch.
@@ -258,6 +290,8 @@ fn sources(
                 load: j,
                 hops: n,
                 own: false,
+                steady: steady(t, j, m, at.0),
+                outermost: false,
                 pointer: pointer(t, j, m, at.0),
             };
             if atomic(i) {
@@ -303,26 +337,30 @@ pub fn analyse(trace: &Trace, ground: &dyn Fn(u64, &Step) -> Ground) -> Analysis
         .collect();
     exits.sort_by_key(|&k| (t[k].depth, std::cmp::Reverse(k)));
     exits.truncate(BRANCHES);
+    let outermost = exits.first().map_or(l.depth, |&k| t[k].depth);
     let mut calls = Vec::new();
     let mut all: Vec<Source> = Vec::new();
     for k in exits {
         let deeper = (t[k].depth - l.depth) as u32;
         let mut own_calls = Vec::new();
-        for s in sources(t, k, deeper, ground, &mut own_calls) {
+        for mut s in sources(t, k, deeper, ground, &mut own_calls) {
+            s.outermost = t[k].depth == outermost;
             let known = all.iter_mut().find(|o| o.address == s.address);
             match known {
                 Some(o) => o.own |= s.own,
                 None => all.push(s),
             }
         }
-        if deeper == 0 {
+        if t[k].depth == outermost {
             calls.append(&mut own_calls);
         }
     }
     all.retain(|s| s.ground != Ground::Constant);
     // The clock last but one: a loop that looks at the time gives up some day; the flag lets it go on.
-    all.sort_by_key(|s| (s.own, s.ground, s.deeper, s.hops, std::cmp::Reverse(s.branch)));
-    Analysis { sources: all, turns: l.turns, calls }
+    all.sort_by_key(|s| {
+        (!s.is_flag(), s.own, !s.steady, s.ground, s.deeper, s.hops, std::cmp::Reverse(s.branch))
+    });
+    Analysis { sources: all, turns: l.turns, alike: l.alike, calls }
 }
 
 #[cfg(test)]
@@ -362,6 +400,7 @@ mod tests {
         assert_eq!((a.turns, a.sources.len()), (3, 1), "{a:#?}");
         let s = &a.sources[0];
         assert_eq!((s.address, s.size, s.own, s.deeper, s.pointer), (0x4000, 4, false, 0, None));
+        assert!(a.alike && s.is_flag());
     }
 
     /// `while (!w->shown) beats++;`: the counter is the thread's own, the pointer lay at 0x4100.
@@ -463,6 +502,39 @@ mod tests {
         h.at(0x1000, &[0x0f, 0x05]);
         let a = of(&h);
         assert_eq!((a.sources.len(), a.calls.as_slice()), (0, &[72][..]), "{a:#?}");
+    }
+
+    /// `for (p = list; *p != 7; p++);` walks through memory; nobody is waited for.
+    #[test]
+    fn who_walks_through_data_waits_for_nobody() {
+        let mut h = hand();
+        for i in 0..4 {
+            // cmp dword [rbx], 7; je; add rbx, 4; jmp
+            h.regs.bx = 0x5000 + i * 4;
+            h.at(0x1000, &[0x83, 0x3b, 7]).at(0x1003, &[0x74, 0x40]);
+            h.at(0x1005, &[0x48, 0x83, 0xc3, 4]).at(0x1009, &[0xeb, 0xf5]);
+        }
+        let a = of(&h);
+        assert!(a.sources.len() == 1 && !a.sources[0].steady && !a.sources[0].is_flag(), "{a:#?}");
+    }
+
+    /// A loop that ends by its own count calls a function that asks a setting: that is no flag of the loop.
+    #[test]
+    fn a_setting_asked_deeper_within_is_not_the_flag() {
+        let mut h = hand();
+        for i in 0..4 {
+            h.regs.bx = i;
+            h.at(0x1000, &[0xe8, 0xfb, 0x0f, 0, 0]); // call 0x2000
+            h.regs.sp -= 8;
+            // cmp dword [0x4000], 0; jne; ret
+            h.at(0x2000, &[0x83, 0x3d, 0xf9, 0x1f, 0, 0, 0]).at(0x2007, &[0x75, 0x40]).at(0x2009, &[0xc3]);
+            h.regs.sp += 8;
+            // inc rbx; cmp rbx, 100; jne
+            h.at(0x1005, &[0x48, 0xff, 0xc3]).at(0x1008, &[0x48, 0x83, 0xfb, 100]).at(0x100c, &[0x75, 0xf2]);
+        }
+        h.at(0x1000, &[0x90]);
+        let a = of(&h);
+        assert!(a.sources.len() == 1 && a.sources[0].address == 0x4000 && !a.sources[0].is_flag(), "{a:#?}");
     }
 
     #[test]

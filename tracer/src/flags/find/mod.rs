@@ -69,6 +69,8 @@ pub struct FoundFlag {
     pub ground: Ground,
     /// The loop changes it itself: a counter rather than a flag.
     pub own: bool,
+    /// It can be what the loop waits for.
+    pub flag: bool,
     /// The branch that leaves the loop, as an instruction, and its address.
     pub branch: (String, u64),
     /// The instruction that reads the flag.
@@ -94,6 +96,8 @@ pub struct Found {
     pub took: Duration,
     /// How often the loop was gone round, at least; 0: no loop was seen.
     pub turns: u32,
+    /// The turns are about equally long, as those of a loop that only asks are.
+    pub alike: bool,
     /// Most likely first.
     pub flags: Vec<FoundFlag>,
     /// Numbers of system calls whose results the loop asks.
@@ -105,7 +109,7 @@ pub struct Found {
 impl Found {
     /// The flag, when one was found that somebody else can set.
     pub fn flag(&self) -> Option<&FoundFlag> {
-        self.flags.first().filter(|f| !f.own && f.ground != Ground::Clock)
+        self.flags.first().filter(|f| f.flag)
     }
 }
 
@@ -137,18 +141,21 @@ pub fn find(ask: &Ask) -> Result<Found, FlagError> {
     let Ask { pid, .. } = *ask;
     let threads = match ask.tid {
         Some(tid) => vec![tid],
-        None => busiest(pid).into_iter().take(3).collect(),
+        None => busiest(pid).into_iter().take(4).collect(),
     };
-    let mut first = None;
+    let mut best: Option<Found> = None;
     for tid in &threads {
         let found = find_in(ask, *tid)?;
-        // Without a thread named, one that computes is passed over: it asks nothing of others.
-        if found.flag().is_some_and(|f| f.ground == Ground::Data) {
+        // Without a thread named, one that computes is passed over: it asks nothing of others. What lies on its own
+        // stack it may have from its callers.
+        if found.alike && found.flag().is_some_and(|f| f.ground == Ground::Data) {
             return Ok(found);
         }
-        first.get_or_insert(found);
+        if best.as_ref().is_none_or(|b| b.flag().is_none() && found.flag().is_some()) {
+            best = Some(found);
+        }
     }
-    first.ok_or(FlagError::Process { pid, reason: "it has no threads".into() })
+    best.ok_or(FlagError::Process { pid, reason: "it has no threads".into() })
 }
 
 /// Wait until the thread can be stopped without making a call of it fail.
@@ -254,6 +261,7 @@ fn find_in(ask: &Ask, tid: u32) -> Result<Found, FlagError> {
         steps: trace.steps.len(),
         took,
         turns: analysis.turns,
+        alike: analysis.alike,
         flags,
         calls: analysis.calls,
         end: end.map(|e| e.0).filter(|e| *e != End::Enough),
@@ -262,7 +270,7 @@ fn find_in(ask: &Ask, tid: u32) -> Result<Found, FlagError> {
 
 /// Has a flag been found, and often enough?
 fn enough(trace: &Trace, a: &Analysis) -> bool {
-    let good = a.sources.first().is_some_and(|s| !s.own && s.ground == Ground::Data && s.deeper == 0);
+    let good = a.sources.first().is_some_and(|s| s.is_flag() && s.ground == Ground::Data);
     let n = trace.steps.len();
     good && (a.turns >= 3 && n >= 300 || a.turns >= 2 && n >= 600)
 }
@@ -333,6 +341,7 @@ impl Names {
             shared: area.is_some_and(|a| a.shared),
             ground: s.ground,
             own: s.own,
+            flag: s.is_flag(),
             branch: show(&trace.steps[s.branch]),
             load: show(&trace.steps[s.load]),
             stack,

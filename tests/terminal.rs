@@ -362,6 +362,40 @@ fn a_panic_gives_the_terminal_back() {
 }
 
 #[test]
+fn live_marks_a_circle() {
+    let dir = tempfile::tempdir().expect("a folder");
+    // Takes one lock, waits until the other has the other one, and wants that.
+    let script = r#"exec 8>"$1"; flock 8; touch "$1.got"; until [ -e "$2.got" ]; do sleep 0.05; done
+        exec 9>>"$2"; exec flock 9"#;
+    let wants = |own: &str, other: &str| {
+        let mut c = Command::new("bash");
+        c.args(["-c", script, "-"]).arg(dir.path().join(own)).arg(dir.path().join(other));
+        c.spawn().expect("bash")
+    };
+    let (mut a, mut b) = (wants("a", "b"), wants("b", "a"));
+    let (p, q) = (a.id().to_string(), b.id().to_string());
+    let mut s = Screen::start(env!("CARGO_BIN_EXE_pg-tui"), &["live", "-p", &p, "-p", &q], 24, 100);
+    s.wait_for(&format!("{p} "));
+    if std::fs::read_to_string(format!("/proc/{p}/syscall")).is_ok() {
+        s.wait_for(&format!("flock:{p} -> flock:{q} -> flock:{p}"));
+        s.wait_for("↺");
+    } else {
+        println!("skipped: the circle; /proc/{p}/syscall may not be read");
+    }
+    s.keys("?");
+    s.wait_for("Help: live");
+    s.keys("?");
+    s.wait("no help", |s| !s.text().contains("Help: live"));
+    s.keys("q");
+    assert_eq!(s.end(), 0);
+    s.assert_given_back();
+    for child in [&mut a, &mut b] {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+#[test]
 fn live_shows_who_waits_for_whom() {
     use std::process::Stdio;
     let mut sleep =

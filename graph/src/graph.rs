@@ -210,6 +210,8 @@ pub struct EventGraph {
     pub(crate) duration: Ns,
     /// CPUs that events name.
     pub(crate) cpus: u32,
+    /// As in [`crate::BuildOptions::partial`].
+    pub(crate) partial: bool,
     pub(crate) events: u64,
     pub(crate) culled: CullCounts,
     pub(crate) lanes: LaneIndex,

@@ -19,6 +19,8 @@ pub(crate) struct Starved {
     /// CPU time of all threads in them, likewise, and how many CPUs there are.
     pub all: f64,
     pub cpus: f64,
+    /// Not everybody is in the recording: nothing is known of idle CPUs.
+    pub partial: bool,
     /// Other threads that ran meanwhile and their share of it, most first.
     pub others: Vec<(ThreadId, f64)>,
     /// What it got between two stretches, ns (median).
@@ -80,7 +82,7 @@ pub(crate) fn starved(g: &EventGraph, c: &Catalog, thread: ThreadId, spans: &[(N
             out.others.push((t, ran as f64 / length as f64));
         }
     }
-    out.cpus = f64::from(g.cpus);
+    (out.cpus, out.partial) = (f64::from(g.cpus), g.partial);
     out.busy = out.others.iter().map(|o| o.1).sum();
     out.others.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     out.others.truncate(8);
@@ -98,12 +100,22 @@ impl Starved {
     pub fn throttled(&self) -> bool {
         let turns = self.times >= 3 && self.queued / self.times as u64 >= LONG && self.period > 0;
         let rival = self.others.first().is_some_and(|o| o.1 >= 0.8);
-        turns && (self.busy < 0.5 || self.idle() && !rival)
+        turns && (self.unrivalled() || self.idle() && !rival)
     }
 
-    /// Was a CPU idle for a good part of the time?
+    /// Did nobody else have its CPU for half of the time?
+    fn unrivalled(&self) -> bool {
+        !self.partial && self.busy < 0.5
+    }
+
+    /// Was a CPU idle for a good part of the time, as far as that is known?
     pub fn idle(&self) -> bool {
-        self.all < self.cpus - 0.3
+        !self.partial && self.all < self.cpus - 0.3
+    }
+
+    /// Could it have had a CPU, as far as that is known?
+    pub fn in_vain(&self) -> bool {
+        self.unrivalled() || self.idle()
     }
 
     /// Another thread that had the CPU for most of it.

@@ -104,6 +104,35 @@ fn a_recorded_quota_is_named() {
     assert!(cause.why.contains("throttled") && cause.why.contains("20 ms every 100 ms"), "{}", cause.why);
 }
 
+/// Where threads were taken out of a recording, nobody knows what the CPUs did.
+#[test]
+fn a_partial_recording_knows_no_idle_cpus() {
+    let why = |partial: bool| {
+        let mut d = Drawing::new(14.0);
+        let gzip = d.process("gzip", "gzip data", None, 0.0);
+        let group = d.object(ObjectKind::Cgroup, 77, 0, "/box (cpu.max 20000 100000 = 20.0 % of a CPU)");
+        let work = d.stack(&["deflate (gzip)"]);
+        let mut t = 1.0;
+        while t < 11.0 {
+            d.runs(gzip, t, t + 0.02, work);
+            d.wait(gzip, t + 0.02, t + 0.1, "read").on(group).state(OffState::Throttled).times_out();
+            t += 0.1;
+        }
+        d.wait(gzip, t + 0.001, 14.0, "pause").open();
+        let options = pg_graph::BuildOptions { partial, ..pg_graph::BuildOptions::default() };
+        let (g, c) = d.build_with(options);
+        let v = pg_graph::victims(&g, &c, &pg_graph::VictimOptions::default()).remove(0);
+        let r = pg_graph::run_with_policy(&g, &c, v, pg_graph::Options::default());
+        r.root_causes[0].why.clone()
+    };
+    assert!(
+        why(false).contains("throttled") && why(false).contains("though CPUs were idle"),
+        "{}",
+        why(false)
+    );
+    assert!(why(true).contains("throttled") && !why(true).contains("idle"), "{}", why(true));
+}
+
 /// Page faults, memory that must be freed first, and a disk: told apart by the kernel's functions.
 #[test]
 fn memory_is_told_from_the_disk() {

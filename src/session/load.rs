@@ -51,7 +51,8 @@ pub fn load_session(
 ) -> Result<Loaded, SessionError> {
     super::memory::lists_grow_in_pages();
     let mut catalog = Catalog::default();
-    let mut builder = Builder::new(options);
+    let partial = !session.header().redacted.is_empty();
+    let mut builder = Builder::new(BuildOptions { partial, ..options });
     let mut done = Progress {
         bytes_total: session.len_bytes(),
         events_total: session.len_events(),

@@ -42,6 +42,7 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
         events,
         culled,
         cpus: u32::from(last_cpu) + 1,
+        partial: options.partial,
         ..EventGraph::default()
     };
     g.holds = holds;

@@ -47,6 +47,8 @@ pub struct BuildOptions {
     pub split_peers: bool,
     /// Most unmatched records kept per direction of a channel.
     pub channel_depth: usize,
+    /// Threads were taken out of the recording: that nobody is seen on a CPU does not tell that it was idle.
+    pub partial: bool,
 }
 
 impl Default for BuildOptions {
@@ -58,6 +60,7 @@ impl Default for BuildOptions {
             split_batches: true,
             split_peers: true,
             channel_depth: 4096,
+            partial: false,
         }
     }
 }

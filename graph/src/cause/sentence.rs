@@ -183,7 +183,7 @@ impl Writer<'_> {
         let s = starved(self.g, self.c, r.thread, &r.spans);
         let whole = crate::diagnose::spans_total(&r.spans);
         let group = n.object_label(self.c).map_or_else(String::new, |l| format!(" of {}", clean(&l, 110)));
-        let idle = if s.busy < 0.5 || s.idle() { " though CPUs were idle" } else { "" };
+        let idle = if s.in_vain() { " though CPUs were idle" } else { "" };
         let turns = if s.period > 0 {
             format!(" lets it run about {} every {}", span(s.slice), span(s.period))
         } else {

@@ -213,9 +213,13 @@ impl Drawing {
         self.event(ns(at), holder, Kind::Hold(Hold { object, subject, relation }));
     }
 
-    pub fn build(mut self) -> (EventGraph, Catalog) {
+    pub fn build(self) -> (EventGraph, Catalog) {
+        self.build_with(BuildOptions::default())
+    }
+
+    pub fn build_with(mut self, options: BuildOptions) -> (EventGraph, Catalog) {
         self.events.sort_by_key(|e| e.time);
-        let mut b = Builder::new(BuildOptions::default());
+        let mut b = Builder::new(options);
         b.events(&self.events, &self.catalog);
         let g = b.finish(ns(self.end), &self.catalog);
         (g, self.catalog)

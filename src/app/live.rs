@@ -204,13 +204,11 @@ impl LiveState {
                 self.order();
             }
             Cmd::LivePause => self.paused = !self.paused,
-            Cmd::Up => self.go(Move::By(-1), page),
-            Cmd::Down => self.go(Move::By(1), page),
-            Cmd::PageUp => self.go(Move::Page(-1), page),
-            Cmd::PageDown => self.go(Move::Page(1), page),
-            Cmd::First => self.go(Move::First, page),
-            Cmd::Last => self.go(Move::Last, page),
-            _ => {}
+            _ => {
+                if let Some(by) = moves::of(cmd) {
+                    self.go(by, page);
+                }
+            }
         }
         None
     }
@@ -316,14 +314,9 @@ fn take(
 
 /// What keys do while the help lies over the list.
 fn in_help(state: &mut State, cmd: Cmd) {
-    match cmd {
-        Cmd::Cancel | Cmd::Quit | Cmd::Help => state.layers.clear(),
-        Cmd::Up => moves::up_down(state, Move::By(-1)),
-        Cmd::Down => moves::up_down(state, Move::By(1)),
-        Cmd::PageUp => moves::up_down(state, Move::Page(-1)),
-        Cmd::PageDown => moves::up_down(state, Move::Page(1)),
-        Cmd::First => moves::up_down(state, Move::First),
-        Cmd::Last => moves::up_down(state, Move::Last),
+    match (cmd, moves::of(cmd)) {
+        (Cmd::Cancel | Cmd::Quit | Cmd::Help, _) => state.layers.clear(),
+        (_, Some(by)) => moves::up_down(state, by),
         _ => {}
     }
 }

@@ -1,9 +1,23 @@
 //! Moving about: what the arrow keys mean in each view.
 
+use super::command::Cmd;
 use super::layer::Layer;
 use super::place;
 use super::state::{State, View};
 use super::views::Move;
+
+/// The move that a command means, if it is one.
+pub fn of(cmd: Cmd) -> Option<Move> {
+    Some(match cmd {
+        Cmd::Up => Move::By(-1),
+        Cmd::Down => Move::By(1),
+        Cmd::PageUp => Move::Page(-1),
+        Cmd::PageDown => Move::Page(1),
+        Cmd::First => Move::First,
+        Cmd::Last => Move::Last,
+        _ => return None,
+    })
+}
 
 /// Up, down, by pages, to the ends.
 pub fn up_down(state: &mut State, by: Move) {

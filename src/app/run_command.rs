@@ -20,13 +20,11 @@ pub fn run_command(state: &mut State, cmd: Cmd) {
         text_command(state, cmd);
         return;
     }
+    if let Some(by) = moves::of(cmd) {
+        moves::up_down(state, by);
+        return;
+    }
     match cmd {
-        Cmd::Up => moves::up_down(state, Move::By(-1)),
-        Cmd::Down => moves::up_down(state, Move::By(1)),
-        Cmd::PageUp => moves::up_down(state, Move::Page(-1)),
-        Cmd::PageDown => moves::up_down(state, Move::Page(1)),
-        Cmd::First => moves::up_down(state, Move::First),
-        Cmd::Last => moves::up_down(state, Move::Last),
         Cmd::Left => moves::left_right(state, -1),
         Cmd::Right => moves::left_right(state, 1),
         Cmd::GoVictims => state.go(View::Victims),

@@ -10,6 +10,7 @@ mod builder;
 mod cause;
 mod class;
 mod diagnose;
+mod disks;
 mod edge;
 mod episode;
 mod flag;

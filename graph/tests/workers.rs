@@ -3,7 +3,7 @@
 mod draw;
 
 use draw::{Drawing, slice};
-use pg_event::{ObjectKind, OffState, ThreadId};
+use pg_event::{Direction, ObjectKind, OffState, ThreadId};
 use pg_graph::EdgeKind;
 
 /// A line goes from a writer to a reader through a worker of the kernel, which did nothing of its own.
@@ -93,4 +93,28 @@ fn idle_workers_are_no_cause() {
     assert!(c.why.contains("for the disk (/mnt/f)"), "{}", c.why);
     assert!(r.questions.is_empty());
     assert!(r.others.iter().any(|o| format!("{o:?}").contains("acts for others")), "{:?}", r.others);
+}
+
+/// A disk serves another program while somebody waits for it.
+#[test]
+fn whom_the_disk_served_meanwhile_is_said() {
+    let mut d = Drawing::new(10.0);
+    let small = d.process("small", "small", None, 0.0);
+    let big = d.process("big", "big", None, 0.0);
+    let file = d.object(ObjectKind::File, 7, 8, "/mnt/f");
+    let (disk, other) = (
+        d.object(ObjectKind::BlockDevice, 1, 0, "/dev/sda"),
+        d.object(ObjectKind::BlockDevice, 2, 0, "/dev/sdb"),
+    );
+    let wait = d.stack(&["folio_wait_writeback ([kernel])", "ext4_sync_file ([kernel])"]);
+    for i in 0..8 {
+        d.message(big, disk, Direction::Send, 1.5 + f64::from(i) * 0.5, 1 << 20);
+        d.message(big, other, Direction::Send, 1.6 + f64::from(i) * 0.5, 1 << 22);
+    }
+    d.message(small, disk, Direction::Send, 5.9, 1 << 20);
+    d.wait(small, 1.0, 5.95, "fsync").on(file).in_kernel(wait).state(OffState::Uninterruptible).interrupted();
+    let r = d.diagnose("^small");
+    let why = &r.root_causes[0].why;
+    assert!(r.questions.is_empty());
+    assert!(why.contains("89 % of what /dev/sda did meanwhile was for big:"), "{why}");
 }

@@ -733,4 +733,5 @@ int BPF_PROG(on_signal, int signal, struct kernel_siginfo *info, struct task_str
 #include "pass.h"
 #include "sample.h"
 #include "message.h"
+#include "request.h"
 #include "timer.h"

@@ -71,8 +71,10 @@ static __noinline void send_disk_name(struct object *o, struct gendisk *disk)
 	send_name(r, 64, hash);
 }
 
+static __noinline void disk_used(struct submitted *s, struct object *disk, u32 bytes, struct cpu *c, u64 now);
+
 SEC("tp_btf/block_rq_complete")
-int BPF_PROG(on_disk_complete, struct request *rq)
+int BPF_PROG(on_disk_complete, struct request *rq, unsigned char error, unsigned int bytes)
 {
 	u64 key = number(rq);
 	struct submitted *s = bpf_map_lookup_elem(&requests, &key);
@@ -89,6 +91,8 @@ int BPF_PROG(on_disk_complete, struct request *rq)
 		c->disk_tgid = served ? c->completer_tgid : s->tgid;
 		c->disk_time = bpf_ktime_get_ns();
 		send_disk_name(&o, disk);
+		if (messages)
+			disk_used(s, &o, bytes, c, c->disk_time);
 	}
 	bpf_map_delete_elem(&requests, &key);
 	return 0;

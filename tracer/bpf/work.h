@@ -2,9 +2,9 @@
 /*
  * Work queues. A kernel worker that wakes somebody acts for whoever queued what it executes: that is told
  * beside the wake-up. Nothing is traced where work begins or ends: what a worker has at hand is read from it
- * when it wakes somebody. So what this costs is one look at a map for each piece of work that is queued (150 ns;
- * a machine that writes a file and waits for it each time queues 600 pieces a second, one that fills a terminal
- * as fast as it goes 2,500).
+ * when it wakes somebody. So what this costs is one entry of a map for each piece of work that is queued (0.35 us;
+ * a machine that writes a file and waits for it each time queues up to 6,000 pieces a second, one that fills a
+ * terminal as fast as it goes 2,500: 0.2 % of one CPU).
  */
 #ifndef PG_WORK_H
 #define PG_WORK_H

@@ -3,6 +3,7 @@
 use super::{Ranked, Writer};
 use crate::class::{WaitClass, class};
 use crate::diagnose::{DATA_FLAG, FindingKind, SliceNode};
+use crate::disks::disk_use;
 use crate::profile::Profile;
 use crate::starved::starved;
 use crate::words::{clean, moment, percent, short_label, short_who, span, who};
@@ -25,6 +26,19 @@ fn words(s: &str) -> usize {
 }
 
 impl Writer<'_> {
+    /// Whom the disk served meanwhile, if that was mostly another one.
+    fn disk_served(&self, thread: ThreadId, n: &SliceNode) -> String {
+        let Some(u) = disk_use(self.g, self.c, thread, (n.start, n.start + n.duration)) else {
+            return String::new();
+        };
+        if u.most.0 == thread || u.most.1 * 2 < u.bytes {
+            return String::new();
+        }
+        let disk = self.c.object(u.disk).map_or_else(String::new, |o| clean(&o.label(), 40));
+        let whom = clean(&short_who(self.c, u.most.0), 60);
+        format!("; {} of what {disk} did meanwhile was for {whom}", percent(u.most.1, u.bytes))
+    }
+
     /// One sentence, the main fact first, cut until it fits into a ticket.
     pub(super) fn why(&self, r: &Ranked, n: &SliceNode, p: &Profile) -> String {
         let mut s = String::new();
@@ -100,7 +114,7 @@ impl Writer<'_> {
                     Some("page-fault") => "the page had to be read first",
                     _ => "the device or file system took that long",
                 };
-                format!("{full} {}: {what}", self.waited(n))
+                format!("{full} {}: {what}{}", self.waited(n), self.disk_served(r.thread, n))
             }
             Some(FindingKind::Stopped) => self.why_stopped(r, n, &full),
             Some(FindingKind::Tracer) => {

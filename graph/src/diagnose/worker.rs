@@ -11,7 +11,7 @@ use crate::class::{WaitClass, class};
 use crate::kernel::{idles, is_kernel};
 use crate::waits::{WaitsOn, wait_kind};
 use crate::words::span;
-use pg_event::{Ns, ThreadId};
+use pg_event::{Ns, OffState, ThreadId};
 
 /// Workers that hand work on to one another, at most.
 const HANDS: usize = 8;
@@ -44,10 +44,11 @@ impl Walk<'_> {
         }
         let silent = merged(silent);
         let woken = left.iter().map(|c| c.time).max().unwrap_or(0);
-        if woken < total(&silent)
-            && (passed > 0 || is_kernel(self.c, thread))
-            && self.by_device(thread, group)
-        {
+        // A wait for the disk that an interrupt ended: its own request was done.
+        let v = self.representative(group);
+        let done = v.state == OffState::Uninterruptible && !v.open;
+        let nobody = woken < total(&silent) && (done || passed > 0 || is_kernel(self.c, thread));
+        if nobody && self.by_device(thread, group) {
             return None;
         }
         Some((left, silent))

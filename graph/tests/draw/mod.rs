@@ -312,6 +312,12 @@ impl Wait<'_> {
         self.done();
     }
 
+    /// Woken in an interrupt of which nothing is known.
+    pub fn interrupted(mut self) {
+        self.off.waker_context = Context::HardIrq;
+        self.done();
+    }
+
     /// Woken by a timer of the kernel.
     pub fn timer(mut self) {
         self.off.waker_context = Context::Timer;

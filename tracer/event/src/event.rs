@@ -240,7 +240,8 @@ pub enum Direction {
     Receive = 1,
 }
 
-/// Messages over one object within one execution segment.
+/// Messages over one object within one execution segment; or requests to a disk that were completed, whichever
+/// way their bytes went.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct IpcUse {
     /// The sender's or receiver's end.

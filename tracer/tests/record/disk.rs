@@ -4,7 +4,7 @@
 
 use crate::programs::{fact, pause, tid};
 use crate::{allowed, record};
-use pg_event::{Context, ObjectKind};
+use pg_event::{Context, Kind, ObjectKind};
 use pg_tracer::Level;
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -70,5 +70,14 @@ fn who_waits_for_a_disk_learns_whose_request_it_was() {
             known += 1;
         }
     }
+    let read: u64 = r
+        .events
+        .iter()
+        .filter(|e| e.thread == thread)
+        .filter_map(|e| if let Kind::Ipc(u) = e.kind { Some(u) } else { None })
+        .filter(|u| r.object(u.object).kind == ObjectKind::BlockDevice)
+        .map(|u| u.bytes)
+        .sum();
+    assert!(read >= 32 * CHUNK as u64, "of 64 MB read the recording has {read} bytes");
     assert!(known * 10 >= by_disk.len() * 9, "{known} of {} requests are known", by_disk.len());
 }

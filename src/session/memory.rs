@@ -1,4 +1,4 @@
-//! How the C library hands out memory while a session is loaded.
+//! How the C library hands out memory while a session is loaded or written.
 
 #![allow(unsafe_code)] // `mallopt` has no safe wrapper.
 
@@ -22,3 +22,21 @@ pub(super) fn lists_grow_in_pages() {
 /// Other C libraries have no such setting.
 #[cfg(not(target_env = "gnu"))]
 pub(super) fn lists_grow_in_pages() {}
+
+/// The largest list that glibc lets share pages with others, bytes.
+const MOST: i32 = 32 << 20;
+
+/// Buffers of a recorder come and go many times a second: what one gave back serves the next, where new pages
+/// are a tenth of what the recorder costs.
+#[cfg(target_env = "gnu")]
+pub fn buffers_are_kept() {
+    // SAFETY: as above.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, MOST);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, KEEP);
+    }
+}
+
+/// Other C libraries have no such setting.
+#[cfg(not(target_env = "gnu"))]
+pub fn buffers_are_kept() {}

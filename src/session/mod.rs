@@ -28,6 +28,7 @@ pub use error::{SessionError, Warning};
 pub use header::{DecisionLog, Header, Note};
 pub use items::{Items, RING_FILE};
 pub use load::{Loaded, Progress, load, load_session};
+pub use memory::buffers_are_kept;
 pub use reader::Session;
 pub use writer::Writer;
 

@@ -107,6 +107,7 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
     };
     let unusable = |e: SessionError| Failure::Usage(e.to_string());
     let kept = session::keep_old(&path).map_err(unusable)?;
+    session::buffers_are_kept();
     let writer = match Writer::create(&path, &about::header(args)) {
         Ok(w) => w,
         Err(e) => {

@@ -239,6 +239,10 @@ impl Pipeline {
             self.off(&r);
             return;
         }
+        if let Some(r) = raw::parse_run(bytes) {
+            self.run(&r);
+            return;
+        }
         let Some(record) = raw::parse(bytes) else {
             self.damaged += 1;
             return;

@@ -403,22 +403,33 @@ pub fn parse_again(bytes: &[u8]) -> Option<Again> {
     })
 }
 
+/// Reads an interval off the CPU though runnable.
+#[inline]
+pub fn parse_run(bytes: &[u8]) -> Option<Run> {
+    let b: &[u8; RUN] = bytes.get(..RUN)?.try_into().ok()?;
+    if b[0] != 2 {
+        return None;
+    }
+    let b = Bytes(b);
+    Some(Run {
+        flags: b.u8(1)?,
+        cpu: b.u16(2)?,
+        tid: b.u32(4)?,
+        time: b.u64(8)?,
+        start: b.u64(16)?,
+        tgid: b.u32(24)?,
+        call: native(b.u16(28)?),
+        woken: b.u64(32)?,
+        user_stack: b.u64(40)?,
+    })
+}
+
 /// Reads a record. `None` when it is too short or its type is unknown.
 pub fn parse(bytes: &[u8]) -> Option<Record> {
     let b = Bytes(bytes);
     Some(match b.u8(0)? {
         1 => Record::Off(off(&b)?),
-        2 => Record::Run(Run {
-            flags: b.u8(1)?,
-            cpu: b.u16(2)?,
-            tid: b.u32(4)?,
-            time: b.u64(8)?,
-            start: b.u64(16)?,
-            tgid: b.u32(24)?,
-            call: native(b.u16(28)?),
-            woken: b.u64(32)?,
-            user_stack: b.u64(40)?,
-        }),
+        2 => Record::Run(parse_run(bytes)?),
         3 => Record::Name { object: b.object(1, 8)?, name: name(&b)? },
         4 => {
             let count = usize::from(b.u16(2)?).min(SET_MAX);

@@ -82,3 +82,34 @@ fn a_connection_that_was_not_accepted() {
     let said = r.root_causes.iter().any(|c| c.why.contains("did not accept the connection"));
     assert!(said, "{r:#?}");
 }
+
+/// A bus was asked for a service, made a helper and that the service, which never answers: the bus idles, and so
+/// does its helper; another program of the bus was there long before.
+#[test]
+fn a_service_that_was_started_for_a_request() {
+    let mut d = Drawing::new(12.0);
+    let client = d.process("send", "send ping", None, 0.9);
+    let bus = d.process("bus", "bus", None, 0.0);
+    let older = d.process("other", "other", Some(bus), 0.1);
+    let helper = d.process("bus", "bus", Some(bus), 1.01);
+    let service = d.process("service", "service --dead", Some(helper), 1.02);
+    let a = d.object(ObjectKind::UnixStream, 1, 2, "");
+    let b = d.object(ObjectKind::UnixStream, 2, 1, "/run/bus");
+    let (epoll, child) = (d.object(ObjectKind::Epoll, 9, 0, ""), d.object(ObjectKind::Child, 0, 0, ""));
+    d.spawn(bus, helper, 1.01);
+    d.spawn(helper, service, 1.02);
+    d.message(client, a, Direction::Send, 0.99, 80);
+    d.message(bus, b, Direction::Receive, 1.0, 80);
+    d.wait(client, 1.0, 10.0, "poll").on(a).times_out();
+    d.wait(bus, 1.03, 11.0, "epoll_wait").on(epoll).open();
+    d.wait(helper, 1.03, 11.0, "wait4").on(child).open();
+    d.wait(service, 1.05, 11.0, "clock_nanosleep").open();
+    d.wait(older, 0.2, 11.0, "clock_nanosleep").open();
+    d.hold(bus, client, a, Relation::Peer, 2.0);
+    let r = d.diagnose("^send");
+    let steps: Vec<_> = r.slice.iter().map(|n| n.cmdline.as_str()).collect();
+    assert_eq!(steps, ["send ping", "bus", "service --dead"], "{r:#?}");
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("service"), "{r:#?}");
+    assert!(r.slice[2].why_weak.as_deref().is_some_and(|w| w.contains("started it")), "{r:#?}");
+    assert_eq!(r.root_causes[1].process.as_deref(), Some("bus"), "{r:#?}");
+}

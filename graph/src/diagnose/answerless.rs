@@ -332,42 +332,6 @@ impl Walk<'_> {
             && watched().all(|o| internal(o) && !o.is_other_end_of(channel))
     }
 
-    /// A child that failed while its parent waited for a message: what nobody else can send may have been its to
-    /// send.
-    fn lost_child(&self, thread: ThreadId, class: WaitClass, silent: &Spans) -> Option<Candidate> {
-        if class != WaitClass::Channel {
-            return None;
-        }
-        let own = self.c.thread(thread).map(|t| t.process).filter(|p| p.is_some())?;
-        let (a, b) = (silent.first()?.0, silent.last()?.1);
-        let failed = |p: &pg_event::Process| {
-            p.parent == own && p.end.is_some_and(|e| a <= e && e < b) && p.exit_status.is_some_and(|s| s != 0)
-        };
-        let children = self.c.processes.iter().enumerate().filter(|(_, p)| failed(p));
-        let (i, p) = children.max_by_key(|(_, p)| p.end)?;
-        let child = main_thread(self.g, self.c, ProcessId(i as u32))?;
-        let end = p.end.unwrap_or(a);
-        let spans: Spans = silent.iter().map(|s| (s.0.max(end), s.1)).filter(|s| s.0 < s.1).collect();
-        let why = "nobody is known to have the other end; it is a child that failed during the wait";
-        Some(Candidate {
-            thread: child,
-            time: total(&spans),
-            spans,
-            entry: Entry {
-                edge: Some(EdgeKind::Holder),
-                id: None,
-                why_weak: Some(why.into()),
-                ..Entry::default()
-            },
-            weak: Some(Weak::FromState),
-            waking: false,
-            vertex: None,
-            at: end,
-            kind: EdgeKind::Holder,
-            relation: None,
-        })
-    }
-
     /// Does the way back from a candidate come to a thread that is on it?
     pub(crate) fn closes_ring(&self, c: &Candidate) -> bool {
         let mut ahead = self.ahead();
@@ -406,6 +370,11 @@ impl Walk<'_> {
             self.push_wait(c.thread, g, c.entry.clone());
         }
         let holder_node = self.out.nodes.len() - 1;
+        let idles = class(&self.g.vertex(self.out.nodes[holder_node].vertex), self.c) == WaitClass::EventLoop;
+        if idles && let Some(started) = self.started_for(c.thread, &spans) {
+            self.path.push((c.thread, spans));
+            return self.visit(started.thread, started.spans, started.entry);
+        }
         if self.by_baseline(thread, group, &spans)? {
             return Ok(());
         }

@@ -17,6 +17,7 @@ mod node;
 mod pose;
 mod ring;
 mod span;
+mod started;
 mod walk;
 mod worker;
 

@@ -1,0 +1,94 @@
+//! Processes that were to make an answer possible: programs that a server started for a request (an activated
+//! service, a helper, a job), and children that failed.
+
+use super::activity::{Spans, total};
+use super::answerless::main_thread;
+use super::ask::Candidate;
+use super::node::Entry;
+use super::walk::Walk;
+use crate::class::WaitClass;
+use crate::{EdgeKind, Weak};
+use pg_event::{Ns, Process, ProcessId, ThreadId};
+
+/// Most generations between a server and what it starts.
+const GENERATIONS: usize = 8;
+
+impl Walk<'_> {
+    /// The program that `server` (or a process that it made for that) started soon after it was asked, and that
+    /// lived on while nobody answered. `None` when it started none, or several.
+    pub(super) fn started_for(&self, server: ThreadId, spans: &Spans) -> Option<Candidate> {
+        let (a, b) = (spans.first()?.0, spans.last()?.1);
+        let own = self.c.thread(server)?.process;
+        // The request comes just before the wait for its answer, and what it needs is started at once.
+        let soon = (a.saturating_sub(100_000_000), a + (b - a) / 5);
+        let fits = |p: &Process| {
+            (soon.0..=soon.1).contains(&p.start) && p.end.is_none_or(|e| e >= b) && self.descends(p, own)
+        };
+        let all = self.c.processes.iter().enumerate().filter(|(_, p)| fits(p));
+        let all: Vec<(ProcessId, &Process)> = all.map(|(i, p)| (ProcessId(i as u32), p)).collect();
+        // Whoever made another one of them is only the way there.
+        let mut last = all.iter().filter(|(id, _)| !all.iter().any(|(_, p)| p.parent == *id));
+        let ((id, p), None) = (last.next()?, last.next()) else { return None };
+        let thread = main_thread(self.g, self.c, *id).filter(|t| self.counts(*t))?;
+        if self.path.iter().any(|(t, _)| *t == thread) {
+            return None;
+        }
+        let began: Ns = p.start;
+        let spans: Spans = spans.iter().map(|s| (s.0.max(began), s.1)).filter(|s| s.0 < s.1).collect();
+        let why = "the server started it when it was asked, and did not answer while it lived";
+        Some(Candidate {
+            thread,
+            time: total(&spans),
+            spans,
+            entry: Entry { edge: Some(EdgeKind::Holder), why_weak: Some(why.into()), ..Entry::default() },
+            weak: Some(Weak::FromState),
+            waking: false,
+            vertex: None,
+            at: began,
+            kind: EdgeKind::Holder,
+            relation: None,
+        })
+    }
+
+    fn descends(&self, p: &Process, from: ProcessId) -> bool {
+        let parent = |id: &ProcessId| self.c.process(*id).map(|p| p.parent);
+        let first = Some(p.parent).filter(|p| p.is_some());
+        std::iter::successors(first, parent).take(GENERATIONS).any(|id| id == from)
+    }
+
+    /// A child that failed while its parent waited for a message: what nobody else can send may have been its to
+    /// send.
+    pub(super) fn lost_child(&self, thread: ThreadId, class: WaitClass, silent: &Spans) -> Option<Candidate> {
+        if class != WaitClass::Channel {
+            return None;
+        }
+        let own = self.c.thread(thread).map(|t| t.process).filter(|p| p.is_some())?;
+        let (a, b) = (silent.first()?.0, silent.last()?.1);
+        let failed = |p: &pg_event::Process| {
+            p.parent == own && p.end.is_some_and(|e| a <= e && e < b) && p.exit_status.is_some_and(|s| s != 0)
+        };
+        let children = self.c.processes.iter().enumerate().filter(|(_, p)| failed(p));
+        let (i, p) = children.max_by_key(|(_, p)| p.end)?;
+        let child = main_thread(self.g, self.c, ProcessId(i as u32))?;
+        let end = p.end.unwrap_or(a);
+        let spans: Spans = silent.iter().map(|s| (s.0.max(end), s.1)).filter(|s| s.0 < s.1).collect();
+        let why = "nobody is known to have the other end; it is a child that failed during the wait";
+        Some(Candidate {
+            thread: child,
+            time: total(&spans),
+            spans,
+            entry: Entry {
+                edge: Some(EdgeKind::Holder),
+                id: None,
+                why_weak: Some(why.into()),
+                ..Entry::default()
+            },
+            weak: Some(Weak::FromState),
+            waking: false,
+            vertex: None,
+            at: end,
+            kind: EdgeKind::Holder,
+            relation: None,
+        })
+    }
+}

@@ -110,6 +110,7 @@ fn a_service_that_was_started_for_a_request() {
     let steps: Vec<_> = r.slice.iter().map(|n| n.cmdline.as_str()).collect();
     assert_eq!(steps, ["send ping", "bus", "service --dead"], "{r:#?}");
     assert_eq!(r.root_causes[0].process.as_deref(), Some("service"), "{r:#?}");
+    assert!(r.root_causes[0].why.contains("had not finished then"), "{}", r.root_causes[0].why);
     assert!(r.slice[2].why_weak.as_deref().is_some_and(|w| w.contains("started it")), "{r:#?}");
     assert_eq!(r.root_causes[1].process.as_deref(), Some("bus"), "{r:#?}");
 }

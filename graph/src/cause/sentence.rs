@@ -98,8 +98,12 @@ impl Writer<'_> {
                     .as_ref()
                     .filter(|f| !f.starts_with("0x"))
                     .map_or_else(String::new, |f| format!(", called from {}", clean(f, 60)));
+                let v = self.g.vertex(n.vertex);
+                let slack = 1_000_000;
+                let on = v.open || v.interrupted || v.woken > n.start + n.duration + slack;
+                let how = if on { "and had not finished then" } else { "as long as it had asked for" };
                 format!(
-                    "{full} slept {} in {}{f}, as long as it had asked for",
+                    "{full} slept {} in {}{f}, {how}",
                     span(n.spent),
                     n.syscall.as_deref().unwrap_or("a sleep")
                 )

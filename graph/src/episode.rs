@@ -26,13 +26,24 @@ pub struct WaitKey {
 pub fn wait_key(v: &Vertex, catalog: &Catalog) -> WaitKey {
     let kind = catalog.object(v.object).map_or(ObjectKind::Unknown, |o| o.kind);
     let several = matches!(kind, ObjectKind::Set | ObjectKind::Epoll);
-    let object = if several { ObjectId::NONE } else { v.object };
-    let site = if object.is_none() { site(v, catalog) } else { 0 };
+    let condition = condition(v, catalog);
+    let object = if several || condition.is_some() { ObjectId::NONE } else { v.object };
+    let site = condition.unwrap_or_else(|| if object.is_none() { site(v, catalog) } else { 0 });
     let state = match v.state {
         OffState::Stopped | OffState::Traced | OffState::Uninterruptible | OffState::Frozen => v.state,
         _ => OffState::Interruptible,
     };
     WaitKey { syscall: v.syscall, state, kind, object, site }
+}
+
+/// One condition variable of the C library has two words side by side, and its waiters sleep on them in turns
+/// (`__g_signals` of glibc): the same wait. A number that is the same for both.
+fn condition(v: &Vertex, catalog: &Catalog) -> Option<u64> {
+    const COMMAND: u32 = 0x7f;
+    const WAIT_BITSET: u32 = 9;
+    const OTHER_WORD: u64 = 4;
+    let o = catalog.object(v.object).filter(|o| o.kind == ObjectKind::Futex)?;
+    (v.op & COMMAND == WAIT_BITSET).then(|| (o.id & !OTHER_WORD).wrapping_add(o.peer.rotate_left(32)))
 }
 
 /// Called for every wait looked at: allocates nothing.

@@ -342,3 +342,38 @@ fn a_lost_wake_up_is_told_from_locks() {
     assert!(c.why.contains("lost wake-up") && c.why.contains("producer:1002 ended at 1.000 s"), "{}", c.why);
     assert!(!c.why.contains("each other's locks"), "{}", c.why);
 }
+
+/// A condition variable has two words, and its waiters sleep on them in turns: that a short wait on one timed out
+/// does not hide who ended the one on the other.
+#[test]
+fn both_words_of_a_condition_are_one_wait() {
+    let mut d = Drawing::new(12.0);
+    let io = d.process("io", "io", None, 0.0);
+    let burn = d.thread(io, "burn", 0.1);
+    let client = d.process("client", "client", None, 0.0);
+    let (a, b) = (d.object(ObjectKind::UnixStream, 1, 2, ""), d.object(ObjectKind::UnixStream, 2, 1, ""));
+    let words = [d.object(ObjectKind::Futex, 0x1f0, 1, ""), d.object(ObjectKind::Futex, 0x1f4, 1, "")];
+    let eval = d.stack(&["eval_frame (py)"]);
+    let take = d.stack(&["pthread_cond_timedwait (libc.so.6)", "take_gil (py)"]);
+    d.runs(burn, 0.5, 11.5, eval);
+    let mut t = 1.0;
+    while t < 11.0 {
+        d.wait(io, t, t + 0.006, "futex").on(words[0]).op(PRIVATE_WAIT, 0).stack(take).times_out();
+        d.wait(io, t + 0.0061, t + 0.0098, "futex")
+            .on(words[1])
+            .op(PRIVATE_WAIT, 0)
+            .stack(take)
+            .by(burn, "futex", words[1]);
+        t += 0.01;
+    }
+    d.wait(io, 11.01, 12.0, "pause").open();
+    d.message(client, a, Direction::Send, 0.9, 1);
+    d.message(io, b, Direction::Receive, 0.9, 1);
+    d.wait(client, 1.0, 11.0, "recvfrom").on(a).by(io, "sendto", b);
+    let r = d.diagnose("^client$");
+    let c = r.root_causes.iter().find(|c| c.thread.as_deref() == Some("burn"));
+    assert_eq!(r.root_causes[0].thread.as_deref(), Some("burn"), "{r:#?}");
+    assert_eq!(c.and_then(|c| c.function.as_deref()), Some("eval_frame"));
+    let step = r.slice.iter().find(|n| n.thread == "burn");
+    assert_eq!(step.and_then(|n| n.edge.as_deref()), Some("futex"), "{r:#?}");
+}

@@ -368,6 +368,14 @@ impl Walk<'_> {
             && let Some(g) = act.groups.get(i)
         {
             self.push_wait(c.thread, g, c.entry.clone());
+            // It took the request and waits for something else than the next one.
+            if class(&self.representative(g), self.c) == WaitClass::EventLoop && self.owes(g) {
+                self.found(c.thread, FindingKind::Unanswered, group_spans(g));
+                let kind = FindingKind::Unanswered;
+                let spans = group_spans(group);
+                self.out.findings.push(super::walk::Finding { thread, node: own, kind, spans });
+                return Ok(());
+            }
         }
         let holder_node = self.out.nodes.len() - 1;
         let idles = class(&self.g.vertex(self.out.nodes[holder_node].vertex), self.c) == WaitClass::EventLoop;

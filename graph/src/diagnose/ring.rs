@@ -6,7 +6,7 @@ use super::node::{Entry, SliceNode};
 use super::walk::{Finding, FindingKind, Walk};
 use crate::VertexId;
 use crate::class::{WaitClass, asked, class, vague};
-use pg_event::ThreadId;
+use pg_event::{ObjectKind, ThreadId};
 
 impl Walk<'_> {
     /// The thread is on the way already. When every step of the ring must be ended by the next one, it waits
@@ -19,7 +19,7 @@ impl Walk<'_> {
             let first = self.first_of(n);
             let v = self.g.vertex(n.vertex);
             let obliged = class(&v, self.c).obliges(asked(self.g, self.c, first)) && !vague(&v, self.c);
-            let sole = self.out.nodes.get(i + 1).is_some_and(|next| next.sole);
+            let sole = self.out.nodes.get(i + 1).is_some_and(|next| next.sole || self.only_two(n, next));
             let flag = n.waits_on.as_deref() == Some(DATA_FLAG);
             n.state != "not-created" && n.state != "exited" && !obliged && !sole && !flag
         });
@@ -37,6 +37,21 @@ impl Walk<'_> {
         }
         find(idle, FindingKind::Idle);
         find(idle - 1, FindingKind::Unanswered);
+    }
+
+    /// Does the step wait for a futex of its process, in which only the next step's thread is left to wake it?
+    fn only_two(&self, n: &SliceNode, next: &SliceNode) -> bool {
+        const PRIVATE: u32 = 128;
+        let v = self.g.vertex(n.vertex);
+        let futex = self.c.object(v.object).is_some_and(|o| o.kind == ObjectKind::Futex);
+        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let Some(own) = process(n.thread).filter(|p| process(next.thread) == Some(*p)) else { return false };
+        // Others had ended when the wait began.
+        let left = |t: &ThreadId| self.counts(*t) && self.g.exited(*t).is_none_or(|x| x.0 > n.start);
+        futex
+            && v.op & PRIVATE != 0
+            && n.thread != next.thread
+            && self.g.threads_of(own, self.c).filter(left).count() == 2
     }
 
     /// Do all steps from `from` on wait for data on one channel, without a request of their own?

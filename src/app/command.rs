@@ -66,7 +66,6 @@ commands! {
     ChooseStop "stop-here" "stop here" [Question] "Stop here: the vertex asked about is the cause."
     ChooseRow "choose" "take marked" [Question] "Choose the marked option (the recommended one at first)."
     Recommended "take-recommended" "recommended" [Question] "Take the recommended answer."
-    FindFlag "find-flag" "" [Question] "Find the variable that the loop asks, by following the thread for a moment, if it still runs."
     FinishByPolicy "take-all-recommended" "all recommended" [Question Slice] "Take the recommended answer of this and of every later question."
     See "see" "see in timeline" [Victims Question Slice Vertex Path Notes] "Show the selected thing in the timeline."
 
@@ -103,6 +102,7 @@ commands! {
     Save "save" "save" [Verdict Slice Question] "Keep the decisions so far in the session file."
     WhyNot "why-not" "why not others" [Verdict] "Why the other candidates are not named as the cause."
     ShowSlice "show-slice" "slice" [Verdict] "Show the slice that leads to the verdict."
+    FindFlag "find-flag" "" [Question Verdict] "Find the variable that the loop asks, by following the thread for a moment, if it still runs."
 
     Undo "undo" "undo" [Global] "Take back the last answer."
     GoTimeline "timeline" "timeline" [Global] "Threads over time."

@@ -124,9 +124,23 @@ fn answer(state: &mut State, answer: usize) {
     }
 }
 
+/// The thread that asks for a data flag: of the question, or the one that the diagnosis ended at.
+fn who_asks(state: &State) -> Option<ThreadId> {
+    let o = state.diagnosis.outcome.as_ref()?;
+    if let Some(q) = &o.question {
+        return (q.key.kind == pg_graph::QuestionKind::DataFlag).then_some(ThreadId(q.key.thread));
+    }
+    let cause = o.report.root_causes.first()?;
+    let asks = cause.block_type == Some(pg_graph::BlockType::RepeatedYield);
+    let last = o.slice.iter().rfind(|n| {
+        let t = state.recording.as_ref().and_then(|r| r.catalog.thread(n.thread));
+        t.map(|t| t.tid) == cause.tid
+    })?;
+    asks.then_some(last.thread)
+}
+
 fn find_flag(state: &mut State) {
-    let asked = state.diagnosis.question().filter(|q| q.key.kind == pg_graph::QuestionKind::DataFlag);
-    match (asked.map(|q| pg_event::ThreadId(q.key.thread)), state.recording.clone()) {
+    match (who_asks(state), state.recording.clone()) {
         (Some(thread), Some(r)) => run_job(state, Job::FindFlag(r, thread)),
         _ => state.say_only(Look::Dim, "only a thread that asks for a data flag can be followed to it"),
     }

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* Level `messages`: bytes over sockets, added up within a segment. Level `syscalls`: every call. */
+/*
+ * Level `messages`: bytes over sockets, added up within a segment. Level `syscalls`: every call.
+ *
+ * Bytes through pipes pass no tracepoint. A pipe's head and tail would tell how full it is, not who filled it: the
+ * kernel keeps no name with a buffer. Who waits for an empty or full pipe is woken by who filled or emptied it,
+ * which is recorded anyway, so they are not read.
+ */
 #ifndef PG_MESSAGE_H
 #define PG_MESSAGE_H
 

@@ -370,6 +370,8 @@ fn both_words_of_a_condition_are_one_wait() {
     d.message(client, a, Direction::Send, 0.9, 1);
     d.message(io, b, Direction::Receive, 0.9, 1);
     d.wait(client, 1.0, 11.0, "recvfrom").on(a).by(io, "sendto", b);
+    // What was found about another wait of the same thread is not about this one.
+    d.hold(client, io, b, Relation::Peer, 5.0);
     let r = d.diagnose("^client$");
     let c = r.root_causes.iter().find(|c| c.thread.as_deref() == Some("burn"));
     assert_eq!(r.root_causes[0].thread.as_deref(), Some("burn"), "{r:#?}");

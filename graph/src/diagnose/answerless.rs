@@ -122,8 +122,12 @@ impl Walk<'_> {
         silent: &Spans,
     ) -> Vec<Candidate> {
         let mut facts: Vec<(ThreadId, Relation, Ns)> = Vec::new();
+        // Who has the other end of a socket that it waited for in between says nothing of a futex.
+        let kind = |o: ObjectId| self.c.object(o).map(|o| o.kind);
+        let futex = kind(self.representative(group).object) == Some(ObjectKind::Futex);
+        let about = |o: ObjectId| !futex || kind(o).is_none_or(|k| k == ObjectKind::Futex);
         for &(a, b) in silent {
-            for h in self.g.holds(thread, a..b.saturating_add(1)) {
+            for h in self.g.holds(thread, a..b.saturating_add(1)).filter(|h| about(h.object)) {
                 facts.push((h.holder, h.relation, h.time));
             }
         }

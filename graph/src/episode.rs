@@ -1,5 +1,6 @@
 //! Episodes: one wait as a person sees it. A wait that its own time-out ended, and that is renewed at once,
-//! has not ended: the vertices in between belong to one episode.
+//! has not ended: the vertices in between belong to one episode. So do the pieces of one transfer to a disk or a
+//! file system.
 
 use crate::words::is_plumbing;
 use crate::{BlockType, EventGraph, Vertex, VertexId};
@@ -97,9 +98,12 @@ impl Episode {
     /// By the words of algorithm 1. Short sleeps, polls and timed lock attempts, again and again, are a
     /// repeated yield; time-outs of [`LONG_SINGLE`] and more only renew one long wait.
     pub fn block_type(&self) -> BlockType {
-        if self.key.is_none() {
-            BlockType::LongRunning
-        } else if self.waits <= 2 || self.blocked / self.waits as u64 >= LONG_SINGLE {
+        let Some(key) = &self.key else { return BlockType::LongRunning };
+        // In the kernel nobody merely asks.
+        if key.state == OffState::Uninterruptible
+            || self.waits <= 2
+            || self.blocked / self.waits as u64 >= LONG_SINGLE
+        {
             BlockType::LongWait
         } else {
             BlockType::RepeatedYield
@@ -117,6 +121,12 @@ fn blocked(v: &Vertex) -> Ns {
 fn renews(v: &Vertex) -> bool {
     // To stand in the queue for a CPU is no progress.
     (v.timed_out || v.interrupted) && v.ran() <= (v.waited() / 4).max(2_000_000)
+}
+
+/// May the next wait be for the next piece of what `v` waited for? It was for a disk or a file system, and as soon
+/// as that had answered the thread wanted more.
+fn in_pieces(v: &Vertex) -> bool {
+    v.state == OffState::Uninterruptible && v.ran() <= v.waited() / 4
 }
 
 /// The episodes of a thread in order of time: waits that last at least `min` (renewals added up) and
@@ -153,7 +163,7 @@ fn waits(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, min: Ns) -> Ve
                 e.ran += v.ran();
                 e.waits += 1;
                 e.longest = e.longest.max(waited);
-                renewable = renews(&v);
+                renewable = renews(&v) || in_pieces(&v);
                 continue;
             }
             // A short wait on the way (a page fault, a lock) does not make it another one.
@@ -164,7 +174,7 @@ fn waits(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, min: Ns) -> Ve
         if let Some(e) = open.take() {
             keep(&mut out, e, min);
         }
-        renewable = renews(&v);
+        renewable = renews(&v) || in_pieces(&v);
         open = Some(Episode {
             thread,
             first: id,

@@ -82,3 +82,28 @@ fn the_end_of_a_program_wakes_its_threads() {
     assert_eq!(r.root_causes[0].process.as_deref(), Some("job"), "{r:#?}");
     assert!(r.slice.iter().all(|n| n.thread != "stopper"), "{r:#?}");
 }
+
+/// The server answered, and right after that it was told to end: its answer was one.
+#[test]
+fn who_is_told_to_end_after_it_answered_had_answered() {
+    let mut d = Drawing::new(6.0);
+    let script = d.process("bash", "bash run.sh", None, 0.0);
+    let client = d.process("client", "client call", Some(script), 0.5);
+    let bus = d.process("bus", "bus", Some(script), 0.1);
+    let service = d.process("service", "service", Some(bus), 0.9);
+    let a = d.object(ObjectKind::UnixStream, 1, 2, "");
+    let b = d.object(ObjectKind::UnixStream, 2, 1, "/run/bus");
+    let listens = d.object(ObjectKind::UnixStream, 3, 0, "/run/bus");
+    let s = d.object(ObjectKind::UnixStream, 4, 3, "");
+    d.message(client, a, Direction::Send, 0.98, 5);
+    d.message(bus, b, Direction::Receive, 0.99, 5);
+    d.wait(service, 1.0, 5.0, "clock_nanosleep").times_out();
+    d.wait(bus, 1.0, 5.001, "accept4").on(listens).by(service, "connect", s);
+    d.message(bus, b, Direction::Send, 5.0011, 5);
+    d.wait(client, 0.99, 5.0012, "recvfrom").on(a).by(bus, "write", b);
+    d.wait(bus, 5.0013, 5.0019, "clock_nanosleep").by(script, "kill", ObjectId::NONE);
+    d.signal(script, bus, TERM, 5.0017);
+    d.exit(bus, 5.002);
+    let r = d.diagnose("^client ");
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("service"), "{:#?}", r.root_causes);
+}

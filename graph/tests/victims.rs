@@ -3,8 +3,8 @@
 mod draw;
 
 use draw::Drawing;
-use pg_event::{Direction, ObjectId, ObjectKind};
-use pg_graph::{VictimOptions, victims};
+use pg_event::{Direction, ObjectId, ObjectKind, OffState, ThreadId};
+use pg_graph::{BlockType, VictimOptions, victims};
 
 /// Two clients wait for the same busy server: the first one's request is what it computes, so the second one
 /// is who hangs for no reason of its own. The script around them, its sleep and idle workers come later.
@@ -60,4 +60,33 @@ fn a_retry_loop_on_a_busy_machine_is_one() {
     let all = victims(&g, &c, &VictimOptions::default());
     assert_eq!(all[0].thread, sql);
     assert!(all[0].duration > 13_500_000_000, "{}", all[0].duration);
+}
+
+/// One write of a big file to a slow file system: no single wait is long, all of them together are.
+#[test]
+fn the_pieces_of_one_transfer_are_one_wait() {
+    let (d, dd) = transfer();
+    let (g, c) = d.build();
+    let all = victims(&g, &c, &VictimOptions::default());
+    let worst =
+        all.iter().find(|v| v.thread == dd && v.episode.key.is_some()).expect("dd waited for four seconds");
+    assert_eq!(worst.block_type, BlockType::LongWait);
+    assert!(worst.duration > 3_800_000_000, "{worst:?}");
+    let r = transfer().0.diagnose("^dd ");
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("slowfs"), "{:#?}", r.root_causes);
+}
+
+fn transfer() -> (Drawing, ThreadId) {
+    let mut d = Drawing::new(10.0);
+    let fuse = d.process("slowfs", "slowfs disk mnt", None, 0.0);
+    let dd = d.process("dd", "dd of=mnt/big", None, 0.5);
+    let dev = d.object(ObjectKind::CharDevice, 229, 0, "/dev/fuse");
+    let big = d.object(ObjectKind::File, 3, 4, "/mnt/big");
+    for i in 0..60 {
+        let t = 1.0 + f64::from(i) * 0.065;
+        d.wait(fuse, t + 0.001, t + 0.060, "clock_nanosleep").times_out();
+        d.wait(dd, t, t + 0.062, "write").state(OffState::Uninterruptible).on(big).by(fuse, "writev", dev);
+    }
+    d.exit(dd, 4.91);
+    (d, dd)
 }

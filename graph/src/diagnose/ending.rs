@@ -10,7 +10,7 @@ use pg_event::{Ns, ThreadId};
 const ENDS: [u8; 5] = [1, 2, 3, 9, 15];
 /// A process that obeys has ended so long after it was told, ns.
 const OBEYS: Ns = 5_000_000_000;
-/// A signal is told of so long after what it wakes, at most, ns.
+/// A signal is told of so long after what its sender wakes by it, at most, ns.
 const TOLD_LATE: Ns = 1_000_000;
 
 impl Walk<'_> {
@@ -27,20 +27,21 @@ impl Walk<'_> {
         // Nor does the end of a process that was told to end, unless it is what was waited for.
         let ended = e.kind == EdgeKind::Exit && class(&v, self.c) != WaitClass::Child;
         let from = self.g.vertex(e.from).thread;
-        let told = |t| self.told_to_end(t, clip.start, e.from_time).is_some();
+        let told = |t| self.told_to_end(t, clip.start, e.from_time, from).is_some();
         (real && !told(v.thread) && !(ended && told(from))).then_some((id, e))
     }
 
-    /// The signal between `from` and `until` on which the thread's process ended.
-    pub(crate) fn told_to_end(&self, thread: ThreadId, from: Ns, until: Ns) -> Option<SignalFact> {
+    /// The signal between `from` and `until`, when `waker` woke somebody, on which the thread's process ended.
+    fn told_to_end(&self, thread: ThreadId, from: Ns, until: Ns, waker: ThreadId) -> Option<SignalFact> {
         let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
         let own = process(thread)?;
         let main = super::answerless::main_thread(self.g, self.c, own)?;
         let end = self.g.exited(main).map(|x| x.0).or_else(|| self.c.process(own)?.end)?;
         // The kernel tells of a signal after it has woken who reads them from a descriptor.
-        let (until, all) = (until.saturating_add(TOLD_LATE), self.g.signals());
-        let told = all[all.partition_point(|s| s.time < from)..].iter().take_while(|s| s.time <= until);
-        told.filter(|s| ENDS.contains(&s.signal) && process(s.to) == Some(own))
+        let (late, all) = (until.saturating_add(TOLD_LATE), self.g.signals());
+        let told = all[all.partition_point(|s| s.time < from)..].iter().take_while(|s| s.time <= late);
+        told.filter(|s| s.time <= until || s.from == waker)
+            .filter(|s| ENDS.contains(&s.signal) && process(s.to) == Some(own))
             // What a thread does to its own process is the program's way.
             .filter(|s| process(s.from) != Some(own))
             .find(|s| s.time <= end && end - s.time <= OBEYS)

@@ -23,6 +23,13 @@ const SPAN_NS: u64 = 2_000 * MS;
 const MANY: u32 = 10;
 /// Longer waits are no retries.
 const SHORT_NS: u64 = 150 * MS;
+/// Sleeps up to this long, one after the other, may be between tries, ns: a second is what people write.
+const SLOW_NS: u64 = 1_200 * MS;
+/// So many of them make a loop, and it gets one burst, of a turn and a bit.
+const SLOW_TURNS: u32 = 3;
+/// Calls to sleep between tries in (x86-64): poll, select, nanosleep, clock_nanosleep, pselect6, ppoll. What waits
+/// in epoll_wait is an event loop.
+const SLEEPS: &[u16] = &[7, 23, 35, 230, 270, 271];
 /// Samples looked at together: at the usual 99 Hz, of a quarter of a second.
 const SAMPLES: u32 = 24;
 /// They must have come within this, else the thread does not spin.
@@ -48,7 +55,40 @@ struct Seen {
     last: u64,
     loops: bool,
     burst: Option<u64>,
+    slow: Slow,
     on_cpu: OnCpu,
+}
+
+/// Sleeps of a thread that may be between tries.
+#[derive(Default)]
+struct Slow {
+    call: u16,
+    count: u32,
+    /// When the latest ended.
+    last: u64,
+    /// How long it was.
+    turn: u64,
+    /// It was found to be a loop: once is enough.
+    found: bool,
+    /// That burst is still to come.
+    due: bool,
+}
+
+impl Slow {
+    /// One more sleep; whether it completes a loop.
+    fn take(&mut self, call: u16, start: u64, end: u64) -> bool {
+        let turn = end.saturating_sub(start);
+        // Whoever does something for longer than it sleeps does not merely ask.
+        if self.call != call || start.saturating_sub(self.last) > turn / 4 {
+            (self.call, self.count) = (call, 0);
+        }
+        self.count += 1;
+        (self.last, self.turn) = (end, turn);
+        let news = self.count >= SLOW_TURNS && !self.found;
+        self.found |= news;
+        self.due |= news;
+        news
+    }
 }
 
 /// Where a thread was found on the CPU.
@@ -155,13 +195,23 @@ impl Bursts {
     /// A thread of the focus came back from an interval off the CPU in a call. `given_up`: nobody woke it
     /// from there (a time-out, `sched_yield`).
     pub fn interval(&mut self, tid: u32, call: u16, given_up: bool, start: u64, end: u64) {
-        if !given_up || end.saturating_sub(start) > SHORT_NS {
+        let short = end.saturating_sub(start) <= SHORT_NS;
+        // Where everything is recorded, many a daemon wakes up once a second.
+        let slow = !short && !self.once && end.saturating_sub(start) <= SLOW_NS && SLEEPS.contains(&call);
+        if !given_up || !(short || slow) {
             return;
         }
         if self.seen.len() >= MOST && !self.seen.contains_key(&tid) {
             self.seen.clear();
         }
         let s = self.seen.entry(tid).or_default();
+        if slow {
+            if s.slow.take(call, start, end) {
+                s.loops = true;
+                self.found = true;
+            }
+            return;
+        }
         if s.call != call || end.saturating_sub(s.since) > SPAN_NS {
             (s.call, s.count, s.since) = (call, 0, start);
         }
@@ -199,17 +249,18 @@ impl Bursts {
         self.found = chosen.len() > AT_ONCE;
         chosen.truncate(AT_ONCE);
         let tids: Vec<u32> = chosen.into_iter().map(|(_, tid)| tid).collect();
+        let mut length = BURST_NS;
         for tid in &tids {
-            if let Some(s) = self.seen.get_mut(tid) {
-                (s.loops, s.burst) = (false, Some(now));
+            let Some(s) = self.seen.get_mut(tid) else { continue };
+            let turn = s.last.saturating_sub(s.since) / u64::from(s.count.max(1));
+            length = length.max((turn * TURNS).min(LONGEST_NS));
+            if std::mem::take(&mut s.slow.due) {
+                length = length.max(s.slow.turn * 5 / 4);
             }
+            (s.loops, s.burst) = (false, Some(now));
         }
-        let turn = |tid: &u32| {
-            self.seen.get(tid).map_or(0, |s| s.last.saturating_sub(s.since) / u64::from(s.count.max(1)))
-        };
-        let longest = tids.iter().map(turn).max().unwrap_or(0);
-        self.running = Some((now + (longest * TURNS).clamp(BURST_NS, LONGEST_NS), tids.clone()));
-        self.next = now + PERIOD_NS;
+        self.running = Some((now + length, tids.clone()));
+        self.next = now + PERIOD_NS.max(10 * length);
         self.count += 1;
         Some(Step::Begin(tids))
     }
@@ -308,11 +359,34 @@ mod tests {
     }
 
     #[test]
+    fn who_sleeps_a_second_between_tries_gets_one_burst_of_a_turn() {
+        let second = 1000 * MS;
+        let sleeps = |b: &mut Bursts, from: u64, n: u64, pause: u64| {
+            for i in 0..n {
+                b.interval(7, 230, true, from + i * (second + pause), from + i * (second + pause) + second);
+            }
+        };
+        let mut b = Bursts::default();
+        sleeps(&mut b, 0, 3, 2 * MS);
+        assert_eq!(b.step(3100 * MS), Some(Step::Begin(vec![7])));
+        assert_eq!(b.ends(), Some(3100 * MS + 1250 * MS));
+        b.end();
+        sleeps(&mut b, 5 * second, 30, 2 * MS);
+        assert_eq!(b.step(u64::MAX), None, "it was looked at");
+        let mut b = Bursts::default();
+        sleeps(&mut b, 0, 10, 300 * MS);
+        assert_eq!(b.step(u64::MAX), None, "it works in between");
+        let mut b = Bursts::new(true);
+        sleeps(&mut b, 0, 10, 2 * MS);
+        assert_eq!(b.step(u64::MAX), None, "everything is recorded");
+    }
+
+    #[test]
     fn who_is_woken_or_waits_long_does_not_loop() {
         let mut b = Bursts::default();
         for i in 0..100 {
             b.interval(7, 35, false, i * 10 * MS, (i + 1) * 10 * MS);
-            b.interval(8, 35, true, i * 200 * MS, (i + 1) * 200 * MS);
+            b.interval(8, 232, true, i * 200 * MS, (i + 1) * 200 * MS);
             b.interval(9, i as u16, true, i * 10 * MS, (i + 1) * 10 * MS);
         }
         assert_eq!(b.step(u64::MAX), None);

@@ -64,7 +64,7 @@ fn a_kernel_worker_tells_for_whom_it_acts() {
         println!("skipped: {test}: this kernel delivers what is written to a terminal without a worker");
         return;
     }
-    let mut known = 0;
+    let (mut known, mut flushed) = (0, 0);
     for (_, w) in &by_worker {
         let work = r.events.iter().find_map(|e| match e.kind {
             Kind::Work(work) if e.thread == w.waker && e.time == w.woken => Some(work),
@@ -72,10 +72,16 @@ fn a_kernel_worker_tells_for_whom_it_acts() {
         });
         let Some(work) = work else { continue };
         let o = r.object(work.object);
+        if o.name == "wq_barrier_func" {
+            // The reader waited for the worker to be done with what it has (`flush_work`).
+            flushed += 1;
+            continue;
+        }
         assert_eq!((o.kind, o.name.as_str()), (ObjectKind::Work, "flush_to_ldisc"));
         assert_eq!(work.requester, writer);
         assert!(w.start < work.queued && work.queued <= w.woken, "{work:?} {w:?}");
         known += 1;
     }
-    assert!(by_worker.len() >= LINES / 2 && known >= by_worker.len() - 1, "{known} of {}", by_worker.len());
+    let all = by_worker.len();
+    assert!(all >= LINES / 2 && known > 0 && known + flushed >= all - 1, "{known} and {flushed} of {all}");
 }

@@ -105,9 +105,9 @@ pub enum When {
 /// How much is recorded.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Level {
-    /// Waits, who ended them and through what; costs about 1 %
+    /// Waits, who ended them and through what; costs least
     Waits,
-    /// Also messages between threads that never block; costs up to 3 %
+    /// Also messages between threads that never block; costs some more
     #[default]
     Messages,
     /// Also every system call; costs up to half as much again on programs that do little else
@@ -176,7 +176,7 @@ pub struct Record {
     /// Also record who reads and who writes this variable (can be repeated, up to four)
     ///
     /// `pg-tui find-flag` finds the variable that a loop waits for. Without PID it is one of CMD or of -p. Each access
-    /// costs the program about 9 us; of one that is touched too often only the writes are recorded.
+    /// costs the program 9 to 80 us; of one that is touched too often only the writes are recorded.
     #[arg(long, value_name = "[PID:]SYMBOL|0xADDR[:LEN]", value_parser = flag, help_heading = "Data flags")]
     pub flag: Vec<FlagSpec>,
     /// How much is recorded
@@ -288,7 +288,7 @@ const WATCH_FLAG_HELP: &str = "\
 Watch a variable of a running program: who writes it, who reads it, with value, thread and stack.
 
 A hardware breakpoint is set in every thread of the process, and for a variable in shared memory in every process \
-that maps it. The program is not stopped; each access costs it about 9 us. A variable that is touched more than 500 \
+that maps it. The program is not stopped; each access costs it 9 to 80 us. A variable that is touched more than 500 \
 times a second is watched for writes only. Ctrl-C ends it, and nothing stays behind.";
 
 const WATCH_FLAG_EXAMPLES: &str = "\

@@ -128,6 +128,22 @@ impl Drop for Screen {
     }
 }
 
+/// A program to look at, ended with the test however that ends.
+struct Killed(std::process::Child);
+
+impl Killed {
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 fn recording(folder: &Path) -> std::path::PathBuf {
     written(folder, "shop.pgs", shop::items())
 }
@@ -292,9 +308,18 @@ fn idle_costs_nothing() {
             .collect();
         fields.iter().sum::<u64>()
     };
-    // Let the listing of names end first.
-    std::thread::sleep(Duration::from_millis(500));
-    let before = ticks();
+    // Let the listing of names end first, however long that takes here.
+    let begin = Instant::now();
+    let mut before = ticks();
+    loop {
+        std::thread::sleep(Duration::from_millis(500));
+        let now = ticks();
+        if now == before {
+            break;
+        }
+        assert!(begin.elapsed() < PATIENCE, "it never stops to use the CPU");
+        before = now;
+    }
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(ticks(), before, "it used the CPU while nothing happened");
 }
@@ -370,15 +395,18 @@ fn live_marks_a_circle() {
     let wants = |own: &str, other: &str| {
         let mut c = Command::new("bash");
         c.args(["-c", script, "-"]).arg(dir.path().join(own)).arg(dir.path().join(other));
-        c.spawn().expect("bash")
+        Killed(c.spawn().expect("bash"))
     };
-    let (mut a, mut b) = (wants("a", "b"), wants("b", "a"));
-    let (p, q) = (a.id().to_string(), b.id().to_string());
+    let (a, b) = (wants("a", "b"), wants("b", "a"));
+    let (p, q) = (a.pid(), b.pid());
     let mut s = Screen::start(env!("CARGO_BIN_EXE_pg-tui"), &["live", "-p", &p, "-p", &q], 24, 100);
     s.wait_for(&format!("{p} "));
     if std::fs::read_to_string(format!("/proc/{p}/syscall")).is_ok() {
-        s.wait_for(&format!("flock:{p} -> flock:{q} -> flock:{p}"));
-        s.wait_for("↺");
+        // Told from whoever waits longer, and that may be either.
+        let from = |x: &str, y: &str| format!("flock:{x} -> flock:{y} -> flock:{x}");
+        let (circle, turned) = (from(&p, &q), from(&q, &p));
+        s.wait("the circle", |s| s.text().contains(&circle) || s.text().contains(&turned));
+        s.wait("two marks", |s| s.text().matches('↺').count() == 2);
     } else {
         println!("skipped: the circle; /proc/{p}/syscall may not be read");
     }
@@ -389,26 +417,23 @@ fn live_marks_a_circle() {
     s.keys("q");
     assert_eq!(s.end(), 0);
     s.assert_given_back();
-    for child in [&mut a, &mut b] {
-        let _ = child.kill();
-        let _ = child.wait();
-    }
 }
 
 #[test]
 fn live_shows_who_waits_for_whom() {
     use std::process::Stdio;
     let mut sleep =
-        Command::new("sleep").arg("60").stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("sleep");
+        Command::new("sleep").arg("600").stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("sleep");
     let out = sleep.stdout.take().expect("a pipe");
-    let mut cat = Command::new("cat").stdin(out).stdout(Stdio::null()).spawn().expect("cat");
-    let pid = cat.id().to_string();
+    let sleep = Killed(sleep);
+    let cat = Killed(Command::new("cat").stdin(out).stdout(Stdio::null()).spawn().expect("cat"));
+    let pid = cat.pid();
     let mut s = Screen::start(env!("CARGO_BIN_EXE_pg-tui"), &["live", "-p", &pid], 24, 100);
     s.wait_for(&format!("cat:{pid}"));
     let readable = std::fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok();
     if readable {
         s.wait_for("read pipe:[");
-        s.wait_for(&format!("sleep:{} (can write it)", sleep.id()));
+        s.wait_for(&format!("sleep:{} (can write it)", sleep.pid()));
     } else {
         println!("skipped: who could end it; /proc/{pid}/syscall may not be read");
     }
@@ -417,8 +442,4 @@ fn live_shows_who_waits_for_whom() {
     s.keys("q");
     assert_eq!(s.end(), 0);
     s.assert_given_back();
-    for child in [&mut cat, &mut sleep] {
-        let _ = child.kill();
-        let _ = child.wait();
-    }
 }

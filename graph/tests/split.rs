@@ -56,6 +56,39 @@ fn a_turn_is_split_by_the_descriptor_it_serves() {
     }
 }
 
+/// Who takes a message out of a socket's buffer wakes its sender, who waits for the answer already: that wake-up comes
+/// before the reception is recorded, and is no act of the part before.
+#[test]
+fn a_reception_begins_with_the_wake_up_of_its_sender() {
+    let mut d = Drawing::new(4.0);
+    let server = d.process("srv", "srv", None, 0.0);
+    let clients = [d.process("one", "one", None, 0.0), d.process("two", "two", None, 0.0)];
+    let ends: Vec<_> = (0..2u64)
+        .map(|i| {
+            let mine = d.object(ObjectKind::UnixStream, 10 + i, 20 + i, "");
+            (mine, d.object(ObjectKind::UnixStream, 20 + i, 10 + i, ""))
+        })
+        .collect();
+    d.message(clients[0], ends[0].0, Direction::Send, 0.99, 5);
+    d.wait(clients[0], 1.0, 2.0, "recvfrom").on(ends[0].0).by(server, "sendto", ends[0].1);
+    d.message(clients[1], ends[1].0, Direction::Send, 1.1, 5);
+    d.wait(clients[1], 1.11, 2.1, "recvfrom").on(ends[1].0).by(server, "recvfrom", ends[1].1);
+    d.wait(clients[1], 2.11, 3.0, "recvfrom").on(ends[1].0).by(server, "sendto", ends[1].1);
+    d.wait(server, 0.1, 0.99, "recvfrom").on(ends[0].1).by(clients[0], "sendto", ends[0].0);
+    // The record of the first reception is written together with that of the second.
+    d.message_told(server, ends[0].1, Direction::Receive, (1.5, 2.102), 5);
+    d.message(server, ends[0].1, Direction::Send, 2.0, 5);
+    d.message_told(server, ends[1].1, Direction::Receive, (2.101, 2.102), 5);
+    d.message(server, ends[1].1, Direction::Send, 2.999, 5);
+    d.wait(server, 3.1, 4.0, "recvfrom").on(ends[0].1).open();
+    let (g, _) = d.build();
+    let part = g.vertex_at(server, ns(2.2)).unwrap();
+    assert_eq!((g.vertex(part).start, g.vertex(part).split), (ns(2.1), Some(Weak::HeuristicSplit)));
+    let woken: Vec<_> =
+        g.vertices_of(clients[1]).filter_map(|v| g.waking(v)).map(|e| g.edge(e).from).collect();
+    assert_eq!(woken, [part, part]);
+}
+
 #[test]
 fn what_belongs_together_stays_together() {
     let mut d = Drawing::new(4.0);

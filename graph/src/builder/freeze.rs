@@ -56,6 +56,7 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
     g.details.reserve_exact(vertices);
     g.threads.reserve_exact(threads.len());
     let mut seen = Vec::with_capacity(threads.len());
+    let wakes = split::Wakes::new(&edges);
     // A vertex that was replaced has none.
     let mut final_id = vec![VertexId(u32::MAX); numbers as usize];
     for t in &mut threads {
@@ -75,7 +76,7 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
             let flags = split::criterion(super::call_is(r.detail.syscall, POLL), &options);
             if let (Some(flags), false) = (flags, t.ipc.is_empty()) {
                 let span = (r.times.run, rows.get(i + 1).map_or(end, |n| n.times.start));
-                let mut at = split::boundaries(&t.ipc, span, &peers, catalog);
+                let mut at = split::boundaries(&t.ipc, span, wakes.of(r.number), &peers, catalog);
                 // Nobody takes a message while off the CPU: damage.
                 at.retain(|x| {
                     let off = t.put_off.get(t.put_off.partition_point(|p| p.1 <= *x));

@@ -5,7 +5,8 @@
 //! event loop (it began with a poll) is a batch of what was ready, and consecutive messages whose peers do not
 //! overlap belong to different requests. Both are guesses: the way from part to part is weak and says why.
 
-use crate::graph::{BATCH, Detail, SPLIT, Times};
+use super::{RECV, call_is};
+use crate::graph::{BATCH, Detail, EdgeRow, SPLIT, Times};
 use crate::{At, BuildOptions, Weak};
 use pg_event::{Catalog, Direction, IpcUse, Ns, ObjectId, ObjectKind, ProcessId, ThreadId};
 use std::collections::HashMap;
@@ -49,10 +50,31 @@ impl Peers {
     }
 }
 
-/// Where a segment on the CPU over `run..end` is split. `messages` are the thread's, by their last time.
+/// Wake-ups out of calls that receive, by segment. Who takes a message from a full or a shared buffer wakes its
+/// sender before the reception is over and recorded.
+pub(super) struct Wakes(Vec<(u32, Ns)>);
+
+impl Wakes {
+    pub fn new(edges: &[EdgeRow]) -> Self {
+        let receiving = edges.iter().filter(|e| e.waking && call_is(e.syscall, RECV));
+        let mut all: Vec<_> = receiving.map(|e| (e.from.0, e.from_time)).collect();
+        all.sort_unstable();
+        Self(all)
+    }
+
+    /// Those of one segment, by time.
+    pub fn of(&self, segment: u32) -> &[(u32, Ns)] {
+        let from = self.0.partition_point(|w| w.0 < segment);
+        &self.0[from..from + self.0[from..].partition_point(|w| w.0 == segment)]
+    }
+}
+
+/// Where a segment on the CPU over `run..end` is split. `messages` are the thread's, by their last time; `wakes`
+/// the segment's.
 pub(super) fn boundaries(
     messages: &[At<IpcUse>],
     (run, end): (Ns, Ns),
+    wakes: &[(u32, Ns)],
     peers: &Peers,
     catalog: &Catalog,
 ) -> Vec<Ns> {
@@ -67,7 +89,11 @@ pub(super) fn boundaries(
         // Events of a damaged file need not come in order.
         own.iter()
             .filter(|m| run <= m.time && m.time <= end)
-            .map(|m| (m.what.first.clamp(run, m.time), m.time, &m.what))
+            .map(|m| {
+                let first = m.what.first.clamp(run, m.time);
+                // Records of several objects may be written together: one message was over when it was.
+                (first, if m.what.count == 1 { first } else { m.time }, &m.what)
+            })
             .collect();
     own.sort_by_key(|m| (m.0, m.1));
     let (mut out, mut served, mut part): (Vec<Ns>, bool, Vec<Peer>) = (Vec::new(), false, Vec::new());
@@ -76,7 +102,9 @@ pub(super) fn boundaries(
         let peer = peers.of(what.object, catalog);
         let receives = what.direction == Direction::Receive;
         if receives && served && first > busy && !part.contains(&peer) {
-            out.push(first);
+            // What the reception did belongs to it.
+            let woke = wakes.iter().map(|w| w.1).find(|w| busy < *w && *w <= first);
+            out.push(woke.unwrap_or(first));
             part.clear();
         }
         served |= receives;

@@ -198,8 +198,20 @@ impl Drawing {
     }
 
     pub fn message(&mut self, thread: ThreadId, object: ObjectId, direction: Direction, at: f64, bytes: u64) {
+        self.message_told(thread, object, direction, (at, at), bytes);
+    }
+
+    /// One message, and when its record was written.
+    pub fn message_told(
+        &mut self,
+        thread: ThreadId,
+        object: ObjectId,
+        direction: Direction,
+        (at, told): (f64, f64),
+        bytes: u64,
+    ) {
         let m = IpcUse { object, direction, count: 1, bytes, first: ns(at), position: 0 };
-        self.event(ns(at), thread, Kind::Ipc(m));
+        self.event(ns(told), thread, Kind::Ipc(m));
     }
 
     pub fn hold(

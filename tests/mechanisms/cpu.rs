@@ -1,0 +1,22 @@
+//! Threads that could run and have no CPU.
+
+use crate::truth::check;
+use pg_event::OffState;
+
+#[test]
+fn a_peer_of_higher_priority() {
+    check("a_peer_of_higher_priority", ("cpu", ""), "runq.weak", |t| {
+        t.caused_by("runq.reader", "runq.bully").passes("run-queue");
+    });
+}
+
+#[test]
+fn a_quota_of_cpu_time() {
+    check("a_quota_of_cpu_time", ("cpu", ""), "quota.limited", |t| {
+        let g = &t.loaded.graph;
+        let held = g.vertices_of(t.thread("quota.limited"));
+        let held = held.filter(|v| g.vertex(*v).state == OffState::Throttled).count();
+        assert!(held >= 5, "held back {held} times");
+        t.caused_by("quota.reader", "quota.limited").says("quota").passes("cpu-quota");
+    });
+}

@@ -1,0 +1,184 @@
+/* Everything in glibc that waits on a futex word. */
+#include "truth.h"
+#include <semaphore.h>
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
+static pthread_barrier_t barrier;
+static sem_t semaphore;
+static int ready;
+
+static void *lock_waiter(void *name) {
+  role(name);
+  MUST(pthread_mutex_lock(&mutex) == 0);
+  MUST(pthread_mutex_unlock(&mutex) == 0);
+  nap(SOON);
+  return NULL;
+}
+
+/* The owner computes or sleeps, and gives the mutex back. */
+static void hand_off(char *waiter, const char *owner) {
+  role(owner);
+  MUST(pthread_mutex_lock(&mutex) == 0);
+  pthread_t t = thread(lock_waiter, waiter);
+  nap(HOLD);
+  MUST(pthread_mutex_unlock(&mutex) == 0);
+  pthread_join(t, NULL);
+}
+
+static void plain(void) { hand_off("mutex.waiter", "mutex.owner"); }
+
+static void inherits(void) {
+  pthread_mutexattr_t a;
+  pthread_mutexattr_init(&a);
+  pthread_mutexattr_setprotocol(&a, PTHREAD_PRIO_INHERIT);
+  MUST(pthread_mutex_init(&mutex, &a) == 0);
+  hand_off("pi.waiter", "pi.owner");
+}
+
+static void *timed_waiter(void *arg) {
+  (void)arg;
+  role("timedlock.waiter");
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  t.tv_sec += 1;
+  MUST(pthread_mutex_timedlock(&mutex, &t) == ETIMEDOUT);
+  nap(SOON);
+  return NULL;
+}
+
+/* The wait ends by its time-out: nobody wakes it, but somebody has the mutex. */
+static void timedlock(void) {
+  role("timedlock.owner");
+  MUST(pthread_mutex_lock(&mutex) == 0);
+  pthread_t t = thread(timed_waiter, NULL);
+  nap(HOLD);
+  pthread_join(t, NULL);
+}
+
+static void *reader(void *arg) {
+  (void)arg;
+  role("rwread.waiter");
+  MUST(pthread_rwlock_rdlock(&rwlock) == 0);
+  nap(SOON);
+  return NULL;
+}
+
+static void rwlock_of_a_writer(void) {
+  role("rwread.owner");
+  MUST(pthread_rwlock_wrlock(&rwlock) == 0);
+  pthread_t t = thread(reader, NULL);
+  nap(HOLD);
+  MUST(pthread_rwlock_unlock(&rwlock) == 0);
+  pthread_join(t, NULL);
+}
+
+static void *writer(void *arg) {
+  (void)arg;
+  role("rwwrite.waiter");
+  MUST(pthread_rwlock_wrlock(&rwlock) == 0);
+  nap(SOON);
+  return NULL;
+}
+
+/* glibc counts readers, it does not name them. */
+static void rwlock_of_a_reader(void) {
+  role("rwwrite.reader");
+  MUST(pthread_rwlock_rdlock(&rwlock) == 0);
+  pthread_t t = thread(writer, NULL);
+  nap(HOLD);
+  MUST(pthread_rwlock_unlock(&rwlock) == 0);
+  pthread_join(t, NULL);
+}
+
+static void *condition_waiter(void *name) {
+  role(name);
+  MUST(pthread_mutex_lock(&mutex) == 0);
+  while (!ready) pthread_cond_wait(&condition, &mutex);
+  MUST(pthread_mutex_unlock(&mutex) == 0);
+  nap(SOON);
+  return NULL;
+}
+
+static void condition_signalled(void) {
+  role("condvar.signaller");
+  pthread_t t = thread(condition_waiter, "condvar.waiter");
+  nap(HOLD);
+  MUST(pthread_mutex_lock(&mutex) == 0);
+  ready = 1;
+  MUST(pthread_mutex_unlock(&mutex) == 0);
+  pthread_cond_signal(&condition);
+  pthread_join(t, NULL);
+}
+
+/* Nobody who could signal it is left. */
+static void condition_alone(void) {
+  role("lonely.main");
+  thread(condition_waiter, "lonely.waiter");
+  pthread_exit(NULL);
+}
+
+static void *semaphore_waiter(void *arg) {
+  (void)arg;
+  role("sem.waiter");
+  MUST(sem_wait(&semaphore) == 0);
+  nap(SOON);
+  return NULL;
+}
+
+static void semaphore_posted(void) {
+  role("sem.poster");
+  MUST(sem_init(&semaphore, 0, 0) == 0);
+  pthread_t t = thread(semaphore_waiter, NULL);
+  nap(HOLD);
+  MUST(sem_post(&semaphore) == 0);
+  pthread_join(t, NULL);
+}
+
+static void *early(void *arg) {
+  (void)arg;
+  role("barrier.early");
+  pthread_barrier_wait(&barrier);
+  nap(SOON);
+  return NULL;
+}
+
+static void barrier_reached(void) {
+  role("barrier.late");
+  MUST(pthread_barrier_init(&barrier, NULL, 2) == 0);
+  pthread_t t = thread(early, NULL);
+  nap(HOLD);
+  pthread_barrier_wait(&barrier);
+  pthread_join(t, NULL);
+}
+
+static void *joined(void *arg) {
+  (void)arg;
+  role("join.ended");
+  nap(HOLD);
+  return NULL;
+}
+
+static void join(void) {
+  role("join.waiter");
+  pthread_join(thread(joined, NULL), NULL);
+  nap(SOON);
+}
+
+int main(void) {
+  process(plain);
+  process(inherits);
+  process(timedlock);
+  process(rwlock_of_a_writer);
+  process(rwlock_of_a_reader);
+  process(condition_signalled);
+  pid_t alone = process(condition_alone);
+  process(semaphore_posted);
+  process(barrier_reached);
+  process(join);
+  nap(HOLD + 700);
+  kill(alone, SIGKILL);
+  everybody();
+  return 0;
+}

@@ -1,0 +1,119 @@
+/* Loops that only ask whether they may go on: one after the other, since they keep a CPU busy. "yields NAME" runs one. */
+#include "truth.h"
+#include <sched.h>
+
+#define FOR 2500.0
+
+static volatile int flag;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
+static double began;
+static int lock_fd;
+
+static void *setter(void *name) {
+  role(name);
+  nap(FOR);
+  flag = 1;
+  nap(SOON);
+  return NULL;
+}
+
+static void turn(int n) {
+  switch (n) {
+    case 0:
+      sched_yield();
+      return;
+    case 1:
+      nap(2);
+      return;
+    case 2:
+      poll(NULL, 0, 0);
+      return;
+    case 4: {
+      struct timespec t;
+      clock_gettime(CLOCK_REALTIME, &t);
+      t.tv_nsec += 5000000;
+      if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
+      pthread_mutex_lock(&mutex);
+      pthread_cond_timedwait(&condition, &mutex, &t);
+      pthread_mutex_unlock(&mutex);
+      return;
+    }
+  }
+}
+
+static __attribute__((noinline)) void look_again(void) {
+  while (!flag) __asm__ volatile("pause");
+}
+
+static __attribute__((noinline)) void ask_again(int n) {
+  while (!flag) turn(n);
+}
+
+static const char *NAMES[] = {"yield", "nap", "poll0", "spin", "timedwait"};
+
+static void ask(int n) {
+  static char asker[32], other[32];
+  snprintf(asker, sizeof asker, "%s.asker", NAMES[n]);
+  snprintf(other, sizeof other, "%s.setter", NAMES[n]);
+  role(asker);
+  pthread_t t = thread(setter, other);
+  if (n == 3) look_again();
+  ask_again(n);
+  nap(SOON);
+  pthread_join(t, NULL);
+}
+
+static void *holder(void *arg) {
+  (void)arg;
+  role("trylock.owner");
+  pthread_mutex_lock(&mutex);
+  flag = 1;
+  nap(FOR);
+  pthread_mutex_unlock(&mutex);
+  nap(SOON);
+  return NULL;
+}
+
+static void trylock(void) {
+  pthread_t t = thread(holder, NULL);
+  while (!flag) nap(1);
+  role("trylock.asker");
+  while (pthread_mutex_trylock(&mutex)) nap(2);
+  pthread_mutex_unlock(&mutex);
+  nap(SOON);
+  pthread_join(t, NULL);
+}
+
+static void setlk(void) {
+  char path[200];
+  snprintf(path, sizeof path, "%s/setlk", getenv("MECH_DIR"));
+  lock_fd = open(path, O_CREAT | O_RDWR, 0600);
+  MUST(lock_fd >= 0);
+  struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+  int ready[2];
+  MUST(pipe(ready) == 0);
+  if (fork() == 0) {
+    role("setlk.owner");
+    MUST(fcntl(lock_fd, F_SETLK, &l) == 0);
+    put(ready[1]);
+    nap(FOR);
+    _exit(0);
+  }
+  get(ready[0]);
+  role("setlk.asker");
+  began = now();
+  while (fcntl(lock_fd, F_SETLK, &l)) nap(20);
+  nap(SOON);
+  everybody();
+}
+
+int main(int argc, char **argv) {
+  (void)argc;
+  for (int n = 0; n < 5; n++) {
+    if (!strcmp(argv[1], NAMES[n])) ask(n);
+  }
+  if (!strcmp(argv[1], "trylock")) trylock();
+  if (!strcmp(argv[1], "setlk")) setlk();
+  return 0;
+}

@@ -1,0 +1,50 @@
+//! Loops that ask again and again.
+
+use crate::truth::{Truth, check};
+use pg_graph::BlockType;
+
+/// The thread asks for a flag in memory: that it does so is what a recording without `--flag` can tell.
+fn asks(test: &str, way: &'static str, role: &str, words: &str) {
+    check(test, ("yields", way), role, |t: &Truth| {
+        t.caused_by(role, role).victim(BlockType::RepeatedYield).says(words);
+    });
+}
+
+#[test]
+fn giving_up_the_cpu() {
+    asks("giving_up_the_cpu", "yield", "yield.asker", "sched_yield");
+}
+
+#[test]
+fn short_sleeps() {
+    asks("short_sleeps", "nap", "nap.asker", "sle");
+}
+
+#[test]
+fn polls_that_do_not_wait() {
+    asks("polls_that_do_not_wait", "poll0", "poll0.asker", "poll");
+}
+
+#[test]
+fn turning_in_place() {
+    check("turning_in_place", ("yields", "spin"), "spin.asker", |t| {
+        t.caused_by("spin.asker", "spin.asker").victim(BlockType::RepeatedYield).says("look_again");
+    });
+}
+
+#[test]
+fn short_waits_for_a_condition() {
+    asks("short_waits_for_a_condition", "timedwait", "timedwait.asker", "");
+}
+
+#[test]
+fn tries_to_lock() {
+    asks("tries_to_lock", "trylock", "trylock.asker", "sle");
+}
+
+#[test]
+fn a_file_lock_that_is_refused() {
+    check("a_file_lock_that_is_refused", ("yields", "setlk"), "setlk.asker", |t| {
+        t.caused_by("setlk.asker", "setlk.owner").victim(BlockType::RepeatedYield);
+    });
+}

@@ -84,7 +84,7 @@ struct object {
 };
 
 #define MEMO 8
-#define FILES 32
+#define FILES 64
 /* A file whose identity is known: found again by descriptor, and by the three reads that tell whether it is
  * still the same. */
 struct remembered {

@@ -16,13 +16,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Shortest pause between two looks, ns.
+/// The pause after a program was executed, ns, and twice as long each time after that: what a short-lived process
+/// has mapped can only be read while it lives.
 const SHORT: u64 = 10 * MS;
 /// Longest pause between two looks, ns.
 const LONG: u64 = 100 * MS;
-/// While programs are executed, pauses stay short for this time, ns: what a short-lived process has mapped
-/// can only be read while it lives.
-const LIVELY: u64 = 200 * MS;
 const MS: u64 = 1_000_000;
 /// Records taken at a time.
 const RECORDS: usize = 32_768;
@@ -230,26 +228,22 @@ impl Drop for Drain {
 /// Chooses the pauses: as long as the rings stay nearly empty, never longer than `LONG`.
 struct Pace {
     pause: u64,
-    lively_until: u64,
     looked: u64,
 }
 
 impl Pace {
     /// The pause after a look at `now` that found so much of the room of each ring taken.
-    fn next(&mut self, now: u64, taken: [usize; 4], room: [usize; 4], life: bool) -> u64 {
-        if life {
-            self.lively_until = now + LIVELY;
-        }
+    fn next(&mut self, now: u64, taken: [usize; 4], room: [usize; 4], executed: bool) -> u64 {
         let since = now.saturating_sub(self.looked).max(MS);
         self.looked = now;
-        let longest = if now < self.lively_until { SHORT } else { LONG };
+        // Twice as long at most: after silence comes a burst.
+        let longest = if executed { SHORT } else { self.pause.saturating_mul(2).min(LONG) };
         // At this rate a ring must be no fuller than an eighth at the next look.
         let fits = |(taken, room): (usize, usize)| {
             (since as u128 * room as u128 / 8).checked_div(taken as u128).unwrap_or(u128::MAX) as u64
         };
         let fits = taken.into_iter().zip(room).map(fits).min().unwrap_or(LONG);
-        // Twice as long at most: after silence comes a burst.
-        self.pause = fits.min(self.pause.saturating_mul(2)).min(longest).max(MS);
+        self.pause = fits.min(longest).max(MS);
         self.pause
     }
 }
@@ -258,7 +252,7 @@ fn drain(mut rings: Rings, alarm: &Alarm, out: &Sender<Batch>, back: &Receiver<B
     raise_priority();
     let [events, stacks, samples] = rings.room;
     let room = [rings.lanes.room(), events, stacks, samples];
-    let mut pace = Pace { pause: SHORT, lively_until: 0, looked: clock::monotonic() };
+    let mut pace = Pace { pause: SHORT, looked: clock::monotonic() };
     loop {
         let last = stop.load(Ordering::Acquire);
         let mut batch = back.try_recv().unwrap_or_default();
@@ -299,7 +293,7 @@ mod tests {
     const ROOM: [usize; 4] = [16 << 20, 16 << 20, 16 << 20, 8 << 20];
 
     fn settled(taken_per_ms: usize) -> u64 {
-        let mut pace = Pace { pause: SHORT, lively_until: 0, looked: 0 };
+        let mut pace = Pace { pause: SHORT, looked: 0 };
         let mut now = 0;
         for _ in 0..50 {
             let step = pace.pause;
@@ -319,11 +313,14 @@ mod tests {
     }
 
     #[test]
-    fn after_an_exec_pauses_are_short_for_a_while() {
-        let mut pace = Pace { pause: LONG, lively_until: 0, looked: 0 };
-        assert_eq!(pace.next(LONG, [100; 4], ROOM, true), SHORT);
-        assert_eq!(pace.next(LONG + SHORT, [100; 4], ROOM, false), SHORT);
-        let later = LONG + LIVELY;
-        assert_eq!(pace.next(later, [100; 4], ROOM, false), 2 * SHORT);
+    fn after_an_exec_pauses_grow_from_short_again() {
+        let mut pace = Pace { pause: LONG, looked: 0 };
+        let mut now = LONG;
+        let mut pauses = Vec::new();
+        for executed in [true, false, false, true, false, false, false, false] {
+            pauses.push(pace.next(now, [100; 4], ROOM, executed) / SHORT);
+            now += pace.pause;
+        }
+        assert_eq!(pauses, [1, 2, 4, 1, 2, 4, 8, 10]);
     }
 }

@@ -14,8 +14,10 @@ pub const STEP_NS: Ns = 100_000_000;
 pub struct Order {
     /// Intervals in order of time: nearly all come that way.
     held: VecDeque<Event>,
-    /// The others.
+    /// The others, since events were given out last.
     strays: Vec<Event>,
+    /// Those of each step before, in order of time: sorted once, and moved once more, to where they go out.
+    sorted: VecDeque<VecDeque<Event>>,
     /// Time of the latest event given out.
     last: Ns,
     /// Events that came too late and were moved to the time of what was out already.
@@ -42,16 +44,19 @@ impl Order {
     /// Give out everything up to `horizon`, sorted by time; equal times keep their order but for strays,
     /// which come last.
     pub fn release(&mut self, horizon: Ns) -> Vec<Event> {
-        self.strays.sort_by_key(|e| e.time);
+        if !self.strays.is_empty() {
+            self.strays.sort_by_key(|e| e.time);
+            self.sorted.push_back(self.strays.drain(..).collect());
+        }
         let n = self.held.partition_point(|e| e.time <= horizon);
-        let m = self.strays.partition_point(|e| e.time <= horizon);
+        let m: usize = self.sorted.iter().map(|s| s.partition_point(|e| e.time <= horizon)).sum();
         let mut out = Vec::with_capacity(n + m);
-        // Whole runs of intervals at a time: they are many, strays few.
+        // Whole runs of intervals at a time.
         let (front, back) = self.held.as_slices();
         let mut runs = [&front[..n.min(front.len())], &back[..n.saturating_sub(front.len())]];
-        for stray in self.strays.drain(..m) {
+        while let Some(stray) = earliest(&mut self.sorted, horizon) {
             for run in &mut runs {
-                let (before, after) = run.split_at(run.partition_point(|e| e.time <= stray.time));
+                let (before, after) = run.split_at(up_to(run, stray.time));
                 out.extend_from_slice(before);
                 *run = after;
                 if !after.is_empty() {
@@ -64,11 +69,29 @@ impl Order {
             out.extend_from_slice(run);
         }
         self.held.drain(..n);
+        self.sorted.retain(|s| !s.is_empty());
         if let Some(e) = out.last() {
             self.last = e.time;
         }
         out
     }
+}
+
+/// Take the earliest event up to `horizon` from sorted ones; of equal times that of the first.
+fn earliest(sorted: &mut VecDeque<VecDeque<Event>>, horizon: Ns) -> Option<Event> {
+    let first = |s: &VecDeque<Event>| s.front().map_or(Ns::MAX, |e| e.time);
+    let of = sorted.iter_mut().filter(|s| !s.is_empty()).min_by_key(|s| first(s))?;
+    if first(of) <= horizon { of.pop_front() } else { None }
+}
+
+/// How many events of a run are not later than `time`. They are few: looked for from the front, in steps that grow.
+fn up_to(run: &[Event], time: Ns) -> usize {
+    let mut step = 1;
+    while run.get(step - 1).is_some_and(|e| e.time <= time) {
+        step *= 2;
+    }
+    let (low, high) = (step / 2, step.min(run.len()));
+    low + run.get(low..high).map_or(0, |r| r.partition_point(|e| e.time <= time))
 }
 
 #[cfg(test)]
@@ -102,6 +125,29 @@ mod tests {
         assert_eq!(o.release(20).iter().map(|e| e.time).collect::<Vec<_>>(), [10, 20]);
         o.push(at(5));
         assert_eq!(o.release(100).iter().map(|e| e.time).collect::<Vec<_>>(), [20, 30]);
-        assert_eq!((o.late, o.held.len() + o.strays.len()), (1, 0));
+        assert_eq!((o.late, o.held.len() + o.strays.len() + o.sorted.len()), (1, 0));
+    }
+
+    #[test]
+    fn many_steps_are_like_one_sort() {
+        let mut state = 1u64;
+        let mut next = |n: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % n
+        };
+        let off = |time| Event { kind: Kind::OffCpu(OffCpu::new(0, 0, OffState::Runnable)), ..at(time) };
+        let (mut o, mut all, mut out) = (Order::default(), Vec::new(), Vec::new());
+        for step in 0..40 {
+            for _ in 0..next(60) {
+                let time = step * 100 + next(300);
+                all.push(time);
+                o.push(if next(2) == 0 { off(time) } else { at(time) });
+            }
+            out.extend(o.release(step * 100 + 99));
+        }
+        out.extend(o.release(Ns::MAX));
+        all.sort_unstable();
+        assert_eq!(out.iter().map(|e| e.time).collect::<Vec<_>>(), all);
+        assert_eq!(o.late, 0);
     }
 }

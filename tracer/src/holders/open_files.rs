@@ -14,8 +14,8 @@ const MAX_OF_ONE: usize = 20_000;
 const FRESH_NS: Ns = 1_000_000_000;
 /// ... for so long if nobody was born since ...
 const RECENT_NS: Ns = 10_000_000_000;
-/// ... and for this many times as long as it took, so that scanning never takes more than 1 % of a CPU.
-const REST: u32 = 100;
+/// ... and for this many times as long as it took, so that scanning never takes more than 0.25 % of a CPU.
+const REST: u32 = 400;
 
 /// One open descriptor of one process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

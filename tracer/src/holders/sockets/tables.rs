@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// A table is good for at least this long, and for [`REST`] times as long as reading it took.
 const FRESH_NS: Ns = 1_000_000_000;
-const REST: u32 = 50;
+const REST: u32 = 400;
 
 struct Kept<T> {
     rows: Vec<T>,

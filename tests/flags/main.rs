@@ -56,6 +56,19 @@ impl Setup {
         c.current_dir(self.path()).args(args);
         c
     }
+
+    /// A `find-flag` that has begun to trace the main thread of a process, or has ended already.
+    fn following(&self, pid: &str) -> Child {
+        let mut find = self
+            .tool(&["find-flag", "-p", pid, "-t", pid, "--steps", "20000"])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        while tracer_of(pid) == 0 && find.try_wait().expect("ours").is_none() {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        find
+    }
 }
 
 /// A running program, killed in the end.
@@ -181,17 +194,7 @@ fn the_target_lives_when_find_flag_is_killed() {
     for round in 0..24 {
         let mut spin = Spin::start(&exe, ["yield", "nap", "call"][round % 3], 60);
         let pid = spin.pid();
-        let mut find = s
-            .tool(&["find-flag", "-p", &pid, "-t", &pid, "--steps", "20000"])
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("it starts");
-        for _ in 0..2000 {
-            if tracer_of(&pid) != 0 {
-                break;
-            }
-            std::thread::sleep(Duration::from_micros(200));
-        }
+        let mut find = s.following(&pid);
         std::thread::sleep(Duration::from_micros(700 * round as u64));
         amid += u32::from(tracer_of(&pid) != 0);
         find.kill().expect("ours");
@@ -217,17 +220,7 @@ fn who_is_traced_already_is_told() {
     let exe = s.build("-O1");
     let spin = Spin::start(&exe, "nap", 60);
     let pid = spin.pid();
-    let mut first = s
-        .tool(&["find-flag", "-p", &pid, "-t", &pid, "--steps", "20000"])
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("it starts");
-    for _ in 0..2000 {
-        if tracer_of(&pid) != 0 {
-            break;
-        }
-        std::thread::sleep(Duration::from_micros(200));
-    }
+    let mut first = s.following(&pid);
     let out = s.tool(&["find-flag", "-p", &pid, "-t", &pid]).output().expect("it starts");
     // The first one may have ended meanwhile.
     assert!(out.status.success() || text(&out).contains("traces it already"), "{}", text(&out));

@@ -8,6 +8,8 @@
 
 #define FUTEX_PRIVATE 128
 #define SHARED_WORD (1ULL << 63) /* in the peer of a futex: not the number of a process */
+#define BUSY_WORD (1ULL << 62)   /* ...: what is mapped there could not be looked at */
+#define BUSY (-16)		 /* EBUSY */
 #define WORDS 4
 
 /* Words looked up lately: a look-up takes the lock of the address space. */
@@ -50,15 +52,19 @@ static __always_inline void shared_word(struct object *o, struct task_struct *ta
 	struct words *w = bpf_task_storage_get(&words, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!w)
 		return;
+	o->peer &= ~BUSY_WORD;
 	u32 at = o->id >> 2;
 	struct word_known *k = &w->slot[BOUND(at, WORDS)];
 	if (k->address != o->id || now - k->time > memo_ns) {
 		struct found f = { .address = o->id };
 		/* Whoever changes the mappings is not waited for, and each CPU gives back one lock at a time, so that two
-		 * recorders at once get in each other's way: the word then counts as private. The pass over long waits
-		 * tries again. */
-		if (bpf_find_vma(task, f.address, on_mapping, &f, 0))
+		 * recorders at once get in each other's way: the collector then looks at /proc/PID/maps. */
+		long error = bpf_find_vma(task, f.address, on_mapping, &f, 0);
+		if (error) {
+			if (error == BUSY)
+				o->peer |= BUSY_WORD;
 			return;
+		}
 		k->address = o->id;
 		k->time = now;
 		k->id = f.id;

@@ -16,5 +16,5 @@ pub use event::{
     SyscallUse, Work,
 };
 pub use ids::{FrameId, ModuleId, Ns, ObjectId, ProcessId, StackId, ThreadId};
-pub use object::{Object, ObjectKind, endpoint_v4, show_endpoint};
+pub use object::{Object, ObjectKind, SHARED_FUTEX, endpoint_v4, show_endpoint};
 pub use syscall::{Sysno, syscall_name, syscall_number};

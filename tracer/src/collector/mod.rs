@@ -23,6 +23,7 @@ mod raw;
 pub mod replay;
 mod retries;
 mod sampling;
+mod words;
 
 pub(crate) use clock::monotonic;
 pub use permission::check_permission;

@@ -2,6 +2,7 @@
 
 use super::hash::FastMap;
 use super::raw::{K_NONE, Name, RawObject};
+use super::words::Words;
 use crate::procfs::lossy;
 use pg_event::{CatalogDelta, Object, ObjectId, ObjectKind};
 use std::net::Ipv6Addr;
@@ -19,6 +20,7 @@ pub struct Objects {
     rows: Vec<Object>,
     dirty: Vec<bool>,
     changed: Vec<ObjectId>,
+    words: Words,
 }
 
 /// Places of [`Objects::latest`].
@@ -33,6 +35,7 @@ impl Default for Objects {
             rows: Vec::new(),
             dirty: Vec::new(),
             changed: Vec::new(),
+            words: Words::default(),
         }
     }
 }
@@ -42,6 +45,13 @@ impl Objects {
     pub fn id(&mut self, raw: RawObject) -> ObjectId {
         if raw.kind == K_NONE {
             return ObjectId::NONE;
+        }
+        if Words::open(raw) {
+            let (found, path) = self.words.find(raw);
+            return match path {
+                Some(path) => self.called(found, &path),
+                None => self.id(found),
+            };
         }
         let mix = (raw.id ^ raw.peer.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
         let place = mix as usize % LATEST;

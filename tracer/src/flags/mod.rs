@@ -11,7 +11,7 @@ mod error;
 mod find;
 mod flag;
 mod hit;
-mod memory;
+pub(crate) mod memory;
 mod program;
 mod rate;
 mod spec;

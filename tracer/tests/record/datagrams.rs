@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // sendmmsg has no safe counterpart in std.
 
 use crate::programs::{fact, inode, pause, tid};
-use crate::{Recording, allowed, record};
+use crate::{Recording, allowed, options, recorded};
 use pg_event::{Direction, IpcUse, Kind, ObjectKind};
 use pg_tracer::Level;
 use std::net::UdpSocket;
@@ -146,9 +146,10 @@ fn udp_names_both_ends_without_a_connection() {
     if !allowed("udp_names_both_ends_without_a_connection") {
         return;
     }
-    let r = record("udp", Level::Messages);
-    let ends = [r.fact("port-0"), r.fact("port-1")];
-    check(&r, ObjectKind::Udp, |e| e & 0xffff, ends, r.fact("port"));
+    recorded("udp", &options(Level::Messages), |r| {
+        let ends = [r.fact("port-0"), r.fact("port-1")];
+        check(r, ObjectKind::Udp, |e| e & 0xffff, ends, r.fact("port"));
+    });
 }
 
 #[test]
@@ -156,14 +157,15 @@ fn each_message_of_a_batch_names_its_address() {
     if !allowed("each_message_of_a_batch_names_its_address") {
         return;
     }
-    let r = record("udp-batch", Level::Messages);
-    let sent = uses(&r, "self", Direction::Send);
-    assert_eq!(sent.len(), 4 * EACH - EACH / 5, "one record each");
-    for u in &sent {
-        let i = SIZES.iter().position(|s| *s as u64 == u.bytes).expect("a size");
-        let o = r.object(u.object);
-        assert_eq!((o.kind, o.peer & 0xffff), (ObjectKind::Udp, r.fact(&format!("port-{i}"))), "{o:?}");
-    }
+    recorded("udp-batch", &options(Level::Messages), |r| {
+        let sent = uses(&r, "self", Direction::Send);
+        assert_eq!(sent.len(), 4 * EACH - EACH / 5, "one record each");
+        for u in &sent {
+            let i = SIZES.iter().position(|s| *s as u64 == u.bytes).expect("a size");
+            let o = r.object(u.object);
+            assert_eq!((o.kind, o.peer & 0xffff), (ObjectKind::Udp, r.fact(&format!("port-{i}"))), "{o:?}");
+        }
+    });
 }
 
 #[test]
@@ -171,7 +173,8 @@ fn unix_datagrams_name_both_ends_without_a_connection() {
     if !allowed("unix_datagrams_name_both_ends_without_a_connection") {
         return;
     }
-    let r = record("unix-datagram", Level::Messages);
-    let ends = [r.fact("inode-0"), r.fact("inode-1")];
-    check(&r, ObjectKind::UnixDatagram, |e| e, ends, r.fact("inode"));
+    recorded("unix-datagram", &options(Level::Messages), |r| {
+        let ends = [r.fact("inode-0"), r.fact("inode-1")];
+        check(r, ObjectKind::UnixDatagram, |e| e, ends, r.fact("inode"));
+    });
 }

@@ -3,10 +3,9 @@
 #![allow(unsafe_code)] // The system calls themselves are what is tested.
 
 use crate::programs::{fact, pause, tid};
-use crate::{ALONE, Recording, allowed, options, record_alone};
-use pg_event::{Object, ObjectKind, Relation};
+use crate::{allowed, options, recorded};
+use pg_event::{ObjectKind, Relation};
 use pg_tracer::{Level, Options};
-use std::sync::PoisonError;
 
 /// What both processes map.
 #[repr(C)]
@@ -70,41 +69,29 @@ fn a_word_mapped_by_two_processes_is_one_object() {
     if !allowed("a_word_mapped_by_two_processes_is_one_object") {
         return;
     }
-    // Where another recorder is at work at the same moment, a word may stay one of its process (mapping.h).
-    let _alone = ALONE.write().unwrap_or_else(PoisonError::into_inner);
     let options = Options { long_wait_ns: 50_000_000, ..options(Level::Messages) };
-    let shared = |r: &Recording| {
+    recorded("shared-mutex", &options, |r| {
         let waits = r.waits("self", "futex");
-        let known = |o| r.catalog.object(o).is_none_or(Object::is_shared_futex);
-        waits.iter().all(|(_, w)| known(w.object) && known(w.waker_object))
-    };
-    let mut r = record_alone("shared-mutex", options.clone());
-    for _ in 0..5 {
-        if !shared(&r) {
-            println!("again: another recorder got in the way");
-            r = record_alone("shared-mutex", options.clone());
+        let child = r.thread("child");
+        let of = |offset: u64| {
+            waits
+                .iter()
+                .map(|(_, w)| w)
+                .filter(|w| !w.open)
+                .find(|w| r.object(w.object).is_shared_futex() && r.object(w.object).id == offset)
+                .unwrap_or_else(|| panic!("no wait at {offset}: {waits:?}"))
+        };
+        // By offset in the file: the mapping begins at its second page.
+        let mutex = of(4096 + std::mem::offset_of!(Shared, mutex) as u64);
+        let semaphore = of(4096 + std::mem::offset_of!(Shared, semaphore) as u64);
+        for w in [mutex, semaphore] {
+            assert_eq!((w.waker, w.waker_object), (child, w.object), "{w:?}");
+            let o = r.object(w.object);
+            assert_eq!(o.kind, ObjectKind::Futex);
+            assert!(o.name.contains("pg-shared"), "{o:?}");
         }
-    }
-    let waits = r.waits("self", "futex");
-    let child = r.thread("child");
-    let of = |offset: u64| {
-        waits
-            .iter()
-            .map(|(_, w)| w)
-            .filter(|w| !w.open)
-            .find(|w| r.object(w.object).is_shared_futex() && r.object(w.object).id == offset)
-            .unwrap_or_else(|| panic!("no wait at {offset}: {waits:?}"))
-    };
-    // By offset in the file: the mapping begins at its second page.
-    let mutex = of(4096 + std::mem::offset_of!(Shared, mutex) as u64);
-    let semaphore = of(4096 + std::mem::offset_of!(Shared, semaphore) as u64);
-    for w in [mutex, semaphore] {
-        assert_eq!((w.waker, w.waker_object), (child, w.object), "{w:?}");
-        let o = r.object(w.object);
-        assert_eq!(o.kind, ObjectKind::Futex);
-        assert!(o.name.contains("pg-shared"), "{o:?}");
-    }
-    let owner = r.holds("self").into_iter().find(|(_, h)| h.object == mutex.object);
-    let (who, hold) = owner.expect("the owner of the mutex was not looked up");
-    assert_eq!((who, hold.relation), (child, Relation::Owns));
+        let owner = r.holds("self").into_iter().find(|(_, h)| h.object == mutex.object);
+        let (who, hold) = owner.expect("the owner of the mutex was not looked up");
+        assert_eq!((who, hold.relation), (child, Relation::Owns));
+    });
 }

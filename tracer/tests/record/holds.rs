@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // The system calls themselves are what is tested.
 
 use crate::programs::{fact, inode, new_pipe, tid};
-use crate::{Recording, allowed, options, record_with};
+use crate::{Recording, allowed, options, recorded};
 use pg_event::{ObjectKind, Relation};
 use pg_tracer::{Level, Options};
 use std::fs::File;
@@ -195,24 +195,25 @@ fn the_holder_of_each_kind_of_object_is_recorded() {
     if !allowed("the_holder_of_each_kind_of_object_is_recorded") {
         return;
     }
-    let r = record_with("holds", Options { long_wait_ns: 100_000_000, ..options(Level::Messages) });
-    let expected = [
-        ("pipe", "pipe-holder", Relation::Writes),
-        ("fifo", "fifo-holder", Relation::Writes),
-        ("unix", "unix-holder", Relation::Peer),
-        ("tcp", "tcp-holder", Relation::Peer),
-        ("backlog", "backlog-holder", Relation::Listens),
-        ("unix-backlog", "unix-backlog-holder", Relation::Listens),
-        ("terminal", "terminal-holder", Relation::Peer),
-        ("child", "child-holder", Relation::ChildOf),
-        ("flock", "flock-holder", Relation::Owns),
-        ("mutex", "owner", Relation::Owns),
-        ("pi-mutex", "owner", Relation::Owns),
-        ("rwlock", "owner", Relation::Owns),
-    ];
-    let wrong: Vec<String> =
-        expected.iter().filter_map(|(kind, who, how)| check(&r, kind, who, *how).err()).collect();
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    recorded("holds", &Options { long_wait_ns: 100_000_000, ..options(Level::Messages) }, |r| {
+        let expected = [
+            ("pipe", "pipe-holder", Relation::Writes),
+            ("fifo", "fifo-holder", Relation::Writes),
+            ("unix", "unix-holder", Relation::Peer),
+            ("tcp", "tcp-holder", Relation::Peer),
+            ("backlog", "backlog-holder", Relation::Listens),
+            ("unix-backlog", "unix-backlog-holder", Relation::Listens),
+            ("terminal", "terminal-holder", Relation::Peer),
+            ("child", "child-holder", Relation::ChildOf),
+            ("flock", "flock-holder", Relation::Owns),
+            ("mutex", "owner", Relation::Owns),
+            ("pi-mutex", "owner", Relation::Owns),
+            ("rwlock", "owner", Relation::Owns),
+        ];
+        let wrong: Vec<String> =
+            expected.iter().filter_map(|(kind, who, how)| check(r, kind, who, *how).err()).collect();
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    });
 }
 
 #[test]
@@ -220,11 +221,12 @@ fn the_owner_of_a_lock_that_is_refused_again_and_again_is_recorded() {
     if !allowed("the_owner_of_a_lock_that_is_refused_again_and_again_is_recorded") {
         return;
     }
-    let r = record_with("refused", options(Level::Messages));
-    check(&r, "self", "child", Relation::Owns).unwrap();
-    let (_, hold) = r.holds("self")[0];
-    assert_eq!(
-        (r.object(hold.object).kind, r.object(hold.object).id),
-        (ObjectKind::FileLock, r.fact("inode"))
-    );
+    recorded("refused", &options(Level::Messages), |r| {
+        check(r, "self", "child", Relation::Owns).unwrap();
+        let (_, hold) = r.holds("self")[0];
+        assert_eq!(
+            (r.object(hold.object).kind, r.object(hold.object).id),
+            (ObjectKind::FileLock, r.fact("inode"))
+        );
+    });
 }

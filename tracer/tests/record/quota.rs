@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // The system calls themselves are what is tested.
 
 use crate::programs::{fact, tid};
-use crate::{allowed, record};
+use crate::{allowed, options, recorded};
 use pg_event::{Kind, ObjectKind, OffState};
 use pg_tracer::Level;
 use std::fs;
@@ -58,25 +58,26 @@ fn a_quota_that_is_used_up_is_a_state_of_its_own() {
     if !allowed(test) {
         return;
     }
-    let r = record("quota", Level::Waits);
-    if r.facts.contains_key("none") {
-        println!("skipped: {test}: no control group with a CPU quota can be made here");
-        return;
-    }
-    let thread = r.thread("self");
-    let held: Vec<_> = r
-        .events
-        .iter()
-        .filter(|e| e.thread == thread)
-        .filter_map(|e| match e.kind {
-            Kind::OffCpu(o) if o.state == OffState::Throttled => Some((e.time - o.start, o)),
-            _ => None,
-        })
-        .collect();
-    let total: u64 = held.iter().map(|h| h.0).sum();
-    // 60 ms at 10 ms in 100 ms: five times 90 ms, a last one may be cut off.
-    assert!(total > 250_000_000, "held back for {} ms in {} intervals", total / 1_000_000, held.len());
-    let group = r.object(held[0].1.object);
-    assert_eq!(group.kind, ObjectKind::Cgroup);
-    assert!(group.name.starts_with(&r.facts["group"]) && group.name.contains("10.0 %"), "{group:?}");
+    recorded("quota", &options(Level::Waits), |r| {
+        if r.facts.contains_key("none") {
+            println!("skipped: {test}: no control group with a CPU quota can be made here");
+            return;
+        }
+        let thread = r.thread("self");
+        let held: Vec<_> = r
+            .events
+            .iter()
+            .filter(|e| e.thread == thread)
+            .filter_map(|e| match e.kind {
+                Kind::OffCpu(o) if o.state == OffState::Throttled => Some((e.time - o.start, o)),
+                _ => None,
+            })
+            .collect();
+        let total: u64 = held.iter().map(|h| h.0).sum();
+        // 60 ms at 10 ms in 100 ms: five times 90 ms, a last one may be cut off.
+        assert!(total > 250_000_000, "held back for {} ms in {} intervals", total / 1_000_000, held.len());
+        let group = r.object(held[0].1.object);
+        assert_eq!(group.kind, ObjectKind::Cgroup);
+        assert!(group.name.starts_with(&r.facts["group"]) && group.name.contains("10.0 %"), "{group:?}");
+    });
 }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // The system calls themselves are what is tested.
 
 use crate::programs::{fact, tid};
-use crate::{allowed, options, record, record_with_notes};
+use crate::{allowed, options, recorded};
 use pg_tracer::Level;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -37,10 +37,11 @@ fn a_loop_of_polls_that_do_not_wait_gets_a_burst() {
     if !allowed("a_loop_of_polls_that_do_not_wait_gets_a_burst") {
         return;
     }
-    let r = record("poll-0", Level::Messages);
-    let polls: u32 =
-        r.calls("self").iter().filter(|c| c.nr.is_any(&["poll"]) && c.result == 0).map(|c| c.count).sum();
-    assert!(polls > 1000, "{polls} polls were recorded");
+    recorded("poll-0", &options(Level::Messages), |r| {
+        let polls: u32 =
+            r.calls("self").iter().filter(|c| c.nr.is_any(&["poll"]) && c.result == 0).map(|c| c.count).sum();
+        assert!(polls > 1000, "{polls} polls were recorded");
+    });
 }
 
 #[test]
@@ -48,9 +49,11 @@ fn a_loop_without_calls_gets_a_burst() {
     if !allowed("a_loop_without_calls_gets_a_burst") {
         return;
     }
-    let (r, notes) = record_with_notes("pause", options(Level::Messages));
-    assert!(notes.iter().any(|n| n.contains(" of system call records")), "{notes:?}");
-    // A debug build calls a function for each look at the flag, never the kernel.
-    let calls: u32 = r.calls("self").iter().filter(|c| !c.nr.is_any(&["futex"])).map(|c| c.count).sum();
-    assert!(calls < 10, "{calls} calls of a thread that makes none");
+    recorded("pause", &options(Level::Messages), |r| {
+        let burst = |n: &String| n.contains(" of system call records");
+        assert!(r.notes.iter().flatten().any(burst), "{:?}", r.notes);
+        // A debug build calls a function for each look at the flag, never the kernel.
+        let calls: u32 = r.calls("self").iter().filter(|c| !c.nr.is_any(&["futex"])).map(|c| c.count).sum();
+        assert!(calls < 10, "{calls} calls of a thread that makes none");
+    });
 }

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // The system calls themselves are what is tested.
 
 use crate::programs::{between, fact, inode};
-use crate::{allowed, record};
+use crate::{allowed, options, recorded};
 use pg_event::{Context, ObjectKind};
 use pg_tracer::Level;
 
@@ -60,13 +60,14 @@ fn a_timerfd_knows_who_armed_it() {
     if !allowed("a_timerfd_knows_who_armed_it") {
         return;
     }
-    let r = record("timerfd", Level::Messages);
-    let w = r.wait("self", "read");
-    assert_eq!((r.object(w.object).kind, w.waker_context), (ObjectKind::TimerFd, Context::Timer));
-    let armed = r.calls("other");
-    let armed = armed.iter().find(|c| c.nr.is_any(&["timerfd_settime"])).expect("the arming is missing");
-    assert_eq!(armed.object, w.object);
-    assert!(armed.start >= w.start && armed.start < w.woken);
+    recorded("timerfd", &options(Level::Messages), |r| {
+        let w = r.wait("self", "read");
+        assert_eq!((r.object(w.object).kind, w.waker_context), (ObjectKind::TimerFd, Context::Timer));
+        let armed = r.calls("other");
+        let armed = armed.iter().find(|c| c.nr.is_any(&["timerfd_settime"])).expect("the arming is missing");
+        assert_eq!(armed.object, w.object);
+        assert!(armed.start >= w.start && armed.start < w.woken);
+    });
 }
 
 #[test]
@@ -74,11 +75,12 @@ fn an_interval_timer_knows_who_armed_it() {
     if !allowed("an_interval_timer_knows_who_armed_it") {
         return;
     }
-    let r = record("itimer", Level::Messages);
-    let armed = r.calls("other");
-    let armed = armed.iter().find(|c| c.nr.is_any(&["setitimer"])).expect("the arming is missing");
-    assert_eq!(r.object(armed.object).kind, ObjectKind::Timer);
-    let w = r.wait("self", "rt_sigtimedwait");
-    assert_eq!(w.waker_context, Context::Timer);
-    assert_eq!(w.object, armed.object, "{w:?}");
+    recorded("itimer", &options(Level::Messages), |r| {
+        let armed = r.calls("other");
+        let armed = armed.iter().find(|c| c.nr.is_any(&["setitimer"])).expect("the arming is missing");
+        assert_eq!(r.object(armed.object).kind, ObjectKind::Timer);
+        let w = r.wait("self", "rt_sigtimedwait");
+        assert_eq!(w.waker_context, Context::Timer);
+        assert_eq!(w.object, armed.object, "{w:?}");
+    });
 }

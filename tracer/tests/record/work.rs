@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // The system calls themselves are what is tested.
 
 use crate::programs::{fact, pause, tid};
-use crate::{allowed, record};
+use crate::{allowed, options, recorded};
 use pg_event::{Kind, ObjectKind};
 use pg_tracer::Level;
 use std::fs::File;
@@ -53,35 +53,41 @@ fn a_kernel_worker_tells_for_whom_it_acts() {
     if !allowed(test) {
         return;
     }
-    let r = record("terminal", Level::Messages);
-    let writer = r.thread("other");
-    let waits = r.waits("self", "read");
-    let by_worker: Vec<_> = waits
-        .iter()
-        .filter(|(_, w)| r.catalog.thread(w.waker).is_some_and(|t| t.kernel && t.name.starts_with("kworker")))
-        .collect();
-    if by_worker.is_empty() {
-        println!("skipped: {test}: this kernel delivers what is written to a terminal without a worker");
-        return;
-    }
-    let (mut known, mut flushed) = (0, 0);
-    for (_, w) in &by_worker {
-        let work = r.events.iter().find_map(|e| match e.kind {
-            Kind::Work(work) if e.thread == w.waker && e.time == w.woken => Some(work),
-            _ => None,
-        });
-        let Some(work) = work else { continue };
-        let o = r.object(work.object);
-        if o.name == "wq_barrier_func" {
-            // The reader waited for the worker to be done with what it has (`flush_work`).
-            flushed += 1;
-            continue;
+    recorded("terminal", &options(Level::Messages), |r| {
+        let writer = r.thread("other");
+        let waits = r.waits("self", "read");
+        let by_worker: Vec<_> = waits
+            .iter()
+            .filter(|(_, w)| {
+                r.catalog.thread(w.waker).is_some_and(|t| t.kernel && t.name.starts_with("kworker"))
+            })
+            .collect();
+        if by_worker.is_empty() {
+            println!("skipped: {test}: this kernel delivers what is written to a terminal without a worker");
+            return;
         }
-        assert_eq!((o.kind, o.name.as_str()), (ObjectKind::Work, "flush_to_ldisc"));
-        assert_eq!(work.requester, writer);
-        assert!(w.start < work.queued && work.queued <= w.woken, "{work:?} {w:?}");
-        known += 1;
-    }
-    let all = by_worker.len();
-    assert!(all >= LINES / 2 && known > 0 && known + flushed >= all - 1, "{known} and {flushed} of {all}");
+        let (mut known, mut flushed) = (0, 0);
+        for (_, w) in &by_worker {
+            let work = r.events.iter().find_map(|e| match e.kind {
+                Kind::Work(work) if e.thread == w.waker && e.time == w.woken => Some(work),
+                _ => None,
+            });
+            let Some(work) = work else { continue };
+            let o = r.object(work.object);
+            if o.name == "wq_barrier_func" {
+                // The reader waited for the worker to be done with what it has (`flush_work`).
+                flushed += 1;
+                continue;
+            }
+            assert_eq!((o.kind, o.name.as_str()), (ObjectKind::Work, "flush_to_ldisc"));
+            assert_eq!(work.requester, writer);
+            assert!(w.start < work.queued && work.queued <= w.woken, "{work:?} {w:?}");
+            known += 1;
+        }
+        let all = by_worker.len();
+        assert!(
+            all >= LINES / 2 && known > 0 && known + flushed >= all - 1,
+            "{known} and {flushed} of {all}"
+        );
+    });
 }

@@ -2,6 +2,7 @@
 
 mod parts;
 mod purpose;
+mod retrying;
 mod sentence;
 mod server_view;
 
@@ -119,7 +120,8 @@ impl Writer<'_> {
                 f.kind,
                 FindingKind::Sleeping | FindingKind::Idle | FindingKind::Here | FindingKind::Ended
             );
-            if shares && f.node >= 2 {
+            // A child that failed kept nobody waiting.
+            if shares && f.node >= 2 && self.o.nodes[f.node - 1].state != "exited" {
                 let n = &self.o.nodes[f.node - 1];
                 let spans = vec![(n.start, n.start + n.duration)];
                 push(&mut out, Ranked { thread: n.thread, node: f.node - 1, kind: None, spans });
@@ -182,8 +184,14 @@ impl Writer<'_> {
                 ..RootCause::default()
             };
         }
+        // What a loop of children asks for is what the child's call was about.
+        let asked = match self.o.nodes.get(r.node + 1) {
+            Some(child) if r.kind == Some(FindingKind::Retrying) => child,
+            _ => n,
+        };
         let object = match r.kind {
             Some(FindingKind::Froze) => self.waits_to_write(r.node).and_then(|n| n.object_label(self.c)),
+            Some(FindingKind::Retrying) => asked.object_label(self.c),
             _ => n.object_label(self.c),
         };
         RootCause {
@@ -199,7 +207,7 @@ impl Writer<'_> {
             duration_ns: Some(n.spent),
             function,
             module,
-            syscall: n.syscall.clone(),
+            syscall: asked.syscall.clone(),
             object,
             stack,
             why: self.why(r, n, &p),
@@ -213,7 +221,7 @@ impl Writer<'_> {
             Some(FindingKind::Running | FindingKind::NoCpu | FindingKind::Throttled) => {
                 BlockType::LongRunning
             }
-            Some(FindingKind::Yielding) => BlockType::RepeatedYield,
+            Some(FindingKind::Yielding | FindingKind::Retrying) => BlockType::RepeatedYield,
             _ if r.node == 0 => self.victim.block_type,
             _ if n.waits > 2 && n.spent / (n.waits as u64) < LONG_SINGLE => BlockType::RepeatedYield,
             _ => BlockType::LongWait,
@@ -234,9 +242,13 @@ impl Writer<'_> {
             Some(FindingKind::Running | FindingKind::Tracer) => 0.92,
             Some(FindingKind::Sleeping | FindingKind::Circular) => 0.88,
             Some(FindingKind::Closed | FindingKind::Throttled | FindingKind::Froze) => 0.8,
-            Some(FindingKind::Device | FindingKind::NoCpu | FindingKind::Stopped | FindingKind::Yielding) => {
-                0.75
-            }
+            Some(
+                FindingKind::Device
+                | FindingKind::NoCpu
+                | FindingKind::Stopped
+                | FindingKind::Yielding
+                | FindingKind::Retrying,
+            ) => 0.75,
             Some(FindingKind::Unanswered | FindingKind::Frozen) => 0.65,
             Some(FindingKind::Idle | FindingKind::Ended) => 0.5,
             None => 0.6,

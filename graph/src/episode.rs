@@ -3,7 +3,7 @@
 //! file system.
 
 use crate::words::is_plumbing;
-use crate::{BlockType, EventGraph, Vertex, VertexId};
+use crate::{BlockType, EventGraph, Retries, Vertex, VertexId};
 use pg_event::{Catalog, Frame, Ns, ObjectId, ObjectKind, OffState, Sysno, ThreadId};
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -84,6 +84,8 @@ pub struct Episode {
     pub longest: Ns,
     /// What it waited on; `None` for a stretch on the CPU.
     pub key: Option<WaitKey>,
+    /// How many children it ran in vain, when it is a retry loop made of children ([`crate::Retries`]); else 0.
+    pub tries: usize,
 }
 
 /// A single wait this long is a long wait by itself.
@@ -99,6 +101,9 @@ impl Episode {
     /// repeated yield; time-outs of [`LONG_SINGLE`] and more only renew one long wait.
     pub fn block_type(&self) -> BlockType {
         let Some(key) = &self.key else { return BlockType::LongRunning };
+        if self.tries > 0 {
+            return BlockType::RepeatedYield;
+        }
         // In the kernel nobody merely asks.
         if key.state == OffState::Uninterruptible
             || self.waits <= 2
@@ -133,9 +138,46 @@ fn in_pieces(v: &Vertex) -> bool {
 /// stretches on the CPU of at least `min`.
 pub fn episodes(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, min: Ns) -> Vec<Episode> {
     let mut out = waits(graph, catalog, thread, min);
+    let loops: Vec<Episode> = retries(graph, catalog, thread, min);
+    out.retain(|e| !loops.iter().any(|l| l.start <= e.start && e.end <= l.end));
+    out.extend(loops);
     out.extend(stretches(graph, thread, min));
     out.sort_by_key(|e| (e.start, e.end));
     out
+}
+
+/// Retry loops made of children: all that the thread waited for within is one episode.
+fn retries(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, min: Ns) -> Vec<Episode> {
+    let episode = |r: &Retries| {
+        let all = graph.vertices_in(thread, r.start..r.end).map(|id| (id, graph.vertex(id)));
+        let mut out: Option<Episode> = None;
+        for (id, v) in all.filter(|(_, v)| blocked(v) > 0 && v.woken > r.start && v.start < r.end) {
+            let e = out.get_or_insert(Episode {
+                thread,
+                first: id,
+                last: id,
+                start: r.start.min(v.start),
+                end: r.end,
+                blocked: 0,
+                ran: 0,
+                waits: 0,
+                longest: 0,
+                key: None,
+                tries: r.failed.len(),
+            });
+            if blocked(&v) >= e.longest {
+                e.key = Some(wait_key(&v, catalog));
+            }
+            e.last = id;
+            e.end = e.end.max(v.woken);
+            e.blocked += blocked(&v);
+            e.ran += v.ran();
+            e.waits += 1;
+            e.longest = e.longest.max(blocked(&v));
+        }
+        out
+    };
+    graph.retries_of(thread).iter().filter_map(episode).filter(|e| e.duration() >= min).collect()
 }
 
 fn waits(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, min: Ns) -> Vec<Episode> {
@@ -186,6 +228,7 @@ fn waits(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, min: Ns) -> Ve
             waits: 1,
             longest: waited,
             key: Some(key),
+            tries: 0,
         });
     }
     if let Some(e) = open {
@@ -240,6 +283,7 @@ fn stretches(graph: &EventGraph, thread: ThreadId, min: Ns) -> Vec<Episode> {
             waits: 0,
             longest: 0,
             key: None,
+            tries: 0,
         });
     }
     if let Some(e) = cur

@@ -2,6 +2,7 @@
 
 use crate::flag::Flags;
 use crate::lane::LaneIndex;
+use crate::retries::Retries;
 use crate::unseen;
 use crate::{Edge, EdgeId, EdgeKind, Vertex, VertexId, Weak};
 use pg_event::{IpcUse, Ns, ObjectId, OffState, ProcessId, Relation, StackId, SyscallUse, Sysno, ThreadId};
@@ -215,6 +216,8 @@ pub struct EventGraph {
     pub(crate) events: u64,
     pub(crate) culled: CullCounts,
     pub(crate) lanes: LaneIndex,
+    /// By thread and time.
+    pub(crate) retries: Vec<Retries>,
 }
 
 impl EventGraph {

@@ -23,6 +23,7 @@ pub mod petgraph;
 mod profile;
 mod question;
 pub mod report;
+mod retries;
 mod select;
 #[cfg(feature = "sim")]
 pub mod sim;
@@ -47,6 +48,7 @@ pub use graph::{At, CullCounts, EventGraph, HoldFact, MarkFact, SamplePoint, Sig
 pub use lane::{Cell, LANE_STATES, LaneState, Share};
 pub use profile::{Profile, profile};
 pub use question::{By, Choice, Decision, NearbyEvent, Question, QuestionKey, QuestionKind};
+pub use retries::Retries;
 pub use select::{SelectError, Selection, select};
 pub use stats::{Reason, Stats, automatic_slice, stats};
 pub use vertex::{BlockType, Vertex, VertexId};

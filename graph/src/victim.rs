@@ -203,6 +203,10 @@ pub fn victim_of(graph: &EventGraph, catalog: &Catalog, vertex: VertexId) -> Opt
 /// How unusual: 1 for a wait that somebody surely did not want, 0 for an idle loop.
 fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, all: &[Episode]) -> f64 {
     let Some(key) = e.key else { return 0.7 };
+    // Somebody said what it is to be tried for.
+    if e.tries > 0 {
+        return 0.5;
+    }
     let v = graph.vertex(e.last);
     let mut w = match class(&v, catalog) {
         WaitClass::Lock if vague(&v, catalog) && in_a_pool(graph, catalog, e) => 0.05,
@@ -286,6 +290,7 @@ fn victim(graph: &EventGraph, catalog: &Catalog, e: &Episode, weight: f64) -> Vi
     }
     let label = object.and_then(|o| catalog.object(o)).map(|o| clean(&o.label(), 60));
     let summary = match (&on, e.key) {
+        _ if e.tries > 0 => format!("{}, {} children failed", block_type.words(), e.tries),
         (_, None) => {
             format!("{}, {} of it on the CPU", block_type.words(), percent(e.ran, e.duration()))
         }

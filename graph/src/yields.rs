@@ -224,7 +224,7 @@ impl YieldLoop {
 }
 
 /// Names of the errors that callers retry on.
-fn errno(result: i64) -> String {
+pub(crate) fn errno(result: i64) -> String {
     match -result {
         1 => "EPERM".into(),
         2 => "ENOENT".into(),
@@ -233,10 +233,14 @@ fn errno(result: i64) -> String {
         13 => "EACCES".into(),
         16 => "EBUSY".into(),
         17 => "EEXIST".into(),
+        20 => "ENOTDIR".into(),
+        26 => "ETXTBSY".into(),
         35 => "EDEADLK".into(),
+        39 => "ENOTEMPTY".into(),
         98 => "EADDRINUSE".into(),
         110 => "ETIMEDOUT".into(),
         111 => "ECONNREFUSED".into(),
+        113 => "EHOSTUNREACH".into(),
         n => format!("error {n}"),
     }
 }

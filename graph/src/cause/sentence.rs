@@ -72,6 +72,7 @@ impl Writer<'_> {
                 let how = how.map_or_else(|| "asked again and again".into(), |y| y.words());
                 format!("{full} {how}{f} for {}: {means}", span(whole))
             }
+            Some(FindingKind::Retrying) => self.why_retrying(r, n, &full),
             Some(FindingKind::NoCpu) => format!(
                 "{full} could have run but got no CPU for {} of {} ({}), and ran {} of it{}",
                 span(n.spent),

@@ -18,10 +18,12 @@ mod pose;
 mod ring;
 mod span;
 mod started;
+mod tries;
 mod walk;
 mod worker;
 
 pub(crate) use activity::{Group, Mostly, activity, total as spans_total};
+pub(crate) use answerless::main_thread;
 pub(crate) use data_flag::DATA_FLAG;
 pub use node::SliceNode;
 pub use span::path_of_span;

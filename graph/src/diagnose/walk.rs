@@ -48,6 +48,8 @@ pub(crate) enum FindingKind {
     Running,
     /// On the CPU only to give it up again: a yield loop.
     Yielding,
+    /// Runs a program again and again that fails.
+    Retrying,
     /// Wanted the CPU and did not have it.
     NoCpu,
     /// The same by a limit, while CPUs were idle.
@@ -132,6 +134,9 @@ impl<'g> Walk<'g> {
     fn begin(&mut self) -> Flow<()> {
         let v = self.victim;
         let spans = vec![(v.start, v.end())];
+        if let Some(r) = self.retries(v.thread, &spans).filter(|_| v.episode.tries > 0).cloned() {
+            return self.tries(v.thread, &r, &spans, Entry::default());
+        }
         let Some(key) = v.episode.key else {
             let act = activity(self.g, self.c, v.thread, &spans);
             return self.busy(v.thread, &act, &spans, Entry::default(), FindingKind::Running);
@@ -164,6 +169,9 @@ impl<'g> Walk<'g> {
         if self.path.len() >= MAX_STEPS {
             self.out.notes.push(format!("the way back was cut after {MAX_STEPS} steps"));
             return Ok(());
+        }
+        if let Some(r) = self.retries(thread, &spans).cloned() {
+            return self.tries(thread, &r, &spans, entry);
         }
         // To be stopped or frozen is never what a program means to do: it need not be most of the time.
         let halted = act.groups.iter().position(|g| g.halts() && g.blocked * 3 >= act.total);

@@ -1,0 +1,144 @@
+//! Steps through a retry loop made of children: what the child asks for, and who has that.
+
+use super::activity::{Spans, merged, total};
+use super::answerless::relation_words;
+use super::ask::Candidate;
+use super::node::{Entry, SliceNode};
+use super::walk::{Finding, FindingKind, Flow, Walk};
+use crate::class::WaitClass;
+use crate::retries::{Evidence, Retries};
+use crate::words::moment;
+use crate::{EdgeId, EdgeKind, Weak};
+use pg_event::{Ns, ObjectId, Relation, ThreadId};
+
+impl Walk<'_> {
+    /// The retry loop in which a thread spent most of these spans.
+    pub(super) fn retries(&self, thread: ThreadId, spans: &Spans) -> Option<&Retries> {
+        let within = |r: &&Retries| {
+            let of: Ns = spans.iter().map(|s| s.1.min(r.end).saturating_sub(s.0.max(r.start))).sum();
+            of * 2 >= total(spans)
+        };
+        self.g.retries_of(thread).iter().find(within)
+    }
+
+    /// On from a thread that runs the same program again and again, since that fails.
+    pub(super) fn tries(&mut self, thread: ThreadId, r: &Retries, spans: &Spans, entry: Entry) -> Flow<()> {
+        let cut = spans.iter().map(|s| (s.0.max(r.start), s.1.min(r.end)));
+        let within = merged(cut.filter(|s| s.0 < s.1).collect());
+        let (start, end) = (within.first().map_or(0, |s| s.0), within.last().map_or(0, |s| s.1));
+        let waits = || self.g.vertices_in(thread, start..end).map(|v| (v, self.g.vertex(v)));
+        let Some((vertex, _)) = waits().max_by_key(|(v, x)| (x.waited(), std::cmp::Reverse(*v))) else {
+            return Ok(());
+        };
+        let mut node = SliceNode::waiting(self.g, self.c, vertex, (start, end)).entered(entry);
+        node.spent = waits().map(|(_, v)| v.woken.min(end).saturating_sub(v.start.max(start))).sum();
+        node.waits = r.failed.len();
+        self.out.nodes.push(node);
+        let own = self.out.nodes.len() - 1;
+        self.path.push((thread, spans.clone()));
+        let loop_itself = Finding { thread, node: own, kind: FindingKind::Retrying, spans: within.clone() };
+        let evidence = r.evidence(self.g, self.c);
+        let tried = self.longest_try(r);
+        // What takes the time is that a try takes long.
+        if r.tried(self.c) * 2 > r.end - r.start
+            && let Some((child, lived)) = tried
+        {
+            let entry = self.by_exit(child, thread);
+            self.visit(child, vec![lived], entry)?;
+            self.out.findings.push(loop_itself);
+            return Ok(());
+        }
+        let child = evidence.map(|e| e.child).or_else(|| r.children(self.g, self.c).next_back());
+        if let Some(child) = child {
+            let lived = self.life(child, r.end);
+            let mut node =
+                SliceNode::plain(child, self.last_vertex(child), "exited", lived, lived.1 - lived.0);
+            node = node.entered(self.by_exit(child, thread));
+            node.syscall = evidence.and_then(|e| e.call.name()).map(Into::into);
+            node.object = evidence.map(|e| e.object).filter(|o| o.is_some());
+            self.out.nodes.push(node);
+            if let Some(c) = self.keeper(thread, r, evidence, &within) {
+                self.follow(c, WaitClass::Lock)?;
+            }
+        }
+        self.out.findings.push(loop_itself);
+        Ok(())
+    }
+
+    fn life(&self, child: ThreadId, until: Ns) -> (Ns, Ns) {
+        let p = self.c.process_of(child);
+        let start = p.map_or(0, |p| p.start);
+        (start, p.and_then(|p| p.end).unwrap_or(until).max(start))
+    }
+
+    fn longest_try(&self, r: &Retries) -> Option<(ThreadId, (Ns, Ns))> {
+        let all = r.children(self.g, self.c).map(|t| (t, self.life(t, r.end)));
+        all.max_by_key(|(_, l)| l.1 - l.0)
+    }
+
+    /// The edge by which the end of a child lets its parent go on.
+    fn by_exit(&self, child: ThreadId, parent: ThreadId) -> Entry {
+        let last = self.last_vertex(child);
+        let to_parent = |e: &EdgeId| {
+            let e = self.g.edge(*e);
+            e.kind == EdgeKind::Exit && self.g.vertex(e.to).thread == parent
+        };
+        let id = self.g.outgoing(last).find(to_parent);
+        let weak = id.and_then(|e| self.g.edge(e).weak);
+        let why_weak = match (id, weak) {
+            (None, _) => Some("no wake-up by its end was recorded; it is a child that failed".to_owned()),
+            (_, weak) => weak.map(|w| w.words().to_owned()),
+        };
+        Entry { edge: Some(EdgeKind::Exit), id, why_weak, ..Entry::default() }
+    }
+
+    /// Who has what the children want: as read from the system's state when one of them failed, else who was
+    /// recorded to get it by the same call.
+    fn keeper(
+        &self,
+        thread: ThreadId,
+        r: &Retries,
+        evidence: Option<Evidence>,
+        within: &Spans,
+    ) -> Option<Candidate> {
+        let children: Vec<ThreadId> = r.children(self.g, self.c).collect();
+        let wanted = evidence.map(|e| e.object).filter(|o| o.is_some());
+        let asks = |t: ThreadId| t == thread || children.contains(&t);
+        let about = |o: ObjectId| wanted.is_none_or(|w| w == o);
+        let held =
+            self.g.holds.iter().filter(|h| about(h.object) && !asks(h.holder) && self.counts(h.holder));
+        let held = held.filter(|h| children.contains(&h.subject) || wanted.is_some());
+        let last = held.max_by_key(|h| (children.contains(&h.subject), h.time));
+        let (holder, relation, at, why) = if let Some(h) = last {
+            let why = format!("{}: {}", Weak::FromState.words(), relation_words(h.relation));
+            (h.holder, h.relation, h.time, why)
+        } else {
+            let (holder, at) = self.taker(evidence?, r.end, asks)?;
+            let why = format!("it was the last for which the same call succeeded, at {}", moment(at));
+            (holder, Relation::Owns, at, why)
+        };
+        Some(Candidate {
+            thread: holder,
+            spans: within.clone(),
+            time: total(within),
+            entry: Entry { edge: Some(EdgeKind::Holder), why_weak: Some(why), ..Entry::default() },
+            weak: Some(Weak::FromState),
+            waking: false,
+            vertex: self.g.vertex_at(holder, at),
+            at,
+            kind: EdgeKind::Holder,
+            relation: Some(relation),
+        })
+    }
+
+    /// For whom the call that fails succeeded last, before the loop's end.
+    fn taker(&self, e: Evidence, end: Ns, asks: impl Fn(ThreadId) -> bool) -> Option<(ThreadId, Ns)> {
+        let got = |t: ThreadId| {
+            let calls = self.g.syscalls_of(t, 0..end).iter().rev();
+            let mut of = calls.filter(|u| u.what.nr == e.call && u.what.object == e.object);
+            of.find(|u| u.what.result >= 0).map(|u| (t, u.time))
+        };
+        let all = self.g.threads().filter(|t| !asks(*t) && self.counts(*t) && e.object.is_some());
+        all.filter_map(got).max_by_key(|x| x.1)
+    }
+}

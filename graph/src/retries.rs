@@ -1,0 +1,242 @@
+//! Retry loops made of children: a process (a shell, most often) that runs a program, sees it fail, waits for a
+//! moment and runs it again. The repeated yield of the paper (section 2.2), in which the question is put by a child
+//! and the answer is its exit status.
+
+use crate::builder::call_is;
+use crate::diagnose::main_thread;
+use crate::{EdgeKind, EventGraph};
+use pg_event::{Catalog, Ns, ObjectId, ObjectKind, Process, ProcessId, Sysno, ThreadId};
+use std::collections::HashMap;
+
+/// Least tries in vain.
+const LEAST: usize = 3;
+/// Most other children between two tries.
+const BETWEEN: usize = 8;
+
+/// Equal children that failed one after another, the same things done in between.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Retries {
+    /// The thread that started them.
+    pub thread: ThreadId,
+    /// When the first one began, ns.
+    pub start: Ns,
+    /// When the last child of the loop ended: one that failed, one that was run in between, or the one that
+    /// succeeded.
+    pub end: Ns,
+    /// The processes that failed, by time.
+    pub failed: Vec<ProcessId>,
+    /// The process that was run last between two tries: a sleep, most often.
+    pub between: Option<ProcessId>,
+}
+
+/// The call of a child that tells why it failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Evidence {
+    pub child: ThreadId,
+    pub call: Sysno,
+    /// Negative, as the kernel returns it.
+    pub error: i64,
+    pub object: ObjectId,
+}
+
+/// A child of one process.
+struct Kid<'a> {
+    id: ProcessId,
+    row: &'a Process,
+}
+
+impl Kid<'_> {
+    fn failed(&self) -> bool {
+        self.row.exit_status.is_some_and(|s| s != 0)
+    }
+
+    /// What it was run as, all arguments included: to look at one file after another is work.
+    fn line(&self) -> &str {
+        let line = self.row.cmdline();
+        if line.is_empty() { &self.row.name } else { line }
+    }
+}
+
+/// A loop under construction: places among the children of one process.
+#[derive(Default)]
+struct Run {
+    tries: Vec<usize>,
+    /// What was run between the first two tries.
+    between: Option<(usize, usize)>,
+}
+
+impl EventGraph {
+    /// The retry loops of a thread, by time.
+    pub fn retries_of(&self, thread: ThreadId) -> &[Retries] {
+        let all = &self.retries;
+        let from = all.partition_point(|r| r.thread < thread);
+        let to = all.partition_point(|r| r.thread <= thread);
+        &all[from..to]
+    }
+}
+
+/// All retry loops of a recording, by thread and time.
+pub(crate) fn find(g: &EventGraph, c: &Catalog) -> Vec<Retries> {
+    let mut kids: HashMap<ProcessId, Vec<Kid<'_>>> = HashMap::new();
+    for (i, row) in c.processes.iter().enumerate() {
+        if row.parent.is_some() && row.start > 0 && !row.own && !row.kernel {
+            kids.entry(row.parent).or_default().push(Kid { id: ProcessId(i as u32), row });
+        }
+    }
+    let mut out = Vec::new();
+    for (parent, mut kids) in kids {
+        if kids.iter().filter(|k| k.failed()).count() < LEAST {
+            continue;
+        }
+        kids.sort_by_key(|k| (k.row.start, k.id));
+        let mut found: Vec<Retries> =
+            runs(&kids).iter().filter_map(|r| retries(g, c, parent, &kids, r)).collect();
+        // Of loops that are one (two programs fail in each turn) the one that lasted longest.
+        found.sort_by_key(|r| (std::cmp::Reverse(r.end - r.start), r.start));
+        let mut kept: Vec<Retries> = Vec::new();
+        for r in found {
+            if kept.iter().all(|k| r.end <= k.start || k.end <= r.start) {
+                kept.push(r);
+            }
+        }
+        out.extend(kept);
+    }
+    out.sort_by_key(|r| (r.thread, r.start));
+    out
+}
+
+/// Runs of equal failures with the same in between.
+fn runs(kids: &[Kid<'_>]) -> Vec<Run> {
+    let mut open: HashMap<&str, Run> = HashMap::new();
+    let mut out = Vec::new();
+    let names = |(a, b): (usize, usize)| kids[a..b].iter().map(|k| k.row.name.as_str());
+    for (i, k) in kids.iter().enumerate() {
+        let failed = k.failed();
+        let Some(run) = open.get_mut(k.line()) else {
+            if failed {
+                open.insert(k.line(), Run { tries: vec![i], between: None });
+            }
+            continue;
+        };
+        let gap = (run.tries.last().map_or(i, |l| l + 1), i);
+        let same = gap.1 - gap.0 <= BETWEEN && run.between.is_none_or(|b| names(b).eq(names(gap)));
+        if failed && same {
+            run.between = run.between.or(Some(gap));
+            run.tries.push(i);
+            continue;
+        }
+        // It succeeded, or is another loop.
+        let fresh = Run { tries: if failed { vec![i] } else { Vec::new() }, between: None };
+        out.push(std::mem::replace(run, fresh));
+    }
+    out.extend(open.into_values());
+    out.retain(|r| r.tries.len() >= LEAST);
+    out
+}
+
+/// The loop that a run is, if its parent did nothing else meanwhile.
+fn retries(g: &EventGraph, c: &Catalog, parent: ProcessId, kids: &[Kid<'_>], run: &Run) -> Option<Retries> {
+    let (first, last) = (*run.tries.first()?, *run.tries.last()?);
+    let thread = starter(g, c, parent, kids[first].id)?;
+    let between = run.between.unwrap_or((last, last));
+    // After the last failure: what is run in between, and the try that was none in vain.
+    let mut turn = kids[between.0..between.1].iter().map(|k| k.row.name.as_str());
+    let mut end = last;
+    for (i, k) in kids.iter().enumerate().skip(last + 1) {
+        match turn.next() {
+            Some(name) if name == k.row.name => end = i,
+            None if k.line() == kids[last].line() => {
+                end = i;
+                break;
+            }
+            _ => break,
+        }
+    }
+    let ends = kids[first..=end].iter().map(|k| k.row.end.unwrap_or(g.duration));
+    let (start, end) = (kids[first].row.start, ends.max()?);
+    let ran: Ns = g
+        .vertices_in(thread, start..end)
+        .map(|v| g.vertex(v))
+        .map(|v| v.end.min(end).saturating_sub(v.run.max(start)))
+        .sum();
+    (ran * 4 <= end.saturating_sub(start)).then(|| Retries {
+        thread,
+        start,
+        end,
+        failed: run.tries.iter().map(|i| kids[*i].id).collect(),
+        between: kids[between.0..between.1].last().map(|k| k.id),
+    })
+}
+
+/// The thread that started a child; the main one when that was not recorded.
+fn starter(g: &EventGraph, c: &Catalog, parent: ProcessId, child: ProcessId) -> Option<ThreadId> {
+    let main = main_thread(g, c, child);
+    let first = main.and_then(|t| g.vertices_of(t).next());
+    let spawn = first.and_then(|v| g.incoming(v).map(|e| g.edge(e)).find(|e| e.kind == EdgeKind::Spawn));
+    spawn
+        .map(|e| g.vertex(e.from).thread)
+        .filter(|t| c.thread(*t).is_some_and(|t| t.process == parent))
+        .or_else(|| main_thread(g, c, parent))
+}
+
+impl Retries {
+    /// How much of the loop the children that failed lived, ns.
+    pub(crate) fn tried(&self, c: &Catalog) -> Ns {
+        let of = |p: &ProcessId| c.process(*p).map(|p| p.end.unwrap_or(self.end).saturating_sub(p.start));
+        self.failed.iter().filter_map(of).sum()
+    }
+
+    /// The main threads of the children that failed, by time.
+    pub(crate) fn children<'a>(
+        &'a self,
+        g: &'a EventGraph,
+        c: &'a Catalog,
+    ) -> impl DoubleEndedIterator<Item = ThreadId> + 'a {
+        self.failed.iter().filter_map(|p| main_thread(g, c, *p))
+    }
+
+    /// Why the children failed: of their recorded calls that failed, the one that is about what the command line
+    /// names, else one that failed since another one has what it wanted.
+    pub(crate) fn evidence(&self, g: &EventGraph, c: &Catalog) -> Option<Evidence> {
+        let line = c.process(*self.failed.last()?)?.cmdline();
+        let mut best: Option<(u32, Evidence)> = None;
+        for child in self.children(g, c).rev() {
+            for u in g.syscalls_of(child, 0..Ns::MAX).iter().rev().map(|u| u.what) {
+                let score = telling(c, line, u.nr, u.result, u.object);
+                if score > best.map_or(0, |b| b.0) {
+                    best = Some((score, Evidence { child, call: u.nr, error: u.result, object: u.object }));
+                }
+            }
+        }
+        best.map(|b| b.1)
+    }
+}
+
+/// Errors that say that another one has what was wanted, or that it is not there: EPERM, EAGAIN, EACCES, EBUSY,
+/// EEXIST, ETXTBSY, EDEADLK, ENOTEMPTY, EADDRINUSE, ETIMEDOUT, ECONNREFUSED, EHOSTUNREACH.
+const TAKEN: [i64; 12] = [1, 11, 13, 16, 17, 26, 35, 39, 98, 110, 111, 113];
+/// ... and ENOENT, ENOTDIR, ENXIO of what is named.
+const ABSENT: [i64; 3] = [2, 20, 6];
+
+/// How much a failed call tells of why its program failed; 0: nothing.
+fn telling(c: &Catalog, line: &str, nr: Sysno, result: i64, object: ObjectId) -> u32 {
+    let Some(error) = result.checked_neg().filter(|e| (1..4096).contains(e)) else { return 0 };
+    let Some(o) = c.object(object) else { return 0 };
+    let named = !o.name.is_empty()
+        && line.split_ascii_whitespace().skip(1).any(|w| {
+            let tail = |long: &str, short: &str| {
+                long.strip_suffix(short).is_some_and(|b| b.is_empty() || b.ends_with(['/', '=']))
+            };
+            tail(w, &o.name) || tail(&o.name, w)
+        });
+    // That a descriptor has nothing to be read is no failure of a program.
+    let lock = o.kind == ObjectKind::FileLock || nr.is_any(&["flock"]);
+    let taken = TAKEN.contains(&error) && (error != 11 || lock || call_is(nr, crate::builder::FILE_LOCK));
+    match (named, taken, ABSENT.contains(&error)) {
+        (true, true, _) => 4,
+        (true, _, true) => 3,
+        (false, true, _) if lock || nr.is_any(&["connect"]) => 2,
+        (false, true, _) => 1,
+        _ => 0,
+    }
+}

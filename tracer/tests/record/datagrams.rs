@@ -158,7 +158,7 @@ fn each_message_of_a_batch_names_its_address() {
         return;
     }
     recorded("udp-batch", &options(Level::Messages), |r| {
-        let sent = uses(&r, "self", Direction::Send);
+        let sent = uses(r, "self", Direction::Send);
         assert_eq!(sent.len(), 4 * EACH - EACH / 5, "one record each");
         for u in &sent {
             let i = SIZES.iter().position(|s| *s as u64 == u.bytes).expect("a size");

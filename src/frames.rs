@@ -28,11 +28,13 @@ pub fn condensed(frames: &[String]) -> Vec<String> {
 
 /// Names of the innermost functions of the program; of its libraries or the kernel if there are none.
 pub fn innermost(frames: &[String], most: usize) -> Vec<&str> {
-    let parts = || frames.iter().map(|f| f.rsplit_once(" (").unwrap_or((f, "")));
-    let own = |module: &str| !pg_graph::words::is_plumbing(module);
-    let skip =
-        parts().position(|(_, module)| own(module)).or_else(|| frames.iter().position(|f| !in_kernel(f)));
-    parts().skip(skip.unwrap_or(0)).map(|(name, _)| name).take(most).collect()
+    let all: Vec<&str> = frames.iter().map(String::as_str).collect();
+    let own = pg_graph::words::own_frames(&all);
+    let from = own.first().and_then(|first| all.iter().position(|f| f == first));
+    let skip = from.or_else(|| frames.iter().position(|f| !in_kernel(f)));
+    let python = own.first().is_some_and(|f| pg_graph::words::is_python(f));
+    let shown = if python { &own } else { all.get(skip.unwrap_or(0)..).unwrap_or_default() };
+    shown.iter().map(|f| f.rsplit_once(" (").map_or(*f, |(name, _)| name)).take(most).collect()
 }
 
 /// A call and what it is about, without saying the kind twice: `futex 0x10`, `read pipe:[7]`.
@@ -60,6 +62,13 @@ mod tests {
         assert_eq!(innermost(&frames[..8], 3), ["pthread_cond_wait"]);
         assert_eq!(innermost(&frames[..7], 3), ["k0", "k1", "k2"]);
         assert_eq!(innermost(&[], 3), [""; 0]);
+        let python = [
+            "time_sleep (python3.11)",
+            "Job.run (jobs.py:7)",
+            "_PyEval_Vector (python3.11)",
+            "main (jobs.py:9)",
+        ];
+        assert_eq!(innermost(&python.map(str::to_owned), 3), ["Job.run", "main"]);
         let lines = condensed(&frames);
         assert_eq!(lines[..3], ["k0 ([kernel])", "k1 ([kernel])", "… 5 more of the kernel"]);
         assert_eq!(lines[3..], user);

@@ -121,7 +121,8 @@ fn functions(catalog: &Catalog, stack: StackId) -> HashSet<u64> {
     use std::hash::{DefaultHasher, Hash, Hasher};
     named(catalog, stack)
         .iter()
-        .filter(|f| !is_plumbing(&f.module))
+        // Only of long waits are the Python functions known, in place of the interpreter's loop.
+        .filter(|f| !is_plumbing(&f.module) && f.python.is_none() && f.function != "_PyEval_EvalFrameDefault")
         .map(|f| {
             let mut h = DefaultHasher::new();
             (&f.function, &f.module).hash(&mut h);

@@ -1,7 +1,7 @@
 //! On-CPU profile of a thread's spans: which function and which call path the time went to.
 
 use crate::EventGraph;
-use crate::words::{Named, is_plumbing, named};
+use crate::words::{Named, is_interpreter, is_plumbing, named};
 use pg_event::{Catalog, Ns, StackId, ThreadId};
 use std::collections::{HashMap, HashSet};
 
@@ -72,7 +72,16 @@ pub fn profile(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, spans: &
             .min_by(|a, b| a.2.total_cmp(&b.2).then(b.1.total_cmp(&a.1)).then(a.0.cmp(&b.0)))
     };
     let has_name = |k: &(&str, &str)| !k.0.starts_with("0x");
-    let chosen = best(&|k| has_name(k) && !is_plumbing(k.1))
+    // Where Python functions are known, the interpreter's own say nothing; those of other libraries do.
+    let python: HashSet<(&str, &str)> = stacks
+        .iter()
+        .flat_map(|(frames, _)| frames.iter().filter(|f| f.python.is_some()))
+        .map(|f| (f.function.as_str(), f.module.as_str()))
+        .collect();
+    let own = |k: &(&str, &str)| !is_plumbing(k.1) && (python.is_empty() || !is_interpreter(k.1));
+    let chosen = best(&|k| has_name(k) && own(k))
+        .or_else(|| best(&|k| python.contains(k)))
+        .or_else(|| best(&|k| has_name(k) && !is_plumbing(k.1)))
         .or_else(|| best(&|k| !is_plumbing(k.1)))
         .or_else(|| best(&|k| has_name(k)))
         .or_else(|| ranked.first());
@@ -85,13 +94,9 @@ pub fn profile(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, spans: &
         function: key.map(|k| k.0.to_owned()),
         module: key.map(|k| k.1.to_owned()),
         share: chosen.map_or(0.0, |c| c.1),
-        stack: shown.map_or_else(Vec::new, |(f, _)| f.iter().map(text).collect()),
+        stack: shown.map_or_else(Vec::new, |(f, _)| f.iter().map(ToString::to_string).collect()),
         functions: ranked.iter().take(30).map(|(k, s, _)| (format!("{} ({})", k.0, k.1), *s)).collect(),
     }
-}
-
-fn text(f: &Named) -> String {
-    format!("{} ({})", f.function, f.module)
 }
 
 fn path_text(frames: &[Named]) -> String {

@@ -201,7 +201,39 @@ pub fn on_what(waits_on: Option<&str>, label: Option<&str>) -> String {
 pub fn is_plumbing(module: &str) -> bool {
     const NAMES: [&str; 8] =
         ["libc.so", "libc-", "ld-linux", "ld-musl", "libpthread", "libc.musl", "[vdso]", "[kernel]"];
-    NAMES.iter().any(|n| module.starts_with(n))
+    NAMES.iter().any(|n| module.starts_with(n)) || of_python_itself(module)
+}
+
+/// A file of Python's own library: `python3.11/threading.py`, as [`pg_event::Module::short`] has it.
+fn of_python_itself(module: &str) -> bool {
+    let version = module.strip_prefix("python3.").and_then(|rest| rest.split_once('/'));
+    version.is_some_and(|(v, _)| v.bytes().all(|b| b.is_ascii_digit())) || module.starts_with("<frozen ")
+}
+
+/// The program or library that is the Python interpreter.
+pub fn is_interpreter(module: &str) -> bool {
+    !module.contains('/') && (module.starts_with("python") || module.starts_with("libpython"))
+}
+
+/// The frames of a stack as text (`function (module)`) that a person asks for: those outside of the C library and the
+/// kernel. Of a Python program the Python functions, whatever native ones the interpreter used for them, and of these
+/// its own, if there are any.
+pub fn own_frames<'a>(frames: &[&'a str]) -> Vec<&'a str> {
+    let python: Vec<&str> = frames.iter().filter(|f| is_python(f)).copied().collect();
+    let all = if python.is_empty() { frames } else { &python };
+    let own: Vec<&str> = all.iter().filter(|f| !is_plumbing(module_of(f))).copied().collect();
+    if own.is_empty() { python } else { own }
+}
+
+/// Is a frame as text (`function (file:line)`) one of a Python function?
+pub fn is_python(frame: &str) -> bool {
+    let line = module_of(frame).rsplit_once(':').map_or("", |(_, line)| line);
+    !line.is_empty() && line.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// What is in the brackets of a frame as text.
+fn module_of(frame: &str) -> &str {
+    frame.rsplit_once(" (").map_or("", |(_, m)| m.trim_end_matches(')'))
 }
 
 /// One frame of a stack as text.
@@ -213,6 +245,17 @@ pub struct Named {
     pub module: String,
     /// The function has a name.
     pub symbolised: bool,
+    /// Of a Python function: the line it is at, from 1 on.
+    pub python: Option<u32>,
+}
+
+impl std::fmt::Display for Named {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.python {
+            Some(line) => write!(f, "{} ({}:{line})", self.function, self.module),
+            None => write!(f, "{} ({})", self.function, self.module),
+        }
+    }
 }
 
 /// The frames of a stack, leaf first, inlined functions as frames of their own.
@@ -222,19 +265,28 @@ pub fn named(catalog: &Catalog, stack: StackId) -> Vec<Named> {
         let module = catalog.modules.get(f.module.index());
         let short = module.map_or("[unknown]", |m| m.short()).to_owned();
         for i in &f.inlined {
-            out.push(Named { function: i.clone(), module: short.clone(), symbolised: true });
+            out.push(Named { function: i.clone(), module: short.clone(), symbolised: true, python: None });
         }
         let symbolised = !f.function.is_empty();
         let function = if symbolised { f.function.clone() } else { format!("0x{:x}", f.address) };
-        out.push(Named { function, module: short, symbolised });
+        let python = module.is_some_and(|m| m.kind == ModuleKind::Python).then_some(f.line);
+        out.push(Named { function, module: short, symbolised, python });
     }
     out
 }
 
+/// The frames a person asks for, as [`own_frames`] has them.
+pub fn own_named(frames: &[Named]) -> impl Iterator<Item = &Named> {
+    let python = frames.iter().any(|f| f.python.is_some());
+    let own = |f: &&Named| !is_plumbing(&f.module);
+    let any = frames.iter().any(|f| f.python.is_some() && own(&f));
+    frames.iter().filter(move |f| (!python || f.python.is_some()) && (python && !any || own(f)))
+}
+
 /// The frame a person means by "the function it waits in": the first outside the C library, with a name
-/// if there is one; else the leaf.
+/// if there is one, of Python programs the first Python function; else the leaf.
 pub fn telling(frames: &[Named]) -> Option<&Named> {
-    let outside = || frames.iter().filter(|f| !is_plumbing(&f.module));
+    let outside = || own_named(frames);
     outside().find(|f| f.symbolised).or_else(|| outside().next()).or_else(|| frames.first())
 }
 
@@ -321,6 +373,34 @@ mod tests {
         assert_eq!(on_what(Some("child"), Some("any child")), "any child");
         assert_eq!(on_what(Some("file-lock"), Some("/tmp/l")), "file-lock /tmp/l");
         assert_eq!(on_what(Some("sleep"), None), "sleep");
+    }
+
+    #[test]
+    fn of_python_programs_the_python_functions_tell() {
+        let frames = [
+            "clock_nanosleep (libc.so.6)",
+            "time_sleep (python3.11)",
+            "wait (python3.11/threading.py:320)",
+            "Job.run (jobs.py:12)",
+            "_PyEval_Vector (python3.11)",
+            "main (jobs.py:40)",
+            "Py_BytesMain (python3.11)",
+        ];
+        assert_eq!(own_frames(&frames), ["Job.run (jobs.py:12)", "main (jobs.py:40)"]);
+        assert_eq!(own_frames(&frames[..3]), ["wait (python3.11/threading.py:320)"]);
+        assert_eq!(own_frames(&frames[..2]), ["time_sleep (python3.11)"]);
+        let named: Vec<Named> = frames
+            .iter()
+            .map(|f| {
+                let (function, module) = f.trim_end_matches(')').split_once(" (").unwrap();
+                let (module, line) =
+                    module.split_once(':').map_or((module, None), |(m, l)| (m, l.parse().ok()));
+                Named { function: function.into(), module: module.into(), symbolised: true, python: line }
+            })
+            .collect();
+        let own = |n: usize| own_named(&named[..n]).map(|f| f.function.as_str()).collect::<Vec<_>>();
+        assert_eq!((own(7), own(3), own(2)), (vec!["Job.run", "main"], vec!["wait"], vec!["time_sleep"]));
+        assert_eq!(telling(&named).map(ToString::to_string).as_deref(), Some("Job.run (jobs.py:12)"));
     }
 
     #[test]

@@ -211,7 +211,9 @@ impl Recording {
     pub fn stack_line(&self, stack: StackId, from: &str, frames: usize) -> String {
         let all = self.frames(stack);
         let short = |f: &String| f.rsplit_once(" (").map_or(f.as_str(), |(n, _)| n).to_owned();
-        let telling: Vec<String> = all.iter().filter(|f| !plumbing(f)).map(short).collect();
+        let lines: Vec<&str> = all.iter().map(String::as_str).collect();
+        let own = pg_graph::words::own_frames(&lines).into_iter().filter(|f| !plumbing(f));
+        let telling: Vec<String> = own.map(|f| short(&f.to_owned())).collect();
         let shown = if telling.is_empty() { all.iter().map(short).collect() } else { telling };
         shown.into_iter().take(frames).collect::<Vec<_>>().join(&format!(" {from} "))
     }
@@ -246,12 +248,12 @@ impl Recording {
     }
 }
 
-/// Frames that only wrap system calls, start programs, or belong to the standard library of the language.
+/// Frames that start programs or belong to the standard library of Rust.
 fn plumbing(frame: &str) -> bool {
     const NAMES: [&str; 7] =
         ["std::", "<std::", "core::", "<core::", "alloc::", "<alloc::", "__rust_begin_short_backtrace"];
-    let Some((name, module)) = frame.rsplit_once(" (") else { return false };
-    pg_graph::words::is_plumbing(module) || NAMES.iter().any(|n| name.starts_with(n))
+    let Some((name, _)) = frame.rsplit_once(" (") else { return false };
+    NAMES.iter().any(|n| name.starts_with(n))
 }
 
 fn group(catalog: &Catalog, graph: &EventGraph) -> Vec<Group> {

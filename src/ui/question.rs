@@ -168,12 +168,11 @@ fn option(
 
 /// What an option did, and where.
 fn detail(ui: &Ui, c: &Choice) -> String {
-    let stack: Vec<_> = c
-        .stack
-        .iter()
-        .filter(|f| f.rsplit_once(" (").is_none_or(|(_, m)| !pg_graph::words::is_plumbing(m)))
+    let all: Vec<&str> = c.stack.iter().map(String::as_str).collect();
+    let stack: Vec<_> = pg_graph::words::own_frames(&all)
+        .into_iter()
         .take(4)
-        .map(|f| clean(f.rsplit_once(" (").map_or(f.as_str(), |x| x.0)).into_owned())
+        .map(|f| clean(f.rsplit_once(" (").map_or(f, |x| x.0)).into_owned())
         .collect();
     let text = clean(&c.detail);
     if stack.is_empty() {

@@ -174,14 +174,10 @@ fn step(ui: &Ui, i: usize, n: &SliceNode, area_width: u16, selected: bool) -> Li
 
 /// The telling part of a step's stack, leaf first.
 fn stack(ui: &Ui, n: &SliceNode) -> String {
-    let plumbing = |f: &&String| {
-        f.rsplit_once(" (").is_none_or(|(_, m)| !pg_graph::words::is_plumbing(m) && !m.starts_with("[kernel"))
-    };
-    let all: Vec<_> = n
-        .stack
-        .iter()
-        .filter(plumbing)
-        .map(|f| clean(f.rsplit_once(" (").map_or(f.as_str(), |x| x.0)))
+    let all: Vec<&str> = n.stack.iter().map(String::as_str).collect();
+    let all: Vec<_> = pg_graph::words::own_frames(&all)
+        .into_iter()
+        .map(|f| clean(f.rsplit_once(" (").map_or(f, |x| x.0)))
         .collect();
     // Addresses tell nothing beside names.
     let unknown = |name: &str| name.starts_with("0x");

@@ -2,7 +2,7 @@
 
 use super::Writer;
 use crate::diagnose::SliceNode;
-use crate::words::{Named, is_plumbing, named, telling};
+use crate::words::{Named, is_plumbing, named, own_named, telling};
 use pg_event::{Catalog, StackId};
 use std::collections::HashMap;
 
@@ -49,9 +49,14 @@ impl CallersOf {
     }
 }
 
-/// The frames outside the C library and the kernel.
+/// The frames outside the C library and the kernel; of Python programs the Python functions.
 fn outside(catalog: &Catalog, stack: StackId) -> Vec<Named> {
-    named(catalog, stack).into_iter().filter(|f| !is_plumbing(&f.module)).collect()
+    own_named(&named(catalog, stack)).cloned().collect()
+}
+
+/// Is it a function a person asks for?
+fn asked_for(f: &Named) -> bool {
+    f.symbolised && (f.python.is_some() || !is_plumbing(&f.module))
 }
 
 impl Writer<'_> {
@@ -69,6 +74,6 @@ impl Writer<'_> {
         if n.state != "blocked" {
             return n.function.clone();
         }
-        self.purpose(n).filter(|f| f.symbolised && !is_plumbing(&f.module)).map(|f| f.function)
+        self.purpose(n).filter(asked_for).map(|f| f.function)
     }
 }

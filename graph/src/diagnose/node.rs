@@ -85,7 +85,9 @@ impl SliceNode {
             edge_id: None,
             why_weak: None,
             sole: false,
-            function: telling(&frames).filter(|f| !is_plumbing(&f.module)).map(|f| f.function.clone()),
+            function: telling(&frames)
+                .filter(|f| f.python.is_some() || !is_plumbing(&f.module))
+                .map(|f| f.function.clone()),
             stack,
         }
     }

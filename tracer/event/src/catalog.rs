@@ -128,6 +128,8 @@ pub enum ModuleKind {
     PerfMap,
     /// Executable memory that nothing names.
     Anonymous,
+    /// A file of Python code; addresses within it are lines.
+    Python,
 }
 
 /// A binary that frames lie in.
@@ -143,16 +145,38 @@ pub struct Module {
 }
 
 impl Module {
-    /// Last component of the path: what stacks show.
+    /// Last component of the path: what stacks show. Of Python's libraries, what follows their folder: `requests/api.py`,
+    /// and of its own, with that: `python3.11/threading.py`.
     pub fn short(&self) -> &str {
         match self.kind {
             ModuleKind::Kernel => "[kernel]",
             ModuleKind::Vdso => "[vdso]",
             ModuleKind::PerfMap => "[jit]",
             ModuleKind::Anonymous => "[unknown]",
-            ModuleKind::Elf => self.path.rsplit('/').next().filter(|s| !s.is_empty()).unwrap_or("[unknown]"),
+            ModuleKind::Python => python_file(&self.path),
+            ModuleKind::Elf => self.last(),
         }
     }
+
+    fn last(&self) -> &str {
+        self.path.rsplit('/').next().filter(|s| !s.is_empty()).unwrap_or("[unknown]")
+    }
+}
+
+/// A path of Python code without what is the same for all.
+fn python_file(path: &str) -> &str {
+    for folder in ["/site-packages/", "/dist-packages/"] {
+        if let Some((_, rest)) = path.rsplit_once(folder) {
+            return rest;
+        }
+    }
+    let own = path.match_indices("/python3.").find_map(|(i, _)| {
+        let from = &path[i + 1..];
+        let (folder, file) = from.split_once('/')?;
+        let digits = folder.strip_prefix("python3.")?;
+        (!digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) && !file.is_empty()).then_some(from)
+    });
+    own.or_else(|| path.rsplit('/').next().filter(|s| !s.is_empty())).unwrap_or("[python]")
 }
 
 /// All tables of a recording. Indexing by id is dense; a missing id yields `None`.
@@ -274,11 +298,14 @@ impl Catalog {
         self.stack(id).into_iter().flat_map(|s| &s.frames).filter_map(|f| self.frames.get(f.index()))
     }
 
-    /// Text of a frame as the contract has it: `function (module)`; inlined functions are not listed.
+    /// Text of a frame as the contract has it: `function (module)`; inlined functions are not listed. A Python
+    /// function is shown as `function (file:line)`.
     pub fn show_frame(&self, f: &Frame) -> String {
         let module = self.modules.get(f.module.index());
         let short = module.map_or("[unknown]", Module::short);
-        if f.function.is_empty() {
+        if module.is_some_and(|m| m.kind == ModuleKind::Python) {
+            format!("{} ({short}:{})", f.function, f.line)
+        } else if f.function.is_empty() {
             format!("0x{:x} ({short})", f.address)
         } else {
             format!("{} ({short})", f.function)
@@ -294,5 +321,35 @@ impl Catalog {
             out.push(self.show_frame(f));
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn python_files_are_shown_by_what_tells_them_apart() {
+        let cases = [
+            ("/srv/app/jobs.py", "jobs.py"),
+            ("/usr/lib/python3.11/asyncio/base_events.py", "python3.11/asyncio/base_events.py"),
+            ("/v/lib/python3.9/site-packages/requests/api.py", "requests/api.py"),
+            ("/usr/lib/python3/dist-packages/apt/cache.py", "apt/cache.py"),
+            ("/home/u/python3.x/a.py", "a.py"),
+            ("<string>", "<string>"),
+            ("", "[python]"),
+        ];
+        for (path, short) in cases {
+            let m = Module { kind: ModuleKind::Python, path: path.into(), build_id: String::new() };
+            assert_eq!(m.short(), short);
+        }
+    }
+
+    #[test]
+    fn python_functions_are_shown_with_their_line() {
+        let m = Module { kind: ModuleKind::Python, path: "/srv/jobs.py".into(), build_id: String::new() };
+        let c = Catalog { modules: vec![m], ..Catalog::default() };
+        let f = Frame { module: ModuleId(0), function: "Job.run".into(), line: 7, ..Frame::default() };
+        assert_eq!(c.show_frame(&f), "Job.run (jobs.py:7)");
     }
 }

@@ -17,6 +17,7 @@ mod permission;
 mod pipeline;
 mod priority;
 mod programs;
+mod python;
 mod quota;
 mod raw;
 #[cfg(feature = "replay")]
@@ -306,6 +307,7 @@ impl Run {
                 self.programs.pass(Pass::Long)?;
             }
             if !behind {
+                self.pipeline.look_at_python(now);
                 self.pipeline.look_up_holders(now);
             }
             let slow = now >= next_slow && (!behind || now >= next_slow + PATIENCE);

@@ -4,6 +4,7 @@ use super::burst::{Bursts, Place};
 use super::hash::FastMap;
 use super::objects::Objects;
 use super::order::{Order, STEP_NS, WINDOW_NS};
+use super::python::Python;
 use super::quota::Quotas;
 use super::raw::{
     self, Again, F_LONG, F_OPEN, F_SEEDED, F_THROTTLED, K_NONE, Off, RawObject, Record, Run, StackCopy,
@@ -124,6 +125,7 @@ pub struct Pipeline {
     /// Those for which nobody was found, to be asked for once more from a time on.
     later: VecDeque<(Ns, Long)>,
     holders: Holders,
+    python: Python,
     quotas: Quotas,
     retries: Retries,
     /// Looks for threads that deserve a burst, when there are to be bursts.
@@ -160,6 +162,7 @@ impl Pipeline {
             long: VecDeque::new(),
             later: VecDeque::new(),
             holders: Holders::new(),
+            python: Python::default(),
             quotas: Quotas::new(),
             retries: Retries::default(),
             bursts: None,
@@ -367,7 +370,7 @@ impl Pipeline {
             } else {
                 r.object
             };
-        let off = OffCpu {
+        let mut off = OffCpu {
             open,
             begun_before: r.flags & F_SEEDED != 0,
             syscall: Sysno(r.call),
@@ -395,7 +398,10 @@ impl Pipeline {
             );
             self.interval(r.tid, (r.start, r.time), thread, &off);
         }
+        let until = if open { u64::MAX } else { r.woken };
+        off.user_stack = self.python.stack(r.tid, (r.start, until), off.user_stack, &mut self.stacks);
         if r.flags & F_LONG != 0 {
+            self.python.want(r.tgid, r.tid);
             if self.long.len() < MAX_LONG {
                 self.long.push_back(Long { thread, tid: r.tid, tgid: r.tgid, off, first: true });
             }
@@ -462,7 +468,8 @@ impl Pipeline {
         last.off.start = start;
         last.off.woken = r.woken.saturating_sub(self.start).clamp(start, time);
         last.off.kernel_stack = self.kernel.get(r.kernel_stack);
-        let (thread, off, tgid) = (last.thread, last.off, last.raw.tgid);
+        let (thread, mut off, tgid) = (last.thread, last.off, last.raw.tgid);
+        off.user_stack = self.python.stack(r.tid, (r.start, r.woken), off.user_stack, &mut self.stacks);
         // Its process does something, and is to be looked at again.
         self.identity.thread(r.tid, tgid, time);
         self.interval(r.tid, (r.start, r.time), thread, &off);
@@ -576,14 +583,18 @@ impl Pipeline {
     /// long wait.
     pub fn look_at_loops(&mut self, tids: &[u32]) {
         for tid in tids {
-            if let Some(last) = self.last.get_mut(tid)
-                && last.off.object.is_some()
-                && self.long.len() < MAX_LONG
-            {
+            let Some(last) = self.last.get_mut(tid) else { continue };
+            self.python.want(last.raw.tgid, *tid);
+            if last.off.object.is_some() && self.long.len() < MAX_LONG {
                 let (thread, tgid, off) = (last.thread, last.raw.tgid, last.off);
                 self.long.push_back(Long { thread, tid: *tid, tgid, off, first: true });
             }
         }
+    }
+
+    /// Reads which Python functions wait. `now` is of `CLOCK_MONOTONIC`.
+    pub fn look_at_python(&mut self, now: u64) {
+        self.python.look(&mut self.stacks, now);
     }
 
     /// Looks up who holds what long waits wait for: a few waits at a time, since it reads much of `/proc`.

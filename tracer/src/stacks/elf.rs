@@ -188,7 +188,11 @@ impl Elf {
             let name = strings.get(s.name as usize..).unwrap_or_default();
             let name = name.split(|&b| b == 0).next().unwrap_or_default();
             // Of the many sections only these few are ever asked for.
-            let wanted: [&[u8]; 9] = [
+            let wanted: [&[u8]; 13] = [
+                b".dynsym",
+                b".dynstr",
+                b".strtab",
+                b".rodata",
                 b".eh_frame",
                 b".eh_frame_hdr",
                 b".debug_frame",
@@ -214,6 +218,28 @@ impl Elf {
     /// Offset and length of a section in the file.
     pub fn place_of(&self, name: &str) -> Option<(u64, u64)> {
         self.section(name).filter(|s| s.kind != SHT_NOBITS).map(|s| (s.offset, s.size))
+    }
+
+    /// The symbols that a table defines: name, address, size.
+    pub fn symbols(
+        &self,
+        src: &(impl Bytes + ?Sized),
+        table: &str,
+        names: &str,
+        take: &mut impl FnMut(&[u8], u64, u64),
+    ) -> Option<()> {
+        const ENTRY: usize = 24;
+        let read = |name: &str| self.place_of(name).and_then(|(offset, size)| src.at(offset, size));
+        let (symbols, names) = (read(table)?, read(names)?);
+        for s in symbols.chunks_exact(ENTRY) {
+            let defined = u16_at(s, 6)? != 0;
+            let name = names.get(u32_at(s, 0)? as usize..).filter(|_| defined).unwrap_or_default();
+            let name = name.split(|&b| b == 0).next().unwrap_or_default();
+            if !name.is_empty() {
+                take(name, u64_at(s, 8)?, u64_at(s, 16)?);
+            }
+        }
+        Some(())
     }
 
     /// Virtual address of a byte of the file. Where segments share a page of the file, the executable

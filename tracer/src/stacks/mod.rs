@@ -23,6 +23,7 @@ mod mini;
 mod module;
 mod offline;
 mod perfmap;
+mod python;
 mod regs;
 mod space;
 mod symbol;
@@ -32,6 +33,7 @@ mod unwind;
 
 pub(crate) use module::open_plain;
 pub use offline::symbolize_catalog;
+pub use python::PythonStack;
 pub use regs::{FrameRegs, Regs};
 pub use table::{Coverage, StackTable, UserFrame};
 

@@ -1,7 +1,7 @@
 //! Modules: the files that code lies in, each read once however many processes map it.
 
 use super::cfi::Cfi;
-use super::elf::Elf;
+use super::elf::{Bytes, Elf};
 use super::maps::{Backing, MapLine};
 use super::text::clean;
 use pg_event::{Module, ModuleId, ModuleKind};
@@ -77,6 +77,16 @@ impl Entry {
         })
     }
 
+    /// Calls `take` with headers and bytes of the file; `None` when it cannot be read any more.
+    pub fn with_bytes<T>(&self, take: impl FnOnce(&Elf, &dyn Bytes) -> Option<T>) -> Option<T> {
+        let elf = self.elf.as_deref()?;
+        match &*self.source {
+            Source::Path { path, dev, inode } => take(elf, &open_same(path, *dev, *inode)?),
+            Source::Open(f) => take(elf, f),
+            Source::Image(_) | Source::None => None,
+        }
+    }
+
     fn new(row: Module, elf: Option<Elf>, source: Source, root: Option<PathBuf>) -> Self {
         Self {
             row,
@@ -105,6 +115,7 @@ enum Key {
     PerfMap(String),
     Kernel,
     Anonymous,
+    Python(String),
 }
 
 /// A mapped file as the maps of every process show it: device, inode, path. For the vdso its length.
@@ -155,6 +166,11 @@ impl Modules {
     /// Code that a perf-map names.
     pub fn perf_map(&mut self, path: &str) -> u32 {
         self.insert(Key::PerfMap(path.to_owned()), || Self::plain(ModuleKind::PerfMap, path))
+    }
+
+    /// A file of Python code.
+    pub fn python(&mut self, path: &str) -> u32 {
+        self.insert(Key::Python(path.to_owned()), || Self::plain(ModuleKind::Python, path))
     }
 
     /// The module of a mapping of a process.

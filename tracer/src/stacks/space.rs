@@ -39,7 +39,7 @@ pub(super) struct Mapping {
 }
 
 /// Mappings sorted by address.
-type Mappings = Arc<[Mapping]>;
+pub(super) type Mappings = Arc<[Mapping]>;
 
 #[derive(Default, Debug)]
 struct Space {
@@ -119,6 +119,12 @@ impl Spaces {
             self.refresh(modules, pid, now, 0);
         }
         within(self.by_pid.get(&pid)?.mappings.as_deref()?, address)
+    }
+
+    /// The executable mappings of a process.
+    pub fn all(&mut self, modules: &mut Modules, pid: u32, now: Instant) -> Option<Mappings> {
+        self.find(modules, pid, 0, now);
+        self.by_pid.get(&pid)?.mappings.clone()
     }
 
     fn refresh(&mut self, modules: &mut Modules, pid: u32, now: Instant, depth: u32) {

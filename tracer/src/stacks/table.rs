@@ -2,6 +2,7 @@
 
 use super::cfi::Row;
 use super::module::{Modules, file_address};
+use super::python::Pythons;
 use super::regs::{FrameRegs, Regs};
 use super::space::Spaces;
 use super::symbol::{Answer, Job, Symbols};
@@ -106,10 +107,10 @@ impl Code for Process<'_> {
 
 /// What is kept of a frame once it was handed over.
 #[derive(Clone, Copy)]
-struct Known {
-    module: u32,
+pub(super) struct Known {
+    pub module: u32,
     id: ModuleId,
-    address: u64,
+    pub address: u64,
 }
 
 /// Module number of frames outside of all known code.
@@ -122,13 +123,15 @@ const NOWHERE: u32 = u32::MAX;
 /// the figures of a machine.
 #[derive(Default)]
 pub struct StackTable {
-    spaces: Spaces,
-    modules: Modules,
+    pub(super) spaces: Spaces,
+    pub(super) modules: Modules,
     rows: Rows,
     symbols: Symbols,
-    frames: Vec<Known>,
+    pub(super) frames: Vec<Known>,
     frame_ids: FastMap<(u32, u64), FrameId>,
-    stack_ids: FastMap<Stack, StackId>,
+    stack_ids: FastMap<Arc<Stack>, StackId>,
+    pub(super) by_id: Vec<Arc<Stack>>,
+    pub(super) pythons: Pythons,
     new: CatalogDelta,
     /// Frames not yet given to the symboliser.
     unnamed: Vec<FrameId>,
@@ -208,16 +211,19 @@ impl StackTable {
     /// The process replaced its program (execve): what is known of its memory no longer holds.
     pub fn exec(&mut self, pid: u32) {
         self.spaces.exec(pid);
+        self.pythons.forget(pid);
     }
 
     /// The process was created by another and shares its memory map until it execs.
     pub fn fork(&mut self, parent: u32, child: u32) {
         self.spaces.fork(parent, child);
+        self.pythons.forget(child);
     }
 
     /// The process ended. Its memory map is kept for records that come late.
     pub fn exit(&mut self, pid: u32) {
         self.spaces.exit(pid);
+        self.pythons.forget(pid);
     }
 
     /// New stacks, frames and modules since the last call. Functions are empty except for code named by
@@ -357,6 +363,28 @@ impl StackTable {
         frame
     }
 
+    /// A frame of a Python function: it is named at once.
+    pub(super) fn insert_python(
+        &mut self,
+        module: u32,
+        function: String,
+        file: String,
+        line: u32,
+    ) -> FrameId {
+        if self.frames.len() >= MAX_FRAMES {
+            self.full = true;
+            return FrameId::NONE;
+        }
+        let frame = FrameId(self.frames.len() as u32);
+        let (id, address) = (self.module_id(module), u64::from(line));
+        self.frames.push(Known { module, id, address });
+        self.coverage.symbols_total += 1;
+        self.coverage.symbols_resolved += 1;
+        let row = Frame { module: id, address, function, file, line, ..Frame::default() };
+        self.new.frames.push((frame, row));
+        frame
+    }
+
     fn module_id(&mut self, module: u32) -> ModuleId {
         let given = self.modules_given;
         let Some(entry) = self.modules.entries.get_mut(module as usize) else { return ModuleId::NONE };
@@ -368,7 +396,7 @@ impl StackTable {
         entry.id
     }
 
-    fn stack(&mut self, stack: Stack) -> StackId {
+    pub(super) fn stack(&mut self, stack: Stack) -> StackId {
         if let Some(&id) = self.stack_ids.get(&stack) {
             return id;
         }
@@ -381,6 +409,8 @@ impl StackTable {
         self.coverage.stacks_total += 1;
         self.coverage.stacks_complete += usize::from(!stack.truncated);
         self.new.stacks.push((id, stack.clone()));
+        let stack = Arc::new(stack);
+        self.by_id.push(Arc::clone(&stack));
         self.stack_ids.insert(stack, id);
         id
     }

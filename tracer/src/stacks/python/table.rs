@@ -1,0 +1,155 @@
+//! Which processes run Python, and stacks with their Python functions in the table of stacks.
+
+use super::locate::{Image, may_be_python};
+use super::mix::mix;
+use super::{Calls, Function, Interpreter};
+use crate::collector::hash::FastMap;
+use crate::patience::Patience;
+use crate::stacks::StackTable;
+use crate::stacks::module::file_address;
+use pg_event::{FrameId, Stack, StackId};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a process is taken to have no interpreter, which may be loaded later.
+const NONE_FOR: Duration = Duration::from_secs(5);
+/// Most processes remembered.
+const MAX_PROCESSES: usize = 1 << 15;
+/// Most different places in Python code: names come from the target.
+const MAX_PLACES: usize = 1 << 18;
+/// How long a read of a target's memory may take.
+const READ_LIMIT: Duration = Duration::from_millis(250);
+
+/// The Python frames of a thread at a time at which it waited.
+#[derive(Clone, Debug)]
+pub struct PythonStack {
+    calls: Calls,
+    /// Where the loop is that executes them.
+    module: u32,
+    image: Arc<Image>,
+    /// `CLOCK_MONOTONIC` before and after it was read; it did not run in between.
+    pub read: (u64, u64),
+}
+
+/// The interpreter of a process, with the module it is in.
+#[derive(Clone)]
+struct Found {
+    interpreter: Interpreter,
+    module: u32,
+    image: Arc<Image>,
+}
+
+/// What is known of Python in the processes.
+pub(in crate::stacks) struct Pythons {
+    /// By module.
+    images: FastMap<u32, Option<Arc<Image>>>,
+    /// By process; when none was found, since when.
+    processes: FastMap<u32, Result<Found, Instant>>,
+    places: HashMap<Function, FrameId>,
+    patience: Patience,
+}
+
+impl Default for Pythons {
+    fn default() -> Self {
+        Self {
+            images: FastMap::default(),
+            processes: FastMap::default(),
+            places: HashMap::new(),
+            patience: Patience::new(READ_LIMIT),
+        }
+    }
+}
+
+impl Pythons {
+    /// The process has another program, or is no more.
+    pub fn forget(&mut self, pid: u32) {
+        self.processes.remove(&pid);
+    }
+}
+
+impl StackTable {
+    /// The Python frames of a thread that waits; `None` when it does not, or is in no Python function.
+    pub fn python(&mut self, pid: u32, tid: u32) -> Option<PythonStack> {
+        let Found { interpreter, module, image } = self.interpreter(pid)?;
+        let (calls, read) = self.pythons.patience.run(pid, move || interpreter.read(pid, tid))??;
+        Some(PythonStack { calls, module, image, read })
+    }
+
+    /// A stack with its Python functions in place of the interpreter's loop; the stack itself where there is no
+    /// room for more.
+    pub fn with_python(&mut self, native: StackId, python: &PythonStack) -> StackId {
+        let mut calls = Vec::with_capacity(python.calls.len());
+        for call in &python.calls {
+            let mut frames = Vec::with_capacity(call.len());
+            for f in call {
+                let Some(id) = self.place(f) else { return native };
+                frames.push(id);
+            }
+            calls.push(frames);
+        }
+        let stack = self.by_id.get(native.index()).cloned();
+        let (frames, truncated) = stack.as_deref().map_or((&[][..], true), |s| (&s.frames, s.truncated));
+        let in_loop = |f: &FrameId| {
+            let known = self.frames.get(f.index()).filter(|k| k.module == python.module);
+            known.is_some_and(|k| python.image.loops.iter().any(|&(a, b)| (a..b).contains(&k.address)))
+        };
+        let frames = mix(frames, in_loop, &calls);
+        match self.stack(Stack { frames, kernel: false, truncated }) {
+            StackId::NONE => native,
+            id => id,
+        }
+    }
+
+    fn place(&mut self, f: &Function) -> Option<FrameId> {
+        if let Some(&id) = self.pythons.places.get(f) {
+            return Some(id);
+        }
+        if self.pythons.places.len() >= MAX_PLACES {
+            return None;
+        }
+        let module = self.modules.python(&f.file);
+        let id = self.insert_python(module, f.name.clone(), f.file.clone(), f.line);
+        if id.is_none() {
+            return None;
+        }
+        self.pythons.places.insert(f.clone(), id);
+        Some(id)
+    }
+
+    fn interpreter(&mut self, pid: u32) -> Option<Found> {
+        let now = Instant::now();
+        match self.pythons.processes.get(&pid) {
+            Some(Ok(found)) => return Some(found.clone()),
+            Some(Err(since)) if now.duration_since(*since) < NONE_FOR => return None,
+            _ => {}
+        }
+        let found = self.look_for_python(pid, now);
+        if self.pythons.processes.len() >= MAX_PROCESSES {
+            self.pythons.processes.clear();
+        }
+        self.pythons.processes.insert(pid, found.clone().ok_or(now));
+        found
+    }
+
+    fn look_for_python(&mut self, pid: u32, now: Instant) -> Option<Found> {
+        let mappings = self.spaces.all(&mut self.modules, pid, now)?;
+        for (i, m) in mappings.iter().enumerate() {
+            let Some(entry) = self.modules.entries.get(m.module as usize) else { continue };
+            // A program with the interpreter in it may have any name.
+            if i != 0 && !may_be_python(&entry.row.path) {
+                continue;
+            }
+            let read = || entry.with_bytes(|elf, src| Image::read(elf, src, &entry.row.path)).map(Arc::new);
+            let image = self.pythons.images.entry(m.module).or_insert_with(read).clone();
+            let Some(image) = image else { continue };
+            let bias = m.start.wrapping_sub(file_address(entry, m.start, m.offset, m.start));
+            let at = image.clone();
+            let found = self.pythons.patience.run(pid, move || at.in_process(pid, bias)).flatten();
+            if let Some(interpreter) = found {
+                return Some(Found { interpreter, module: m.module, image });
+            }
+        }
+        None
+    }
+}

@@ -14,7 +14,8 @@ pub const MAGIC: [u8; 8] = *b"\x89PGS\r\n\x1a\n";
 /// A reader refuses a file with a greater major version.
 pub const MAJOR: u16 = 1;
 /// A reader opens a file with a greater minor version and says so: what it does not know is left out.
-pub const MINOR: u16 = 0;
+/// 1: modules of Python code, in catalogue chunks of their own.
+pub const MINOR: u16 = 1;
 /// Length of magic and version.
 pub const PREFIX_LEN: usize = 16;
 /// Length of a chunk's frame.

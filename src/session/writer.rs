@@ -7,7 +7,7 @@ use super::index::{Index, IndexEntry};
 use super::pending::{Pending, split};
 use super::rows::Encoder;
 use super::{DecisionLog, Header, Note};
-use pg_event::{CatalogDelta, Coverage, Frame, FrameId, Item, Ns};
+use pg_event::{CatalogDelta, Coverage, Frame, FrameId, Item, ModuleKind, Ns};
 use serde::Serialize;
 use std::fs::File;
 use std::io::Write;
@@ -147,14 +147,26 @@ impl Writer {
     fn write_catalog(&mut self, mut delta: CatalogDelta) -> Result<(), SessionError> {
         let frames = std::mem::take(&mut delta.frames);
         self.write_frames(&frames)?;
+        // Readers of format 1.0 do not know these: a chunk that they pass over has nothing else in it.
+        let (python, others): (Vec<_>, Vec<_>) =
+            delta.modules.drain(..).partition(|(_, m)| m.kind == ModuleKind::Python);
+        delta.modules = others;
+        let python = CatalogDelta { modules: python, ..CatalogDelta::default() };
+        for delta in [python, delta] {
+            self.write_rows(delta)?;
+        }
+        Ok(())
+    }
+
+    fn write_rows(&mut self, delta: CatalogDelta) -> Result<(), SessionError> {
         if delta.is_empty() {
             return Ok(());
         }
         let raw = rmp_serde::to_vec_named(&delta).map_err(|e| self.unencodable(&e))?;
         if raw.len() > CATALOG_RAW {
             if let Some((a, b)) = split(delta) {
-                self.write_catalog(a)?;
-                return self.write_catalog(b);
+                self.write_rows(a)?;
+                return self.write_rows(b);
             }
             if raw.len() > format::MAX_RAW as usize {
                 // A single row of that size is no name of anything.

@@ -1,13 +1,15 @@
 //! Stacks of real Python programs, of every interpreter that is installed, against what the programs themselves
 //! say of their frames.
 
-use pg_event::{Catalog, StackId};
+use pg_event::{Catalog, Event, Item, Kind, ModuleKind, OffCpu, StackId};
 use pg_tracer::stacks::StackTable;
+use pg_tracer::{Collector, Options, check_permission};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// Ends its program.
 struct Program(Child);
@@ -42,18 +44,22 @@ fn interpreters() -> Vec<(PathBuf, u32)> {
 /// What a program says: by thread, its frames as `NAME LINE FILE`, innermost first.
 type Truth = BTreeMap<u32, Vec<String>>;
 
-fn start(python: &PathBuf, what: &str) -> (Program, Truth) {
+fn spawn(python: &PathBuf, what: &str) -> Program {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/waits.py");
-    let mut child =
-        Command::new(python).args([script, what]).stdout(Stdio::piped()).process_group(0).spawn().unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let program = Program(child);
+    let mut command = Command::new(python);
+    command.args([script, what]).stdout(Stdio::piped()).process_group(0);
+    Program(command.spawn().unwrap())
+}
+
+/// What the program says once it waits; nothing when it just ends.
+fn truth(program: &mut Program) -> Truth {
+    let lines = BufReader::new(program.0.stdout.take().unwrap()).lines();
     let mut truth = Truth::new();
     for line in lines.map_while(Result::ok).take_while(|l| l != "end") {
         let (tid, frame) = line.split_once(' ').unwrap();
         truth.entry(tid.parse().unwrap()).or_default().push(frame.to_owned());
     }
-    (program, truth)
+    truth
 }
 
 /// The stack of a thread as the table has it, in the same form.
@@ -91,7 +97,8 @@ fn stacks_are_those_that_the_programs_tell() {
             "handler",
             "far_lines",
         ] {
-            let (program, truth) = start(&python, what);
+            let mut program = spawn(&python, what);
+            let truth = truth(&mut program);
             assert!(!truth.is_empty(), "{what} of 3.{minor} said nothing");
             for (tid, want) in truth {
                 let got = read(&mut table, &mut catalog, program.0.id(), tid).unwrap_or_default();
@@ -118,5 +125,106 @@ fn a_thread_that_runs_has_no_stack() {
     for _ in 0..1000 {
         // Preempted in the middle of a function it may wait for a CPU, which is no wait either.
         assert!(table.python(pid, pid).is_none());
+    }
+}
+
+/// When a wait is long, ns: shorter than what the programs do, longer than a start takes.
+const LONG: u64 = 500_000_000;
+
+/// A recording of a program that waits: what it says, the catalogue, and the waits of its main thread.
+fn record(python: &PathBuf, what: &str) -> (Truth, Catalog, Vec<OffCpu>) {
+    let (sender, items) = crossbeam_channel::unbounded();
+    let options = Options { long_wait_ns: LONG, ..Options::default() };
+    let collector = Collector::start(options, sender).unwrap();
+    let mut program = spawn(python, what);
+    collector.focus_on(program.0.id());
+    let truth = truth(&mut program);
+    if truth.is_empty() {
+        // It ends by itself.
+        program.0.wait().unwrap();
+    } else {
+        // Its wait is to become a long one, and to be looked at.
+        std::thread::sleep(Duration::from_nanos(LONG) + Duration::from_millis(700));
+    }
+    collector.stop().unwrap();
+    let (mut catalog, mut events) = (Catalog::default(), Vec::<Event>::new());
+    for item in items {
+        match item {
+            Item::Catalog(d) => assert_eq!(catalog.apply(d), 0, "rows were refused"),
+            Item::Events(e) => events.extend(e),
+            Item::End { .. } => {}
+        }
+    }
+    let main = |e: &&Event| catalog.thread(e.thread).is_some_and(|t| t.tid == program.0.id());
+    let off = |e: &Event| if let Kind::OffCpu(o) = e.kind { Some(o) } else { None };
+    let waits = events.iter().filter(main).filter_map(off).collect();
+    (truth, catalog, waits)
+}
+
+/// Frames of a stack: name, and whether it is a Python function.
+fn frames(catalog: &Catalog, stack: StackId) -> Vec<(String, bool)> {
+    let python =
+        |m: pg_event::ModuleId| catalog.modules.get(m.index()).is_some_and(|m| m.kind == ModuleKind::Python);
+    catalog.frames_of(stack).map(|f| (f.function.clone(), python(f.module))).collect()
+}
+
+#[test]
+fn recorded_waits_have_python_functions_among_the_native_ones() {
+    if let Err(e) = check_permission() {
+        println!("skipped: recording is not possible: {e}");
+        return;
+    }
+    for (python, minor) in interpreters() {
+        for what in ["callback", "sleeps"] {
+            let (truth, catalog, waits) = record(&python, what);
+            let last = waits.iter().rfind(|w| w.open).expect("it still waited");
+            let frames = frames(&catalog, last.user_stack);
+            let got: Vec<&str> = frames.iter().filter(|f| f.1).map(|f| f.0.as_str()).collect();
+            // The first thread to tell of is the main one: it has the lowest number.
+            let told = truth.values().next().unwrap();
+            let want: Vec<&str> = told.iter().map(|l| l.split(' ').next().unwrap()).collect();
+            assert_eq!(got, want, "{what} of 3.{minor}");
+            assert!(frames.iter().all(|f| f.0 != "_PyEval_EvalFrameDefault"), "{frames:#?}");
+            // Native ones on both ends, and where Python was called by native code.
+            let native = |i: usize| frames.get(i).is_some_and(|f| !f.1);
+            let at = |name: &str| frames.iter().position(|f| f.0.ends_with(name)).unwrap();
+            assert!(native(0) && native(frames.len() - 1), "{frames:#?}");
+            if what == "callback" {
+                assert!(native(at("key") + 1), "the key is called by sorted(): {frames:#?}");
+            } else {
+                // Since 3.11 a Python function calls another without native code in between.
+                assert_eq!(native(at("a") + 1), minor < 11, "{frames:#?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stack_is_given_to_the_wait_it_was_read_in_and_to_no_other() {
+    if let Err(e) = check_permission() {
+        println!("skipped: recording is not possible: {e}");
+        return;
+    }
+    let Some((python, _)) = interpreters().pop() else {
+        println!("skipped: no Python of 3.9 to 3.13 is installed");
+        return;
+    };
+    // About one switch in 200 is not reported by some kernels, and two waits are then one.
+    for attempt in 0.. {
+        let (_, catalog, waits) = record(&python, "twice");
+        let of = |o: &OffCpu| {
+            frames(&catalog, o.user_stack).into_iter().filter(|f| f.1).map(|f| f.0).next().unwrap_or_default()
+        };
+        let long: Vec<String> =
+            waits.iter().filter(|w| !w.open && w.woken.saturating_sub(w.start) > LONG).map(of).collect();
+        let short: Vec<String> =
+            waits.iter().filter(|w| w.woken.saturating_sub(w.start) < LONG / 2).map(of).collect();
+        if attempt < 3 && (long.len() != 1 || short.len() < 5) {
+            continue;
+        }
+        assert_eq!(long.len(), 1, "{long:?}");
+        assert!(long[0].ends_with("first"), "{long:?}");
+        assert!(short.len() >= 5 && short.iter().all(String::is_empty), "{short:?}");
+        return;
     }
 }

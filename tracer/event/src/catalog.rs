@@ -303,7 +303,7 @@ impl Catalog {
     pub fn show_frame(&self, f: &Frame) -> String {
         let module = self.modules.get(f.module.index());
         let short = module.map_or("[unknown]", Module::short);
-        if module.is_some_and(|m| m.kind == ModuleKind::Python) {
+        if module.is_some_and(|m| m.kind == ModuleKind::Python) && !f.function.is_empty() {
             format!("{} ({short}:{})", f.function, f.line)
         } else if f.function.is_empty() {
             format!("0x{:x} ({short})", f.address)

@@ -284,6 +284,7 @@ impl StackTable {
     /// What the user should know of missing symbols: one sentence each.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.symbols.notes();
+        notes.extend(self.pythons.notes());
         if self.full {
             notes.push(
                 "there were more different stacks than are kept; later new ones are missing".to_owned(),

@@ -1,6 +1,7 @@
 """Waits in one of several ways, and tells what its threads are in: lines `TID NAME LINE FILE`, then `end`."""
 import asyncio
 import functools
+import os
 import re
 import subprocess
 import sys
@@ -149,6 +150,20 @@ def far_lines():
     # A line table with steps that do not fit in a byte.
     code = "import time\ndef f():\n x = 1" + "\n" * 700 + " time.sleep(600)" + "\n" * 90 + " return x\nf()\n"
     exec(compile(code, "far.py", "exec"), {})
+
+
+def twice():
+    # Not told by itself: a long wait, and short ones after it.
+    def first():
+        time.sleep(1.5)
+
+    def second():
+        time.sleep(0.05)
+
+    first()
+    for _ in range(5):
+        second()
+    os._exit(0)
 
 
 def name(code):

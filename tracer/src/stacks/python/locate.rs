@@ -21,6 +21,15 @@ pub(super) struct Image {
     pub loops: Vec<(u64, u64)>,
 }
 
+/// Why an interpreter that was found is not read.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Unread {
+    /// Its memory could not be read: no right to, or it has gone.
+    Memory,
+    /// It is of another version, or a build without the global lock; the minor version, if it is a Python 3.
+    Version(Option<u8>),
+}
+
 /// Is it worth to look for an interpreter in a file of this name?
 pub(super) fn may_be_python(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
@@ -69,29 +78,31 @@ impl Image {
         }
     }
 
-    /// The interpreter in a process that has the binary at `bias`. `None` when its version is not one that can be
-    /// read. Reads memory: see [`crate::patience`].
-    pub fn in_process(&self, pid: u32, bias: u64) -> Option<Interpreter> {
+    /// The interpreter in a process that has the binary at `bias`. Reads memory: see [`crate::patience`].
+    pub fn in_process(&self, pid: u32, bias: u64) -> Result<Interpreter, Unread> {
         self.in_memory(&Remote(pid), bias)
     }
 
-    fn in_memory(&self, m: &impl Memory, bias: u64) -> Option<Interpreter> {
+    fn in_memory(&self, m: &impl Memory, bias: u64) -> Result<Interpreter, Unread> {
         let at = |address: u64| bias.wrapping_add(address);
-        let version = match self.version {
-            Some(address) => m.word(at(address))?,
-            None => 0x0300_0000 | u64::from(self.minor?) << 16,
+        let version = match (self.version, self.minor) {
+            (Some(address), _) => m.word(at(address)).ok_or(Unread::Memory)?,
+            (None, Some(minor)) => 0x0300_0000 | u64::from(minor) << 16,
+            (None, None) => return Err(Unread::Version(None)),
         };
-        if version >> 24 != 3 {
-            return None;
-        }
         let minor = (version >> 16) as u8;
+        let unknown = Unread::Version((version >> 24 == 3).then_some(minor));
         let layout = match Layout::of_version(minor) {
+            _ if version >> 24 != 3 => return Err(unknown),
             Some(l) => l,
-            None => Layout::of_offsets(&offsets(m, at(self.runtime))?)?,
+            None => {
+                let words = offsets(m, at(self.runtime)).ok_or(Unread::Memory)?;
+                Layout::of_offsets(&words).ok_or(unknown)?
+            }
         };
         let Types { code, text, bytes, frame } = self.types;
         let types = Types { code: at(code), text: at(text), bytes: at(bytes), frame: at(frame) };
-        Some(Interpreter { layout, runtime: at(self.runtime), types })
+        Ok(Interpreter { layout, runtime: at(self.runtime), types })
     }
 }
 

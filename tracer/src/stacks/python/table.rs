@@ -1,14 +1,15 @@
 //! Which processes run Python, and stacks with their Python functions in the table of stacks.
 
-use super::locate::{Image, may_be_python};
+use super::locate::{Image, Unread, may_be_python};
 use super::mix::mix;
 use super::{Calls, Function, Interpreter};
 use crate::collector::hash::FastMap;
 use crate::patience::Patience;
+use crate::procfs::path_of;
 use crate::stacks::StackTable;
 use crate::stacks::module::file_address;
 use pg_event::{FrameId, Stack, StackId};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -47,6 +48,7 @@ pub(in crate::stacks) struct Pythons {
     /// By process; when none was found, since when.
     processes: FastMap<u32, Result<Found, Instant>>,
     places: HashMap<Function, FrameId>,
+    unread: BTreeSet<Unread>,
     patience: Patience,
 }
 
@@ -56,6 +58,7 @@ impl Default for Pythons {
             images: FastMap::default(),
             processes: FastMap::default(),
             places: HashMap::new(),
+            unread: BTreeSet::new(),
             patience: Patience::new(READ_LIMIT),
         }
     }
@@ -65,6 +68,20 @@ impl Pythons {
     /// The process has another program, or is no more.
     pub fn forget(&mut self, pid: u32) {
         self.processes.remove(&pid);
+    }
+
+    /// Which interpreters were not read, and why: one sentence each.
+    pub fn notes(&self) -> impl Iterator<Item = String> {
+        self.unread.iter().map(|u| {
+            let what = match u {
+                Unread::Memory => {
+                    "the memory of a Python program could not be read (are you root?)".to_owned()
+                }
+                Unread::Version(Some(minor)) => format!("this build of Python 3.{minor} is not known"),
+                Unread::Version(None) => "a Python of unknown version ran".to_owned(),
+            };
+            format!("{what}: its stacks show the interpreter instead of Python functions")
+        })
     }
 }
 
@@ -145,9 +162,14 @@ impl StackTable {
             let Some(image) = image else { continue };
             let bias = m.start.wrapping_sub(file_address(entry, m.start, m.offset, m.start));
             let at = image.clone();
-            let found = self.pythons.patience.run(pid, move || at.in_process(pid, bias)).flatten();
-            if let Some(interpreter) = found {
-                return Some(Found { interpreter, module: m.module, image });
+            match self.pythons.patience.run(pid, move || at.in_process(pid, bias)) {
+                Some(Ok(interpreter)) => return Some(Found { interpreter, module: m.module, image }),
+                // One that has ended meanwhile is no news.
+                Some(Err(Unread::Memory)) if !path_of(pid, "maps").exists() => {}
+                Some(Err(why)) => {
+                    self.pythons.unread.insert(why);
+                }
+                None => {}
             }
         }
         None

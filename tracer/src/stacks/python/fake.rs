@@ -104,12 +104,11 @@ impl Fake {
         }
         self.set(f + l.frame.code, code);
         self.set(f + l.frame.previous, previous);
-        match l.code.instructions {
-            Some(begin) => self.set(f + l.frame.instruction, (code + begin).wrapping_add_signed(at.into())),
-            None => {
-                let at = if l.code.format == Lines::Deltas { at } else { at / 2 };
-                self.put(f + l.frame.instruction, &at.to_le_bytes());
-            }
+        if let Some(begin) = l.code.instructions {
+            self.set(f + l.frame.instruction, (code + begin).wrapping_add_signed(at.into()));
+        } else {
+            let at = if l.code.format == Lines::Deltas { at } else { at / 2 };
+            self.put(f + l.frame.instruction, &at.to_le_bytes());
         }
         f
     }

@@ -12,18 +12,18 @@ pub(super) fn line(format: Lines, table: &[u8], first: i32, at: i64) -> u32 {
         return known(Some(first.into()));
     }
     known(match format {
-        Lines::Deltas => deltas(table, first, at),
+        Lines::Deltas => Some(deltas(table, first, at)),
         Lines::Ranges => ranges(table, first, at),
         Lines::Locations => locations(table, first, at),
     })
 }
 
 fn known(line: Option<i64>) -> u32 {
-    line.and_then(|l| u32::try_from(l).ok()).filter(|&l| l <= i32::MAX as u32).unwrap_or(0)
+    line.and_then(|l| i32::try_from(l).ok()).and_then(|l| u32::try_from(l).ok()).unwrap_or(0)
 }
 
 /// Pairs of bytes: so many bytes of code further, so many lines further.
-fn deltas(table: &[u8], first: i32, at: i64) -> Option<i64> {
+fn deltas(table: &[u8], first: i32, at: i64) -> i64 {
     let (mut line, mut address) = (i64::from(first), 0);
     for pair in table.chunks_exact(2) {
         address += i64::from(pair[0]);
@@ -32,7 +32,7 @@ fn deltas(table: &[u8], first: i32, at: i64) -> Option<i64> {
         }
         line += i64::from(pair[1] as i8);
     }
-    Some(line)
+    line
 }
 
 /// Pairs of bytes: the line moves by so many, and holds for so many bytes of code; -128: no line there.
@@ -128,7 +128,7 @@ mod tests {
         #[test]
         fn any_table(table in proptest::collection::vec(any::<u8>(), 0..200), first in any::<i32>(), at in any::<i64>()) {
             for f in FORMATS {
-                prop_assert!(line(f, &table, first, at) <= i32::MAX as u32);
+                prop_assert!(i32::try_from(line(f, &table, first, at)).is_ok());
             }
         }
 

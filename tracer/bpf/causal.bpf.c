@@ -731,6 +731,7 @@ int BPF_PROG(on_signal, int signal, struct kernel_siginfo *info, struct task_str
 }
 
 #include "pass.h"
+#include "python.h"
 #include "sample.h"
 #include "message.h"
 #include "request.h"

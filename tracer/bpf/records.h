@@ -25,6 +25,7 @@ enum record_type {
 	REC_AGAIN = 15,	 /* an interval like the last one of its thread, but for the times */
 	REC_REWOKEN = 16, /* an interval like the last one of its thread, but for the times and the waker */
 	REC_WORK = 17,	 /* what a kernel worker that wakes somebody is doing, and for whom */
+	REC_PYTHON = 18, /* Python frames of a sample; see python.h */
 };
 
 /* Numbers of pg_event::ObjectKind. */

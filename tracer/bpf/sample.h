@@ -20,6 +20,8 @@ int on_sample(struct bpf_perf_event_data *ctx)
 	if (s && kernel_stacks)
 		kernel_stack = send_kernel_stack(s, bpf_get_stack(ctx, s->kstack.ip, sizeof(s->kstack.ip), 0));
 	struct thread *t = known_thread(task);
+	if (!kernel_thread)
+		send_python(tid, tgid, now);
 	/* In a system call the stack is that of its waits: nearly always known. Kernel threads have none. */
 	if (kernel_thread || (t && kernel_stack && (key = user_stack(t, r, tid, tgid, now)))) {
 		struct stack_head *h = bpf_ringbuf_reserve(&samples, sizeof(*h), 0);

@@ -1,7 +1,7 @@
 //! Stacks of real Python programs, of every interpreter that is installed, against what the programs themselves
 //! say of their frames.
 
-use pg_event::{Catalog, Event, Item, Kind, ModuleKind, OffCpu, StackId};
+use pg_event::{Catalog, Event, Item, Kind, ModuleKind, OffCpu, Sample, StackId};
 use pg_tracer::stacks::StackTable;
 use pg_tracer::{Collector, Options, check_permission};
 use std::collections::BTreeMap;
@@ -131,8 +131,8 @@ fn a_thread_that_runs_has_no_stack() {
 /// When a wait is long, ns: shorter than what the programs do, longer than a start takes.
 const LONG: u64 = 500_000_000;
 
-/// A recording of a program that waits: what it says, the catalogue, and the waits of its main thread.
-fn record(python: &PathBuf, what: &str) -> (Truth, Catalog, Vec<OffCpu>) {
+/// A recording of a program: what it says, the catalogue, the waits and the samples of its main thread.
+fn record(python: &PathBuf, what: &str) -> (Truth, Catalog, Vec<OffCpu>, Vec<Sample>) {
     let (sender, items) = crossbeam_channel::unbounded();
     let options = Options { long_wait_ns: LONG, ..Options::default() };
     let collector = Collector::start(options, sender).unwrap();
@@ -158,7 +158,9 @@ fn record(python: &PathBuf, what: &str) -> (Truth, Catalog, Vec<OffCpu>) {
     let main = |e: &&Event| catalog.thread(e.thread).is_some_and(|t| t.tid == program.0.id());
     let off = |e: &Event| if let Kind::OffCpu(o) = e.kind { Some(o) } else { None };
     let waits = events.iter().filter(main).filter_map(off).collect();
-    (truth, catalog, waits)
+    let sample = |e: &Event| if let Kind::Sample(s) = e.kind { Some(s) } else { None };
+    let samples = events.iter().filter(main).filter_map(sample).collect();
+    (truth, catalog, waits, samples)
 }
 
 /// Frames of a stack: name, and whether it is a Python function.
@@ -176,7 +178,7 @@ fn recorded_waits_have_python_functions_among_the_native_ones() {
     }
     for (python, minor) in interpreters() {
         for what in ["callback", "sleeps"] {
-            let (truth, catalog, waits) = record(&python, what);
+            let (truth, catalog, waits, _) = record(&python, what);
             let last = waits.iter().rfind(|w| w.open).expect("it still waited");
             let frames = frames(&catalog, last.user_stack);
             let got: Vec<&str> = frames.iter().filter(|f| f.1).map(|f| f.0.as_str()).collect();
@@ -211,7 +213,7 @@ fn a_stack_is_given_to_the_wait_it_was_read_in_and_to_no_other() {
     };
     // About one switch in 200 is not reported by some kernels, and two waits are then one.
     for attempt in 0.. {
-        let (_, catalog, waits) = record(&python, "twice");
+        let (_, catalog, waits, _) = record(&python, "twice");
         let of = |o: &OffCpu| {
             frames(&catalog, o.user_stack).into_iter().filter(|f| f.1).map(|f| f.0).next().unwrap_or_default()
         };
@@ -226,5 +228,48 @@ fn a_stack_is_given_to_the_wait_it_was_read_in_and_to_no_other() {
         assert!(long[0].ends_with("first"), "{long:?}");
         assert!(short.len() >= 5 && short.iter().all(String::is_empty), "{short:?}");
         return;
+    }
+}
+
+#[test]
+fn samples_have_python_functions_in_ways_they_call_each_other() {
+    if let Err(e) = check_permission() {
+        println!("skipped: recording is not possible: {e}");
+        return;
+    }
+    for (python, minor) in interpreters() {
+        let (_, catalog, _, samples) = record(&python, "busy");
+        let calls = |outer: &str, inner: &str| {
+            let legal: &[&str] = match outer.rsplit('.').next().unwrap_or(outer) {
+                "<module>" => &["busy"],
+                "busy" => &["order", "plain"],
+                "order" => &["items", "key"],
+                "items" | "key" => &["leaf"],
+                "plain" | "<listcomp>" => &["<listcomp>", "leaf"],
+                "leaf" => &["<listcomp>"],
+                _ => &[],
+            };
+            legal.contains(&inner.rsplit('.').next().unwrap_or(inner))
+        };
+        let (mut with, mut order, mut plain) = (0, 0, 0);
+        for s in &samples {
+            let names: Vec<String> =
+                frames(&catalog, s.user_stack).into_iter().filter(|f| f.1).map(|f| f.0).collect();
+            // The interpreter's own start-up has functions of its own.
+            if !names.iter().any(|n| n == "busy") {
+                continue;
+            }
+            with += 1;
+            order += usize::from(names.iter().any(|n| n.ends_with("order")));
+            plain += usize::from(names.iter().any(|n| n.ends_with("plain")));
+            for pair in names.windows(2) {
+                assert!(calls(&pair[1], &pair[0]), "{} calls {} of 3.{minor}: {names:?}", pair[1], pair[0]);
+            }
+            assert_eq!(names.last().map(String::as_str), Some("<module>"), "{names:?}");
+        }
+        println!("3.{minor}: {with} of {} samples, {order} and {plain}", samples.len());
+        // It takes a moment until a thread is known to be one of Python's.
+        assert!(with * 10 > samples.len() * 7, "{with} of {} samples of 3.{minor}", samples.len());
+        assert!(order > with / 5 && plain > with / 10, "{order} and {plain} of {with}");
     }
 }

@@ -220,6 +220,7 @@ impl Run {
         let everything = options.focus.is_everything();
         programs.pass(Pass::Seed)?;
         let mut pipeline = Pipeline::new(start, identity, options.sample_hz);
+        pipeline.python.everybody = options.focus.is_everything();
         pipeline.bursts = (options.adaptive && options.level < Level::Syscalls)
             .then(|| Bursts::new(options.focus.is_everything()));
         let rings = programs.take_rings().ok_or_else(|| Error::Failed("no rings".into()))?;
@@ -308,6 +309,9 @@ impl Run {
             }
             if !behind {
                 self.pipeline.look_at_python(now);
+                for (tgid, tid, python) in self.pipeline.python.changes.drain(..) {
+                    self.programs.follow_python(tgid, tid, python);
+                }
                 self.pipeline.look_up_holders(now);
             }
             let slow = now >= next_slow && (!behind || now >= next_slow + PATIENCE);

@@ -125,7 +125,7 @@ pub struct Pipeline {
     /// Those for which nobody was found, to be asked for once more from a time on.
     later: VecDeque<(Ns, Long)>,
     holders: Holders,
-    python: Python,
+    pub python: Python,
     quotas: Quotas,
     retries: Retries,
     /// Looks for threads that deserve a burst, when there are to be bursts.
@@ -273,6 +273,7 @@ impl Pipeline {
                 self.changes += 1;
                 let now = self.time(time);
                 self.quotas.forget(tgid);
+                self.python.forget(tgid, tgid);
                 self.unstarted = self.unstarted.filter(|&pid| pid != tgid);
                 self.identity.exec(tid, tgid, &comm, &argv, &[], now);
                 let thread = self.identity.thread(tgid, tgid, now);
@@ -284,6 +285,7 @@ impl Pipeline {
                 self.identity.exit(tid, status, now);
                 self.changes += 1;
                 self.last.remove(&tid);
+                self.python.forget(tgid, tid);
                 if tid == tgid {
                     self.quotas.forget(tgid);
                 }
@@ -322,6 +324,7 @@ impl Pipeline {
                 self.order.push(Event { time: now, thread, cpu: 0, kind });
             }
             Record::Work(w) if w.time <= self.end => self.work(&w),
+            Record::Python { tid, time, whole: true, frames } => self.python.sampled(tid, time, frames),
             Record::Call(c) if c.end <= self.end => {
                 let now = self.time(c.end);
                 let thread = self.identity.thread(c.tid, c.tgid, now);
@@ -345,6 +348,7 @@ impl Pipeline {
                         ..OffCpu::new(call.start, now, OffState::Interruptible)
                     };
                     self.long.push_back(Long { thread, tid: c.tid, tgid: c.tgid, off, first: true });
+                    self.python.want(c.tgid, c.tid);
                 }
             }
             _ => {}
@@ -537,6 +541,12 @@ impl Pipeline {
             self.user.get(s.key) // copied before, in this call or a like one
         } else {
             self.unwind(s, &s.data)
+        };
+        let user_stack = if kernel_thread {
+            user_stack
+        } else {
+            let focus = self.identity.in_focus(thread);
+            self.python.sample((s.tgid, s.tid), s.time, user_stack, focus, &mut self.stacks)
         };
         let sample =
             Sample { weight: self.sample_weight, user_stack, kernel_stack: self.kernel.get(s.kernel_stack) };

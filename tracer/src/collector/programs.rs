@@ -8,6 +8,7 @@ use super::permission::not_permitted;
 use super::sampling::{self, Sampling};
 use crate::error::Error;
 use crate::options::{Level, Options};
+use crate::stacks::Followed;
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray};
 use aya::programs::tp_btf::BtfTracePointLinkId;
 use aya::programs::{BtfTracePoint, Iter, PerfEvent, ProgramError};
@@ -98,6 +99,8 @@ pub struct Programs {
     /// The kernel took the program for datagrams.
     datagrams_loaded: bool,
     bursting: HashMap<MapData, u32, u32>,
+    /// `struct python` in `bpf/python.h` by thread, as words.
+    pythons: HashMap<MapData, u32, [u64; 3]>,
     rings: Option<Rings>,
     /// Kept for as long as samples are to be taken.
     #[allow(dead_code)]
@@ -190,6 +193,7 @@ impl Programs {
             state: Control::default(),
             focus: take(&mut ebpf, "focus")?,
             bursting: take(&mut ebpf, "bursting")?,
+            pythons: take(&mut ebpf, "pythons")?,
             counts: take(&mut ebpf, "counts")?,
             calls: None,
             datagrams: None,
@@ -364,6 +368,24 @@ impl Programs {
             self.state.focus_generation += 1;
             let _ = self.write_control();
         }
+    }
+
+    /// Have the samples of a thread bring its Python frames; `None`: no longer.
+    pub fn follow_python(&mut self, tgid: u32, tid: u32, python: Option<Followed>) {
+        // A map that is full forgets those it has not seen for longest; one that was not there is as good.
+        let _ = match python {
+            Some(f) => {
+                const NONE: u16 = 0xffff;
+                let halves = |a: u16, b: u16| u64::from(a) | u64::from(b) << 16;
+                let words = [
+                    f.state,
+                    u64::from(tgid) | halves(f.current, f.then.unwrap_or(NONE)) << 32,
+                    halves(f.previous, f.code) | halves(f.instruction, f.marks.into()) << 32,
+                ];
+                self.pythons.insert(tid, words, 0)
+            }
+            None => self.pythons.remove(&tid),
+        };
     }
 
     /// Run a pass over all threads.

@@ -1,8 +1,8 @@
-//! Python functions of threads that wait: read while they wait, given to the wait once it is known that it
-//! went on all the while.
+//! Python functions of threads: of those that wait, read while they wait, and given to the wait once it is known
+//! that it went on all the while; of those that run, as their samples bring them.
 
 use super::hash::FastMap;
-use crate::stacks::{PythonStack, StackTable};
+use crate::stacks::{Followed, PythonStack, RawFrame, StackTable};
 use pg_event::StackId;
 use std::collections::VecDeque;
 
@@ -18,6 +18,11 @@ const MAX_READ: usize = 1 << 14;
 /// Bits that tell of which threads stacks are kept: almost all records are of others.
 const BITS: usize = 1 << 12;
 
+/// So long after a thread was in no Python function (or was none of a Python program), it is looked at again.
+const AGAIN: u64 = SECOND;
+/// Most threads of which that is remembered.
+const MAX_ASKED: usize = 1 << 14;
+
 /// Stacks of Python functions by thread.
 pub struct Python {
     wanted: VecDeque<(u32, u32)>,
@@ -25,11 +30,31 @@ pub struct Python {
     bits: [u64; BITS / 64],
     /// Beginning of the current second, and threads read in it.
     second: (u64, u32),
+    /// Samples of all threads are to have them, not those of the focus alone.
+    pub everybody: bool,
+    /// Threads that were seen running, to be followed.
+    running: VecDeque<(u32, u32)>,
+    /// When a thread was looked at to be followed.
+    asked: FastMap<u32, u64>,
+    /// Whom (process, thread) the programs are to follow from now on, or no longer.
+    pub changes: Vec<(u32, u32, Option<Followed>)>,
+    /// Of the sample that comes next: thread, time, frames.
+    frames: Option<(u32, u64, Vec<RawFrame>)>,
 }
 
 impl Default for Python {
     fn default() -> Self {
-        Self { wanted: VecDeque::new(), read: FastMap::default(), bits: [0; BITS / 64], second: (0, 0) }
+        Self {
+            wanted: VecDeque::new(),
+            read: FastMap::default(),
+            bits: [0; BITS / 64],
+            second: (0, 0),
+            everybody: false,
+            running: VecDeque::new(),
+            asked: FastMap::default(),
+            changes: Vec::new(),
+            frames: None,
+        }
     }
 }
 
@@ -47,6 +72,12 @@ impl Python {
             self.second = (now, 0);
         }
         for _ in 0..AT_ONCE {
+            let Some((tgid, tid)) = self.running.pop_front() else { break };
+            if let Some(followed) = stacks.follow_python(tgid, tid) {
+                self.changes.push((tgid, tid, Some(followed)));
+            }
+        }
+        for _ in 0..AT_ONCE {
             if self.second.1 >= PER_SECOND {
                 return;
             }
@@ -56,6 +87,46 @@ impl Python {
                 self.keep(tid, stack);
             }
         }
+    }
+
+    /// A thread has ended, or has another program.
+    pub fn forget(&mut self, tgid: u32, tid: u32) {
+        if self.asked.remove(&tid).is_some() {
+            self.changes.push((tgid, tid, None));
+        }
+    }
+
+    /// Frames of the sample that comes next.
+    pub fn sampled(&mut self, tid: u32, time: u64, frames: Vec<RawFrame>) {
+        self.frames = Some((tid, time, frames));
+    }
+
+    /// The stack of a sample of a thread (process, thread), with the Python functions that came with it.
+    pub fn sample(
+        &mut self,
+        (tgid, tid): (u32, u32),
+        time: u64,
+        native: StackId,
+        focus: bool,
+        stacks: &mut StackTable,
+    ) -> StackId {
+        if let Some((of, at, frames)) = self.frames.take()
+            && (of, at) == (tid, time)
+        {
+            let python = stacks.python_sampled(tgid, &frames);
+            return python.map_or(native, |p| stacks.with_python(native, &p));
+        }
+        let recent = self.asked.get(&tid).is_some_and(|&t| time.saturating_sub(t) < AGAIN);
+        if (focus || self.everybody) && !recent {
+            if self.asked.len() >= MAX_ASKED {
+                self.asked.clear();
+            }
+            self.asked.insert(tid, time);
+            if self.running.len() < MAX_WANTED {
+                self.running.push_back((tgid, tid));
+            }
+        }
+        native
     }
 
     fn keep(&mut self, tid: u32, stack: PythonStack) {

@@ -1,12 +1,15 @@
 //! Records as the BPF programs write them (`bpf/records.h`), read field by field with every bound checked.
 
 use super::compat::native;
+use crate::stacks::RawFrame;
 
 /// Most members of a set record.
 pub const SET_MAX: usize = 32;
 const NAME_BYTES: usize = 64;
 const NAME_LEVELS: usize = 8;
 const KFRAMES: usize = 48;
+/// Most frames of `struct rec_python`.
+const PY_FRAMES: usize = 48;
 const ARGV_BYTES: usize = 2048;
 /// Words of `struct pt_regs` of x86-64.
 const REGS: usize = 21;
@@ -227,6 +230,13 @@ pub struct Work {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Record {
     Work(Work),
+    /// Python frames of the sample that follows; `whole`: as many as there are, or as fit.
+    Python {
+        tid: u32,
+        time: u64,
+        whole: bool,
+        frames: Vec<RawFrame>,
+    },
     Off(Off),
     Run(Run),
     Name {
@@ -514,6 +524,20 @@ pub fn parse(bytes: &[u8]) -> Option<Record> {
             queued: b.u64(32)?,
             object: RawObject { kind: pg_event::ObjectKind::Work as u8, id: b.u64(40)?, peer: 0 },
         }),
+        18 => {
+            let count = usize::from(b.u16(2)?).min(PY_FRAMES);
+            let frame = |i: usize| {
+                let at = 16 + i * 24;
+                Some(RawFrame { code: b.u64(at)?, instruction: b.u64(at + 8)?, marks: b.u64(at + 16)? })
+            };
+            let frames = (0..count).map(frame).collect::<Option<Vec<_>>>()?;
+            Record::Python {
+                tid: b.u32(4)?,
+                time: b.u64(8)?,
+                whole: b.u8(1)? != 0 || count == PY_FRAMES,
+                frames,
+            }
+        }
         _ => return None,
     })
 }

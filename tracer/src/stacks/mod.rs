@@ -33,7 +33,7 @@ mod unwind;
 
 pub(crate) use module::open_plain;
 pub use offline::symbolize_catalog;
-pub use python::PythonStack;
+pub use python::{Followed, PythonStack, RawFrame};
 pub use regs::{FrameRegs, Regs};
 pub use table::{Coverage, StackTable, UserFrame};
 

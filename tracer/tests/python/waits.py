@@ -166,6 +166,31 @@ def twice():
     os._exit(0)
 
 
+def busy():
+    # Runs for a while; told are the ways in which its functions call each other.
+    def leaf(n):
+        return sum([i * i for i in range(n)])
+
+    def items(n):
+        for i in range(n):
+            yield leaf(30)
+
+    def key(x):
+        return leaf(20)
+
+    def order():
+        return sorted(items(50), key=key)
+
+    def plain():
+        return [leaf(40) for _ in range(50)]
+
+    end = time.time() + 3
+    while time.time() < end:
+        order()
+        plain()
+    os._exit(0)
+
+
 def name(code):
     return getattr(code, "co_qualname", code.co_name)
 

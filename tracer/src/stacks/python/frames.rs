@@ -1,9 +1,9 @@
 //! From `_PyRuntime` to the frames of one thread.
 
 use super::layout::{Current, Entry, OWNED_BY_GENERATOR, TYPE};
-use super::memory::{Block, Memory};
+use super::memory::Memory;
 use super::object::{Executes, Instruction, function};
-use super::{Function, Interpreter};
+use super::{Calls, Interpreter};
 
 /// Most frames of a stack that are read, the innermost.
 const MAX_FRAMES: usize = 128;
@@ -11,6 +11,8 @@ const MAX_FRAMES: usize = 128;
 const MAX_INTERPRETERS: usize = 64;
 /// Most threads of a process.
 const MAX_THREADS: usize = 2048;
+/// Where the bytes of a frame begin that are taken together (3.11 and later).
+pub const MARKS: u64 = 64;
 /// Bytes that hold all that is asked of a thread state.
 const THREAD_HEAD: usize = 192;
 /// Bytes that hold all that is asked of a frame object, and of a frame since 3.11.
@@ -21,82 +23,96 @@ const TID_IN_PTHREAD: [u64; 2] = [0x2d0, 0x30];
 
 /// The Python functions that a thread is in, innermost first, by calls of the interpreter's loop. `None` when
 /// it is in none, and when anything is not as it must be.
-pub(super) fn read(m: &impl Memory, i: &Interpreter, tid: u32) -> Option<super::Calls> {
-    let innermost = thread(m, i, tid)?;
-    let mut calls = Calls::default();
+pub(super) fn read(m: &impl Memory, i: &Interpreter, tid: u32) -> Option<Calls> {
+    let mut at = thread(m, i, tid)?.1;
+    let l = i.layout.frame;
+    let length = if l.entry == Entry::Each { FRAME_HEAD } else { NEW_FRAME_HEAD };
+    let mut frames = Vec::new();
     let mut seen = Vec::new();
-    let mut at = innermost;
-    let length = if i.layout.frame.entry == Entry::Each { FRAME_HEAD } else { NEW_FRAME_HEAD };
     while at != 0 && seen.len() < MAX_FRAMES {
         if seen.contains(&at) || at % 8 != 0 {
             return None;
         }
         seen.push(at);
-        let frame = m.part::<FRAME_HEAD>(at, length)?;
-        calls.take(m, i, &frame)?;
-        at = frame.u64(i.layout.frame.previous)?;
+        let head = m.part::<FRAME_HEAD>(at, length)?;
+        // Before 3.11 a frame is an object.
+        if l.entry == Entry::Each && head.u64(TYPE)? != i.types.frame {
+            return None;
+        }
+        frames.push(RawFrame {
+            code: head.u64(l.code)?,
+            instruction: head.u64(l.instruction)?,
+            marks: if l.entry == Entry::Each { 0 } else { head.u64(MARKS)? },
+        });
+        at = head.u64(l.previous)?;
     }
-    let calls = calls.finish();
-    calls.iter().any(|c| !c.is_empty()).then_some(calls)
+    calls(i, &frames, |code, at, generator| function(m, i, code, at, generator))
 }
 
-#[derive(Default)]
-struct Calls {
-    done: super::Calls,
-    open: Vec<Function>,
-    /// Frames were read that are in no call that is done.
-    begun: bool,
+/// What is read of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RawFrame {
+    /// Its code object.
+    pub code: u64,
+    /// The word that has the instruction.
+    pub instruction: u64,
+    /// The bytes from [`MARKS`] on, where a frame has its owner and whether it is an entry.
+    pub marks: u64,
 }
 
-impl Calls {
-    fn take(&mut self, m: &impl Memory, i: &Interpreter, frame: &Block<FRAME_HEAD>) -> Option<()> {
-        let l = i.layout.frame;
+/// Puts frames together by calls of the interpreter's loop; `name` knows the functions.
+pub(super) fn calls(
+    i: &Interpreter,
+    frames: &[RawFrame],
+    mut name: impl FnMut(u64, Instruction, bool) -> Option<Executes>,
+) -> Option<Calls> {
+    let l = i.layout.frame;
+    let mut done: Calls = Vec::new();
+    let mut open = Vec::new();
+    // Frames were read that are in no call that is done.
+    let mut begun = false;
+    for f in frames {
+        let mark = |at: u64| f.marks.to_le_bytes().get(at.checked_sub(MARKS)? as usize).copied();
         let owner = match l.owner {
-            Some(at) => frame.u8(at)?,
+            Some(at) => mark(at)?,
             None => 0,
         };
+        let mut ends = false;
         if l.entry == Entry::Shim(owner) {
-            self.close();
-            return Some(());
-        }
-        let instruction = match l.entry {
-            Entry::Each => {
-                // Here a frame is an object.
-                if frame.u64(TYPE)? != i.types.frame {
-                    return None;
-                }
-                Instruction::Last(frame.i32(l.instruction)?)
+            ends = true;
+        } else {
+            let instruction = match l.entry {
+                Entry::Each => Instruction::Last(f.instruction as i32),
+                _ => Instruction::At(f.instruction),
+            };
+            if let Executes::Function(f) = name(f.code, instruction, owner == OWNED_BY_GENERATOR)? {
+                open.push(f);
             }
-            _ => Instruction::At(frame.u64(l.instruction)?),
-        };
-        let generator = owner == OWNED_BY_GENERATOR;
-        if let Executes::Function(f) = function(m, i, frame.u64(l.code)?, instruction, generator)? {
-            self.open.push(f);
+            begun = true;
+            match l.entry {
+                Entry::Each => ends = true,
+                Entry::Flag(at) => ends = mark(at)? != 0,
+                Entry::Shim(_) => {}
+            }
         }
-        self.begun = true;
-        match l.entry {
-            Entry::Each => self.close(),
-            Entry::Flag(at) if frame.u8(at)? != 0 => self.close(),
-            _ => {}
+        if ends {
+            done.push(std::mem::take(&mut open));
+            begun = false;
         }
-        Some(())
     }
-
-    fn close(&mut self) {
-        self.done.push(std::mem::take(&mut self.open));
-        self.begun = false;
+    if begun {
+        done.push(open);
     }
-
-    fn finish(mut self) -> super::Calls {
-        if self.begun {
-            self.close();
-        }
-        self.done
-    }
+    done.iter().any(|c| !c.is_empty()).then_some(done)
 }
 
-/// The innermost frame of a thread.
-fn thread(m: &impl Memory, i: &Interpreter, tid: u32) -> Option<u64> {
+/// The state of a thread, if it is in Python functions.
+pub(super) fn state(m: &impl Memory, i: &Interpreter, tid: u32) -> Option<u64> {
+    thread(m, i, tid).map(|(state, _)| state)
+}
+
+/// The state of a thread, and its innermost frame.
+fn thread(m: &impl Memory, i: &Interpreter, tid: u32) -> Option<(u64, u64)> {
     let l = &i.layout;
     let mut found = Vec::new();
     let mut unsure = Vec::new();
@@ -119,8 +135,8 @@ fn thread(m: &impl Memory, i: &Interpreter, tid: u32) -> Option<u64> {
             // A thread may have a state in more than one interpreter; it is in those that have frames.
             if frame != 0 {
                 match l.native_id {
-                    Some(at) if head.u64(at)? == u64::from(tid) => found.push(frame),
-                    _ => unsure.push((head.u64(l.pthread)?, frame)),
+                    Some(at) if head.u64(at)? == u64::from(tid) => found.push((state, frame)),
+                    _ => unsure.push((head.u64(l.pthread)?, (state, frame))),
                 }
             }
             state = head.u64(l.next_thread)?;

@@ -44,11 +44,6 @@ impl<const N: usize> Block<N> {
     pub fn i32(&self, offset: u64) -> Option<i32> {
         self.at(offset).map(i32::from_le_bytes)
     }
-
-    /// A byte.
-    pub fn u8(&self, offset: u64) -> Option<u8> {
-        self.at::<1>(offset).map(|b| b[0])
-    }
 }
 
 /// The memory of a process, by its number.

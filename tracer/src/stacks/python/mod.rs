@@ -15,11 +15,14 @@ mod locate;
 mod memory;
 mod mix;
 mod object;
+mod sampled;
 mod table;
 
 #[cfg(test)]
 mod fake;
 
+pub use frames::RawFrame;
+pub use sampled::Followed;
 pub use table::PythonStack;
 pub(super) use table::Pythons;
 

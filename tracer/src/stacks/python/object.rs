@@ -58,7 +58,7 @@ fn bytes(m: &impl Memory, i: &Interpreter, address: u64) -> Option<Vec<u8>> {
 }
 
 /// Where in its code a frame is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Instruction {
     /// Number of the last instruction's byte (3.9) or of the instruction (3.10), -1 before the first.
     Last(i32),
@@ -67,6 +67,7 @@ pub(super) enum Instruction {
 }
 
 /// What a frame executes.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Executes {
     /// A function.
     Function(Function),

@@ -2,6 +2,7 @@
 
 use super::locate::{Image, Unread, may_be_python};
 use super::mix::mix;
+use super::sampled::{Known, Place};
 use super::{Calls, Function, Interpreter};
 use crate::collector::hash::FastMap;
 use crate::patience::Patience;
@@ -25,20 +26,20 @@ const READ_LIMIT: Duration = Duration::from_millis(250);
 /// The Python frames of a thread at a time at which it waited.
 #[derive(Clone, Debug)]
 pub struct PythonStack {
-    calls: Calls,
+    pub(super) calls: Calls,
     /// Where the loop is that executes them.
-    module: u32,
-    image: Arc<Image>,
+    pub(super) module: u32,
+    pub(super) image: Arc<Image>,
     /// `CLOCK_MONOTONIC` before and after it was read; it did not run in between.
     pub read: (u64, u64),
 }
 
 /// The interpreter of a process, with the module it is in.
 #[derive(Clone)]
-struct Found {
-    interpreter: Interpreter,
-    module: u32,
-    image: Arc<Image>,
+pub(super) struct Found {
+    pub interpreter: Interpreter,
+    pub module: u32,
+    pub image: Arc<Image>,
 }
 
 /// What is known of Python in the processes.
@@ -49,7 +50,8 @@ pub(in crate::stacks) struct Pythons {
     processes: FastMap<u32, Result<Found, Instant>>,
     places: HashMap<Function, FrameId>,
     unread: BTreeSet<Unread>,
-    patience: Patience,
+    pub(super) functions: FastMap<(u32, Place), Known>,
+    pub(super) patience: Patience,
 }
 
 impl Default for Pythons {
@@ -59,6 +61,7 @@ impl Default for Pythons {
             processes: FastMap::default(),
             places: HashMap::new(),
             unread: BTreeSet::new(),
+            functions: FastMap::default(),
             patience: Patience::new(READ_LIMIT),
         }
     }
@@ -134,7 +137,7 @@ impl StackTable {
         Some(id)
     }
 
-    fn interpreter(&mut self, pid: u32) -> Option<Found> {
+    pub(super) fn interpreter(&mut self, pid: u32) -> Option<Found> {
         let now = Instant::now();
         match self.pythons.processes.get(&pid) {
             Some(Ok(found)) => return Some(found.clone()),

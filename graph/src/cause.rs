@@ -241,7 +241,9 @@ impl Writer<'_> {
         let base = match r.kind {
             Some(FindingKind::Running | FindingKind::Tracer) => 0.92,
             Some(FindingKind::Sleeping | FindingKind::Circular) => 0.88,
-            Some(FindingKind::Closed | FindingKind::Throttled | FindingKind::Froze) => 0.8,
+            Some(
+                FindingKind::Closed | FindingKind::Throttled | FindingKind::Froze | FindingKind::Session,
+            ) => 0.8,
             Some(
                 FindingKind::Device
                 | FindingKind::NoCpu

@@ -361,7 +361,12 @@ impl Builder {
                 }
                 _ => self.culled.interrupt += 1,
             },
-            Verdict::Interrupt => self.culled.interrupt += 1,
+            Verdict::Interrupt => {
+                self.culled.interrupt += 1;
+                if wake::by_alarm(o, catalog) {
+                    self.flag_last(wakee, INTERRUPTED);
+                }
+            }
             Verdict::Maintenance => self.culled.maintenance += 1,
             Verdict::Own => self.culled.own += 1,
             Verdict::Unknown => self.culled.unknown += 1,

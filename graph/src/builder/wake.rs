@@ -124,6 +124,16 @@ fn timer(o: &OffCpu, catalog: &Catalog) -> Verdict {
     if timers || calls::is(o.syscall, SIGWAIT) { Verdict::Armed } else { Verdict::Interrupt }
 }
 
+/// Did a timer that sends a signal (setitimer, alarm) interrupt the wait? A call that has no time-out and waits for no
+/// timer is ended by nothing else of the kind; connections have timers of the kernel's own.
+pub(crate) fn by_alarm(o: &OffCpu, catalog: &Catalog) -> bool {
+    o.waker_context == Context::Timer
+        && o.state == OffState::Interruptible
+        && o.syscall.is_some()
+        && !has_time_out(o)
+        && catalog.object(o.object).is_none_or(|x| x.kind != ObjectKind::Tcp)
+}
+
 fn by_task(o: &OffCpu, wakee: Role, w: Waker, catalog: &Catalog) -> (EdgeKind, Option<Weak>) {
     let waits_for_signal = calls::is(o.syscall, SIGWAIT)
         || matches!(o.state, OffState::Stopped | OffState::Traced)

@@ -121,6 +121,15 @@ impl Writer<'_> {
                 };
                 format!("{full} {}: {what}{}", self.waited(n), self.disk_served(r.thread, n))
             }
+            Some(FindingKind::Session) => {
+                let has = if n.why_weak.is_some() { "may have the lock" } else { "had the lock" };
+                let client =
+                    next.map_or_else(|| "its client".into(), |x| self.full(x.thread, x.start + x.duration));
+                format!(
+                    "{full} {has} and was idle for {}: it waited for the next statement of its client {client}",
+                    span(n.spent)
+                )
+            }
             Some(FindingKind::Stopped) => self.why_stopped(r, n, &full),
             Some(FindingKind::Tracer) => {
                 let traced = r.node.checked_sub(1).and_then(|i| self.o.nodes.get(i));

@@ -1,6 +1,6 @@
 //! Locks that a server keeps in its own memory: only the server knows who holds them, and a query tells.
 
-use crate::diagnose::{FindingKind, Outcome};
+use crate::diagnose::{FindingKind, MARIADB_LOCKS, Outcome, POSTGRES_LOCKS};
 
 /// Functions on the stack of a wait that only the server's own view explains, and where to look.
 const VIEWS: [(&[&str], &str); 3] = [
@@ -9,11 +9,11 @@ const VIEWS: [(&[&str], &str); 3] = [
         "the commit waits for a synchronous standby; whether one is connected only the server knows: compare `show synchronous_standby_names` with `select application_name, state, sync_state from pg_stat_replication`",
     ),
     (
-        &["ProcSleep", "LockAcquireExtended"],
+        POSTGRES_LOCKS,
         "who holds the lock is in the server's own tables: `select pid, pg_blocking_pids(pid), state, wait_event, query from pg_stat_activity where wait_event is not null`",
     ),
     (
-        &["lock_wait(", "MDL_wait", "MDL_context", "trx_lock_wait", "handler::ha_"],
+        MARIADB_LOCKS,
         "who holds the lock is in the server's own tables: `show full processlist` and `select * from information_schema.innodb_trx`",
     ),
 ];

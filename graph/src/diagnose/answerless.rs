@@ -55,6 +55,9 @@ impl Walk<'_> {
             self.found(thread, FindingKind::Sleeping, group_spans(group));
             return Ok(());
         }
+        if self.by_sessions(thread, group, &silent)? {
+            return Ok(());
+        }
         let mut holders = self.holders(thread, group, class, &silent);
         // It owes an answer and waits for something else than requests: that nobody brings that is the cause, not
         // that others idle who have an end of a pipe that it watches, too.
@@ -122,6 +125,7 @@ impl Walk<'_> {
         silent: &Spans,
     ) -> Vec<Candidate> {
         let mut facts: Vec<(ThreadId, Relation, Ns)> = Vec::new();
+        let mut ends: Vec<ObjectId> = Vec::new();
         // Who has the other end of a socket that it waited for in between says nothing of a futex.
         let kind = |o: ObjectId| self.c.object(o).map(|o| o.kind);
         let futex = kind(self.representative(group).object) == Some(ObjectKind::Futex);
@@ -129,6 +133,9 @@ impl Walk<'_> {
         for &(a, b) in silent {
             for h in self.g.holds(thread, a..b.saturating_add(1)).filter(|h| about(h.object)) {
                 facts.push((h.holder, h.relation, h.time));
+                if h.relation == Relation::Peer && !ends.contains(&h.object) {
+                    ends.push(h.object);
+                }
             }
         }
         if facts.is_empty()
@@ -144,6 +151,16 @@ impl Walk<'_> {
         }
         if !from_facts && class == WaitClass::Child {
             facts = self.children(thread, group, silent);
+        }
+        let until = silent.last().map_or(0, |s| s.1);
+        let by_messages = facts.is_empty() && class == WaitClass::Channel;
+        if by_messages {
+            let o = self.representative(group).object;
+            let members = self.c.object(o).map_or(&[][..], |x| &x.members);
+            ends = members.iter().copied().chain([o]).collect();
+            let threads = self.g.threads().filter(|t| *t != thread && self.counts(*t));
+            facts
+                .extend(self.last_at_other_end(threads, &ends, until).map(|(at, t)| (t, Relation::Peer, at)));
         }
         let own = self.c.thread(thread).map(|t| t.process);
         let joins = crate::class::joins(&self.representative(group), self.c);
@@ -161,13 +178,16 @@ impl Walk<'_> {
             if holder == thread {
                 continue;
             }
-            let holder = self.busiest(holder, relation, silent);
+            let serves = (relation == Relation::Peer).then(|| self.serving(holder, &ends, until)).flatten();
+            let holder = serves.unwrap_or_else(|| self.busiest(holder, relation, silent));
             if out.iter().any(|c| c.thread == holder) {
                 continue;
             }
             let why = if from_facts {
                 let how = if joins { "it is the thread to be joined" } else { relation_words(relation) };
                 format!("{}: {how}", Weak::FromState.words())
+            } else if by_messages {
+                "no wake-up was recorded; it took or sent the last message at the other end".to_owned()
             } else {
                 "no wake-up was recorded; it is the only child in the catalogue that lived then".to_owned()
             };
@@ -234,6 +254,33 @@ impl Walk<'_> {
             }
         }
         out
+    }
+
+    /// The thread of the holder's process that has to do with the other end of one of these channels: who took or sent
+    /// the last message there.
+    fn serving(&self, holder: ThreadId, ends: &[ObjectId], until: Ns) -> Option<ThreadId> {
+        let process = self.c.thread(holder).map(|t| t.process)?;
+        self.last_at_other_end(self.g.threads_of(process, self.c), ends, until).map(|x| x.1)
+    }
+
+    /// Which of these threads took or sent the last message at the other end of one of these channels, and when.
+    fn last_at_other_end(
+        &self,
+        threads: impl Iterator<Item = ThreadId>,
+        ends: &[ObjectId],
+        until: Ns,
+    ) -> Option<(Ns, ThreadId)> {
+        const LOOKED_AT: usize = 256;
+        let own: Vec<_> = ends.iter().filter_map(|o| self.c.object(*o)).collect();
+        let other = |o: &ObjectId| {
+            self.c.object(*o).is_some_and(|o| o.kind.is_channel() && own.iter().any(|x| x.is_other_end_of(o)))
+        };
+        let last = |t: ThreadId| {
+            let messages = self.g.ipc_of(t, 0..until);
+            let found = messages.iter().rev().take(LOOKED_AT).find(|m| other(&m.what.object));
+            found.map(|m| (m.time, t))
+        };
+        threads.filter_map(last).max()
     }
 
     /// A fact names one thread of the holder's process. When that one just idles, the thread of the

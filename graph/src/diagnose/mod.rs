@@ -16,6 +16,7 @@ mod frozen;
 mod node;
 mod pose;
 mod ring;
+mod sessions;
 mod span;
 mod started;
 mod tries;
@@ -26,6 +27,7 @@ pub(crate) use activity::{Group, Mostly, activity, total as spans_total};
 pub(crate) use answerless::main_thread;
 pub(crate) use data_flag::DATA_FLAG;
 pub use node::SliceNode;
+pub(crate) use sessions::{MARIADB_LOCKS, POSTGRES_LOCKS};
 pub use span::path_of_span;
 pub(crate) use walk::{Finding, FindingKind, Outcome};
 

@@ -74,6 +74,8 @@ pub(crate) enum FindingKind {
     Ended,
     /// Froze the file system that another one wants to write to.
     Froze,
+    /// A session of a database server that idles while another one waits for a lock.
+    Session,
     /// Waits for a file system to be thawed; who froze it is not known.
     Frozen,
     /// The walk was told to stop here, or cannot see further.
@@ -114,6 +116,7 @@ impl<'g> Walk<'g> {
         if let Err(q) = self.begin() {
             self.out.ask = Some(q);
         }
+        self.name_session();
         self.out
     }
 

@@ -1,0 +1,291 @@
+//! Locks that a database server keeps in its own memory. No word, file or descriptor names who has one; a wake-up
+//! does, when the wait has ended. While it goes on, two things narrow down who can have it: PostgreSQL writes into
+//! each process' title what its session does, and a session that idles in the middle of a transaction since before
+//! the wait began has all that the transaction has locked. Which of several sessions it is only the server knows.
+
+use super::activity::{Group, Spans, total};
+use super::answerless::main_thread;
+use super::ask::Candidate;
+use super::node::{Entry, SliceNode};
+use super::pose::Posed;
+use super::walk::{Finding, FindingKind, Flow, Walk, group_spans};
+use crate::class::WaitClass;
+use crate::words::{cmdline_at, named, short_who};
+use crate::{EdgeKind, QuestionKind, Weak};
+use pg_event::{Ns, ObjectKind, ProcessId, ThreadId};
+
+/// Functions of PostgreSQL on the stack of a wait for a lock of its lock manager.
+pub(crate) const POSTGRES_LOCKS: &[&str] = &["ProcSleep", "LockAcquireExtended"];
+/// Functions of MariaDB and MySQL on the stack of a wait for a row or a table.
+pub(crate) const MARIADB_LOCKS: &[&str] =
+    &["lock_wait(", "MDL_wait", "MDL_context", "trx_lock_wait", "handler::ha_"];
+
+/// Functions in which a thread of MariaDB or MySQL waits for the next statement.
+const NEXT_STATEMENT: &[&str] = &["do_command("];
+
+/// Most sessions followed or asked about.
+const MOST: usize = 5;
+
+/// What a PostgreSQL process says of its session in its title: `postgres: [CLUSTER: ]USER DATABASE HOST ACTIVITY`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Session<'a> {
+    database: &'a str,
+    does: &'a str,
+}
+
+impl<'a> Session<'a> {
+    fn of(title: &'a str) -> Option<Self> {
+        let mut rest = title.strip_prefix("postgres: ")?.trim();
+        let mut word = || {
+            let (word, after) = rest.split_once(' ')?;
+            rest = after.trim_start();
+            Some(word)
+        };
+        let first = word()?;
+        if first.ends_with(':') {
+            word()?;
+        }
+        let database = word()?;
+        word()?;
+        Some(Self { database, does: rest })
+    }
+
+    fn in_transaction(self) -> bool {
+        self.does == "idle in transaction"
+    }
+
+    /// It executes a statement, and does not wait for a lock itself.
+    fn busy(self) -> bool {
+        !self.does.starts_with("idle") && !self.does.ends_with(" waiting") && !self.does.is_empty()
+    }
+}
+
+/// How sure it is that a session has the lock.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Likely {
+    /// Idle in a transaction since before the wait began.
+    Idle,
+    /// Idle since before the wait began; whether in a transaction is not known.
+    Unknown,
+    /// Executes a statement.
+    Busy,
+    /// Idle (in a transaction), which it was not all the time.
+    Later,
+}
+
+impl Likely {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Idle => "idle in a transaction since before the wait began",
+            Self::Unknown => {
+                "idle since before the wait began (whether in a transaction only the server knows)"
+            }
+            Self::Busy => "executing a statement",
+            Self::Later => "idle for a part of the wait",
+        }
+    }
+}
+
+impl Walk<'_> {
+    fn stack_has(&self, n: &SliceNode, names: &[&str]) -> bool {
+        n.stack.iter().any(|f| names.iter().any(|name| f.contains(name)))
+    }
+
+    /// Nobody ended this wait for a lock of a server: go on to the sessions that may have it.
+    pub(super) fn by_sessions(&mut self, thread: ThreadId, group: &Group, silent: &Spans) -> Flow<bool> {
+        let Some(node) = self.out.nodes.last() else { return Ok(false) };
+        let (a, b) = (silent.first().map_or(0, |s| s.0), silent.last().map_or(0, |s| s.1));
+        let title = cmdline_at(self.c, thread, b);
+        let own = Session::of(&title);
+        let postgres = self.stack_has(node, POSTGRES_LOCKS);
+        let mut found = match own {
+            Some(s) if postgres || s.does.ends_with(" waiting") => {
+                self.sessions(thread, Some(s.database), (a, b))
+            }
+            // Its title was not read in time.
+            None if postgres => self.sessions(thread, None, (a, b)),
+            None if self.stack_has(node, MARIADB_LOCKS) => self.idle_threads(thread, (a, b)),
+            _ => return Ok(false),
+        };
+        found.sort_by_key(|(likely, since, t)| (*likely, *since, *t));
+        let all = found.len();
+        // Of many that only may be in a transaction none is named.
+        if all > MOST && own.is_none() && !postgres {
+            self.found(thread, FindingKind::Unanswered, group_spans(group));
+            return Ok(true);
+        }
+        found.truncate(MOST);
+        let candidates: Vec<Candidate> =
+            found.into_iter().map(|(likely, since, t)| session(t, likely, since, all, silent)).collect();
+        let mut take = 0;
+        if !self.auto && candidates.len() > 1 {
+            match self.decide(self.session_question(thread, group, &candidates, all))? {
+                0 => {
+                    self.found(thread, FindingKind::Here, group_spans(group));
+                    return Ok(true);
+                }
+                n => take = (n - 1).min(candidates.len() - 1),
+            }
+        }
+        let Some(c) = self.take(candidates, take) else { return Ok(false) };
+        self.follow(c, WaitClass::Other)?;
+        Ok(true)
+    }
+
+    /// The other sessions of the same server and database that may have the lock, and since when they are as they are.
+    fn sessions(
+        &self,
+        thread: ThreadId,
+        database: Option<&str>,
+        (a, b): (Ns, Ns),
+    ) -> Vec<(Likely, Ns, ThreadId)> {
+        let own = self.c.thread(thread).map_or(ProcessId::NONE, |t| t.process);
+        let Some(server) = self.c.process(own).map(|p| p.parent).filter(|p| p.is_some()) else {
+            return Vec::new();
+        };
+        let middle = a + b.saturating_sub(a) / 2;
+        let mut out = Vec::new();
+        for (i, p) in self.c.processes.iter().enumerate() {
+            let id = ProcessId(i as u32);
+            if p.parent != server || id == own || p.end.is_some_and(|e| e < b) {
+                continue;
+            }
+            let Some(t) = main_thread(self.g, self.c, id).filter(|t| self.counts(*t)) else { continue };
+            // While a wait lasts its title is the same, whenever it was read.
+            let at = self.g.vertex_at(t, middle).map(|v| self.g.vertex(v));
+            let (since, until) =
+                at.filter(|v| v.start <= middle && middle <= v.woken).map_or((b, b), |v| (v.start, v.woken));
+            let title = cmdline_at(self.c, t, until);
+            let here = |s: &Session<'_>| database.is_none_or(|d| s.database == d);
+            let Some(s) = Session::of(&title).filter(here) else { continue };
+            if s.in_transaction() {
+                out.push((if since <= a { Likely::Idle } else { Likely::Later }, since, t));
+            } else if s.busy() {
+                out.push((Likely::Busy, since, t));
+            }
+        }
+        out
+    }
+
+    /// The threads of the same process that wait for the next statement of their client.
+    fn idle_threads(&self, thread: ThreadId, (a, b): (Ns, Ns)) -> Vec<(Likely, Ns, ThreadId)> {
+        let Some(own) = self.c.thread(thread).map(|t| t.process) else { return Vec::new() };
+        let idle = |t: ThreadId| {
+            let middle = a + b.saturating_sub(a) / 2;
+            let v = self.g.vertex_at(t, middle).map(|v| self.g.vertex(v))?;
+            let waits = v.start <= middle && middle <= v.woken && v.waited() > 0;
+            let names = named(self.c, v.user_stack);
+            let asks = names.iter().any(|f| NEXT_STATEMENT.iter().any(|n| f.function.starts_with(n)));
+            let likely = if v.start <= a { Likely::Unknown } else { Likely::Later };
+            (waits && asks).then_some((likely, v.start, t))
+        };
+        let others = self.g.threads_of(own, self.c).filter(|t| *t != thread && self.counts(*t));
+        others.filter_map(idle).collect()
+    }
+
+    fn session_question(
+        &self,
+        thread: ThreadId,
+        group: &Group,
+        candidates: &[Candidate],
+        all: usize,
+    ) -> crate::Question {
+        let end = group.clips.last().map_or(0, |c| c.end);
+        let best = &candidates[0];
+        let posed = Posed {
+            kind: QuestionKind::Edge,
+            text: format!("Which session has the lock that {} waited for?", short_who(self.c, thread)),
+            why: format!(
+                "{}, a lock in the server's own memory. {all} sessions may have it.",
+                self.waited_in(thread, group)
+            ),
+            choices: candidates.iter().map(|c| self.choice(c, end)).collect(),
+            stop: "stop here: ask the server who has it".into(),
+            recommended: 1,
+            reason: format!(
+                "{} is {}",
+                short_who(self.c, best.thread),
+                best.entry.why_weak.as_deref().unwrap_or("a session of the same server")
+            ),
+        };
+        self.pose(thread, group, posed, Some(best))
+    }
+
+    /// The session whose idling kept a lock of the server, as a cause of its own behind what its client did: the
+    /// step before it waits for such a lock, and it waits for its client.
+    pub(super) fn name_session(&mut self) {
+        let locks = |n: &SliceNode| self.stack_has(n, POSTGRES_LOCKS) || self.stack_has(n, MARIADB_LOCKS);
+        let Some(at) = self.out.nodes.windows(2).rposition(|w| locks(&w[0]) && !locks(&w[1])) else { return };
+        let node = at + 1;
+        let n = &self.out.nodes[node];
+        let channel = n
+            .object
+            .and_then(|o| self.c.object(o))
+            .is_some_and(|o| matches!(o.kind, ObjectKind::UnixStream | ObjectKind::Tcp));
+        let goes_on = self.out.nodes.get(node + 1).is_some_and(|next| next.thread != n.thread);
+        if !channel || !goes_on || self.out.ask.is_some() {
+            return;
+        }
+        let (thread, span) = (n.thread, (n.start, n.start + n.duration));
+        let known = self.out.findings.iter_mut().find(|f| f.thread == thread && f.node == node);
+        if let Some(f) = known {
+            let nobody_at_fault =
+                matches!(f.kind, FindingKind::Unanswered | FindingKind::Idle | FindingKind::Here);
+            if nobody_at_fault {
+                f.kind = FindingKind::Session;
+            }
+        } else {
+            let finding = Finding { thread, node, kind: FindingKind::Session, spans: vec![span] };
+            let second = self.out.findings.len().min(1);
+            self.out.findings.insert(second, finding);
+        }
+    }
+}
+
+fn session(thread: ThreadId, likely: Likely, since: Ns, all: usize, silent: &Spans) -> Candidate {
+    let one = if all == 1 { "the one session".into() } else { format!("one of {all} sessions") };
+    let why = format!(
+        "no wake-up was recorded, and the server has its locks in its own memory; it is {one} that may have this one: {}",
+        likely.words()
+    );
+    Candidate {
+        thread,
+        spans: silent.clone(),
+        time: total(silent),
+        entry: Entry { edge: Some(EdgeKind::Holder), id: None, why_weak: Some(why), ..Entry::default() },
+        weak: Some(Weak::FromState),
+        waking: false,
+        vertex: None,
+        at: since,
+        kind: EdgeKind::Holder,
+        relation: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Session;
+
+    #[test]
+    fn titles_tell_database_and_activity() {
+        let of = |t| Session::of(t).map(|s| (s.database, s.does));
+        assert_eq!(
+            of("postgres: ann shop [local] idle in transaction"),
+            Some(("shop", "idle in transaction"))
+        );
+        assert_eq!(
+            of("postgres: 15/main: ann shop 10.0.0.9(4711) UPDATE waiting"),
+            Some(("shop", "UPDATE waiting"))
+        );
+        assert_eq!(of("postgres: checkpointer "), None);
+        assert_eq!(of("postgres: logical replication launcher "), None);
+        assert_eq!(of("postgres -D /var/lib/postgresql"), None);
+        assert_eq!(of("postgres: a b "), None);
+        let busy = |t| Session::of(t).is_some_and(Session::busy);
+        assert!(busy("postgres: a b [local] SELECT") && !busy("postgres: a b [local] SELECT waiting"));
+        assert!(!busy("postgres: a b [local] idle"));
+        let idle = |t| Session::of(t).is_some_and(Session::in_transaction);
+        // What failed has given its locks back.
+        assert!(!idle("postgres: a b [local] idle in transaction (aborted)"));
+    }
+}

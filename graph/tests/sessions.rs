@@ -1,0 +1,193 @@
+//! Locks that a database server keeps in its own memory, while the wait for one goes on: which sessions may have it.
+
+mod draw;
+
+use draw::{Drawing, slice, what};
+use pg_event::{Direction, ObjectId, ObjectKind, Relation, ThreadId};
+use pg_graph::report::Report;
+
+/// A client and the session that serves it: the client's thread, the session's, and their ends of the connection.
+struct Pair {
+    client: ThreadId,
+    session: ThreadId,
+    ends: (ObjectId, ObjectId),
+}
+
+fn connection(d: &mut Drawing, n: u64) -> (ObjectId, ObjectId) {
+    let mine = d.object(ObjectKind::UnixStream, 10 + n, 20 + n, "");
+    (mine, d.object(ObjectKind::UnixStream, 20 + n, 10 + n, "/run/pg/s"))
+}
+
+fn postgres(d: &mut Drawing, server: ThreadId, n: u64, client: &str, title: &str) -> Pair {
+    let client = d.process(client, client, None, 0.0);
+    let session = d.process("postgres", title, Some(server), 0.0);
+    Pair { client, session, ends: connection(d, n) }
+}
+
+/// The session waits for the next statement of its client, who waits for a pipe that nobody fills.
+fn idles(d: &mut Drawing, p: &Pair, since: f64) {
+    let stack = d.stack(&["epoll_wait (libc.so.6)", "WaitLatch (postgres)", "secure_read (postgres)"]);
+    d.message(p.client, p.ends.0, Direction::Send, since - 0.1, 9);
+    d.message(p.session, p.ends.1, Direction::Receive, since - 0.09, 9);
+    d.wait(p.session, since, 9.0, "epoll_wait").on(p.ends.1).stack(stack).open();
+    d.hold(p.client, p.session, p.ends.1, Relation::Peer, 6.0);
+    let pipe = d.object(ObjectKind::Pipe, 77 + u64::from(p.client.0), 77 + u64::from(p.client.0), "");
+    d.wait(p.client, since, 9.0, "read").on(pipe).open();
+}
+
+/// The session waits for a lock, and its client for the session.
+fn queues(d: &mut Drawing, p: &Pair, since: f64) {
+    let stack = d.stack(&["epoll_wait (libc.so.6)", "WaitLatch (postgres)", "ProcSleep (postgres)"]);
+    let latch = d.object(ObjectKind::SignalFd, 900 + u64::from(p.session.0), 0, "");
+    d.message(p.client, p.ends.0, Direction::Send, since - 0.1, 9);
+    d.wait(p.client, since - 0.05, 9.0, "poll").on(p.ends.0).open();
+    d.message(p.session, p.ends.1, Direction::Receive, since - 0.04, 9);
+    d.wait(p.session, since, 9.0, "epoll_wait").on(latch).stack(stack).open();
+}
+
+fn shop(others: &[(&str, f64)]) -> Report {
+    let mut d = Drawing::new(9.0);
+    let server = d.process("postgres", "postgres -D /data", None, 0.0);
+    d.wait(server, 0.1, 9.0, "pause").open();
+    let victim = postgres(&mut d, server, 0, "shop", "postgres: ann shop [local] UPDATE waiting");
+    for (i, (title, since)) in others.iter().enumerate() {
+        let p = postgres(&mut d, server, i as u64 + 1, &format!("client{i}"), title);
+        idles(&mut d, &p, *since);
+    }
+    queues(&mut d, &victim, 3.0);
+    d.diagnose("^shop$")
+}
+
+#[test]
+fn the_session_that_idles_in_a_transaction_is_followed_to_its_client() {
+    let r = shop(&[
+        ("postgres: ann shop [local] idle", 1.0),
+        ("postgres: bob shop [local] idle in transaction", 2.0),
+        ("postgres: eve other [local] idle in transaction", 1.5),
+        ("postgres: eve shop [local] idle in transaction (aborted)", 1.5),
+    ]);
+    let way: Vec<_> = r.slice.iter().map(|s| s.cmdline.as_str()).collect();
+    let titles =
+        ["postgres: ann shop [local] UPDATE waiting", "postgres: bob shop [local] idle in transaction"];
+    assert_eq!(way[..4], ["shop", titles[0], titles[1], "client1"], "{way:?}");
+    assert!(r.questions.iter().all(|q| q.kind == "baseline"), "there is one session only: {:?}", r.questions);
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("client1"), "{}", what(&r.root_causes[0]));
+    let session = &r.root_causes[1];
+    let says = |w: &str| assert!(session.why.contains(w), "{}", session.why);
+    says("may have the lock and was idle for 6.00 s");
+    says("its client client1");
+    let weak = r.slice[2].why_weak.as_deref().unwrap_or_default();
+    assert!(weak.contains("the one session that may have this one"), "{weak}");
+    assert!(r.coverage.notes.iter().any(|n| n.contains("pg_blocking_pids")), "{:?}", r.coverage.notes);
+}
+
+#[test]
+fn of_several_sessions_a_person_is_asked_and_who_idled_before_comes_first() {
+    let r = shop(&[
+        ("postgres: ann shop [local] idle in transaction", 3.5),
+        ("postgres: bob shop [local] idle in transaction", 2.0),
+    ]);
+    let q = &r.questions[0];
+    assert!(q.text.starts_with("Which session has the lock") && q.options == 2, "{q:?}");
+    assert!(slice(&r).iter().any(|s| s.contains("client1")), "{:?}", slice(&r));
+}
+
+#[test]
+fn without_a_session_in_a_transaction_nobody_is_blamed() {
+    let r = shop(&[("postgres: ann shop [local] idle", 1.0)]);
+    let blamed: Vec<_> = r.root_causes.iter().filter_map(|c| c.process.as_deref()).collect();
+    assert!(!blamed.contains(&"client0"), "{blamed:?}");
+    assert!(r.coverage.notes.iter().any(|n| n.contains("pg_blocking_pids")), "{:?}", r.coverage.notes);
+}
+
+/// PostgreSQL looks for deadlocks after a second, by SIGALRM, and waits on: one wait, which the holder ended.
+#[test]
+fn a_wait_that_an_alarm_interrupts_goes_on() {
+    let mut d = Drawing::new(9.0);
+    let server = d.process("postgres", "postgres -D /data", None, 0.0);
+    d.wait(server, 0.1, 9.0, "pause").open();
+    let victim = postgres(&mut d, server, 0, "shop", "postgres: ann shop [local] UPDATE waiting");
+    let holder = postgres(&mut d, server, 1, "owner", "postgres: bob shop [local] idle in transaction");
+    let stack = d.stack(&["epoll_wait (libc.so.6)", "WaitLatch (postgres)", "ProcSleep (postgres)"]);
+    let latch = d.object(ObjectKind::SignalFd, 900, 0, "");
+    d.message(victim.client, victim.ends.0, Direction::Send, 2.9, 9);
+    d.wait(victim.client, 2.95, 4.81, "poll").on(victim.ends.0).by(victim.session, "sendto", victim.ends.1);
+    d.message(victim.session, victim.ends.1, Direction::Receive, 2.96, 9);
+    d.wait(victim.session, 3.0, 4.0, "epoll_wait").on(latch).stack(stack).timer();
+    d.wait(victim.session, 4.001, 4.8, "epoll_wait").on(latch).stack(stack).by(holder.session, "kill", latch);
+    d.message(holder.session, holder.ends.1, Direction::Receive, 2.0, 9);
+    d.wait(holder.session, 2.1, 4.79, "epoll_wait").on(holder.ends.1).by(
+        holder.client,
+        "sendto",
+        holder.ends.0,
+    );
+    let pipe = d.object(ObjectKind::Pipe, 77, 77, "");
+    let feeder = d.process("feeder", "feeder", None, 0.0);
+    d.wait(holder.client, 2.1, 4.78, "read").on(pipe).by(feeder, "write", pipe);
+    d.wait(feeder, 0.1, 4.77, "nanosleep").times_out();
+    for t in [victim.client, victim.session, holder.session, holder.client, feeder] {
+        d.wait(t, 0.01, if t == victim.client { 2.89 } else { 0.05 }, "pause").timer();
+        d.wait(t, 4.82, 9.0, "pause").open();
+    }
+    let r = d.diagnose("^shop$");
+    let edges: Vec<_> = r.slice.iter().map(|s| (s.process.as_str(), s.strength.as_deref())).collect();
+    assert_eq!(edges[1..3], [("postgres", Some("strong")), ("postgres", Some("strong"))], "{edges:?}");
+    assert!(
+        r.root_causes.iter().any(|c| c.why.contains("had the lock and was idle")),
+        "{:#?}",
+        r.root_causes
+    );
+}
+
+/// Threads of one process: only that they wait for the next statement is known.
+fn threads(idle: usize) -> Report {
+    let mut d = Drawing::new(9.0);
+    let server = d.process("mariadbd", "mariadbd", None, 0.0);
+    d.wait(server, 0.1, 9.0, "pause").open();
+    let waits = d.stack(&["pthread_cond_timedwait (libc.so.6)", "lock_wait(que_thr_t*) (mariadbd)"]);
+    let reads = d.stack(&["poll (libc.so.6)", "vio_read (mariadbd)", "do_command(THD*, bool) (mariadbd)"]);
+    for n in 0..=idle {
+        let client = d.process(&format!("client{n}"), &format!("client{n}"), None, 0.0);
+        let session = d.thread(server, "one_connection", 0.0);
+        let p = Pair { client, session, ends: connection(&mut d, n as u64) };
+        if n == 0 {
+            let futex = d.object(ObjectKind::Futex, 0x7000, 1, "");
+            d.message(p.client, p.ends.0, Direction::Send, 2.9, 9);
+            d.wait(p.client, 2.95, 9.0, "poll").on(p.ends.0).open();
+            d.message(p.session, p.ends.1, Direction::Receive, 2.96, 9);
+            d.wait(p.session, 3.0, 9.0, "futex").on(futex).stack(waits).open();
+        } else {
+            d.message(p.client, p.ends.0, Direction::Send, 0.9, 9);
+            d.message(p.session, p.ends.1, Direction::Receive, 0.91, 9);
+            d.wait(p.session, 1.0, 9.0, "poll").on(p.ends.1).stack(reads).open();
+            d.hold(p.client, p.session, p.ends.1, Relation::Peer, 6.0);
+            let pipe = d.object(ObjectKind::Pipe, 70 + n as u64, 70 + n as u64, "");
+            d.wait(p.client, 1.0, 9.0, "read").on(pipe).open();
+        }
+    }
+    d.diagnose("^client0$")
+}
+
+#[test]
+fn idle_threads_of_a_server_may_have_the_lock() {
+    let r = threads(1);
+    let way: Vec<_> = r.slice.iter().map(|s| s.process.as_str()).collect();
+    assert_eq!(way[..4], ["client0", "mariadbd", "mariadbd", "client1"], "{way:?}");
+    assert!(r.root_causes[1].why.contains("may have the lock"), "{}", r.root_causes[1].why);
+    assert!(r.coverage.notes.iter().any(|n| n.contains("innodb_trx")), "{:?}", r.coverage.notes);
+}
+
+#[test]
+fn of_many_idle_threads_none_is_named() {
+    let r = threads(9);
+    assert!(slice(&r).iter().all(|s| !s.contains("client1")), "{:?}", slice(&r));
+    assert!(r.coverage.notes.iter().any(|n| n.contains("innodb_trx")), "{:?}", r.coverage.notes);
+}
+
+/// No look at who has the other end came in time: messages tell which thread took the request.
+#[test]
+fn who_took_the_request_is_known_from_messages() {
+    let r = threads(1);
+    let weak = r.slice[1].why_weak.as_deref().unwrap_or_default();
+    assert!(weak.contains("the last message at the other end"), "{weak}");
+}

@@ -86,25 +86,25 @@ impl Likely {
     }
 }
 
-impl Walk<'_> {
-    fn stack_has(&self, n: &SliceNode, names: &[&str]) -> bool {
-        n.stack.iter().any(|f| names.iter().any(|name| f.contains(name)))
-    }
+fn stack_has(n: &SliceNode, names: &[&str]) -> bool {
+    n.stack.iter().any(|f| names.iter().any(|name| f.contains(name)))
+}
 
+impl Walk<'_> {
     /// Nobody ended this wait for a lock of a server: go on to the sessions that may have it.
     pub(super) fn by_sessions(&mut self, thread: ThreadId, group: &Group, silent: &Spans) -> Flow<bool> {
         let Some(node) = self.out.nodes.last() else { return Ok(false) };
         let (a, b) = (silent.first().map_or(0, |s| s.0), silent.last().map_or(0, |s| s.1));
         let title = cmdline_at(self.c, thread, b);
         let own = Session::of(&title);
-        let postgres = self.stack_has(node, POSTGRES_LOCKS);
+        let postgres = stack_has(node, POSTGRES_LOCKS);
         let mut found = match own {
             Some(s) if postgres || s.does.ends_with(" waiting") => {
                 self.sessions(thread, Some(s.database), (a, b))
             }
             // Its title was not read in time.
             None if postgres => self.sessions(thread, None, (a, b)),
-            None if self.stack_has(node, MARIADB_LOCKS) => self.idle_threads(thread, (a, b)),
+            None if stack_has(node, MARIADB_LOCKS) => self.idle_threads(thread, (a, b)),
             _ => return Ok(false),
         };
         found.sort_by_key(|(likely, since, t)| (*likely, *since, *t));
@@ -214,7 +214,7 @@ impl Walk<'_> {
     /// The session whose idling kept a lock of the server, as a cause of its own behind what its client did: the
     /// step before it waits for such a lock, and it waits for its client.
     pub(super) fn name_session(&mut self) {
-        let locks = |n: &SliceNode| self.stack_has(n, POSTGRES_LOCKS) || self.stack_has(n, MARIADB_LOCKS);
+        let locks = |n: &SliceNode| stack_has(n, POSTGRES_LOCKS) || stack_has(n, MARIADB_LOCKS);
         let Some(at) = self.out.nodes.windows(2).rposition(|w| locks(&w[0]) && !locks(&w[1])) else { return };
         let node = at + 1;
         let n = &self.out.nodes[node];

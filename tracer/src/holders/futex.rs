@@ -52,18 +52,14 @@ impl Holders {
         if wait.syscall.is_any(&["futex"]) && !matches!(wait.op & 0x7f, 0 | 6 | 9 | 11 | 13) {
             return Vec::new();
         }
-        let mut owner = Owner::Unknown;
-        if let Some([word]) = self.words::<1>(wait.tgid, address)
-            && matches!(wait.op & 0x7f, 6 | 13)
-            && word & TID_MASK != 0
-        {
-            owner = Owner::Thread(word & TID_MASK);
-        }
-        if owner == Owner::Unknown
-            && let Some(words) = self.words::<5>(wait.tgid, address)
-        {
-            owner = mutex_owner(words);
-        }
+        let Some(words) = self.around(wait.tgid, address) else { return Vec::new() };
+        let own = words.take::<1>(0).map_or(0, |[w]| w);
+        let by_word = matches!(wait.op & 0x7f, 6 | 13) && own & TID_MASK != 0;
+        let owner = if by_word {
+            Owner::Thread(own & TID_MASK)
+        } else {
+            words.take(0).map_or(Owner::Unknown, mutex_owner)
+        };
         if let Owner::Thread(tid) = owner
             && let Some(found) = thread_called(wait, tid, shared)
         {
@@ -71,9 +67,8 @@ impl Holders {
         }
         // glibc's rwlock: waiters sleep on `__wrphase_futex` (its third word) or `__writers_futex` (its
         // fourth); `__cur_writer` is its seventh.
-        for before in [2u64, 3] {
-            let Some(base) = address.checked_sub(before * 4) else { continue };
-            if let Some(words) = self.words::<7>(wait.tgid, base)
+        for before in [2, 3] {
+            if let Some(words) = words.take::<7>(-before)
                 && words[0] & WRITE_LOCKED != 0
                 && words[6] != 0
                 && words[4] == 0
@@ -83,13 +78,47 @@ impl Holders {
             }
         }
         // pthread_join(3): the word is the number of the thread waited for until the kernel clears it.
-        if let Some([word]) = self.words::<1>(wait.tgid, address)
-            && word > 2
-            && let Some(found) = thread_called(wait, word, false)
+        if own > 2
+            && let Some(found) = thread_called(wait, own, false)
         {
             return vec![(found, Relation::Owns)];
         }
         Vec::new()
+    }
+
+    /// The words around one of a process, read at once: each read is handed to another thread, which costs more than
+    /// the words do.
+    fn around(&mut self, pid: u32, address: u64) -> Option<Around> {
+        // Nothing may be mapped before the word.
+        for before in [BEFORE, 0] {
+            let Some(start) = address.checked_sub(before as u64 * 4) else { continue };
+            let bytes = self.bytes(pid, start, (before + AFTER) * 4)?;
+            let words: Vec<u32> =
+                bytes.chunks_exact(4).map(|b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]])).collect();
+            if words.len() > before {
+                return Some(Around { words, before });
+            }
+        }
+        None
+    }
+}
+
+/// Words looked at before a futex word, and from it on.
+const BEFORE: usize = 3;
+const AFTER: usize = 5;
+
+/// Words around a futex word, as far as they could be read.
+struct Around {
+    words: Vec<u32>,
+    /// How many of them lie before it.
+    before: usize,
+}
+
+impl Around {
+    /// Consecutive words, the first at this distance from the futex word.
+    fn take<const N: usize>(&self, from: isize) -> Option<[u32; N]> {
+        let at = self.before.checked_add_signed(from)?;
+        self.words.get(at..at.checked_add(N)?)?.try_into().ok()
     }
 }
 
@@ -126,6 +155,29 @@ fn thread_called(wait: &LongWait, number: u32, shared: bool) -> Option<Who> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_around_one_are_read_at_once() {
+        let mut holders = Holders::new();
+        let words = Box::new([1u32, 2, 3, 4, 5, 6, 7, 8]);
+        let address = words.as_ptr() as u64 + 12;
+        let around = holders.around(std::process::id(), address).expect("own memory");
+        assert_eq!(around.take::<5>(0), Some([4, 5, 6, 7, 8]));
+        assert_eq!(around.take::<2>(-3), Some([1, 2]));
+        assert_eq!(around.take::<1>(-4), None);
+        assert_eq!(around.take::<1>(5), None, "no more were asked for");
+        assert!(holders.around(std::process::id(), 16).is_none(), "nothing is mapped there");
+    }
+
+    #[test]
+    fn a_word_at_the_beginning_of_a_mapping_has_none_before() {
+        let page = 4096;
+        let map = memmap2::MmapMut::map_anon(4 * page).expect("memory");
+        let start = map.as_ptr() as u64;
+        let mut holders = Holders::new();
+        let around = holders.around(std::process::id(), start).expect("own memory");
+        assert_eq!(around.take::<5>(0), Some([0; 5]));
+    }
 
     #[test]
     fn mutexes_and_what_is_none() {

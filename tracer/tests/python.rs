@@ -109,6 +109,53 @@ fn stacks_are_those_that_the_programs_tell() {
     }
 }
 
+/// The number of a thread within its namespace.
+fn ns_tid(tid: u32) -> u32 {
+    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("NSpid:")).unwrap_or_default();
+    line.split_whitespace().next_back().and_then(|n| n.parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn threads_of_another_pid_namespace_are_found() {
+    let unshare = ["--fork", "--pid", "--mount", "--mount-proc"];
+    let may = Command::new("unshare").args(unshare).arg("true").stderr(Stdio::null()).status();
+    if !may.is_ok_and(|s| s.success()) {
+        println!("skipped: unshare(1) may not make a pid namespace here");
+        return;
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/waits.py");
+    for (python, minor) in interpreters() {
+        let mut command = Command::new("unshare");
+        command.args(unshare).arg(python).args([script, "thread"]).stdout(Stdio::piped()).process_group(0);
+        let mut program = Program(command.spawn().unwrap());
+        let truth = truth(&mut program);
+        let outer = program.0.id();
+        let children = std::fs::read_to_string(format!("/proc/{outer}/task/{outer}/children")).unwrap();
+        let pid: u32 = children.trim().parse().unwrap();
+        let (mut table, mut catalog, mut found) = (StackTable::new(), Catalog::default(), 0);
+        for task in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten() {
+            let tid: u32 = task.file_name().to_str().unwrap().parse().unwrap();
+            let Some(want) = truth.get(&ns_tid(tid)) else { continue };
+            assert_eq!(read(&mut table, &mut catalog, pid, tid).as_ref(), Some(want), "3.{minor}");
+            found += 1;
+        }
+        assert_eq!(found, truth.len(), "3.{minor}: {truth:?}");
+    }
+}
+
+#[test]
+fn a_child_of_fork_has_its_own_stack() {
+    for (python, minor) in interpreters() {
+        let mut program = spawn(&python, "forks");
+        let truth = truth(&mut program);
+        let (&pid, want) = truth.iter().next().unwrap();
+        assert_ne!(pid, program.0.id());
+        let got = read(&mut StackTable::new(), &mut Catalog::default(), pid, pid);
+        assert_eq!(got.as_ref(), Some(want), "3.{minor}");
+    }
+}
+
 #[test]
 fn a_thread_that_runs_has_no_stack() {
     let Some((python, _)) = interpreters().pop() else {

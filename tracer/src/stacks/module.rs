@@ -112,7 +112,8 @@ enum Key {
     /// Known by name only.
     Name(String, u64),
     Vdso(String, u64),
-    PerfMap(String),
+    /// Of each process its own: many call theirs `/tmp/perf-1.map`.
+    PerfMap(u32, String),
     Kernel,
     Anonymous,
     Python(String),
@@ -164,8 +165,8 @@ impl Modules {
     }
 
     /// Code that a perf-map names.
-    pub fn perf_map(&mut self, path: &str) -> u32 {
-        self.insert(Key::PerfMap(path.to_owned()), || Self::plain(ModuleKind::PerfMap, path))
+    pub fn perf_map(&mut self, pid: u32, path: &str) -> u32 {
+        self.insert(Key::PerfMap(pid, path.to_owned()), || Self::plain(ModuleKind::PerfMap, path))
     }
 
     /// A file of Python code.

@@ -3,7 +3,7 @@
 
 use super::text::clean;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
 /// Largest file read; what follows is not seen.
@@ -20,6 +20,8 @@ pub(super) struct PerfMap {
     pub path: String,
     /// Size and time of modification when read: unchanged means no need to read again.
     pub stamp: (u64, i64, i64),
+    /// The file, which can still be read when the process has ended.
+    pub file: Option<File>,
 }
 
 impl PerfMap {
@@ -69,10 +71,24 @@ impl PerfMap {
         (address < *end).then_some((name, address - start))
     }
 
-    /// Read the perf-map of a process, through its own root directory and under the pid it knows itself by.
-    /// `None` when there is none, it is not a plain file of the process's own user (or root), or it is as
-    /// `old` had it.
-    pub fn read(pid: u32, old: Option<&Self>) -> Option<Self> {
+    /// Read the perf-map of a process, through its own root directory and under the pid it knows itself by; of
+    /// one that has ended, the file it had. `None` when there is none, it is not a plain file of the process's own
+    /// user (or root), or it is as `old` had it.
+    pub fn read(pid: u32, ended: bool, old: Option<&Self>) -> Option<Self> {
+        let (path, mut file) =
+            if ended { (old?.path.clone(), old?.file.as_ref()?.try_clone().ok()?) } else { Self::open(pid)? };
+        let meta = file.metadata().ok()?;
+        let stamp = (meta.size(), meta.mtime(), meta.mtime_nsec());
+        if old.is_some_and(|o| o.stamp == stamp) {
+            return None;
+        }
+        file.rewind().ok()?;
+        let mut text = Vec::new();
+        (&file).take(MAX_BYTES).read_to_end(&mut text).ok()?;
+        Some(Self { path, stamp, file: Some(file), ..Self::parse(&text) })
+    }
+
+    fn open(pid: u32) -> Option<(String, File)> {
         let ns_pid = ns_pid(pid).unwrap_or(pid);
         let owner = std::fs::metadata(format!("/proc/{pid}")).ok()?.uid();
         let path = format!("/tmp/perf-{ns_pid}.map");
@@ -85,13 +101,7 @@ impl PerfMap {
         if !meta.is_file() || (meta.uid() != owner && meta.uid() != 0) {
             return None;
         }
-        let stamp = (meta.size(), meta.mtime(), meta.mtime_nsec());
-        if old.is_some_and(|o| o.stamp == stamp) {
-            return None;
-        }
-        let mut text = Vec::new();
-        file.take(MAX_BYTES).read_to_end(&mut text).ok()?;
-        Some(Self { path, stamp, ..Self::parse(&text) })
+        Some((path, file))
     }
 }
 

@@ -17,7 +17,9 @@ const MAX_AGE: Duration = Duration::from_secs(10);
 /// A process older than this is not taken to have the mappings of its parent.
 const YOUNG: Duration = Duration::from_secs(1);
 /// Pause between looks at a perf-map for a new name.
-const PERF_MAP_PAUSE: Duration = Duration::from_secs(1);
+pub(super) const PERF_MAP_PAUSE: Duration = Duration::from_secs(1);
+/// Most perf-maps kept open.
+const MAX_OPEN: usize = 128;
 /// Ended processes whose maps are kept for late records.
 const KEEP_ENDED: usize = 4096;
 /// Most processes kept at all.
@@ -60,6 +62,8 @@ struct Space {
 #[derive(Default, Debug)]
 pub(super) struct Spaces {
     by_pid: FastMap<u32, Space>,
+    /// Processes that had a perf-map.
+    perf_maps: usize,
     ended: VecDeque<u32>,
 }
 
@@ -182,9 +186,15 @@ impl Spaces {
         let space = self.by_pid.get_mut(&pid)?;
         let known = space.perf_map.as_ref().is_some_and(|p| p.name(address).is_some());
         let recent = space.perf_map_read.is_some_and(|t| now.duration_since(t) < PERF_MAP_PAUSE);
-        if !known && !recent && !space.ended {
+        if !known && !recent {
             space.perf_map_read = Some(now);
-            if let Some(new) = PerfMap::read(pid, space.perf_map.as_deref()) {
+            if let Some(mut new) = PerfMap::read(pid, space.ended, space.perf_map.as_deref()) {
+                if space.perf_map.is_none() {
+                    self.perf_maps += 1;
+                }
+                if self.perf_maps > MAX_OPEN {
+                    new.file = None;
+                }
                 space.perf_map = Some(Arc::new(new));
             }
         }

@@ -4,7 +4,7 @@ use super::cfi::Row;
 use super::module::{Modules, file_address};
 use super::python::Pythons;
 use super::regs::{FrameRegs, Regs};
-use super::space::Spaces;
+use super::space::{PERF_MAP_PAUSE, Spaces};
 use super::symbol::{Answer, Job, Symbols};
 use super::unwind::{Code, Place, Step, walk};
 use crate::collector::hash::{FastHash, FastMap};
@@ -20,6 +20,9 @@ const MAX_ROWS: usize = 1 << 20;
 const MAX_DISTINCT: usize = 1 << 16;
 /// Most different frames of a recording.
 const MAX_FRAMES: usize = 8 << 20;
+/// Most frames of compiled code that wait for a name, and how long.
+const MAX_NAMELESS: usize = 4096;
+const NAMELESS_FOR: Duration = Duration::from_secs(20);
 /// Most frames in all different stacks together.
 const MAX_STACKED: usize = 64 << 20;
 
@@ -95,7 +98,7 @@ impl Code for Process<'_> {
         if entry.row.kind == ModuleKind::Anonymous
             && let Some(map) = self.spaces.perf_map(self.pid, address, self.now)
         {
-            return Some(Place { module: self.modules.perf_map(&map.path), address });
+            return Some(Place { module: self.modules.perf_map(self.pid, &map.path), address });
         }
         Some(Place { module: m.module, address: file_address(entry, m.start, m.offset, address) })
     }
@@ -135,6 +138,8 @@ pub struct StackTable {
     new: CatalogDelta,
     /// Frames not yet given to the symboliser.
     unnamed: Vec<FrameId>,
+    /// Frames in code of a just-in-time compiler, with process and address, that the perf-map did not name yet.
+    nameless: Vec<(FrameId, u32, u64, Instant)>,
     modules_given: u32,
     /// Frames in all stacks, and whether some were refused.
     stacked: usize,
@@ -255,6 +260,7 @@ impl StackTable {
         }
         // Rows that were not given out yet go first: given out later, they would take the names away again.
         let mut delta = self.drain();
+        self.name_compiled(Instant::now(), &mut delta);
         while self.symbols.pending() > 0 {
             let left = end.saturating_duration_since(Instant::now());
             let Some(answers) = self.symbols.receive(left) else { break };
@@ -268,7 +274,30 @@ impl StackTable {
     /// Name all frames, at the end of a recording. Takes 30 seconds at most: what is not named by then
     /// stays without a name and can be named later from the build-ids.
     pub fn symbolize(&mut self) -> CatalogDelta {
-        self.symbolize_some(Duration::from_secs(30))
+        let mut delta = self.symbolize_some(Duration::from_secs(30));
+        // What the perf-maps were given last.
+        self.name_compiled(Instant::now() + PERF_MAP_PAUSE, &mut delta);
+        self.nameless.clear();
+        delta
+    }
+
+    /// Look once more for the names of compiled code: it is looked at in pauses, and code that is new then has
+    /// none yet.
+    fn name_compiled(&mut self, now: Instant, delta: &mut CatalogDelta) {
+        let mut nameless = std::mem::take(&mut self.nameless);
+        nameless.retain(|&(id, pid, address, since)| {
+            let young = now.saturating_duration_since(since) < NAMELESS_FOR;
+            let Some(map) = self.spaces.perf_map(pid, address, now) else { return young };
+            let (Some((name, offset)), Some(k)) = (map.name(address), self.frames.get(id.index())) else {
+                return young;
+            };
+            self.coverage.symbols_resolved += 1;
+            let (function, offset) = (name.to_owned(), offset as u32);
+            let row = Frame { module: k.id, address: k.address, function, offset, ..Frame::default() };
+            delta.frames.push((id, row));
+            false
+        });
+        self.nameless = nameless;
     }
 
     /// Frames that were not yet looked up.
@@ -334,7 +363,12 @@ impl StackTable {
         let map = if jit { self.spaces.perf_map(pid, step.address, now) } else { None };
         let named = map.as_deref().and_then(|m| m.name(step.address));
         let (name, offset) = named.map_or((String::new(), 0), |(n, o)| (n.to_owned(), o as u32));
-        self.insert(place.module, place.address, name, offset)
+        let nameless = jit && name.is_empty();
+        let frame = self.insert(place.module, place.address, name, offset);
+        if nameless && frame.is_some() && self.nameless.len() < MAX_NAMELESS {
+            self.nameless.push((frame, pid, step.address, now));
+        }
+        frame
     }
 
     fn intern(&mut self, module: u32, address: u64) -> FrameId {

@@ -152,6 +152,25 @@ def far_lines():
     exec(compile(code, "far.py", "exec"), {})
 
 
+def forks():
+    # The child tells of itself; the number of a thread that forks may stand in its state for long.
+    def child():
+        frame = sys._getframe()
+        lines = [(name(frame.f_code), 0, frame.f_code.co_filename)]
+        while frame.f_back:
+            frame = frame.f_back
+            lines.append((name(frame.f_code), frame.f_lineno, frame.f_code.co_filename))
+        first = lines[0]
+        for n, line, file in [(first[0], sys._getframe().f_lineno + 3, first[2])] + lines[1:]:
+            print(os.getpid(), n, line, file)
+        print("end", flush=True)
+        time.sleep(LONG)
+
+    if os.fork() == 0:
+        child()
+    os.wait()
+
+
 def twice():
     # Not told by itself: a long wait, and short ones after it.
     def first():
@@ -224,5 +243,6 @@ def tids():
 
 if __name__ == "__main__":
     sys.stdout.reconfigure(encoding="utf-8")
-    threading.Thread(target=tell, args=(tids,)).start()
+    if sys.argv[1] != "forks":
+        threading.Thread(target=tell, args=(tids,)).start()
     globals()[sys.argv[1]]()

@@ -1,6 +1,6 @@
 //! What a right diagnosis of each hang says.
 
-use crate::record::{record, record_scenario};
+use crate::record::{again, record, record_scenario};
 use crate::report::diagnose;
 use crate::{Skipped, Test};
 
@@ -15,6 +15,8 @@ pub const TESTS: &[Test] = &[
     ("a_server_stopped_by_a_debugger", traced),
     ("a_name_server_that_never_answers", silent),
     ("a_service_whose_start_waits_for_a_lock", activation),
+    ("a_shell_that_makes_a_folder_again_and_again", made_already),
+    ("a_shell_that_asks_for_a_lock_again_and_again", locked_already),
 ];
 
 /// A folder of the test's own; `PG_TUI_TEST_KEEP=1` leaves it, with the recording, to be looked at.
@@ -109,4 +111,46 @@ fn activation() -> Result<(), Skipped> {
         .not_first("^(bus|store-cli|service) ")
         .clean(3);
     Ok(())
+}
+
+/// Each try is a child that fails; who made the folder is not recorded.
+fn made_already() -> Result<(), Skipped> {
+    let script = r#"cd "$0" && rm -rf lock && mkdir lock && { sleep 7; rmdir lock; } &
+        sleep 0.3; cd "$0"; until mkdir lock 2>/dev/null; do sleep 0.5; done; wait"#;
+    again(
+        || {
+            let dir = folder();
+            let file = record(dir.path(), &["sh", "-c", script, &dir.path().display().to_string()])?;
+            Ok(diagnose(&file, &["--process", "^sh -c"]))
+        },
+        |r| {
+            r.victim("^sh ", &["repeated-yield"], LONG)
+                .slice(&["^mkdir mkdir lock "])
+                .root(1, "^sh ", "ran `mkdir lock` \\d+ times")
+                .root(1, "^sh ", "mkdir of lock: EEXIST")
+                .block_type("repeated-yield")
+                .clean(0);
+        },
+    )
+}
+
+/// The same with a lock: who has it is looked up when a child is refused.
+fn locked_already() -> Result<(), Skipped> {
+    let script = r#"flock "$0/lock" sleep 7 & sleep 0.3
+        until flock -n "$0/lock" true; do sleep 0.5; done; wait"#;
+    again(
+        || {
+            let dir = folder();
+            let file = record(dir.path(), &["sh", "-c", script, &dir.path().display().to_string()])?;
+            Ok(diagnose(&file, &["--process", "^sh -c"]))
+        },
+        |r| {
+            r.victim("^sh ", &["repeated-yield"], LONG)
+                .slice(&["^flock flock -n ", "^flock flock .*lock sleep 7 ", "^sleep "])
+                .root(1, "^sleep ", "slept")
+                .root(2, "^(sh|flock) ", "lock")
+                .not_first("^sh ")
+                .clean(0);
+        },
+    )
 }

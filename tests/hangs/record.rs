@@ -1,7 +1,8 @@
 //! Records a command by the real program.
 
-use crate::report::{pg_tui, text};
+use crate::report::{Report, pg_tui, text};
 use crate::{Skipped, roles};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 
 /// Records a command into `folder`; skipped where the kernel does not let us.
@@ -25,4 +26,19 @@ pub fn record_scenario(folder: &Path, name: &str) -> Result<PathBuf, Skipped> {
     let mut line = vec![program.as_str()];
     line.extend(args.iter().map(String::as_str));
     record(folder, &line)
+}
+
+/// Records and diagnoses until `holds` does, as long as the recording says that the kernel did not report all
+/// switches (some do not), a few times.
+pub fn again(report: impl Fn() -> Result<Report, Skipped>, holds: impl Fn(&Report)) -> Result<(), Skipped> {
+    for _ in 0..4 {
+        let r = report()?;
+        match catch_unwind(AssertUnwindSafe(|| holds(&r))) {
+            Ok(()) => return Ok(()),
+            Err(why) if !r.unreported() => resume_unwind(why),
+            Err(_) => println!("again: the kernel did not report all switches"),
+        }
+    }
+    holds(&report()?);
+    Ok(())
 }

@@ -106,6 +106,13 @@ impl Report {
         self
     }
 
+    /// Does the recording say that the kernel left switches out?
+    pub fn unreported(&self) -> bool {
+        let notes = self.0["coverage"]["notes"].as_array();
+        let says = |n: &Value| n.as_str().is_some_and(|n| n.starts_with("the kernel did not report"));
+        notes.is_some_and(|n| n.iter().any(says))
+    }
+
     /// No more than `n` questions were asked, and nothing was lost.
     pub fn clean(&self, n: usize) -> &Self {
         if self.list("questions").len() > n {

@@ -130,6 +130,7 @@ struct task_struct {
 	unsigned long jobctl;
 	int pid, tgid;
 	struct task_struct *group_leader;
+	struct task_struct *real_parent;
 	int *clear_child_tid;
 	char comm[16];
 	struct files_struct *files;

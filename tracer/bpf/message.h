@@ -146,17 +146,22 @@ int BPF_PROG(on_receive, struct sock *sk, int ret, int flags)
 }
 
 /* Is the thread's every call to be recorded now? */
-static __always_inline bool calls_wanted(u32 tid)
+static __always_inline bool calls_wanted(struct task_struct *task)
 {
 	struct control *c = controls();
-	return c && (c->all_calls || (c->burst && bpf_map_lookup_elem(&bursting, &tid)));
+	if (!c || c->all_calls || !c->burst)
+		return c && c->all_calls;
+	u32 tid = task->pid, parent = READ(task, real_parent, tgid);
+	u32 *own = bpf_map_lookup_elem(&bursting, &tid);
+	u32 *of = bpf_map_lookup_elem(&bursting, &parent);
+	return (own && *own == OF_THREAD) || (of && *of == OF_CHILDREN);
 }
 
 SEC("tp_btf/sys_enter")
 int BPF_PROG(on_sys_enter, struct pt_regs *regs, long id)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	if (task->tgid == own_tgid || !calls_wanted(task->pid))
+	if (task->tgid == own_tgid || !calls_wanted(task))
 		return 0;
 	struct thread *t = thread_of(task);
 	if (!t)

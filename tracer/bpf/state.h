@@ -40,7 +40,8 @@ struct {
 	__type(value, u32);
 } focus SEC(".maps");
 
-/* Threads whose system calls are recorded during a burst. */
+/* Threads whose system calls are recorded during a burst, and processes whose children's are. */
+enum burst_of { OF_THREAD = 1, OF_CHILDREN = 2 };
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 64);

@@ -168,6 +168,11 @@ impl Identity {
         Some(&self.processes.get(self.row(id)?.process.index())?.row)
     }
 
+    /// The row of a process.
+    pub fn process(&self, id: ProcessId) -> Option<&Process> {
+        self.processes.get(id.index()).map(|p| &p.row)
+    }
+
     /// The thread that stands for a process: its leader, or another one alive when the leader has ended.
     pub fn leader(&mut self, pid: u32, now: Ns) -> ThreadId {
         let leader = self.thread(pid, pid, now);

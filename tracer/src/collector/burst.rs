@@ -1,10 +1,12 @@
 //! Adaptive detail: threads of the focus that wait shortly again and again in the same system call (a retry or
 //! yield loop) get the level `syscalls` for a moment, so that the recording shows what they retry. So do threads
-//! that never wait but are found on the CPU in the same call, or at the same few instructions, all the time.
+//! that never wait but are found on the CPU in the same call, or at the same few instructions, all the time, and
+//! children that fail again and again (`tries.rs`).
 //!
 //! Without I/O: told of intervals and of the time, it says when a burst begins and ends.
 
 use super::hash::FastMap;
+use super::tries::Tries;
 
 const MS: u64 = 1_000_000;
 /// Length of a burst, ns; a loop that turns slowly has a longer one, for a few turns.
@@ -168,6 +170,8 @@ impl OnCpu {
 pub enum Step {
     /// Begin a burst of these threads (tids).
     Begin(Vec<u32>),
+    /// Begin a burst of the children of this process.
+    BeginChildren(u32),
     /// End it.
     End(Vec<u32>),
 }
@@ -179,6 +183,7 @@ pub struct Bursts {
     found: bool,
     running: Option<(u64, Vec<u32>)>,
     next: u64,
+    tries: Tries,
     /// A thread has one burst only.
     once: bool,
     /// Bursts so far.
@@ -235,12 +240,31 @@ impl Bursts {
         }
     }
 
+    /// A child of a process of the focus failed, which lived from `start` to `end`. `line` stands for its command
+    /// line.
+    pub fn failed(&mut self, parent: u32, line: u64, start: u64, end: u64) {
+        // Where everything is recorded, some supervisor always restarts something.
+        if !self.once {
+            self.tries.failed(parent, line, start, end);
+        }
+    }
+
     /// What is to be done now.
     pub fn step(&mut self, now: u64) -> Option<Step> {
         if let Some((until, _)) = self.running {
             return if now >= until { self.end() } else { None };
         }
-        if !self.found || now < self.next {
+        if now < self.next {
+            return None;
+        }
+        if let Some(due) = self.tries.next(now).filter(|d| d.at <= now) {
+            self.tries.begun(due, now);
+            self.running = Some((now + due.length, vec![due.parent]));
+            self.next = now + PERIOD_NS.max(10 * due.length);
+            self.count += 1;
+            return Some(Step::BeginChildren(due.parent));
+        }
+        if !self.found {
             return None;
         }
         let mut chosen: Vec<(u32, u32)> =
@@ -265,9 +289,12 @@ impl Bursts {
         Some(Step::Begin(tids))
     }
 
-    /// When the burst under way is to end.
-    pub fn ends(&self) -> Option<u64> {
-        self.running.as_ref().map(|(until, _)| *until)
+    /// When [`Self::step`] has something to do: the burst under way is to end, or one is expected.
+    pub fn due(&self, now: u64) -> Option<u64> {
+        match &self.running {
+            Some((until, _)) => Some(*until),
+            None => self.tries.next(now).map(|d| d.at.max(self.next)),
+        }
     }
 
     /// End the burst under way, if there is one.
@@ -355,7 +382,7 @@ mod tests {
             b.interval(7, 230, true, i * 100 * MS, (i + 1) * 100 * MS);
         }
         assert_eq!(b.step(1500 * MS), Some(Step::Begin(vec![7])));
-        assert_eq!(b.ends(), Some(1500 * MS + 4 * 100 * MS));
+        assert_eq!(b.due(0), Some(1500 * MS + 4 * 100 * MS));
     }
 
     #[test]
@@ -369,7 +396,7 @@ mod tests {
         let mut b = Bursts::default();
         sleeps(&mut b, 0, 3, 2 * MS);
         assert_eq!(b.step(3100 * MS), Some(Step::Begin(vec![7])));
-        assert_eq!(b.ends(), Some(3100 * MS + 1250 * MS));
+        assert_eq!(b.due(0), Some(3100 * MS + 1250 * MS));
         b.end();
         sleeps(&mut b, 5 * second, 30, 2 * MS);
         assert_eq!(b.step(u64::MAX), None, "it was looked at");
@@ -390,5 +417,22 @@ mod tests {
             b.interval(9, i as u16, true, i * 10 * MS, (i + 1) * 10 * MS);
         }
         assert_eq!(b.step(u64::MAX), None);
+    }
+
+    #[test]
+    fn the_children_of_a_loop_get_a_burst_when_one_is_expected() {
+        let second = 1000 * MS;
+        for once in [false, true] {
+            let mut b = Bursts::new(once);
+            for i in 0..3 {
+                b.failed(7, 1, 5 * second + i * second, 5 * second + i * second + 2 * MS);
+            }
+            let now = 7 * second + 10 * MS;
+            assert_eq!(b.step(now), None);
+            let at = 8 * second - 150 * MS;
+            assert_eq!(b.due(now), (!once).then_some(at));
+            assert_eq!(b.step(at), (!once).then_some(Step::BeginChildren(7)));
+            assert_eq!(b.step(at + 304 * MS), (!once).then_some(Step::End(vec![7])));
+        }
     }
 }

@@ -24,6 +24,7 @@ mod raw;
 pub mod replay;
 mod retries;
 mod sampling;
+mod tries;
 mod words;
 
 pub(crate) use clock::monotonic;
@@ -258,8 +259,8 @@ impl Run {
         let mut complete = self.start;
         loop {
             let now = clock::monotonic();
-            let burst_ends = self.pipeline.bursts.as_ref().and_then(Bursts::ends).unwrap_or(u64::MAX);
-            let due = next_long.min(burst_ends).min(now + PAUSE).saturating_sub(now);
+            let burst_due = self.pipeline.bursts.as_ref().and_then(|b| b.due(now)).unwrap_or(u64::MAX);
+            let due = next_long.min(burst_due).min(now + PAUSE).saturating_sub(now);
             let batch = select! {
                 recv(self.commands) -> command => match command {
                     Ok(Command::Focus(pid, done)) => {
@@ -351,8 +352,9 @@ impl Run {
             None => return,
             Some(Step::Begin(tids)) => {
                 self.pipeline.look_at_loops(&tids);
-                self.programs.begin_burst(&tids)
+                self.programs.begin_burst(&tids, false)
             }
+            Some(Step::BeginChildren(pid)) => self.programs.begin_burst(&[pid], true),
             Some(Step::End(tids)) => self.programs.end_burst(&tids),
         };
         if let Err(e) = done {

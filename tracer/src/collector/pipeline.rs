@@ -20,6 +20,7 @@ use pg_event::{
 };
 
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Most long waits kept for looking up who holds what they wait for.
 const MAX_LONG: usize = 4096;
@@ -283,6 +284,9 @@ impl Pipeline {
                 let now = self.time(time);
                 let thread = self.identity.thread(tid, tgid, now);
                 self.identity.exit(tid, status, now);
+                if tid == tgid && status != 0 {
+                    self.failed(thread, time);
+                }
                 self.changes += 1;
                 self.last.remove(&tid);
                 self.python.forget(tgid, tid);
@@ -449,6 +453,21 @@ impl Pipeline {
             && self.identity.in_focus(thread)
         {
             bursts.interval(tid, off.syscall.0, true, start, end);
+        }
+    }
+
+    /// Shows a process that failed to who looks for children that do so again and again.
+    fn failed(&mut self, thread: ThreadId, end: u64) {
+        if !self.identity.in_focus(thread) {
+            return;
+        }
+        if let Some(bursts) = &mut self.bursts
+            && let Some(p) = self.identity.process_of(thread)
+            && let Some(parent) = self.identity.process(p.parent)
+        {
+            let mut line = DefaultHasher::new();
+            p.cmdline().hash(&mut line);
+            bursts.failed(parent.pid, line.finish(), self.start + p.start, end);
         }
     }
 

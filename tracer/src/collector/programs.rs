@@ -155,6 +155,10 @@ fn verdict_of_verifier(e: &(dyn std::error::Error + 'static)) -> Option<String> 
     None
 }
 
+/// Values of the map `bursting` (`enum burst_of` of `bpf/state.h`).
+const OF_THREAD: u32 = 1;
+const OF_CHILDREN: u32 = 2;
+
 impl Programs {
     /// Load everything and attach it.
     ///
@@ -311,13 +315,15 @@ impl Programs {
         }
     }
 
-    /// Record the system calls of some threads from now on.
+    /// Record the system calls of some threads from now on; or of the children of processes (`children`).
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub fn begin_burst(&mut self, tids: &[u32]) -> Result<(), Error> {
+    pub fn begin_burst(&mut self, tids: &[u32], children: bool) -> Result<(), Error> {
         for tid in tids {
-            self.bursting.insert(tid, 1, 0).map_err(|e| refused("the map of threads in a burst", &e))?;
+            self.bursting
+                .insert(tid, if children { OF_CHILDREN } else { OF_THREAD }, 0)
+                .map_err(|e| refused("the map of threads in a burst", &e))?;
         }
         self.state.burst = 1;
         self.write_control()?;

@@ -25,8 +25,13 @@ impl Identity {
             let recent = slot.born.is_some_and(|b| b.abs_diff(self.boot_time(now)) <= super::SAME_START_NS);
             if same_process && recent && !slot.announced && slot.row.end.is_none() {
                 self.threads[old.index()].announced = true;
+                // `/proc` tells it in ticks of 10 ms, rounded down: before what came before it.
+                self.touch_thread(old).start = now;
                 let slot = &self.threads[old.index()];
                 let (process, is_new) = (slot.row.process, child_tid == child_tgid);
+                if is_new {
+                    self.touch_process(process).start = now;
+                }
                 if is_new && let Some(parent) = self.find(parent_tid) {
                     self.touch_process(process).parent = self.threads[parent.index()].row.process;
                     self.inherit_focus(process, parent);

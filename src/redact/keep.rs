@@ -4,8 +4,8 @@ use super::Options;
 use crate::session::Loaded;
 use pg_event::{Ns, ProcessId, ThreadId};
 use pg_graph::report::Report;
-use pg_graph::{EventGraph, Victim};
-use std::collections::HashSet;
+use pg_graph::{EventGraph, VertexId, Victim};
+use std::collections::{HashMap, HashSet};
 
 /// What is kept of something.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -31,11 +31,26 @@ pub(super) struct Keep {
     pub(super) processes: Vec<Class>,
 }
 
+/// How far what a graph touches is followed from the focus and the threads that a verdict names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reach {
+    /// Who woke one of them or holds what it waits for, and by whose wake-ups that one came to run then. What such
+    /// a thread did before is its own business: on a busy machine everybody is woken by everybody in the end.
+    WakeUps,
+    /// All that came before by any chain of wake-ups.
+    Past,
+    /// Everybody.
+    Everybody,
+}
+
+/// Most wake-ups followed from one that ended a wait of who is named.
+const CHAIN: usize = 4;
+
 /// A hang may have begun to show this long before the victim stopped.
 const BEFORE: Ns = 1_000_000_000;
 
 impl Keep {
-    pub(super) fn new(loaded: &Loaded, verdicts: &[Verdict], options: &Options) -> Self {
+    pub(super) fn new(loaded: &Loaded, verdicts: &[Verdict], options: &Options, reach: Reach) -> Self {
         let catalog = &loaded.catalog;
         let mut named: HashSet<ProcessId> = focus(loaded, verdicts);
         // Those a report names, by pid and by tid.
@@ -75,35 +90,67 @@ impl Keep {
             }
         }
         for v in verdicts {
-            keep.touch(&loaded.graph, v.victim.thread, v.victim.start.saturating_sub(BEFORE), v.victim.end());
+            let span = (v.victim.start.saturating_sub(BEFORE), v.victim.end());
+            match reach {
+                Reach::WakeUps => keep.wake_ups(loaded, span),
+                Reach::Past => keep.past(&loaded.graph, v.victim.thread, span),
+                Reach::Everybody => keep.threads.iter_mut().for_each(|c| *c = (*c).max(Class::Anonymous)),
+            }
         }
         keep.name_processes(loaded);
         keep
     }
 
-    /// All whose waits or wake-ups lead, within a span of time, to a thread.
-    fn touch(&mut self, graph: &EventGraph, thread: ThreadId, from: Ns, to: Ns) {
-        let mut todo = vec![thread];
-        let mut seen: HashSet<ThreadId> = todo.iter().copied().collect();
-        while let Some(t) = todo.pop() {
-            if let Some(c) = self.threads.get_mut(t.index()) {
-                *c = (*c).max(Class::Anonymous);
+    fn touched(&mut self, thread: ThreadId) {
+        if let Some(c) = self.threads.get_mut(thread.index()) {
+            *c = (*c).max(Class::Anonymous);
+        }
+    }
+
+    /// See [`Reach::WakeUps`].
+    fn wake_ups(&mut self, loaded: &Loaded, (from, to): (Ns, Ns)) {
+        let graph = &loaded.graph;
+        let mut seen: HashSet<VertexId> = HashSet::new();
+        let named = |t: &ThreadId| {
+            let kernel = loaded.catalog.thread(*t).is_some_and(|t| t.kernel);
+            self.thread(*t) == Class::Named && !kernel
+        };
+        let all: Vec<ThreadId> = graph.threads().filter(named).collect();
+        for t in all {
+            for h in graph.holds(t, from..to.saturating_add(1)) {
+                self.touched(h.holder);
             }
-            let edges = graph.vertices_in(t, from..to.saturating_add(1)).flat_map(|v| graph.incoming(v));
-            let wakers = edges.map(|e| graph.vertex(graph.edge(e).from).thread);
-            let holders = graph.holds(t, from..to.saturating_add(1)).map(|h| h.holder);
-            for other in wakers.chain(holders) {
-                if other.is_some() && seen.insert(other) {
-                    todo.push(other);
+            for edge in graph.vertices_in(t, from..to.saturating_add(1)).flat_map(|v| graph.incoming(v)) {
+                let first = graph.edge(edge).from;
+                let waker = |v: &VertexId| graph.waking(*v).map(|e| graph.edge(e).from);
+                for v in std::iter::successors(Some(first), waker).take(CHAIN) {
+                    if !seen.insert(v) {
+                        break;
+                    }
+                    self.touched(graph.vertex(v).thread);
                 }
             }
         }
     }
 
-    /// Keep at least what everybody did: the fallback when less changes the verdict.
-    pub(super) fn everybody(&mut self, loaded: &Loaded) {
-        self.threads.iter_mut().for_each(|c| *c = (*c).max(Class::Anonymous));
-        self.name_processes(loaded);
+    /// See [`Reach::Past`]: each thread up to the moment at which it acted on another one that is on the way.
+    fn past(&mut self, graph: &EventGraph, thread: ThreadId, (from, to): (Ns, Ns)) {
+        let mut until: HashMap<ThreadId, Ns> = HashMap::from([(thread, to)]);
+        let mut todo = vec![(thread, to)];
+        while let Some((t, to)) = todo.pop() {
+            self.touched(t);
+            let edges = graph.vertices_in(t, from..to.saturating_add(1)).flat_map(|v| graph.incoming(v));
+            let wakers = edges.map(|e| graph.edge(e)).filter(|e| e.to_time <= to);
+            let wakers = wakers.map(|e| (graph.vertex(e.from).thread, e.from_time));
+            let holders = graph.holds(t, from..to.saturating_add(1)).map(|h| (h.holder, to));
+            for (other, at) in wakers.chain(holders).filter(|x| x.0.is_some()) {
+                let known = until.entry(other).or_insert(0);
+                if at > *known {
+                    *known = at;
+                    todo.push((other, at));
+                }
+            }
+        }
     }
 
     /// A process is kept as far as one of its threads is.

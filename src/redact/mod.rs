@@ -11,7 +11,7 @@ mod rows;
 mod tests;
 
 use crate::session::{self, Header, Loaded, Session, SessionError, Writer};
-use keep::{Class, Keep, Verdict};
+use keep::{Class, Keep, Reach, Verdict};
 use names::Names;
 use pg_event::{Coverage, Event, Item};
 use pg_graph::{VictimOptions, run_with_policy, victims};
@@ -83,14 +83,16 @@ const MAX_VICTIMS: usize = 8;
 pub fn redact(input: &Path, output: &Path, options: &Options) -> Result<Summary, SessionError> {
     let loaded = load(input)?;
     let verdicts = verdicts(&loaded);
-    let mut keep = Keep::new(&loaded, &verdicts, options);
-    let mut summary = write(&loaded, output, &keep, options)?;
-    (summary.compared, summary.differ) = compare(&verdicts, &load(output)?, &keep);
-    if summary.differ > 0 {
-        keep.everybody(&loaded);
+    // As little as the verdict allows.
+    let mut summary = Summary::default();
+    for reach in [Reach::WakeUps, Reach::Past, Reach::Everybody] {
+        let keep = Keep::new(&loaded, &verdicts, options, reach);
         summary = write(&loaded, output, &keep, options)?;
-        summary.everybody = true;
+        summary.everybody = reach == Reach::Everybody;
         (summary.compared, summary.differ) = compare(&verdicts, &load(output)?, &keep);
+        if summary.differ == 0 {
+            break;
+        }
     }
     Ok(summary)
 }

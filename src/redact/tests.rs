@@ -13,6 +13,11 @@ const S: u64 = 1_000_000_000;
 
 /// shop (focus) waits 4 s for pay, which runs; meanwhile a stranger talks to another one.
 fn sample(dir: &Path) -> PathBuf {
+    sample_with(dir, 0)
+}
+
+/// The same beside so many busy programs that wake one another all the time, and the bystander that wakes pay.
+fn sample_with(dir: &Path, crowd: u32) -> PathBuf {
     let process = |pid, name: &str, line: &str, focus| Process {
         pid,
         ns_pid: pid,
@@ -53,7 +58,7 @@ fn sample(dir: &Path) -> PathBuf {
     let module =
         |path: &str| Module { kind: ModuleKind::Elf, path: path.into(), build_id: format!("id-of-{path}") };
     let stack = |f| Stack { frames: vec![FrameId(f)], ..Stack::default() };
-    let delta = CatalogDelta {
+    let mut delta = CatalogDelta {
         processes: vec![
             (ProcessId(0), process(10, "shop", "shop --conf /home/alice/shop.conf", true)),
             (ProcessId(1), process(20, "pay", "pay --listen /run/pay.sock", false)),
@@ -120,6 +125,20 @@ fn sample(dir: &Path) -> PathBuf {
         at(5 * S + 2000, 1, wait(5 * S - 500, 5 * S + 1000, 1, 1, Some((0, 0)))),
         at(S - 2000, 1, wait(S / 4, S - 3000, 1, 1, Some((4, 4)))),
     ];
+    for i in 0..crowd {
+        let (name, id) = (format!("cc{i}"), 5 + i);
+        delta
+            .processes
+            .push((ProcessId(id), process(100 + i, &name, &format!("{name} -c secret{i}.c"), false)));
+        delta.threads.push((ThreadId(id), thread(100 + i, &name, id, false)));
+    }
+    // Each is woken by the one before it, a thousand times a second; the bystander by each of them in turn.
+    let step = S / 1000;
+    for i in 0..u64::from(crowd) * 100 {
+        let (at_, who, by) = (S / 10 + i * step, 5 + i as u32 % crowd, 5 + (i as u32 + crowd - 1) % crowd);
+        events.push(at(at_, who, wait(at_ - step / 2, at_ - step / 4, 3, 2, Some((by, 3)))));
+        events.push(at(at_ + 9, 4, wait(at_ - step / 2, at_ - 9, 3, 2, Some((who, 3)))));
+    }
     for i in 0..40 {
         let sample = pg_event::Sample { weight: S / 10, user_stack: StackId(1), kernel_stack: StackId::NONE };
         events.push(at(S + 2000 + i * S / 10, 1, Kind::Sample(sample)));
@@ -245,4 +264,32 @@ fn a_redacted_copy_can_be_redacted_again() {
     redact(&input, &once, &Options::default()).unwrap();
     let summary = redact(&once, &twice, &Options::default()).unwrap();
     assert_eq!((summary.events.1, summary.differ), (0, 0), "{summary:?}");
+}
+
+/// Whoever is woken by everybody is no reason to keep everybody.
+#[test]
+fn a_busy_machine_is_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let (input, output) = (sample_with(dir.path(), 30), dir.path().join("out.pgs"));
+    let summary = redact(&input, &output, &Options::default()).unwrap();
+    assert_eq!((summary.differ, summary.everybody), (0, false), "{summary:?}");
+    assert_eq!(summary.processes.kept, 2, "{summary:?}");
+    // What the bystander did is kept without a name, and with it numbers of who woke it, but not what those did.
+    assert!(summary.events.1 > 2000 && summary.events.0 < 4000, "{summary:?}");
+    let left = unpacked(&output);
+    assert!(!holds(&left, "secret"), "a command line of the crowd is in the copy");
+}
+
+/// Where the verdict needs more, more is kept.
+#[test]
+fn what_the_verdict_needs_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let loaded = load(&sample_with(dir.path(), 30)).unwrap();
+    let verdicts = verdicts(&loaded);
+    let kept = |reach| {
+        let keep = Keep::new(&loaded, &verdicts, &Options::default(), reach);
+        keep.threads.iter().filter(|c| **c != Class::Dropped).count()
+    };
+    let (little, past, all) = (kept(Reach::WakeUps), kept(Reach::Past), kept(Reach::Everybody));
+    assert!(little <= 8 && past > 30 && all == 35, "{little} {past} {all}");
 }

@@ -100,6 +100,7 @@ impl Writer<'_> {
             container: p.and_then(container),
             container_pid: p.and_then(container_pid),
             block_type: v.block_type,
+            unserved: crate::unserved::of_victim(self.g, self.c, v).map(|u| u.words(self.c)),
         }
     }
 

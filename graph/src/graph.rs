@@ -204,6 +204,8 @@ pub struct EventGraph {
     pub(crate) works: Vec<WorkFact>,
     pub(crate) flags: Flags,
     pub(crate) marks: Vec<MarkFact>,
+    /// By begin.
+    pub(crate) unserved: Vec<crate::UnservedFact>,
     pub(crate) execs: Vec<(ThreadId, Ns)>,
     pub(crate) lost: Vec<(Ns, Ns)>,
     /// By thread and time: see [`EventGraph::unseen`].
@@ -494,6 +496,11 @@ impl EventGraph {
     /// Marks set by the user, by time.
     pub fn marks(&self) -> &[MarkFact] {
         &self.marks
+    }
+
+    /// Connections that their owners did not serve, by when that began.
+    pub fn unserved(&self) -> &[crate::UnservedFact] {
+        &self.unserved
     }
 
     /// When threads replaced their program, by time.

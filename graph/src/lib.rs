@@ -30,6 +30,7 @@ pub mod sim;
 mod starved;
 mod stats;
 mod unseen;
+mod unserved;
 mod vertex;
 mod victim;
 mod waits;
@@ -51,6 +52,7 @@ pub use question::{By, Choice, Decision, NearbyEvent, Question, QuestionKey, Que
 pub use retries::Retries;
 pub use select::{SelectError, Selection, select};
 pub use stats::{Reason, Stats, automatic_slice, stats};
+pub use unserved::UnservedFact;
 pub use vertex::{BlockType, Vertex, VertexId};
 pub use victim::{Victim, VictimOptions, victim_of, victims};
 pub use waits::{WaitsOn, main_object, wait_kind, waits_on};

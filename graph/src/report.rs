@@ -79,6 +79,9 @@ pub struct VictimInfo {
     pub container_pid: Option<u32>,
     /// Which kind of hang.
     pub block_type: BlockType,
+    /// What waited for it meanwhile over a connection and was not received, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unserved: Option<String>,
 }
 
 /// A question that was asked, and its answer.

@@ -1,6 +1,7 @@
 //! Which victim to diagnose: what a person asked for, else the worst one.
 
 use crate::class::{WaitClass, class};
+use crate::unserved;
 use crate::victim::{INNOCENT, candidates, finish, has_focus, in_view};
 use crate::words::{clean, moment, span};
 use crate::{EventGraph, Victim, VictimOptions};
@@ -86,6 +87,7 @@ pub fn select(
     let mut all = candidates(graph, catalog, options, |t| {
         selection.fits(catalog, t) && (named || in_view(catalog, focus, t))
     });
+    unserved::prefer(graph, catalog, &mut all);
     if let Some(at) = selection.at {
         all.retain(|(v, _)| v.start <= at && at <= v.end());
     }

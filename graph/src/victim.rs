@@ -4,6 +4,7 @@ use crate::class::{WaitClass, asked, class, vague};
 use crate::diagnose::threads_behind;
 use crate::episode::{Episode, episodes};
 use crate::profile::profile;
+use crate::unserved;
 use crate::words::{clean, on_what, percent, short_who};
 use crate::yields::yield_loop;
 use crate::{BlockType, EventGraph, VertexId, main_object, waits_on};
@@ -71,6 +72,7 @@ pub(crate) const INNOCENT: f64 = 0.06;
 pub fn victims(graph: &EventGraph, catalog: &Catalog, options: &VictimOptions) -> Vec<Victim> {
     let focus = has_focus(catalog, options);
     let mut all = candidates(graph, catalog, options, |t| in_view(catalog, focus, t));
+    unserved::prefer(graph, catalog, &mut all);
     if !options.innocents {
         all.retain(|(_, weight)| *weight >= INNOCENT);
     }

@@ -40,8 +40,9 @@ fn victim(r: &Report) -> String {
         pg_graph::BlockType::RepeatedYield => "polled again and again",
         pg_graph::BlockType::LongRunning => "kept running",
     };
+    let unserved = v.unserved.as_ref().map_or_else(String::new, |u| format!(" {}.", clean(u)));
     format!(
-        "{} (pid {}{thread}) {did} for {} from {} on ({}).",
+        "{} (pid {}{thread}) {did} for {} from {} on ({}).{unserved}",
         clean(&v.process),
         v.pid,
         time::length(v.duration_ns),

@@ -56,6 +56,7 @@ pub struct Cli {
 
 /// The commands.
 #[derive(Subcommand, Debug)]
+#[allow(clippy::large_enum_variant)] // One is made, when the program starts.
 pub enum Command {
     /// Record what every thread waits for, while you make the program hang
     #[command(long_about = RECORD_HELP)]
@@ -142,6 +143,7 @@ Examples:
   sudo pg-tui record --comm '^postgres' --duration 30 --no-tui
   sudo pg-tui record -p 1234 --flag shutdown_done
   sudo pg-tui record --flight 60s --comm '^nginx' --on-turn 200ms
+  sudo pg-tui record --flight 60s -p 1234 --on-unserved 500ms
   sudo pg-tui record --cgroup /sys/fs/cgroup/system.slice/nginx.service";
 
 /// `pg-tui record`.
@@ -221,6 +223,12 @@ pub struct Record {
     /// Write a file when an event loop of the focus does not wait for events for longer
     #[arg(long, value_name = "TIME", value_parser = time, requires = "flight", help_heading = "Flight recorder")]
     pub on_turn: Option<u64>,
+    /// Write a file when something waits longer in a connection of the focus without being received
+    ///
+    /// For a program with windows these are the events of its X or Wayland display; for a server, requests. The focus
+    /// is that of -p, --cgroup, --comm or CMD.
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "flight", help_heading = "Flight recorder")]
+    pub on_unserved: Option<u64>,
     /// Write a file when a thread of the focus blocks longer in this system call (can be repeated)
     #[arg(long, value_name = "CALL=TIME", value_parser = call_time, requires = "flight", help_heading = "Flight recorder")]
     pub on_syscall: Vec<(pg_event::Sysno, u64)>,

@@ -68,6 +68,9 @@ fn head(out: &mut String, r: &Report, focus: &str) -> std::fmt::Result {
     if !v.cmdline.is_empty() {
         writeln!(out, "  {}", clean_to(&v.cmdline, WIDTH))?;
     }
+    if let Some(unserved) = &v.unserved {
+        wrap(out, "  ", &clean(unserved))?;
+    }
     writeln!(out)
 }
 

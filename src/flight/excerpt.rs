@@ -105,6 +105,10 @@ impl Excerpt {
                 h.subject = self.thread(h.subject);
                 h.object = self.object(h.object);
             }
+            Kind::Unserved(u) => {
+                (u.since, u.until) = (self.time(u.since), self.time(u.until));
+                u.object = self.object(u.object);
+            }
             Kind::Work(w) => {
                 w.queued = if w.queued == 0 { 0 } else { self.time(w.queued) };
                 w.requester = self.thread(w.requester);

@@ -5,9 +5,9 @@ use super::window::{Snapshot, Window};
 use super::*;
 use crate::session::{self, Header};
 use pg_event::{
-    CatalogDelta, Event, Frame, FrameId, Hold, Item, Kind, Module, ModuleId, Ns, Object, ObjectId,
+    CatalogDelta, Display, Event, Frame, FrameId, Hold, Item, Kind, Module, ModuleId, Ns, Object, ObjectId,
     ObjectKind, OffCpu, OffState, Process, ProcessId, Relation, Stack, StackId, Sysno, Thread, ThreadId,
-    syscall_number,
+    Unserved, syscall_number,
 };
 use std::ops::ControlFlow;
 
@@ -233,4 +233,45 @@ fn named_calls_and_run_times_fire() {
     w.item(Item::Catalog(CatalogDelta { processes: vec![(ProcessId(4), young)], ..CatalogDelta::default() }));
     assert_eq!(t.tick(&w, 100 * S), None);
     assert!(t.tick(&w, 106 * S).is_some() && t.tick(&w, 107 * S).is_none());
+}
+
+fn unserved(object: u32, since: Ns, until: Ns, open: bool, display: Display) -> Event {
+    let u = Unserved { object: ObjectId(object), since, until, bytes: 9, open, arrived: false, display };
+    Event { time: until, thread: ThreadId(1), cpu: 0, kind: Kind::Unserved(u) }
+}
+
+#[test]
+fn connections_that_are_not_served_fire_once() {
+    let mut w = Window::new(limit("60s"));
+    w.item(catalog(4));
+    let mut t = Triggers::new(Limits { unserved: Some(S), ..Limits::default() });
+    let none =
+        vec![unserved(0, S, 3 * S, true, Display::None), unserved(1, S, 2 * S - 1, true, Display::X11)];
+    assert_eq!(fired(&mut t, &mut w, none), None, "of no interest, and too short");
+    let f = fired(&mut t, &mut w, vec![unserved(1, S, 2 * S, true, Display::X11)]).unwrap();
+    assert!(
+        f.thread == ThreadId(1) && f.why.contains("p1") && f.why.contains("its event queue"),
+        "{}",
+        f.why
+    );
+    assert_eq!(fired(&mut t, &mut w, vec![unserved(1, S, 9 * S, false, Display::X11)]), None);
+    assert!(fired(&mut t, &mut w, vec![unserved(1, 10 * S, 12 * S, true, Display::X11)]).is_some());
+}
+
+/// A window that has hung for an hour is the one that is looked for.
+#[test]
+fn connections_not_served_since_before_the_window_are_kept() {
+    let mut w = Window::new(limit("5s"));
+    w.item(catalog(4));
+    w.item(Item::Events(vec![
+        unserved(2, S, 2 * S, true, Display::X11),
+        unserved(3, S, 2 * S, true, Display::Wayland),
+        unserved(3, S, 3 * S, false, Display::Wayland),
+    ]));
+    for i in 4..40 {
+        w.item(Item::Events(vec![wait(1, i * S - MS, i * S, "read", false)]));
+    }
+    let l = saved(&w);
+    let [u] = l.graph.unserved() else { panic!("{:?}", l.graph.unserved()) };
+    assert_eq!((u.display, u.since, l.catalog.object(u.object).unwrap().id), (Display::X11, 0, 2));
 }

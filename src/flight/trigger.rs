@@ -1,7 +1,9 @@
-//! What is worth a file: waits, system calls, turns of event loops and commands that take too long.
+//! What is worth a file: waits, system calls, turns of event loops and commands that take too long, and connections
+//! that are not served.
 
 use super::window::Window;
-use pg_event::{Catalog, Event, Kind, Ns, OffCpu, OffState, ProcessId, Sysno, ThreadId};
+use pg_event::{Catalog, Event, Kind, Ns, OffCpu, OffState, ProcessId, Sysno, ThreadId, Unserved};
+use pg_graph::UnservedFact;
 use std::collections::HashMap;
 
 /// What is too long, ns. Each one is looked for in the focus only.
@@ -11,6 +13,8 @@ pub struct Limits {
     pub wait: Option<Ns>,
     /// The time between two waits of an event loop for events.
     pub turn: Option<Ns>,
+    /// The time that something waits in a connection without being received.
+    pub unserved: Option<Ns>,
     /// A call with this name.
     pub calls: Vec<(Sysno, Ns)>,
     /// The life of a process that began while we looked.
@@ -81,6 +85,9 @@ impl Triggers {
                     let took = e.time.saturating_sub(s.start);
                     self.call(s.nr, took).map(|l| describe(catalog, e.thread, &call_name(s.nr), took, l))
                 }
+                Kind::Unserved(u) if in_focus(catalog, e.thread) => {
+                    self.unserved(e.thread, e.time, u, catalog)
+                }
                 _ => None,
             };
             if let Some(why) = found {
@@ -92,6 +99,16 @@ impl Triggers {
 
     fn call(&self, call: Sysno, took: Ns) -> Option<Ns> {
         self.limits.calls.iter().find(|(nr, limit)| *nr == call && took > *limit).map(|c| c.1)
+    }
+
+    fn unserved(&mut self, thread: ThreadId, time: Ns, u: &Unserved, catalog: &Catalog) -> Option<String> {
+        let limit = self.limits.unserved?;
+        let fact = UnservedFact::new(thread, u, time);
+        // Threads and objects are counted alike: from the other end they do not meet.
+        (fact.matters() && fact.duration() >= limit && self.tell(!u.object.0, u.since, time)).then(|| {
+            let who = pg_graph::words::who(catalog, thread);
+            format!("{who}: {}, longer than {}", fact.words(catalog), pg_graph::words::span(limit))
+        })
     }
 
     fn wait(&mut self, thread: ThreadId, time: Ns, o: &OffCpu, catalog: &Catalog) -> Option<String> {

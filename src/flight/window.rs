@@ -1,8 +1,8 @@
 //! The last while of a recording, in memory.
 
 use crate::session::parse;
-use pg_event::{Catalog, Event, Item, Kind, Ns, ThreadId};
-use std::collections::VecDeque;
+use pg_event::{Catalog, Event, Item, Kind, Ns, ObjectId, ThreadId};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Rows after which a chunk is packed.
@@ -103,6 +103,8 @@ pub struct Window {
     rest: Vec<Event>,
     /// By thread.
     open: Vec<Option<Box<Open>>>,
+    /// Connections that are not served, as they were told of last.
+    unserved: HashMap<ObjectId, Event>,
     catalog: Catalog,
     latest: Ns,
     /// Up to when chunks were forgotten.
@@ -120,6 +122,7 @@ impl Window {
             bytes: 0,
             rest: Vec::new(),
             open: Vec::new(),
+            unserved: HashMap::new(),
             catalog: Catalog::default(),
             latest: 0,
             forgotten: 0,
@@ -170,6 +173,14 @@ impl Window {
                     open.holds.push(*e);
                 }
             }
+            Kind::Unserved(u) => {
+                const MOST: usize = 4096;
+                if !u.open {
+                    self.unserved.remove(&u.object);
+                } else if self.unserved.len() < MOST {
+                    self.unserved.insert(u.object, *e);
+                }
+            }
             Kind::OffCpu(_) | Kind::Exit { .. } => {
                 if let Some(slot) = self.open.get_mut(e.thread.index()) {
                     *slot = None;
@@ -215,7 +226,7 @@ impl Window {
         Snapshot {
             chunks: self.chunks.iter().cloned().collect(),
             rest: self.rest.clone(),
-            open: open.filter(|e| e.time < from).collect(),
+            open: open.chain(self.unserved.values().copied()).filter(|e| e.time < from).collect(),
             catalog: self.catalog.clone(),
             from,
             to: self.latest,

@@ -51,6 +51,7 @@ impl Used {
                 self.stack(o.waker_stack, waker);
             }
             Kind::Ipc(i) => self.object(i.object, own),
+            Kind::Unserved(u) => self.object(u.object, own),
             Kind::Syscall(s) => self.object(s.object, own),
             Kind::Sample(s) => {
                 self.stack(s.user_stack, own);

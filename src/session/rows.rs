@@ -16,8 +16,8 @@ use super::column::{Col, Out};
 use guess::{Positions, Switches};
 use number::{Front, Quickly, Threads, Wait, Waker};
 use pg_event::{
-    Context, Direction, Event, Hold, IpcUse, Kind, Ns, ObjectId, OffCpu, OffState, Relation, Sample, StackId,
-    SyscallUse, Sysno, ThreadId, Work,
+    Context, Direction, Display, Event, Hold, IpcUse, Kind, Ns, ObjectId, OffCpu, OffState, Relation, Sample,
+    StackId, SyscallUse, Sysno, ThreadId, Unserved, Work,
 };
 use std::collections::HashMap;
 
@@ -36,9 +36,10 @@ const UNIT: usize = 11;
 const MARK: usize = 12;
 const LOST: usize = 13;
 const WORK: usize = 14;
-const GROUPS: usize = 15;
+const UNSERVED: usize = 15;
+const GROUPS: usize = 16;
 /// Columns of each group.
-const COLUMNS: [usize; GROUPS] = [4, 17, 6, 6, 3, 1, 0, 1, 2, 3, 4, 2, 1, 3, 3];
+const COLUMNS: [usize; GROUPS] = [4, 17, 6, 6, 3, 1, 0, 1, 2, 3, 4, 2, 1, 3, 3, 5];
 const MAX_COLUMNS: usize = 17;
 
 /// Makes payloads: takes events one after the other and keeps them as columns until a chunk is due. Its
@@ -238,6 +239,15 @@ impl Encoder {
                 c[2].u(ago(w.queued));
                 WORK
             }
+            Kind::Unserved(u) => {
+                let c = &mut self.groups[UNSERVED];
+                c[0].id(u.object.0);
+                c[1].u(ago(u.since));
+                c[2].u(ago(u.until));
+                c[3].u(u.bytes);
+                c[4].byte(u8::from(u.open) | u8::from(u.arrived) << 1 | (u.display as u8) << 2);
+                UNSERVED
+            }
             Kind::Mark { number } => {
                 self.groups[MARK][0].u(u64::from(number));
                 MARK
@@ -372,8 +382,24 @@ impl Decoder {
         let mut positions = Positions::default();
         let mut time = 0u64;
         let mut unknown = 0;
-        let [common, off, ipc, sys, sample, spawn, _, exit, signal, hold, flag, unit, mark, lost, work] =
-            &mut cols;
+        let [
+            common,
+            off,
+            ipc,
+            sys,
+            sample,
+            spawn,
+            _,
+            exit,
+            signal,
+            hold,
+            flag,
+            unit,
+            mark,
+            lost,
+            work,
+            unserved,
+        ] = &mut cols;
         for _ in 0..rows {
             let tag = common[0].byte() as usize;
             time = time.wrapping_add(common[1].i() as u64);
@@ -435,6 +461,16 @@ impl Decoder {
                     requester: ThreadId(work[1].id()),
                     queued: time.wrapping_sub(work[2].u()),
                 }),
+                UNSERVED => {
+                    let object = ObjectId(unserved[0].id());
+                    let (since, until) =
+                        (time.wrapping_sub(unserved[1].u()), time.wrapping_sub(unserved[2].u()));
+                    let bytes = unserved[3].u();
+                    let flags = unserved[4].byte();
+                    let (open, arrived) = (flags & 1 != 0, flags & 2 != 0);
+                    let display = Display::from_u8(flags >> 2);
+                    Kind::Unserved(Unserved { object, since, until, bytes, open, arrived, display })
+                }
                 COMMON => {
                     common[0].spoil();
                     break;

@@ -3,8 +3,9 @@
 use super::format::{FRAME_LEN, PREFIX_LEN};
 use super::*;
 use pg_event::{
-    Catalog, CatalogDelta, Context, Coverage, Direction, Event, Hold, IpcUse, Item, Kind, ObjectId, OffCpu,
-    OffState, ProcessId, Relation, Sample, StackId, SyscallUse, Sysno, Thread, ThreadId, Work,
+    Catalog, CatalogDelta, Context, Coverage, Direction, Display, Event, Hold, IpcUse, Item, Kind, ObjectId,
+    OffCpu, OffState, ProcessId, Relation, Sample, StackId, SyscallUse, Sysno, Thread, ThreadId, Unserved,
+    Work,
 };
 use pg_graph::{By, Decision, QuestionKey, QuestionKind};
 use proptest::prelude::*;
@@ -68,6 +69,12 @@ fn kind() -> impl Strategy<Value = Kind> {
         1 => (id(), id(), ns()).prop_map(|(o, t, queued)| {
             Kind::Work(Work { object: ObjectId(o), requester: ThreadId(t), queued })
         }),
+        1 => (id(), ns(), ns(), any::<u64>(), any::<(bool, bool)>(), 0..3u8).prop_map(
+            |(o, since, until, bytes, (open, arrived), d)| {
+                let (object, display) = (ObjectId(o), Display::from_u8(d));
+                Kind::Unserved(Unserved { object, since, until, bytes, open, arrived, display })
+            }
+        ),
         1 => (ns(), any::<u64>(), any::<u8>()).prop_map(|(since, count, ring)| Kind::Lost { since, count, ring }),
     ]
 }

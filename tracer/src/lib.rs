@@ -12,7 +12,9 @@ pub mod live;
 pub mod options;
 pub mod patience;
 pub mod procfs;
+mod sockdiag;
 pub mod stacks;
+mod unserved;
 
 pub use collector::{Collector, LiveStats, check_permission, raise_priority};
 pub use error::Error;

@@ -36,6 +36,8 @@ pub struct Options {
     pub user_stacks: bool,
     /// When a wait counts as long and the holders of its object are looked up.
     pub long_wait_ns: u64,
+    /// When a connection of the focus in which something waits counts as not served, 0 for never.
+    pub unserved_ns: u64,
     /// Raise the level for short bursts on threads of the focus that look as if they spun.
     pub adaptive: bool,
     /// Look functions' names up only when a report of open waits is asked for, and forget what was read for
@@ -55,6 +57,7 @@ impl Default for Options {
             kernel_stack_threshold_ns: 1_000_000,
             user_stacks: true,
             long_wait_ns: 500_000_000,
+            unserved_ns: 1_000_000_000,
             adaptive: true,
             names_on_report: false,
         }

@@ -23,8 +23,8 @@ pub(crate) use split::why as split_reason;
 
 use crate::graph::{EdgeRow, INTERRUPTED, TIMED_OUT};
 use crate::{
-    At, CullCounts, EdgeKind, EventGraph, FlagAccess, HoldFact, MarkFact, SamplePoint, SignalFact, VertexId,
-    Weak, WorkFact,
+    At, CullCounts, EdgeKind, EventGraph, FlagAccess, HoldFact, MarkFact, SamplePoint, SignalFact,
+    UnservedFact, VertexId, Weak, WorkFact,
 };
 use channel::{Channels, Match, Segment};
 use pg_event::{Catalog, Event, IpcUse, Kind, Ns, ObjectId, OffCpu, StackId, Sysno, ThreadId};
@@ -109,6 +109,7 @@ pub struct Builder {
     works: Vec<WorkFact>,
     flags: Vec<FlagAccess>,
     marks: Vec<MarkFact>,
+    unserved: Vec<UnservedFact>,
     execs: Vec<(ThreadId, Ns)>,
     lost: Vec<(Ns, Ns)>,
     culled: CullCounts,
@@ -135,6 +136,7 @@ impl Builder {
             works: Vec::new(),
             flags: Vec::new(),
             marks: Vec::new(),
+            unserved: Vec::new(),
             execs: Vec::new(),
             lost: Vec::new(),
             culled: CullCounts::default(),
@@ -212,6 +214,10 @@ impl Builder {
         }
         if let Kind::Mark { number } = e.kind {
             self.marks.push(MarkFact { time, number });
+            return;
+        }
+        if let Kind::Unserved(u) = e.kind {
+            self.unserved.push(UnservedFact::new(e.thread, &u, time));
             return;
         }
         // What is read from the system's state tells nothing of what the holder did.

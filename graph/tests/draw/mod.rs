@@ -2,9 +2,9 @@
 #![allow(dead_code)]
 
 use pg_event::{
-    Catalog, Cmdline, Context, Direction, Event, Frame, FrameId, Hold, IpcUse, Kind, Module, ModuleId, Ns,
-    Object, ObjectId, ObjectKind, OffCpu, OffState, Process, ProcessId, Relation, Sample, Stack, StackId,
-    SyscallUse, Sysno, Thread, ThreadId, Work, syscall_number,
+    Catalog, Cmdline, Context, Direction, Display, Event, Frame, FrameId, Hold, IpcUse, Kind, Module,
+    ModuleId, Ns, Object, ObjectId, ObjectKind, OffCpu, OffState, Process, ProcessId, Relation, Sample,
+    Stack, StackId, SyscallUse, Sysno, Thread, ThreadId, Unserved, Work, syscall_number,
 };
 use pg_graph::report::Report;
 use pg_graph::{
@@ -90,6 +90,19 @@ impl Drawing {
     pub fn work(&mut self, worker: ThreadId, function: ObjectId, requester: ThreadId, queued: f64, at: f64) {
         let w = Work { object: function, requester, queued: ns(queued) };
         self.event(ns(at), worker, Kind::Work(w));
+    }
+
+    /// `owner` does not receive what came over `object` from `since` to `until`.
+    pub fn unserved(
+        &mut self,
+        owner: ThreadId,
+        object: ObjectId,
+        (since, until): (f64, f64),
+        display: Display,
+    ) {
+        let (since, until) = (ns(since), ns(until));
+        let u = Unserved { object, since, until, bytes: 64, open: false, arrived: true, display };
+        self.event(until, owner, Kind::Unserved(u));
     }
 
     pub fn object(&mut self, kind: ObjectKind, id: u64, peer: u64, name: &str) -> ObjectId {

@@ -334,6 +334,10 @@ pub fn event(r: &Recording, e: &Event) -> String {
             format!("{} data flag{}: {value}", if write { "writes" } else { "reads" }, on(object))
         }
         Kind::UnitBoundary { begin, .. } => if begin { "a unit begins" } else { "a unit ends" }.into(),
+        Kind::Unserved(u) => {
+            let length = time::length(u.until.saturating_sub(u.since));
+            format!("has {} B waiting{}, not received for {length}", u.bytes, on(u.object))
+        }
         Kind::Mark { number } => format!("mark {number}"),
         Kind::Lost { count, .. } => format!("{count} events lost"),
         _ => "an event of a newer pg-tui".into(),

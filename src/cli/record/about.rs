@@ -25,18 +25,25 @@ pub fn options(args: &Record) -> Result<Options, Failure> {
     }
     let comms = args.comm.iter().map(|r| regex("--comm", r)).collect::<Result<_, _>>()?;
     let ns = |ms: f64| (ms * 1e6) as u64;
+    let defaults = Options::default();
+    let focus = Focus {
+        pids: args.pid.clone(),
+        cgroups: args.cgroup.clone(),
+        comms,
+        command: !args.command.is_empty(),
+    };
+    if args.on_unserved.is_some() && focus.is_everything() {
+        return Err(Failure::Usage(
+            "--on-unserved needs a focus: whose connections? Add -p, --cgroup, --comm or a command".into(),
+        ));
+    }
     Ok(Options {
         level: match args.level {
             Level::Waits => pg_tracer::Level::Waits,
             Level::Messages => pg_tracer::Level::Messages,
             Level::Syscalls => pg_tracer::Level::Syscalls,
         },
-        focus: Focus {
-            pids: args.pid.clone(),
-            cgroups: args.cgroup.clone(),
-            comms,
-            command: !args.command.is_empty(),
-        },
+        focus,
         ring_bytes: args.ring_size << 20,
         stack_ring_bytes: args.stack_ring_size << 20,
         sample_hz: args.sample_rate,
@@ -44,6 +51,7 @@ pub fn options(args: &Record) -> Result<Options, Failure> {
         kernel_stack_threshold_ns: ns(args.kernel_stack_threshold),
         user_stacks: !args.no_user_stacks,
         long_wait_ns: ns(args.long_wait),
+        unserved_ns: args.on_unserved.unwrap_or(defaults.unserved_ns),
         adaptive: !args.no_bursts,
         names_on_report: args.flight.is_some(),
     })

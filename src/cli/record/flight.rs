@@ -103,6 +103,7 @@ pub fn run(args: &Record, limit: Limit) -> Outcome {
     let limits = Limits {
         wait: args.on_wait,
         turn: args.on_turn,
+        unserved: args.on_unserved,
         calls: args.on_syscall.clone(),
         runtime: args.on_runtime,
     };

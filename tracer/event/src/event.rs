@@ -1,6 +1,6 @@
 //! Events: what happened, to which thread, when.
 
-use crate::{CatalogDelta, Ns, ObjectId, StackId, Sysno, ThreadId};
+use crate::{CatalogDelta, Ns, ObjectId, StackId, Sysno, ThreadId, Unserved};
 use serde::{Deserialize, Serialize};
 
 /// One event. A recording's events come sorted by `time`.
@@ -52,6 +52,8 @@ pub enum Kind {
     /// The thread, a kernel worker, was at `time` doing what somebody had asked for: whom it wakes then goes on
     /// since that was asked for.
     Work(Work),
+    /// A fact read from the system's state: what came for the thread over a connection was not received.
+    Unserved(Unserved),
     /// The thread read or wrote a data flag (hardware watchpoint).
     DataFlag {
         /// The flag.

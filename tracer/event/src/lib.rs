@@ -9,6 +9,7 @@ mod event;
 mod ids;
 mod object;
 mod syscall;
+mod unserved;
 
 pub use catalog::{Catalog, CatalogDelta, Cmdline, Frame, Module, ModuleKind, Process, Stack, Thread};
 pub use event::{
@@ -18,3 +19,4 @@ pub use event::{
 pub use ids::{FrameId, ModuleId, Ns, ObjectId, ProcessId, StackId, ThreadId};
 pub use object::{Object, ObjectKind, SHARED_FUTEX, endpoint_v4, show_endpoint};
 pub use syscall::{Sysno, syscall_name, syscall_number};
+pub use unserved::{Display, Unserved};

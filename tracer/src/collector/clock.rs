@@ -13,6 +13,11 @@ pub fn monotonic() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
+/// CPU time of the calling thread, ns.
+pub fn thread_cpu() -> u64 {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
 /// What to add to the monotonic clock for real time, ns.
 pub fn realtime_offset() -> u64 {
     read(libc::CLOCK_REALTIME).saturating_sub(monotonic())

@@ -25,9 +25,10 @@ pub mod replay;
 mod retries;
 mod sampling;
 mod tries;
+mod unserved;
 mod words;
 
-pub(crate) use clock::monotonic;
+pub(crate) use clock::{monotonic, thread_cpu};
 pub use permission::check_permission;
 pub(crate) use priority::lower_priority;
 pub use priority::raise_priority;
@@ -36,6 +37,7 @@ use crate::error::Error;
 use crate::flags::{FlagError, FlagSpec, Touch, Watch};
 use crate::identity::Identity;
 use crate::options::{Level, Options};
+use crate::unserved::{Look, Observer, Tracker};
 use burst::{Bursts, Step};
 use crossbeam_channel::{Receiver, Sender, bounded, never, select, unbounded};
 use drain::{Batch, Drain};
@@ -200,6 +202,9 @@ struct Run {
     /// Watches data flags, once there is one to watch.
     flags: Option<Watch>,
     touches: Receiver<Vec<Touch>>,
+    /// Looks for connections that are not served, when there is a focus.
+    observer: Option<Observer>,
+    looks: Receiver<Look>,
 }
 
 /// The receiver of the items is gone.
@@ -226,6 +231,12 @@ impl Run {
             .then(|| Bursts::new(options.focus.is_everything()));
         let rings = programs.take_rings().ok_or_else(|| Error::Failed("no rings".into()))?;
         let drain = Drain::start(rings)?;
+        // Of everybody on the machine that would be much work, and nobody's answer.
+        let observer = (!everything && options.unserved_ns > 0)
+            .then(|| Observer::start(options.unserved_ns, programs.receptions).ok())
+            .flatten();
+        pipeline.queues = observer.as_ref().map(|_| Tracker::new(options.unserved_ns, programs.receptions));
+        let looks = observer.as_ref().map_or_else(never, |o| o.looks.clone());
         let mut run = Self {
             programs,
             drain,
@@ -246,6 +257,8 @@ impl Run {
             on_report: options.names_on_report,
             flags: None,
             touches: never(),
+            observer,
+            looks,
         };
         // The focus must be known before the command's first instruction.
         let _ = run.give_out(start, false);
@@ -274,6 +287,7 @@ impl Run {
                     }
                     Ok(Command::Report) => {
                         self.programs.pass(Pass::Flush)?;
+                        self.pipeline.tell_unserved(complete, clock::monotonic(), true);
                         self.naming = true;
                         if self.on_report {
                             self.pipeline.stacks.hurry();
@@ -294,6 +308,13 @@ impl Run {
                     }
                     None
                 }
+                recv(self.looks) -> look => {
+                    match (look, &mut self.pipeline.queues) {
+                        (Ok(look), Some(queues)) => queues.look(look),
+                        _ => self.looks = never(),
+                    }
+                    None
+                }
                 default(Duration::from_nanos(due)) => None,
             };
             let now = clock::monotonic();
@@ -301,6 +322,7 @@ impl Run {
                 self.take(&batch);
                 complete = batch.time;
                 self.drain.give_back(batch);
+                self.pipeline.tell_unserved(complete, now, false);
             }
             let behind = self.drain.batches.len() > BEHIND;
             if now >= next_long && (!behind || now >= next_long + PATIENCE) {
@@ -458,6 +480,9 @@ impl Run {
                         remove.push(p.pid);
                     }
                 }
+                if let Some(observer) = &self.observer {
+                    observer.focus(&add, &remove);
+                }
                 self.programs.set_focus(&add, &remove);
             }
             self.out.send(item).map_err(|_| Gone)?;
@@ -480,6 +505,7 @@ impl Run {
             self.drain.give_back(batch);
         }
         self.account(clock::monotonic().max(self.checked + 100 * MS));
+        self.pipeline.tell_unserved(u64::MAX, end, true);
         let mut notes = std::mem::take(&mut self.programs.notes);
         notes.extend(flag_notes);
         let bursts = self.pipeline.bursts.as_ref().map_or(0, |b| b.count);

@@ -14,6 +14,7 @@ use crate::flags::Touch;
 use crate::holders::{Holders, LongWait};
 use crate::identity::Identity;
 use crate::stacks::{Regs, StackTable};
+use crate::unserved::Tracker;
 use pg_event::{
     CatalogDelta, Context, Direction, Event, Hold, IpcUse, Item, Kind, Ns, ObjectKind, OffCpu, OffState,
     Sample, StackId, SyscallUse, Sysno, ThreadId, Work,
@@ -131,6 +132,8 @@ pub struct Pipeline {
     retries: Retries,
     /// Looks for threads that deserve a burst, when there are to be bursts.
     pub bursts: Option<Bursts>,
+    /// Follows connections of the focus that are not served, when there is a focus.
+    pub queues: Option<Tracker>,
     /// When a unix datagram was received last (`CLOCK_MONOTONIC`), 0 for never.
     pub datagram: u64,
     /// UDP datagrams received from somebody whom the kernel does not show.
@@ -167,6 +170,7 @@ impl Pipeline {
             quotas: Quotas::new(),
             retries: Retries::default(),
             bursts: None,
+            queues: None,
             datagram: 0,
             unnamed: 0,
             stepped: 0,
@@ -317,6 +321,13 @@ impl Pipeline {
                 }
                 let now = self.time(u.last);
                 let thread = self.identity.thread(u.tid, u.tgid, now);
+                if u.receive
+                    && let Some(queues) = &mut self.queues
+                    && self.identity.in_focus(thread)
+                {
+                    let of = (u.object.kind, u.object.id, u.object.peer);
+                    queues.received(of, (u.tid, u.tgid), u.first, u.last);
+                }
                 let kind = Kind::Ipc(IpcUse {
                     object: self.objects.id(u.object),
                     direction: if u.receive { Direction::Receive } else { Direction::Send },

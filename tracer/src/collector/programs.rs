@@ -98,6 +98,8 @@ pub struct Programs {
     datagrams: Option<BtfTracePointLinkId>,
     /// The kernel took the program for datagrams.
     datagrams_loaded: bool,
+    /// What is received over sockets is recorded.
+    pub receptions: bool,
     bursting: HashMap<MapData, u32, u32>,
     /// `struct python` in `bpf/python.h` by thread, as words.
     pythons: HashMap<MapData, u32, [u64; 3]>,
@@ -201,6 +203,7 @@ impl Programs {
             counts: take(&mut ebpf, "counts")?,
             calls: None,
             datagrams: None,
+            receptions: false,
             datagrams_loaded: false,
             rings: Some(Rings {
                 lanes: Lanes::map(
@@ -230,8 +233,10 @@ impl Programs {
         iter.load("task", btf).map_err(|e| refused("on_task", &e))?;
         // What is optional first: whatever of it wakes the core finds it not yet there.
         let messages = if options.level >= Level::Messages { MESSAGES } else { &[] };
+        self.receptions = options.level >= Level::Messages;
         for (name, tracepoint, loss) in EXTRA.iter().chain(messages) {
             if let Err(e) = attach(&mut self.ebpf, name, tracepoint, btf) {
+                self.receptions &= *name != "on_receive";
                 tracing::warn!(name, "{}", refused(name, &e));
                 let note = format!("this kernel does not offer {tracepoint}: {loss}");
                 self.notes.push(note);

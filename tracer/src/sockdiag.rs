@@ -1,0 +1,158 @@
+//! The kernel's socket monitoring, sock_diag(7): requests, and what a dump says.
+#![allow(unsafe_code)] // Netlink sockets cannot be had from std.
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+// Kernel: include/uapi/linux/{netlink,sock_diag,unix_diag,inet_diag}.h.
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const NLM_F_REQUEST_DUMP: u16 = 0x301;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+pub const UDIAG_SHOW_NAME: u32 = 1;
+pub const UDIAG_SHOW_PEER: u32 = 4;
+pub const UDIAG_SHOW_ICONS: u32 = 8;
+pub const UDIAG_SHOW_RQLEN: u32 = 16;
+pub const UNIX_DIAG_NAME: u16 = 0;
+pub const UNIX_DIAG_PEER: u16 = 2;
+pub const UNIX_DIAG_ICONS: u16 = 3;
+pub const UNIX_DIAG_RQLEN: u16 = 4;
+pub const INET_DIAG_INFO: u16 = 2;
+/// Size of a netlink header, of `unix_diag_msg`, and of `inet_diag_msg`.
+const HEADER: usize = 16;
+const UNIX_DIAG_MSG: usize = 16;
+const INET_DIAG_MSG: usize = 72;
+
+pub fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+pub fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+/// Asks for all unix sockets in these states (a bit each), with these attributes (`UDIAG_SHOW_...`).
+pub fn unix_request(states: u32, show: u32) -> Vec<u8> {
+    let mut body = vec![libc::AF_UNIX as u8, 0, 0, 0];
+    body.extend(states.to_ne_bytes());
+    body.extend(0u32.to_ne_bytes()); // any inode
+    body.extend(show.to_ne_bytes());
+    body.extend([0xff; 8]); // any cookie
+    request(&body)
+}
+
+/// Asks for all TCP sockets of a family (`AF_INET`, `AF_INET6`) in these states, with their `tcp_info`.
+pub fn tcp_request(family: i32, states: u32) -> Vec<u8> {
+    let mut body = vec![family as u8, libc::IPPROTO_TCP as u8, 1 << (INET_DIAG_INFO - 1), 0];
+    body.extend(states.to_ne_bytes());
+    body.extend([0; 48]); // any address
+    request(&body)
+}
+
+fn request(body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(HEADER + body.len());
+    out.extend(((HEADER + body.len()) as u32).to_ne_bytes());
+    out.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    out.extend(NLM_F_REQUEST_DUMP.to_ne_bytes());
+    out.extend([0; 8]); // sequence, port
+    out.extend(body);
+    out
+}
+
+/// A socket to ask through. It stays in the network namespace it was opened in.
+pub struct Socket {
+    fd: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+impl Socket {
+    /// Of the calling thread's network namespace; `None` when the kernel has no sock_diag.
+    pub fn open() -> Option<Self> {
+        // SAFETY: the descriptor is owned from here on; the option is as long as stated.
+        let fd = unsafe {
+            let fd =
+                libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_SOCK_DIAG);
+            if fd < 0 {
+                return None;
+            }
+            let fd = OwnedFd::from_raw_fd(fd);
+            let limit = libc::timeval { tv_sec: 0, tv_usec: 200_000 };
+            let size = size_of::<libc::timeval>() as libc::socklen_t;
+            libc::setsockopt(
+                fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_RCVTIMEO,
+                (&raw const limit).cast(),
+                size,
+            );
+            fd
+        };
+        Some(Self { fd, buffer: vec![0; 1 << 16] })
+    }
+
+    /// All that a dump says, datagram by datagram; `None` when it was refused or not finished: after that the
+    /// rest of it may still come, and the socket is of no use any more.
+    pub fn dump(&mut self, request: &[u8]) -> Option<Vec<Vec<u8>>> {
+        let fd = self.fd.as_raw_fd();
+        // SAFETY: the request is as long as stated.
+        let sent = unsafe { libc::send(fd, request.as_ptr().cast(), request.len(), 0) };
+        if sent != request.len() as isize {
+            return None;
+        }
+        let mut out = Vec::new();
+        // A dump has an end; the bound is for a kernel that does not tell.
+        for _ in 0..4096 {
+            // SAFETY: the buffer is as long as stated.
+            let got = unsafe { libc::recv(fd, self.buffer.as_mut_ptr().cast(), self.buffer.len(), 0) };
+            let got = usize::try_from(got).ok().filter(|&n| n > 0)?;
+            let part = self.buffer.get(..got)?.to_vec();
+            if messages(&part).any(|(kind, _)| kind == NLMSG_ERROR) {
+                return None;
+            }
+            let last = messages(&part).any(|(kind, _)| kind == NLMSG_DONE);
+            out.push(part);
+            if last {
+                return Some(out);
+            }
+        }
+        None
+    }
+}
+
+/// The netlink messages of a datagram: type and payload.
+fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let len = word(bytes, 0)? as usize;
+        let kind = half(bytes, 4)?;
+        let payload = bytes.get(HEADER..len)?;
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+        Some((kind, payload))
+    })
+}
+
+fn sockets(datagrams: &[Vec<u8>]) -> impl Iterator<Item = &[u8]> {
+    let all = datagrams.iter().flat_map(|d| messages(d));
+    all.filter(|(kind, _)| *kind == SOCK_DIAG_BY_FAMILY).map(|(_, payload)| payload)
+}
+
+/// Inode, type (`SOCK_STREAM`, ...) and attributes of each unix socket told of.
+pub fn unix_sockets(datagrams: &[Vec<u8>]) -> impl Iterator<Item = (u64, i32, &[u8])> {
+    sockets(datagrams).filter_map(|s| {
+        Some((u64::from(word(s, 4)?), i32::from(*s.get(1)?), s.get(UNIX_DIAG_MSG..).unwrap_or(&[])))
+    })
+}
+
+/// The `inet_diag_msg` and the attributes of each TCP socket told of.
+pub fn tcp_sockets(datagrams: &[Vec<u8>]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    sockets(datagrams).filter_map(|s| s.split_at_checked(INET_DIAG_MSG))
+}
+
+/// The attributes of a socket: type and value.
+pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let len = half(bytes, 0)? as usize;
+        let kind = half(bytes, 2)?;
+        let value = bytes.get(4..len)?;
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+        Some((kind, value))
+    })
+}

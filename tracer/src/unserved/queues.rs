@@ -1,0 +1,336 @@
+//! How much waits in the sockets of some processes, asked of the kernel in two or three dumps.
+
+use crate::procfs::{self, FdLink};
+use crate::sockdiag::{
+    INET_DIAG_INFO, Socket, UDIAG_SHOW_NAME, UDIAG_SHOW_PEER, UDIAG_SHOW_RQLEN, UNIX_DIAG_NAME,
+    UNIX_DIAG_PEER, UNIX_DIAG_RQLEN, attributes, half, tcp_request, tcp_sockets, unix_request, unix_sockets,
+    word,
+};
+use pg_event::{Display, ObjectKind, endpoint_v4};
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// A connection that can be used both ways (`TCP_ESTABLISHED`; unix sockets have it, too). What a peer that has
+/// closed left behind may be of no interest to anybody.
+const ESTABLISHED: u32 = 1;
+/// Most sockets looked after.
+const MAX_SOCKETS: usize = 20_000;
+/// Most descriptors of one process looked at.
+const MAX_OF_ONE: usize = 20_000;
+/// Offset of `tcpi_bytes_received` in `struct tcp_info` (kernel: `include/uapi/linux/tcp.h`).
+const BYTES_RECEIVED: usize = 128;
+
+/// A connection in which bytes wait.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Reading {
+    /// Inode of the socket.
+    pub inode: u64,
+    /// Who has it open.
+    pub pid: u32,
+    /// It was opened while we looked on.
+    pub new: bool,
+    /// Bytes that wait.
+    pub waiting: u64,
+    /// Bytes taken out since the connection began, where the kernel counts them (TCP).
+    pub taken: Option<u64>,
+    /// What it is.
+    pub ends: Ends,
+}
+
+/// What a connection is, as recorded events name it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ends {
+    pub kind: ObjectKind,
+    pub id: u64,
+    pub peer: u64,
+    /// Empty when the ends say it all.
+    pub name: String,
+    /// The peer is a display server.
+    pub display: Display,
+}
+
+/// The key of an end as the recorder's programs make it (`endpoint6` in `object.h`).
+fn endpoint(a: SocketAddr) -> u64 {
+    match a.ip().to_canonical() {
+        IpAddr::V4(v4) => endpoint_v4(u32::from(v4), a.port()),
+        IpAddr::V6(v6) => {
+            let mix = |h: u64, v: u64| {
+                let h = (h ^ v).wrapping_mul(0xff51_afd7_ed55_8ccd);
+                h ^ (h >> 32)
+            };
+            let o = v6.octets();
+            let w = |i: usize| word(&o, 4 * i).map_or(0, u64::from);
+            let h = mix(mix(0x51e_d270_b9f9, w(0) << 32 | w(1)), w(2) << 32 | w(3));
+            1 << 63 | ((h << 16) & !(1 << 63)) | u64::from(a.port())
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Owner {
+    pid: u32,
+    /// The process was looked at before, and did not have it.
+    new: bool,
+}
+
+/// The sockets of some processes, and who to ask about them.
+#[derive(Default)]
+pub struct Queues {
+    /// Processes looked at.
+    pids: HashSet<u32>,
+    /// By inode: the first of the processes that has it open.
+    owners: HashMap<u64, Owner>,
+    /// By network namespace, named by its link; `None` where it cannot be asked.
+    ask: HashMap<std::path::PathBuf, Option<Socket>>,
+    /// What unix sockets are, once somebody needed to know.
+    known: HashMap<u64, Ends>,
+    /// Which versions of TCP they use: the kernel goes through all its connections for each.
+    versions: [bool; 2],
+}
+
+impl Queues {
+    /// See which sockets these processes have open.
+    pub fn find(&mut self, pids: &[u32]) {
+        let before = std::mem::take(&mut self.owners);
+        let mut spaces = HashSet::new();
+        for &pid in pids {
+            let links = procfs::read_fd_links(pid, MAX_OF_ONE);
+            let sockets =
+                links.into_iter().filter_map(|(_, l)| if let FdLink::Socket(n) = l { Some(n) } else { None });
+            for inode in sockets {
+                if self.owners.len() < MAX_SOCKETS {
+                    let new = before.get(&inode).map_or_else(|| self.pids.contains(&pid), |o| o.new);
+                    self.owners.entry(inode).or_insert(Owner { pid, new });
+                }
+            }
+            if let Ok(link) = std::fs::read_link(procfs::path_of(pid, "ns/net")) {
+                if !self.ask.contains_key(&link) {
+                    self.ask.insert(link.clone(), super::namespace::open(pid, &link));
+                }
+                spaces.insert(link);
+            }
+        }
+        self.versions = [true; 2];
+        self.pids = pids.iter().copied().collect();
+        self.ask.retain(|link, _| spaces.contains(link));
+        let owners = &self.owners;
+        self.known.retain(|inode, _| owners.contains_key(inode));
+    }
+
+    /// Those in which something waits now.
+    pub fn look(&mut self) -> Vec<Reading> {
+        let mut out = Vec::new();
+        if self.owners.is_empty() {
+            return out;
+        }
+        let versions = std::mem::take(&mut self.versions);
+        for ask in self.ask.values_mut() {
+            let Some(socket) = ask else { continue };
+            if of_unix(socket, &self.owners, &mut self.known, &mut out).is_none() {
+                // A dump that was broken off leaves its rest in the socket.
+                *ask = None;
+                continue;
+            }
+            for (i, family) in [libc::AF_INET, libc::AF_INET6].into_iter().enumerate() {
+                self.versions[i] |= versions[i] && of_tcp(socket, family, &self.owners, &mut out);
+            }
+        }
+        out
+    }
+}
+
+fn of_unix(
+    socket: &mut Socket,
+    owners: &HashMap<u64, Owner>,
+    known: &mut HashMap<u64, Ends>,
+    out: &mut Vec<Reading>,
+) -> Option<()> {
+    let all = socket.dump(&unix_request(1 << ESTABLISHED, UDIAG_SHOW_RQLEN | UDIAG_SHOW_PEER))?;
+    let number = |attrs, which| {
+        let (_, v) = attributes(attrs).find(|(kind, _)| *kind == which)?;
+        word(v, 0).filter(|&n| n > 0)
+    };
+    // Without a peer it is closed: as with TCP.
+    let found: Vec<(u64, Owner, u32)> = unix_sockets(&all)
+        .filter_map(|(inode, _, attrs)| {
+            let pid = *owners.get(&inode)?;
+            number(attrs, UNIX_DIAG_PEER)?;
+            Some((inode, pid, number(attrs, UNIX_DIAG_RQLEN)?))
+        })
+        .collect();
+    if found.iter().any(|(inode, ..)| !known.contains_key(inode)) {
+        let all = socket.dump(&unix_request(u32::MAX, UDIAG_SHOW_NAME | UDIAG_SHOW_PEER))?;
+        learn(&all, owners, known);
+    }
+    for (inode, pid, n) in found {
+        // Datagrams are counted otherwise, and come with no promise that anybody wants them.
+        if let Some(ends) = known.get(&inode).filter(|e| e.kind == ObjectKind::UnixStream) {
+            let waiting = u64::from(n);
+            out.push(Reading { inode, pid: pid.pid, new: pid.new, waiting, taken: None, ends: ends.clone() });
+        }
+    }
+    Some(())
+}
+
+/// What the sockets in `owners` are.
+fn learn(datagrams: &[Vec<u8>], owners: &HashMap<u64, Owner>, known: &mut HashMap<u64, Ends>) {
+    let mut names = HashMap::new();
+    for (inode, _, attrs) in unix_sockets(datagrams) {
+        if let Some((_, name)) = attributes(attrs).find(|(kind, _)| *kind == UNIX_DIAG_NAME) {
+            names.insert(inode, show(name));
+        }
+    }
+    for (inode, kind, attrs) in unix_sockets(datagrams) {
+        if !owners.contains_key(&inode) {
+            continue;
+        }
+        let peer = attributes(attrs).find(|(kind, _)| *kind == UNIX_DIAG_PEER);
+        let peer = peer.and_then(|(_, v)| word(v, 0)).map_or(0, u64::from);
+        let of_peer = names.get(&peer).cloned().unwrap_or_default();
+        // Only who connected has events of the server: not the server, whose own socket has the name.
+        let display = Display::of_socket(&of_peer);
+        let name = names.get(&inode).filter(|n| !n.is_empty()).cloned().unwrap_or(of_peer);
+        let kind = if kind == libc::SOCK_DGRAM { ObjectKind::UnixDatagram } else { ObjectKind::UnixStream };
+        known.insert(inode, Ends { kind, id: inode, peer, name, display });
+    }
+}
+
+/// A unix address as `/proc/net/unix` has it.
+fn show(name: &[u8]) -> String {
+    match name.split_first() {
+        Some((0, rest)) => format!("@{}", procfs::lossy(rest, procfs::MAX_PATH)),
+        _ => procfs::lossy(name.split(|&b| b == 0).next().unwrap_or(&[]), procfs::MAX_PATH),
+    }
+}
+
+/// Is any of the sockets one of these? A kernel without tcp_diag has an error for an answer.
+fn of_tcp(socket: &mut Socket, family: i32, owners: &HashMap<u64, Owner>, out: &mut Vec<Reading>) -> bool {
+    let Some(all) = socket.dump(&tcp_request(family, 1 << ESTABLISHED)) else { return false };
+    out.extend(tcp_sockets(&all).filter_map(|(message, attrs)| tcp(message, attrs, owners)));
+    tcp_sockets(&all).any(|(m, _)| word(m, 68).is_some_and(|n| owners.contains_key(&u64::from(n))))
+}
+
+/// `inet_diag_msg`: family at 0, ports at 4 and 6, addresses at 8 and 24, receive queue at 56, inode at 68.
+fn tcp(message: &[u8], attrs: &[u8], owners: &HashMap<u64, Owner>) -> Option<Reading> {
+    let inode = u64::from(word(message, 68)?);
+    let Owner { pid, new } = *owners.get(&inode)?;
+    let waiting = u64::from(word(message, 56)?);
+    if waiting == 0 {
+        return None;
+    }
+    let v6 = i32::from(*message.first()?) == libc::AF_INET6;
+    let end = |port: usize, at: usize| {
+        let ip = if v6 {
+            let a: [u8; 16] = message.get(at..at + 16)?.try_into().ok()?;
+            IpAddr::V6(Ipv6Addr::from(a))
+        } else {
+            let a: [u8; 4] = message.get(at..at + 4)?.try_into().ok()?;
+            IpAddr::V4(Ipv4Addr::from(a))
+        };
+        Some(SocketAddr::new(ip, u16::from_be(half(message, port)?)))
+    };
+    let (local, remote) = (end(4, 8)?, end(6, 24)?);
+    let received = attributes(attrs).find(|(kind, _)| *kind == INET_DIAG_INFO);
+    let received = received.and_then(|(_, info)| {
+        let b: [u8; 8] = info.get(BYTES_RECEIVED..BYTES_RECEIVED + 8)?.try_into().ok()?;
+        Some(u64::from_ne_bytes(b))
+    });
+    let (id, peer) = (endpoint(local), endpoint(remote));
+    let name = if id >> 63 == 1 || peer >> 63 == 1 { format!("{local}->{remote}") } else { String::new() };
+    let ends = Ends { kind: ObjectKind::Tcp, id, peer, name, display: x_over_tcp(remote) };
+    Some(Reading { inode, pid, new, waiting, taken: received.map(|n| n.saturating_sub(waiting)), ends })
+}
+
+/// X servers listen on TCP, too: display N on port 6000 + N (ssh forwards from 6010 on).
+fn x_over_tcp(remote: SocketAddr) -> Display {
+    if (6000..6064).contains(&remote.port()) { Display::X11 } else { Display::None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    fn own(q: &mut Queues) -> Vec<Reading> {
+        q.find(&[std::process::id()]);
+        q.look()
+    }
+
+    fn inode(fd: &impl std::os::fd::AsRawFd) -> u64 {
+        match procfs::read_fd_link(std::process::id(), fd.as_raw_fd() as u32) {
+            Some(FdLink::Socket(n)) => n,
+            other => panic!("no socket: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_waits_in_unix_sockets_is_seen() {
+        use std::os::unix::net::{UnixListener, UnixStream};
+        if Socket::open().and_then(|mut s| s.dump(&unix_request(2, 0))).is_none() {
+            eprintln!("skipped: this kernel has no unix_diag");
+            return;
+        }
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("wayland-7");
+        let listener = UnixListener::bind(&path).expect("bind");
+        let mut client = UnixStream::connect(&path).expect("connect");
+        let mut server = listener.accept().expect("accept").0;
+        let mut q = Queues::default();
+        let of = |all: Vec<Reading>, n: u64| all.into_iter().find(|r| r.inode == n);
+        assert_eq!(of(own(&mut q), inode(&client)), None, "nothing waits");
+        server.write_all(b"event").expect("write");
+        client.write_all(b"request").expect("write");
+        let all = own(&mut q);
+        let c = of(all.clone(), inode(&client)).expect("its events wait");
+        assert_eq!((c.pid, c.waiting, c.taken), (std::process::id(), 5, None));
+        let ends = Ends {
+            kind: ObjectKind::UnixStream,
+            id: inode(&client),
+            peer: inode(&server),
+            name: path.to_string_lossy().into_owned(),
+            display: Display::Wayland,
+        };
+        assert_eq!(c.ends, ends);
+        let s = of(all, inode(&server)).expect("the request waits");
+        assert_eq!((s.waiting, s.ends.display), (7, Display::None), "a server is no client");
+        client.read_exact(&mut [0; 5]).expect("read");
+        assert_eq!(of(own(&mut q), inode(&client)), None);
+    }
+
+    #[test]
+    fn what_waits_in_tcp_sockets_is_seen_and_what_was_taken() {
+        use std::net::{TcpListener, TcpStream};
+        if Socket::open().and_then(|mut s| s.dump(&tcp_request(libc::AF_INET, 2))).is_none() {
+            eprintln!("skipped: this kernel has no tcp_diag");
+            return;
+        }
+        for host in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(host) else {
+                eprintln!("skipped: no {host}");
+                continue;
+            };
+            let mut client = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
+            let mut server = listener.accept().expect("accept").0;
+            client.write_all(b"0123456789").expect("write");
+            let mut q = Queues::default();
+            let read =
+                |q: &mut Queues| own(q).into_iter().find(|r| r.inode == inode(&server)).expect("it waits");
+            let r = read(&mut q);
+            assert_eq!((r.waiting, r.taken), (10, Some(0)));
+            (&server).read_exact(&mut [0; 4]).expect("read");
+            let r = read(&mut q);
+            assert_eq!((r.waiting, r.taken, r.ends.kind), (6, Some(4), ObjectKind::Tcp));
+            assert_eq!(r.ends.name.is_empty(), host.starts_with('1'));
+            server.write_all(b"x").expect("write");
+        }
+    }
+
+    #[test]
+    fn keys_of_ends_are_those_of_the_recorder() {
+        let key = |a: &str| endpoint(a.parse().expect("an address"));
+        assert_eq!(key("127.0.0.1:80"), endpoint_v4(0x7f00_0001, 80));
+        assert_eq!(key("[::ffff:127.0.0.1]:80"), endpoint_v4(0x7f00_0001, 80));
+        assert!(key("[::1]:80") >> 63 == 1 && key("[::1]:80") & 0xffff == 80);
+        assert_ne!(key("[::1]:80"), key("[::2]:80"));
+    }
+}

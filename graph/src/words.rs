@@ -275,6 +275,13 @@ pub fn named(catalog: &Catalog, stack: StackId) -> Vec<Named> {
     out
 }
 
+/// Does a stack have Python functions?
+pub fn has_python(catalog: &Catalog, stack: StackId) -> bool {
+    let python =
+        |m: pg_event::ModuleId| catalog.modules.get(m.index()).is_some_and(|m| m.kind == ModuleKind::Python);
+    catalog.frames_of(stack).any(|f| python(f.module))
+}
+
 /// The frames a person asks for, as [`own_frames`] has them.
 pub fn own_named(frames: &[Named]) -> impl Iterator<Item = &Named> {
     let python = frames.iter().any(|f| f.python.is_some());

@@ -10,7 +10,7 @@ use crate::episode::WaitKey;
 use crate::report::QuestionInfo;
 use crate::words::{clean, short_who, span};
 use crate::{Decision, EdgeKind, EventGraph, Question, Vertex, VertexId, Victim, Weak};
-use pg_event::{Catalog, Ns, Relation, ThreadId};
+use pg_event::{Catalog, ModuleKind, Ns, Relation, ThreadId};
 use std::collections::HashSet;
 
 /// What a walk came to.
@@ -245,10 +245,27 @@ impl<'g> Walk<'g> {
             .filter(|v| crate::episode::wait_key(&self.g.vertex(*v), self.c) == group.key)
             .max_by_key(|v| self.g.vertex(*v).waited())
             .unwrap_or(longest.last);
+        let vertex = if group.waits > 1 { self.with_python(thread, (a, b), group, vertex) } else { vertex };
         let mut node = SliceNode::waiting(self.g, self.c, vertex, (a, b)).entered(entry);
         node.spent = group.blocked;
         node.waits = group.waits;
         self.out.nodes.push(node);
+    }
+
+    /// Of waits that are alike, one with a stack that has Python functions, if `longest` has none: of short waits
+    /// that come again and again, the recorder looks at some.
+    fn with_python(&self, thread: ThreadId, (a, b): (Ns, Ns), group: &Group, longest: VertexId) -> VertexId {
+        const MOST: usize = 20_000;
+        let python = |v: &Vertex| crate::words::has_python(self.c, v.user_stack);
+        let best = self.g.vertex(longest);
+        if python(&best) || !self.c.modules.iter().any(|m| m.kind == ModuleKind::Python) {
+            return longest;
+        }
+        let alike = |v: &Vertex| {
+            python(v) && v.waited() * 2 >= best.waited() && crate::episode::wait_key(v, self.c) == group.key
+        };
+        let mut all = self.g.vertices_in(thread, a..b).rev().take(MOST);
+        all.find(|v| alike(&self.g.vertex(*v))).unwrap_or(longest)
     }
 
     /// The wait of the last step: who ended it?

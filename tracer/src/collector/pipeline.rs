@@ -363,7 +363,7 @@ impl Pipeline {
                         ..OffCpu::new(call.start, now, OffState::Interruptible)
                     };
                     self.long.push_back(Long { thread, tid: c.tid, tgid: c.tgid, off, first: true });
-                    self.python.want(c.tgid, c.tid);
+                    self.python.want_some(c.tgid, c.tid);
                 }
             }
             _ => {}
@@ -624,7 +624,7 @@ impl Pipeline {
     pub fn look_at_loops(&mut self, tids: &[u32]) {
         for tid in tids {
             let Some(last) = self.last.get_mut(tid) else { continue };
-            self.python.want(last.raw.tgid, *tid);
+            self.python.want_some(last.raw.tgid, *tid);
             if last.off.object.is_some() && self.long.len() < MAX_LONG {
                 let (thread, tgid, off) = (last.thread, last.raw.tgid, last.off);
                 self.long.push_back(Long { thread, tid: *tid, tgid, off, first: true });

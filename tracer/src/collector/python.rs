@@ -23,9 +23,23 @@ const AGAIN: u64 = SECOND;
 /// Most threads of which that is remembered.
 const MAX_ASKED: usize = 1 << 14;
 
+/// How often a thread is read that waits again and again, and the pause in between.
+const TIMES: u8 = 8;
+const PAUSE: u64 = SECOND / 5;
+
+/// A thread to be read.
+#[derive(Clone, Copy)]
+struct Wanted {
+    tgid: u32,
+    tid: u32,
+    times: u8,
+}
+
 /// Stacks of Python functions by thread.
 pub struct Python {
-    wanted: VecDeque<(u32, u32)>,
+    wanted: VecDeque<Wanted>,
+    /// Those to be read once more from a time on.
+    later: VecDeque<(u64, Wanted)>,
     read: FastMap<u32, PythonStack>,
     bits: [u64; BITS / 64],
     /// Beginning of the current second, and threads read in it.
@@ -46,6 +60,7 @@ impl Default for Python {
     fn default() -> Self {
         Self {
             wanted: VecDeque::new(),
+            later: VecDeque::new(),
             read: FastMap::default(),
             bits: [0; BITS / 64],
             second: (0, 0),
@@ -61,8 +76,18 @@ impl Default for Python {
 impl Python {
     /// A thread (`tid` of the process `tgid`) waits in a way that matters.
     pub fn want(&mut self, tgid: u32, tid: u32) {
-        if self.wanted.len() < MAX_WANTED && !self.wanted.contains(&(tgid, tid)) {
-            self.wanted.push_back((tgid, tid));
+        self.push(Wanted { tgid, tid, times: 1 });
+    }
+
+    /// A thread waits again and again: a few of its waits are of interest.
+    pub fn want_some(&mut self, tgid: u32, tid: u32) {
+        self.push(Wanted { tgid, tid, times: TIMES });
+    }
+
+    fn push(&mut self, w: Wanted) {
+        let known = self.wanted.iter().chain(self.later.iter().map(|l| &l.1)).any(|x| x.tid == w.tid);
+        if self.wanted.len() < MAX_WANTED && self.later.len() < MAX_WANTED && !known {
+            self.wanted.push_back(w);
         }
     }
 
@@ -77,14 +102,21 @@ impl Python {
                 self.changes.push((tgid, tid, Some(followed)));
             }
         }
+        while let Some((_, w)) = self.later.front().copied().filter(|l| l.0 <= now) {
+            self.later.pop_front();
+            self.wanted.push_back(w);
+        }
         for _ in 0..AT_ONCE {
             if self.second.1 >= PER_SECOND {
                 return;
             }
-            let Some((tgid, tid)) = self.wanted.pop_front() else { return };
+            let Some(Wanted { tgid, tid, times }) = self.wanted.pop_front() else { return };
             if let Some(stack) = stacks.python(tgid, tid) {
                 self.second.1 += 1;
                 self.keep(tid, stack);
+            }
+            if times > 1 && stacks.runs_python(tgid) {
+                self.later.push_back((now + PAUSE, Wanted { tgid, tid, times: times - 1 }));
             }
         }
     }

@@ -96,6 +96,11 @@ impl StackTable {
         Some(PythonStack { calls, module, image, read })
     }
 
+    /// Is the process known to run Python?
+    pub fn runs_python(&self, pid: u32) -> bool {
+        self.pythons.processes.get(&pid).is_some_and(Result::is_ok)
+    }
+
     /// A stack with its Python functions in place of the interpreter's loop; the stack itself where there is no
     /// room for more.
     pub fn with_python(&mut self, native: StackId, python: &PythonStack) -> StackId {

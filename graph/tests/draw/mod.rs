@@ -3,8 +3,8 @@
 
 use pg_event::{
     Catalog, Cmdline, Context, Direction, Display, Event, Frame, FrameId, Hold, IpcUse, Kind, Module,
-    ModuleId, Ns, Object, ObjectId, ObjectKind, OffCpu, OffState, Process, ProcessId, Relation, Sample,
-    Stack, StackId, SyscallUse, Sysno, Thread, ThreadId, Unserved, Work, syscall_number,
+    ModuleId, ModuleKind, Ns, Object, ObjectId, ObjectKind, OffCpu, OffState, Process, ProcessId, Relation,
+    Sample, Stack, StackId, SyscallUse, Sysno, Thread, ThreadId, Unserved, Work, syscall_number,
 };
 use pg_graph::report::Report;
 use pg_graph::{
@@ -116,19 +116,23 @@ impl Drawing {
         o
     }
 
-    /// Frames as `function (module)`, leaf first.
+    /// Frames as `function (module)`, leaf first; as `function (file.py:line)` those of Python.
     pub fn stack(&mut self, frames: &[&str]) -> StackId {
         let mut ids = Vec::new();
         for f in frames {
             let (function, module) = f.rsplit_once(" (").unwrap();
-            let path = format!("/usr/lib/{}", module.trim_end_matches(')'));
+            let module = module.trim_end_matches(')');
+            let (file, line) = module.rsplit_once(':').map_or((module, 0), |(f, l)| (f, l.parse().unwrap()));
+            let (kind, path) =
+                (if line > 0 { ModuleKind::Python } else { ModuleKind::Elf }, format!("/usr/lib/{file}"));
             let m = self.catalog.modules.iter().position(|m| m.path == path).unwrap_or_else(|| {
-                self.catalog.modules.push(Module { path, ..Module::default() });
+                self.catalog.modules.push(Module { kind, path, ..Module::default() });
                 self.catalog.modules.len() - 1
             });
             self.catalog.frames.push(Frame {
                 module: ModuleId(m as u32),
                 function: function.into(),
+                line,
                 ..Frame::default()
             });
             ids.push(FrameId(self.catalog.frames.len() as u32 - 1));

@@ -1,8 +1,8 @@
 """Servers and clients side by side: some stop receiving for a while, some are busy all the time but serve.
 
-Prints `ROLE PID` for each, then `ready`. Each lives until its standard input ends (the test's end).
+Prints `ROLE PID` for each, then `ready`. They live until standard input ends (the test's end).
 """
-import os, select, socket, sys, threading, time
+import ctypes, os, select, signal, socket, sys, threading, time
 
 folder = sys.argv[1]
 HANG = 2.5
@@ -28,6 +28,8 @@ def pair(kind, name):
 def fork(role, run):
     pid = os.fork()
     if pid == 0:
+        # PR_SET_PDEATHSIG: nobody stays behind.
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
         try:
             run()
         finally:

@@ -2,7 +2,7 @@
 //!
 //! Three classes: what a diagnosis of the focus names is kept with its names; what its graph only touches
 //! keeps what it did, under made-up names; the rest is dropped. The copy is then diagnosed like the
-//! original; if the verdict differs, everybody's events are kept (anonymously).
+//! original; if the verdict differs, more is kept: the past of the hang, in the end everybody's events (anonymously).
 
 mod keep;
 mod names;
@@ -89,8 +89,11 @@ pub fn redact(input: &Path, output: &Path, options: &Options) -> Result<Summary,
         let keep = Keep::new(&loaded, &verdicts, options, reach);
         summary = write(&loaded, output, &keep, options)?;
         summary.everybody = reach == Reach::Everybody;
-        (summary.compared, summary.differ) = compare(&verdicts, &load(output)?, &keep);
-        if summary.differ == 0 {
+        let first;
+        (summary.compared, summary.differ, first) = compare(&verdicts, &load(output)?, &keep);
+        // Everybody is kept for the worst hang only, which is what a copy is made for; that others would be told
+        // differently is said.
+        if summary.differ == 0 || (first && reach == Reach::Past) {
             break;
         }
     }
@@ -111,12 +114,12 @@ fn verdicts(loaded: &Loaded) -> Vec<Verdict> {
     victims(&loaded.graph, &loaded.catalog, &options).into_iter().map(diagnose).collect()
 }
 
-/// Of how many victims the verdict was compared, and for how many it differs.
-fn compare(before: &[Verdict], copy: &Loaded, keep: &Keep) -> (usize, usize) {
+/// Of how many victims the verdict was compared, for how many it differs, and whether that on the first is the same.
+fn compare(before: &[Verdict], copy: &Loaded, keep: &Keep) -> (usize, usize, bool) {
     let options = VictimOptions { limit: usize::MAX, ..VictimOptions::default() };
     let mut after = victims(&copy.graph, &copy.catalog, &options);
     let mut compared = 0;
-    let mut differ = 0;
+    let (mut differ, mut first) = (0, true);
     // What hung outside of what is kept by name is nobody's business.
     for v in before.iter().filter(|v| keep.thread(v.victim.thread) == Class::Named) {
         compared += 1;
@@ -134,9 +137,10 @@ fn compare(before: &[Verdict], copy: &Loaded, keep: &Keep) -> (usize, usize) {
         if report.as_ref().map(gist) != Some(gist(&v.report)) {
             tracing::warn!("redacted: {:?} instead of {:?}", report.as_ref().map(gist), gist(&v.report));
             differ += 1;
+            first &= compared > 1;
         }
     }
-    (compared, differ)
+    (compared, differ, first)
 }
 
 fn write(loaded: &Loaded, output: &Path, keep: &Keep, options: &Options) -> Result<Summary, SessionError> {

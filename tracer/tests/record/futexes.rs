@@ -24,7 +24,7 @@ unsafe fn map(fd: i32) -> *mut Shared {
     at.cast()
 }
 
-/// A mutex that another process holds for 900 ms, then a semaphore that it posts.
+/// A mutex that another process holds for long, then a semaphore that it posts.
 pub fn shared_mutex() {
     // SAFETY: plain calls of the C library on memory that is mapped for it; the forked child calls nothing that
     // is not safe after a fork.
@@ -46,7 +46,8 @@ pub fn shared_mutex() {
             libc::munmap(mine.cast(), 4096);
             libc::pthread_mutex_lock(&raw mut (*theirs).mutex);
             libc::write(ready[1], c"x".as_ptr().cast(), 1);
-            libc::usleep(900_000);
+            // A recorder on a busy machine may look up who has it late.
+            libc::usleep(2_500_000);
             libc::pthread_mutex_unlock(&raw mut (*theirs).mutex);
             libc::usleep(60_000);
             libc::sem_post(&raw mut (*theirs).semaphore);

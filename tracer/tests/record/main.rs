@@ -17,8 +17,6 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 const PROGRAM: &str = "PG_TEST_PROGRAM";
 
@@ -42,6 +40,7 @@ fn spawn(name: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "program", "--nocapture", "--test-threads", "1"])
         .env(PROGRAM, name)
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap()
@@ -499,27 +498,27 @@ fn a_retry_loop_gets_a_burst() {
         let collector = Collector::start(options(Level::default()), sender).unwrap();
         let mut child = spawn("retry");
         collector.focus_on(child.id());
-        let done = Arc::new(AtomicBool::new(false));
-        let until = Arc::clone(&done);
+        let goes_on = child.stdin.take();
         let watch = std::thread::spawn(move || {
-            let mut most = 0;
-            while !until.load(Ordering::Acquire) {
-                most = most.max(call_links());
+            let seen = (0..3000).any(|_| {
                 std::thread::sleep(std::time::Duration::from_millis(20));
-            }
-            most
+                call_links() > 0
+            });
+            // So that the burst is of its own, too, should it have been another test's.
+            std::thread::sleep(std::time::Duration::from_secs(4));
+            drop(goes_on);
+            seen
         });
         let facts = facts(&mut child, None);
         assert!(child.wait().unwrap().success());
-        done.store(true, Ordering::Release);
-        let most = watch.join().unwrap();
+        let seen = watch.join().unwrap();
         // Tests beside this one attach such programs, too: for them to go takes a while.
         let gone = (0..3000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(20));
             call_links() == 0
         });
         collector.stop().unwrap();
-        assert!(most > 0, "the programs of system calls were never attached");
+        assert!(seen, "the programs of system calls were never attached");
         assert!(gone, "the programs of system calls stay attached");
         collect(items, facts)
     };

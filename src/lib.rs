@@ -10,4 +10,5 @@ pub mod found_flag;
 pub mod frames;
 pub mod redact;
 pub mod session;
+pub mod steps;
 pub mod ui;

@@ -199,6 +199,8 @@ pub struct EventGraph {
     pub(crate) out: Vec<EdgeId>,
     pub(crate) threads: Vec<ThreadRows>,
     pub(crate) holds: Vec<HoldFact>,
+    /// By thread and start.
+    pub(crate) bursts: Vec<crate::BurstFact>,
     pub(crate) signals: Vec<SignalFact>,
     /// By worker and time.
     pub(crate) works: Vec<WorkFact>,

@@ -74,6 +74,14 @@ commands! {
     Resume "next-question" "go on" [Slice] "Go on with the diagnosis: its next question, or the verdict."
     OpenVertex "open" "open" [Timeline Vertex Notes] "Open what is under the cursor."
 
+    StepOn "step" "step" [Steps] "To the next instruction."
+    StepBack "step-back" "" [Steps] "To the instruction before."
+    NextCall "next-call" "call" [Steps] "To the next call."
+    PreviousCall "previous-call" "" [Steps] "To the call before."
+    NextReturn "next-return" "return" [Steps] "To the next return."
+    PreviousReturn "previous-return" "" [Steps] "To the return before."
+    FoldSteps "fold" "fold" [Steps] "Fold or open the selected call or loop."
+
     Expand "toggle" "fold" [Threads] "Open or fold the selected process."
     ShowThread "show-thread" "timeline" [Threads] "Show the selected thread or process in the timeline."
     SortThreads "sort-threads" "sort" [Threads] "Order the processes by tree, on-CPU time, runnable time, blocked time or name."
@@ -103,6 +111,7 @@ commands! {
     WhyNot "why-not" "why not others" [Verdict] "Why the other candidates are not named as the cause."
     ShowSlice "show-slice" "slice" [Verdict] "Show the slice that leads to the verdict."
     FindFlag "find-flag" "" [Question Verdict] "Find the variable that the loop asks, by following the thread for a moment, if it still runs."
+    FollowSteps "follow-steps" "" [Vertex Question Verdict] "Follow the thread instruction by instruction for 20 ms, if it still runs, and show what it executes."
 
     Undo "undo" "undo" [Global] "Take back the last answer."
     GoTimeline "timeline" "timeline" [Global] "Threads over time."
@@ -111,6 +120,7 @@ commands! {
     GoSlice "slice" "" [Global] "The backward path of the diagnosis."
     GoQuestion "question" "" [Global] "The open question of the diagnosis."
     GoVerdict "verdict" "" [Global] "The root cause in words."
+    GoSteps "steps" "" [Global] "What threads executed, instruction by instruction: again, the next burst."
     GoNotes "notes" "" [Global] "Bookmarks and notes."
     GoLog "log" "" [Global] "What happened in this session, warnings first seen there."
     Search "find" "find" [Global] "Find a process, thread, function or file."

@@ -43,6 +43,7 @@ contexts! {
     Question "question" "The open question."
     Verdict "verdict" "The root cause in words."
     Path "path" "The critical path of a span."
+    Steps "steps" "What a thread executed, instruction by instruction."
     Notes "notes" "Bookmarks and notes."
     Log "log" "What happened in this session."
     }

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const TICKS: f64 = 100.0;
 
 /// Number of the process and thread, if they are still those that were recorded.
-fn still_there(r: &Recording, thread: ThreadId) -> Result<(u32, u32), String> {
+pub(super) fn still_there(r: &Recording, thread: ThreadId) -> Result<(u32, u32), String> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let here = read("/proc/sys/kernel/hostname");
     if !r.header.redacted.is_empty() {

@@ -21,6 +21,9 @@ mod shop;
 #[path = "../../tests/fixtures/painted.rs"]
 mod painted;
 
+#[path = "../../tests/fixtures/walked.rs"]
+mod walked;
+
 /// A session under test.
 pub struct Session {
     /// Its state.
@@ -38,6 +41,11 @@ pub fn recording() -> Recording {
 /// The hand-made recording of a loop that asks for a data flag.
 pub fn painted() -> Recording {
     built("shell", painted::items())
+}
+
+/// The hand-made recording of a loop that was followed instruction by instruction.
+pub fn walked() -> Recording {
+    built("asker", walked::items())
 }
 
 /// A recording in which nothing happened.

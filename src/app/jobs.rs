@@ -5,11 +5,14 @@ use super::msg::{Load, Msg};
 use super::recording::Recording;
 use super::search::{Hit, Index, Target, vertices};
 use super::views::diagnosis::Outcome;
+use super::views::steps::Shown;
 use super::views::victims::Row;
 use crate::session::{DecisionLog, Note};
 use pg_event::{Event, Ns, ThreadId};
 use pg_graph::report::{CoverageInfo, Report, SessionInfo};
-use pg_graph::{By, Decision, Diagnosis, Options, SliceNode, Step, VertexId, Victim, VictimOptions};
+use pg_graph::{
+    BurstFact, By, Decision, Diagnosis, Options, SliceNode, Step, VertexId, Victim, VictimOptions,
+};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,6 +58,10 @@ pub enum Job {
     Events(Arc<Recording>, VertexId),
     /// Find the flag that a thread asks, in the thread itself.
     FindFlag(Arc<Recording>, ThreadId),
+    /// Make a trace of the recording ready to be shown.
+    Steps(Arc<Recording>, BurstFact),
+    /// Follow a thread instruction by instruction, now.
+    FollowSteps(Arc<Recording>, ThreadId),
     /// Hand a text to a local clipboard tool.
     Copy(String, Vec<String>),
     /// Write a report beside the session.
@@ -86,6 +93,8 @@ pub enum Done {
     Events(VertexId, Vec<Event>, bool),
     /// The flag that a thread asks, in lines; or why it cannot be found.
     Flag(Result<Vec<String>, String>),
+    /// What a thread executed; or why that cannot be known.
+    Steps(Result<Box<Shown>, String>),
     /// A clipboard tool took the text, or there is none, or it failed.
     Copied(Result<Option<String>, String>),
     /// Files that were written.
@@ -137,6 +146,8 @@ impl Job {
             Self::Path(..) => "computing the critical path",
             Self::Events(..) => "reading events",
             Self::FindFlag(..) => "following the thread",
+            Self::Steps(..) => "reading the trace",
+            Self::FollowSteps(..) => "following the thread step by step",
             Self::Copy(..) => "copying",
             Self::Export(..) => "exporting",
             Self::KeepDecisions(..) => "saving decisions",
@@ -189,6 +200,8 @@ impl Job {
                 Done::Events(id, events, all)
             }
             Self::FindFlag(r, thread) => Done::Flag(super::find_flag::run(&r, thread)),
+            Self::Steps(r, b) => Done::Steps(super::steps::recorded(&r, b)),
+            Self::FollowSteps(r, thread) => Done::Steps(super::steps::now(&r, thread)),
             Self::Copy(text, tool) => Done::Copied(clipboard::local(&text, &tool)),
             Self::Export(r, report, markdown) => Done::Exported(export(&r, &report, &markdown)),
             Self::KeepDecisions(r, log) => {

@@ -26,6 +26,7 @@ mod runtime;
 pub mod search;
 mod signals;
 pub mod state;
+mod steps;
 pub mod terminal;
 #[cfg(test)]
 mod tests;

@@ -42,6 +42,7 @@ pub fn up_down(state: &mut State, by: Move) {
             d.step = by.from(d.step, d.slice().len(), page / 2);
         }
         View::Vertex => state.vertex.go(by, page),
+        View::Steps => state.steps.go(by, page),
         View::Question => {
             let d = &mut state.diagnosis;
             let options = d.question().map_or(0, |q| q.choices.len() + 1);

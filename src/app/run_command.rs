@@ -34,6 +34,7 @@ pub fn run_command(state: &mut State, cmd: Cmd) {
         Cmd::GoQuestion => go_diagnosis(state, View::Question),
         Cmd::GoVerdict => go_diagnosis(state, View::Verdict),
         Cmd::GoNotes => state.go(View::Notes),
+        Cmd::GoSteps => go_steps(state),
         Cmd::GoLog => {
             state.log_offset = usize::MAX;
             state.go(View::Log);
@@ -105,6 +106,24 @@ fn go_diagnosis(state: &mut State, view: View) {
     }
 }
 
+/// The first burst, or the one after that shown.
+fn go_steps(state: &mut State) {
+    let Some(r) = state.recording.clone() else { return };
+    let mut bursts = r.graph.bursts().to_vec();
+    bursts.sort_by_key(|b| b.start);
+    let shown = state.steps.shown.as_ref().filter(|s| !s.now);
+    let at = shown.and_then(|s| bursts.iter().position(|b| (b.thread, b.start) == (s.thread, s.span.0)));
+    let next = match at {
+        Some(n) if state.view == View::Steps => (n + 1) % bursts.len(),
+        at => at.unwrap_or(0),
+    };
+    match bursts.get(next) {
+        Some(b) => run_job(state, Job::Steps(r, *b)),
+        None if state.steps.shown.is_some() => state.go(View::Steps),
+        None => state.say_only(Look::Dim, "nobody was followed in this recording: record --steps does"),
+    }
+}
+
 fn undo(state: &mut State) {
     let (Some(decisions), Some(victim)) = (state.diagnosis.undone(), state.diagnosis.victim().cloned())
     else {
@@ -168,6 +187,7 @@ fn here(state: &State) -> Option<(ThreadId, Ns)> {
         }
         View::Question | View::Verdict => state.diagnosis.victim().map(|v| (v.thread, v.start)),
         View::Notes => state.notes.current().map(|n| (n.thread, n.time)),
+        View::Steps => state.steps.shown.as_ref().filter(|s| !s.now).map(|s| (s.thread, s.span.0)),
         View::Log => None,
     }
 }

@@ -8,7 +8,7 @@ use super::msg::Effect;
 use super::recording::Recording;
 use super::search::{Found, SearchState};
 use super::views::{
-    diagnosis::DiagnosisState, notes::NotesState, path::PathState, threads::ThreadsState,
+    diagnosis::DiagnosisState, notes::NotesState, path::PathState, steps::StepsState, threads::ThreadsState,
     timeline::TimelineState, vertex::VertexState, victims::VictimsState,
 };
 use crate::config::{Config, Key, Look};
@@ -94,6 +94,8 @@ pub struct State {
     pub diagnosis: DiagnosisState,
     /// Critical path.
     pub path: PathState,
+    /// What a thread executed.
+    pub steps: StepsState,
     /// Bookmarks and notes.
     pub notes: NotesState,
     /// What the outside is asked to do; whoever runs the session takes these out.
@@ -127,6 +129,7 @@ impl State {
             vertex: VertexState::default(),
             diagnosis: DiagnosisState::default(),
             path: PathState::default(),
+            steps: StepsState::default(),
             notes: NotesState::default(),
             effects: Vec::new(),
             dirty: true,

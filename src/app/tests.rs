@@ -1,6 +1,6 @@
 //! Whole sessions by keys, and every view as a picture.
 
-use super::harness::{Session, empty, painted, recording};
+use super::harness::{Session, empty, painted, recording, walked};
 use super::msg::{Effect, Load, Msg};
 use super::state::View;
 use crossterm::event::{Event, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
@@ -109,11 +109,89 @@ fn what_was_found_of_a_flag_lies_over_the_question() {
     assert!(!s.shows("The flag that it asks"), "{}", s.screen());
 }
 
+fn walked_picture(name: &str, keys: &str) {
+    for (w, h, ascii, size) in SIZES {
+        let mut s = Session::with(walked(), w, h, ascii);
+        s.keys(keys);
+        let screen = s.screen();
+        assert!(!ascii || screen.is_ascii(), "{name}: not ASCII:\n{screen}");
+        insta::assert_snapshot!(format!("{name}_{size}"), screen);
+    }
+}
+
+#[test]
+fn steps() {
+    walked_picture("steps", "g i j j j");
+}
+
+#[test]
+fn a_vertex_lists_its_bursts() {
+    walked_picture("vertex_burst", "t enter");
+}
+
+#[test]
+fn through_a_trace_by_keys() {
+    let mut s = Session::with(walked(), 100, 30, false);
+    s.keys("t enter");
+    assert!(s.shows("936 instructions in 20.0 ms in single steps"), "{}", s.screen());
+    // From the vertex to its burst.
+    while !matches!(s.state.vertex.about(), Some(super::views::vertex::About::Burst(_))) {
+        s.keys("j");
+    }
+    s.keys("enter");
+    assert_eq!(s.state.view, View::Steps, "{}", s.screen());
+    assert!(s.shows("loop x 104") && s.shows("step 1 of 936"), "{}", s.screen());
+    s.keys("c");
+    assert!(s.shows("step 2 of 936") && s.shows("into may_go_on"), "{}", s.screen());
+    s.keys("l l l");
+    assert!(s.shows("step 5 of 936") && s.shows("returns 0"), "{}", s.screen());
+    s.keys("r");
+    assert!(s.shows("step 14 of 936"), "{}", s.screen());
+    s.keys("R C h");
+    assert!(s.shows("step 1 of 936"), "{}", s.screen());
+    s.keys("C");
+    assert!(s.shows("there is no call before this step"), "{}", s.screen());
+    // Fold what the selected line belongs to, and open it again.
+    let rows = s.state.steps.rows.len();
+    s.keys("home j enter");
+    assert!(s.state.steps.rows.len() < rows, "{}", s.screen());
+    s.keys("enter");
+    assert_eq!(s.state.steps.rows.len(), rows);
+    s.keys("esc");
+    assert_eq!(s.state.view, View::Vertex, "{}", s.screen());
+}
+
+/// A thread of another machine cannot be followed.
+#[test]
+fn only_a_thread_that_runs_here_is_followed() {
+    let mut s = Session::with(walked(), 100, 30, false);
+    s.keys("t enter i");
+    assert!(s.shows("this was recorded on db7"), "{}", s.screen());
+    assert_eq!(s.state.view, View::Vertex);
+    let mut s = Session::new(100, 30, false);
+    s.keys("g i");
+    assert!(s.shows("nobody was followed"), "{}", s.screen());
+}
+
 #[test]
 fn where_nothing_happened_nothing_breaks() {
-    for keys in
-        ["", "a", "enter", "t", "t enter + - f d p", "T enter", "S", "R", "L", "'", "m", "/ 'x", "y", "d p w"]
-    {
+    for keys in [
+        "",
+        "a",
+        "enter",
+        "t",
+        "t enter + - f d p",
+        "T enter",
+        "S",
+        "R",
+        "L",
+        "'",
+        "m",
+        "/ 'x",
+        "y",
+        "d p w",
+        "g i",
+    ] {
         let mut s = Session::with(empty(), 80, 24, false);
         if !keys.is_empty() {
             s.keys(keys);

@@ -231,6 +231,19 @@ pub fn why_not(state: &State) -> Vec<Paragraph> {
     out
 }
 
+/// The tree of what a thread executed.
+fn steps_markdown(state: &State) -> String {
+    let rows = &state.steps.rows;
+    let line = |r: &crate::steps::Row| {
+        let indent = "  ".repeat(r.indent);
+        format!("{:>9}  {indent}{}  {}", crate::steps::grouped(r.steps), r.text, r.place)
+            .trim_end()
+            .to_owned()
+    };
+    let lines: Vec<String> = rows.iter().map(line).collect();
+    if rows.is_empty() { String::new() } else { format!("```\n{}\n```\n", lines.join("\n")) }
+}
+
 /// Characters that mean something to Markdown, made plain. Where they cannot mean anything (an underscore
 /// within a word) they stay, since many tickets are read as they are.
 fn escape(text: &str) -> String {
@@ -283,6 +296,7 @@ pub fn markdown(state: &State) -> String {
             let lines: Vec<&str> = rows.iter().map(|r| r.text.as_str()).collect();
             if rows.is_empty() { String::new() } else { format!("```\n{}\n```\n", lines.join("\n")) }
         }
+        View::Steps => steps_markdown(state),
         View::Path => path_markdown(state),
         View::Victims => {
             let mut out = String::from(

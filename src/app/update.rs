@@ -196,6 +196,19 @@ fn job_done(state: &mut State, done: Done) {
                 Err(e) => state.say(Look::Warning, e),
             }
         }
+        Done::Steps(result) => {
+            finished(state, "reading the trace");
+            finished(state, "following the thread step by step");
+            match result {
+                Ok(shown) => {
+                    let here = state.place();
+                    state.history.leave(here);
+                    state.steps.open(*shown);
+                    state.view = View::Steps;
+                }
+                Err(e) => state.say(Look::Warning, e),
+            }
+        }
         Done::Copied(result) => {
             finished(state, "copying");
             match result {

@@ -10,6 +10,7 @@ use super::views::vertex::About;
 use super::{place, text};
 use crate::config::Look;
 use crate::session::Note;
+use pg_event::trace::Flow;
 use pg_event::{Ns, ThreadId};
 use pg_graph::VertexId;
 
@@ -101,6 +102,12 @@ pub fn run(state: &mut State, cmd: Cmd) {
             }
             None => state.say_only(Look::Dim, "there is nothing to keep yet"),
         },
+        Cmd::StepOn => state.steps.by(1),
+        Cmd::StepBack => state.steps.by(-1),
+        Cmd::NextCall | Cmd::PreviousCall => step_to(state, Flow::Call, cmd == Cmd::PreviousCall),
+        Cmd::NextReturn | Cmd::PreviousReturn => step_to(state, Flow::Return, cmd == Cmd::PreviousReturn),
+        Cmd::FoldSteps => state.steps.fold(),
+        Cmd::FollowSteps => follow_steps(state),
         Cmd::FindFlag => find_flag(state),
         Cmd::WhyNot => state.layers.push(Layer::WhyNot(0)),
         Cmd::ShowSlice => state.go(View::Slice),
@@ -137,6 +144,29 @@ fn who_asks(state: &State) -> Option<ThreadId> {
         t.map(|t| t.tid) == cause.tid
     })?;
     asks.then_some(last.thread)
+}
+
+fn step_to(state: &mut State, flow: Flow, back: bool) {
+    if !state.steps.find(flow, back) {
+        let what = if flow == Flow::Call { "call" } else { "return" };
+        let side = if back { "before" } else { "after" };
+        state.say_only(Look::Dim, format!("there is no {what} {side} this step"));
+    }
+}
+
+/// Follows the thread that the view is about: it must still run.
+fn follow_steps(state: &mut State) {
+    let thread = match state.view {
+        View::Vertex => {
+            let r = state.recording.as_ref();
+            r.zip(state.vertex.vertex).map(|(r, v)| r.graph.vertex(v).thread)
+        }
+        View::Question => state.diagnosis.question().map(|q| ThreadId(q.key.thread)),
+        _ => who_asks(state).or_else(|| state.diagnosis.slice().last().map(|n| n.thread)),
+    };
+    if let (Some(thread), Some(r)) = (thread, state.recording.clone()) {
+        run_job(state, Job::FollowSteps(r, thread));
+    }
 }
 
 fn find_flag(state: &mut State) {
@@ -234,6 +264,11 @@ fn open(state: &mut State) {
         View::Vertex => match state.vertex.about() {
             Some(About::Edge(_, other)) => place::open_vertex(state, other),
             Some(About::Moment(..)) => see(state),
+            Some(About::Burst(b)) => {
+                if let Some(r) = state.recording.clone() {
+                    run_job(state, Job::Steps(r, b));
+                }
+            }
             _ => {}
         },
         View::Notes => {

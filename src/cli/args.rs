@@ -1,10 +1,13 @@
 //! The command line, and the help that explains it.
 
-use crate::flight::Limit;
+mod record;
+
+use record::RECORD_HELP;
+pub use record::{Level, Record};
+
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use pg_tracer::flags::FlagSpec;
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 const ABOUT: &str = "From \"it hangs\" to the thread, the function and the variable that cause it.";
@@ -60,7 +63,7 @@ pub struct Cli {
 pub enum Command {
     /// Record what every thread waits for, while you make the program hang
     #[command(long_about = RECORD_HELP)]
-    Record(Record),
+    Record(Box<Record>),
     /// Have a running flight recorder write what it has to a file
     #[command(long_about = MARK_HELP)]
     Mark(Mark),
@@ -101,149 +104,6 @@ pub enum When {
     Always,
     /// Not at all
     Never,
-}
-
-/// How much is recorded.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Level {
-    /// Waits, who ended them and through what; costs least
-    Waits,
-    /// Also messages between threads that never block; costs some more
-    #[default]
-    Messages,
-    /// Also every system call; costs up to half as much again on programs that do little else
-    Syscalls,
-}
-
-impl Level {
-    /// Name as on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Waits => "waits",
-            Self::Messages => "messages",
-            Self::Syscalls => "syscalls",
-        }
-    }
-}
-
-const RECORD_HELP: &str = "\
-Record what every thread waits for, while you make the program hang.
-
-Causes are often in another process, so the whole machine is recorded. With -p, --cgroup, --comm or a \
-command you choose the focus: whose stacks are recorded in full, and who the victim is by default. Make the \
-program hang, wait until it goes on (or a few seconds, if it never does), and press Ctrl-C.
-
-Tracing needs root, or the capabilities CAP_BPF and CAP_PERFMON. Under sudo, CMD runs as you, and the file \
-is yours. The file holds command lines and names of all processes: use `pg-tui redact` before you share it.";
-
-const RECORD_EXAMPLES: &str = "\
-Examples:
-  sudo pg-tui record -- curl http://localhost:8080/
-  sudo pg-tui record -p 1234 -p 1235 -o hang.pgs
-  sudo pg-tui record --comm '^postgres' --duration 30 --no-tui
-  sudo pg-tui record -p 1234 --flag shutdown_done
-  sudo pg-tui record --flight 60s --comm '^nginx' --on-turn 200ms
-  sudo pg-tui record --flight 60s -p 1234 --on-unserved 500ms
-  sudo pg-tui record --cgroup /sys/fs/cgroup/system.slice/nginx.service";
-
-/// `pg-tui record`.
-#[derive(Args, Debug)]
-#[command(after_help = RECORD_EXAMPLES)]
-pub struct Record {
-    /// File to write [default: pg-tui-DATE-TIME.pgs in this folder]
-    ///
-    /// A recording of that name is kept as FILE.old; any other file is left alone.
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub output: Option<PathBuf>,
-    /// End the recording after this many seconds
-    #[arg(short, long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
-    pub duration: Option<f64>,
-    /// Do not open the recording when it has ended
-    #[arg(long)]
-    pub no_tui: bool,
-    /// When to show how the recording goes, in a line on the terminal
-    ///
-    /// `auto` leaves the terminal to CMD when there is one; `always` draws the line between what CMD prints.
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
-    pub progress: When,
-    /// Focus on this process and its children (can be repeated); the recording ends when all of them have
-    #[arg(short, long = "pid", value_name = "PID", value_parser = pid, allow_negative_numbers = true, help_heading = "Focus")]
-    pub pid: Vec<u32>,
-    /// Focus on the processes of this control group (can be repeated)
-    #[arg(long, value_name = "PATH", help_heading = "Focus", value_hint = ValueHint::DirPath)]
-    pub cgroup: Vec<String>,
-    /// Focus on processes and threads whose name matches this regular expression (can be repeated)
-    #[arg(long, value_name = "REGEX", help_heading = "Focus")]
-    pub comm: Vec<String>,
-    /// Also record who reads and who writes this variable (can be repeated, up to four)
-    ///
-    /// `pg-tui find-flag` finds the variable that a loop waits for. Without PID it is one of CMD or of -p. Each access
-    /// costs the program 9 to 80 us; of one that is touched too often only the writes are recorded.
-    #[arg(long, value_name = "[PID:]SYMBOL|0xADDR[:LEN]", value_parser = flag, help_heading = "Data flags")]
-    pub flag: Vec<FlagSpec>,
-    /// How much is recorded
-    #[arg(long, value_enum, default_value_t, help_heading = "Cost and detail")]
-    pub level: Level,
-    /// Memory for events under way, in MiB: more of it loses less on a busy machine
-    #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Cost and detail")]
-    pub ring_size: u32,
-    /// Memory for copies of user stacks under way, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Cost and detail")]
-    pub stack_ring_size: u32,
-    /// Samples per second of what runs on each CPU; 0 takes none
-    #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(0..=10_000), help_heading = "Cost and detail")]
-    pub sample_rate: u32,
-    /// Take kernel stacks of waits longer than this many milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 1.0, value_parser = milliseconds, allow_negative_numbers = true, help_heading = "Cost and detail")]
-    pub kernel_stack_threshold: f64,
-    /// Look up who holds what a thread waits for when it has waited this many milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 500.0, value_parser = milliseconds, allow_negative_numbers = true, help_heading = "Cost and detail")]
-    pub long_wait: f64,
-    /// Take no kernel stacks
-    #[arg(long, help_heading = "Cost and detail")]
-    pub no_kernel_stacks: bool,
-    /// Take no user stacks
-    #[arg(long, help_heading = "Cost and detail")]
-    pub no_user_stacks: bool,
-    /// Never record more for a short time when a thread looks as if it spun
-    #[arg(long, help_heading = "Cost and detail")]
-    pub no_bursts: bool,
-    /// Keep the last while only, and write it to a file each time something happens
-    ///
-    /// WINDOW is a time (60s, 5m) or a size (500MB). A file is written on SIGUSR1, on `pg-tui mark`, and when one
-    /// of the --on-... options says so; recording goes on. With -o FOLDER the files go there.
-    #[arg(long, value_name = "WINDOW", value_parser = Limit::parse, conflicts_with_all = ["duration"], help_heading = "Flight recorder")]
-    pub flight: Option<Limit>,
-    /// Keep recording this long after it happened, before the file is written
-    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time, help_heading = "Flight recorder")]
-    pub after: u64,
-    /// Write a file when a thread of the focus waits longer, other than for work or time
-    #[arg(long, value_name = "TIME", value_parser = time, requires = "flight", help_heading = "Flight recorder")]
-    pub on_wait: Option<u64>,
-    /// Write a file when an event loop of the focus does not wait for events for longer
-    #[arg(long, value_name = "TIME", value_parser = time, requires = "flight", help_heading = "Flight recorder")]
-    pub on_turn: Option<u64>,
-    /// Write a file when something waits longer in a connection of the focus without being received
-    ///
-    /// For a program with windows these are the events of its X or Wayland display; for a server, requests. The focus
-    /// is that of -p, --cgroup, --comm or CMD.
-    #[arg(long, value_name = "TIME", value_parser = time, requires = "flight", help_heading = "Flight recorder")]
-    pub on_unserved: Option<u64>,
-    /// Write a file when a thread of the focus blocks longer in this system call (can be repeated)
-    #[arg(long, value_name = "CALL=TIME", value_parser = call_time, requires = "flight", help_heading = "Flight recorder")]
-    pub on_syscall: Vec<(pg_event::Sysno, u64)>,
-    /// Write a file when a process of the focus that began meanwhile runs longer
-    #[arg(long, value_name = "TIME", value_parser = time, requires = "flight", help_heading = "Flight recorder")]
-    pub on_runtime: Option<u64>,
-    /// Write at most one file in this time
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time, help_heading = "Flight recorder")]
-    pub every: u64,
-    /// Keep this many files; older ones are deleted
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..), help_heading = "Flight recorder")]
-    pub keep: u16,
-    /// Command to run and record: it is the focus, and the recording ends with it
-    #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments, num_args = 1..)]
-    pub command: Vec<OsString>,
 }
 
 const MARK_HELP: &str = "\
@@ -395,6 +255,7 @@ Examples:
   pg-tui diagnose hang.pgs
   pg-tui diagnose hang.pgs --process '^redis-cli .* get'
   pg-tui diagnose hang.pgs --tid 4711 --at 12.5
+  pg-tui diagnose hang.pgs --steps
   pg-tui diagnose hang.pgs --json | jq '.root_causes[0].why'";
 
 /// `pg-tui diagnose`.
@@ -431,6 +292,9 @@ pub struct Diagnose {
     /// Also say which threads were looked at and are no cause, and why (JSON always has them)
     #[arg(long)]
     pub why_not: bool,
+    /// Print what threads executed while they were followed (`record --steps`), instead of the causes
+    #[arg(long, conflicts_with_all = ["stats", "answers", "replay", "why_not"])]
+    pub steps: bool,
     /// Print how the graph was cut down and what the answers saved, instead of the causes (with --json: both)
     #[arg(long)]
     pub stats: bool,

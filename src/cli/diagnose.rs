@@ -22,6 +22,9 @@ pub fn run(args: &Diagnose, out: &mut dyn Write) -> Outcome {
         ..BuildOptions::default()
     };
     let loaded = loading::load(&args.file, build)?;
+    if args.steps {
+        return super::steps::run(args, process.as_ref(), &loaded, out);
+    }
     let selection = Selection { pid: args.pid, tid: args.tid, process, at: args.at.map(ns) };
     let victim = pg_graph::select(&loaded.graph, &loaded.catalog, &selection, &VictimOptions::default())
         .map_err(|e| match e {
@@ -96,6 +99,11 @@ fn diagnose(
 pub fn json(report: &Report) -> Result<String, Failure> {
     let plain = serde_json::to_string_pretty(report)
         .map_err(|e| Failure::Other(format!("the report cannot be written: {e}")))?;
+    Ok(harmless(&plain))
+}
+
+/// JSON with characters that could harm a terminal escaped.
+pub fn harmless(plain: &str) -> String {
     let mut out = String::with_capacity(plain.len());
     for c in plain.chars() {
         // Outside of strings JSON has line ends only, inside serde_json escapes them.
@@ -109,5 +117,5 @@ pub fn json(report: &Report) -> Result<String, Failure> {
             out.push(c);
         }
     }
-    Ok(out)
+    out
 }

@@ -14,6 +14,7 @@ mod open;
 mod record;
 mod redact;
 mod stats;
+mod steps;
 mod text;
 mod watch_flag;
 

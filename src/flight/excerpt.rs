@@ -3,7 +3,7 @@
 
 use pg_event::{
     Catalog, CatalogDelta, Event, Frame, FrameId, Kind, ModuleId, Ns, Object, ObjectId, Process, ProcessId,
-    Stack, StackId, Thread, ThreadId,
+    Stack, StackId, Thread, ThreadId, Trace, TraceId,
 };
 use std::collections::HashMap;
 
@@ -35,6 +35,7 @@ pub(super) struct Excerpt {
     stacks: Table,
     frames: Table,
     modules: Table,
+    traces: Table,
 }
 
 impl Excerpt {
@@ -49,6 +50,7 @@ impl Excerpt {
             stacks: table(),
             frames: table(),
             modules: table(),
+            traces: table(),
         }
     }
 
@@ -118,6 +120,10 @@ impl Excerpt {
                 *object = self.object(*object);
                 *stack = self.stack(*stack);
             }
+            Kind::Burst(b) => {
+                b.start = self.time(b.start);
+                b.trace = TraceId(self.traces.id(b.trace.0));
+            }
             Kind::Lost { since, .. } => *since = self.time(*since),
             _ => {}
         }
@@ -153,6 +159,12 @@ impl Excerpt {
                 d.objects.push((ObjectId(i as u32), Object { members, ..o.clone() }));
             }
             i += 1;
+        }
+        for i in 0..self.traces.old.len() {
+            let Some(t) = c.trace(TraceId(self.traces.old[i])) else { continue };
+            let mut row = Trace { stack: self.stack(t.stack), ..t.clone() };
+            row.code.iter_mut().for_each(|i| i.frame = FrameId(self.frames.id(i.frame.0)));
+            d.traces.push((TraceId(i as u32), row));
         }
         for i in 0..self.stacks.old.len() {
             let Some(s) = c.stack(StackId(self.stacks.old[i])) else { continue };

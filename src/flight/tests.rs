@@ -42,6 +42,7 @@ fn catalog(threads: u32) -> Item {
         modules: (0..threads)
             .map(|i| (ModuleId(i), Module { path: format!("/m{i}"), ..Module::default() }))
             .collect(),
+        traces: Vec::new(),
     })
 }
 

@@ -148,11 +148,11 @@ fn write(loaded: &Loaded, output: &Path, keep: &Keep, options: &Options) -> Resu
     let mut summary = Summary::default();
     let mut used = Used::new(catalog, keep);
     each(&loaded.session, |e| {
-        if keep.thread(e.thread) == Class::Dropped {
-            summary.events.1 += 1;
-        } else {
+        if is_kept(e, keep) {
             summary.events.0 += 1;
             used.event(e, keep);
+        } else {
+            summary.events.1 += 1;
         }
     });
     used.spread(catalog);
@@ -179,7 +179,7 @@ fn write(loaded: &Loaded, output: &Path, keep: &Keep, options: &Options) -> Resu
     for item in loaded.session.items() {
         match item {
             Item::Events(mut events) => {
-                events.retain(|e| keep.thread(e.thread) != Class::Dropped);
+                events.retain(|e| is_kept(e, keep));
                 writer.item(&Item::Events(events))?;
             }
             Item::End { duration, coverage } => end = Some((duration, coverage)),
@@ -193,6 +193,12 @@ fn write(loaded: &Loaded, output: &Path, keep: &Keep, options: &Options) -> Resu
     summary.bytes = writer.finish()?;
     carry_over(&loaded.session, output, options, &mut summary)?;
     Ok(summary)
+}
+
+/// Is an event kept? What the program of somebody else executed, instruction by instruction, is not.
+fn is_kept(e: &Event, keep: &Keep) -> bool {
+    let class = keep.thread(e.thread);
+    class == Class::Named || class == Class::Anonymous && !matches!(e.kind, pg_event::Kind::Burst(_))
 }
 
 fn each(session: &Session, mut f: impl FnMut(&Event)) {

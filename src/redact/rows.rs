@@ -2,9 +2,10 @@
 
 use super::keep::{Class, Keep};
 use super::names::Names;
+use pg_event::trace::{Instruction, Mark, MarkKind};
 use pg_event::{
     Catalog, CatalogDelta, Event, Frame, FrameId, Kind, Module, ModuleId, ModuleKind, Object, ObjectId,
-    ObjectKind, Process, ProcessId, Stack, StackId, Thread, ThreadId,
+    ObjectKind, Process, ProcessId, Stack, StackId, Thread, ThreadId, Trace, TraceId,
 };
 use std::collections::HashSet;
 
@@ -16,6 +17,7 @@ pub(super) struct Used {
     pub(super) stacks: Vec<Class>,
     frames: Vec<Class>,
     pub(super) modules: Vec<Class>,
+    traces: Vec<Class>,
 }
 
 fn raise(classes: &mut [Class], i: usize, class: Class) {
@@ -34,6 +36,7 @@ impl Used {
             stacks: none(catalog.stacks.len()),
             frames: none(catalog.frames.len()),
             modules: none(catalog.modules.len()),
+            traces: none(catalog.traces.len()),
         }
     }
 
@@ -67,6 +70,8 @@ impl Used {
                 self.thread(w.requester);
                 self.object(w.object, own);
             }
+            // What somebody else's program executes is not kept at all.
+            Kind::Burst(b) if own == Class::Named => raise(&mut self.traces, b.trace.index(), own),
             Kind::DataFlag { object, stack, .. } => {
                 self.object(object, own);
                 self.stack(stack, own);
@@ -97,6 +102,12 @@ impl Used {
             let class = self.objects[i];
             for m in &o.members {
                 raise(&mut self.objects, m.index(), class);
+            }
+        }
+        for (i, t) in catalog.traces.iter().enumerate() {
+            raise(&mut self.stacks, t.stack.index(), self.traces[i]);
+            for code in &t.code {
+                raise(&mut self.frames, code.frame.index(), self.traces[i]);
             }
         }
         for (i, s) in catalog.stacks.iter().enumerate() {
@@ -145,7 +156,30 @@ impl Used {
         let modules = select(&catalog.modules, &self.modules)
             .map(|(i, m, class)| (ModuleId(i), module(m, class, names)));
         let modules = modules.collect();
-        CatalogDelta { threads, processes, objects, stacks, frames, modules }
+        let traces = select(&catalog.traces, &self.traces)
+            .map(|(i, t, _)| (TraceId(i), self.trace(t, catalog)))
+            .collect();
+        CatalogDelta { threads, processes, objects, stacks, frames, modules, traces }
+    }
+
+    /// Without values, which may be anything, and without the code of what is not kept by name or is in no file.
+    fn trace(&self, t: &Trace, catalog: &Catalog) -> Trace {
+        let bare = |i: &Instruction| {
+            let module = catalog.frames.get(i.frame.index()).map_or(ModuleId::NONE, |f| f.module);
+            let file = catalog.modules.get(module.index()).is_some_and(|m| m.kind == ModuleKind::Elf);
+            let known = file && self.modules.get(module.index()) == Some(&Class::Named);
+            Instruction::new(i.frame, i.flow, if known { i.code() } else { &[] })
+        };
+        let small = |r: i64| (-4096..4096).contains(&r).then_some(r);
+        let mark = |m: &Mark| match m.what {
+            MarkKind::Syscall(nr, result) => {
+                Some(Mark { what: MarkKind::Syscall(nr, result.and_then(small)), ..*m })
+            }
+            MarkKind::Signal(_) => Some(*m),
+            MarkKind::Returned(_) => None,
+        };
+        let (code, marks) = (t.code.iter().map(bare).collect(), t.marks.iter().filter_map(mark).collect());
+        Trace { code, marks, ..t.clone() }
     }
 
     fn thread_row(t: &Thread, class: Class, number: &mut u32, names: &mut Names) -> Thread {

@@ -2,14 +2,31 @@
 
 use super::*;
 use crate::session::format::{FRAME_LEN, Frame, PREFIX_LEN};
+use pg_event::trace::{Flow, Instruction, Mark, MarkKind, Run};
 use pg_event::{
-    CatalogDelta, Cmdline, Context, Frame as CodeFrame, FrameId, IpcUse, Kind, Module, ModuleId, ModuleKind,
-    Object, ObjectId, ObjectKind, OffCpu, OffState, Process, ProcessId, Stack, StackId, Sysno, Thread,
-    ThreadId, endpoint_v4,
+    Burst, CatalogDelta, Cmdline, Context, Frame as CodeFrame, FrameId, IpcUse, Kind, Module, ModuleId,
+    ModuleKind, Object, ObjectId, ObjectKind, OffCpu, OffState, Process, ProcessId, Stack, StackId, Sysno,
+    Thread, ThreadId, Trace, TraceId, endpoint_v4,
 };
 use std::path::PathBuf;
 
 const S: u64 = 1_000_000_000;
+
+/// One instruction with its result.
+fn trace(frame: u32, code: &[u8]) -> Trace {
+    let mark = |what| Mark { step: 0, what };
+    Trace {
+        code: vec![Instruction::new(FrameId(frame), Flow::Syscall, code)],
+        blocks: vec![0],
+        runs: vec![Run { block: 0, times: 1 }],
+        marks: vec![
+            mark(MarkKind::Syscall(Sysno(0), Some(0x7fff_1234_5678))),
+            mark(MarkKind::Syscall(Sysno(0), Some(-11))),
+            mark(MarkKind::Returned(0x7ea5_e11e)),
+        ],
+        ..Trace::default()
+    }
+}
 
 /// shop (focus) waits 4 s for pay, which runs; meanwhile a stranger talks to another one.
 fn sample(dir: &Path) -> PathBuf {
@@ -95,6 +112,8 @@ fn sample_with(dir: &Path, crowd: u32) -> PathBuf {
             (ModuleId(1), module("/opt/pay/bin")),
             (ModuleId(2), module("/opt/secretd/bin")),
         ],
+        // What shop and a bystander executed.
+        traces: vec![(TraceId(0), trace(0, b"shop-codes")), (TraceId(1), trace(2, b"stolen-bytes"))],
     };
     let at = |time, t, kind| Event { time, thread: ThreadId(t), cpu: 0, kind };
     let wait = |start, woken, object, stack, waker: Option<(u32, u32)>| {
@@ -143,6 +162,11 @@ fn sample_with(dir: &Path, crowd: u32) -> PathBuf {
         let sample = pg_event::Sample { weight: S / 10, user_stack: StackId(1), kernel_stack: StackId::NONE };
         events.push(at(S + 2000 + i * S / 10, 1, Kind::Sample(sample)));
     }
+    for (n, thread) in [(0, 0), (1, 4)] {
+        let how = pg_event::trace::How::SingleSteps;
+        let burst = Burst { start: S / 2, trace: TraceId(n), steps: 1, how };
+        events.push(at(S - 5000, thread, Kind::Burst(burst)));
+    }
     events.sort_by_key(|e| e.time);
     let path = dir.join("in.pgs");
     let header = Header {
@@ -186,7 +210,8 @@ fn holds(bytes: &[u8], text: &str) -> bool {
 /// An address as it stands in a socket's identity: 10.77.66.55.
 const BROTHER: u32 = 0x0a4d_4237;
 
-const PRIVATE: [&str; 21] = [
+const PRIVATE: [&str; 22] = [
+    "stolen-bytes",
     "tailored",
     "c0ffee",
     "bystander",
@@ -228,18 +253,30 @@ fn strangers_are_gone_and_the_verdict_stays() {
         assert!(!holds(&left, s), "the copy holds {s}");
     }
     assert!(!held(&left, BROTHER) && !held(&left, BROTHER + 1), "the copy holds an address");
-    for s in ["shop", "pay --listen", "/run/pay.sock", "ask_pay", "rebuild_index", "the clock is fine"] {
+    for s in [
+        "shop",
+        "pay --listen",
+        "/run/pay.sock",
+        "ask_pay",
+        "rebuild_index",
+        "the clock is fine",
+        "shop-codes",
+    ] {
         assert!(holds(&left, s), "the copy lost {s}");
     }
     assert_eq!((summary.differ, summary.everybody, summary.notes), (0, false, 2));
     assert!(summary.compared >= 1, "{summary:?}");
     assert_eq!(
         (summary.processes.kept, summary.processes.dropped, summary.events.1),
-        (2, 2, 2),
+        (2, 2, 3),
         "{summary:?}"
     );
     let copy = load(&output).unwrap();
     assert!(copy.warnings.is_empty());
+    // Results that may be anything are gone; errors and small numbers stay.
+    let marks: Vec<_> = copy.catalog.traces[0].marks.iter().map(|m| m.what).collect();
+    assert_eq!(marks, [MarkKind::Syscall(Sysno(0), None), MarkKind::Syscall(Sysno(0), Some(-11))]);
+    assert_eq!((copy.catalog.traces.len(), copy.graph.bursts().len()), (1, 1));
     assert_eq!(copy.catalog.threads[0].name, "shop");
     assert_eq!(copy.catalog.processes[0].cmdline(), "shop --conf /home/user-1/shop.conf");
 }

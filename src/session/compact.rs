@@ -4,7 +4,9 @@
 use super::Session;
 use super::error::SessionError;
 use super::writer::Writer;
-use pg_event::{Catalog, CatalogDelta, FrameId, Item, ModuleId, ObjectId, ProcessId, StackId, ThreadId};
+use pg_event::{
+    Catalog, CatalogDelta, FrameId, Item, ModuleId, ObjectId, ProcessId, StackId, ThreadId, TraceId,
+};
 use std::path::{Path, PathBuf};
 
 /// Longer recordings have full chunks anyway, and writing them again takes time.
@@ -84,5 +86,6 @@ fn all(c: Catalog) -> CatalogDelta {
         stacks: rows(c.stacks, StackId),
         frames: rows(c.frames, FrameId),
         modules: rows(c.modules, ModuleId),
+        traces: rows(c.traces, TraceId),
     }
 }

@@ -54,6 +54,8 @@ pub enum ChunkKind {
     Decisions = 8,
     /// Catalogue rows of frames, columns.
     Frames = 9,
+    /// Catalogue rows of traces, columns.
+    Traces = 10,
 }
 
 impl ChunkKind {
@@ -69,6 +71,7 @@ impl ChunkKind {
             Self::Note,
             Self::Decisions,
             Self::Frames,
+            Self::Traces,
         ]
         .into_iter()
         .find(|k| *k as u8 == n)
@@ -86,6 +89,7 @@ impl ChunkKind {
             Self::Note => "note",
             Self::Decisions => "decisions",
             Self::Frames => "frames",
+            Self::Traces => "traces",
         }
     }
 }

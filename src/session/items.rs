@@ -79,6 +79,10 @@ fn decode(inner: &Inner, chunk: &Chunk, decoder: &mut Decoder, mut buffer: Vec<E
         let frames = super::frames::decode(&chunk.frame.payload(inner.bytes(), chunk.at)?)?;
         return Ok((Item::Catalog(CatalogDelta { frames, ..CatalogDelta::default() }), 0));
     }
+    if chunk.frame.kind == ChunkKind::Traces as u8 {
+        let traces = super::traces::decode(&chunk.frame.payload(inner.bytes(), chunk.at)?)?;
+        return Ok((Item::Catalog(CatalogDelta { traces, ..CatalogDelta::default() }), 0));
+    }
     buffer.clear();
     let unknown = inner.decode(chunk, decoder, &mut buffer)?;
     Ok((Item::Events(buffer), unknown))

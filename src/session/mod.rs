@@ -1,7 +1,8 @@
 //! Session files (`.pgs`): what a recording leaves behind.
 //!
 //! A file is a sequence of chunks, each with its length and check sum, appended while the recording runs
-//! (see [`format`]). Events are columns ([`rows`]), frames of stacks too ([`frames`]), the rest is MessagePack
+//! (see [`format`]). Events are columns ([`rows`]), frames of stacks ([`frames`]) and traces of
+//! instructions ([`traces`]) too, the rest is MessagePack
 //! with named fields. What comes
 //! from a file is hostile until checked: lengths are bounded by the file's size and fixed limits, and
 //! damage costs the chunk it is in, not the session.
@@ -20,6 +21,7 @@ mod memory;
 mod pending;
 mod reader;
 mod rows;
+mod traces;
 mod writer;
 
 pub use compact::compact;
@@ -51,6 +53,16 @@ pub mod parse {
         }
         let payload = encoder.finish();
         (payload.raw, payload.rows)
+    }
+
+    /// Decode the payload of a chunk of traces.
+    pub fn traces(payload: &[u8]) -> Result<Vec<(pg_event::TraceId, pg_event::Trace)>, String> {
+        super::traces::decode(payload)
+    }
+
+    /// Encode traces as the payload of a chunk.
+    pub fn encode_traces(traces: &[(pg_event::TraceId, pg_event::Trace)]) -> Vec<u8> {
+        super::traces::encode(traces)
     }
 
     /// Open a session that is in memory.

@@ -8,13 +8,13 @@ use std::hash::Hash;
 #[derive(Default)]
 pub(super) struct Pending {
     delta: CatalogDelta,
-    places: [HashMap<u32, usize>; 6],
+    places: [HashMap<u32, usize>; 7],
 }
 
 impl Pending {
     /// Take over rows.
     pub(super) fn merge(&mut self, from: &CatalogDelta) {
-        let [threads, processes, objects, stacks, frames, modules] = &mut self.places;
+        let [threads, processes, objects, stacks, frames, modules, traces] = &mut self.places;
         let d = &mut self.delta;
         upsert(&mut d.threads, threads, &from.threads, |i| i.0);
         upsert(&mut d.processes, processes, &from.processes, |i| i.0);
@@ -22,6 +22,7 @@ impl Pending {
         upsert(&mut d.stacks, stacks, &from.stacks, |i| i.0);
         upsert(&mut d.frames, frames, &from.frames, |i| i.0);
         upsert(&mut d.modules, modules, &from.modules, |i| i.0);
+        upsert(&mut d.traces, traces, &from.traces, |i| i.0);
     }
 
     /// All that waits; nothing waits any more.
@@ -58,7 +59,8 @@ pub(super) fn split(mut d: CatalogDelta) -> Option<(CatalogDelta, CatalogDelta)>
         + d.objects.len()
         + d.stacks.len()
         + d.frames.len()
-        + d.modules.len();
+        + d.modules.len()
+        + d.traces.len();
     if rows < 2 {
         return None;
     }
@@ -70,6 +72,7 @@ pub(super) fn split(mut d: CatalogDelta) -> Option<(CatalogDelta, CatalogDelta)>
         stacks: half(&mut d.stacks, true),
         frames: half(&mut d.frames, false),
         modules: half(&mut d.modules, true),
+        traces: half(&mut d.traces, false),
     };
     if d.is_empty() || second.is_empty() {
         // One table held all rows and one of them: put the first aside.

@@ -191,7 +191,9 @@ impl Session {
                     Ok(d) => keep_latest(&mut decisions, d),
                     Err(e) => bad(e, &mut warnings),
                 },
-                Some(ChunkKind::Catalog | ChunkKind::Frames | ChunkKind::Events) => chunks.push(chunk),
+                Some(ChunkKind::Catalog | ChunkKind::Frames | ChunkKind::Traces | ChunkKind::Events) => {
+                    chunks.push(chunk);
+                }
                 Some(ChunkKind::Index | ChunkKind::Footer) => {}
                 None => unknown += 1,
             }

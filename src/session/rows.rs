@@ -15,9 +15,10 @@ mod number;
 use super::column::{Col, Out};
 use guess::{Positions, Switches};
 use number::{Front, Quickly, Threads, Wait, Waker};
+use pg_event::trace::How;
 use pg_event::{
-    Context, Direction, Display, Event, Hold, IpcUse, Kind, Ns, ObjectId, OffCpu, OffState, Relation, Sample,
-    StackId, SyscallUse, Sysno, ThreadId, Unserved, Work,
+    Burst, Context, Direction, Display, Event, Hold, IpcUse, Kind, Ns, ObjectId, OffCpu, OffState, Relation,
+    Sample, StackId, SyscallUse, Sysno, ThreadId, TraceId, Unserved, Work,
 };
 use std::collections::HashMap;
 
@@ -37,9 +38,10 @@ const MARK: usize = 12;
 const LOST: usize = 13;
 const WORK: usize = 14;
 const UNSERVED: usize = 15;
-const GROUPS: usize = 16;
+const BURST: usize = 16;
+const GROUPS: usize = 17;
 /// Columns of each group.
-const COLUMNS: [usize; GROUPS] = [4, 17, 6, 6, 3, 1, 0, 1, 2, 3, 4, 2, 1, 3, 3, 5];
+const COLUMNS: [usize; GROUPS] = [4, 17, 6, 6, 3, 1, 0, 1, 2, 3, 4, 2, 1, 3, 3, 5, 4];
 const MAX_COLUMNS: usize = 17;
 
 /// Makes payloads: takes events one after the other and keeps them as columns until a chunk is due. Its
@@ -248,6 +250,14 @@ impl Encoder {
                 c[4].byte(u8::from(u.open) | u8::from(u.arrived) << 1 | (u.display as u8) << 2);
                 UNSERVED
             }
+            Kind::Burst(b) => {
+                let c = &mut self.groups[BURST];
+                c[0].u(ago(b.start));
+                c[1].id(b.trace.0);
+                c[2].u(u64::from(b.steps));
+                c[3].byte(b.how as u8);
+                BURST
+            }
             Kind::Mark { number } => {
                 self.groups[MARK][0].u(u64::from(number));
                 MARK
@@ -399,6 +409,7 @@ impl Decoder {
             lost,
             work,
             unserved,
+            burst,
         ] = &mut cols;
         for _ in 0..rows {
             let tag = common[0].byte() as usize;
@@ -471,6 +482,12 @@ impl Decoder {
                     let display = Display::from_u8(flags >> 2);
                     Kind::Unserved(Unserved { object, since, until, bytes, open, arrived, display })
                 }
+                BURST => Kind::Burst(Burst {
+                    start: time.wrapping_sub(burst[0].u()),
+                    trace: TraceId(burst[1].id()),
+                    steps: burst[2].u32(),
+                    how: How::from_u8(burst[3].byte()),
+                }),
                 COMMON => {
                     common[0].spoil();
                     break;

@@ -7,7 +7,7 @@ use super::index::{Index, IndexEntry};
 use super::pending::{Pending, split};
 use super::rows::Encoder;
 use super::{DecisionLog, Header, Note};
-use pg_event::{CatalogDelta, Coverage, Frame, FrameId, Item, ModuleKind, Ns};
+use pg_event::{CatalogDelta, Coverage, Frame, FrameId, Item, ModuleKind, Ns, Trace, TraceId};
 use serde::Serialize;
 use std::fs::File;
 use std::io::Write;
@@ -147,6 +147,7 @@ impl Writer {
     fn write_catalog(&mut self, mut delta: CatalogDelta) -> Result<(), SessionError> {
         let frames = std::mem::take(&mut delta.frames);
         self.write_frames(&frames)?;
+        self.write_traces(&std::mem::take(&mut delta.traces))?;
         // Readers of format 1.0 do not know these: a chunk that they pass over has nothing else in it.
         let (python, others): (Vec<_>, Vec<_>) =
             delta.modules.drain(..).partition(|(_, m)| m.kind == ModuleKind::Python);
@@ -192,6 +193,19 @@ impl Writer {
             return Ok(());
         }
         self.chunk(ChunkKind::Frames, &raw, 0, self.latest, self.latest)
+    }
+
+    /// One chunk each: they are few, and long.
+    fn write_traces(&mut self, traces: &[(TraceId, Trace)]) -> Result<(), SessionError> {
+        for trace in traces.chunks(1) {
+            let raw = super::traces::encode(trace);
+            if raw.len() > format::MAX_RAW as usize {
+                self.left_out += 1;
+                continue;
+            }
+            self.chunk(ChunkKind::Traces, &raw, 0, self.latest, self.latest)?;
+        }
+        Ok(())
     }
 
     /// Bytes written so far.

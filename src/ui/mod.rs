@@ -10,6 +10,7 @@ mod parts;
 mod question;
 mod slice;
 mod status;
+mod steps;
 mod threads;
 mod timeline;
 mod verdict;
@@ -99,6 +100,7 @@ fn view(ui: &Ui, frame: &mut Frame, body: Rect) {
         View::Verdict => verdict::draw(ui, frame.buffer_mut(), body),
         View::Path => lists::path(ui, frame.buffer_mut(), body),
         View::Notes => lists::notes(ui, frame.buffer_mut(), body),
+        View::Steps => steps::draw(ui, frame.buffer_mut(), body),
         View::Log => lists::log(ui, frame.buffer_mut(), body),
     }
 }
@@ -173,6 +175,11 @@ pub fn prepare(state: &mut State) {
             let rows = usize::from(lists::vertex_areas(body).0.height);
             state.vertex.scroll(rows);
         }
+        View::Steps => {
+            let rows = usize::from(steps::layout(body).0.height);
+            let s = &mut state.steps;
+            s.offset = scrolled(s.offset, s.row, s.rows.len(), rows);
+        }
         View::Path => {
             let p = &mut state.path;
             p.offset = scrolled(p.offset, p.row, p.parts.len(), height.saturating_sub(lists::PATH_HEAD));
@@ -226,6 +233,7 @@ pub fn view_list(state: &State) -> Option<(Rect, usize)> {
         View::Victims => (victims::layout(state, body).rows, state.victims.offset),
         View::Vertex => (lists::vertex_areas(body).0, state.vertex.offset),
         View::Path => (below(lists::PATH_HEAD as u16), state.path.offset),
+        View::Steps => (steps::layout(body).0, state.steps.offset),
         View::Notes => (below(1), state.notes.offset),
         View::Slice => (slice::rows_area(state, body), 0),
         View::Question => (question::options_area(state, body), 0),

@@ -153,7 +153,9 @@ fn not_now(ui: &Ui, cmd: Cmd) -> bool {
         Cmd::GoTimeline => layer || s.view == View::Timeline,
         Cmd::Help => matches!(s.layers.last(), Some(Layer::Help(_))),
         Cmd::Undo => layer || s.diagnosis.undone().is_none() || s.view == View::Timeline,
-        Cmd::CopyVerdict => !matches!(s.view, View::Verdict | View::Slice | View::Path | View::Vertex),
+        Cmd::CopyVerdict => {
+            !matches!(s.view, View::Verdict | View::Slice | View::Path | View::Vertex | View::Steps)
+        }
         Cmd::FinishByPolicy => s.diagnosis.question().is_none(),
         _ => false,
     }

@@ -61,6 +61,7 @@ pub fn write(path: &Path, name: &str) {
         stacks: vec![(StackId(0), stack(0)), (StackId(1), stack(1))],
         frames: vec![(FrameId(0), code(0, "ask_pay")), (FrameId(1), code(1, "rebuild_index"))],
         modules: vec![(ModuleId(0), module("/opt/shop")), (ModuleId(1), module("/opt/pay"))],
+        ..CatalogDelta::default()
     };
     let at = |time, t, kind| Event { time, thread: ThreadId(t), cpu: 0, kind };
     let mut events = vec![

@@ -14,6 +14,7 @@ pub mod patience;
 pub mod procfs;
 mod sockdiag;
 pub mod stacks;
+pub mod steps;
 mod unserved;
 
 pub use collector::{Collector, LiveStats, check_permission, raise_priority};

@@ -18,6 +18,7 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
         mut edges,
         numbers,
         holds,
+        mut bursts,
         signals,
         mut works,
         flags,
@@ -47,6 +48,8 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
         partial: options.partial,
         ..EventGraph::default()
     };
+    bursts.sort_by_key(|b| (b.thread, b.start));
+    g.bursts = bursts;
     g.holds = holds;
     g.holds.sort_by_key(|h| (h.subject, h.time));
     g.lost = joined(lost);

@@ -23,7 +23,7 @@ pub(crate) use split::why as split_reason;
 
 use crate::graph::{EdgeRow, INTERRUPTED, TIMED_OUT};
 use crate::{
-    At, CullCounts, EdgeKind, EventGraph, FlagAccess, HoldFact, MarkFact, SamplePoint, SignalFact,
+    At, BurstFact, CullCounts, EdgeKind, EventGraph, FlagAccess, HoldFact, MarkFact, SamplePoint, SignalFact,
     UnservedFact, VertexId, Weak, WorkFact,
 };
 use channel::{Channels, Match, Segment};
@@ -105,6 +105,7 @@ pub struct Builder {
     /// By flag and reader: the write that it has an edge from.
     flag_read: HashMap<(ObjectId, ThreadId), Ns>,
     holds: Vec<HoldFact>,
+    bursts: Vec<BurstFact>,
     signals: Vec<SignalFact>,
     works: Vec<WorkFact>,
     flags: Vec<FlagAccess>,
@@ -132,6 +133,7 @@ impl Builder {
             written: HashMap::new(),
             flag_read: HashMap::new(),
             holds: Vec::new(),
+            bursts: Vec::new(),
             signals: Vec::new(),
             works: Vec::new(),
             flags: Vec::new(),
@@ -224,6 +226,13 @@ impl Builder {
         if let Kind::Hold(h) = e.kind {
             let (subject, object, relation) = (h.subject, h.object, h.relation);
             self.holds.push(HoldFact { time, subject, holder: e.thread, object, relation });
+            return;
+        }
+        // It tells what the thread did while it ran, and changes nothing about when it did.
+        if let Kind::Burst(b) = e.kind {
+            let start = b.start.min(time);
+            let (trace, steps, how) = (b.trace, b.steps, b.how);
+            self.bursts.push(BurstFact { start, end: time, thread: e.thread, trace, steps, how });
             return;
         }
         let keep = (self.options.samples, self.options.syscalls);

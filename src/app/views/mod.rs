@@ -3,6 +3,7 @@
 pub mod diagnosis;
 pub mod notes;
 pub mod path;
+pub mod steps;
 pub mod threads;
 pub mod timeline;
 pub mod vertex;

@@ -5,7 +5,7 @@ use crate::app::recording::Recording;
 use crate::app::time;
 use crate::config::Look;
 use pg_event::{Context, Direction, Event, Kind, Ns, ThreadId};
-use pg_graph::{EdgeId, LaneState, VertexId};
+use pg_graph::{BurstFact, EdgeId, LaneState, VertexId};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -29,6 +29,8 @@ pub enum About {
     Text,
     /// An edge, and the vertex at its other end.
     Edge(EdgeId, VertexId),
+    /// What the thread executed in a burst.
+    Burst(BurstFact),
     /// Something at a moment of a thread.
     Moment(ThreadId, Ns),
 }
@@ -163,10 +165,26 @@ fn rows(r: &Recording, id: VertexId) -> Vec<Row> {
     if let Some((at, status)) = r.graph.exited(v.thread).filter(|(at, _)| *at == v.end) {
         out.push(moment(Look::Text, at, format!("ends, {}", exit_words(status))));
     }
+    bursts(r, &v, &mut out);
     edges(r, id, &mut out);
     stacks(r, &v, &mut out);
     profile(r, &v, &mut out);
     out
+}
+
+/// When the thread was followed instruction by instruction.
+fn bursts(r: &Recording, v: &pg_graph::Vertex, out: &mut Vec<Row>) {
+    let all: Vec<BurstFact> =
+        r.graph.bursts_of(v.thread, v.start..v.end.saturating_add(1)).copied().collect();
+    if all.is_empty() {
+        return;
+    }
+    out.push(head("followed instruction by instruction: enter shows it".into()));
+    out.extend(all.into_iter().take(MANY).map(|b| {
+        let told = crate::steps::print::summary(u64::from(b.steps), (b.start, b.end), b.how);
+        let text = format!("  {:<11} {told}", time::moment(b.start, 1_000));
+        Row { look: Look::Running, text, about: About::Burst(b) }
+    }));
 }
 
 /// Exit status of wait(2) in words.
@@ -332,6 +350,10 @@ pub fn event(r: &Recording, e: &Event) -> String {
         }
         Kind::DataFlag { object, value, write, .. } => {
             format!("{} data flag{}: {value}", if write { "writes" } else { "reads" }, on(object))
+        }
+        Kind::Burst(b) => {
+            let told = crate::steps::print::summary(u64::from(b.steps), (b.start, e.time), b.how);
+            format!("followed: {told}")
         }
         Kind::UnitBoundary { begin, .. } => if begin { "a unit begins" } else { "a unit ends" }.into(),
         Kind::Unserved(u) => {

@@ -84,10 +84,21 @@ pub fn header(args: &Record) -> Header {
             setting("user-stacks", &!args.no_user_stacks),
             setting("long-wait", &args.long_wait),
             setting("bursts", &!args.no_bursts),
+            setting("steps", &steps(args)),
             setting("flags", &args.flag.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")),
         ],
         redacted: String::new(),
     }
+}
+
+/// Who is followed instruction by instruction, and how far; empty for nobody.
+fn steps(args: &Record) -> String {
+    if args.steps.is_empty() {
+        return String::new();
+    }
+    let name = |who: &String| if who.is_empty() { "busiest".to_owned() } else { who.clone() };
+    let who: Vec<String> = args.steps.iter().map(name).collect();
+    format!("{} for {}, {} at most", who.join(" "), pg_graph::words::span(args.steps_for), args.steps_max)
 }
 
 /// The focus in words.

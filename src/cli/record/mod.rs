@@ -5,6 +5,7 @@ mod flags;
 mod flight;
 mod name;
 mod progress;
+mod steps;
 mod target;
 
 use super::args::{Record, ns};
@@ -96,6 +97,7 @@ enum Why {
 pub fn record(args: &Record) -> Result<Recorded, Failure> {
     let options = about::options(args)?;
     flags::check(args)?;
+    let steps = steps::ask(args)?;
     pg_tracer::check_permission().map_err(|e| tracer_failure(&e))?;
     let path = args.output.clone().unwrap_or_else(|| name::free(Path::new("")));
     let interrupts =
@@ -127,7 +129,7 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
             return Err(tracer_failure(&e));
         }
     };
-    let begun = begin(args, &collector, command.as_mut());
+    let begun = begin(args, &collector, command.as_mut()).and_then(|()| steps::follow(steps, &collector));
     if let Err(e) = begun {
         drop(items);
         let _ = collector.stop();

@@ -1,7 +1,7 @@
 //! The catalogue: everything that events refer to by id, kept apart from the rolling events so that
 //! identities survive when events are dropped or overwritten.
 
-use crate::{FrameId, ModuleId, Ns, Object, ObjectId, ProcessId, StackId, ThreadId};
+use crate::{FrameId, ModuleId, Ns, Object, ObjectId, ProcessId, StackId, ThreadId, Trace, TraceId};
 use serde::{Deserialize, Serialize};
 
 /// One thread.
@@ -195,6 +195,9 @@ pub struct Catalog {
     pub frames: Vec<Frame>,
     /// By [`ModuleId`].
     pub modules: Vec<Module>,
+    /// By [`TraceId`]. Not part of the serialised form: whoever keeps traces has a form of their own for them.
+    #[serde(skip)]
+    pub traces: Vec<Trace>,
 }
 
 /// New or changed rows of a catalogue: what travels between collector, file and graph.
@@ -214,6 +217,9 @@ pub struct CatalogDelta {
     pub frames: Vec<(FrameId, Frame)>,
     /// Modules.
     pub modules: Vec<(ModuleId, Module)>,
+    /// Traces; left out when serialised, as in [`Catalog`].
+    #[serde(skip)]
+    pub traces: Vec<(TraceId, Trace)>,
 }
 
 impl CatalogDelta {
@@ -225,6 +231,7 @@ impl CatalogDelta {
             && self.stacks.is_empty()
             && self.frames.is_empty()
             && self.modules.is_empty()
+            && self.traces.is_empty()
     }
 }
 
@@ -266,6 +273,7 @@ impl Catalog {
             + upsert(&mut self.stacks, rows(d.stacks, StackId::index), Stack::default)
             + upsert(&mut self.frames, rows(d.frames, FrameId::index), Frame::default)
             + upsert(&mut self.modules, rows(d.modules, ModuleId::index), Module::default)
+            + upsert(&mut self.traces, rows(d.traces, TraceId::index), Trace::default)
     }
 
     /// The thread, if the id is in the table.
@@ -291,6 +299,11 @@ impl Catalog {
     /// The stack, if the id is in the table.
     pub fn stack(&self, id: StackId) -> Option<&Stack> {
         self.stacks.get(id.index())
+    }
+
+    /// The trace, if the id is in the table.
+    pub fn trace(&self, id: TraceId) -> Option<&Trace> {
+        self.traces.get(id.index())
     }
 
     /// The frames of a stack, leaf first.

@@ -1,6 +1,6 @@
 //! Events: what happened, to which thread, when.
 
-use crate::{CatalogDelta, Ns, ObjectId, StackId, Sysno, ThreadId, Unserved};
+use crate::{Burst, CatalogDelta, Ns, ObjectId, StackId, Sysno, ThreadId, Unserved};
 use serde::{Deserialize, Serialize};
 
 /// One event. A recording's events come sorted by `time`.
@@ -65,6 +65,8 @@ pub enum Kind {
         /// Where.
         stack: StackId,
     },
+    /// The thread was followed instruction by instruction; `time` is the end of that.
+    Burst(Burst),
     /// A unit of work begins or ends on this thread.
     UnitBoundary {
         /// Unit type number, `u32::MAX` if unknown.

@@ -69,3 +69,7 @@ id!(
     /// One binary file, the kernel, the vdso, or a perf-map.
     ModuleId
 );
+id!(
+    /// The instructions of one burst.
+    TraceId
+);

@@ -9,6 +9,7 @@ mod event;
 mod ids;
 mod object;
 mod syscall;
+pub mod trace;
 mod unserved;
 
 pub use catalog::{Catalog, CatalogDelta, Cmdline, Frame, Module, ModuleKind, Process, Stack, Thread};
@@ -16,7 +17,8 @@ pub use event::{
     Context, Coverage, Direction, Event, Hold, IpcUse, Item, Kind, Loss, OffCpu, OffState, Relation, Sample,
     SyscallUse, Work,
 };
-pub use ids::{FrameId, ModuleId, Ns, ObjectId, ProcessId, StackId, ThreadId};
+pub use ids::{FrameId, ModuleId, Ns, ObjectId, ProcessId, StackId, ThreadId, TraceId};
 pub use object::{Object, ObjectKind, SHARED_FUTEX, endpoint_v4, show_endpoint};
 pub use syscall::{Sysno, syscall_name, syscall_number};
+pub use trace::{Burst, Trace};
 pub use unserved::{Display, Unserved};

@@ -24,6 +24,7 @@ mod raw;
 pub mod replay;
 mod retries;
 mod sampling;
+mod stepped;
 mod tries;
 mod unserved;
 mod words;
@@ -37,6 +38,7 @@ use crate::error::Error;
 use crate::flags::{FlagError, FlagSpec, Touch, Watch};
 use crate::identity::Identity;
 use crate::options::{Level, Options};
+use crate::steps::{self, Steps, Taken};
 use crate::unserved::{Look, Observer, Tracker};
 use burst::{Bursts, Step};
 use crossbeam_channel::{Receiver, Sender, bounded, never, select, unbounded};
@@ -82,6 +84,8 @@ enum Command {
     Focus(u32, Sender<()>),
     /// Watch flags of a process; those not there yet later; whom to tell what came of it.
     Watch(u32, Vec<FlagSpec>, bool, Sender<Result<(), FlagError>>),
+    /// Follow threads; whom to tell whether that began.
+    Follow(steps::Ask, Sender<Result<(), Error>>),
     /// Report the waits that go on.
     Report,
     Stop,
@@ -144,6 +148,17 @@ impl Collector {
         is_done.recv().unwrap_or_else(|_| Err(ended()))
     }
 
+    /// Follow threads instruction by instruction, one after the other.
+    ///
+    /// # Errors
+    /// The recording has ended, or there is no further thread.
+    pub fn follow(&self, ask: steps::Ask) -> Result<(), Error> {
+        let (done, is_done) = bounded(1);
+        let ended = || Error::Failed("the recording has ended".into());
+        self.commands.send(Command::Follow(ask, done)).map_err(|_| ended())?;
+        is_done.recv().unwrap_or_else(|_| Err(ended()))
+    }
+
     /// Have all waits that go on reported now, as they would be at the end: for a copy of the recording so far.
     pub fn report_open(&self) {
         let _ = self.commands.send(Command::Report);
@@ -202,6 +217,9 @@ struct Run {
     /// Watches data flags, once there is one to watch.
     flags: Option<Watch>,
     touches: Receiver<Vec<Touch>>,
+    /// Follows threads, when that was asked for.
+    steps: Option<Steps>,
+    taken: Receiver<Taken>,
     /// Looks for connections that are not served, when there is a focus.
     observer: Option<Observer>,
     looks: Receiver<Look>,
@@ -257,6 +275,8 @@ impl Run {
             on_report: options.names_on_report,
             flags: None,
             touches: never(),
+            steps: None,
+            taken: never(),
             observer,
             looks,
         };
@@ -285,6 +305,10 @@ impl Run {
                         let _ = done.send(self.watch(pid, &flags, later));
                         None
                     }
+                    Ok(Command::Follow(ask, done)) => {
+                        let _ = done.send(self.follow(ask));
+                        None
+                    }
                     Ok(Command::Report) => {
                         self.programs.pass(Pass::Flush)?;
                         self.pipeline.tell_unserved(complete, clock::monotonic(), true);
@@ -305,6 +329,13 @@ impl Run {
                     match touches {
                         Ok(touches) => touches.iter().for_each(|t| self.pipeline.touch(t)),
                         Err(_) => self.touches = never(),
+                    }
+                    None
+                }
+                recv(self.taken) -> taken => {
+                    match taken {
+                        Ok(taken) => self.pipeline.burst(&taken),
+                        Err(_) => self.taken = never(),
                     }
                     None
                 }
@@ -407,6 +438,16 @@ impl Run {
         flags.iter().try_for_each(|f| watch.add(pid, f, later).map(|_| ()))
     }
 
+    fn follow(&mut self, ask: steps::Ask) -> Result<(), Error> {
+        let known = || self.pipeline.identity.focus_pids().into_iter().collect();
+        let steps = Steps::start(ask, (!self.everything).then(known))
+            .map_err(|e| Error::Failed(format!("cannot start a thread: {e}")))?;
+        self.pipeline.stepped.followed = Some(steps.followed());
+        self.taken = steps.taken().clone();
+        self.steps = Some(steps);
+        Ok(())
+    }
+
     fn focus_on(&mut self, pid: u32) {
         self.everything = false;
         self.programs.set_focus(&[pid], &[]);
@@ -484,6 +525,9 @@ impl Run {
                     observer.focus(&add, &remove);
                 }
                 self.programs.set_focus(&add, &remove);
+                if let Some(steps) = &self.steps {
+                    steps.focus(&add, &remove);
+                }
             }
             self.out.send(item).map_err(|_| Gone)?;
         }
@@ -491,7 +535,12 @@ impl Run {
     }
 
     fn finish(mut self) -> Result<(), Error> {
+        // A burst under way ends first: its thread is let go of before anything takes time.
+        let (taken, step_notes) = self.steps.take().map(Steps::finish).unwrap_or_default();
         let end = clock::monotonic();
+        for t in &taken {
+            self.pipeline.burst(t);
+        }
         self.burst(end, true);
         self.pipeline.end_at(end);
         let (touches, flag_notes) = self.flags.take().map(Watch::finish).unwrap_or_default();
@@ -508,6 +557,7 @@ impl Run {
         self.pipeline.tell_unserved(u64::MAX, end, true);
         let mut notes = std::mem::take(&mut self.programs.notes);
         notes.extend(flag_notes);
+        notes.extend(step_notes);
         let bursts = self.pipeline.bursts.as_ref().map_or(0, |b| b.count);
         if bursts > 0 {
             let s = if bursts == 1 { "" } else { "s" };

@@ -10,10 +10,12 @@ use super::raw::{
     self, Again, F_LONG, F_OPEN, F_SEEDED, F_THROTTLED, K_NONE, Off, RawObject, Record, Run, StackCopy,
 };
 use super::retries::Retries;
+use super::stepped::Stepped;
 use crate::flags::Touch;
 use crate::holders::{Holders, LongWait};
 use crate::identity::Identity;
 use crate::stacks::{Regs, StackTable};
+use crate::steps::Taken;
 use crate::unserved::Tracker;
 use pg_event::{
     CatalogDelta, Context, Direction, Event, Hold, IpcUse, Item, Kind, Ns, ObjectKind, OffCpu, OffState,
@@ -138,8 +140,10 @@ pub struct Pipeline {
     pub datagram: u64,
     /// UDP datagrams received from somebody whom the kernel does not show.
     pub unnamed: u64,
+    /// Threads followed instruction by instruction.
+    pub stepped: Stepped,
     /// When something was given out last.
-    stepped: Ns,
+    given: Ns,
     /// Events given out.
     pub events: u64,
     /// Records that could not be read.
@@ -173,7 +177,8 @@ impl Pipeline {
             queues: None,
             datagram: 0,
             unnamed: 0,
-            stepped: 0,
+            stepped: Stepped::default(),
+            given: 0,
             events: 0,
             damaged: 0,
         }
@@ -417,6 +422,9 @@ impl Pipeline {
             );
             self.interval(r.tid, (r.start, r.time), thread, &off);
         }
+        if self.stepped.by_us(r.tid, off.state, r.start, r.time) {
+            return;
+        }
         let until = if open { u64::MAX } else { r.woken };
         off.user_stack = self.python.stack(r.tid, (r.start, until), off.user_stack, &mut self.stacks);
         if r.flags & F_LONG != 0 {
@@ -507,6 +515,9 @@ impl Pipeline {
         // Its process does something, and is to be looked at again.
         self.identity.thread(r.tid, tgid, time);
         self.interval(r.tid, (r.start, r.time), thread, &off);
+        if self.stepped.by_us(r.tid, off.state, r.start, r.time) {
+            return;
+        }
         self.order.push(Event { time, thread, cpu: r.cpu, kind: Kind::OffCpu(off) });
     }
 
@@ -594,6 +605,16 @@ impl Pipeline {
             bursts.sample(s.tid, place, s.time);
         }
         self.order.push(Event { time, thread, cpu: s.cpu, kind: Kind::Sample(sample) });
+    }
+
+    /// Take what a thread executed while it was followed.
+    pub fn burst(&mut self, taken: &Taken) {
+        let time = self.time(taken.span.1.min(self.end));
+        let start = self.time(taken.span.0).min(time);
+        let thread = self.identity.thread(taken.tid, taken.pid, time);
+        self.identity.is_ours(taken.stepper, time);
+        let kind = Kind::Burst(self.stepped.take(taken, start, &mut self.stacks));
+        self.order.push(Event { time, thread, cpu: 0, kind });
     }
 
     /// Take an access to a data flag.
@@ -688,7 +709,7 @@ impl Pipeline {
 
     /// Is it time to give out what is known up to `now` (of `CLOCK_MONOTONIC`)? Whoever takes it is woken for it.
     pub fn is_step(&self, now: u64) -> bool {
-        self.time(now) >= self.stepped + STEP_NS
+        self.time(now) >= self.given + STEP_NS
     }
 
     /// Items that can go out when everything up to `now` (of `CLOCK_MONOTONIC`) has been read from the
@@ -697,7 +718,7 @@ impl Pipeline {
         let horizon = if all { Ns::MAX } else { self.time(now).saturating_sub(WINDOW_NS) };
         let mut events = Vec::new();
         if self.is_step(now) || all {
-            self.stepped = self.time(now);
+            self.given = self.time(now);
             events = self.order.release(horizon);
         }
         self.events += events.len() as u64;
@@ -719,6 +740,7 @@ impl Pipeline {
         delta.stacks = stacks.stacks;
         delta.frames = stacks.frames;
         delta.modules = stacks.modules;
+        delta.traces = self.stepped.drain();
         delta
     }
 }

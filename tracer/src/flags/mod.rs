@@ -8,7 +8,7 @@ mod access;
 mod at_exec;
 mod breakpoints;
 mod error;
-mod find;
+pub(crate) mod find;
 mod flag;
 mod hit;
 pub(crate) mod memory;
@@ -20,7 +20,7 @@ mod watch;
 
 pub use at_exec::AtExec;
 pub use error::FlagError;
-pub use find::{Ask, End, Found, FoundFlag, Ground, Stepper, find};
+pub use find::{Ask, End, Found, FoundFlag, Ground, Limits, Stepper, find};
 pub use hit::Hit;
 pub use rate::Watched;
 pub use spec::{FlagPlace, FlagSpec};

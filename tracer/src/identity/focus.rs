@@ -1,7 +1,7 @@
 //! Who is in the focus, and how it spreads.
 
 use super::Identity;
-use pg_event::{ProcessId, ThreadId};
+use pg_event::{Ns, ProcessId, ThreadId};
 
 impl Identity {
     /// Is a thread in the focus of the recording? The recorder itself never is.
@@ -22,6 +22,21 @@ impl Identity {
         if let Some(process) = process {
             self.mark_process(process);
             self.spread_focus();
+        }
+    }
+
+    /// Processes of the focus that run.
+    pub fn focus_pids(&self) -> Vec<u32> {
+        self.processes.iter().map(|p| &p.row).filter(|p| p.focus && p.end.is_none()).map(|p| p.pid).collect()
+    }
+
+    /// A process that works for the recorder: never a cause.
+    pub fn is_ours(&mut self, pid: u32, now: Ns) {
+        let thread = self.thread(pid, pid, now);
+        let process = self.threads[thread.index()].row.process;
+        self.touch_process(process).own = true;
+        for member in self.processes[process.index()].members.clone() {
+            self.touch_thread(member).own = true;
         }
     }
 

@@ -187,6 +187,23 @@ impl StackTable {
         (frames, complete)
     }
 
+    /// Frames for addresses of instructions in a process.
+    pub fn places(&mut self, pid: u32, addresses: &[u64]) -> Vec<FrameId> {
+        let now = Instant::now();
+        let mut of = |address| {
+            let mut code = Process {
+                spaces: &mut self.spaces,
+                modules: &mut self.modules,
+                rows: &mut self.rows,
+                pid,
+                now,
+            };
+            let place = code.place(address);
+            self.frame(pid, &Step { address, place, regs: FrameRegs::default() }, now)
+        };
+        addresses.iter().map(|a| of(*a)).collect()
+    }
+
     fn walk(&mut self, pid: u32, regs: &Regs, copy: &[u8]) -> (Vec<Step>, bool) {
         let mut steps = std::mem::take(&mut self.steps);
         let mut code = Process {

@@ -4,11 +4,11 @@
 
 mod analyse;
 mod meaning;
-mod stepper;
+pub(crate) mod stepper;
 mod trace;
 
 pub use analyse::Ground;
-pub use stepper::{End, Stepper};
+pub use stepper::{End, Limits, Stepper};
 
 use super::FlagError;
 use super::memory::{Area, areas, word};
@@ -113,12 +113,12 @@ impl Found {
     }
 }
 
-fn comm(pid: u32, tid: u32) -> String {
+pub(crate) fn comm(pid: u32, tid: u32) -> String {
     let bytes = read_bounded(&path_of(pid, &format!("task/{tid}/comm")), 64).unwrap_or_default();
     crate::procfs::lossy(bytes.trim_ascii_end(), 64)
 }
 
-fn run_ns(pid: u32, tid: u32) -> u64 {
+pub(crate) fn run_ns(pid: u32, tid: u32) -> u64 {
     let text = read_bounded(&path_of(pid, &format!("task/{tid}/schedstat")), 128).unwrap_or_default();
     String::from_utf8_lossy(&text).split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)
 }
@@ -159,7 +159,7 @@ pub fn find(ask: &Ask) -> Result<Found, FlagError> {
 }
 
 /// Wait until the thread can be stopped without making a call of it fail.
-fn until_fit(pid: u32, tid: u32, patience: Duration) -> Result<(), FlagError> {
+pub(crate) fn until_fit(pid: u32, tid: u32, patience: Duration) -> Result<(), FlagError> {
     let begin = Instant::now();
     loop {
         let text = read_bounded(&path_of(pid, &format!("task/{tid}/syscall")), 512).map_err(|e| {
@@ -200,7 +200,7 @@ fn ground_of(areas: &[Area]) -> impl Fn(u64, &Step) -> Ground {
     }
 }
 
-fn refused(pid: u32, tid: u32, errno: i32) -> FlagError {
+pub(crate) fn refused(pid: u32, tid: u32, errno: i32) -> FlagError {
     let status = read_bounded(&path_of(pid, &format!("task/{tid}/status")), 8192).unwrap_or_default();
     let tracer = String::from_utf8_lossy(&status)
         .lines()
@@ -223,7 +223,7 @@ fn find_in(ask: &Ask, tid: u32) -> Result<Found, FlagError> {
     until_fit(pid, tid, patience)?;
     let map = areas(pid)?;
     let ground = ground_of(&map);
-    let mut stepper = Stepper::start(pid, tid, steps, patience)
+    let mut stepper = Stepper::start(pid, tid, Limits { most: steps, patience, time: Duration::MAX })
         .map_err(|e| FlagError::Process { pid, reason: e.to_string() })?;
     let begin = Instant::now();
     let mut trace = Trace::default();

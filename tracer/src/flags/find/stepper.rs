@@ -5,24 +5,50 @@
 //! reason to kill: in a session of its own, with a name and command line of its own, deaf to every signal it can be
 //! deaf to. It looks at each step whether its parent is still there, and lets go of the thread if not.
 //!
+//! Were it killed all the same, the target would die only if it had to take a step just then: while it is in a system
+//! call (PTRACE_SYSCALL) and while it sleeps in one the trap flag is not set, and a stop at a call's begin or end leaves
+//! nothing behind. For steps within the program this cannot be helped: the flag stays in the thread's registers until
+//! the tracer itself continues or leaves it (kernel: `user_disable_single_step` is called by requests, not by
+//! `exit_ptrace`).
+//!
 //! The child is forked from a program with threads: it makes system calls on memory that was there before, and
 //! nothing else.
 #![allow(unsafe_code)] // fork(2), ptrace(2), mmap(2) and the like have no safe wrapper in std.
 
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Bytes of code kept at each step: more than the longest instruction has.
 pub const CODE: usize = 16;
+/// The thread is waited for so long until it stops for the first time, ns: there may be others that run.
+const FIRST: i64 = 1_000_000_000;
 /// The parent and the time are looked at this often while the thread sleeps, ns.
 const LOOK: i64 = 10_000_000;
+
+/// Bytes kept of the thread's stack as it was when it was stopped first.
+const STACK: usize = 16 << 10;
+
+/// How far a thread is followed.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Instructions.
+    pub most: u32,
+    /// How long it may sleep in all.
+    pub patience: Duration,
+    /// How long it is followed.
+    pub time: Duration,
+}
 
 /// A thread before one of its instructions.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct RawStep {
+    /// When (`CLOCK_MONOTONIC`), ns.
+    pub time: i64,
+    /// The signal that was delivered with the step before, 0 for none.
+    pub signal: i32,
     /// Its registers.
     pub regs: libc::user_regs_struct,
     /// What lies at its instruction pointer.
@@ -45,6 +71,8 @@ pub enum End {
     Unfit = 5,
     /// The thread was stopped (job control).
     Stopped = 6,
+    /// The time was over.
+    Time = 7,
 }
 
 #[repr(C)]
@@ -56,6 +84,11 @@ struct Shared {
     end: AtomicU32,
     errno: AtomicI32,
     most: u32,
+    /// Bytes in `stack`.
+    stacked: AtomicU32,
+    /// When the thread was let go of, ns.
+    left: AtomicI64,
+    stack: [u8; STACK],
     steps: [RawStep; 0],
 }
 
@@ -78,13 +111,13 @@ fn arguments() -> (usize, usize) {
 }
 
 impl Stepper {
-    /// Follow a thread for `most` instructions, and for as long as it does not sleep longer than `patience` in all.
+    /// Follow a thread.
     ///
     /// # Errors
     /// There can be no further process, or the target's memory cannot be read.
-    pub fn start(pid: u32, tid: u32, most: u32, patience: Duration) -> io::Result<Self> {
+    pub fn start(pid: u32, tid: u32, limits: Limits) -> io::Result<Self> {
         let memory = std::fs::File::open(format!("/proc/{pid}/mem"))?;
-        let bytes = size_of::<Shared>() + most as usize * size_of::<RawStep>();
+        let bytes = size_of::<Shared>() + limits.most as usize * size_of::<RawStep>();
         // SAFETY: a fresh mapping; the kernel chooses where.
         let room = unsafe {
             let (rights, how) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
@@ -95,7 +128,7 @@ impl Stepper {
         }
         let shared: *mut Shared = room.cast();
         // SAFETY: zeroed memory of this process alone, large enough.
-        unsafe { (*shared).most = most };
+        unsafe { (*shared).most = limits.most };
         let arguments = arguments();
         // SAFETY: getpid cannot fail.
         let parent = unsafe { libc::getpid() };
@@ -114,7 +147,9 @@ impl Stepper {
                     tid: tid as i32,
                     memory: memory.as_raw_fd(),
                     parent,
-                    patience: patience.as_nanos() as i64,
+                    patience: i64::try_from(limits.patience.as_nanos()).unwrap_or(i64::MAX),
+                    time: i64::try_from(limits.time.as_nanos()).unwrap_or(i64::MAX),
+                    until: i64::MAX,
                 };
                 // SAFETY: this is the forked child; see there.
                 unsafe {
@@ -143,6 +178,20 @@ impl Stepper {
         (n < self.count()).then(|| unsafe { *(&raw const (*self.shared).steps).cast::<RawStep>().add(n) })
     }
 
+    /// The thread's stack as it was at the first step, from the stack pointer upward.
+    pub fn stack(&self) -> Vec<u8> {
+        if self.count() == 0 {
+            return Vec::new();
+        }
+        let s = self.shared();
+        s.stack[..(s.stacked.load(Ordering::Acquire) as usize).min(STACK)].to_vec()
+    }
+
+    /// When the thread was let go of (`CLOCK_MONOTONIC`), ns; `None` as long as it was not.
+    pub fn left(&self) -> Option<u64> {
+        u64::try_from(self.shared().left.load(Ordering::Acquire)).ok().filter(|t| *t > 0)
+    }
+
     /// Why it ended, and the error number for [`End::Refused`]; `None` while it goes on.
     pub fn end(&self) -> Option<(End, i32)> {
         let s = self.shared();
@@ -153,6 +202,7 @@ impl Stepper {
             4 => End::Exited,
             5 => End::Unfit,
             6 => End::Stopped,
+            7 => End::Time,
             _ => End::Enough,
         };
         Some((end, s.errno.load(Ordering::Acquire)))
@@ -235,12 +285,18 @@ struct Child {
     parent: i32,
     /// How long the thread may sleep in all, ns.
     patience: i64,
+    /// How long it is followed, ns, and until when: that is known once it has stopped for the first time.
+    time: i64,
+    until: i64,
 }
 
 /// What the thread does after a step.
+#[derive(Clone, Copy)]
 enum State {
     /// It stopped after its step.
     Stepped,
+    /// It stopped at the begin or the end of a system call.
+    AtCall,
     /// It stopped, since this signal is to be delivered.
     Signal(i32),
     /// It was stopped otherwise.
@@ -261,6 +317,9 @@ fn now() -> i64 {
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut t) };
     t.tv_sec * 1_000_000_000 + t.tv_nsec
 }
+
+/// A stop at the begin or end of a system call, since PTRACE_O_TRACESYSGOOD is set.
+const AT_CALL: i32 = libc::SIGTRAP | 0x80;
 
 /// Calls not to be stepped over: vfork, execve, exit, exit_group and execveat, since nothing that follows has to do with
 /// the loop; msgrcv, msgsnd, semop, semtimedop, rt_sigtimedwait, pause, rt_sigsuspend, io_getevents and epoll_pwait2,
@@ -304,7 +363,19 @@ impl Child {
         self.shared().stop.load(Ordering::Acquire) != 0 || unsafe { libc::getppid() } != self.parent
     }
 
+    /// Why it should be followed no longer.
+    fn over(&self) -> Option<End> {
+        if self.unwanted() {
+            Some(End::Enough)
+        } else if now() >= self.until {
+            Some(End::Time)
+        } else {
+            None
+        }
+    }
+
     fn finish(&self, end: End, errno: i32) -> ! {
+        self.shared().left.store(now(), Ordering::Release);
         self.shared().errno.store(errno, Ordering::Release);
         self.shared().end.store(end as u32, Ordering::Release);
         // SAFETY: ends this process without running anything of its parent's.
@@ -329,11 +400,13 @@ impl Child {
                 let mut set: libc::sigset_t = std::mem::zeroed();
                 libc::sigemptyset(&raw mut set);
                 libc::sigaddset(&raw mut set, libc::SIGCHLD);
-                let most = libc::timespec { tv_sec: 0, tv_nsec: LOOK };
+                // No longer than there is time, or a thread that sleeps would be held over it.
+                let left = if forever { LOOK } else { (self.until - begin).clamp(100_000, LOOK) };
+                let most = libc::timespec { tv_sec: 0, tv_nsec: left };
                 libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const most);
             }
             let waited = now() - begin;
-            if waited >= LOOK / 2 {
+            if waited >= LOOK / 2 || !forever && now() >= self.until {
                 self.patience -= waited;
             }
             if !forever {
@@ -342,6 +415,9 @@ impl Child {
                 }
                 if self.patience <= 0 {
                     return State::Away(End::Asleep);
+                }
+                if now() >= self.until {
+                    return State::Away(End::Time);
                 }
             }
         }
@@ -354,6 +430,9 @@ impl Child {
         let signal = libc::WSTOPSIG(status);
         if status >> 16 == libc::PTRACE_EVENT_STOP {
             return if signal == libc::SIGTRAP { State::Stepped } else { State::Stopped };
+        }
+        if signal == AT_CALL {
+            return State::AtCall;
         }
         if signal != libc::SIGTRAP {
             return State::Signal(signal);
@@ -410,29 +489,42 @@ impl Child {
     }
 
     fn run(mut self) -> ! {
-        if self.ptrace(libc::PTRACE_SEIZE, 0, 0) < 0 {
+        if self.ptrace(libc::PTRACE_SEIZE, 0, libc::PTRACE_O_TRACESYSGOOD as usize) < 0 {
             self.finish(End::Refused, errno());
         }
         if self.ptrace(libc::PTRACE_INTERRUPT, 0, 0) < 0 {
             self.finish(End::Refused, errno());
         }
+        // It may not get a CPU at once.
+        let patience = self.patience;
+        self.patience = patience.max(FIRST);
+        self.until = now().saturating_add(self.patience);
         let mut state = self.wait(false);
+        self.patience = patience;
+        self.until = now().saturating_add(self.time);
         loop {
             let signal = match state {
-                State::Stepped => 0,
+                State::Stepped | State::AtCall => 0,
                 State::Signal(s) => s,
                 State::Stopped => self.let_go(0, End::Stopped),
                 State::Exited => self.finish(End::Exited, 0),
                 State::Away(end) => self.fetch(end),
             };
             let n = self.shared().count.load(Ordering::Relaxed);
-            if n >= self.shared().most || self.unwanted() {
+            if n >= self.shared().most {
                 self.let_go(signal, End::Enough);
+            }
+            if let Some(end) = self.over() {
+                self.let_go(signal, end);
             }
             // SAFETY: plain old data.
             let mut step: RawStep = unsafe { std::mem::zeroed() };
+            (step.time, step.signal) = (now(), signal);
             if self.ptrace(libc::PTRACE_GETREGS, 0, &raw mut step.regs as usize) < 0 {
                 self.let_go(signal, End::Exited);
+            }
+            if n == 0 {
+                self.keep_stack(step.regs.rsp);
             }
             // SAFETY: `code` has room for so many bytes; the descriptor is open. Fewer are there at the end of a page.
             unsafe {
@@ -441,15 +533,49 @@ impl Child {
                 at.write(step);
             }
             self.shared().count.store(n + 1, Ordering::Release);
-            if unfit(&step.code, &step.regs, self.patience) {
+            if unfit(&step.code, &step.regs, self.patience.min(self.time)) {
                 self.let_go(signal, End::Unfit);
             }
-            if self.ptrace(libc::PTRACE_SINGLESTEP, 0, signal as usize) < 0 {
-                self.let_go(0, End::Exited);
-            }
-            state = self.wait(false);
+            // With a signal on its way the next thing executed is its handler.
+            state = if signal == 0 && is_call(&step.code) { self.call() } else { self.step(signal) };
         }
     }
+
+    /// The stack as it is now, for who wants to know the callers.
+    fn keep_stack(&self, from: u64) {
+        // SAFETY: `stack` has room for so many bytes, and nobody reads them before `stacked` says how many there are.
+        let n =
+            unsafe { libc::pread(self.memory, (&raw mut (*self.shared).stack).cast(), STACK, from as i64) };
+        self.shared().stacked.store(u32::try_from(n).unwrap_or(0), Ordering::Release);
+    }
+
+    /// One instruction within the program.
+    fn step(&mut self, signal: i32) -> State {
+        if self.ptrace(libc::PTRACE_SINGLESTEP, 0, signal as usize) < 0 {
+            self.let_go(0, End::Exited);
+        }
+        self.wait(false)
+    }
+
+    /// A system call, without the trap flag: from before it to its end.
+    fn call(&mut self) -> State {
+        let mut entered = false;
+        loop {
+            if self.ptrace(libc::PTRACE_SYSCALL, 0, 0) < 0 {
+                self.let_go(0, End::Exited);
+            }
+            match self.wait(false) {
+                State::AtCall if !entered => entered = true,
+                State::Away(End::Time) => return State::Away(End::Asleep),
+                other => return other,
+            }
+        }
+    }
+}
+
+/// Is it `syscall`, without prefixes that nobody writes?
+fn is_call(code: &[u8; CODE]) -> bool {
+    code[..2] == [0x0f, 0x05]
 }
 
 #[cfg(test)]

@@ -1,168 +1,133 @@
-//! How true the edges are: on simulated machines with batches, mutexes, conditions, channels and data flags the
-//! true causes stay in the graph (recall), and edges that mean no causality are weak (precision).
+//! How true the edges are: on simulated machines with batches, event loops, mutexes, conditions, channels and data flags
+//! the true causes stay in the graph (recall), and edges and connections that mean no causality are weak (precision).
+//! `cargo test -p pg-graph --features sim --test precision -- --show-output` prints the table.
 
-use pg_event::{ObjectKind, ThreadId};
-use pg_graph::sim::{Act, Asking, Recording, Script, Setup};
-use pg_graph::{EdgeKind, EventGraph, Weak};
-use std::collections::HashMap;
+use pg_event::ObjectKind;
+use pg_graph::sim::{Asking, Figures, Script, Serves, Setup, Town};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use std::cell::RefCell;
 
+const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 
-struct Counts {
-    name: &'static str,
-    /// Waits that somebody ended, and how many have the edge from him.
-    ended: usize,
-    found: usize,
-    /// Hand-offs of a mutex, and how many of their edges are weak.
-    hand_offs: usize,
-    weak: usize,
-    /// Edges that end a wait and come from somebody else than who ended it.
-    false_edges: usize,
-    /// Writes of a flag that let somebody go on, and how many have an edge.
-    flags: usize,
-    flag_edges: usize,
-    parts: usize,
+fn setup(cpus: usize) -> Setup {
+    Setup { cpus, channels: vec![ObjectKind::UnixStream, ObjectKind::Pipe], ..Setup::default() }
 }
 
-fn count(name: &'static str, scripts: Vec<Script>) -> Counts {
-    let flag_writers: Vec<ThreadId> = (0..scripts.len() as u32)
-        .map(ThreadId)
-        .filter(|t| scripts[t.index()].acts.iter().any(|a| matches!(a, Act::Set(..))))
-        .collect();
-    let setup =
-        Setup { cpus: 3, channels: vec![ObjectKind::UnixStream, ObjectKind::Pipe], ..Setup::default() };
-    let (r, truth) = Recording::of(setup, scripts, 1_500 * MS);
-    let g: EventGraph = r.graph();
-    let by_wait: HashMap<(ThreadId, u64), _> = truth.iter().map(|w| ((w.thread, w.start), w)).collect();
-    let mut c = Counts {
-        name,
-        ended: 0,
-        found: 0,
-        hand_offs: 0,
-        weak: 0,
-        false_edges: 0,
-        flags: 0,
-        flag_edges: 0,
-        parts: g.vertices().filter(|v| g.vertex(*v).split.is_some()).count(),
-    };
-    for id in g.vertices() {
-        let v = g.vertex(id);
-        let Some(w) = by_wait.get(&(v.thread, v.start)).filter(|_| v.waited() > 0 && !v.open) else {
-            continue;
-        };
-        let edge = g.waking(id).map(|e| g.edge(e));
-        let from = edge.map(|e| g.vertex(e.from).thread);
-        if let Some(by) = w.by {
-            c.ended += 1;
-            c.found += usize::from(from == Some(by));
-            c.hand_offs += usize::from(w.lock);
-            c.weak += usize::from(w.lock && edge.is_some_and(|e| e.weak == Some(Weak::MutexHandOff)));
-        }
-        c.false_edges += usize::from(from.is_some() && from != w.by);
-    }
-    for t in flag_writers {
-        // A write that somebody waited for is read by another thread before the next one.
-        let writes: Vec<_> = g.flags_of(t, 0..u64::MAX).filter(|f| f.write).copied().collect();
-        for (i, w) in writes.iter().enumerate() {
-            let until = writes.get(i + 1).map_or(r.duration, |n| n.time);
-            let read = g.flag_accesses().iter().any(|f| {
-                !f.write && f.object == w.object && f.thread != t && w.time < f.time && f.time < until
-            });
-            if read {
-                c.flags += 1;
-                let from = g.vertex_at(t, w.time).unwrap();
-                let has = g.outgoing(from).any(|e| {
-                    let e = g.edge(e);
-                    e.kind == EdgeKind::DataFlag && e.object == w.object
-                });
-                c.flag_edges += usize::from(has);
-            }
+/// What holds of every machine: nothing true is missing, and no edge that ends a wait is false or a strong hand-off.
+fn holds(f: &Figures) -> Result<(), String> {
+    for (what, a, b) in [
+        ("a wait lacks the edge from who ended it", f.found, f.ended),
+        ("a write of a flag lacks its edge", f.written, f.writes),
+        ("an answer was cut off from its request", f.kept, f.connected),
+        ("an edge is from somebody else", 0, f.wrong),
+        ("a hand-off is strong", 0, f.hand_offs_strong),
+    ] {
+        if a != b {
+            return Err(format!("{what}: {a} of {b}; {f:?}"));
         }
     }
-    c
+    Ok(())
 }
 
-fn machines() -> Vec<(&'static str, Vec<Script>)> {
-    let us = 1_000;
-    let server = |clients: usize| {
-        let mut turn = Vec::new();
-        let mut out = Vec::new();
-        for i in 0..clients {
-            turn.extend([Act::Receive(2 * i), Act::Compute(300 * us), Act::Send(2 * i + 1, 8)]);
-            let nap = Act::Sleep((2 + i as u64) * MS);
-            out.push(Script::forever([Act::Send(2 * i, 8), Act::Receive(2 * i + 1), nap]));
-        }
-        out.push(Script::forever(turn));
-        out
-    };
-    let locks = (0..5).map(|i| {
-        Script::forever([
-            Act::Lock(0),
-            Act::Compute((400 + i * 90) * us),
-            Act::Unlock(0),
-            Act::Sleep(i * 300 * us + 1),
-        ])
-    });
-    let conditions = vec![
-        Script::forever([Act::Wait(0), Act::Compute(200 * us), Act::Signal(1)]),
-        Script::forever([Act::Signal(0), Act::Wait(1), Act::Sleep(3 * MS)]),
-        Script::forever([Act::Compute(5 * MS), Act::Sleep(MS)]),
-    ];
-    let flags = vec![
-        Script::forever([
-            Act::Ask(0, 1, Asking::Sleep(MS)),
-            Act::Compute(500 * us),
-            Act::Set(1, 1),
-            Act::Ask(0, 0, Asking::Sleep(MS)),
-            Act::Set(1, 0),
-        ]),
-        Script::forever([
-            Act::Compute(4 * MS),
-            Act::Set(0, 1),
-            Act::Ask(1, 1, Asking::Yield(300 * us)),
-            Act::Set(0, 0),
-            Act::Ask(1, 0, Asking::Spin(300 * us)),
-        ]),
-    ];
-    vec![
-        ("batches", server(4)),
-        ("mutual exclusion", locks.collect()),
-        ("conditions", conditions),
-        ("data flags", flags),
-    ]
+fn town(make: impl Fn(&mut Town)) -> Vec<Script> {
+    let mut t = Town::default();
+    make(&mut t);
+    t.scripts()
 }
 
 #[test]
 fn true_causes_stay_and_false_ones_are_weak() {
-    println!(
-        "{:<18} {:>7} {:>8} {:>9} {:>8} {:>7} {:>7} {:>6}",
-        "machine", "waits", "recall", "hand-offs", "weak", "false", "flags", "parts"
-    );
-    let share = |a: usize, b: usize| {
-        if b == 0 { "-".to_owned() } else { format!("{:.1} %", 100.0 * a as f64 / b as f64) }
-    };
-    for (name, scripts) in machines() {
-        let c = count(name, scripts);
-        println!(
-            "{:<18} {:>7} {:>8} {:>9} {:>8} {:>7} {:>7} {:>6}",
-            c.name,
-            c.ended,
-            share(c.found, c.ended),
-            c.hand_offs,
-            share(c.weak, c.hand_offs),
-            c.false_edges,
-            share(c.flag_edges, c.flags),
-            c.parts
-        );
-        assert_eq!(c.found, c.ended, "{name}: a true cause is missing");
-        assert_eq!(c.weak, c.hand_offs, "{name}: a hand-off is strong");
-        assert_eq!(c.false_edges, 0, "{name}");
-        assert_eq!(c.flag_edges, c.flags, "{name}: a flag's edge is missing");
+    let machines = [
+        ("server in turn", town(|t| t.server(4, 300 * US, Serves::InTurn))),
+        ("event loop", town(|t| t.server(4, 300 * US, Serves::Loop))),
+        ("batches in one call", town(|t| t.server(4, 300 * US, Serves::Batch))),
+        ("mutual exclusion", town(|t| t.mutex(5, 400 * US))),
+        ("conditions", town(|t| t.conditions(200 * US))),
+        ("flags, sleeping", town(|t| t.flags(500 * US, Asking::Sleep(MS)))),
+        ("flags, yielding", town(|t| t.flags(500 * US, Asking::Yield(300 * US)))),
+        ("flags, spinning", town(|t| t.flags(500 * US, Asking::Spin(300 * US)))),
+    ];
+    println!("{:<20} {}", "machine", Figures::HEAD);
+    for (name, scripts) in machines {
+        let f = Figures::of(setup(3), scripts, 1_500 * MS);
+        println!("{name:<20} {f}");
+        holds(&f).unwrap_or_else(|why| panic!("{name}: {why}"));
         match name {
-            "batches" => assert!(c.parts > 20, "turns are split: {}", c.parts),
-            "data flags" => assert!(c.flags > 50, "{}", c.flags),
-            "mutual exclusion" => assert!(c.hand_offs > 100, "{}", c.hand_offs),
-            _ => assert!(c.ended > 100, "{}", c.ended),
+            // What is taken in one call and answered in one call cannot be told apart.
+            "batches in one call" => assert!(f.over > 100, "{f:?}"),
+            "server in turn" | "event loop" => {
+                assert!(f.over > 100 && f.connected > 100, "{f:?}");
+                assert_eq!(f.over_strong, 0, "{name}: over-connections stay: {f:?}");
+            }
+            "mutual exclusion" => assert!(f.hand_offs > 100, "{f:?}"),
+            "conditions" => assert!(f.ended > 100, "{f:?}"),
+            _ => assert!(f.writes > 100, "{f:?}"),
         }
     }
+}
+
+/// A part of a machine.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Server(usize, u64, Serves),
+    Mutex(usize, u64),
+    Conditions(u64),
+    Flags(u64, Asking),
+    Stranger(u64, u64),
+}
+
+fn part() -> impl Strategy<Value = Part> {
+    let serves = prop_oneof![Just(Serves::InTurn), Just(Serves::Loop)];
+    let asking = prop_oneof![
+        (300u64..2_000).prop_map(|n| Asking::Sleep(n * US)),
+        (50u64..400).prop_map(|n| Asking::Yield(n * US)),
+        (50u64..400).prop_map(|n| Asking::Spin(n * US)),
+    ];
+    prop_oneof![
+        (2usize..6, 20u64..900, serves).prop_map(|(n, w, s)| Part::Server(n, w * US, s)),
+        (2usize..6, 20u64..900).prop_map(|(n, w)| Part::Mutex(n, w * US)),
+        (20u64..900).prop_map(|w| Part::Conditions(w * US)),
+        ((100u64..900), asking).prop_map(|(w, a)| Part::Flags(w * US, a)),
+        ((100u64..3_000), (1u64..20)).prop_map(|(w, n)| Part::Stranger(w * US, n * MS)),
+    ]
+}
+
+/// Any of these parts beside each other, on few or many CPUs, with any length of a slice.
+#[test]
+fn on_any_machine() {
+    let total = RefCell::new((0, Figures::default()));
+    let config = ProptestConfig {
+        cases: 32,
+        max_shrink_iters: 60,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    let machines = (prop::collection::vec(part(), 1..5), 1usize..5, 1u64..20);
+    let run = TestRunner::new(config).run(&machines, |(parts, cpus, slice)| {
+        let scripts = town(|t| {
+            for p in &parts {
+                match *p {
+                    Part::Server(n, work, serves) => t.server(n, work, serves),
+                    Part::Mutex(n, work) => t.mutex(n, work),
+                    Part::Conditions(work) => t.conditions(work),
+                    Part::Flags(work, asking) => t.flags(work, asking),
+                    Part::Stranger(work, nap) => t.stranger(work, nap),
+                }
+            }
+        });
+        let f = Figures::of(Setup { slice: slice * 300 * US, ..setup(cpus) }, scripts, 300 * MS);
+        holds(&f).map_err(TestCaseError::fail)?;
+        let mut total = total.borrow_mut();
+        total.0 += 1;
+        total.1 += f;
+        Ok(())
+    });
+    let (machines, f) = *total.borrow();
+    println!("{:<20} {}", "machines", Figures::HEAD);
+    println!("{:<20} {f}", format!("{machines} at random"));
+    run.unwrap_or_else(|e| panic!("{e}"));
+    assert!(f.over > 500, "{f:?}");
+    assert!(f.over_strong * 100 <= f.over, "more than one over-connection in a hundred stays strong: {f:?}");
 }

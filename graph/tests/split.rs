@@ -89,6 +89,32 @@ fn a_reception_begins_with_the_wake_up_of_its_sender() {
     assert_eq!(woken, [part, part]);
 }
 
+/// The requests of two are taken, then both are answered: neither answer is cut off from its request.
+#[test]
+fn who_is_answered_later_is_not_done_with() {
+    let mut d = Drawing::new(4.0);
+    let server = d.process("srv", "srv", None, 0.0);
+    let mut ends = Vec::new();
+    for i in 0..2u64 {
+        let c = d.process(["one", "two"][i as usize], "client", None, 0.0);
+        let mine = d.object(ObjectKind::UnixStream, 10 + i, 20 + i, "");
+        ends.push(d.object(ObjectKind::UnixStream, 20 + i, 10 + i, ""));
+        d.message(c, mine, Direction::Send, 0.9, 5);
+    }
+    for (t, i, direction) in [
+        (1.0, 0, Direction::Receive),
+        (1.1, 1, Direction::Receive),
+        (1.5, 0, Direction::Send),
+        (1.6, 1, Direction::Send),
+    ] {
+        d.message(server, ends[i], direction, t, 5);
+    }
+    d.wait(server, 0.1, 0.99, "pause").timer();
+    d.wait(server, 3.0, 4.0, "pause").open();
+    let (g, _) = d.build();
+    assert!(g.vertices().all(|v| g.vertex(v).split.is_none()));
+}
+
 #[test]
 fn what_belongs_together_stays_together() {
     let mut d = Drawing::new(4.0);

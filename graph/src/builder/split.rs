@@ -12,7 +12,7 @@ use pg_event::{Catalog, Direction, IpcUse, Ns, ObjectId, ObjectKind, ProcessId, 
 use std::collections::HashMap;
 
 /// Who is at the other end of a channel: a process, or the channel itself when that is not known.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Peer {
     Process(ProcessId),
     Object(ObjectId),
@@ -20,19 +20,20 @@ enum Peer {
 
 /// Which process uses which end, from all messages.
 pub(super) struct Peers {
-    by_object: Vec<ProcessId>,
+    /// By object: who sends through it, and who receives.
+    by_object: Vec<[ProcessId; 2]>,
     ends: HashMap<(ObjectKind, u64, u64), ObjectId>,
 }
 
 impl Peers {
     /// Look at all messages: by thread.
     pub fn new<'a>(messages: impl Iterator<Item = (ThreadId, &'a [At<IpcUse>])>, catalog: &Catalog) -> Self {
-        let mut by_object = vec![ProcessId::NONE; catalog.objects.len()];
+        let mut by_object = vec![[ProcessId::NONE; 2]; catalog.objects.len()];
         for (thread, list) in messages {
             let process = catalog.thread(thread).map_or(ProcessId::NONE, |t| t.process);
             for m in list {
                 if let Some(o) = by_object.get_mut(m.what.object.index()) {
-                    *o = process;
+                    o[usize::from(m.what.direction == Direction::Receive)] = process;
                 }
             }
         }
@@ -41,12 +42,19 @@ impl Peers {
         Self { by_object, ends }
     }
 
-    fn of(&self, object: ObjectId, catalog: &Catalog) -> Peer {
-        let other = catalog.object(object).filter(|o| o.id != o.peer).and_then(|o| {
+    /// Who is at the other end of what a message went through.
+    fn of(&self, m: &IpcUse, catalog: &Catalog) -> Peer {
+        let receives = m.direction == Direction::Receive;
+        let both = |o: ObjectId| self.by_object.get(o.index());
+        let other = catalog.object(m.object).and_then(|o| {
+            // Both ends of a pipe are one object; of a socket the other end is another one, which does both.
+            if o.id == o.peer {
+                return both(m.object).map(|p| p[usize::from(!receives)]).filter(|p| p.is_some());
+            }
             let end = self.ends.get(&(o.kind, o.peer, o.id))?;
-            self.by_object.get(end.index()).copied().filter(|p| p.is_some())
+            both(*end).and_then(|p| p.iter().copied().find(|p| p.is_some()))
         });
-        other.map_or(Peer::Object(object), Peer::Process)
+        other.map_or(Peer::Object(m.object), Peer::Process)
     }
 }
 
@@ -96,12 +104,18 @@ pub(super) fn boundaries(
             })
             .collect();
     own.sort_by_key(|m| (m.0, m.1));
-    let (mut out, mut served, mut part): (Vec<Ns>, bool, Vec<Peer>) = (Vec::new(), false, Vec::new());
-    let mut busy = run;
-    for (first, last, what) in own {
-        let peer = peers.of(what.object, catalog);
+    let whose: Vec<Peer> = own.iter().map(|m| peers.of(m.2, catalog)).collect();
+    let answered_later = answered_later(&own, &whose);
+    let (mut out, mut served, mut busy) = (Vec::new(), false, run);
+    // Peers of this part, and the last message of each.
+    let mut part: Vec<(Peer, usize)> = Vec::new();
+    for (i, (first, last, what)) in own.into_iter().enumerate() {
+        let peer = whose[i];
         let receives = what.direction == Direction::Receive;
-        if receives && served && first > busy && !part.contains(&peer) {
+        let known = part.iter().any(|p| p.0 == peer);
+        // Whoever gets his answer after this is not done with.
+        let done = || part.iter().all(|p| !answered_later[p.1]);
+        if receives && served && first > busy && !known && done() {
             // What the reception did belongs to it.
             let woke = wakes.iter().map(|w| w.1).find(|w| busy < *w && *w <= first);
             out.push(woke.unwrap_or(first));
@@ -109,10 +123,23 @@ pub(super) fn boundaries(
         }
         served |= receives;
         busy = busy.max(last);
-        if !part.contains(&peer) {
-            part.push(peer);
+        match part.iter_mut().find(|p| p.0 == peer) {
+            Some(p) => p.1 = i,
+            None => part.push((peer, i)),
         }
     }
+    out
+}
+
+/// For each message: is it received, and the next one of the same peer sent to him?
+fn answered_later(messages: &[(Ns, Ns, &IpcUse)], whose: &[Peer]) -> Vec<bool> {
+    let mut next: HashMap<Peer, Direction> = HashMap::new();
+    let mut out: Vec<bool> = Vec::with_capacity(messages.len());
+    for (m, peer) in messages.iter().zip(whose).rev() {
+        let then = next.insert(*peer, m.2.direction);
+        out.push(m.2.direction == Direction::Receive && then == Some(Direction::Send));
+    }
+    out.reverse();
     out
 }
 

@@ -5,9 +5,10 @@ mod acts;
 
 use super::draw::call;
 use super::script::{Act, Script};
+use acts::polled;
 use pg_event::{
-    Catalog, Context, Event, Kind, Ns, Object, ObjectKind, OffCpu, OffState, Process, ProcessId, Sample,
-    StackId, Thread, ThreadId,
+    Catalog, Context, Event, Kind, Ns, Object, ObjectId, ObjectKind, OffCpu, OffState, Process, ProcessId,
+    Sample, StackId, Thread, ThreadId,
 };
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -141,6 +142,9 @@ pub struct Machine {
     catalog: Catalog,
     first_channel: usize,
     first_flag: usize,
+    /// What is polled together, and the first of their objects.
+    polls: Vec<(usize, usize)>,
+    first_poll: usize,
     flags: Vec<u64>,
     /// Waits as they ended.
     pub truth: Vec<TrueWait>,
@@ -158,7 +162,19 @@ impl Machine {
         };
         let mutexes = most(&|a| if let Act::Lock(n) | Act::Unlock(n) = a { Some(*n) } else { None });
         let conditions = most(&|a| if let Act::Wait(n) | Act::Signal(n) = a { Some(*n) } else { None });
-        let channels = most(&|a| if let Act::Send(n, _) | Act::Receive(n) = a { Some(*n) } else { None });
+        let channels = most(&|a| match a {
+            Act::Send(n, _) | Act::Receive(n) | Act::Take(n, _) => Some(*n),
+            Act::Poll(first, count) => polled(*first, *count).last(),
+            _ => None,
+        });
+        let mut polls: Vec<(usize, usize)> = Vec::new();
+        for a in scripts.iter().flat_map(|s| &s.acts) {
+            if let Act::Poll(first, count) = a
+                && !polls.contains(&(*first, *count))
+            {
+                polls.push((*first, *count));
+            }
+        }
         let flags = most(&|a| if let Act::Set(n, _) | Act::Ask(n, ..) = a { Some(*n) } else { None });
         let mut catalog = Catalog::default();
         for (i, s) in scripts.iter().enumerate() {
@@ -193,6 +209,14 @@ impl Machine {
         for i in 0..flags {
             object(ObjectKind::Memory, 0x20_0000 + i as u64 * 8, 1);
         }
+        let first_poll = first_flag + flags;
+        for (i, (first, count)) in polls.iter().enumerate() {
+            let members =
+                polled(*first, *count).map(|n| ObjectId((first_channel + n * 2 + 1) as u32)).collect();
+            let id = 0x30_0000 + i as u64;
+            let set = Object { kind: ObjectKind::Set, id, peer: 0, name: String::new(), members };
+            catalog.objects.push(set);
+        }
         let task = |s: Script| Task {
             next: 0,
             round: 0,
@@ -221,6 +245,8 @@ impl Machine {
             catalog,
             first_channel,
             first_flag,
+            polls,
+            first_poll,
             flags: vec![0; flags],
             truth: Vec::new(),
             keep_truth: true,

@@ -1,14 +1,18 @@
 //! Recordings made up for tests and benchmarks: with known causes, of any size. Only with feature `sim`.
 
 mod draw;
+mod figures;
 mod load;
 mod machine;
 mod script;
+mod town;
 
 pub use draw::{DrawError, TICK, draw};
+pub use figures::Figures;
 pub use load::{Load, Size};
 pub use machine::{COST, Machine, Setup, TrueWait};
 pub use script::{Act, Asking, Script};
+pub use town::{Serves, Town};
 
 use crate::{BuildOptions, Builder, EventGraph};
 use pg_event::{Catalog, Event, Ns, ThreadId};

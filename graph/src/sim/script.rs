@@ -19,6 +19,11 @@ pub enum Act {
     Send(usize, u64),
     /// Receive what is in a channel, waiting while it is empty.
     Receive(usize),
+    /// Wait until one of so many channels, every second one from the first on, has something: the beginning of a turn
+    /// of an event loop.
+    Poll(usize, usize),
+    /// Receive what is in a channel; while it is empty skip so many acts instead.
+    Take(usize, usize),
     /// Sleep.
     Sleep(Ns),
     /// Start a thread that has not run yet.

@@ -31,7 +31,6 @@ static void preempted(void) {
   if (fork() == 0) {
     close(fds[0]);
     role("runq.weak");
-    setpriority(PRIO_PROCESS, 0, 19);
     nap(SOON);
     compute(60);
     put(fds[1]);

@@ -5,6 +5,11 @@ use crate::sim::draw::call;
 use crate::sim::script::{Act, Asking};
 use pg_event::{Direction, IpcUse, Kind, ObjectId, ObjectKind, OffCpu, OffState, StackId, Sysno, ThreadId};
 
+/// The channels of a poll.
+pub(super) fn polled(first: usize, count: usize) -> impl Iterator<Item = usize> {
+    (0..count).map(move |i| first + 2 * i)
+}
+
 impl Machine {
     fn waits(&mut self, c: usize, t: usize, syscall: &str, object: ObjectId) {
         let mut off = OffCpu::new(self.now, 0, OffState::Interruptible);
@@ -118,6 +123,30 @@ impl Machine {
                     self.tasks[w].left = 1;
                     self.wake_through(w, t, call("read"), reader);
                 }
+            }
+            Act::Poll(first, count) => {
+                for n in polled(first, count) {
+                    self.channels[n].readers.retain(|r| *r != t);
+                }
+                if polled(first, count).any(|n| self.channels[n].bytes > 0) {
+                    return;
+                }
+                for n in polled(first, count) {
+                    self.channels[n].readers.push_back(t);
+                }
+                let set = self.polls.iter().position(|p| *p == (first, count)).unwrap_or(0);
+                self.waits(c, t, "epoll_wait", ObjectId((self.first_poll + set) as u32));
+                // It looks again when it is on a CPU.
+                self.tasks[t].effect = Some(act);
+                self.tasks[t].left = 1;
+            }
+            Act::Take(n, skip) if self.channels[n].bytes == 0 => {
+                let acts = self.tasks[t].script.acts.len();
+                self.tasks[t].next = (self.tasks[t].next + skip).min(acts);
+            }
+            Act::Take(n, _) => {
+                self.tasks[t].effect = Some(Act::Receive(n));
+                self.effect(c, t);
             }
             Act::Sleep(n) => {
                 self.waits(c, t, "clock_nanosleep", ObjectId::NONE);

@@ -6,7 +6,11 @@ use pg_event::OffState;
 #[test]
 fn a_peer_of_higher_priority() {
     check("a_peer_of_higher_priority", ("cpu", ""), "runq.weak", |t| {
-        t.caused_by("runq.reader", "runq.bully").passes("run-queue");
+        // On a machine where others want the CPU as well, the one that got none is the first cause, and says who had it.
+        let first = t.diagnose("runq.reader").root_causes.swap_remove(0);
+        let bully = first.tid == Some(t.ids("runq.bully").1);
+        let weak = first.tid == Some(t.ids("runq.weak").1) && first.why.contains("runq.bully");
+        assert!(bully || weak, "{}", first.why);
     });
 }
 

@@ -42,7 +42,7 @@ static void *timed_waiter(void *arg) {
   role("timedlock.waiter");
   struct timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
-  t.tv_sec += 1;
+  t.tv_sec += 2;
   MUST(pthread_mutex_timedlock(&mutex, &t) == ETIMEDOUT);
   nap(SOON);
   return NULL;

@@ -182,7 +182,7 @@ static void unanswered(void) {
   role("unanswered.clt");
   int fd = socket(AF_UNIX, SOCK_STREAM, 0);
   MUST(connect(fd, (struct sockaddr *)&a, sizeof a) == 0);
-  struct timeval t = {1, 500000};
+  struct timeval t = {2, 200000};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t);
   put(fd);
   char c;

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 /* How long the wait of each mechanism lasts, ms: several times what passes until its holder is looked up. */
-#define HOLD 1800
+#define HOLD 2500
 /* Until whoever is to wait does. */
 #define SOON 150
 

@@ -37,7 +37,10 @@ fn a_window_that_does_not_answer_is_the_victim() {
         let all = g.unserved();
         assert_eq!((all.len(), all[0].object, all[0].duration()), (1, x, ns(8.0) - ns(5.2)));
         let v = select(&g, &c, &Selection::default(), &VictimOptions::default()).unwrap();
-        assert_eq!((v.thread, v.start), (gui, ns(5.01)), "{call}: {}", v.summary);
+        assert_eq!(v.thread, gui, "{call}: {}", v.summary);
+        // Waits of an idle loop that follow each other are one.
+        let covers = v.start <= ns(5.2) && v.end() >= ns(8.0);
+        assert!(covers && (call != "futex" || v.start == ns(5.01)), "{call}: {} {}", v.start, v.end());
         let r = run_with_policy(&g, &c, v, Options::default());
         let said = r.victim.unserved.unwrap();
         assert_eq!(

@@ -99,6 +99,12 @@ impl Holders {
         }
     }
 
+    /// Whether everybody is recorded. Then it looks less often, since no one wait is more important than others.
+    pub fn set_everybody(&mut self, everybody: bool) {
+        self.open.set_seldom(everybody);
+        self.sockets.set_seldom(everybody);
+    }
+
     /// Who could end this wait. Empty when nobody is found: that nobody can is a finding of its own, but
     /// only for kinds of which all holders are visible (see [`Self::sees_all`]). `now` is the time of the
     /// recording; identities not yet known are made.

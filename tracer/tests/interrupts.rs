@@ -1,4 +1,5 @@
 //! Ctrl-C with and without a running command. One test: signals belong to the whole process.
+#![allow(unsafe_code)] // signal(2) has no safe form here.
 
 use pg_tracer::command::Interrupts;
 use pg_tracer::procfs;
@@ -37,4 +38,18 @@ fn the_first_interrupt_is_the_commands() {
     while !interrupts.stop(true) {
         std::thread::yield_now();
     }
+    drop(interrupts);
+    // As in the background job of a script.
+    // SAFETY: only sets how signals are treated.
+    unsafe {
+        libc::signal(libc::SIGINT, libc::SIG_IGN);
+        libc::signal(libc::SIGHUP, libc::SIG_IGN);
+    }
+    let interrupts = Interrupts::install().expect("install again");
+    send("-HUP");
+    send("-INT");
+    while interrupts.count() < 1 {
+        std::thread::yield_now();
+    }
+    assert!(!interrupts.stop(true), "a hang-up that was ignored before still is");
 }

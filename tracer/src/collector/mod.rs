@@ -245,6 +245,7 @@ impl Run {
         programs.pass(Pass::Seed)?;
         let mut pipeline = Pipeline::new(start, identity, options.sample_hz);
         pipeline.python.everybody = options.focus.is_everything();
+        pipeline.holders.set_everybody(options.focus.is_everything());
         pipeline.bursts = (options.adaptive && options.level < Level::Syscalls)
             .then(|| Bursts::new(options.focus.is_everything()));
         let rings = programs.take_rings().ok_or_else(|| Error::Failed("no rings".into()))?;
@@ -450,6 +451,7 @@ impl Run {
 
     fn focus_on(&mut self, pid: u32) {
         self.everything = false;
+        self.pipeline.holders.set_everybody(false);
         self.programs.set_focus(&[pid], &[]);
         self.pipeline.identity.focus_on(pid);
         // A command that waits to be started is still this program.

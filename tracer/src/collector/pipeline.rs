@@ -128,7 +128,7 @@ pub struct Pipeline {
     long: VecDeque<Long>,
     /// Those for which nobody was found, to be asked for once more from a time on.
     later: VecDeque<(Ns, Long)>,
-    holders: Holders,
+    pub holders: Holders,
     pub python: Python,
     quotas: Quotas,
     retries: Retries,

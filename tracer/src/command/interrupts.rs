@@ -33,8 +33,9 @@ impl Interrupts {
                 if libc::sigaction(signal, std::ptr::null(), &raw mut old) != 0 {
                     return Err(io::Error::last_os_error());
                 }
-                // Under nohup, or in the background of a shell without job control, they are ignored.
-                if old.sa_sigaction == libc::SIG_IGN {
+                // Under nohup they are ignored. A script's background job has SIGINT ignored, too, but `kill -INT $!`
+                // is how scripts end a recorder (perf record takes it as well).
+                if signal != libc::SIGINT && old.sa_sigaction == libc::SIG_IGN {
                     continue;
                 }
                 let handler: extern "C" fn(libc::c_int) = count;

@@ -14,8 +14,10 @@ const MAX_OF_ONE: usize = 20_000;
 const FRESH_NS: Ns = 1_000_000_000;
 /// ... for so long if nobody was born since ...
 const RECENT_NS: Ns = 10_000_000_000;
-/// ... and for this many times as long as it took, so that scanning never takes more than 0.25 % of a CPU.
-const REST: u32 = 400;
+/// ... and for this many times as long as it took, so that scanning never takes more than 1 % of a CPU ...
+pub const REST: u32 = 100;
+/// ... and of a quarter of a percent where everybody is recorded: then nobody waits for the answer of one.
+pub const SELDOM: u32 = 400;
 
 /// One open descriptor of one process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -38,10 +40,6 @@ impl Opened {
     }
 }
 
-fn good_until(at: Ns, took: Duration) -> Ns {
-    at.saturating_add(FRESH_NS.max((took * REST).as_nanos() as Ns))
-}
-
 /// What was seen of all processes.
 #[derive(Default)]
 pub struct OpenFiles {
@@ -55,6 +53,8 @@ pub struct OpenFiles {
     /// The same of the processes, which are looked at alone when nobody asks for descriptors: a parent that
     /// waits for its children.
     counted: Option<(Ns, Duration)>,
+    /// Everybody is recorded.
+    seldom: bool,
 }
 
 impl OpenFiles {
@@ -63,6 +63,11 @@ impl OpenFiles {
     pub fn set_time(&mut self, now: Ns, met: usize) {
         self.now = now;
         self.met = met;
+    }
+
+    /// Whether to look seldom.
+    pub fn set_seldom(&mut self, seldom: bool) {
+        self.seldom = seldom;
     }
 
     /// Who has what this link names open, as far as that still holds.
@@ -127,12 +132,17 @@ impl OpenFiles {
     /// When there can be a new look, if the last one was before `moment`: it did not see what was opened since.
     pub fn next_after(&self, moment: Ns) -> Option<Ns> {
         let looks = [self.taken, self.counted].into_iter().flatten();
-        looks.filter(|&(at, _)| at < moment).map(|(at, took)| good_until(at, took)).max()
+        looks.filter(|&(at, _)| at < moment).map(|(at, took)| self.good_until(at, took)).max()
     }
 
     /// Is a look of then, that took so long, still good?
     fn is_good(&self, look: Option<(Ns, Duration)>) -> bool {
-        look.is_some_and(|(at, took)| self.now >= at && self.now < good_until(at, took))
+        look.is_some_and(|(at, took)| self.now >= at && self.now < self.good_until(at, took))
+    }
+
+    fn good_until(&self, at: Ns, took: Duration) -> Ns {
+        let rest = if self.seldom { SELDOM } else { REST };
+        at.saturating_add(FRESH_NS.max((took * rest).as_nanos() as Ns))
     }
 
     /// Look again when the last look is too old.

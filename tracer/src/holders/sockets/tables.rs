@@ -1,5 +1,6 @@
 //! Socket tables of network namespaces, kept for a while.
 
+use super::super::open_files::{REST, SELDOM};
 use super::canonical;
 use crate::procfs::{self, InetSocket, Stat, UnixSocket};
 use pg_event::Ns;
@@ -7,9 +8,8 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// A table is good for at least this long, and for [`REST`] times as long as reading it took.
+/// A table is good for at least this long, and for [`REST`] (or [`SELDOM`]) times as long as reading it took.
 const FRESH_NS: Ns = 1_000_000_000;
-const REST: u32 = 400;
 
 struct Kept<T> {
     rows: Vec<T>,
@@ -27,6 +27,7 @@ pub struct SocketTables {
     /// Both ends of connected unix sockets of this program's own namespace, by inode.
     pairs: Tables<(u64, u64)>,
     now: Ns,
+    seldom: bool,
 }
 
 /// The network namespace of a process, by the link that names it.
@@ -34,21 +35,21 @@ fn namespace(pid: u32) -> PathBuf {
     std::fs::read_link(procfs::path_of(pid, "ns/net")).unwrap_or_default()
 }
 
-fn rest(took: Duration) -> Ns {
-    FRESH_NS.max((took * REST).as_nanos() as Ns)
+fn rest(took: Duration, seldom: bool) -> Ns {
+    FRESH_NS.max((took * if seldom { SELDOM } else { REST }).as_nanos() as Ns)
 }
 
 fn kept<'a, T>(
     tables: &'a mut Tables<T>,
     key: (PathBuf, &'static str),
-    now: Ns,
+    (now, seldom): (Ns, bool),
     read: impl FnOnce() -> Vec<T>,
 ) -> &'a [T] {
     let fresh = tables.get(&key).is_some_and(|k| now >= k.from && now < k.until);
     if !fresh {
         let began = Instant::now();
         let rows = read();
-        let until = now.saturating_add(rest(began.elapsed()));
+        let until = now.saturating_add(rest(began.elapsed(), seldom));
         tables.insert(key.clone(), Kept { rows, until, from: now });
     }
     tables.get(&key).map_or(&[], |k| &k.rows)
@@ -63,10 +64,15 @@ impl SocketTables {
         self.pairs.retain(|_, k| now < k.until);
     }
 
+    /// Whether to look seldom, since everybody is recorded.
+    pub fn set_seldom(&mut self, seldom: bool) {
+        self.seldom = seldom;
+    }
+
     /// TCP (or UDP) sockets, version 4 and 6, of the namespace a process is in.
     pub fn inet(&mut self, pid: u32, udp: bool) -> &[InetSocket] {
         let (four, six) = if udp { ("udp", "udp6") } else { ("tcp", "tcp6") };
-        kept(&mut self.inet, (namespace(pid), four), self.now, || {
+        kept(&mut self.inet, (namespace(pid), four), (self.now, self.seldom), || {
             let mut rows = procfs::read_inet(pid, four);
             rows.extend(procfs::read_inet(pid, six));
             for row in &mut rows {
@@ -79,7 +85,7 @@ impl SocketTables {
 
     /// Unix-domain sockets of the namespace a process is in.
     pub fn unix(&mut self, pid: u32) -> &[UnixSocket] {
-        kept(&mut self.unix, (namespace(pid), "unix"), self.now, || procfs::read_unix(pid))
+        kept(&mut self.unix, (namespace(pid), "unix"), (self.now, self.seldom), || procfs::read_unix(pid))
     }
 
     /// The other end of a connected unix-domain socket of a process; `None` when there is none, or it is in
@@ -89,7 +95,7 @@ impl SocketTables {
         if of != own {
             return None;
         }
-        let pairs = kept(&mut self.pairs, (own, "pairs"), self.now, super::diag::pairs);
+        let pairs = kept(&mut self.pairs, (own, "pairs"), (self.now, self.seldom), super::diag::pairs);
         pairs.iter().find(|p| p.0 == inode).map(|p| p.1)
     }
 }

@@ -6,6 +6,7 @@ use crate::retries::Retries;
 use crate::unseen;
 use crate::{Edge, EdgeId, EdgeKind, Vertex, VertexId, Weak};
 use pg_event::{IpcUse, Ns, ObjectId, OffState, ProcessId, Relation, StackId, SyscallUse, Sysno, ThreadId};
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// Wake-ups that made no edge, by reason (Argus, section 4.1: scheduler maintenance is culled).
@@ -222,6 +223,8 @@ pub struct EventGraph {
     pub(crate) lanes: LaneIndex,
     /// By thread and time.
     pub(crate) retries: Vec<Retries>,
+    /// Threads that have a vertex: a long recording has tens of thousands, and is asked for each wait.
+    pub(crate) by_process: HashMap<ProcessId, Vec<ThreadId>>,
 }
 
 impl EventGraph {
@@ -537,16 +540,13 @@ impl EventGraph {
             + bytes(&self.out)
             + bytes(&self.threads)
             + self.threads.iter().map(own).sum::<usize>()
+            + self.by_process.values().map(bytes).sum::<usize>()
             + self.lanes.memory()
     }
 
     /// The threads of a process that have a vertex.
-    pub fn threads_of(
-        &self,
-        process: ProcessId,
-        catalog: &pg_event::Catalog,
-    ) -> impl Iterator<Item = ThreadId> {
-        self.threads().filter(move |t| catalog.thread(*t).is_some_and(|x| x.process == process))
+    pub fn threads_of(&self, process: ProcessId) -> impl Iterator<Item = ThreadId> + '_ {
+        self.by_process.get(&process).map_or(&[][..], Vec::as_slice).iter().copied()
     }
 }
 

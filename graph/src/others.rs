@@ -20,7 +20,7 @@ pub(crate) fn others(g: &EventGraph, c: &Catalog, victim: &Victim, o: &Outcome) 
         }
     }
     if let Some(process) = c.thread(victim.thread).map(|t| t.process) {
-        for t in g.threads_of(process, c) {
+        for t in g.threads_of(process) {
             if out.len() >= LIMIT {
                 break;
             }

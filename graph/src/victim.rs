@@ -9,7 +9,6 @@ use crate::words::{clean, on_what, percent, short_who};
 use crate::yields::yield_loop;
 use crate::{BlockType, EventGraph, VertexId, main_object, waits_on};
 use pg_event::{Catalog, Ns, ObjectId, ProcessId, ThreadId};
-use std::collections::HashMap;
 
 /// What counts as suspicious.
 #[derive(Clone, PartialEq, Debug)]
@@ -95,22 +94,14 @@ pub(crate) fn candidates(
     wanted: impl Fn(ThreadId) -> bool,
 ) -> Vec<(Victim, f64)> {
     let mut out = Vec::new();
-    // A long recording has tens of thousands of threads: looked through once, not for each episode.
-    let mut pools: HashMap<ProcessId, Vec<ThreadId>> = HashMap::new();
-    for thread in graph.threads() {
-        if let Some(t) = catalog.thread(thread) {
-            pools.entry(t.process).or_default().push(thread);
-        }
-    }
     for thread in graph.threads() {
         let Some(t) = catalog.thread(thread) else { continue };
         if t.kernel || t.own || !wanted(thread) {
             continue;
         }
         let all = episodes(graph, catalog, thread, options.min);
-        let pool = pools.get(&t.process).map_or(&[][..], Vec::as_slice);
         for e in &all {
-            let w = weight(graph, catalog, e, &all, pool);
+            let w = weight(graph, catalog, e, &all);
             out.push((victim(graph, catalog, e, w), w));
         }
     }
@@ -211,9 +202,8 @@ pub fn victim_of(graph: &EventGraph, catalog: &Catalog, vertex: VertexId) -> Opt
     Some(victim(graph, catalog, e, 1.0))
 }
 
-/// How unusual: 1 for a wait that somebody surely did not want, 0 for an idle loop. `pool`: the threads of its
-/// process.
-fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, all: &[Episode], pool: &[ThreadId]) -> f64 {
+/// How unusual: 1 for a wait that somebody surely did not want, 0 for an idle loop.
+fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, all: &[Episode]) -> f64 {
     let Some(key) = e.key else { return 0.7 };
     // Somebody said what it is to be tried for.
     if e.tries > 0 {
@@ -221,13 +211,13 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, all: &[Episode], p
     }
     let v = graph.vertex(e.last);
     let mut w = match class(&v, catalog) {
-        WaitClass::Lock if vague(&v, catalog) && in_a_pool(graph, catalog, e, pool) => 0.05,
+        WaitClass::Lock if vague(&v, catalog) && in_a_pool(graph, catalog, e) => 0.05,
         WaitClass::Traced | WaitClass::Stopped | WaitClass::Lock | WaitClass::Room => 0.9,
         WaitClass::Disk => 0.85,
         WaitClass::Channel if asked(graph, catalog, e.first) => 1.0,
         WaitClass::Channel => 0.6,
         // A pool's workers wait side by side for work; one that waits alone may wait for a result.
-        WaitClass::Condition if in_a_pool(graph, catalog, e, pool) => 0.05,
+        WaitClass::Condition if in_a_pool(graph, catalog, e) => 0.05,
         WaitClass::Condition => 0.4,
         WaitClass::Other => 0.5,
         // Whoever waits for a child sees only the child's hang.
@@ -254,8 +244,8 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, all: &[Episode], p
     w
 }
 
-/// Do other threads of its process, which are `pool`, wait for the same at the same time?
-fn in_a_pool(graph: &EventGraph, catalog: &Catalog, e: &Episode, pool: &[ThreadId]) -> bool {
+/// Do other threads of its process wait for the same at the same time?
+fn in_a_pool(graph: &EventGraph, catalog: &Catalog, e: &Episode) -> bool {
     let Some(t) = catalog.thread(e.thread) else { return false };
     // Pools are made of further threads; a main thread waits for something.
     if catalog.process(t.process).is_some_and(|p| p.pid == t.tid) {
@@ -264,7 +254,7 @@ fn in_a_pool(graph: &EventGraph, catalog: &Catalog, e: &Episode, pool: &[ThreadI
     let v = graph.vertex(e.last);
     let (middle, object) = (e.start + e.duration() / 2, v.object);
     object.is_some()
-        && pool.iter().any(|&t| {
+        && graph.threads_of(t.process).any(|t| {
             t != e.thread
                 && graph.vertex_at(t, middle).map(|o| graph.vertex(o)).is_some_and(|o| {
                     o.object == object && o.start <= middle && middle <= o.woken && o.syscall == v.syscall

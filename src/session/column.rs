@@ -59,6 +59,24 @@ impl Out {
     }
 }
 
+/// The number of rows of a payload, which is bounded by its size, and its columns.
+pub(super) fn columns<const N: usize>(payload: &[u8]) -> Result<(u64, [Col<'_>; N]), String> {
+    let mut head = Col::new(payload);
+    let rows = head.u();
+    let mut columns = [Col::default(); N];
+    for column in &mut columns {
+        let len = head.u();
+        *column = Col::new(head.take(len));
+    }
+    if head.is_bad() {
+        return Err("its columns are cut off".into());
+    }
+    if rows > payload.len() as u64 {
+        return Err(format!("claims {rows} rows in {} bytes", payload.len()));
+    }
+    Ok((rows, columns))
+}
+
 /// A column being read. Reading past the end or a malformed number sets `bad` and yields 0, so that
 /// the inner loop has no error path; whoever reads checks `bad` once at the end.
 #[derive(Clone, Copy, Default)]

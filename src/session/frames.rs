@@ -1,7 +1,7 @@
 //! Frames of stacks as columns. They are most of a catalogue: there are thousands, and the same function
 //! and file names come again and again. Payload: rows, then length and bytes of each column.
 
-use super::column::{Col, Out};
+use super::column::{Col, Out, columns};
 use pg_event::{Frame, FrameId, ModuleId};
 use std::collections::HashMap;
 
@@ -96,19 +96,7 @@ const MAX_TEXT: usize = 256 << 20;
 
 /// The rows of a payload.
 pub(super) fn decode(payload: &[u8]) -> Result<Vec<(FrameId, Frame)>, String> {
-    let mut head = Col::new(payload);
-    let rows = head.u();
-    let mut c = [Col::default(); COLUMNS];
-    for column in &mut c {
-        let len = head.u();
-        *column = Col::new(head.take(len));
-    }
-    if head.is_bad() {
-        return Err("its columns are cut off".into());
-    }
-    if rows > payload.len() as u64 {
-        return Err(format!("claims {rows} rows in {} bytes", payload.len()));
-    }
+    let (rows, mut c) = columns::<COLUMNS>(payload)?;
     let mut texts = Texts { known: Vec::new(), lengths: c[LENGTHS], text: c[TEXT] };
     let mut total = 0;
     let mut own = |s: &str| {

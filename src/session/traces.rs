@@ -1,7 +1,7 @@
 //! Traces of instructions as columns: catalogue rows in chunks of their own. Payload: rows, then length and bytes of
 //! each column. A recording has few traces, but one has thousands of instructions and of blocks executed.
 
-use super::column::{Col, Out};
+use super::column::{Col, Out, columns};
 use pg_event::trace::{BurstEnd, Flow, How, Instruction, Mark, MarkKind, Run};
 use pg_event::{FrameId, StackId, Sysno, Trace, TraceId};
 
@@ -92,19 +92,7 @@ pub(super) fn encode(traces: &[(TraceId, Trace)]) -> Vec<u8> {
 
 /// The rows of a payload: each is whole and within its bounds.
 pub(super) fn decode(payload: &[u8]) -> Result<Vec<(TraceId, Trace)>, String> {
-    let mut head = Col::new(payload);
-    let rows = head.u();
-    let mut c = [Col::default(); COLUMNS];
-    for column in &mut c {
-        let len = head.u();
-        *column = Col::new(head.take(len));
-    }
-    if head.is_bad() {
-        return Err("its columns are cut off".into());
-    }
-    if rows > payload.len() as u64 {
-        return Err(format!("claims {rows} rows in {} bytes", payload.len()));
-    }
+    let (rows, mut c) = columns::<COLUMNS>(payload)?;
     let mut out = Vec::new();
     for _ in 0..rows {
         out.push(row(&mut c, payload.len() as u64)?);

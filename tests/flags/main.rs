@@ -21,12 +21,7 @@ struct Setup {
 }
 
 fn setup(test: &str) -> Option<Setup> {
-    if let Err(e) = pg_tracer::check_permission() {
-        println!("skipped: {test}: {}", e.to_string().lines().next().unwrap_or_default());
-        return None;
-    }
-    if !Command::new("gcc").arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success()) {
-        println!("skipped: {test}: there is no gcc");
+    if !common::can_trace_and_compile(test) {
         return None;
     }
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -121,6 +121,11 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
     let (mut out, mut lanes) = (Outgoing::default(), LaneIndex::default());
     join(&mut || out = outgoing(&g.edges, g.times.len()), &mut || lanes = LaneIndex::new(&g));
     (g.out_start, g.out, g.lanes) = (out.start, out.edges, lanes);
+    for thread in g.threads().collect::<Vec<_>>() {
+        if let Some(t) = catalog.thread(thread) {
+            g.by_process.entry(t.process).or_default().push(thread);
+        }
+    }
     g.retries = crate::retries::find(&g, catalog);
     g
 }

@@ -453,7 +453,7 @@ impl Writer<'_> {
     fn ended_meanwhile(&self, n: &SliceNode) -> Option<(ThreadId, Ns)> {
         let process = self.c.thread(n.thread)?.process;
         let until = n.start + n.duration / 2;
-        let of = self.g.threads_of(process, self.c).filter(|t| *t != n.thread);
+        let of = self.g.threads_of(process).filter(|t| *t != n.thread);
         of.filter_map(|t| self.g.exited(t).map(|x| (t, x.0)))
             .filter(|x| n.start <= x.1 && x.1 <= until)
             .max_by_key(|x| x.1)

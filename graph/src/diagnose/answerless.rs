@@ -16,7 +16,7 @@ use pg_event::{Catalog, Ns, ObjectId, ObjectKind, ProcessId, Relation, ThreadId}
 /// The main thread of a process (the one with its pid), else its first.
 pub(crate) fn main_thread(g: &EventGraph, c: &Catalog, p: ProcessId) -> Option<ThreadId> {
     let pid = c.process(p)?.pid;
-    let of = || g.threads_of(p, c);
+    let of = || g.threads_of(p);
     of().find(|t| c.thread(*t).is_some_and(|t| t.tid == pid)).or_else(|| of().next())
 }
 
@@ -260,7 +260,7 @@ impl Walk<'_> {
     /// the last message there.
     fn serving(&self, holder: ThreadId, ends: &[ObjectId], until: Ns) -> Option<ThreadId> {
         let process = self.c.thread(holder).map(|t| t.process)?;
-        self.last_at_other_end(self.g.threads_of(process, self.c), ends, until).map(|x| x.1)
+        self.last_at_other_end(self.g.threads_of(process), ends, until).map(|x| x.1)
     }
 
     /// Which of these threads took or sent the last message at the other end of one of these channels, and when.
@@ -308,7 +308,7 @@ impl Walk<'_> {
         // A futex wait of another thread is as likely an idle worker of a pool: only running counts.
         let ran = |t: ThreadId| activity(self.g, self.c, t, spans).running;
         self.g
-            .threads_of(process, self.c)
+            .threads_of(process)
             .map(|t| (ran(t), t))
             .filter(|(r, _)| r * 2 >= total(spans))
             .max()

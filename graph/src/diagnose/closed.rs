@@ -32,7 +32,7 @@ impl Walk<'_> {
         }
         let Some(process) = self.c.thread(thread).map(|t| t.process) else { return Ok(false) };
         let (mut stuck, mut busy, mut idle) = (Vec::new(), Vec::new(), 0);
-        for t in self.g.threads_of(process, self.c).filter(|t| *t != thread && self.counts(*t)) {
+        for t in self.g.threads_of(process).filter(|t| *t != thread && self.counts(*t)) {
             match self.other(t, thread, silent, 0) {
                 Other::Stuck(g) => stuck.push((t, g)),
                 Other::Busy => busy.push(t),
@@ -114,7 +114,7 @@ impl Walk<'_> {
                 woken && v.object == object && self.g.waking(*id).is_some()
             })
         };
-        let others = self.g.threads_of(process, self.c).filter(|t| *t != thread && self.counts(*t));
+        let others = self.g.threads_of(process).filter(|t| *t != thread && self.counts(*t));
         let (at, id, t) = others.filter_map(|t| taken(t).map(|v| (self.g.vertex(v).woken, v, t))).max()?;
         let end = silent.last()?.1;
         let gave_back = self.g.vertices_in(t, at..end).any(|v| {
@@ -138,7 +138,7 @@ impl Walk<'_> {
         let process = self.c.thread(thread)?.process;
         let (a, b) = (silent.first()?.0, silent.last()?.1);
         let ended = |t: ThreadId| self.g.exited(t).map(|x| x.0).filter(|e| *e <= a + (b - a) / 2);
-        let others = self.g.threads_of(process, self.c).filter(|t| *t != thread && self.counts(*t));
+        let others = self.g.threads_of(process).filter(|t| *t != thread && self.counts(*t));
         let (end, t) = others.filter_map(|t| ended(t).map(|e| (e, t))).max()?;
         let spans: Spans = silent.iter().map(|s| (s.0.max(end), s.1)).filter(|s| s.0 < s.1).collect();
         let mut c = self.left(t, 1, &spans);

@@ -51,7 +51,7 @@ impl Walk<'_> {
         futex
             && v.op & PRIVATE != 0
             && n.thread != next.thread
-            && self.g.threads_of(own, self.c).filter(left).count() == 2
+            && self.g.threads_of(own).filter(left).count() == 2
     }
 
     /// Do all steps from `from` on wait for data on one channel, without a request of their own?

@@ -179,7 +179,7 @@ impl Walk<'_> {
             let likely = if v.start <= a { Likely::Unknown } else { Likely::Later };
             (waits && asks).then_some((likely, v.start, t))
         };
-        let others = self.g.threads_of(own, self.c).filter(|t| *t != thread && self.counts(*t));
+        let others = self.g.threads_of(own).filter(|t| *t != thread && self.counts(*t));
         others.filter_map(idle).collect()
     }
 

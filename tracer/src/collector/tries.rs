@@ -77,11 +77,11 @@ impl Tries {
             if !known || now.saturating_sub(l.start) > l.turn.saturating_mul(OVER) {
                 return None;
             }
+            if l.turn < FAST_NS {
+                return Some(Due { parent, at: now, length: LONGEST_NS, line });
+            }
             let early = (l.turn / 4).min(EARLY_NS);
             let length = (early + 2 * l.life + LATE_NS).min(LONGEST_NS);
-            if l.turn < FAST_NS {
-                return Some(Due { parent, at: now, length: LONGEST_NS.min(2 * FAST_NS), line });
-            }
             // The first one that is still to come, its early part included.
             let turns = (now + early).saturating_sub(l.start) / l.turn;
             let at = (l.start + l.turn * (turns + 1)).saturating_sub(early);

@@ -23,6 +23,31 @@ pub struct Regs {
     pub r15: u64,
 }
 
+impl From<&libc::user_regs_struct> for Regs {
+    /// As ptrace(2) gives them.
+    fn from(r: &libc::user_regs_struct) -> Self {
+        Self {
+            ip: r.rip,
+            sp: r.rsp,
+            bp: r.rbp,
+            ax: r.rax,
+            bx: r.rbx,
+            cx: r.rcx,
+            dx: r.rdx,
+            si: r.rsi,
+            di: r.rdi,
+            r8: r.r8,
+            r9: r.r9,
+            r10: r.r10,
+            r11: r.r11,
+            r12: r.r12,
+            r13: r.r13,
+            r14: r.r14,
+            r15: r.r15,
+        }
+    }
+}
+
 /// Number of DWARF columns kept: 16 registers and the return address.
 pub(super) const COLUMNS: usize = 17;
 pub(super) const RBP: usize = 6;

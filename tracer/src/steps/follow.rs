@@ -39,28 +39,6 @@ pub struct Taken {
     pub stack: Vec<u8>,
 }
 
-fn regs(r: &libc::user_regs_struct) -> Regs {
-    Regs {
-        ip: r.rip,
-        sp: r.rsp,
-        bp: r.rbp,
-        ax: r.rax,
-        bx: r.rbx,
-        cx: r.rcx,
-        dx: r.rdx,
-        si: r.rsi,
-        di: r.rdi,
-        r8: r.r8,
-        r9: r.r9,
-        r10: r.r10,
-        r11: r.r11,
-        r12: r.r12,
-        r13: r.r13,
-        r14: r.r14,
-        r15: r.r15,
-    }
-}
-
 /// Follow a thread for `time` and for `most` instructions at most; `enough`: no more is wanted.
 ///
 /// # Errors
@@ -126,7 +104,7 @@ pub fn follow(
         span: (begin, left.max(begin)),
         trace,
         places,
-        regs: regs(&first.regs),
+        regs: Regs::from(&first.regs),
         stack: stepper.stack(),
     })
 }

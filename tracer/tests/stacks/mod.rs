@@ -50,25 +50,7 @@ pub fn registers(tid: u32) -> Regs {
     let mut r: libc::user_regs_struct = unsafe { std::mem::zeroed() };
     let e = ptrace(libc::PTRACE_GETREGS, tid, 0, &raw mut r as usize);
     assert_eq!(e, 0, "PTRACE_GETREGS: {}", std::io::Error::last_os_error());
-    Regs {
-        ip: r.rip,
-        sp: r.rsp,
-        bp: r.rbp,
-        ax: r.rax,
-        bx: r.rbx,
-        cx: r.rcx,
-        dx: r.rdx,
-        si: r.rsi,
-        di: r.rdi,
-        r8: r.r8,
-        r9: r.r9,
-        r10: r.r10,
-        r11: r.r11,
-        r12: r.r12,
-        r13: r.r13,
-        r14: r.r14,
-        r15: r.r15,
-    }
+    Regs::from(&r)
 }
 
 /// At most `len` bytes from the stack pointer upward.

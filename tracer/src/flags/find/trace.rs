@@ -62,25 +62,7 @@ impl Trace {
     /// Append a step.
     pub fn push(&mut self, raw: &RawStep) {
         let r = &raw.regs;
-        let regs = Regs {
-            ip: r.rip,
-            sp: r.rsp,
-            bp: r.rbp,
-            ax: r.rax,
-            bx: r.rbx,
-            cx: r.rcx,
-            dx: r.rdx,
-            si: r.rsi,
-            di: r.rdi,
-            r8: r.r8,
-            r9: r.r9,
-            r10: r.r10,
-            r11: r.r11,
-            r12: r.r12,
-            r13: r.r13,
-            r14: r.r14,
-            r15: r.r15,
-        };
+        let regs = Regs::from(r);
         self.add(&raw.code, regs, r.fs_base, r.gs_base);
     }
 

@@ -24,7 +24,8 @@ fn main() {
     let machines = [
         ("server in turn", town(&|t| t.server(5, 300 * us, Serves::InTurn))),
         ("event loop", town(&|t| t.server(5, 300 * us, Serves::Loop))),
-        ("batches in one call", town(&|t| t.server(5, 300 * us, Serves::Batch))),
+        ("waits for all", town(&|t| t.server(5, 300 * us, Serves::Batch))),
+        ("batches in one call", town(&|t| t.server(5, 300 * us, Serves::Together))),
         ("mutual exclusion", town(&|t| t.mutex(5, 400 * us))),
         ("conditions", town(&|t| t.conditions(200 * us))),
         ("flags, sleeping", town(&|t| t.flags(500 * us, Asking::Sleep(ms)))),
@@ -35,6 +36,7 @@ fn main() {
             town(&|t| {
                 t.server(4, 200 * us, Serves::InTurn);
                 t.server(4, 200 * us, Serves::Loop);
+                t.server(4, 200 * us, Serves::Together);
                 t.mutex(3, 300 * us);
                 t.conditions(100 * us);
                 t.flags(300 * us, Asking::Sleep(ms));

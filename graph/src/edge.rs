@@ -76,6 +76,8 @@ pub enum Weak {
     ObjectMismatch,
     /// One turn of an event loop served several descriptors (batch).
     Batch,
+    /// Requests of several were taken together and answered together (batch).
+    Together,
     /// Found from state, not from an event.
     FromState,
     /// Events were lost around it.
@@ -97,6 +99,9 @@ impl Weak {
             Self::InterruptInferred => "the wake-up came from an interrupt; its origin is inferred",
             Self::ObjectMismatch => "the waker acted on another object than the one waited on",
             Self::Batch => "one turn of an event loop served several descriptors; it was split between them",
+            Self::Together => {
+                "requests of several were taken together and answered together; which of them it went on for is a guess"
+            }
             Self::FromState => "no wake-up was recorded; found from the state of the resource",
             Self::LostEvents => "events were lost around it",
             Self::Signal => "a signal ended the wait, not what was waited for",

@@ -5,7 +5,9 @@ use crate::lane::LaneIndex;
 use crate::retries::Retries;
 use crate::unseen;
 use crate::{Edge, EdgeId, EdgeKind, Vertex, VertexId, Weak};
-use pg_event::{IpcUse, Ns, ObjectId, OffState, ProcessId, Relation, StackId, SyscallUse, Sysno, ThreadId};
+use pg_event::{
+    Catalog, IpcUse, Ns, ObjectId, OffState, ProcessId, Relation, StackId, SyscallUse, Sysno, ThreadId,
+};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -439,6 +441,18 @@ impl EventGraph {
         let at = |i: usize| self.out_start.get(i).copied().unwrap_or(0) as usize;
         let (a, b) = (at(v.index()), at(v.index() + 1));
         self.out[a..b.max(a)].iter().copied()
+    }
+
+    /// How weak is the way through a vertex, in by one edge and out by another one of it? `None`: strong. Of requests
+    /// that were taken and answered together ([`Weak::Together`]) each is strong for the answer to its own sender.
+    ///
+    /// # Panics
+    /// When an id is not of this graph.
+    pub fn way(&self, into: EdgeId, out: EdgeId, catalog: &Catalog) -> Option<Weak> {
+        let (a, b) = (self.edge(into), self.edge(out));
+        let process = |v: VertexId| catalog.thread(self.details[v.index()].thread).map(|t| t.process);
+        let own = a.weak == Some(Weak::Together) && process(a.from) == process(b.to);
+        b.weak.or(a.weak.filter(|_| !own))
     }
 
     /// The edge that ended the leading wait of a vertex, or created its thread.

@@ -49,7 +49,8 @@ fn requests_of_different_peers_in_turn() {
 #[test]
 fn messages_received_in_a_batch() {
     check("messages_received_in_a_batch", ("splits", ""), "batch.server", |t| {
-        // Taken and answered in one call each: both clients have their edges, to and from one segment.
+        // Taken and answered in one call each: both clients have their edges, to and from one segment, and the way
+        // from the request of one to the answer to the other one is weak.
         let g = &t.loaded.graph;
         let server = t.thread("batch.server");
         for client in ["batch.client0", "batch.client1"].map(|c| t.thread(c)) {
@@ -60,5 +61,23 @@ fn messages_received_in_a_batch() {
             let (asked, answered) = (to(client, server), to(server, client));
             assert!(asked >= 36 && answered >= 36, "{asked} requests, {answered} answers");
         }
+        // Which request an answer was made for the messages do not tell, but whose it was they do.
+        let c = &t.loaded.catalog;
+        let (mut own, mut others) = (Vec::new(), Vec::new());
+        for v in g.vertices_of(server).filter(|v| g.outgoing(*v).len() > 1) {
+            for (into, out) in g.incoming(v).flat_map(|i| g.outgoing(v).map(move |o| (i, o))) {
+                let (from, to) = (g.vertex(g.edge(into).from).thread, g.vertex(g.edge(out).to).thread);
+                if g.edge(into).kind == EdgeKind::Ipc && g.edge(out).kind == EdgeKind::Ipc {
+                    if from == to { &mut own } else { &mut others }.push(g.way(into, out, c));
+                }
+            }
+        }
+        assert!(own.len() > 20 && others.len() > 20, "{} and {} ways", own.len(), others.len());
+        assert!(!own.contains(&Some(Weak::Together)), "{own:?}");
+        // Packets arrive in interrupts; who sent one may be a guess besides.
+        assert!(others.contains(&Some(Weak::Together)), "{others:?}");
+        // A request whose message was not matched is one of nobody.
+        let weak = others.iter().filter(|w| w.is_some()).count();
+        assert!(weak * 10 >= others.len() * 9, "{weak} of {} ways to others: {others:?}", others.len());
     });
 }

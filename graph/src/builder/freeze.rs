@@ -3,6 +3,7 @@
 use super::futex::Uses;
 use super::related::{Fit, fit};
 use super::split::{self, Peers};
+use super::together;
 use super::{Builder, Join, POLL, RECV};
 use crate::flag::Flags;
 use crate::graph::{Detail, EdgeRow, EventGraph, OPEN, SPLIT, TIMED_OUT, ThreadRows, Times};
@@ -125,6 +126,9 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
         if let Some(t) = catalog.thread(thread) {
             g.by_process.entry(t.process).or_default().push(thread);
         }
+    }
+    if options.split_batches {
+        together::mark(&mut g, catalog);
     }
     g.retries = crate::retries::find(&g, catalog);
     g

@@ -12,6 +12,7 @@ mod futex;
 mod related;
 mod split;
 mod thread;
+mod together;
 mod wake;
 mod work;
 
@@ -41,7 +42,8 @@ pub struct BuildOptions {
     pub syscalls: bool,
     /// Match messages and make edges of them.
     pub messages: bool,
-    /// Split a turn of an event loop where it takes up the next descriptor.
+    /// Split a turn of an event loop where it takes up the next descriptor; requests taken and answered together get
+    /// weak edges.
     pub split_batches: bool,
     /// Split other segments where consecutive messages have no peer in common.
     pub split_peers: bool,

@@ -75,7 +75,12 @@ fn doubtful(w: Option<Weak>) -> bool {
     matches!(
         w,
         Some(
-            Weak::MutexHandOff | Weak::HeuristicSplit | Weak::ObjectMismatch | Weak::Batch | Weak::LostEvents
+            Weak::MutexHandOff
+                | Weak::HeuristicSplit
+                | Weak::ObjectMismatch
+                | Weak::Batch
+                | Weak::Together
+                | Weak::LostEvents
         )
     )
 }
@@ -166,7 +171,7 @@ impl Walk<'_> {
             s += match c.weak {
                 None => 0.6,
                 Some(Weak::InterruptInferred) => 0.4,
-                Some(Weak::MutexHandOff | Weak::Batch) => 0.25,
+                Some(Weak::MutexHandOff | Weak::Batch | Weak::Together) => 0.25,
                 Some(_) => 0.1,
             };
             if c.waking {

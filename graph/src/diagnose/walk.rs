@@ -359,10 +359,11 @@ impl<'g> Walk<'g> {
         let mut silent = Spans::new();
         for clip in &group.clips {
             let by = self.brought(clip).filter(|(_, e)| self.counts(self.g.vertex(e.from).thread));
-            let Some((id, e)) = by else {
+            let Some((id, mut e)) = by else {
                 silent.push((clip.start, clip.end));
                 continue;
             };
+            self.own_request(group, &mut e);
             let spans = (clip.start, clip.end.min(e.from_time.max(clip.start)));
             Candidate::add(&mut out, self, id, &e, spans, clip.blocked, true);
         }
@@ -371,7 +372,8 @@ impl<'g> Walk<'g> {
             && !out.is_empty()
         {
             for id in self.g.incoming(clip.last).skip(1) {
-                let e = self.g.edge(id);
+                let mut e = self.g.edge(id);
+                self.own_request(group, &mut e);
                 let from = self.g.vertex(e.from).thread;
                 let relevant = e.kind != EdgeKind::ProgramOrder && self.counts(from);
                 if relevant && !out.iter().any(|c| c.thread == from) {
@@ -382,6 +384,17 @@ impl<'g> Walk<'g> {
         }
         out.sort_by(|a, b| b.waking.cmp(&a.waking).then(b.time.cmp(&a.time)).then(a.thread.cmp(&b.thread)));
         (out, merged(silent))
+    }
+
+    /// A server that answers several together: the request of the process that the way comes from is no guess.
+    fn own_request(&self, group: &Group, e: &mut crate::Edge) {
+        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let server = group.longest().map(|c| self.g.vertex(c.last).thread);
+        let before = self.path.iter().rev().map(|(t, _)| *t).find(|t| Some(*t) != server);
+        let own = before.is_some_and(|t| process(t) == process(self.g.vertex(e.from).thread));
+        if own && e.weak == Some(Weak::Together) {
+            e.weak = None;
+        }
     }
 
     /// A child's end interrupts any wait of its parent (SIGCHLD). If the wait was for a channel of which others

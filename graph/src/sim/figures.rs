@@ -2,9 +2,9 @@
 //! connections that mean no causality stay strong (precision)?
 
 use super::{Act, Recording, Script, Setup, TrueWait};
-use crate::{BuildOptions, Builder, Edge, EdgeKind, EventGraph, Weak};
+use crate::{BuildOptions, Builder, Edge, EdgeId, EdgeKind, EventGraph, Weak};
 use pg_event::{Ns, ObjectId, ThreadId};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::AddAssign;
 
@@ -31,6 +31,8 @@ pub struct Figures {
     pub connected: usize,
     /// See `connected`.
     pub kept: usize,
+    /// Of those that are so after splitting, how many over strong edges.
+    pub kept_strong: usize,
     /// Requests connected with answers to others through one turn of a server (over-connections), and how many of them
     /// stay strong: in one part of the turn, over edges that are strong.
     pub over: usize,
@@ -50,6 +52,7 @@ impl AddAssign for Figures {
         self.written += o.written;
         self.connected += o.connected;
         self.kept += o.kept;
+        self.kept_strong += o.kept_strong;
         self.over += o.over;
         self.over_strong += o.over_strong;
     }
@@ -57,7 +60,7 @@ impl AddAssign for Figures {
 
 impl Figures {
     /// Head of a table whose rows are the figures as text.
-    pub const HEAD: &str = "    waits   recall    wrong  strong  hand-offs  strong    flags   recall  answers   recall     over  strong";
+    pub const HEAD: &str = "    waits   recall    wrong  strong  hand-offs  strong    flags   recall  answers   recall   strong     over  strong";
 
     /// Let a machine run for so long and compare its graph with what really happened.
     pub fn of(setup: Setup, scripts: Vec<Script>, duration: Ns) -> Self {
@@ -74,11 +77,13 @@ impl Figures {
         let whole = BuildOptions { split_batches: false, split_peers: false, ..BuildOptions::default() };
         let mut b = Builder::new(whole);
         b.events(&r.events, &r.catalog);
-        let [right, wrong] = pairs(&b.finish(r.duration, &r.catalog), channels, |_| true);
-        let [kept, _] = pairs(&g, channels, |_| true);
-        let [_, strong] = pairs(&g, channels, |e| e.weak.is_none());
+        let [right, wrong] = pairs(&b.finish(r.duration, &r.catalog), channels, |_, _| true);
+        let [kept, _] = pairs(&g, channels, |_, _| true);
+        let strong = |into, answer| g.way(into, answer, &r.catalog).is_none();
+        let [kept_strong, over_strong] = pairs(&g, channels, strong);
         (out.connected, out.kept) = (right.len(), right.intersection(&kept).count());
-        (out.over, out.over_strong) = (wrong.len(), strong.len());
+        out.kept_strong = right.intersection(&kept_strong).count();
+        (out.over, out.over_strong) = (wrong.len(), over_strong.len());
         out
     }
 
@@ -137,7 +142,7 @@ impl fmt::Display for Figures {
         };
         write!(
             f,
-            "{:>9} {:>8} {:>8} {:>7} {:>10} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7}",
+            "{:>9} {:>8} {:>8} {:>7} {:>10} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7}",
             self.ended,
             share(self.found, self.ended),
             self.wrong,
@@ -148,6 +153,7 @@ impl fmt::Display for Figures {
             share(self.written, self.writes),
             self.connected,
             share(self.kept, self.connected),
+            share(self.kept_strong, self.connected),
             self.over,
             self.over_strong
         )
@@ -167,17 +173,22 @@ fn first_channel(scripts: &[Script]) -> usize {
 type Pair = (ThreadId, Ns, usize, usize);
 
 /// Requests and answers that meet in one vertex: those that belong together, and those that do not.
-fn pairs(g: &EventGraph, first_channel: usize, counts: impl Fn(&Edge) -> bool) -> [HashSet<Pair>; 2] {
+fn pairs(
+    g: &EventGraph,
+    first_channel: usize,
+    counts: impl Fn(EdgeId, EdgeId) -> bool,
+) -> [HashSet<Pair>; 2] {
     let channel = |o: ObjectId| o.index().checked_sub(first_channel).map(|n| n / 2);
-    let through = |e: &Edge| (e.kind == EdgeKind::Ipc && counts(e)).then(|| channel(e.object)).flatten();
+    let through = |e: &Edge| (e.kind == EdgeKind::Ipc).then(|| channel(e.object)).flatten();
     let [mut right, mut wrong] = [HashSet::new(), HashSet::new()];
     for v in g.vertices() {
-        let took = g.incoming(v).filter_map(|e| through(&g.edge(e))).filter(|c| c % 2 == 0);
-        let requests: BTreeSet<usize> = took.collect();
+        let took = g.incoming(v).filter_map(|id| Some((id, through(&g.edge(id))?)));
+        let requests: Vec<(EdgeId, usize)> = took.filter(|r| r.1 % 2 == 0).collect();
         let thread = g.vertex(v).thread;
-        for e in g.outgoing(v).map(|e| g.edge(e)) {
+        for id in g.outgoing(v) {
+            let e = g.edge(id);
             let Some(answer) = through(&e).filter(|c| c % 2 == 1) else { continue };
-            for request in &requests {
+            for (_, request) in requests.iter().filter(|r| counts(r.0, id)) {
                 let of = if request + 1 == answer { &mut right } else { &mut wrong };
                 of.insert((thread, e.from_time, answer, *request));
             }

@@ -83,6 +83,8 @@ struct Task {
     left: Ns,
     effect: Option<Act>,
     yields: u32,
+    /// Channels of what was taken by [`Act::TakeAll`] and not answered yet.
+    taken: VecDeque<usize>,
     /// Its interval off the CPU, while it is off.
     off: OffCpu,
     lock: bool,
@@ -164,7 +166,7 @@ impl Machine {
         let conditions = most(&|a| if let Act::Wait(n) | Act::Signal(n) = a { Some(*n) } else { None });
         let channels = most(&|a| match a {
             Act::Send(n, _) | Act::Receive(n) | Act::Take(n, _) => Some(*n),
-            Act::Poll(first, count) => polled(*first, *count).last(),
+            Act::Poll(first, count) | Act::TakeAll(first, count) => polled(*first, *count).last(),
             _ => None,
         });
         let mut polls: Vec<(usize, usize)> = Vec::new();
@@ -225,6 +227,7 @@ impl Machine {
             left: 0,
             effect: None,
             yields: 0,
+            taken: VecDeque::new(),
             off: OffCpu::new(0, 0, OffState::Runnable),
             lock: false,
         };

@@ -24,6 +24,10 @@ pub enum Act {
     Poll(usize, usize),
     /// Receive what is in a channel; while it is empty skip so many acts instead.
     Take(usize, usize),
+    /// Receive what is in each of so many channels, every second one from the first on, by one call.
+    TakeAll(usize, usize),
+    /// Send so many bytes to each of whom something was taken so and who was not answered yet, through the channel after.
+    AnswerAll(u64),
     /// Sleep.
     Sleep(Ns),
     /// Start a thread that has not run yet.

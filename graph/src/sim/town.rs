@@ -11,8 +11,10 @@ pub enum Serves {
     InTurn,
     /// An event loop: whoever is ready.
     Loop,
-    /// It takes the requests of all and then answers all (recvmmsg and sendmmsg).
+    /// It waits for the requests of all and then answers all.
     Batch,
+    /// It takes the requests that are there by one call and then answers them all (recvmmsg and sendmmsg).
+    Together,
 }
 
 /// Threads that have nothing to do with each other but what is said.
@@ -54,6 +56,14 @@ impl Town {
                 turn.push(Act::Compute(work));
                 turn.extend((0..clients).map(|i| Act::Send(ends(i).1, 8)));
             }
+            Serves::Together => turn.extend([
+                Act::Poll(first, clients),
+                // Meanwhile others ask.
+                Act::Compute(work),
+                Act::TakeAll(first, clients),
+                Act::Compute(work),
+                Act::AnswerAll(8),
+            ]),
         }
         for (i, (request, answer)) in (0..clients).map(ends).enumerate() {
             let nap = Act::Sleep(work / 2 + i as Ns * 300_000 + 1);

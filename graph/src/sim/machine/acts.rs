@@ -148,6 +148,24 @@ impl Machine {
                 self.tasks[t].effect = Some(Act::Receive(n));
                 self.effect(c, t);
             }
+            Act::TakeAll(first, count) => {
+                for n in polled(first, count).filter(|n| self.channels[*n].bytes > 0).collect::<Vec<_>>() {
+                    self.tasks[t].taken.push_back(n);
+                    self.tasks[t].effect = Some(Act::Receive(n));
+                    self.effect(c, t);
+                }
+            }
+            Act::AnswerAll(bytes) => {
+                if let Some(n) = self.tasks[t].taken.pop_front() {
+                    self.tasks[t].effect = Some(Act::Send(n + 1, bytes));
+                    self.effect(c, t);
+                    // The next one, as far as this one was sent at once.
+                    if self.tasks[t].effect.is_none() && !self.tasks[t].taken.is_empty() {
+                        self.tasks[t].effect = Some(act);
+                        self.tasks[t].left = COST;
+                    }
+                }
+            }
             Act::Sleep(n) => {
                 self.waits(c, t, "clock_nanosleep", ObjectId::NONE);
                 self.tasks[t].off.timeout = n;

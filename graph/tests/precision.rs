@@ -95,31 +95,37 @@ fn part() -> impl Strategy<Value = Part> {
     ]
 }
 
+impl Part {
+    fn build(self, t: &mut Town) {
+        match self {
+            Part::Server(n, work, serves) => t.server(n, work, serves),
+            Part::Mutex(n, work) => t.mutex(n, work),
+            Part::Conditions(work) => t.conditions(work),
+            Part::Flags(work, asking) => t.flags(work, asking),
+            Part::Stranger(work, nap) => t.stranger(work, nap),
+        }
+    }
+}
+
 /// Any of these parts beside each other, on few or many CPUs, with any length of a slice.
 #[test]
 fn on_any_machine() {
     let total = RefCell::new((0, Figures::default()));
     let config = ProptestConfig {
-        cases: 32,
+        cases: ProptestConfig::default().cases / 8,
         max_shrink_iters: 60,
         failure_persistence: None,
         ..ProptestConfig::default()
     };
     let machines = (prop::collection::vec(part(), 1..5), 1usize..5, 1u64..20);
     let run = TestRunner::new(config).run(&machines, |(parts, cpus, slice)| {
-        let scripts = town(|t| {
-            for p in &parts {
-                match *p {
-                    Part::Server(n, work, serves) => t.server(n, work, serves),
-                    Part::Mutex(n, work) => t.mutex(n, work),
-                    Part::Conditions(work) => t.conditions(work),
-                    Part::Flags(work, asking) => t.flags(work, asking),
-                    Part::Stranger(work, nap) => t.stranger(work, nap),
-                }
-            }
-        });
+        let loops = parts.iter().filter(|p| matches!(p, Part::Server(_, _, Serves::Loop))).count();
+        let scripts = town(|t| parts.iter().for_each(|p| p.build(t)));
         let f = Figures::of(Setup { slice: slice * 300 * US, ..setup(cpus) }, scripts, 300 * MS);
         holds(&f).map_err(TestCaseError::fail)?;
+        // Where the recording ends before the request is taken that woke an event loop, nothing tells that the answer
+        // before was to another one: once in each.
+        prop_assert!(f.over_strong <= loops, "over-connections stay strong: {:?}", f);
         let mut total = total.borrow_mut();
         total.0 += 1;
         total.1 += f;
@@ -130,5 +136,4 @@ fn on_any_machine() {
     println!("{:<20} {f}", format!("{machines} at random"));
     run.unwrap_or_else(|e| panic!("{e}"));
     assert!(f.over > 500, "{f:?}");
-    assert!(f.over_strong * 100 <= f.over, "more than one over-connection in a hundred stays strong: {f:?}");
 }

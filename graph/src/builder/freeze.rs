@@ -62,7 +62,13 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
     g.details.reserve_exact(vertices);
     g.threads.reserve_exact(threads.len());
     let mut seen = Vec::with_capacity(threads.len());
-    let wakes = split::Wakes::new(&edges);
+    let wakes = if threads.iter().all(|t| t.ipc.is_empty()) {
+        split::Wakes::default()
+    } else {
+        let ids = (0..threads.len() as u32).map(ThreadId);
+        let segments = ids.zip(&threads).flat_map(|(id, t)| t.rows.iter().map(move |r| (r.number, id)));
+        split::Wakes::new(&edges, segments, numbers, catalog)
+    };
     // A vertex that was replaced has none.
     let mut final_id = vec![VertexId(u32::MAX); numbers as usize];
     for t in &mut threads {
@@ -79,10 +85,12 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
             }
             g.times.push(r.times);
             g.details.push(r.detail);
-            let flags = split::criterion(super::call_is(r.detail.syscall, POLL), &options);
+            let polled = super::call_is(r.detail.syscall, POLL);
+            let flags = split::criterion(polled, &options);
             if let (Some(flags), false) = (flags, t.ipc.is_empty()) {
                 let span = (r.times.run, rows.get(i + 1).map_or(end, |n| n.times.start));
-                let mut at = split::boundaries(&t.ipc, span, wakes.of(r.number), &peers, catalog);
+                let ender = wakes.ender(r.number).filter(|_| polled);
+                let mut at = split::boundaries(&t.ipc, span, wakes.of(r.number), ender, &peers, catalog);
                 // Nobody takes a message while off the CPU: damage.
                 at.retain(|x| {
                     let off = t.put_off.get(t.put_off.partition_point(|p| p.1 <= *x));

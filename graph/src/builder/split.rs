@@ -7,7 +7,7 @@
 
 use super::{RECV, call_is};
 use crate::graph::{BATCH, Detail, EdgeRow, SPLIT, Times};
-use crate::{At, BuildOptions, Weak};
+use crate::{At, BuildOptions, EdgeKind, Weak};
 use pg_event::{Catalog, Direction, IpcUse, Ns, ObjectId, ObjectKind, ProcessId, ThreadId};
 use std::collections::HashMap;
 
@@ -58,31 +58,66 @@ impl Peers {
     }
 }
 
-/// Wake-ups out of calls that receive, by segment. Who takes a message from a full or a shared buffer wakes its
-/// sender before the reception is over and recorded.
-pub(super) struct Wakes(Vec<(u32, Ns)>);
+/// Wake-ups that tell which messages belong together.
+#[derive(Default)]
+pub(super) struct Wakes {
+    /// Out of calls that receive, by segment: who takes a message from a full or a shared buffer wakes its sender
+    /// before the reception is over and recorded.
+    receiving: Vec<(u32, Ns)>,
+    /// Segments whose leading wait a message ended, and whose message.
+    by: Vec<(u32, ProcessId)>,
+}
 
 impl Wakes {
-    pub fn new(edges: &[EdgeRow]) -> Self {
-        let receiving = edges.iter().filter(|e| e.waking && call_is(e.syscall, RECV));
-        let mut all: Vec<_> = receiving.map(|e| (e.from.0, e.from_time)).collect();
-        all.sort_unstable();
-        Self(all)
+    /// `segments` numbers the segments in use, with their threads.
+    pub fn new(
+        edges: &[EdgeRow],
+        segments: impl Iterator<Item = (u32, ThreadId)>,
+        numbers: u32,
+        catalog: &Catalog,
+    ) -> Self {
+        let mut thread_of = vec![ThreadId::NONE; numbers as usize];
+        for (number, thread) in segments {
+            if let Some(t) = thread_of.get_mut(number as usize) {
+                *t = thread;
+            }
+        }
+        let waking = || edges.iter().filter(|e| e.waking);
+        let receiving = waking().filter(|e| call_is(e.syscall, RECV)).map(|e| (e.from.0, e.from_time));
+        let by = waking().filter(|e| e.kind == EdgeKind::Ipc).filter_map(|e| {
+            let thread = catalog.thread(*thread_of.get(e.from.index())?)?;
+            Some((e.to.0, thread.process)).filter(|p| p.1.is_some())
+        });
+        let (mut receiving, mut by): (Vec<_>, Vec<_>) = (receiving.collect(), by.collect());
+        receiving.sort_unstable();
+        by.sort_unstable();
+        Self { receiving, by }
     }
 
     /// Those of one segment, by time.
     pub fn of(&self, segment: u32) -> &[(u32, Ns)] {
-        let from = self.0.partition_point(|w| w.0 < segment);
-        &self.0[from..from + self.0[from..].partition_point(|w| w.0 == segment)]
+        of(&self.receiving, segment)
+    }
+
+    /// Whose message ended the leading wait of a segment.
+    pub fn ender(&self, segment: u32) -> Option<ProcessId> {
+        of(&self.by, segment).first().map(|b| b.1)
     }
 }
 
+fn of<T>(all: &[(u32, T)], segment: u32) -> &[(u32, T)] {
+    let from = all.partition_point(|w| w.0 < segment);
+    &all[from..from + all[from..].partition_point(|w| w.0 == segment)]
+}
+
 /// Where a segment on the CPU over `run..end` is split. `messages` are the thread's, by their last time; `wakes`
-/// the segment's.
+/// the segment's. `ender` is whose message ended the poll that it began with: when another one is served first, what
+/// comes before that is a part of its own, which the message of `ender` has led to and the answer to the other has not.
 pub(super) fn boundaries(
     messages: &[At<IpcUse>],
     (run, end): (Ns, Ns),
     wakes: &[(u32, Ns)],
+    ender: Option<ProcessId>,
     peers: &Peers,
     catalog: &Catalog,
 ) -> Vec<Ns> {
@@ -106,15 +141,19 @@ pub(super) fn boundaries(
     own.sort_by_key(|m| (m.0, m.1));
     let whose: Vec<Peer> = own.iter().map(|m| peers.of(m.2, catalog)).collect();
     let answered_later = answered_later(&own, &whose);
-    let (mut out, mut served, mut busy) = (Vec::new(), false, run);
+    // His message is taken later in this turn.
+    let ender = ender
+        .map(Peer::Process)
+        .filter(|e| own.iter().zip(&whose).any(|(m, peer)| peer == e && m.2.direction == Direction::Receive));
+    let (mut out, mut served, mut busy) = (Vec::new(), ender.is_some(), run);
     // Peers of this part, and the last message of each.
-    let mut part: Vec<(Peer, usize)> = Vec::new();
+    let mut part: Vec<(Peer, Option<usize>)> = ender.map(|e| (e, None)).into_iter().collect();
     for (i, (first, last, what)) in own.into_iter().enumerate() {
         let peer = whose[i];
         let receives = what.direction == Direction::Receive;
         let known = part.iter().any(|p| p.0 == peer);
         // Whoever gets his answer after this is not done with.
-        let done = || part.iter().all(|p| !answered_later[p.1]);
+        let done = || part.iter().all(|p| p.1.is_none_or(|last| !answered_later[last]));
         if receives && served && first > busy && !known && done() {
             // What the reception did belongs to it.
             let woke = wakes.iter().map(|w| w.1).find(|w| busy < *w && *w <= first);
@@ -124,8 +163,8 @@ pub(super) fn boundaries(
         served |= receives;
         busy = busy.max(last);
         match part.iter_mut().find(|p| p.0 == peer) {
-            Some(p) => p.1 = i,
-            None => part.push((peer, i)),
+            Some(p) => p.1 = Some(i),
+            None => part.push((peer, Some(i))),
         }
     }
     out

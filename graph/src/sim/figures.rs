@@ -3,7 +3,7 @@
 
 use super::{Act, Recording, Script, Setup, TrueWait};
 use crate::{BuildOptions, Builder, Edge, EdgeId, EdgeKind, EventGraph, Weak};
-use pg_event::{Ns, ObjectId, ThreadId};
+use pg_event::{Catalog, Ns, ObjectKind, ThreadId};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::AddAssign;
@@ -68,7 +68,7 @@ impl Figures {
             .map(ThreadId)
             .filter(|t| scripts[t.index()].acts.iter().any(|a| matches!(a, Act::Set(..))))
             .collect();
-        let channels = first_channel(&scripts);
+        let channels = Ends { first: first_channel(&scripts), asks: scripts.iter().map(asks).collect() };
         let (r, truth) = Recording::of(setup, scripts, duration);
         let g = r.graph();
         let mut out = Self::default();
@@ -77,10 +77,11 @@ impl Figures {
         let whole = BuildOptions { split_batches: false, split_peers: false, ..BuildOptions::default() };
         let mut b = Builder::new(whole);
         b.events(&r.events, &r.catalog);
-        let [right, wrong] = pairs(&b.finish(r.duration, &r.catalog), channels, |_, _| true);
-        let [kept, _] = pairs(&g, channels, |_, _| true);
-        let strong = |into, answer| g.way(into, answer, &r.catalog).is_none();
-        let [kept_strong, over_strong] = pairs(&g, channels, strong);
+        let pairs =
+            |g: &EventGraph, counts: &dyn Fn(EdgeId, EdgeId) -> bool| pairs(g, &r.catalog, &channels, counts);
+        let [right, wrong] = pairs(&b.finish(r.duration, &r.catalog), &|_, _| true);
+        let [kept, _] = pairs(&g, &|_, _| true);
+        let [kept_strong, over_strong] = pairs(&g, &|into, answer| g.way(into, answer, &r.catalog).is_none());
         (out.connected, out.kept) = (right.len(), right.intersection(&kept).count());
         out.kept_strong = right.intersection(&kept_strong).count();
         (out.over, out.over_strong) = (wrong.len(), over_strong.len());
@@ -169,17 +170,43 @@ fn first_channel(scripts: &[Script]) -> usize {
         + most(&|a| if let Act::Wait(n) | Act::Signal(n) = a { Some(*n) } else { None })
 }
 
+/// The channel of requests that a thread sends into: a client has one.
+fn asks(script: &Script) -> Option<usize> {
+    script
+        .acts
+        .iter()
+        .find_map(|a| if let Act::Send(n, _) = a { Some(*n).filter(|n| n % 2 == 0) } else { None })
+}
+
+/// What tells the channel of an edge.
+struct Ends {
+    /// See [`first_channel`].
+    first: usize,
+    /// See [`asks`], by thread.
+    asks: Vec<Option<usize>>,
+}
+
+impl Ends {
+    /// The channel that a message went through. Of one that ended a poll only who sent it is known.
+    fn channel(&self, e: &Edge, g: &EventGraph, catalog: &Catalog) -> Option<usize> {
+        if catalog.object(e.object)?.kind == ObjectKind::Set {
+            return *self.asks.get(g.vertex(e.from).thread.index())?;
+        }
+        Some(e.object.index().checked_sub(self.first)? / 2)
+    }
+}
+
 /// An answer (by whom, when, through which channel) and the channel of a request that its vertex took.
 type Pair = (ThreadId, Ns, usize, usize);
 
 /// Requests and answers that meet in one vertex: those that belong together, and those that do not.
 fn pairs(
     g: &EventGraph,
-    first_channel: usize,
+    catalog: &Catalog,
+    ends: &Ends,
     counts: impl Fn(EdgeId, EdgeId) -> bool,
 ) -> [HashSet<Pair>; 2] {
-    let channel = |o: ObjectId| o.index().checked_sub(first_channel).map(|n| n / 2);
-    let through = |e: &Edge| (e.kind == EdgeKind::Ipc).then(|| channel(e.object)).flatten();
+    let through = |e: &Edge| (e.kind == EdgeKind::Ipc).then(|| ends.channel(e, g, catalog)).flatten();
     let [mut right, mut wrong] = [HashSet::new(), HashSet::new()];
     for v in g.vertices() {
         let took = g.incoming(v).filter_map(|id| Some((id, through(&g.edge(id))?)));

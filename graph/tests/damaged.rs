@@ -77,7 +77,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases * 6 / 5, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_diagnosis_comes_to_an_end(mut events in events(), sorted in any::<bool>(), answers in any::<[u8; 4]>()) {

@@ -229,7 +229,7 @@ fn asking() -> impl Strategy<Value = Asking> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 100, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 5, max_shrink_iters: 100, ..ProptestConfig::default() })]
 
     /// Thread 0 asks for a flag that thread 1 sets when it has computed, or when thread 2 has.
     #[test]

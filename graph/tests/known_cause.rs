@@ -106,7 +106,7 @@ fn scripts(links: &[Link], computes: bool, noise: &[Noise]) -> Vec<Script> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 4, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn the_known_cause_is_found(

@@ -82,7 +82,7 @@ fn state_at(lane: &[(Ns, Ns, LaneState)], time: Ns) -> Option<LaneState> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases * 3 / 5, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Vertices are exactly what lies between blocking waits, in order, without gap.
     #[test]
@@ -404,7 +404,7 @@ fn wild_event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases * 8 / 5, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever a damaged file says, the graph keeps its promises and nothing panics.
     #[test]

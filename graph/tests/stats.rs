@@ -39,7 +39,7 @@ fn figures_of_a_drawn_hang() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 8, ..ProptestConfig::default() })]
 
     /// The automatic slice never goes forward in time, never leaves the hang and visits nothing twice.
     #[test]

@@ -477,7 +477,7 @@ const KEYS: &[&str] = &[
 ];
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 6, ..ProptestConfig::default() })]
     #[test]
     fn no_key_and_no_size_is_too_much(
         steps in prop::collection::vec((0..KEYS.len() + 4, 1u16..220, 1u16..70), 1..60),

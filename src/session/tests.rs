@@ -139,7 +139,7 @@ fn read(s: &Session) -> Everything {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases * 4 / 5, ..ProptestConfig::default() })]
 
     #[test]
     fn events_come_back(events in proptest::collection::vec(event(), 0..200)) {

@@ -532,7 +532,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(24))]
+        #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 10))]
 
         /// Damaged files give no panic to the caller and no endless search.
         #[test]

@@ -199,7 +199,7 @@ impl Ends {
 /// An answer (by whom, when, through which channel) and the channel of a request that its vertex took.
 type Pair = (ThreadId, Ns, usize, usize);
 
-/// Requests and answers that meet in one vertex: those that belong together, and those that do not.
+/// Requests and answers given after them that meet in one vertex: those that belong together, and those that do not.
 fn pairs(
     g: &EventGraph,
     catalog: &Catalog,
@@ -209,13 +209,14 @@ fn pairs(
     let through = |e: &Edge| (e.kind == EdgeKind::Ipc).then(|| ends.channel(e, g, catalog)).flatten();
     let [mut right, mut wrong] = [HashSet::new(), HashSet::new()];
     for v in g.vertices() {
-        let took = g.incoming(v).filter_map(|id| Some((id, through(&g.edge(id))?)));
-        let requests: Vec<(EdgeId, usize)> = took.filter(|r| r.1 % 2 == 0).collect();
+        let took = g.incoming(v).map(|id| (id, g.edge(id)));
+        let took = took.filter_map(|(id, e)| Some((id, e.to_time, through(&e)?)));
+        let requests: Vec<(EdgeId, Ns, usize)> = took.filter(|r| r.2 % 2 == 0).collect();
         let thread = g.vertex(v).thread;
         for id in g.outgoing(v) {
             let e = g.edge(id);
             let Some(answer) = through(&e).filter(|c| c % 2 == 1) else { continue };
-            for (_, request) in requests.iter().filter(|r| counts(r.0, id)) {
+            for (_, _, request) in requests.iter().filter(|r| r.1 <= e.from_time && counts(r.0, id)) {
                 let of = if request + 1 == answer { &mut right } else { &mut wrong };
                 of.insert((thread, e.from_time, answer, *request));
             }

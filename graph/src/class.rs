@@ -1,8 +1,7 @@
 //! Classes of waits, as far as the diagnosis treats them differently.
 
-use crate::words::{Named, named};
 use crate::{EventGraph, Vertex, VertexId};
-use pg_event::{Catalog, Direction, Object, ObjectId, ObjectKind, OffState};
+use pg_event::{Catalog, Direction, Frame, Object, ObjectId, ObjectKind, OffState};
 
 /// What sort of wait it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -57,28 +56,28 @@ enum FutexUse {
 /// Does the user stack tell of a condition variable, a semaphore or a parked thread, or of a lock? What is
 /// nearest to the leaf decides, but a monitor that is entered is a lock however its runtime waits. Without names the call does: the C library waits for conditions with a bit
 /// set (for clocks), for its mutexes without; the value 2 means "locked, and others wait" to most mutexes.
-fn futex_use(v: &Vertex, catalog: &Catalog) -> FutexUse {
+fn futex_use<'a>(v: &Vertex, catalog: &'a Catalog) -> FutexUse {
     const COMMAND: u32 = 0x7f;
     const WAIT_BITSET: u32 = 9;
     const LOCKED: u32 = 2;
     /// Frames between a runtime's lock and the condition by which it waits, at most.
     const NEAR: usize = 12;
-    let frames = named(catalog, v.user_stack);
-    let enters = |f: &Named| {
-        let name = f.function.to_ascii_lowercase();
-        ["monitor::enter", "monitorenter", "monitor_enter"].iter().any(|w| name.contains(w))
+    // Asked for every futex wait: allocates nothing.
+    let functions = || {
+        let all = |f: &'a Frame| f.inlined.iter().chain(std::iter::once(&f.function));
+        catalog.frames_of(v.user_stack).flat_map(all)
     };
-    if frames.iter().take(NEAR).any(enters) {
+    if functions().take(NEAR).any(|f| tells_of(f, &["monitor::enter", "monitorenter", "monitor_enter"])) {
         return FutexUse::Lock;
     }
-    for f in frames {
-        let name = f.function.to_ascii_lowercase();
-        let has = |words: &[&str]| words.iter().any(|w| name.contains(w));
-        if has(&["cond_wait", "cond_timedwait", "cond_clockwait", "condvar", "condition", "park", "sem_wait"])
-        {
+    for f in functions() {
+        if tells_of(
+            f,
+            &["cond_wait", "cond_timedwait", "cond_clockwait", "condvar", "condition", "park", "sem_wait"],
+        ) {
             return FutexUse::Condition;
         }
-        if has(&["mutex", "rwlock", "lll_lock", "lock_contended"]) {
+        if tells_of(f, &["mutex", "rwlock", "lll_lock", "lock_contended"]) {
             return FutexUse::Lock;
         }
     }
@@ -89,13 +88,17 @@ fn futex_use(v: &Vertex, catalog: &Catalog) -> FutexUse {
     }
 }
 
+/// Has a function's name one of these words in it, in upper or lower case?
+fn tells_of(function: &str, words: &[&str]) -> bool {
+    let name = function.as_bytes();
+    words.iter().any(|w| name.windows(w.len()).any(|part| part.eq_ignore_ascii_case(w.as_bytes())))
+}
+
 /// Does it wait for a thread of its own process to end? A join waits for the thread id to be cleared
 /// (`CLONE_CHILD_CLEARTID`, clone(2)).
 pub(crate) fn joins(v: &Vertex, catalog: &Catalog) -> bool {
     let Some(own) = catalog.thread(v.thread).map(|t| t.process) else { return false };
-    v.syscall.is_any(FUTEXES)
-        && v.value != 0
-        && catalog.threads.iter().any(|t| t.ns_tid == v.value && t.process == own)
+    v.syscall.is_any(FUTEXES) && v.value != 0 && catalog.has_thread(own, v.value)
 }
 
 /// A futex wait of which nothing tells that it is for a lock: a barrier, a worker without work, ...

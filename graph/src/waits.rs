@@ -362,9 +362,5 @@ pub fn main_object(v: &Vertex, catalog: &Catalog) -> Option<ObjectId> {
     only(&|o| o.kind.is_channel())
         .or_else(|| only(&|o| o.kind.is_channel() && !matches!(o.kind, ObjectKind::EventFd)))
         .or_else(|| only(&|o| matches!(o.kind, ObjectKind::Tcp | ObjectKind::UnixStream) && o.peer != 0))
-        .or_else(|| only(&|o| o.kind.is_channel() && has_other_end(o, catalog)))
-}
-
-fn has_other_end(o: &Object, catalog: &Catalog) -> bool {
-    o.peer != 0 && catalog.objects.iter().any(|x| x.is_other_end_of(o))
+        .or_else(|| only(&|o| o.kind.is_channel() && catalog.has_other_end(o)))
 }

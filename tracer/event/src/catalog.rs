@@ -1,6 +1,7 @@
 //! The catalogue: everything that events refer to by id, kept apart from the rolling events so that
 //! identities survive when events are dropped or overwritten.
 
+use crate::lookup::Lookup;
 use crate::{FrameId, ModuleId, Ns, Object, ObjectId, ProcessId, StackId, ThreadId, Trace, TraceId};
 use serde::{Deserialize, Serialize};
 
@@ -198,6 +199,9 @@ pub struct Catalog {
     /// By [`TraceId`]. Not part of the serialised form: whoever keeps traces has a form of their own for them.
     #[serde(skip)]
     pub traces: Vec<Trace>,
+    /// Keys of the rows, see [`Lookup`].
+    #[serde(skip)]
+    pub lookup: Lookup,
 }
 
 /// New or changed rows of a catalogue: what travels between collector, file and graph.
@@ -260,6 +264,7 @@ impl Catalog {
         fn rows<I, T>(v: Vec<(I, T)>, f: impl Fn(I) -> usize) -> Vec<(usize, T)> {
             v.into_iter().map(|(i, t)| (f(i), t)).collect()
         }
+        self.lookup = Lookup::default();
         let blank_object = || Object {
             kind: crate::ObjectKind::Unknown,
             id: 0,

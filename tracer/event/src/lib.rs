@@ -7,6 +7,7 @@
 mod catalog;
 mod event;
 mod ids;
+mod lookup;
 mod object;
 mod syscall;
 pub mod trace;
@@ -18,6 +19,7 @@ pub use event::{
     SyscallUse, Work,
 };
 pub use ids::{FrameId, ModuleId, Ns, ObjectId, ProcessId, StackId, ThreadId, TraceId};
+pub use lookup::Lookup;
 pub use object::{Object, ObjectKind, SHARED_FUTEX, endpoint_v4, show_endpoint};
 pub use syscall::{Sysno, syscall_name, syscall_number};
 pub use trace::{Burst, Trace};

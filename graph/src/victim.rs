@@ -2,13 +2,14 @@
 
 use crate::class::{WaitClass, asked, class, vague};
 use crate::diagnose::threads_behind;
-use crate::episode::{Episode, episodes};
+use crate::episode::{Episode, WaitKey, episodes};
 use crate::profile::profile;
 use crate::unserved;
 use crate::words::{clean, on_what, percent, short_who};
 use crate::yields::yield_loop;
 use crate::{BlockType, EventGraph, VertexId, main_object, waits_on};
 use pg_event::{Catalog, Ns, ObjectId, ProcessId, ThreadId};
+use std::collections::HashMap;
 
 /// What counts as suspicious.
 #[derive(Clone, PartialEq, Debug)]
@@ -68,6 +69,9 @@ impl Victim {
 /// Below this weight a stretch is an innocent one.
 pub(crate) const INNOCENT: f64 = 0.06;
 
+/// Victims that are looked at together, to find the hang at the front.
+const LOOKED_AT: usize = 12;
+
 /// The suspicious episodes of the focus (of everybody when there is no focus), worst first.
 pub fn victims(graph: &EventGraph, catalog: &Catalog, options: &VictimOptions) -> Vec<Victim> {
     let focus = has_focus(catalog, options);
@@ -87,6 +91,7 @@ pub(crate) fn in_view(catalog: &Catalog, focus: bool, thread: ThreadId) -> bool 
     !focus || catalog.thread(thread).is_some_and(|t| t.focus)
 }
 
+/// All suspicious episodes, not told in words yet: a long recording has hundreds of thousands.
 pub(crate) fn candidates(
     graph: &EventGraph,
     catalog: &Catalog,
@@ -100,9 +105,10 @@ pub(crate) fn candidates(
             continue;
         }
         let all = episodes(graph, catalog, thread, options.min);
+        let alike = Alike::of(&all);
         for e in &all {
-            let w = weight(graph, catalog, e, &all);
-            out.push((victim(graph, catalog, e, w), w));
+            let w = weight(graph, catalog, e, &alike);
+            out.push((bare(e, w), w));
         }
     }
     out
@@ -120,6 +126,10 @@ pub(crate) fn finish(
         b.score.total_cmp(&a.score).then(a.start.cmp(&b.start)).then(a.thread.cmp(&b.thread))
     };
     all.sort_by(by_score);
+    all.truncate(limit.max(LOOKED_AT));
+    for (v, _) in &mut all {
+        tell(graph, catalog, v);
+    }
     seen_first(graph, catalog, &mut all, named);
     all.sort_by(by_score);
     all.into_iter().take(limit).map(|(v, _)| v).collect()
@@ -129,7 +139,6 @@ pub(crate) fn finish(
 /// waits for comes first; of a circle, the one that started the others. Looks at the worst ones only, since it
 /// walks from each. Of what a person named, a wait for a child is a hang like any other.
 fn seen_first(graph: &EventGraph, catalog: &Catalog, all: &mut [(Victim, f64)], named: bool) {
-    const LOOKED_AT: usize = 12;
     /// Weight from which a wait is one that a person would complain about: a server that waits for the next
     /// request of its client is none.
     const COMPLAINT: f64 = 0.65;
@@ -199,11 +208,39 @@ pub fn victim_of(graph: &EventGraph, catalog: &Catalog, vertex: VertexId) -> Opt
     let waits = v.waited() >= v.ran();
     let fits = |e: &&Episode| e.first <= vertex && vertex <= e.last && e.key.is_some() == waits;
     let e = all.iter().filter(fits).max_by_key(|e| e.duration())?;
-    Some(victim(graph, catalog, e, 1.0))
+    let mut victim = bare(e, 1.0);
+    tell(graph, catalog, &mut victim);
+    Some(victim)
+}
+
+/// How long each wait of a thread lasted, by what they have in common.
+struct Alike(HashMap<WaitKey, Vec<Ns>>);
+
+impl Alike {
+    fn of(all: &[Episode]) -> Self {
+        let mut by_key: HashMap<WaitKey, Vec<Ns>> = HashMap::new();
+        for e in all {
+            if let Some(key) = e.key {
+                by_key.entry(key).or_default().push(e.duration());
+            }
+        }
+        by_key.values_mut().for_each(|lengths| lengths.sort_unstable());
+        Self(by_key)
+    }
+
+    /// Is one of these waits, of this length, the same again and again and about as long each time: a loop that
+    /// idles?
+    fn idles(&self, key: WaitKey, length: Ns) -> bool {
+        let Some(all) = self.0.get(&key) else { return false };
+        // It is one of them itself, and near to itself unless it took no time.
+        let others = all.len().saturating_sub(1);
+        let near = all.len() - all.partition_point(|d| d.saturating_mul(3) < length);
+        others >= 4 && (near - 1) * 2 >= others
+    }
 }
 
 /// How unusual: 1 for a wait that somebody surely did not want, 0 for an idle loop.
-fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, all: &[Episode]) -> f64 {
+fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> f64 {
     let Some(key) = e.key else { return 0.7 };
     // Somebody said what it is to be tried for.
     if e.tries > 0 {
@@ -227,14 +264,8 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, all: &[Episode]) -
         WaitClass::EventLoop if asked(graph, catalog, e.first) => 0.3,
         WaitClass::EventLoop | WaitClass::Terminal | WaitClass::Signal => 0.04,
     };
-    // The same wait again and again, about as long each time: a loop that idles.
-    let like: Vec<Ns> =
-        all.iter().filter(|o| o.key == Some(key) && o.first != e.first).map(Episode::duration).collect();
-    if like.len() >= 4 {
-        let near = like.iter().filter(|d| **d * 3 >= e.duration()).count();
-        if near * 2 >= like.len() {
-            w *= 0.3;
-        }
+    if alike.idles(key, e.duration()) {
+        w *= 0.3;
     }
     // From before the recording to its end: a daemon that sits there, unless nothing else is found.
     let first = graph.vertex(e.first);
@@ -262,20 +293,41 @@ fn in_a_pool(graph: &EventGraph, catalog: &Catalog, e: &Episode) -> bool {
         })
 }
 
-fn victim(graph: &EventGraph, catalog: &Catalog, e: &Episode, weight: f64) -> Victim {
-    let mut block_type = e.block_type();
+/// An episode as a victim that [`tell`] has not been asked about yet.
+fn bare(e: &Episode, weight: f64) -> Victim {
+    Victim {
+        vertex: e.last,
+        first: e.first,
+        thread: e.thread,
+        block_type: e.block_type(),
+        start: e.start,
+        duration: e.duration(),
+        waits_on: None,
+        object: None,
+        suspects: Vec::new(),
+        score: e.duration() as f64 / 1e9 * weight,
+        summary: String::new(),
+        episode: *e,
+    }
+}
+
+/// Tell what it waited for and who is suspected of it.
+fn tell(graph: &EventGraph, catalog: &Catalog, victim: &mut Victim) {
+    let e = victim.episode;
     if e.key.is_none() {
         let spans = [(e.start, e.end)];
         let p = profile(graph, catalog, e.thread, &spans);
         if yield_loop(graph, catalog, e.thread, &spans, &p).is_some() {
-            block_type = BlockType::RepeatedYield;
+            victim.block_type = BlockType::RepeatedYield;
         }
     }
+    let block_type = victim.block_type;
     let v = graph.vertex(e.last);
-    let (mut on, mut object, mut suspects) = (None, None, Vec::new());
+    let mut on = None;
+    let suspects = &mut victim.suspects;
     if e.key.is_some() {
         on = waits_on(&v, catalog).map(str::to_owned);
-        object = main_object(&v, catalog);
+        victim.object = main_object(&v, catalog);
         if !v.timed_out
             && let Some(edge) = graph.waking(e.last)
         {
@@ -289,7 +341,7 @@ fn victim(graph: &EventGraph, catalog: &Catalog, e: &Episode, weight: f64) -> Vi
     } else {
         suspects.push(e.thread);
     }
-    let label = object.and_then(|o| catalog.object(o)).map(|o| clean(&o.label(), 60));
+    let label = victim.object.and_then(|o| catalog.object(o)).map(|o| clean(&o.label(), 60));
     let summary = match (&on, e.key) {
         _ if e.tries > 0 => format!("{}, {} children failed", block_type.words(), e.tries),
         (_, None) => {
@@ -298,18 +350,6 @@ fn victim(graph: &EventGraph, catalog: &Catalog, e: &Episode, weight: f64) -> Vi
         (Some(on), _) => format!("{} on {}", block_type.words(), on_what(Some(on), label.as_deref())),
         (None, _) => block_type.words().to_owned(),
     };
-    Victim {
-        vertex: e.last,
-        first: e.first,
-        thread: e.thread,
-        block_type,
-        start: e.start,
-        duration: e.duration(),
-        waits_on: on,
-        object,
-        suspects,
-        score: e.duration() as f64 / 1e9 * weight,
-        summary: format!("{}: {}", short_who(catalog, e.thread), summary.trim_end()),
-        episode: *e,
-    }
+    victim.waits_on = on;
+    victim.summary = format!("{}: {}", short_who(catalog, e.thread), summary.trim_end());
 }

@@ -187,7 +187,7 @@ impl Writer<'_> {
         }
         // What a loop of children asks for is what the child's call was about.
         let asked = match self.o.nodes.get(r.node + 1) {
-            Some(child) if r.kind == Some(FindingKind::Retrying) => child,
+            Some(child) if r.kind == Some(FindingKind::Retrying) && child.state == "exited" => child,
             _ => n,
         };
         let object = match r.kind {
@@ -240,6 +240,8 @@ impl Writer<'_> {
 
     fn confidence(&self, r: &Ranked) -> f64 {
         let base = match r.kind {
+            // Whether it asks or lets time pass on purpose was not seen.
+            Some(FindingKind::Retrying) if self.may_be_a_job(r) => 0.45,
             Some(FindingKind::Running | FindingKind::Tracer) => 0.92,
             Some(FindingKind::Sleeping | FindingKind::Circular) => 0.88,
             Some(

@@ -84,7 +84,7 @@ pub struct Episode {
     pub longest: Ns,
     /// What it waited on; `None` for a stretch on the CPU.
     pub key: Option<WaitKey>,
-    /// How many children it ran in vain, when it is a retry loop made of children ([`crate::Retries`]); else 0.
+    /// How many equal children it ran, when it is a retry loop made of children ([`crate::Retries`]); else 0.
     pub tries: usize,
 }
 
@@ -163,7 +163,7 @@ fn retries(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, min: Ns) -> 
                 waits: 0,
                 longest: 0,
                 key: None,
-                tries: r.failed.len(),
+                tries: r.tries.len(),
             });
             if blocked(&v) >= e.longest {
                 e.key = Some(wait_key(&v, catalog));

@@ -18,6 +18,7 @@ mod flag;
 mod graph;
 mod kernel;
 mod lane;
+mod looks;
 mod others;
 pub mod path;
 pub mod petgraph;

@@ -1,19 +1,22 @@
 //! Retry loops made of children: a process (a shell, most often) that runs a program, sees it fail, waits for a
 //! moment and runs it again. The repeated yield of the paper (section 2.2), in which the question is put by a child
-//! and the answer is its exit status.
+//! and the answer is its exit status. Or nothing fails: the shell sleeps by a child, and looks itself whether it may go
+//! on, or the child's success says that it may not (`looks.rs`).
 
 use crate::builder::call_is;
 use crate::diagnose::main_thread;
-use crate::{EdgeKind, EventGraph};
+use crate::{EdgeKind, EventGraph, looks};
 use pg_event::{Catalog, Ns, ObjectId, ObjectKind, Process, ProcessId, Sysno, ThreadId};
 use std::collections::HashMap;
 
 /// Least tries in vain.
 const LEAST: usize = 3;
+/// Least turns where nothing fails.
+const LEAST_SAME: usize = 4;
 /// Most other children between two tries.
 const BETWEEN: usize = 8;
 
-/// Equal children that failed one after another, the same things done in between.
+/// Equal children one after another, which all failed, or between which there are pauses; the same things done in between.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Retries {
     /// The thread that started them.
@@ -23,8 +26,14 @@ pub struct Retries {
     /// When the last child of the loop ended: one that failed, one that was run in between, or the one that
     /// succeeded.
     pub end: Ns,
-    /// The processes that failed, by time.
-    pub failed: Vec<ProcessId>,
+    /// The processes that were equal, by time.
+    pub tries: Vec<ProcessId>,
+    /// They failed. Else they succeeded each time, and that did not end the loop.
+    pub failing: bool,
+    /// They only slept: the pauses of the loop are all that is seen of it.
+    pub pauses: bool,
+    /// CPU time of the children and of the thread, ns; known where nothing failed.
+    pub(crate) worked: Ns,
     /// The process that was run last between two tries: a sleep, most often.
     pub between: Option<ProcessId>,
 }
@@ -63,6 +72,17 @@ struct Run {
     tries: Vec<usize>,
     /// What was run between the first two tries.
     between: Option<(usize, usize)>,
+    failing: bool,
+}
+
+impl Run {
+    fn new(failed: bool, at: usize) -> Self {
+        Self { tries: vec![at], between: None, failing: failed }
+    }
+
+    fn counts(&self) -> bool {
+        self.tries.len() >= if self.failing { LEAST } else { LEAST_SAME }
+    }
 }
 
 impl EventGraph {
@@ -85,14 +105,15 @@ pub(crate) fn find(g: &EventGraph, c: &Catalog) -> Vec<Retries> {
     }
     let mut out = Vec::new();
     for (parent, mut kids) in kids {
-        if kids.iter().filter(|k| k.failed()).count() < LEAST {
+        if kids.len() < LEAST {
             continue;
         }
         kids.sort_by_key(|k| (k.row.start, k.id));
         let mut found: Vec<Retries> =
             runs(&kids).iter().filter_map(|r| retries(g, c, parent, &kids, r)).collect();
-        // Of loops that are one (two programs fail in each turn) the one that lasted longest.
-        found.sort_by_key(|r| (std::cmp::Reverse(r.end - r.start), r.start));
+        // Of loops that are one (two programs fail in each turn) the one that lasted longest, and what asks before
+        // what lets time pass.
+        found.sort_by_key(|r| (!r.failing, r.pauses, std::cmp::Reverse(r.end - r.start), r.start));
         let mut kept: Vec<Retries> = Vec::new();
         for r in found {
             if kept.iter().all(|k| r.end <= k.start || k.end <= r.start) {
@@ -105,32 +126,36 @@ pub(crate) fn find(g: &EventGraph, c: &Catalog) -> Vec<Retries> {
     out
 }
 
-/// Runs of equal failures with the same in between.
+/// Runs of equal failures, or of equal successes, with the same in between.
 fn runs(kids: &[Kid<'_>]) -> Vec<Run> {
     let mut open: HashMap<&str, Run> = HashMap::new();
     let mut out = Vec::new();
     let names = |(a, b): (usize, usize)| kids[a..b].iter().map(|k| k.row.name.as_str());
+    let lines = |(a, b): (usize, usize)| kids[a..b].iter().map(Kid::line);
     for (i, k) in kids.iter().enumerate() {
+        // How one ends that has not ended yet is not known.
+        if k.row.exit_status.is_none() {
+            continue;
+        }
         let failed = k.failed();
         let Some(run) = open.get_mut(k.line()) else {
-            if failed {
-                open.insert(k.line(), Run { tries: vec![i], between: None });
-            }
+            open.insert(k.line(), Run::new(failed, i));
             continue;
         };
         let gap = (run.tries.last().map_or(i, |l| l + 1), i);
-        let same = gap.1 - gap.0 <= BETWEEN && run.between.is_none_or(|b| names(b).eq(names(gap)));
-        if failed && same {
+        // Where nothing fails, to do the same with one thing after another is work.
+        let alike = |b| if failed { names(b).eq(names(gap)) } else { lines(b).eq(lines(gap)) };
+        let same = gap.1 - gap.0 <= BETWEEN && run.between.is_none_or(alike);
+        if failed == run.failing && same {
             run.between = run.between.or(Some(gap));
             run.tries.push(i);
             continue;
         }
-        // It succeeded, or is another loop.
-        let fresh = Run { tries: if failed { vec![i] } else { Vec::new() }, between: None };
-        out.push(std::mem::replace(run, fresh));
+        // It went on, or is another loop.
+        out.push(std::mem::replace(run, Run::new(failed, i)));
     }
     out.extend(open.into_values());
-    out.retain(|r| r.tries.len() >= LEAST);
+    out.retain(Run::counts);
     out
 }
 
@@ -159,12 +184,29 @@ fn retries(g: &EventGraph, c: &Catalog, parent: ProcessId, kids: &[Kid<'_>], run
         .map(|v| g.vertex(v))
         .map(|v| v.end.min(end).saturating_sub(v.run.max(start)))
         .sum();
-    (ran * 4 <= end.saturating_sub(start)).then(|| Retries {
+    let length = end.saturating_sub(start);
+    let between = &kids[between.0..between.1];
+    let (mut pauses, mut worked) = (false, 0);
+    if !run.failing {
+        let slept = |k: &Kid<'_>| looks::only_slept(g, c, k.id);
+        pauses = looks::only_slept(g, c, kids[last].id);
+        // Without a pause it is work, however often it is done.
+        if !pauses && !between.iter().any(slept) && looks::slept(g, c, thread, (start, end)) * 2 < length {
+            return None;
+        }
+        let of_kid =
+            |k: &Kid<'_>| g.threads_of(k.id).flat_map(|t| g.vertices_of(t)).map(|v| g.vertex(v).ran());
+        worked = ran + kids[first..=last].iter().flat_map(of_kid).sum::<Ns>();
+    }
+    (ran * 4 <= length).then(|| Retries {
         thread,
         start,
         end,
-        failed: run.tries.iter().map(|i| kids[*i].id).collect(),
-        between: kids[between.0..between.1].last().map(|k| k.id),
+        tries: run.tries.iter().map(|i| kids[*i].id).collect(),
+        failing: run.failing,
+        pauses,
+        worked,
+        between: between.last().map(|k| k.id),
     })
 }
 
@@ -180,25 +222,25 @@ fn starter(g: &EventGraph, c: &Catalog, parent: ProcessId, child: ProcessId) -> 
 }
 
 impl Retries {
-    /// How much of the loop the children that failed lived, ns.
+    /// How much of the loop these children lived, ns.
     pub(crate) fn tried(&self, c: &Catalog) -> Ns {
         let of = |p: &ProcessId| c.process(*p).map(|p| p.end.unwrap_or(self.end).saturating_sub(p.start));
-        self.failed.iter().filter_map(of).sum()
+        self.tries.iter().filter_map(of).sum()
     }
 
-    /// The main threads of the children that failed, by time.
+    /// The main threads of these children, by time.
     pub(crate) fn children<'a>(
         &'a self,
         g: &'a EventGraph,
         c: &'a Catalog,
     ) -> impl DoubleEndedIterator<Item = ThreadId> + 'a {
-        self.failed.iter().filter_map(|p| main_thread(g, c, *p))
+        self.tries.iter().filter_map(|p| main_thread(g, c, *p))
     }
 
     /// Why the children failed: of their recorded calls that failed, the one that is about what the command line
     /// names, else one that failed since another one has what it wanted.
     pub(crate) fn evidence(&self, g: &EventGraph, c: &Catalog) -> Option<Evidence> {
-        let line = c.process(*self.failed.last()?)?.cmdline();
+        let line = c.process(*self.tries.last()?)?.cmdline();
         let mut best: Option<(u32, Evidence)> = None;
         for child in self.children(g, c).rev() {
             for u in g.syscalls_of(child, 0..Ns::MAX).iter().rev().map(|u| u.what) {

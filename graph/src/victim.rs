@@ -3,11 +3,12 @@
 use crate::class::{WaitClass, asked, class, vague};
 use crate::diagnose::threads_behind;
 use crate::episode::{Episode, WaitKey, episodes};
+use crate::looks::Purpose;
 use crate::profile::profile;
 use crate::unserved;
 use crate::words::{clean, on_what, percent, short_who};
 use crate::yields::yield_loop;
-use crate::{BlockType, EventGraph, VertexId, main_object, waits_on};
+use crate::{BlockType, EventGraph, Retries, VertexId, main_object, waits_on};
 use pg_event::{Catalog, Ns, ObjectId, ProcessId, ThreadId};
 use std::collections::HashMap;
 
@@ -108,7 +109,11 @@ pub(crate) fn candidates(
         let alike = Alike::of(&all);
         for e in &all {
             let w = weight(graph, catalog, e, &alike);
-            out.push((bare(e, w), w));
+            let mut victim = bare(e, w);
+            if let Some((_, most)) = turning(graph, catalog, e) {
+                victim.score = victim.score.min(most as f64 / 1e9 * w);
+            }
+            out.push((victim, w));
         }
     }
     out
@@ -244,7 +249,7 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
     let Some(key) = e.key else { return 0.7 };
     // Somebody said what it is to be tried for.
     if e.tries > 0 {
-        return 0.5;
+        return turning(graph, catalog, e).map_or(0.5, |t| t.0);
     }
     let v = graph.vertex(e.last);
     let mut w = match class(&v, catalog) {
@@ -259,6 +264,7 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
         WaitClass::Other => 0.5,
         // Whoever waits for a child sees only the child's hang.
         WaitClass::Child => 0.12,
+        WaitClass::Sleep if pauses_a_loop(graph, catalog, e) => 0.02,
         WaitClass::Sleep if e.block_type() == BlockType::RepeatedYield => 0.5,
         WaitClass::Sleep => 0.1,
         WaitClass::EventLoop if asked(graph, catalog, e.first) => 0.3,
@@ -273,6 +279,33 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
         w *= 0.4;
     }
     w
+}
+
+/// How unusual a loop of children is in which nothing fails, and how much of its time counts: that a job is done every
+/// now and then is no hang, however long it goes on.
+fn turning(graph: &EventGraph, catalog: &Catalog, e: &Episode) -> Option<(f64, Ns)> {
+    const S: Ns = 1_000_000_000;
+    let r = retries_in(graph, e).filter(|r| !r.failing)?;
+    Some(match r.purpose(graph, catalog) {
+        Purpose::Looks(_) if r.pauses => (0.4, 30 * S),
+        Purpose::Looks(_) | Purpose::Unknown => (0.15, 20 * S),
+        Purpose::Job => (0.07, 10 * S),
+    })
+}
+
+/// Is it the sleep of a child by which a loop of its parent lets time pass? The loop is told instead.
+fn pauses_a_loop(graph: &EventGraph, catalog: &Catalog, e: &Episode) -> bool {
+    let parent = catalog.process_of(e.thread).map(|p| p.parent).filter(|p| p.is_some());
+    parent.filter(|_| !graph.retries.is_empty()).is_some_and(|p| {
+        let mut of = graph.threads_of(p).flat_map(|t| graph.retries_of(t));
+        of.any(|r| r.start <= e.start && e.end <= r.end)
+    })
+}
+
+/// The loop of children that an episode is.
+fn retries_in<'a>(graph: &'a EventGraph, e: &Episode) -> Option<&'a Retries> {
+    let within = |r: &&Retries| r.start < e.end && e.start < r.end;
+    graph.retries_of(e.thread).iter().filter(|_| e.tries > 0).find(within)
 }
 
 /// Do other threads of its process wait for the same at the same time?
@@ -343,7 +376,10 @@ fn tell(graph: &EventGraph, catalog: &Catalog, victim: &mut Victim) {
     }
     let label = victim.object.and_then(|o| catalog.object(o)).map(|o| clean(&o.label(), 60));
     let summary = match (&on, e.key) {
-        _ if e.tries > 0 => format!("{}, {} children failed", block_type.words(), e.tries),
+        _ if e.tries > 0 && retries_in(graph, &e).is_none_or(|r| r.failing) => {
+            format!("{}, {} children failed", block_type.words(), e.tries)
+        }
+        _ if e.tries > 0 => format!("{}, {} turns", block_type.words(), e.tries),
         (_, None) => {
             format!("{}, {} of it on the CPU", block_type.words(), percent(e.ran, e.duration()))
         }

@@ -215,6 +215,6 @@ fn a_loop_ends_with_the_try_that_succeeds() {
     child(&mut d, shell, "work", (t + 0.01, t + 9.0), 0);
     let (g, _) = d.build();
     let [r] = g.retries_of(shell) else { panic!("{:?}", g.retries_of(shell)) };
-    assert_eq!(r.failed.len(), 5);
+    assert_eq!(r.tries.len(), 5);
     assert_eq!((r.start, r.end), (draw::ns(0.5), draw::ns(t + 0.002)));
 }

@@ -2,18 +2,29 @@
 
 use super::{Ranked, Writer};
 use crate::diagnose::SliceNode;
-use crate::retries::Evidence;
+use crate::looks::Look;
+use crate::retries::{Evidence, Retries};
 use crate::words::{clean, short_command, short_label, short_who, span};
 use crate::yields::errno;
-use pg_event::ProcessId;
+use pg_event::{Ns, ProcessId};
 
 impl Writer<'_> {
-    /// What it ran again and again, how that failed, and who has what it asks for.
-    pub(super) fn why_retrying(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
+    /// The loop that a step is about.
+    fn tries_of(&self, r: &Ranked, n: &SliceNode) -> Option<&Retries> {
         let (start, end) = (n.start, n.start + n.duration);
         let all = self.g.retries_of(r.thread).iter();
-        let Some(tries) = all.filter(|t| t.start < end && start < t.end).max_by_key(|t| t.end.min(end))
-        else {
+        all.filter(|t| t.start < end && start < t.end).max_by_key(|t| t.end.min(end))
+    }
+
+    /// Does nothing tell a loop from a job that is done every now and then?
+    pub(super) fn may_be_a_job(&self, r: &Ranked) -> bool {
+        let tries = self.o.nodes.get(r.node).and_then(|n| self.tries_of(r, n));
+        tries.is_some_and(|t| !t.failing && t.look(self.g, self.c).is_none())
+    }
+
+    /// What it ran again and again, how that failed, and who has what it asks for.
+    pub(super) fn why_retrying(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
+        let Some(tries) = self.tries_of(r, n) else {
             return format!("{full} {}", self.waited(n));
         };
         let program = |id: ProcessId| {
@@ -21,16 +32,19 @@ impl Writer<'_> {
             let line = if p.cmdline().is_empty() { &p.name } else { p.cmdline() };
             Some(format!("`{}`", short_command(line, self.line.get().max(18))))
         };
-        let last = tries.failed.last().copied();
+        let last = tries.tries.last().copied();
         let failed = last.and_then(program).unwrap_or_else(|| "a program".into());
+        let pause = tries.between.and_then(program);
+        let pause = pause.map_or_else(String::new, |p| format!(", with {p} in between"));
+        if !tries.failing {
+            return self.why_looking(tries, r, &format!("{full} ran {failed}"), (n.duration, &pause));
+        }
         let how = match last.and_then(|p| self.c.process(p)?.exit_status) {
             Some(s) if s & 0x7f != 0 => format!("killed by signal {}", s & 0x7f),
             Some(s) => format!("exit code {}", s >> 8),
             None => "its status was not recorded".into(),
         };
         let why = tries.evidence(self.g, self.c).map_or_else(String::new, |e| self.refused(&e));
-        let pause = tries.between.and_then(program);
-        let pause = pause.map_or_else(String::new, |p| format!(", with {p} in between"));
         let child = self.o.nodes.get(r.node + 1).filter(|c| c.state == "exited");
         let whom = match child.and_then(|_| self.o.nodes.get(r.node + 2)) {
             Some(h) => format!("{} keeps it from that", clean(&short_who(self.c, h.thread), 60)),
@@ -39,9 +53,39 @@ impl Writer<'_> {
         };
         format!(
             "{full} ran {failed} {} times in {}{pause}, and it failed each time ({how}{why}): it waits until that succeeds, and {whom}",
-            tries.failed.len(),
+            tries.tries.len(),
             span(n.duration),
         )
+    }
+
+    /// What it looked at again and again, or that this was not recorded.
+    fn why_looking(&self, t: &Retries, r: &Ranked, ran: &str, (length, between): (Ns, &str)) -> String {
+        let (times, length) = (t.tries.len(), span(length));
+        let looked = t.look(self.g, self.c).and_then(|l| self.looked(&l));
+        let whose = self.o.nodes.get(r.node + 1).map(|h| clean(&short_who(self.c, h.thread), 60));
+        let whose = whose.map_or_else(String::new, |w| format!("; {w} made or opened it last"));
+        match (looked, t.pauses) {
+            (Some(l), true) => format!("{ran} {times} times in {length}{between}, and {l}{whose}"),
+            (None, true) => format!(
+                "{ran} {times} times in {length}{between}: between these pauses it looks whether it may go on, or does a small job; what it looks at was not recorded"
+            ),
+            (l, false) => {
+                let l = l.map_or_else(String::new, |l| format!("; {l}"));
+                format!(
+                    "{ran} {times} times in {length}{between}, and it succeeded each time (exit code 0), which did not end the loop: it waits until that fails, or does this job every now and then{l}"
+                )
+            }
+        }
+    }
+
+    /// `newfstatat of /run/lock succeeded each time: ...`.
+    pub(super) fn looked(&self, l: &Look) -> Option<String> {
+        let o = short_label(&self.c.object(l.object)?.label());
+        let call = l.call.name().unwrap_or_else(|| "a call".into());
+        Some(match l.result {
+            0 => format!("{call} of {o} succeeded each time: it waits until that is gone or changes"),
+            e => format!("{call} of {o} failed each time ({}): it waits until that is there", errno(e)),
+        })
     }
 
     /// `; mkdir of /run/lock: EEXIST`.

@@ -6,6 +6,7 @@ use super::ask::Candidate;
 use super::node::{Entry, SliceNode};
 use super::walk::{Finding, FindingKind, Flow, Walk};
 use crate::class::WaitClass;
+use crate::looks::{Look, Purpose};
 use crate::retries::{Evidence, Retries};
 use crate::words::moment;
 use crate::{EdgeId, EdgeKind, Weak};
@@ -18,7 +19,9 @@ impl Walk<'_> {
             let of: Ns = spans.iter().map(|s| s.1.min(r.end).saturating_sub(s.0.max(r.start))).sum();
             of * 2 >= total(spans)
         };
-        self.g.retries_of(thread).iter().find(within)
+        // What a job that is done every now and then does is to be told, not that it is one.
+        let asks = |r: &&Retries| r.failing || r.purpose(self.g, self.c) != Purpose::Job;
+        self.g.retries_of(thread).iter().filter(within).find(asks)
     }
 
     /// On from a thread that runs the same program again and again, since that fails.
@@ -32,11 +35,22 @@ impl Walk<'_> {
         };
         let mut node = SliceNode::waiting(self.g, self.c, vertex, (start, end)).entered(entry);
         node.spent = waits().map(|(_, v)| v.woken.min(end).saturating_sub(v.start.max(start))).sum();
-        node.waits = r.failed.len();
+        node.waits = r.tries.len();
+        let look = Some(r).filter(|r| !r.failing).and_then(|r| r.look(self.g, self.c));
+        if let Some(l) = look {
+            (node.syscall, node.object) = (l.call.name().map(Into::into), Some(l.object));
+        }
         self.out.nodes.push(node);
         let own = self.out.nodes.len() - 1;
         self.path.push((thread, spans.clone()));
         let loop_itself = Finding { thread, node: own, kind: FindingKind::Retrying, spans: within.clone() };
+        if r.pauses {
+            if let Some(c) = look.and_then(|l| self.maker(thread, l, r.end, &within)) {
+                self.follow(c, WaitClass::Lock)?;
+            }
+            self.out.findings.push(loop_itself);
+            return Ok(());
+        }
         let evidence = r.evidence(self.g, self.c);
         let tried = self.longest_try(r);
         // What takes the time is that a try takes long.
@@ -45,6 +59,10 @@ impl Walk<'_> {
         {
             let entry = self.by_exit(child, thread);
             self.visit(child, vec![lived], entry)?;
+            self.out.findings.push(loop_itself);
+            return Ok(());
+        }
+        if !r.failing {
             self.out.findings.push(loop_itself);
             return Ok(());
         }
@@ -63,6 +81,41 @@ impl Walk<'_> {
         }
         self.out.findings.push(loop_itself);
         Ok(())
+    }
+
+    /// Who made what a loop looks at and finds there each time.
+    fn maker(&self, thread: ThreadId, l: Look, end: Ns, within: &Spans) -> Option<Candidate> {
+        const MAKES: &[&str] = &[
+            "open",
+            "openat",
+            "openat2",
+            "creat",
+            "mkdir",
+            "mkdirat",
+            "mknod",
+            "mknodat",
+            "link",
+            "linkat",
+            "symlink",
+            "symlinkat",
+            "rename",
+            "renameat",
+            "renameat2",
+        ];
+        if l.result < 0 {
+            return None;
+        }
+        let made = |t: ThreadId| {
+            let mut calls = self.g.syscalls_of(t, 0..end).iter().rev();
+            let call =
+                calls.find(|u| u.what.object == l.object && u.what.result >= 0 && u.what.nr.is_any(MAKES))?;
+            Some((call.time, t))
+        };
+        let others = self.g.threads().filter(|t| *t != thread && self.counts(*t));
+        let (at, maker) = others.filter_map(made).max()?;
+        let why =
+            format!("no wake-up can tell; it was the last that made or opened the file, at {}", moment(at));
+        Some(self.keeping(maker, Relation::Owns, at, why, within))
     }
 
     fn life(&self, child: ThreadId, until: Ns) -> (Ns, Ns) {
@@ -117,7 +170,18 @@ impl Walk<'_> {
             let why = format!("it was the last for which the same call succeeded, at {}", moment(at));
             (holder, Relation::Owns, at, why)
         };
-        Some(Candidate {
+        Some(self.keeping(holder, relation, at, why, within))
+    }
+
+    fn keeping(
+        &self,
+        holder: ThreadId,
+        relation: Relation,
+        at: Ns,
+        why: String,
+        within: &Spans,
+    ) -> Candidate {
+        Candidate {
             thread: holder,
             spans: within.clone(),
             time: total(within),
@@ -128,7 +192,7 @@ impl Walk<'_> {
             at,
             kind: EdgeKind::Holder,
             relation: Some(relation),
-        })
+        }
     }
 
     /// For whom the call that fails succeeded last, before the loop's end.

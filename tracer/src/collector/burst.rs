@@ -240,12 +240,12 @@ impl Bursts {
         }
     }
 
-    /// A child of a process of the focus failed, which lived from `start` to `end`. `line` stands for its command
+    /// A child of a process of the focus ended, which lived from `lived.0` to `lived.1`. `line` stands for its command
     /// line.
-    pub fn failed(&mut self, parent: u32, line: u64, start: u64, end: u64) {
+    pub fn child_ended(&mut self, parent: u32, line: u64, lived: (u64, u64), failed: bool) {
         // Where everything is recorded, some supervisor always restarts something.
         if !self.once {
-            self.tries.failed(parent, line, start, end);
+            self.tries.ended(parent, line, lived, failed);
         }
     }
 
@@ -262,7 +262,8 @@ impl Bursts {
             self.running = Some((now + due.length, vec![due.parent]));
             self.next = now + PERIOD_NS.max(10 * due.length);
             self.count += 1;
-            return Some(Step::BeginChildren(due.parent));
+            let own = Step::Begin(vec![due.parent]);
+            return Some(if due.children { Step::BeginChildren(due.parent) } else { own });
         }
         if !self.found {
             return None;
@@ -425,7 +426,7 @@ mod tests {
         for once in [false, true] {
             let mut b = Bursts::new(once);
             for i in 0..3 {
-                b.failed(7, 1, 5 * second + i * second, 5 * second + i * second + 2 * MS);
+                b.child_ended(7, 1, (5 * second + i * second, 5 * second + i * second + 2 * MS), true);
             }
             let now = 7 * second + 10 * MS;
             assert_eq!(b.step(now), None);

@@ -293,8 +293,8 @@ impl Pipeline {
                 let now = self.time(time);
                 let thread = self.identity.thread(tid, tgid, now);
                 self.identity.exit(tid, status, now);
-                if tid == tgid && status != 0 {
-                    self.failed(thread, time);
+                if tid == tgid {
+                    self.ended(thread, time, status != 0);
                 }
                 self.changes += 1;
                 self.last.remove(&tid);
@@ -475,8 +475,8 @@ impl Pipeline {
         }
     }
 
-    /// Shows a process that failed to who looks for children that do so again and again.
-    fn failed(&mut self, thread: ThreadId, end: u64) {
+    /// Shows a process that ended to who looks for children that do so in the same way again and again.
+    fn ended(&mut self, thread: ThreadId, end: u64, failed: bool) {
         if !self.identity.in_focus(thread) {
             return;
         }
@@ -486,7 +486,7 @@ impl Pipeline {
         {
             let mut line = DefaultHasher::new();
             p.cmdline().hash(&mut line);
-            bursts.failed(parent.pid, line.finish(), self.start + p.start, end);
+            bursts.child_ended(parent.pid, line.finish(), (self.start + p.start, end), failed);
         }
     }
 

@@ -1,0 +1,126 @@
+//! Loops that look at something until it changes, without anything that fails: `while [ -e lock ]; do sleep 1; done`.
+//! The shell looks by calls of its own; a burst has them. What tells such a loop from a job that is done every now
+//! and then is what it does between its pauses.
+
+use crate::class::{WaitClass, class};
+use crate::diagnose::main_thread;
+use crate::retries::Retries;
+use crate::{EventGraph, VertexId};
+use pg_event::{Catalog, Ns, ObjectId, ProcessId, Sysno, ThreadId};
+use std::collections::HashMap;
+
+/// Calls by which a program asks whether a file is there, and what it is.
+const LOOKS: &[&str] = &[
+    "stat",
+    "lstat",
+    "newfstatat",
+    "statx",
+    "access",
+    "faccessat",
+    "faccessat2",
+    "readlink",
+    "readlinkat",
+    "open",
+    "openat",
+    "openat2",
+];
+/// Folders of programs and libraries: looked at to find a program, not to ask whether to go on.
+const SYSTEM: &[&str] = &["/usr/", "/lib", "/bin/", "/sbin/", "/etc/ld.so"];
+/// Nobody who waits for something looks more seldom than this, ns.
+const SELDOM: Ns = 10_000_000_000;
+
+/// What a loop asks between its pauses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Look {
+    /// By which call.
+    pub call: Sysno,
+    /// What the kernel answered each time: negative errors, or 0.
+    pub result: i64,
+    /// What it looked at.
+    pub object: ObjectId,
+    /// How often that was recorded.
+    pub times: u32,
+}
+
+/// What a loop of children that do not fail is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Purpose {
+    /// It asks whether it may go on; what it looks at was recorded.
+    Looks(Look),
+    /// It hardly does anything: it may ask, or tell the time.
+    Unknown,
+    /// A job done every now and then.
+    Job,
+}
+
+/// What a thread looked at in a span, always with the same answer. `programs`: names of what it started meanwhile,
+/// which it may have searched for.
+pub(crate) fn look(
+    g: &EventGraph,
+    c: &Catalog,
+    thread: ThreadId,
+    (start, end): (Ns, Ns),
+    programs: &[&str],
+) -> Option<Look> {
+    let mut seen: HashMap<(u16, ObjectId), (Look, bool)> = HashMap::new();
+    for u in g.syscalls_of(thread, start..end).iter().map(|u| u.what) {
+        if !u.nr.is_any(LOOKS) || u.object.is_none() {
+            continue;
+        }
+        let result = u.result.min(0);
+        let fresh = (Look { call: u.nr, result, object: u.object, times: 0 }, true);
+        let (l, same) = seen.entry((u.nr.0, u.object)).or_insert(fresh);
+        l.times = l.times.saturating_add(u.count.max(1));
+        *same &= l.result == result;
+    }
+    let searched = |name: &str| programs.iter().any(|p| name.rsplit('/').next() == Some(p));
+    seen.into_values()
+        .filter(|(_, same)| *same)
+        .filter_map(|(l, _)| {
+            let name =
+                c.object(l.object).map(|o| o.name.as_str()).filter(|n| !n.is_empty() && !searched(n))?;
+            let own = !SYSTEM.iter().any(|s| name.starts_with(s));
+            // What was opened was used; to ask only is to look.
+            let asks = !l.call.is_any(&["open", "openat", "openat2"]);
+            (asks || l.result < 0).then_some(((own, asks, l.times, std::cmp::Reverse(l.object.0)), l))
+        })
+        .max_by_key(|(score, _)| *score)
+        .map(|(_, l)| l)
+}
+
+/// Did a process do little else than sleep?
+pub(crate) fn only_slept(g: &EventGraph, c: &Catalog, p: ProcessId) -> bool {
+    let Some(row) = c.process(p) else { return false };
+    let life = row.end.unwrap_or(g.duration).saturating_sub(row.start);
+    let Some(main) = main_thread(g, c, p) else { return row.name == "sleep" };
+    slept(g, c, main, (row.start, row.start + life)) * 5 >= life * 4
+}
+
+/// How long a thread slept, as it wanted to.
+pub(crate) fn slept(g: &EventGraph, c: &Catalog, thread: ThreadId, (a, b): (Ns, Ns)) -> Ns {
+    let of = |v: VertexId| {
+        let v = g.vertex(v);
+        let sleeps = v.waited() > 0 && class(&v, c) == WaitClass::Sleep;
+        if sleeps { v.woken.min(b).saturating_sub(v.start.max(a)) } else { 0 }
+    };
+    g.vertices_in(thread, a..b).map(of).sum()
+}
+
+impl Retries {
+    /// What the loop itself looks at.
+    pub(crate) fn look(&self, g: &EventGraph, c: &Catalog) -> Option<Look> {
+        let of = [self.tries.last(), self.between.as_ref()];
+        let rows = of.into_iter().flatten().filter_map(|p| c.process(*p));
+        let programs: Vec<&str> = rows.map(|p| p.name.as_str()).collect();
+        look(g, c, self.thread, (self.start, self.end), &programs)
+    }
+
+    /// What a loop in which nothing fails is for.
+    pub(crate) fn purpose(&self, g: &EventGraph, c: &Catalog) -> Purpose {
+        let turn = (self.end - self.start) / self.tries.len().max(1) as u64;
+        if turn >= SELDOM || self.worked * 20 > self.end - self.start {
+            return Purpose::Job;
+        }
+        self.look(g, c).map_or(Purpose::Unknown, Purpose::Looks)
+    }
+}

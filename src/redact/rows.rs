@@ -159,7 +159,16 @@ impl Used {
         let traces = select(&catalog.traces, &self.traces)
             .map(|(i, t, _)| (TraceId(i), self.trace(t, catalog)))
             .collect();
-        CatalogDelta { threads, processes, objects, stacks, frames, modules, traces }
+        CatalogDelta {
+            threads,
+            processes,
+            objects,
+            stacks,
+            frames,
+            modules,
+            traces,
+            ..CatalogDelta::default()
+        }
     }
 
     /// Without values, which may be anything, and without the code of what is not kept by name or is in no file.

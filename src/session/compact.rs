@@ -87,5 +87,6 @@ fn all(c: Catalog) -> CatalogDelta {
         frames: rows(c.frames, FrameId),
         modules: rows(c.modules, ModuleId),
         traces: rows(c.traces, TraceId),
+        ..CatalogDelta::default()
     }
 }

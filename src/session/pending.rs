@@ -73,6 +73,7 @@ pub(super) fn split(mut d: CatalogDelta) -> Option<(CatalogDelta, CatalogDelta)>
         frames: half(&mut d.frames, false),
         modules: half(&mut d.modules, true),
         traces: half(&mut d.traces, false),
+        ..CatalogDelta::default()
     };
     if d.is_empty() || second.is_empty() {
         // One table held all rows and one of them: put the first aside.

@@ -8,6 +8,7 @@ mod cgroup;
 mod focus;
 mod lifecycle;
 mod refresh;
+mod rows;
 mod seed;
 #[cfg(test)]
 mod tests;
@@ -18,7 +19,9 @@ use crate::collector::hash::FastMap;
 use crate::focus::Focus;
 use crate::patience::Patience;
 use crate::procfs::{self, MAX_NAME, lossy};
-use pg_event::{CatalogDelta, Cmdline, Ns, Process, ProcessId, Thread, ThreadId};
+use pg_event::{CatalogDelta, Cmdline, Forgotten, Ns, Process, ProcessId, Thread, ThreadId};
+use rows::Rows;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// How long one read of a command line may take before it is given up.
@@ -28,6 +31,12 @@ const READ_LIMIT: Duration = Duration::from_millis(250);
 const SAME_START_NS: u64 = 200_000_000;
 /// A thread that ended this long ago and is seen again may be another one with the same number.
 const GRACE_NS: Ns = 100_000_000;
+
+/// Threads that ended and are still remembered: records of other rings may name them, and whoever was woken by
+/// one of them may get a CPU only later.
+const ENDED_THREADS: usize = 8 << 10;
+/// The same of processes. Their command lines are what takes memory.
+const ENDED_PROCESSES: usize = 8 << 10;
 
 struct ThreadSlot {
     row: Thread,
@@ -44,6 +53,8 @@ struct ProcessSlot {
     born: Option<u64>,
     /// Threads known not to have ended.
     members: Vec<ThreadId>,
+    /// Rows of its threads that have not left.
+    rows: u32,
     /// Its details have been read since it began or last executed a program.
     read: bool,
     /// Something happened to one of its threads since the last look.
@@ -68,7 +79,8 @@ const NOBODY: Lately = Lately { tid: u32::MAX, tgid: u32::MAX, id: ThreadId::NON
 /// How many are remembered: those whose numbers end alike share a place.
 const LATELY: usize = 1024;
 
-/// All threads and processes of a recording.
+/// All threads and processes of a recording that live or ended lately. Those that ended longer ago have been given
+/// out, and leave.
 pub struct Identity {
     focus: Focus,
     own_pid: u32,
@@ -78,19 +90,22 @@ pub struct Identity {
     boot_offset: u64,
     /// Nanoseconds of a tick in `/proc`.
     tick: u64,
-    threads: Vec<ThreadSlot>,
-    processes: Vec<ProcessSlot>,
+    threads: Rows<ThreadSlot>,
+    processes: Rows<ProcessSlot>,
     by_tid: FastMap<u32, ThreadId>,
     /// Since the last refresh; their processes are known to be active.
     lately: Vec<Lately>,
     by_pid: FastMap<u32, ProcessId>,
     dirty_threads: Vec<ThreadId>,
     dirty_processes: Vec<ProcessId>,
+    /// Who ended, the first first.
+    ended_threads: VecDeque<ThreadId>,
+    ended_processes: VecDeque<ProcessId>,
     patience: Patience,
     /// Some process held up reading others: read each alone.
     one_by_one: bool,
-    /// Where the next refresh goes on.
-    cursor: usize,
+    /// Processes that the round of refreshing still has to look at, the next one last.
+    round: Vec<ProcessId>,
     /// When the last round of refreshing began.
     last_refresh: Option<Ns>,
     /// Rounds of refreshing so far.
@@ -107,16 +122,18 @@ impl Identity {
             clock_start: clock_start_ns,
             boot_offset: clock::boot_offset(),
             tick: clock::tick_ns(),
-            threads: Vec::new(),
-            processes: Vec::new(),
+            threads: Rows::default(),
+            processes: Rows::default(),
             by_tid: FastMap::default(),
             lately: vec![NOBODY; LATELY],
             by_pid: FastMap::default(),
             dirty_threads: Vec::new(),
             dirty_processes: Vec::new(),
+            ended_threads: VecDeque::new(),
+            ended_processes: VecDeque::new(),
             patience: Patience::new(READ_LIMIT),
             one_by_one: false,
-            cursor: 0,
+            round: Vec::new(),
             last_refresh: None,
             rounds: 0,
         }
@@ -198,6 +215,44 @@ impl Identity {
         }
         out.processes.sort_unstable_by_key(|(id, _)| *id);
         out.threads.sort_unstable_by_key(|(id, _)| *id);
+        // All that is known of them has been given out now.
+        out.forgotten = self.let_go();
+        out
+    }
+
+    /// Let those leave that ended before many others did.
+    fn let_go(&mut self) -> Forgotten {
+        let mut out = Forgotten::default();
+        while self.ended_threads.len() > ENDED_THREADS {
+            let Some(id) = self.ended_threads.pop_front() else { break };
+            let Some(slot) = self.threads.get(id.index()).filter(|t| t.row.end.is_some() && !t.dirty) else {
+                continue;
+            };
+            let (tid, process) = (slot.row.tid, slot.row.process);
+            self.threads.remove(id.index());
+            let rows = &mut self.processes[process.index()].rows;
+            *rows = rows.saturating_sub(1);
+            if self.by_tid.get(&tid) == Some(&id) {
+                self.by_tid.remove(&tid);
+                self.forget(tid);
+            }
+            out.threads.push(id);
+        }
+        for _ in ENDED_PROCESSES..self.ended_processes.len() {
+            let Some(id) = self.ended_processes.pop_front() else { break };
+            let Some(slot) = self.processes.get(id.index()).filter(|p| p.row.end.is_some()) else { continue };
+            if slot.rows > 0 || slot.dirty {
+                // Its threads leave first.
+                self.ended_processes.push_back(id);
+                continue;
+            }
+            let pid = slot.row.pid;
+            self.processes.remove(id.index());
+            if self.by_pid.get(&pid) == Some(&id) {
+                self.by_pid.remove(&pid);
+            }
+            out.processes.push(id);
+        }
         out
     }
 
@@ -220,7 +275,7 @@ impl Identity {
         out
     }
 
-    /// How many threads and processes are known, the ended ones too.
+    /// How many threads and processes are known, those that ended lately too.
     pub fn counts(&self) -> (usize, usize) {
         (self.threads.len(), self.processes.len())
     }
@@ -249,22 +304,25 @@ impl Identity {
     }
 
     fn add_thread(&mut self, row: Thread, born: Option<u64>) -> ThreadId {
-        let id = ThreadId(self.threads.len() as u32);
+        let id = ThreadId(self.threads.next());
         self.by_tid.insert(row.tid, id);
         self.forget(row.tid);
-        self.processes[row.process.index()].members.push(id);
+        let process = &mut self.processes[row.process.index()];
+        process.members.push(id);
+        process.rows += 1;
         self.threads.push(ThreadSlot { row, born, announced: false, dirty: true });
         self.dirty_threads.push(id);
         id
     }
 
     fn add_process(&mut self, row: Process, born: Option<u64>, read: bool) -> ProcessId {
-        let id = ProcessId(self.processes.len() as u32);
+        let id = ProcessId(self.processes.next());
         self.by_pid.insert(row.pid, id);
         self.processes.push(ProcessSlot {
             row,
             born,
             members: Vec::new(),
+            rows: 0,
             read,
             active: true,
             gone: false,

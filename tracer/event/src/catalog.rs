@@ -204,6 +204,33 @@ pub struct Catalog {
     pub lookup: Lookup,
 }
 
+/// Rows that no later event refers to: who keeps only the last while of a recording can let them go along with
+/// the events that did.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Forgotten {
+    /// Threads.
+    pub threads: Vec<ThreadId>,
+    /// Processes.
+    pub processes: Vec<ProcessId>,
+    /// Objects.
+    pub objects: Vec<ObjectId>,
+    /// Stacks.
+    pub stacks: Vec<StackId>,
+    /// Frames.
+    pub frames: Vec<FrameId>,
+}
+
+impl Forgotten {
+    /// Nothing in it?
+    pub fn is_empty(&self) -> bool {
+        self.threads.is_empty()
+            && self.processes.is_empty()
+            && self.objects.is_empty()
+            && self.stacks.is_empty()
+            && self.frames.is_empty()
+    }
+}
+
 /// New or changed rows of a catalogue: what travels between collector, file and graph.
 /// Rows are upserts; a row may appear again with more known of it (a name, an end, a symbol).
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -224,6 +251,9 @@ pub struct CatalogDelta {
     /// Traces; left out when serialised, as in [`Catalog`].
     #[serde(skip)]
     pub traces: Vec<(TraceId, Trace)>,
+    /// Rows that the source will not name again. A whole recording keeps them.
+    #[serde(skip)]
+    pub forgotten: Forgotten,
 }
 
 impl CatalogDelta {
@@ -236,6 +266,7 @@ impl CatalogDelta {
             && self.frames.is_empty()
             && self.modules.is_empty()
             && self.traces.is_empty()
+            && self.forgotten.is_empty()
     }
 }
 

@@ -13,7 +13,9 @@ mod syscall;
 pub mod trace;
 mod unserved;
 
-pub use catalog::{Catalog, CatalogDelta, Cmdline, Frame, Module, ModuleKind, Process, Stack, Thread};
+pub use catalog::{
+    Catalog, CatalogDelta, Cmdline, Forgotten, Frame, Module, ModuleKind, Process, Stack, Thread,
+};
 pub use event::{
     Context, Coverage, Direction, Event, Hold, IpcUse, Item, Kind, Loss, OffCpu, OffState, Relation, Sample,
     SyscallUse, Work,

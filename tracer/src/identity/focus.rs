@@ -27,7 +27,12 @@ impl Identity {
 
     /// Processes of the focus that run.
     pub fn focus_pids(&self) -> Vec<u32> {
-        self.processes.iter().map(|p| &p.row).filter(|p| p.focus && p.end.is_none()).map(|p| p.pid).collect()
+        self.processes
+            .iter()
+            .map(|(_, p)| &p.row)
+            .filter(|p| p.focus && p.end.is_none())
+            .map(|p| p.pid)
+            .collect()
     }
 
     /// A process that works for the recorder: never a cause.
@@ -43,16 +48,19 @@ impl Identity {
     /// Children of what is in the focus are in it too, however deep.
     pub(super) fn spread_focus(&mut self) {
         loop {
-            let found: Vec<ProcessId> = (0..self.processes.len())
-                .map(|i| ProcessId(i as u32))
-                .filter(|id| {
-                    let row = &self.processes[id.index()].row;
+            let mut found: Vec<ProcessId> = self
+                .processes
+                .iter()
+                .filter(|(_, p)| {
+                    let row = &p.row;
                     !row.focus
                         && !row.own
                         && row.end.is_none()
                         && self.processes.get(row.parent.index()).is_some_and(|p| p.row.focus)
                 })
+                .map(|(id, _)| ProcessId(id))
                 .collect();
+            found.sort_unstable();
             if found.is_empty() {
                 return;
             }

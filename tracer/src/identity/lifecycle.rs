@@ -106,6 +106,9 @@ impl Identity {
         };
         let id = match early {
             Some(t) => {
+                let old = self.threads[t.index()].row.process;
+                self.processes[old.index()].rows -= 1;
+                self.processes[process.index()].rows += 1;
                 *self.touch_thread(t) = row;
                 self.threads[t.index()].born = born;
                 t
@@ -249,10 +252,12 @@ impl Identity {
         let (process, tid) = (row.process, row.tid);
         self.forget(tid);
         self.touch_thread(id).end = Some(now);
+        self.ended_threads.push_back(id);
         let slot = &mut self.processes[process.index()];
         slot.members.retain(|&m| m != id);
         if slot.members.is_empty() && slot.row.end.is_none() {
             self.touch_process(process).end = Some(now);
+            self.ended_processes.push_back(process);
         }
     }
 
@@ -263,6 +268,7 @@ impl Identity {
         }
         if self.processes[id.index()].row.end.is_none() {
             self.touch_process(id).end = Some(now);
+            self.ended_processes.push_back(id);
         }
     }
 }

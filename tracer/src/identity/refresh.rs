@@ -53,20 +53,22 @@ impl Identity {
     /// `... SELECT waiting`), where anything happened since. Cheap enough to be called ten times a second:
     /// every call looks at no more than 16 processes, and rounds are at least a second apart.
     pub fn refresh(&mut self, now: Ns) {
-        if self.cursor == 0 {
+        if self.round.is_empty() {
             if self.last_refresh.is_some_and(|t| now < t.saturating_add(ROUND_NS)) {
                 return;
             }
             self.last_refresh = Some(now);
             self.rounds += 1;
+            let alive = self.processes.iter().filter(|(_, p)| p.row.end.is_none());
+            self.round = alive.map(|(id, _)| ProcessId(id)).collect();
+            self.round.sort_unstable_by(|a, b| b.cmp(a));
         }
         let mut due = Vec::new();
         let mut looked = 0;
         self.lately.fill(super::NOBODY);
-        while self.cursor < self.processes.len() && looked < PER_CALL {
-            let id = ProcessId(self.cursor as u32);
-            self.cursor += 1;
-            let slot = &self.processes[id.index()];
+        while looked < PER_CALL {
+            let Some(id) = self.round.pop() else { break };
+            let Some(slot) = self.processes.get(id.index()) else { continue };
             let row = &slot.row;
             let wanted =
                 slot.active || slot.gone || slot.crowded || self.is_turn(id) || is_young(row.start, now);
@@ -75,9 +77,6 @@ impl Identity {
                 looked += 1;
                 due.extend(self.look_again(id, now));
             }
-        }
-        if self.cursor >= self.processes.len() {
-            self.cursor = 0;
         }
         self.read_all_again(due, now);
     }

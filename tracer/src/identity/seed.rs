@@ -14,9 +14,8 @@ impl Identity {
             self.threads_from_proc(process, pid, 0);
         }
         // A parent's number may be greater than its child's.
-        for index in 0..self.processes.len() {
-            let id = ProcessId(index as u32);
-            if self.processes[index].row.parent.is_none() {
+        for id in (0..self.processes.next()).map(ProcessId) {
+            if self.processes.get(id.index()).is_some_and(|p| p.row.parent.is_none()) {
                 self.link_parent(id);
             }
         }

@@ -396,3 +396,42 @@ fn focus_by_control_group() {
     drop(child);
     std::fs::remove_dir(&folder).expect("rmdir");
 }
+
+#[test]
+fn whoever_ended_long_ago_has_left_and_whoever_lives_has_not() {
+    let mut i = empty(&Focus::default());
+    let parent = i.fork(FREE, FREE + 1, FREE + 1, b"make", 1);
+    let line = "x".repeat(3000);
+    let argv = format!("cc1\0{line}\0");
+    let (mut given, mut gone, mut last) = (0, 0, ThreadId::NONE);
+    const MANY: u64 = 30_000;
+    for n in 0..MANY {
+        let (now, pid) = (10 * n + 10, FREE + 2 + 2 * (n as u32 % 20_000));
+        last = i.fork(FREE + 1, pid, pid, b"cc1", now);
+        i.exec(pid, pid, b"cc1", argv.as_bytes(), b"/usr/bin/cc1", now + 1);
+        i.fork(pid, pid + 1, pid, b"worker", now + 2);
+        i.exit(pid + 1, 0, now + 3);
+        i.exit(pid, 0, now + 4);
+        if n % 100 == 99 {
+            let delta = i.drain();
+            // Rows go out before they leave.
+            given += delta.processes.len();
+            gone += delta.forgotten.processes.len();
+            assert!(delta.forgotten.threads.iter().all(|t| i.row(*t).is_none()));
+            let (threads, processes) = i.counts();
+            assert!(
+                threads <= ENDED_THREADS + 400 && processes <= ENDED_PROCESSES + 400,
+                "{threads} {processes}"
+            );
+        }
+    }
+    assert_eq!(given, MANY as usize + 2, "all were given out");
+    assert!(gone > MANY as usize / 2, "{gone}");
+    assert_eq!(row(&i, parent).end, None);
+    assert_eq!(process(&i, last).cmdline().len(), line.len() + 4, "records of the last ones may come late");
+    // Numbers of those that have left mean somebody new.
+    let pid = FREE + 2 + 2 * 12_000;
+    let known = i.find(pid);
+    assert_ne!(Some(i.fork(FREE + 1, pid, pid, b"new", 10 * MANY + 10)), known);
+    assert!(i.drain().forgotten.threads.len() < 10);
+}

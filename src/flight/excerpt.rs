@@ -1,9 +1,10 @@
 //! A part of a recording as a recording of its own: times from 0, ids from 0, and no row that no event of it
 //! refers to.
 
+use super::rows::Rows;
 use pg_event::{
-    Catalog, CatalogDelta, Event, Frame, FrameId, Kind, ModuleId, Ns, Object, ObjectId, Process, ProcessId,
-    Stack, StackId, Thread, ThreadId, Trace, TraceId,
+    CatalogDelta, Event, Frame, FrameId, Kind, ModuleId, Ns, Object, ObjectId, Process, ProcessId, Stack,
+    StackId, Thread, ThreadId, Trace, TraceId,
 };
 use std::collections::HashMap;
 
@@ -130,7 +131,7 @@ impl Excerpt {
     }
 
     /// The rows that what was translated so far refers to.
-    pub(super) fn catalog(&mut self, c: &Catalog) -> CatalogDelta {
+    pub(super) fn catalog(&mut self, c: &Rows) -> CatalogDelta {
         let mut d = CatalogDelta::default();
         for i in 0..self.threads.old.len() {
             let Some(t) = c.thread(ThreadId(self.threads.old[i])) else { continue };
@@ -172,12 +173,12 @@ impl Excerpt {
             d.stacks.push((StackId(i as u32), Stack { frames, ..s.clone() }));
         }
         for i in 0..self.frames.old.len() {
-            let Some(f) = c.frames.get(self.frames.old[i] as usize) else { continue };
+            let Some(f) = c.frame(FrameId(self.frames.old[i])) else { continue };
             let module = ModuleId(self.modules.id(f.module.0));
             d.frames.push((FrameId(i as u32), Frame { module, ..f.clone() }));
         }
         for (i, old) in self.modules.old.iter().enumerate() {
-            let Some(m) = c.modules.get(*old as usize) else { continue };
+            let Some(m) = c.module(ModuleId(*old)) else { continue };
             d.modules.push((ModuleId(i as u32), m.clone()));
         }
         d

@@ -7,11 +7,13 @@
 
 mod control;
 mod excerpt;
+mod rows;
 mod save;
 mod trigger;
 mod window;
 
 pub use control::{Control, Mark, mark};
+pub use rows::Rows;
 pub use save::{Saved, save};
 pub use trigger::{Limits, Triggers};
 pub use window::{Limit, Window};

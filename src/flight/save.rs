@@ -47,9 +47,9 @@ pub(super) fn write(
     header.clock_start += base;
     let mut excerpt = Excerpt::new(base);
     // What is alive belongs to it, whether it did anything or not.
-    for (i, t) in s.catalog.threads.iter().enumerate() {
+    for (id, t) in s.catalog.threads() {
         if t.tid != 0 && t.end.is_none_or(|e| e >= base) {
-            excerpt.thread(ThreadId(i as u32));
+            excerpt.thread(id);
         }
     }
     let mut loss = Loss::default();

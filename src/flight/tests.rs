@@ -5,9 +5,9 @@ use super::window::{Snapshot, Window};
 use super::*;
 use crate::session::{self, Header};
 use pg_event::{
-    CatalogDelta, Display, Event, Frame, FrameId, Hold, Item, Kind, Module, ModuleId, Ns, Object, ObjectId,
-    ObjectKind, OffCpu, OffState, Process, ProcessId, Relation, Stack, StackId, Sysno, Thread, ThreadId,
-    Unserved, syscall_number,
+    CatalogDelta, Display, Event, Forgotten, Frame, FrameId, Hold, Item, Kind, Module, ModuleId, Ns, Object,
+    ObjectId, ObjectKind, OffCpu, OffState, Process, ProcessId, Relation, Stack, StackId, Sysno, Thread,
+    ThreadId, Unserved, syscall_number,
 };
 use std::ops::ControlFlow;
 
@@ -42,7 +42,7 @@ fn catalog(threads: u32) -> Item {
         modules: (0..threads)
             .map(|i| (ModuleId(i), Module { path: format!("/m{i}"), ..Module::default() }))
             .collect(),
-        traces: Vec::new(),
+        ..CatalogDelta::default()
     })
 }
 
@@ -275,4 +275,56 @@ fn connections_not_served_since_before_the_window_are_kept() {
     let l = saved(&w);
     let [u] = l.graph.unserved() else { panic!("{:?}", l.graph.unserved()) };
     assert_eq!((u.display, u.since, l.catalog.object(u.object).unwrap().id), (Display::X11, 0, 2));
+}
+
+/// Rows that the source does not name any more leave when the window has passed them, but for those of a wait that
+/// goes on; all the others stay.
+#[test]
+fn rows_leave_with_the_events_that_named_them() {
+    let mut w = Window::new(limit("10s"));
+    let mut kept = Vec::new();
+    const STEP: u32 = 50;
+    for second in 0..200u32 {
+        let from = second * STEP;
+        let Item::Catalog(mut rows) = catalog(from + STEP) else { unreachable!() };
+        rows.threads.retain(|r| r.0.0 >= from);
+        rows.processes.retain(|r| r.0.0 >= from);
+        rows.objects.retain(|r| r.0.0 >= from);
+        rows.stacks.retain(|r| r.0.0 >= from);
+        rows.frames.retain(|r| r.0.0 >= from);
+        // What came ten seconds ago is not named any more.
+        let gone = from.saturating_sub(10 * STEP)..from.saturating_sub(9 * STEP);
+        rows.forgotten = Forgotten {
+            threads: gone.clone().map(ThreadId).collect(),
+            processes: gone.clone().map(ProcessId).collect(),
+            objects: gone.clone().map(ObjectId).collect(),
+            stacks: gone.clone().map(StackId).collect(),
+            frames: gone.map(FrameId).collect(),
+        };
+        w.item(Item::Catalog(rows));
+        let now = u64::from(second) * S;
+        let mut events: Vec<_> =
+            (from..from + STEP).map(|i| wait(i, now, now + MS, "futex", false)).collect();
+        if second == 3 {
+            // It hangs from here on.
+            events.push(wait(from, now + 2 * MS, now + 500 * MS, "read", true));
+        }
+        w.item(Item::Events(events));
+        kept.push(w.catalog().counts());
+    }
+    let most = kept.iter().flatten().max().unwrap();
+    assert!(*most <= 31 * STEP as usize, "{kept:?}");
+    let l = saved(&w);
+    let all = events(&l);
+    assert!(all.len() as u32 >= 10 * STEP);
+    for e in &all {
+        assert!(l.catalog.thread(e.thread).is_some_and(|t| t.tid >= 100), "{e:?}");
+        if let Kind::OffCpu(o) = e.kind {
+            assert_eq!(l.catalog.show_stack(o.user_stack).len(), 1, "{e:?}");
+            assert!(l.catalog.object(o.object).is_some());
+        }
+    }
+    let hangs =
+        all.iter().find(|e| matches!(e.kind, Kind::OffCpu(o) if o.open)).expect("the wait that goes on");
+    assert_eq!(l.catalog.thread(hangs.thread).unwrap().name, format!("t{}", 3 * STEP));
 }

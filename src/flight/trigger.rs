@@ -1,8 +1,9 @@
 //! What is worth a file: waits, system calls, turns of event loops and commands that take too long, and connections
 //! that are not served.
 
+use super::rows::Rows;
 use super::window::Window;
-use pg_event::{Catalog, Event, Kind, Ns, OffCpu, OffState, ProcessId, Sysno, ThreadId, Unserved};
+use pg_event::{Event, Kind, Ns, ObjectId, OffCpu, OffState, Sysno, ThreadId, Unserved};
 use pg_graph::UnservedFact;
 use std::collections::HashMap;
 
@@ -73,7 +74,7 @@ impl Triggers {
     }
 
     /// Look at what a source delivers. What has been too long and ended is found here.
-    pub fn events(&mut self, events: &[Event], catalog: &Catalog) -> Option<Fired> {
+    pub fn events(&mut self, events: &[Event], catalog: &Rows) -> Option<Fired> {
         if !self.any() {
             return None;
         }
@@ -88,6 +89,10 @@ impl Triggers {
                 Kind::Unserved(u) if in_focus(catalog, e.thread) => {
                     self.unserved(e.thread, e.time, u, catalog)
                 }
+                Kind::Exit { .. } => {
+                    self.turns.remove(&e.thread);
+                    None
+                }
                 _ => None,
             };
             if let Some(why) = found {
@@ -101,17 +106,19 @@ impl Triggers {
         self.limits.calls.iter().find(|(nr, limit)| *nr == call && took > *limit).map(|c| c.1)
     }
 
-    fn unserved(&mut self, thread: ThreadId, time: Ns, u: &Unserved, catalog: &Catalog) -> Option<String> {
+    fn unserved(&mut self, thread: ThreadId, time: Ns, u: &Unserved, catalog: &Rows) -> Option<String> {
         let limit = self.limits.unserved?;
         let fact = UnservedFact::new(thread, u, time);
         // Threads and objects are counted alike: from the other end they do not meet.
         (fact.matters() && fact.duration() >= limit && self.tell(!u.object.0, u.since, time)).then(|| {
-            let who = pg_graph::words::who(catalog, thread);
-            format!("{who}: {}, longer than {}", fact.words(catalog), pg_graph::words::span(limit))
+            let about = catalog.about(thread, u.object);
+            let who = pg_graph::words::who(&about, ThreadId(0));
+            let fact = UnservedFact { object: ObjectId(0), ..fact };
+            format!("{who}: {}, longer than {}", fact.words(&about), pg_graph::words::span(limit))
         })
     }
 
-    fn wait(&mut self, thread: ThreadId, time: Ns, o: &OffCpu, catalog: &Catalog) -> Option<String> {
+    fn wait(&mut self, thread: ThreadId, time: Ns, o: &OffCpu, catalog: &Rows) -> Option<String> {
         let took = time.saturating_sub(o.start);
         let mut found = None;
         if let Some(limit) = self.limits.turn
@@ -184,14 +191,12 @@ impl Triggers {
             }
         }
         if let Some(limit) = self.limits.runtime {
-            for (i, p) in catalog.processes.iter().enumerate() {
+            for (id, p) in catalog.processes() {
                 let lived = p.end.unwrap_or(now).saturating_sub(p.start);
                 if p.focus && !p.own && p.start > 0 && lived > limit {
-                    let main = catalog
-                        .threads
-                        .iter()
-                        .position(|t| t.process == ProcessId(i as u32) && t.tid == p.pid);
-                    let thread = main.map_or(ThreadId::NONE, |i| ThreadId(i as u32));
+                    let threads = catalog.threads();
+                    let main = threads.iter().find(|(_, t)| t.process == id && t.tid == p.pid);
+                    let thread = main.map_or(ThreadId::NONE, |(id, _)| *id);
                     let what = format!("`{}`", crate::clean::clean_to(p.cmdline(), 60));
                     found.push((thread, p.start, describe(catalog, thread, &what, lived, limit)));
                 }
@@ -206,7 +211,7 @@ impl Triggers {
     }
 }
 
-fn in_focus(catalog: &Catalog, thread: ThreadId) -> bool {
+fn in_focus(catalog: &Rows, thread: ThreadId) -> bool {
     catalog.thread(thread).is_some_and(|t| t.focus && !t.own && !t.kernel)
 }
 
@@ -214,7 +219,8 @@ fn call_name(call: Sysno) -> String {
     call.name().map_or_else(|| "a wait".into(), std::borrow::Cow::into_owned)
 }
 
-fn describe(catalog: &Catalog, thread: ThreadId, what: &str, took: Ns, limit: Ns) -> String {
+fn describe(catalog: &Rows, thread: ThreadId, what: &str, took: Ns, limit: Ns) -> String {
     use pg_graph::words::{span, who};
-    format!("{}: {what} took {}, more than {}", who(catalog, thread), span(took), span(limit))
+    let who = who(&catalog.about(thread, ObjectId::NONE), ThreadId(0));
+    format!("{who}: {what} took {}, more than {}", span(took), span(limit))
 }

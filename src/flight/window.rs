@@ -1,7 +1,8 @@
 //! The last while of a recording, in memory.
 
+use super::rows::Rows;
 use crate::session::parse;
-use pg_event::{Catalog, Event, Item, Kind, Ns, ObjectId, ThreadId};
+use pg_event::{Event, Item, Kind, Ns, ObjectId, ThreadId};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -88,7 +89,7 @@ pub(super) struct Snapshot {
     pub(super) rest: Vec<Event>,
     /// Waits that go on, and their holders, as they were reported last.
     pub(super) open: Vec<Event>,
-    pub(super) catalog: Catalog,
+    pub(super) catalog: Rows,
     /// From when on all is there.
     pub(super) from: Ns,
     /// Up to when.
@@ -101,11 +102,10 @@ pub struct Window {
     chunks: VecDeque<Arc<Chunk>>,
     bytes: usize,
     rest: Vec<Event>,
-    /// By thread.
-    open: Vec<Option<Box<Open>>>,
+    open: HashMap<ThreadId, Open>,
     /// Connections that are not served, as they were told of last.
     unserved: HashMap<ObjectId, Event>,
-    catalog: Catalog,
+    catalog: Rows,
     latest: Ns,
     /// Up to when chunks were forgotten.
     forgotten: Ns,
@@ -121,9 +121,9 @@ impl Window {
             chunks: VecDeque::new(),
             bytes: 0,
             rest: Vec::new(),
-            open: Vec::new(),
+            open: HashMap::new(),
             unserved: HashMap::new(),
-            catalog: Catalog::default(),
+            catalog: Rows::default(),
             latest: 0,
             forgotten: 0,
             events: 0,
@@ -133,9 +133,7 @@ impl Window {
     /// Take over what a source delivers.
     pub fn item(&mut self, item: Item) {
         match item {
-            Item::Catalog(d) => {
-                self.catalog.apply(d);
-            }
+            Item::Catalog(d) => self.catalog.apply(d, self.latest),
             Item::Events(events) => {
                 for e in &events {
                     self.follow(e);
@@ -156,18 +154,17 @@ impl Window {
     /// Keep track of waits that go on.
     fn follow(&mut self, e: &Event) {
         match e.kind {
-            Kind::OffCpu(o) if o.open => {
-                let slot = self.slot(e.thread);
-                match slot {
-                    Some(open) if matches!(open.wait.kind, Kind::OffCpu(w) if w.start == o.start) => {
-                        open.wait = *e;
-                    }
-                    _ => *slot = Some(Box::new(Open { wait: *e, holds: Vec::new() })),
+            Kind::OffCpu(o) if o.open => match self.open.get_mut(&e.thread) {
+                Some(open) if matches!(open.wait.kind, Kind::OffCpu(w) if w.start == o.start) => {
+                    open.wait = *e;
                 }
-            }
+                _ => {
+                    self.open.insert(e.thread, Open { wait: *e, holds: Vec::new() });
+                }
+            },
             Kind::Hold(h) => {
                 const MOST: usize = 64;
-                if let Some(open) = self.slot(h.subject)
+                if let Some(open) = self.open.get_mut(&h.subject)
                     && open.holds.len() < MOST
                 {
                     open.holds.push(*e);
@@ -182,20 +179,18 @@ impl Window {
                 }
             }
             Kind::OffCpu(_) | Kind::Exit { .. } => {
-                if let Some(slot) = self.open.get_mut(e.thread.index()) {
-                    *slot = None;
-                }
+                self.open.remove(&e.thread);
             }
             _ => {}
         }
     }
 
-    fn slot(&mut self, thread: ThreadId) -> &mut Option<Box<Open>> {
-        let i = if thread.is_none() { 0 } else { thread.index() };
-        if i >= self.open.len() {
-            self.open.resize_with(i + 1, || None);
-        }
-        &mut self.open[i]
+    /// What goes on, however long ago it began, in order of time.
+    fn going_on(&self) -> Vec<Event> {
+        let waits = self.open.values().flat_map(|o| std::iter::once(&o.wait).chain(&o.holds));
+        let mut all: Vec<Event> = waits.chain(self.unserved.values()).copied().collect();
+        all.sort_by_key(|e| (e.time, e.thread));
+        all
     }
 
     fn pack(&mut self) {
@@ -214,6 +209,12 @@ impl Window {
             self.forgotten = oldest.last;
             self.chunks.pop_front();
         }
+        // Before anything was dropped from the window all its rows are needed.
+        let from = self.chunks.front().map_or(self.latest, |c| c.first);
+        if self.forgotten > 0 && self.catalog.is_due(from) {
+            let used = self.going_on();
+            self.catalog.let_go(from, &used);
+        }
     }
 
     /// What is kept now.
@@ -221,12 +222,10 @@ impl Window {
         let first = self.chunks.front().map(|c| c.first).or(self.rest.first().map(|e| e.time));
         // A recording that is younger than its window begins at its own beginning.
         let from = if self.forgotten == 0 { 0 } else { first.unwrap_or(self.latest) };
-        let open =
-            self.open.iter().flatten().flat_map(|o| std::iter::once(o.wait).chain(o.holds.iter().copied()));
         Snapshot {
             chunks: self.chunks.iter().cloned().collect(),
             rest: self.rest.clone(),
-            open: open.chain(self.unserved.values().copied()).filter(|e| e.time < from).collect(),
+            open: self.going_on().into_iter().filter(|e| e.time < from).collect(),
             catalog: self.catalog.clone(),
             from,
             to: self.latest,
@@ -235,14 +234,14 @@ impl Window {
 
     /// Waits that go on: the thread, since when, and the wait as it was reported.
     pub fn open_waits(&self) -> impl Iterator<Item = (ThreadId, &pg_event::OffCpu)> {
-        self.open.iter().flatten().filter_map(|o| match &o.wait.kind {
+        self.open.values().filter_map(|o| match &o.wait.kind {
             Kind::OffCpu(w) => Some((o.wait.thread, w)),
             _ => None,
         })
     }
 
     /// Everything that events refer to.
-    pub fn catalog(&self) -> &Catalog {
+    pub fn catalog(&self) -> &Rows {
         &self.catalog
     }
 

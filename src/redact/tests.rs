@@ -114,6 +114,7 @@ fn sample_with(dir: &Path, crowd: u32) -> PathBuf {
         ],
         // What shop and a bystander executed.
         traces: vec![(TraceId(0), trace(0, b"shop-codes")), (TraceId(1), trace(2, b"stolen-bytes"))],
+        ..CatalogDelta::default()
     };
     let at = |time, t, kind| Event { time, thread: ThreadId(t), cpu: 0, kind };
     let wait = |start, woken, object, stack, waker: Option<(u32, u32)>| {

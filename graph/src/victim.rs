@@ -229,7 +229,9 @@ impl Alike {
                 by_key.entry(key).or_default().push(e.duration());
             }
         }
-        by_key.values_mut().for_each(|lengths| lengths.sort_unstable());
+        for lengths in by_key.values_mut() {
+            lengths.sort_unstable();
+        }
         Self(by_key)
     }
 

@@ -281,9 +281,9 @@ fn connections_not_served_since_before_the_window_are_kept() {
 /// goes on; all the others stay.
 #[test]
 fn rows_leave_with_the_events_that_named_them() {
+    const STEP: u32 = 50;
     let mut w = Window::new(limit("10s"));
     let mut kept = Vec::new();
-    const STEP: u32 = 50;
     for second in 0..200u32 {
         let from = second * STEP;
         let Item::Catalog(mut rows) = catalog(from + STEP) else { unreachable!() };

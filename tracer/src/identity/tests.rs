@@ -399,12 +399,12 @@ fn focus_by_control_group() {
 
 #[test]
 fn whoever_ended_long_ago_has_left_and_whoever_lives_has_not() {
+    const MANY: u64 = 30_000;
     let mut i = empty(&Focus::default());
     let parent = i.fork(FREE, FREE + 1, FREE + 1, b"make", 1);
     let line = "x".repeat(3000);
     let argv = format!("cc1\0{line}\0");
     let (mut given, mut gone, mut last) = (0, 0, ThreadId::NONE);
-    const MANY: u64 = 30_000;
     for n in 0..MANY {
         let (now, pid) = (10 * n + 10, FREE + 2 + 2 * (n as u32 % 20_000));
         last = i.fork(FREE + 1, pid, pid, b"cc1", now);

@@ -100,7 +100,10 @@ impl Writer<'_> {
             container: p.and_then(container),
             container_pid: p.and_then(container_pid),
             block_type: v.block_type,
-            unserved: crate::unserved::of_victim(self.g, self.c, v).map(|u| u.words(self.c)),
+            unserved: match &v.unserved {
+                Some(u) => Some(format!("{}; by that it was found", u.words(self.c))),
+                None => crate::unserved::of_victim(self.g, self.c, v).map(|u| u.words(self.c)),
+            },
         }
     }
 

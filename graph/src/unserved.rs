@@ -3,7 +3,7 @@
 use crate::victim::INNOCENT;
 use crate::words::{clean, moment, span};
 use crate::{EventGraph, Victim};
-use pg_event::{Catalog, Display, Ns, ObjectId, ThreadId, Unserved};
+use pg_event::{Catalog, Display, Ns, Object, ObjectId, ObjectKind, ThreadId, Unserved};
 
 /// Bytes that waited in a connection, and that its owner did not receive between `since` and `until`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,7 +18,7 @@ pub struct UnservedFact {
     pub since: Ns,
     /// Up to when, ns.
     pub until: Ns,
-    /// How much waited in the end, bytes.
+    /// How much waited in the end: bytes, or connections to a socket that listens.
     pub bytes: u64,
     /// The bytes came while it was looked at.
     pub arrived: bool,
@@ -52,6 +52,12 @@ impl UnservedFact {
             catalog.object(self.object).map_or_else(String::new, |o| format!(" ({})", clean(&o.label(), 80)));
         let (length, bytes) = (span(self.duration()), self.bytes);
         let from = moment(self.since);
+        if self.listens(catalog) {
+            let (s, were) = if bytes == 1 { ("", "was") } else { ("s", "were") };
+            return format!(
+                "{bytes} connection{s} to it {were} not accepted for {length} from {from} on{object}"
+            );
+        }
         match self.display {
             Display::None => {
                 format!(
@@ -65,6 +71,12 @@ impl UnservedFact {
                 "its event queue was not served for {length} from {from} on: {bytes} B from the Wayland compositor waited{object}"
             ),
         }
+    }
+
+    /// Is it a queue of connections, of a socket that listens?
+    pub fn listens(&self, catalog: &Catalog) -> bool {
+        let socket = |o: &Object| matches!(o.kind, ObjectKind::Tcp | ObjectKind::UnixStream) && o.peer == 0;
+        catalog.object(self.object).is_some_and(socket)
     }
 
     fn overlap(&self, v: &Victim) -> Ns {
@@ -92,6 +104,11 @@ pub(crate) fn prefer(graph: &EventGraph, catalog: &Catalog, all: &mut [(Victim, 
     for u in graph.unserved().iter().filter(|u| u.matters()) {
         let Some(i) = whom(catalog, u, all) else { continue };
         let (v, weight) = &mut all[i];
+        // Of several the display's, else the longest.
+        let before = v.unserved.map_or((false, 0), |b| (b.display != Display::None, b.duration()));
+        if before < (u.display != Display::None, u.duration()) {
+            v.unserved = Some(*u);
+        }
         let seconds = v.duration as f64 / 1e9;
         if u.display != Display::None {
             *weight = weight.max(1.0);

@@ -8,7 +8,7 @@ use crate::profile::profile;
 use crate::unserved;
 use crate::words::{clean, on_what, percent, short_who};
 use crate::yields::yield_loop;
-use crate::{BlockType, EventGraph, Retries, VertexId, main_object, waits_on};
+use crate::{BlockType, EventGraph, Retries, UnservedFact, VertexId, main_object, waits_on};
 use pg_event::{Catalog, Ns, ObjectId, ProcessId, ThreadId};
 use std::collections::HashMap;
 
@@ -56,6 +56,8 @@ pub struct Victim {
     pub score: f64,
     /// One line for lists.
     pub summary: String,
+    /// It was found, or ranks where it does, since this was not served meanwhile.
+    pub unserved: Option<UnservedFact>,
     /// The episode.
     pub episode: Episode,
 }
@@ -342,6 +344,7 @@ fn bare(e: &Episode, weight: f64) -> Victim {
         suspects: Vec::new(),
         score: e.duration() as f64 / 1e9 * weight,
         summary: String::new(),
+        unserved: None,
         episode: *e,
     }
 }

@@ -41,12 +41,13 @@ fn a_window_that_does_not_answer_is_the_victim() {
         // Waits of an idle loop that follow each other are one.
         let covers = v.start <= ns(5.2) && v.end() >= ns(8.0);
         assert!(covers && (call != "futex" || v.start == ns(5.01)), "{call}: {} {}", v.start, v.end());
+        assert_eq!(v.unserved, Some(all[0]), "the list says by what it was found");
         let r = run_with_policy(&g, &c, v, Options::default());
         let said = r.victim.unserved.unwrap();
         assert_eq!(
             said,
             "its event queue was not served for 2.80 s from 5.200 s on: 64 B from the X server waited \
-             (unix:@/tmp/.X11-unix/X0)"
+             (unix:@/tmp/.X11-unix/X0); by that it was found"
         );
     }
 }
@@ -69,7 +70,33 @@ fn another_connection_makes_nobody_guilty_who_idles() {
     let (g, c) = d.build();
     let v = select(&g, &c, &Selection::default(), &VictimOptions::default()).unwrap();
     assert_eq!(v.thread, other, "{}", v.summary);
+    assert_eq!(v.unserved, None);
     assert_eq!(run_with_policy(&g, &c, v, Options::default()).victim.unserved, None);
+}
+
+/// Nobody accepts while the thread that listens waits for a lock.
+#[test]
+fn connections_that_nobody_accepts_are_told() {
+    let mut d = Drawing::new(20.0);
+    let server = d.process("srv", "srv", None, 0.0);
+    let other = d.process("batch", "batch", None, 0.0);
+    let lock = d.object(ObjectKind::Futex, 0x10, 1, "");
+    let far = d.object(ObjectKind::Futex, 0x20, 3, "");
+    let listener = d.object(ObjectKind::UnixStream, 5, 0, "/run/srv");
+    d.wait(server, 0.1, 5.0, "accept4").on(listener).timer();
+    d.wait(server, 5.01, 8.0, "futex").on(lock).timer();
+    d.wait(server, 8.1, 19.9, "accept4").on(listener).timer();
+    d.wait(other, 0.1, 4.5, "futex").on(far).timer();
+    d.wait(other, 4.6, 19.9, "clock_nanosleep").timer();
+    d.unserved(server, listener, (5.2, 8.0), Display::None);
+    let (g, c) = d.build();
+    let v = select(&g, &c, &Selection::default(), &VictimOptions::default()).unwrap();
+    assert_eq!((v.thread, v.unserved), (server, Some(g.unserved()[0])), "{}", v.summary);
+    let said = run_with_policy(&g, &c, v, Options::default()).victim.unserved.unwrap();
+    assert_eq!(
+        said,
+        "64 connections to it were not accepted for 2.80 s from 5.200 s on (unix:/run/srv); by that it was found"
+    );
 }
 
 /// Told while it goes on and when it ended: one fact, the last.

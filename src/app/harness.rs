@@ -6,8 +6,8 @@ use super::recording::Recording;
 use super::{Msg, State, prepare, update};
 use crate::config::{Config, Environment, Overrides, keys::parse_key};
 use crate::session::Header;
-use crossterm::event::{Event, KeyEvent};
-use pg_event::{Catalog, Coverage, Item};
+use crossterm::event::{Event as Input, KeyEvent};
+use pg_event::{Catalog, Coverage, Display, Event, Item, Kind, ObjectId, ThreadId, Unserved};
 use pg_graph::{BuildOptions, Builder};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -36,6 +36,30 @@ pub struct Session {
 /// The hand-made recording of a shop that waits.
 pub fn recording() -> Recording {
     built("shop", shop::items())
+}
+
+/// The same, in which shopd is the client of a display and leaves its events waiting meanwhile.
+pub fn unserved() -> Recording {
+    const S: u64 = 1_000_000_000;
+    let mut items = shop::items();
+    let object = ObjectId(0);
+    let u = Unserved {
+        object,
+        since: 11 * S / 10,
+        until: 5 * S,
+        bytes: 96,
+        open: false,
+        arrived: true,
+        display: Display::X11,
+    };
+    let event = Event { time: 5 * S, thread: ThreadId(0), cpu: 0, kind: Kind::Unserved(u) };
+    for item in &mut items {
+        if let Item::Events(events) = item {
+            events.push(event);
+            events.sort_by_key(|e| e.time);
+        }
+    }
+    built("shop", items)
 }
 
 /// The hand-made recording of a loop that asks for a data flag.
@@ -135,13 +159,13 @@ impl Session {
 
     fn key(&mut self, text: &str) {
         let k = parse_key(text).unwrap_or_else(|e| panic!("{e}"));
-        self.send(Msg::Input(Event::Key(KeyEvent::new(k.code, k.mods))));
+        self.send(Msg::Input(Input::Key(KeyEvent::new(k.code, k.mods))));
     }
 
     /// Another size of the screen.
     pub fn resize(&mut self, width: u16, height: u16) {
         self.terminal.backend_mut().resize(width, height);
-        self.send(Msg::Input(Event::Resize(width, height)));
+        self.send(Msg::Input(Input::Resize(width, height)));
     }
 
     fn draw(&mut self) {

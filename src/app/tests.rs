@@ -1,6 +1,6 @@
 //! Whole sessions by keys, and every view as a picture.
 
-use super::harness::{Session, empty, painted, recording, walked};
+use super::harness::{Session, empty, painted, recording, unserved, walked};
 use super::msg::{Effect, Load, Msg};
 use super::state::View;
 use crossterm::event::{Event, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
@@ -29,6 +29,18 @@ fn picture(name: &str, keys: &str) {
 #[test]
 fn victims() {
     picture("victims", "");
+}
+
+/// What was found by what it did not serve says so, in its line and below.
+#[test]
+fn a_victim_that_did_not_serve_is_marked() {
+    for (w, h, ascii, size) in SIZES {
+        let s = Session::with(unserved(), w, h, ascii);
+        let screen = s.screen();
+        assert!(!ascii || screen.is_ascii(), "not ASCII:\n{screen}");
+        assert!(w < 72 || screen.contains("unserved, "), "{screen}");
+        insta::assert_snapshot!(format!("victims_unserved_{size}"), screen);
+    }
 }
 
 #[test]

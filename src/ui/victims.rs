@@ -26,7 +26,8 @@ pub struct Areas {
 /// Divides the body.
 pub fn layout(state: &State, body: Rect) -> Areas {
     let count = state.victims.rows.len() as u16;
-    let detail = if body.height >= 16 { 4 } else { 0 };
+    let unserved = state.victims.rows.iter().any(|r| r.victim.unserved.is_some());
+    let detail = if body.height >= 16 { 4 + u16::from(unserved) } else { 0 };
     let when = match body.height {
         0..10 => 0,
         10..20 => 2,
@@ -174,7 +175,10 @@ fn detail(ui: &Ui, buffer: &mut Buffer, area: Rect) {
         let open = if vertex.open { ", not over when the recording ended" } else { "" };
         format!("{}{single}{open}", r.wait(&vertex))
     };
-    let lines = [("command", r.cmdline(v.thread, 400)), ("waits on", waits), ("in", stack)];
+    let mut lines = vec![("command", r.cmdline(v.thread, 400)), ("waits on", waits), ("in", stack)];
+    if let Some(u) = &v.unserved {
+        lines.insert(1, ("found by", crate::clean::clean(&u.words(&r.catalog)).into_owned()));
+    }
     for (i, (name, text)) in lines.iter().enumerate() {
         let text = if text.is_empty() { "unknown" } else { text };
         let line = Line::from(vec![

@@ -121,7 +121,19 @@ fn who_stops_receiving_is_told_and_who_is_busy_is_not() {
                 assert!(l.catalog.thread(*thread).is_some_and(|t| t.tid == roles[role]), "its main thread");
             }
         }
-        for role in ["busy-unix", "busy-tcp", "stale"] {
+        // Who is accepted is counted by the kernel's own list: at any level.
+        for role in ["accepts-unix", "accepts-tcp"] {
+            let all = l.graph.unserved().iter().filter(|u| u.matters() && u.listens(&l.catalog));
+            let of = |t: ThreadId| l.catalog.process_of(t).map(|p| p.pid);
+            let found: Vec<_> = all.filter(|u| of(u.thread) == Some(roles[role])).collect();
+            assert!(!found.is_empty() && found.len() <= 3, "{level}, {role}: {:?}", l.graph.unserved());
+            for u in found {
+                assert!(u.duration() >= S && u.duration() < 35 * S / 10, "{level}, {role}: {u:?}");
+                assert!((1..=40).contains(&u.bytes), "{level}, {role}: {u:?}");
+                assert!(u.words(&l.catalog).contains("connections to it were not accepted for"), "{u:?}");
+            }
+        }
+        for role in ["busy-unix", "busy-tcp", "stale", "accepts-busy"] {
             assert!(unserved(&l, roles[role]).is_empty(), "{level}, {role}: {:?}", unserved(&l, roles[role]));
         }
         if blind {

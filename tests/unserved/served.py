@@ -123,11 +123,40 @@ def stale(role):
     fork(role, keeps)
 
 
+def accepts(kind, role, hang):
+    """Listens. Accepts for two seconds, then does something else for a while; or a little slower than clients come."""
+    listener, connect = pair(kind, role)
+    if not hang:
+        listener.listen(4)
+
+    def client():
+        kept = []
+        while True:
+            kept = kept[-20:] + [connect()]
+            time.sleep(0.1 if hang else 0)
+
+    def server():
+        fork(None, client)
+        while hang:
+            end = time.monotonic() + 2
+            while time.monotonic() < end:
+                listener.accept()[0].close()
+            time.sleep(HANG)
+        while True:
+            listener.accept()[0].close()
+            time.sleep(0.005)
+
+    fork(role, server)
+
+
 stops("unix", "stops-unix")
 stops("tcp", "stops-tcp")
 busy("unix", "busy-unix")
 busy("tcp", "busy-tcp")
 window("window")
 stale("stale")
+accepts("unix", "accepts-unix", True)
+accepts("tcp", "accepts-tcp", True)
+accepts("unix", "accepts-busy", False)
 print("ready", flush=True)
 sys.stdin.read()

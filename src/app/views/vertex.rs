@@ -358,7 +358,12 @@ pub fn event(r: &Recording, e: &Event) -> String {
         Kind::UnitBoundary { begin, .. } => if begin { "a unit begins" } else { "a unit ends" }.into(),
         Kind::Unserved(u) => {
             let length = time::length(u.until.saturating_sub(u.since));
-            format!("has {} B waiting{}, not received for {length}", u.bytes, on(u.object))
+            let listens = r.catalog.object(u.object).is_some_and(|o| o.peer == 0);
+            if listens {
+                format!("has {} connections waiting{}, not accepted for {length}", u.bytes, on(u.object))
+            } else {
+                format!("has {} B waiting{}, not received for {length}", u.bytes, on(u.object))
+            }
         }
         Kind::Mark { number } => format!("mark {number}"),
         Kind::Lost { count, .. } => format!("{count} events lost"),

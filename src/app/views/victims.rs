@@ -50,6 +50,8 @@ impl Row {
                 call_on(Some(on), object.as_deref())
             }
         };
+        // By what it was found, which it may not have been by its wait.
+        let waits = if victim.unserved.is_some() { format!("unserved, {waits}") } else { waits };
         let mut names: Vec<&str> = Vec::new();
         for t in &victim.suspects {
             let name = if *t == victim.thread { "itself" } else { r.thread_name(*t) };

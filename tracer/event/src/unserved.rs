@@ -1,4 +1,5 @@
-//! Connections that were not served: bytes wait in them, and their owner does not receive.
+//! Connections that were not served: bytes wait in them, and their owner does not receive; or they wait themselves, and
+//! who listens does not accept.
 
 use crate::{Ns, ObjectId};
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,7 @@ pub struct Unserved {
     pub since: Ns,
     /// Up to when nothing was received.
     pub until: Ns,
-    /// Bytes that waited in the end.
+    /// Bytes that waited in the end; of a socket that listens (its object has no peer), connections.
     pub bytes: u64,
     /// It still was not served when this was written. A later event with the same object and `since` replaces it.
     pub open: bool,

@@ -2,11 +2,14 @@
 //!
 //! For a program with windows that is the sign of a hang: the display server sends events, and they pile up. A
 //! server shows it by the requests of its clients. A thread of its own looks a few times a second how much waits
-//! in the sockets of the focus ([`queues`]), asking the kernel and nobody else; [`track`] (pure) goes from these
+//! in the sockets of the focus ([`queues`]), and how many connections wait to be accepted, asking the kernel and
+//! nobody else; [`track`] (pure) goes from these
 //! readings, and from what was received meanwhile, to the connections that were not served.
 //!
-//! Pipes and terminals are not looked at: how much is in them is told to those who have them open, and opening
-//! somebody's pipe would keep it open.
+//! Pipes, FIFOs and terminals are not looked at: how much is in them is told (FIONREAD) to those who have them open
+//! only. To open somebody's pipe through /proc would make us one who reads or writes: its owner would not learn that the
+//! other end was closed, and a FIFO's opener would no longer wait. `/proc/PID/fdinfo` does not tell, either. That a
+//! writer waits for room, or a reader for bytes, is recorded as a wait.
 
 mod namespace;
 mod queues;

@@ -1,10 +1,11 @@
-//! How much waits in the sockets of some processes, asked of the kernel in two or three dumps.
+//! How much waits in the sockets of some processes, asked of the kernel in two or three dumps: bytes in connections,
+//! connections in the queues of those that listen.
 
 use crate::procfs::{self, FdLink};
 use crate::sockdiag::{
-    INET_DIAG_INFO, Socket, UDIAG_SHOW_NAME, UDIAG_SHOW_PEER, UDIAG_SHOW_RQLEN, UNIX_DIAG_NAME,
-    UNIX_DIAG_PEER, UNIX_DIAG_RQLEN, attributes, half, tcp_request, tcp_sockets, unix_request, unix_sockets,
-    word,
+    INET_DIAG_INFO, Socket, UDIAG_SHOW_ICONS, UDIAG_SHOW_NAME, UDIAG_SHOW_PEER, UDIAG_SHOW_RQLEN,
+    UNIX_DIAG_ICONS, UNIX_DIAG_NAME, UNIX_DIAG_PEER, UNIX_DIAG_RQLEN, attributes, half, tcp_request,
+    tcp_sockets, unix_request, unix_sockets, word,
 };
 use pg_event::{Display, ObjectKind, endpoint_v4};
 use std::collections::{HashMap, HashSet};
@@ -13,6 +14,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// A connection that can be used both ways (`TCP_ESTABLISHED`; unix sockets have it, too). What a peer that has
 /// closed left behind may be of no interest to anybody.
 const ESTABLISHED: u32 = 1;
+/// A socket that listens (`TCP_LISTEN`, also of unix sockets).
+const LISTEN: u32 = 10;
 /// Most sockets looked after.
 const MAX_SOCKETS: usize = 20_000;
 /// Most descriptors of one process looked at.
@@ -29,9 +32,10 @@ pub struct Reading {
     pub pid: u32,
     /// It was opened while we looked on.
     pub new: bool,
-    /// Bytes that wait.
+    /// Bytes that wait; of a socket that listens, connections.
     pub waiting: u64,
-    /// Bytes taken out since the connection began, where the kernel counts them (TCP).
+    /// How much was taken out since the connection began, where the kernel counts it (TCP), or since we know the
+    /// socket (one that listens).
     pub taken: Option<u64>,
     /// What it is.
     pub ends: Ends,
@@ -73,6 +77,24 @@ struct Owner {
     new: bool,
 }
 
+/// Connections in the queues of sockets that listen, from look to look.
+#[derive(Default)]
+struct Pending {
+    /// By the inode of who listens: what names the connections, and how many are no more in the queue.
+    of: HashMap<u64, (HashSet<u64>, u64)>,
+}
+
+impl Pending {
+    /// These wait now. How many were accepted since the socket is known: a queue that is served can be as long as
+    /// before.
+    fn now(&mut self, listener: u64, waiting: HashSet<u64>) -> u64 {
+        let (before, taken) = self.of.entry(listener).or_default();
+        *taken += before.difference(&waiting).count() as u64;
+        *before = waiting;
+        *taken
+    }
+}
+
 /// The sockets of some processes, and who to ask about them.
 #[derive(Default)]
 pub struct Queues {
@@ -84,6 +106,7 @@ pub struct Queues {
     ask: HashMap<std::path::PathBuf, Option<Socket>>,
     /// What unix sockets are, once somebody needed to know.
     known: HashMap<u64, Ends>,
+    pending: Pending,
     /// Which versions of TCP they use: the kernel goes through all its connections for each.
     versions: [bool; 2],
 }
@@ -115,6 +138,7 @@ impl Queues {
         self.ask.retain(|link, _| spaces.contains(link));
         let owners = &self.owners;
         self.known.retain(|inode, _| owners.contains_key(inode));
+        self.pending.of.retain(|inode, _| owners.contains_key(inode));
     }
 
     /// Those in which something waits now.
@@ -126,13 +150,14 @@ impl Queues {
         let versions = std::mem::take(&mut self.versions);
         for ask in self.ask.values_mut() {
             let Some(socket) = ask else { continue };
-            if of_unix(socket, &self.owners, &mut self.known, &mut out).is_none() {
+            if of_unix(socket, &self.owners, (&mut self.known, &mut self.pending), &mut out).is_none() {
                 // A dump that was broken off leaves its rest in the socket.
                 *ask = None;
                 continue;
             }
             for (i, family) in [libc::AF_INET, libc::AF_INET6].into_iter().enumerate() {
-                self.versions[i] |= versions[i] && of_tcp(socket, family, &self.owners, &mut out);
+                self.versions[i] |=
+                    versions[i] && of_tcp(socket, family, &self.owners, &mut self.pending, &mut out);
             }
         }
         out
@@ -142,31 +167,37 @@ impl Queues {
 fn of_unix(
     socket: &mut Socket,
     owners: &HashMap<u64, Owner>,
-    known: &mut HashMap<u64, Ends>,
+    (known, pending): (&mut HashMap<u64, Ends>, &mut Pending),
     out: &mut Vec<Reading>,
 ) -> Option<()> {
-    let all = socket.dump(&unix_request(1 << ESTABLISHED, UDIAG_SHOW_RQLEN | UDIAG_SHOW_PEER))?;
+    let show = UDIAG_SHOW_RQLEN | UDIAG_SHOW_PEER | UDIAG_SHOW_ICONS;
+    let all = socket.dump(&unix_request(1 << ESTABLISHED | 1 << LISTEN, show))?;
     let number = |attrs, which| {
         let (_, v) = attributes(attrs).find(|(kind, _)| *kind == which)?;
         word(v, 0).filter(|&n| n > 0)
     };
-    // Without a peer it is closed: as with TCP.
-    let found: Vec<(u64, Owner, u32)> = unix_sockets(&all)
+    // Whoever wants to be accepted, of a socket that listens; without a peer another one is closed: as with TCP.
+    let found: Vec<(u64, Owner, u32, Option<u64>)> = unix_sockets(&all)
         .filter_map(|(inode, _, attrs)| {
             let pid = *owners.get(&inode)?;
-            number(attrs, UNIX_DIAG_PEER)?;
-            Some((inode, pid, number(attrs, UNIX_DIAG_RQLEN)?))
+            let queue = attributes(attrs).find(|(kind, _)| *kind == UNIX_DIAG_ICONS).map(|(_, v)| v);
+            if number(attrs, UNIX_DIAG_PEER).is_none() {
+                let clients = queue?.chunks_exact(4).filter_map(|c| word(c, 0)).map(u64::from).collect();
+                let accepted = pending.now(inode, clients);
+                return Some((inode, pid, number(attrs, UNIX_DIAG_RQLEN)?, Some(accepted)));
+            }
+            Some((inode, pid, number(attrs, UNIX_DIAG_RQLEN)?, None))
         })
         .collect();
     if found.iter().any(|(inode, ..)| !known.contains_key(inode)) {
         let all = socket.dump(&unix_request(u32::MAX, UDIAG_SHOW_NAME | UDIAG_SHOW_PEER))?;
         learn(&all, owners, known);
     }
-    for (inode, pid, n) in found {
+    for (inode, pid, n, taken) in found {
         // Datagrams are counted otherwise, and come with no promise that anybody wants them.
         if let Some(ends) = known.get(&inode).filter(|e| e.kind == ObjectKind::UnixStream) {
             let waiting = u64::from(n);
-            out.push(Reading { inode, pid: pid.pid, new: pid.new, waiting, taken: None, ends: ends.clone() });
+            out.push(Reading { inode, pid: pid.pid, new: pid.new, waiting, taken, ends: ends.clone() });
         }
     }
     Some(())
@@ -204,9 +235,28 @@ fn show(name: &[u8]) -> String {
 }
 
 /// Is any of the sockets one of these? A kernel without tcp_diag has an error for an answer.
-fn of_tcp(socket: &mut Socket, family: i32, owners: &HashMap<u64, Owner>, out: &mut Vec<Reading>) -> bool {
-    let Some(all) = socket.dump(&tcp_request(family, 1 << ESTABLISHED)) else { return false };
+fn of_tcp(
+    socket: &mut Socket,
+    family: i32,
+    owners: &HashMap<u64, Owner>,
+    pending: &mut Pending,
+    out: &mut Vec<Reading>,
+) -> bool {
+    let Some(all) = socket.dump(&tcp_request(family, 1 << ESTABLISHED | 1 << LISTEN)) else { return false };
     out.extend(tcp_sockets(&all).filter_map(|(message, attrs)| tcp(message, attrs, owners)));
+    let listens = |m: &[u8]| m.get(1).is_some_and(|&s| u32::from(s) == LISTEN);
+    let own = |m: &[u8]| word(m, 68).is_some_and(|n| owners.contains_key(&u64::from(n)));
+    if tcp_sockets(&all).any(|(m, _)| listens(m) && own(m)) {
+        // Who is connected and was not accepted yet has no inode; its cookie is at 44, its own port at 4.
+        let mut waiting: HashMap<u16, HashSet<u64>> = HashMap::new();
+        for (m, _) in tcp_sockets(&all).filter(|(m, _)| !listens(m) && word(m, 68) == Some(0)) {
+            if let (Some(port), Some(a), Some(b)) = (half(m, 4), word(m, 44), word(m, 48)) {
+                waiting.entry(port).or_default().insert(u64::from(b) << 32 | u64::from(a));
+            }
+        }
+        let mine = tcp_sockets(&all).filter(|(m, _)| listens(m));
+        out.extend(mine.filter_map(|(m, _)| listener(m, &waiting, owners, pending)));
+    }
     tcp_sockets(&all).any(|(m, _)| word(m, 68).is_some_and(|n| owners.contains_key(&u64::from(n))))
 }
 
@@ -215,21 +265,10 @@ fn tcp(message: &[u8], attrs: &[u8], owners: &HashMap<u64, Owner>) -> Option<Rea
     let inode = u64::from(word(message, 68)?);
     let Owner { pid, new } = *owners.get(&inode)?;
     let waiting = u64::from(word(message, 56)?);
-    if waiting == 0 {
+    if waiting == 0 || u32::from(*message.get(1)?) == LISTEN {
         return None;
     }
-    let v6 = i32::from(*message.first()?) == libc::AF_INET6;
-    let end = |port: usize, at: usize| {
-        let ip = if v6 {
-            let a: [u8; 16] = message.get(at..at + 16)?.try_into().ok()?;
-            IpAddr::V6(Ipv6Addr::from(a))
-        } else {
-            let a: [u8; 4] = message.get(at..at + 4)?.try_into().ok()?;
-            IpAddr::V4(Ipv4Addr::from(a))
-        };
-        Some(SocketAddr::new(ip, u16::from_be(half(message, port)?)))
-    };
-    let (local, remote) = (end(4, 8)?, end(6, 24)?);
+    let (local, remote) = (end(message, 4, 8)?, end(message, 6, 24)?);
     let received = attributes(attrs).find(|(kind, _)| *kind == INET_DIAG_INFO);
     let received = received.and_then(|(_, info)| {
         let b: [u8; 8] = info.get(BYTES_RECEIVED..BYTES_RECEIVED + 8)?.try_into().ok()?;
@@ -239,6 +278,38 @@ fn tcp(message: &[u8], attrs: &[u8], owners: &HashMap<u64, Owner>) -> Option<Rea
     let name = if id >> 63 == 1 || peer >> 63 == 1 { format!("{local}->{remote}") } else { String::new() };
     let ends = Ends { kind: ObjectKind::Tcp, id, peer, name, display: x_over_tcp(remote) };
     Some(Reading { inode, pid, new, waiting, taken: received.map(|n| n.saturating_sub(waiting)), ends })
+}
+
+/// The end of a connection whose port and address lie there in an `inet_diag_msg`.
+fn end(message: &[u8], port: usize, at: usize) -> Option<SocketAddr> {
+    let ip = if i32::from(*message.first()?) == libc::AF_INET6 {
+        let a: [u8; 16] = message.get(at..at + 16)?.try_into().ok()?;
+        IpAddr::V6(Ipv6Addr::from(a))
+    } else {
+        let a: [u8; 4] = message.get(at..at + 4)?.try_into().ok()?;
+        IpAddr::V4(Ipv4Addr::from(a))
+    };
+    Some(SocketAddr::new(ip, u16::from_be(half(message, port)?)))
+}
+
+/// A socket that listens: the receive queue counts connections. `waiting`: those not accepted, by port. Several
+/// sockets may share a port; the kernel does not tell whose a connection is, so that one of them is accepted counts for
+/// all.
+fn listener(
+    message: &[u8],
+    waiting: &HashMap<u16, HashSet<u64>>,
+    owners: &HashMap<u64, Owner>,
+    pending: &mut Pending,
+) -> Option<Reading> {
+    let inode = u64::from(word(message, 68)?);
+    let Owner { pid, new } = *owners.get(&inode)?;
+    let taken = pending.now(inode, waiting.get(&half(message, 4)?).cloned().unwrap_or_default());
+    let n = u64::from(word(message, 56)?);
+    let local = end(message, 4, 8)?;
+    let id = endpoint(local);
+    let name = if id >> 63 == 1 { local.to_string() } else { String::new() };
+    let ends = Ends { kind: ObjectKind::Tcp, id, peer: 0, name, display: Display::None };
+    (n > 0).then_some(Reading { inode, pid, new, waiting: n, taken: Some(taken), ends })
 }
 
 /// X servers listen on TCP, too: display N on port 6000 + N (ssh forwards from 6010 on).
@@ -323,6 +394,39 @@ mod tests {
             assert_eq!(r.ends.name.is_empty(), host.starts_with('1'));
             server.write_all(b"x").expect("write");
         }
+    }
+
+    /// Connections that nobody accepts are seen, and that one of them is accepted, also when another one comes.
+    #[test]
+    fn the_queues_of_sockets_that_listen_are_seen() {
+        use std::net::{TcpListener, TcpStream};
+        use std::os::unix::net::{UnixListener, UnixStream};
+        if Socket::open().and_then(|mut s| s.dump(&unix_request(2, 0))).is_none() {
+            eprintln!("skipped: this kernel has no unix_diag");
+            return;
+        }
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("server");
+        let unix = UnixListener::bind(&path).expect("bind");
+        let tcp = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let mut q = Queues::default();
+        let mut see = |inode: u64| own(&mut q).into_iter().find(|r| r.inode == inode);
+        assert_eq!(see(inode(&unix)), None);
+        assert_eq!(see(inode(&tcp)), None);
+        let connect = || {
+            let t = TcpStream::connect(tcp.local_addr().expect("address")).expect("connect");
+            (UnixStream::connect(&path).expect("connect"), t)
+        };
+        let _first = (connect(), connect());
+        let (u, t) = (see(inode(&unix)).expect("unix"), see(inode(&tcp)).expect("tcp"));
+        assert_eq!((u.waiting, u.taken, u.ends.peer), (2, Some(0), 0));
+        assert_eq!(u.ends.name, path.to_string_lossy());
+        assert_eq!((t.waiting, t.taken, t.ends.peer), (2, Some(0), 0));
+        let _kept = (unix.accept().expect("accept"), tcp.accept().expect("accept"));
+        let _second = connect();
+        let (u, t) = (see(inode(&unix)).expect("unix"), see(inode(&tcp)).expect("tcp"));
+        assert_eq!((u.waiting, u.taken), (2, Some(1)), "one accepted, another one came");
+        assert_eq!((t.waiting, t.taken), (2, Some(1)));
     }
 
     #[test]

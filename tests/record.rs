@@ -3,11 +3,17 @@
 mod common;
 
 use common::{contract, pg_tui, text};
+use pg_event::{Item, Kind, ThreadId};
 use pg_tui::session::Session;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 fn skipped(test: &str) -> bool {
@@ -429,4 +435,108 @@ fn under_sudo_the_command_and_the_file_are_the_callers() {
     let meta = std::fs::metadata(&file).expect("it is there");
     assert_eq!((meta.uid(), meta.gid(), meta.mode() & 0o777), (65534, 65534, 0o600));
     assert_eq!(Session::open(&file).expect("it opens").header().user, "nobody");
+}
+
+/// A thread that sends itself more messages than all can be recorded of, and never waits.
+struct Chatter {
+    stop: Arc<AtomicBool>,
+    /// Sent and received so far.
+    passed: Arc<AtomicU64>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Chatter {
+    fn start() -> Self {
+        let (mut a, mut b) = UnixStream::pair().expect("a pair of sockets");
+        let (stop, passed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&passed));
+        let thread = std::thread::spawn(move || {
+            let mut room = [0; 16];
+            while !stopped.load(Ordering::Relaxed) {
+                a.write_all(&[1; 16]).expect("there is room");
+                b.read_exact(&mut room).expect("it is there");
+                counted.fetch_add(2, Ordering::Relaxed);
+            }
+        });
+        Self { stop, passed, thread: Some(thread) }
+    }
+}
+
+impl Drop for Chatter {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[test]
+fn too_many_messages_are_recorded_in_windows() {
+    let test = "too_many_messages_are_recorded_in_windows";
+    if skipped(test) {
+        return;
+    }
+    let chatter = Chatter::start();
+    let dir = tempfile::tempdir().expect("a folder");
+    let record = |extra: &[&str]| {
+        let pid = std::process::id().to_string();
+        let mut args = vec!["--no-tui", "--duration", "5", "-o", "a.pgs", "-p", &pid];
+        args.extend(extra);
+        let out = start(dir.path(), &args).wait_with_output().expect("it ends");
+        assert!(out.status.success(), "{}", text(&out));
+        let s = Session::open(&dir.path().join("a.pgs")).expect("it opens");
+        let (mut spans, mut messages, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+        for item in s.items() {
+            match item {
+                Item::Events(events) => events.iter().for_each(|e| match e.kind {
+                    Kind::Unheard { since } => spans.push(since..e.time),
+                    Kind::Ipc(u) => messages.push((u.first, e.time, u.count, e.thread)),
+                    _ => {}
+                }),
+                Item::End { coverage, .. } => notes = coverage.notes,
+                Item::Catalog(_) => {}
+            }
+        }
+        std::fs::remove_file(dir.path().join("a.pgs")).expect("it is there");
+        // Bytes through others' pipes are known of from bursts of system calls.
+        let busiest = messages.iter().max_by_key(|m| m.2).map(|m| m.3);
+        messages.retain(|m| Some(m.3) == busiest);
+        (spans, messages, notes)
+    };
+    let told = |notes: &[String]| notes.iter().any(|n| n.contains("--level messages"));
+
+    let before = chatter.passed.load(Ordering::Relaxed);
+    let (spans, messages, notes) = record(&[]);
+    let passed = chatter.passed.load(Ordering::Relaxed) - before;
+    let all: u64 = messages.iter().map(|m| u64::from(m.2)).sum();
+    // Half a percent of the time of the CPUs, for five seconds; and what passes before it is noticed.
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u64).min(16);
+    let allowed = 30_000 * cpus * 5;
+    if passed < 2 * allowed {
+        println!("skipped: {test}: the machine is so busy that only {passed} messages were passed");
+        return;
+    }
+    assert!(all < allowed * 2, "{all} of {passed} messages recorded, {allowed} allowed");
+    assert!(spans.len() >= 3, "{passed} messages, {spans:?}");
+    assert!(spans.iter().all(|s| s.end - s.start < 2_000_000_000), "{spans:?}");
+    assert!(told(&notes), "{notes:?}");
+    for pair in spans.windows(2) {
+        let (from, to) = (pair[0].end, pair[1].start);
+        assert!(from <= to);
+        assert!(
+            messages.iter().any(|m| m.1 >= from && m.0 <= to),
+            "a window without messages: {from} to {to}"
+        );
+    }
+    // A pause is a pause: what was counted within one had been sent before, or after.
+    let within = |m: &&(u64, u64, u32, ThreadId)| {
+        spans.iter().any(|s| m.0 > s.start + 20_000_000 && m.1 + 20_000_000 < s.end)
+    };
+    assert_eq!(messages.iter().filter(within).count(), 0);
+
+    let (spans, messages, notes) = record(&["--level", "messages"]);
+    assert!(spans.is_empty() && !told(&notes), "{spans:?} {notes:?}");
+    let recorded: u64 = messages.iter().map(|m| u64::from(m.2)).sum();
+    assert!(recorded > allowed, "{recorded}");
 }

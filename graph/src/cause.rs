@@ -31,6 +31,14 @@ pub(crate) fn report(g: &EventGraph, c: &Catalog, victim: &Victim, options: &Opt
     if g.lost_within(&(victim.start..victim.end())) {
         coverage.notes.push("events were lost while the victim hung: edges may be missing".into());
     }
+    let unheard = g.unheard_within(&(victim.start..victim.end()));
+    if unheard * 100 >= victim.duration.max(1) {
+        let share = crate::words::percent(unheard, victim.duration);
+        coverage.notes.push(format!(
+            "for {share} of the time in which the victim hung, messages between threads that do not wait were not \
+             recorded, since there were too many (record --level messages records all)"
+        ));
+    }
     coverage.notes.extend(server_view::note(o));
     if o.asked.iter().any(|q| q.by == "policy") {
         coverage

@@ -213,6 +213,8 @@ pub struct EventGraph {
     pub(crate) unserved: Vec<crate::UnservedFact>,
     pub(crate) execs: Vec<(ThreadId, Ns)>,
     pub(crate) lost: Vec<(Ns, Ns)>,
+    /// Spans in which messages were not recorded, disjoint and by time.
+    pub(crate) unheard: Vec<(Ns, Ns)>,
     /// By thread and time: see [`EventGraph::unseen`].
     pub(crate) unseen: Vec<(ThreadId, Ns, Ns)>,
     pub(crate) duration: Ns,
@@ -530,6 +532,13 @@ impl EventGraph {
     /// Spans in which events were lost, disjoint and by time.
     pub fn lost(&self) -> &[(Ns, Ns)] {
         &self.lost
+    }
+
+    /// For how long of a span messages were not recorded, ns.
+    pub fn unheard_within(&self, span: &Range<Ns>) -> Ns {
+        let i = self.unheard.partition_point(|l| l.1 <= span.start);
+        let within = self.unheard[i..].iter().take_while(|l| l.0 < span.end);
+        within.map(|l| l.1.min(span.end) - l.0.max(span.start)).sum()
     }
 
     /// Were events lost within a span?

@@ -125,7 +125,7 @@ impl Excerpt {
                 b.start = self.time(b.start);
                 b.trace = TraceId(self.traces.id(b.trace.0));
             }
-            Kind::Lost { since, .. } => *since = self.time(*since),
+            Kind::Unheard { since } | Kind::Lost { since, .. } => *since = self.time(*since),
             _ => {}
         }
     }

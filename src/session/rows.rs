@@ -39,9 +39,10 @@ const LOST: usize = 13;
 const WORK: usize = 14;
 const UNSERVED: usize = 15;
 const BURST: usize = 16;
-const GROUPS: usize = 17;
+const UNHEARD: usize = 17;
+const GROUPS: usize = 18;
 /// Columns of each group.
-const COLUMNS: [usize; GROUPS] = [4, 17, 6, 6, 3, 1, 0, 1, 2, 3, 4, 2, 1, 3, 3, 5, 4];
+const COLUMNS: [usize; GROUPS] = [4, 17, 6, 6, 3, 1, 0, 1, 2, 3, 4, 2, 1, 3, 3, 5, 4, 1];
 const MAX_COLUMNS: usize = 17;
 
 /// Makes payloads: takes events one after the other and keeps them as columns until a chunk is due. Its
@@ -258,6 +259,10 @@ impl Encoder {
                 c[3].byte(b.how as u8);
                 BURST
             }
+            Kind::Unheard { since } => {
+                self.groups[UNHEARD][0].u(ago(since));
+                UNHEARD
+            }
             Kind::Mark { number } => {
                 self.groups[MARK][0].u(u64::from(number));
                 MARK
@@ -410,6 +415,7 @@ impl Decoder {
             work,
             unserved,
             burst,
+            unheard,
         ] = &mut cols;
         for _ in 0..rows {
             let tag = common[0].byte() as usize;
@@ -461,6 +467,7 @@ impl Decoder {
                     stack: StackId(flag[3].id()),
                 },
                 UNIT => Kind::UnitBoundary { unit_type: unit[0].id(), begin: unit[1].flag() },
+                UNHEARD => Kind::Unheard { since: time.wrapping_sub(unheard[0].u()) },
                 MARK => Kind::Mark { number: mark[0].u32() },
                 LOST => Kind::Lost {
                     since: time.wrapping_sub(lost[0].u()),

@@ -66,6 +66,7 @@ fn kind() -> impl Strategy<Value = Kind> {
         }),
         1 => (id(), any::<bool>()).prop_map(|(unit_type, begin)| Kind::UnitBoundary { unit_type, begin }),
         1 => any::<u32>().prop_map(|number| Kind::Mark { number }),
+        1 => ns().prop_map(|since| Kind::Unheard { since }),
         1 => (ns(), id(), any::<u32>(), 0u8..3).prop_map(|(start, t, steps, how)| {
             let how = pg_event::trace::How::from_u8(how);
             Kind::Burst(pg_event::Burst { start, trace: pg_event::TraceId(t), steps, how })

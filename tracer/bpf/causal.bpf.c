@@ -181,8 +181,10 @@ static __always_inline void switch_out(struct task_struct *task, struct cpu *c, 
 	t->off = now;
 	t->reported = 0;
 	t->runnable = 0;
-	if (messages && t->has_uses)
+	if (messages && c->talked) {
+		c->talked = 0;
 		leave_uses(t, task, c, now);
+	}
 	if (t->run_count)
 		flush_calls(t, tid, tgid);
 	if (preempt || !state) {

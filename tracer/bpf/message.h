@@ -75,6 +75,7 @@ static __always_inline int message(struct sock *sk, int bytes, u32 direction)
 	u32 tid = task->pid, tgid = task->tgid;
 	if (bytes <= 0 || !tid || tgid == own_tgid)
 		return 0;
+	count(COUNT_MESSAGES);
 	if (sk->sk_type == SOCK_DGRAM && datagram(sk, task, bytes, direction))
 		return 0;
 	struct uses *u = bpf_task_storage_get(&uses, task, 0, 0);
@@ -129,6 +130,10 @@ static __always_inline int message(struct sock *sk, int bytes, u32 direction)
 	if (s->tcp)
 		f->position = position_of(sk, direction);
 	u->busy = 0;
+	/* Last: whoever is switched out before this has nothing half done to send. */
+	struct cpu *c = this_cpu();
+	if (c)
+		c->talked = 1;
 	return 0;
 }
 

@@ -50,7 +50,7 @@ struct {
 } bursting SEC(".maps");
 
 /* Losses and totals, by CPU. Numbers of `pg_event::Kind::Lost::ring` first. */
-enum count { LOST_EVENTS = 0, LOST_STACKS, LOST_SAMPLES, COUNT_LEFT, COUNT_UNREPORTED, COUNTS };
+enum count { LOST_EVENTS = 0, LOST_STACKS, LOST_SAMPLES, COUNT_LEFT, COUNT_UNREPORTED, COUNT_MESSAGES, COUNTS };
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, COUNTS);
@@ -206,7 +206,8 @@ struct cpu {
 	u32 timer;   /* depth of expiring timers */
 	u32 net_raised_by_irq;
 	/* How many records of messages may be sent at once: what one CPU adds to the ring stays bounded. */
-	u32 tokens, pad;
+	u32 tokens;
+	u32 talked; /* the thread on it passed messages since it came */
 	u64 tokens_at;
 	/* The disk request completed last: its device, when, and who submitted it. */
 	u64 disk, disk_time;

@@ -38,6 +38,8 @@ pub struct Options {
     pub long_wait_ns: u64,
     /// When a connection of the focus in which something waits counts as not served, 0 for never.
     pub unserved_ns: u64,
+    /// Where more messages are passed than can be recorded cheaply, record them in windows (`collector::duty`).
+    pub thin_messages: bool,
     /// Raise the level for short bursts on threads of the focus that look as if they spun.
     pub adaptive: bool,
     /// Look functions' names up only when a report of open waits is asked for, and forget what was read for
@@ -58,6 +60,7 @@ impl Default for Options {
             user_stacks: true,
             long_wait_ns: 500_000_000,
             unserved_ns: 1_000_000_000,
+            thin_messages: true,
             adaptive: true,
             names_on_report: false,
         }

@@ -107,6 +107,18 @@ impl Channels {
         n
     }
 
+    /// Messages were not recorded for a while: what had been sent before and was not received yet may have been.
+    /// Bytes are counted anew, except where the records say which they are.
+    pub fn resume(&mut self) {
+        for (_, &n) in self.by_key.iter().filter(|(k, _)| k.0 != ObjectKind::Tcp) {
+            let c = &mut self.all[n as usize];
+            (c.sent_so_far, c.received_so_far) = (0, 0);
+            c.received.clear();
+            c.sent.clear();
+        }
+        self.datagrams.resume();
+    }
+
     /// A datagram was sent to an address: whoever waits there, without saying from whom, may get it.
     fn arrives(&mut self, object: ObjectId, at: Segment, time: Ns, catalog: &Catalog) {
         let Some(o) = catalog.object(object).filter(|o| is_datagram(o.kind) && o.peer != 0) else { return };

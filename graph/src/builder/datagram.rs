@@ -53,6 +53,11 @@ pub(super) struct Datagrams {
 }
 
 impl Datagrams {
+    /// Messages were not recorded for a while.
+    pub fn resume(&mut self) {
+        self.queues.clear();
+    }
+
     /// A record of messages; `found` gets every message it completes.
     pub fn record(
         &mut self,

@@ -27,6 +27,7 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
         unserved,
         execs,
         lost,
+        unheard,
         culled,
         events,
         last_cpu,
@@ -54,6 +55,7 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
     g.holds = holds;
     g.holds.sort_by_key(|h| (h.subject, h.time));
     g.lost = joined(lost);
+    g.unheard = joined(unheard);
 
     let ids = (0..threads.len() as u32).map(ThreadId);
     let peers = Peers::new(ids.zip(&threads).map(|(id, t)| (id, &t.ipc[..])), catalog);

@@ -115,6 +115,7 @@ pub struct Builder {
     unserved: Vec<UnservedFact>,
     execs: Vec<(ThreadId, Ns)>,
     lost: Vec<(Ns, Ns)>,
+    unheard: Vec<(Ns, Ns)>,
     culled: CullCounts,
     events: u64,
     /// The highest CPU number of an event.
@@ -143,6 +144,7 @@ impl Builder {
             unserved: Vec::new(),
             execs: Vec::new(),
             lost: Vec::new(),
+            unheard: Vec::new(),
             culled: CullCounts::default(),
             events: 0,
             last_cpu: 0,
@@ -214,6 +216,11 @@ impl Builder {
             if ring != 1 {
                 self.lost.push((since.min(time), time));
             }
+            return;
+        }
+        if let Kind::Unheard { since } = e.kind {
+            self.unheard.push((since.min(time), time));
+            self.channels.resume();
             return;
         }
         if let Kind::Mark { number } = e.kind {

@@ -365,6 +365,7 @@ pub fn event(r: &Recording, e: &Event) -> String {
                 format!("has {} B waiting{}, not received for {length}", u.bytes, on(u.object))
             }
         }
+        Kind::Unheard { .. } => "messages were not recorded until here".into(),
         Kind::Mark { number } => format!("mark {number}"),
         Kind::Lost { count, .. } => format!("{count} events lost"),
         _ => "an event of a newer pg-tui".into(),

@@ -102,9 +102,12 @@ pub struct Record {
     /// Begin with that after this time
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time, help_heading = "Instructions")]
     pub steps_after: u64,
-    /// How much is recorded
-    #[arg(long, value_enum, default_value_t, help_heading = "Cost and detail")]
-    pub level: Level,
+    /// How much is recorded [default: messages, as long as there are not too many]
+    ///
+    /// Without this, messages are recorded all the time up to 30,000 a second on each CPU; above that in windows,
+    /// at least one each second, so that the programs you trace lose no more than half a percent to it.
+    #[arg(long, value_enum, hide_default_value = true, help_heading = "Cost and detail")]
+    pub level: Option<Level>,
     /// Memory for events under way, in MiB: more of it loses less on a busy machine
     #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Cost and detail")]
     pub ring_size: u32,

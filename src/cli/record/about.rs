@@ -38,7 +38,8 @@ pub fn options(args: &Record) -> Result<Options, Failure> {
         ));
     }
     Ok(Options {
-        level: match args.level {
+        thin_messages: args.level.is_none(),
+        level: match args.level.unwrap_or_default() {
             Level::Waits => pg_tracer::Level::Waits,
             Level::Messages => pg_tracer::Level::Messages,
             Level::Syscalls => pg_tracer::Level::Syscalls,
@@ -75,7 +76,7 @@ pub fn header(args: &Record) -> Header {
         user: env("SUDO_USER").or_else(|| env("USER")).or_else(|| env("LOGNAME")).unwrap_or_default(),
         focus: focus(args),
         options: vec![
-            setting("level", &args.level.name()),
+            setting("level", &args.level.map_or("messages, thinned out", Level::name)),
             setting("ring-size", &args.ring_size),
             setting("stack-ring-size", &args.stack_ring_size),
             setting("sample-rate", &args.sample_rate),

@@ -79,6 +79,12 @@ pub enum Kind {
         /// Number of the mark; the session's notes hold its text.
         number: u32,
     },
+    /// Messages between `since` and `time` were not recorded, since there were too many of them: waits and wakings
+    /// were. Who sends to whom shows in the recording before and after.
+    Unheard {
+        /// From when on.
+        since: Ns,
+    },
     /// Events were lost between `since` and `time`.
     Lost {
         /// Earliest time from which events may be missing.

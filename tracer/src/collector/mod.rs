@@ -8,6 +8,7 @@ mod burst;
 mod clock;
 mod compat;
 mod drain;
+mod duty;
 pub(crate) mod hash;
 mod lanes;
 mod memory;
@@ -43,6 +44,7 @@ use crate::unserved::{Look, Observer, Tracker};
 use burst::{Bursts, Step};
 use crossbeam_channel::{Receiver, Sender, bounded, never, select, unbounded};
 use drain::{Batch, Drain};
+use duty::{Duty, Turn};
 use pg_event::{Coverage, Event, Item, Kind, Loss, Ns, ThreadId};
 use pipeline::Pipeline;
 use programs::{Pass, Programs};
@@ -203,6 +205,8 @@ struct Run {
     lost: [u64; 3],
     loss: Loss,
     bytes: u64,
+    /// Whether messages are recorded, where that is not always.
+    duty: Option<Duty>,
     /// When losses were read last.
     checked: u64,
     /// Threads blocked with messages so far, and until when to collect those.
@@ -267,6 +271,7 @@ impl Run {
             lost: [0; 3],
             loss: Loss::default(),
             bytes: 0,
+            duty: None,
             checked: start,
             left: (0, 0),
             second: (start, 0),
@@ -281,6 +286,9 @@ impl Run {
             observer,
             looks,
         };
+        if options.thin_messages && options.level == Level::Messages {
+            run.duty = aya::util::nr_cpus().ok().map(|n| Duty::new(n as u32, start));
+        }
         // The focus must be known before the command's first instruction.
         let _ = run.give_out(start, false);
         Ok(run)
@@ -294,7 +302,8 @@ impl Run {
         loop {
             let now = clock::monotonic();
             let burst_due = self.pipeline.bursts.as_ref().and_then(|b| b.due(now)).unwrap_or(u64::MAX);
-            let due = next_long.min(burst_due).min(now + PAUSE).saturating_sub(now);
+            let duty_due = self.duty.as_ref().map_or(u64::MAX, Duty::due);
+            let due = next_long.min(burst_due).min(duty_due).min(now + PAUSE).saturating_sub(now);
             let batch = select! {
                 recv(self.commands) -> command => match command {
                     Ok(Command::Focus(pid, done)) => {
@@ -378,6 +387,7 @@ impl Run {
             let datagram = self.pipeline.datagram;
             self.programs.name_senders(datagram != 0 && now.saturating_sub(datagram) < DATAGRAMS_NS);
             self.burst(now, false);
+            self.hear(now);
             self.collect_messages(now)?;
             self.account(now);
             // A focus must follow at once; the file is written in steps.
@@ -414,6 +424,29 @@ impl Run {
         if let Err(e) = done {
             self.programs.notes.push(format!("no bursts of system calls: {e}"));
             self.pipeline.bursts = None;
+        }
+    }
+
+    /// Record messages, or do not for a while. A kernel that refuses goes on as it is.
+    fn hear(&mut self, now: u64) {
+        let Some(duty) = &mut self.duty else { return };
+        let done = match duty.step(now, self.programs.heard()) {
+            None => return,
+            Some(Turn::Pause) => {
+                self.pipeline.unheard(now, None);
+                let done = self.programs.hear(false);
+                duty.began(clock::monotonic());
+                done
+            }
+            Some(Turn::Resume(since)) => {
+                let done = self.programs.hear(true);
+                self.pipeline.unheard(since, Some(clock::monotonic()));
+                done
+            }
+        };
+        if let Err(e) = done {
+            self.programs.notes.push(format!("messages: {e}"));
+            self.duty = None;
         }
     }
 
@@ -545,6 +578,9 @@ impl Run {
         }
         self.burst(end, true);
         self.pipeline.end_at(end);
+        if let Some(since) = self.duty.as_ref().and_then(Duty::paused) {
+            self.pipeline.unheard(since, Some(end));
+        }
         let (touches, flag_notes) = self.flags.take().map(Watch::finish).unwrap_or_default();
         for touch in &touches {
             self.pipeline.touch(touch);
@@ -560,6 +596,7 @@ impl Run {
         let mut notes = std::mem::take(&mut self.programs.notes);
         notes.extend(flag_notes);
         notes.extend(step_notes);
+        notes.extend(self.duty.as_ref().and_then(|d| d.note(end)));
         let bursts = self.pipeline.bursts.as_ref().map_or(0, |b| b.count);
         if bursts > 0 {
             let s = if bursts == 1 { "" } else { "s" };

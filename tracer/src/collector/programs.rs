@@ -48,9 +48,10 @@ const EXTRA: &[(&str, &str, &str)] = &[
     ("on_disk_start", "block_io_start", "who asked for what a disk delivers is known for some queues only"),
     ("on_disk_issue", "block_rq_issue", "who asked for what a disk delivers is known for some queues only"),
 ];
+const RECEIVE: &str = "on_receive";
 const MESSAGES: &[(&str, &str, &str)] = &[
     ("on_send", "sock_send_length", "bytes sent over sockets are not recorded"),
-    ("on_receive", "sock_recv_length", "bytes received over sockets are not recorded"),
+    (RECEIVE, "sock_recv_length", "bytes received over sockets are not recorded"),
 ];
 /// Attached only while unix datagrams are received.
 const DATAGRAMS: (&str, &str) = ("on_datagram", "skb_copy_datagram_iovec");
@@ -86,6 +87,7 @@ unsafe impl aya::Pod for Control {}
 const LOST: [u32; 3] = [0, 1, 2];
 const LEFT: u32 = 3;
 const UNREPORTED: u32 = 4;
+const HEARD: u32 = 5;
 
 /// The loaded and attached programs; dropping it detaches everything.
 pub struct Programs {
@@ -95,6 +97,8 @@ pub struct Programs {
     focus: HashMap<MapData, u32, u32>,
     counts: PerCpuArray<MapData, u64>,
     calls: Option<[BtfTracePointLinkId; 2]>,
+    /// Of [`MESSAGES`], while they are attached.
+    messages: Vec<(&'static str, BtfTracePointLinkId)>,
     datagrams: Option<BtfTracePointLinkId>,
     /// The kernel took the program for datagrams.
     datagrams_loaded: bool,
@@ -202,6 +206,7 @@ impl Programs {
             pythons: take(&mut ebpf, "pythons")?,
             counts: take(&mut ebpf, "counts")?,
             calls: None,
+            messages: Vec::new(),
             datagrams: None,
             receptions: false,
             datagrams_loaded: false,
@@ -233,15 +238,19 @@ impl Programs {
         iter.load("task", btf).map_err(|e| refused("on_task", &e))?;
         // What is optional first: whatever of it wakes the core finds it not yet there.
         let messages = if options.level >= Level::Messages { MESSAGES } else { &[] };
-        self.receptions = options.level >= Level::Messages;
         for (name, tracepoint, loss) in EXTRA.iter().chain(messages) {
-            if let Err(e) = attach(&mut self.ebpf, name, tracepoint, btf) {
-                self.receptions &= *name != "on_receive";
+            let attached = attach(&mut self.ebpf, name, tracepoint, btf);
+            if let Ok(link) = attached {
+                if MESSAGES.iter().any(|m| m.0 == *name) {
+                    self.messages.push((name, link));
+                }
+            } else if let Err(e) = attached {
                 tracing::warn!(name, "{}", refused(name, &e));
                 let note = format!("this kernel does not offer {tracepoint}: {loss}");
                 self.notes.push(note);
             }
         }
+        self.receptions = self.messages.iter().any(|m| m.0 == RECEIVE);
         for (name, tracepoint) in CORE {
             attach(&mut self.ebpf, name, tracepoint, btf).map_err(|e| refused(name, &e))?;
         }
@@ -295,6 +304,33 @@ impl Programs {
         }
         self.calls = links.try_into().ok();
         Ok(())
+    }
+
+    /// Record messages from now on, or no longer.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn hear(&mut self, wanted: bool) -> Result<(), Error> {
+        if wanted {
+            for (name, ..) in MESSAGES.iter().filter(|m| m.0 != RECEIVE || self.receptions) {
+                let p: &mut BtfTracePoint = program(&mut self.ebpf, name)?;
+                // One that was refused at the start is not loaded.
+                if p.fd().is_ok() && self.messages.iter().all(|m| m.0 != *name) {
+                    self.messages.push((name, p.attach().map_err(|e| refused(name, &e))?));
+                }
+            }
+        } else {
+            for (name, link) in self.messages.drain(..) {
+                let p: &mut BtfTracePoint = program(&mut self.ebpf, name)?;
+                p.detach(link).map_err(|e| refused(name, &e))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Messages recorded so far.
+    pub fn heard(&self) -> u64 {
+        self.count(HEARD)
     }
 
     /// Have unix datagrams that are received name their sender, or no longer: what is received over streams
@@ -468,12 +504,16 @@ where
     p.try_into().map_err(|e| refused(name, &e))
 }
 
-fn attach(ebpf: &mut Ebpf, name: &str, tracepoint: &str, btf: &Btf) -> Result<(), ProgramError> {
+fn attach(
+    ebpf: &mut Ebpf,
+    name: &str,
+    tracepoint: &str,
+    btf: &Btf,
+) -> Result<BtfTracePointLinkId, ProgramError> {
     let p: &mut BtfTracePoint =
         ebpf.program_mut(name).ok_or(ProgramError::UnexpectedProgramType).and_then(TryInto::try_into)?;
     p.load(tracepoint, btf)?;
-    p.attach()?;
-    Ok(())
+    p.attach()
 }
 
 #[cfg(test)]

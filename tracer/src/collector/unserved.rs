@@ -3,9 +3,20 @@
 use super::pipeline::Pipeline;
 use super::raw::RawObject;
 use crate::unserved::{Told, Who};
-use pg_event::{Event, Kind, Unserved};
+use pg_event::{Event, Kind, ThreadId, Unserved};
 
 impl Pipeline {
+    /// Messages were not recorded from `since` (`CLOCK_MONOTONIC`) until `until`, or are not from now on.
+    pub fn unheard(&mut self, since: u64, until: Option<u64>) {
+        if let Some(queues) = &mut self.queues {
+            queues.unheard(until);
+        }
+        if let Some(until) = until {
+            let (since, time) = (self.time(since), self.time(until));
+            self.push(Event { time, thread: ThreadId::NONE, cpu: 0, kind: Kind::Unheard { since } });
+        }
+    }
+
     /// Put the events for what is due when all records up to `complete` were taken; `open`: also what goes on as it
     /// is now. Both times are of `CLOCK_MONOTONIC`.
     pub fn tell_unserved(&mut self, complete: u64, now: u64, open: bool) {

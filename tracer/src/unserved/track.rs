@@ -66,6 +66,8 @@ pub struct Tracker {
     limit: u64,
     /// Receptions are recorded.
     receptions: bool,
+    /// Not those before.
+    unheard: u64,
     /// By inode.
     queues: HashMap<u64, Queue>,
     /// Who received last: thread, process, when.
@@ -76,7 +78,19 @@ pub struct Tracker {
 impl Tracker {
     /// `limit`: longer than this, ns, is too long. `receptions`: [`Self::received`] is told of them all.
     pub fn new(limit: u64, receptions: bool) -> Self {
-        Self { limit, receptions, queues: HashMap::new(), receivers: HashMap::new(), out: Vec::new() }
+        Self {
+            limit,
+            receptions,
+            unheard: 0,
+            queues: HashMap::new(),
+            receivers: HashMap::new(),
+            out: Vec::new(),
+        }
+    }
+
+    /// Receptions were not recorded until then, or are not from now on.
+    pub fn unheard(&mut self, until: Option<u64>) {
+        self.unheard = until.unwrap_or(u64::MAX);
     }
 
     /// Take what was seen.
@@ -165,12 +179,12 @@ impl Tracker {
 
     /// What there is to tell, once all that was recorded up to `complete` is known.
     pub fn due(&mut self, complete: u64) -> Vec<Told> {
-        let (limit, receptions) = (self.limit, self.receptions);
+        let (limit, receptions, unheard) = (self.limit, self.receptions, self.unheard);
         let too_long = |q: &Queue| {
             let end = q.since.saturating_add(limit);
             let sure = if q.taken.is_some() {
                 true
-            } else if receptions {
+            } else if receptions && q.since >= unheard {
                 complete >= end.saturating_add(LATE)
             } else {
                 q.readings >= BLIND_READINGS

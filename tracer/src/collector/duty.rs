@@ -6,8 +6,8 @@
 
 const MS: u64 = 1_000_000;
 const SECOND: f64 = 1e9;
-/// Messages a second that each CPU may be charged with: half a percent of its time.
-pub const PER_CPU: u64 = 30_000;
+/// Messages a second that each CPU may be charged with: a third of a percent of its time.
+pub const PER_CPU: u64 = 20_000;
 /// More CPUs than these do not allow for more: somebody has to write all of it down.
 const MAX_CPUS: u64 = 16;
 /// A window is at least so long, ns, ...
@@ -16,10 +16,9 @@ const WINDOW: u64 = 40 * MS;
 const MAX_PAUSE: u64 = 1000 * MS;
 /// While there are too many, the count is looked at so often, ns.
 const LOOK: u64 = 20 * MS;
-/// What is not used is kept for a later burst, for so long, seconds.
+/// What is not used is kept for a later burst, for so long, seconds. A pause ends when that much is left again:
+/// to attach and detach interrupts every CPU a few times, so it should be done seldom.
 const KEPT: f64 = 0.25;
-/// A pause ends when so much, in seconds, is left again.
-const ENOUGH: f64 = 0.05;
 
 /// What is to be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,7 +78,7 @@ impl Duty {
             (self.on, self.since) = (false, now);
             return Some(Turn::Pause);
         }
-        if length < MAX_PAUSE && self.credit < self.allowed * ENOUGH {
+        if length < MAX_PAUSE && self.credit < self.allowed * KEPT {
             return None;
         }
         self.credit = self.credit.max(0.0);
@@ -99,7 +98,7 @@ impl Duty {
         if self.on {
             return if self.busy { self.told.0 + LOOK } else { u64::MAX };
         }
-        let missing = self.allowed * ENOUGH - self.credit;
+        let missing = self.allowed * KEPT - self.credit;
         let enough = self.told.0 + (missing.max(0.0) / self.allowed * SECOND) as u64 + MS;
         enough.min(self.since + MAX_PAUSE)
     }

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 const BATCH: usize = 64;
 /// While nobody waits for names, the thread rests this many times as long as it worked: reading debug
 /// information must not take the CPU from what is recorded ...
-const REST: u32 = 400;
+const REST: u32 = 1600;
 /// ... and new code waits this long; what is not named when the recording ends is named then ...
 const LATER: Duration = Duration::from_secs(15);
 /// ... but for the time after its start, in which everything that runs is met at once.

@@ -127,7 +127,11 @@ impl Spaces {
 
     /// The executable mappings of a process.
     pub fn all(&mut self, modules: &mut Modules, pid: u32, now: Instant) -> Option<Mappings> {
-        self.find(modules, pid, 0, now);
+        self.inherit(modules, pid, now, 0);
+        let fresh = |s: &Space| s.ended || s.read.is_some_and(|t| now.saturating_duration_since(t) < MAX_AGE);
+        if !self.by_pid.get(&pid).is_some_and(fresh) {
+            self.refresh(modules, pid, now, 0);
+        }
         self.by_pid.get(&pid)?.mappings.clone()
     }
 

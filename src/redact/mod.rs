@@ -5,6 +5,8 @@
 //! original; if the verdict differs, more is kept: the past of the hang, in the end everybody's events (anonymously).
 
 mod keep;
+#[cfg(test)]
+mod kinds_tests;
 mod names;
 mod rows;
 #[cfg(test)]

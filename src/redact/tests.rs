@@ -193,7 +193,7 @@ fn sample_with(dir: &Path, crowd: u32) -> PathBuf {
 }
 
 /// All bytes of a session file, unpacked.
-fn unpacked(path: &Path) -> Vec<u8> {
+pub(super) fn unpacked(path: &Path) -> Vec<u8> {
     let file = std::fs::read(path).unwrap();
     let (mut at, mut out) = (PREFIX_LEN, Vec::new());
     while at < file.len() {
@@ -204,7 +204,7 @@ fn unpacked(path: &Path) -> Vec<u8> {
     out
 }
 
-fn holds(bytes: &[u8], text: &str) -> bool {
+pub(super) fn holds(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|w| w == text.as_bytes())
 }
 

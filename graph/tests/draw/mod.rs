@@ -2,9 +2,10 @@
 #![allow(dead_code)]
 
 use pg_event::{
-    Catalog, Cmdline, Context, Direction, Display, Event, Frame, FrameId, Hold, IpcUse, Kind, Module,
-    ModuleId, ModuleKind, Ns, Object, ObjectId, ObjectKind, OffCpu, OffState, Process, ProcessId, Relation,
-    Sample, Stack, StackId, SyscallUse, Sysno, Thread, ThreadId, Unserved, Work, syscall_number,
+    Catalog, CatalogDelta, Cmdline, Context, Coverage, Direction, Display, Event, Frame, FrameId, Hold,
+    IpcUse, Item, Kind, Module, ModuleId, ModuleKind, Ns, Object, ObjectId, ObjectKind, OffCpu, OffState,
+    Process, ProcessId, Relation, Sample, Stack, StackId, SyscallUse, Sysno, Thread, ThreadId, TraceId,
+    Unserved, Work, syscall_number,
 };
 use pg_graph::report::Report;
 use pg_graph::{
@@ -141,7 +142,7 @@ impl Drawing {
         StackId(self.catalog.stacks.len() as u32 - 1)
     }
 
-    fn event(&mut self, time: Ns, thread: ThreadId, kind: Kind) {
+    pub fn event(&mut self, time: Ns, thread: ThreadId, kind: Kind) {
         self.events.push(Event { time, thread, cpu: 0, kind });
     }
 
@@ -240,6 +241,27 @@ impl Drawing {
         at: f64,
     ) {
         self.event(ns(at), holder, Kind::Hold(Hold { object, subject, relation }));
+    }
+
+    /// As a recording brings it.
+    pub fn items(mut self) -> Vec<Item> {
+        self.events.sort_by_key(|e| e.time);
+        let c = self.catalog;
+        fn rows<I, T>(all: Vec<T>, id: impl Fn(u32) -> I) -> Vec<(I, T)> {
+            all.into_iter().enumerate().map(|(i, row)| (id(i as u32), row)).collect()
+        }
+        let delta = CatalogDelta {
+            threads: rows(c.threads, ThreadId),
+            processes: rows(c.processes, ProcessId),
+            objects: rows(c.objects, ObjectId),
+            stacks: rows(c.stacks, StackId),
+            frames: rows(c.frames, FrameId),
+            modules: rows(c.modules, ModuleId),
+            traces: rows(c.traces, TraceId),
+            ..CatalogDelta::default()
+        };
+        let end = Item::End { duration: ns(self.end), coverage: Coverage::default() };
+        vec![Item::Catalog(delta), Item::Events(self.events), end]
     }
 
     pub fn build(self) -> (EventGraph, Catalog) {

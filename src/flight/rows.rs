@@ -21,6 +21,8 @@ pub struct Rows {
     frames: HashMap<FrameId, Frame>,
     modules: HashMap<ModuleId, Module>,
     traces: HashMap<TraceId, Trace>,
+    /// Ids of frames that have come count up to here.
+    frames_given: u32,
     /// What the source does not name any more since a time.
     forgotten: VecDeque<(Ns, Forgotten)>,
 }
@@ -57,7 +59,13 @@ impl Rows {
         self.processes.extend(d.processes);
         self.objects.extend(d.objects);
         self.stacks.extend(d.stacks);
-        self.frames.extend(d.frames);
+        for (id, frame) in d.frames {
+            // A name can come later than its frame has left.
+            if id.0 >= self.frames_given || self.frames.contains_key(&id) {
+                self.frames_given = self.frames_given.max(id.0.saturating_add(1));
+                self.frames.insert(id, frame);
+            }
+        }
         self.modules.extend(d.modules);
         self.traces.extend(d.traces);
         if !d.forgotten.is_empty() {

@@ -5,10 +5,12 @@ use super::raw::{K_NONE, Name, RawObject};
 use super::words::Words;
 use crate::procfs::lossy;
 use pg_event::{CatalogDelta, Object, ObjectId, ObjectKind};
+use std::collections::HashSet;
 use std::net::Ipv6Addr;
 
-/// More objects than this get no row: memory stays bounded whatever a target does.
-const MAX_OBJECTS: usize = 8 << 20;
+/// Objects that are kept besides those used meanwhile: each time so many have come it is looked which of the others
+/// nobody used since the last look.
+const ROOM: usize = 1 << 16;
 /// Longest name kept.
 const MAX_NAME: usize = 4096;
 
@@ -17,10 +19,21 @@ pub struct Objects {
     ids: FastMap<RawObject, ObjectId>,
     /// Looked up lately, each at a place that few others share: most are found here.
     latest: Vec<(RawObject, ObjectId)>,
-    rows: Vec<Object>,
-    dirty: Vec<bool>,
+    rows: FastMap<ObjectId, Row>,
+    /// Ids given so far: they are never given twice.
+    given: u32,
     changed: Vec<ObjectId>,
     words: Words,
+    /// Counts looks at who leaves; how many rows there may be until the next one.
+    looks: u32,
+    room: usize,
+}
+
+struct Row {
+    object: Object,
+    dirty: bool,
+    /// The look after which it was used last.
+    used: u32,
 }
 
 /// Places of [`Objects::latest`].
@@ -32,10 +45,12 @@ impl Default for Objects {
         Self {
             ids: FastMap::default(),
             latest: vec![(nobody, ObjectId::NONE); LATEST],
-            rows: Vec::new(),
-            dirty: Vec::new(),
+            rows: FastMap::default(),
+            given: 0,
             changed: Vec::new(),
             words: Words::default(),
+            looks: 0,
+            room: ROOM,
         }
     }
 }
@@ -61,12 +76,13 @@ impl Objects {
         }
         if let Some(&id) = self.ids.get(&raw) {
             self.latest[place] = (raw, id);
+            if let Some(row) = self.rows.get_mut(&id) {
+                row.used = self.looks;
+            }
             return id;
         }
-        if self.rows.len() >= MAX_OBJECTS {
-            return ObjectId::NONE;
-        }
-        let id = ObjectId(self.rows.len() as u32);
+        let id = ObjectId(self.given);
+        self.given += 1;
         self.ids.insert(raw, id);
         // Both ends of a pseudo-terminal are known by the slave's number (major 136).
         let number = raw.id & !(1 << 63);
@@ -76,41 +92,81 @@ impl Objects {
         } else {
             String::new()
         };
-        self.rows.push(Object {
-            kind: ObjectKind::from_u8(raw.kind),
-            id: raw.id,
-            peer: raw.peer,
-            name,
-            members: Vec::new(),
-        });
-        self.dirty.push(true);
+        let kind = ObjectKind::from_u8(raw.kind);
+        let object = Object { kind, id: raw.id, peer: raw.peer, name, members: Vec::new() };
+        self.rows.insert(id, Row { object, dirty: true, used: self.looks });
         self.changed.push(id);
         id
     }
 
+    /// Is it time for [`Self::let_go`]?
+    pub fn is_crowded(&self) -> bool {
+        self.rows.len() >= self.room
+    }
+
+    /// How many objects there are.
+    #[cfg(test)]
+    pub fn count(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Let those leave that were not used since the last such look, but for `used` and the members of sets that
+    /// stay. They have been given out; seen again, they get new ids.
+    pub fn let_go(&mut self, used: &HashSet<ObjectId>) -> Vec<ObjectId> {
+        let now = self.looks;
+        let stays = |id: &ObjectId, row: &Row| row.used == now || row.dirty || used.contains(id);
+        let members: HashSet<ObjectId> = self
+            .rows
+            .iter()
+            .filter(|(id, row)| stays(id, row))
+            .flat_map(|(_, row)| row.object.members.iter().copied())
+            .collect();
+        let mut out = Vec::new();
+        self.rows.retain(|id, row| {
+            let stays = stays(id, row) || members.contains(id);
+            if !stays {
+                out.push(*id);
+            }
+            stays
+        });
+        let rows = &self.rows;
+        self.ids.retain(|_, id| rows.contains_key(id));
+        self.rows.shrink_to_fit();
+        self.ids.shrink_to_fit();
+        // Whatever is used from here on is to be noticed once more.
+        self.latest.fill((RawObject { kind: K_NONE, id: 0, peer: 0 }, ObjectId::NONE));
+        self.looks += 1;
+        self.room = self.rows.len() + ROOM;
+        out
+    }
+
     /// The row of an object.
     pub fn row(&self, id: ObjectId) -> Option<&Object> {
-        self.rows.get(id.index())
+        self.rows.get(&id).map(|r| &r.object)
     }
 
     /// Take a name.
     pub fn name(&mut self, raw: RawObject, name: &Name) {
         let id = self.id(raw);
-        let Some(row) = self.rows.get(id.index()) else { return };
+        let Some(row) = self.row(id) else { return };
         if row.kind == ObjectKind::Tty && !row.name.is_empty() {
             return;
         }
         let text = show(name, raw);
-        if row.name != text {
-            self.touch(id).name = text;
+        if row.name != text
+            && let Some(row) = self.touch(id)
+        {
+            row.name = text;
         }
     }
 
     /// The object's id, and its name: made at first sight.
     pub fn called(&mut self, raw: RawObject, name: &str) -> ObjectId {
         let id = self.id(raw);
-        if self.rows.get(id.index()).is_some_and(|r| r.name != name) {
-            name.clone_into(&mut self.touch(id).name);
+        if self.row(id).is_some_and(|r| r.name != name)
+            && let Some(row) = self.touch(id)
+        {
+            name.clone_into(&mut row.name);
         }
         id
     }
@@ -119,18 +175,20 @@ impl Objects {
     pub fn members(&mut self, raw: RawObject, members: &[RawObject]) {
         let id = self.id(raw);
         let members: Vec<ObjectId> = members.iter().map(|m| self.id(*m)).collect();
-        let Some(row) = self.rows.get(id.index()) else { return };
-        if row.members != members {
-            self.touch(id).members = members;
+        if self.row(id).is_some_and(|r| r.members != members)
+            && let Some(row) = self.touch(id)
+        {
+            row.members = members;
         }
     }
 
-    fn touch(&mut self, id: ObjectId) -> &mut Object {
-        if !self.dirty[id.index()] {
-            self.dirty[id.index()] = true;
+    fn touch(&mut self, id: ObjectId) -> Option<&mut Object> {
+        let row = self.rows.get_mut(&id)?;
+        if !row.dirty {
+            row.dirty = true;
             self.changed.push(id);
         }
-        &mut self.rows[id.index()]
+        Some(&mut row.object)
     }
 
     /// New and changed rows since the last call.
@@ -139,8 +197,9 @@ impl Objects {
         let mut changed = std::mem::take(&mut self.changed);
         changed.sort_unstable();
         for id in changed {
-            self.dirty[id.index()] = false;
-            out.objects.push((id, self.rows[id.index()].clone()));
+            let Some(row) = self.rows.get_mut(&id) else { continue };
+            row.dirty = false;
+            out.objects.push((id, row.object.clone()));
         }
         out
     }
@@ -228,5 +287,33 @@ mod tests {
             delta.objects.iter().find(|(_, r)| r.kind == ObjectKind::Epoll).unwrap().1.members.len(),
             2
         );
+    }
+
+    #[test]
+    fn objects_that_nobody_used_for_long_leave() {
+        let mut o = Objects::default();
+        let often = o.id(raw(ObjectKind::Pipe, 1, 1));
+        let member = raw(ObjectKind::Pipe, 2, 2);
+        o.members(raw(ObjectKind::Epoll, 3, 0), &[member]);
+        let member = o.id(member);
+        let waited_for = o.id(raw(ObjectKind::Futex, 4, 7));
+        let mut left = HashSet::new();
+        for n in 0..10 * ROOM as u64 {
+            o.id(raw(ObjectKind::File, 100 + n, 1));
+            if n % 100 == 0 {
+                assert_eq!(o.id(raw(ObjectKind::Pipe, 1, 1)), often);
+                o.id(raw(ObjectKind::Epoll, 3, 0));
+            }
+            if o.is_crowded() {
+                assert!(!o.drain().objects.is_empty());
+                left.extend(o.let_go(&HashSet::from([waited_for])));
+            }
+            assert!(o.count() <= 3 * ROOM, "{}", o.count());
+        }
+        assert!(left.len() > 7 * ROOM);
+        assert!([often, member, waited_for].iter().all(|id| !left.contains(id) && o.row(*id).is_some()));
+        // What comes back is an object of its own.
+        let back = o.id(raw(ObjectKind::File, 100, 1));
+        assert!(back.index() > 10 * ROOM && !left.contains(&back));
     }
 }

@@ -41,6 +41,11 @@ impl Order {
         }
     }
 
+    /// What is held back.
+    pub fn events(&self) -> impl Iterator<Item = &Event> {
+        self.held.iter().chain(&self.strays).chain(self.sorted.iter().flatten())
+    }
+
     /// Give out everything up to `horizon`, sorted by time; equal times keep their order but for strays,
     /// which come last.
     pub fn release(&mut self, horizon: Ns) -> Vec<Event> {

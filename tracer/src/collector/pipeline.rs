@@ -1,5 +1,7 @@
 //! Turns records into events: names threads, objects and stacks by ids, and puts the events in order.
 
+mod room;
+
 use super::burst::{Bursts, Place};
 use super::hash::FastMap;
 use super::objects::Objects;
@@ -28,7 +30,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// Most long waits kept for looking up who holds what they wait for.
 const MAX_LONG: usize = 4096;
 /// Most stack keys remembered at a time; older ones are forgotten by halves.
-const MAX_KEYS: usize = 1 << 19;
+const MAX_KEYS: usize = 1 << 17;
 
 /// `__USER32_CS` (kernel: `arch/x86/include/asm/segment.h`): the code segment of 32-bit programs.
 const USER32_CS: u64 = 0x23;
@@ -56,6 +58,11 @@ impl Recent {
     /// Keys are mixed well by the programs, but for their lowest bit.
     fn place(key: u64) -> usize {
         (key >> 8) as usize % Self::FRONT
+    }
+
+    /// All stacks in it.
+    fn ids(&self) -> impl Iterator<Item = StackId> {
+        self.new.values().chain(self.old.values()).copied()
     }
 
     fn insert(&mut self, key: u64, id: StackId) {
@@ -122,6 +129,9 @@ pub struct Pipeline {
     pub unstarted: Option<u32>,
     /// The last interval of each thread, by its number.
     last: FastMap<u32, Last>,
+    /// Since when threads wait that have waited long, by their number, and where: their stacks are remembered until
+    /// the wait ends, however many others come meanwhile.
+    open: FastMap<u32, (u64, StackId)>,
     /// Counts what can change how a thread or a stack is named.
     changes: u64,
     /// Waits that have become long and whose holders were not looked up yet.
@@ -166,6 +176,7 @@ impl Pipeline {
             touched: FastMap::default(),
             unstarted: None,
             last: FastMap::default(),
+            open: FastMap::default(),
             changes: 0,
             long: VecDeque::new(),
             later: VecDeque::new(),
@@ -298,6 +309,7 @@ impl Pipeline {
                 }
                 self.changes += 1;
                 self.last.remove(&tid);
+                self.open.remove(&tid);
                 self.python.forget(tgid, tid);
                 if tid == tgid {
                     self.quotas.forget(tgid);
@@ -415,6 +427,16 @@ impl Pipeline {
             waker_stack: self.user.get(r.waker_stack),
             ..OffCpu::new(start, woken, state(r.state))
         };
+        if off.user_stack.is_none()
+            && let Some((_, stack)) = self.open.get(&r.tid).filter(|o| o.0 == r.start)
+        {
+            off.user_stack = *stack;
+        }
+        if r.flags & F_LONG != 0 {
+            self.open.insert(r.tid, (r.start, off.user_stack));
+        } else if !open {
+            self.open.remove(&r.tid);
+        }
         if !open {
             self.last.insert(
                 r.tid,
@@ -741,6 +763,9 @@ impl Pipeline {
         delta.frames = stacks.frames;
         delta.modules = stacks.modules;
         delta.traces = self.stepped.drain();
+        let gone = self.make_room();
+        (delta.forgotten.stacks, delta.forgotten.frames) = (gone.stacks, gone.frames);
+        delta.forgotten.objects = gone.objects;
         delta
     }
 }

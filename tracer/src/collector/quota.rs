@@ -88,6 +88,11 @@ impl Quotas {
         id
     }
 
+    /// The groups that are remembered.
+    pub fn ids(&self) -> impl Iterator<Item = ObjectId> {
+        self.groups.values().copied()
+    }
+
     /// A process executed another program or ended: its group may be another one by now.
     pub fn forget(&mut self, pid: u32) {
         self.groups.remove(&pid);

@@ -25,6 +25,7 @@ mod offline;
 mod perfmap;
 mod python;
 mod regs;
+mod room;
 mod space;
 mod symbol;
 mod table;

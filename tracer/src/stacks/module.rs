@@ -10,12 +10,11 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Most memory for unwind tables: files made to be large stay without.
-const MAX_TABLES: usize = 1 << 30;
+/// Most memory for unwind tables: those asked longest ago are dropped and read again at need.
+const MAX_TABLES: usize = 128 << 20;
 /// How long a file is taken to be the one that it was.
 const SAME: Duration = Duration::from_secs(2);
 /// Most files of which that is remembered.
@@ -49,32 +48,24 @@ pub(super) struct Entry {
     pub source: Arc<Source>,
     /// Directories for its separate debug files: of the recorder, and of the container it ran in.
     pub root: Option<PathBuf>,
-    cfi: OnceLock<Cfi>,
-    budget: Budget,
+    /// Unwind tables, while they are in memory, and when they were asked last.
+    cfi: Option<Cfi>,
+    asked: u64,
+    /// The file cannot be opened again: what was read of it stays.
+    last_chance: bool,
 }
 
-/// Bytes of unwind tables taken so far by all modules.
-type Budget = Arc<AtomicUsize>;
-
 impl Entry {
-    /// Unwind tables, read at first need.
-    pub fn cfi(&self) -> &Cfi {
-        self.cfi.get_or_init(|| {
-            let Some(elf) = &self.elf else { return Cfi::default() };
-            if self.budget.load(Ordering::Relaxed) > MAX_TABLES {
-                return Cfi::default();
+    fn read_cfi(&self) -> Cfi {
+        let Some(elf) = &self.elf else { return Cfi::default() };
+        match &*self.source {
+            Source::Path { path, dev, inode } => {
+                open_same(path, *dev, *inode).map(|f| elf.cfi(&f)).unwrap_or_default()
             }
-            let cfi = match &*self.source {
-                Source::Path { path, dev, inode } => {
-                    open_same(path, *dev, *inode).map(|f| elf.cfi(&f)).unwrap_or_default()
-                }
-                Source::Open(f) => elf.cfi(f),
-                Source::Image(b) => elf.cfi(b.as_slice()),
-                Source::None => Cfi::default(),
-            };
-            self.budget.fetch_add(cfi.size(), Ordering::Relaxed);
-            cfi
-        })
+            Source::Open(f) => elf.cfi(f),
+            Source::Image(b) => elf.cfi(b.as_slice()),
+            Source::None => Cfi::default(),
+        }
     }
 
     /// Calls `take` with headers and bytes of the file; `None` when it cannot be read any more.
@@ -94,8 +85,9 @@ impl Entry {
             elf: elf.map(Arc::new),
             source: Arc::new(source),
             root,
-            cfi: OnceLock::new(),
-            budget: Budget::default(),
+            cfi: None,
+            asked: 0,
+            last_chance: false,
         }
     }
 }
@@ -130,16 +122,43 @@ pub(super) struct Modules {
     pub entries: Vec<Entry>,
     known: HashMap<Key, u32>,
     open: usize,
-    budget: Budget,
+    /// Bytes of unwind tables in memory, and how often any were asked.
+    tables: usize,
+    asked: u64,
 }
 
 impl Modules {
     fn insert(&mut self, key: Key, make: impl FnOnce() -> Entry) -> u32 {
         let next = self.entries.len() as u32;
         *self.known.entry(key).or_insert_with(|| {
-            self.entries.push(Entry { budget: self.budget.clone(), ..make() });
+            self.entries.push(make());
             next
         })
+    }
+
+    /// Unwind tables of a module, read at need.
+    pub fn cfi(&mut self, module: u32) -> Option<&Cfi> {
+        self.asked += 1;
+        let asked = self.asked;
+        let entry = self.entries.get_mut(module as usize)?;
+        entry.asked = asked;
+        if entry.cfi.is_none() {
+            let cfi = entry.read_cfi();
+            let size = cfi.size();
+            self.make_room(size, MAX_TABLES);
+            self.tables += size;
+            self.entries.get_mut(module as usize)?.cfi = Some(cfi);
+        }
+        self.entries.get(module as usize)?.cfi.as_ref()
+    }
+
+    /// Drop the tables asked longest ago until `more` bytes fit into `most`, or none can be dropped.
+    fn make_room(&mut self, more: usize, most: usize) {
+        while self.tables + more > most {
+            let loaded = self.entries.iter_mut().filter(|e| e.cfi.is_some() && !e.last_chance);
+            let Some(oldest) = loaded.min_by_key(|e| e.asked) else { return };
+            self.tables -= oldest.cfi.take().map_or(0, |c| c.size()).min(self.tables);
+        }
     }
 
     fn plain(kind: ModuleKind, path: &str) -> Entry {
@@ -235,11 +254,14 @@ impl Modules {
         let keep = by_path || self.open < max_open();
         self.open += usize::from(!by_path && keep);
         let i = self.insert(key, || Entry::new(row, Some(elf), source, root));
-        if let Some(entry) = self.entries.get_mut(i as usize).filter(|_| !keep) {
+        if !keep {
             // No room to keep it open: take the tables now, and hope that it is still there for symbols.
-            entry.cfi();
-            let path = format!("/proc/{pid}/root{path}").into();
-            entry.source = Arc::new(Source::Path { path, dev: meta.dev(), inode: meta.ino() });
+            self.cfi(i);
+            if let Some(entry) = self.entries.get_mut(i as usize) {
+                let path = format!("/proc/{pid}/root{path}").into();
+                entry.source = Arc::new(Source::Path { path, dev: meta.dev(), inode: meta.ino() });
+                entry.last_chance = true;
+            }
         }
         i
     }
@@ -326,5 +348,36 @@ pub(super) fn file_address(entry: &Entry, m_start: u64, m_offset: u64, address: 
         }
         (None, ModuleKind::Elf) => within.wrapping_add(m_offset),
         (None, _) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Unwind tables in memory are bounded; those asked lately stay, and what cannot be read again.
+    #[test]
+    fn tables_asked_longest_ago_are_dropped() {
+        const MB: usize = 1 << 20;
+        let mut m = Modules::default();
+        for n in 0..100u32 {
+            let i = m.python(&format!("/{n}"));
+            let tables = Cfi::new(0, None, Some((0, vec![0; MB])), None);
+            m.make_room(tables.size(), 10 * MB);
+            m.tables += tables.size();
+            let entry = &mut m.entries[i as usize];
+            (entry.cfi, entry.last_chance) = (Some(tables), n == 3);
+            entry.asked = u64::from(n);
+            // This one is asked all the time.
+            if i >= 7 {
+                m.entries[7].asked = 1000;
+            }
+            assert!(m.tables <= 10 * MB);
+        }
+        let there = |m: &Modules| (0..100).filter(|&n| m.entries[n].cfi.is_some()).collect::<Vec<_>>();
+        assert_eq!(there(&m), [3, 7, 92, 93, 94, 95, 96, 97, 98, 99]);
+        // Asked again, they are read again.
+        assert!(m.cfi(50).is_some());
+        assert!(m.entries[50].cfi.is_some());
     }
 }

@@ -13,8 +13,10 @@ use crate::collector::lower_priority;
 use blazesym::MaybeDefault;
 use blazesym::symbolize::source::{Elf as ElfSource, Kernel, Source as Place};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
-use pg_event::{Frame, FrameId, ModuleKind};
+use crossbeam_channel::{
+    Receiver, RecvTimeoutError, Sender, TryRecvError, bounded, never, select, unbounded,
+};
+use pg_event::{Frame, FrameId, ModuleId, ModuleKind};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -40,6 +42,9 @@ const MAX_KERNEL_FUNCTION: usize = 256 << 10;
 const MAX_SIZELESS: usize = 64 << 10;
 /// Largest binary whose debug information is read.
 const MAX_DWARF: u64 = 4 << 30;
+/// Most bytes of files that are mapped at a time to find names, debug information included. What is read from them
+/// takes about as much memory again.
+const MAX_MAPPED: u64 = 128 << 20;
 /// Largest binary of another user that is copied before it is read.
 const MAX_COPY: u64 = 512 << 20;
 /// Most functions inlined at one address that are kept.
@@ -66,6 +71,7 @@ impl Symbol {
 #[derive(Debug)]
 pub(super) struct Job {
     module: u32,
+    id: ModuleId,
     path: String,
     kernel: bool,
     elf: Option<Arc<Elf>>,
@@ -83,6 +89,7 @@ impl Job {
         }
         Some(Self {
             module,
+            id: entry.id,
             path: entry.row.path.clone(),
             kernel,
             elf: entry.elf.clone(),
@@ -97,6 +104,8 @@ impl Job {
 #[derive(Debug)]
 pub(super) struct Answer {
     pub frame: FrameId,
+    pub module: ModuleId,
+    pub address: u64,
     pub symbol: Option<Symbol>,
 }
 
@@ -209,62 +218,151 @@ fn start(rest: Receiver<()>) -> Option<(Sender<Job>, Receiver<Vec<Answer>>)> {
         .spawn(move || {
             lower_priority();
             let mut worker = Worker::new(Debuginfod::from_env());
-            while let Ok(job) = jobs.recv() {
-                if worker.started.elapsed() > EAGER {
-                    // A program that has just begun is not to be disturbed.
-                    let _ = rest.recv_timeout(LATER);
-                }
-                worker.run(job, &answers, &rest);
-                for job in jobs.try_iter() {
-                    worker.run(job, &answers, &rest);
+            // Closed when somebody waits: until then what is large is left for later.
+            let mut leisure = rest.clone();
+            loop {
+                select! {
+                    recv(jobs) -> job => {
+                        let Ok(job) = job else { break };
+                        if worker.started.elapsed() > EAGER {
+                            // A program that has just begun is not to be disturbed.
+                            let _ = rest.recv_timeout(LATER);
+                        }
+                        worker.run(job, &answers, &rest);
+                        for job in jobs.try_iter() {
+                            worker.run(job, &answers, &rest);
+                        }
+                    }
+                    recv(leisure) -> _ => {
+                        leisure = never();
+                        for job in std::mem::take(&mut worker.large) {
+                            worker.run(job, &answers, &rest);
+                        }
+                    }
                 }
             }
             // Debug information read for names is hundreds of megabytes that the allocator would keep.
             drop(worker);
-            #[cfg(target_env = "gnu")]
-            // SAFETY: malloc_trim(3) only gives free memory back.
-            unsafe {
-                libc::malloc_trim(0);
-            }
+            trim();
         })
         .ok()?;
     Some((jobs_in, answers_out))
 }
 
+/// Gives back to the kernel what was freed.
+fn trim() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: malloc_trim(3) only gives free memory back.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// A file to be given to blazesym.
 pub(super) struct SymbolFile {
     path: PathBuf,
+    /// Its length.
+    bytes: u64,
     /// Keeps `/proc/self/fd/N` valid.
     _file: Option<File>,
     dwarf: bool,
 }
 
+/// Symbol files of a module, the best first, and what was read of them.
+struct Opened {
+    files: Vec<SymbolFile>,
+    symbolizer: Symbolizer,
+    bytes: u64,
+    used: u64,
+}
+
 /// What the thread owns.
 pub(super) struct Worker {
+    /// For the kernel, and for callers with files of their own.
     symbolizer: Symbolizer,
-    /// Symbol files of the modules, the best first.
-    files: HashMap<u32, Vec<SymbolFile>>,
+    /// By module: those used last, as long as they are not too large together.
+    opened: HashMap<u32, Opened>,
+    /// Counts uses.
+    clock: u64,
+    /// Questions about files so large that they wait until somebody waits for the names.
+    large: Vec<Job>,
     debuginfod: Debuginfod,
     started: Instant,
 }
 
 impl Worker {
     pub fn new(debuginfod: Debuginfod) -> Self {
-        Self { symbolizer: symbolizer(), files: HashMap::new(), debuginfod, started: Instant::now() }
+        Self {
+            symbolizer: symbolizer(),
+            opened: HashMap::new(),
+            clock: 0,
+            large: Vec::new(),
+            debuginfod,
+            started: Instant::now(),
+        }
+    }
+
+    /// Bytes of files that are open now.
+    fn mapped(&self) -> u64 {
+        self.opened.values().map(|o| o.bytes).sum()
+    }
+
+    /// Close the files used longest ago until `more` bytes can be opened, or none is left.
+    fn make_room(&mut self, more: u64) {
+        let before = self.opened.len();
+        while !self.opened.is_empty() && self.mapped() + more > MAX_MAPPED {
+            let oldest = self.opened.iter().min_by_key(|o| o.1.used).map(|o| *o.0);
+            oldest.and_then(|module| self.opened.remove(&module));
+        }
+        if self.opened.len() < before {
+            trim();
+        }
+    }
+
+    /// Open the files of a job's module, if they are not. Returns their size.
+    fn open(&mut self, job: &Job, elf: &Elf) -> u64 {
+        self.clock += 1;
+        if let Some(o) = self.opened.get_mut(&job.module) {
+            o.used = self.clock;
+            return o.bytes;
+        }
+        let files = files(job, elf, &self.debuginfod);
+        self.keep(job.module, files)
+    }
+
+    fn keep(&mut self, module: u32, files: Vec<SymbolFile>) -> u64 {
+        let bytes = files.iter().map(|f| f.bytes).sum();
+        self.make_room(bytes);
+        self.opened.insert(module, Opened { files, symbolizer: symbolizer(), bytes, used: self.clock });
+        bytes
     }
 
     fn run(&mut self, job: Job, answers: &Sender<Vec<Answer>>, rest: &Receiver<()>) {
+        if let Some(elf) = job.elf.clone().filter(|_| !job.kernel)
+            && self.is_large(&job, &elf, rest)
+        {
+            self.large.push(job);
+            return;
+        }
         for batch in job.addresses.chunks(BATCH) {
             let began = Instant::now();
             let named = catch_unwind(AssertUnwindSafe(|| self.batch(&job, batch))).unwrap_or_else(|_| {
                 // Its caches may be half made.
                 self.symbolizer = symbolizer();
-                self.files.insert(job.module, Vec::new());
+                self.opened.remove(&job.module);
+                self.keep(job.module, Vec::new());
                 Vec::new()
             });
             let mut named = named.into_iter();
-            let out =
-                batch.iter().map(|&(frame, _)| Answer { frame, symbol: named.next().flatten() }).collect();
+            let out = batch
+                .iter()
+                .map(|&(frame, address)| Answer {
+                    frame,
+                    module: job.id,
+                    address,
+                    symbol: named.next().flatten(),
+                })
+                .collect();
             if answers.send(out).is_err() {
                 return;
             }
@@ -275,27 +373,42 @@ impl Worker {
         }
     }
 
+    /// Is nobody waiting for the names, and are the module's files more than is to be mapped at a time?
+    fn is_large(&mut self, job: &Job, elf: &Elf, rest: &Receiver<()>) -> bool {
+        if !matches!(rest.try_recv(), Err(TryRecvError::Empty)) {
+            return false;
+        }
+        if self.large.iter().any(|j| j.module == job.module) {
+            return true;
+        }
+        let open = || self.open(job, elf);
+        // Headers of a hostile file are read.
+        let bytes = catch_unwind(AssertUnwindSafe(open)).unwrap_or(0);
+        let large = bytes > MAX_MAPPED;
+        if large {
+            self.opened.remove(&job.module);
+        }
+        large
+    }
+
     fn batch(&mut self, job: &Job, batch: &[(FrameId, u64)]) -> Vec<Option<Symbol>> {
         let addresses: Vec<u64> = batch.iter().map(|b| b.1).collect();
         if job.kernel {
             return self.kernel(&addresses);
         }
         let Some(elf) = job.elf.as_deref() else { return Vec::new() };
-        if !self.files.contains_key(&job.module) {
-            let files = files(job, elf, &self.debuginfod);
-            self.files.insert(job.module, files);
-        }
-        let Some(files) = self.files.get(&job.module) else { return Vec::new() };
-        look_up(&self.symbolizer, files, elf, &addresses)
+        self.open(job, elf);
+        let Some(o) = self.opened.get(&job.module) else { return Vec::new() };
+        look_up(&o.symbolizer, &o.files, elf, &addresses)
     }
 
     /// As the thread does it, for a caller that has the time. A panic over a hostile file ends nothing.
     pub fn look_up_all(&mut self, files: &[SymbolFile], elf: &Elf, addresses: &[u64]) -> Vec<Option<Symbol>> {
         let look = || look_up(&self.symbolizer, files, elf, addresses);
-        catch_unwind(AssertUnwindSafe(look)).unwrap_or_else(|_| {
-            self.symbolizer = symbolizer();
-            vec![None; addresses.len()]
-        })
+        let found = catch_unwind(AssertUnwindSafe(look)).unwrap_or_else(|_| vec![None; addresses.len()]);
+        // These files are not asked again: what was read of them need not be kept.
+        self.symbolizer = symbolizer();
+        found
     }
 
     fn kernel(&self, addresses: &[u64]) -> Vec<Option<Symbol>> {
@@ -427,11 +540,11 @@ impl SymbolFile {
             return Self::copy(&mut again, meta.len(), dwarf);
         }
         if let Some(path) = path {
-            return Some(Self { path, _file: None, dwarf });
+            return Some(Self { path, bytes: meta.len(), _file: None, dwarf });
         }
         let kept = file.try_clone().ok()?;
         let path = format!("/proc/self/fd/{}", kept.as_raw_fd()).into();
-        Some(Self { path, _file: Some(kept), dwarf })
+        Some(Self { path, bytes: meta.len(), _file: Some(kept), dwarf })
     }
 
     /// The symbols compressed in a stripped file.
@@ -456,10 +569,10 @@ impl SymbolFile {
             }
             File::from_raw_fd(fd)
         };
-        std::io::copy(&mut from.take(len), &mut file).ok()?;
+        let bytes = std::io::copy(&mut from.take(len), &mut file).ok()?;
         file.flush().ok()?;
         let path = format!("/proc/self/fd/{}", file.as_raw_fd()).into();
-        Some(Self { path, _file: Some(file), dwarf })
+        Some(Self { path, bytes, _file: Some(file), dwarf })
     }
 }
 
@@ -519,6 +632,27 @@ mod tests {
         assert!(g.iter().any(|s| s.inlined == ["n::f(int)"] || s.inlined == ["f"]), "{all:#?}");
         assert!(g.iter().all(|s| s.file.ends_with("a.cc") && s.line > 0), "{g:#?}");
         assert!(found.iter().flatten().any(|s| s.function == "main"));
+    }
+
+    /// Files are mapped together only up to a limit; those used longest ago are closed first, and one that is
+    /// larger by itself is the only one then.
+    #[test]
+    fn what_is_mapped_is_bounded() {
+        let file = |bytes| SymbolFile { path: PathBuf::from("/nowhere"), bytes, _file: None, dwarf: false };
+        let mut w = worker();
+        for module in 0..1000 {
+            w.clock += 1;
+            w.keep(module, vec![file(MAX_MAPPED / 40), file(MAX_MAPPED / 40)]);
+            assert!(w.mapped() <= MAX_MAPPED);
+            // The first one is asked again and again.
+            w.clock += 1;
+            let clock = w.clock;
+            w.opened.get_mut(&0).expect("in use").used = clock;
+        }
+        assert_eq!(w.opened.len(), 20);
+        assert!(w.opened.contains_key(&999) && !w.opened.contains_key(&500));
+        w.keep(1000, vec![file(3 * MAX_MAPPED)]);
+        assert_eq!(w.opened.keys().collect::<Vec<_>>(), [&1000]);
     }
 
     #[test]

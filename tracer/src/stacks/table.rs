@@ -4,6 +4,7 @@ use super::cfi::Row;
 use super::module::{Modules, file_address};
 use super::python::Pythons;
 use super::regs::{FrameRegs, Regs};
+use super::room::Room;
 use super::space::{PERF_MAP_PAUSE, Spaces};
 use super::symbol::{Answer, Job, Symbols};
 use super::unwind::{Code, Place, Step, walk};
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Most rows cached before the cache begins anew (about 60 bytes each).
-const MAX_ROWS: usize = 1 << 20;
+const MAX_ROWS: usize = 1 << 18;
 /// Most different rows of those; real programs share a few thousand.
 const MAX_DISTINCT: usize = 1 << 16;
 /// Most different frames of a recording.
@@ -59,13 +60,12 @@ struct Rows {
 }
 
 impl Rows {
-    fn get(&mut self, modules: &Modules, place: Place) -> Option<Arc<Row>> {
+    fn get(&mut self, modules: &mut Modules, place: Place) -> Option<Arc<Row>> {
         let key = (place.module, place.address);
         if let Some(row) = self.by_place.get(&key) {
             return row.clone();
         }
-        let entry = modules.entries.get(place.module as usize)?;
-        let row = entry.cfi().row(&mut self.context, place.address).map(|row| {
+        let row = modules.cfi(place.module)?.row(&mut self.context, place.address).map(|row| {
             if let Some(same) = self.distinct.get(&row) {
                 return same.clone();
             }
@@ -130,19 +130,22 @@ pub struct StackTable {
     pub(super) modules: Modules,
     rows: Rows,
     symbols: Symbols,
-    pub(super) frames: Vec<Known>,
-    frame_ids: FastMap<(u32, u64), FrameId>,
-    stack_ids: FastMap<Arc<Stack>, StackId>,
-    pub(super) by_id: Vec<Arc<Stack>>,
+    pub(super) frames: FastMap<FrameId, Known>,
+    pub(super) frame_ids: FastMap<(u32, u64), FrameId>,
+    pub(super) stack_ids: FastMap<Arc<Stack>, StackId>,
+    pub(super) by_id: FastMap<StackId, Arc<Stack>>,
+    /// Ids given so far: they are never given twice.
+    given: (u32, u32),
+    pub(super) room: Room,
     pub(super) pythons: Pythons,
     new: CatalogDelta,
     /// Frames not yet given to the symboliser.
-    unnamed: Vec<FrameId>,
+    pub(super) unnamed: Vec<FrameId>,
     /// Frames in code of a just-in-time compiler, with process and address, that the perf-map did not name yet.
-    nameless: Vec<(FrameId, u32, u64, Instant)>,
+    pub(super) nameless: Vec<(FrameId, u32, u64, Instant)>,
     modules_given: u32,
     /// Frames in all stacks, and whether some were refused.
-    stacked: usize,
+    pub(super) stacked: usize,
     full: bool,
     coverage: Coverage,
     steps: Vec<Step>,
@@ -305,7 +308,7 @@ impl StackTable {
         nameless.retain(|&(id, pid, address, since)| {
             let young = now.saturating_duration_since(since) < NAMELESS_FOR;
             let Some(map) = self.spaces.perf_map(pid, address, now) else { return young };
-            let (Some((name, offset)), Some(k)) = (map.name(address), self.frames.get(id.index())) else {
+            let (Some((name, offset)), Some(k)) = (map.name(address), self.frames.get(&id)) else {
                 return young;
             };
             self.coverage.symbols_resolved += 1;
@@ -345,7 +348,7 @@ impl StackTable {
         }
         let mut by_module: HashMap<u32, Vec<(FrameId, u64)>> = HashMap::new();
         for id in self.unnamed.drain(..) {
-            if let Some(k) = self.frames.get(id.index()) {
+            if let Some(k) = self.frames.get(&id) {
                 by_module.entry(k.module).or_default().push((id, k.address));
             }
         }
@@ -360,10 +363,9 @@ impl StackTable {
     }
 
     fn answer(&mut self, a: Answer, delta: &mut CatalogDelta) {
-        let Some(k) = self.frames.get(a.frame.index()) else { return };
         let Some(symbol) = a.symbol else { return };
         self.coverage.symbols_resolved += 1;
-        let frame = Frame { module: k.id, address: k.address, ..symbol.into_frame() };
+        let frame = Frame { module: a.module, address: a.address, ..symbol.into_frame() };
         delta.frames.push((a.frame, frame));
     }
 
@@ -400,9 +402,9 @@ impl StackTable {
             self.full = true;
             return FrameId::NONE;
         }
-        let frame = FrameId(self.frames.len() as u32);
+        let frame = self.next_frame();
         let id = self.module_id(module);
-        self.frames.push(Known { module, id, address });
+        self.frames.insert(frame, Known { module, id, address });
         self.frame_ids.insert((module, address), frame);
         self.coverage.symbols_total += 1;
         if !function.is_empty() {
@@ -427,14 +429,19 @@ impl StackTable {
             self.full = true;
             return FrameId::NONE;
         }
-        let frame = FrameId(self.frames.len() as u32);
+        let frame = self.next_frame();
         let (id, address) = (self.module_id(module), u64::from(line));
-        self.frames.push(Known { module, id, address });
+        self.frames.insert(frame, Known { module, id, address });
         self.coverage.symbols_total += 1;
         self.coverage.symbols_resolved += 1;
         let row = Frame { module: id, address, function, file, line, ..Frame::default() };
         self.new.frames.push((frame, row));
         frame
+    }
+
+    fn next_frame(&mut self) -> FrameId {
+        self.given.0 += 1;
+        FrameId(self.given.0 - 1)
     }
 
     fn module_id(&mut self, module: u32) -> ModuleId {
@@ -457,12 +464,13 @@ impl StackTable {
             return StackId::NONE;
         }
         self.stacked += stack.frames.len();
-        let id = StackId(self.stack_ids.len() as u32);
+        let id = StackId(self.given.1);
+        self.given.1 += 1;
         self.coverage.stacks_total += 1;
         self.coverage.stacks_complete += usize::from(!stack.truncated);
         self.new.stacks.push((id, stack.clone()));
         let stack = Arc::new(stack);
-        self.by_id.push(Arc::clone(&stack));
+        self.by_id.insert(id, Arc::clone(&stack));
         self.stack_ids.insert(stack, id);
         id
     }

@@ -48,7 +48,7 @@ pub(in crate::stacks) struct Pythons {
     images: FastMap<u32, Option<Arc<Image>>>,
     /// By process; when none was found, since when.
     processes: FastMap<u32, Result<Found, Instant>>,
-    places: HashMap<Function, FrameId>,
+    pub(in crate::stacks) places: HashMap<Function, FrameId>,
     unread: BTreeSet<Unread>,
     pub(super) functions: FastMap<(u32, Place), Known>,
     pub(super) patience: Patience,
@@ -113,10 +113,10 @@ impl StackTable {
             }
             calls.push(frames);
         }
-        let stack = self.by_id.get(native.index()).cloned();
+        let stack = self.by_id.get(&native).cloned();
         let (frames, truncated) = stack.as_deref().map_or((&[][..], true), |s| (&s.frames, s.truncated));
         let in_loop = |f: &FrameId| {
-            let known = self.frames.get(f.index()).filter(|k| k.module == python.module);
+            let known = self.frames.get(f).filter(|k| k.module == python.module);
             known.is_some_and(|k| python.image.loops.iter().any(|&(a, b)| (a..b).contains(&k.address)))
         };
         let frames = mix(frames, in_loop, &calls);

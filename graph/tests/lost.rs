@@ -83,3 +83,26 @@ fn without_samples_silence_is_running() {
     let all = victims(&g, &c, &VictimOptions::default());
     assert_eq!(all[0].block_type, BlockType::LongRunning);
 }
+
+/// Messages were not recorded for part of the hang: the report says for how much of it.
+#[test]
+fn messages_that_were_not_recorded_are_said() {
+    for (pauses, said) in [(&[(4.0, 8.0), (9.0, 30.0)][..], Some("92 %")), (&[(17.0, 20.0)], None)] {
+        let mut d = Drawing::new(30.0);
+        let (a, b) = (d.process("app", "app", None, 0.0), d.process("srv", "srv", None, 0.0));
+        let o = d.object(ObjectKind::UnixStream, 1, 2, "");
+        let spin = d.stack(&["compute (srv)"]);
+        d.runs(b, 0.0, 16.0, spin);
+        d.wait(a, 4.0, 16.0, "recvfrom").on(o).by(b, "sendto", o);
+        for &(since, until) in pauses {
+            d.unheard(since, until);
+        }
+        let (g, c) = d.build();
+        let v = victims(&g, &c, &VictimOptions::default()).swap_remove(0);
+        assert_eq!(v.thread, a);
+        let notes = pg_graph::run_with_policy(&g, &c, v, pg_graph::Options::default()).coverage.notes;
+        let told = notes.iter().find(|n| n.contains("messages between threads"));
+        assert_eq!(told.is_some(), said.is_some(), "{notes:?}");
+        assert!(said.is_none_or(|s| told.is_some_and(|t| t.contains(s))), "{told:?}");
+    }
+}

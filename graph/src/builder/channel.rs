@@ -298,6 +298,36 @@ mod tests {
     }
 
     #[test]
+    fn after_a_pause_bytes_are_counted_anew_where_records_have_no_position() {
+        let end = |id, peer| Object {
+            kind: ObjectKind::UnixStream,
+            id,
+            peer,
+            name: String::new(),
+            members: Vec::new(),
+        };
+        let catalog = Catalog { objects: vec![end(1, 2), end(2, 1)], ..Catalog::default() };
+        for pause in [false, true] {
+            let (mut channels, mut out) = (Channels::new(8), Vec::new());
+            let mut pass = |thread, object, time, bytes, channels: &mut Channels| {
+                let at = Segment { thread: ThreadId(thread), index: 0 };
+                let direction = if object == 0 { Direction::Send } else { Direction::Receive };
+                let u =
+                    IpcUse { object: ObjectId(object), direction, count: 1, bytes, first: time, position: 0 };
+                channels.record(at, time, &u, &catalog, |m| out.push((m.from.thread.0, m.to.thread.0)));
+            };
+            // What 1 sent was received while nothing was recorded.
+            pass(1, 0, 1, 10, &mut channels);
+            if pause {
+                channels.resume();
+            }
+            pass(2, 0, 5, 10, &mut channels);
+            pass(3, 1, 6, 10, &mut channels);
+            assert_eq!(out, [(if pause { 2 } else { 1 }, 3)]);
+        }
+    }
+
+    #[test]
     fn nothing_is_received_before_it_was_sent() {
         assert_eq!(matches(&[(3, false, 4, 4, 5, 5), (1, true, 6, 6, 5, 5)]), []);
     }

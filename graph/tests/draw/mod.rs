@@ -168,6 +168,11 @@ impl Drawing {
         self.event(ns(until), ThreadId::NONE, Kind::Lost { since: ns(since), count, ring: 0 });
     }
 
+    /// Messages were not recorded between `since` and `until`.
+    pub fn unheard(&mut self, since: f64, until: f64) {
+        self.event(ns(until), ThreadId::NONE, Kind::Unheard { since: ns(since) });
+    }
+
     /// A system call that returned `result` at `at`.
     pub fn call(&mut self, thread: ThreadId, at: f64, name: &str, object: ObjectId, result: i64) {
         let nr = syscall_number(name).unwrap();

@@ -123,6 +123,8 @@ impl Choice {
 mod tests {
     use super::*;
     use regex::Regex;
+    use std::io::Read;
+    use std::process::{Child, Command, Stdio};
 
     #[test]
     fn by_number_and_by_name() {
@@ -143,28 +145,30 @@ mod tests {
         assert!(seen.contains(&own));
     }
 
+    /// A shell that has begun with `what`.
+    fn shell(what: &str) -> Child {
+        let mut sh = Command::new("sh");
+        sh.args(["-c", &format!("echo; {what}")]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = sh.spawn().expect("a shell starts");
+        let mut line = [0];
+        child.stdout.as_mut().expect("its output").read_exact(&mut line).expect("it has begun");
+        child
+    }
+
+    /// Programs of their own: threads of other tests run in this one.
     #[test]
     fn the_busiest_is_the_one_that_runs() {
-        let stop = std::sync::atomic::AtomicBool::new(false);
-        std::thread::scope(|s| {
-            let (send, tid) = std::sync::mpsc::channel();
-            let spins = &stop;
-            s.spawn(move || {
-                let link = std::fs::read_link("/proc/thread-self").unwrap_or_default();
-                let _ = send.send(link.file_name().and_then(|n| n.to_str()?.parse::<u32>().ok()));
-                while !spins.load(std::sync::atomic::Ordering::Relaxed) {
-                    std::hint::spin_loop();
-                }
-            });
-            let tid = tid.recv().ok().flatten();
-            let own = std::process::id();
-            let mut c = Choice::new(Who::Busiest);
-            let mut found = Next::Later;
-            while found == Next::Later {
-                found = c.next(&Some(BTreeSet::from([own])), &BTreeSet::new());
-            }
-            stop.store(true, std::sync::atomic::Ordering::Relaxed);
-            assert_eq!(Some(found), tid.map(|t| Next::Thread(own, t)));
-        });
+        let mut children = [shell("read x"), shell("while :; do :; done")];
+        let [idle, busy] = children.each_ref().map(Child::id);
+        let mut c = Choice::new(Who::Busiest);
+        let mut found = Next::Later;
+        while found == Next::Later {
+            found = c.next(&Some(BTreeSet::from([idle, busy])), &BTreeSet::new());
+        }
+        for child in &mut children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        assert_eq!(found, Next::Thread(busy, busy));
     }
 }

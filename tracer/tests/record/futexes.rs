@@ -3,7 +3,8 @@
 #![allow(unsafe_code)] // The system calls themselves are what is tested.
 
 use crate::programs::{fact, pause, tid};
-use crate::{allowed, options, recorded};
+use crate::until::recorded_until;
+use crate::{Recording, allowed, options};
 use pg_event::{ObjectKind, Relation};
 use pg_tracer::{Level, Options};
 
@@ -24,7 +25,7 @@ unsafe fn map(fd: i32) -> *mut Shared {
     at.cast()
 }
 
-/// A mutex that another process holds for long, then a semaphore that it posts.
+/// A mutex that another process holds until its owner was seen, then a semaphore that it posts.
 pub fn shared_mutex() {
     // SAFETY: plain calls of the C library on memory that is mapped for it; the forked child calls nothing that
     // is not safe after a fork.
@@ -46,8 +47,8 @@ pub fn shared_mutex() {
             libc::munmap(mine.cast(), 4096);
             libc::pthread_mutex_lock(&raw mut (*theirs).mutex);
             libc::write(ready[1], c"x".as_ptr().cast(), 1);
-            // A recorder on a busy machine may look up who has it late.
-            libc::usleep(2_500_000);
+            // Its standard input is that of the other one.
+            while libc::read(0, [0u8; 1].as_mut_ptr().cast(), 1) > 0 {}
             libc::pthread_mutex_unlock(&raw mut (*theirs).mutex);
             libc::usleep(60_000);
             libc::sem_post(&raw mut (*theirs).semaphore);
@@ -71,7 +72,12 @@ fn a_word_mapped_by_two_processes_is_one_object() {
         return;
     }
     let options = Options { long_wait_ns: 50_000_000, ..options(Level::Messages) };
-    recorded("shared-mutex", &options, |r| {
+    let owned = |r: &Recording| {
+        let of = |fact: &str| r.facts.get(fact).and_then(|tid| r.thread_of(tid.parse().ok()?));
+        let child = of("child");
+        of("self").is_some() && r.holds("self").iter().any(|(t, _)| Some(*t) == child)
+    };
+    recorded_until("shared-mutex", &options, owned, |r| {
         let waits = r.waits("self", "futex");
         let child = r.thread("child");
         let of = |offset: u64| {

@@ -2,7 +2,8 @@
 #![allow(unsafe_code)] // The system calls themselves are what is tested.
 
 use crate::programs::{fact, inode, new_pipe, tid};
-use crate::{Recording, allowed, options, recorded};
+use crate::until::{recorded_until, told};
+use crate::{Recording, allowed, options};
 use pg_event::{ObjectKind, Relation};
 use pg_tracer::{Level, Options};
 use std::fs::File;
@@ -14,12 +15,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How long holders hold: several times what passes until they are looked up.
-const HELD: &str = "4";
+/// Longer than anybody waits for holders to be looked up, s: they are ended before.
+const LONG: &str = "600";
 
-/// A process that has `fd`, and nothing else of this one, for a while.
+/// A process that has `fd`, and nothing else of this one, until it is ended.
 fn holder(kind: &str, fd: impl Into<OwnedFd>) -> Child {
-    let child = Command::new("sleep").arg(HELD).stdin(Stdio::from(fd.into())).spawn().unwrap();
+    let child = Command::new("sleep").arg(LONG).stdin(Stdio::from(fd.into())).spawn().unwrap();
     fact(&format!("{kind}-holder"), child.id());
     child
 }
@@ -92,22 +93,25 @@ pub fn wait_for_all() {
     children.push(holder("terminal", master));
     waiters.push(waiter("terminal", drain(File::from(slave))));
 
-    let mut child = Command::new("sleep").arg(HELD).spawn().unwrap();
-    fact("child-holder", child.id());
+    let mut child = Command::new("sleep").arg(LONG).spawn().unwrap();
+    let waited_for = child.id();
+    fact("child-holder", waited_for);
     waiters.push(waiter("child", move || drop(child.wait())));
 
     // flock(1) takes the lock itself; the file shows when it has it.
     let (lock, held) = (dir.join("lock"), dir.join("held"));
-    let script = format!("touch {} && exec sleep {HELD}", held.display());
+    let script = format!("touch {} && read x", held.display());
     let mut command = Command::new("flock");
-    children.push(command.arg("-o").arg(&lock).args(["sh", "-c", &script]).spawn().unwrap());
-    fact("flock-holder", children.last().unwrap().id());
+    command.arg("-o").arg(&lock).args(["sh", "-c", &script]).stdin(Stdio::piped());
+    let mut locks = command.spawn().unwrap();
+    fact("flock-holder", locks.id());
     while !held.exists() {
         thread::sleep(Duration::from_millis(5));
     }
     let file = File::open(&lock).unwrap();
     waiters.push(waiter("flock", move || file.lock().unwrap()));
 
+    let (release, released) = std::sync::mpsc::channel::<()>();
     // SAFETY: the mutex and the rwlock live as long as the process; all threads use them as such.
     unsafe {
         let mutex: &'static mut libc::pthread_mutex_t = Box::leak(Box::new(std::mem::zeroed()));
@@ -125,7 +129,7 @@ pub fn wait_for_all() {
             libc::pthread_rwlock_wrlock(w as *mut _);
             fact("owner", tid());
             taken.send(()).unwrap();
-            thread::sleep(Duration::from_secs(4));
+            let _ = released.recv();
             libc::pthread_rwlock_unlock(w as *mut _);
             libc::pthread_mutex_unlock(p as *mut _);
             libc::pthread_mutex_unlock(m as *mut _);
@@ -135,24 +139,33 @@ pub fn wait_for_all() {
         waiters.push(waiter("pi-mutex", move || assert_eq!(libc::pthread_mutex_lock(p as *mut _), 0)));
         waiters.push(waiter("rwlock", move || assert_eq!(libc::pthread_rwlock_rdlock(w as *mut _), 0)));
     }
+    told().join().unwrap();
+    drop(release);
+    // SAFETY: the child is this process's, and nobody has waited for its end before it is ended.
+    unsafe { libc::kill(waited_for as i32, libc::SIGKILL) };
+    drop(locks.stdin.take());
+    for c in &mut children {
+        c.kill().unwrap();
+    }
     for w in waiters {
         w.join().unwrap();
     }
+    children.push(locks);
     for mut c in children {
         let _ = c.wait();
     }
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
-/// Another process has the lock; this one asks for it so many times, with a pause in between, and never waits.
-pub fn refused(times: usize, pause: Duration) {
+/// Another process has the lock; this one asks for it again and again, with a pause in between, and never waits.
+pub fn refused(pause: Duration) {
     let path = std::env::temp_dir().join(format!("pg-refused-{}", std::process::id()));
     let file = File::create(&path).unwrap();
     let fd = file.as_raw_fd();
     // SAFETY: flock is plain numbers, for which all zeros are valid.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = libc::F_WRLCK as libc::c_short;
-    let (mut told, tells) = new_pipe();
+    let (mut locked, tells) = new_pipe();
     let (until, keep) = new_pipe();
     // SAFETY: the child calls only what is safe after a fork.
     let child = unsafe { libc::fork() };
@@ -167,11 +180,12 @@ pub fn refused(times: usize, pause: Duration) {
             libc::_exit(0);
         }
     }
-    told.read_exact(&mut [0]).unwrap();
+    locked.read_exact(&mut [0]).unwrap();
     fact("self", tid());
     fact("child", child);
     fact("inode", inode(fd));
-    for _ in 0..times {
+    let end = told();
+    while !end.is_finished() {
         // SAFETY: `lock` is a valid flock.
         assert_eq!(unsafe { libc::fcntl(fd, libc::F_SETLK, &raw const lock) }, -1);
         thread::sleep(pause);
@@ -182,10 +196,16 @@ pub fn refused(times: usize, pause: Duration) {
     std::fs::remove_file(&path).unwrap();
 }
 
-/// Is `holder` among those who were seen to hold what the thread `kind` waited for?
-fn check(r: &Recording, kind: &str, holder: &str, relation: Relation) -> Result<(), String> {
+/// What is to be seen: who holds what a thread waits for, and how.
+type Held = (&'static str, &'static str, Relation);
+
+/// Is it among what was seen of the thread?
+fn check(r: &Recording, (kind, holder, relation): Held) -> Result<(), String> {
+    let thread = |fact: &str| r.facts.get(fact).and_then(|tid| r.thread_of(tid.parse().ok()?));
+    let (Some(_), Some(who)) = (thread(kind), thread(holder)) else {
+        return Err(format!("{kind}: {holder} is not in the catalogue"));
+    };
     let holds = r.holds(kind);
-    let who = r.thread(holder);
     if holds.iter().any(|(t, h)| *t == who && h.relation == relation) {
         return Ok(());
     }
@@ -199,25 +219,32 @@ fn the_holder_of_each_kind_of_object_is_recorded() {
     if !allowed("the_holder_of_each_kind_of_object_is_recorded") {
         return;
     }
-    recorded("holds", &Options { long_wait_ns: 100_000_000, ..options(Level::Messages) }, |r| {
-        let expected = [
-            ("pipe", "pipe-holder", Relation::Writes),
-            ("fifo", "fifo-holder", Relation::Writes),
-            ("unix", "unix-holder", Relation::Peer),
-            ("tcp", "tcp-holder", Relation::Peer),
-            ("backlog", "backlog-holder", Relation::Listens),
-            ("unix-backlog", "unix-backlog-holder", Relation::Listens),
-            ("terminal", "terminal-holder", Relation::Peer),
-            ("child", "child-holder", Relation::ChildOf),
-            ("flock", "flock-holder", Relation::Owns),
-            ("mutex", "owner", Relation::Owns),
-            ("pi-mutex", "owner", Relation::Owns),
-            ("rwlock", "owner", Relation::Owns),
-        ];
-        let wrong: Vec<String> =
-            expected.iter().filter_map(|(kind, who, how)| check(r, kind, who, *how).err()).collect();
-        assert!(wrong.is_empty(), "{wrong:#?}");
-    });
+    let expected: [Held; 12] = [
+        ("pipe", "pipe-holder", Relation::Writes),
+        ("fifo", "fifo-holder", Relation::Writes),
+        ("unix", "unix-holder", Relation::Peer),
+        ("tcp", "tcp-holder", Relation::Peer),
+        ("backlog", "backlog-holder", Relation::Listens),
+        ("unix-backlog", "unix-backlog-holder", Relation::Listens),
+        ("terminal", "terminal-holder", Relation::Peer),
+        ("child", "child-holder", Relation::ChildOf),
+        ("flock", "flock-holder", Relation::Owns),
+        ("mutex", "owner", Relation::Owns),
+        ("pi-mutex", "owner", Relation::Owns),
+        ("rwlock", "owner", Relation::Owns),
+    ];
+    let wrong =
+        |r: &Recording| -> Vec<String> { expected.iter().filter_map(|held| check(r, *held).err()).collect() };
+    let options = Options { long_wait_ns: 100_000_000, ..options(Level::Messages) };
+    recorded_until(
+        "holds",
+        &options,
+        |r| wrong(r).is_empty(),
+        |r| {
+            let wrong = wrong(r);
+            assert!(wrong.is_empty(), "{wrong:#?}");
+        },
+    );
 }
 
 #[test]
@@ -230,14 +257,21 @@ fn the_owner_of_a_lock_that_is_refused_again_and_again_is_recorded() {
         if !allowed(test) {
             return;
         }
-        recorded(name, &options(Level::Messages), |r| {
-            check(r, "self", "child", Relation::Owns).unwrap();
-            let (_, hold) = r.holds("self")[0];
-            let lock = r.object(hold.object);
-            assert_eq!((lock.kind, lock.id), (ObjectKind::FileLock, r.fact("inode")));
-            let refused = r.calls("self").into_iter().find(|c| c.object == hold.object).expect("the call");
-            assert!(refused.nr.is_any(&["fcntl"]), "{refused:?}");
-            assert!([-i64::from(libc::EAGAIN), -i64::from(libc::EACCES)].contains(&refused.result));
-        });
+        let owner: Held = ("self", "child", Relation::Owns);
+        recorded_until(
+            name,
+            &options(Level::Messages),
+            |r| check(r, owner).is_ok(),
+            |r| {
+                check(r, owner).unwrap();
+                let (_, hold) = r.holds("self")[0];
+                let lock = r.object(hold.object);
+                assert_eq!((lock.kind, lock.id), (ObjectKind::FileLock, r.fact("inode")));
+                let refused =
+                    r.calls("self").into_iter().find(|c| c.object == hold.object).expect("the call");
+                assert!(refused.nr.is_any(&["fcntl"]), "{refused:?}");
+                assert!([-i64::from(libc::EAGAIN), -i64::from(libc::EACCES)].contains(&refused.result));
+            },
+        );
     }
 }

@@ -9,6 +9,7 @@ mod programs;
 mod quota;
 mod spins;
 mod timers;
+mod until;
 mod work;
 
 use pg_event::{Catalog, Context, Event, Item, Kind, Object, ObjectKind, OffCpu, OffState, ThreadId};
@@ -28,6 +29,7 @@ fn program() {
     }
 }
 
+#[derive(Default)]
 struct Recording {
     catalog: Catalog,
     events: Vec<Event>,
@@ -46,18 +48,26 @@ fn spawn(name: &str) -> Child {
         .unwrap()
 }
 
-fn facts(child: &mut Child, until: Option<&str>) -> HashMap<String, String> {
-    let mut facts = HashMap::new();
-    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+/// Hands over what a program tells of itself, until it ends or `each` has enough.
+fn tell_facts(out: impl std::io::Read, mut each: impl FnMut(String, String) -> bool) {
+    for line in BufReader::new(out).lines() {
         let line = line.unwrap();
         // The test harness prints the test's name without a line break before the first fact.
         let Some((_, rest)) = line.split_once("fact ") else { continue };
         let (name, value) = rest.split_once(' ').unwrap();
-        facts.insert(name.to_owned(), value.to_owned());
-        if until == Some(name) {
+        if !each(name.to_owned(), value.to_owned()) {
             break;
         }
     }
+}
+
+fn facts(child: &mut Child, until: Option<&str>) -> HashMap<String, String> {
+    let mut facts = HashMap::new();
+    tell_facts(child.stdout.take().unwrap(), |name, value| {
+        let goes_on = until != Some(name.as_str());
+        facts.insert(name, value);
+        goes_on
+    });
     facts
 }
 
@@ -77,15 +87,8 @@ fn options(level: Level) -> Options {
 }
 
 fn collect(items: crossbeam_channel::Receiver<Item>, facts: HashMap<String, String>) -> Recording {
-    let mut r = Recording { catalog: Catalog::default(), events: Vec::new(), facts, notes: None };
-    for item in items {
-        assert!(r.notes.is_none(), "an item after the end");
-        match item {
-            Item::Catalog(d) => assert_eq!(r.catalog.apply(d), 0, "rows were refused"),
-            Item::Events(e) => r.events.extend(e),
-            Item::End { coverage, .. } => r.notes = Some(coverage.notes),
-        }
-    }
+    let mut r = Recording { facts, ..Recording::default() };
+    items.into_iter().for_each(|item| r.take(item));
     r.check();
     r
 }
@@ -123,6 +126,15 @@ fn recorded_by(make: impl Fn() -> Recording, test: impl Fn(&Recording)) {
 }
 
 impl Recording {
+    fn take(&mut self, item: Item) {
+        assert!(self.notes.is_none(), "an item after the end");
+        match item {
+            Item::Catalog(d) => assert_eq!(self.catalog.apply(d), 0, "rows were refused"),
+            Item::Events(e) => self.events.extend(e),
+            Item::End { coverage, .. } => self.notes = Some(coverage.notes),
+        }
+    }
+
     /// Does it say that the kernel left switches out?
     fn unreported(&self) -> bool {
         self.notes.iter().flatten().any(|n| n.starts_with("the kernel did not report"))
@@ -156,13 +168,11 @@ impl Recording {
 
     fn thread(&self, fact: &str) -> ThreadId {
         let tid = self.fact(fact) as u32;
-        let i = self
-            .catalog
-            .threads
-            .iter()
-            .rposition(|t| t.tid == tid)
-            .expect("the thread is not in the catalogue");
-        ThreadId(i as u32)
+        self.thread_of(tid).expect("the thread is not in the catalogue")
+    }
+
+    fn thread_of(&self, tid: u32) -> Option<ThreadId> {
+        self.catalog.threads.iter().rposition(|t| t.tid == tid).map(|i| ThreadId(i as u32))
     }
 
     fn waits(&self, fact: &str, call: &str) -> Vec<(Event, OffCpu)> {

@@ -37,8 +37,8 @@ pub fn run(name: &str) {
         "udp" => crate::datagrams::udp(),
         "unix-datagram" => crate::datagrams::unix(),
         "holds" => crate::holds::wait_for_all(),
-        "refused" => crate::holds::refused(50, Duration::from_millis(100)),
-        "refused-slowly" => crate::holds::refused(9, Duration::from_secs(1)),
+        "refused" => crate::holds::refused(Duration::from_millis(100)),
+        "refused-slowly" => crate::holds::refused(Duration::from_secs(1)),
         "poll-0" => crate::spins::poll_nothing(),
         "pause" => crate::spins::turn_in_place(),
         other => panic!("no program {other}"),
@@ -240,8 +240,7 @@ fn retry() {
     assert_eq!(unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &raw const lock) }, 0);
     fact("self", tid());
     fact("inode", inode(fd));
-    // Until whoever started it has seen enough.
-    let end = thread::spawn(|| std::io::stdin().read_to_end(&mut Vec::new()));
+    let end = crate::until::told();
     while !end.is_finished() {
         // SAFETY: `lock` is a valid flock.
         assert_eq!(unsafe { libc::fcntl(fd, libc::F_SETLK, &raw const lock) }, -1);

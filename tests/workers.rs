@@ -5,7 +5,7 @@
 #[path = "hangs/report.rs"]
 mod report;
 
-use report::{Report, diagnose, pg_tui, text};
+use report::{Report, before_others, diagnose, pg_tui, text};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -71,8 +71,11 @@ impl Machine {
     /// `slow` shows what is in `fast`, through a program that lets so many bytes a second be written.
     fn bindfs(&mut self, rate: &str) -> Result<(PathBuf, PathBuf), String> {
         let (fast, slow) = (self.folder("fast"), self.folder("slow"));
-        let daemon =
-            Command::new("bindfs").args(["-f", &format!("--write-rate={rate}")]).args([&fast, &slow]).spawn();
+        run("bindfs", &[&"--version"])?;
+        let daemon = before_others("bindfs")
+            .args(["-f", &format!("--write-rate={rate}")])
+            .args([&fast, &slow])
+            .spawn();
         let daemon = self.daemon.insert(daemon.map_err(|e| format!("bindfs: {e}"))?);
         let shown = || {
             let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -126,7 +129,7 @@ impl Machine {
     /// Records a shell command.
     fn record(&self, command: &str) -> Result<PathBuf, String> {
         let file = self.folder("r").join("r.pgs");
-        let mut pg_tui = pg_tui();
+        let mut pg_tui = before_others(pg_tui().get_program());
         pg_tui.args(["record", "--no-tui", "-o"]).arg(&file).args(["--", "sh", "-c", command]);
         let out = pg_tui.output().expect("pg-tui starts");
         if out.status.code() == Some(4) {

@@ -1,6 +1,6 @@
 //! Records a command by the real program.
 
-use crate::report::{Report, pg_tui, text};
+use crate::report::{Report, before_others, pg_tui, text};
 use crate::{Skipped, roles};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 /// Records a command into `folder`; skipped where the kernel does not let us.
 pub fn record(folder: &Path, command: &[&str]) -> Result<PathBuf, Skipped> {
     let file = folder.join("r.pgs");
-    let out = pg_tui().args(["record", "--no-tui", "-o"]).arg(&file).arg("--").args(command).output();
+    let mut pg_tui = before_others(pg_tui().get_program());
+    let out = pg_tui.args(["record", "--no-tui", "-o"]).arg(&file).arg("--").args(command).output();
     let out = out.expect("pg-tui starts");
     if out.status.code() == Some(4) {
         let why = String::from_utf8_lossy(&out.stderr).lines().next().unwrap_or_default().to_string();

@@ -178,20 +178,23 @@ fn a_thread_that_runs_has_no_stack() {
 /// When a wait is long, ns: shorter than what the programs do, longer than a start takes.
 const LONG: u64 = 500_000_000;
 
-/// A recording of a program: what it says, the catalogue, the waits and the samples of its main thread.
-fn record(python: &PathBuf, what: &str) -> (Truth, Catalog, Vec<OffCpu>, Vec<Sample>) {
+/// A recording of a program: what it says, the catalogue, the waits and the samples of its main thread. A program that
+/// waits without end is ended when its wait had been a long one for so long.
+fn record(
+    python: &PathBuf,
+    what: &str,
+    looked_at: Option<Duration>,
+) -> (Truth, Catalog, Vec<OffCpu>, Vec<Sample>) {
     let (sender, items) = crossbeam_channel::unbounded();
     let options = Options { long_wait_ns: LONG, ..Options::default() };
     let collector = Collector::start(options, sender).unwrap();
     let mut program = spawn(python, what);
     collector.focus_on(program.0.id());
     let truth = truth(&mut program);
-    if truth.is_empty() {
+    match looked_at {
+        Some(time) => std::thread::sleep(Duration::from_nanos(LONG) + time),
         // It ends by itself.
-        program.0.wait().unwrap();
-    } else {
-        // Its wait is to become a long one, and to be looked at.
-        std::thread::sleep(Duration::from_nanos(LONG) + Duration::from_millis(700));
+        None => drop(program.0.wait().unwrap()),
     }
     collector.stop().unwrap();
     let (mut catalog, mut events) = (Catalog::default(), Vec::<Event>::new());
@@ -225,9 +228,17 @@ fn recorded_waits_have_python_functions_among_the_native_ones() {
     }
     for (python, minor) in interpreters() {
         for what in ["callback", "sleeps"] {
-            let (truth, catalog, waits, _) = record(&python, what);
-            let last = waits.iter().rfind(|w| w.open).expect("it still waited");
-            let frames = frames(&catalog, last.user_stack);
+            // How soon a long wait is looked at depends on what else the machine does.
+            let mut looked_at = [700, 3_000, 15_000].map(Duration::from_millis).into_iter().peekable();
+            let (truth, frames) = loop {
+                let wait = looked_at.next().expect("the loop ends with the last");
+                let (truth, catalog, waits, _) = record(&python, what, Some(wait));
+                let last = waits.iter().rfind(|w| w.open).expect("it still waited");
+                let frames = frames(&catalog, last.user_stack);
+                if looked_at.peek().is_none() || frames.iter().any(|f| f.1) {
+                    break (truth, frames);
+                }
+            };
             let got: Vec<&str> = frames.iter().filter(|f| f.1).map(|f| f.0.as_str()).collect();
             // The first thread to tell of is the main one: it has the lowest number.
             let told = truth.values().next().unwrap();
@@ -260,7 +271,7 @@ fn a_stack_is_given_to_the_wait_it_was_read_in_and_to_no_other() {
     };
     // About one switch in 200 is not reported by some kernels, and two waits are then one.
     for attempt in 0.. {
-        let (_, catalog, waits, _) = record(&python, "twice");
+        let (_, catalog, waits, _) = record(&python, "twice", None);
         let of = |o: &OffCpu| {
             frames(&catalog, o.user_stack).into_iter().filter(|f| f.1).map(|f| f.0).next().unwrap_or_default()
         };
@@ -268,7 +279,9 @@ fn a_stack_is_given_to_the_wait_it_was_read_in_and_to_no_other() {
             waits.iter().filter(|w| !w.open && w.woken.saturating_sub(w.start) > LONG).map(of).collect();
         let short: Vec<String> =
             waits.iter().filter(|w| w.woken.saturating_sub(w.start) < LONG / 2).map(of).collect();
-        if attempt < 3 && (long.len() != 1 || short.len() < 5) {
+        // A busy machine's recorder may come too late to look at it.
+        let unseen = || long.iter().any(String::is_empty);
+        if attempt < 3 && (long.len() != 1 || short.len() < 5 || unseen()) {
             continue;
         }
         assert_eq!(long.len(), 1, "{long:?}");
@@ -285,7 +298,7 @@ fn samples_have_python_functions_in_ways_they_call_each_other() {
         return;
     }
     for (python, minor) in interpreters() {
-        let (_, catalog, _, samples) = record(&python, "busy");
+        let (_, catalog, _, samples) = record(&python, "busy", None);
         let calls = |outer: &str, inner: &str| {
             let legal: &[&str] = match outer.rsplit('.').next().unwrap_or(outer) {
                 "<module>" => &["busy"],
@@ -299,13 +312,16 @@ fn samples_have_python_functions_in_ways_they_call_each_other() {
             legal.contains(&inner.rsplit('.').next().unwrap_or(inner))
         };
         let (mut with, mut order, mut plain) = (0, 0, 0);
-        for s in &samples {
+        let mut unknown = None;
+        for (i, s) in samples.iter().enumerate() {
             let names: Vec<String> =
                 frames(&catalog, s.user_stack).into_iter().filter(|f| f.1).map(|f| f.0).collect();
             // The interpreter's own start-up has functions of its own.
             if !names.iter().any(|n| n == "busy") {
                 continue;
             }
+            // It takes a moment until a thread is known to be one of Python's: longer when others want the CPU.
+            unknown.get_or_insert(i);
             with += 1;
             order += usize::from(names.iter().any(|n| n.ends_with("order")));
             plain += usize::from(names.iter().any(|n| n.ends_with("plain")));
@@ -314,9 +330,13 @@ fn samples_have_python_functions_in_ways_they_call_each_other() {
             }
             assert_eq!(names.last().map(String::as_str), Some("<module>"), "{names:?}");
         }
-        println!("3.{minor}: {with} of {} samples, {order} and {plain}", samples.len());
-        // It takes a moment until a thread is known to be one of Python's.
-        assert!(with * 10 > samples.len() * 7, "{with} of {} samples of 3.{minor}", samples.len());
+        let unknown = unknown.unwrap_or(samples.len());
+        let known = samples.len() - unknown;
+        println!("3.{minor}: {with} of {known} samples after {unknown}, {order} and {plain}");
+        assert!(
+            with >= 20 && with * 10 > known * 9,
+            "{with} of {known} samples of 3.{minor}, after {unknown}"
+        );
         assert!(order > with / 5 && plain > with / 10, "{order} and {plain} of {with}");
     }
 }

@@ -174,7 +174,7 @@ def forks():
 def twice():
     # Not told by itself: a long wait, and short ones after it.
     def first():
-        time.sleep(1.5)
+        time.sleep(3)
 
     def second():
         time.sleep(0.05)
@@ -186,7 +186,7 @@ def twice():
 
 
 def busy():
-    # Runs for a while; told are the ways in which its functions call each other.
+    # Runs until it had a CPU for a while; told are the ways in which its functions call each other.
     def leaf(n):
         return sum([i * i for i in range(n)])
 
@@ -203,8 +203,7 @@ def busy():
     def plain():
         return [leaf(40) for _ in range(50)]
 
-    end = time.time() + 3
-    while time.time() < end:
+    while time.thread_time() < 2:
         order()
         plain()
     os._exit(0)

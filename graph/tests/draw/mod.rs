@@ -250,11 +250,11 @@ impl Drawing {
 
     /// As a recording brings it.
     pub fn items(mut self) -> Vec<Item> {
-        self.events.sort_by_key(|e| e.time);
-        let c = self.catalog;
         fn rows<I, T>(all: Vec<T>, id: impl Fn(u32) -> I) -> Vec<(I, T)> {
             all.into_iter().enumerate().map(|(i, row)| (id(i as u32), row)).collect()
         }
+        self.events.sort_by_key(|e| e.time);
+        let c = self.catalog;
         let delta = CatalogDelta {
             threads: rows(c.threads, ThreadId),
             processes: rows(c.processes, ProcessId),

@@ -202,6 +202,8 @@ pub struct EventGraph {
     pub(crate) out: Vec<EdgeId>,
     pub(crate) threads: Vec<ThreadRows>,
     pub(crate) holds: Vec<HoldFact>,
+    /// One for each reader of a lock that `subject` wanted to write; the holder says nothing.
+    pub(crate) readers: Vec<HoldFact>,
     /// By thread and start.
     pub(crate) bursts: Vec<crate::BurstFact>,
     pub(crate) signals: Vec<SignalFact>,
@@ -502,6 +504,15 @@ impl EventGraph {
     pub fn holds(&self, subject: ThreadId, span: Range<Ns>) -> impl Iterator<Item = HoldFact> + '_ {
         let from = self.holds.partition_point(|h| (h.subject, h.time) < (subject, span.start));
         self.holds[from..].iter().copied().take_while(move |h| h.subject == subject && h.time < span.end)
+    }
+
+    /// How many readers had the lock that a thread waited to write, as read last within a span, and when; the C library
+    /// does not write down who. Nothing when it did not wait for readers, or that was not looked up.
+    pub fn readers(&self, subject: ThreadId, span: Range<Ns>) -> Option<(Ns, usize)> {
+        let from = self.readers.partition_point(|h| (h.subject, h.time) < (subject, span.start));
+        let own = || self.readers[from..].iter().take_while(|h| h.subject == subject && h.time < span.end);
+        let last = own().map(|h| h.time).max()?;
+        Some((last, own().filter(|h| h.time == last).count()))
     }
 
     /// What a thread was found to hold or to be the other end of, at any time.

@@ -66,6 +66,7 @@ pub fn relation(r: Relation) -> &'static str {
         Relation::ChildOf => "child",
         Relation::Traces => "tracer",
         Relation::Serves => "serves it",
+        Relation::Reader => "reader",
     }
 }
 

@@ -53,6 +53,8 @@ fn a_lock_for_a_writer_that_a_reader_has() {
         // glibc counts readers: only the end of the wait tells who it was.
         w.on(ObjectKind::Futex).ended_by("rwwrite.reader", EdgeKind::Futex, HAND_OFF);
         w.held_by_nobody().caused_by("rwwrite.reader");
+        let (g, waiter) = (&t.loaded.graph, t.thread("rwwrite.waiter"));
+        assert_eq!(g.readers(waiter, 0..u64::MAX).map(|r| r.1), Some(1), "how many there are is told");
     });
 }
 

@@ -9,7 +9,7 @@ use crate::flag::Flags;
 use crate::graph::{Detail, EdgeRow, EventGraph, OPEN, SPLIT, TIMED_OUT, ThreadRows, Times};
 use crate::lane::LaneIndex;
 use crate::{EdgeId, EdgeKind, VertexId, Weak};
-use pg_event::{Catalog, Ns, ObjectId, ThreadId};
+use pg_event::{Catalog, Ns, ObjectId, Relation, ThreadId};
 use std::ops::Range;
 
 pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>) -> EventGraph {
@@ -52,7 +52,9 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
     };
     bursts.sort_by_key(|b| (b.thread, b.start));
     g.bursts = bursts;
-    g.holds = holds;
+    // Readers of a lock are counted, not known.
+    (g.readers, g.holds) = holds.into_iter().partition(|h| h.relation == Relation::Reader);
+    g.readers.sort_by_key(|h| (h.subject, h.time));
     g.holds.sort_by_key(|h| (h.subject, h.time));
     g.lost = joined(lost);
     g.unheard = joined(unheard);

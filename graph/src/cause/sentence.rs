@@ -352,7 +352,10 @@ impl Writer<'_> {
             None if crate::class::opens_fifo(&last, self.c) => {
                 "nobody has opened the other end of this FIFO".into()
             }
-            None => "nobody ever answered or woke it, and no thread was found that could".into(),
+            None => match self.readers_had_it(n) {
+                Some(readers) => format!("{readers}; nobody ever woke it"),
+                None => "nobody ever answered or woke it, and no thread was found that could".into(),
+            },
         };
         let asked = self.asked_for(n).map_or_else(String::new, |a| format!(" (it had sent {a})"));
         let times = if last.timed_out && n.waits > 1 {
@@ -363,20 +366,20 @@ impl Writer<'_> {
         format!("{full} {}{times}{asked}; {how}, and {whom}", self.waited(n))
     }
 
+    /// `3 readers have the lock; the C library counts them and does not record who`, when a step wanted to write.
+    pub(super) fn readers_had_it(&self, n: &SliceNode) -> Option<String> {
+        let (_, readers) = self.g.readers(n.thread, n.start..n.start + n.duration + 1)?;
+        let (some, them) = if readers == 1 { ("1 reader has", "it") } else { ("", "them") };
+        let some = if some.is_empty() { format!("{readers} readers have") } else { some.into() };
+        Some(format!("{some} the lock (the C library counts {them} and does not record who)"))
+    }
+
     /// Stopped by a signal: whose, when, and what became of it.
     pub(super) fn why_stopped(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
         const STOPS: [(u8, &str); 4] = [(19, "SIGSTOP"), (20, "SIGTSTP"), (21, "SIGTTIN"), (22, "SIGTTOU")];
         let v = self.g.vertex(n.vertex);
         if v.state == pg_event::OffState::Frozen {
-            let waker = self.g.waking(self.last_of(n)).map(|e| self.g.edge(e));
-            let thawed = waker.map_or_else(String::new, |e| {
-                let by = who(self.c, self.g.vertex(e.from).thread);
-                format!("; {by} thawed it at {}", moment(e.from_time))
-            });
-            return format!(
-                "{full} was frozen for {} (its control group's freezer, or suspend){thawed}",
-                span(n.spent)
-            );
+            return self.why_in_freezer(r, n, full);
         }
         let process = |t| self.c.thread(t).map(|t| t.process);
         let sent = self.g.signals().iter().rev().find(|s| {

@@ -30,6 +30,7 @@ pub(super) fn relation_words(r: Relation) -> &'static str {
         Relation::ChildOf => "it is the child waited for",
         Relation::Traces => "it is the tracer",
         Relation::Serves => "it serves the file system",
+        Relation::Reader => "it may read",
     }
 }
 
@@ -146,6 +147,14 @@ impl Walk<'_> {
             facts.extend(self.g.holds.iter().filter(of).map(|h| (h.holder, h.relation, h.time)));
         }
         let from_facts = !facts.is_empty();
+        if let Some((at, n)) =
+            silent.first().zip(silent.last()).and_then(|(a, b)| self.g.readers(thread, a.0..b.1 + 1))
+        {
+            let seen = self.seen_to_read(thread, group, at, silent, n);
+            if !seen.is_empty() {
+                return seen;
+            }
+        }
         if !from_facts && class == WaitClass::Lock {
             return self.last_taker(thread, group, silent).into_iter().collect();
         }

@@ -133,6 +133,52 @@ impl Walk<'_> {
         Some(c)
     }
 
+    /// Readers have the lock that a thread wants to write, and the C library does not write down who: threads that were
+    /// seen to get this lock before `at` and have woken nobody for it since.
+    pub(crate) fn seen_to_read(
+        &self,
+        thread: ThreadId,
+        group: &Group,
+        at: Ns,
+        silent: &Spans,
+        readers: usize,
+    ) -> Vec<Candidate> {
+        // Readers and writers sleep on words that lie side by side.
+        const APART: u64 = 4;
+        let row = |o| self.c.object(o).filter(|o| o.kind == ObjectKind::Futex);
+        let wanted = self.representative(group).object;
+        let Some((word, process)) = row(wanted).zip(self.c.thread(thread).map(|t| t.process)) else {
+            return Vec::new();
+        };
+        let same = |o| row(o).is_some_and(|x| x.peer == word.peer && x.id.abs_diff(word.id) <= APART);
+        let mut out = Vec::new();
+        for t in self.g.threads_of(process).filter(|t| *t != thread && self.counts(*t)) {
+            let got = self.g.vertices_in(t, 0..at).rev().find(|id| {
+                let v = self.g.vertex(*id);
+                let woken = v.woken <= at && v.waited() > 0 && !v.open && !v.timed_out && !v.interrupted;
+                woken && same(v.object) && self.g.waking(*id).is_some()
+            });
+            let Some(id) = got else { continue };
+            let since = self.g.vertex(id).woken;
+            let gave_back = self.g.vertices_in(t, since..at).any(|v| {
+                self.g.outgoing(v).map(|e| self.g.edge(e)).any(|e| {
+                    e.kind == EdgeKind::Futex && same(e.object) && e.from_time > since && e.from_time < at
+                })
+            });
+            let alive = self.g.exited(t).is_none_or(|x| x.0 > at);
+            if !gave_back && alive {
+                let mut c = self.left(t, 1, silent);
+                let why = format!(
+                    "{readers} readers have the lock, and the C library does not record who; this one was seen to get it and woke nobody for it since"
+                );
+                c.entry.why_weak = Some(why);
+                (c.vertex, c.at, c.relation) = (Some(id), since, Some(Relation::Reader));
+                out.push(c);
+            }
+        }
+        out
+    }
+
     /// No thread is left that could release it: the one that ended last before the wait may have had it.
     fn ended_with_it(&self, thread: ThreadId, silent: &Spans) -> Option<Candidate> {
         let process = self.c.thread(thread)?.process;

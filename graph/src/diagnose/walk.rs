@@ -250,6 +250,14 @@ impl<'g> Walk<'g> {
         node.spent = group.blocked;
         node.waits = group.waits;
         self.out.nodes.push(node);
+        if let Some((at, readers)) = self.g.readers(thread, a..b.saturating_add(1)).filter(|_| !self.auto) {
+            let s = if readers == 1 { " has" } else { "s have" };
+            self.out.notes.push(format!(
+                "{readers} reader{s} the lock that {} wants to write (at {}); the C library counts readers and does not record who they are",
+                clean(&short_who(self.c, thread), 60),
+                crate::words::moment(at)
+            ));
+        }
     }
 
     /// Of waits that are alike, one with a stack that has Python functions, if `longest` has none: of short waits

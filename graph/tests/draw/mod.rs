@@ -18,6 +18,11 @@ pub fn ns(seconds: f64) -> Ns {
     (seconds * S) as Ns
 }
 
+/// Rows with their numbers.
+fn rows<I, T>(all: Vec<T>, id: impl Fn(u32) -> I) -> Vec<(I, T)> {
+    all.into_iter().enumerate().map(|(i, row)| (id(i as u32), row)).collect()
+}
+
 #[derive(Default)]
 pub struct Drawing {
     pub catalog: Catalog,
@@ -250,9 +255,6 @@ impl Drawing {
 
     /// As a recording brings it.
     pub fn items(mut self) -> Vec<Item> {
-        fn rows<I, T>(all: Vec<T>, id: impl Fn(u32) -> I) -> Vec<(I, T)> {
-            all.into_iter().enumerate().map(|(i, row)| (id(i as u32), row)).collect()
-        }
         self.events.sort_by_key(|e| e.time);
         let c = self.catalog;
         let delta = CatalogDelta {

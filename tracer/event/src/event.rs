@@ -317,6 +317,9 @@ pub enum Relation {
     Traces = 6,
     /// Serves the file system or device (FUSE daemon).
     Serves = 7,
+    /// One of the readers that have a read-write lock of the C library, which counts them and does not write down who
+    /// they are: `Event::thread` is the waiter itself, and there are as many such events as readers.
+    Reader = 8,
 }
 
 impl Relation {
@@ -331,6 +334,7 @@ impl Relation {
             Self::ChildOf,
             Self::Traces,
             Self::Serves,
+            Self::Reader,
         ]
         .get(n as usize)
         .copied()

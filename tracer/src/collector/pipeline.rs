@@ -21,7 +21,7 @@ use crate::steps::Taken;
 use crate::unserved::Tracker;
 use pg_event::{
     CatalogDelta, Context, Direction, Event, Hold, IpcUse, Item, Kind, Ns, ObjectKind, OffCpu, OffState,
-    Sample, StackId, SyscallUse, Sysno, ThreadId, Work,
+    Relation, Sample, StackId, SyscallUse, Sysno, ThreadId, Work,
 };
 
 use std::collections::VecDeque;
@@ -721,6 +721,14 @@ impl Pipeline {
                 && let Some(at) = self.holders.ask_again(long.off.start)
             {
                 self.later.push_back((at, Long { first: false, ..long }));
+            }
+            // Nobody owns it, but it may be known how many do.
+            if holders.is_empty() {
+                const MOST: u32 = 64;
+                let hold = Hold { object: wait.id, subject: long.thread, relation: Relation::Reader };
+                for _ in 0..self.holders.readers(&wait).min(MOST) {
+                    self.order.push(Event { time, thread: long.thread, cpu: 0, kind: Kind::Hold(hold) });
+                }
             }
             for found in holders {
                 let hold = Hold { object: found.object, subject: long.thread, relation: found.relation };

@@ -2,12 +2,18 @@
 
 use super::{Holders, LongWait, Who};
 use crate::procfs;
-use pg_event::{Object, Relation};
+use pg_event::{Object, ObjectKind, Relation};
 
 /// Kernel: `FUTEX_TID_MASK`, the owner in the word of a priority-inheriting or robust mutex.
 const TID_MASK: u32 = 0x3fff_ffff;
 /// `PTHREAD_RWLOCK_WRLOCKED` in `__readers` of glibc's rwlock: a writer has it or is about to.
 const WRITE_LOCKED: u32 = 2;
+/// `PTHREAD_RWLOCK_WRPHASE`: writers have it, or had it last. The readers are counted above three bits
+/// (`PTHREAD_RWLOCK_READER_SHIFT`).
+const WRITE_PHASE: u32 = 1;
+const READER_SHIFT: u32 = 3;
+/// Most readers that are believed.
+const MAX_READERS: u32 = 1 << 16;
 /// Largest plausible value of glibc's `__nusers`: threads that use the mutex right now.
 const MAX_USERS: u32 = 1 << 20;
 /// Bits a mutex's `__kind` may have (type, protocol, robust, shared, elision).
@@ -36,7 +42,28 @@ fn mutex_owner(words: [u32; 5]) -> Owner {
     }
 }
 
+/// glibc's `pthread_rwlock_t` (readers, writers, two futex words, two of padding, the writer that has it): how many
+/// readers have it while a writer waits.
+fn rwlock_readers(words: [u32; 7]) -> Option<u32> {
+    let [readers, writers, _, _, pad, more_pad, writer] = words;
+    let count = readers >> READER_SHIFT;
+    let waits = readers & WRITE_LOCKED != 0 || (1..MAX_READERS).contains(&writers);
+    let fits = readers & WRITE_PHASE == 0 && waits && (pad, more_pad, writer) == (0, 0, 0);
+    (fits && (1..=MAX_READERS).contains(&count)).then_some(count)
+}
+
 impl Holders {
+    /// How many readers have the read-write lock of the C library that a thread waits to write; 0 when it waits for
+    /// something else, or that cannot be read. Who they are is written nowhere.
+    pub fn readers(&mut self, wait: &LongWait) -> u32 {
+        let Some(object) = wait.object.filter(|o| o.kind == ObjectKind::Futex && !o.is_shared_futex()) else {
+            return 0;
+        };
+        let Some(words) = self.around(wait.tgid, object.id) else { return 0 };
+        // Waiters sleep on its third or fourth word.
+        [2, 3].into_iter().find_map(|before| rwlock_readers(words.take::<7>(-before)?)).unwrap_or(0)
+    }
+
     pub(super) fn futex_owner(&mut self, wait: &LongWait, object: &Object) -> Vec<(Who, Relation)> {
         // In a shared mapping the object is known by what is mapped; where the waiter has it, its call tells.
         let address = if object.is_shared_futex() {
@@ -177,6 +204,22 @@ mod tests {
         let mut holders = Holders::new();
         let around = holders.around(std::process::id(), start).expect("own memory");
         assert_eq!(around.take::<5>(0), Some([0; 5]));
+    }
+
+    #[test]
+    fn readers_of_a_lock_are_counted() {
+        // As glibc 2.36 has it while a writer waits for two readers.
+        assert_eq!(rwlock_readers([2 << 3 | 2, 0, 1, 0, 0, 0, 0]), Some(2));
+        assert_eq!(rwlock_readers([3 << 3, 1, 0, 1, 0, 0, 0]), Some(3), "a second writer counts itself");
+        for none in [
+            [2 << 3 | 3, 0, 1, 0, 0, 0, 77],
+            [2 << 3, 0, 0, 0, 0, 0, 0],
+            [2, 0, 1, 0, 0, 0, 0],
+            [2 << 3 | 2, 0, 1, 0, 9, 0, 0],
+            [u32::MAX - 1, 0, 1, 0, 0, 0, 0],
+        ] {
+            assert_eq!(rwlock_readers(none), None, "{none:?}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::record::{again, record, record_scenario};
 use crate::report::diagnose;
 use crate::{Skipped, Test};
+use std::cell::RefCell;
 
 /// The hangs last 2.5 s (see `roles`), less what it takes to start the victim.
 const LONG: u64 = 1_000_000_000;
@@ -27,90 +28,132 @@ fn folder() -> tempfile::TempDir {
 }
 
 fn demo() -> Result<(), Skipped> {
-    let dir = folder();
-    let file = record(dir.path(), &[env!("CARGO_BIN_EXE_pg-tui"), "demo-hang", "--seconds", "2.5"])?;
+    let recorded = |select: &[&str]| {
+        let dir = folder();
+        let file = record(dir.path(), &[env!("CARGO_BIN_EXE_pg-tui"), "demo-hang", "--seconds", "2.5"])?;
+        Ok(diagnose(&file, select))
+    };
     // Whoever is the worst victim of the focus: the way back ends at the same cause.
-    diagnose(&file, &[]).root(1, "^payd .* tick$", "rebuild_index|hash_rows").clean(3);
-    diagnose(&file, &["--process", "^shopd "])
-        .victim("^shopd ", &["long-wait"], LONG)
-        .slice(&["^payd .* pay-[123]$", "^payd .* tick$"])
-        .root(1, "^payd .* tick$", "rebuild_index|hash_rows")
-        .block_type("long-running")
-        .clean(3);
-    Ok(())
+    again(
+        || recorded(&[]),
+        |r| {
+            r.root(1, "^payd .* tick$", "rebuild_index|hash_rows").clean(3);
+        },
+    )?;
+    again(
+        || recorded(&["--process", "^shopd "]),
+        |r| {
+            r.victim("^shopd ", &["long-wait"], LONG)
+                .slice(&["^payd .* pay-[123]$", "^payd .* tick$"])
+                .root(1, "^payd .* tick$", "rebuild_index|hash_rows")
+                .block_type("long-running")
+                .clean(3);
+        },
+    )
 }
 
 fn script() -> Result<(), Skipped> {
-    let dir = folder();
-    let file = record_scenario(dir.path(), "script")?;
-    diagnose(&file, &["--process", "^store-cli .* get2"])
-        .victim("^store-cli .* get2 ", &["long-wait"], LONG)
-        .slice(&["^store "])
-        .root(1, "^store ", "run_script")
-        .block_type("long-running")
-        .not_first("^store-cli ")
-        .clean(3);
-    Ok(())
+    again(
+        || {
+            let dir = folder();
+            let file = record_scenario(dir.path(), "script")?;
+            Ok(diagnose(&file, &["--process", "^store-cli .* get2"]))
+        },
+        |r| {
+            r.victim("^store-cli .* get2 ", &["long-wait"], LONG)
+                .slice(&["^store "])
+                .root(1, "^store ", "run_script")
+                .block_type("long-running")
+                .not_first("^store-cli ")
+                .clean(3);
+        },
+    )
 }
 
 fn file_lock() -> Result<(), Skipped> {
-    let dir = folder();
-    let file = record_scenario(dir.path(), "file-lock")?;
-    diagnose(&file, &["--process", "^browser .* quick"])
-        .victim("^browser .* quick ", &["long-wait"], LONG)
-        .slice(&["^web-worker .* quick ", "^web-worker .* report "])
-        .root(1, "^web-worker .* report ", "render_report|run_script")
-        .block_type("long-running")
-        .clean(3);
-    Ok(())
+    again(
+        || {
+            let dir = folder();
+            let file = record_scenario(dir.path(), "file-lock")?;
+            Ok(diagnose(&file, &["--process", "^browser .* quick"]))
+        },
+        |r| {
+            r.victim("^browser .* quick ", &["long-wait"], LONG)
+                .slice(&["^web-worker .* quick ", "^web-worker .* report "])
+                .root(1, "^web-worker .* report ", "render_report|run_script")
+                .block_type("long-running")
+                .clean(3);
+        },
+    )
 }
 
 fn pipe() -> Result<(), Skipped> {
-    let dir = folder();
-    let file = record_scenario(dir.path(), "pipe")?;
-    diagnose(&file, &["--process", "^runner "])
-        .victim("^runner ", &["long-wait"], LONG)
-        .slice(&["^lister "])
-        .root(2, "^(lister|runner) ", "pipe")
-        .root(2, "^(lister|runner) ", "write|full|read|cycle|deadlock")
-        .not_first("^scenario ")
-        .clean(3);
-    Ok(())
+    again(
+        || {
+            let dir = folder();
+            let file = record_scenario(dir.path(), "pipe")?;
+            Ok(diagnose(&file, &["--process", "^runner "]))
+        },
+        |r| {
+            r.victim("^runner ", &["long-wait"], LONG)
+                .slice(&["^lister "])
+                .root(2, "^(lister|runner) ", "pipe")
+                .root(2, "^(lister|runner) ", "write|full|read|cycle|deadlock")
+                .not_first("^scenario ")
+                .clean(3);
+        },
+    )
 }
 
 fn traced() -> Result<(), Skipped> {
-    let dir = folder();
-    let file = record_scenario(dir.path(), "traced")?;
-    diagnose(&file, &["--process", "^store-cli .* get2"])
-        .victim("^store-cli .* get2 ", &["long-wait"], LONG)
-        .slice(&["^store ", "^inspector "])
-        .root(2, "^(inspector|store) ", "inspector|trac|attach|debug")
-        .not_first("^store-cli ")
-        .clean(3);
-    Ok(())
+    again(
+        || {
+            let dir = folder();
+            let file = record_scenario(dir.path(), "traced")?;
+            Ok(diagnose(&file, &["--process", "^store-cli .* get2"]))
+        },
+        |r| {
+            r.victim("^store-cli .* get2 ", &["long-wait"], LONG)
+                .slice(&["^store ", "^inspector "])
+                .root(2, "^(inspector|store) ", "inspector|trac|attach|debug")
+                .not_first("^store-cli ")
+                .clean(3);
+        },
+    )
 }
 
 fn silent() -> Result<(), Skipped> {
-    let dir = folder();
-    let file = record_scenario(dir.path(), "silent")?;
-    let port = std::fs::read_to_string(dir.path().join("udp.port")).expect("published");
-    diagnose(&file, &["--process", "^fetch "])
-        .victim("^fetch ", &["long-wait", "repeated-yield"], LONG)
-        .root(2, "^(fetch|name-server) |^ *$", &format!("127\\.0\\.0\\.1:{port}"))
-        .clean(3);
-    Ok(())
+    let port = RefCell::new(String::new());
+    again(
+        || {
+            let dir = folder();
+            let file = record_scenario(dir.path(), "silent")?;
+            port.replace(std::fs::read_to_string(dir.path().join("udp.port")).expect("published"));
+            Ok(diagnose(&file, &["--process", "^fetch "]))
+        },
+        |r| {
+            r.victim("^fetch ", &["long-wait", "repeated-yield"], LONG)
+                .root(2, "^(fetch|name-server) |^ *$", &format!("127\\.0\\.0\\.1:{}", port.borrow()))
+                .clean(3);
+        },
+    )
 }
 
 fn activation() -> Result<(), Skipped> {
-    let dir = folder();
-    let file = record_scenario(dir.path(), "activation")?;
-    diagnose(&file, &["--process", "^store-cli .* call"])
-        .victim("^store-cli .* call ", &["long-wait"], LONG)
-        .slice(&["^bus ", "^service ", "^backup "])
-        .root(2, "^backup ", "lock|sleep")
-        .not_first("^(bus|store-cli|service) ")
-        .clean(3);
-    Ok(())
+    again(
+        || {
+            let dir = folder();
+            let file = record_scenario(dir.path(), "activation")?;
+            Ok(diagnose(&file, &["--process", "^store-cli .* call"]))
+        },
+        |r| {
+            r.victim("^store-cli .* call ", &["long-wait"], LONG)
+                .slice(&["^bus ", "^service ", "^backup "])
+                .root(2, "^backup ", "lock|sleep")
+                .not_first("^(bus|store-cli|service) ")
+                .clean(3);
+        },
+    )
 }
 
 /// Each try is a child that fails; who made the folder is not recorded.

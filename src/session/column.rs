@@ -1,61 +1,87 @@
 //! Columns of numbers: LEB128 variable-length integers, zigzag for signed ones.
 
-/// A column being written.
+/// A column being written. Room for more is there before it is needed, so that a number, nearly always one or two
+/// bytes, is put with one check and one store.
 #[derive(Default)]
-pub(super) struct Out(Vec<u8>);
+pub(super) struct Out {
+    room: Vec<u8>,
+    /// Bytes written; what is behind them means nothing.
+    len: usize,
+}
 
 impl Out {
     pub(super) fn with_capacity(bytes: usize) -> Self {
-        Self(Vec::with_capacity(bytes))
+        Self { room: vec![0; bytes], len: 0 }
     }
 
     #[inline]
     pub(super) fn u(&mut self, v: u64) {
-        if v < 0x80 {
-            self.0.push(v as u8);
-        } else if v < 0x4000 {
-            self.0.extend_from_slice(&[v as u8 | 0x80, (v >> 7) as u8]);
+        if v < 0x4000
+            && let Some(room) = self.room.get_mut(self.len..).and_then(<[u8]>::first_chunk_mut)
+        {
+            let (two, v) = (v >= 0x80, v as u16);
+            // The second byte of a number of one byte is behind the end.
+            *room = (v & 0x7f | v << 1 & 0x7f00 | u16::from(two) << 7).to_le_bytes();
+            self.len += 1 + usize::from(two);
         } else {
             self.long(v);
         }
     }
 
+    #[cold]
     fn long(&mut self, mut v: u64) {
         while v >= 0x80 {
-            self.0.push(v as u8 | 0x80);
+            self.byte(v as u8 | 0x80);
             v >>= 7;
         }
-        self.0.push(v as u8);
+        self.byte(v as u8);
     }
 
     /// Signed, small in either direction.
+    #[inline]
     pub(super) fn i(&mut self, v: i64) {
         self.u(((v << 1) ^ (v >> 63)) as u64);
     }
 
+    #[inline]
     pub(super) fn byte(&mut self, b: u8) {
-        self.0.push(b);
+        if self.len == self.room.len() {
+            self.grow(1);
+        }
+        self.room[self.len] = b;
+        self.len += 1;
+    }
+
+    #[cold]
+    fn grow(&mut self, by: usize) {
+        self.room.resize((self.len + by).max(2 * self.room.len()).max(64), 0);
     }
 
     /// An id: `NONE` (all ones) becomes 0.
+    #[inline]
     pub(super) fn id(&mut self, v: u32) {
         self.u(u64::from(v.wrapping_add(1)));
     }
 
     pub(super) fn clear(&mut self) {
-        self.0.clear();
+        self.len = 0;
     }
 
     pub(super) fn extend(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
+        if self.room.len() - self.len < bytes.len() {
+            self.grow(bytes.len());
+        }
+        self.room[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
-        &self.0
+        &self.room[..self.len]
     }
 
-    pub(super) fn into_bytes(self) -> Vec<u8> {
-        self.0
+    pub(super) fn into_bytes(mut self) -> Vec<u8> {
+        self.room.truncate(self.len);
+        self.room
     }
 }
 
@@ -201,11 +227,11 @@ mod tests {
         #[test]
         fn numbers_come_back(u in proptest::collection::vec(any::<u64>(), 0..50), i in any::<i64>(), id in any::<u32>()) {
             let mut out = Out::default();
-            for &v in &u { out.u(v); out.u(v >> 40); }
+            for &v in &u { for by in [0, 40, 50, 52, 57] { out.u(v >> by); } }
             out.i(i);
             out.id(id);
             let mut c = Col::new(out.bytes());
-            for &v in &u { prop_assert_eq!(c.u(), v); prop_assert_eq!(c.u(), v >> 40); }
+            for &v in &u { for by in [0, 40, 50, 52, 57] { prop_assert_eq!(c.u(), v >> by); } }
             prop_assert_eq!(c.i(), i);
             prop_assert_eq!(c.id(), id);
             prop_assert!(c.is_empty() && !c.is_bad());

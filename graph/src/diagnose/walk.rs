@@ -199,15 +199,20 @@ impl<'g> Walk<'g> {
                 self.resolve(thread, &group)
             }
             Mostly::Unknown => {
-                self.out.notes.push(format!(
-                    "{} was not seen for {} of the time that matters: {}",
-                    clean(&short_who(self.c, thread), 60),
-                    span(if act.unseen > 0 { act.unseen } else { act.total }),
-                    self.why_unseen(&spans)
-                ));
+                let unseen = if act.unseen > 0 { act.unseen } else { act.total };
+                if unseen > 0 {
+                    self.out.notes.push(format!(
+                        "{} was not seen for {} of the time that matters: {}",
+                        clean(&short_who(self.c, thread), 60),
+                        span(unseen),
+                        self.why_unseen(&spans)
+                    ));
+                }
                 let vertex = self.last_vertex(thread);
                 if vertex.0 != u32::MAX {
-                    let all = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
+                    // What it did before the step after it began to wait leaves no time to look at.
+                    let at = || self.out.nodes.last().map_or(0, |n| n.start);
+                    let all = (spans.first().map_or_else(at, |s| s.0), spans.last().map_or_else(at, |s| s.1));
                     let node = SliceNode::plain(thread, vertex, "unknown", all, act.unseen).entered(entry);
                     self.out.nodes.push(node);
                     self.found(thread, FindingKind::Here, spans);
@@ -365,13 +370,15 @@ impl<'g> Walk<'g> {
     fn wakers(&self, group: &Group) -> (Vec<Candidate>, Spans) {
         let mut out: Vec<Candidate> = Vec::new();
         let mut silent = Spans::new();
+        // Once for all waits: a group may have a hundred thousand of them.
+        let asker = self.asker(group);
         for clip in &group.clips {
             let by = self.brought(clip).filter(|(_, e)| self.counts(self.g.vertex(e.from).thread));
             let Some((id, mut e)) = by else {
                 silent.push((clip.start, clip.end));
                 continue;
             };
-            self.own_request(group, &mut e);
+            self.own_request(asker, &mut e);
             let spans = (clip.start, clip.end.min(e.from_time.max(clip.start)));
             Candidate::add(&mut out, self, id, &e, spans, clip.blocked, true);
         }
@@ -381,7 +388,7 @@ impl<'g> Walk<'g> {
         {
             for id in self.g.incoming(clip.last).skip(1) {
                 let mut e = self.g.edge(id);
-                self.own_request(group, &mut e);
+                self.own_request(asker, &mut e);
                 let from = self.g.vertex(e.from).thread;
                 let relevant = e.kind != EdgeKind::ProgramOrder && self.counts(from);
                 if relevant && !out.iter().any(|c| c.thread == from) {
@@ -394,12 +401,16 @@ impl<'g> Walk<'g> {
         (out, merged(silent))
     }
 
-    /// A server that answers several together: the request of the process that the way comes from is no guess.
-    fn own_request(&self, group: &Group, e: &mut crate::Edge) {
-        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+    /// The thread that the way comes from to the one whose waits are in the group.
+    fn asker(&self, group: &Group) -> Option<ThreadId> {
         let server = group.longest().map(|c| self.g.vertex(c.last).thread);
-        let before = self.path.iter().rev().map(|(t, _)| *t).find(|t| Some(*t) != server);
-        let own = before.is_some_and(|t| process(t) == process(self.g.vertex(e.from).thread));
+        self.path.iter().rev().map(|(t, _)| *t).find(|t| Some(*t) != server)
+    }
+
+    /// A server that answers several together: the request of the process that the way comes from is no guess.
+    fn own_request(&self, asker: Option<ThreadId>, e: &mut crate::Edge) {
+        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let own = asker.is_some_and(|t| process(t) == process(self.g.vertex(e.from).thread));
         if own && e.weak == Some(Weak::Together) {
             e.weak = None;
         }

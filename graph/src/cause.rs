@@ -1,5 +1,6 @@
 //! From a finished walk to ranked root causes in words, and to the report.
 
+mod closed;
 mod freezer;
 mod parts;
 mod purpose;

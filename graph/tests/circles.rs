@@ -341,6 +341,10 @@ fn a_lost_wake_up_is_told_from_locks() {
     let c = &r.root_causes[0];
     assert!(c.why.contains("lost wake-up") && c.why.contains("producer:1002 ended at 1.000 s"), "{}", c.why);
     assert!(!c.why.contains("each other's locks"), "{}", c.why);
+    // The other thread's wait is told, and not all of it once more.
+    let other = &r.root_causes[1].why;
+    assert!(other.starts_with("the same, in another thread: app"), "{other}");
+    assert!(other.contains("called from get, since 0.") && !other.contains("and so do"), "{other}");
 }
 
 /// A condition variable has two words, and its waiters sleep on them in turns: that a short wait on one timed out

@@ -446,13 +446,13 @@ fn idle_owner_of_a_mutex() {
     let mut d = Drawing::new(20.0);
     let main = d.process("shop", "shop --all", None, 0.0);
     let owner = d.thread(main, "keeper", 0.0);
-    let mutex = d.object(ObjectKind::Futex, 0x1000, 0, "");
-    d.wait(owner, 0.1, 20.0, "pause").before().open();
+    let (mutex, held) = (d.object(ObjectKind::Futex, 0x1000, 0, ""), d.stack(&["compact (shop)"]));
+    d.wait(owner, 0.1, 20.0, "pause").before().stack(held).open();
     d.wait(main, 3.0, 20.0, "futex").on(mutex).open();
     d.hold(owner, main, mutex, Relation::Owns, 4.0);
-    let r = d.diagnose("^shop ");
-    let why = &r.root_causes[0].why;
-    assert!(why.contains("has futex 0x1000 and did not release it: it waited in pause"), "{why}");
+    let why = d.diagnose("^shop ").root_causes.remove(0).why;
+    let starts = "has futex 0x1000 and did not release it: it waited in pause";
+    assert!(why.contains(starts) && why.contains(", called from compact, while"), "{why}");
 }
 
 /// Both ends of a FIFO are opened together; who opens it alone waits for no disk.

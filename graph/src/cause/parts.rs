@@ -47,6 +47,7 @@ impl Writer<'_> {
             "throttled" => return format!("was throttled for {}", span(n.spent)),
             "not-created" => return format!("did not exist for {}", span(n.spent)),
             "exited" => return "had ended".into(),
+            "unknown" if n.spent == 0 => return "did nothing meanwhile that was recorded".into(),
             "unknown" => return format!("was not seen for {}", span(n.spent)),
             _ => {}
         }

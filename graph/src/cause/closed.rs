@@ -1,0 +1,101 @@
+//! Sentences of waits that nobody is left to end: circles, and processes all of whose threads wait.
+
+use super::{Ranked, Writer};
+use crate::class::{WaitClass, class};
+use crate::diagnose::{FindingKind, SliceNode};
+use crate::words::{moment, short_who, who};
+use pg_event::{Ns, ThreadId};
+
+impl Writer<'_> {
+    pub(super) fn why_closed(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
+        let closed = self.o.findings.iter().filter(|f| f.kind == FindingKind::Closed);
+        // Another candidate of the same circle need not tell it all again.
+        if closed.clone().next().is_some_and(|f| f.thread != r.thread) {
+            return format!(
+                "the same, in another thread: {full} {}, since {}.",
+                self.waited(n),
+                moment(n.start)
+            );
+        }
+        let others: Vec<String> = closed
+            .filter(|f| f.thread != r.thread)
+            .filter_map(|f| self.o.nodes.get(f.node))
+            .take(4)
+            .map(|x| {
+                let tid = self.c.thread(x.thread).map_or(0, |t| t.tid);
+                format!("thread {tid} (since {}{})", moment(x.start), self.waited_for(x))
+            })
+            .collect();
+        let lock = |n: &SliceNode| class(&self.g.vertex(n.vertex), self.c) == WaitClass::Lock;
+        let all = self.o.findings.iter().filter(|f| f.kind == FindingKind::Closed);
+        let locks = all.filter_map(|f| self.o.nodes.get(f.node)).all(lock);
+        let (sort, means) = if locks {
+            let means =
+                "all threads of the process wait for each other's locks, nobody is left to release one";
+            ("circular wait (deadlock)", means.to_owned())
+        } else {
+            let means = "all threads of the process wait, nobody is left to wake one".to_owned();
+            match self.ended_meanwhile(n) {
+                Some((t, at)) => (
+                    "lost wake-up or circular wait (deadlock)",
+                    format!("{means}; {} ended at {}", short_who(self.c, t), moment(at)),
+                ),
+                None => ("circular wait or lost wake-up (deadlock)", means),
+            }
+        };
+        format!(
+            "{sort}: {full} {}, since {}, and so do {}: {means}.",
+            self.waited(n),
+            moment(n.start),
+            others.join(", ")
+        )
+    }
+
+    /// The thread of the same process that ended last during the step's wait, before most of it had passed.
+    fn ended_meanwhile(&self, n: &SliceNode) -> Option<(ThreadId, Ns)> {
+        let process = self.c.thread(n.thread)?.process;
+        let until = n.start + n.duration / 2;
+        let of = self.g.threads_of(process).filter(|t| *t != n.thread);
+        of.filter_map(|t| self.g.exited(t).map(|x| (t, x.0)))
+            .filter(|x| n.start <= x.1 && x.1 <= until)
+            .max_by_key(|x| x.1)
+    }
+
+    pub(super) fn why_circular(&self, r: &Ranked) -> String {
+        // The circle: from the first step of the closing thread to the last one before it closed.
+        let close = self.o.nodes.last().map(|n| n.thread);
+        let from = self.o.nodes.iter().position(|n| Some(n.thread) == close).unwrap_or(0);
+        let to = self.o.nodes.len().saturating_sub(1);
+        let ring = &self.o.nodes[from..to];
+        let at = ring.iter().position(|n| n.thread == r.thread).unwrap_or(0);
+        let mut parts = Vec::new();
+        for i in 0..ring.len() {
+            let n = &ring[(at + i) % ring.len()];
+            let next = &ring[(at + i + 1) % ring.len()];
+            let name = if i == 0 {
+                format!("{} ", self.full(n.thread, n.start + n.duration))
+            } else {
+                String::new()
+            };
+            let whom = if i + 1 == ring.len() {
+                who(self.c, next.thread)
+            } else {
+                self.full(next.thread, next.start + next.duration)
+            };
+            parts.push(format!("{name}{}{} for {whom}", self.waited_to(n), self.full_pipe(n)));
+        }
+        // Another candidate of the same circle need not tell it all again.
+        let first = self.o.findings.first();
+        let again = first.is_some_and(|f| f.kind == FindingKind::Circular && f.thread != r.thread);
+        if again && parts.len() > 1 {
+            return format!("the same circular wait from its other end: {}.", parts.swap_remove(0));
+        }
+        let gives_up = |n: &SliceNode| self.g.vertex(self.last_of(n)).timed_out;
+        let sort = if ring.iter().any(gives_up) {
+            "livelock: time-outs break it and it closes again"
+        } else {
+            "deadlock"
+        };
+        format!("circular wait ({sort}): {}.", parts.join(", which "))
+    }
+}

@@ -103,6 +103,31 @@ fn idles(r: &Row) -> bool {
     r.members.len() >= LOOP && r.circle.is_empty()
 }
 
+/// Puts rows into the order in which they are shown: those that cannot go on first, then the longest waits for
+/// somebody.
+pub fn sort(rows: &mut [Row]) {
+    // A shell that waits for its command is the usual thing; a lock, a pipe, an answer are not.
+    let held = |r: &Row| r.holders.iter().any(|h| h.relation != Relation::ChildOf) && !idles(r);
+    let rank = |r: &Row| match r.doing {
+        _ if r.circle.contains(&r.tid) => 0,
+        Doing::Stopped => 0,
+        Doing::Disk if r.since >= LONG => 1,
+        Doing::Waits if held(r) => 2,
+        Doing::Runs => 3,
+        Doing::Disk => 4,
+        // Of those that nobody is known to hold up, most have nothing to do.
+        Doing::Waits if !r.holders.is_empty() && !idles(r) => 5,
+        Doing::Waits => 6,
+        Doing::Ended => 7,
+    };
+    rows.sort_by(|a, b| {
+        let cpu = b.cpu.total_cmp(&a.cpu);
+        let by = rank(a).cmp(&rank(b));
+        let long = if a.doing == Doing::Runs { cpu } else { b.since.cmp(&a.since) };
+        by.then(long).then(a.pid.cmp(&b.pid)).then(a.tid.cmp(&b.tid))
+    });
+}
+
 /// Names of the threads of the circle that a thread is in or waits for: `a:1 -> b:2 -> a:1`; empty when there is
 /// none. `all` are the rows to take names from.
 pub fn circle(r: &Row, all: &[Row]) -> String {
@@ -145,24 +170,7 @@ impl LiveState {
                 || matches!(r.doing, Doing::Runs | Doing::Disk | Doing::Stopped)
         };
         self.rows = self.all.iter().filter(shown).cloned().collect();
-        // A shell that waits for its command is the usual thing; a lock, a pipe, an answer are not.
-        let held = |r: &Row| r.holders.iter().any(|h| h.relation != Relation::ChildOf) && !idles(r);
-        let rank = |r: &Row| match r.doing {
-            _ if r.circle.contains(&r.tid) => 0,
-            Doing::Stopped => 0,
-            Doing::Disk if r.since >= LONG => 1,
-            Doing::Waits if held(r) => 2,
-            Doing::Runs => 3,
-            Doing::Disk => 4,
-            Doing::Waits => 5,
-            Doing::Ended => 6,
-        };
-        self.rows.sort_by(|a, b| {
-            let cpu = b.cpu.total_cmp(&a.cpu);
-            let by = rank(a).cmp(&rank(b));
-            let long = if a.doing == Doing::Runs { cpu } else { b.since.cmp(&a.since) };
-            by.then(long).then(a.pid.cmp(&b.pid)).then(a.tid.cmp(&b.tid))
-        });
+        sort(&mut self.rows);
         if !self.chosen || self.row().is_none() {
             self.selected = self.rows.first().map(|r| r.tid);
         }
@@ -392,6 +400,15 @@ mod tests {
         assert_eq!(circle(&s.rows[1], s.all()), "shop:4 -> shop:3 -> shop:4");
         assert_eq!(circle(&s.rows[3], s.all()), "waits for it: shop:3 -> shop:4 -> shop:3");
         assert_eq!(circle(&s.rows[2], s.all()), "");
+    }
+
+    #[test]
+    fn a_shell_that_waits_for_its_command_comes_after_a_lock_and_before_idlers() {
+        let mut of_child = row(1, Doing::Waits, 9 * LONG, 1);
+        of_child.holders[0].relation = Relation::ChildOf;
+        let mut rows = vec![row(0, Doing::Waits, 20 * LONG, 0), of_child, row(2, Doing::Waits, LONG, 1)];
+        sort(&mut rows);
+        assert_eq!(rows.iter().map(|r| r.tid).collect::<Vec<_>>(), [2, 1, 0]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::args::Live;
 use super::exit::{Failure, Outcome};
-use crate::app::live::{Left, circle, die_of, run as screen, since, waits, word};
+use crate::app::live::{Left, circle, die_of, run as screen, since, sort, waits, word};
 use crate::app::{Options, RunError};
 use crate::clean::clean;
 use pg_tracer::live::Live as Look;
@@ -47,7 +47,7 @@ fn print(args: &Live, seconds: u32) -> Outcome {
     look.look();
     std::thread::sleep(Duration::from_secs(u64::from(seconds)) + Duration::from_millis(50));
     let mut rows = look.look();
-    rows.sort_by_key(|r| (std::cmp::Reverse(!r.holders.is_empty()), std::cmp::Reverse(r.since), r.tid));
+    sort(&mut rows);
     let mut out = stdout().lock();
     for r in &rows {
         let (what, who) = waits(r);

@@ -171,6 +171,15 @@ pub fn join_argv(bytes: &[u8]) -> String {
     lossy(&spaced, MAX_CMDLINE)
 }
 
+/// Has the process no memory any more: is it gone, or waits for its parent to take note of its end? `false` also when
+/// that may not be looked up.
+pub fn has_ended(pid: u32) -> bool {
+    match read_bounded(&path_of(pid, "maps"), 1) {
+        Ok(maps) => maps.is_empty(),
+        Err(e) => e.kind() == io::ErrorKind::NotFound || e.raw_os_error() == Some(libc::ESRCH),
+    }
+}
+
 /// Read at most `limit` bytes of a file. Files in `/proc` do not know their size, so nobody asks for it.
 pub fn read_bounded(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
     let mut file = std::fs::File::open(path)?;

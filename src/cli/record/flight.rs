@@ -72,7 +72,12 @@ pub fn run(args: &Record, limit: Limit) -> Outcome {
     pg_tracer::check_permission().map_err(|e| tracer_failure(&e))?;
     let folder = args.output.clone().unwrap_or_else(|| PathBuf::from("."));
     if !folder.is_dir() {
-        return Err(Failure::Usage(format!("-o {}: with --flight a folder is expected", folder.display())));
+        let what =
+            if folder.exists() { "this is no folder" } else { "there is no such folder (mkdir -p makes it)" };
+        return Err(Failure::Usage(format!(
+            "-o {}: {what}; with --flight, files go to a folder",
+            folder.display()
+        )));
     }
     let asked = Arc::new(AtomicBool::new(false));
     let other = |e: std::io::Error| Failure::Other(format!("cannot watch for SIGUSR1: {e}"));

@@ -203,3 +203,20 @@ proptest! {
         prop_assert!(text.starts_with(&cut), "{cut:?} of {text:?}");
     }
 }
+
+#[test]
+fn who_has_ended_has_no_memory() {
+    use std::process::Command;
+    use std::time::{Duration, Instant};
+    assert!(!has_ended(std::process::id()));
+    let mut child = Command::new("true").spawn().unwrap();
+    let begin = Instant::now();
+    // Nobody has waited for it yet: its folder in /proc is still there.
+    while !has_ended(child.id()) && begin.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(path_of(child.id(), "maps").exists());
+    let ended = has_ended(child.id());
+    child.wait().unwrap();
+    assert!(ended && has_ended(child.id()));
+}

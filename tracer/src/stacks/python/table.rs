@@ -6,7 +6,7 @@ use super::sampled::{Known, Place};
 use super::{Calls, Function, Interpreter};
 use crate::collector::hash::FastMap;
 use crate::patience::Patience;
-use crate::procfs::path_of;
+use crate::procfs::has_ended;
 use crate::stacks::StackTable;
 use crate::stacks::module::file_address;
 use pg_event::{FrameId, Stack, StackId};
@@ -173,7 +173,7 @@ impl StackTable {
             match self.pythons.patience.run(pid, move || at.in_process(pid, bias)) {
                 Some(Ok(interpreter)) => return Some(Found { interpreter, module: m.module, image }),
                 // One that has ended meanwhile is no news.
-                Some(Err(Unread::Memory)) if !path_of(pid, "maps").exists() => {}
+                Some(Err(Unread::Memory)) if has_ended(pid) => {}
                 Some(Err(why)) => {
                     self.pythons.unread.insert(why);
                 }

@@ -3,11 +3,12 @@
 mod common;
 
 use common::{contract, pg_tui, text};
-use pg_event::{Item, Kind, ThreadId};
+use pg_event::{Direction, IpcUse, Item, Kind, ThreadId};
+use pg_graph::At;
 use pg_tui::session::Session;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -539,4 +540,60 @@ fn too_many_messages_are_recorded_in_windows() {
     assert!(spans.is_empty() && !told(&notes), "{spans:?} {notes:?}");
     let recorded: u64 = messages.iter().map(|m| u64::from(m.2)).sum();
     assert!(recorded > allowed, "{recorded}");
+}
+
+/// A client that asks before it was accepted, and again after that: both ends of a connection are known only then.
+#[test]
+fn a_message_after_the_connection_was_accepted_names_both_ends() {
+    if skipped("a_message_after_the_connection_was_accepted_names_both_ends") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let listener = UnixListener::bind(dir.path().join("s")).expect("a socket");
+    let path = dir.path().join("s");
+    let pid = std::process::id().to_string();
+    let args = ["--no-tui", "--duration", "6", "-o", "a.pgs", "-p", &pid, "--level", "messages"];
+    let mut recorder = start(dir.path(), &args);
+    wait_for_events(&dir.path().join("a.pgs"), &mut recorder);
+    let name = "asks-early";
+    let client = std::thread::Builder::new().name(name.into()).spawn(move || {
+        for _ in 0..5 {
+            let mut c = UnixStream::connect(&path).expect("it listens");
+            c.write_all(b"first").expect("there is room");
+            // The answer comes later: it was accepted before.
+            let mut room = [0; 16];
+            assert_eq!(c.read(&mut room).expect("an answer"), 2);
+            c.write_all(b"second").expect("there is room");
+            assert_eq!(c.read(&mut room).expect("an answer"), 3);
+        }
+    });
+    for _ in 0..5 {
+        std::thread::sleep(Duration::from_millis(50));
+        let (mut s, _) = listener.accept().expect("a client");
+        let mut room = [0; 16];
+        assert_eq!(s.read(&mut room).expect("a request"), 5);
+        s.write_all(b"ok").expect("there is room");
+        assert_eq!(s.read(&mut room).expect("a request"), 6);
+        std::thread::sleep(Duration::from_millis(100));
+        s.write_all(b"yes").expect("there is room");
+    }
+    client.expect("a thread").join().expect("it ends");
+    let out = recorder.wait_with_output().expect("it ends");
+    assert!(out.status.success(), "{}", text(&out));
+    let file = dir.path().join("a.pgs");
+    let loaded = pg_tui::session::load(&file, |_| std::ops::ControlFlow::Continue(())).expect("it loads");
+    let (g, c) = (&loaded.graph, &loaded.catalog);
+    let thread = g.threads().find(|t| c.thread(*t).is_some_and(|t| t.name == name)).expect("the client");
+    let sent = g.ipc_of(thread, 0..u64::MAX);
+    let peer = |o| c.object(o).map_or(0, |o| o.peer);
+    let second: Vec<_> =
+        sent.iter().filter(|m| m.what.direction == Direction::Send && m.what.bytes == 6).collect();
+    assert_eq!(second.len(), 5, "{sent:#?}");
+    assert!(second.iter().all(|m| peer(m.what.object) != 0), "{second:#?}");
+    // The kernel does not report every switch: most waits are there.
+    let waits: Vec<_> = g.vertices_of(thread).map(|v| g.vertex(v)).collect();
+    let awaited = |m: &&&At<IpcUse>| {
+        waits.iter().any(|v| v.object == m.what.object && v.start >= m.time && v.waited() > 50_000_000)
+    };
+    assert!(second.iter().filter(awaited).count() >= 3, "{second:#?} {waits:#?}");
 }

@@ -118,6 +118,10 @@ static __always_inline int message(struct sock *sk, int bytes, u32 direction)
 	if (f->bytes > FLOW_BYTES)
 		send_flow(f, &u->object[BOUND(at, SLOTS)], direction, tid, tgid);
 	if (!f->count) {
+		/* The other end has no inode before the connection was accepted, which may be after the first message. */
+		struct object *o = &u->object[BOUND(at, SLOTS)];
+		if (!o->peer && o->kind == K_UNIX_STREAM)
+			sock_object(o, number(sk), o->id, ROOM_TASK);
 		f->first = now;
 		f->bytes = 0;
 		if (!(u->dirty[0] | u->dirty[1]))

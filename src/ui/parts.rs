@@ -9,7 +9,7 @@ use pg_event::Ns;
 use pg_graph::LaneState;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::Style;
+use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr;
 
@@ -227,8 +227,21 @@ pub fn put(ui: &Ui, buffer: &mut Buffer, area: Rect, y: u16, line: &Line, select
     }
     buffer.set_line(area.x, y, line, area.width);
     if selected {
-        let row = Rect { y, height: 1, ..area };
-        buffer.set_style(row, ui.style(Look::Selected));
+        select(ui, buffer, Rect { y, height: 1, ..area });
+    }
+}
+
+/// Shows an area as the selected one. Colours in it stay; what has none gets the theme's, since that of the terminal
+/// need not go with the theme's background.
+pub fn select(ui: &Ui, buffer: &mut Buffer, area: Rect) {
+    let style = ui.style(Look::Selected);
+    for at in area.intersection(*buffer.area()).positions() {
+        let Some(cell) = buffer.cell_mut(at) else { continue };
+        let own = cell.fg;
+        cell.set_style(style);
+        if own != Color::Reset {
+            cell.fg = own;
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use crate::config::Look;
 use pg_graph::LaneState;
 use ratatui::Frame;
 use ratatui::layout::Rect;
+use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use tui_tree_widget::{Tree, TreeItem};
 
@@ -60,7 +61,7 @@ pub fn draw(ui: &Ui, frame: &mut Frame, body: Rect) {
     let closed = format!("{} ", ui.g.closed);
     let opened = format!("{} ", ui.g.opened);
     let tree = tree
-        .highlight_style(ui.style(Look::Selected))
+        .highlight_style(Style { fg: None, ..ui.style(Look::Selected) })
         .highlight_symbol(if ui.g.ascii { "> " } else { "▶ " })
         .node_closed_symbol(&closed)
         .node_open_symbol(&opened)

@@ -1,7 +1,7 @@
 //! The timeline: lanes by process, arrows of the selection, the cursor with what is under it.
 
 use super::detail;
-use super::parts::{Ui, left, nothing, rule, state_look, thread_name, width};
+use super::parts::{Ui, left, nothing, rule, select, state_look, thread_name, width};
 use crate::app::recording::Recording;
 use crate::app::state::State;
 use crate::app::time;
@@ -142,7 +142,7 @@ fn lane(ui: &Ui, r: &Recording, buffer: &mut Buffer, (names, lane): (Rect, Rect)
     ]);
     buffer.set_line(names.x, names.y, &line, names.width);
     if selected {
-        buffer.set_style(names, ui.style(Look::Selected));
+        select(ui, buffer, names);
     }
     // Whoever is not asked about waits quietly: most threads of a machine idle most of the time.
     let quiet = !(selected || r.in_focus(t) || ui.state.diagnosis.slice().iter().any(|n| n.thread == t));

@@ -511,14 +511,15 @@ fn too_many_messages_are_recorded_in_windows() {
     let (spans, messages, notes) = record(&[]);
     let passed = chatter.passed.load(Ordering::Relaxed) - before;
     let all: u64 = messages.iter().map(|m| u64::from(m.2)).sum();
-    // A third of a percent of the time of the CPUs, for five seconds; and what passes before it is noticed.
+    // A third of a percent of the time of the CPUs, for five seconds; and, however many there are, a short window in
+    // each second, of some hundredths and what passes before it is noticed that there are too many.
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u64).min(16);
     let allowed = 20_000 * cpus * 5;
     if passed < 2 * allowed {
         println!("skipped: {test}: the machine is so busy that only {passed} messages were passed");
         return;
     }
-    assert!(all < allowed * 2, "{all} of {passed} messages recorded, {allowed} allowed");
+    assert!(all < allowed * 2 + passed / 5, "{all} of {passed} messages recorded, {allowed} allowed");
     assert!(spans.len() >= 3, "{passed} messages, {spans:?}");
     assert!(spans.iter().all(|s| s.end - s.start < 2_000_000_000), "{spans:?}");
     assert!(told(&notes), "{notes:?}");

@@ -6,6 +6,8 @@
 
 mod cgroup;
 mod focus;
+#[cfg(test)]
+mod leaving_tests;
 mod lifecycle;
 mod refresh;
 mod rows;
@@ -32,11 +34,16 @@ const SAME_START_NS: u64 = 200_000_000;
 /// A thread that ended this long ago and is seen again may be another one with the same number.
 const GRACE_NS: Ns = 100_000_000;
 
-/// Threads that ended and are still remembered: records of other rings may name them, and whoever was woken by
-/// one of them may get a CPU only later.
-const ENDED_THREADS: usize = 8 << 10;
-/// The same of processes. Their command lines are what takes memory.
-const ENDED_PROCESSES: usize = 8 << 10;
+/// How many that ended are remembered.
+#[derive(Clone, Copy)]
+struct Room {
+    /// Records of other rings may name them, and whoever was woken by one of them may get a CPU only later.
+    threads: usize,
+    /// Their command lines are what takes memory.
+    processes: usize,
+}
+
+const ROOM: Room = Room { threads: 8 << 10, processes: 8 << 10 };
 
 struct ThreadSlot {
     row: Thread,
@@ -63,6 +70,8 @@ struct ProcessSlot {
     gone: bool,
     /// The last look found fewer threads than are known.
     crowded: bool,
+    /// Is among those that ended.
+    queued: bool,
     dirty: bool,
 }
 
@@ -101,6 +110,7 @@ pub struct Identity {
     /// Who ended, the first first.
     ended_threads: VecDeque<ThreadId>,
     ended_processes: VecDeque<ProcessId>,
+    room: Room,
     patience: Patience,
     /// Some process held up reading others: read each alone.
     one_by_one: bool,
@@ -131,6 +141,7 @@ impl Identity {
             dirty_processes: Vec::new(),
             ended_threads: VecDeque::new(),
             ended_processes: VecDeque::new(),
+            room: ROOM,
             patience: Patience::new(READ_LIMIT),
             one_by_one: false,
             round: Vec::new(),
@@ -151,23 +162,35 @@ impl Identity {
     }
 
     fn look_up(&mut self, tid: u32, tgid: u32, now: Ns) -> ThreadId {
-        if let Some(&id) = self.by_tid.get(&tid) {
-            let row = &self.threads[id.index()].row;
-            let fits = tgid == 0 || self.processes[row.process.index()].row.pid == tgid;
-            let overdue = row.end.is_some_and(|end| now > end.saturating_add(GRACE_NS));
-            if fits && !(overdue && self.is_another(id, tid)) {
-                let row = &self.threads[id.index()].row;
-                let (process, ended) = (row.process, row.end.is_some());
-                let slot = &mut self.processes[process.index()];
-                slot.active = true;
-                if !ended {
-                    self.lately[tid as usize % LATELY] = Lately { tid, tgid: slot.row.pid, id };
-                }
+        if let Some(id) = self.find(tid) {
+            if self.is_still(id, tid, tgid, now) {
                 return id;
             }
             self.end_thread(id, now);
         }
         self.discover(tid, tgid, now)
+    }
+
+    /// Is the thread last known by the number `tid` who that number means at `now`? Then its process is active.
+    fn is_still(&mut self, id: ThreadId, tid: u32, tgid: u32, now: Ns) -> bool {
+        let Some(slot) = self.threads.get(id.index()) else { return false };
+        let (process, end) = (slot.row.process, slot.row.end);
+        let Some(owner) = self.processes.get(process.index()).filter(|p| tgid == 0 || p.row.pid == tgid)
+        else {
+            return false;
+        };
+        let pid = owner.row.pid;
+        let overdue = end.is_some_and(|end| now > end.saturating_add(GRACE_NS));
+        if overdue && self.is_another(slot, tid) {
+            return false;
+        }
+        if let Some(owner) = self.processes.get_mut(process.index()) {
+            owner.active = true;
+        }
+        if end.is_none() {
+            self.lately[tid as usize % LATELY] = Lately { tid, tgid: pid, id };
+        }
+        true
     }
 
     /// The thread that has the number `tid` now, if any is known.
@@ -193,23 +216,35 @@ impl Identity {
     /// The thread that stands for a process: its leader, or another one alive when the leader has ended.
     pub fn leader(&mut self, pid: u32, now: Ns) -> ThreadId {
         let leader = self.thread(pid, pid, now);
-        let row = &self.threads[leader.index()].row;
-        if row.end.is_none() {
-            return leader;
-        }
-        self.processes[row.process.index()].members.first().copied().unwrap_or(leader)
+        self.or_survivor(leader)
+    }
+
+    /// This thread, or another one of its process that lives when it has ended.
+    fn or_survivor(&self, id: ThreadId) -> ThreadId {
+        let Some(row) = self.row(id).filter(|t| t.end.is_some()) else { return id };
+        self.processes.get(row.process.index()).and_then(|p| p.members.first()).copied().unwrap_or(id)
+    }
+
+    /// A thread's process.
+    fn owner(&self, id: ThreadId) -> Option<ProcessId> {
+        Some(self.row(id)?.process)
+    }
+
+    /// Threads of a process known not to have ended.
+    fn members(&self, id: ProcessId) -> Vec<ThreadId> {
+        self.processes.get(id.index()).map(|p| p.members.clone()).unwrap_or_default()
     }
 
     /// Threads and processes that are new or changed since the last call.
     pub fn drain(&mut self) -> CatalogDelta {
         let mut out = CatalogDelta::default();
         for id in std::mem::take(&mut self.dirty_processes) {
-            let slot = &mut self.processes[id.index()];
+            let Some(slot) = self.processes.get_mut(id.index()) else { continue };
             slot.dirty = false;
             out.processes.push((id, slot.row.clone()));
         }
         for id in std::mem::take(&mut self.dirty_threads) {
-            let slot = &mut self.threads[id.index()];
+            let Some(slot) = self.threads.get_mut(id.index()) else { continue };
             slot.dirty = false;
             out.threads.push((id, slot.row.clone()));
         }
@@ -223,24 +258,30 @@ impl Identity {
     /// Let those leave that ended before many others did.
     fn let_go(&mut self) -> Forgotten {
         let mut out = Forgotten::default();
-        while self.ended_threads.len() > ENDED_THREADS {
+        while self.ended_threads.len() > self.room.threads {
             let Some(id) = self.ended_threads.pop_front() else { break };
             let Some(slot) = self.threads.get(id.index()).filter(|t| t.row.end.is_some() && !t.dirty) else {
                 continue;
             };
             let (tid, process) = (slot.row.tid, slot.row.process);
             self.threads.remove(id.index());
-            let rows = &mut self.processes[process.index()].rows;
-            *rows = rows.saturating_sub(1);
+            if let Some(owner) = self.processes.get_mut(process.index()) {
+                owner.rows = owner.rows.saturating_sub(1);
+            }
             if self.by_tid.get(&tid) == Some(&id) {
                 self.by_tid.remove(&tid);
                 self.forget(tid);
             }
             out.threads.push(id);
         }
-        for _ in ENDED_PROCESSES..self.ended_processes.len() {
+        for _ in self.room.processes..self.ended_processes.len() {
             let Some(id) = self.ended_processes.pop_front() else { break };
-            let Some(slot) = self.processes.get(id.index()).filter(|p| p.row.end.is_some()) else { continue };
+            let Some(slot) = self.processes.get_mut(id.index()) else { continue };
+            if slot.row.end.is_none() {
+                // It was found to live on.
+                slot.queued = false;
+                continue;
+            }
             if slot.rows > 0 || slot.dirty {
                 // Its threads leave first.
                 self.ended_processes.push_back(id);
@@ -285,31 +326,36 @@ impl Identity {
         self.lately[tid as usize % LATELY] = NOBODY;
     }
 
-    fn touch_thread(&mut self, id: ThreadId) -> &mut Thread {
-        let slot = &mut self.threads[id.index()];
-        if !slot.dirty {
-            slot.dirty = true;
+    /// Change the row of a thread that has not left, and give it out again.
+    fn change_thread(&mut self, id: ThreadId, change: impl FnOnce(&mut Thread)) {
+        let Some(slot) = self.threads.get_mut(id.index()) else { return };
+        change(&mut slot.row);
+        if !std::mem::replace(&mut slot.dirty, true) {
             self.dirty_threads.push(id);
         }
-        &mut slot.row
     }
 
-    fn touch_process(&mut self, id: ProcessId) -> &mut Process {
-        let slot = &mut self.processes[id.index()];
-        if !slot.dirty {
-            slot.dirty = true;
+    /// Change the row of a process that has not left, and give it out again.
+    fn change_process(&mut self, id: ProcessId, change: impl FnOnce(&mut Process)) {
+        let Some(slot) = self.processes.get_mut(id.index()) else { return };
+        change(&mut slot.row);
+        if !std::mem::replace(&mut slot.dirty, true) {
             self.dirty_processes.push(id);
         }
-        &mut slot.row
     }
 
     fn add_thread(&mut self, row: Thread, born: Option<u64>) -> ThreadId {
         let id = ThreadId(self.threads.next());
         self.by_tid.insert(row.tid, id);
         self.forget(row.tid);
-        let process = &mut self.processes[row.process.index()];
-        process.members.push(id);
-        process.rows += 1;
+        if let Some(owner) = self.processes.get_mut(row.process.index()) {
+            owner.members.push(id);
+            owner.rows += 1;
+            if owner.row.end.is_some() {
+                // Its end was taken for certain too early: a thread of it lives.
+                self.change_process(row.process, |p| (p.end, p.exit_status) = (None, None));
+            }
+        }
         self.threads.push(ThreadSlot { row, born, announced: false, dirty: true });
         self.dirty_threads.push(id);
         id
@@ -327,6 +373,7 @@ impl Identity {
             active: true,
             gone: false,
             crowded: false,
+            queued: false,
             dirty: true,
         });
         self.dirty_processes.push(id);
@@ -337,14 +384,13 @@ impl Identity {
     fn set_name(&mut self, id: ThreadId, comm: &[u8]) {
         let end = comm.iter().position(|&b| b == 0).unwrap_or(comm.len());
         let name = lossy(&comm[..end], MAX_NAME);
-        let row = &self.threads[id.index()].row;
+        let Some(row) = self.row(id) else { return };
         let (tid, process) = (row.tid, row.process);
         if row.name != name {
-            self.touch_thread(id).name.clone_from(&name);
+            self.change_thread(id, |t| t.name.clone_from(&name));
         }
-        let owner = &self.processes[process.index()].row;
-        if owner.pid == tid && owner.name != name {
-            self.touch_process(process).name = name;
+        if self.process(process).is_some_and(|p| p.pid == tid && p.name != name) {
+            self.change_process(process, |p| p.name = name);
         }
     }
 
@@ -359,8 +405,8 @@ impl Identity {
     }
 
     /// Does `/proc` now show another thread under this number than the one known?
-    fn is_another(&self, id: ThreadId, tid: u32) -> bool {
-        let Some(born) = self.threads[id.index()].born else { return false };
+    fn is_another(&self, known: &ThreadSlot, tid: u32) -> bool {
+        let Some(born) = known.born else { return false };
         procfs::read_stat(tid)
             .is_some_and(|s| s.start_ticks.saturating_mul(self.tick).abs_diff(born) > SAME_START_NS)
     }

@@ -14,11 +14,7 @@ impl Identity {
         if !self.focus.pids.contains(&pid) {
             self.focus.pids.push(pid);
         }
-        let process = self
-            .by_pid
-            .get(&pid)
-            .copied()
-            .or_else(|| self.by_tid.get(&pid).map(|t| self.threads[t.index()].row.process));
+        let process = self.by_pid.get(&pid).copied().or_else(|| self.owner(self.find(pid)?));
         if let Some(process) = process {
             self.mark_process(process);
             self.spread_focus();
@@ -38,10 +34,10 @@ impl Identity {
     /// A process that works for the recorder: never a cause.
     pub fn is_ours(&mut self, pid: u32, now: Ns) {
         let thread = self.thread(pid, pid, now);
-        let process = self.threads[thread.index()].row.process;
-        self.touch_process(process).own = true;
-        for member in self.processes[process.index()].members.clone() {
-            self.touch_thread(member).own = true;
+        let Some(process) = self.owner(thread) else { return };
+        self.change_process(process, |p| p.own = true);
+        for member in self.members(process) {
+            self.change_thread(member, |t| t.own = true);
         }
     }
 
@@ -56,7 +52,7 @@ impl Identity {
                     !row.focus
                         && !row.own
                         && row.end.is_none()
-                        && self.processes.get(row.parent.index()).is_some_and(|p| p.row.focus)
+                        && self.process(row.parent).is_some_and(|p| p.focus)
                 })
                 .map(|(id, _)| ProcessId(id))
                 .collect();
@@ -72,18 +68,15 @@ impl Identity {
 
     /// A new process is in the focus if the thread that made it is.
     pub(super) fn inherit_focus(&mut self, child: ProcessId, parent: ThreadId) {
-        if self.threads[parent.index()].row.focus && !self.focus.is_everything() {
+        if self.in_focus(parent) && !self.focus.is_everything() {
             self.mark_process(child);
         }
     }
 
     /// Does a process belong to the focus by itself?
     pub(super) fn judge_process(&mut self, id: ProcessId) {
-        let row = &self.processes[id.index()].row;
-        if row.focus || row.own {
-            return;
-        }
-        let parent_in = self.processes.get(row.parent.index()).is_some_and(|p| p.row.focus);
+        let Some(row) = self.process(id).filter(|p| !p.focus && !p.own) else { return };
+        let parent_in = self.process(row.parent).is_some_and(|p| p.focus);
         let chosen = if self.focus.is_everything() {
             !row.kernel
         } else {
@@ -96,10 +89,7 @@ impl Identity {
 
     /// Does a thread belong to the focus, by its process or by its own name or number?
     pub(super) fn judge_thread(&mut self, id: ThreadId) {
-        let row = &self.threads[id.index()].row;
-        if row.focus || row.own {
-            return;
-        }
+        let Some(row) = self.row(id).filter(|t| !t.focus && !t.own) else { return };
         let process = row.process;
         let by_number = self.focus.pids.contains(&row.tid);
         let by_name = self.focus.has_name(&row.name);
@@ -107,23 +97,20 @@ impl Identity {
             self.mark_process(process);
         }
         self.judge_process(process);
-        if by_name || self.processes[process.index()].row.focus {
-            self.touch_thread(id).focus = true;
+        if by_name || self.process(process).is_some_and(|p| p.focus) {
+            self.change_thread(id, |t| t.focus = true);
         }
     }
 
     /// Put a process and its threads into the focus. Whoever is in it stays.
     pub(super) fn mark_process(&mut self, id: ProcessId) {
-        let row = &self.processes[id.index()].row;
-        if row.own {
-            return;
-        }
+        let Some(row) = self.process(id).filter(|p| !p.own) else { return };
         if !row.focus {
-            self.touch_process(id).focus = true;
+            self.change_process(id, |p| p.focus = true);
         }
-        for thread in self.processes[id.index()].members.clone() {
-            if !self.threads[thread.index()].row.focus {
-                self.touch_thread(thread).focus = true;
+        for thread in self.members(id) {
+            if !self.in_focus(thread) {
+                self.change_thread(thread, |t| t.focus = true);
             }
         }
     }

@@ -88,7 +88,7 @@ impl Identity {
     /// Look whether a process still is the one that it was, if that may not be so. Tells what of it is to
     /// be read again.
     fn look_again(&mut self, id: ProcessId, now: Ns) -> Option<Due> {
-        let slot = &mut self.processes[id.index()];
+        let slot = self.processes.get_mut(id.index())?;
         slot.active = false;
         let pid = slot.row.pid;
         let doubtful = slot.gone || slot.crowded;
@@ -96,7 +96,7 @@ impl Identity {
         if (doubtful || turn) && !self.is_there(id, pid, now) {
             return None;
         }
-        let slot = &self.processes[id.index()];
+        let slot = self.processes.get(id.index())?;
         // Processes are put into their group as they begin (docker, systemd-run), seldom later.
         let groups = turn || !slot.read || is_young(slot.row.start, now);
         Some(Due { id, pid, groups, details: !slot.read })
@@ -128,8 +128,11 @@ impl Identity {
 
     fn take_again(&mut self, due: Due, again: Again, now: Ns) {
         let id = due.id;
+        let Some(slot) = self.processes.get_mut(id.index()) else { return };
+        // Gone, it seems, when there is none: the next round looks closely.
+        slot.gone |= again.cmdline.is_err();
         if due.details {
-            self.processes[id.index()].read = true;
+            slot.read = true;
             if let Some(status) = again.status {
                 self.take_status(id, &status);
             }
@@ -137,10 +140,8 @@ impl Identity {
                 self.take_exe(id, exe);
             }
         }
-        match again.cmdline {
-            Ok(bytes) => self.take_cmdline(id, &bytes, now),
-            // Gone, it seems: the next round looks closely.
-            Err(_) => self.processes[id.index()].gone = true,
+        if let Ok(bytes) = again.cmdline {
+            self.take_cmdline(id, &bytes, now);
         }
         self.take_cgroups(id, &again.groups);
         if due.details {
@@ -151,26 +152,23 @@ impl Identity {
     /// Is a process there? Notes its end in the second look that does not find it.
     fn is_there(&mut self, id: ProcessId, pid: u32, now: Ns) -> bool {
         // A number that /proc does not know, or knows for a later process: its exit was missed.
+        let Some(slot) = self.processes.get_mut(id.index()) else { return false };
         let stat = procfs::read_stat(pid).filter(|s| {
-            self.processes[id.index()]
-                .born
-                .is_none_or(|b| s.start_ticks.saturating_mul(self.tick).abs_diff(b) <= super::SAME_START_NS)
+            let start = s.start_ticks.saturating_mul(self.tick);
+            slot.born.is_none_or(|b| start.abs_diff(b) <= super::SAME_START_NS)
         });
+        // Exit events may still be under way: only what ended a while ago was missed.
+        let gone_before = std::mem::replace(&mut slot.gone, stat.is_none());
         let Some(stat) = stat else {
-            // Exit events may still be under way: only what ended a while ago was missed.
-            let slot = &mut self.processes[id.index()];
-            if slot.gone {
+            if gone_before {
                 self.end_process(id, now);
-            } else {
-                slot.gone = true;
             }
             return false;
         };
-        self.processes[id.index()].gone = false;
-        if self.processes[id.index()].members.len() > stat.threads as usize {
+        if slot.members.len() > stat.threads as usize {
             self.end_missing_threads(id, pid, now);
         } else {
-            self.processes[id.index()].crowded = false;
+            slot.crowded = false;
         }
         true
     }
@@ -178,7 +176,7 @@ impl Identity {
     /// More threads are known of a process than it has: some exit was missed, or is still under way. In
     /// the second round that finds it so, those that are gone are noted as ended.
     fn end_missing_threads(&mut self, id: ProcessId, pid: u32, now: Ns) {
-        let slot = &mut self.processes[id.index()];
+        let Some(slot) = self.processes.get_mut(id.index()) else { return };
         if !std::mem::replace(&mut slot.crowded, true) {
             return;
         }
@@ -187,8 +185,8 @@ impl Identity {
         if there.is_empty() {
             return;
         }
-        for thread in self.processes[id.index()].members.clone() {
-            if there.binary_search(&self.threads[thread.index()].row.tid).is_err() {
+        for thread in self.members(id) {
+            if self.row(thread).is_some_and(|t| there.binary_search(&t.tid).is_err()) {
                 self.end_thread(thread, now);
             }
         }

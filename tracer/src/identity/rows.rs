@@ -1,9 +1,9 @@
 //! Rows by their ids, of which old ones leave: a recorder that runs for months must not remember everybody.
 
 use crate::collector::hash::FastMap;
-use std::ops::{Index, IndexMut};
 
-/// A table of rows. Ids count up and are never given twice.
+/// A table of rows. Ids count up and are never given twice. There is no indexing: any id that was kept may be of a
+/// row that has left, and whoever asks says what then.
 pub(super) struct Rows<T> {
     // Boxed: a table that grows moves its entries, and rows are large.
     rows: FastMap<u32, Box<T>>,
@@ -33,6 +33,11 @@ impl<T> Rows<T> {
         Some(self.rows.get(&u32::try_from(id).ok()?)?)
     }
 
+    /// The row to change, if there is one and it has not left.
+    pub fn get_mut(&mut self, id: usize) -> Option<&mut T> {
+        Some(self.rows.get_mut(&u32::try_from(id).ok()?)?)
+    }
+
     /// Let a row leave.
     pub fn remove(&mut self, id: usize) {
         self.rows.remove(&(id as u32));
@@ -46,20 +51,5 @@ impl<T> Rows<T> {
     /// All rows with their ids, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.rows.iter().map(|(&id, row)| (id, &**row))
-    }
-}
-
-/// For ids that are known to be of rows that have not left.
-impl<T> Index<usize> for Rows<T> {
-    type Output = T;
-
-    fn index(&self, id: usize) -> &T {
-        &self.rows[&(id as u32)]
-    }
-}
-
-impl<T> IndexMut<usize> for Rows<T> {
-    fn index_mut(&mut self, id: usize) -> &mut T {
-        self.rows.get_mut(&(id as u32)).expect("a row that has not left")
     }
 }

@@ -15,7 +15,7 @@ impl Identity {
         }
         // A parent's number may be greater than its child's.
         for id in (0..self.processes.next()).map(ProcessId) {
-            if self.processes.get(id.index()).is_some_and(|p| p.row.parent.is_none()) {
+            if self.process(id).is_some_and(|p| p.parent.is_none()) {
                 self.link_parent(id);
             }
         }
@@ -24,7 +24,7 @@ impl Identity {
 
     /// The idle threads: one number, 0, on every CPU.
     pub(super) fn idle(&mut self, now: Ns) -> ThreadId {
-        if let Some(&id) = self.by_tid.get(&0) {
+        if let Some(id) = self.find(0) {
             return id;
         }
         let name = String::from("swapper");
@@ -50,9 +50,8 @@ impl Identity {
         };
         let process = self.process_for(tgid, now);
         // Reading the process may have brought its main thread.
-        if let Some(&id) = self.by_tid.get(&tid)
-            && self.threads[id.index()].row.process == process
-            && self.threads[id.index()].row.end.is_none()
+        if let Some(id) = self.find(tid)
+            && self.row(id).is_some_and(|t| t.process == process && t.end.is_none())
         {
             return id;
         }
@@ -63,8 +62,9 @@ impl Identity {
 
     /// The process with this number at `now`: known, else read, else a nameless row.
     pub(super) fn process_for(&mut self, pid: u32, now: Ns) -> ProcessId {
-        if let Some(&id) = self.by_pid.get(&pid) {
-            let slot = &self.processes[id.index()];
+        if let Some(&id) = self.by_pid.get(&pid)
+            && let Some(slot) = self.processes.get(id.index())
+        {
             let Some(end) = slot.row.end else { return id };
             let same = match (procfs::read_stat(pid), slot.born) {
                 (Some(s), Some(born)) => {
@@ -108,9 +108,9 @@ impl Identity {
 
     /// Read again what may change as a process begins: user, namespace, group, program, command line.
     pub(super) fn read_details(&mut self, id: ProcessId, now: Ns) {
-        let pid = self.processes[id.index()].row.pid;
-        let kernel = self.processes[id.index()].row.kernel;
-        self.processes[id.index()].read = true;
+        let Some(slot) = self.processes.get_mut(id.index()) else { return };
+        slot.read = true;
+        let (pid, kernel) = (slot.row.pid, slot.row.kernel);
         if let Some(status) = procfs::read_status(pid) {
             self.take_status(id, &status);
         }
@@ -125,23 +125,22 @@ impl Identity {
     }
 
     pub(super) fn take_status(&mut self, id: ProcessId, status: &Status) {
-        let row = &self.processes[id.index()].row;
+        let Some(row) = self.process(id) else { return };
         let ns_pid = status.ns_pids.last().copied().unwrap_or(row.pid);
         if (row.uid, row.ns_pid) != (status.uid, ns_pid) {
-            let row = self.touch_process(id);
-            (row.uid, row.ns_pid) = (status.uid, ns_pid);
+            self.change_process(id, |p| (p.uid, p.ns_pid) = (status.uid, ns_pid));
         }
     }
 
     pub(super) fn take_exe(&mut self, id: ProcessId, exe: String) {
-        if self.processes[id.index()].row.exe != exe {
-            self.touch_process(id).exe = exe;
+        if self.process(id).is_some_and(|p| p.exe != exe) {
+            self.change_process(id, |p| p.exe = exe);
         }
     }
 
     /// Read the control groups of a process, and whether they are the focus.
     pub(super) fn read_cgroups(&mut self, id: ProcessId) {
-        let pid = self.processes[id.index()].row.pid;
+        let Some(pid) = self.process(id).map(|p| p.pid) else { return };
         // This takes the lock of all control groups.
         let lines = self.patience.run(pid, move || procfs::read_cgroup(pid)).unwrap_or_default();
         self.take_cgroups(id, &lines);
@@ -153,14 +152,13 @@ impl Identity {
             return;
         }
         let path = cgroup::main_cgroup(lines);
-        if self.processes[id.index()].row.cgroup != path {
-            let row = self.touch_process(id);
-            path.clone_into(&mut row.cgroup);
+        if self.process(id).is_some_and(|p| p.cgroup != path) {
             // Where hierarchies differ, any of them may be the container's.
-            row.container = lines.iter().map(|l| cgroup::container_of(&l.path)).fold(
+            let container = lines.iter().map(|l| cgroup::container_of(&l.path)).fold(
                 cgroup::container_of(path),
                 |known, other| if known.is_empty() { other } else { known },
             );
+            self.change_process(id, |p| (p.cgroup, p.container) = (path.to_owned(), container));
         }
         if self.focus.has_cgroup(lines) {
             self.mark_process(id);
@@ -169,7 +167,7 @@ impl Identity {
 
     /// Read the command line; keeps the old one when it cannot be read.
     pub(super) fn read_cmdline(&mut self, id: ProcessId, now: Ns) {
-        let pid = self.processes[id.index()].row.pid;
+        let Some(pid) = self.process(id).map(|p| p.pid) else { return };
         let Some(Ok(bytes)) = self.patience.run(pid, move || procfs::read_cmdline(pid)) else { return };
         self.take_cmdline(id, &bytes, now);
     }
@@ -177,15 +175,14 @@ impl Identity {
     /// Take over a command line as `/proc` shows it.
     pub(super) fn take_cmdline(&mut self, id: ProcessId, bytes: &[u8], now: Ns) {
         let text = procfs::join_argv(bytes);
-        let row = &self.processes[id.index()].row;
-        if text.is_empty() || row.cmdlines.last().is_some_and(|c| c.text == text) {
+        if text.is_empty() || self.process(id).is_none_or(|p| p.cmdline() == text) {
             return;
         }
-        push_cmdline(self.touch_process(id), text, now);
+        self.change_process(id, |p| push_cmdline(p, text, now));
     }
 
     fn threads_from_proc(&mut self, process: ProcessId, pid: u32, now: Ns) {
-        let nested = self.processes[process.index()].row.ns_pid != pid;
+        let nested = self.process(process).is_some_and(|p| p.ns_pid != pid);
         for tid in procfs::threads_of(pid) {
             let Some(stat) = procfs::read_stat(tid) else { continue };
             let status = if nested { procfs::read_status(tid) } else { None };
@@ -202,7 +199,8 @@ impl Identity {
         status: Option<&Status>,
         now: Ns,
     ) -> ThreadId {
-        let owner = &self.processes[process.index()].row;
+        let blank = Process::default();
+        let owner = self.process(process).unwrap_or(&blank);
         let born = stat.map(|s| s.start_ticks.saturating_mul(self.tick));
         let row = Thread {
             tid,
@@ -219,23 +217,15 @@ impl Identity {
             own: owner.own,
             focus: false,
         };
-        let owner_ended = owner.end.is_some();
-        let id = self.add_thread(row, born);
-        if owner_ended {
-            // Its end was taken for certain too early: a thread nobody announced lives on.
-            let row = self.touch_process(process);
-            row.end = None;
-            row.exit_status = None;
-        }
-        id
+        self.add_thread(row, born)
     }
 
     /// Find the parent of a process that was not seen being forked.
     fn link_parent(&mut self, id: ProcessId) {
-        let pid = self.processes[id.index()].row.pid;
+        let Some(pid) = self.process(id).map(|p| p.pid) else { return };
         let parent = procfs::read_stat(pid).map(|s| s.ppid).and_then(|p| self.by_pid.get(&p).copied());
         if let Some(parent) = parent.filter(|&p| p != id) {
-            self.touch_process(id).parent = parent;
+            self.change_process(id, |p| p.parent = parent);
         }
     }
 }

@@ -90,7 +90,7 @@ fn a_reused_number_is_noticed_by_its_start() {
     let me = std::process::id();
     let now = i.thread(me, me, 0);
     // As if the number had belonged to a thread that ended, long before this one began.
-    i.threads[now.index()].born = Some(1);
+    i.threads.get_mut(now.index()).expect("a row").born = Some(1);
     i.exit(me, 0, 5);
     assert_eq!(i.thread(me, me, 6), now);
     let then = i.thread(me, me, 6 + GRACE_NS * 2);
@@ -377,7 +377,7 @@ fn focus_by_control_group() {
         assert!(!i.in_focus(early));
         // The fork was not just now.
         let slot = row(&i, early).process.index();
-        i.processes[slot].born = None;
+        i.processes.get_mut(slot).expect("a row").born = None;
         std::fs::write(folder.join("cgroup.procs"), pid.to_string()).expect("join");
         i.refresh(2);
         i.refresh(3_000_000_000);
@@ -420,7 +420,7 @@ fn whoever_ended_long_ago_has_left_and_whoever_lives_has_not() {
             assert!(delta.forgotten.threads.iter().all(|t| i.row(*t).is_none()));
             let (threads, processes) = i.counts();
             assert!(
-                threads <= ENDED_THREADS + 400 && processes <= ENDED_PROCESSES + 400,
+                threads <= ROOM.threads + 400 && processes <= ROOM.processes + 400,
                 "{threads} {processes}"
             );
         }

@@ -141,7 +141,7 @@ pub fn circle(r: &Row, all: &[Row]) -> String {
     if r.circle.contains(&r.tid) { way } else { format!("waits for it: {way}") }
 }
 
-/// `2.0 s`, `> 2.0 s` when it began before the first look.
+/// `2.0 s`; `> 2.0 s` when it began before the first look, and when is not known.
 pub fn since(r: &Row) -> String {
     if r.doing == Doing::Runs {
         return format!("{:.0} %", r.cpu * 100.0);

@@ -77,8 +77,8 @@ pub fn draw(frame: &mut Frame, state: &State, live: &LiveState) {
     let wide = area.width >= 72;
     let columns = usize::from(area.width).saturating_sub(2);
     let w = if wide {
-        let flexible = share_out(columns - 23, &[(24, 14), (40, 16), (40, 12)]);
-        [flexible[0], 10, 11, flexible[1], flexible[2]]
+        let flexible = share_out(columns - 23, &[(24, 18), (34, 20), (46, 12)]);
+        [flexible[0], 9, 12, flexible[1], flexible[2]]
     } else {
         let flexible = share_out(columns - 12, &[(1, 10), (1, 10)]);
         [flexible[0], 1, 10, flexible[1], 0]

@@ -6,7 +6,7 @@ mod help;
 mod layers;
 mod lists;
 pub mod live;
-mod parts;
+pub(crate) mod parts;
 mod question;
 mod slice;
 mod status;

@@ -1,16 +1,19 @@
 //! Waits as they are: a look at `/proc`, now and again, without recording anything.
 //!
 //! Nothing is attached and nobody is slowed: what a thread waits in is read from `/proc/TID/syscall` (proc(5);
-//! the own processes, or root), and how long from how long it has not been switched. Who could end a wait is
-//! looked up only once it is long, as for a recording.
+//! the own processes, or root), and how long from how long it has not been switched; for waits that are older than
+//! the first look, from when the thread last ran (`/proc/TID/sched`). Who could end a wait is looked up only once it
+//! is long, as for a recording.
 
 mod circle;
+mod clock;
 mod waited;
 
 use crate::focus::Focus;
 use crate::holders::{Holders, LongWait};
 use crate::identity::Identity;
 use crate::procfs;
+use clock::Clocks;
 use pg_event::{Ns, Object, ObjectId, OffState, Relation, Sysno};
 use std::collections::HashMap;
 use std::time::Instant;
@@ -64,9 +67,9 @@ pub struct Row {
     pub thread: String,
     /// What it does.
     pub doing: Doing,
-    /// For how long at least, ns: since it was first seen, or last switched.
+    /// For how long, ns: since it last ran, as far as that is known, else at least this long: since it was first seen.
     pub since: Ns,
-    /// It did this already when it was first looked at.
+    /// It did this already when it was first looked at, for an unknown time.
     pub longer: bool,
     /// Share of one CPU since the look before, 0 to 1.
     pub cpu: f64,
@@ -90,7 +93,9 @@ struct Seen {
     switches: u64,
     ticks: u64,
     since: Ns,
-    first: bool,
+    /// For how long it had slept then.
+    already: Ns,
+    longer: bool,
     looked: Option<Ns>,
     waited: Option<Waited>,
     holders: Vec<Holder>,
@@ -144,6 +149,7 @@ impl Live {
 
     /// How it is now. Threads of the kernel and this process are left out.
     pub fn look(&mut self) -> Vec<Row> {
+        let clocks = (self.looks == 0).then(Clocks::read);
         let now = self.begin.elapsed().as_nanos() as Ns;
         let between = now.saturating_sub(self.before).max(1);
         self.looks += 1;
@@ -156,7 +162,7 @@ impl Live {
             let Some(leader) = procfs::read_stat(pid).filter(|s| !s.kernel) else { continue };
             let process = procfs::lossy(&leader.comm, procfs::MAX_NAME);
             for tid in procfs::threads_of(pid) {
-                out.extend(self.thread(pid, tid, &process, now, between));
+                out.extend(self.thread(pid, tid, &process, now, between, clocks.as_ref()));
             }
         }
         let looks = self.looks;
@@ -166,7 +172,16 @@ impl Live {
         out
     }
 
-    fn thread(&mut self, pid: u32, tid: u32, process: &str, now: Ns, between: Ns) -> Option<Row> {
+    /// `clocks` with the first look: who was there before it.
+    fn thread(
+        &mut self,
+        pid: u32,
+        tid: u32,
+        process: &str,
+        now: Ns,
+        between: Ns,
+        clocks: Option<&Clocks>,
+    ) -> Option<Row> {
         // By way of its process: `/proc/TID/stat` adds up the times of all threads.
         let of_thread = procfs::path_of(pid, &format!("task/{tid}/stat"));
         let bytes = procfs::read_bounded(&of_thread, SMALL).ok()?;
@@ -183,8 +198,15 @@ impl Live {
         }
         if !known || s.switches != switches {
             // Who is new after the first look began then.
-            let first = !known && looks == 1;
-            *s = Seen { start_ticks: stat.start_ticks, switches, since: now, first, ..Seen::default() };
+            let already = clocks.map(|c| c.asleep(pid, tid, stat.cpu as usize));
+            *s = Seen {
+                start_ticks: stat.start_ticks,
+                switches,
+                since: now,
+                already: already.flatten().unwrap_or(0),
+                longer: already == Some(None),
+                ..Seen::default()
+            };
         }
         (s.ticks, s.now) = (ticks, looks);
         let doing = match stat.state {
@@ -194,7 +216,7 @@ impl Live {
             b'Z' | b'X' => Doing::Ended,
             _ => Doing::Waits,
         };
-        let since = now.saturating_sub(s.since);
+        let since = now.saturating_sub(s.since).saturating_add(s.already);
         let waits = !matches!(doing, Doing::Runs | Doing::Ended);
         let in_call = if waits {
             procfs::read_bounded(&procfs::path_of(tid, "syscall"), 512).ok().and_then(|t| call(&t))
@@ -239,7 +261,7 @@ impl Live {
             thread: procfs::lossy(&stat.comm, procfs::MAX_NAME),
             doing,
             since,
-            longer: s.first,
+            longer: s.longer,
             cpu,
             call: in_call.and_then(|(nr, _)| nr.name()).map(std::borrow::Cow::into_owned).unwrap_or_default(),
             object: waited.map(|w| w.object.label()).unwrap_or_default(),
@@ -298,6 +320,42 @@ mod tests {
         assert_eq!(row.call, "read");
         assert!(row.object.starts_with("pipe:["), "{}", row.object);
         assert!(row.holders.iter().any(|h| h.pid == sleep.id() && h.relation == Relation::Writes), "{row:?}");
+    }
+
+    #[test]
+    fn waits_of_before_the_first_look_are_as_long_as_they_are() {
+        use std::process::{Child, Command, Stdio};
+        use std::time::Duration;
+        let start = || Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
+        let asleep =
+            |c: &Child| procfs::read_stat(c.id()).is_some_and(|s| s.comm == b"sleep" && s.state == b'S');
+        let wait = |c: &Child| {
+            while !asleep(c) {
+                std::thread::yield_now();
+            }
+        };
+        let mut first = start();
+        wait(&first);
+        std::thread::sleep(Duration::from_millis(1500));
+        let mut second = start();
+        wait(&second);
+        std::thread::sleep(Duration::from_millis(300));
+        let mut live = Live::new(&[first.id(), second.id()]);
+        let rows = live.look();
+        std::thread::sleep(Duration::from_millis(300));
+        let later = live.look();
+        for child in [&mut first, &mut second] {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if rows.iter().any(|r| r.longer) {
+            println!("skipped: this kernel has no /proc/PID/sched, or this test may not use all CPUs");
+            return;
+        }
+        let since = |rows: &[Row], c: &Child| rows.iter().find(|r| r.tid == c.id()).unwrap().since;
+        let (long, short) = (since(&rows, &first), since(&rows, &second));
+        assert!(long > short && long >= LONG && short > 0, "{long} {short}");
+        assert!(since(&later, &first) >= long + 300_000_000, "it goes on from there");
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub struct Stat {
     pub threads: u32,
     /// Start in clock ticks since boot.
     pub start_ticks: u64,
+    /// The CPU it is on, or was on last; `u32::MAX` if not told.
+    pub cpu: u32,
 }
 
 /// Parse `/proc/PID/stat`. The name may hold spaces and parentheses: it ends at the last `)`.
@@ -74,6 +76,7 @@ pub fn parse_stat(bytes: &[u8]) -> Option<Stat> {
         kernel: number(9)? as u64 & PF_KTHREAD != 0,
         threads: number(20)?.try_into().unwrap_or(0),
         start_ticks: fields.get(22 - 3)?.parse().ok()?,
+        cpu: number(39).and_then(|n| n.try_into().ok()).unwrap_or(u32::MAX),
     })
 }
 

@@ -406,6 +406,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	c->softirq = 0;
 	c->irq = 0;
 	c->timer = 0;
+	c->completing = COMPLETED;
 	check_current(c, prev, next);
 	u32 tid = prev->pid, tgid = prev->tgid;
 	if (tid && tgid != own_tgid)
@@ -527,8 +528,10 @@ SEC("tp_btf/softirq_exit")
 int BPF_PROG(on_softirq_exit, unsigned int vector)
 {
 	struct cpu *c = this_cpu();
-	if (c)
+	if (c) {
 		c->softirq = 0;
+		c->completing = COMPLETED;
+	}
 	return 0;
 }
 
@@ -559,8 +562,11 @@ SEC("tp_btf/irq_handler_exit")
 int BPF_PROG(on_irq_exit, int irq)
 {
 	struct cpu *c = this_cpu();
-	if (c && c->irq)
+	if (c && c->irq) {
 		c->irq--;
+		if (c->completing == COMPLETING_IN_IRQ)
+			c->completing = COMPLETED;
+	}
 	return 0;
 }
 

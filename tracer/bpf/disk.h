@@ -18,8 +18,13 @@ struct {
 	__type(value, struct submitted);
 } requests SEC(".maps");
 
-/* A waking this long after a completion on the same CPU, in an interrupt, is by that completion. */
+/* A waking this long after a completion on the same CPU, in an interrupt, is by that completion: what the end of a
+ * request causes may be left to another interrupt. */
 #define COMPLETION_NS 100000
+
+/* Where the last request was completed, as long as that is not left. A request of a megabyte has hundreds of pages,
+ * whose waiters are woken one after the other: that takes longer than COMPLETION_NS. */
+enum completing { COMPLETED = 0, COMPLETING_IN_IRQ, COMPLETING_IN_SOFTIRQ };
 
 #define BLOCK_VECTOR 4
 
@@ -71,7 +76,7 @@ static __noinline void send_disk_name(struct object *o, struct gendisk *disk)
 	send_name(r, 64, hash);
 }
 
-static __noinline void disk_used(struct submitted *s, struct object *disk, u32 bytes, struct cpu *c, u64 now);
+static __noinline void disk_used(struct submitted *s, struct object *disk, u32 bytes, struct cpu *c, u32 direction);
 
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(on_disk_complete, struct request *rq, unsigned char error, unsigned int bytes)
@@ -90,18 +95,31 @@ int BPF_PROG(on_disk_complete, struct request *rq, unsigned char error, unsigned
 		c->disk_tid = served ? c->completer_tid : s->tid;
 		c->disk_tgid = served ? c->completer_tgid : s->tgid;
 		c->disk_time = bpf_ktime_get_ns();
+		c->completing = c->irq ? COMPLETING_IN_IRQ : c->softirq ? COMPLETING_IN_SOFTIRQ : COMPLETED;
 		send_disk_name(&o, disk);
 		if (messages)
-			disk_used(s, &o, bytes, c, c->disk_time);
+			disk_used(s, &o, bytes, c, 0);
+		if (messages && served) {
+			s->tid = c->completer_tid;
+			s->tgid = c->completer_tgid;
+			disk_used(s, &o, bytes, c, 1);
+		}
 	}
 	bpf_map_delete_elem(&requests, &key);
 	return 0;
 }
 
+/* Is what happens at `now`, in an interrupt, by the disk request that was completed last? */
+static __always_inline bool just_completed(struct cpu *c, u64 now)
+{
+	return now - c->disk_time < COMPLETION_NS ||
+	       c->completing == (c->irq ? COMPLETING_IN_IRQ : COMPLETING_IN_SOFTIRQ);
+}
+
 /* A thread is woken in an interrupt: by a disk request that was just completed? */
 static __always_inline void disk_waker(struct thread *t, struct cpu *c, u64 now)
 {
-	if (!c || now - c->disk_time > COMPLETION_NS)
+	if (!c || !just_completed(c, now))
 		return;
 	t->waker = c->disk_tid;
 	t->waker_tgid = c->disk_tgid;

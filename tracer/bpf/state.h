@@ -214,6 +214,8 @@ struct cpu {
 	u32 disk_tid, disk_tgid;
 	/* The thread that asked for completions to be dealt with, 0 when a device did. */
 	u32 completer_tid, completer_tgid;
+	u32 completing; /* it was in what is being dealt with now (enum completing) */
+	u32 pad;
 	u64 current; /* the thread that was seen to come last */
 	u64 before[WAIT_WORDS]; /* what it waited on the last time: room for on_switch (Linux 6.1 gives 512 bytes of stack) */
 };

@@ -43,7 +43,7 @@ int BPF_PROG(on_queue_work, int cpu, struct pool_workqueue *pwq, struct work_str
 	if (!c->irq && !c->softirq && !c->timer) {
 		q.tid = task->pid;
 		q.tgid = task->tgid;
-	} else if (q.time - c->disk_time < COMPLETION_NS) {
+	} else if (just_completed(c, q.time)) {
 		/* What is left to do for a disk request that was just completed. */
 		u32 tid = c->disk_tid, tgid = c->disk_tgid;
 		/* Not to be made one load of two sorts of pointers. */

@@ -29,6 +29,8 @@ pub enum WaitsOn {
     Timer,
     /// A disk.
     Disk,
+    /// Written data to reach the disk: too much of it had not (the kernel puts off who writes more).
+    WriteBack,
     /// A network or user-space file system.
     FileSystem,
     /// A lock on a file.
@@ -83,6 +85,7 @@ impl WaitsOn {
             Self::Sleep => "sleep",
             Self::Timer => "timer",
             Self::Disk => "disk",
+            Self::WriteBack => "write-back",
             Self::FileSystem => "file-system",
             Self::FileLock => "file-lock",
             Self::Child => "child",
@@ -140,6 +143,8 @@ const BY_KERNEL: &[(&str, WaitsOn)] = &[
     ("throttle_direct_reclaim", WaitsOn::MemoryReclaim),
     ("reclaim_throttle", WaitsOn::MemoryReclaim),
     ("try_to_free", WaitsOn::MemoryReclaim),
+    ("mem_cgroup_oom", WaitsOn::MemoryReclaim),
+    ("mem_cgroup_out_of_memory", WaitsOn::MemoryReclaim),
     ("throttle", WaitsOn::CpuQuota),
     ("refrigerator", WaitsOn::Freezer),
     ("do_freezer_trap", WaitsOn::Freezer),
@@ -159,7 +164,7 @@ const BY_KERNEL: &[(&str, WaitsOn)] = &[
     ("wait_on_page", WaitsOn::Disk),
     ("folio_wait", WaitsOn::Disk),
     ("jbd2_", WaitsOn::Disk),
-    ("balance_dirty_pages", WaitsOn::Disk),
+    ("balance_dirty_pages", WaitsOn::WriteBack),
     ("sb_start_write", WaitsOn::FileSystem),
     ("percpu_rwsem_wait", WaitsOn::KernelLock),
     ("rwsem_down", WaitsOn::KernelLock),
@@ -246,6 +251,7 @@ fn by_kernel_stack(v: &Vertex, catalog: &Catalog) -> Option<WaitsOn> {
         WaitsOn::Disk | WaitsOn::CpuQuota | WaitsOn::KernelLock if has(RECLAIM) => {
             Some(WaitsOn::MemoryReclaim)
         }
+        WaitsOn::Disk if has(&["balance_dirty_pages"]) => Some(WaitsOn::WriteBack),
         WaitsOn::Disk if has(FAULT) => Some(WaitsOn::PageFault),
         other => Some(other),
     }
@@ -281,6 +287,7 @@ pub fn wait_kind(v: &Vertex, catalog: &Catalog) -> Option<WaitsOn> {
         | WaitsOn::Ptrace
         | WaitsOn::Freezer
         | WaitsOn::FileLock
+        | WaitsOn::WriteBack
         | WaitsOn::Disk),
     ) = stack
     {

@@ -118,3 +118,72 @@ fn whom_the_disk_served_meanwhile_is_said() {
     assert!(r.questions.is_empty());
     assert!(why.contains("89 % of what /dev/sda did meanwhile was for big:"), "{why}");
 }
+
+/// A writer is put off again and again since what was written has not reached the disk. `served` draws a thread that
+/// is the disk, `stuck` has the worker that writes back wait itself.
+fn put_off(served: bool, stuck: bool) -> pg_graph::report::Report {
+    let mut d = Drawing::new(10.0);
+    let program = d.process("program", "program", None, 0.0);
+    let daemon = d.process("slowfs", "slowfs /mnt", None, 0.0);
+    let (flusher, server, other) =
+        (d.kernel("kworker/u8:1"), d.kernel("kworker/u8:2"), d.kernel("kworker/u8:3"));
+    let file = d.object(ObjectKind::File, 7, 8, "/mnt/f");
+    let fuse = d.object(ObjectKind::CharDevice, 1, 2, "/dev/fuse");
+    let (disk, vda) = (
+        d.object(ObjectKind::BlockDevice, 1, 0, "/dev/loop0"),
+        d.object(ObjectKind::BlockDevice, 2, 0, "/dev/vda"),
+    );
+    let pause = d.stack(&["balance_dirty_pages ([kernel])", "ext4_buffered_write_iter ([kernel])"]);
+    let request = d.stack(&["request_wait_answer ([kernel])", "fuse_file_write_iter ([kernel])"]);
+    let queue = d.stack(&["blk_mq_get_tag ([kernel])", "wb_workfn ([kernel])"]);
+    for i in 0..20 {
+        let at = 1.0 + f64::from(i) * 0.2;
+        if stuck {
+            d.wait(flusher, at + 0.001, at + 0.19, "read").in_no_call().in_kernel(queue).interrupted();
+        } else {
+            d.wait(flusher, at - 0.19, at, "read").in_no_call().state(OffState::Idle).by_kernel(program);
+        }
+        d.message_told(flusher, disk, Direction::Send, (at + 0.000_01, at + 0.15), 1 << 18);
+        // Another disk has much more to do, which nobody waits for.
+        d.message_told(other, vda, Direction::Send, (at + 0.000_01, at + 0.1), 1 << 24);
+        if served {
+            d.wait(server, at + 0.001, at + 0.149, "read")
+                .in_no_call()
+                .in_kernel(request)
+                .by(daemon, "writev", fuse);
+            d.message_told(server, disk, Direction::Receive, (at + 0.000_01, at + 0.15), 1 << 18);
+        }
+        d.wait(program, at, at + 0.199_9, "write")
+            .on(file)
+            .in_kernel(pause)
+            .state(OffState::Uninterruptible)
+            .timer();
+    }
+    d.wait(daemon, 1.01, 8.0, "clock_nanosleep").times_out();
+    d.exit(program, 5.0);
+    d.diagnose("^program")
+}
+
+#[test]
+fn who_writes_back_is_no_wake_up() {
+    // A thread is the disk: the way goes on there.
+    let r = put_off(true, false);
+    assert_eq!(r.slice[0].waits_on.as_deref(), Some("write-back"), "{r:#?}");
+    assert_eq!(slice(&r), ["kworker/u8:2", "slowfs /mnt"]);
+    assert_eq!((r.slice[1].edge.as_deref(), r.slice[1].strength.as_deref()), (Some("holder"), Some("weak")));
+    let why = r.slice[1].why_weak.as_deref().unwrap();
+    assert!(why.contains("kworker/u8:1") && why.contains("wrote back to /dev/loop0 meanwhile"), "{why}");
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("slowfs"));
+
+    // A disk of its own: it is the cause, in the step of the writer.
+    let r = put_off(false, false);
+    assert_eq!(slice(&r), Vec::<String>::new());
+    let why = &r.root_causes[0].why;
+    assert!(why.contains("in write for written data to reach the disk (/mnt/f): too much that was"), "{why}");
+    assert!(why.contains("wrote back to /dev/loop0 meanwhile"), "{why}");
+    assert!(r.questions.is_empty());
+
+    // Who writes back is held up itself: that is a step.
+    let r = put_off(false, true);
+    assert_eq!(slice(&r), ["kworker/u8:1"]);
+}

@@ -90,6 +90,8 @@ impl Writer<'_> {
             (Some(w @ ("disk" | "device")), Some(o)) => format!(" for the {w} ({o})"),
             (Some("file-system"), Some(o)) => format!(" for the file system ({o})"),
             (Some("page-fault"), _) => " for a page of memory".into(),
+            (Some("write-back"), Some(o)) => format!(" for written data to reach the disk ({o})"),
+            (Some("write-back"), None) => " for written data to reach the disk".into(),
             (Some("memory-reclaim"), _) => " for memory to be freed".into(),
             (_, Some(o)) => format!(" on {o}"),
             (Some(w), None) => format!(" ({w})"),

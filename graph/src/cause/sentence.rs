@@ -3,7 +3,7 @@
 use super::{Ranked, Writer};
 use crate::class::{WaitClass, class};
 use crate::diagnose::{DATA_FLAG, FindingKind, SliceNode};
-use crate::disks::disk_use;
+use crate::disks::{disk_use, wrote_back};
 use crate::profile::Profile;
 use crate::starved::starved;
 use crate::words::{clean, moment, percent, short_label, short_who, span, who};
@@ -28,6 +28,10 @@ fn words(s: &str) -> usize {
 impl Writer<'_> {
     /// Whom the disk served meanwhile, if that was mostly another one.
     fn disk_served(&self, thread: ThreadId, n: &SliceNode) -> String {
+        if n.waits_on.as_deref() == Some("write-back") {
+            let wrote = wrote_back(self.g, self.c, thread, &[(n.start, n.start + n.duration)]);
+            return wrote.map_or_else(String::new, |w| format!("; {}", w.words(self.c)));
+        }
         let Some(u) = disk_use(self.g, self.c, thread, (n.start, n.start + n.duration)) else {
             return String::new();
         };
@@ -123,6 +127,7 @@ impl Writer<'_> {
                 let what = match n.waits_on.as_deref() {
                     Some("memory-reclaim") => "memory was short (of the machine or of its control group)",
                     Some("page-fault") => "the page had to be read first",
+                    Some("write-back") => "too much that was written had not reached it yet",
                     _ => "the device or file system took that long",
                 };
                 format!("{full} {}: {what}{}", self.waited(n), self.disk_served(r.thread, n))

@@ -22,6 +22,7 @@ mod started;
 mod tries;
 mod walk;
 mod worker;
+mod write_back;
 
 pub(crate) use activity::{Group, Mostly, activity, total as spans_total};
 pub(crate) use answerless::main_thread;

@@ -283,6 +283,9 @@ impl<'g> Walk<'g> {
 
     /// The wait of the last step: who ended it?
     fn resolve(&mut self, thread: ThreadId, group: &Group) -> Flow<()> {
+        if self.by_write_back(thread, group)? {
+            return Ok(());
+        }
         let (candidates, silent) = self.wakers(group);
         let Some((candidates, silent)) = self.past_workers(thread, group, candidates, silent) else {
             return Ok(());

@@ -90,6 +90,17 @@ impl Report {
         self
     }
 
+    /// Each of these is a step of the slice that waits for this (a word of the report).
+    pub fn waits(&self, steps: &[(&str, &str)]) -> &Self {
+        for (process, what) in steps {
+            let fits = |s: &Value| has(&who(s), process) && s["waits_on"] == *what;
+            if !self.list("slice").iter().any(fits) {
+                self.fail(&format!("no step of {process} waits for {what}"));
+            }
+        }
+        self
+    }
+
     /// Among the root causes up to `rank`, one is of a process like `process` and says `words`.
     pub fn root(&self, rank: usize, process: &str, words: &str) -> &Self {
         let fits = |cause: &Value| {

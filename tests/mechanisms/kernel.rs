@@ -44,6 +44,15 @@ fn a_page_that_another_thread_brings() {
 }
 
 #[test]
+fn a_group_whose_memory_is_used_up() {
+    kernel("a_group_whose_memory_is_used_up", "memory.short", |t| {
+        let w = t.wait("memory.short");
+        w.called("memory-reclaim").ended_by("memory.giver", EdgeKind::WakeUp, None);
+        w.caused_by("memory.giver").says("for memory to be freed");
+    });
+}
+
+#[test]
 fn a_pool_whose_worker_is_busy() {
     kernel("a_pool_whose_worker_is_busy", "pool.second", |t| {
         let w = t.wait("pool.second");

@@ -57,15 +57,6 @@ static void preempted(void) {
   everybody();
 }
 
-static int set(const char *group, const char *file, const char *text) {
-  char path[300];
-  snprintf(path, sizeof path, "%s/%s", group, file);
-  int fd = open(path, O_WRONLY);
-  int bad = fd < 0 || write(fd, text, strlen(text)) < 0;
-  if (fd >= 0) close(fd);
-  return bad;
-}
-
 /* 10 ms of a CPU in 100 ms, for 150 ms of work. */
 static void quota(void) {
   char group[200];

@@ -115,6 +115,35 @@ static void page_fault(void) {
   pthread_join(t, NULL);
 }
 
+/* A group has used up its memory, and nobody in it is killed for that: whoever wants more waits until it may. */
+static void memory(void) {
+  char group[200], number[20];
+  snprintf(group, sizeof group, "/sys/fs/cgroup/memory/pg-tui-mechanism-%d", getpid());
+  int ok = mkdir(group, 0755) == 0 && !set(group, "memory.limit_in_bytes", "4194304") && !set(group, "memory.oom_control", "1");
+  if (!ok) {
+    rmdir(group);
+    lacks("memory.short", "no control group whose members wait for memory can be made (version 1 only)");
+    return;
+  }
+  if (fork() == 0) {
+    role("memory.short");
+    snprintf(number, sizeof number, "%d", getpid());
+    MUST(!set(group, "cgroup.procs", number));
+    size_t size = 16 << 20;
+    char *much = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    MUST(much != MAP_FAILED);
+    for (size_t i = 0; i < size; i += 4096) much[i] = 1;
+    nap(SOON);
+    _exit(0);
+  }
+  role("memory.giver");
+  nap(HOLD);
+  MUST(!set(group, "memory.limit_in_bytes", "67108864"));
+  nap(SOON);
+  everybody();
+  rmdir(group);
+}
+
 /* A pool of one thread, as every run-time library has one: jobs in a queue, a condition for the worker and one for each
  * result. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -164,6 +193,7 @@ int main(void) {
   process(ring_socket);
   process(ring_poll);
   process(page_fault);
+  process(memory);
   process(pool);
   return everybody();
 }

@@ -103,14 +103,6 @@ static void traced(void) {
   everybody();
 }
 
-static void freeze(const char *group, const char *file, const char *how) {
-  char path[300];
-  snprintf(path, sizeof path, "%s/%s", group, file);
-  int fd = open(path, O_WRONLY);
-  MUST(fd >= 0 && write(fd, how, strlen(how)) > 0);
-  close(fd);
-}
-
 /* A control group is frozen, as `docker pause` does. */
 static void frozen(void) {
   static const struct {
@@ -140,14 +132,14 @@ static void frozen(void) {
     }
     close(fds[1]);
     snprintf(number, sizeof number, "%d", child);
-    freeze(group, "cgroup.procs", number);
+    MUST(!set(group, "cgroup.procs", number));
     if (fork() == 0) {
       close(fds[0]);
       role("freeze.freezer");
       nap(SOON);
-      freeze(group, ways[i].file, ways[i].on);
+      MUST(!set(group, ways[i].file, ways[i].on));
       nap(HOLD);
-      freeze(group, ways[i].file, ways[i].off);
+      MUST(!set(group, ways[i].file, ways[i].off));
       nap(SOON);
       _exit(0);
     }

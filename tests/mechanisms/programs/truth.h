@@ -86,6 +86,16 @@ static inline int everybody(void) {
   return bad;
 }
 
+/* Writes a setting of a control group; true when that failed. */
+static inline int set(const char *group, const char *file, const char *text) {
+  char path[300];
+  snprintf(path, sizeof path, "%s/%s", group, file);
+  int fd = open(path, O_WRONLY);
+  int bad = fd < 0 || write(fd, text, strlen(text)) < 0;
+  if (fd >= 0) close(fd);
+  return bad;
+}
+
 static inline void put(int fd) { MUST(write(fd, "x", 1) == 1); }
 
 static inline char get(int fd) {

@@ -255,6 +255,12 @@ impl Writer<'_> {
         let base = match r.kind {
             // Whether it asks or lets time pass on purpose was not seen.
             Some(FindingKind::Retrying) if self.may_be_a_job(r) => 0.45,
+            // Who was to open the other end of a FIFO was not seen.
+            Some(FindingKind::Closed)
+                if crate::class::opens_fifo(&self.g.vertex(self.o.nodes[r.node].vertex), self.c) =>
+            {
+                0.65
+            }
             Some(FindingKind::Running | FindingKind::Tracer) => 0.92,
             Some(FindingKind::Sleeping | FindingKind::Circular) => 0.88,
             Some(

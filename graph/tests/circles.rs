@@ -383,3 +383,31 @@ fn both_words_of_a_condition_are_one_wait() {
     let step = r.slice.iter().find(|n| n.thread == "burn");
     assert_eq!(step.and_then(|n| n.edge.as_deref()), Some("futex"), "{r:#?}");
 }
+
+/// FIFOs opened crosswise: who was to open which is not recorded, so all of them are shown, and it is said to be a
+/// guess. Somebody who opens a FIFO elsewhere has nothing to do with it.
+#[test]
+fn fifos_opened_crosswise() {
+    let draw = |near: &str| {
+        let mut d = Drawing::new(20.0);
+        let left = d.process("left", "left", None, 0.0);
+        let right = d.process("right", "right", None, 0.0);
+        let daemon = d.process("daemon", "daemon", None, 0.0);
+        let kernel = d.stack(&["wait_for_partner ([kernel])", "fifo_open ([kernel])"]);
+        let names = ["/tmp/x/ask".to_owned(), format!("{near}/answer"), "/run/d/control".to_owned()];
+        for (i, (t, begin)) in [(left, 1.0), (right, 1.5), (daemon, 0.5)].into_iter().enumerate() {
+            let file = d.object(ObjectKind::File, 7 + i as u64, 0, &names[i]);
+            d.wait(t, begin, 20.0, "openat").on(file).in_kernel(kernel).open();
+        }
+        d.diagnose("^left")
+    };
+    let r = draw("/tmp/x");
+    assert_eq!(slice(&r), ["right"]);
+    assert_eq!(r.circle, [0, 1]);
+    let first = &r.root_causes[0];
+    assert!(first.why.starts_with("circular wait (deadlock), as it seems: right"), "{}", first.why);
+    assert!(first.why.contains("and so does left") && first.why.contains("/tmp/x/ask"), "{}", first.why);
+    let r = draw("/srv");
+    assert_eq!(slice(&r), Vec::<String>::new());
+    assert!(r.root_causes[0].why.contains("nobody has opened the other end of this FIFO"));
+}

@@ -44,6 +44,22 @@ fn a_fifo_that_nobody_has_opened_at_the_other_end() {
 }
 
 #[test]
+fn fifos_opened_crosswise_by_two() {
+    channel("fifos_opened_crosswise_by_two", "crossed.left", |t| {
+        for (one, other) in [("crossed.left", "crossed.right"), ("crossed.right", "crossed.left")] {
+            t.wait(one).called("pipe").lasted().held_by_nobody();
+            let report = t.diagnose(one);
+            let first = &report.root_causes[0];
+            let both = [t.ids(one).1, t.ids(other).1];
+            assert!(first.tid.is_some_and(|t| both.contains(&t)), "{first:?}");
+            assert!(first.why.starts_with("circular wait"), "{}", first.why);
+            let circle: Vec<u32> = report.circle.iter().map(|&i| report.slice[i].tid).collect();
+            assert_eq!(circle, both, "{}", first.why);
+        }
+    });
+}
+
+#[test]
 fn a_terminal() {
     channel("a_terminal", "tty.program", |t| {
         let w = t.wait("tty.program");

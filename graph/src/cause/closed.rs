@@ -1,7 +1,7 @@
 //! Sentences of waits that nobody is left to end: circles, and processes all of whose threads wait.
 
 use super::{Ranked, Writer};
-use crate::class::{WaitClass, class};
+use crate::class::{WaitClass, class, opens_fifo};
 use crate::diagnose::{FindingKind, SliceNode};
 use crate::words::{moment, short_who, who};
 use pg_event::{Ns, ThreadId};
@@ -16,6 +16,9 @@ impl Writer<'_> {
                 self.waited(n),
                 moment(n.start)
             );
+        }
+        if opens_fifo(&self.g.vertex(n.vertex), self.c) {
+            return self.why_fifos(r, n, full);
         }
         let others: Vec<String> = closed
             .filter(|f| f.thread != r.thread)
@@ -47,6 +50,22 @@ impl Writer<'_> {
             "{sort}: {full} {}, since {}, and so do {}: {means}.",
             self.waited(n),
             moment(n.start),
+            others.join(", ")
+        )
+    }
+
+    /// FIFOs opened crosswise: who was to open which is a guess, and said to be one.
+    fn why_fifos(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
+        let closed = self.o.findings.iter().filter(|f| f.kind == FindingKind::Closed);
+        let others: Vec<String> = closed
+            .filter(|f| f.thread != r.thread)
+            .filter_map(|f| self.o.nodes.get(f.node))
+            .map(|x| format!("{} since {}{}", who(self.c, x.thread), moment(x.start), self.waited_for(x)))
+            .collect();
+        let own = format!("{full} {} since {}", self.waited(n), moment(n.start));
+        let so = if others.len() == 1 { "so does" } else { "so do" };
+        format!(
+            "circular wait (deadlock), as it seems: {own}, and {so} {}: nobody has opened the other ends of these FIFOs, and each may be who was to open another one.",
             others.join(", ")
         )
     }

@@ -75,7 +75,7 @@ impl Walk<'_> {
         if class != WaitClass::Sleep && self.by_baseline(thread, group, &silent)? {
             return Ok(());
         }
-        if self.by_elimination(thread, group, &silent)? {
+        if self.by_elimination(thread, group, &silent)? || self.by_fifos(thread, group, &silent) {
             return Ok(());
         }
         if let Some(c) = self.lost_child(thread, class, &silent) {

@@ -12,6 +12,7 @@ mod by_baseline;
 mod closed;
 mod data_flag;
 mod ending;
+mod fifos;
 mod frozen;
 mod node;
 mod pose;

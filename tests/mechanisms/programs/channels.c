@@ -99,6 +99,27 @@ static void fifo_opened(void) {
   everybody();
 }
 
+/* Each of two opens the FIFO from the other one first, which would be opened next. */
+static void fifos_crosswise(void) {
+  static const char *const names[] = {"ask", "answer"};
+  static const char *const who[] = {"crossed.left", "crossed.right"};
+  pid_t both[2];
+  MUST(mkfifo(path(names[0]), 0600) == 0 && mkfifo(path(names[1]), 0600) == 0);
+  for (int i = 0; i < 2; i++) {
+    if ((both[i] = fork()) == 0) {
+      role(who[i]);
+      int from = open(path(names[i]), O_RDONLY);
+      put(open(path(names[1 - i]), O_WRONLY));
+      get(from);
+      _exit(0);
+    }
+  }
+  nap(HOLD);
+  kill(both[0], SIGKILL);
+  kill(both[1], SIGKILL);
+  everybody();
+}
+
 static void terminal(void) {
   int fds[2];
   MUST(openpty(&fds[1], &fds[0], NULL, NULL, NULL) == 0);
@@ -224,6 +245,7 @@ int main(void) {
   process(pipe_full);
   process(fifo);
   process(fifo_opened);
+  process(fifos_crosswise);
   process(terminal);
   process(unix_stream);
   process(unix_full);

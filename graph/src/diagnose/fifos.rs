@@ -1,0 +1,79 @@
+//! FIFOs that are opened crosswise. open(2) of a FIFO waits until somebody opens the other end; who was to do that is
+//! written nowhere. But somebody near who waits in the same way cannot: together they look like a circle.
+
+use super::activity::{Group, Spans, activity};
+use super::node::Entry;
+use super::walk::{Finding, FindingKind, Walk, group_spans};
+use crate::EdgeKind;
+use crate::class::opens_fifo;
+use crate::words::{clean, short_label};
+use pg_event::{Object, ThreadId};
+
+/// More than so many that open FIFOs are no circle but what these programs do.
+const MOST: usize = 4;
+
+impl Walk<'_> {
+    /// The thread waits for the other end of a FIFO that nobody had open. Others near it do so, too: each is shown.
+    pub(super) fn by_fifos(&mut self, thread: ThreadId, group: &Group, silent: &Spans) -> bool {
+        let v = self.representative(group);
+        let Some(own) = self.c.object(v.object).filter(|_| opens_fifo(&v, self.c)) else { return false };
+        let Some(&(from, until)) = silent.iter().max_by_key(|s| s.1 - s.0) else { return false };
+        // Who waits for most of it does so in the middle.
+        let middle = from + (until - from) / 2;
+        let opens = |t: &ThreadId| {
+            let at = self.g.vertex_at(*t, middle).map(|v| self.g.vertex(v));
+            at.is_some_and(|v| opens_fifo(&v, self.c))
+        };
+        let all = self.g.threads().filter(|t| *t != thread && self.counts(*t)).filter(opens);
+        let mut others: Vec<(ThreadId, Group)> = all
+            .filter_map(|t| {
+                let act = activity(self.g, self.c, t, silent);
+                let g = act.groups.into_iter().find(|g| opens_fifo(&self.representative(g), self.c))?;
+                let other = self.c.object(self.representative(&g).object)?;
+                let alone = g.clips.iter().all(|c| self.brought(c).is_none());
+                let apart = (own.id, &own.name) != (other.id, &other.name);
+                let near = same_folder(own, other) || self.kin(thread, t);
+                (alone && apart && near && g.blocked * 2 >= act.total).then_some((t, g))
+            })
+            .take(MOST + 1)
+            .collect();
+        if others.is_empty() || others.len() > MOST {
+            return false;
+        }
+        let begin = |g: &Group| g.clips.first().map_or(0, |c| c.start);
+        others.sort_by_key(|(t, g)| (std::cmp::Reverse(begin(g)), *t));
+        let why = format!(
+            "who was to open the other end of {} is written nowhere; this one is near, and waits for somebody to open the other end of another FIFO",
+            clean(&short_label(&own.label()), 60)
+        );
+        let node = self.out.nodes.len() - 1;
+        for (t, g) in &others {
+            if self.out.nodes.iter().any(|n| n.thread == *t) {
+                continue;
+            }
+            let entry =
+                Entry { edge: Some(EdgeKind::Holder), why_weak: Some(why.clone()), ..Entry::default() };
+            self.push_wait(*t, g, entry);
+            self.found(*t, FindingKind::Closed, group_spans(g));
+        }
+        let spans = group_spans(group);
+        self.out.findings.push(Finding { thread, node, kind: FindingKind::Closed, spans });
+        true
+    }
+
+    /// Of one process, one the parent of the other, or of one parent.
+    fn kin(&self, a: ThreadId, b: ThreadId) -> bool {
+        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let (Some(a), Some(b)) = (process(a), process(b)) else { return false };
+        let parent = |p| self.c.process(p).map(|p| p.parent).filter(|p| p.is_some());
+        a == b
+            || parent(a) == Some(b)
+            || parent(b) == Some(a)
+            || (parent(a).is_some() && parent(a) == parent(b))
+    }
+}
+
+fn same_folder(a: &Object, b: &Object) -> bool {
+    let folder = |o: &Object| o.name.rsplit_once('/').map(|(folder, _)| folder.to_owned());
+    folder(a).is_some() && folder(a) == folder(b)
+}

@@ -2,7 +2,7 @@
 
 mod draw;
 
-use draw::Drawing;
+use draw::{Drawing, slice};
 use pg_event::{Direction, ObjectId, ObjectKind, OffState, Relation};
 use pg_graph::BlockType;
 
@@ -113,4 +113,33 @@ fn a_service_that_was_started_for_a_request() {
     assert!(r.root_causes[0].why.contains("had not finished then"), "{}", r.root_causes[0].why);
     assert!(r.slice[2].why_weak.as_deref().is_some_and(|w| w.contains("started it")), "{r:#?}");
     assert_eq!(r.root_causes[1].process.as_deref(), Some("bus"), "{r:#?}");
+}
+
+/// cron starts a job under flock(1), which is killed: the job has the lock by the descriptor that it inherited.
+#[test]
+fn a_lock_that_is_held_by_an_inherited_descriptor() {
+    for ends in [false, true] {
+        let mut d = Drawing::new(20.0);
+        let job = d.process("sh", "sh /etc/cron.d/backup", None, 0.5);
+        let next = d.process("flock", "flock /run/backup.lock backup", None, 2.0);
+        let lock = d.object(ObjectKind::FileLock, 7, 8, "/run/backup.lock");
+        if ends {
+            d.wait(job, 0.6, 15.0, "clock_nanosleep").times_out();
+            d.wait(next, 2.1, 15.1, "flock").on(lock).by(job, "exit_group", ObjectId::NONE);
+            d.exit(job, 15.1);
+        } else {
+            d.wait(job, 0.6, 20.0, "pause").open();
+            d.wait(next, 2.1, 20.0, "flock").on(lock).open();
+        }
+        d.hold(job, next, lock, Relation::Shares, 3.1);
+        let r = d.diagnose("^flock");
+        assert_eq!(slice(&r), ["sh /etc/cron.d/backup"]);
+        let why = &r.root_causes[0].why;
+        let how = if ends {
+            "at the file lock /run/backup.lock, which it had by an inherited or shared descriptor"
+        } else {
+            "has /run/backup.lock by an inherited or shared descriptor and did not release it"
+        };
+        assert!(why.contains(how), "{why}");
+    }
 }

@@ -293,3 +293,30 @@ fn any_answers_can_be_undone_and_replayed() {
         }
     }
 }
+
+/// Of two messages that were taken together, one was sent before the wait began: it is told so, and not as if
+/// nothing had been recorded of its sender.
+#[test]
+fn a_message_of_before_the_wait() {
+    let mut d = Drawing::new(20.0);
+    let worker = d.process("shop", "shop worker", None, 0.0);
+    let early = d.process("early", "early", None, 0.0);
+    let late = d.process("late", "late", None, 0.0);
+    let pipe = d.object(ObjectKind::Pipe, 5, 5, "");
+    d.wait(early, 0.0, 1.0, "read").before().times_out();
+    d.message(early, pipe, Direction::Send, 1.0, 10);
+    d.wait(early, 1.1, 20.0, "pause").open();
+    d.wait(late, 0.1, 15.0, "clock_nanosleep").before().times_out();
+    d.wait(worker, 2.0, 15.01, "read").on(pipe).by(late, "write", pipe);
+    d.message(late, pipe, Direction::Send, 15.0, 10);
+    d.message(worker, pipe, Direction::Receive, 15.02, 20);
+    d.wait(worker, 15.1, 20.0, "read").on(pipe).open();
+    let (g, c) = d.build();
+    let v = victim(&g, &c, "shop");
+    let mut d = Diagnosis::new(&g, &c, v, Options::default());
+    let q = to_question(&mut d).expect("two sent something");
+    let at = q.choices.iter().position(|o| o.label.contains("early")).expect("it is one of them");
+    d.answer(at + 1, By::User);
+    let why = done(&mut d).root_causes.remove(0).why;
+    assert!(why.starts_with("early (pid 1001) sent that before the wait began"), "{why}");
+}

@@ -63,6 +63,7 @@ pub fn relation(r: Relation) -> &'static str {
         Relation::Peer => "other end",
         Relation::Listens => "listens",
         Relation::Owns => "owns it",
+        Relation::Shares => "has its descriptor",
         Relation::ChildOf => "child",
         Relation::Traces => "tracer",
         Relation::Serves => "serves it",

@@ -297,7 +297,23 @@ fn flock_whose_taker_is_gone() {
     while procfs::read_stat(holder.pid()).expect("stat").comm != b"sleep" {
         std::thread::yield_now();
     }
-    assert_eq!(ask(me(), me(), "flock", &lock), [(holder.pid(), Relation::Owns)]);
+    assert_eq!(ask(me(), me(), "flock", &lock), [(holder.pid(), Relation::Shares)]);
+}
+
+#[test]
+fn flock_whose_taker_lives_and_has_closed_it() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("tempdir");
+    let path = dir.path().join("lock");
+    std::fs::write(&path, "").expect("write");
+    let lock = lock_object(&path);
+    let file = std::fs::File::options().write(true).open(&path).expect("open");
+    // SAFETY: flock(2) on a descriptor that is open.
+    assert_eq!(unsafe { libc::flock(std::os::fd::AsRawFd::as_raw_fd(&file), libc::LOCK_EX) }, 0);
+    assert_eq!(ask(1, 1, "flock", &lock), [(me(), Relation::Owns)], "as long as it has it");
+    // A child has it as its input; this process, which took the lock, closes it.
+    let child = Sleeper::of(Command::new("sleep").arg("1000").stdin(file));
+    assert_eq!(ask(1, 1, "flock", &lock), [(child.pid(), Relation::Shares)]);
 }
 
 #[test]

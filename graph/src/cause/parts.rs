@@ -1,12 +1,15 @@
 //! Parts of sentences: who, what it waited for, for how long, whom that held up.
 
 use super::Writer;
-use crate::VertexId;
 use crate::class::{WaitClass, class};
 use crate::diagnose::{DATA_FLAG, SliceNode};
 use crate::kernel::{doing, is_kernel};
 use crate::words::{clean, cmdline_at, moment, process_at, short_command, short_label, span, who_at};
-use pg_event::{Direction, Ns, ObjectKind, ThreadId};
+use crate::{EdgeKind, VertexId};
+use pg_event::{Direction, Ns, ObjectId, ObjectKind, Relation, ThreadId};
+
+/// How a thread has a lock that another one took.
+pub(super) const SHARED: &str = "by an inherited or shared descriptor";
 
 /// One is held up at a lock or disk, and waits for it.
 fn at_the(on: String) -> String {
@@ -47,6 +50,11 @@ impl Writer<'_> {
             "throttled" => return format!("was throttled for {}", span(n.spent)),
             "not-created" => return format!("did not exist for {}", span(n.spent)),
             "exited" => return "had ended".into(),
+            // What it did came before the step that it led to: no time is left to look at.
+            "unknown" if n.spent == 0 && n.duration == 0 => {
+                let did = if n.edge == Some(EdgeKind::Ipc) { "sent that" } else { "did its part" };
+                return format!("{did} before the wait began");
+            }
             "unknown" if n.spent == 0 => return "did nothing meanwhile that was recorded".into(),
             "unknown" => return format!("was not seen for {}", span(n.spent)),
             _ => {}
@@ -103,6 +111,15 @@ impl Writer<'_> {
         n.object_label(self.c).map(|o| clean(&o, 100))
     }
 
+    /// Has the thread of `n` the lock that `of` waits for by a descriptor of an open file that another one locked?
+    pub(super) fn shares_lock(&self, n: &SliceNode, of: &SliceNode) -> bool {
+        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let lock = |o: ObjectId| of.object == Some(o) && o.is_some();
+        self.g.holds.iter().any(|h| {
+            h.relation == Relation::Shares && lock(h.object) && process(h.holder) == process(n.thread)
+        })
+    }
+
     /// Whom it blocked: the victim, and the step before if that is another one.
     pub(super) fn held_up(&self, node: usize) -> String {
         if node == 0 {
@@ -121,7 +138,12 @@ impl Writer<'_> {
             if let Some(call) = &before.syscall {
                 on = on.replacen(&format!(" on {call} "), " on ", 1);
             }
-            return format!("; this held up {last} for {time}{call}{}", at_the(on));
+            let how = if self.shares_lock(&self.o.nodes[node], before) {
+                format!(", which it had {SHARED}")
+            } else {
+                String::new()
+            };
+            return format!("; this held up {last} for {time}{call}{}{how}", at_the(on));
         }
         let then = before.start + before.duration;
         let via = who_at(self.c, before.thread, then);

@@ -296,8 +296,10 @@ impl Writer<'_> {
         let from = from.map_or_else(String::new, |f| format!(", called from {}", clean(&f, 60)));
         if class(&self.g.vertex(w.vertex), self.c) == WaitClass::Lock {
             let lock = w.object_label(self.c).map_or_else(|| "the lock".into(), |o| short_label(&o));
+            let how =
+                if self.shares_lock(n, w) { format!(" {}", super::parts::SHARED) } else { String::new() };
             return format!(
-                "{full} has {lock} and did not release it: it waited{call} for {}{from}, while {} waited {}",
+                "{full} has {lock}{how} and did not release it: it waited{call} for {}{from}, while {} waited {}",
                 span(n.spent),
                 who(self.c, w.thread),
                 self.patience(w)

@@ -27,6 +27,9 @@ pub(super) fn relation_words(r: Relation) -> &'static str {
         Relation::Peer => "it has the other end",
         Relation::Listens => "it listens on the socket",
         Relation::Owns => "it owns the lock",
+        Relation::Shares => {
+            "it has the lock by an inherited or shared descriptor; who took the lock has it no more"
+        }
         Relation::ChildOf => "it is the child waited for",
         Relation::Traces => "it is the tracer",
         Relation::Serves => "it serves the file system",
@@ -181,7 +184,7 @@ impl Walk<'_> {
             }
             let process = self.c.thread(holder).map(|t| t.process);
             // A process that has both ends open does not wait for itself, unless nobody else has one.
-            if process == own && !alone && !matches!(relation, Relation::Owns | Relation::Traces) {
+            if process == own && !alone && relation != Relation::Traces && !relation.has_lock() {
                 continue;
             }
             if holder == thread {
@@ -295,7 +298,7 @@ impl Walk<'_> {
     /// A fact names one thread of the holder's process. When that one just idles, the thread of the
     /// process that did not is meant.
     fn busiest(&self, holder: ThreadId, relation: Relation, spans: &Spans) -> ThreadId {
-        if matches!(relation, Relation::Owns | Relation::Traces) {
+        if relation == Relation::Traces || relation.has_lock() {
             return holder;
         }
         let Some(process) = self.c.thread(holder).map(|t| t.process) else { return holder };
@@ -332,7 +335,7 @@ impl Walk<'_> {
         mut holders: Vec<Candidate>,
     ) -> Flow<()> {
         // Any of several ends would do: there is no circle as long as one of them is outside of it.
-        if holders.len() > 1 && holders.iter().all(|c| c.relation != Some(Relation::Owns)) {
+        if holders.len() > 1 && holders.iter().all(|c| !c.relation.is_some_and(Relation::has_lock)) {
             let rings: Vec<bool> = holders.iter().map(|c| self.closes_ring(c)).collect();
             if rings.contains(&false) {
                 let mut ring = rings.into_iter();
@@ -466,7 +469,7 @@ impl Walk<'_> {
     /// It has the other end, waits itself, and nobody is known to be at fault for that: whatever was to
     /// come through was never sent.
     fn keeps_silent(&self, c: &Candidate) -> bool {
-        if matches!(c.relation, Some(Relation::Owns | Relation::ChildOf | Relation::Traces) | None) {
+        if c.relation.is_none_or(|r| r.has_lock() || matches!(r, Relation::ChildOf | Relation::Traces)) {
             return false;
         }
         let mut ahead = self.ahead();

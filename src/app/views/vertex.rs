@@ -248,6 +248,7 @@ fn relation(relation: pg_event::Relation) -> &'static str {
         R::ChildOf => "is the child waited for:",
         R::Traces => "traces it",
         R::Serves => "serves",
+        R::Shares => "has the inherited or shared descriptor of",
         R::Reader => "waits for a reader of",
     }
 }

@@ -320,9 +320,17 @@ pub enum Relation {
     /// One of the readers that have a read-write lock of the C library, which counts them and does not write down who
     /// they are: `Event::thread` is the waiter itself, and there are as many such events as readers.
     Reader = 8,
+    /// Has the lock (flock(2), which belongs to the open file) by a descriptor of an open file that another process
+    /// locked and has no more: it inherited the descriptor, or a child locked it.
+    Shares = 9,
 }
 
 impl Relation {
+    /// Has the lock that is waited for, in whatever way.
+    pub fn has_lock(self) -> bool {
+        matches!(self, Self::Owns | Self::Shares)
+    }
+
     /// By number.
     pub fn from_u8(n: u8) -> Option<Self> {
         [
@@ -335,6 +343,7 @@ impl Relation {
             Self::Traces,
             Self::Serves,
             Self::Reader,
+            Self::Shares,
         ]
         .get(n as usize)
         .copied()

@@ -1,7 +1,7 @@
 //! Who has a file locked that another one wants to lock.
 
 use super::{Holders, LongWait, Who};
-use crate::procfs::{self, FileLock};
+use crate::procfs::{self, FdLink, FileLock, LockKind};
 use pg_event::{Object, Relation};
 
 /// Most descriptors whose locks are read to find an owner that `/proc/locks` does not name.
@@ -30,33 +30,61 @@ pub(super) fn blocking<'a>(locks: &'a [FileLock], tgid: u32, object: &Object) ->
 impl Holders {
     pub(super) fn lock_owners(&mut self, wait: &LongWait, object: &Object) -> Vec<(Who, Relation)> {
         let locks = procfs::read_locks();
-        let mut pids: Vec<u32> = Vec::new();
+        let mut found: Vec<(u32, Relation)> = Vec::new();
         for lock in blocking(&locks, wait.tgid, object) {
-            // The process that took it may be gone, with the descriptor passed on; an OFD lock names nobody.
-            let owner = lock.pid.filter(|&p| procfs::read_stat(p).is_some_and(|s| s.state != b'Z'));
-            match owner {
-                Some(pid) => pids.push(pid),
-                None => pids.extend(self.lock_descriptors(object)),
+            let taker = lock.pid.filter(|&p| procfs::read_stat(p).is_some_and(|s| s.state != b'Z'));
+            let of_file = matches!(lock.kind, LockKind::Flock | LockKind::Ofd);
+            if let Some(pid) = taker.filter(|&p| !of_file || has_locked(p, object) != Some(false)) {
+                found.push((pid, Relation::Owns));
+                continue;
             }
+            // The process that took it is gone or has closed it, with the descriptor passed on; an OFD lock names nobody.
+            let shares = if lock.pid.is_some() { Relation::Shares } else { Relation::Owns };
+            let with_it = self.lock_descriptors(object);
+            found.extend(with_it.iter().map(|&p| (p, shares)));
+            found.extend(taker.filter(|_| with_it.is_empty()).map(|p| (p, Relation::Owns)));
         }
-        pids.sort_unstable();
-        pids.dedup();
-        pids.into_iter().map(|p| (Who::Process(p), Relation::Owns)).collect()
+        found.sort_unstable_by_key(|&(pid, r)| (pid, r as u8));
+        found.dedup_by_key(|f| f.0);
+        found.into_iter().map(|(p, relation)| (Who::Process(p), relation)).collect()
     }
 
     /// Processes with a descriptor whose open file description has a lock on this file.
     fn lock_descriptors(&mut self, object: &Object) -> Vec<u32> {
-        let last = |p: &str| p.trim_end_matches(" (deleted)").rsplit('/').next().unwrap_or("").to_owned();
         let name = last(&object.name);
         let candidates = self.open.with_path(|p| name.is_empty() || last(p) == name);
         let mut out = Vec::new();
         for o in candidates.into_iter().take(MAX_LOOKED_AT) {
-            if procfs::read_fdinfo(o.pid, o.fd).is_some_and(|i| i.locked_inodes.contains(&object.id)) {
+            if is_locked(o.pid, o.fd, object) {
                 out.push(o.pid);
             }
         }
         out
     }
+}
+
+/// The last part of a path.
+fn last(path: &str) -> &str {
+    path.trim_end_matches(" (deleted)").rsplit('/').next().unwrap_or("")
+}
+
+/// Has the open file of this descriptor a lock on the object?
+fn is_locked(pid: u32, fd: u32, object: &Object) -> bool {
+    procfs::read_fdinfo(pid, fd).is_some_and(|i| i.locked_inodes.contains(&object.id))
+}
+
+/// Has the process a descriptor with a lock on this file? `None` when its descriptors may not be read.
+fn has_locked(pid: u32, object: &Object) -> Option<bool> {
+    let all = procfs::read_fd_links(pid, MAX_LOOKED_AT);
+    if all.is_empty() || all.len() >= MAX_LOOKED_AT {
+        return None;
+    }
+    let name = last(&object.name);
+    let fits = |link: &FdLink| matches!(link, FdLink::Path(p) if last(p) == name);
+    // It may know the file by another name.
+    let (like, other): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, link)| fits(link));
+    let other = other.into_iter().filter(|(_, link)| matches!(link, FdLink::Path(_)));
+    Some(like.into_iter().chain(other).any(|(fd, _)| is_locked(pid, fd, object)))
 }
 
 #[cfg(test)]

@@ -101,3 +101,21 @@ fn a_job_every_now_and_then_comes_after_a_wait_for_a_lock() {
         Ok(())
     });
 }
+
+#[test]
+fn a_shell_that_waits_for_a_process_to_end_names_it() {
+    if !allowed("a_shell_that_waits_for_a_process_to_end_names_it") {
+        return;
+    }
+    holds("sleep 20 >/dev/null 2>&1 & while kill -0 $!; do sleep 1; done", 10, |r| {
+        if r["victim"]["process"] != "sh" || r["victim"]["block_type"] != "repeated-yield" {
+            return Err("the loop is not the victim".into());
+        }
+        let causes = r["root_causes"].as_array().cloned().unwrap_or_default();
+        let of_loop = causes.iter().find(|c| c["process"] == "sh").ok_or("no cause is the loop")?;
+        has(&of_loop["why"], &["(sleep, by kill with signal 0) is there", "it waits until that has ended"])?;
+        let slice = r["slice"].as_array().cloned().unwrap_or_default();
+        let asked = slice.iter().find(|s| s["cmdline"] == "sleep 20");
+        asked.map(|_| ()).ok_or_else(|| "what is asked about is not followed".into())
+    });
+}

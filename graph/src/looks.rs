@@ -6,7 +6,7 @@ use crate::class::{WaitClass, class};
 use crate::diagnose::main_thread;
 use crate::retries::Retries;
 use crate::{EventGraph, VertexId};
-use pg_event::{Catalog, Ns, ObjectId, ProcessId, Sysno, ThreadId};
+use pg_event::{Catalog, Ns, ObjectId, Process, ProcessId, Sysno, ThreadId};
 use std::collections::HashMap;
 
 /// Calls by which a program asks whether a file is there, and what it is.
@@ -24,6 +24,8 @@ const LOOKS: &[&str] = &[
     "openat",
     "openat2",
 ];
+/// Asks whether a process is there (`kill -0`), of which [`pg_event::SyscallUse::op`] is the number.
+const ASKS: &[&str] = &["kill"];
 /// Folders of programs and libraries: looked at to find a program, not to ask whether to go on.
 const SYSTEM: &[&str] = &["/usr/", "/lib", "/bin/", "/sbin/", "/etc/ld.so"];
 /// Nobody who waits for something looks more seldom than this, ns.
@@ -36,8 +38,10 @@ pub(crate) struct Look {
     pub call: Sysno,
     /// What the kernel answered each time: negative errors, or 0.
     pub result: i64,
-    /// What it looked at.
+    /// What it looked at; [`ObjectId::NONE`] when that is a process.
     pub object: ObjectId,
+    /// Number of the process that it asked about, as it knows it; 0 when it looked at a file.
+    pub pid: u32,
     /// How often that was recorded.
     pub times: u32,
 }
@@ -62,14 +66,17 @@ pub(crate) fn look(
     (start, end): (Ns, Ns),
     programs: &[&str],
 ) -> Option<Look> {
-    let mut seen: HashMap<(u16, ObjectId), (Look, bool)> = HashMap::new();
+    let mut seen: HashMap<(u16, ObjectId, u32), (Look, bool)> = HashMap::new();
     for u in g.syscalls_of(thread, start..end).iter().map(|u| u.what) {
-        if !u.nr.is_any(LOOKS) || u.object.is_none() {
+        // Of a group of processes, or all, whoever asks asks for something else.
+        let asks = u.nr.is_any(ASKS) && i32::try_from(u.op).is_ok_and(|p| p > 0);
+        let pid = if asks { u.op } else { 0 };
+        if !asks && (!u.nr.is_any(LOOKS) || u.object.is_none()) {
             continue;
         }
         let result = u.result.min(0);
-        let fresh = (Look { call: u.nr, result, object: u.object, times: 0 }, true);
-        let (l, same) = seen.entry((u.nr.0, u.object)).or_insert(fresh);
+        let fresh = (Look { call: u.nr, result, object: u.object, pid, times: 0 }, true);
+        let (l, same) = seen.entry((u.nr.0, u.object, pid)).or_insert(fresh);
         l.times = l.times.saturating_add(u.count.max(1));
         *same &= l.result == result;
     }
@@ -77,6 +84,10 @@ pub(crate) fn look(
     seen.into_values()
         .filter(|(_, same)| *same)
         .filter_map(|(l, _)| {
+            if l.pid != 0 {
+                // Nobody does so for another purpose.
+                return Some(((true, true, u32::MAX, std::cmp::Reverse(l.pid)), l));
+            }
             let name =
                 c.object(l.object).map(|o| o.name.as_str()).filter(|n| !n.is_empty() && !searched(n))?;
             let own = !SYSTEM.iter().any(|s| name.starts_with(s));
@@ -86,6 +97,28 @@ pub(crate) fn look(
         })
         .max_by_key(|(score, _)| *score)
         .map(|(_, l)| l)
+}
+
+impl Look {
+    /// The process that `by` asked about, as it was at `at`. Who is in a pid namespace of its own knows others of its
+    /// container by their numbers there.
+    pub(crate) fn process(&self, c: &Catalog, by: ThreadId, at: Ns) -> Option<ProcessId> {
+        let own = c.process_of(by).filter(|_| self.pid != 0)?;
+        let inside = own.ns_pid != own.pid;
+        let meant = |p: &Process| {
+            if inside {
+                p.ns_pid == self.pid && p.ns_pid != p.pid && p.container == own.container
+            } else {
+                p.pid == self.pid
+            }
+        };
+        let there = |p: &Process| p.start <= at && p.end.is_none_or(|end| end >= at);
+        let mut found = (0..c.processes.len()).map(|i| ProcessId(i as u32));
+        let fits = |p: &ProcessId| c.process(*p).is_some_and(|p| meant(p) && there(p));
+        let one = found.find(&fits)?;
+        // Two containers without a name may have one of this number each.
+        found.find(&fits).is_none().then_some(one)
+    }
 }
 
 /// Did a process do little else than sleep?

@@ -228,6 +228,7 @@ pub(crate) fn errno(result: i64) -> String {
     match -result {
         1 => "EPERM".into(),
         2 => "ENOENT".into(),
+        3 => "ESRCH".into(),
         4 => "EINTR".into(),
         11 => "EAGAIN".into(),
         13 => "EACCES".into(),

@@ -210,3 +210,42 @@ fn what_is_no_loop() {
     };
     assert_eq!(tries(&thrice), 0);
 }
+
+/// `while kill -0 PID; do sleep 1; done`: the process that is asked about is named, and what it does.
+#[test]
+fn the_process_that_is_asked_about_is_named_and_followed() {
+    for gone in [false, true] {
+        let mut d = Drawing::new(22.0);
+        let shell = d.process("sh", "sh job", None, 0.0);
+        let backup = d.process("backup", "backup --all", None, 0.0);
+        let hash = d.stack(&["compress (backup)", "main (backup)"]);
+        d.wait(backup, 0.0, 0.4, "clock_nanosleep").before().times_out();
+        d.runs(backup, 0.4, 21.9, hash);
+        let between = sleeps(&mut d, shell, 20, 1.0);
+        let program = d.object(ObjectKind::File, 2, 0, "/opt/bin/sleep");
+        d.call(shell, between[6], "newfstatat", program, 0);
+        let (pid, result) = if gone { (4711, -3) } else { (1001, 0) };
+        d.asks_for(shell, between[6] + 0.000_1, pid, result);
+        // One that signals a group asks nothing.
+        d.asks_for(shell, between[6] + 0.000_2, 0, 0);
+        let r = d.diagnose("^sh job$");
+        assert_eq!(r.victim.block_type, BlockType::RepeatedYield);
+        let names: Vec<_> = r.slice.iter().map(|s| s.process.as_str()).collect();
+        let of_loop = r.root_causes.iter().find(|c| c.process.as_deref() == Some("sh")).expect("the loop");
+        assert_eq!(of_loop.syscall.as_deref(), Some("kill"));
+        let words = if gone {
+            "asked each time for process 4711 (by kill with signal 0), in vain (ESRCH): it waits until that is there"
+        } else {
+            "asked each time whether process 1001 (backup, by kill with signal 0) is there, which it is: it waits \
+             until that has ended"
+        };
+        assert!(of_loop.why.contains(words), "{}", of_loop.why);
+        if gone {
+            assert_eq!(names, ["sh"]);
+        } else {
+            assert_eq!(names, ["sh", "backup"], "{r:#?}");
+            assert_eq!(r.root_causes[0].process.as_deref(), Some("backup"));
+            assert_eq!(r.root_causes[0].function.as_deref(), Some("compress"));
+        }
+    }
+}

@@ -200,6 +200,9 @@ int BPF_PROG(on_sys_exit, struct pt_regs *regs, long result)
 	acted_on(t, &o, args, number(task), tgid | (u64)ROOM_TASK << 32);
 	u32 at = nr, class = nr < CALLS ? class_of[BOUND(at, CALLS)] : C_NONE;
 	u32 op = class == C_FUTEX || class == C_FLOCK || class == C_FCNTL ? args->si : 0;
+	/* kill(pid, 0) asks whether there is such a process. */
+	if (nr == 62 && !(u32)args->si)
+		op = args->di;
 	if (result > 0 && (o.kind == K_PIPE || o.kind == K_FIFO || o.kind == K_EVENTFD || o.kind == K_TTY) &&
 	    (class == C_FD_RECV || class == C_FD_SEND)) {
 		/* No tracepoint tells of bytes through these. */

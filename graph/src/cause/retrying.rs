@@ -6,7 +6,7 @@ use crate::looks::Look;
 use crate::retries::{Evidence, Retries};
 use crate::words::{clean, short_command, short_label, short_who, span};
 use crate::yields::errno;
-use pg_event::{Ns, ProcessId};
+use pg_event::{Ns, ProcessId, ThreadId};
 
 impl Writer<'_> {
     /// The loop that a step is about.
@@ -61,8 +61,10 @@ impl Writer<'_> {
     /// What it looked at again and again, or that this was not recorded.
     fn why_looking(&self, t: &Retries, r: &Ranked, ran: &str, (length, between): (Ns, &str)) -> String {
         let (times, length) = (t.tries.len(), span(length));
-        let looked = t.look(self.g, self.c).and_then(|l| self.looked(&l));
-        let whose = self.o.nodes.get(r.node + 1).map(|h| clean(&short_who(self.c, h.thread), 60));
+        let look = t.look(self.g, self.c);
+        let looked = look.and_then(|l| self.looked(&l, r.thread, t.start));
+        let whose = self.o.nodes.get(r.node + 1).filter(|_| look.is_none_or(|l| l.pid == 0));
+        let whose = whose.map(|h| clean(&short_who(self.c, h.thread), 60));
         let whose = whose.map_or_else(String::new, |w| format!("; {w} made or opened it last"));
         match (looked, t.pauses) {
             (Some(l), true) => format!("{ran} {times} times in {length}{between}, and {l}{whose}"),
@@ -78,8 +80,21 @@ impl Writer<'_> {
         }
     }
 
-    /// `newfstatat of /run/lock succeeded each time: ...`.
-    pub(super) fn looked(&self, l: &Look) -> Option<String> {
+    /// `newfstatat of /run/lock succeeded each time: ...`; what `by` looked at, from `start` on.
+    pub(super) fn looked(&self, l: &Look, by: ThreadId, start: Ns) -> Option<String> {
+        if l.pid != 0 {
+            let known = l.process(self.c, by, start).and_then(|p| self.c.process(p));
+            let name = known.map_or_else(String::new, |p| format!("{}, ", clean(&p.name, 40)));
+            let who = format!("process {} ({name}by kill with signal 0)", l.pid);
+            return Some(match l.result {
+                0 => format!(
+                    "asked each time whether {who} is there, which it is: it waits until that has ended"
+                ),
+                e => {
+                    format!("asked each time for {who}, in vain ({}): it waits until that is there", errno(e))
+                }
+            });
+        }
         let o = short_label(&self.c.object(l.object)?.label());
         let call = l.call.name().unwrap_or_else(|| "a call".into());
         Some(match l.result {

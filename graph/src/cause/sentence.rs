@@ -91,7 +91,7 @@ impl Writer<'_> {
                 let f = f.map_or_else(String::new, |f| format!(", called from {}", clean(f, 60)));
                 let within = (n.start, n.start + n.duration);
                 let look = crate::looks::look(self.g, self.c, r.thread, within, &[]);
-                let asks = look.and_then(|l| self.looked(&l)).map_or_else(
+                let asks = look.and_then(|l| self.looked(&l, r.thread, n.start)).map_or_else(
                     || ": it asks again and again whether it may go on, and all that time nobody let it; what it asks for (a data flag, a lock) was not recorded and must be found".to_owned(),
                     |l| format!(", and {l}"),
                 );

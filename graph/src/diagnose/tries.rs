@@ -1,7 +1,7 @@
 //! Steps through a retry loop made of children: what the child asks for, and who has that.
 
 use super::activity::{Spans, merged, total};
-use super::answerless::relation_words;
+use super::answerless::{main_thread, relation_words};
 use super::ask::Candidate;
 use super::node::{Entry, SliceNode};
 use super::walk::{Finding, FindingKind, Flow, Walk};
@@ -38,14 +38,15 @@ impl Walk<'_> {
         node.waits = r.tries.len();
         let look = Some(r).filter(|r| !r.failing).and_then(|r| r.look(self.g, self.c));
         if let Some(l) = look {
-            (node.syscall, node.object) = (l.call.name().map(Into::into), Some(l.object));
+            (node.syscall, node.object) =
+                (l.call.name().map(Into::into), Some(l.object).filter(|o| o.is_some()));
         }
         self.out.nodes.push(node);
         let own = self.out.nodes.len() - 1;
         self.path.push((thread, spans.clone()));
         let loop_itself = Finding { thread, node: own, kind: FindingKind::Retrying, spans: within.clone() };
         if r.pauses {
-            if let Some(c) = look.and_then(|l| self.maker(thread, l, r.end, &within)) {
+            if let Some(c) = look.and_then(|l| self.looked_at(thread, l, r.end, &within)) {
                 self.follow(c, WaitClass::Lock)?;
             }
             self.out.findings.push(loop_itself);
@@ -81,6 +82,17 @@ impl Walk<'_> {
         }
         self.out.findings.push(loop_itself);
         Ok(())
+    }
+
+    /// The process that a loop asks about and finds there each time, or who made the file.
+    fn looked_at(&self, thread: ThreadId, l: Look, end: Ns, within: &Spans) -> Option<Candidate> {
+        if l.pid == 0 || l.result < 0 {
+            return self.maker(thread, l, end, within);
+        }
+        let (start, _) = *within.first()?;
+        let main = main_thread(self.g, self.c, l.process(self.c, thread, start)?)?;
+        let why = "no wake-up can tell; it is the process that is asked about".to_owned();
+        self.counts(main).then(|| self.keeping(main, Relation::ChildOf, start, why, within))
     }
 
     /// Who made what a loop looks at and finds there each time.

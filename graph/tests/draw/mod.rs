@@ -185,6 +185,13 @@ impl Drawing {
         self.event(ns(at), thread, Kind::Syscall(u));
     }
 
+    /// A `kill(pid, 0)` that returned `result` at `at`.
+    pub fn asks_for(&mut self, thread: ThreadId, at: f64, pid: u32, result: i64) {
+        let nr = syscall_number("kill").unwrap();
+        let u = SyscallUse { start: ns(at), nr, result, count: 1, op: pid, object: ObjectId::NONE };
+        self.event(ns(at), thread, Kind::Syscall(u));
+    }
+
     /// An access to a data flag.
     pub fn flag(
         &mut self,

@@ -280,7 +280,8 @@ pub struct SyscallUse {
     pub result: i64,
     /// How many.
     pub count: u32,
-    /// As in [`OffCpu::op`].
+    /// As in [`OffCpu::op`]; of kill(2) with signal 0: the process that is asked about, by its number in the caller's
+    /// pid namespace.
     pub op: u32,
     /// What it was about.
     pub object: ObjectId,

@@ -127,7 +127,10 @@ Find the variable that a spinning thread asks again and again whether it may go 
 The thread is followed for one or two turns of its loop, a few hundred instructions one by one (some tens of \
 milliseconds). The branch that leaves the loop is looked for, and what its condition was read from: that is the flag, \
 shown with its variable and source line where debug information tells. Watch it with `watch-flag`, or record who \
-writes it with `record --flag`.";
+writes it with `record --flag`.
+
+The program goes on as before, also when pg-tui is killed; only SIGKILL of the process pg-stepper itself, within \
+these milliseconds, takes a program along that computes.";
 
 /// `pg-tui find-flag`.
 #[derive(Args, Debug)]

@@ -90,7 +90,8 @@ pub struct Record {
     ///
     /// Without a name, the thread of the focus that uses the CPU most. What it executed is shown with its calls, loops,
     /// source lines and disassembly. For that while the thread executes some 15,000 instructions a second instead of
-    /// billions; then it is as before, also when the recorder is killed.
+    /// billions; then it is as before, also when the recorder is killed. Only SIGKILL of the process pg-stepper itself
+    /// within that while takes a program along that computes.
     #[arg(long, value_name = "TID|REGEX", num_args = 0..=1, default_missing_value = "", conflicts_with = "flight", help_heading = "Instructions")]
     pub steps: Vec<String>,
     /// Follow each of these threads for this long

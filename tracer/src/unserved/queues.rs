@@ -254,8 +254,15 @@ fn of_tcp(
                 waiting.entry(port).or_default().insert(u64::from(b) << 32 | u64::from(a));
             }
         }
+        let mut groups: HashMap<&[u8], usize> = HashMap::new();
+        for place in tcp_sockets(&all).filter(|(m, _)| listens(m)).filter_map(|(m, _)| place(m)) {
+            *groups.entry(place).or_default() += 1;
+        }
         let mine = tcp_sockets(&all).filter(|(m, _)| listens(m));
-        out.extend(mine.filter_map(|(m, _)| listener(m, &waiting, owners, pending)));
+        out.extend(mine.filter_map(|(m, _)| {
+            let together = place(m).and_then(|p| groups.get(p)).copied().unwrap_or(1);
+            listener(m, (&waiting, together), owners, pending)
+        }));
     }
     tcp_sockets(&all).any(|(m, _)| word(m, 68).is_some_and(|n| owners.contains_key(&u64::from(n))))
 }
@@ -292,12 +299,18 @@ fn end(message: &[u8], port: usize, at: usize) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, u16::from_be(half(message, port)?)))
 }
 
-/// A socket that listens: the receive queue counts connections. `waiting`: those not accepted, by port. Several
-/// sockets may share a port; the kernel does not tell whose a connection is, so that one of them is accepted counts for
-/// all.
+/// Where a socket listens: its port and address, which several may share (`SO_REUSEPORT`).
+fn place(message: &[u8]) -> Option<&[u8]> {
+    // The peer's port lies between them, and is 0.
+    message.get(4..24)
+}
+
+/// A socket that listens: the receive queue counts connections. `waiting`: those not accepted, by port, and how many
+/// sockets listen at the same place. The kernel tells how many wait at each of these but not which, so that one of them
+/// is accepted counts for all: the name says that there are others.
 fn listener(
     message: &[u8],
-    waiting: &HashMap<u16, HashSet<u64>>,
+    (waiting, together): (&HashMap<u16, HashSet<u64>>, usize),
     owners: &HashMap<u64, Owner>,
     pending: &mut Pending,
 ) -> Option<Reading> {
@@ -307,7 +320,11 @@ fn listener(
     let n = u64::from(word(message, 56)?);
     let local = end(message, 4, 8)?;
     let id = endpoint(local);
-    let name = if id >> 63 == 1 { local.to_string() } else { String::new() };
+    let name = match together {
+        0 | 1 if id >> 63 == 1 => local.to_string(),
+        0 | 1 => String::new(),
+        n => format!("{local} (one of {n} sockets that listen there)"),
+    };
     let ends = Ends { kind: ObjectKind::Tcp, id, peer: 0, name, display: Display::None };
     (n > 0).then_some(Reading { inode, pid, new, waiting: n, taken: Some(taken), ends })
 }
@@ -334,11 +351,19 @@ mod tests {
         }
     }
 
+    /// Does the kernel answer that? If not the test is skipped.
+    fn answers(request: &[u8]) -> bool {
+        let answer = Socket::open().and_then(|mut s| s.dump(request));
+        if answer.is_none() {
+            eprintln!("skipped: this kernel has no unix_diag or tcp_diag");
+        }
+        answer.is_some()
+    }
+
     #[test]
     fn what_waits_in_unix_sockets_is_seen() {
         use std::os::unix::net::{UnixListener, UnixStream};
-        if Socket::open().and_then(|mut s| s.dump(&unix_request(2, 0))).is_none() {
-            eprintln!("skipped: this kernel has no unix_diag");
+        if !answers(&unix_request(2, 0)) {
             return;
         }
         let dir = tempfile::tempdir().expect("a folder");
@@ -371,8 +396,7 @@ mod tests {
     #[test]
     fn what_waits_in_tcp_sockets_is_seen_and_what_was_taken() {
         use std::net::{TcpListener, TcpStream};
-        if Socket::open().and_then(|mut s| s.dump(&tcp_request(libc::AF_INET, 2))).is_none() {
-            eprintln!("skipped: this kernel has no tcp_diag");
+        if !answers(&tcp_request(libc::AF_INET, 2)) {
             return;
         }
         for host in ["127.0.0.1:0", "[::1]:0"] {
@@ -401,8 +425,7 @@ mod tests {
     fn the_queues_of_sockets_that_listen_are_seen() {
         use std::net::{TcpListener, TcpStream};
         use std::os::unix::net::{UnixListener, UnixStream};
-        if Socket::open().and_then(|mut s| s.dump(&unix_request(2, 0))).is_none() {
-            eprintln!("skipped: this kernel has no unix_diag");
+        if !answers(&unix_request(2, 0)) {
             return;
         }
         let dir = tempfile::tempdir().expect("a folder");
@@ -427,6 +450,47 @@ mod tests {
         let (u, t) = (see(inode(&unix)).expect("unix"), see(inode(&tcp)).expect("tcp"));
         assert_eq!((u.waiting, u.taken), (2, Some(1)), "one accepted, another one came");
         assert_eq!((t.waiting, t.taken), (2, Some(1)));
+    }
+
+    /// Sockets that share a port each have a queue of their own; which connections are in it is not told.
+    #[test]
+    #[allow(unsafe_code)] // SO_REUSEPORT has no safe wrapper in std.
+    fn one_of_several_that_listen_at_a_place_is_said_to_be_one() {
+        use std::net::{TcpListener, TcpStream};
+        use std::os::fd::FromRawFd;
+        if !answers(&tcp_request(libc::AF_INET, 2)) {
+            return;
+        }
+        let listen = |port: u16| {
+            // SAFETY: calls with valid arguments; the descriptor is new, and the listener's alone from here on.
+            unsafe {
+                let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+                let (one, len) = (1i32, size_of::<i32>() as u32);
+                let level = libc::SOL_SOCKET;
+                libc::setsockopt(fd, level, libc::SO_REUSEPORT, (&raw const one).cast(), len);
+                let mut at: libc::sockaddr_in = std::mem::zeroed();
+                (at.sin_family, at.sin_port) = (libc::AF_INET as u16, port.to_be());
+                at.sin_addr.s_addr = u32::from(Ipv4Addr::LOCALHOST).to_be();
+                let len = size_of::<libc::sockaddr_in>() as u32;
+                assert_eq!(libc::bind(fd, (&raw const at).cast(), len), 0);
+                assert_eq!(libc::listen(fd, 64), 0);
+                TcpListener::from_raw_fd(fd)
+            }
+        };
+        let first = listen(0);
+        let at = first.local_addr().expect("address");
+        let second = listen(at.port());
+        let clients: Vec<_> = (0..16).map(|_| TcpStream::connect(at).expect("connect")).collect();
+        let mut q = Queues::default();
+        let mut seen: Vec<Reading> =
+            own(&mut q).into_iter().filter(|r| [inode(&first), inode(&second)].contains(&r.inode)).collect();
+        seen.sort_by_key(|r| r.inode);
+        assert_eq!(seen.iter().map(|r| r.waiting).sum::<u64>(), clients.len() as u64, "{seen:?}");
+        let name = format!("{at} (one of 2 sockets that listen there)");
+        assert!(seen.iter().all(|r| r.ends.name == name), "{seen:?}");
+        drop(second);
+        let alone = own(&mut q).into_iter().find(|r| r.inode == inode(&first)).map(|r| r.ends.name);
+        assert!(alone.is_none_or(|name| name.is_empty()));
     }
 
     #[test]

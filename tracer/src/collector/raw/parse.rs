@@ -349,6 +349,7 @@ fn stack(b: &Bytes) -> Option<StackCopy> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::collector::raw::K_NONE;
 
     fn put(to: &mut [u8], at: usize, bytes: &[u8]) {
         to[at..at + bytes.len()].copy_from_slice(bytes);

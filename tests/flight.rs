@@ -98,6 +98,14 @@ fn stuck(dir: &Path) -> Ours {
     Ours(Command::new("cat").arg(&fifo).stdout(Stdio::null()).spawn().expect("cat runs"))
 }
 
+/// The report on one process: others of the machine may be called like it.
+fn report(dir: &Path, file: &Path, process: &str) -> serde_json::Value {
+    let out = pg_tui(dir).arg("diagnose").arg(file).args(["--process", process, "--json"]).output();
+    let out = out.expect("starts");
+    assert!(out.status.success(), "{}", text(&out));
+    serde_json::from_slice(&out.stdout).expect("JSON")
+}
+
 #[test]
 fn a_mark_writes_what_was_kept() {
     if skipped("a_mark_writes_what_was_kept") {
@@ -115,10 +123,7 @@ fn a_mark_writes_what_was_kept() {
     assert_eq!(s.notes()[0].text, "the page  hung");
     let l = load(&path, |_| ControlFlow::Continue(())).expect("it loads");
     assert!(l.catalog.threads.iter().any(|t| t.tid == hung.0.id()), "who hangs is in it");
-    let out = pg_tui(dir.path()).arg("diagnose").arg(&path).args(["--process", "^cat ", "--json"]).output();
-    let out = out.expect("starts");
-    assert!(out.status.success(), "{}", text(&out));
-    let report: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    let report = report(dir.path(), &path, &format!("^cat .*{}/fifo", dir.path().display()));
     contract::check(&report);
     assert_eq!(report["victim"]["pid"], hung.0.id());
     // SIGUSR1 does the same, and recording has gone on.
@@ -160,11 +165,7 @@ fn a_long_wait_writes_a_file_by_itself() {
     recorder.line_with("written: ");
     let first = files(dir.path());
     assert_eq!(first.len(), 1);
-    let out =
-        pg_tui(dir.path()).arg("diagnose").arg(&first[0]).args(["--process", "^flock ", "--json"]).output();
-    let out = out.expect("starts");
-    assert!(out.status.success(), "{}", text(&out));
-    let report: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    let report = report(dir.path(), &first[0], &format!("^flock .*{} true", lock.display()));
     let object = report["slice"][0]["object"].as_str().unwrap_or_default();
     assert_eq!(object, lock.to_str().expect("text"), "{report:#}");
     // Older files make room.

@@ -144,7 +144,10 @@ fn who_stops_receiving_is_told_and_who_is_busy_is_not() {
         assert_eq!(report.victim.pid, roles["window"], "{:?}", report.victim);
         let said = report.victim.unserved.unwrap_or_default();
         assert!(said.contains("event queue was not served") && said.contains("Wayland compositor"), "{said}");
-        assert!(report.root_causes[0].why.contains("slept 2.5"), "{:?}", report.root_causes[0].why);
+        // Only what of the sleep the window waited for counts: that may begin a little later.
+        let why = &report.root_causes[0].why;
+        let slept = why.split_once("slept ").and_then(|(_, s)| s.split(' ').next()?.parse::<f64>().ok());
+        assert!(slept.is_some_and(|s| (2.4..2.6).contains(&s)), "{why}");
     }
 }
 

@@ -205,7 +205,9 @@ fn check_of(
                 return;
             }
         };
-        let attempt = || holds(&diagnose(&file, &["--process", victim]));
+        // Others of the machine may be called like it.
+        let victim = format!("{victim}.*{}", machine.dir.path().display());
+        let attempt = || holds(&diagnose(&file, &["--process", &victim]));
         if last {
             attempt();
         } else if std::panic::catch_unwind(std::panic::AssertUnwindSafe(attempt)).is_ok() {

@@ -1,9 +1,10 @@
 //! What a right diagnosis of each hang says.
 
 use crate::record::{again, record, record_scenario};
-use crate::report::diagnose;
+use crate::report::{Report, diagnose};
 use crate::{Skipped, Test};
 use std::cell::RefCell;
+use std::path::Path;
 
 /// The hangs last 2.5 s (see `roles`), less what it takes to start the victim.
 const LONG: u64 = 1_000_000_000;
@@ -156,6 +157,13 @@ fn activation() -> Result<(), Skipped> {
     )
 }
 
+/// Records a script, which gets the folder as its `$0`: by that its shell is told from others of the machine.
+fn shell(folder: &Path, script: &str) -> Result<Report, Skipped> {
+    let folder_name = folder.display().to_string();
+    let file = record(folder, &["sh", "-c", script, &folder_name])?;
+    Ok(diagnose(&file, &["--process", &format!("(?s)^sh -c.*{folder_name}")]))
+}
+
 /// Each try is a child that fails; who made the folder is not recorded.
 fn made_already() -> Result<(), Skipped> {
     let script = r#"cd "$0" && rm -rf lock && mkdir lock && { sleep 7; rmdir lock; } &
@@ -163,8 +171,7 @@ fn made_already() -> Result<(), Skipped> {
     again(
         || {
             let dir = folder();
-            let file = record(dir.path(), &["sh", "-c", script, &dir.path().display().to_string()])?;
-            Ok(diagnose(&file, &["--process", "^sh -c"]))
+            shell(dir.path(), script)
         },
         |r| {
             r.victim("^sh ", &["repeated-yield"], LONG)
@@ -184,8 +191,7 @@ fn locked_already() -> Result<(), Skipped> {
     again(
         || {
             let dir = folder();
-            let file = record(dir.path(), &["sh", "-c", script, &dir.path().display().to_string()])?;
-            Ok(diagnose(&file, &["--process", "^sh -c"]))
+            shell(dir.path(), script)
         },
         |r| {
             r.victim("^sh ", &["repeated-yield"], LONG)

@@ -79,6 +79,17 @@ fn stranger(d: &mut Drawing, stack: StackId, wakes: Option<ThreadId>) -> ThreadI
     t
 }
 
+/// A shop that waits for its payments, and a stranger, who may wake the payments later.
+fn shop_and_stranger(wakes: bool) -> (Drawing, [ThreadId; 3]) {
+    let mut d = Drawing::new(6.0);
+    let shop = d.process("shop", "shop", None, 0.0);
+    let pay = d.process("pay", "pay", None, 0.0);
+    let (own, other) = (d.stack(&["checkout (shop)"]), d.stack(&["seduce (affair)"]));
+    waits_for(&mut d, shop, pay, own);
+    let eve = stranger(&mut d, other, wakes.then_some(pay));
+    (d, [shop, pay, eve])
+}
+
 #[test]
 fn python_files_and_functions_of_others_are_gone() {
     let mut d = Drawing::new(6.0);
@@ -102,12 +113,7 @@ fn python_files_and_functions_of_others_are_gone() {
 
 #[test]
 fn what_others_did_not_serve_is_gone() {
-    let mut d = Drawing::new(6.0);
-    let shop = d.process("shop", "shop", None, 0.0);
-    let pay = d.process("pay", "pay", None, 0.0);
-    let (own, other) = (d.stack(&["checkout (shop)"]), d.stack(&["seduce (affair)"]));
-    waits_for(&mut d, shop, pay, own);
-    let eve = stranger(&mut d, other, None);
+    let (mut d, [shop, pay, eve]) = shop_and_stranger(false);
     let clients = d.object(ObjectKind::UnixStream, 5, 0, "/run/shop/clients");
     let lovers = d.object(ObjectKind::UnixStream, 6, 7, "/run/lovers");
     d.unserved(shop, clients, (2.2, 4.4), Display::None);
@@ -122,12 +128,7 @@ fn what_others_did_not_serve_is_gone() {
 
 #[test]
 fn calls_of_others_in_a_burst_are_gone() {
-    let mut d = Drawing::new(6.0);
-    let shop = d.process("shop", "shop", None, 0.0);
-    let pay = d.process("pay", "pay", None, 0.0);
-    let (own, other) = (d.stack(&["checkout (shop)"]), d.stack(&["seduce (affair)"]));
-    waits_for(&mut d, shop, pay, own);
-    let eve = stranger(&mut d, other, None);
+    let (mut d, [shop, pay, eve]) = shop_and_stranger(false);
     // A thread that only wakes `pay`: what it did is kept without names.
     let passer = d.process("passer", "passer --by", None, 0.0);
     let pipe = d.object(ObjectKind::Pipe, 88, 88, "");
@@ -148,12 +149,7 @@ fn calls_of_others_in_a_burst_are_gone() {
 
 #[test]
 fn steps_of_others_are_gone() {
-    let mut d = Drawing::new(6.0);
-    let shop = d.process("shop", "shop", None, 0.0);
-    let pay = d.process("pay", "pay", None, 0.0);
-    let (own, other) = (d.stack(&["checkout (shop)"]), d.stack(&["seduce (affair)"]));
-    waits_for(&mut d, shop, pay, own);
-    let eve = stranger(&mut d, other, Some(pay));
+    let (mut d, [shop, pay, eve]) = shop_and_stranger(true);
     for (i, (t, frame, code)) in
         [(shop, 0u32, &b"shop-codes"[..]), (eve, 1, b"stolen-bytes"), (pay, 0, b"pay-codes")]
             .into_iter()

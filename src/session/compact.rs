@@ -4,9 +4,7 @@
 use super::Session;
 use super::error::SessionError;
 use super::writer::Writer;
-use pg_event::{
-    Catalog, CatalogDelta, FrameId, Item, ModuleId, ObjectId, ProcessId, StackId, ThreadId, TraceId,
-};
+use pg_event::{Catalog, Item};
 use std::path::{Path, PathBuf};
 
 /// Longer recordings have full chunks anyway, and writing them again takes time.
@@ -57,7 +55,7 @@ fn write(session: &Session, to: &Path) -> Result<u64, SessionError> {
             catalog.apply(d);
         }
     }
-    writer.item(&Item::Catalog(all(catalog)))?;
+    writer.item(&Item::Catalog(catalog.into()))?;
     let mut items = session.items();
     for item in items.by_ref() {
         match item {
@@ -73,20 +71,4 @@ fn write(session: &Session, to: &Path) -> Result<u64, SessionError> {
         });
     }
     writer.finish()
-}
-
-fn all(c: Catalog) -> CatalogDelta {
-    fn rows<I, T>(v: Vec<T>, id: impl Fn(u32) -> I) -> Vec<(I, T)> {
-        v.into_iter().enumerate().map(|(i, row)| (id(i as u32), row)).collect()
-    }
-    CatalogDelta {
-        threads: rows(c.threads, ThreadId),
-        processes: rows(c.processes, ProcessId),
-        objects: rows(c.objects, ObjectId),
-        stacks: rows(c.stacks, StackId),
-        frames: rows(c.frames, FrameId),
-        modules: rows(c.modules, ModuleId),
-        traces: rows(c.traces, TraceId),
-        ..CatalogDelta::default()
-    }
 }

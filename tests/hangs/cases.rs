@@ -4,7 +4,6 @@ use crate::record::{again, record, record_scenario};
 use crate::report::{Report, diagnose};
 use crate::{Skipped, Test};
 use std::cell::RefCell;
-use std::path::Path;
 
 /// The hangs last 2.5 s (see `roles`), less what it takes to start the victim.
 const LONG: u64 = 1_000_000_000;
@@ -26,6 +25,27 @@ fn folder() -> tempfile::TempDir {
     let mut dir = tempfile::tempdir().expect("a folder");
     dir.disable_cleanup(std::env::var_os("PG_TUI_TEST_KEEP").is_some());
     dir
+}
+
+/// A scenario of this name, diagnosed for the process.
+fn scenario((name, process): (&str, &str), holds: impl Fn(&Report)) -> Result<(), Skipped> {
+    let report = || {
+        let dir = folder();
+        let file = record_scenario(dir.path(), name)?;
+        Ok(diagnose(&file, &["--process", process]))
+    };
+    again(report, holds)
+}
+
+/// A script, which gets the folder as its `$0`: by that its shell is told from others of the machine.
+fn of_shell(script: &str, holds: impl Fn(&Report)) -> Result<(), Skipped> {
+    let report = || {
+        let dir = folder();
+        let name = dir.path().display().to_string();
+        let file = record(dir.path(), &["sh", "-c", script, &name])?;
+        Ok(diagnose(&file, &["--process", &format!("(?s)^sh -c.*{name}")]))
+    };
+    again(report, holds)
 }
 
 fn demo() -> Result<(), Skipped> {
@@ -54,73 +74,45 @@ fn demo() -> Result<(), Skipped> {
 }
 
 fn script() -> Result<(), Skipped> {
-    again(
-        || {
-            let dir = folder();
-            let file = record_scenario(dir.path(), "script")?;
-            Ok(diagnose(&file, &["--process", "^store-cli .* get2"]))
-        },
-        |r| {
-            r.victim("^store-cli .* get2 ", &["long-wait"], LONG)
-                .slice(&["^store "])
-                .root(1, "^store ", "run_script")
-                .block_type("long-running")
-                .not_first("^store-cli ")
-                .clean(3);
-        },
-    )
+    scenario(("script", "^store-cli .* get2"), |r| {
+        r.victim("^store-cli .* get2 ", &["long-wait"], LONG)
+            .slice(&["^store "])
+            .root(1, "^store ", "run_script")
+            .block_type("long-running")
+            .not_first("^store-cli ")
+            .clean(3);
+    })
 }
 
 fn file_lock() -> Result<(), Skipped> {
-    again(
-        || {
-            let dir = folder();
-            let file = record_scenario(dir.path(), "file-lock")?;
-            Ok(diagnose(&file, &["--process", "^browser .* quick"]))
-        },
-        |r| {
-            r.victim("^browser .* quick ", &["long-wait"], LONG)
-                .slice(&["^web-worker .* quick ", "^web-worker .* report "])
-                .root(1, "^web-worker .* report ", "render_report|run_script")
-                .block_type("long-running")
-                .clean(3);
-        },
-    )
+    scenario(("file-lock", "^browser .* quick"), |r| {
+        r.victim("^browser .* quick ", &["long-wait"], LONG)
+            .slice(&["^web-worker .* quick ", "^web-worker .* report "])
+            .root(1, "^web-worker .* report ", "render_report|run_script")
+            .block_type("long-running")
+            .clean(3);
+    })
 }
 
 fn pipe() -> Result<(), Skipped> {
-    again(
-        || {
-            let dir = folder();
-            let file = record_scenario(dir.path(), "pipe")?;
-            Ok(diagnose(&file, &["--process", "^runner "]))
-        },
-        |r| {
-            r.victim("^runner ", &["long-wait"], LONG)
-                .slice(&["^lister "])
-                .root(2, "^(lister|runner) ", "pipe")
-                .root(2, "^(lister|runner) ", "write|full|read|cycle|deadlock")
-                .not_first("^scenario ")
-                .clean(3);
-        },
-    )
+    scenario(("pipe", "^runner "), |r| {
+        r.victim("^runner ", &["long-wait"], LONG)
+            .slice(&["^lister "])
+            .root(2, "^(lister|runner) ", "pipe")
+            .root(2, "^(lister|runner) ", "write|full|read|cycle|deadlock")
+            .not_first("^scenario ")
+            .clean(3);
+    })
 }
 
 fn traced() -> Result<(), Skipped> {
-    again(
-        || {
-            let dir = folder();
-            let file = record_scenario(dir.path(), "traced")?;
-            Ok(diagnose(&file, &["--process", "^store-cli .* get2"]))
-        },
-        |r| {
-            r.victim("^store-cli .* get2 ", &["long-wait"], LONG)
-                .slice(&["^store ", "^inspector "])
-                .root(2, "^(inspector|store) ", "inspector|trac|attach|debug")
-                .not_first("^store-cli ")
-                .clean(3);
-        },
-    )
+    scenario(("traced", "^store-cli .* get2"), |r| {
+        r.victim("^store-cli .* get2 ", &["long-wait"], LONG)
+            .slice(&["^store ", "^inspector "])
+            .root(2, "^(inspector|store) ", "inspector|trac|attach|debug")
+            .not_first("^store-cli ")
+            .clean(3);
+    })
 }
 
 fn silent() -> Result<(), Skipped> {
@@ -141,65 +133,39 @@ fn silent() -> Result<(), Skipped> {
 }
 
 fn activation() -> Result<(), Skipped> {
-    again(
-        || {
-            let dir = folder();
-            let file = record_scenario(dir.path(), "activation")?;
-            Ok(diagnose(&file, &["--process", "^store-cli .* call"]))
-        },
-        |r| {
-            r.victim("^store-cli .* call ", &["long-wait"], LONG)
-                .slice(&["^bus ", "^service ", "^backup "])
-                .root(2, "^backup ", "lock|sleep")
-                .not_first("^(bus|store-cli|service) ")
-                .clean(3);
-        },
-    )
-}
-
-/// Records a script, which gets the folder as its `$0`: by that its shell is told from others of the machine.
-fn shell(folder: &Path, script: &str) -> Result<Report, Skipped> {
-    let folder_name = folder.display().to_string();
-    let file = record(folder, &["sh", "-c", script, &folder_name])?;
-    Ok(diagnose(&file, &["--process", &format!("(?s)^sh -c.*{folder_name}")]))
+    scenario(("activation", "^store-cli .* call"), |r| {
+        r.victim("^store-cli .* call ", &["long-wait"], LONG)
+            .slice(&["^bus ", "^service ", "^backup "])
+            .root(2, "^backup ", "lock|sleep")
+            .not_first("^(bus|store-cli|service) ")
+            .clean(3);
+    })
 }
 
 /// Each try is a child that fails; who made the folder is not recorded.
 fn made_already() -> Result<(), Skipped> {
     let script = r#"cd "$0" && rm -rf lock && mkdir lock && { sleep 7; rmdir lock; } &
         sleep 0.3; cd "$0"; until mkdir lock 2>/dev/null; do sleep 0.5; done; wait"#;
-    again(
-        || {
-            let dir = folder();
-            shell(dir.path(), script)
-        },
-        |r| {
-            r.victim("^sh ", &["repeated-yield"], LONG)
-                .slice(&["^mkdir mkdir lock "])
-                .root(1, "^sh ", "ran `mkdir lock` \\d+ times")
-                .root(1, "^sh ", "mkdir of lock: EEXIST")
-                .block_type("repeated-yield")
-                .clean(0);
-        },
-    )
+    of_shell(script, |r| {
+        r.victim("^sh ", &["repeated-yield"], LONG)
+            .slice(&["^mkdir mkdir lock "])
+            .root(1, "^sh ", "ran `mkdir lock` \\d+ times")
+            .root(1, "^sh ", "mkdir of lock: EEXIST")
+            .block_type("repeated-yield")
+            .clean(0);
+    })
 }
 
 /// The same with a lock: who has it is looked up when a child is refused.
 fn locked_already() -> Result<(), Skipped> {
     let script = r#"flock "$0/lock" sleep 7 & sleep 0.3
         until flock -n "$0/lock" true; do sleep 0.5; done; wait"#;
-    again(
-        || {
-            let dir = folder();
-            shell(dir.path(), script)
-        },
-        |r| {
-            r.victim("^sh ", &["repeated-yield"], LONG)
-                .slice(&["^flock flock -n ", "^flock flock .*lock sleep 7 ", "^sleep "])
-                .root(1, "^sleep ", "slept")
-                .root(2, "^(sh|flock) ", "lock")
-                .not_first("^sh ")
-                .clean(0);
-        },
-    )
+    of_shell(script, |r| {
+        r.victim("^sh ", &["repeated-yield"], LONG)
+            .slice(&["^flock flock -n ", "^flock flock .*lock sleep 7 ", "^sleep "])
+            .root(1, "^sleep ", "slept")
+            .root(2, "^(sh|flock) ", "lock")
+            .not_first("^sh ")
+            .clean(0);
+    })
 }

@@ -1,6 +1,9 @@
 //! Names of code that a just-in-time compiler makes, by the perf-map it writes, also within a container.
 
-use pg_event::{Catalog, Event, Item, Kind, Sample};
+mod gather;
+
+use gather::gathered;
+use pg_event::{Catalog, Event, Kind, Sample};
 use pg_tracer::{Collector, Options, check_permission};
 use std::process::{Child, Command, Stdio};
 
@@ -18,14 +21,7 @@ fn record(mut command: Command) -> (Catalog, Vec<Sample>) {
     collector.focus_on(child.id());
     assert!(child.wait().unwrap().success());
     collector.stop().unwrap();
-    let (mut catalog, mut events) = (Catalog::default(), Vec::<Event>::new());
-    for item in items {
-        match item {
-            Item::Catalog(d) => assert_eq!(catalog.apply(d), 0, "rows were refused"),
-            Item::Events(e) => events.extend(e),
-            Item::End { .. } => {}
-        }
-    }
+    let (catalog, events) = gathered(items);
     let own = |e: &&Event| catalog.thread(e.thread).is_some_and(|t| t.focus && t.name == "node");
     let sample = |e: &Event| if let Kind::Sample(s) = e.kind { Some(s) } else { None };
     let samples = events.iter().filter(own).filter_map(sample).collect();

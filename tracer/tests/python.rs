@@ -1,7 +1,10 @@
 //! Stacks of real Python programs, of every interpreter that is installed, against what the programs themselves
 //! say of their frames.
 
-use pg_event::{Catalog, Event, Item, Kind, ModuleKind, OffCpu, Sample, StackId};
+mod gather;
+
+use gather::gathered;
+use pg_event::{Catalog, Event, Kind, ModuleKind, OffCpu, Sample, StackId};
 use pg_tracer::stacks::StackTable;
 use pg_tracer::{Collector, Options, check_permission};
 use std::collections::BTreeMap;
@@ -197,14 +200,7 @@ fn record(
         None => drop(program.0.wait().unwrap()),
     }
     collector.stop().unwrap();
-    let (mut catalog, mut events) = (Catalog::default(), Vec::<Event>::new());
-    for item in items {
-        match item {
-            Item::Catalog(d) => assert_eq!(catalog.apply(d), 0, "rows were refused"),
-            Item::Events(e) => events.extend(e),
-            Item::End { .. } => {}
-        }
-    }
+    let (catalog, events) = gathered(items);
     let main = |e: &&Event| catalog.thread(e.thread).is_some_and(|t| t.tid == program.0.id());
     let off = |e: &Event| if let Kind::OffCpu(o) = e.kind { Some(o) } else { None };
     let waits = events.iter().filter(main).filter_map(off).collect();

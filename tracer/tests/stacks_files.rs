@@ -29,21 +29,6 @@ fn build_id(exe: &Path) -> String {
     out.lines().find_map(|l| l.trim().strip_prefix("Build ID: ")).unwrap().to_owned()
 }
 
-/// The stack of a target, with names if asked for.
-fn catalog_of(t: &Target, names: bool) -> (Catalog, StackId) {
-    wait_asleep(t.pid());
-    let (regs, copy) = capture(t.pid(), 64 << 10);
-    let mut table = StackTable::new();
-    let id = table.user(t.pid(), &regs, &copy);
-    let mut catalog = Catalog::default();
-    catalog.apply(table.drain());
-    if names {
-        catalog.apply(table.symbolize());
-    }
-    assert!(!catalog.stack(id).unwrap().truncated);
-    (catalog, id)
-}
-
 /// A program whose symbols were taken out into `shop.debug`, as distributions do; with a build-id.
 fn split() -> Option<(PathBuf, tempfile::TempDir, String)> {
     if !has("objcopy") || !has("readelf") {

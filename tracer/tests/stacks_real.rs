@@ -193,11 +193,7 @@ fn vdso() {
     let Some((t, _dir)) = cpp("2", &["-O2", "-g", "-fomit-frame-pointer"]) else { return };
     for _ in 0..500 {
         freeze(t.pid());
-        let (regs, copy) = capture(t.pid(), 64 << 10);
-        let mut table = StackTable::new();
-        let id = table.user(t.pid(), &regs, &copy);
-        let mut catalog = Catalog::default();
-        catalog.apply(table.drain());
+        let (catalog, id) = stack_now(t.pid(), false);
         if catalog.show_stack(id)[0].contains("[vdso]") {
             let names = compare(t.pid(), t.pid());
             assert!(names[0].contains("clock_gettime") || names[0].starts_with("0x"), "{names:#?}");
@@ -221,12 +217,7 @@ fn spinning() {
 fn stripped() {
     let Some((t, _dir)) = cpp("0", &["-O2", "-s", "-fomit-frame-pointer"]) else { return };
     wait_asleep(t.pid());
-    let (regs, copy) = capture(t.pid(), 64 << 10);
-    let mut table = StackTable::new();
-    let id = table.user(t.pid(), &regs, &copy);
-    let mut catalog = Catalog::default();
-    catalog.apply(table.drain());
-    catalog.apply(table.symbolize());
+    let (catalog, id) = stack_now(t.pid(), true);
     let names = catalog.show_stack(id);
     let own: Vec<_> = names.iter().filter(|n| n.ends_with("(shop)")).collect();
     assert!(own.len() > 10 && own.iter().all(|n| n.starts_with("0x")), "{names:#?}");
@@ -243,12 +234,7 @@ fn deleted_and_replaced() {
         if replace {
             std::fs::copy("/bin/true", dir.path().join("shop")).unwrap();
         }
-        let (regs, copy) = capture(t.pid(), 64 << 10);
-        let mut table = StackTable::new();
-        let id = table.user(t.pid(), &regs, &copy);
-        let mut catalog = Catalog::default();
-        catalog.apply(table.drain());
-        catalog.apply(table.symbolize());
+        let (catalog, id) = stack_now(t.pid(), true);
         let names = catalog.show_stack(id);
         if std::fs::read_link(format!("/proc/{}/map_files", t.pid())).is_err() && !root() {
             println!("skipped: map_files needs root");
@@ -364,12 +350,7 @@ int main(void) {
     let Some(exe) = build(dir.path(), "jit.c", JIT, &["-O2", "-fno-omit-frame-pointer"]) else { return };
     let t = Target::ready(&mut Command::new(exe));
     wait_asleep(t.pid());
-    let (regs, copy) = capture(t.pid(), 64 << 10);
-    let mut table = StackTable::new();
-    let id = table.user(t.pid(), &regs, &copy);
-    let mut catalog = Catalog::default();
-    catalog.apply(table.drain());
-    catalog.apply(table.symbolize());
+    let (catalog, id) = stack_now(t.pid(), true);
     let names = catalog.show_stack(id);
     let _ = std::fs::remove_file(format!("/tmp/perf-{}.map", t.pid()));
     // The escape character does not reach the catalogue.

@@ -2,10 +2,9 @@
 #![allow(dead_code)]
 
 use pg_event::{
-    Catalog, CatalogDelta, Cmdline, Context, Coverage, Direction, Display, Event, Frame, FrameId, Hold,
-    IpcUse, Item, Kind, Module, ModuleId, ModuleKind, Ns, Object, ObjectId, ObjectKind, OffCpu, OffState,
-    Process, ProcessId, Relation, Sample, Stack, StackId, SyscallUse, Sysno, Thread, ThreadId, TraceId,
-    Unserved, Work, syscall_number,
+    Catalog, Cmdline, Context, Coverage, Direction, Display, Event, Frame, FrameId, Hold, IpcUse, Item, Kind,
+    Module, ModuleId, ModuleKind, Ns, Object, ObjectId, ObjectKind, OffCpu, OffState, Process, ProcessId,
+    Relation, Sample, Stack, StackId, SyscallUse, Sysno, Thread, ThreadId, Unserved, Work, syscall_number,
 };
 use pg_graph::report::Report;
 use pg_graph::{
@@ -16,11 +15,6 @@ pub const S: f64 = 1e9;
 
 pub fn ns(seconds: f64) -> Ns {
     (seconds * S) as Ns
-}
-
-/// Rows with their numbers.
-fn rows<I, T>(all: Vec<T>, id: impl Fn(u32) -> I) -> Vec<(I, T)> {
-    all.into_iter().enumerate().map(|(i, row)| (id(i as u32), row)).collect()
 }
 
 #[derive(Default)]
@@ -263,19 +257,8 @@ impl Drawing {
     /// As a recording brings it.
     pub fn items(mut self) -> Vec<Item> {
         self.events.sort_by_key(|e| e.time);
-        let c = self.catalog;
-        let delta = CatalogDelta {
-            threads: rows(c.threads, ThreadId),
-            processes: rows(c.processes, ProcessId),
-            objects: rows(c.objects, ObjectId),
-            stacks: rows(c.stacks, StackId),
-            frames: rows(c.frames, FrameId),
-            modules: rows(c.modules, ModuleId),
-            traces: rows(c.traces, TraceId),
-            ..CatalogDelta::default()
-        };
         let end = Item::End { duration: ns(self.end), coverage: Coverage::default() };
-        vec![Item::Catalog(delta), Item::Events(self.events), end]
+        vec![Item::Catalog(self.catalog.into()), Item::Events(self.events), end]
     }
 
     pub fn build(self) -> (EventGraph, Catalog) {

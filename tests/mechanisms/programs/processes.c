@@ -39,13 +39,12 @@ static void by_sigwait(sigset_t *set) {
 static void paused(void) { signalled(by_pause, "pause.waiter", "pause.sender"); }
 static void sigwaited(void) { signalled(by_sigwait, "sigwait.waiter", "sigwait.sender"); }
 
-/* Stopped by a signal, continued by another process. */
-static void stopped(void) {
-  int fds[2];
+/* A process that will be stopped, and writes into a pipe later. */
+static pid_t halted(const char *name, int *fds) {
   MUST(pipe(fds) == 0);
   pid_t child = fork();
   if (child == 0) {
-    role("stop.stopped");
+    role(name);
     close(fds[0]);
     nap(SOON * 2);
     put(fds[1]);
@@ -53,6 +52,13 @@ static void stopped(void) {
     _exit(0);
   }
   close(fds[1]);
+  return child;
+}
+
+/* Stopped by a signal, continued by another process. */
+static void stopped(void) {
+  int fds[2];
+  pid_t child = halted("stop.stopped", fds);
   if (fork() == 0) {
     close(fds[0]);
     role("stop.sender");
@@ -72,17 +78,7 @@ static void stopped(void) {
 /* A debugger keeps a program stopped. */
 static void traced(void) {
   int fds[2];
-  MUST(pipe(fds) == 0);
-  pid_t child = fork();
-  if (child == 0) {
-    role("ptrace.traced");
-    close(fds[0]);
-    nap(SOON * 2);
-    put(fds[1]);
-    nap(SOON);
-    _exit(0);
-  }
-  close(fds[1]);
+  pid_t child = halted("ptrace.traced", fds);
   if (fork() == 0) {
     close(fds[0]);
     role("ptrace.tracer");
@@ -120,17 +116,7 @@ static void frozen(void) {
       continue;
     }
     int fds[2];
-    MUST(pipe(fds) == 0);
-    pid_t child = fork();
-    if (child == 0) {
-      role("freeze.frozen");
-      close(fds[0]);
-      nap(SOON * 2);
-      put(fds[1]);
-      nap(SOON);
-      _exit(0);
-    }
-    close(fds[1]);
+    pid_t child = halted("freeze.frozen", fds);
     snprintf(number, sizeof number, "%d", child);
     MUST(!set(group, "cgroup.procs", number));
     if (fork() == 0) {

@@ -256,6 +256,25 @@ pub struct CatalogDelta {
     pub forgotten: Forgotten,
 }
 
+/// All rows of a catalogue.
+impl From<Catalog> for CatalogDelta {
+    fn from(all: Catalog) -> Self {
+        fn rows<I, T>(all: Vec<T>, id: impl Fn(u32) -> I) -> Vec<(I, T)> {
+            all.into_iter().enumerate().map(|(i, row)| (id(i as u32), row)).collect()
+        }
+        Self {
+            threads: rows(all.threads, ThreadId),
+            processes: rows(all.processes, ProcessId),
+            objects: rows(all.objects, ObjectId),
+            stacks: rows(all.stacks, StackId),
+            frames: rows(all.frames, FrameId),
+            modules: rows(all.modules, ModuleId),
+            traces: rows(all.traces, TraceId),
+            forgotten: Forgotten::default(),
+        }
+    }
+}
+
 impl CatalogDelta {
     /// Nothing in it?
     pub fn is_empty(&self) -> bool {

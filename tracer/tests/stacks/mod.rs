@@ -1,7 +1,8 @@
 //! Help for tests on real processes: capture by ptrace, gdb as the reference, small programs to build.
 #![allow(dead_code)] // not every test file uses all of it
 
-use pg_tracer::stacks::Regs;
+use pg_event::{Catalog, StackId};
+use pg_tracer::stacks::{Regs, StackTable};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -79,6 +80,27 @@ pub fn capture(tid: u32, len: usize) -> (Regs, Vec<u8>) {
     let copy = stack(tid, regs.sp, len);
     ptrace(libc::PTRACE_DETACH, tid, 0, 0);
     (regs, copy)
+}
+
+/// The stack of a thread as it is now, with names if asked for.
+pub fn stack_now(tid: u32, names: bool) -> (Catalog, StackId) {
+    let (regs, copy) = capture(tid, 64 << 10);
+    let mut table = StackTable::new();
+    let id = table.user(tid, &regs, &copy);
+    let mut catalog = Catalog::default();
+    catalog.apply(table.drain());
+    if names {
+        catalog.apply(table.symbolize());
+    }
+    (catalog, id)
+}
+
+/// The stack of a target that sleeps, with names if asked for.
+pub fn catalog_of(t: &Target, names: bool) -> (Catalog, StackId) {
+    wait_asleep(t.pid());
+    let (catalog, id) = stack_now(t.pid(), names);
+    assert!(!catalog.stack(id).unwrap().truncated);
+    (catalog, id)
 }
 
 /// Wait until a thread sleeps in (a part of the name of) a system call, or give up after 20 s.

@@ -370,6 +370,7 @@ static __always_inline void switch_in(struct task_struct *task, u32 tid, u32 tgi
 			lane_submit(&place);
 		}
 	} else {
+		t->awake = now;
 		u64 kernel_stack = 0;
 		/* A kernel thread without work waits for nothing. */
 		if (kernel_stacks && waited > kernel_stack_ns && (!(t->flags & F_KERNEL) || t->state != OFF_IDLE))

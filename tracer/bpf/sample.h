@@ -3,6 +3,13 @@
 #ifndef PG_SAMPLE_H
 #define PG_SAMPLE_H
 
+/*
+ * A profile is of what runs long. A thread that waited less than this ago is seen by the stacks of its waits, too: of
+ * its samples one in so many is enough (a power of two), since each takes 10 to 20 us, mostly to unwind the kernel.
+ */
+#define AWAKE_NS 4000000
+#define OF_SHORT 4
+
 SEC("perf_event")
 int on_sample(struct bpf_perf_event_data *ctx)
 {
@@ -11,6 +18,10 @@ int on_sample(struct bpf_perf_event_data *ctx)
 	if (!tid || tgid == own_tgid)
 		return 0;
 	u64 now = bpf_ktime_get_ns();
+	struct thread *t = known_thread(task);
+	struct cpu *c = this_cpu();
+	if (t && c && now - t->awake < AWAKE_NS && (c->samples++ & (OF_SHORT - 1)))
+		return 0;
 	struct regs *r = load_regs(task, ROOM_SAMPLE);
 	if (!r)
 		return 0;
@@ -19,7 +30,6 @@ int on_sample(struct bpf_perf_event_data *ctx)
 	struct scratch *s = scratch(ROOM_SAMPLE);
 	if (s && kernel_stacks)
 		kernel_stack = send_kernel_stack(s, bpf_get_stack(ctx, s->kstack.ip, sizeof(s->kstack.ip), 0));
-	struct thread *t = known_thread(task);
 	if (!kernel_thread)
 		send_python(tid, tgid, now);
 	/* In a system call the stack is that of its waits: nearly always known. Kernel threads have none. */

@@ -109,7 +109,7 @@ struct copied {
  */
 struct thread {
 	u64 off, woken, in;
-	u64 run_stack;
+	u64 awake; /* when its last wait ended */
 	u32 focus_generation;
 	u32 left;	    /* blocked with messages that were not sent yet */
 	u16 run_nr;	    /* off the CPU though runnable: the call it was in */
@@ -148,6 +148,7 @@ struct thread {
 	};
 	/* Its kernel stack in a long wait, and where it waited. */
 	u64 kernel_stack, kernel_stack_key, kernel_stack_time;
+	u64 run_stack; /* of one that yields */
 	struct copied stacks[MEMO];
 	u64 set; /* the set of descriptors that it polled last: its members were sent */
 	/* Files the thread used lately, by the low bits of their descriptors. */
@@ -217,6 +218,7 @@ struct cpu {
 	u32 completing; /* it was in what is being dealt with now (enum completing) */
 	u32 pad;
 	u64 current; /* the thread that was seen to come last */
+	u64 samples; /* of threads that waited a moment ago */
 	u64 before[WAIT_WORDS]; /* what it waited on the last time: room for on_switch (Linux 6.1 gives 512 bytes of stack) */
 };
 struct {

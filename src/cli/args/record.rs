@@ -105,7 +105,7 @@ pub struct Record {
     pub steps_after: u64,
     /// How much is recorded [default: messages, as long as there are not too many]
     ///
-    /// Without this, messages are recorded all the time up to 20,000 a second on each CPU; above that in windows,
+    /// Without this, messages are recorded all the time up to 10,000 a second on each CPU; above that in windows,
     /// at least one each second, so that the programs you trace lose no more than a third of a percent to it.
     #[arg(long, value_enum, hide_default_value = true, help_heading = "Cost and detail")]
     pub level: Option<Level>,

@@ -19,8 +19,11 @@ use std::time::Duration;
 /// The pause after a program was executed, ns, and twice as long each time after that: what a short-lived process
 /// has mapped can only be read while it lives.
 const SHORT: u64 = 10 * MS;
-/// Longest pause between two looks, ns.
-const LONG: u64 = 100 * MS;
+/// Longest pause between two looks of a recording of everybody, ns: twenty wake-ups a second are half of what an idle
+/// recorder costs ...
+pub const LONG: u64 = 250 * MS;
+/// ... and of one with a focus, whose new members are to be known soon.
+pub const LONG_OF_FOCUS: u64 = 100 * MS;
 const MS: u64 = 1_000_000;
 /// Records taken at a time.
 const RECORDS: usize = 32_768;
@@ -180,11 +183,11 @@ pub struct Drain {
 }
 
 impl Drain {
-    /// Start draining.
+    /// Start draining, with pauses of at most `longest` ns.
     ///
     /// # Errors
     /// When there can be no thread.
-    pub fn start(rings: Rings) -> Result<Self, Error> {
+    pub fn start(rings: Rings, longest: u64) -> Result<Self, Error> {
         let failed = |e: std::io::Error| Error::Failed(format!("cannot wait for the rings: {e}"));
         let alarm = Alarm::new().map_err(failed)?;
         alarm.hear(rings.events.as_fd()).map_err(failed)?;
@@ -195,7 +198,7 @@ impl Drain {
         let bell = alarm.bell();
         let thread = thread::Builder::new()
             .name("pg-drain".into())
-            .spawn(move || drain(rings, &alarm, &sender, &back, &stopped))
+            .spawn(move || drain(rings, &alarm, &sender, &back, (&stopped, longest)))
             .map_err(|e| Error::Failed(format!("cannot start a thread: {e}")))?;
         Ok(Self { batches, used, stop, bell, thread: Some(thread) })
     }
@@ -225,8 +228,9 @@ impl Drop for Drain {
     }
 }
 
-/// Chooses the pauses: as long as the rings stay nearly empty, never longer than `LONG`.
+/// Chooses the pauses: as long as the rings stay nearly empty, never longer than `longest`.
 struct Pace {
+    longest: u64,
     pause: u64,
     looked: u64,
 }
@@ -237,22 +241,28 @@ impl Pace {
         let since = now.saturating_sub(self.looked).max(MS);
         self.looked = now;
         // Twice as long at most: after silence comes a burst.
-        let longest = if executed { SHORT } else { self.pause.saturating_mul(2).min(LONG) };
+        let longest = if executed { SHORT } else { self.pause.saturating_mul(2).min(self.longest) };
         // At this rate a ring must be no fuller than an eighth at the next look.
         let fits = |(taken, room): (usize, usize)| {
             (since as u128 * room as u128 / 8).checked_div(taken as u128).unwrap_or(u128::MAX) as u64
         };
-        let fits = taken.into_iter().zip(room).map(fits).min().unwrap_or(LONG);
+        let fits = taken.into_iter().zip(room).map(fits).min().unwrap_or(self.longest);
         self.pause = fits.min(longest).max(MS);
         self.pause
     }
 }
 
-fn drain(mut rings: Rings, alarm: &Alarm, out: &Sender<Batch>, back: &Receiver<Batch>, stop: &AtomicBool) {
+fn drain(
+    mut rings: Rings,
+    alarm: &Alarm,
+    out: &Sender<Batch>,
+    back: &Receiver<Batch>,
+    (stop, longest): (&AtomicBool, u64),
+) {
     raise_priority();
     let [events, stacks, samples] = rings.room;
     let room = [rings.lanes.room(), events, stacks, samples];
-    let mut pace = Pace { pause: SHORT, looked: clock::monotonic() };
+    let mut pace = Pace { longest, pause: SHORT, looked: clock::monotonic() };
     loop {
         let last = stop.load(Ordering::Acquire);
         let mut batch = back.try_recv().unwrap_or_default();
@@ -293,7 +303,7 @@ mod tests {
     const ROOM: [usize; 4] = [16 << 20, 16 << 20, 16 << 20, 8 << 20];
 
     fn settled(taken_per_ms: usize) -> u64 {
-        let mut pace = Pace { pause: SHORT, looked: 0 };
+        let mut pace = Pace { longest: LONG, pause: SHORT, looked: 0 };
         let mut now = 0;
         for _ in 0..50 {
             let step = pace.pause;
@@ -314,7 +324,7 @@ mod tests {
 
     #[test]
     fn after_an_exec_pauses_grow_from_short_again() {
-        let mut pace = Pace { pause: LONG, looked: 0 };
+        let mut pace = Pace { longest: LONG_OF_FOCUS, pause: LONG, looked: 0 };
         let mut now = LONG;
         let mut pauses = Vec::new();
         for executed in [true, false, false, true, false, false, false, false] {

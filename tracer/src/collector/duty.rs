@@ -6,8 +6,8 @@
 
 const MS: u64 = 1_000_000;
 const SECOND: f64 = 1e9;
-/// Messages a second that each CPU may be charged with: a third of a percent of its time.
-pub const PER_CPU: u64 = 20_000;
+/// Messages a second that each CPU may be charged with: a sixth of a percent of its time.
+pub const PER_CPU: u64 = 10_000;
 /// More CPUs than these do not allow for more: somebody has to write all of it down.
 const MAX_CPUS: u64 = 16;
 /// A window is at least so long, ns, ...
@@ -15,10 +15,10 @@ const WINDOW: u64 = 40 * MS;
 /// ... and the pause before it at most.
 const MAX_PAUSE: u64 = 1000 * MS;
 /// While there are too many, the count is looked at so often, ns.
-const LOOK: u64 = 20 * MS;
+const LOOK: u64 = 40 * MS;
 /// What is not used is kept for a later burst, for so long, seconds. A pause ends when that much is left again:
 /// to attach and detach interrupts every CPU a few times, so it should be done seldom.
-const KEPT: f64 = 0.25;
+const KEPT: f64 = 0.5;
 
 /// What is to be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,6 +1,6 @@
 //! The collector: a thread of its own that drains the rings of the BPF programs and sends [`Item`]s.
 //!
-//! One thread empties the rings, ten times a second or as often as they fill (the kernel wakes it for an
+//! One thread empties the rings, four times a second or as often as they fill (the kernel wakes it for an
 //! exec only), another one translates.
 
 mod alarm;
@@ -54,6 +54,8 @@ use std::time::Duration;
 
 /// How long the collector waits at most for records or commands.
 const PAUSE: u64 = 250 * MS;
+/// What is to be done four times a second may be done so much sooner, ns.
+const EARLY: u64 = 100 * MS;
 /// With more batches than this waiting, only records are looked after.
 const BEHIND: usize = 4;
 /// ... but never longer than this, ns.
@@ -253,7 +255,7 @@ impl Run {
         pipeline.bursts = (options.adaptive && options.level < Level::Syscalls)
             .then(|| Bursts::new(options.focus.is_everything()));
         let rings = programs.take_rings().ok_or_else(|| Error::Failed("no rings".into()))?;
-        let drain = Drain::start(rings)?;
+        let drain = Drain::start(rings, if everything { drain::LONG } else { drain::LONG_OF_FOCUS })?;
         // Of everybody on the machine that would be much work, and nobody's answer.
         let observer = (!everything && options.unserved_ns > 0)
             .then(|| Observer::start(options.unserved_ns, programs.receptions).ok())
@@ -359,6 +361,7 @@ impl Run {
                 default(Duration::from_nanos(due)) => None,
             };
             let now = clock::monotonic();
+            let had_batch = batch.is_some();
             if let Some(batch) = batch {
                 self.take(&batch);
                 complete = batch.time;
@@ -366,7 +369,9 @@ impl Run {
                 self.pipeline.tell_unserved(complete, now, false);
             }
             let behind = self.drain.batches.len() > BEHIND;
-            if now >= next_long && (!behind || now >= next_long + PATIENCE) {
+            // Rather a little early than woken once more.
+            let long = now >= next_long.saturating_sub(if had_batch { EARLY } else { 0 });
+            if long && (!behind || now >= next_long + PATIENCE) {
                 next_long = now + 250 * MS;
                 self.programs.set_realtime_offset(clock::realtime_offset());
                 self.programs.pass(Pass::Long)?;
@@ -380,7 +385,7 @@ impl Run {
             }
             let slow = now >= next_slow && (!behind || now >= next_slow + PATIENCE);
             if slow {
-                next_slow = now + 100 * MS;
+                next_slow = now + 200 * MS;
                 let time = self.pipeline.time(now);
                 self.pipeline.identity.refresh(time);
             }

@@ -5,9 +5,9 @@ use pg_event::{Event, Kind, Ns};
 use std::collections::VecDeque;
 
 /// Events younger than this wait for others that may still come before them.
-pub const WINDOW_NS: Ns = 400_000_000;
+pub const WINDOW_NS: Ns = 600_000_000;
 /// Events are given out this often, so that each is sorted only a few times.
-pub const STEP_NS: Ns = 100_000_000;
+pub const STEP_NS: Ns = 250_000_000;
 
 /// Holds events back until nothing earlier can come.
 #[derive(Default)]

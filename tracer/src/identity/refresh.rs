@@ -8,7 +8,7 @@ use std::io;
 /// A round over all processes begins at most this often.
 const ROUND_NS: Ns = 1_000_000_000;
 /// Most processes looked at in one call (about 10 us each).
-const PER_CALL: usize = 16;
+const PER_CALL: usize = 40;
 /// What is younger is known from its parent's row, or was read when it executed its program: most that are
 /// so young do not live until the next round.
 const NEW_NS: Ns = 1_000_000_000;
@@ -50,8 +50,8 @@ impl Due {
 
 impl Identity {
     /// Read again the command lines of living processes (a PostgreSQL server shows there what it does,
-    /// `... SELECT waiting`), where anything happened since. Cheap enough to be called ten times a second:
-    /// every call looks at no more than 16 processes, and rounds are at least a second apart.
+    /// `... SELECT waiting`), where anything happened since. Cheap enough to be called four times a second:
+    /// every call looks at no more than 40 processes, and rounds are at least a second apart.
     pub fn refresh(&mut self, now: Ns) {
         if self.round.is_empty() {
             if self.last_refresh.is_some_and(|t| now < t.saturating_add(ROUND_NS)) {

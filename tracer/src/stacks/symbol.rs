@@ -32,10 +32,8 @@ const BATCH: usize = 64;
 /// While nobody waits for names, the thread rests this many times as long as it worked: reading debug
 /// information must not take the CPU from what is recorded ...
 const REST: u32 = 1600;
-/// ... and new code waits this long; what is not named when the recording ends is named then ...
+/// ... and new code waits this long; what is not named when the recording ends is named then.
 const LATER: Duration = Duration::from_secs(15);
-/// ... but for the time after its start, in which everything that runs is met at once.
-const EAGER: Duration = Duration::from_secs(2);
 /// Farthest from its symbol that a kernel address is believed to be: kallsyms has no sizes.
 const MAX_KERNEL_FUNCTION: usize = 256 << 10;
 /// Farthest from a symbol without size.
@@ -224,10 +222,8 @@ fn start(rest: Receiver<()>) -> Option<(Sender<Job>, Receiver<Vec<Answer>>)> {
                 select! {
                     recv(jobs) -> job => {
                         let Ok(job) = job else { break };
-                        if worker.started.elapsed() > EAGER {
-                            // A program that has just begun is not to be disturbed.
-                            let _ = rest.recv_timeout(LATER);
-                        }
+                        // A program that has just begun is not to be disturbed.
+                        let _ = rest.recv_timeout(LATER);
                         worker.run(job, &answers, &rest);
                         for job in jobs.try_iter() {
                             worker.run(job, &answers, &rest);
@@ -287,7 +283,6 @@ pub(super) struct Worker {
     /// Questions about files so large that they wait until somebody waits for the names.
     large: Vec<Job>,
     debuginfod: Debuginfod,
-    started: Instant,
 }
 
 impl Worker {
@@ -298,7 +293,6 @@ impl Worker {
             clock: 0,
             large: Vec::new(),
             debuginfod,
-            started: Instant::now(),
         }
     }
 
@@ -366,10 +360,8 @@ impl Worker {
             if answers.send(out).is_err() {
                 return;
             }
-            if self.started.elapsed() > EAGER {
-                // Never answered: it times out, or is closed.
-                let _ = rest.recv_timeout(began.elapsed() * REST);
-            }
+            // Never answered: it times out, or is closed.
+            let _ = rest.recv_timeout(began.elapsed() * REST);
         }
     }
 

@@ -19,11 +19,11 @@ use std::time::Duration;
 /// The pause after a program was executed, ns, and twice as long each time after that: what a short-lived process
 /// has mapped can only be read while it lives.
 const SHORT: u64 = 10 * MS;
-/// Longest pause between two looks of a recording of everybody, ns: twenty wake-ups a second are half of what an idle
-/// recorder costs ...
-pub const LONG: u64 = 250 * MS;
-/// ... and of one with a focus, whose new members are to be known soon.
-pub const LONG_OF_FOCUS: u64 = 100 * MS;
+/// Longest pause between two looks, ns: wake-ups are most of what an idle recorder costs.
+const LONG: u64 = 250 * MS;
+/// The same where something has to be read in the memory of who is recorded, before it ends, or a focus is to be
+/// followed.
+const SOON: u64 = 100 * MS;
 const MS: u64 = 1_000_000;
 /// Records taken at a time.
 const RECORDS: usize = 32_768;
@@ -178,29 +178,31 @@ pub struct Drain {
     pub batches: Receiver<Batch>,
     used: Sender<Batch>,
     stop: Arc<AtomicBool>,
+    soon: Arc<AtomicBool>,
     bell: Bell,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Drain {
-    /// Start draining, with pauses of at most `longest` ns.
+    /// Start draining.
     ///
     /// # Errors
     /// When there can be no thread.
-    pub fn start(rings: Rings, longest: u64) -> Result<Self, Error> {
+    pub fn start(rings: Rings) -> Result<Self, Error> {
         let failed = |e: std::io::Error| Error::Failed(format!("cannot wait for the rings: {e}"));
         let alarm = Alarm::new().map_err(failed)?;
         alarm.hear(rings.events.as_fd()).map_err(failed)?;
         let (sender, batches) = bounded(WAITING);
         let (used, back) = bounded(2);
         let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
+        let soon = Arc::new(AtomicBool::new(false));
+        let (stopped, sooner) = (Arc::clone(&stop), Arc::clone(&soon));
         let bell = alarm.bell();
         let thread = thread::Builder::new()
             .name("pg-drain".into())
-            .spawn(move || drain(rings, &alarm, &sender, &back, (&stopped, longest)))
+            .spawn(move || drain(rings, &alarm, &sender, &back, (&stopped, &sooner)))
             .map_err(|e| Error::Failed(format!("cannot start a thread: {e}")))?;
-        Ok(Self { batches, used, stop, bell, thread: Some(thread) })
+        Ok(Self { batches, used, stop, soon, bell, thread: Some(thread) })
     }
 
     /// Give a batch back when all of it has been read: its memory serves for a later one.
@@ -208,6 +210,11 @@ impl Drain {
         batch.clear();
         // Enough of them are there already.
         let _ = self.used.try_send(batch);
+    }
+
+    /// From now on pauses are shorter.
+    pub fn look_sooner(&self) {
+        self.soon.store(true, Ordering::Relaxed);
     }
 
     /// Empty the rings a last time and end; the channel closes behind the last batch.
@@ -257,12 +264,12 @@ fn drain(
     alarm: &Alarm,
     out: &Sender<Batch>,
     back: &Receiver<Batch>,
-    (stop, longest): (&AtomicBool, u64),
+    (stop, soon): (&AtomicBool, &AtomicBool),
 ) {
     raise_priority();
     let [events, stacks, samples] = rings.room;
     let room = [rings.lanes.room(), events, stacks, samples];
-    let mut pace = Pace { longest, pause: SHORT, looked: clock::monotonic() };
+    let mut pace = Pace { longest: LONG, pause: SHORT, looked: clock::monotonic() };
     loop {
         let last = stop.load(Ordering::Acquire);
         let mut batch = back.try_recv().unwrap_or_default();
@@ -285,6 +292,9 @@ fn drain(
         }
         if last && empty {
             return;
+        }
+        if soon.load(Ordering::Relaxed) {
+            pace.longest = SOON;
         }
         let pause = pace.next(time, taken, room, executed);
         if !more && !last {
@@ -324,7 +334,7 @@ mod tests {
 
     #[test]
     fn after_an_exec_pauses_grow_from_short_again() {
-        let mut pace = Pace { longest: LONG_OF_FOCUS, pause: LONG, looked: 0 };
+        let mut pace = Pace { longest: SOON, pause: LONG, looked: 0 };
         let mut now = LONG;
         let mut pauses = Vec::new();
         for executed in [true, false, false, true, false, false, false, false] {

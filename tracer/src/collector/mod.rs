@@ -255,7 +255,10 @@ impl Run {
         pipeline.bursts = (options.adaptive && options.level < Level::Syscalls)
             .then(|| Bursts::new(options.focus.is_everything()));
         let rings = programs.take_rings().ok_or_else(|| Error::Failed("no rings".into()))?;
-        let drain = Drain::start(rings, if everything { drain::LONG } else { drain::LONG_OF_FOCUS })?;
+        let drain = Drain::start(rings)?;
+        if !everything {
+            drain.look_sooner();
+        }
         // Of everybody on the machine that would be much work, and nobody's answer.
         let observer = (!everything && options.unserved_ns > 0)
             .then(|| Observer::start(options.unserved_ns, programs.receptions).ok())
@@ -380,6 +383,7 @@ impl Run {
                 self.pipeline.look_at_python(now);
                 for (tgid, tid, python) in self.pipeline.python.changes.drain(..) {
                     self.programs.follow_python(tgid, tid, python);
+                    self.drain.look_sooner();
                 }
                 self.pipeline.look_up_holders(now);
             }
@@ -489,6 +493,7 @@ impl Run {
 
     fn focus_on(&mut self, pid: u32) {
         self.everything = false;
+        self.drain.look_sooner();
         self.pipeline.holders.set_everybody(false);
         self.programs.set_focus(&[pid], &[]);
         self.pipeline.identity.focus_on(pid);

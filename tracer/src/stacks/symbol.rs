@@ -287,13 +287,7 @@ pub(super) struct Worker {
 
 impl Worker {
     pub fn new(debuginfod: Debuginfod) -> Self {
-        Self {
-            symbolizer: symbolizer(),
-            opened: HashMap::new(),
-            clock: 0,
-            large: Vec::new(),
-            debuginfod,
-        }
+        Self { symbolizer: symbolizer(), opened: HashMap::new(), clock: 0, large: Vec::new(), debuginfod }
     }
 
     /// Bytes of files that are open now.

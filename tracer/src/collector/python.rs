@@ -13,6 +13,8 @@ const PER_SECOND: u32 = 200;
 const SECOND: u64 = 1_000_000_000;
 /// Most threads that wait to be read.
 const MAX_WANTED: usize = 1024;
+/// Most stacks that wait for their samples.
+const MAX_FRAMES: usize = 1024;
 /// Most stacks kept for waits that go on.
 const MAX_READ: usize = 1 << 14;
 /// Bits that tell of which threads stacks are kept: almost all records are of others.
@@ -52,8 +54,8 @@ pub struct Python {
     asked: FastMap<u32, u64>,
     /// Whom (process, thread) the programs are to follow from now on, or no longer.
     pub changes: Vec<(u32, u32, Option<Followed>)>,
-    /// Of the sample that comes next: thread, time, frames.
-    frames: Option<(u32, u64, Vec<RawFrame>)>,
+    /// By thread, of the sample that comes next of it: its time, frames. (Those of two CPUs come mixed.)
+    frames: FastMap<u32, (u64, Vec<RawFrame>)>,
 }
 
 impl Default for Python {
@@ -68,7 +70,7 @@ impl Default for Python {
             running: VecDeque::new(),
             asked: FastMap::default(),
             changes: Vec::new(),
-            frames: None,
+            frames: FastMap::default(),
         }
     }
 }
@@ -130,7 +132,11 @@ impl Python {
 
     /// Frames of the sample that comes next.
     pub fn sampled(&mut self, tid: u32, time: u64, frames: Vec<RawFrame>) {
-        self.frames = Some((tid, time, frames));
+        // Of samples that were lost.
+        if self.frames.len() >= MAX_FRAMES {
+            self.frames.clear();
+        }
+        self.frames.insert(tid, (time, frames));
     }
 
     /// The stack of a sample of a thread (process, thread), with the Python functions that came with it.
@@ -142,8 +148,8 @@ impl Python {
         focus: bool,
         stacks: &mut StackTable,
     ) -> StackId {
-        if let Some((of, at, frames)) = self.frames.take()
-            && (of, at) == (tid, time)
+        if let Some((at, frames)) = self.frames.remove(&tid)
+            && at == time
         {
             let python = stacks.python_sampled(tgid, &frames);
             return python.map_or(native, |p| stacks.with_python(native, &p));

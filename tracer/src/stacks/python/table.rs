@@ -14,8 +14,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a process is taken to have no interpreter, which may be loaded later.
-const NONE_FOR: Duration = Duration::from_secs(5);
+/// How long a process is taken to have no interpreter when it was looked at first, which may have been before its
+/// program was executed, and twice as long each time after that ...
+const NONE_FOR: Duration = Duration::from_millis(500);
+/// ... up to this: it may be loaded later.
+const NONE_FOR_LONG: Duration = Duration::from_secs(8);
 /// Most processes remembered.
 const MAX_PROCESSES: usize = 1 << 15;
 /// Most different places in Python code: names come from the target.
@@ -46,8 +49,8 @@ pub(super) struct Found {
 pub(in crate::stacks) struct Pythons {
     /// By module.
     images: FastMap<u32, Option<Arc<Image>>>,
-    /// By process; when none was found, since when.
-    processes: FastMap<u32, Result<Found, Instant>>,
+    /// By process; when none was found, since when, and for how long that is believed.
+    processes: FastMap<u32, Result<Found, (Instant, Duration)>>,
     pub(in crate::stacks) places: HashMap<Function, FrameId>,
     unread: BTreeSet<Unread>,
     pub(super) functions: FastMap<(u32, Place), Known>,
@@ -144,16 +147,17 @@ impl StackTable {
 
     pub(super) fn interpreter(&mut self, pid: u32) -> Option<Found> {
         let now = Instant::now();
-        match self.pythons.processes.get(&pid) {
+        let believed = match self.pythons.processes.get(&pid) {
             Some(Ok(found)) => return Some(found.clone()),
-            Some(Err(since)) if now.duration_since(*since) < NONE_FOR => return None,
-            _ => {}
-        }
+            Some(Err((since, long))) if now.duration_since(*since) < *long => return None,
+            Some(Err((_, long))) => (*long * 2).min(NONE_FOR_LONG),
+            None => NONE_FOR,
+        };
         let found = self.look_for_python(pid, now);
         if self.pythons.processes.len() >= MAX_PROCESSES {
             self.pythons.processes.clear();
         }
-        self.pythons.processes.insert(pid, found.clone().ok_or(now));
+        self.pythons.processes.insert(pid, found.clone().ok_or((now, believed)));
         found
     }
 

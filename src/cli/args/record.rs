@@ -106,7 +106,7 @@ pub struct Record {
     /// How much is recorded [default: messages, as long as there are not too many]
     ///
     /// Without this, messages are recorded all the time up to 10,000 a second on each CPU; above that in windows,
-    /// at least one each second, so that the programs you trace lose no more than a third of a percent to it.
+    /// at least one each second, so that the programs you trace lose no more than a sixth of a percent to it.
     #[arg(long, value_enum, hide_default_value = true, help_heading = "Cost and detail")]
     pub level: Option<Level>,
     /// Memory for events under way, in MiB: more of it loses less on a busy machine

@@ -116,6 +116,8 @@ pub struct Record {
     #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Cost and detail")]
     pub stack_ring_size: u32,
     /// Samples per second of what runs on each CPU; 0 takes none
+    ///
+    /// Of threads that waited less than 4 ms ago one in four is taken: their waits have stacks, too.
     #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(0..=10_000), help_heading = "Cost and detail")]
     pub sample_rate: u32,
     /// Take kernel stacks of waits longer than this many milliseconds

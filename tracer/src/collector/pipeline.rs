@@ -1,5 +1,6 @@
 //! Turns records into events: names threads, objects and stacks by ids, and puts the events in order.
 
+mod holds;
 mod room;
 
 use super::burst::{Bursts, Place};
@@ -14,14 +15,14 @@ use super::raw::{
 use super::retries::Retries;
 use super::stepped::Stepped;
 use crate::flags::Touch;
-use crate::holders::{Holders, LongWait};
+use crate::holders::Holders;
 use crate::identity::Identity;
 use crate::stacks::{Regs, StackTable};
 use crate::steps::Taken;
 use crate::unserved::Tracker;
 use pg_event::{
-    CatalogDelta, Context, Direction, Event, Hold, IpcUse, Item, Kind, Ns, ObjectKind, OffCpu, OffState,
-    Relation, Sample, StackId, SyscallUse, Sysno, ThreadId, Work,
+    CatalogDelta, Context, Direction, Event, IpcUse, Item, Kind, Ns, ObjectKind, OffCpu, OffState, Sample,
+    StackId, SyscallUse, Sysno, ThreadId, Work,
 };
 
 use std::collections::VecDeque;
@@ -678,63 +679,6 @@ impl Pipeline {
     /// Reads which Python functions wait. `now` is of `CLOCK_MONOTONIC`.
     pub fn look_at_python(&mut self, now: u64) {
         self.python.look(&mut self.stacks, now);
-    }
-
-    /// Looks up who holds what long waits wait for: a few waits at a time, since it reads much of `/proc`.
-    /// `now` is of `CLOCK_MONOTONIC`.
-    pub fn look_up_holders(&mut self, now: u64) {
-        const AT_ONCE: usize = 8;
-        let time = self.time(now);
-        while let Some((at, long)) = self.later.front()
-            && *at <= time
-        {
-            // One that ended meanwhile has no holder any more.
-            let ended = self.last.get_mut(&long.tid).is_some_and(|l| l.off.start == long.off.start);
-            if !ended {
-                self.long.push_back(*long);
-            }
-            self.later.pop_front();
-        }
-        for _ in 0..AT_ONCE {
-            let Some(long) = self.long.pop_front() else { return };
-            let object = self.objects.row(long.off.object);
-            let members: Vec<_> = object
-                .map_or(&[][..], |o| &o.members)
-                .iter()
-                .filter_map(|&m| Some((m, self.objects.row(m)?)))
-                .collect();
-            let wait = LongWait {
-                thread: long.thread,
-                tid: long.tid,
-                tgid: long.tgid,
-                syscall: long.off.syscall,
-                op: long.off.op,
-                state: long.off.state,
-                id: long.off.object,
-                object,
-                members: &members,
-            };
-            let holders = self.holders.find(&wait, &mut self.identity, time);
-            if holders.is_empty()
-                && long.first
-                && self.later.len() < MAX_LONG
-                && let Some(at) = self.holders.ask_again(long.off.start)
-            {
-                self.later.push_back((at, Long { first: false, ..long }));
-            }
-            // Nobody owns it, but it may be known how many do.
-            if holders.is_empty() {
-                const MOST: u32 = 64;
-                let hold = Hold { object: wait.id, subject: long.thread, relation: Relation::Reader };
-                for _ in 0..self.holders.readers(&wait).min(MOST) {
-                    self.order.push(Event { time, thread: long.thread, cpu: 0, kind: Kind::Hold(hold) });
-                }
-            }
-            for found in holders {
-                let hold = Hold { object: found.object, subject: long.thread, relation: found.relation };
-                self.order.push(Event { time, thread: found.holder, cpu: 0, kind: Kind::Hold(hold) });
-            }
-        }
     }
 
     /// Is it time to give out what is known up to `now` (of `CLOCK_MONOTONIC`)? Whoever takes it is woken for it.

@@ -1,0 +1,64 @@
+//! Looks up who holds what long waits wait for, and tells it as events.
+
+use super::{Long, MAX_LONG, Pipeline};
+use crate::holders::LongWait;
+use pg_event::{Event, Hold, Kind, Relation};
+
+impl Pipeline {
+    /// Looks up who holds what long waits wait for: a few waits at a time, since it reads much of `/proc`.
+    /// `now` is of `CLOCK_MONOTONIC`.
+    pub fn look_up_holders(&mut self, now: u64) {
+        const AT_ONCE: usize = 8;
+        let time = self.time(now);
+        while let Some((at, long)) = self.later.front()
+            && *at <= time
+        {
+            // One that ended meanwhile has no holder any more.
+            let ended = self.last.get_mut(&long.tid).is_some_and(|l| l.off.start == long.off.start);
+            if !ended {
+                self.long.push_back(*long);
+            }
+            self.later.pop_front();
+        }
+        for _ in 0..AT_ONCE {
+            let Some(long) = self.long.pop_front() else { return };
+            let object = self.objects.row(long.off.object);
+            let members: Vec<_> = object
+                .map_or(&[][..], |o| &o.members)
+                .iter()
+                .filter_map(|&m| Some((m, self.objects.row(m)?)))
+                .collect();
+            let wait = LongWait {
+                thread: long.thread,
+                tid: long.tid,
+                tgid: long.tgid,
+                syscall: long.off.syscall,
+                op: long.off.op,
+                state: long.off.state,
+                id: long.off.object,
+                object,
+                members: &members,
+            };
+            let holders = self.holders.find(&wait, &mut self.identity, time);
+            if holders.is_empty()
+                && long.first
+                && self.later.len() < MAX_LONG
+                && let Some(at) = self.holders.ask_again(long.off.start)
+            {
+                self.later.push_back((at, Long { first: false, ..long }));
+            }
+            // Nobody owns it, but it may be known how many do.
+            if holders.is_empty() {
+                const MOST: u32 = 64;
+                let hold = Hold { object: wait.id, subject: long.thread, relation: Relation::Reader };
+                for _ in 0..self.holders.readers(&wait).min(MOST) {
+                    self.order.push(Event { time, thread: long.thread, cpu: 0, kind: Kind::Hold(hold) });
+                }
+            }
+            for found in holders {
+                let hold = Hold { object: found.object, subject: long.thread, relation: found.relation };
+                self.order.push(Event { time, thread: found.holder, cpu: 0, kind: Kind::Hold(hold) });
+            }
+        }
+    }
+}

@@ -375,8 +375,7 @@ impl Run {
             // Rather a little early than woken once more.
             let long = now >= next_long.saturating_sub(if had_batch { EARLY } else { 0 });
             if long && (!behind || now >= next_long + PATIENCE) {
-                // From when it was due: done early each time, it would be done more often.
-                next_long = now.max(next_long) + 250 * MS;
+                next_long = now + 250 * MS;
                 self.programs.set_realtime_offset(clock::realtime_offset());
                 self.programs.pass(Pass::Long)?;
             }

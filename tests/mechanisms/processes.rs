@@ -103,3 +103,13 @@ fn a_lock_of_a_description() {
         w.held_by("ofd.owner", Relation::Owns).caused_by("ofd.owner");
     });
 }
+
+#[test]
+fn a_process_whose_first_thread_has_ended() {
+    process("a_process_whose_first_thread_has_ended", "headless.reader", |t| {
+        let read = t.wait("headless.reader");
+        read.on(ObjectKind::Pipe).held_by("headless.thread", Relation::Writes).caused_by("headless.thread");
+        let lock = t.wait("headless.locker");
+        lock.on(ObjectKind::FileLock).held_by("headless.thread", Relation::Owns).caused_by("headless.thread");
+    });
+}

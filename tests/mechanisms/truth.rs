@@ -50,9 +50,12 @@ impl Truth {
 
     /// The thread that played a part.
     pub fn thread(&self, role: &str) -> ThreadId {
-        let tid = self.ids(role).1;
-        let i = self.loaded.catalog.threads.iter().rposition(|t| t.tid == tid);
-        ThreadId(i.unwrap_or_else(|| panic!("{role} ({tid}) is not in the recording")) as u32)
+        let (pid, tid) = self.ids(role);
+        let c = &self.loaded.catalog;
+        let i = c.threads.iter().rposition(|t| t.tid == tid);
+        let id = ThreadId(i.unwrap_or_else(|| panic!("{role} ({tid}) is not in the recording")) as u32);
+        assert_eq!(c.process_of(id).map(|p| p.pid), Some(pid), "{role} ({tid}) is of another process");
+        id
     }
 
     /// A thread as the test knows it.

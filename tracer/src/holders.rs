@@ -180,7 +180,7 @@ impl Holders {
             ObjectKind::Child => self.children(wait, object),
             ObjectKind::PidFd => {
                 let pid = object.id as u32;
-                let alive = procfs::read_stat(pid).is_some_and(|s| s.state != b'Z');
+                let alive = procfs::read_stat(pid).is_some_and(|s| !s.has_ended());
                 if alive { vec![(Who::Process(pid), Relation::ChildOf)] } else { Vec::new() }
             }
             ObjectKind::Tty => self.terminal_end(wait, object),

@@ -215,6 +215,12 @@ impl Identity {
 
     /// The thread that stands for a process: its leader, or another one alive when the leader has ended.
     pub fn leader(&mut self, pid: u32, now: Ns) -> ThreadId {
+        // Whoever asks read the number in /proc, where that of a thread leads to its process as well.
+        let of_thread = self.find(pid).and_then(|t| self.process_of(t)).map(|p| p.pid).filter(|&p| p != pid);
+        let pid = match of_thread {
+            Some(owner) if procfs::read_status(pid).is_some_and(|s| s.tgid == owner) => owner,
+            _ => pid,
+        };
         let leader = self.thread(pid, pid, now);
         self.or_survivor(leader)
     }

@@ -55,6 +55,22 @@ pub struct Stat {
     pub cpu: u32,
 }
 
+impl Stat {
+    /// Has it ended, with all its threads if it is a process?
+    pub fn has_ended(&self) -> bool {
+        self.stands_empty() && self.threads <= 1
+    }
+
+    /// Has the first thread of a process ended (pthread_exit(3) in `main`) while others go on?
+    pub fn is_headless(&self) -> bool {
+        self.stands_empty() && self.threads > 1
+    }
+
+    fn stands_empty(&self) -> bool {
+        matches!(self.state, b'Z' | b'X')
+    }
+}
+
 /// Parse `/proc/PID/stat`. The name may hold spaces and parentheses: it ends at the last `)`.
 pub fn parse_stat(bytes: &[u8]) -> Option<Stat> {
     let open = bytes.iter().position(|&b| b == b'(')?;
@@ -178,7 +194,7 @@ pub fn join_argv(bytes: &[u8]) -> String {
 /// that may not be looked up.
 pub fn has_ended(pid: u32) -> bool {
     match read_bounded(&path_of(pid, "maps"), 1) {
-        Ok(maps) => maps.is_empty(),
+        Ok(maps) => maps.is_empty() && shown_by(pid) == pid,
         Err(e) => e.kind() == io::ErrorKind::NotFound || e.raw_os_error() == Some(libc::ESRCH),
     }
 }
@@ -211,6 +227,15 @@ pub fn path_of(pid: u32, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/{name}"))
 }
 
+/// The number under which `/proc` shows what the threads of a process share: memory, descriptors, program, folders.
+/// That is its own; of one whose first thread has ended, that of another thread.
+pub fn shown_by(pid: u32) -> u32 {
+    if !read_stat(pid).is_some_and(|s| s.is_headless()) {
+        return pid;
+    }
+    threads_of(pid).into_iter().find(|&t| t != pid).unwrap_or(pid)
+}
+
 /// `/proc/PID/stat` of a process or thread; `None` when it is gone.
 pub fn read_stat(pid: u32) -> Option<Stat> {
     parse_stat(&read_bounded(&path_of(pid, "stat"), 4096).ok()?)
@@ -229,14 +254,25 @@ pub fn read_cgroup(pid: u32) -> Vec<CgroupLine> {
 /// Path of the executable as the process sees it; `None` for kernel threads and without the right to ask.
 pub fn read_exe(pid: u32) -> Option<String> {
     use std::os::unix::ffi::OsStrExt;
-    let link = std::fs::read_link(path_of(pid, "exe")).ok()?;
+    let link = match std::fs::read_link(path_of(pid, "exe")) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => std::fs::read_link(path_of(shown_by(pid), "exe")),
+        other => other,
+    };
+    let link = link.ok()?;
     Some(lossy(link.as_os_str().as_bytes(), MAX_PATH))
 }
 
 /// Raw `/proc/PID/cmdline`. This takes the target's memory lock and can block for as long as the target
 /// holds it: call it through [`crate::patience::Patience`].
 pub fn read_cmdline(pid: u32) -> io::Result<Vec<u8>> {
-    read_bounded(&path_of(pid, "cmdline"), MAX_CMDLINE * 2)
+    let bytes = read_bounded(&path_of(pid, "cmdline"), MAX_CMDLINE * 2)?;
+    if bytes.is_empty() {
+        let other = shown_by(pid);
+        if other != pid {
+            return read_bounded(&path_of(other, "cmdline"), MAX_CMDLINE * 2);
+        }
+    }
+    Ok(bytes)
 }
 
 fn numbers_in(path: &Path) -> Vec<u32> {

@@ -244,6 +244,40 @@ fn deleted_and_replaced() {
     }
 }
 
+const HEADLESS: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+__attribute__((noinline)) static int deep(int n) { if (n) return deep(n - 1) + 1; for (;;) pause(); }
+static void *go_on(void *arg) { sleep(1); puts("ready"); fflush(stdout); deep(3); return arg; }
+int main(void) { pthread_t t; pthread_create(&t, 0, go_on, 0); pthread_exit(0); }
+"#;
+
+/// `/proc/PID` shows nothing of a process whose first thread has ended.
+#[test]
+fn first_thread_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(exe) = build(dir.path(), "headless.c", HEADLESS, &["-O1", "-pthread"]) else { return };
+    let t = Target::ready(&mut Command::new(exe));
+    let pid = t.pid();
+    let tasks = || std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let numbers = || tasks().map(|d| d.file_name().to_string_lossy().parse::<u32>().unwrap());
+    let tid = numbers().find(|&n| n != pid).unwrap();
+    wait_asleep(tid);
+    assert_eq!(state(pid), Some('Z'));
+    let (regs, copy) = capture(tid, 64 << 10);
+    let mut table = StackTable::new();
+    // That the first one ended is seen; its process goes on.
+    table.exit(pid, true);
+    let id = table.user(pid, &regs, &copy);
+    let mut catalog = Catalog::default();
+    catalog.apply(table.drain());
+    catalog.apply(table.symbolize());
+    let names = catalog.show_stack(id);
+    assert!(names.iter().filter(|n| n.starts_with("deep")).count() == 4, "{names:#?}");
+    assert!(names.iter().any(|n| n.starts_with("go_on")), "{names:#?}");
+}
+
 /// Late records: the process is gone, its stack is still unwound.
 #[test]
 fn after_the_end() {
@@ -254,7 +288,7 @@ fn after_the_end() {
     let mut table = StackTable::new();
     let before = table.user(pid, &regs, &copy);
     table.fork(pid, 4_000_000);
-    table.exit(pid);
+    table.exit(pid, true);
     drop(t);
     assert_eq!(table.user(pid, &regs, &copy), before);
     // A child that nobody saw alive has its parent's memory; after an exec it has not.

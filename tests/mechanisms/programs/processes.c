@@ -225,7 +225,49 @@ static void with_flock(void) { locked("flock", by_flock, "flock.waiter", "flock.
 static void with_fcntl(void) { locked("fcntl", by_record, "fcntl.waiter", "fcntl.owner"); }
 static void with_ofd(void) { locked("ofd", by_description, "ofd.waiter", "ofd.owner"); }
 
+/* The first thread of a program ends, and another one goes on. It has a lock and the end of a pipe, and is waited for. */
+static int headless_pipe[2], headless_ready[2];
+
+static void *goes_on(void *arg) {
+  (void)arg;
+  nap(SOON);
+  role("headless.thread");
+  int fd = fresh("headless");
+  MUST(by_record(fd, 1) == 0);
+  put(headless_ready[1]);
+  nap(HOLD);
+  put(headless_pipe[1]);
+  MUST(by_record(fd, 0) == 0);
+  nap(SOON);
+  _exit(0);
+}
+
+static void headless(void) {
+  MUST(pipe(headless_pipe) == 0 && pipe(headless_ready) == 0);
+  if (fork() == 0) {
+    close(headless_pipe[0]);
+    thread(goes_on, NULL);
+    pthread_exit(NULL);
+  }
+  close(headless_pipe[1]);
+  if (fork() == 0) {
+    role("headless.reader");
+    get(headless_pipe[0]);
+    nap(SOON);
+    _exit(0);
+  }
+  if (fork() == 0) {
+    get(headless_ready[0]);
+    role("headless.locker");
+    MUST(by_record(fresh("headless"), 1) == 0);
+    nap(SOON);
+    _exit(0);
+  }
+  everybody();
+}
+
 int main(void) {
+  process(headless);
   process(paused);
   process(sigwaited);
   process(stopped);

@@ -245,7 +245,7 @@ impl Pipeline {
                     }
                 }
                 Record::Exec { tgid, .. } => self.stacks.exec(tgid),
-                Record::Exit { tid, tgid, .. } if tid == tgid => self.stacks.exit(tgid),
+                Record::Exit { tid, tgid, .. } => self.stacks.exit(tgid, tid == tgid),
                 _ => {}
             }
         }

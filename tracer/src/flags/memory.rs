@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // process_vm_readv(2) has no safe wrapper in std.
 
 use super::FlagError;
-use crate::procfs::{path_of, read_bounded};
+use crate::procfs::{path_of, read_bounded, shown_by};
 
 /// Most bytes read of `/proc/PID/maps`.
 const MAX_MAPS: usize = 32 << 20;
@@ -60,7 +60,7 @@ fn area(line: &str) -> Option<Area> {
 /// # Errors
 /// It is gone, or may not be looked at.
 pub fn areas(pid: u32) -> Result<Vec<Area>, FlagError> {
-    let text = read_bounded(&path_of(pid, "maps"), MAX_MAPS)
+    let text = read_bounded(&path_of(shown_by(pid), "maps"), MAX_MAPS)
         .map_err(|e| FlagError::Process { pid, reason: e.to_string() })?;
     Ok(String::from_utf8_lossy(&text).lines().filter_map(area).collect())
 }
@@ -71,9 +71,13 @@ pub fn word(pid: u32, address: u64, len: u8) -> Option<u64> {
     let len = usize::from(len.min(8));
     let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: len };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: len };
-    // SAFETY: the local part lies within `bytes`; the remote part is only ever interpreted in the target.
-    let got = unsafe { libc::process_vm_readv(pid as i32, &raw const local, 1, &raw const remote, 1, 0) };
-    (got == len as isize).then(|| u64::from_ne_bytes(bytes))
+    let read = |who: u32| {
+        // SAFETY: the local part lies within `bytes`; the remote part is only ever interpreted in the target.
+        let n = unsafe { libc::process_vm_readv(who as i32, &raw const local, 1, &raw const remote, 1, 0) };
+        n == len as isize
+    };
+    (read(pid) || Some(shown_by(pid)).filter(|&other| other != pid).is_some_and(read))
+        .then(|| u64::from_ne_bytes(bytes))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use super::memory::{Area, areas};
 use super::{FlagError, FlagPlace, FlagSpec};
-use crate::procfs::path_of;
+use crate::procfs::{path_of, shown_by};
 use crate::stacks::{debug_file, open_plain, readable};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSymbol, ReadCache, SymbolKind, elf};
@@ -135,6 +135,7 @@ impl Binary {
 /// It is gone, or may not be looked at.
 pub fn binaries(pid: u32) -> Result<Vec<Binary>, FlagError> {
     let all = areas(pid)?;
+    let pid = shown_by(pid);
     let mut seen = Vec::new();
     let mut out = Vec::new();
     for a in &all {

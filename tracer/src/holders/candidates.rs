@@ -65,9 +65,7 @@ impl Holders {
         let last = |p: &str| p.trim_end_matches(" (deleted)").rsplit('/').next().unwrap_or("").to_owned();
         let name = last(&object.name);
         let candidates = self.open.with_path(|p| last(p) == name);
-        let same = |o: &Opened| {
-            procfs::read_fdinfo(o.pid, o.fd).is_some_and(|i| i.inode.is_none_or(|n| n == object.id))
-        };
+        let same = |o: &Opened| o.info().is_some_and(|i| i.inode.is_none_or(|n| n == object.id));
         candidates.into_iter().take(1000).filter(same).collect()
     }
 
@@ -77,7 +75,7 @@ impl Holders {
         for o in self.open.anonymous("eventfd").into_iter().take(4000) {
             if o.pid != wait.tgid
                 && !pids.contains(&o.pid)
-                && procfs::read_fdinfo(o.pid, o.fd).is_some_and(|i| i.eventfd == Some(object.id))
+                && o.info().is_some_and(|i| i.eventfd == Some(object.id))
             {
                 pids.push(o.pid);
             }
@@ -89,9 +87,7 @@ impl Holders {
         let mut alive: Vec<u32> =
             self.open.processes().iter().filter(|s| s.ppid == wait.tgid).map(|s| s.pid).collect();
         // What ended since is not waited for any more.
-        alive.retain(|&pid| {
-            procfs::read_stat(pid).is_some_and(|s| s.ppid == wait.tgid && !matches!(s.state, b'Z' | b'X'))
-        });
+        alive.retain(|&pid| procfs::read_stat(pid).is_some_and(|s| s.ppid == wait.tgid && !s.has_ended()));
         if object.id != 0 {
             // The number given is the one the waiter knows: of its own pid namespace.
             let given = object.id as u32;

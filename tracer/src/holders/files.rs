@@ -30,10 +30,8 @@ impl Holders {
         let Some(mount) = mount.filter(|m| m.is_fuse()) else { return Vec::new() };
         let minor = mount.device.1;
         let daemons = self.open.with_path(|p| p == "/dev/fuse");
-        let connections: Vec<_> = daemons
-            .iter()
-            .map(|o| (o.pid, procfs::read_fdinfo(o.pid, o.fd).and_then(|i| i.fuse_connection)))
-            .collect();
+        let connections: Vec<_> =
+            daemons.iter().map(|o| (o.pid, o.info().and_then(|i| i.fuse_connection))).collect();
         // Newer kernels say which connection a descriptor is for; else only a lone daemon is certain.
         let mut pids: Vec<u32> =
             connections.iter().filter(|(_, c)| *c == Some(minor)).map(|(p, _)| *p).collect();

@@ -59,7 +59,7 @@ impl Holders {
         let Some(object) = wait.object.filter(|o| o.kind == ObjectKind::Futex && !o.is_shared_futex()) else {
             return 0;
         };
-        let Some(words) = self.around(wait.tgid, object.id) else { return 0 };
+        let Some(words) = self.around(wait.tid, object.id) else { return 0 };
         // Waiters sleep on its third or fourth word.
         [2, 3].into_iter().find_map(|before| rwlock_readers(words.take::<7>(-before)?)).unwrap_or(0)
     }
@@ -79,7 +79,7 @@ impl Holders {
         if wait.syscall.is_any(&["futex"]) && !matches!(wait.op & 0x7f, 0 | 6 | 9 | 11 | 13) {
             return Vec::new();
         }
-        let Some(words) = self.around(wait.tgid, address) else { return Vec::new() };
+        let Some(words) = self.around(wait.tid, address) else { return Vec::new() };
         let own = words.take::<1>(0).map_or(0, |[w]| w);
         let by_word = matches!(wait.op & 0x7f, 6 | 13) && own & TID_MASK != 0;
         let owner = if by_word {
@@ -115,11 +115,11 @@ impl Holders {
 
     /// The words around one of a process, read at once: each read is handed to another thread, which costs more than
     /// the words do.
-    fn around(&mut self, pid: u32, address: u64) -> Option<Around> {
+    fn around(&mut self, tid: u32, address: u64) -> Option<Around> {
         // Nothing may be mapped before the word.
         for before in [BEFORE, 0] {
             let Some(start) = address.checked_sub(before as u64 * 4) else { continue };
-            let bytes = self.bytes(pid, start, (before + AFTER) * 4)?;
+            let bytes = self.bytes(tid, start, (before + AFTER) * 4)?;
             let words: Vec<u32> =
                 bytes.chunks_exact(4).map(|b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]])).collect();
             if words.len() > before {

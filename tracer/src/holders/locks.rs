@@ -1,7 +1,7 @@
 //! Who has a file locked that another one wants to lock.
 
 use super::{Holders, LongWait, Who};
-use crate::procfs::{self, FdLink, FileLock, LockKind};
+use crate::procfs::{self, FdInfo, FdLink, FileLock, LockKind};
 use pg_event::{Object, Relation};
 
 /// Most descriptors whose locks are read to find an owner that `/proc/locks` does not name.
@@ -32,7 +32,7 @@ impl Holders {
         let locks = procfs::read_locks();
         let mut found: Vec<(u32, Relation)> = Vec::new();
         for lock in blocking(&locks, wait.tgid, object) {
-            let taker = lock.pid.filter(|&p| procfs::read_stat(p).is_some_and(|s| s.state != b'Z'));
+            let taker = lock.pid.filter(|&p| procfs::read_stat(p).is_some_and(|s| !s.has_ended()));
             let of_file = matches!(lock.kind, LockKind::Flock | LockKind::Ofd);
             if let Some(pid) = taker.filter(|&p| !of_file || has_locked(p, object) != Some(false)) {
                 found.push((pid, Relation::Owns));
@@ -55,7 +55,7 @@ impl Holders {
         let candidates = self.open.with_path(|p| name.is_empty() || last(p) == name);
         let mut out = Vec::new();
         for o in candidates.into_iter().take(MAX_LOOKED_AT) {
-            if is_locked(o.pid, o.fd, object) {
+            if is_locked(o.info().as_ref(), object) {
                 out.push(o.pid);
             }
         }
@@ -69,12 +69,13 @@ fn last(path: &str) -> &str {
 }
 
 /// Has the open file of this descriptor a lock on the object?
-fn is_locked(pid: u32, fd: u32, object: &Object) -> bool {
-    procfs::read_fdinfo(pid, fd).is_some_and(|i| i.locked_inodes.contains(&object.id))
+fn is_locked(descriptor: Option<&FdInfo>, object: &Object) -> bool {
+    descriptor.is_some_and(|i| i.locked_inodes.contains(&object.id))
 }
 
 /// Has the process a descriptor with a lock on this file? `None` when its descriptors may not be read.
 fn has_locked(pid: u32, object: &Object) -> Option<bool> {
+    let pid = procfs::shown_by(pid);
     let all = procfs::read_fd_links(pid, MAX_LOOKED_AT);
     if all.is_empty() || all.len() >= MAX_LOOKED_AT {
         return None;
@@ -84,7 +85,9 @@ fn has_locked(pid: u32, object: &Object) -> Option<bool> {
     // It may know the file by another name.
     let (like, other): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, link)| fits(link));
     let other = other.into_iter().filter(|(_, link)| matches!(link, FdLink::Path(_)));
-    Some(like.into_iter().chain(other).any(|(fd, _)| is_locked(pid, fd, object)))
+    Some(
+        like.into_iter().chain(other).any(|(fd, _)| is_locked(procfs::read_fdinfo(pid, fd).as_ref(), object)),
+    )
 }
 
 #[cfg(test)]

@@ -3,22 +3,22 @@
 
 use super::Holders;
 
-/// Read up to `len` bytes of a process's memory; fewer, or none, when they are not all there or it is not
+/// Read up to `len` bytes of a thread's memory; fewer, or none, when they are not all there or it is not
 /// permitted. Can block for as long as the target's memory lock is held: see [`crate::patience`].
-fn read(pid: u32, address: u64, len: usize) -> Vec<u8> {
+fn read(tid: u32, address: u64, len: usize) -> Vec<u8> {
     let mut out = vec![0u8; len];
     let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: len };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: len };
     // SAFETY: the local part describes `out`; the remote part is only ever interpreted in the target.
-    let got = unsafe { libc::process_vm_readv(pid as i32, &raw const local, 1, &raw const remote, 1, 0) };
+    let got = unsafe { libc::process_vm_readv(tid as i32, &raw const local, 1, &raw const remote, 1, 0) };
     out.truncate(usize::try_from(got).unwrap_or(0));
     out
 }
 
 impl Holders {
-    /// Up to `len` (at most 256) bytes at an address of a process.
-    pub(super) fn bytes(&mut self, pid: u32, address: u64, len: usize) -> Option<Vec<u8>> {
-        self.patience.run(pid, move || read(pid, address, len.min(256)))
+    /// Up to `len` (at most 256) bytes at an address of a thread that lives: the first of its process may have ended.
+    pub(super) fn bytes(&mut self, tid: u32, address: u64, len: usize) -> Option<Vec<u8>> {
+        self.patience.run(tid, move || read(tid, address, len.min(256)))
     }
 
     /// Number and arguments of the system call a thread is blocked in (`/proc/TID/syscall`).

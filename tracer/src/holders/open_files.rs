@@ -1,6 +1,6 @@
 //! Everybody's descriptors, seen at once and kept for a while.
 
-use crate::procfs::{self, AccessMode, FdLink, Stat};
+use crate::procfs::{self, AccessMode, FdInfo, FdLink, Stat};
 use pg_event::Ns;
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -26,17 +26,24 @@ pub struct Opened {
     pub pid: u32,
     /// Descriptor.
     pub fd: u32,
+    /// Where `/proc` shows it ([`procfs::shown_by`]).
+    shown_by: u32,
 }
 
 impl Opened {
     /// How it was opened, from the link's own mode; `None` when it is closed by now.
     pub fn mode(self) -> Option<AccessMode> {
-        let link = std::fs::symlink_metadata(format!("/proc/{}/fd/{}", self.pid, self.fd)).ok()?;
+        let link = std::fs::symlink_metadata(format!("/proc/{}/fd/{}", self.shown_by, self.fd)).ok()?;
         Some(match (link.mode() & 0o400 != 0, link.mode() & 0o200 != 0) {
             (true, false) => AccessMode::Read,
             (false, true) => AccessMode::Write,
             _ => AccessMode::Both,
         })
+    }
+
+    /// What the kernel tells of it; `None` when it is closed by now.
+    pub fn info(self) -> Option<FdInfo> {
+        procfs::read_fdinfo(self.shown_by, self.fd)
     }
 }
 
@@ -91,7 +98,7 @@ impl OpenFiles {
 
     fn still(&self, link: &FdLink) -> Vec<Opened> {
         let Some(known) = self.by_link.get(link) else { return Vec::new() };
-        let still = |o: &Opened| procfs::read_fd_link(o.pid, o.fd).as_ref() == Some(link);
+        let still = |o: &Opened| procfs::read_fd_link(o.shown_by, o.fd).as_ref() == Some(link);
         known.iter().copied().filter(still).collect()
     }
 
@@ -167,20 +174,16 @@ impl OpenFiles {
         self.by_link.clear();
         let mut budget = MAX_DESCRIPTORS;
         for stat in &self.processes {
-            let (pid, kernel, zombie, threads) = (stat.pid, stat.kernel, stat.state == b'Z', stat.threads);
-            if kernel {
+            if stat.kernel {
                 continue;
             }
-            // A leader that has ended has let go of its descriptors; its threads have not.
-            let reader = if zombie && threads > 1 {
-                procfs::threads_of(pid).into_iter().find(|&t| t != pid).unwrap_or(pid)
-            } else {
-                pid
-            };
-            let links = procfs::read_fd_links(reader, budget.min(MAX_OF_ONE));
+            // A first thread that has ended has let go of its descriptors; the others have not.
+            let pid = stat.pid;
+            let shown_by = if stat.is_headless() { procfs::shown_by(pid) } else { pid };
+            let links = procfs::read_fd_links(shown_by, budget.min(MAX_OF_ONE));
             budget -= links.len();
             for (fd, link) in links {
-                self.by_link.entry(link).or_default().push(Opened { pid: reader, fd });
+                self.by_link.entry(link).or_default().push(Opened { pid, fd, shown_by });
             }
         }
     }

@@ -21,12 +21,12 @@ fn of_bits(bytes: &[u8], limit: u64) -> Vec<u32> {
 }
 
 impl Holders {
-    /// The descriptors that this call of a process asks about, [`MOST`] of an array at most; `None` when it
+    /// The descriptors that this call of a thread asks about, [`MOST`] of an array at most; `None` when it
     /// asks about none, or its memory cannot be read.
-    pub(crate) fn polled(&mut self, pid: u32, nr: Sysno, args: [u64; 6]) -> Option<Vec<u32>> {
+    pub(crate) fn polled(&mut self, tid: u32, nr: Sysno, args: [u64; 6]) -> Option<Vec<u32>> {
         if nr.is_any(&["poll", "ppoll"]) {
             let many = usize::try_from(args[1]).unwrap_or(usize::MAX).min(MOST);
-            return Some(of_poll(&self.bytes(pid, args[0], many * 8).filter(|_| many > 0)?));
+            return Some(of_poll(&self.bytes(tid, args[0], many * 8).filter(|_| many > 0)?));
         }
         if !nr.is_any(&["select", "pselect6"]) {
             return None;
@@ -34,7 +34,7 @@ impl Holders {
         let len = args[0].min(FD_SETSIZE).div_ceil(64) as usize * 8;
         let mut out = Vec::new();
         for set in args.get(1..4)?.iter().filter(|&&set| set != 0 && len > 0) {
-            out.extend(of_bits(&self.bytes(pid, *set, len)?, args[0]));
+            out.extend(of_bits(&self.bytes(tid, *set, len)?, args[0]));
         }
         out.sort_unstable();
         out.dedup();

@@ -163,7 +163,7 @@ impl Holders {
         }
         let (at, len) =
             if wait.syscall.is_any(&["sendto"]) { (args[4], args[5]) } else { (args[1], args[2]) };
-        let bytes = self.bytes(wait.tgid, at, usize::try_from(len).ok()?.min(110))?;
+        let bytes = self.bytes(wait.tid, at, usize::try_from(len).ok()?.min(110))?;
         unix_address(&bytes)
     }
 }

@@ -2,7 +2,6 @@
 
 use super::candidates::others_first;
 use super::{Holders, LongWait, Who};
-use crate::procfs;
 use pg_event::{Object, Relation};
 
 /// Set in the identity of a master's end; the rest is the slave's device number.
@@ -23,10 +22,7 @@ impl Holders {
             let masters = self.open.with_path(|p| p == "/dev/ptmx" || p == "/dev/pts/ptmx");
             masters
                 .into_iter()
-                .filter(|o| {
-                    procfs::read_fdinfo(o.pid, o.fd)
-                        .is_some_and(|i| i.tty_index.map(u64::from) == Some(index))
-                })
+                .filter(|o| o.info().is_some_and(|i| i.tty_index.map(u64::from) == Some(index)))
                 .map(|o| o.pid)
                 .collect()
         } else {

@@ -435,3 +435,23 @@ fn whoever_ended_long_ago_has_left_and_whoever_lives_has_not() {
     assert_ne!(Some(i.fork(FREE + 1, pid, pid, b"new", 10 * MANY + 10)), known);
     assert!(i.drain().forgotten.threads.len() < 10);
 }
+
+/// `/proc` has a folder for the number of each thread, which is no process of its own.
+#[test]
+fn the_number_of_a_thread_leads_to_its_process() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        let link = std::fs::read_link("/proc/thread-self").unwrap();
+        tell.send(link.file_name().unwrap().to_string_lossy().parse::<u32>().unwrap()).unwrap();
+        let _ = ended.recv();
+    });
+    let (pid, tid) = (std::process::id(), told.recv().unwrap());
+    let mut identity = Identity::new(0, &Focus::default(), 1);
+    let (first, other) = (identity.thread(pid, pid, 5), identity.thread(tid, pid, 5));
+    assert_eq!(identity.leader(tid, 6), first);
+    assert_eq!(identity.thread(tid, pid, 7), other, "it lives on");
+    assert_eq!(identity.row(other).map(|t| t.end), Some(None));
+    drop(end);
+    thread.join().unwrap();
+}

@@ -75,7 +75,7 @@ pub fn waited_for(
     }
     let fd = args[0] as u32;
     let epoll = nr.is_any(&["epoll_wait", "epoll_pwait", "epoll_pwait2"]);
-    let set = if epoll { Some(epoll_members(tid, fd)) } else { holders.polled(tgid, nr, args) };
+    let set = if epoll { Some(epoll_members(tid, fd)) } else { holders.polled(tid, nr, args) };
     if let Some(fds) = set {
         let mut of = |fd: &u32| descriptor(holders, now, (tid, tgid), *fd, false);
         let members: Vec<Object> = fds.iter().take(MEMBERS).filter_map(&mut of).collect();

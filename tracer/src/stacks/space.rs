@@ -5,7 +5,8 @@ use super::maps;
 use super::module::Modules;
 use super::perfmap::PerfMap;
 use crate::collector::hash::FastMap;
-use std::collections::VecDeque;
+use crate::procfs::{path_of, shown_by};
+use std::collections::{HashSet, VecDeque};
 use std::io::Read;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -65,6 +66,8 @@ pub(super) struct Spaces {
     /// Processes that had a perf-map.
     perf_maps: usize,
     ended: VecDeque<u32>,
+    /// Processes whose first thread has ended while others went on.
+    headless: HashSet<u32>,
 }
 
 impl Spaces {
@@ -86,11 +89,21 @@ impl Spaces {
             perf_map: p.perf_map.clone(),
             ..Space::default()
         };
+        self.headless.remove(&child);
         self.by_pid.insert(child, space);
     }
 
-    /// A process ended. Its mappings stay for records that come late.
-    pub fn exit(&mut self, pid: u32) {
+    /// A thread of a process ended, its `first` one or another. When it was the last one, the mappings stay for
+    /// records that come late.
+    pub fn exit(&mut self, pid: u32, first: bool) {
+        if !first && !self.headless.contains(&pid) {
+            return;
+        }
+        if shown_by(pid) != pid {
+            self.headless.insert(pid);
+            return;
+        }
+        self.headless.remove(&pid);
         self.bound();
         if !std::mem::replace(&mut self.by_pid.entry(pid).or_default().ended, true) {
             self.ended.push_back(pid);
@@ -140,13 +153,14 @@ impl Spaces {
         let ended = self.by_pid.get(&pid).is_some_and(|s| s.ended);
         // The number of an ended process may already be another's.
         let text = if ended { None } else { read_maps(pid) };
+        let shown_by = text.as_ref().map_or(pid, |t| t.0);
         if text.is_none() {
             // Gone before its maps were read: those of its parent hold, if that has not exec'ed since.
             self.inherit(modules, pid, now, depth);
         }
         let space = self.by_pid.entry(pid).or_default();
         space.read = Some(now);
-        if let Some(text) = text {
+        if let Some((_, text)) = text {
             let lines = maps::parse(&text);
             let old = space.mappings.take();
             let resolved = lines.iter().map(|m| {
@@ -154,7 +168,7 @@ impl Spaces {
                 let same =
                     |o: &Mapping| (o.start, o.end, o.offset, o.file) == (m.start, m.end, m.offset, file);
                 let known = old.as_deref().and_then(|o| within(o, m.start)).filter(same);
-                let module = known.map_or_else(|| modules.of_mapping(pid, m, now), |o| o.module);
+                let module = known.map_or_else(|| modules.of_mapping(shown_by, m, now), |o| o.module);
                 Mapping { start: m.start, end: m.end, offset: m.offset, module, file }
             });
             space.mappings = Some(resolved.collect());
@@ -212,6 +226,7 @@ impl Spaces {
             self.ended.clear();
             if self.by_pid.len() >= MAX_SPACES {
                 self.by_pid.clear();
+                self.headless.clear();
             }
         }
     }
@@ -222,10 +237,14 @@ fn within(mappings: &[Mapping], address: u64) -> Option<Mapping> {
     mappings.get(i).copied().filter(|m| address < m.end)
 }
 
-fn read_maps(pid: u32) -> Option<Vec<u8>> {
-    let file = std::fs::File::open(format!("/proc/{pid}/maps")).ok()?;
-    let mut text = Vec::new();
-    file.take(MAX_MAPS).read_to_end(&mut text).ok()?;
-    // A process without memory (a zombie, a kernel thread) has no lines.
-    (!text.is_empty()).then_some(text)
+/// What a process has mapped, and the number under which `/proc` shows it.
+fn read_maps(pid: u32) -> Option<(u32, Vec<u8>)> {
+    let read = |who: u32| {
+        let file = std::fs::File::open(path_of(who, "maps")).ok()?;
+        let mut text = Vec::new();
+        file.take(MAX_MAPS).read_to_end(&mut text).ok()?;
+        // A process without memory (a zombie, a kernel thread) has no lines.
+        (!text.is_empty()).then_some((who, text))
+    };
+    read(pid).or_else(|| Some(shown_by(pid)).filter(|&other| other != pid).and_then(read))
 }

@@ -245,10 +245,13 @@ impl StackTable {
         self.pythons.forget(child);
     }
 
-    /// The process ended. Its memory map is kept for records that come late.
-    pub fn exit(&mut self, pid: u32) {
-        self.spaces.exit(pid);
-        self.pythons.forget(pid);
+    /// A thread of the process ended, its `first` one or another. When it was the last one, the memory map is kept for
+    /// records that come late.
+    pub fn exit(&mut self, pid: u32, first: bool) {
+        self.spaces.exit(pid, first);
+        if first {
+            self.pythons.forget(pid);
+        }
     }
 
     /// New stacks, frames and modules since the last call. Functions are empty except for code named by

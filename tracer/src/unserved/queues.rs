@@ -117,7 +117,8 @@ impl Queues {
         let before = std::mem::take(&mut self.owners);
         let mut spaces = HashSet::new();
         for &pid in pids {
-            let links = procfs::read_fd_links(pid, MAX_OF_ONE);
+            let shown_by = procfs::shown_by(pid);
+            let links = procfs::read_fd_links(shown_by, MAX_OF_ONE);
             let sockets =
                 links.into_iter().filter_map(|(_, l)| if let FdLink::Socket(n) = l { Some(n) } else { None });
             for inode in sockets {
@@ -126,9 +127,9 @@ impl Queues {
                     self.owners.entry(inode).or_insert(Owner { pid, new });
                 }
             }
-            if let Ok(link) = std::fs::read_link(procfs::path_of(pid, "ns/net")) {
+            if let Ok(link) = std::fs::read_link(procfs::path_of(shown_by, "ns/net")) {
                 if !self.ask.contains_key(&link) {
-                    self.ask.insert(link.clone(), super::namespace::open(pid, &link));
+                    self.ask.insert(link.clone(), super::namespace::open(shown_by, &link));
                 }
                 spaces.insert(link);
             }

@@ -13,7 +13,7 @@ pub use stepper::{End, Limits, Stepper};
 use super::FlagError;
 use super::memory::{Area, areas, word};
 use super::variables::{Binary, binaries, name_of};
-use crate::procfs::{path_of, read_bounded, threads_of};
+use crate::procfs::{path_of, read_bounded, shown_by, threads_of};
 use crate::stacks::StackTable;
 use analyse::{Analysis, Source, analyse};
 use iced_x86::{Formatter, GasFormatter, Register};
@@ -396,7 +396,7 @@ impl Names {
     /// Functions around an instruction, and its line.
     fn stack(&self, step: &Step) -> (Vec<String>, Option<(String, u32)>) {
         let mut copy = vec![0; STACK];
-        let read = std::fs::File::open(path_of(self.pid, "mem"))
+        let read = std::fs::File::open(path_of(shown_by(self.pid), "mem"))
             .and_then(|f| f.read_at(&mut copy, step.regs.sp))
             .unwrap_or(0);
         copy.truncate(read);

@@ -7,6 +7,7 @@
 
 mod child;
 
+use crate::procfs::{path_of, shown_by};
 use child::{Child, disguise};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -105,7 +106,7 @@ impl Stepper {
     /// # Errors
     /// There can be no further process, or the target's memory cannot be read.
     pub fn start(pid: u32, tid: u32, limits: Limits) -> io::Result<Self> {
-        let memory = std::fs::File::open(format!("/proc/{pid}/mem"))?;
+        let memory = std::fs::File::open(path_of(shown_by(pid), "mem"))?;
         let bytes = size_of::<Shared>() + limits.most as usize * size_of::<RawStep>();
         // SAFETY: a fresh mapping; the kernel chooses where.
         let room = unsafe {

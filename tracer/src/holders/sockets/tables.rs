@@ -32,7 +32,7 @@ pub struct SocketTables {
 
 /// The network namespace of a process, by the link that names it.
 fn namespace(pid: u32) -> PathBuf {
-    std::fs::read_link(procfs::path_of(pid, "ns/net")).unwrap_or_default()
+    std::fs::read_link(procfs::path_of(procfs::shown_by(pid), "ns/net")).unwrap_or_default()
 }
 
 fn rest(took: Duration, seldom: bool) -> Ns {

@@ -1,0 +1,28 @@
+//! Units of work, their types, and how long each type may take: the pure core of PerfGuard (Kim, Rhee, Lee,
+//! Zhang, Xu, FSE 2016). "Section" and "equation" in this module mean that paper.
+//!
+//! A *unit* is one turn of an event-processing loop, from the return of its wait call to the next call of it
+//! (section 3). What is known of a unit is its duration and its *call paths* below the loop's frame. Units with
+//! similar call paths are of one *type* (sections 4.2 and 4.3), and each type has a *threshold* learnt from its
+//! durations (section 4.5), kept in a *profile*. A running unit's type is *inferred* from the contexts it comes
+//! by, and a unit that runs longer than the threshold of its type is a violation (sections 4.4 and 4.6).
+//!
+//! | file | what |
+//! |---|---|
+//! | `path` | functions, call paths, sets of them, units |
+//! | `tree` | call trees, and the paths in them (algorithm 1, lines 1 to 10) |
+//! | `lcs` | the longest common subsequence, 64 cells at a time |
+//! | `distance` | distance of paths and of units (equations 1 and 2; algorithm 1, lines 11 to 22) |
+
+mod distance;
+mod lcs;
+mod path;
+mod tree;
+
+pub use distance::{PathDistances, path_distance, unit_distance};
+pub use lcs::Lcs;
+pub use path::{CallPath, FunctionId, MAX_FRAMES, PathSet, Unit};
+pub use tree::CallTree;
+
+#[cfg(test)]
+mod tests;

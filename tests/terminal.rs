@@ -15,6 +15,9 @@ mod shop;
 #[path = "fixtures/painted.rs"]
 mod painted;
 
+#[path = "fixtures/circle.rs"]
+mod circle;
+
 /// How long anything may take before a test gives up. Nothing is measured by it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -218,6 +221,21 @@ fn the_flag_a_loop_asks_for_is_chosen() {
     s.keys("q");
     assert_eq!(s.end(), 0);
     s.assert_given_back();
+}
+
+#[test]
+fn a_circle_is_told_without_a_question() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut s = Screen::open(&written(folder.path(), "circle.pgs", circle::items()));
+    s.wait_for("long wait");
+    s.keys("\r");
+    s.wait_for("circular wait (deadlock)");
+    for part in ["left", "right", "pipe:[70]", "pipe:[71]"] {
+        assert!(s.text().contains(part), "{part} is not on the screen:\n{}", s.text());
+    }
+    assert!(!s.bytes().contains("recommended: "), "it asked first:\n{}", s.text());
+    s.keys("q");
+    assert_eq!(s.end(), 0);
 }
 
 #[test]

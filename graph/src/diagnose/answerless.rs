@@ -1,17 +1,16 @@
 //! Waits that nobody ended: timed out, killed, or still open. First the state of the resource (who holds
 //! it), then a baseline (who woke the thread when it went well), else the wait itself is the cause.
 
-use super::activity::{Group, Mostly, Spans, activity, merged, total};
+use super::activity::{Group, Mostly, Spans, activity, merged};
 use super::ask::Candidate;
 use super::data_flag::Asks;
-use super::node::Entry;
 use super::pose::Posed;
 use super::walk::{FindingKind, Flow, Walk, group_spans};
 use crate::class::{WaitClass, class};
 use crate::episode::LONG_SINGLE;
 use crate::words::{short_who, span};
-use crate::{EdgeKind, EventGraph, Question, QuestionKind, VertexId, Weak};
-use pg_event::{Catalog, Ns, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
+use crate::{EventGraph, Question, QuestionKind, VertexId, Weak};
+use pg_event::{Catalog, ObjectKind, ProcessId, Relation, ThreadId};
 
 /// The main thread of a process (the one with its pid), else its first.
 pub(crate) fn main_thread(g: &EventGraph, c: &Catalog, p: ProcessId) -> Option<ThreadId> {
@@ -75,10 +74,18 @@ impl Walk<'_> {
             holders.extend(self.interruptions(group));
             return self.follow_holder(thread, group, class, holders);
         }
+        // Nobody is left who could act: how it goes when it goes well tells no more, and is not asked.
+        if let Some(others) = self.locked_in(thread, group, &silent) {
+            self.closed(thread, group, others);
+            return Ok(());
+        }
+        if self.by_fifos(thread, group, &silent) {
+            return Ok(());
+        }
         if class != WaitClass::Sleep && self.by_baseline(thread, group, &silent)? {
             return Ok(());
         }
-        if self.by_elimination(thread, group, &silent)? || self.by_fifos(thread, group, &silent) {
+        if self.by_elimination(thread, group, &silent)? {
             return Ok(());
         }
         if let Some(c) = self.lost_child(thread, class, &silent) {
@@ -120,213 +127,6 @@ impl Walk<'_> {
         })
     }
 
-    /// Who holds what the group waits for, one candidate per process.
-    pub(crate) fn holders(
-        &self,
-        thread: ThreadId,
-        group: &Group,
-        class: WaitClass,
-        silent: &Spans,
-    ) -> Vec<Candidate> {
-        let mut facts: Vec<(ThreadId, Relation, Ns)> = Vec::new();
-        let mut ends: Vec<ObjectId> = Vec::new();
-        // Who has the other end of a socket that it waited for in between says nothing of a futex.
-        let kind = |o: ObjectId| self.c.object(o).map(|o| o.kind);
-        let futex = kind(self.representative(group).object) == Some(ObjectKind::Futex);
-        let about = |o: ObjectId| !futex || kind(o).is_none_or(|k| k == ObjectKind::Futex);
-        for &(a, b) in silent {
-            for h in self.g.holds(thread, a..b.saturating_add(1)).filter(|h| about(h.object)) {
-                facts.push((h.holder, h.relation, h.time));
-                if h.relation == Relation::Peer && !ends.contains(&h.object) {
-                    ends.push(h.object);
-                }
-            }
-        }
-        if facts.is_empty()
-            && class == WaitClass::Sleep
-            && let Some(object) = self.failing(thread, silent)
-        {
-            let of = |h: &&crate::HoldFact| h.object == object && h.holder != thread;
-            facts.extend(self.g.holds.iter().filter(of).map(|h| (h.holder, h.relation, h.time)));
-        }
-        let from_facts = !facts.is_empty();
-        if let Some((at, n)) =
-            silent.first().zip(silent.last()).and_then(|(a, b)| self.g.readers(thread, a.0..b.1 + 1))
-        {
-            let seen = self.seen_to_read(thread, group, at, silent, n);
-            if !seen.is_empty() {
-                return seen;
-            }
-        }
-        if !from_facts && class == WaitClass::Lock {
-            return self.last_taker(thread, group, silent).into_iter().collect();
-        }
-        if !from_facts && class == WaitClass::Child {
-            facts = self.children(thread, group, silent);
-        }
-        let until = silent.last().map_or(0, |s| s.1);
-        let by_messages = facts.is_empty() && class == WaitClass::Channel;
-        if by_messages {
-            let o = self.representative(group).object;
-            let members = self.c.object(o).map_or(&[][..], |x| &x.members);
-            ends = members.iter().copied().chain([o]).collect();
-            let threads = self.g.threads().filter(|t| *t != thread && self.counts(*t));
-            facts
-                .extend(self.last_at_other_end(threads, &ends, until).map(|(at, t)| (t, Relation::Peer, at)));
-        }
-        let own = self.c.thread(thread).map(|t| t.process);
-        let joins = crate::class::joins(&self.representative(group), self.c);
-        let alone = facts.iter().all(|f| self.c.thread(f.0).map(|t| t.process) == own);
-        let mut out: Vec<Candidate> = Vec::new();
-        for (holder, relation, time) in facts {
-            if !self.counts(holder) {
-                continue;
-            }
-            let process = self.c.thread(holder).map(|t| t.process);
-            // A process that has both ends open does not wait for itself, unless nobody else has one.
-            if process == own && !alone && relation != Relation::Traces && !relation.has_lock() {
-                continue;
-            }
-            if holder == thread {
-                continue;
-            }
-            let serves = (relation == Relation::Peer).then(|| self.serving(holder, &ends, until)).flatten();
-            let holder = serves.unwrap_or_else(|| self.busiest(holder, relation, silent));
-            if out.iter().any(|c| c.thread == holder) {
-                continue;
-            }
-            let why = if from_facts {
-                let how = if joins { "it is the thread to be joined" } else { relation_words(relation) };
-                format!("{}: {how}", Weak::FromState.words())
-            } else if by_messages {
-                "no wake-up was recorded; it took or sent the last message at the other end".to_owned()
-            } else {
-                "no wake-up was recorded; it is the only child in the catalogue that lived then".to_owned()
-            };
-            out.push(Candidate {
-                thread: holder,
-                spans: silent.clone(),
-                time: total(silent),
-                entry: Entry {
-                    edge: Some(EdgeKind::Holder),
-                    id: None,
-                    why_weak: Some(why),
-                    ..Entry::default()
-                },
-                weak: Some(Weak::FromState),
-                waking: false,
-                vertex: self.g.vertex_at(holder, time),
-                at: time,
-                kind: EdgeKind::Holder,
-                relation: Some(relation),
-            });
-        }
-        out
-    }
-
-    /// What a retry loop tries for: the object of the call that failed most often between its sleeps.
-    fn failing(&self, thread: ThreadId, spans: &Spans) -> Option<ObjectId> {
-        const LEAST: u32 = 2;
-        const NO_ANSWER: [i64; 2] = [-4, -110];
-        let mut counts: Vec<(ObjectId, u32)> = Vec::new();
-        for &(a, b) in spans {
-            for s in self.g.syscalls_of(thread, a..b.saturating_add(1)) {
-                let u = &s.what;
-                let failed = (-4095..0).contains(&u.result) && !NO_ANSWER.contains(&u.result);
-                if !failed || u.object.is_none() {
-                    continue;
-                }
-                match counts.iter_mut().find(|c| c.0 == u.object) {
-                    Some(c) => c.1 = c.1.saturating_add(u.count.max(1)),
-                    None => counts.push((u.object, u.count.max(1))),
-                }
-            }
-        }
-        counts.into_iter().filter(|c| c.1 >= LEAST).max_by_key(|c| c.1).map(|c| c.0)
-    }
-
-    /// The live children of the thread's process, from the catalogue.
-    fn children(&self, thread: ThreadId, group: &Group, silent: &Spans) -> Vec<(ThreadId, Relation, Ns)> {
-        let Some(own) = self.c.thread(thread).map(|t| t.process) else { return Vec::new() };
-        let v = self.representative(group);
-        let wanted =
-            self.c.object(v.object).filter(|o| o.kind == ObjectKind::Child).map_or(0, |o| o.id as u32);
-        let (a, b) = (silent.first().map_or(0, |s| s.0), silent.last().map_or(0, |s| s.1));
-        let mut out = Vec::new();
-        for (i, p) in self.c.processes.iter().enumerate() {
-            let lived = p.start <= b && p.end.is_none_or(|e| e >= a);
-            let fits = wanted == 0 || p.ns_pid == wanted || p.pid == wanted;
-            if p.parent == own
-                && own.is_some()
-                && lived
-                && fits
-                && let Some(t) = main_thread(self.g, self.c, ProcessId(i as u32))
-            {
-                out.push((t, Relation::ChildOf, a));
-            }
-        }
-        out
-    }
-
-    /// The thread of the holder's process that has to do with the other end of one of these channels: who took or sent
-    /// the last message there.
-    fn serving(&self, holder: ThreadId, ends: &[ObjectId], until: Ns) -> Option<ThreadId> {
-        let process = self.c.thread(holder).map(|t| t.process)?;
-        self.last_at_other_end(self.g.threads_of(process), ends, until).map(|x| x.1)
-    }
-
-    /// Which of these threads took or sent the last message at the other end of one of these channels, and when.
-    fn last_at_other_end(
-        &self,
-        threads: impl Iterator<Item = ThreadId>,
-        ends: &[ObjectId],
-        until: Ns,
-    ) -> Option<(Ns, ThreadId)> {
-        const LOOKED_AT: usize = 256;
-        let own: Vec<_> = ends.iter().filter_map(|o| self.c.object(*o)).collect();
-        let other = |o: &ObjectId| {
-            self.c.object(*o).is_some_and(|o| o.kind.is_channel() && own.iter().any(|x| x.is_other_end_of(o)))
-        };
-        let last = |t: ThreadId| {
-            let messages = self.g.ipc_of(t, 0..until);
-            let found = messages.iter().rev().take(LOOKED_AT).find(|m| other(&m.what.object));
-            found.map(|m| (m.time, t))
-        };
-        threads.filter_map(last).max()
-    }
-
-    /// A fact names one thread of the holder's process. When that one just idles, the thread of the
-    /// process that did not is meant.
-    fn busiest(&self, holder: ThreadId, relation: Relation, spans: &Spans) -> ThreadId {
-        if relation == Relation::Traces || relation.has_lock() {
-            return holder;
-        }
-        let Some(process) = self.c.thread(holder).map(|t| t.process) else { return holder };
-        let busy = |t: ThreadId| {
-            let act = activity(self.g, self.c, t, spans);
-            match act.mostly() {
-                Mostly::Running | Mostly::Runnable => act.running + act.runnable,
-                Mostly::Waiting(i) => act.groups.get(i).map_or(0, |g| {
-                    let idle = class(&self.representative(g), self.c).idle();
-                    if idle { act.running } else { g.blocked }
-                }),
-                Mostly::Unborn | Mostly::Gone | Mostly::Unknown => 0,
-            }
-        };
-        let own = busy(holder);
-        if own * 2 >= total(spans) {
-            return holder;
-        }
-        // A futex wait of another thread is as likely an idle worker of a pool: only running counts.
-        let ran = |t: ThreadId| activity(self.g, self.c, t, spans).running;
-        self.g
-            .threads_of(process)
-            .map(|t| (ran(t), t))
-            .filter(|(r, _)| r * 2 >= total(spans))
-            .max()
-            .map_or(holder, |x| x.1)
-    }
-
     fn follow_holder(
         &mut self,
         thread: ThreadId,
@@ -346,9 +146,15 @@ impl Walk<'_> {
         }
         // What explains most first: somebody on the way (a circle), then who is not idle.
         holders.sort_by_key(|c| std::cmp::Reverse(self.guilt(c)));
+        // All of them wait for one another: nothing to ask. Who only waits for its children has an end by inheritance.
+        let end = holders.first().and_then(|c| c.spans.last()).map_or(0, |s| s.1);
+        let circle = holders.len() > 1 && self.nobody_left(thread, end);
+        if circle {
+            holders.sort_by_key(|c| (!self.path.iter().any(|(t, _)| *t == c.thread), self.is_parent(c)));
+        }
         holders.truncate(5);
         let mut take = 0;
-        if !self.auto && holders.len() > 1 {
+        if !self.auto && holders.len() > 1 && !circle {
             let ends: Vec<_> = holders.iter().map(|c| self.end_of(c)).collect();
             let clear = self.guilt(&holders[0]) > self.guilt(&holders[1]);
             if !clear && ends.windows(2).any(|w| w[0] != w[1]) && self.share(holders[0].time) >= 0.2 {
@@ -364,7 +170,7 @@ impl Walk<'_> {
         }
         let last = holders.len() - 1;
         let Some(c) = self.take(holders, take.min(last)) else { return Ok(()) };
-        if self.keeps_silent(&c) {
+        if !circle && self.keeps_silent(&c) {
             return self.never_answered(thread, group, c);
         }
         self.follow(c, class)
@@ -491,6 +297,13 @@ impl Walk<'_> {
             }),
             _ => false,
         }
+    }
+
+    /// Does it wait for its children?
+    fn is_parent(&self, c: &Candidate) -> bool {
+        let act = activity(self.g, self.c, c.thread, &merged(c.spans.clone()));
+        let Mostly::Waiting(i) = act.mostly() else { return false };
+        act.groups.get(i).is_some_and(|g| class(&self.representative(g), self.c) == WaitClass::Child)
     }
 
     /// How much a holder looks like the culprit.

@@ -6,6 +6,7 @@ use super::activity::{Group, Mostly, Spans, activity, total};
 use super::ask::Candidate;
 use super::node::Entry;
 use super::pose::Posed;
+use super::stuck::CLOSED;
 use super::walk::{Finding, FindingKind, Flow, Walk};
 use crate::class::{WaitClass, class, joins, vague};
 use crate::words::{short_who, who};
@@ -89,6 +90,41 @@ impl Walk<'_> {
         let Some(c) = self.take(all, take.min(last)) else { return Ok(false) };
         self.visit(c.thread, c.spans, c.entry)?;
         Ok(true)
+    }
+
+    /// The other threads of the process where all of them wait for private futexes in the end, so that nobody is left
+    /// to wake one: a circle of which no baseline can tell more. `None` when somebody may still act, or wakes by itself.
+    pub(super) fn locked_in(
+        &self,
+        thread: ThreadId,
+        group: &Group,
+        silent: &Spans,
+    ) -> Option<Vec<(ThreadId, Group)>> {
+        let process = self.c.thread(thread).map(|t| t.process)?;
+        let (begun, end) = (silent.first()?.0, silent.last()?.1);
+        let last = |t: ThreadId| self.g.vertex_at(t, end.saturating_sub(1)).map(|v| self.g.vertex(v));
+        let own = last(thread).filter(|v| self.private_futex(group) && !v.timed_out)?;
+        let left = || self.g.threads_of(process).filter(|t| *t != thread && self.counts(*t));
+        // From when on all of them wait.
+        let from = left().filter_map(last).map(|v| v.start).fold(own.start.max(begun), Ns::max);
+        let long = end.saturating_sub(from);
+        if long < CLOSED && long.saturating_mul(2) < total(silent) {
+            return None;
+        }
+        let mut stuck = Vec::new();
+        for t in left() {
+            match self.other(t, thread, &vec![(from, end)], 0) {
+                Other::Stuck(_) => {
+                    let v = last(t).filter(|v| !v.timed_out)?;
+                    let whole = activity(self.g, self.c, t, &[(v.start.max(begun), end)]);
+                    let Mostly::Waiting(i) = whole.mostly() else { return None };
+                    stuck.push((t, whole.groups.into_iter().nth(i)?));
+                }
+                Other::Busy | Other::Idle => return None,
+                Other::None => {}
+            }
+        }
+        (!stuck.is_empty()).then_some(stuck)
     }
 
     /// FUTEX_PRIVATE_FLAG: no other process can wake it.
@@ -265,7 +301,7 @@ impl Walk<'_> {
     }
 
     /// All threads of the process wait: each one is shown, and whose wait began last closed the circle.
-    fn closed(&mut self, thread: ThreadId, group: &Group, mut others: Vec<(ThreadId, Group)>) {
+    pub(super) fn closed(&mut self, thread: ThreadId, group: &Group, mut others: Vec<(ThreadId, Group)>) {
         let begin = |g: &Group| g.clips.first().map_or(0, |c| c.start);
         let own = self.out.nodes.len().saturating_sub(1);
         // The thread that made the others mostly waits for them to end: it comes last.

@@ -23,8 +23,10 @@ impl Walk<'_> {
             let flag = n.waits_on.as_deref() == Some(DATA_FLAG);
             n.state != "not-created" && n.state != "exited" && !obliged && !sole && !flag
         });
-        // Nobody asked anybody: each waits for the other to begin.
-        let Some(idle) = idle.filter(|_| !self.all_wait_to_begin(from)) else {
+        // Nobody asked anybody: each waits for the other to begin. Or others could act, too, and wait for these.
+        let end = spans.last().map_or(0, |s| s.1);
+        let circle = |w: &Self| w.all_wait_to_begin(from) || w.nobody_left(thread, end);
+        let Some(idle) = idle.filter(|_| !circle(self)) else {
             return self.circular(thread, spans, entry);
         };
         let mut find = |node: usize, kind| {

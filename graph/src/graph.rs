@@ -187,6 +187,9 @@ pub(crate) struct ThreadRows {
     pub exited: Option<(Ns, u32)>,
 }
 
+/// The status of a thread whose end nobody saw.
+pub const NO_STATUS: u32 = u32::MAX;
+
 /// Vertices, edges and the facts around them. Frozen: made by a [`crate::Builder`], then only read.
 ///
 /// Vertices of one thread are neighbours in order of time, so program order needs no edges of its own.
@@ -475,7 +478,8 @@ impl EventGraph {
         (!r.vertices.is_empty()).then_some(r.end)
     }
 
-    /// When and with what status (as of wait(2)) a thread exited, if it did while recorded.
+    /// When and with what status (as of wait(2)) a thread exited, if it did while recorded; at 0, with [`NO_STATUS`],
+    /// one that ended before and still holds something.
     pub fn exited(&self, t: ThreadId) -> Option<(Ns, u32)> {
         self.rows(t).exited
     }

@@ -50,7 +50,9 @@ pub use diagnose::{Diagnosis, Options, SliceNode, Step, path_of_span, run_with, 
 pub use edge::{Edge, EdgeId, EdgeKind, Weak};
 pub use episode::{Episode, WaitKey, episodes, wait_key};
 pub use flag::FlagAccess;
-pub use graph::{At, CullCounts, EventGraph, HoldFact, MarkFact, SamplePoint, SignalFact, WorkFact};
+pub use graph::{
+    At, CullCounts, EventGraph, HoldFact, MarkFact, NO_STATUS, SamplePoint, SignalFact, WorkFact,
+};
 pub use lane::{Cell, LANE_STATES, LaneState, Share};
 pub use profile::{Profile, profile};
 pub use question::{By, Choice, Decision, NearbyEvent, Question, QuestionKey, QuestionKind};

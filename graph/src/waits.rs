@@ -148,6 +148,8 @@ const BY_KERNEL: &[(&str, WaitsOn)] = &[
     ("throttle", WaitsOn::CpuQuota),
     ("refrigerator", WaitsOn::Freezer),
     ("do_freezer_trap", WaitsOn::Freezer),
+    ("fanotify_", WaitsOn::FileSystem),
+    ("break_lease", WaitsOn::FileLock),
     ("fuse_", WaitsOn::FileSystem),
     ("request_wait_answer", WaitsOn::FileSystem),
     ("nfs", WaitsOn::FileSystem),

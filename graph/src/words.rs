@@ -71,7 +71,9 @@ pub fn who_at(catalog: &Catalog, thread: ThreadId, time: Ns) -> String {
     let Some(p) = catalog.process(t.process) else {
         return format!("{} (thread {})", clean(&t.name, 40), t.tid);
     };
-    let (process, pid) = (clean(&process_at(catalog, thread, time), 40), ids(p));
+    let name = process_at(catalog, thread, time);
+    let process = if name.is_empty() { "a process".into() } else { clean(&name, 40) };
+    let pid = ids(p);
     if t.tid == p.pid {
         format!("{process} (pid {pid})")
     } else if t.name == p.name {

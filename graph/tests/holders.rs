@@ -143,3 +143,24 @@ fn a_lock_that_is_held_by_an_inherited_descriptor() {
         assert!(why.contains(how), "{why}");
     }
 }
+
+/// Who took a semaphore ended before the recording began: all that is known is the number.
+#[test]
+fn who_ended_before_the_recording_is_told_so() {
+    let mut d = Drawing::new(9.0);
+    let worker = d.process("worker", "worker --shared", None, 0.0);
+    let gone = d.process("", "", None, 0.0);
+    d.catalog.threads[gone.index()].end = Some(0);
+    d.catalog.processes[1].end = Some(0);
+    let set = d.object(ObjectKind::SysvIpc, 7, 1 << 63 | 5 << 2 | 1, "");
+    d.wait(worker, 0.5, 9.0, "semtimedop").on(set).open();
+    d.hold(gone, worker, set, Relation::Owns, 1.5);
+    let r = d.diagnose("^worker");
+    assert_eq!(r.slice[1].state, "exited", "{r:#?}");
+    let why = &r.root_causes[0].why;
+    assert!(
+        why.starts_with("a process (pid 1001) ended before the recording began with semaphores:[7]"),
+        "{why}"
+    );
+    assert!(why.contains("never gave it back"), "{why}");
+}

@@ -12,6 +12,7 @@ mod cpu;
 mod futexes;
 mod kernel;
 mod matrix;
+mod owners;
 mod processes;
 mod servers;
 mod sets;

@@ -24,6 +24,7 @@ const WAITING: &[Program] = &[
     ("sets", ""),
     ("processes", ""),
     ("kernel", ""),
+    ("owners", ""),
     ("splits", ""),
     ("yields", "nap"),
     ("yields", "timedwait"),

@@ -55,7 +55,7 @@ const volatile u8 class_of[CALLS] = {
 	[35] = C_NANOSLEEP, [230] = C_CLOCK_NANOSLEEP,
 	[61] = C_WAIT4, [247] = C_WAITID,
 	[65] = C_SYSV, [69] = C_SYSV, [70] = C_SYSV, [220] = C_SEMTIMEDOP, [66] = C_SYSV, [71] = C_SYSV,
-	[242] = C_SYSV, [243] = C_SYSV, [128] = C_SIGTIMEDWAIT,
+	[242] = C_FD, [243] = C_FD, [128] = C_SIGTIMEDWAIT,
 	[60] = C_EXIT, [231] = C_EXIT, [219] = C_RESTART,
 };
 

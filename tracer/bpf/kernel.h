@@ -120,6 +120,15 @@ struct task_group {
 struct thread_info {
 	u32 status;
 };
+struct ns_common {
+	unsigned int inum;
+};
+struct ipc_namespace {
+	struct ns_common ns;
+};
+struct nsproxy {
+	struct ipc_namespace *ipc_ns;
+};
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
@@ -133,6 +142,7 @@ struct task_struct {
 	struct task_struct *real_parent;
 	int *clear_child_tid;
 	char comm[16];
+	struct nsproxy *nsproxy;
 	struct files_struct *files;
 	struct mm_struct *mm;
 	struct task_group *sched_task_group;
@@ -292,6 +302,7 @@ struct bpf_perf_event_data;
 
 #define ANON_INODE_FS_MAGIC 0x09041934
 #define PIPEFS_MAGIC 0x50495045
+#define MQUEUE_MAGIC 0x19800202
 #define PID_FS_MAGIC 0x50494446
 
 #endif

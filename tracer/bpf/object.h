@@ -343,7 +343,7 @@ int __noinline file_object(struct object *o, u64 file, u32 which)
 		o->kind = K_BLOCK;
 		o->id = user_device(rdev);
 	} else {
-		o->kind = K_FILE;
+		o->kind = magic == MQUEUE_MAGIC ? K_SYSV : K_FILE;
 		o->id = number;
 		o->peer = user_device(READ(in, i_sb, s_dev));
 	}

@@ -69,6 +69,20 @@ static __always_inline void path_object(struct object *o, struct scratch *s)
 		mark_sent(hash);
 }
 
+/* In the peer of System V objects, beside the number of their namespace: each kind counts by itself. POSIX message
+ * queues are files, which have a device there. */
+#define SYSV (1ULL << 63)
+enum sysv { SYSV_SEMAPHORES = 1, SYSV_MESSAGES = 2 };
+
+static __always_inline void sysv_object(struct object *o, struct task_struct *task, u32 nr, u32 id)
+{
+	u64 space = READ(task, nsproxy, ipc_ns, ns.inum);
+	o->kind = K_SYSV;
+	o->id = id;
+	/* msgsnd, msgrcv, msgctl */
+	o->peer = SYSV | space << 2 | (nr >= 69 && nr <= 71 ? SYSV_MESSAGES : SYSV_SEMAPHORES);
+}
+
 /* The object alone: of the call that a waker is in, or that just returned. `task` is the current thread as
  * a number: functions verified on their own take no typed pointers. */
 int __noinline acted_on(struct thread *t, struct object *o, struct regs *r, u64 current, u64 tgid)
@@ -94,8 +108,7 @@ int __noinline acted_on(struct thread *t, struct object *o, struct regs *r, u64 
 	} else if (class == C_FLOCK || class == C_FCNTL) {
 		lock_object(t, task, o, r->di, which);
 	} else if (class == C_SYSV || class == C_SEMTIMEDOP) {
-		o->kind = K_SYSV;
-		o->id = (u32)r->di;
+		sysv_object(o, task, nr, r->di);
 	} else if (class == C_EXIT) {
 		/* A thread that ends wakes those who join it through this word. */
 		u64 word = (u64)READ(task, clear_child_tid);
@@ -233,8 +246,7 @@ int __noinline waits_on(struct thread *t, struct regs *r, u64 blocked, u64 tgid,
 		break;
 	case C_SYSV:
 	case C_SEMTIMEDOP:
-		o->kind = K_SYSV;
-		o->id = (u32)r->di;
+		sysv_object(o, task, r->orig_ax, r->di);
 		if (class == C_SEMTIMEDOP)
 			t->timeout = timeout_of(s, false);
 		break;

@@ -8,6 +8,7 @@
 mod candidates;
 mod files;
 mod futex;
+mod ipc;
 mod locks;
 mod memory;
 mod mounts;
@@ -16,6 +17,7 @@ mod polled;
 mod sockets;
 mod terminals;
 
+pub(crate) use ipc::ipc_namespace;
 pub(crate) use memory::parse_call;
 
 use crate::identity::Identity;
@@ -87,6 +89,8 @@ impl Default for Holders {
 enum Who {
     Process(u32),
     Thread(u32, u32),
+    /// A process that is no more.
+    Ended(u32),
 }
 
 impl Holders {
@@ -125,6 +129,7 @@ impl Holders {
                 let holder = match who {
                     Who::Process(pid) => identity.leader(pid, now),
                     Who::Thread(tid, tgid) => identity.thread(tid, tgid, now),
+                    Who::Ended(pid) => identity.ended(pid),
                 };
                 let found = Found { holder, object, relation };
                 if out.len() < MAX_PER_WAIT && !out.contains(&found) {
@@ -139,6 +144,7 @@ impl Holders {
                 }
             }
             Some(o) => take(self.of_object(wait, o), wait.id),
+            None if wait.syscall.is_none() => take(self.page_bringers(wait), wait.id),
             None => {}
         }
         // A parent waits within vfork(2) until the child executes a program or exits.
@@ -186,7 +192,11 @@ impl Holders {
             ObjectKind::Tty => self.terminal_end(wait, object),
             ObjectKind::Futex => self.futex_owner(wait, object),
             ObjectKind::EventFd => self.eventfd_sharers(wait, object),
-            ObjectKind::File => self.file_server(wait, object),
+            ObjectKind::File => self.file_holders(wait, object),
+            ObjectKind::SysvIpc => match object.sysv() {
+                Some(sysv) => self.sysv_partners(wait, object, sysv),
+                None => self.queue_ends(wait, object),
+            },
             _ => Vec::new(),
         }
     }

@@ -225,6 +225,26 @@ impl Identity {
         self.or_survivor(leader)
     }
 
+    /// The thread that stood for a process that is no more. One that ended before anybody saw it gets a row that says
+    /// no more than that.
+    pub fn ended(&mut self, pid: u32) -> ThreadId {
+        if let Some(id) = self.find(pid) {
+            return id;
+        }
+        let row = Process { pid, ns_pid: pid, end: Some(0), ..Process::default() };
+        let process = self.add_process(row, None, true);
+        let row = Thread { tid: pid, ns_tid: pid, process, end: Some(0), ..Thread::default() };
+        let id = self.add_thread(row, None);
+        self.change_process(process, |p| p.end = Some(0));
+        self.ended_threads.push_back(id);
+        if let Some(slot) = self.processes.get_mut(process.index()) {
+            slot.members.clear();
+            slot.queued = true;
+        }
+        self.ended_processes.push_back(process);
+        id
+    }
+
     /// This thread, or another one of its process that lives when it has ended.
     fn or_survivor(&self, id: ThreadId) -> ThreadId {
         let Some(row) = self.row(id).filter(|t| t.end.is_some()) else { return id };

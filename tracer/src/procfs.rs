@@ -241,6 +241,13 @@ pub fn read_stat(pid: u32) -> Option<Stat> {
     parse_stat(&read_bounded(&path_of(pid, "stat"), 4096).ok()?)
 }
 
+/// The kernel function that a thread sleeps in (`/proc/TID/wchan`); empty when it does not sleep, and without the right
+/// to ask.
+pub fn read_wchan(tid: u32) -> String {
+    let name = read_bounded(&path_of(tid, "wchan"), 256).unwrap_or_default();
+    if name == b"0" { String::new() } else { lossy(&name, MAX_NAME) }
+}
+
 /// `/proc/PID/status` of a process or thread; `None` when it is gone.
 pub fn read_status(pid: u32) -> Option<Status> {
     parse_status(&read_bounded(&path_of(pid, "status"), 1 << 16).ok()?)

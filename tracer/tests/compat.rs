@@ -59,7 +59,8 @@ fn a_32_bit_program() {
             let wait = |e: &Event| if let Kind::OffCpu(o) = e.kind { Some(o) } else { None };
             let waits: Vec<_> =
                 events.iter().filter(of).filter_map(wait).filter(|o| o.woken > o.start).collect();
-            let mapped = |o: &&OffCpu| !catalog.show_stack(o.user_stack).iter().any(|f| f.contains("[unknown]"));
+            let mapped =
+                |o: &&OffCpu| !catalog.show_stack(o.user_stack).iter().any(|f| f.contains("[unknown]"));
             named.all(|(call, n)| waits.iter().filter(|o| o.syscall.is_any(&[call])).count() >= n)
                 && waits.iter().filter(|o| o.user_stack.is_some()).all(|o| mapped(&o))
         };

@@ -22,7 +22,7 @@ pub(crate) use calls::{
 
 pub(crate) use split::why as split_reason;
 
-use crate::graph::{EdgeRow, INTERRUPTED, TIMED_OUT};
+use crate::graph::{EdgeRow, INTERRUPTED, NO_STATUS, TIMED_OUT};
 use crate::{
     At, BurstFact, CullCounts, EdgeKind, EventGraph, FlagAccess, HoldFact, MarkFact, SamplePoint, SignalFact,
     UnservedFact, VertexId, Weak, WorkFact,
@@ -235,6 +235,12 @@ impl Builder {
         if let Kind::Hold(h) = e.kind {
             let (subject, object, relation) = (h.subject, h.object, h.relation);
             self.holds.push(HoldFact { time, subject, holder: e.thread, object, relation });
+            // Who held it and ended before the recording did nothing in it but that.
+            if catalog.thread(e.thread).is_some_and(|t| t.end == Some(0))
+                && let Some(t) = self.touch(e.thread, 0, catalog)
+            {
+                t.exited.get_or_insert((0, NO_STATUS));
+            }
             return;
         }
         // It tells what the thread did while it ran, and changes nothing about when it did.

@@ -97,6 +97,9 @@ impl Writer<'_> {
             (Some("child"), _) => " for a child to end".into(),
             (Some(w @ ("disk" | "device")), Some(o)) => format!(" for the {w} ({o})"),
             (Some("file-system"), Some(o)) => format!(" for the file system ({o})"),
+            (Some("page-fault"), _) if self.asks_for_page(n) => {
+                " for a page of memory that a program is to bring (userfaultfd)".into()
+            }
             (Some("page-fault"), _) => " for a page of memory".into(),
             (Some("write-back"), Some(o)) => format!(" for written data to reach the disk ({o})"),
             (Some("write-back"), None) => " for written data to reach the disk".into(),
@@ -104,6 +107,12 @@ impl Writer<'_> {
             (_, Some(o)) => format!(" on {o}"),
             (Some(w), None) => format!(" ({w})"),
         }
+    }
+
+    /// Does the wait go through userfaultfd(2): another thread or program is told of the fault, and brings the page?
+    fn asks_for_page(&self, n: &SliceNode) -> bool {
+        let stack = self.g.vertex(n.vertex).kernel_stack;
+        self.c.frames_of(stack).any(|f| f.function.contains("handle_userfault"))
     }
 
     /// A lock is known by its whole path.

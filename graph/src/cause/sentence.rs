@@ -4,6 +4,7 @@ use super::{Ranked, Writer};
 use crate::class::{WaitClass, class};
 use crate::diagnose::{DATA_FLAG, FindingKind, SliceNode};
 use crate::disks::{disk_use, wrote_back};
+use crate::graph::NO_STATUS;
 use crate::profile::Profile;
 use crate::starved::starved;
 use crate::words::{clean, moment, percent, short_label, short_who, span, who};
@@ -397,14 +398,23 @@ impl Writer<'_> {
             let name = STOPS.iter().find(|x| x.0 == s.signal).map_or("", |x| x.1);
             format!(" ({name} sent by {} at {})", who(self.c, s.from), moment(s.time))
         });
-        let end = if v.open { " and nobody continued it".to_owned() } else { String::new() };
-        format!("{full} was stopped for {}{by}{end}", span(n.spent))
+        // The kernel sends these two to whoever uses a terminal from the background, in its own name.
+        let terminal = sent.filter(|s| s.signal >= 21 && process(s.from) == process(s.to)).map(|s| {
+            let (name, does) = if s.signal == 21 { ("SIGTTIN", "read from") } else { ("SIGTTOU", "wrote to") };
+            format!(
+                " by its terminal ({name} at {}): it {does} it from the background; `fg` in the shell continues it",
+                moment(s.time)
+            )
+        });
+        let end = if v.open && terminal.is_none() { " and nobody continued it" } else { "" };
+        format!("{full} was stopped for {}{}{end}", span(n.spent), terminal.unwrap_or(by))
     }
 
     /// A holder that is gone: when, how, and what that means for what it held.
     pub(super) fn why_ended(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
         let status = self.g.exited(r.thread).map(|x| x.1);
         let how = match status {
+            Some(NO_STATUS) => "ended before the recording began".to_owned(),
             Some(s) if s & 0x7f != 0 => format!("was killed by signal {} at {}", s & 0x7f, moment(n.start)),
             Some(s) => format!("ended at {} (exit code {})", moment(n.start), s >> 8),
             None => format!("had ended at {}", moment(n.start)),

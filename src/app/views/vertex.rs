@@ -5,7 +5,7 @@ use crate::app::recording::Recording;
 use crate::app::time;
 use crate::config::Look;
 use pg_event::{Context, Direction, Event, Kind, Ns, ThreadId};
-use pg_graph::{BurstFact, EdgeId, LaneState, VertexId};
+use pg_graph::{BurstFact, EdgeId, LaneState, NO_STATUS, VertexId};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -162,7 +162,9 @@ fn rows(r: &Recording, id: VertexId) -> Vec<Row> {
         let words = format!("runs {}{off}", time::length(v.ran()));
         out.push(moment(Look::Running, v.run, words));
     }
-    if let Some((at, status)) = r.graph.exited(v.thread).filter(|(at, _)| *at == v.end) {
+    if let Some((at, status)) =
+        r.graph.exited(v.thread).filter(|(at, status)| *at == v.end && *status != NO_STATUS)
+    {
         out.push(moment(Look::Text, at, format!("ends, {}", exit_words(status))));
     }
     bursts(r, &v, &mut out);

@@ -22,7 +22,7 @@ pub use event::{
 };
 pub use ids::{FrameId, ModuleId, Ns, ObjectId, ProcessId, StackId, ThreadId, TraceId};
 pub use lookup::Lookup;
-pub use object::{Object, ObjectKind, SHARED_FUTEX, endpoint_v4, show_endpoint};
+pub use object::{Object, ObjectKind, SHARED_FUTEX, SysV, endpoint_v4, show_endpoint};
 pub use syscall::{Sysno, syscall_name, syscall_number};
 pub use trace::{Burst, Trace};
 pub use unserved::{Display, Unserved};

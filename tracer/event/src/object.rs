@@ -126,6 +126,25 @@ impl ObjectKind {
     }
 }
 
+/// In the peer of a System V object: below it its namespace, and in the lowest two bits which kind it is.
+const SYSV: u64 = 1 << 63;
+
+/// A System V object: each kind counts its numbers by itself, in each namespace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SysV {
+    /// A queue of messages, else a set of semaphores.
+    pub messages: bool,
+    /// Inode of its namespace, as `/proc/PID/ns/ipc` shows it.
+    pub namespace: u32,
+}
+
+impl SysV {
+    /// What stands in [`Object::peer`] of such an object.
+    pub fn peer(self) -> u64 {
+        SYSV | u64::from(self.namespace) << 2 | if self.messages { 2 } else { 1 }
+    }
+}
+
 /// A thing that threads wait on or communicate through. Two ends of one channel are two objects
 /// `a` and `b` with `a.id == b.peer && a.peer == b.id` (sockets), or one object (pipes).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -152,6 +171,14 @@ impl Object {
     /// A futex word in a shared mapping, which several processes may have at different addresses?
     pub fn is_shared_futex(&self) -> bool {
         self.kind == ObjectKind::Futex && self.peer & SHARED_FUTEX != 0
+    }
+
+    /// Which System V object it is; `None` for others, POSIX message queues too.
+    pub fn sysv(&self) -> Option<SysV> {
+        if self.kind != ObjectKind::SysvIpc || self.peer & SYSV == 0 {
+            return None;
+        }
+        Some(SysV { messages: self.peer & 3 == 2, namespace: (self.peer >> 2) as u32 })
     }
 
     /// The text of the report's `object` field, as fixed by the contract:
@@ -196,7 +223,11 @@ impl Object {
             ObjectKind::Child => format!("child {}", self.id),
             ObjectKind::Set if self.members.len() == 1 => "1 descriptor".into(),
             ObjectKind::Set => format!("{} descriptors", self.members.len()),
-            ObjectKind::SysvIpc => named("sysv"),
+            ObjectKind::SysvIpc => match self.sysv() {
+                Some(SysV { messages: false, .. }) => format!("semaphores:[{}]", self.id),
+                Some(SysV { messages: true, .. }) => format!("messages:[{}]", self.id),
+                None => named("messages"),
+            },
             ObjectKind::File
             | ObjectKind::FileLock
             | ObjectKind::Tty

@@ -19,9 +19,9 @@ fn direction(wait: &LongWait) -> Direction {
     ];
     const IN: [&str; 9] =
         ["read", "readv", "pread64", "preadv", "preadv2", "recvfrom", "recvmsg", "recvmmsg", "accept"];
-    if wait.syscall.is_any(&OUT) {
+    if wait.syscall.is_any(&OUT) || wait.syscall.is_any(&["mq_timedsend"]) {
         Direction::Output
-    } else if wait.syscall.is_any(&IN) {
+    } else if wait.syscall.is_any(&IN) || wait.syscall.is_any(&["mq_timedreceive"]) {
         Direction::Input
     } else {
         Direction::Unknown
@@ -39,29 +39,43 @@ pub(super) fn others_first(mut pids: Vec<u32>, own: u32) -> Vec<u32> {
     pids
 }
 
+/// Who has those ends open that the waiter needs: the writing ones if it reads.
+fn ends_of(wait: &LongWait, ends: &[Opened]) -> Vec<(Who, Relation)> {
+    let modes: Vec<_> = ends.iter().filter_map(|e| Some((e.pid, e.mode()?))).collect();
+    let readers = || modes.iter().filter(|(_, m)| m.reads()).map(|(p, _)| *p).collect::<Vec<_>>();
+    let writers = || modes.iter().filter(|(_, m)| m.writes()).map(|(p, _)| *p).collect::<Vec<_>>();
+    let input = match direction(wait) {
+        Direction::Input => true,
+        Direction::Output => false,
+        // poll(2) and its kin: whoever has only the writing end waits for a reader.
+        Direction::Unknown => readers().contains(&wait.tgid) || !writers().contains(&wait.tgid),
+    };
+    let (pids, relation) = if input { (writers(), Relation::Writes) } else { (readers(), Relation::Reads) };
+    others_first(pids, wait.tgid).into_iter().map(|p| (Who::Process(p), relation)).collect()
+}
+
 impl Holders {
     pub(super) fn pipe_ends(&mut self, wait: &LongWait, object: &Object) -> Vec<(Who, Relation)> {
         let ends = self.pipe_descriptors(object);
-        let modes: Vec<_> = ends.iter().filter_map(|e| Some((e.pid, e.mode()?))).collect();
-        let readers = || modes.iter().filter(|(_, m)| m.reads()).map(|(p, _)| *p).collect::<Vec<_>>();
-        let writers = || modes.iter().filter(|(_, m)| m.writes()).map(|(p, _)| *p).collect::<Vec<_>>();
-        let input = match direction(wait) {
-            Direction::Input => true,
-            Direction::Output => false,
-            // poll(2) and its kin: whoever has only the writing end waits for a reader.
-            Direction::Unknown => readers().contains(&wait.tgid) || !writers().contains(&wait.tgid),
-        };
-        let (pids, relation) =
-            if input { (writers(), Relation::Writes) } else { (readers(), Relation::Reads) };
-        others_first(pids, wait.tgid).into_iter().map(|p| (Who::Process(p), relation)).collect()
+        ends_of(wait, &ends)
     }
 
+    /// Who has the other side of a POSIX message queue open.
+    pub(super) fn queue_ends(&mut self, wait: &LongWait, object: &Object) -> Vec<(Who, Relation)> {
+        let ends = self.named_descriptors(object);
+        ends_of(wait, &ends)
+    }
     /// Everybody's descriptors of a pipe, or of a FIFO: the same inode under the same last name.
     fn pipe_descriptors(&mut self, object: &Object) -> Vec<Opened> {
         let pipes = self.open.of(&FdLink::Pipe(object.id));
         if !pipes.is_empty() || object.name.is_empty() {
             return pipes;
         }
+        self.named_descriptors(object)
+    }
+
+    /// Everybody's descriptors of a file that few have open: the same inode under the same last name.
+    fn named_descriptors(&mut self, object: &Object) -> Vec<Opened> {
         let last = |p: &str| p.trim_end_matches(" (deleted)").rsplit('/').next().unwrap_or("").to_owned();
         let name = last(&object.name);
         let candidates = self.open.with_path(|p| last(p) == name);

@@ -1,13 +1,50 @@
-//! Who serves a file: the daemon of a FUSE file system.
+//! Who lets a file be opened and read: the daemon of a FUSE file system, who is asked for permission (fanotify), who
+//! has a lease on it; and who brings pages that a program asked to be told of (userfaultfd).
 
 use super::{Holders, LongWait, Who, mounts};
 use crate::procfs;
 use pg_event::{Object, Relation};
 use std::os::unix::ffi::OsStrExt;
 
+/// Each of these processes once, without the one that waits.
+fn others(mut pids: Vec<u32>, wait: &LongWait) -> impl Iterator<Item = u32> {
+    pids.sort_unstable();
+    pids.dedup();
+    pids.into_iter().filter(|&p| p != wait.tgid)
+}
+
 impl Holders {
+    /// Who could let a call on a file go on.
+    pub(super) fn file_holders(&mut self, wait: &LongWait, object: &Object) -> Vec<(Who, Relation)> {
+        let within = procfs::read_wchan(wait.tid);
+        if within.starts_with("fanotify_") {
+            return self.who_permits(wait);
+        }
+        if within.contains("break_lease") {
+            return self.lease_owners(wait, object);
+        }
+        self.file_server(wait, object)
+    }
+
+    /// Programs that are asked before files are opened or read: scanners for viruses. Which of several is asked is not
+    /// to be seen.
+    fn who_permits(&mut self, wait: &LongWait) -> Vec<(Who, Relation)> {
+        let groups = self.open.anonymous("fanotify");
+        let asked = groups.into_iter().filter(|o| o.info().is_some_and(|i| i.permits));
+        others(asked.map(|o| o.pid).collect(), wait).map(|p| (Who::Process(p), Relation::Serves)).collect()
+    }
+
+    /// Other processes that bring the pages of this one's memory, which it asked for by userfaultfd(2).
+    pub(super) fn page_bringers(&mut self, wait: &LongWait) -> Vec<(Who, Relation)> {
+        if !procfs::read_wchan(wait.tid).contains("userfault") {
+            return Vec::new();
+        }
+        let served = self.open.anonymous("userfaultfd").into_iter().map(|o| o.pid);
+        others(served.collect(), wait).map(|p| (Who::Process(p), Relation::Serves)).collect()
+    }
+
     /// The daemon behind a file on FUSE. The file itself is never touched: that would hang as well.
-    pub(super) fn file_server(&mut self, wait: &LongWait, object: &Object) -> Vec<(Who, Relation)> {
+    fn file_server(&mut self, wait: &LongWait, object: &Object) -> Vec<(Who, Relation)> {
         let mounts = mounts::of_process(wait.tid);
         let mount = if object.peer == 0 {
             // Known by the path given to the system call only.
@@ -43,9 +80,6 @@ impl Holders {
                 return Vec::new();
             }
         }
-        pids.sort_unstable();
-        pids.dedup();
-        pids.retain(|&p| p != wait.tgid);
-        pids.into_iter().map(|p| (Who::Process(p), Relation::Serves)).collect()
+        others(pids, wait).map(|p| (Who::Process(p), Relation::Serves)).collect()
     }
 }

@@ -49,6 +49,28 @@ impl Holders {
         found.into_iter().map(|(p, relation)| (Who::Process(p), relation)).collect()
     }
 
+    /// Who has a lease on a file (samba, NFS servers), and has to give it up before others may open it. The file is
+    /// known by its path, which is not touched: whoever has a lease has it open.
+    pub(super) fn lease_owners(&mut self, wait: &LongWait, object: &Object) -> Vec<(Who, Relation)> {
+        let leases: Vec<_> =
+            procfs::read_locks().into_iter().filter(|l| l.kind == LockKind::Lease && !l.blocked).collect();
+        let name = last(&object.name);
+        let open = self.open.with_path(|p| !name.is_empty() && last(p) == name);
+        let mut pids: Vec<u32> = open
+            .into_iter()
+            .take(MAX_LOOKED_AT)
+            .filter(|o| o.pid != wait.tgid)
+            .filter(|o| {
+                let locked = o.info().map(|i| i.locked_inodes).unwrap_or_default();
+                leases.iter().any(|l| l.pid.is_none_or(|p| p == o.pid) && locked.contains(&l.inode))
+            })
+            .map(|o| o.pid)
+            .collect();
+        pids.sort_unstable();
+        pids.dedup();
+        pids.into_iter().map(|p| (Who::Process(p), Relation::Owns)).collect()
+    }
+
     /// Processes with a descriptor whose open file description has a lock on this file.
     fn lock_descriptors(&mut self, object: &Object) -> Vec<u32> {
         let name = last(&object.name);

@@ -1,8 +1,8 @@
 //! What a thread waits for, told from the call it is in: its arguments name descriptors, addresses, children.
 
-use crate::holders::{Holders, epoll_members, parse_call};
+use crate::holders::{Holders, epoll_members, ipc_namespace, parse_call};
 use crate::procfs::{self, FdLink};
-use pg_event::{Ns, Object, ObjectId, ObjectKind, Sysno};
+use pg_event::{Ns, Object, ObjectId, ObjectKind, SysV, Sysno};
 
 /// Most members of a set looked up: who polls hundreds of descriptors waits for work.
 const MEMBERS: usize = 64;
@@ -54,6 +54,8 @@ const ON_FD: &[&str] = &[
     "fdatasync",
     "splice",
     "sendfile",
+    "mq_timedsend",
+    "mq_timedreceive",
 ];
 
 /// What a call with these arguments waits for.
@@ -73,6 +75,12 @@ pub fn waited_for(
         let pid = given.map_or(0, |p| (p as i32).max(0));
         return Some(Waited::one(object(ObjectKind::Child, pid as u64, String::new())));
     }
+    if nr.is_any(&["semop", "semtimedop", "msgsnd", "msgrcv"]) {
+        let messages = nr.is_any(&["msgsnd", "msgrcv"]);
+        let set = object(ObjectKind::SysvIpc, u64::from(args[0] as u32), String::new());
+        let peer = SysV { messages, namespace: ipc_namespace(tid)? }.peer();
+        return Some(Waited::one(Object { peer, ..set }));
+    }
     let fd = args[0] as u32;
     let epoll = nr.is_any(&["epoll_wait", "epoll_pwait", "epoll_pwait2"]);
     let set = if epoll { Some(epoll_members(tid, fd)) } else { holders.polled(tid, nr, args) };
@@ -87,7 +95,10 @@ pub fn waited_for(
     if !locks && !nr.is_any(ON_FD) {
         return None;
     }
-    descriptor(holders, now, (tid, tgid), fd, locks).map(Waited::one)
+    let queue = nr.is_any(&["mq_timedsend", "mq_timedreceive"]);
+    let found = descriptor(holders, now, (tid, tgid), fd, locks)?;
+    let kind = if queue { ObjectKind::SysvIpc } else { found.kind };
+    Some(Waited::one(Object { kind, ..found }))
 }
 
 /// What a descriptor of a thread leads to.

@@ -62,6 +62,8 @@ pub struct FdInfo {
     pub fuse_connection: Option<u32>,
     /// Inodes of files on which this open file description holds a lock (`lock:` lines).
     pub locked_inodes: Vec<u64>,
+    /// A fanotify group that is asked before files are opened or read.
+    pub permits: bool,
 }
 
 /// Parse the target of a link in `/proc/PID/fd`.
@@ -93,6 +95,7 @@ pub fn parse_fdinfo(bytes: &[u8]) -> Option<FdInfo> {
         eventfd: None,
         fuse_connection: None,
         locked_inodes: Vec::new(),
+        permits: false,
     };
     for line in text.lines() {
         let Some((key, value)) = line.split_once(':') else { continue };
@@ -110,6 +113,8 @@ pub fn parse_fdinfo(bytes: &[u8]) -> Option<FdInfo> {
                 let inode = value.split_ascii_whitespace().find(|w| w.matches(':').count() == 2);
                 out.locked_inodes.extend(inode.and_then(|w| w.rsplit(':').next()?.parse::<u64>().ok()));
             }
+            // `fanotify ino:4f969 sdev:800013 mflags:0 mask:10000 ignored_mask:0`
+            _ if key.starts_with("fanotify ") => out.permits |= asks_permission(line),
             _ => {}
         }
     }
@@ -119,6 +124,14 @@ pub fn parse_fdinfo(bytes: &[u8]) -> Option<FdInfo> {
         _ => AccessMode::Both,
     };
     Some(out)
+}
+
+/// Does a mark of a fanotify group ask before something is done (`FAN_OPEN_PERM`, `FAN_ACCESS_PERM`,
+/// `FAN_OPEN_EXEC_PERM`, `FAN_PRE_ACCESS`)?
+fn asks_permission(line: &str) -> bool {
+    const ASKS: u64 = 0x17_0000;
+    let mask = line.split_ascii_whitespace().find_map(|w| w.strip_prefix("mask:"));
+    mask.and_then(|m| u64::from_str_radix(m, 16).ok()).is_some_and(|m| m & ASKS != 0)
 }
 
 /// The descriptors in the `tfd:` lines of an epoll instance's fdinfo, at most 65536.

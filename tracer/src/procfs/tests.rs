@@ -73,6 +73,13 @@ fn fdinfo_of_each_kind() {
     let locked = parse_fdinfo(b"flags:\t0100001\nlock:\t1: FLOCK  ADVISORY  WRITE 359 00:13:11691 0 EOF\n");
     let locked = locked.expect("fdinfo");
     assert_eq!((locked.mode, locked.locked_inodes), (AccessMode::Write, vec![11691]));
+    let fanotify = |mask: &str| {
+        let text = format!(
+            "flags:\t02\nfanotify flags:5 event-flags:8000\nfanotify ino:4f969 sdev:800013 mflags:0 mask:{mask} ignored_mask:0 \n"
+        );
+        parse_fdinfo(text.as_bytes()).expect("fdinfo").permits
+    };
+    assert!(fanotify("10000") && fanotify("20008") && !fanotify("3b"), "told of, or asked");
     assert_eq!(parse_fdinfo(b"pos: 0\n"), None);
 }
 

@@ -39,6 +39,7 @@ fn exit_codes() {
     p.exits(&["diagnose", "shop.pgs"], 0, "rebuild_index");
     p.exits(&["diagnose", "shop.pgs", "--process", "^shop --verbose$"], 0, "rebuild_index");
     p.exits(&["diagnose", "shop.pgs", "--at", "3"], 0, "rebuild_index");
+    p.exits(&["diagnose", "shop.pgs", "--pid", "20"], 0, "outside of the focus of the recording");
     p.exits(&["diagnose", "shop.pgs", "--whole-turns"], 0, "rebuild_index");
     p.exits(&["diagnose", "shop.pgs", "--why-not"], 0, "Why not the others");
     p.exits(&["diagnose", "shop.pgs", "--stats"], 0, "connections filtered out");

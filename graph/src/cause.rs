@@ -12,8 +12,9 @@ use crate::diagnose::{Finding, FindingKind, Options, Outcome, SliceNode};
 use crate::episode::LONG_SINGLE;
 use crate::profile::{Profile, profile};
 use crate::report::{FORMAT, Party, Report, RootCause, VictimInfo};
+use crate::victim::{has_focus, in_view};
 use crate::words::{cmdline_at, container, container_pid};
-use crate::{BlockType, EventGraph, Victim};
+use crate::{BlockType, EventGraph, Victim, VictimOptions};
 use pg_event::{Catalog, Ns, ThreadId};
 use purpose::CallersOf;
 use std::cell::OnceCell;
@@ -110,6 +111,7 @@ impl Writer<'_> {
             container: p.and_then(container),
             container_pid: p.and_then(container_pid),
             block_type: v.block_type,
+            outside_focus: !in_view(self.c, has_focus(self.c, &VictimOptions::default()), v.thread),
             unserved: match &v.unserved {
                 Some(u) => Some(format!("{}; by that it was found", u.words(self.c))),
                 None => crate::unserved::of_victim(self.g, self.c, v).map(|u| u.words(self.c)),

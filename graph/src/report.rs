@@ -82,6 +82,9 @@ pub struct VictimInfo {
     /// What waited for it meanwhile over a connection and was not received, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unserved: Option<String>,
+    /// The recording has a focus, and the victim is not in it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outside_focus: bool,
 }
 
 /// A question that was asked, and its answer.

@@ -69,7 +69,8 @@ pub enum SelectError {
     NoMatch(String),
 }
 
-/// The victim to diagnose: the worst one that fits the selection.
+/// The victim to diagnose: the worst one that fits the selection, of those in the focus if there is one; who is
+/// outside of it is taken only when named.
 ///
 /// # Errors
 /// When no thread fits, or none of those that fit did anything suspicious.
@@ -102,6 +103,10 @@ pub fn select(
     // A person who points at a moment means that one; else an idle wait is not what hung.
     if selection.at.is_none() && !options.innocents {
         all.retain(|(_, w)| *w >= INNOCENT);
+    }
+    // A name fits many: whom the recording is about is meant, if anybody of them hung.
+    if focus && all.iter().any(|(v, w)| *w >= INNOCENT && in_view(catalog, focus, v.thread)) {
+        all.retain(|(v, _)| in_view(catalog, focus, v.thread));
     }
     finish(graph, catalog, all, 1, named).pop().ok_or_else(|| {
         let least = span(options.min);

@@ -4,7 +4,7 @@ mod draw;
 
 use draw::Drawing;
 use pg_event::{Direction, ObjectId, ObjectKind, OffState, ThreadId};
-use pg_graph::{BlockType, VictimOptions, victims};
+use pg_graph::{BlockType, Options, Selection, VictimOptions, run_with_policy, select, victims};
 
 /// Two clients wait for the same busy server: the first one's request is what it computes, so the second one
 /// is who hangs for no reason of its own. The script around them, its sleep and idle workers come later.
@@ -89,4 +89,44 @@ fn transfer() -> (Drawing, ThreadId) {
     }
     d.exit(dd, 4.91);
     (d, dd)
+}
+
+/// A name fits threads of the whole machine: those that the recording is about are meant, though others hung longer;
+/// if none of them hung the report says that it is about somebody else.
+#[test]
+fn a_name_means_those_in_the_focus_first() {
+    let drawn = |own_hangs: bool| {
+        let mut d = Drawing::new(20.0);
+        let own = d.process("python3", "python3 shop.py", None, 0.0);
+        let other = d.process("python3", "python3 backup.py", None, 0.0);
+        for t in [&mut d.catalog.threads[other.index()].focus, &mut d.catalog.processes[1].focus] {
+            *t = false;
+        }
+        let pipes: Vec<_> = (5..7).map(|i| d.object(ObjectKind::Pipe, i, i, "")).collect();
+        let until = if own_hangs { 5.0 } else { 0.1 };
+        d.wait(own, until + 0.1, 20.0, "pause").open();
+        d.wait(own, 0.05, until, "write").on(pipes[0]).by(other, "read", pipes[0]);
+        d.wait(other, 0.1, 19.9, "write").on(pipes[1]).by(own, "read", pipes[1]);
+        d.build()
+    };
+    let of = |own_hangs: bool, s: Selection| {
+        let (g, c) = drawn(own_hangs);
+        let v = select(&g, &c, &s, &VictimOptions::default()).unwrap();
+        let r = run_with_policy(&g, &c, v, Options::default());
+        (r.victim.cmdline, r.victim.outside_focus)
+    };
+    let named =
+        |text: &str| Selection { process: Some(regex::Regex::new(text).unwrap()), ..Selection::default() };
+    assert_eq!(of(true, named("python3")), ("python3 shop.py".into(), false));
+    assert_eq!(of(true, Selection { at: Some(draw::ns(3.0)), ..named("python3") }).0, "python3 shop.py");
+    assert_eq!(
+        of(true, Selection { at: Some(draw::ns(9.0)), ..named("python3") }),
+        ("python3 backup.py".into(), true)
+    );
+    assert_eq!(of(false, named("python3")), ("python3 backup.py".into(), true));
+    assert_eq!(of(true, named("backup")), ("python3 backup.py".into(), true));
+    assert_eq!(
+        of(true, Selection { pid: Some(1001), ..Selection::default() }),
+        ("python3 backup.py".into(), true)
+    );
 }

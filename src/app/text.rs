@@ -41,8 +41,9 @@ fn victim(r: &Report) -> String {
         pg_graph::BlockType::LongRunning => "kept running",
     };
     let unserved = v.unserved.as_ref().map_or_else(String::new, |u| format!(" {}.", clean(u)));
+    let outside = if v.outside_focus { " It is outside of the focus of the recording." } else { "" };
     format!(
-        "{} (pid {}{thread}) {did} for {} from {} on ({}).{unserved}",
+        "{} (pid {}{thread}) {did} for {} from {} on ({}).{outside}{unserved}",
         clean(&v.process),
         v.pid,
         time::length(v.duration_ns),

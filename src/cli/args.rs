@@ -247,7 +247,8 @@ pub struct Live {
 const DIAGNOSE_HELP: &str = "\
 Name the cause of a hang without a screen: as text, or as JSON for scripts.
 
-Without a selection the worst victim of the focus is taken. Where the way back forks, a question arises; \
+Without a selection the worst victim of the focus is taken. Who fits a selection and is in the focus comes before \
+who fits and is not; the report says so when it is about one outside. Where the way back forks, a question arises; \
 without --answers each is answered as recommended, and the report says so.";
 
 const DIAGNOSE_EXAMPLES: &str = "\

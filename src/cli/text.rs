@@ -68,6 +68,9 @@ fn head(out: &mut String, r: &Report, focus: &str) -> std::fmt::Result {
     if !v.cmdline.is_empty() {
         writeln!(out, "  {}", clean_to(&v.cmdline, WIDTH))?;
     }
+    if v.outside_focus {
+        writeln!(out, "  outside of the focus of the recording")?;
+    }
     if let Some(unserved) = &v.unserved {
         wrap(out, "  ", &clean(unserved))?;
     }

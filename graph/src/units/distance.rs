@@ -9,7 +9,7 @@
 //!   (0), an empty set is as unlike a set with paths as can be (1).
 //! - Equation 2 is the *mean over all pairs*, so the distance of a unit to itself is not 0 when it has several
 //!   paths: {ABC, ADE} to itself is (0 + 2/3 + 2/3 + 0) / 4 = 1/3. That is what is printed, and what
-//!   [`unit_distance`] gives. What it means for clustering is told at the clustering.
+//!   [`unit_distance`] gives. What it means for clustering is told at [`super::Measure`].
 
 use super::lcs::Lcs;
 use super::path::{CallPath, PathSet};

@@ -13,16 +13,25 @@
 //! | `tree` | call trees, and the paths in them (algorithm 1, lines 1 to 10) |
 //! | `lcs` | the longest common subsequence, 64 cells at a time |
 //! | `distance` | distance of paths and of units (equations 1 and 2; algorithm 1, lines 11 to 22) |
+//! | `cluster` | hierarchical clustering of any distances |
+//! | `types` | types of units, and where an unknown unit belongs |
+//! | `names` | names for types |
 
+mod cluster;
 mod distance;
 mod lcs;
+mod names;
 mod path;
 mod tree;
+mod types;
 
+pub use cluster::{Linkage, Merge, cut, merges};
 pub use distance::{PathDistances, path_distance, unit_distance};
 pub use lcs::Lcs;
+pub use names::type_names;
 pub use path::{CallPath, FunctionId, MAX_FRAMES, PathSet, Unit};
 pub use tree::CallTree;
+pub use types::{Belongs, Measure, Tree, TypeId, TypeOptions, UnitType, UnitTypes};
 
 #[cfg(test)]
 mod tests;

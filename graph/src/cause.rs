@@ -272,6 +272,7 @@ impl Writer<'_> {
                 FindingKind::Device
                 | FindingKind::NoCpu
                 | FindingKind::Stopped
+                | FindingKind::Paused
                 | FindingKind::Yielding
                 | FindingKind::Retrying,
             ) => 0.75,

@@ -164,3 +164,26 @@ fn who_ended_before_the_recording_is_told_so() {
     );
     assert!(why.contains("never gave it back"), "{why}");
 }
+
+/// Ctrl-S in a terminal: the program waits to write, the terminal for what it writes. Without that it is the terminal
+/// that is slow.
+#[test]
+fn a_terminal_whose_output_is_paused() {
+    for paused in [true, false] {
+        let mut d = Drawing::new(9.0);
+        let make = d.process("make", "make all", None, 0.0);
+        let xterm = d.process("xterm", "xterm", None, 0.0);
+        let slave = d.object(ObjectKind::Tty, 0x8803, 1 << 63 | 0x8803, "/dev/pts/3");
+        let master = d.object(ObjectKind::Tty, 1 << 63 | 0x8803, 0x8803, "/dev/ptmx");
+        let display = d.object(ObjectKind::UnixStream, 5, 6, "");
+        let both = [display, master];
+        let asks = d.set(&both[..if paused { 2 } else { 1 }]);
+        d.wait(make, 0.5, 9.0, "write").on(slave).open();
+        d.wait(xterm, 0.4, 9.0, "poll").on(asks).open();
+        d.hold(xterm, make, slave, Relation::Peer, 1.5);
+        let r = d.diagnose("^make");
+        let c = &r.root_causes[0];
+        assert_eq!(c.why.contains("Ctrl-Q"), paused, "{}", c.why);
+        assert_eq!(c.process.as_deref() == Some("make"), paused, "{}", c.why);
+    }
+}

@@ -64,3 +64,13 @@ fn a_job_in_the_background_that_reads_from_the_terminal() {
             .says("from the background");
     });
 }
+
+#[test]
+fn a_terminal_whose_output_is_paused() {
+    owner("a_terminal_whose_output_is_paused", "paused.writer", |t| {
+        let w = t.wait("paused.writer");
+        w.on(ObjectKind::Tty).held_by("paused.terminal", Relation::Peer);
+        // It went on in the end: that is who is told.
+        w.ended_for("paused.terminal").caused_by("paused.terminal");
+    });
+}

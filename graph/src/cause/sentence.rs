@@ -173,6 +173,10 @@ impl Writer<'_> {
                     self.thawed(r.node + 1)
                 )
             }
+            Some(FindingKind::Paused) => format!(
+                "{full} {}: the terminal's output is paused (Ctrl-S), whoever shows it waits for output; Ctrl-Q in that terminal lets it go on",
+                self.waited(n)
+            ),
             Some(FindingKind::Here) => format!("{full} {}; the way back ends here", self.waited(n)),
             None if next.is_some() => format!("{full} {}", self.waited_to(n)),
             None => format!("{full} {}", self.waited(n)),
@@ -182,7 +186,9 @@ impl Writer<'_> {
         {
             let _ = write!(s, " for {}", self.full(x.thread, x.start + x.duration));
         }
-        s += &self.full_pipe(n);
+        if r.kind != Some(FindingKind::Paused) {
+            s += &self.full_pipe(n);
+        }
         let said = matches!(r.kind, Some(FindingKind::Idle)) && r.node <= 1;
         if !said {
             s += &self.held_up(r.node);

@@ -16,6 +16,7 @@ mod fifos;
 mod frozen;
 mod holders;
 mod node;
+mod paused;
 mod pose;
 mod ring;
 mod sessions;

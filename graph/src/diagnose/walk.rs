@@ -78,6 +78,8 @@ pub(crate) enum FindingKind {
     Session,
     /// Waits for a file system to be thawed; who froze it is not known.
     Frozen,
+    /// Waits to write to a terminal whose output somebody paused.
+    Paused,
     /// The walk was told to stop here, or cannot see further.
     Here,
 }
@@ -302,6 +304,10 @@ impl<'g> Walk<'g> {
             return self.frozen(group, candidates);
         }
         if woken == 0 || woken < unanswered {
+            if self.is_paused(thread, group) {
+                self.found(thread, FindingKind::Paused, group_spans(group));
+                return Ok(());
+            }
             return self.answerless(thread, group, class, silent);
         }
         let mut candidates = candidates;

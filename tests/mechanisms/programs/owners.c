@@ -187,7 +187,30 @@ static void background(void) {
   everybody();
 }
 
+/* Somebody pressed Ctrl-S in the terminal that a program writes to, and Ctrl-Q in the end. */
+static void paused(void) {
+  int master, slave;
+  MUST(openpty(&master, &slave, NULL, NULL, NULL) == 0);
+  if (fork() == 0) {
+    close(master);
+    MUST(setsid() > 0 && ioctl(slave, TIOCSCTTY, 0) == 0);
+    role("paused.writer");
+    nap(SOON);
+    MUST(write(slave, "x", 1) == 1);
+    nap(SOON);
+    _exit(0);
+  }
+  close(slave);
+  role("paused.terminal");
+  MUST(write(master, "\023", 1) == 1);
+  struct pollfd p = {master, POLLIN, 0};
+  poll(&p, 1, HOLD);
+  MUST(write(master, "\021", 1) == 1);
+  everybody();
+}
+
 int main(void) {
+  process(paused);
   process(semaphore_taken);
   process(semaphore_lost);
   process(queue_without_sender);

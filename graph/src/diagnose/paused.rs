@@ -1,0 +1,41 @@
+//! Output of a terminal that somebody paused (Ctrl-S): writers wait until it goes on (Ctrl-Q), and whoever has the other
+//! end waits for output that does not come.
+
+use super::activity::{Group, activity, total};
+use super::walk::{Walk, group_spans};
+use crate::builder::{SEND, call_is};
+use pg_event::{Object, ObjectId, ObjectKind, Relation, ThreadId};
+
+impl Walk<'_> {
+    /// Does `thread` wait to write to a terminal whose other end is asked for output nearly all that time? The kernel
+    /// tells nobody that output is paused, but nothing else keeps one that reads from one that writes.
+    pub(super) fn is_paused(&self, thread: ThreadId, group: &Group) -> bool {
+        let v = self.representative(group);
+        let Some(slave) = self.c.object(v.object).filter(|o| o.kind == ObjectKind::Tty && o.peer != 0) else {
+            return false;
+        };
+        if !call_is(v.syscall, SEND) || v.object.is_none() {
+            return false;
+        }
+        let spans = group_spans(group);
+        let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
+        let others = self.g.holds(thread, a..b.saturating_add(1)).filter(|h| h.relation == Relation::Peer);
+        let mut processes: Vec<_> =
+            others.filter_map(|h| self.c.thread(h.holder)).map(|t| t.process).collect();
+        processes.sort_unstable();
+        processes.dedup();
+        let master = |o: &Object| o.kind == ObjectKind::Tty && o.id == slave.peer;
+        let asks = |o: ObjectId| {
+            self.c
+                .object(o)
+                .is_some_and(|o| master(o) || o.members.iter().filter_map(|m| self.c.object(*m)).any(master))
+        };
+        self.g.threads().filter(|t| self.c.thread(*t).is_some_and(|t| processes.contains(&t.process))).any(
+            |t| {
+                let act = activity(self.g, self.c, t, &spans);
+                let waits = act.groups.iter().filter(|g| asks(self.representative(g).object));
+                waits.map(|g| g.blocked).sum::<u64>() * 10 >= total(&spans) * 9
+            },
+        )
+    }
+}

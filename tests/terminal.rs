@@ -438,6 +438,37 @@ fn live_marks_a_circle() {
 }
 
 #[test]
+fn live_marks_fifos_opened_crosswise() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let made = Command::new("mkfifo").args(["a", "b"]).current_dir(dir.path()).status().expect("mkfifo");
+    assert!(made.success());
+    let opens = |first: &str, then: &str| {
+        let mut c = Command::new("bash");
+        c.args(["-c", r#"exec 3>"$1"; exec 4<"$2""#, "-", first, then]).current_dir(dir.path());
+        Killed(c.spawn().expect("bash"))
+    };
+    let (a, b) = (opens("a", "b"), opens("b", "a"));
+    let (p, q) = (a.pid(), b.pid());
+    let mut s = Screen::start(env!("CARGO_BIN_EXE_pg-tui"), &["live", "-p", &p, "-p", &q], 24, 100);
+    s.wait_for(&format!("{p} "));
+    if std::fs::read_to_string(format!("/proc/{p}/syscall")).is_ok() {
+        s.wait("two marks", |s| s.text().matches('↺').count() == 2);
+        let text = s.text();
+        let from = |x: &str, y: &str| format!("as it seems: bash:{x} -> bash:{y} -> bash:{x}");
+        assert!(text.contains(&from(&p, &q)) || text.contains(&from(&q, &p)), "{text}");
+        assert!(text.contains("nobody has opened the other end"), "{text}");
+        assert!(
+            text.contains(&format!("fifo:{}", dir.path().display())),
+            "a relative path is told whole: {text}"
+        );
+    } else {
+        println!("skipped: the circle; /proc/{p}/syscall may not be read");
+    }
+    s.keys("q");
+    assert_eq!(s.end(), 0);
+}
+
+#[test]
 fn live_shows_who_waits_for_whom() {
     use std::process::Stdio;
     let mut sleep =

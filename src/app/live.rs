@@ -93,6 +93,9 @@ pub fn waits(r: &Row) -> (String, String) {
             if h.pid == r.pid { format!("thread {}", h.tid) } else { format!("{}:{}", h.process, h.pid) };
         names.push(format!("{} ({})", clean(&own), relation(h.relation)));
     }
+    if r.opens {
+        names.push("nobody has opened the other end".into());
+    }
     (what, names.join(", "))
 }
 
@@ -139,6 +142,7 @@ pub fn circle(r: &Row, all: &[Row]) -> String {
     let Some(first) = r.circle.first() else { return String::new() };
     let names: Vec<String> = r.circle.iter().chain([first]).map(name).collect();
     let way = names.join(" -> ");
+    let way = if r.likely { format!("as it seems: {way}") } else { way };
     if r.circle.contains(&r.tid) { way } else { format!("waits for it: {way}") }
 }
 
@@ -167,6 +171,7 @@ impl LiveState {
         let shown = |r: &&Row| {
             self.everybody
                 || (!r.holders.is_empty() && !idles(r))
+                || !r.circle.is_empty()
                 || r.cpu >= 0.005
                 || matches!(r.doing, Doing::Runs | Doing::Disk | Doing::Stopped)
         };
@@ -360,7 +365,10 @@ mod tests {
             object: "pipe:[7]".into(),
             members: Vec::new(),
             holders: vec![holder; holders],
+            parent: 0,
+            opens: false,
             circle: Vec::new(),
+            likely: false,
         }
     }
 
@@ -401,6 +409,23 @@ mod tests {
         assert_eq!(circle(&s.rows[1], s.all()), "shop:4 -> shop:3 -> shop:4");
         assert_eq!(circle(&s.rows[3], s.all()), "waits for it: shop:3 -> shop:4 -> shop:3");
         assert_eq!(circle(&s.rows[2], s.all()), "");
+        // FIFOs opened crosswise: nobody is known to hold anything, and the circle is a likely one.
+        let fifo = |tid, circle: &[u32]| {
+            let r = row(tid, Doing::Waits, 2 * LONG, 0);
+            Row {
+                circle: circle.into(),
+                likely: true,
+                opens: true,
+                call: "openat".into(),
+                object: "fifo:/a".into(),
+                ..r
+            }
+        };
+        s.set(vec![row(1, Doing::Waits, 5 * LONG, 1), fifo(6, &[6, 7]), fifo(7, &[7, 6])]);
+        assert_eq!(s.rows.iter().map(|r| r.tid).collect::<Vec<_>>(), [6, 7, 1]);
+        assert_eq!(circle(&s.rows[0], s.all()), "as it seems: shop:6 -> shop:7 -> shop:6");
+        let both = ("openat fifo:/a".to_owned(), "nobody has opened the other end".to_owned());
+        assert_eq!(waits(&s.rows[0]), both);
     }
 
     #[test]

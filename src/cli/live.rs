@@ -93,7 +93,10 @@ mod tests {
             object: "pipe:[7]".into(),
             members: Vec::new(),
             holders: Vec::new(),
+            parent: 0,
+            opens: false,
             circle: Vec::new(),
+            likely: false,
         }
     }
 

@@ -81,9 +81,15 @@ pub struct Row {
     pub members: Vec<String>,
     /// Who could end a long wait.
     pub holders: Vec<Holder>,
+    /// The process that made its process.
+    pub parent: u32,
+    /// It opens a FIFO, `object`, whose other end nobody has open: who was to open that is written nowhere.
+    pub opens: bool,
     /// Threads that wait for one another in a circle which this one waits for, or is part of, in the order of
     /// who waits for whom.
     pub circle: Vec<u32>,
+    /// The circle is a likely one: it leads by way of FIFOs that are opened.
+    pub likely: bool,
 }
 
 /// What is remembered of a thread from one look to the next.
@@ -162,7 +168,7 @@ impl Live {
             let Some(leader) = procfs::read_stat(pid).filter(|s| !s.kernel) else { continue };
             let process = procfs::lossy(&leader.comm, procfs::MAX_NAME);
             for tid in procfs::threads_of(pid) {
-                out.extend(self.thread(pid, tid, &process, now, between, clocks.as_ref()));
+                out.extend(self.thread((pid, leader.ppid), tid, &process, now, between, clocks.as_ref()));
             }
         }
         let looks = self.looks;
@@ -175,7 +181,7 @@ impl Live {
     /// `clocks` with the first look: who was there before it.
     fn thread(
         &mut self,
-        pid: u32,
+        (pid, parent): (u32, u32),
         tid: u32,
         process: &str,
         now: Ns,
@@ -242,7 +248,8 @@ impl Live {
                     _ => OffState::Interruptible,
                 },
                 id: ObjectId::NONE,
-                object: s.waited.as_ref().map(|w| &w.object),
+                // Who has the same end open cannot let it go on.
+                object: s.waited.as_ref().filter(|w| !w.opens).map(|w| &w.object),
                 members: &members,
             };
             let found = self.holders.find(&wait, &mut self.identity, now);
@@ -267,7 +274,10 @@ impl Live {
             object: waited.map(|w| w.object.label()).unwrap_or_default(),
             members: waited.map(|w| w.members.iter().map(Object::label).collect()).unwrap_or_default(),
             holders: if waits { s.holders.clone() } else { Vec::new() },
+            parent,
+            opens: waited.is_some_and(|w| w.opens),
             circle: Vec::new(),
+            likely: false,
         })
     }
 }

@@ -21,6 +21,25 @@ impl Holders {
         self.patience.run(tid, move || read(tid, address, len.min(256)))
     }
 
+    /// The bytes at an address of a thread up to the first zero, at most `most` of them; `None` when they cannot be
+    /// read, or there are more.
+    pub(crate) fn text(&mut self, tid: u32, address: u64, most: usize) -> Option<Vec<u8>> {
+        const STEP: usize = 256;
+        let mut out = Vec::new();
+        while out.len() < most {
+            let next = self.bytes(tid, address.checked_add(out.len() as u64)?, STEP)?;
+            if let Some(end) = next.iter().position(|b| *b == 0) {
+                out.extend(&next[..end]);
+                return (out.len() <= most).then_some(out);
+            }
+            if next.len() < STEP {
+                return None;
+            }
+            out.extend(next);
+        }
+        None
+    }
+
     /// Number and arguments of the system call a thread is blocked in (`/proc/TID/syscall`).
     pub(super) fn blocked_call(&mut self, tid: u32) -> Option<(u64, [u64; 6])> {
         let path = crate::procfs::path_of(tid, "syscall");
@@ -61,5 +80,11 @@ mod tests {
         let address = words.as_ptr() as u64;
         assert_eq!(holders.bytes(std::process::id(), 8, 4), Some(Vec::new()));
         assert_eq!(holders.bytes(std::process::id(), address, 5), Some(vec![1, 0, 0, 0, 2]));
+        let own = std::process::id();
+        let text = std::ffi::CString::new(vec![b'x'; 600]).unwrap();
+        let at = text.as_ptr() as u64;
+        assert_eq!(holders.text(own, at, 4096), Some(text.as_bytes().to_vec()));
+        assert_eq!(holders.text(own, at, 599), None);
+        assert_eq!(holders.text(own, 8, 4096), None);
     }
 }

@@ -3,6 +3,9 @@
 //! Only what is certain is called a circle. A thread counts as stuck when everybody who could end its wait is
 //! stuck too; who has a holder that may still act is taken out, again and again, until nothing changes. A
 //! client and a server that are both silent are no circle: nobody has asked anything.
+//!
+//! One thing is only likely, and said to be so: FIFOs that are opened crosswise. open(2) waits for somebody who opens
+//! the other end, and who that is to be is written nowhere; those near who wait in the same way cannot.
 
 use super::{Doing, LONG, Row};
 use pg_event::Relation;
@@ -27,6 +30,28 @@ fn by_thread(r: &Row, relation: Relation) -> bool {
     relation == Relation::Traces || (relation == Relation::Owns && r.call == "futex")
 }
 
+/// More than so many that open FIFOs are no circle but what these programs do.
+const FIFOS: usize = 4;
+
+/// Of one process, one the parent of the other, or of one parent that is more than the first process of the system.
+fn kin(a: &Row, b: &Row) -> bool {
+    a.pid == b.pid || a.parent == b.pid || b.parent == a.pid || (a.parent == b.parent && a.parent > 1)
+}
+
+fn folder(r: &Row) -> Option<&str> {
+    r.object.rsplit_once('/').map(|x| x.0)
+}
+
+/// Whom a thread that opens a FIFO may wait for: those near it that open another one. In the order of their numbers,
+/// from its own on, so that a walk from each to its first comes round.
+fn openers(r: &Row, rows: &[Row]) -> Vec<u32> {
+    let opens = |x: &&Row| x.opens && x.since >= LONG && x.tid != r.tid && x.object != r.object;
+    let near = |x: &&Row| kin(r, x) || (folder(r).is_some() && folder(r) == folder(x));
+    let mut out: Vec<u32> = rows.iter().filter(opens).filter(near).map(|x| x.tid).collect();
+    out.sort_unstable_by_key(|t| (*t < r.tid, *t));
+    if out.len() > FIFOS { Vec::new() } else { out }
+}
+
 /// Tells each thread which circle it waits for.
 pub fn find(rows: &mut [Row]) {
     let mut threads: HashMap<u32, Vec<u32>> = HashMap::new();
@@ -35,7 +60,7 @@ pub fn find(rows: &mut [Row]) {
     }
     let waits = |r: &&Row| matches!(r.doing, Doing::Waits | Doing::Stopped) && r.since >= LONG && owed(r);
     // Whom each waits for: all threads of a process, when the process holds.
-    let waits_for: HashMap<u32, Vec<u32>> = rows
+    let mut waits_for: HashMap<u32, Vec<u32>> = rows
         .iter()
         .filter(waits)
         .map(|r| {
@@ -46,6 +71,13 @@ pub fn find(rows: &mut [Row]) {
             (r.tid, r.holders.iter().flat_map(of).collect())
         })
         .collect();
+    let fifos: HashMap<u32, Vec<u32>> = rows
+        .iter()
+        .filter(|r| r.opens && r.doing == Doing::Waits && r.since >= LONG)
+        .map(|r| (r.tid, openers(r, rows)))
+        .filter(|(_, by)| !by.is_empty())
+        .collect();
+    waits_for.extend(fifos.iter().map(|(t, by)| (*t, by.clone())));
     let mut stuck: HashSet<u32> = waits_for.keys().copied().collect();
     loop {
         let before = stuck.len();
@@ -60,6 +92,7 @@ pub fn find(rows: &mut [Row]) {
         while let Some(next) = waits_for.get(&way[way.len() - 1]).and_then(|h| h.first()) {
             if let Some(at) = way.iter().position(|t| t == next) {
                 r.circle = way.split_off(at);
+                r.likely = r.circle.iter().any(|t| fifos.contains_key(t));
                 break;
             }
             way.push(*next);
@@ -94,8 +127,15 @@ mod tests {
             object: String::new(),
             members: Vec::new(),
             holders: by.iter().map(holder).collect(),
+            parent: 0,
+            opens: false,
             circle: Vec::new(),
+            likely: false,
         }
+    }
+
+    fn opener(tid: u32, parent: u32, fifo: &str) -> Row {
+        Row { parent, opens: true, object: fifo.into(), ..row(tid, tid, "openat", &[]) }
     }
 
     fn circles(mut rows: Vec<Row>) -> Vec<Vec<u32>> {
@@ -139,6 +179,30 @@ mod tests {
         let both = |call: &str| vec![row(1, 1, call, &[(2, 2, Peer)]), row(2, 2, call, &[(1, 1, Peer)])];
         assert_eq!(circles(both("recvfrom")), [vec![0; 0], vec![]]);
         assert_eq!(circles(both("sendto")), [vec![1, 2], vec![2, 1]]);
+    }
+
+    #[test]
+    fn fifos_opened_crosswise_look_like_a_circle() {
+        let shell = row(9, 9, "wait4", &[(1, 1, ChildOf), (2, 2, ChildOf)]);
+        let two = vec![opener(1, 9, "fifo:/tmp/a"), opener(2, 9, "fifo:/run/b"), shell];
+        assert_eq!(circles(two.clone()), [vec![1, 2], vec![2, 1], vec![1, 2]]);
+        let mut told = two.clone();
+        find(&mut told);
+        assert!(told.iter().all(|r| r.likely));
+        // Near by the folder, though nothing else ties them together.
+        let apart = |b: &str| vec![opener(11, 1, "fifo:/run/x/a"), opener(12, 1, b)];
+        assert_eq!(circles(apart("fifo:/run/x/b")), [vec![11, 12], vec![12, 11]]);
+        assert_eq!(circles(apart("fifo:/run/y/b")), [vec![0; 0], vec![]], "strangers");
+        // Both want the same end of one: a third one is missing.
+        assert_eq!(circles(apart("fifo:/run/x/a")), [vec![0; 0], vec![]]);
+        // A moment ago is no circle yet.
+        let mut fresh = two.clone();
+        fresh[1].since = LONG - 1;
+        assert_eq!(circles(fresh), [vec![0; 0], vec![], vec![]]);
+        let three: Vec<Row> = (1..4).map(|t| opener(t, 9, &format!("fifo:/tmp/{t}"))).collect();
+        assert_eq!(circles(three), [vec![1, 2, 3], vec![2, 3, 1], vec![3, 1, 2]]);
+        let many: Vec<Row> = (1..9).map(|t| opener(t, 9, &format!("fifo:/tmp/{t}"))).collect();
+        assert!(circles(many).iter().all(Vec::is_empty), "that is their way");
     }
 
     proptest! {

@@ -13,11 +13,13 @@ pub struct Waited {
     pub object: Object,
     /// Members of a set, as far as they are known and at most [`MEMBERS`].
     pub members: Vec<Object>,
+    /// It is a FIFO that is opened, and nobody has the other end.
+    pub opens: bool,
 }
 
 impl Waited {
     fn one(object: Object) -> Self {
-        Self { object, members: Vec::new() }
+        Self { object, members: Vec::new(), opens: false }
     }
 }
 
@@ -58,6 +60,30 @@ const ON_FD: &[&str] = &[
     "mq_timedreceive",
 ];
 
+/// Calls that open a file, and which argument is its path; the one before is the folder it starts from, if any.
+const PATHS: &[(&str, usize)] = &[("open", 0), ("openat", 1), ("openat2", 1)];
+
+/// The FIFO that is opened and of which nobody has opened the other end (fifo(7)): the kernel waits in a function of
+/// its own for that.
+fn opened_fifo(holders: &mut Holders, tid: u32, folder: Option<i32>, path: u64) -> Option<Waited> {
+    const WAITS_IN: &str = "wait_for_partner";
+    if procfs::read_wchan(tid) != WAITS_IN {
+        return None;
+    }
+    let path = holders.text(tid, path, procfs::MAX_PATH).unwrap_or_default();
+    let mut name = procfs::lossy(&path, procfs::MAX_PATH);
+    if !name.is_empty() && !name.starts_with('/') {
+        let from = match folder {
+            Some(fd) if fd != libc::AT_FDCWD => format!("fd/{fd}"),
+            _ => "cwd".to_owned(),
+        };
+        if let Ok(from) = std::fs::read_link(procfs::path_of(tid, &from)) {
+            name = from.join(name).to_string_lossy().into_owned();
+        }
+    }
+    Some(Waited { opens: true, ..Waited::one(object(ObjectKind::Fifo, 0, name)) })
+}
+
 /// What a call with these arguments waits for.
 pub fn waited_for(
     holders: &mut Holders,
@@ -81,6 +107,9 @@ pub fn waited_for(
         let peer = SysV { messages, namespace: ipc_namespace(tid)? }.peer();
         return Some(Waited::one(Object { peer, ..set }));
     }
+    if let Some(at) = PATHS.iter().find(|p| nr.is_any(&[p.0])).map(|p| p.1) {
+        return opened_fifo(holders, tid, at.checked_sub(1).map(|i| args[i] as i32), args[at]);
+    }
     let fd = args[0] as u32;
     let epoll = nr.is_any(&["epoll_wait", "epoll_pwait", "epoll_pwait2"]);
     let set = if epoll { Some(epoll_members(tid, fd)) } else { holders.polled(tid, nr, args) };
@@ -89,7 +118,7 @@ pub fn waited_for(
         let members: Vec<Object> = fds.iter().take(MEMBERS).filter_map(&mut of).collect();
         let all = vec![ObjectId::NONE; fds.len()];
         let object = Object { members: all, ..object(ObjectKind::Set, 0, String::new()) };
-        return Some(Waited { object, members });
+        return Some(Waited { object, members, opens: false });
     }
     let locks = nr.is_any(&["flock"]) || (nr.is_any(&["fcntl"]) && matches!(args[1], 7 | 38));
     if !locks && !nr.is_any(ON_FD) {

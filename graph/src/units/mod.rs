@@ -16,20 +16,45 @@
 //! | `cluster` | hierarchical clustering of any distances |
 //! | `types` | types of units, and where an unknown unit belongs |
 //! | `names` | names for types |
+//! | `histogram`, `stats` | durations in figures that merge exactly |
+//! | `thresholds` | how long a type may take (equation 3), and quantiles |
+//! | `table` | the types by cost (table 5) |
+//! | `profile` | what was learnt of a program, merged, written, read and shown |
+//! | `inference` | the type of a running unit (figure 4) |
+//! | `guard` | algorithm 2 as a state machine |
+//! | `select` | which functions are guarded |
 
 mod cluster;
 mod distance;
+mod guard;
+mod histogram;
+mod inference;
 mod lcs;
 mod names;
 mod path;
+mod profile;
+mod select;
+mod stats;
+mod table;
+mod thresholds;
 mod tree;
 mod types;
 
 pub use cluster::{Linkage, Merge, cut, merges};
 pub use distance::{PathDistances, path_distance, unit_distance};
+pub use guard::{Guard, Violation};
+pub use histogram::{Histogram, LONGEST};
+pub use inference::{Context, Contexts, Inference, TypeContexts};
 pub use lcs::Lcs;
 pub use names::type_names;
 pub use path::{CallPath, FunctionId, MAX_FRAMES, PathSet, Unit};
+pub use profile::{
+    Binary, DecodeError, EncodeError, Function, LoopKey, LoopTypes, MAX_BYTES, MAX_TEXT, Profile, VERSION,
+};
+pub use select::{Candidate, SelectOptions, candidates, select};
+pub use stats::{Contradiction, UnitStats};
+pub use table::{Row, average_relative, table};
+pub use thresholds::{Caution, Rule, Threshold, needed, threshold};
 pub use tree::CallTree;
 pub use types::{Belongs, Measure, Tree, TypeId, TypeOptions, UnitType, UnitTypes};
 

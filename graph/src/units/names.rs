@@ -9,14 +9,18 @@ use std::collections::{BTreeMap, HashSet};
 const MOST_FUNCTIONS: usize = 3;
 /// Characters of a function's name.
 const LONGEST: usize = 60;
+/// Shares are counted in millionths.
+const ALL: u64 = 1_000_000;
 /// A type of whose units this share comes by a function "has" it.
-const HAS: f64 = 0.5;
+const HAS: u64 = ALL / 2;
+/// What a function must gain at least to be named.
+const LEAST_GAIN: i128 = ALL as i128 / 20;
 
 /// What is known of a function in a type.
 #[derive(Clone, Copy, Default)]
 struct Seen {
-    /// Share of the type's units that came by it, 0 to 1.
-    share: f64,
+    /// Share of the type's units that came by it, in millionths.
+    share: u64,
     /// The least depth it was seen at.
     depth: usize,
 }
@@ -29,10 +33,14 @@ struct Seen {
 /// `function` says. They are proposals: whoever keeps them may change them.
 pub fn type_names<'a>(types: &UnitTypes, function: impl Fn(FunctionId) -> &'a str) -> Vec<String> {
     let seen: Vec<BTreeMap<FunctionId, Seen>> = types.types().iter().map(|t| functions(types, t)).collect();
+    let mut totals: BTreeMap<FunctionId, u64> = BTreeMap::new();
+    for (f, s) in seen.iter().flatten() {
+        *totals.entry(*f).or_default() += s.share;
+    }
     let mut used = HashSet::new();
     let mut names = Vec::with_capacity(seen.len());
     for (t, of) in types.types().iter().enumerate() {
-        let mut name = proposal(&seen, t, &function);
+        let mut name = proposal(&seen, &totals, t, &function);
         if name.is_empty() {
             name = shared(types, of, &function);
         }
@@ -60,33 +68,42 @@ fn functions(types: &UnitTypes, of: &UnitType) -> BTreeMap<FunctionId, Seen> {
             *e = (e.0.saturating_add(tree.units), e.1.min(depth));
         }
     }
-    let share = |units: u64| if of.units == 0 { 0.0 } else { units as f64 / of.units as f64 };
+    let share = |units: u64| (u128::from(units) * u128::from(ALL) / u128::from(of.units.max(1))) as u64;
     seen.into_iter().map(|(f, (units, depth))| (f, Seen { share: share(units), depth })).collect()
 }
 
 /// Functions that tell type `t` from the others, and where that is not enough one that it lacks.
 fn proposal<'a>(
     seen: &[BTreeMap<FunctionId, Seen>],
+    totals: &BTreeMap<FunctionId, u64>,
     t: usize,
     function: &impl Fn(FunctionId) -> &'a str,
 ) -> String {
-    let share = |of: usize, f: FunctionId| seen[of].get(&f).map_or(0.0, |s| s.share);
+    let share = |of: usize, f: FunctionId| seen[of].get(&f).map_or(0, |s| s.share);
     let mut rivals: Vec<usize> = (0..seen.len()).filter(|&o| o != t).collect();
-    let mean =
-        |rivals: &[usize], f| rivals.iter().map(|&r| share(r, f)).sum::<f64>() / rivals.len().max(1) as f64;
+    // The share of `t` less the mean share of the rivals, times their number: integers, so that ties are ties.
+    let gain = |rivals: &[usize], f: FunctionId| {
+        let own = share(t, f);
+        let theirs = if rivals.len() + 1 == seen.len() {
+            totals.get(&f).copied().unwrap_or(0).saturating_sub(own)
+        } else {
+            rivals.iter().map(|&r| share(r, f)).sum()
+        };
+        i128::from(own) * rivals.len() as i128 - i128::from(theirs)
+    };
     // The best first: what is gained, then the outermost, then by name.
-    let best = |gains: Vec<(f64, usize, FunctionId)>| {
-        let gains = gains.into_iter().filter(|(gain, ..)| *gain > 0.05);
+    let best = |gains: Vec<(i128, usize, FunctionId)>, rivals: usize| {
+        let gains = gains.into_iter().filter(|(gain, ..)| *gain > LEAST_GAIN * rivals as i128);
         gains.min_by(|a, b| {
             let name = || function(a.2).cmp(function(b.2));
-            b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)).then_with(name).then(a.2.cmp(&b.2))
+            b.0.cmp(&a.0).then(a.1.cmp(&b.1)).then_with(name).then(a.2.cmp(&b.2))
         })
     };
     let mut with: Vec<FunctionId> = Vec::new();
     while !rivals.is_empty() && with.len() < MOST_FUNCTIONS {
         let left = seen[t].iter().filter(|(f, _)| !with.contains(f));
-        let gains = left.map(|(&f, s)| (s.share - mean(&rivals, f), s.depth, f)).collect();
-        let Some((_, _, f)) = best(gains) else { break };
+        let gains = left.map(|(&f, s)| (gain(&rivals, f), s.depth, f)).collect();
+        let Some((_, _, f)) = best(gains, rivals.len()) else { break };
         with.push(f);
         rivals.retain(|&r| share(r, f) >= HAS);
     }
@@ -94,8 +111,8 @@ fn proposal<'a>(
     if !rivals.is_empty() && with.len() < MOST_FUNCTIONS {
         let theirs: BTreeMap<FunctionId, usize> =
             rivals.iter().flat_map(|&r| seen[r].iter()).map(|(&f, s)| (f, s.depth)).collect();
-        let gains = theirs.into_iter().map(|(f, depth)| (mean(&rivals, f) - share(t, f), depth, f)).collect();
-        if let Some((_, _, f)) = best(gains) {
+        let gains = theirs.into_iter().map(|(f, depth)| (-gain(&rivals, f), depth, f)).collect();
+        if let Some((_, _, f)) = best(gains, rivals.len()) {
             let without = format!("without {}", clean(function(f), LONGEST));
             match name.last_mut() {
                 Some(last) => *last = format!("{last} {without}"),

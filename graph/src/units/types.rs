@@ -3,8 +3,14 @@
 
 use super::cluster::{Linkage, cut, merges};
 use super::distance::PathDistances;
-use super::path::PathSet;
+use super::path::{CallPath, FunctionId, PathSet};
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// Paths of all call trees that are clustered: two billion pairs, a few seconds.
+const MOST_PATHS: usize = 1 << 16;
+/// Distinct ones among them: 33 million comparisons, ten seconds.
+const MOST_DISTINCT: usize = 1 << 13;
 
 /// A type of units: its place in [`UnitTypes::types`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -35,8 +41,9 @@ pub struct TypeOptions {
     pub cut_off: f64,
     /// A unit further than this from every known one is of a type that is not known; 0 to 1.
     pub unknown: f64,
-    /// Distinct call trees that are clustered, the most frequent; others join the nearest of them. The time
-    /// grows with the square.
+    /// Distinct call trees that are clustered, the most frequent; fewer when they have very many paths, since the
+    /// time grows with the square. What is rarer joins the type whose representative it shares most functions
+    /// with, half of both's at least; what shares less becomes one type, the last before sorting.
     pub most: usize,
 }
 
@@ -97,19 +104,19 @@ impl UnitTypes {
     /// Clusters call trees, given with the number of units that had them, in any order and with repetitions.
     /// The same units give the same types, whatever the order.
     pub fn new(trees: impl IntoIterator<Item = (PathSet, u64)>, options: TypeOptions) -> Self {
-        let mut by_paths = std::collections::BTreeMap::<PathSet, u64>::new();
+        let mut by_paths = BTreeMap::<PathSet, u64>::new();
         for (paths, units) in trees {
             let n = by_paths.entry(paths).or_default();
             *n = n.saturating_add(units);
         }
         let trees: Vec<Tree> = by_paths.into_iter().map(|(paths, units)| Tree { paths, units }).collect();
-        let mut distances = Spread::new(&trees, options.measure);
         // The most frequent are clustered; among equals the first in order of their paths.
         let mut order: Vec<usize> = (0..trees.len()).collect();
         order.sort_by_key(|&i| (std::cmp::Reverse(trees[i].units), i));
-        let (clustered, others) = order.split_at(options.most.min(order.len()));
+        let (clustered, rare) = order.split_at(affordable(&order, &trees, options.most));
         let mut clustered = clustered.to_vec();
         clustered.sort_unstable();
+        let mut distances = Spread::new(&clustered, &trees, options.measure);
         let mut condensed = Vec::with_capacity(clustered.len() * clustered.len().saturating_sub(1) / 2);
         for (n, &i) in clustered.iter().enumerate() {
             condensed.extend(clustered[n + 1..].iter().map(|&j| distances.between(i, j)));
@@ -122,15 +129,8 @@ impl UnitTypes {
             }
             groups[group].push(i);
         }
-        for &i in others {
-            let near = groups.iter().enumerate().flat_map(|(g, of)| of.iter().map(move |&j| (g, j)));
-            let near = near.map(|(g, j)| (g, distances.between(i, j))).min_by(|a, b| a.1.total_cmp(&b.1));
-            match near {
-                Some((g, d)) if d <= options.cut_off => groups[g].push(i),
-                _ => groups.push(vec![i]),
-            }
-        }
         let mut types: Vec<UnitType> = groups.into_iter().map(|g| one(g, &trees, &mut distances)).collect();
+        join_rare(&mut types, rare, &trees);
         types.sort_by_key(|t| (std::cmp::Reverse(t.units), t.trees[0]));
         let mut type_of = vec![TypeId(0); trees.len()];
         for (t, tree) in
@@ -165,9 +165,10 @@ impl UnitTypes {
         let measure = self.options.measure;
         let own = measure.spread(paths);
         let distance = |i: usize| {
-            measure.of(super::unit_distance(&self.trees[i].paths, paths), self.distances.own[i], own)
+            measure.of(super::unit_distance(&self.trees[i].paths, paths), self.distances.own[&i], own)
         };
-        let all = (0..self.trees.len()).map(|i| (self.type_of[i], distance(i)));
+        // Those that were clustered: rarer ones may be in a type for want of a better.
+        let all = self.distances.own.keys().map(|&i| (self.type_of[i], distance(i)));
         match all.min_by(|a, b| a.1.total_cmp(&b.1)) {
             Some((t, d)) if d <= self.options.unknown => Belongs::Near(t, d),
             far => Belongs::New(far),
@@ -211,22 +212,24 @@ impl Measure {
     }
 }
 
-/// Distances among the call trees.
+/// Distances among the call trees that are clustered, by their places.
 #[derive(Debug)]
 struct Spread {
     measure: Measure,
     paths: PathDistances,
     /// Each tree's paths by their places.
-    places: Vec<Vec<u32>>,
+    places: BTreeMap<usize, Vec<u32>>,
     /// Each tree's distance to itself; 0 where the measure does not ask for it.
-    own: Vec<f64>,
+    own: BTreeMap<usize, f64>,
 }
 
 impl Spread {
-    fn new(trees: &[Tree], measure: Measure) -> Self {
-        let mut paths = PathDistances::new(trees.iter().map(|t| &t.paths));
-        let places: Vec<Vec<u32>> = trees.iter().map(|t| paths.places(&t.paths)).collect();
-        let own = places.iter().map(|p| if measure == Measure::Excess { paths.unit(p, p) } else { 0.0 });
+    fn new(clustered: &[usize], trees: &[Tree], measure: Measure) -> Self {
+        let mut paths = PathDistances::new(clustered.iter().map(|&i| &trees[i].paths));
+        let places: BTreeMap<usize, Vec<u32>> =
+            clustered.iter().map(|&i| (i, paths.places(&trees[i].paths))).collect();
+        let own =
+            places.iter().map(|(i, p)| (*i, if measure == Measure::Excess { paths.unit(p, p) } else { 0.0 }));
         let own = own.collect();
         Self { measure, paths, places, own }
     }
@@ -235,8 +238,58 @@ impl Spread {
         if i == j {
             return 0.0;
         }
-        let d = self.paths.unit(&self.places[i], &self.places[j]);
-        self.measure.of(d, self.own[i], self.own[j])
+        let d = self.paths.unit(&self.places[&i], &self.places[&j]);
+        self.measure.of(d, self.own[&i], self.own[&j])
+    }
+}
+
+/// How many of `order` can be clustered in a time that a person waits.
+fn affordable(order: &[usize], trees: &[Tree], most: usize) -> usize {
+    let mut paths = 0;
+    let mut distinct = HashSet::new();
+    let fits = |&&i: &&usize| {
+        let set = trees[i].paths.paths();
+        paths += set.len();
+        // Before these are remembered, their number is looked at.
+        if paths > MOST_PATHS {
+            return false;
+        }
+        distinct.extend(set);
+        distinct.len() <= MOST_DISTINCT
+    };
+    order.iter().take(most).take_while(fits).count()
+}
+
+/// Puts call trees that were not clustered into types by the functions that they have in common.
+fn join_rare(types: &mut Vec<UnitType>, rare: &[usize], trees: &[Tree]) {
+    let functions = |i: usize| -> BTreeSet<FunctionId> {
+        trees[i].paths.paths().iter().flat_map(CallPath::functions).copied().collect()
+    };
+    let known: Vec<BTreeSet<FunctionId>> = types.iter().map(|t| functions(t.representative)).collect();
+    let mut apart: Vec<usize> = Vec::new();
+    for &i in rare {
+        let own = functions(i);
+        let likeness = known.iter().map(|k| {
+            let common = k.intersection(&own).count();
+            (common, k.len() + own.len() - common)
+        });
+        // The greatest ratio of common to all, compared without rounding; the first of equals.
+        let best = likeness.enumerate().reduce(|a, b| if b.1.0 * a.1.1 > a.1.0 * b.1.1 { b } else { a });
+        match best {
+            Some((t, (common, all))) if 2 * common >= all => {
+                types[t].units = types[t].units.saturating_add(trees[i].units);
+                types[t].trees.push(i);
+            }
+            _ => apart.push(i),
+        }
+    }
+    for t in types.iter_mut() {
+        t.trees.sort_unstable();
+    }
+    if let Some(&representative) = apart.first() {
+        let units = apart.iter().fold(0u64, |sum, &i| sum.saturating_add(trees[i].units));
+        apart.sort_unstable();
+        types.push(UnitType { trees: apart, representative, units });
     }
 }
 

@@ -191,3 +191,19 @@ fn the_cut_off_decides() {
     assert_eq!(types.belongs(&paths(&["ABEDHI"])), Belongs::Near(TypeId(1), 1.0 / 6.0));
     assert!(matches!(types.belongs(&paths(&["WXYZ"])), Belongs::New(Some((_, 1.0)))));
 }
+
+#[test]
+fn rare_trees_join_the_type_they_share_most_functions_with() {
+    let trees = [("ABCD", 9), ("ABXY", 8), ("ABCE", 2), ("ABXZ", 3), ("PQ", 1), ("RST", 1)];
+    let trees = trees.map(|(word, n)| (paths(&[word]), n));
+    let types = UnitTypes::new(trees, TypeOptions { most: 2, ..TypeOptions::default() });
+    // ABCE has ABC of ABCDE in common with the first; PQ and RST nothing with any, so they are one type.
+    let of = |word: &str| {
+        let place = types.trees().iter().position(|t| t.paths == paths(&[word])).expect("it is there");
+        types.type_of(place).expect("each has a type").0
+    };
+    let found = ["ABCD", "ABCE", "ABXY", "ABXZ", "PQ", "RST"].map(of);
+    // 11 units each; the one with ABCD comes first.
+    assert_eq!(found, [0, 0, 1, 1, 2, 2]);
+    assert_eq!(types.types().iter().map(|t| t.units).collect::<Vec<_>>(), [11, 11, 2]);
+}

@@ -1,0 +1,253 @@
+//! What has been learnt of a program's units: the contents of an `app.pgprof`.
+//!
+//! Kept are the *distinct call trees* of each loop with the durations of their units. The types follow from them
+//! ([`Profile::types`]), so profiles of several runs and machines merge exactly, in any order: trees are joined,
+//! figures added up. (Types that had been clustered apart could not be merged so.)
+//!
+//! A profile is always in one form: functions sorted and only those that occur, numbered in that order. So equal
+//! contents are equal values and, written, equal bytes.
+
+mod bounded;
+mod show;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+pub use wire::{DecodeError, EncodeError, MAX_BYTES, VERSION};
+
+use super::names::type_names;
+use super::path::{CallPath, FunctionId, PathSet, Unit};
+use super::stats::UnitStats;
+use super::types::{TypeOptions, UnitTypes};
+use pg_event::Ns;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Bytes of a path, build-id or name that are kept.
+pub const MAX_TEXT: usize = 4096;
+
+/// A program or library that was trained on.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Binary {
+    /// Where it was.
+    pub path: String,
+    /// Its build-id in hexadecimal digits; empty when it has none.
+    pub build_id: String,
+}
+
+/// A function by what stays the same from run to run.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Function {
+    /// The file name of its module.
+    pub module: String,
+    /// Its name, or `+0x` and its offset in the module where it has none.
+    pub name: String,
+}
+
+/// An event-processing loop.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+pub struct LoopKey {
+    /// The build-id of the module that it is in, or the module's file name where it has none.
+    pub build_id: String,
+    /// Where its head is in the module's file, in bytes.
+    pub offset: u64,
+}
+
+/// A name that a person gave to a type.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Name {
+    /// When, in ns since the epoch: the latest counts, of several at one moment the last by text.
+    at: Ns,
+    text: String,
+}
+
+/// What was learnt of one loop.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct LoopProfile {
+    /// Durations of the units with each distinct call tree.
+    trees: BTreeMap<PathSet, UnitStats>,
+    /// Names, by a call tree of the type that was named.
+    names: BTreeMap<PathSet, Name>,
+}
+
+/// What has been learnt of a program's units.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Profile {
+    binaries: BTreeSet<Binary>,
+    functions: Vec<Function>,
+    loops: BTreeMap<LoopKey, LoopProfile>,
+}
+
+/// The types of a loop as a profile has them.
+#[derive(Debug)]
+pub struct LoopTypes {
+    /// The types, by [`super::TypeId`]; functions are those of [`Profile::functions`].
+    pub types: UnitTypes,
+    /// The durations of each.
+    pub stats: Vec<UnitStats>,
+    /// The name of each: the one that a person gave, or one made of its functions.
+    pub names: Vec<String>,
+}
+
+impl Profile {
+    /// Of units that were recorded. Their functions are places in `functions`; a place beyond it is a function
+    /// that nothing is known of. The more runs are to be learnt from, the more profiles are made and merged.
+    pub fn new<'a>(
+        binaries: impl IntoIterator<Item = Binary>,
+        functions: &[Function],
+        units: impl IntoIterator<Item = (LoopKey, &'a Unit)>,
+    ) -> Self {
+        let mut loops: BTreeMap<LoopKey, LoopProfile> = BTreeMap::new();
+        for (key, unit) in units {
+            let trees = &mut loops.entry(key).or_default().trees;
+            match trees.get_mut(&unit.paths) {
+                Some(stats) => stats.add(unit.duration),
+                None => drop(trees.insert(unit.paths.clone(), UnitStats::of([unit.duration]))),
+            }
+        }
+        let binaries = binaries.into_iter().collect();
+        Self { binaries, functions: functions.to_vec(), loops }.in_one_form(super::MAX_FRAMES)
+    }
+
+    /// What both have learnt. Exact, and the same in any order and grouping: `a.merge(&b) == b.merge(&a)`.
+    #[must_use]
+    pub fn merge(&self, other: &Self) -> Self {
+        let mut all = self.clone();
+        let shift = all.functions.len() as u32;
+        all.functions.extend(other.functions.iter().cloned());
+        all.binaries.extend(other.binaries.iter().cloned());
+        for (key, theirs) in &other.loops {
+            let ours = all.loops.entry(key.clone()).or_default();
+            // Not sorted into ours yet: places above `shift` are other functions, which `in_one_form` joins.
+            let moved = |paths: &PathSet| mapped(paths, super::MAX_FRAMES, |f| FunctionId(f.0 + shift));
+            for (paths, stats) in &theirs.trees {
+                ours.trees.entry(moved(paths)).or_default().merge(stats);
+            }
+            for (paths, name) in &theirs.names {
+                keep_latest(&mut ours.names, moved(paths), name.clone());
+            }
+        }
+        all.in_one_form(super::MAX_FRAMES)
+    }
+
+    /// The same with call paths cut to their `frames` outermost functions; trees that are equal then become one.
+    /// For where there are more distinct trees than can be kept ([`EncodeError`]). Cutting and merging may be
+    /// done in either order.
+    #[must_use]
+    pub fn cut_to(&self, frames: usize) -> Self {
+        self.clone().in_one_form(frames)
+    }
+
+    /// Names the type that has a call tree with these `paths` (of this profile's functions), at a moment given in
+    /// ns since the epoch. The name stays with the tree when types change; an empty one takes a name back.
+    /// Nothing happens when the loop is not known.
+    pub fn name_type(&mut self, of: &LoopKey, paths: &PathSet, at: Ns, name: &str) {
+        if let Some(l) = self.loops.get_mut(of)
+            && l.trees.contains_key(paths)
+        {
+            let text = cut(name, MAX_TEXT);
+            keep_latest(&mut l.names, paths.clone(), Name { at, text });
+        }
+    }
+
+    /// The programs and libraries that were trained on.
+    pub fn binaries(&self) -> impl Iterator<Item = &Binary> {
+        self.binaries.iter()
+    }
+
+    /// The functions, by [`FunctionId`].
+    pub fn functions(&self) -> &[Function] {
+        &self.functions
+    }
+
+    /// The loops.
+    pub fn loops(&self) -> impl Iterator<Item = &LoopKey> {
+        self.loops.keys()
+    }
+
+    /// Units learnt from, of all loops.
+    pub fn units(&self) -> u64 {
+        let all = self.loops.values().flat_map(|l| l.trees.values());
+        all.fold(0, |sum, s| sum.saturating_add(s.count()))
+    }
+
+    /// The types of a loop's units with their durations and names. `None` when the loop is not known.
+    pub fn types(&self, of: &LoopKey, options: TypeOptions) -> Option<LoopTypes> {
+        let l = self.loops.get(of)?;
+        let types = UnitTypes::new(l.trees.iter().map(|(p, s)| (p.clone(), s.count())), options);
+        let name = |f: FunctionId| self.functions.get(f.0 as usize).map_or("?", |f| f.name.as_str());
+        let mut names = type_names(&types, name);
+        let mut stats = vec![UnitStats::default(); types.types().len()];
+        for (i, (paths, s)) in l.trees.iter().enumerate() {
+            // Trees are in the same order on both sides: sorted by their paths.
+            let Some(t) = types.type_of(i) else { continue };
+            debug_assert_eq!(&types.trees()[i].paths, paths);
+            stats[t.0 as usize].merge(s);
+        }
+        for (t, of) in types.types().iter().enumerate() {
+            let given = of.trees.iter().filter_map(|&i| l.names.get(&types.trees()[i].paths)).max();
+            if let Some(name) = given.filter(|n| !n.text.is_empty()) {
+                names[t] = crate::words::clean(&name.text, 200);
+            }
+        }
+        Some(LoopTypes { types, stats, names })
+    }
+
+    /// Functions sorted, each once, and only those that occur; texts and paths no longer than allowed.
+    fn in_one_form(mut self, frames: usize) -> Self {
+        let binary =
+            |b: Binary| Binary { path: cut(&b.path, MAX_TEXT), build_id: cut(&b.build_id, MAX_TEXT) };
+        let function =
+            |f: &Function| Function { module: cut(&f.module, MAX_TEXT), name: cut(&f.name, MAX_TEXT) };
+        self.binaries = self.binaries.into_iter().map(binary).collect();
+        self.loops.values_mut().for_each(|l| l.trees.retain(|_, s| s.count() > 0));
+        self.loops.retain(|_, l| !l.trees.is_empty());
+        let unknown = Function { module: String::new(), name: "?".into() };
+        let mut used: BTreeMap<FunctionId, Function> = BTreeMap::new();
+        let sets = self.loops.values().flat_map(|l| l.trees.keys().chain(l.names.keys()));
+        for id in sets.flat_map(PathSet::paths).flat_map(|p| p.functions().iter().take(frames)) {
+            used.entry(*id).or_insert_with(|| {
+                self.functions.get(id.0 as usize).map_or_else(|| unknown.clone(), function)
+            });
+        }
+        let sorted: BTreeSet<&Function> = used.values().collect();
+        let place: BTreeMap<&Function, u32> = sorted.iter().zip(0..).map(|(f, i)| (*f, i)).collect();
+        let to: BTreeMap<FunctionId, FunctionId> =
+            used.iter().map(|(id, f)| (*id, FunctionId(place[f]))).collect();
+        let mut loops: BTreeMap<LoopKey, LoopProfile> = BTreeMap::new();
+        for (key, l) in &self.loops {
+            let key = LoopKey { build_id: cut(&key.build_id, MAX_TEXT), offset: key.offset };
+            let into = loops.entry(key).or_default();
+            for (paths, stats) in &l.trees {
+                into.trees.entry(mapped(paths, frames, |f| to[&f])).or_default().merge(stats);
+            }
+            for (paths, name) in &l.names {
+                keep_latest(&mut into.names, mapped(paths, frames, |f| to[&f]), name.clone());
+            }
+        }
+        let functions = sorted.into_iter().cloned().collect();
+        Self { binaries: self.binaries, functions, loops }
+    }
+}
+
+fn mapped(paths: &PathSet, frames: usize, to: impl Fn(FunctionId) -> FunctionId) -> PathSet {
+    PathSet::new(
+        paths.paths().iter().map(|p| CallPath::new(p.functions().iter().take(frames).map(|f| to(*f)))),
+    )
+}
+
+fn keep_latest(names: &mut BTreeMap<PathSet, Name>, of: PathSet, name: Name) {
+    let kept = names.entry(of).or_insert_with(|| name.clone());
+    if name > *kept {
+        *kept = name;
+    }
+}
+
+/// The first `most` bytes at most, without a broken character.
+fn cut(text: &str, most: usize) -> String {
+    let mut end = text.len().min(most);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].to_string()
+}

@@ -1,0 +1,214 @@
+//! Merging in any order, writing and reading, and reading what is no profile.
+
+use super::*;
+use crate::units::{Caution, Rule, threshold};
+use proptest::prelude::*;
+
+fn function(i: u32) -> Function {
+    Function { module: format!("lib{}.so", i % 3), name: format!("f{i}") }
+}
+
+fn key(offset: u64) -> LoopKey {
+    LoopKey { build_id: "abcd".into(), offset }
+}
+
+/// A run's functions in an order of its own, and units as (loop, duration, stacks of functions).
+type Run = (Vec<u32>, Vec<(u64, u64, Vec<Vec<u32>>)>);
+
+fn any_run() -> impl Strategy<Value = Run> {
+    let functions = Just((0u32..8).collect::<Vec<_>>()).prop_shuffle();
+    let stacks = prop::collection::vec(prop::collection::vec(0u32..8, 0..5), 0..3);
+    (functions, prop::collection::vec((0u64..2, any::<u64>(), stacks), 0..12))
+}
+
+fn profile((order, units): &Run) -> Profile {
+    let functions: Vec<Function> = order.iter().map(|&i| function(i)).collect();
+    let id = |f: u32| FunctionId(order.iter().position(|o| *o == f).expect("all are there") as u32);
+    let units: Vec<(LoopKey, Unit)> = units
+        .iter()
+        .map(|(l, duration, stacks)| {
+            let paths = PathSet::new(stacks.iter().map(|s| CallPath::new(s.iter().map(|f| id(*f)))));
+            (key(*l), Unit { duration: *duration, paths })
+        })
+        .collect();
+    let binary = Binary { path: format!("/bin/app{}", units.len() % 2), build_id: "abcd".into() };
+    Profile::new([binary], &functions, units.iter().map(|(k, u)| (k.clone(), u)))
+}
+
+/// The profile with a name or two given to what it knows.
+fn with_names(mut p: Profile, names: &[(prop::sample::Index, u64, String)]) -> Profile {
+    for (which, at, text) in names {
+        let all: Vec<(LoopKey, PathSet)> =
+            p.loops.iter().flat_map(|(k, l)| l.trees.keys().map(|t| (k.clone(), t.clone()))).collect();
+        if !all.is_empty() {
+            let (k, paths) = &all[which.index(all.len())];
+            p.name_type(k, paths, *at, text);
+        }
+    }
+    p
+}
+
+fn any_profile() -> impl Strategy<Value = Profile> {
+    let names = prop::collection::vec((any::<prop::sample::Index>(), 0u64..3, "[ab]{0,2}"), 0..3);
+    (any_run(), names).prop_map(|(run, names)| with_names(profile(&run), &names))
+}
+
+proptest! {
+    #[test]
+    fn units_profiles_merge_in_any_order(a in any_profile(), b in any_profile(), c in any_profile()) {
+        prop_assert_eq!(a.merge(&b), b.merge(&a));
+        let (left, right) = (a.merge(&b).merge(&c), a.merge(&b.merge(&c)));
+        prop_assert_eq!(&left, &right);
+        prop_assert_eq!(left.encode(), right.encode());
+        prop_assert_eq!(a.merge(&Profile::default()), a.clone());
+        prop_assert_eq!(a.merge(&b).cut_to(2), a.cut_to(2).merge(&b.cut_to(2)));
+        prop_assert_eq!(left.units(), a.units() + b.units() + c.units());
+    }
+
+    /// Runs on several machines give what one run with all units gives, whatever the machines' function tables.
+    #[test]
+    fn units_of_many_runs_are_those_of_one(runs in prop::collection::vec(any_run(), 1..5)) {
+        let merged = runs.iter().map(profile).fold(Profile::default(), |sum, p| sum.merge(&p));
+        let units = runs.iter().flat_map(|r| r.1.clone()).collect();
+        let mut whole = profile(&((0..8).collect(), units));
+        whole.binaries = merged.binaries.clone();
+        prop_assert_eq!(merged, whole);
+    }
+
+    #[test]
+    fn units_profiles_are_read_as_written(p in any_profile()) {
+        let bytes = p.encode().expect("it is small");
+        prop_assert_eq!(Profile::decode(&bytes), Ok(p.clone()));
+        for end in 0..bytes.len() {
+            prop_assert!(Profile::decode(&bytes[..end]).is_err(), "cut at {}", end);
+        }
+        let text = p.show(TypeOptions::default(), Rule::default());
+        prop_assert!(text.chars().all(|c| c == '\n' || !c.is_control()));
+    }
+
+    /// Damage is refused or gives a profile that can be written and shown again, and never more than that.
+    #[test]
+    fn units_profiles_that_are_damaged(p in any_profile(), hits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
+        let mut bytes = p.encode().expect("it is small");
+        for (at, byte) in hits {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if let Ok(read) = Profile::decode(&bytes) {
+            prop_assert_eq!(Profile::decode(&read.encode().expect("it was read")), Ok(read.clone()));
+            let text = read.show(TypeOptions::default(), Rule::Quantile { q: 0.99, confidence: 0.9 });
+            prop_assert!(text.chars().all(|c| c == '\n' || !c.is_control()));
+        }
+    }
+
+    #[test]
+    fn units_noise_is_no_profile(noise in prop::collection::vec(any::<u8>(), 0..200)) {
+        prop_assert_eq!(Profile::decode(&noise), Err(DecodeError::NotAProfile));
+        let body = [&b"PGPROF\x01\x00"[..], &noise].concat();
+        if let Ok(read) = Profile::decode(&body) {
+            prop_assert_eq!(Profile::decode(&read.encode().expect("it was read")), Ok(read));
+        }
+    }
+}
+
+#[test]
+fn claims_of_length_are_not_believed() {
+    // An array of four, the first of which claims four billion items.
+    let claim = b"PGPROF\x01\x00\x94\xdd\xff\xff\xff\xff";
+    assert!(matches!(Profile::decode(claim), Err(DecodeError::Damaged(_))));
+    assert_eq!(Profile::decode(b"PGPROF\x02\x00"), Err(DecodeError::Version(2)));
+    assert_eq!(Profile::decode(b"PGPROF"), Err(DecodeError::NotAProfile));
+    assert!(matches!(Profile::decode(&vec![0; MAX_BYTES + 1]), Err(DecodeError::TooLong(_))));
+    // As many empty texts as fit: refused at the first that is too many.
+    let many = [&b"PGPROF\x01\x00\x94\x90\xdd\x00\x10\x00\x00"[..], &vec![0xa0; 1 << 20]].concat();
+    assert!(Profile::decode(&many).unwrap_err().to_string().contains("more than 4096 items"));
+    // Deep nesting.
+    let deep = [&b"PGPROF\x01\x00"[..], &vec![0x91; 100_000]].concat();
+    assert!(Profile::decode(&deep).is_err());
+    let long = Function { module: "m".into(), name: "é".repeat(9000) };
+    let unit = Unit { duration: 1, paths: PathSet::new([CallPath::new([FunctionId(0)])]) };
+    let p = Profile::new([], &[long], [(key(0), &unit)]);
+    assert_eq!(p.functions()[0].name.len(), MAX_TEXT);
+    assert_eq!(Profile::decode(&p.encode().unwrap()), Ok(p));
+}
+
+/// Two handlers of a server, 40 units each.
+fn server() -> Profile {
+    let names = ["main", "serve", "read_file", "stat", "run_cgi", "fork"];
+    let functions = names.map(|n| Function { module: "httpd".into(), name: n.into() });
+    let set = |paths: &[&[u32]]| {
+        PathSet::new(paths.iter().map(|p| CallPath::new(p.iter().map(|f| FunctionId(*f)))))
+    };
+    let file = set(&[&[0, 1, 2], &[0, 1, 2, 3]]);
+    let cgi = set(&[&[0, 1, 4, 5]]);
+    let units: Vec<Unit> = (0..40u64)
+        .flat_map(|i| {
+            let file = Unit { duration: 100_000 + i * 1000, paths: file.clone() };
+            [file, Unit { duration: 5_000_000 + i * 10_000, paths: cgi.clone() }]
+        })
+        .collect();
+    let binary = Binary { path: "/usr/sbin/httpd".into(), build_id: "abcd".into() };
+    Profile::new([binary], &functions, units.iter().map(|u| (key(0x1234), u)))
+}
+
+#[test]
+fn a_profile_as_text() {
+    let text = server().show(TypeOptions::default(), Rule::default());
+    let expected = "\
+units: 80, loops: 1, functions: 6
+binary /usr/sbin/httpd (build-id abcd)
+
+loop at abcd+0x1234: 2 types, 2 distinct call trees
+    units      mean     sigma      c    median       p99  greatest threshold  type
+       40    5.2 ms    116 µs  2.3 %    5.2 ms    5.4 ms    5.4 ms    5.7 ms  run_cgi
+          main > serve > run_cgi > fork
+       40    119 µs     11 µs  9.8 %    119 µs    139 µs    139 µs    166 µs  read_file
+          main > serve > read_file
+          main > serve > read_file > stat
+mean c of the 2 costliest types: 6.0 %
+";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn names_that_people_give_stay_with_the_type() {
+    let mut p = server();
+    let types = p.types(&key(0x1234), TypeOptions::default()).unwrap();
+    assert_eq!(types.stats.iter().map(UnitStats::count).collect::<Vec<_>>(), [40, 40]);
+    let cgi = types.names.iter().position(|n| n == "run_cgi").unwrap();
+    let paths = types.types.trees()[types.types.types()[cgi].representative].paths.clone();
+    let name = |p: &Profile| p.types(&key(0x1234), TypeOptions::default()).unwrap().names[cgi].clone();
+    let other = p.clone();
+    p.name_type(&key(0x1234), &paths, 5, "the\u{1b} gateway");
+    assert_eq!(name(&p), "the? gateway");
+    // An earlier name does not count; it is kept through merging and writing; an empty one takes it back.
+    p.name_type(&key(0x1234), &paths, 4, "old");
+    let p2 = Profile::decode(&other.merge(&p).encode().unwrap()).unwrap();
+    assert_eq!(name(&p2), "the? gateway");
+    p.name_type(&key(0x1234), &paths, 6, "");
+    assert_eq!(name(&p), "run_cgi");
+    assert!(p.types(&key(7), TypeOptions::default()).is_none());
+}
+
+#[test]
+fn what_is_too_large_is_told_and_can_be_cut() {
+    // Every unit ends in a function of its own.
+    let functions: Vec<Function> = (0..20_000).map(function).collect();
+    let unit = |i: u32| {
+        let path = CallPath::new([FunctionId(0), FunctionId(1), FunctionId(i)]);
+        Unit { duration: 5, paths: PathSet::new([path]) }
+    };
+    let units: Vec<Unit> = (2..20_000).map(unit).collect();
+    let p = Profile::new([], &functions, units.iter().map(|u| (key(0), u)));
+    let refused = p.encode().unwrap_err();
+    assert_eq!(
+        refused,
+        EncodeError::TooMany { what: "distinct call trees of one loop", have: 19_998, most: 16_384 }
+    );
+    let cut = p.cut_to(2);
+    assert_eq!((cut.units(), cut.functions().len()), (19_998, 2));
+    assert_eq!(Profile::decode(&cut.encode().unwrap()), Ok(cut.clone()));
+    let types = cut.types(&key(0), TypeOptions::default()).unwrap();
+    let t = threshold(&types.stats[0], Rule::Quantile { q: 0.9999, confidence: 0.95 }).unwrap();
+    assert_eq!((t.ns, t.caution), (5, Some(Caution::TooFew { have: 19_998, need: 29_956 })));
+}

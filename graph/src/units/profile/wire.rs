@@ -1,0 +1,309 @@
+//! How a profile is written: eight bytes that say what it is, then MessagePack. Call paths are a tree of frames,
+//! since they share most of them.
+
+use super::bounded::{sequence, text};
+use super::{Binary, Function, LoopKey, LoopProfile, MAX_TEXT, Name, Profile};
+use crate::units::histogram::{Histogram, LAST_STEP};
+use crate::units::path::{CallPath, FunctionId, MAX_FRAMES, PathSet};
+use crate::units::stats::UnitStats;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The version that is written, and the only one there is. It rises when an older reader would misread.
+pub const VERSION: u16 = 1;
+
+/// The first six bytes; the version follows in two, the lower first.
+const MAGIC: &[u8; 6] = b"PGPROF";
+
+/// Bytes that are read at most. Reading takes about ten times as many at worst.
+pub const MAX_BYTES: usize = 32 << 20;
+
+const MAX_BINARIES: usize = 1024;
+const MAX_MODULES: usize = 4096;
+const MAX_FUNCTIONS: usize = 1 << 18;
+const MAX_LOOPS: usize = 64;
+const MAX_NODES: usize = 1 << 20;
+const MAX_TREES: usize = 1 << 14;
+const MAX_NAMES: usize = 1 << 12;
+const MAX_PATHS: usize = 1 << 14;
+const MAX_STEPS: usize = LAST_STEP as usize + 1;
+/// Frames of all call paths of all trees together.
+const MAX_ALL_FRAMES: usize = 1 << 24;
+
+/// Why a profile cannot be written.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum EncodeError {
+    /// There is more of something than a reader takes.
+    #[error("the profile has {have} {what}, more than {most}: cut its call paths shorter, or train on less")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many there are.
+        have: usize,
+        /// How many may be.
+        most: usize,
+    },
+    /// The encoder refused.
+    #[error("the profile cannot be encoded: {0}")]
+    Format(String),
+}
+
+/// Why bytes are no profile.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// More than [`MAX_BYTES`].
+    #[error("a profile of {0} bytes: more than {MAX_BYTES} are not read")]
+    TooLong(usize),
+    /// It does not begin as one does.
+    #[error("no profile: it does not begin with PGPROF")]
+    NotAProfile,
+    /// A version that this program does not know.
+    #[error(
+        "a profile of version {0}; this program reads version {VERSION}: use a newer one, or train again"
+    )]
+    Version(u16),
+    /// It is damaged.
+    #[error("the profile is damaged: {0}; train again, or take a copy")]
+    Damaged(String),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Whole {
+    #[serde(deserialize_with = "sequence::<MAX_BINARIES, _, _>")]
+    binaries: Vec<WireBinary>,
+    #[serde(deserialize_with = "sequence::<MAX_MODULES, _, _>")]
+    modules: Vec<Text>,
+    #[serde(deserialize_with = "sequence::<MAX_FUNCTIONS, _, _>")]
+    functions: Vec<(u32, Text)>,
+    #[serde(deserialize_with = "sequence::<MAX_LOOPS, _, _>")]
+    loops: Vec<WireLoop>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Text(#[serde(deserialize_with = "text::<MAX_TEXT, _>")] String);
+
+#[derive(Serialize, Deserialize)]
+struct WireBinary {
+    path: Text,
+    build_id: Text,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireLoop {
+    build_id: Text,
+    offset: u64,
+    /// Frames: the node that each is below (0 is above all, the first of these is 1), and its function.
+    #[serde(deserialize_with = "sequence::<MAX_NODES, _, _>")]
+    nodes: Vec<(u32, u32)>,
+    #[serde(deserialize_with = "sequence::<MAX_TREES, _, _>")]
+    trees: Vec<WireTree>,
+    #[serde(deserialize_with = "sequence::<MAX_NAMES, _, _>")]
+    names: Vec<WireName>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireTree {
+    /// The nodes that its paths end in.
+    #[serde(deserialize_with = "sequence::<MAX_PATHS, _, _>")]
+    paths: Vec<u32>,
+    /// The upper and the lower half.
+    sum: (u64, u64),
+    squares: (u64, u64),
+    least: u64,
+    greatest: u64,
+    #[serde(deserialize_with = "sequence::<MAX_STEPS, _, _>")]
+    steps: Vec<(u16, u64)>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireName {
+    #[serde(deserialize_with = "sequence::<MAX_PATHS, _, _>")]
+    paths: Vec<u32>,
+    at: u64,
+    name: Text,
+}
+
+fn halves(n: u128) -> (u64, u64) {
+    ((n >> 64) as u64, n as u64)
+}
+
+fn whole((upper, lower): (u64, u64)) -> u128 {
+    u128::from(upper) << 64 | u128::from(lower)
+}
+
+fn damaged(what: impl std::fmt::Display) -> DecodeError {
+    DecodeError::Damaged(what.to_string())
+}
+
+impl Profile {
+    /// The bytes of an `app.pgprof`. Equal profiles give equal bytes.
+    ///
+    /// # Errors
+    /// [`EncodeError`] when it is larger than a reader takes.
+    pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+        let most = |what, have, most| {
+            if have > most { Err(EncodeError::TooMany { what, have, most }) } else { Ok(()) }
+        };
+        let modules: BTreeSet<&String> = self.functions.iter().map(|f| &f.module).collect();
+        let place: BTreeMap<&String, u32> = modules.iter().zip(0..).map(|(m, i)| (*m, i)).collect();
+        most("binaries", self.binaries.len(), MAX_BINARIES)?;
+        most("modules", modules.len(), MAX_MODULES)?;
+        most("functions", self.functions.len(), MAX_FUNCTIONS)?;
+        most("loops", self.loops.len(), MAX_LOOPS)?;
+        let mut loops = Vec::new();
+        for (key, l) in &self.loops {
+            let l = write_loop(key, l);
+            most("frames of call paths in one loop", l.nodes.len(), MAX_NODES)?;
+            most("distinct call trees of one loop", l.trees.len(), MAX_TREES)?;
+            most("names of types", l.names.len(), MAX_NAMES)?;
+            let paths = || l.trees.iter().map(|t| &t.paths).chain(l.names.iter().map(|n| &n.paths));
+            most("call paths of one unit", paths().map(Vec::len).max().unwrap_or(0), MAX_PATHS)?;
+            loops.push(l);
+        }
+        let sets = self.loops.values().flat_map(|l| l.trees.keys().chain(l.names.keys()));
+        let frames = sets.flat_map(PathSet::paths).map(CallPath::len).sum();
+        most("frames of call paths", frames, MAX_ALL_FRAMES)?;
+        let binary =
+            |b: &Binary| WireBinary { path: Text(b.path.clone()), build_id: Text(b.build_id.clone()) };
+        let whole = Whole {
+            binaries: self.binaries.iter().map(binary).collect(),
+            functions: self.functions.iter().map(|f| (place[&f.module], Text(f.name.clone()))).collect(),
+            modules: modules.into_iter().map(|m| Text(m.clone())).collect(),
+            loops,
+        };
+        let mut bytes = [&MAGIC[..], &VERSION.to_le_bytes()].concat();
+        bytes.extend(rmp_serde::to_vec(&whole).map_err(|e| EncodeError::Format(e.to_string()))?);
+        most("bytes", bytes.len(), MAX_BYTES)?;
+        Ok(bytes)
+    }
+
+    /// A profile from the bytes of an `app.pgprof`, which may come from anybody.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when they are no profile, of another version, or contradict themselves.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        if bytes.len() > MAX_BYTES {
+            return Err(DecodeError::TooLong(bytes.len()));
+        }
+        let rest = bytes.strip_prefix(&MAGIC[..]).ok_or(DecodeError::NotAProfile)?;
+        let (version, rest) = rest.split_first_chunk::<2>().ok_or(DecodeError::NotAProfile)?;
+        let version = u16::from_le_bytes(*version);
+        if version != VERSION {
+            return Err(DecodeError::Version(version));
+        }
+        let mut reader = rmp_serde::Deserializer::new(rest);
+        // What is written nests seven deep.
+        reader.set_max_depth(32);
+        let whole = Whole::deserialize(&mut reader).map_err(damaged)?;
+        if !reader.get_ref().is_empty() {
+            return Err(damaged("something follows its end"));
+        }
+        let mut functions = Vec::with_capacity(whole.functions.len());
+        for (module, name) in whole.functions {
+            let module =
+                whole.modules.get(module as usize).ok_or_else(|| damaged("a function of no module"))?;
+            functions.push(Function { module: module.0.clone(), name: name.0 });
+        }
+        // Module names are repeated for their functions; so are frames for their trees.
+        let mut budget = MAX_ALL_FRAMES;
+        let mut loops = BTreeMap::new();
+        for l in whole.loops {
+            let key = LoopKey { build_id: l.build_id.0.clone(), offset: l.offset };
+            if loops.insert(key, read_loop(l, functions.len(), &mut budget)?).is_some() {
+                return Err(damaged("a loop twice"));
+            }
+        }
+        let binary = |b: WireBinary| Binary { path: b.path.0, build_id: b.build_id.0 };
+        let binaries = whole.binaries.into_iter().map(binary).collect();
+        Ok(Self { binaries, functions, loops }.in_one_form(MAX_FRAMES))
+    }
+}
+
+fn write_loop(key: &LoopKey, l: &LoopProfile) -> WireLoop {
+    // In the order of the paths, so that the numbers follow from the contents.
+    let sets = || l.trees.keys().chain(l.names.keys());
+    let paths: BTreeSet<&CallPath> = sets().flat_map(PathSet::paths).collect();
+    let mut node: BTreeMap<(u32, FunctionId), u32> = BTreeMap::new();
+    let mut nodes = Vec::new();
+    let mut ends: BTreeMap<&CallPath, u32> = BTreeMap::new();
+    for p in paths {
+        let mut at = 0;
+        for f in p.functions() {
+            at = *node.entry((at, *f)).or_insert_with(|| {
+                nodes.push((at, f.0));
+                nodes.len() as u32
+            });
+        }
+        ends.insert(p, at);
+    }
+    let places = |s: &PathSet| s.paths().iter().map(|p| ends[p]).collect();
+    let tree = |(paths, s): (&PathSet, &UnitStats)| WireTree {
+        paths: places(paths),
+        sum: halves(s.sum()),
+        squares: halves(s.squares()),
+        least: s.least().unwrap_or(0),
+        greatest: s.greatest().unwrap_or(0),
+        steps: s.histogram().counts().iter().map(|(s, n)| (*s, *n)).collect(),
+    };
+    let name = |(paths, n): (&PathSet, &Name)| WireName {
+        paths: places(paths),
+        at: n.at,
+        name: Text(n.text.clone()),
+    };
+    WireLoop {
+        build_id: Text(key.build_id.clone()),
+        offset: key.offset,
+        trees: l.trees.iter().map(tree).collect(),
+        names: l.names.iter().map(name).collect(),
+        nodes,
+    }
+}
+
+fn read_loop(l: WireLoop, functions: usize, budget: &mut usize) -> Result<LoopProfile, DecodeError> {
+    // How deep each node is: a node comes after the one that it is below.
+    let mut depth = vec![0usize];
+    for (i, &(above, function)) in l.nodes.iter().enumerate() {
+        if above as usize > i || function as usize >= functions {
+            return Err(damaged("a frame below none, or of no function"));
+        }
+        depth.push(depth[above as usize] + 1);
+        if depth[i + 1] > MAX_FRAMES {
+            return Err(damaged(format_args!("a call path of more than {MAX_FRAMES} frames")));
+        }
+    }
+    let mut paths = |ends: &[u32]| -> Result<PathSet, DecodeError> {
+        let mut all = Vec::with_capacity(ends.len());
+        for &end in ends {
+            let frames = *depth.get(end as usize).ok_or_else(|| damaged("a call path that ends nowhere"))?;
+            // An empty path takes memory as well.
+            *budget = budget.checked_sub(frames + 1).ok_or_else(|| damaged("too many frames in all"))?;
+            let mut path = Vec::with_capacity(frames);
+            let mut at = end as usize;
+            while at > 0 {
+                let (above, function) = l.nodes[at - 1];
+                path.push(FunctionId(function));
+                at = above as usize;
+            }
+            all.push(CallPath::new(path.into_iter().rev()));
+        }
+        Ok(PathSet::new(all))
+    };
+    let mut read = LoopProfile::default();
+    for tree in &l.trees {
+        let mut counts = BTreeMap::new();
+        for &(step, n) in &tree.steps {
+            if step > LAST_STEP || n == 0 || counts.insert(step, n).is_some() {
+                return Err(damaged("a step of a histogram that is empty, twice or out of range"));
+            }
+        }
+        let histogram = Histogram::from_counts(counts);
+        let stats =
+            UnitStats::from_parts(whole(tree.sum), whole(tree.squares), tree.least, tree.greatest, histogram)
+                .map_err(damaged)?;
+        read.trees.entry(paths(&tree.paths)?).or_default().merge(&stats);
+    }
+    for n in l.names {
+        super::keep_latest(&mut read.names, paths(&n.paths)?, Name { at: n.at, text: n.name.0 });
+    }
+    Ok(read)
+}

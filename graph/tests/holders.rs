@@ -187,3 +187,19 @@ fn a_terminal_whose_output_is_paused() {
         assert_eq!(c.process.as_deref() == Some("make"), paused, "{}", c.why);
     }
 }
+
+/// timeout(1) waits for its child by signals; that its own alarm came first does not make it the cause.
+#[test]
+fn a_wrapper_waits_for_its_child() {
+    let mut d = Drawing::new(5.31);
+    let shell = d.process("sh", "sh build.sh", None, 0.0);
+    let timeout = d.process("timeout", "timeout 5 fetch", Some(shell), 0.1);
+    let fetch = d.process("fetch", "fetch", Some(timeout), 0.2);
+    d.wait(fetch, 0.3, 5.31, "clock_nanosleep").open();
+    d.wait(timeout, 0.25, 5.2, "rt_sigsuspend").timer();
+    d.exit(timeout, 5.3);
+    d.wait(shell, 0.15, 5.3, "wait4").by(timeout, "exit_group", ObjectId::NONE);
+    d.hold(fetch, timeout, ObjectId::NONE, Relation::ChildOf, 1.5);
+    let r = d.diagnose("^sh");
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("fetch"), "{r:#?}");
+}

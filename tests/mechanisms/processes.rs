@@ -70,6 +70,15 @@ fn one_child() {
 }
 
 #[test]
+fn a_child_whose_end_is_a_signal() {
+    process("a_child_whose_end_is_a_signal", "sigchld.parent", |t| {
+        let w = t.wait("sigchld.parent");
+        w.called("signal").held_by("sigchld.child", Relation::ChildOf);
+        t.caused_by("sigchld.outer", "sigchld.child");
+    });
+}
+
+#[test]
 fn a_child_that_has_the_parents_memory() {
     process("a_child_that_has_the_parents_memory", "vfork.parent", |t| {
         let w = t.wait("vfork.parent");

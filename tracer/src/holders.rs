@@ -147,6 +147,11 @@ impl Holders {
             None if wait.syscall.is_none() => take(self.page_bringers(wait), wait.id),
             None => {}
         }
+        if wait.object.is_none()
+            && let Some(child) = self.child_by_signal(wait)
+        {
+            take(vec![(Who::Process(child), Relation::ChildOf)], wait.id);
+        }
         // A parent waits within vfork(2) until the child executes a program or exits.
         if wait.syscall.is_any(&["vfork", "clone", "clone3"])
             && wait.object.is_none()

@@ -113,10 +113,15 @@ pub struct Status {
     pub ns_pids: Vec<u32>,
     /// State letter.
     pub state: u8,
+    /// Signals that the thread has blocked, a bit each from 1 on.
+    pub blocked_signals: u64,
+    /// Signals that the program has functions for.
+    pub caught_signals: u64,
 }
 
 /// Parse `/proc/PID/status`. `None` without `Tgid` and `Pid`.
 pub fn parse_status(bytes: &[u8]) -> Option<Status> {
+    let mask = |hex: &str| u64::from_str_radix(hex, 16).unwrap_or(0);
     let mut out = Status::default();
     let (mut tgid, mut pid) = (None, None);
     for line in bytes.split(|&b| b == b'\n') {
@@ -134,6 +139,8 @@ pub fn parse_status(bytes: &[u8]) -> Option<Status> {
                 out.uid = number().or(real).unwrap_or(0);
             }
             "NSpid" => out.ns_pids = words.take(32).filter_map(|w| w.parse().ok()).collect(),
+            "SigBlk" => out.blocked_signals = words.next().map_or(0, mask),
+            "SigCgt" => out.caught_signals = words.next().map_or(0, mask),
             "State" => out.state = words.next().and_then(|w| w.bytes().next()).unwrap_or(0),
             _ => {}
         }

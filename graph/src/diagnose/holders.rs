@@ -5,11 +5,22 @@ use super::answerless::{main_thread, relation_words};
 use super::ask::Candidate;
 use super::node::Entry;
 use super::walk::Walk;
+use crate::builder::{SIGWAIT, call_is};
 use crate::class::{WaitClass, class};
 use crate::{EdgeKind, Weak};
 use pg_event::{Ns, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
 
 impl Walk<'_> {
+    /// Does a wait for signals stand for one for a child's end, and did something else end it?
+    pub(super) fn waits_for_child(&self, thread: ThreadId, group: &Group) -> bool {
+        let Some(clip) = group.longest() else { return false };
+        let by_child = self.g.waking(clip.last).is_some_and(|e| self.g.edge(e).kind == EdgeKind::Exit);
+        let mut holds = self.g.holds(thread, clip.start..clip.end.saturating_add(1));
+        !by_child
+            && call_is(self.representative(group).syscall, SIGWAIT)
+            && holds.any(|h| h.relation == Relation::ChildOf && h.object.is_none())
+    }
+
     /// Who holds what the group waits for, one candidate per process.
     pub(crate) fn holders(
         &self,

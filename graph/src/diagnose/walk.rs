@@ -303,6 +303,10 @@ impl<'g> Walk<'g> {
         if crate::waits::for_thaw(&v, self.c) {
             return self.frozen(group, candidates);
         }
+        // Whichever signal came: as long as the child lived, that is what it waited for.
+        if self.waits_for_child(thread, group) {
+            return self.answerless(thread, group, class, group_spans(group));
+        }
         if woken == 0 || woken < unanswered {
             if self.is_paused(thread, group) {
                 self.found(thread, FindingKind::Paused, group_spans(group));

@@ -163,6 +163,31 @@ static void child_by_waitid(void) {
   nap(SOON);
 }
 
+/* As timeout(1) does: it sleeps until a signal comes, that of its child's end or another one. */
+static void child_by_signal(void) {
+  if (fork() != 0) {
+    role("sigchld.outer");
+    everybody();
+    nap(SOON);
+    return;
+  }
+  role("sigchld.parent");
+  sigset_t set, before;
+  sigemptyset(&set);
+  sigaddset(&set, SIGCHLD);
+  sigprocmask(SIG_BLOCK, &set, &before);
+  signal(SIGCHLD, nothing);
+  if (fork() == 0) {
+    role("sigchld.child");
+    nap(HOLD);
+    _exit(0);
+  }
+  sigsuspend(&before);
+  MUST(wait(NULL) > 0);
+  nap(SOON);
+  _exit(0);
+}
+
 /* Within vfork(2) the parent waits until the child executes a program or ends. */
 static void vforked(void) {
   role("vfork.parent");
@@ -275,6 +300,7 @@ int main(void) {
   process(frozen);
   process(child_waited);
   process(child_by_waitid);
+  process(child_by_signal);
   process(vforked);
   process(with_flock);
   process(with_fcntl);

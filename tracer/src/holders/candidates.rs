@@ -118,6 +118,31 @@ impl Holders {
         alive.into_iter().map(|p| (Who::Process(p), Relation::ChildOf)).collect()
     }
 
+    /// The only child of a process that waits for signals, that of a child's end among them, as timeout(1), tini and
+    /// the like do. Who has several children serves, and waits for none of them.
+    pub(super) fn child_by_signal(&mut self, wait: &LongWait) -> Option<u32> {
+        const SIGCHLD: u64 = 1 << (libc::SIGCHLD - 1);
+        if wait.syscall.is_any(&["rt_sigsuspend", "pause"]) {
+            let status = procfs::read_status(wait.tid)?;
+            if status.blocked_signals & SIGCHLD != 0 || status.caught_signals & SIGCHLD == 0 {
+                return None;
+            }
+        } else if wait.syscall.is_any(&["rt_sigtimedwait"]) {
+            let (_, [set, ..]) = self.blocked_call(wait.tid)?;
+            let set = u64::from_ne_bytes(self.bytes(wait.tid, set, 8)?.try_into().ok()?);
+            if set & SIGCHLD == 0 {
+                return None;
+            }
+        } else {
+            return None;
+        }
+        let of = |pid: u32| procfs::read_stat(pid).is_some_and(|s| s.ppid == wait.tgid && !s.has_ended());
+        let all = self.open.processes().iter().filter(|s| s.ppid == wait.tgid).map(|s| s.pid);
+        let mut alive = all.filter(|&pid| of(pid));
+        let only = alive.next()?;
+        alive.next().is_none().then_some(only)
+    }
+
     pub(super) fn youngest_child(&mut self, pid: u32) -> Option<u32> {
         let children = self.open.processes().iter().filter(|s| s.ppid == pid);
         children.max_by_key(|s| s.start_ticks).map(|s| s.pid)

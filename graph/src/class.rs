@@ -94,6 +94,12 @@ fn tells_of(function: &str, words: &[&str]) -> bool {
     words.iter().any(|w| name.windows(w.len()).any(|part| part.eq_ignore_ascii_case(w.as_bytes())))
 }
 
+/// FUTEX_PRIVATE_FLAG (futex(2)): no other process can wake it.
+pub(crate) fn private_futex(v: &Vertex, catalog: &Catalog) -> bool {
+    const PRIVATE: u32 = 128;
+    catalog.object(v.object).is_some_and(|o| o.kind == ObjectKind::Futex) && v.op & PRIVATE != 0
+}
+
 /// Does it wait for a thread of its own process to end? A join waits for the thread id to be cleared
 /// (`CLONE_CHILD_CLEARTID`, clone(2)).
 pub(crate) fn joins(v: &Vertex, catalog: &Catalog) -> bool {

@@ -411,3 +411,19 @@ fn fifos_opened_crosswise() {
     assert_eq!(slice(&r), Vec::<String>::new());
     assert!(r.root_causes[0].why.contains("nobody has opened the other end of this FIFO"));
 }
+
+/// A thread waits for a futex that only its own process can wake, and is the only thread of it: that is told; of a futex
+/// in shared memory it is not known.
+#[test]
+fn nobody_is_left_to_wake_the_only_thread() {
+    for private in [true, false] {
+        let mut d = Drawing::new(9.0);
+        let main = d.process("app", "app", None, 0.0);
+        let word = d.object(ObjectKind::Futex, 0x10, 1, "");
+        let op = if private { PRIVATE_WAIT } else { 9 };
+        d.wait(main, 0.5, 9.0, "futex").on(word).op(op, 2).open();
+        let r = d.diagnose("^app$");
+        let why = &r.root_causes[0].why;
+        assert_eq!(why.contains("only threads of its process can, and it is the only one"), private, "{why}");
+    }
+}

@@ -72,7 +72,7 @@ fn a_condition_that_nobody_is_left_to_signal() {
     futex("a_condition_that_nobody_is_left_to_signal", "lonely.waiter", |t| {
         let w = t.wait("lonely.waiter");
         w.on(ObjectKind::Futex).lasted().held_by_nobody();
-        w.caused_by("lonely.main").says("and nobody else is known");
+        w.caused_by("lonely.main").says("no other thread of the process is left that could wake");
     });
 }
 

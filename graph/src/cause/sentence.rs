@@ -1,7 +1,7 @@
 //! The sentence of a root cause: the main fact first, as a support engineer puts it into a ticket.
 
 use super::{Ranked, Writer};
-use crate::class::{WaitClass, class};
+use crate::class::{WaitClass, class, private_futex};
 use crate::diagnose::{DATA_FLAG, FindingKind, SliceNode};
 use crate::disks::{disk_use, wrote_back};
 use crate::graph::NO_STATUS;
@@ -368,6 +368,10 @@ impl Writer<'_> {
             }
             None => match self.readers_had_it(n) {
                 Some(readers) => format!("{readers}; nobody ever woke it"),
+                None if self.left_alone(n) => {
+                    "nobody is left to wake it: only threads of its process can, and it is the only one"
+                        .into()
+                }
                 None => "nobody ever answered or woke it, and no thread was found that could".into(),
             },
         };
@@ -378,6 +382,14 @@ impl Writer<'_> {
             String::new()
         };
         format!("{full} {}{times}{asked}; {how}, and {whom}", self.waited(n))
+    }
+
+    /// Does a step wait for a futex that only threads of its process can wake, when there are no others left?
+    fn left_alone(&self, n: &SliceNode) -> bool {
+        let end = n.start + n.duration;
+        let Some(own) = self.c.thread(n.thread).map(|t| t.process) else { return false };
+        let left = |t: &ThreadId| *t != n.thread && self.g.exited(*t).is_none_or(|x| x.0 >= end);
+        private_futex(&self.g.vertex(n.vertex), self.c) && !self.g.threads_of(own).any(|t| left(&t))
     }
 
     /// `3 readers have the lock; the C library counts them and does not record who`, when a step wanted to write.
@@ -436,6 +448,10 @@ impl Writer<'_> {
                 format!("{full} {how} with {lock} and never gave it back: nobody is left to release it")
             }
             None => match before.filter(|_| n.edge == Some(crate::EdgeKind::Holder)) {
+                Some(b) if private_futex(&self.g.vertex(b.vertex), self.c) => {
+                    let on = b.object_label(self.c).map_or_else(|| "it".into(), |o| short_label(&o));
+                    format!("{full} {how}, and no other thread of the process is left that could wake {on}")
+                }
                 Some(b) => {
                     let on = b.object_label(self.c).map_or_else(|| "it".into(), |o| short_label(&o));
                     format!("{full} {how}, and nobody else is known to have the other end of {on}")

@@ -278,6 +278,9 @@ impl Walk<'_> {
         if c.relation.is_none_or(|r| r.has_lock() || matches!(r, Relation::ChildOf | Relation::Traces)) {
             return false;
         }
+        if c.relation == Some(Relation::Peer) && self.accepts(c.thread, &merged(c.spans.clone())) {
+            return true;
+        }
         let mut ahead = self.ahead();
         if ahead.visit(c.thread, c.spans.clone(), c.entry.clone()).is_err() {
             return false;

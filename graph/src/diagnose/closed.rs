@@ -129,9 +129,7 @@ impl Walk<'_> {
 
     /// FUTEX_PRIVATE_FLAG: no other process can wake it.
     pub(crate) fn private_futex(&self, group: &Group) -> bool {
-        const PRIVATE: u32 = 128;
-        let v = self.representative(group);
-        self.c.object(v.object).is_some_and(|o| o.kind == ObjectKind::Futex) && v.op & PRIVATE != 0
+        crate::class::private_futex(&self.representative(group), self.c)
     }
 
     /// Who was seen to get the lock last before the wait began, and to wake nobody for it since. It may have

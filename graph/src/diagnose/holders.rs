@@ -220,11 +220,36 @@ impl Walk<'_> {
         }
         // A futex wait of another thread is as likely an idle worker of a pool: only running counts.
         let ran = |t: ThreadId| activity(self.g, self.c, t, spans).running;
-        self.g
-            .threads_of(process)
-            .map(|t| (ran(t), t))
-            .filter(|(r, _)| r * 2 >= total(spans))
-            .max()
-            .map_or(holder, |x| x.1)
+        let most = |of: &dyn Fn(ThreadId) -> Ns| {
+            let all = self.g.threads_of(process).map(|t| (of(t), t));
+            all.filter(|(time, _)| time * 2 >= total(spans)).max().map(|x| x.1)
+        };
+        let owing = |t: ThreadId| self.owing(t, spans);
+        // A process that has both ends answers itself by some other way.
+        let asks = self.path.last().and_then(|p| self.c.thread(p.0)).map(|t| t.process);
+        let accepts = relation == Relation::Peer && asks != Some(process) && self.accepts(holder, spans);
+        most(&ran).or_else(|| most(&owing).filter(|_| accepts)).unwrap_or(holder)
+    }
+
+    /// Does the thread mostly wait for new connections? That is never ended by who waits for an answer over an old one,
+    /// nor does it keep anybody from answering.
+    pub(super) fn accepts(&self, t: ThreadId, spans: &Spans) -> bool {
+        let act = activity(self.g, self.c, t, spans);
+        let Mostly::Waiting(i) = act.mostly() else { return false };
+        act.groups.get(i).is_some_and(|g| self.representative(g).syscall.is_any(&["accept", "accept4"]))
+    }
+
+    /// For how long a thread waited for an answer that it had asked for, for room or for a device: it does something
+    /// for somebody, unlike a worker that waits for work.
+    fn owing(&self, t: ThreadId, spans: &Spans) -> Ns {
+        let act = activity(self.g, self.c, t, spans);
+        let Mostly::Waiting(i) = act.mostly() else { return 0 };
+        let Some((g, longest)) = act.groups.get(i).and_then(|g| Some((g, g.longest()?))) else { return 0 };
+        let works = match class(&self.representative(g), self.c) {
+            WaitClass::Channel => crate::class::asked(self.g, self.c, longest.first),
+            WaitClass::Room | WaitClass::Disk => true,
+            _ => false,
+        };
+        if works { g.blocked } else { 0 }
     }
 }

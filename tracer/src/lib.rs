@@ -15,6 +15,7 @@ pub mod procfs;
 mod sockdiag;
 pub mod stacks;
 pub mod steps;
+pub mod units;
 mod unserved;
 
 pub use collector::{Collector, LiveStats, check_permission, raise_priority};

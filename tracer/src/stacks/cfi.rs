@@ -7,6 +7,7 @@ use gimli::{
     BaseAddresses, CieOrFde, DebugFrame, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian,
     RegisterRule, UnwindContext, UnwindSection,
 };
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 type Reader<'a> = EndianSlice<'a, LittleEndian>;
@@ -101,6 +102,39 @@ impl Cfi {
     /// The row for an address of the module, `None` when there is none.
     pub fn row(&self, ctx: &mut UnwindContext<usize>, address: u64) -> Option<Row> {
         self.eh_row(ctx, address).or_else(|| self.debug_row(ctx, address))
+    }
+
+    /// Begin and end of the code that the entry for an address covers.
+    pub fn bounds(&self, address: u64) -> Option<Range<u64>> {
+        let bases = self.bases();
+        if let Some((start, bytes)) = &self.eh {
+            let mut section = EhFrame::new(bytes, LittleEndian);
+            section.set_address_size(8);
+            let index = || self.eh_index.get_or_init(|| index(&section, &bases, |o| o.0));
+            let entry = match &self.hdr {
+                Some(_) => self.search(*start, address),
+                None => find(index(), address),
+            };
+            if let Some(range) = entry.and_then(|at| range_at(&section, &bases, at.into(), address)) {
+                return Some(range);
+            }
+        }
+        let mut section = DebugFrame::new(self.debug.as_ref()?, LittleEndian);
+        section.set_address_size(8);
+        let bases = BaseAddresses::default();
+        let index = self.debug_index.get_or_init(|| index(&section, &bases, |o| o.0));
+        range_at(&section, &bases, find(index, address)?.into(), address)
+    }
+
+    /// Begin and end of the code of each entry of `.eh_frame`, sorted.
+    pub fn all_bounds(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let of = |bytes: &Vec<u8>| {
+            let mut section = EhFrame::new(bytes, LittleEndian);
+            section.set_address_size(8);
+            index(&section, &self.bases(), |o| o.0)
+        };
+        let entries = self.eh.as_ref().map(|(_, bytes)| self.eh_index.get_or_init(|| of(bytes)));
+        entries.into_iter().flatten().map(|&(start, end, _)| start..end)
     }
 
     fn bases(&self) -> BaseAddresses {
@@ -200,6 +234,15 @@ where
     }
     out.sort_unstable();
     out
+}
+
+fn range_at<'a, S>(section: &S, bases: &BaseAddresses, offset: S::Offset, address: u64) -> Option<Range<u64>>
+where
+    S: UnwindSection<Reader<'a>>,
+{
+    let fde = section.fde_from_offset(bases, offset, S::cie_from_offset).ok()?;
+    let range = fde.initial_address()..fde.initial_address().saturating_add(fde.len());
+    range.contains(&address).then_some(range)
 }
 
 fn row_at<'a, S>(

@@ -19,6 +19,7 @@ const MAX_HEADERS: usize = 1 << 16;
 const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
+const PF_W: u32 = 2;
 const SHT_NOTE: u32 = 7;
 const SHT_NOBITS: u32 = 8;
 const SHF_EXECINSTR: u64 = 4;
@@ -188,7 +189,9 @@ impl Elf {
             let name = strings.get(s.name as usize..).unwrap_or_default();
             let name = name.split(|&b| b == 0).next().unwrap_or_default();
             // Of the many sections only these few are ever asked for.
-            let wanted: [&[u8]; 13] = [
+            let wanted: [&[u8]; 15] = [
+                b".rela.plt",
+                b".rela.dyn",
                 b".dynsym",
                 b".dynstr",
                 b".strtab",
@@ -249,6 +252,21 @@ impl Elf {
         let mut found = self.loads.iter().filter(covers);
         let l = found.clone().find(|l| l.flags & 1 != 0).or_else(|| found.next())?;
         l.address.checked_add(offset - l.offset)
+    }
+
+    /// Where in the file the byte of an address is, and how many bytes of its segment follow, itself counted.
+    pub fn place(&self, address: u64) -> Option<(u64, u64)> {
+        let l = self.segment(address)?;
+        Some((l.offset.checked_add(address - l.address)?, l.file_size - (address - l.address)))
+    }
+
+    /// Can the program write at an address?
+    pub fn writable(&self, address: u64) -> bool {
+        self.segment(address).is_none_or(|l| l.flags & PF_W != 0)
+    }
+
+    fn segment(&self, address: u64) -> Option<&Load> {
+        self.loads.iter().find(|l| address >= l.address && address - l.address < l.file_size)
     }
 
     /// Is the address within a section of code (or are the sections not known)?

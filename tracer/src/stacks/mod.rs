@@ -18,6 +18,7 @@
 mod cfi;
 mod debugfile;
 mod elf;
+mod image;
 mod maps;
 mod mini;
 mod module;
@@ -32,6 +33,7 @@ mod table;
 mod text;
 mod unwind;
 
+pub(crate) use image::Image;
 pub(crate) use module::open_plain;
 pub use offline::symbolize_catalog;
 pub use python::{Followed, PythonStack, RawFrame};

@@ -1,0 +1,168 @@
+//! A binary as a source of control flow, and who in it never returns.
+
+use super::flow::{Returns, Source, decode};
+use crate::stacks::Image;
+use iced_x86::{Code, FlowControl, Instruction, Mnemonic, OpKind};
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::path::Path;
+
+/// Functions of libraries that do not return (their manual pages; `noreturn` in the headers of the C and C++ libraries).
+const NORETURN: [&[u8]; 28] = [
+    b"abort",
+    b"exit",
+    b"_exit",
+    b"_Exit",
+    b"quick_exit",
+    b"pthread_exit",
+    b"thrd_exit",
+    b"longjmp",
+    b"_longjmp",
+    b"siglongjmp",
+    b"__longjmp_chk",
+    b"err",
+    b"errx",
+    b"verr",
+    b"verrx",
+    b"__stack_chk_fail",
+    b"__chk_fail",
+    b"__fortify_fail",
+    b"__assert_fail",
+    b"__assert_perror_fail",
+    b"__assert",
+    b"__libc_fatal",
+    b"_Unwind_Resume",
+    b"__cxa_throw",
+    b"__cxa_rethrow",
+    b"__cxa_throw_bad_array_new_length",
+    b"_ZSt9terminatev",
+    b"_ZSt20__throw_length_errorPKc",
+];
+/// Largest function that is looked through for a way back.
+const MAX_BYTES: u64 = 64 << 10;
+/// How long a chain of functions that end in each other may be.
+const MAX_CHAIN: usize = 6;
+/// Bytes of an entry of a procedure linkage table.
+const STUB: u64 = 16;
+
+/// Calls of six bytes by a slot, and of five.
+const CALL_SLOT: [u8; 2] = [0xff, 0x15];
+const CALL: u8 = 0xe8;
+
+/// A binary whose functions are looked at.
+pub(super) struct Binary {
+    image: Image,
+    /// Slots with the addresses of functions that never return, sorted.
+    slots: Vec<u64>,
+    /// Functions, or slots with their addresses, that are called by the last instruction of another: there the compiler
+    /// knew that they do not come back.
+    last: HashSet<u64>,
+    /// By address of a function: it never returns.
+    known: RefCell<HashMap<u64, bool>>,
+}
+
+impl Binary {
+    /// The binary at a path, if it has this build-id.
+    pub fn open(path: &Path, build_id: &str) -> Option<Self> {
+        let image = Image::open(path, build_id)?;
+        let slots = image.slots_of(&NORETURN);
+        let mut last = HashSet::new();
+        for (end, [a, b, rest @ ..]) in image.ends::<6>() {
+            let to = end.wrapping_add_signed(i32::from_le_bytes(rest).into());
+            if [a, b] == CALL_SLOT || (b == CALL && is_entry(&image, to)) {
+                last.insert(to);
+            }
+        }
+        Some(Self { image, slots, last, known: RefCell::default() })
+    }
+
+    /// Is it a jump or call by a slot of a function that never returns?
+    fn by_slot(&self, i: &Instruction) -> bool {
+        let slot = i.op0_kind() == OpKind::Memory && i.is_ip_rel_memory_operand();
+        slot && self.slots.binary_search(&i.ip_rel_memory_address()).is_ok()
+    }
+
+    /// A function without `ret` that leaves only to such functions.
+    fn is_noreturn(&self, address: u64, chain: usize) -> bool {
+        if let Some(&known) = self.known.borrow().get(&address) {
+            return known;
+        }
+        // Taken to return while it is looked at, so that circles end.
+        self.known.borrow_mut().insert(address, false);
+        let found = self.look(address, chain).unwrap_or(false);
+        self.known.borrow_mut().insert(address, found);
+        found
+    }
+
+    fn look(&self, address: u64, chain: usize) -> Option<bool> {
+        let stub = decode(&self.image.bytes(address, STUB)?, address);
+        let first = stub.iter().find(|i| i.mnemonic() != Mnemonic::Endbr64)?;
+        if first.flow_control() == FlowControl::IndirectBranch {
+            return Some(self.by_slot(first));
+        }
+        let part = self.image.part(address)?;
+        let len = part.end.saturating_sub(part.start);
+        if part.start != address || len > MAX_BYTES || chain == 0 {
+            return None;
+        }
+        for i in decode(&self.image.bytes(part.start, len)?, part.start) {
+            let stays = match i.flow_control() {
+                FlowControl::Return => false,
+                FlowControl::IndirectBranch => self.by_slot(&i),
+                FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch => {
+                    let target = i.near_branch_target();
+                    part.contains(&target) || self.is_noreturn(target, chain - 1)
+                }
+                _ => !i.is_invalid(),
+            };
+            if !stays {
+                return Some(false);
+            }
+        }
+        Some(true)
+    }
+}
+
+/// A function begins there, or an entry of a procedure linkage table.
+fn is_entry(image: &Image, address: u64) -> bool {
+    let stub = || address.is_multiple_of(STUB) && image.bytes(address, 6).is_some_and(|b| is_stub(&b));
+    image.part(address).is_some_and(|p| p.start == address) || stub()
+}
+
+/// `jmp *slot(%rip)`, with or without `endbr64` before it.
+fn is_stub(code: &[u8]) -> bool {
+    code.starts_with(&[0xff, 0x25]) || code.starts_with(&[0xf3, 0x0f, 0x1e, 0xfa])
+}
+
+impl Source for Binary {
+    fn bytes(&self, address: u64, len: u64) -> Option<Vec<u8>> {
+        self.image.bytes(address, len)
+    }
+
+    fn part(&self, address: u64) -> Option<Range<u64>> {
+        self.image.part(address)
+    }
+
+    fn bare(&self, address: u64) -> bool {
+        self.image.bare(address)
+    }
+
+    fn writable(&self, address: u64) -> bool {
+        self.image.writable(address)
+    }
+
+    fn returns(&self, call: &Instruction) -> Returns {
+        let target = call.near_branch_target();
+        match call.code() {
+            Code::Call_rel32_64 if self.is_noreturn(target, MAX_CHAIN) => Returns::Never,
+            Code::Call_rel32_64 if self.last.contains(&target) => Returns::Sometimes,
+            Code::Call_rel32_64 => Returns::Always,
+            _ if self.by_slot(call) => Returns::Never,
+            _ if call.is_ip_rel_memory_operand() && self.last.contains(&call.ip_rel_memory_address()) => {
+                Returns::Sometimes
+            }
+            _ => Returns::Always,
+        }
+    }
+}

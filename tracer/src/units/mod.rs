@@ -1,0 +1,33 @@
+//! Units of work: the event-processing loops of a program, found from recordings of its waits and confirmed by its
+//! machine code (PerfGuard, sections 3 and 4.1). Works on binaries without symbols.
+//!
+//! [`Seen`] is told the stacks of threads, one after the other, and says which loop each thread turns around its waits:
+//! the outermost of those that must have turned between the stacks. What a function's code leads to is [`Function`]:
+//! bounds from symbols or unwind entries, blocks and jump tables ([`Flow`]), natural loops ([`Loops`]).
+//!
+//! Known limits: a loop in code of a just-in-time compiler is not seen, nor one of Python in stacks that the collector
+//! took without the interpreter's frames (short waits); landing pads of C++ exceptions are in no loop; fibres that
+//! begin at the same call are taken for one. Of a thread that was seen doing nothing but wait the innermost loop is
+//! told, which may only repeat the wait.
+
+mod binary;
+mod event_loop;
+#[cfg(test)]
+mod event_loop_tests;
+#[cfg(test)]
+mod fake;
+mod flow;
+mod function;
+mod natural;
+mod place;
+mod python;
+mod split;
+mod table;
+mod waits;
+
+pub use event_loop::{EventLoop, Seen, Site};
+pub use flow::{Block, Flow, FlowError, Returns, Source};
+pub use function::{Function, Way};
+pub use natural::{Loop, LoopId, Loops};
+pub use place::{LoopAt, Places};
+pub use waits::Wait;

@@ -1,6 +1,7 @@
 //! From a finished walk to ranked root causes in words, and to the report.
 
 mod closed;
+mod crashed;
 mod freezer;
 mod parts;
 mod purpose;

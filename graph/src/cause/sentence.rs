@@ -189,6 +189,7 @@ impl Writer<'_> {
         if r.kind != Some(FindingKind::Paused) {
             s += &self.full_pipe(n);
         }
+        s += &self.crashed(r, n);
         let said = matches!(r.kind, Some(FindingKind::Idle)) && r.node <= 1;
         if !said {
             s += &self.held_up(r.node);

@@ -1,7 +1,9 @@
 //! Functions, call paths and units.
 
+use super::inference::Context;
 use pg_event::Ns;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// Frames of a call path that are kept, the outermost. Deeper stacks are recursion as a rule, whose end says
 /// nothing new about the type.
@@ -82,4 +84,7 @@ pub struct Unit {
     pub duration: Ns,
     /// What it called.
     pub paths: PathSet,
+    /// Where the functions on its paths were called with how deep a stack, as far as that is known: what its type
+    /// is recognised by at run time (section 4.4). Those of other functions are not kept.
+    pub contexts: BTreeSet<Context>,
 }

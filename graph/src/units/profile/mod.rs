@@ -15,6 +15,7 @@ mod wire;
 
 pub use wire::{DecodeError, EncodeError, MAX_BYTES, VERSION};
 
+use super::inference::Context;
 use super::names::type_names;
 use super::path::{CallPath, FunctionId, PathSet, Unit};
 use super::stats::UnitStats;
@@ -61,11 +62,27 @@ struct Name {
     text: String,
 }
 
+/// What was learnt of the units with one call tree.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct TreeProfile {
+    /// Their durations.
+    stats: UnitStats,
+    /// The contexts that they came by.
+    contexts: BTreeSet<Context>,
+}
+
+impl TreeProfile {
+    fn merge(&mut self, other: &Self) {
+        self.stats.merge(&other.stats);
+        self.contexts.extend(&other.contexts);
+    }
+}
+
 /// What was learnt of one loop.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct LoopProfile {
-    /// Durations of the units with each distinct call tree.
-    trees: BTreeMap<PathSet, UnitStats>,
+    /// What is known of the units with each distinct call tree.
+    trees: BTreeMap<PathSet, TreeProfile>,
     /// Names, by a call tree of the type that was named.
     names: BTreeMap<PathSet, Name>,
 }
@@ -85,6 +102,8 @@ pub struct LoopTypes {
     pub types: UnitTypes,
     /// The durations of each.
     pub stats: Vec<UnitStats>,
+    /// The contexts of each: with a threshold they are [`super::TypeContexts`].
+    pub contexts: Vec<BTreeSet<Context>>,
     /// The name of each: the one that a person gave, or one made of its functions.
     pub names: Vec<String>,
 }
@@ -100,10 +119,12 @@ impl Profile {
         let mut loops: BTreeMap<LoopKey, LoopProfile> = BTreeMap::new();
         for (key, unit) in units {
             let trees = &mut loops.entry(key).or_default().trees;
-            match trees.get_mut(&unit.paths) {
-                Some(stats) => stats.add(unit.duration),
-                None => drop(trees.insert(unit.paths.clone(), UnitStats::of([unit.duration]))),
-            }
+            let tree = match trees.get_mut(&unit.paths) {
+                Some(tree) => tree,
+                None => trees.entry(unit.paths.clone()).or_default(),
+            };
+            tree.stats.add(unit.duration);
+            tree.contexts.extend(&unit.contexts);
         }
         let binaries = binaries.into_iter().collect();
         Self { binaries, functions: functions.to_vec(), loops }.in_one_form(super::MAX_FRAMES)
@@ -120,8 +141,11 @@ impl Profile {
             let ours = all.loops.entry(key.clone()).or_default();
             // Not sorted into ours yet: places above `shift` are other functions, which `in_one_form` joins.
             let moved = |paths: &PathSet| mapped(paths, super::MAX_FRAMES, |f| FunctionId(f.0 + shift));
-            for (paths, stats) in &theirs.trees {
-                ours.trees.entry(moved(paths)).or_default().merge(stats);
+            for (paths, tree) in &theirs.trees {
+                let function = |c: &Context| Context { function: FunctionId(c.function.0 + shift), ..*c };
+                let contexts = tree.contexts.iter().map(function).collect();
+                let moved_tree = TreeProfile { stats: tree.stats.clone(), contexts };
+                ours.trees.entry(moved(paths)).or_default().merge(&moved_tree);
             }
             for (paths, name) in &theirs.names {
                 keep_latest(&mut ours.names, moved(paths), name.clone());
@@ -168,21 +192,23 @@ impl Profile {
     /// Units learnt from, of all loops.
     pub fn units(&self) -> u64 {
         let all = self.loops.values().flat_map(|l| l.trees.values());
-        all.fold(0, |sum, s| sum.saturating_add(s.count()))
+        all.fold(0, |sum, t| sum.saturating_add(t.stats.count()))
     }
 
     /// The types of a loop's units with their durations and names. `None` when the loop is not known.
     pub fn types(&self, of: &LoopKey, options: TypeOptions) -> Option<LoopTypes> {
         let l = self.loops.get(of)?;
-        let types = UnitTypes::new(l.trees.iter().map(|(p, s)| (p.clone(), s.count())), options);
+        let types = UnitTypes::new(l.trees.iter().map(|(p, t)| (p.clone(), t.stats.count())), options);
         let name = |f: FunctionId| self.functions.get(f.0 as usize).map_or("?", |f| f.name.as_str());
         let mut names = type_names(&types, name);
         let mut stats = vec![UnitStats::default(); types.types().len()];
-        for (i, (paths, s)) in l.trees.iter().enumerate() {
+        let mut contexts = vec![BTreeSet::new(); stats.len()];
+        for (i, (paths, tree)) in l.trees.iter().enumerate() {
             // Trees are in the same order on both sides: sorted by their paths.
             let Some(t) = types.type_of(i) else { continue };
             debug_assert_eq!(&types.trees()[i].paths, paths);
-            stats[t.0 as usize].merge(s);
+            stats[t.0 as usize].merge(&tree.stats);
+            contexts[t.0 as usize].extend(&tree.contexts);
         }
         for (t, of) in types.types().iter().enumerate() {
             let given = of.trees.iter().filter_map(|&i| l.names.get(&types.trees()[i].paths)).max();
@@ -190,7 +216,7 @@ impl Profile {
                 names[t] = crate::words::clean(&name.text, 200);
             }
         }
-        Some(LoopTypes { types, stats, names })
+        Some(LoopTypes { types, stats, contexts, names })
     }
 
     /// Functions sorted, each once, and only those that occur; texts and paths no longer than allowed.
@@ -200,7 +226,7 @@ impl Profile {
         let function =
             |f: &Function| Function { module: cut(&f.module, MAX_TEXT), name: cut(&f.name, MAX_TEXT) };
         self.binaries = self.binaries.into_iter().map(binary).collect();
-        self.loops.values_mut().for_each(|l| l.trees.retain(|_, s| s.count() > 0));
+        self.loops.values_mut().for_each(|l| l.trees.retain(|_, t| t.stats.count() > 0));
         self.loops.retain(|_, l| !l.trees.is_empty());
         let unknown = Function { module: String::new(), name: "?".into() };
         let mut used: BTreeMap<FunctionId, Function> = BTreeMap::new();
@@ -218,8 +244,14 @@ impl Profile {
         for (key, l) in &self.loops {
             let key = LoopKey { build_id: cut(&key.build_id, MAX_TEXT), offset: key.offset };
             let into = loops.entry(key).or_default();
-            for (paths, stats) in &l.trees {
-                into.trees.entry(mapped(paths, frames, |f| to[&f])).or_default().merge(stats);
+            for (paths, tree) in &l.trees {
+                // Contexts of functions that are not on the paths (any more) would tell what the paths do not.
+                let all = paths.paths().iter().flat_map(|p| p.functions().iter().take(frames));
+                let on_paths: BTreeSet<&FunctionId> = all.collect();
+                let kept = tree.contexts.iter().filter(|c| on_paths.contains(&c.function));
+                let contexts = kept.map(|c| Context { function: to[&c.function], ..*c }).collect();
+                let tree = TreeProfile { stats: tree.stats.clone(), contexts };
+                into.trees.entry(mapped(paths, frames, |f| to[&f])).or_default().merge(&tree);
             }
             for (paths, name) in &l.names {
                 keep_latest(&mut into.names, mapped(paths, frames, |f| to[&f]), name.clone());

@@ -12,13 +12,14 @@ fn key(offset: u64) -> LoopKey {
     LoopKey { build_id: "abcd".into(), offset }
 }
 
-/// A run's functions in an order of its own, and units as (loop, duration, stacks of functions).
-type Run = (Vec<u32>, Vec<(u64, u64, Vec<Vec<u32>>)>);
+/// A run's functions in an order of its own, and units as (loop, duration, stacks of functions, contexts).
+type Run = (Vec<u32>, Vec<(u64, u64, Vec<Vec<u32>>, Vec<(u32, u32)>)>);
 
 fn any_run() -> impl Strategy<Value = Run> {
     let functions = Just((0u32..8).collect::<Vec<_>>()).prop_shuffle();
     let stacks = prop::collection::vec(prop::collection::vec(0u32..8, 0..5), 0..3);
-    (functions, prop::collection::vec((0u64..2, any::<u64>(), stacks), 0..12))
+    let contexts = prop::collection::vec((0u32..8, 0u32..3), 0..4);
+    (functions, prop::collection::vec((0u64..2, any::<u64>(), stacks, contexts), 0..12))
 }
 
 fn profile((order, units): &Run) -> Profile {
@@ -26,9 +27,11 @@ fn profile((order, units): &Run) -> Profile {
     let id = |f: u32| FunctionId(order.iter().position(|o| *o == f).expect("all are there") as u32);
     let units: Vec<(LoopKey, Unit)> = units
         .iter()
-        .map(|(l, duration, stacks)| {
+        .map(|(l, duration, stacks, contexts)| {
             let paths = PathSet::new(stacks.iter().map(|s| CallPath::new(s.iter().map(|f| id(*f)))));
-            (key(*l), Unit { duration: *duration, paths })
+            let context = |&(f, depth): &(u32, u32)| Context { function: id(f), depth };
+            let contexts = contexts.iter().map(context).collect();
+            (key(*l), Unit { duration: *duration, paths, contexts })
         })
         .collect();
     let binary = Binary { path: format!("/bin/app{}", units.len() % 2), build_id: "abcd".into() };
@@ -126,7 +129,8 @@ fn claims_of_length_are_not_believed() {
     let deep = [&b"PGPROF\x01\x00"[..], &vec![0x91; 100_000]].concat();
     assert!(Profile::decode(&deep).is_err());
     let long = Function { module: "m".into(), name: "é".repeat(9000) };
-    let unit = Unit { duration: 1, paths: PathSet::new([CallPath::new([FunctionId(0)])]) };
+    let paths = PathSet::new([CallPath::new([FunctionId(0)])]);
+    let unit = Unit { duration: 1, paths, contexts: BTreeSet::new() };
     let p = Profile::new([], &[long], [(key(0), &unit)]);
     assert_eq!(p.functions()[0].name.len(), MAX_TEXT);
     assert_eq!(Profile::decode(&p.encode().unwrap()), Ok(p));
@@ -141,10 +145,21 @@ fn server() -> Profile {
     };
     let file = set(&[&[0, 1, 2], &[0, 1, 2, 3]]);
     let cgi = set(&[&[0, 1, 4, 5]]);
+    let at = |function, depth| Context { function: FunctionId(function), depth };
+    let file_contexts = BTreeSet::from([at(2, 96), at(3, 160)]);
+    // The last is of a function that is not on the path.
+    let cgi_contexts = BTreeSet::from([at(4, 64), at(3, 8)]);
     let units: Vec<Unit> = (0..40u64)
         .flat_map(|i| {
-            let file = Unit { duration: 100_000 + i * 1000, paths: file.clone() };
-            [file, Unit { duration: 5_000_000 + i * 10_000, paths: cgi.clone() }]
+            let unit = |duration, paths: &PathSet, contexts: &BTreeSet<Context>| Unit {
+                duration,
+                paths: paths.clone(),
+                contexts: contexts.clone(),
+            };
+            [
+                unit(100_000 + i * 1000, &file, &file_contexts),
+                unit(5_000_000 + i * 10_000, &cgi, &cgi_contexts),
+            ]
         })
         .collect();
     let binary = Binary { path: "/usr/sbin/httpd".into(), build_id: "abcd".into() };
@@ -177,6 +192,12 @@ fn names_that_people_give_stay_with_the_type() {
     assert_eq!(types.stats.iter().map(UnitStats::count).collect::<Vec<_>>(), [40, 40]);
     let cgi = types.names.iter().position(|n| n == "run_cgi").unwrap();
     let paths = types.types.trees()[types.types.types()[cgi].representative].paths.clone();
+    let contexts = |t: usize| -> Vec<(&str, u32)> {
+        let name = |c: &Context| (p.functions()[c.function.0 as usize].name.as_str(), c.depth);
+        types.contexts[t].iter().map(name).collect()
+    };
+    assert_eq!(contexts(cgi), [("run_cgi", 64)]);
+    assert_eq!(contexts(1 - cgi), [("read_file", 96), ("stat", 160)]);
     let name = |p: &Profile| p.types(&key(0x1234), TypeOptions::default()).unwrap().names[cgi].clone();
     let other = p.clone();
     p.name_type(&key(0x1234), &paths, 5, "the\u{1b} gateway");
@@ -196,7 +217,7 @@ fn what_is_too_large_is_told_and_can_be_cut() {
     let functions: Vec<Function> = (0..20_000).map(function).collect();
     let unit = |i: u32| {
         let path = CallPath::new([FunctionId(0), FunctionId(1), FunctionId(i)]);
-        Unit { duration: 5, paths: PathSet::new([path]) }
+        Unit { duration: 5, paths: PathSet::new([path]), contexts: BTreeSet::new() }
     };
     let units: Vec<Unit> = (2..20_000).map(unit).collect();
     let p = Profile::new([], &functions, units.iter().map(|u| (key(0), u)));

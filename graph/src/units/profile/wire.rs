@@ -2,7 +2,8 @@
 //! since they share most of them.
 
 use super::bounded::{sequence, text};
-use super::{Binary, Function, LoopKey, LoopProfile, MAX_TEXT, Name, Profile};
+use super::{Binary, Function, LoopKey, LoopProfile, MAX_TEXT, Name, Profile, TreeProfile};
+use crate::units::Context;
 use crate::units::histogram::{Histogram, LAST_STEP};
 use crate::units::path::{CallPath, FunctionId, MAX_FRAMES, PathSet};
 use crate::units::stats::UnitStats;
@@ -26,8 +27,9 @@ const MAX_NODES: usize = 1 << 20;
 const MAX_TREES: usize = 1 << 14;
 const MAX_NAMES: usize = 1 << 12;
 const MAX_PATHS: usize = 1 << 14;
+const MAX_CONTEXTS: usize = 1 << 14;
 const MAX_STEPS: usize = LAST_STEP as usize + 1;
-/// Frames of all call paths of all trees together.
+/// Frames of all call paths of all trees together, and contexts.
 const MAX_ALL_FRAMES: usize = 1 << 24;
 
 /// Why a profile cannot be written.
@@ -113,6 +115,9 @@ struct WireTree {
     greatest: u64,
     #[serde(deserialize_with = "sequence::<MAX_STEPS, _, _>")]
     steps: Vec<(u16, u64)>,
+    /// Function and depth.
+    #[serde(deserialize_with = "sequence::<MAX_CONTEXTS, _, _>")]
+    contexts: Vec<(u32, u32)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -150,6 +155,7 @@ impl Profile {
         most("modules", modules.len(), MAX_MODULES)?;
         most("functions", self.functions.len(), MAX_FUNCTIONS)?;
         most("loops", self.loops.len(), MAX_LOOPS)?;
+        let mut contexts = 0;
         let mut loops = Vec::new();
         for (key, l) in &self.loops {
             let l = write_loop(key, l);
@@ -158,11 +164,18 @@ impl Profile {
             most("names of types", l.names.len(), MAX_NAMES)?;
             let paths = || l.trees.iter().map(|t| &t.paths).chain(l.names.iter().map(|n| &n.paths));
             most("call paths of one unit", paths().map(Vec::len).max().unwrap_or(0), MAX_PATHS)?;
+            most(
+                "contexts of one unit",
+                l.trees.iter().map(|t| t.contexts.len()).max().unwrap_or(0),
+                MAX_CONTEXTS,
+            )?;
+            contexts += l.trees.iter().map(|t| t.contexts.len()).sum::<usize>();
             loops.push(l);
         }
         let sets = self.loops.values().flat_map(|l| l.trees.keys().chain(l.names.keys()));
-        let frames = sets.flat_map(PathSet::paths).map(CallPath::len).sum();
-        most("frames of call paths", frames, MAX_ALL_FRAMES)?;
+        // One more for each path, as the reader counts.
+        let frames: usize = sets.flat_map(PathSet::paths).map(|p| p.len() + 1).sum();
+        most("frames of call paths and contexts", frames + contexts, MAX_ALL_FRAMES)?;
         let binary =
             |b: &Binary| WireBinary { path: Text(b.path.clone()), build_id: Text(b.build_id.clone()) };
         let whole = Whole {
@@ -237,13 +250,14 @@ fn write_loop(key: &LoopKey, l: &LoopProfile) -> WireLoop {
         ends.insert(p, at);
     }
     let places = |s: &PathSet| s.paths().iter().map(|p| ends[p]).collect();
-    let tree = |(paths, s): (&PathSet, &UnitStats)| WireTree {
+    let tree = |(paths, TreeProfile { stats: s, contexts }): (&PathSet, &TreeProfile)| WireTree {
         paths: places(paths),
         sum: halves(s.sum()),
         squares: halves(s.squares()),
         least: s.least().unwrap_or(0),
         greatest: s.greatest().unwrap_or(0),
         steps: s.histogram().counts().iter().map(|(s, n)| (*s, *n)).collect(),
+        contexts: contexts.iter().map(|c| (c.function.0, c.depth)).collect(),
     };
     let name = |(paths, n): (&PathSet, &Name)| WireName {
         paths: places(paths),
@@ -289,6 +303,7 @@ fn read_loop(l: WireLoop, functions: usize, budget: &mut usize) -> Result<LoopPr
         Ok(PathSet::new(all))
     };
     let mut read = LoopProfile::default();
+    let mut context_budget = MAX_ALL_FRAMES;
     for tree in &l.trees {
         let mut counts = BTreeMap::new();
         for &(step, n) in &tree.steps {
@@ -300,7 +315,14 @@ fn read_loop(l: WireLoop, functions: usize, budget: &mut usize) -> Result<LoopPr
         let stats =
             UnitStats::from_parts(whole(tree.sum), whole(tree.squares), tree.least, tree.greatest, histogram)
                 .map_err(damaged)?;
-        read.trees.entry(paths(&tree.paths)?).or_default().merge(&stats);
+        let contexts: BTreeSet<Context> =
+            tree.contexts.iter().map(|&(f, depth)| Context { function: FunctionId(f), depth }).collect();
+        if contexts.iter().any(|c| c.function.0 as usize >= functions) {
+            return Err(damaged("a context of no function"));
+        }
+        context_budget =
+            context_budget.checked_sub(contexts.len()).ok_or_else(|| damaged("too many contexts"))?;
+        read.trees.entry(paths(&tree.paths)?).or_default().merge(&TreeProfile { stats, contexts });
     }
     for n in l.names {
         super::keep_latest(&mut read.names, paths(&n.paths)?, Name { at: n.at, text: n.name.0 });

@@ -166,3 +166,84 @@ impl Source for Binary {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Function, Way};
+    use super::*;
+    use object::{Object, ObjectSymbol};
+    use std::process::Command;
+
+    /// A server: a switch in a loop, an error that ends it, and who is called for that returns at times.
+    const SERVER: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+volatile int level;
+__attribute__((noinline, noreturn)) static void die(const char *why) { puts(why); exit(3); }
+__attribute__((noinline)) int serve(int fd) {
+    char c; int n = 0;
+    for (;;) {
+        if (read(fd, &c, 1) < 0) die("read");
+        switch (c) {
+        case 0: n += getppid(); break;
+        case 1: n -= getuid(); continue;
+        case 2: n ^= geteuid(); break;
+        case 3: n *= getgid(); break;
+        case 4: n += getegid(); break;
+        case 5: return n;
+        case 6: if (level) die("six"); n++; break;
+        default: n = getpid();
+        }
+        level = n;
+    }
+}
+int main(void) { return serve(0); }
+"#;
+
+    fn run(program: &str, args: &[&str], file: &Path) -> bool {
+        Command::new(program).args(args).arg(file).status().is_ok_and(|s| s.success())
+    }
+
+    #[test]
+    fn a_stripped_server_has_its_loop() {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, whole, bare) = (dir.path().join("s.c"), dir.path().join("s"), dir.path().join("bare"));
+        std::fs::write(&source, SERVER).unwrap();
+        let mut done = 0;
+        for flags in [["-O2", "-fpie", "-pie"], ["-O2", "-fno-pie", "-no-pie"], ["-O1", "-fpie", "-pie"]] {
+            let out = whole.to_str().unwrap();
+            if !run("cc", &[&flags[..], &["-fno-inline", "-o", out]].concat(), &source) {
+                println!("skipped: cc cannot compile with {flags:?}");
+                continue;
+            }
+            let bytes = std::fs::read(&whole).unwrap();
+            let file = object::File::parse(&*bytes).unwrap();
+            let serve = file.symbols().find(|s| s.name() == Ok("serve")).unwrap();
+            let (start, size) = (serve.address(), serve.size());
+            std::fs::copy(&whole, &bare).unwrap();
+            if !run("strip", &[], &bare) {
+                println!("skipped: no strip");
+                return;
+            }
+            let (with, without) = (Binary::open(&whole, "").unwrap(), Binary::open(&bare, "").unwrap());
+            assert_eq!(without.part(start + 3), Some(start..start + size));
+            let (a, b) = (Function::read(&with, start).unwrap(), Function::read(&without, start).unwrap());
+            assert!(!a.is_open() && !b.is_open(), "{flags:?}");
+            let code = decode(&without.bytes(start, size).unwrap(), start);
+            let calls: Vec<u64> = code.iter().filter(|i| i.is_call_near()).map(|i| i.next_ip() - 1).collect();
+            let heads = |f: &Function, at| f.around(at).into_iter().map(|l| f.head(l)).collect::<Vec<_>>();
+            let inside: Vec<u64> = calls.iter().copied().filter(|&c| !b.around(c).is_empty()).collect();
+            // read and six others; not die, after which nobody goes on.
+            assert_eq!(inside.len(), 7, "{flags:?} {calls:x?}");
+            for &call in &inside {
+                assert_eq!(heads(&a, call), heads(&b, call));
+                assert!(matches!(b.way(call, call), Way::Around(_)), "{flags:?} {call:x}");
+            }
+            done += 1;
+        }
+        if done == 0 {
+            println!("skipped: no C compiler");
+        }
+    }
+}

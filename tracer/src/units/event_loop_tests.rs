@@ -64,7 +64,9 @@ impl Told {
     }
 
     fn stacks(&mut self, all: &[&str]) -> &mut Self {
-        all.iter().for_each(|s| drop(self.stack(s)));
+        for s in all {
+            self.stack(s);
+        }
         self
     }
 

@@ -3,7 +3,7 @@
 use super::flow::{Returns, Source, decode};
 use crate::stacks::Image;
 use iced_x86::{Code, FlowControl, Instruction, Mnemonic, OpKind};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::Path;
@@ -41,6 +41,8 @@ const NORETURN: [&[u8]; 28] = [
 ];
 /// Largest function that is looked through for a way back.
 const MAX_BYTES: u64 = 64 << 10;
+/// Most bytes looked through in a binary; after that, functions are taken to return.
+const MAX_SPENT: u64 = 64 << 20;
 /// How long a chain of functions that end in each other may be.
 const MAX_CHAIN: usize = 6;
 /// Bytes of an entry of a procedure linkage table.
@@ -60,6 +62,8 @@ pub(super) struct Binary {
     last: HashSet<u64>,
     /// By address of a function: it never returns.
     known: RefCell<HashMap<u64, bool>>,
+    /// Bytes looked through for that.
+    spent: Cell<u64>,
 }
 
 impl Binary {
@@ -74,7 +78,7 @@ impl Binary {
                 last.insert(to);
             }
         }
-        Some(Self { image, slots, last, known: RefCell::default() })
+        Some(Self { image, slots, last, known: RefCell::default(), spent: Cell::new(0) })
     }
 
     /// Is it a jump or call by a slot of a function that never returns?
@@ -103,9 +107,11 @@ impl Binary {
         }
         let part = self.image.part(address)?;
         let len = part.end.saturating_sub(part.start);
-        if part.start != address || len > MAX_BYTES || chain == 0 {
+        let spent = self.spent.get().saturating_add(len);
+        if part.start != address || len > MAX_BYTES || chain == 0 || spent > MAX_SPENT {
             return None;
         }
+        self.spent.set(spent);
         for i in decode(&self.image.bytes(part.start, len)?, part.start) {
             let stays = match i.flow_control() {
                 FlowControl::Return => false,

@@ -19,7 +19,9 @@ pub(super) const MAX_BLOCKS: usize = 20_000;
 /// Most edges.
 const MAX_EDGES: usize = 200_000;
 /// Most jumps out of a function of which is asked whether they lead to a part of it.
-const MAX_LOOKED: usize = 512;
+const MAX_LOOKED: usize = 128;
+/// Most indirect jumps: for each, what comes before it and what may be its table are looked at.
+const MAX_INDIRECT: usize = 512;
 /// Largest piece of code that is looked through to find out whether it is part of a function.
 const MAX_COLD: u64 = 64 << 10;
 
@@ -143,6 +145,10 @@ impl Text {
         }
         let bytes = source.bytes(part.start, len).filter(|b| b.len() as u64 == len && len > 0);
         self.code.extend(decode(&bytes.ok_or(FlowError::NoCode)?, part.start));
+        let indirect = self.code.iter().filter(|i| i.flow_control() == FlowControl::IndirectBranch);
+        if indirect.count() > MAX_INDIRECT {
+            return Err(FlowError::TooLarge);
+        }
         self.code.sort_by_key(Instruction::ip);
         self.parts.push(part);
         self.parts.sort_by_key(|p| p.start);

@@ -270,6 +270,27 @@ mod tests {
         assert_eq!(f.way(0x1001, 0x1001), Way::Unknown);
     }
 
+    #[test]
+    fn what_is_too_large_is_refused() {
+        use super::super::fake::CODE;
+        let of =
+            |code: &[u8], times: usize| Function::read(&Program::raw(&code.repeat(times), Vec::new()), CODE);
+        // Indirect jumps, conditional jumps to the next instruction, a megabyte and more.
+        assert_eq!(of(&[0xff, 0xe0], 5000).unwrap_err(), FlowError::TooLarge);
+        assert_eq!(of(&[0x75, 0x00], 30_000).unwrap_err(), FlowError::TooLarge);
+        assert_eq!(of(&[0x90], 7 << 20).unwrap_err(), FlowError::TooLarge);
+        // Just small enough: jumps back, each a loop around the one before.
+        let back: Vec<u8> = (0..9000u32)
+            .flat_map(|i| {
+                let to = (i * 6 + 6).wrapping_neg().to_le_bytes();
+                [&[0x0f, 0x85][..], &to].concat()
+            })
+            .chain([0xc3])
+            .collect();
+        let f = Function::read(&Program::raw(&back, Vec::new()), CODE).unwrap();
+        assert_eq!(f.around(CODE).len(), 1);
+    }
+
     proptest! {
         #[test]
         fn any_code(code in proptest::collection::vec(any::<u8>(), 1..400), data in proptest::collection::vec(any::<u8>(), 0..100), a in 0u64..400, b in 0u64..400) {
@@ -284,8 +305,10 @@ mod tests {
         #[test]
         fn any_jumps(jumps in proptest::collection::vec((any::<bool>(), 0usize..40), 1..40)) {
             let n = jumps.len();
-            let text: String = jumps.iter().enumerate()
-                .map(|(i, (cond, to))| format!("l{i}: call {}:l{} ", if *cond { "jne" } else { "jmp" }, to % n)).collect();
+            let jump = |(i, (cond, to)): (usize, &(bool, usize))| {
+                format!("l{i}: call {}:l{} ", if *cond { "jne" } else { "jmp" }, to % n)
+            };
+            let text = jumps.iter().enumerate().map(jump).collect::<Vec<_>>().concat();
             let p = Program::new(&(text + "ret"));
             let f = Function::read(&p, 0x1000).unwrap();
             // What a graph search over the same jumps says of getting from each place to each.

@@ -6,9 +6,10 @@
 //! bounds from symbols or unwind entries, blocks and jump tables ([`Flow`]), natural loops ([`Loops`]).
 //!
 //! Known limits: a loop in code of a just-in-time compiler is not seen, nor one of Python in stacks that the collector
-//! took without the interpreter's frames (short waits); landing pads of C++ exceptions are in no loop; fibres that
-//! begin at the same call are taken for one. Of a thread that was seen doing nothing but wait the innermost loop is
-//! told, which may only repeat the wait.
+//! took without the interpreter's frames (short waits). A cycle with several entries, all with calls (the main loop of
+//! libuv as gcc 12 turns it), has no head: the loop within it is told. Landing pads of C++ exceptions are in no loop.
+//! Fibres that begin at the same call are taken for one. Of a thread that was seen doing nothing but wait the innermost
+//! loop is told, which may only repeat the wait.
 
 mod binary;
 mod event_loop;

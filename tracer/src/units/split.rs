@@ -5,7 +5,8 @@
 //! without calls by which a cycle is entered is doubled: the copy is for those who come from outside. What the program
 //! does stays the same, and addresses of calls keep one block each (node splitting: Aho, Sethi and Ullman, section 10.9).
 
-use petgraph::algo::tarjan_scc;
+// Not Tarjan's, which calls itself as deep as the graph is.
+use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 use std::collections::{BTreeSet, HashMap};
 
@@ -82,7 +83,7 @@ fn cycles(next: &[Vec<usize>], nodes: &[usize], heads: &BTreeSet<usize>) -> Vec<
         }
     }
     let named = |part: Vec<NodeIndex>| part.into_iter().map(|i| graph[i]).collect::<BTreeSet<usize>>();
-    let all = tarjan_scc(&graph).into_iter().map(named);
+    let all = kosaraju_scc(&graph).into_iter().map(named);
     all.filter(|c| c.len() > 1 || c.iter().any(|n| itself.contains(n))).collect()
 }
 
@@ -154,6 +155,19 @@ mod tests {
         assert_eq!(l.around(3).map(|id| l.loops[id].head).collect::<Vec<_>>(), [2, 1]);
     }
 
+    /// Edges that lead back in a search by depth.
+    fn visit(at: usize, old: &[Vec<usize>], depth: &mut [u8], back: &mut Vec<(usize, usize)>) {
+        depth[at] = 1;
+        for &to in &old[at] {
+            match depth[to] {
+                0 => visit(to, old, depth, back),
+                1 => back.push((at, to)),
+                _ => {}
+            }
+        }
+        depth[at] = 2;
+    }
+
     proptest! {
         /// Every way through the doubled graph is one of the old, and the other way round; loops that there were stay.
         #[test]
@@ -188,17 +202,6 @@ mod tests {
             let loops = Loops::find(&old, 0);
             let mut depth = vec![0; n];
             let mut order = Vec::new();
-            fn visit(at: usize, old: &[Vec<usize>], depth: &mut [u8], back: &mut Vec<(usize, usize)>) {
-                depth[at] = 1;
-                for &to in &old[at] {
-                    match depth[to] {
-                        0 => visit(to, old, depth, back),
-                        1 => back.push((at, to)),
-                        _ => {}
-                    }
-                }
-                depth[at] = 2;
-            }
             visit(0, &old, &mut depth, &mut order);
             if order.iter().all(|&(from, to)| loops.dominates(to, from)) {
                 prop_assert_eq!(new.len(), n);

@@ -10,6 +10,8 @@ use iced_x86::{Code, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 /// Most entries.
 const MAX_ENTRIES: usize = 4096;
+/// Most tables tried for a jump.
+const MAX_TABLES: usize = 8;
 /// How many instructions before the jump are looked at.
 const BACK: usize = 32;
 
@@ -120,7 +122,7 @@ fn addresses(text: &Text, at: usize, register: Register, width: usize) -> Vec<Ta
     };
     let (head, tail) = text.code.split_at(at);
     let all = head.iter().rev().filter(sets).chain(tail.iter().filter(sets));
-    all.take(64).map(|i| Table { address: i.ip_rel_memory_address(), width }).collect()
+    all.take(MAX_TABLES).map(|i| Table { address: i.ip_rel_memory_address(), width }).collect()
 }
 
 /// How many entries the comparison before the jump lets through.

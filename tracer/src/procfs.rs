@@ -16,6 +16,7 @@ pub use net::{InetSocket, TCP_LISTEN, UnixSocket, parse_inet, parse_unix, read_i
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Most bytes read of any file in `/proc` that has no smaller bound of its own.
 pub const MAX_FILE: usize = 4 << 20;
@@ -241,6 +242,13 @@ pub fn shown_by(pid: u32) -> u32 {
         return pid;
     }
     threads_of(pid).into_iter().find(|&t| t != pid).unwrap_or(pid)
+}
+
+/// How long the machine runs (`/proc/uptime`), by the clock that the starts of processes are told by.
+pub fn uptime() -> Option<Duration> {
+    let text = read_bounded(Path::new("/proc/uptime"), 128).ok()?;
+    let seconds = std::str::from_utf8(&text).ok()?.split_ascii_whitespace().next()?.parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
 }
 
 /// `/proc/PID/stat` of a process or thread; `None` when it is gone.

@@ -226,6 +226,8 @@ impl Object {
             ObjectKind::SysvIpc => match self.sysv() {
                 Some(SysV { messages: false, .. }) => format!("semaphores:[{}]", self.id),
                 Some(SysV { messages: true, .. }) => format!("messages:[{}]", self.id),
+                // As recorded before the kinds were told apart.
+                None if self.peer == 0 => named("sysv"),
                 None => named("messages"),
             },
             ObjectKind::File

@@ -4,6 +4,7 @@
 use super::clock;
 use super::drain::Rings;
 use super::lanes::{self, Lanes};
+use super::loading::patiently;
 use super::permission::not_permitted;
 use super::sampling::{self, Sampling};
 use crate::error::Error;
@@ -235,7 +236,7 @@ impl Programs {
 
     fn attach(&mut self, options: &Options, btf: &Btf) -> Result<(), Error> {
         let iter: &mut Iter = program(&mut self.ebpf, "on_task")?;
-        iter.load("task", btf).map_err(|e| refused("on_task", &e))?;
+        patiently(|| iter.load("task", btf)).map_err(|e| refused("on_task", &e))?;
         // What is optional first: whatever of it wakes the core finds it not yet there.
         let messages = if options.level >= Level::Messages { MESSAGES } else { &[] };
         for (name, tracepoint, loss) in EXTRA.iter().chain(messages) {
@@ -257,7 +258,7 @@ impl Programs {
         if options.level >= Level::Messages {
             let (name, tracepoint) = DATAGRAMS;
             let p: &mut BtfTracePoint = program(&mut self.ebpf, name)?;
-            match p.load(tracepoint, btf) {
+            match patiently(|| p.load(tracepoint, btf)) {
                 Ok(()) => self.datagrams_loaded = true,
                 Err(e) => {
                     tracing::warn!(name, "{}", refused(name, &e));
@@ -270,7 +271,7 @@ impl Programs {
         }
         for (name, tracepoint) in SYSCALLS {
             let p: &mut BtfTracePoint = program(&mut self.ebpf, name)?;
-            p.load(tracepoint, btf).map_err(|e| refused(name, &e))?;
+            patiently(|| p.load(tracepoint, btf)).map_err(|e| refused(name, &e))?;
         }
         if options.level == Level::Syscalls {
             self.state.all_calls = 1;
@@ -279,7 +280,7 @@ impl Programs {
         }
         if options.sample_hz > 0 {
             let p: &mut PerfEvent = program(&mut self.ebpf, "on_sample")?;
-            p.load().map_err(|e| refused("on_sample", &e))?;
+            patiently(|| p.load()).map_err(|e| refused("on_sample", &e))?;
             let fd = p.fd().map_err(|e| refused("on_sample", &e))?;
             match sampling::start(fd.as_fd(), options.sample_hz) {
                 Ok(s) => self.sampling = Some(s),
@@ -512,7 +513,7 @@ fn attach(
 ) -> Result<BtfTracePointLinkId, ProgramError> {
     let p: &mut BtfTracePoint =
         ebpf.program_mut(name).ok_or(ProgramError::UnexpectedProgramType).and_then(TryInto::try_into)?;
-    p.load(tracepoint, btf)?;
+    patiently(|| p.load(tracepoint, btf))?;
     p.attach()
 }
 

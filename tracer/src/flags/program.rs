@@ -4,6 +4,7 @@
 
 use super::FlagError;
 use super::hit::Hit;
+use crate::collector::loading::patiently;
 use aya::maps::{Array, MapData, RingBuf};
 use aya::programs::PerfEvent;
 use aya::{Btf, Ebpf, EbpfLoader};
@@ -50,7 +51,7 @@ impl Program {
         let lost = Array::try_from(lost).map_err(refused)?;
         let program = ebpf.program_mut("on_flag").ok_or_else(|| missing("on_flag"))?;
         let program: &mut PerfEvent = program.try_into().map_err(refused)?;
-        program.load().map_err(refused)?;
+        patiently(|| program.load()).map_err(refused)?;
         let fd = program.fd().map_err(refused)?.as_fd().try_clone_to_owned().map_err(refused)?;
         Ok((Self { _ebpf: ebpf, fd, lost }, Ring(ring)))
     }

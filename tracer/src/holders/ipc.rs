@@ -2,8 +2,9 @@
 #![allow(unsafe_code)] // semctl(2) and msgctl(2) have no safe wrapper in std.
 
 use super::{Holders, LongWait, Who};
-use crate::procfs;
+use crate::procfs::{self, Stat};
 use pg_event::{Object, Relation, SysV};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Most operations of one call that are looked at.
 const MAX_OPERATIONS: usize = 64;
@@ -29,13 +30,45 @@ fn of_semaphore(set: i32, number: u16, what: i32) -> Option<i32> {
     (got >= 0).then_some(got)
 }
 
+/// A process that acted last, and when, in seconds of the clock of the day.
+#[derive(Clone, Copy)]
+struct Last {
+    pid: u32,
+    at: i64,
+}
+
+impl Last {
+    /// Is the process of this number, which lives, the one that acted? It is not if it began later: numbers are used
+    /// again.
+    fn is(self, living: &Stat) -> bool {
+        let Some(uptime) = procfs::uptime() else { return true };
+        let age = uptime
+            .saturating_sub(Duration::from_nanos(living.start_ticks.saturating_mul(crate::identity::tick())));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let began = now.saturating_sub(age).as_secs();
+        // Both are told in whole seconds.
+        i64::try_from(began).is_ok_and(|began| began <= self.at.saturating_add(1))
+    }
+}
+
+/// When a set of semaphores was changed last.
+fn changed(set: i32) -> Option<i64> {
+    // SAFETY: all zeroes is a valid value of this plain structure.
+    let mut state: libc::semid_ds = unsafe { std::mem::zeroed() };
+    // SAFETY: `state` can be written, and outlives the call.
+    let got = unsafe { libc::semctl(set, 0, libc::IPC_STAT, &raw mut state) };
+    (got >= 0).then_some(state.sem_otime)
+}
+
 /// The processes that sent to and received from a queue last; 0 for nobody.
-fn last_users(queue: i32) -> Option<(u32, u32)> {
+fn last_users(queue: i32) -> Option<(Last, Last)> {
     // SAFETY: all zeroes is a valid value of this plain structure.
     let mut state: libc::msqid_ds = unsafe { std::mem::zeroed() };
     // SAFETY: `state` can be written.
     let got = unsafe { libc::msgctl(queue, libc::IPC_STAT, &raw mut state) };
-    (got >= 0).then_some((state.msg_lspid as u32, state.msg_lrpid as u32))
+    let sender = Last { pid: state.msg_lspid as u32, at: state.msg_stime };
+    let receiver = Last { pid: state.msg_lrpid as u32, at: state.msg_rtime };
+    (got >= 0).then_some((sender, receiver))
 }
 
 /// The namespace of System V objects that a thread is in; `None` when it is gone.
@@ -57,29 +90,29 @@ impl Holders {
         if ipc_namespace(std::process::id()) != Some(sysv.namespace) {
             return Vec::new();
         }
-        let (pid, relation) = if !sysv.messages {
-            let Some(pid) = self.last_of_semaphores(wait, id) else { return Vec::new() };
-            (pid, Relation::Owns)
+        let (last, relation) = if !sysv.messages {
+            let Some(last) = self.last_of_semaphores(wait, id) else { return Vec::new() };
+            (last, Relation::Owns)
         } else if let Some((sender, receiver)) = last_users(id) {
             let full = wait.syscall.is_any(&["msgsnd"]);
             if full { (receiver, Relation::Reads) } else { (sender, Relation::Writes) }
         } else {
             return Vec::new();
         };
+        let pid = last.pid;
         if pid == 0 || pid == wait.tgid {
             return Vec::new();
         }
-        let ended = procfs::read_stat(pid).is_none_or(|s| s.has_ended());
         // Who sent once and has ended sends no more; who took a semaphore has it for ever.
-        match (ended, relation) {
-            (false, _) => vec![(Who::Process(pid), relation)],
-            (true, Relation::Owns) => vec![(Who::Ended(pid), relation)],
-            (true, _) => Vec::new(),
+        match procfs::read_stat(pid).filter(|s| !s.has_ended()) {
+            Some(s) if last.is(&s) => vec![(Who::Process(pid), relation)],
+            None if relation == Relation::Owns => vec![(Who::Ended(pid), relation)],
+            _ => Vec::new(),
         }
     }
 
     /// The process that changed the semaphore last for which a call waits.
-    fn last_of_semaphores(&mut self, wait: &LongWait, set: i32) -> Option<u32> {
+    fn last_of_semaphores(&mut self, wait: &LongWait, set: i32) -> Option<Last> {
         let (_, [_, at, count, ..]) = self.blocked_call(wait.tid)?;
         let count = usize::try_from(count).ok()?.min(MAX_OPERATIONS);
         // No more than 256 bytes are read at a time.
@@ -87,13 +120,21 @@ impl Holders {
         let blocked = operations(&bytes)
             .find(|&op| of_semaphore(set, op.0, libc::GETVAL).is_some_and(|value| is_blocked(op, value)))?;
         let last = of_semaphore(set, blocked.0, libc::GETPID)?;
-        u32::try_from(last).ok()
+        Some(Last { pid: u32::try_from(last).ok()?, at: changed(set)? })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_began_later_did_not_act() {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
+        let own = procfs::read_stat(std::process::id()).unwrap();
+        assert!(Last { pid: own.pid, at: now }.is(&own));
+        assert!(!Last { pid: own.pid, at: now - 1_000_000 }.is(&own));
+    }
 
     #[test]
     fn what_an_operation_needs() {

@@ -231,17 +231,10 @@ impl Identity {
         if let Some(id) = self.find(pid) {
             return id;
         }
-        let row = Process { pid, ns_pid: pid, end: Some(0), ..Process::default() };
-        let process = self.add_process(row, None, true);
-        let row = Thread { tid: pid, ns_tid: pid, process, end: Some(0), ..Thread::default() };
+        let process = self.add_process(Process { pid, ns_pid: pid, ..Process::default() }, None, true);
+        let row = Thread { tid: pid, ns_tid: pid, process, ..Thread::default() };
         let id = self.add_thread(row, None);
-        self.change_process(process, |p| p.end = Some(0));
-        self.ended_threads.push_back(id);
-        if let Some(slot) = self.processes.get_mut(process.index()) {
-            slot.members.clear();
-            slot.queued = true;
-        }
-        self.ended_processes.push_back(process);
+        self.end_thread(id, 0);
         id
     }
 

@@ -9,6 +9,7 @@ pub mod focus;
 pub mod holders;
 pub mod identity;
 pub mod live;
+mod loading;
 pub mod options;
 pub mod patience;
 pub mod procfs;

@@ -1,9 +1,9 @@
 //! A child that was killed: whoever waits in vain may have waited for what that child was to do.
 
 use super::{Ranked, Writer};
-use crate::diagnose::{FindingKind, SliceNode};
+use crate::diagnose::{FindingKind, SliceNode, main_thread};
 use crate::words::{clean, ids, moment, who};
-use pg_event::{Process, ProcessId};
+use pg_event::{Process, ProcessId, ThreadId};
 
 impl Writer<'_> {
     /// `; py (pid 8), a child of py (pid 7), was killed by signal 9 at 0.15 s`, where nothing else explains a wait and
@@ -16,23 +16,22 @@ impl Writer<'_> {
         let parents: Vec<ProcessId> =
             way.iter().filter_map(|n| self.c.thread(n.thread)).map(|t| t.process).collect();
         let until = n.start + n.duration / 2;
-        let killed = |p: &&Process| {
+        let killed = |(_, p): &(usize, &Process)| {
             p.exit_status.is_some_and(|s| s & 0x7f != 0)
                 && p.end.is_some_and(|e| e > 0 && e < until)
                 && parents.contains(&p.parent)
         };
-        let Some(p) = self.c.processes.iter().filter(killed).max_by_key(|p| p.end) else {
-            return String::new();
-        };
+        let all = self.c.processes.iter().enumerate();
+        let Some((i, p)) = all.filter(killed).max_by_key(|(_, p)| p.end) else { return String::new() };
         let (signal, end) = (p.exit_status.unwrap_or(0) & 0x7f, p.end.unwrap_or(0));
-        let main = |pid: u32| self.g.threads().find(|t| self.c.thread(*t).is_some_and(|t| t.tid == pid));
-        let parent = self.c.process(p.parent).and_then(|p| main(p.pid)).map(|t| who(self.c, t));
-        let sent = self.g.signals().iter().rev().find(|s| {
-            u32::from(s.signal) == signal
-                && s.time <= end
-                && self.c.process_of(s.to).is_some_and(|to| to.pid == p.pid)
-                && self.c.process_of(s.from).is_some_and(|from| from.pid != p.pid)
-        });
+        let parent = main_thread(self.g, self.c, p.parent).map(|t| who(self.c, t));
+        let is_it = |t: ThreadId| self.c.thread(t).is_some_and(|t| t.process == ProcessId(i as u32));
+        let sent = self
+            .g
+            .signals()
+            .iter()
+            .rev()
+            .find(|s| u32::from(s.signal) == signal && s.time <= end && is_it(s.to) && !is_it(s.from));
         let by = sent.map_or_else(String::new, |s| format!(" sent by {}", who(self.c, s.from)));
         format!(
             "; {} (pid {}), a child of {}, was killed by signal {signal}{by} at {}",

@@ -11,7 +11,6 @@ mod drain;
 mod duty;
 pub(crate) mod hash;
 mod lanes;
-pub(crate) mod loading;
 mod memory;
 mod objects;
 mod order;

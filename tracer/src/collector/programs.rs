@@ -4,10 +4,10 @@
 use super::clock;
 use super::drain::Rings;
 use super::lanes::{self, Lanes};
-use super::loading::patiently;
 use super::permission::not_permitted;
 use super::sampling::{self, Sampling};
 use crate::error::Error;
+use crate::loading::patiently;
 use crate::options::{Level, Options};
 use crate::stacks::Followed;
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray};

@@ -4,7 +4,7 @@
 
 use super::FlagError;
 use super::hit::Hit;
-use crate::collector::loading::patiently;
+use crate::loading::patiently;
 use aya::maps::{Array, MapData, RingBuf};
 use aya::programs::PerfEvent;
 use aya::{Btf, Ebpf, EbpfLoader};

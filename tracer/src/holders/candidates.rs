@@ -39,6 +39,13 @@ pub(super) fn others_first(mut pids: Vec<u32>, own: u32) -> Vec<u32> {
     pids
 }
 
+/// Each of these processes once, without the one that waits.
+pub(super) fn others(mut pids: Vec<u32>, wait: &LongWait) -> impl Iterator<Item = u32> {
+    pids.sort_unstable();
+    pids.dedup();
+    pids.into_iter().filter(|&p| p != wait.tgid)
+}
+
 /// Who has those ends open that the waiter needs: the writing ones if it reads.
 fn ends_of(wait: &LongWait, ends: &[Opened]) -> Vec<(Who, Relation)> {
     let modes: Vec<_> = ends.iter().filter_map(|e| Some((e.pid, e.mode()?))).collect();
@@ -97,11 +104,17 @@ impl Holders {
         pids.into_iter().map(|p| (Who::Process(p), Relation::Writes)).collect()
     }
 
-    pub(super) fn children(&mut self, wait: &LongWait, object: &Object) -> Vec<(Who, Relation)> {
-        let mut alive: Vec<u32> =
-            self.open.processes().iter().filter(|s| s.ppid == wait.tgid).map(|s| s.pid).collect();
+    /// Children of a process that have not ended.
+    fn living_children(&mut self, parent: u32) -> Vec<u32> {
+        let mut pids: Vec<u32> =
+            self.open.processes().iter().filter(|s| s.ppid == parent).map(|s| s.pid).collect();
         // What ended since is not waited for any more.
-        alive.retain(|&pid| procfs::read_stat(pid).is_some_and(|s| s.ppid == wait.tgid && !s.has_ended()));
+        pids.retain(|&pid| procfs::read_stat(pid).is_some_and(|s| s.ppid == parent && !s.has_ended()));
+        pids
+    }
+
+    pub(super) fn children(&mut self, wait: &LongWait, object: &Object) -> Vec<(Who, Relation)> {
+        let mut alive = self.living_children(wait.tgid);
         if object.id != 0 {
             // The number given is the one the waiter knows: of its own pid namespace.
             let given = object.id as u32;
@@ -136,11 +149,8 @@ impl Holders {
         } else {
             return None;
         }
-        let of = |pid: u32| procfs::read_stat(pid).is_some_and(|s| s.ppid == wait.tgid && !s.has_ended());
-        let all = self.open.processes().iter().filter(|s| s.ppid == wait.tgid).map(|s| s.pid);
-        let mut alive = all.filter(|&pid| of(pid));
-        let only = alive.next()?;
-        alive.next().is_none().then_some(only)
+        let alive = self.living_children(wait.tgid);
+        if let [only] = alive[..] { Some(only) } else { None }
     }
 
     pub(super) fn youngest_child(&mut self, pid: u32) -> Option<u32> {

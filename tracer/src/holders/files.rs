@@ -1,17 +1,11 @@
 //! Who lets a file be opened and read: the daemon of a FUSE file system, who is asked for permission (fanotify), who
 //! has a lease on it; and who brings pages that a program asked to be told of (userfaultfd).
 
+use super::candidates::others;
 use super::{Holders, LongWait, Who, mounts};
 use crate::procfs;
 use pg_event::{Object, Relation};
 use std::os::unix::ffi::OsStrExt;
-
-/// Each of these processes once, without the one that waits.
-fn others(mut pids: Vec<u32>, wait: &LongWait) -> impl Iterator<Item = u32> {
-    pids.sort_unstable();
-    pids.dedup();
-    pids.into_iter().filter(|&p| p != wait.tgid)
-}
 
 impl Holders {
     /// Who could let a call on a file go on.

@@ -1,5 +1,6 @@
 //! Who has a file locked that another one wants to lock.
 
+use super::candidates::others;
 use super::{Holders, LongWait, Who};
 use crate::procfs::{self, FdInfo, FdLink, FileLock, LockKind};
 use pg_event::{Object, Relation};
@@ -56,19 +57,16 @@ impl Holders {
             procfs::read_locks().into_iter().filter(|l| l.kind == LockKind::Lease && !l.blocked).collect();
         let name = last(&object.name);
         let open = self.open.with_path(|p| !name.is_empty() && last(p) == name);
-        let mut pids: Vec<u32> = open
+        let pids: Vec<u32> = open
             .into_iter()
             .take(MAX_LOOKED_AT)
-            .filter(|o| o.pid != wait.tgid)
             .filter(|o| {
                 let locked = o.info().map(|i| i.locked_inodes).unwrap_or_default();
                 leases.iter().any(|l| l.pid.is_none_or(|p| p == o.pid) && locked.contains(&l.inode))
             })
             .map(|o| o.pid)
             .collect();
-        pids.sort_unstable();
-        pids.dedup();
-        pids.into_iter().map(|p| (Who::Process(p), Relation::Owns)).collect()
+        others(pids, wait).map(|p| (Who::Process(p), Relation::Owns)).collect()
     }
 
     /// Processes with a descriptor whose open file description has a lock on this file.

@@ -455,3 +455,19 @@ fn the_number_of_a_thread_leads_to_its_process() {
     drop(end);
     thread.join().unwrap();
 }
+
+/// Somebody that nobody saw alive and that still holds something.
+#[test]
+fn who_ended_before_has_a_row_that_says_so() {
+    let mut i = empty(&Focus::default());
+    let gone = i.ended(FREE);
+    assert_eq!(i.ended(FREE), gone, "once");
+    assert_eq!(row(&i, gone).end, Some(0));
+    assert_eq!(i.process_of(gone).map(|p| (p.pid, p.end)), Some((FREE, Some(0))));
+    let given = i.drain();
+    assert!(given.threads.iter().any(|(id, t)| *id == gone && t.end == Some(0)));
+    // Its number is used again.
+    let new = i.fork(FREE + 1, FREE, FREE, b"new", 9);
+    assert_ne!(new, gone);
+    assert_eq!((row(&i, new).end, i.find(FREE)), (None, Some(new)));
+}

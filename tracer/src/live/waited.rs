@@ -146,8 +146,8 @@ fn descriptor(
             let inode = procfs::read_fdinfo(tid, fd).and_then(|i| i.inode).unwrap_or(0);
             let tty = path.starts_with("/dev/pts/") || path.starts_with("/dev/tty") || path == "/dev/ptmx";
             let fifo = || {
-                let at = procfs::read_bounded(&procfs::path_of(tid, "wchan"), 64).unwrap_or_default();
-                [&b"pipe_read"[..], b"pipe_write", b"anon_pipe_read", b"anon_pipe_write"].contains(&&*at)
+                let at = procfs::read_wchan(tid);
+                ["pipe_read", "pipe_write", "anon_pipe_read", "anon_pipe_write"].contains(&at.as_str())
             };
             let kind = match () {
                 () if locks => ObjectKind::FileLock,

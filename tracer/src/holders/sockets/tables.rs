@@ -32,7 +32,8 @@ pub struct SocketTables {
 
 /// The network namespace of a process, by the link that names it.
 fn namespace(pid: u32) -> PathBuf {
-    std::fs::read_link(procfs::path_of(procfs::shown_by(pid), "ns/net")).unwrap_or_default()
+    let link = |who: u32| std::fs::read_link(procfs::path_of(who, "ns/net"));
+    link(pid).or_else(|_| link(procfs::shown_by(pid))).unwrap_or_default()
 }
 
 fn rest(took: Duration, seldom: bool) -> Ns {

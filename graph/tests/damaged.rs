@@ -2,7 +2,7 @@
 
 use pg_event::{
     Context, Direction, Event, Hold, IpcUse, Kind, ObjectId, ObjectKind, OffCpu, OffState, Relation, Sample,
-    StackId, SyscallUse, Sysno, ThreadId,
+    SeenBy, StackId, SyscallUse, Sysno, ThreadId, UnitTypeId, Violation,
 };
 use pg_graph::sim::{Act, Asking, Recording, Script, Setup};
 use pg_graph::{
@@ -62,6 +62,21 @@ fn kind() -> impl Strategy<Value = Kind> {
         1 => (0u32..6).prop_map(|c| Kind::Spawn { child: ThreadId(c) }),
         1 => any::<u32>().prop_map(|status| Kind::Exit { status }),
         1 => (0u32..6, 0u8..40).prop_map(|(t, signal)| Kind::Signal { target: ThreadId(t), signal }),
+        1 => (0u32..3, any::<bool>()).prop_map(|(t, begin)| {
+            Kind::UnitBoundary { unit_type: UnitTypeId(t), begin }
+        }),
+        1 => (time(), time(), time(), 0u32..3, any::<u32>()).prop_map(move |(start, elapsed, threshold, t, depth)| {
+            Kind::Violation(Violation {
+                start,
+                elapsed,
+                threshold,
+                unit_type: UnitTypeId(t),
+                user_stack: none,
+                kernel_stack: none,
+                depth,
+                at: SeenBy::Switch,
+            })
+        }),
         1 => time().prop_map(|since| Kind::Lost { since, count: 3, ring: 0 }),
     ]
 }

@@ -5,7 +5,7 @@
 
 use crate::clean::{clean, clean_to};
 use crate::session::{Header, Note, Session};
-use pg_event::{Catalog, Coverage, Event, Ns, ObjectId, OffState, ProcessId, StackId, ThreadId};
+use pg_event::{Catalog, Coverage, Event, Ns, ObjectId, OffState, ProcessId, StackId, ThreadId, UnitTypeId};
 use pg_graph::{EventGraph, Vertex, VertexId};
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -146,6 +146,15 @@ impl Recording {
     /// Did anybody fit the focus? Where nobody did, victims of everybody are looked for.
     pub fn has_focus(&self) -> bool {
         self.catalog.threads.iter().any(|t| t.focus)
+    }
+
+    /// What a type of units is called: `type GET /`.
+    pub fn unit_type(&self, t: UnitTypeId) -> String {
+        match self.catalog.unit_type(t) {
+            Some(row) if !row.name.trim().is_empty() => format!("type {}", clean_to(row.name.trim(), NAME)),
+            Some(_) => format!("type {}", t.0),
+            None => "of unknown type".into(),
+        }
     }
 
     /// What an object is called; empty for none.

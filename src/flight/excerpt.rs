@@ -4,7 +4,7 @@
 use super::rows::Rows;
 use pg_event::{
     CatalogDelta, Event, Frame, FrameId, Kind, ModuleId, Ns, Object, ObjectId, Process, ProcessId, Stack,
-    StackId, Thread, ThreadId, Trace, TraceId,
+    StackId, Thread, ThreadId, Trace, TraceId, UnitTypeId,
 };
 use std::collections::HashMap;
 
@@ -37,6 +37,7 @@ pub(super) struct Excerpt {
     frames: Table,
     modules: Table,
     traces: Table,
+    unit_types: Table,
 }
 
 impl Excerpt {
@@ -52,6 +53,7 @@ impl Excerpt {
             frames: table(),
             modules: table(),
             traces: table(),
+            unit_types: table(),
         }
     }
 
@@ -71,6 +73,10 @@ impl Excerpt {
 
     fn stack(&mut self, id: StackId) -> StackId {
         StackId(self.stacks.id(id.0))
+    }
+
+    fn unit_type(&mut self, id: UnitTypeId) -> UnitTypeId {
+        UnitTypeId(self.unit_types.id(id.0))
     }
 
     /// An event.
@@ -124,6 +130,13 @@ impl Excerpt {
             Kind::Burst(b) => {
                 b.start = self.time(b.start);
                 b.trace = TraceId(self.traces.id(b.trace.0));
+            }
+            Kind::UnitBoundary { unit_type, .. } => *unit_type = self.unit_type(*unit_type),
+            Kind::Violation(v) => {
+                v.start = self.time(v.start);
+                v.unit_type = self.unit_type(v.unit_type);
+                v.user_stack = self.stack(v.user_stack);
+                v.kernel_stack = self.stack(v.kernel_stack);
             }
             Kind::Unheard { since } | Kind::Lost { since, .. } => *since = self.time(*since),
             _ => {}
@@ -180,6 +193,10 @@ impl Excerpt {
         for (i, old) in self.modules.old.iter().enumerate() {
             let Some(m) = c.module(ModuleId(*old)) else { continue };
             d.modules.push((ModuleId(i as u32), m.clone()));
+        }
+        for (i, old) in self.unit_types.old.iter().enumerate() {
+            let Some(t) = c.unit_type(UnitTypeId(*old)) else { continue };
+            d.unit_types.push((UnitTypeId(i as u32), t.clone()));
         }
         d
     }

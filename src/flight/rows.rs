@@ -3,7 +3,7 @@
 
 use pg_event::{
     Catalog, CatalogDelta, Event, Forgotten, Frame, FrameId, Kind, Module, ModuleId, Ns, Object, ObjectId,
-    Process, ProcessId, Stack, StackId, Thread, ThreadId, Trace, TraceId,
+    Process, ProcessId, Stack, StackId, Thread, ThreadId, Trace, TraceId, UnitTypeId, UnitTypeRow,
 };
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
@@ -21,6 +21,7 @@ pub struct Rows {
     frames: HashMap<FrameId, Frame>,
     modules: HashMap<ModuleId, Module>,
     traces: HashMap<TraceId, Trace>,
+    unit_types: HashMap<UnitTypeId, UnitTypeRow>,
     /// Ids of frames that have come count up to here.
     frames_given: u32,
     /// What the source does not name any more since a time.
@@ -68,6 +69,7 @@ impl Rows {
         }
         self.modules.extend(d.modules);
         self.traces.extend(d.traces);
+        self.unit_types.extend(d.unit_types);
         if !d.forgotten.is_empty() {
             self.forgotten.push_back((now, d.forgotten));
         }
@@ -110,6 +112,8 @@ impl Rows {
                     used.objects.insert(h.object);
                     continue;
                 }
+                // The third stack is none.
+                Kind::Violation(v) => [v.user_stack, v.kernel_stack, StackId::NONE],
                 Kind::Unserved(u) => {
                     used.objects.insert(u.object);
                     continue;
@@ -172,6 +176,11 @@ impl Rows {
     /// The trace, if it is there.
     pub fn trace(&self, id: TraceId) -> Option<&Trace> {
         self.traces.get(&id)
+    }
+
+    /// The type of units, if it is there.
+    pub fn unit_type(&self, id: UnitTypeId) -> Option<&UnitTypeRow> {
+        self.unit_types.get(&id)
     }
 
     /// How many rows there are: threads, processes, objects, stacks, frames.

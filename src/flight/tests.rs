@@ -6,8 +6,8 @@ use super::*;
 use crate::session::{self, Header};
 use pg_event::{
     CatalogDelta, Display, Event, Forgotten, Frame, FrameId, Hold, Item, Kind, Module, ModuleId, Ns, Object,
-    ObjectId, ObjectKind, OffCpu, OffState, Process, ProcessId, Relation, Stack, StackId, Sysno, Thread,
-    ThreadId, Unserved, syscall_number,
+    ObjectId, ObjectKind, OffCpu, OffState, Process, ProcessId, Relation, SeenBy, Stack, StackId, Sysno,
+    Thread, ThreadId, UnitTypeId, UnitTypeRow, Unserved, Violation, syscall_number,
 };
 use std::ops::ControlFlow;
 
@@ -234,6 +234,63 @@ fn named_calls_and_run_times_fire() {
     w.item(Item::Catalog(CatalogDelta { processes: vec![(ProcessId(4), young)], ..CatalogDelta::default() }));
     assert_eq!(t.tick(&w, 100 * S), None);
     assert!(t.tick(&w, 106 * S).is_some() && t.tick(&w, 107 * S).is_none());
+}
+
+/// A unit that took too long before the window and sleeps on is kept with its stacks and its type; one whose thread
+/// went on is not, nor one that ended.
+#[test]
+fn units_that_hang_since_before_the_window_are_kept() {
+    let mut w = Window::new(limit("5s"));
+    w.item(catalog(5));
+    let unit_type = |i: u32| (UnitTypeId(i), UnitTypeRow { name: format!("u{i}"), ..UnitTypeRow::default() });
+    w.item(Item::Catalog(CatalogDelta {
+        unit_types: (0..5).map(unit_type).collect(),
+        ..CatalogDelta::default()
+    }));
+    let at = |time, t, kind| Event { time, thread: ThreadId(t), cpu: 0, kind };
+    let violation = |t: u32, start, time| {
+        let (unit_type, user_stack, kernel_stack) = (UnitTypeId(t), StackId(t), StackId(0));
+        let elapsed = time - start;
+        let v = Violation {
+            start,
+            elapsed,
+            threshold: MS,
+            unit_type,
+            user_stack,
+            kernel_stack,
+            depth: 1,
+            at: SeenBy::Asleep,
+        };
+        at(time, t, Kind::Violation(v))
+    };
+    w.item(Item::Events(vec![violation(2, S, 2 * S), violation(3, S, 2 * S), violation(4, S, 2 * S)]));
+    let ended = Kind::UnitBoundary { unit_type: UnitTypeId(4), begin: false };
+    w.item(Item::Events(vec![wait(3, S, 3 * S, "futex", false), at(3 * S, 4, ended)]));
+    let gone = Forgotten {
+        stacks: (0..5).map(StackId).collect(),
+        frames: (0..5).map(FrameId).collect(),
+        ..Forgotten::default()
+    };
+    w.item(Item::Catalog(CatalogDelta { forgotten: gone, ..CatalogDelta::default() }));
+    for i in 5..40 {
+        w.item(Item::Events(vec![wait(1, i * S - 500 * MS, i * S, "read", false)]));
+    }
+    assert_eq!(w.catalog().counts()[3], 2, "only the stacks of what is kept stay");
+    w.item(Item::Events(vec![violation(2, S, 40 * S)]));
+    let l = saved(&w);
+    let kept: Vec<_> = events(&l)
+        .into_iter()
+        .filter_map(|e| match e.kind {
+            Kind::Violation(v) => {
+                Some((e.time, v.elapsed, l.catalog.unit_type(v.unit_type)?.name.clone(), v.user_stack))
+            }
+            _ => None,
+        })
+        .collect();
+    let [(time, elapsed, name, stack)] = &kept[..] else { panic!("{kept:?}") };
+    assert_eq!((*elapsed, name.as_str()), (39 * S, "u2"));
+    assert_eq!(*time, w.span());
+    assert_eq!(l.catalog.show_stack(*stack), ["f2 (m2)"]);
 }
 
 fn unserved(object: u32, since: Ns, until: Ns, open: bool, display: Display) -> Event {

@@ -105,6 +105,8 @@ pub struct Window {
     open: HashMap<ThreadId, Open>,
     /// Connections that are not served, as they were told of last.
     unserved: HashMap<ObjectId, Event>,
+    /// Units that took too long and whose thread has slept ever since.
+    violations: HashMap<ThreadId, Event>,
     catalog: Rows,
     latest: Ns,
     /// Up to when chunks were forgotten.
@@ -123,6 +125,7 @@ impl Window {
             rest: Vec::new(),
             open: HashMap::new(),
             unserved: HashMap::new(),
+            violations: HashMap::new(),
             catalog: Rows::default(),
             latest: 0,
             forgotten: 0,
@@ -178,8 +181,18 @@ impl Window {
                     self.unserved.insert(u.object, *e);
                 }
             }
+            Kind::Violation(_) => {
+                const MOST: usize = 4096;
+                if self.violations.len() < MOST {
+                    self.violations.insert(e.thread, *e);
+                }
+            }
             Kind::OffCpu(_) | Kind::Exit { .. } => {
                 self.open.remove(&e.thread);
+                self.violations.remove(&e.thread);
+            }
+            Kind::UnitBoundary { .. } => {
+                self.violations.remove(&e.thread);
             }
             _ => {}
         }
@@ -188,7 +201,8 @@ impl Window {
     /// What goes on, however long ago it began, in order of time.
     fn going_on(&self) -> Vec<Event> {
         let waits = self.open.values().flat_map(|o| std::iter::once(&o.wait).chain(&o.holds));
-        let mut all: Vec<Event> = waits.chain(self.unserved.values()).copied().collect();
+        let mut all: Vec<Event> =
+            waits.chain(self.unserved.values()).chain(self.violations.values()).copied().collect();
         all.sort_by_key(|e| (e.time, e.thread));
         all
     }

@@ -8,8 +8,8 @@ use super::*;
 use draw::{Drawing, ns};
 use pg_event::trace::{Flow, How, Instruction, Mark, MarkKind, Run};
 use pg_event::{
-    Burst, Direction, Display, FrameId, Kind, ModuleKind, ObjectKind, Relation, StackId, Sysno, ThreadId,
-    Trace, TraceId,
+    Burst, Direction, Display, FrameId, Kind, ModuleKind, ObjectKind, Relation, SeenBy, StackId, Sysno,
+    ThreadId, Trace, TraceId,
 };
 
 /// What is in the copy of a drawing, unpacked, and what was counted.
@@ -124,6 +124,35 @@ fn what_others_did_not_serve_is_gone() {
     let v = pg_graph::victims(&c.loaded.graph, &c.loaded.catalog, &VictimOptions::default());
     assert!(v[0].unserved.is_some(), "{}", v[0].summary);
     assert!(c.summary.events.1 >= 3, "the stranger's events are counted: {:?}", c.summary);
+}
+
+#[test]
+fn units_of_others_are_gone() {
+    let (mut d, [shop, pay, eve]) = shop_and_stranger(true);
+    let stranger = d.process("lurker", "lurker", None, 0.0);
+    let stacks = ["sell (shop)", "hide (affair)", "lurk (lurker)"].map(|f| d.stack(&[f]));
+    for (t, stack, name) in [(shop, 0, "GET /basket"), (eve, 1, "POST /letters"), (stranger, 2, "GET /keys")]
+    {
+        let unit_type = d.unit_type(name, 0.01, 0.02);
+        let row = &mut d.catalog.unit_types[unit_type.index()];
+        (row.function, row.module) = (format!("loop_of_{name}"), format!("/opt/{name}"));
+        row.profile = format!("/home/ann/{}.pgprof", t.0);
+        d.unit(t, unit_type, (1.0, 1.01));
+        d.violation(t, unit_type, (2.2, 2.5), (stacks[stack], 1), SeenBy::Sample);
+    }
+    let gone = ["POST /letters", "GET /keys", "hide", "lurk", "/home/ann"];
+    let c = Copied::of(d, &[shop, pay], &gone, &["GET /basket", "sell", "loop_of_GET /basket"]);
+    let [shop, eve] = &c.loaded.catalog.unit_types[..] else { panic!("{:?}", c.loaded.catalog.unit_types) };
+    assert!(shop.histogram.len() == 2 && shop.profile == "/home/user-1/0.pgprof", "{shop:?}");
+    // Whoever is only touched keeps what it did, under a made-up name.
+    assert!(eve.name == "type-1" && eve.histogram.is_empty() && eve.offset == 0, "{eve:?}");
+    let mut seen = Vec::new();
+    each(&c.loaded.session, |e| {
+        if let Kind::Violation(v) = e.kind {
+            seen.push((e.thread, v.unit_type.0, c.loaded.catalog.show_stack(v.user_stack).len()));
+        }
+    });
+    assert_eq!(seen.len(), 2, "{seen:?}");
 }
 
 #[test]

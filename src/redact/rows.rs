@@ -5,7 +5,8 @@ use super::names::Names;
 use pg_event::trace::{Instruction, Mark, MarkKind};
 use pg_event::{
     Catalog, CatalogDelta, Event, Frame, FrameId, Kind, Module, ModuleId, ModuleKind, Object, ObjectId,
-    ObjectKind, Process, ProcessId, Stack, StackId, Thread, ThreadId, Trace, TraceId,
+    ObjectKind, Process, ProcessId, Stack, StackId, Thread, ThreadId, Trace, TraceId, UnitTypeId,
+    UnitTypeRow,
 };
 use std::collections::HashSet;
 
@@ -18,6 +19,7 @@ pub(super) struct Used {
     frames: Vec<Class>,
     pub(super) modules: Vec<Class>,
     traces: Vec<Class>,
+    unit_types: Vec<Class>,
 }
 
 fn raise(classes: &mut [Class], i: usize, class: Class) {
@@ -37,6 +39,7 @@ impl Used {
             frames: none(catalog.frames.len()),
             modules: none(catalog.modules.len()),
             traces: none(catalog.traces.len()),
+            unit_types: none(catalog.unit_types.len()),
         }
     }
 
@@ -72,6 +75,12 @@ impl Used {
             }
             // What somebody else's program executes is not kept at all.
             Kind::Burst(b) if own == Class::Named => raise(&mut self.traces, b.trace.index(), own),
+            Kind::UnitBoundary { unit_type, .. } => raise(&mut self.unit_types, unit_type.index(), own),
+            Kind::Violation(v) => {
+                raise(&mut self.unit_types, v.unit_type.index(), own);
+                self.stack(v.user_stack, own);
+                self.stack(v.kernel_stack, own);
+            }
             Kind::DataFlag { object, stack, .. } => {
                 self.object(object, own);
                 self.stack(stack, own);
@@ -159,6 +168,9 @@ impl Used {
         let traces = select(&catalog.traces, &self.traces)
             .map(|(i, t, _)| (TraceId(i), self.trace(t, catalog)))
             .collect();
+        let unit_types = select(&catalog.unit_types, &self.unit_types)
+            .map(|(i, t, class)| (UnitTypeId(i), unit_type(t, class, i, names)))
+            .collect();
         CatalogDelta {
             threads,
             processes,
@@ -167,6 +179,7 @@ impl Used {
             frames,
             modules,
             traces,
+            unit_types,
             ..CatalogDelta::default()
         }
     }
@@ -311,6 +324,28 @@ fn module(m: &Module, class: Class, names: &mut Names) -> Module {
     Module { kind: m.kind, path: names.made_up(&m.path), build_id: String::new() }
 }
 
+/// Of somebody else's type its number stays: how its units are spread and where their loop is would tell the program.
+fn unit_type(t: &UnitTypeRow, class: Class, number: u32, names: &mut Names) -> UnitTypeRow {
+    if class == Class::Named {
+        return UnitTypeRow {
+            name: names.scrub(&t.name),
+            function: names.scrub(&t.function),
+            module: names.scrub(&t.module),
+            profile: names.scrub(&t.profile),
+            ..t.clone()
+        };
+    }
+    UnitTypeRow {
+        name: format!("type-{number}"),
+        function: String::new(),
+        module: names.made_up(&t.module),
+        offset: 0,
+        profile: String::new(),
+        histogram: Vec::new(),
+        ..t.clone()
+    }
+}
+
 /// Every name in a catalogue.
 pub(super) fn strings(catalog: &Catalog) -> HashSet<&str> {
     let mut all: HashSet<&str> = HashSet::new();
@@ -326,6 +361,9 @@ pub(super) fn strings(catalog: &Catalog) -> HashSet<&str> {
     }
     for m in &catalog.modules {
         all.extend([m.path.as_str(), &m.build_id]);
+    }
+    for t in &catalog.unit_types {
+        all.extend([t.name.as_str(), &t.function, &t.module, &t.profile]);
     }
     all.remove("");
     all

@@ -15,8 +15,8 @@ pub const MAGIC: [u8; 8] = *b"\x89PGS\r\n\x1a\n";
 pub const MAJOR: u16 = 1;
 /// A reader opens a file with a greater minor version and says so: what it does not know is left out.
 /// 1: modules of Python code, in catalogue chunks of their own. 2: spans in which messages were not recorded.
-/// 3: locks that are held by a shared descriptor.
-pub const MINOR: u16 = 3;
+/// 3: locks that are held by a shared descriptor. 4: types of units of work, and units that took too long.
+pub const MINOR: u16 = 4;
 /// Length of magic and version.
 pub const PREFIX_LEN: usize = 16;
 /// Length of a chunk's frame.

@@ -18,7 +18,7 @@ use number::{Front, Quickly, Threads, Wait, Waker};
 use pg_event::trace::How;
 use pg_event::{
     Burst, Context, Direction, Display, Event, Hold, IpcUse, Kind, Ns, ObjectId, OffCpu, OffState, Relation,
-    Sample, StackId, SyscallUse, Sysno, ThreadId, TraceId, Unserved, Work,
+    Sample, SeenBy, StackId, SyscallUse, Sysno, ThreadId, TraceId, UnitTypeId, Unserved, Violation, Work,
 };
 use std::collections::HashMap;
 
@@ -40,9 +40,10 @@ const WORK: usize = 14;
 const UNSERVED: usize = 15;
 const BURST: usize = 16;
 const UNHEARD: usize = 17;
-const GROUPS: usize = 18;
+const VIOLATION: usize = 18;
+const GROUPS: usize = 19;
 /// Columns of each group.
-const COLUMNS: [usize; GROUPS] = [4, 17, 6, 6, 3, 1, 0, 1, 2, 3, 4, 2, 1, 3, 3, 5, 4, 1];
+const COLUMNS: [usize; GROUPS] = [4, 17, 6, 6, 3, 1, 0, 1, 2, 3, 4, 2, 1, 3, 3, 5, 4, 1, 8];
 const MAX_COLUMNS: usize = 17;
 
 /// Makes payloads: takes events one after the other and keeps them as columns until a chunk is due. Its
@@ -231,7 +232,7 @@ impl Encoder {
             }
             Kind::UnitBoundary { unit_type, begin } => {
                 let c = &mut self.groups[UNIT];
-                c[0].id(unit_type);
+                c[0].id(unit_type.0);
                 c[1].byte(u8::from(begin));
                 UNIT
             }
@@ -262,6 +263,18 @@ impl Encoder {
             Kind::Unheard { since } => {
                 self.groups[UNHEARD][0].u(ago(since));
                 UNHEARD
+            }
+            Kind::Violation(v) => {
+                let c = &mut self.groups[VIOLATION];
+                c[0].u(ago(v.start));
+                c[1].u(v.elapsed);
+                c[2].u(v.threshold);
+                c[3].id(v.unit_type.0);
+                c[4].id(v.user_stack.0);
+                c[5].id(v.kernel_stack.0);
+                c[6].u(u64::from(v.depth));
+                c[7].byte(v.at as u8);
+                VIOLATION
             }
             Kind::Mark { number } => {
                 self.groups[MARK][0].u(u64::from(number));
@@ -416,6 +429,7 @@ impl Decoder {
             unserved,
             burst,
             unheard,
+            violation,
         ] = &mut cols;
         for _ in 0..rows {
             let tag = common[0].byte() as usize;
@@ -466,7 +480,7 @@ impl Decoder {
                     write: flag[2].flag(),
                     stack: StackId(flag[3].id()),
                 },
-                UNIT => Kind::UnitBoundary { unit_type: unit[0].id(), begin: unit[1].flag() },
+                UNIT => Kind::UnitBoundary { unit_type: UnitTypeId(unit[0].id()), begin: unit[1].flag() },
                 UNHEARD => Kind::Unheard { since: time.wrapping_sub(unheard[0].u()) },
                 MARK => Kind::Mark { number: mark[0].u32() },
                 LOST => Kind::Lost {
@@ -494,6 +508,16 @@ impl Decoder {
                     trace: TraceId(burst[1].id()),
                     steps: burst[2].u32(),
                     how: How::from_u8(burst[3].byte()),
+                }),
+                VIOLATION => Kind::Violation(Violation {
+                    start: time.wrapping_sub(violation[0].u()),
+                    elapsed: violation[1].u(),
+                    threshold: violation[2].u(),
+                    unit_type: UnitTypeId(violation[3].id()),
+                    user_stack: StackId(violation[4].id()),
+                    kernel_stack: StackId(violation[5].id()),
+                    depth: violation[6].u32(),
+                    at: SeenBy::from_u8(violation[7].byte()),
                 }),
                 COMMON => {
                     common[0].spoil();

@@ -4,8 +4,8 @@ use super::format::{FRAME_LEN, PREFIX_LEN};
 use super::*;
 use pg_event::{
     Catalog, CatalogDelta, Context, Coverage, Direction, Display, Event, Hold, IpcUse, Item, Kind, ObjectId,
-    OffCpu, OffState, ProcessId, Relation, Sample, StackId, SyscallUse, Sysno, Thread, ThreadId, Unserved,
-    Work,
+    OffCpu, OffState, ProcessId, Relation, Sample, SeenBy, StackId, SyscallUse, Sysno, Thread, ThreadId,
+    UnitTypeId, UnitTypeRow, Unserved, Violation, Work,
 };
 use pg_graph::{By, Decision, QuestionKey, QuestionKind};
 use proptest::prelude::*;
@@ -64,7 +64,21 @@ fn kind() -> impl Strategy<Value = Kind> {
         1 => (id(), any::<u64>(), any::<bool>(), id()).prop_map(|(o, value, write, s)| {
             Kind::DataFlag { object: ObjectId(o), value, write, stack: StackId(s) }
         }),
-        1 => (id(), any::<bool>()).prop_map(|(unit_type, begin)| Kind::UnitBoundary { unit_type, begin }),
+        1 => (id(), any::<bool>()).prop_map(|(unit_type, begin)| {
+            Kind::UnitBoundary { unit_type: UnitTypeId(unit_type), begin }
+        }),
+        1 => (ns(), ns(), ns(), few(5), id(), id(), any::<u32>(), 0..4u8).prop_map(
+            |(start, elapsed, threshold, t, u, k, depth, at)| Kind::Violation(Violation {
+                start,
+                elapsed,
+                threshold,
+                unit_type: UnitTypeId(t),
+                user_stack: StackId(u),
+                kernel_stack: StackId(k),
+                depth,
+                at: SeenBy::from_u8(at),
+            })
+        ),
         1 => any::<u32>().prop_map(|number| Kind::Mark { number }),
         1 => ns().prop_map(|since| Kind::Unheard { since }),
         1 => (ns(), id(), any::<u32>(), 0u8..3).prop_map(|(start, t, steps, how)| {
@@ -251,6 +265,37 @@ fn a_flipped_byte_costs_one_chunk_at_most() {
         assert!(there == 80 || told.ns > 0, "byte {at}: lost time is not told");
         assert!(e.is_sorted_by_key(|e| e.time));
     }
+}
+
+/// Types of units come back; a chunk that claims more than can be is damage and not an allocation.
+#[test]
+fn unit_types_come_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.pgs");
+    let row = UnitTypeRow {
+        name: "GET /".into(),
+        module: "/usr/sbin/nginx".into(),
+        histogram: vec![(1, 2, 3), (4, 5, u64::MAX)],
+        threshold: 9,
+        ..UnitTypeRow::default()
+    };
+    let types = |n: u32| (0..n).map(|i| (UnitTypeId(i), row.clone())).collect::<Vec<_>>();
+    let mut w = Writer::create(&path, &Header::default()).unwrap();
+    w.item(&Item::Catalog(CatalogDelta { unit_types: types(3), ..CatalogDelta::default() })).unwrap();
+    let better = UnitTypeRow { name: "GET /index".into(), ..row.clone() };
+    let again = CatalogDelta { unit_types: vec![(UnitTypeId(1), better.clone())], ..CatalogDelta::default() };
+    w.item(&Item::Catalog(again)).unwrap();
+    w.item(&Item::End { duration: 1, coverage: Coverage::default() }).unwrap();
+    w.finish().unwrap();
+    let (_, catalog, _, warnings) = read(&Session::open(&path).unwrap());
+    assert_eq!((catalog.unit_types, warnings), (vec![row.clone(), better, row.clone()], vec![]));
+
+    let most = pg_event::MAX_UNIT_TYPES as u32;
+    let many: Vec<_> = (0..=most).map(|i| (UnitTypeId(i), UnitTypeRow::default())).collect();
+    let whole =
+        rmp_serde::to_vec_named(&CatalogDelta { unit_types: many, ..CatalogDelta::default() }).unwrap();
+    let refused = rmp_serde::from_slice::<CatalogDelta>(&whole).unwrap_err().to_string();
+    assert!(refused.contains("more than 65536"), "{refused}");
 }
 
 #[test]

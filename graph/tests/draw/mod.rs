@@ -4,7 +4,8 @@
 use pg_event::{
     Catalog, Cmdline, Context, Coverage, Direction, Display, Event, Frame, FrameId, Hold, IpcUse, Item, Kind,
     Module, ModuleId, ModuleKind, Ns, Object, ObjectId, ObjectKind, OffCpu, OffState, Process, ProcessId,
-    Relation, Sample, Stack, StackId, SyscallUse, Sysno, Thread, ThreadId, Unserved, Work, syscall_number,
+    Relation, Sample, SeenBy, Stack, StackId, SyscallUse, Sysno, Thread, ThreadId, UnitTypeId, UnitTypeRow,
+    Unserved, Violation, Work, syscall_number,
 };
 use pg_graph::report::Report;
 use pg_graph::{
@@ -103,6 +104,54 @@ impl Drawing {
         let (since, until) = (ns(since), ns(until));
         let u = Unserved { object, since, until, bytes: 64, open: false, arrived: true, display };
         self.event(until, owner, Kind::Unserved(u));
+    }
+
+    /// A type of units that take `mean` and may take `threshold`, in seconds.
+    pub fn unit_type(&mut self, name: &str, mean: f64, threshold: f64) -> UnitTypeId {
+        self.catalog.unit_types.push(UnitTypeRow {
+            name: name.into(),
+            function: "serve".into(),
+            module: "/usr/sbin/shopd".into(),
+            offset: 0x4120,
+            units: 1000,
+            mean: ns(mean),
+            sigma: ns((threshold - mean) / 4.0),
+            threshold: ns(threshold),
+            rule: "mean + 4 sigma".into(),
+            histogram: vec![(ns(mean * 0.9), ns(mean), 600), (ns(mean), ns(mean * 1.1), 400)],
+            ..UnitTypeRow::default()
+        });
+        UnitTypeId(self.catalog.unit_types.len() as u32 - 1)
+    }
+
+    /// A unit of a type from `start` to `end`.
+    pub fn unit(&mut self, thread: ThreadId, unit_type: UnitTypeId, (start, end): (f64, f64)) {
+        self.event(ns(start), thread, Kind::UnitBoundary { unit_type: UnitTypeId::NONE, begin: true });
+        self.event(ns(end), thread, Kind::UnitBoundary { unit_type, begin: false });
+    }
+
+    /// At `seen` a unit that began at `start` takes too long; the innermost `depth` frames of `stack` are inside of
+    /// its loop.
+    pub fn violation(
+        &mut self,
+        thread: ThreadId,
+        unit_type: UnitTypeId,
+        (start, seen): (f64, f64),
+        (stack, depth): (StackId, u32),
+        at: SeenBy,
+    ) {
+        let threshold = self.catalog.unit_type(unit_type).map_or(0, |t| t.threshold);
+        let v = Violation {
+            start: ns(start),
+            elapsed: ns(seen - start),
+            threshold,
+            unit_type,
+            user_stack: stack,
+            kernel_stack: StackId::NONE,
+            depth,
+            at,
+        };
+        self.event(ns(seen), thread, Kind::Violation(v));
     }
 
     pub fn object(&mut self, kind: ObjectKind, id: u64, peer: u64, name: &str) -> ObjectId {

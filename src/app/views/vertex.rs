@@ -360,6 +360,13 @@ pub fn event(r: &Recording, e: &Event) -> String {
             format!("followed: {told}")
         }
         Kind::UnitBoundary { begin, .. } => if begin { "a unit begins" } else { "a unit ends" }.into(),
+        Kind::Violation(v) => {
+            let (elapsed, threshold) = (time::length(v.elapsed), time::length(v.threshold));
+            format!(
+                "its unit ({}) takes too long: {elapsed} by now, allowed are {threshold}",
+                r.unit_type(v.unit_type)
+            )
+        }
         Kind::Unserved(u) => {
             let length = time::length(u.until.saturating_sub(u.since));
             let listens = r.catalog.object(u.object).is_some_and(|o| o.peer == 0);

@@ -2,7 +2,10 @@
 //! identities survive when events are dropped or overwritten.
 
 use crate::lookup::Lookup;
-use crate::{FrameId, ModuleId, Ns, Object, ObjectId, ProcessId, StackId, ThreadId, Trace, TraceId};
+use crate::{
+    FrameId, MAX_UNIT_TYPES, ModuleId, Ns, Object, ObjectId, ProcessId, StackId, ThreadId, Trace, TraceId,
+    UnitTypeId, UnitTypeRow, bounded,
+};
 use serde::{Deserialize, Serialize};
 
 /// One thread.
@@ -196,6 +199,9 @@ pub struct Catalog {
     pub frames: Vec<Frame>,
     /// By [`ModuleId`].
     pub modules: Vec<Module>,
+    /// By [`UnitTypeId`].
+    #[serde(deserialize_with = "bounded::sequence::<MAX_UNIT_TYPES, _, _>")]
+    pub unit_types: Vec<UnitTypeRow>,
     /// By [`TraceId`]. Not part of the serialised form: whoever keeps traces has a form of their own for them.
     #[serde(skip)]
     pub traces: Vec<Trace>,
@@ -248,6 +254,9 @@ pub struct CatalogDelta {
     pub frames: Vec<(FrameId, Frame)>,
     /// Modules.
     pub modules: Vec<(ModuleId, Module)>,
+    /// Types of units of work. A profile has few of them; none is ever forgotten.
+    #[serde(deserialize_with = "bounded::sequence::<MAX_UNIT_TYPES, _, _>")]
+    pub unit_types: Vec<(UnitTypeId, UnitTypeRow)>,
     /// Traces; left out when serialised, as in [`Catalog`].
     #[serde(skip)]
     pub traces: Vec<(TraceId, Trace)>,
@@ -269,6 +278,7 @@ impl From<Catalog> for CatalogDelta {
             stacks: rows(all.stacks, StackId),
             frames: rows(all.frames, FrameId),
             modules: rows(all.modules, ModuleId),
+            unit_types: rows(all.unit_types, UnitTypeId),
             traces: rows(all.traces, TraceId),
             forgotten: Forgotten::default(),
         }
@@ -284,6 +294,7 @@ impl CatalogDelta {
             && self.stacks.is_empty()
             && self.frames.is_empty()
             && self.modules.is_empty()
+            && self.unit_types.is_empty()
             && self.traces.is_empty()
             && self.forgotten.is_empty()
     }
@@ -292,11 +303,11 @@ impl CatalogDelta {
 /// Most rows a table may have: a hostile delta cannot make [`Catalog::apply`] allocate without bound.
 const MAX_ROWS: usize = 64 << 20;
 
-fn upsert<T: Clone>(table: &mut Vec<T>, rows: Vec<(usize, T)>, blank: impl Fn() -> T) -> usize {
+fn upsert<T: Clone>(table: &mut Vec<T>, rows: Vec<(usize, T)>, most: usize, blank: impl Fn() -> T) -> usize {
     let mut refused = 0;
     for (i, row) in rows {
         // A row far past the end is damage: ids are dense. Gaps of lost deltas stay bounded.
-        if i >= MAX_ROWS || i > table.len() + (1 << 20) {
+        if i >= most || i > table.len() + (1 << 20) {
             refused += 1;
             continue;
         }
@@ -322,13 +333,19 @@ impl Catalog {
             name: String::new(),
             members: Vec::new(),
         };
-        upsert(&mut self.threads, rows(d.threads, ThreadId::index), Thread::default)
-            + upsert(&mut self.processes, rows(d.processes, ProcessId::index), Process::default)
-            + upsert(&mut self.objects, rows(d.objects, ObjectId::index), blank_object)
-            + upsert(&mut self.stacks, rows(d.stacks, StackId::index), Stack::default)
-            + upsert(&mut self.frames, rows(d.frames, FrameId::index), Frame::default)
-            + upsert(&mut self.modules, rows(d.modules, ModuleId::index), Module::default)
-            + upsert(&mut self.traces, rows(d.traces, TraceId::index), Trace::default)
+        upsert(&mut self.threads, rows(d.threads, ThreadId::index), MAX_ROWS, Thread::default)
+            + upsert(&mut self.processes, rows(d.processes, ProcessId::index), MAX_ROWS, Process::default)
+            + upsert(&mut self.objects, rows(d.objects, ObjectId::index), MAX_ROWS, blank_object)
+            + upsert(&mut self.stacks, rows(d.stacks, StackId::index), MAX_ROWS, Stack::default)
+            + upsert(&mut self.frames, rows(d.frames, FrameId::index), MAX_ROWS, Frame::default)
+            + upsert(&mut self.modules, rows(d.modules, ModuleId::index), MAX_ROWS, Module::default)
+            + upsert(&mut self.traces, rows(d.traces, TraceId::index), MAX_ROWS, Trace::default)
+            + upsert(
+                &mut self.unit_types,
+                rows(d.unit_types, UnitTypeId::index),
+                MAX_UNIT_TYPES,
+                UnitTypeRow::default,
+            )
     }
 
     /// The thread, if the id is in the table.
@@ -359,6 +376,11 @@ impl Catalog {
     /// The trace, if the id is in the table.
     pub fn trace(&self, id: TraceId) -> Option<&Trace> {
         self.traces.get(id.index())
+    }
+
+    /// The type of units, if the id is in the table.
+    pub fn unit_type(&self, id: UnitTypeId) -> Option<&UnitTypeRow> {
+        self.unit_types.get(id.index())
     }
 
     /// The frames of a stack, leaf first.

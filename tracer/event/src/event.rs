@@ -1,6 +1,6 @@
 //! Events: what happened, to which thread, when.
 
-use crate::{Burst, CatalogDelta, Ns, ObjectId, StackId, Sysno, ThreadId, Unserved};
+use crate::{Burst, CatalogDelta, Ns, ObjectId, StackId, Sysno, ThreadId, UnitTypeId, Unserved, Violation};
 use serde::{Deserialize, Serialize};
 
 /// One event. A recording's events come sorted by `time`.
@@ -69,11 +69,13 @@ pub enum Kind {
     Burst(Burst),
     /// A unit of work begins or ends on this thread.
     UnitBoundary {
-        /// Unit type number, `u32::MAX` if unknown.
-        unit_type: u32,
+        /// Its type, as far as that is known: mostly at its end.
+        unit_type: UnitTypeId,
         /// Begins (else ends).
         begin: bool,
     },
+    /// A unit of work took longer than it may.
+    Violation(Violation),
     /// A mark set by the user.
     Mark {
         /// Number of the mark; the session's notes hold its text.
@@ -407,6 +409,7 @@ pub struct Coverage {
 
 /// What a source of events delivers: live, replayed or imported.
 #[derive(Clone, PartialEq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "they are few: events come in batches")]
 pub enum Item {
     /// New or changed catalogue rows. They come before the events that name them.
     Catalog(CatalogDelta),

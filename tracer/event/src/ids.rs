@@ -73,3 +73,7 @@ id!(
     /// The instructions of one burst.
     TraceId
 );
+id!(
+    /// One type of units of work.
+    UnitTypeId
+);

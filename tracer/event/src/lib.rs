@@ -4,6 +4,7 @@
 //! (the clock is `CLOCK_MONOTONIC`); sizes are bytes. Identifiers are dense indices into a
 //! [`Catalog`] and are never reused within a recording, so nothing depends on a pid being unique.
 
+pub mod bounded;
 mod catalog;
 mod event;
 mod ids;
@@ -11,6 +12,7 @@ mod lookup;
 mod object;
 mod syscall;
 pub mod trace;
+mod unit;
 mod unserved;
 
 pub use catalog::{
@@ -20,9 +22,10 @@ pub use event::{
     Context, Coverage, Direction, Event, Hold, IpcUse, Item, Kind, Loss, OffCpu, OffState, Relation, Sample,
     SyscallUse, Work,
 };
-pub use ids::{FrameId, ModuleId, Ns, ObjectId, ProcessId, StackId, ThreadId, TraceId};
+pub use ids::{FrameId, ModuleId, Ns, ObjectId, ProcessId, StackId, ThreadId, TraceId, UnitTypeId};
 pub use lookup::Lookup;
 pub use object::{Object, ObjectKind, SHARED_FUTEX, SysV, endpoint_v4, show_endpoint};
 pub use syscall::{Sysno, syscall_name, syscall_number};
 pub use trace::{Burst, Trace};
+pub use unit::{MAX_UNIT_TYPES, SeenBy, UnitTypeRow, Violation};
 pub use unserved::{Display, Unserved};

@@ -7,7 +7,6 @@
 //! A profile is always in one form: functions sorted and only those that occur, numbered in that order. So equal
 //! contents are equal values and, written, equal bytes.
 
-mod bounded;
 mod show;
 #[cfg(test)]
 mod tests;

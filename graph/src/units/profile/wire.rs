@@ -1,12 +1,12 @@
 //! How a profile is written: eight bytes that say what it is, then MessagePack. Call paths are a tree of frames,
 //! since they share most of them.
 
-use super::bounded::{sequence, text};
 use super::{Binary, Function, LoopKey, LoopProfile, MAX_TEXT, Name, Profile, TreeProfile};
 use crate::units::Context;
 use crate::units::histogram::{Histogram, LAST_STEP};
 use crate::units::path::{CallPath, FunctionId, MAX_FRAMES, PathSet};
 use crate::units::stats::UnitStats;
+use pg_event::bounded::{sequence, text};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -22,6 +22,7 @@ impl Named {
         match &e.kind {
             Kind::OffCpu(o) => self.off(o),
             Kind::Sample(s) => self.stacks.extend([s.user_stack, s.kernel_stack]),
+            Kind::Violation(v) => self.stacks.extend([v.user_stack, v.kernel_stack]),
             Kind::DataFlag { object, stack, .. } => {
                 self.stacks.insert(*stack);
                 self.objects.insert(*object);

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 ///
 /// # Errors
 /// When there are more, at the first that is too many.
-pub(super) fn sequence<'de, const MOST: usize, T, D>(from: D) -> Result<Vec<T>, D::Error>
+pub fn sequence<'de, const MOST: usize, T, D>(from: D) -> Result<Vec<T>, D::Error>
 where
     T: Deserialize<'de>,
     D: Deserializer<'de>,
@@ -40,7 +40,7 @@ where
 ///
 /// # Errors
 /// When it is longer.
-pub(super) fn text<'de, const MOST: usize, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+pub fn text<'de, const MOST: usize, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     struct Text<const MOST: usize>;
     impl<const MOST: usize> Visitor<'_> for Text<MOST> {
         type Value = String;

@@ -1,0 +1,114 @@
+//! Units of work: their types, and those that ran longer than units of their type may.
+
+use crate::{Ns, StackId, UnitTypeId, bounded};
+use serde::{Deserialize, Serialize};
+
+/// Most types of units in a catalogue.
+pub const MAX_UNIT_TYPES: usize = 1 << 16;
+/// Most steps of a histogram that are read.
+const MAX_STEPS: usize = 1 << 13;
+/// Longest name that is read, bytes.
+const MAX_TEXT: usize = 4096;
+
+/// A type of units of work, as a guard's profile has it: what was learnt of it, and how long its units may take.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UnitTypeRow {
+    /// Its name. Untrusted.
+    #[serde(deserialize_with = "bounded::text::<MAX_TEXT, _>")]
+    pub name: String,
+    /// The function whose event loop turns once for each unit; empty when it has no name.
+    #[serde(deserialize_with = "bounded::text::<MAX_TEXT, _>")]
+    pub function: String,
+    /// Path of the binary that the loop is in.
+    #[serde(deserialize_with = "bounded::text::<MAX_TEXT, _>")]
+    pub module: String,
+    /// Offset of the loop's head in that file, bytes.
+    pub offset: u64,
+    /// File of the profile that it comes from; empty when that is not known.
+    #[serde(deserialize_with = "bounded::text::<MAX_TEXT, _>")]
+    pub profile: String,
+    /// Units it was learnt from.
+    pub units: u64,
+    /// Their mean duration, ns.
+    pub mean: Ns,
+    /// Standard deviation of their durations, ns.
+    pub sigma: Ns,
+    /// How long a unit may take, ns.
+    pub threshold: Ns,
+    /// By what rule that was set: `mean + 4 sigma`.
+    #[serde(deserialize_with = "bounded::text::<MAX_TEXT, _>")]
+    pub rule: String,
+    /// Durations it was learnt from, ascending: the least and the greatest of a step, ns, and how many units.
+    #[serde(deserialize_with = "bounded::sequence::<MAX_STEPS, _, _>")]
+    pub histogram: Vec<(Ns, Ns, u64)>,
+}
+
+/// What saw that a unit took too long.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum SeenBy {
+    /// A guarded function that the unit came to.
+    #[default]
+    Context = 0,
+    /// The thread's switch off its CPU or back onto it.
+    Switch = 1,
+    /// A sample of the thread on its CPU.
+    Sample = 2,
+    /// A look at those that sleep within a unit.
+    Asleep = 3,
+}
+
+impl SeenBy {
+    /// By number; unknown numbers are [`SeenBy::Context`].
+    pub fn from_u8(n: u8) -> Self {
+        [Self::Context, Self::Switch, Self::Sample, Self::Asleep]
+            .get(usize::from(n))
+            .copied()
+            .unwrap_or_default()
+    }
+}
+
+/// A unit of `Event::thread` ran longer than units of its type may; seen at `Event::time`, while it ran.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Violation {
+    /// When the unit began.
+    pub start: Ns,
+    /// How long it had taken by then without what the guard itself took, ns.
+    pub elapsed: Ns,
+    /// How long it may take, ns.
+    pub threshold: Ns,
+    /// Its type, as far as that was known by then.
+    pub unit_type: UnitTypeId,
+    /// Where the thread was.
+    pub user_stack: StackId,
+    /// Where it was in the kernel.
+    pub kernel_stack: StackId,
+    /// How many frames of the user stack, from the innermost, lie inside of the loop's frame: the distance to the
+    /// loop. The frame at this place is the loop's; 0 when it was not found.
+    pub depth: u32,
+    /// What saw it.
+    pub at: SeenBy,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Catalog, CatalogDelta};
+
+    #[test]
+    fn types_that_make_no_sense_are_refused() {
+        let row = |n: usize| {
+            (UnitTypeId(n as u32), UnitTypeRow { name: format!("t{n}"), ..UnitTypeRow::default() })
+        };
+        let mut c = Catalog::default();
+        let unit_types = vec![row(MAX_UNIT_TYPES - 1), row(MAX_UNIT_TYPES), row(u32::MAX as usize)];
+        assert_eq!(c.apply(CatalogDelta { unit_types, ..CatalogDelta::default() }), 2);
+        assert_eq!(c.unit_types.len(), MAX_UNIT_TYPES);
+        assert_eq!(
+            c.unit_type(UnitTypeId(MAX_UNIT_TYPES as u32 - 1)).map(|t| t.name.as_str()),
+            Some("t65535")
+        );
+        assert_eq!(c.unit_type(UnitTypeId::NONE), None);
+    }
+}

@@ -17,8 +17,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let session = Session::open(Path::new(&file))?;
     let (mut catalog, mut seen) = (Catalog::default(), Seen::default());
     let mut waits: BTreeMap<(ThreadId, StackId, Wait), u64> = BTreeMap::new();
-    // A wait that had not ended is told again when it has.
-    let mut open = std::collections::HashSet::new();
     for item in session.items() {
         match item {
             Item::Catalog(delta) => {
@@ -26,22 +24,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
             Item::Events(events) => {
                 for e in events {
-                    match e.kind {
-                        Kind::OffCpu(w) if !w.begun_before => {
-                            if open.contains(&(e.thread, w.start)) {
-                                continue;
-                            }
-                            if w.open {
-                                open.insert((e.thread, w.start));
-                            }
-                            let wait = Wait::of(&w, &catalog);
-                            seen.stack(&catalog, e.thread, w.user_stack, wait);
-                            if let Some(wait) = wait {
-                                *waits.entry((e.thread, w.user_stack, wait)).or_default() += 1;
-                            }
-                        }
-                        Kind::Sample(s) => seen.stack(&catalog, e.thread, s.user_stack, None),
-                        _ => {}
+                    if let (Some((wait, _)), Kind::OffCpu(w)) =
+                        (seen.event(&catalog, e.thread, &e.kind), &e.kind)
+                    {
+                        *waits.entry((e.thread, w.user_stack, wait)).or_default() += 1;
                     }
                 }
             }
@@ -90,6 +76,12 @@ fn join(all: &mut EventLoop, l: &EventLoop) {
             None => all.sites.push(s.clone()),
         }
     }
+    for b in &l.boundary {
+        match all.boundary.iter_mut().find(|k| k.syscall == b.syscall && k.own().eq(b.own())) {
+            Some(k) => k.waits += b.waits,
+            None => all.boundary.push(b.clone()),
+        }
+    }
     for (to, from) in [(&mut all.nested, &l.nested), (&mut all.still, &l.still)] {
         to.extend(from.iter().filter(|n| !to.contains(n)).copied().collect::<Vec<_>>());
     }
@@ -134,6 +126,19 @@ fn show(catalog: &Catalog, l: &EventLoop) {
     );
     for s in l.sites.iter().take(4) {
         println!("    call at {:#x}: {} for input, {} for signals", s.address, s.input, s.signal);
+    }
+    for b in &l.boundary {
+        let frames = b.frames.iter().map(|&(m, at)| {
+            let module = catalog.modules.get(m.index()).map_or("?", |m| m.short());
+            format!("{} {at:#x}", clean(module))
+        });
+        let call = b.syscall.name().unwrap_or_default();
+        println!(
+            "    boundary: {} waits for {:?} in {call} by {}",
+            b.waits,
+            b.wait,
+            frames.collect::<Vec<_>>().join(" > ")
+        );
     }
     for n in &l.nested {
         println!("    nested: {}", place(catalog, *n));

@@ -1,14 +1,6 @@
 //! Stacks told by hand over a small program.
 
-use super::event_loop::{EventLoop, Seen};
-use super::fake::Program;
-use super::function::Function;
-use super::place::{Place, Places};
-use super::waits::Wait;
-use pg_event::{Catalog, Frame, FrameId, ModuleId, Stack, StackId, ThreadId};
-use std::rc::Rc;
-
-const THREAD: ThreadId = ThreadId(0);
+use super::drawn::Told;
 
 /// A function that forks in a loop, two event loops, and a library's function that repeats an interrupted wait.
 const TEXT: &str = "forks: spawn: call jne:forks ret
@@ -17,72 +9,13 @@ const TEXT: &str = "forks: spawn: call jne:forks ret
     | retry: nop wait: call jne:retry ret
     | plain: nop once: call ret";
 
-struct Told {
-    program: Program,
-    catalog: Catalog,
-    places: Places,
-    seen: Seen,
-    /// What comes is cut off.
-    cut: bool,
-}
-
-impl Told {
-    fn new() -> Self {
-        let program = Program::new(TEXT);
-        let functions: Vec<Rc<Function>> = ["forks", "head", "other", "retry", "plain"]
-            .map(|name| Rc::new(Function::read(&program, program.at(name)).unwrap()))
-            .into();
-        let (mut catalog, mut places) = (Catalog::default(), Places::default());
-        for (i, name) in ["spawn", "poll", "work", "sleep", "job", "wait", "once"].iter().enumerate() {
-            let address = program.at(name);
-            let function = functions.iter().find(|f| f.contains(address)).unwrap();
-            places.know(FrameId(i as u32), Place::Code(Rc::clone(function)));
-            catalog.frames.push(Frame {
-                module: ModuleId(0),
-                address,
-                function: (*name).into(),
-                ..Frame::default()
-            });
-        }
-        Self { program, catalog, places, seen: Seen::default(), cut: false }
-    }
-
-    /// A stack by the names of its frames, the outermost first; `!` at its end: a wait for input begins.
-    fn stack(&mut self, names: &str) -> &mut Self {
-        let wait = names.ends_with('!').then_some(Wait::Input);
-        let frame =
-            |n: &str| FrameId(self.catalog.frames.iter().position(|f| f.function == n).unwrap() as u32);
-        let frames: Vec<FrameId> = names.trim_end_matches('!').split_whitespace().rev().map(frame).collect();
-        let row = Stack { frames, truncated: self.cut, ..Stack::default() };
-        let known = self.catalog.stacks.iter().position(|s| *s == row);
-        let id = known.unwrap_or_else(|| {
-            self.catalog.stacks.push(row);
-            self.catalog.stacks.len() - 1
-        });
-        self.seen.stack(&self.catalog, THREAD, StackId(id as u32), wait);
-        self
-    }
-
-    fn stacks(&mut self, all: &[&str]) -> &mut Self {
-        for s in all {
-            self.stack(s);
-        }
-        self
-    }
-
-    fn found(&mut self) -> Vec<EventLoop> {
-        self.seen.event_loops(&self.catalog, &mut self.places).remove(&THREAD).unwrap_or_default()
-    }
-
-    /// Head, turns and waits of each loop.
-    fn heads(&mut self) -> Vec<(u64, u64, u64)> {
-        self.found().into_iter().map(|l| (l.at.head, l.turns, l.waits)).collect()
-    }
+fn told() -> Told {
+    Told::new(TEXT, &["spawn", "poll", "work", "sleep", "job", "wait", "once"])
 }
 
 #[test]
 fn the_loop_that_turns_and_not_the_one_around_a_fork() {
-    let mut t = Told::new();
+    let mut t = told();
     t.stacks(&["spawn poll!", "spawn work", "spawn poll!", "spawn work", "spawn poll!"]);
     let (head, forks, poll) = (t.program.at("head"), t.program.at("forks"), t.program.at("poll"));
     let found = t.found();
@@ -96,13 +29,13 @@ fn the_loop_that_turns_and_not_the_one_around_a_fork() {
 
 #[test]
 fn a_loop_that_only_repeats_a_wait_is_none() {
-    let mut t = Told::new();
+    let mut t = told();
     let wait = "poll once wait once!";
     t.stacks(&[wait, wait, "work", wait, wait, "work", wait]);
     let head = t.program.at("head");
     assert_eq!(t.heads(), [(head, 4, 5)]);
     // Of a thread that does nothing else, nobody can tell: the innermost is what is proven.
-    let mut t = Told::new();
+    let mut t = told();
     t.stacks(&[wait, wait, wait]);
     let retry = t.program.at("retry");
     assert_eq!(t.heads(), [(retry, 2, 3)]);
@@ -110,18 +43,15 @@ fn a_loop_that_only_repeats_a_wait_is_none() {
 
 #[test]
 fn what_happened_once_does_not_recur() {
-    assert_eq!(Told::new().stacks(&["spawn poll once!"]).heads(), []);
-    assert_eq!(Told::new().stacks(&["spawn poll once!", "spawn work once", "spawn poll once!"]).heads(), []);
-    assert_eq!(Told::new().stacks(&["once!", "once!", "once!"]).heads(), []);
-    assert_eq!(
-        Told::new().stacks(&["poll once", "work once", "poll once", "work once", "poll once"]).heads(),
-        []
-    );
+    assert_eq!(told().stacks(&["spawn poll once!"]).heads(), []);
+    assert_eq!(told().stacks(&["spawn poll once!", "spawn work once", "spawn poll once!"]).heads(), []);
+    assert_eq!(told().stacks(&["once!", "once!", "once!"]).heads(), []);
+    assert_eq!(told().stacks(&["poll once", "work once", "poll once", "work once", "poll once"]).heads(), []);
 }
 
 #[test]
 fn the_outermost_of_nested_loops_that_turn() {
-    let mut t = Told::new();
+    let mut t = told();
     // The loop of a session within that of connections.
     let turn = ["poll once!", "work sleep once!", "work job once", "work sleep once!", "work job once"];
     t.stacks(&turn).stacks(&turn).stacks(&turn);
@@ -135,14 +65,14 @@ fn the_outermost_of_nested_loops_that_turn() {
 #[test]
 fn one_loop_after_the_other_and_two_fibres() {
     let turns = |a: &'static str, b: &'static str| [a, b, a, b, a, b, a, b];
-    let mut t = Told::new();
+    let mut t = told();
     t.stacks(&turns("spawn poll once!", "spawn work once"))
         .stacks(&turns("spawn sleep once!", "spawn job once"));
     let (head, other) = (t.program.at("head"), t.program.at("other"));
     let heads: Vec<u64> = t.heads().iter().map(|h| h.0).collect();
     assert_eq!(heads, [head, other]);
     // Stacks of their own, in turns.
-    let mut t = Told::new();
+    let mut t = told();
     for _ in 0..4 {
         t.stacks(&["poll once!", "sleep once!", "work once", "job once"]);
     }
@@ -154,13 +84,13 @@ fn one_loop_after_the_other_and_two_fibres() {
 #[test]
 fn stacks_that_are_cut_off_are_put_side_by_side_where_they_meet() {
     let turn = ["spawn poll once!", "spawn work once"];
-    let mut t = Told::new();
+    let mut t = told();
     t.cut = true;
     t.stacks(&turn).stacks(&["poll once!", "work once"]).stacks(&turn).stacks(&["poll once!"]);
     let head = t.program.at("head");
     assert_eq!(t.heads(), [(head, 3, 4)]);
     // Nothing in common: they say nothing.
-    let mut t = Told::new();
+    let mut t = told();
     t.cut = true;
     t.stacks(&["poll once!", "job once", "poll once!", "job once", "poll once!", "job once"]);
     assert_eq!(t.heads(), []);

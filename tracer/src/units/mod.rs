@@ -3,7 +3,9 @@
 //!
 //! [`Seen`] is told the stacks of threads, one after the other, and says which loop each thread turns around its waits:
 //! the outermost of those that must have turned between the stacks. What a function's code leads to is [`Function`]:
-//! bounds from symbols or unwind entries, blocks and jump tables ([`Flow`]), natural loops ([`Loops`]).
+//! bounds from symbols or unwind entries, blocks and jump tables ([`Flow`]), natural loops ([`Loops`]). Which of a loop's
+//! waits are for its next unit, and lie between two units, its [`BoundaryPath`]s tell; [`is_boundary`] knows such a wait
+//! again by its stack, in a recording or in a running process.
 //!
 //! Known limits: a loop in code of a just-in-time compiler is not seen, nor one of Python in stacks that the collector
 //! took without the interpreter's frames (short waits). A cycle with several entries, all with calls (the main loop of
@@ -12,9 +14,16 @@
 //! loop is told, which may only repeat the wait.
 
 mod binary;
+mod boundary;
+#[cfg(test)]
+mod boundary_tests;
+#[cfg(test)]
+mod drawn;
 mod event_loop;
 #[cfg(test)]
 mod event_loop_tests;
+mod evidence;
+mod eyes;
 #[cfg(test)]
 mod fake;
 mod flow;
@@ -22,13 +31,16 @@ mod function;
 mod natural;
 mod place;
 mod python;
+mod seen;
 mod split;
 mod table;
 mod waits;
 
-pub use event_loop::{EventLoop, Seen, Site};
+pub use boundary::{BoundaryPath, is_boundary};
+pub use event_loop::{EventLoop, Site};
 pub use flow::{Block, Flow, FlowError, Returns, Source};
 pub use function::{Function, Way};
 pub use natural::{Loop, LoopId, Loops};
 pub use place::{LoopAt, Places};
+pub use seen::{Seen, Waited};
 pub use waits::Wait;

@@ -1,0 +1,101 @@
+//! Waits between two units of an event loop, told by their stacks.
+
+use super::waits::Wait;
+use pg_event::{ModuleId, Sysno};
+
+/// The way from an event loop to a wait for its next unit. `M` names modules: a recording's number of them, or what a
+/// profile and a running process have in common.
+///
+/// Where a frame is: address of the call's last byte (the return address less one, also of the instruction behind the
+/// system call, when that is in the innermost frame), as the module's file counts; a line in a file of Python.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BoundaryPath<M = ModuleId> {
+    /// Module and place of each frame, from the loop's function inwards.
+    pub frames: Vec<(M, u64)>,
+    /// What it waited in.
+    pub syscall: Sysno,
+    /// What it waited for.
+    pub wait: Wait,
+    /// How many such waits there were.
+    pub waits: u64,
+}
+
+impl<M: PartialEq> BoundaryPath<M> {
+    /// Places of the frames in the module of the loop, from its function inwards: what a boundary is told by, since
+    /// other modules (the C library) differ from machine to machine.
+    pub fn own(&self) -> impl DoubleEndedIterator<Item = u64> + '_ {
+        own(&self.frames)
+    }
+
+    /// The number of the loop's frame in a stack, the innermost being 0, if a wait with this stack is the one that the
+    /// path leads to.
+    fn leads_to(&self, stack: &[(M, u64)], syscall: Sysno) -> Option<usize> {
+        let module = &self.frames.first()?.0;
+        if self.syscall != syscall {
+            return None;
+        }
+        let mut here = stack.iter().enumerate().filter(|(_, f)| f.0 == *module);
+        let mut last = None;
+        for place in self.own().rev() {
+            let (depth, frame) = here.next()?;
+            if frame.1 != place {
+                return None;
+            }
+            last = Some(depth);
+        }
+        last
+    }
+}
+
+/// Places of those frames that are in the module of the first.
+pub(super) fn own<M: PartialEq>(frames: &[(M, u64)]) -> impl DoubleEndedIterator<Item = u64> + '_ {
+    frames.iter().filter(|f| f.0 == frames[0].0).map(|f| f.1)
+}
+
+/// Is a wait one between two units? `stack`: module and place of each frame, the innermost first; places as
+/// [`BoundaryPath`] has them. Only frames in the module of the loop's function are compared, and of those all from the
+/// loop's inwards. Returns which of the paths it is, and the number of the loop's frame in the stack.
+pub fn is_boundary<M: PartialEq>(
+    stack: &[(M, u64)],
+    syscall: Sysno,
+    paths: &[BoundaryPath<M>],
+) -> Option<(usize, usize)> {
+    paths.iter().enumerate().find_map(|(i, p)| Some((i, p.leads_to(stack, syscall)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POLL: Sysno = Sysno(7);
+    const FUTEX: Sysno = Sysno(202);
+
+    fn path(frames: &[(&'static str, u64)], syscall: Sysno) -> BoundaryPath<&'static str> {
+        BoundaryPath { frames: frames.into(), syscall, wait: Wait::Input, waits: 1 }
+    }
+
+    #[test]
+    fn frames_of_the_loops_module_are_compared() {
+        let server = [path(&[("server", 10), ("server", 20), ("libc", 1)], POLL)];
+        let of = |stack: &[(&'static str, u64)], call| is_boundary(stack, call, &server);
+        // Another C library, and frames around the loop.
+        let stack = [("libc", 9), ("libc", 8), ("server", 20), ("server", 10), ("server", 5), ("libc", 2)];
+        assert_eq!(of(&stack, POLL), Some((0, 3)));
+        assert_eq!(of(&stack, FUTEX), None);
+        // A library between the frames is no matter; a frame more of the server is.
+        assert_eq!(of(&[("libc", 9), ("server", 20), ("libev", 3), ("server", 10)], POLL), Some((0, 3)));
+        assert_eq!(of(&[("libc", 9), ("server", 30), ("server", 20), ("server", 10)], POLL), None);
+        assert_eq!(of(&[("libc", 9), ("server", 21), ("server", 10)], POLL), None);
+        assert_eq!(of(&[("libc", 9), ("server", 20), ("server", 11)], POLL), None);
+        // Cut off before the loop.
+        assert_eq!(of(&[("libc", 9), ("server", 20)], POLL), None);
+        assert_eq!(of(&[], POLL), None);
+    }
+
+    #[test]
+    fn the_path_that_fits() {
+        let paths = [path(&[("a", 1), ("a", 2)], POLL), path(&[("a", 1)], FUTEX), path(&[], POLL)];
+        assert_eq!(is_boundary(&[("libc", 7), ("a", 1)], FUTEX, &paths), Some((1, 1)));
+        assert_eq!(is_boundary(&[("a", 2), ("a", 1)], POLL, &paths), Some((0, 1)));
+    }
+}

@@ -1,0 +1,182 @@
+//! What two stacks of a thread, one after the other, prove.
+//!
+//! From the outermost frame inwards they go through the same calls, then differ. If the function in which they differ
+//! leads from the first place to the second, nothing is proven. If it does so only by the head of a loop, that loop
+//! turned. If it does not, the function was left and called again, and the same is asked of its caller, which was at the
+//! same call twice.
+
+use super::function::Way;
+use super::place::{LoopAt, Place, Places};
+use super::seen::{ThreadSeen, Waited};
+use super::waits::Wait;
+use pg_event::{Catalog, Frame, FrameId, ModuleId, StackId, Sysno};
+use std::collections::{BTreeSet, HashMap};
+
+/// A thread works in a loop when one in this many of the times it did not just wait it was there.
+const WORKS: u64 = 20;
+
+/// Before all other waits with a stack.
+const FIRST: Waited = (Wait::Input, Sysno(0));
+
+/// A frame, its module and where it is in that.
+pub(super) type At = (FrameId, ModuleId, u64);
+
+/// What a thread was seen doing in a loop.
+#[derive(Default)]
+struct Tally {
+    seen: u64,
+    /// How often each way to a wait: the calls from the loop's function on.
+    ways: HashMap<Vec<(ModuleId, u64)>, u64>,
+}
+
+/// Looks at stacks.
+pub(super) struct Eyes<'a> {
+    catalog: &'a Catalog,
+    places: &'a mut Places,
+    waited: &'a BTreeSet<StackId>,
+}
+
+impl<'a> Eyes<'a> {
+    /// `waited`: the stacks of waits.
+    pub fn new(catalog: &'a Catalog, places: &'a mut Places, waited: &'a BTreeSet<StackId>) -> Self {
+        Self { catalog, places, waited }
+    }
+
+    /// Frames of a stack with where they are in their functions, the outermost first.
+    pub fn frames(&self, stack: StackId) -> Vec<At> {
+        let catalog = self.catalog;
+        let ids = catalog.stacks.get(stack.index()).map(|s| s.frames.as_slice()).unwrap_or_default();
+        let at = |(depth, &id): (usize, &FrameId)| {
+            let Frame { module, address, .. } = catalog.frames.get(id.index())?;
+            // A system call has been executed already when its caller waits: the address is the one behind it.
+            let behind = depth == 0 && self.waited.contains(&stack);
+            Some((id, *module, if behind { address.saturating_sub(1) } else { *address }))
+        };
+        let mut frames: Vec<_> = ids.iter().enumerate().filter_map(at).collect();
+        frames.reverse();
+        frames
+    }
+
+    fn cut(&self, stack: StackId) -> bool {
+        self.catalog.stacks.get(stack.index()).is_some_and(|s| s.truncated)
+    }
+
+    /// Where in a stack the outermost call of another is: the same call, or one in the same function, if there is only one.
+    fn meet(&mut self, of: &[At], all: &[At]) -> Option<usize> {
+        let first = of.first()?;
+        let only = |found: Vec<usize>| (found.len() == 1).then(|| found[0]);
+        let same = (0..all.len()).filter(|&i| (all[i].1, all[i].2) == (first.1, first.2)).collect();
+        only(same).or_else(|| {
+            let place = self.places.of(self.catalog, first.0);
+            let within =
+                |&i: &usize| all[i].1 == first.1 && self.places.of(self.catalog, all[i].0).same(&place);
+            only((0..all.len()).filter(within).collect())
+        })
+    }
+
+    /// The frames of two stacks from the outermost function on that both have. The callers of one that is cut off are
+    /// taken to be those of the other.
+    fn side_by_side(&mut self, from: StackId, to: StackId) -> Option<(Vec<At>, Vec<At>)> {
+        let (mut a, mut b) = (self.frames(from), self.frames(to));
+        let cut = (self.cut(from), self.cut(to));
+        if let Some(skip) = cut.0.then(|| self.meet(&a, &b)).flatten() {
+            b.drain(..skip);
+        } else if let Some(skip) = cut.1.then(|| self.meet(&b, &a)).flatten() {
+            a.drain(..skip);
+        } else if cut.0 || cut.1 || a.first().map(|f| (f.1, f.2)) != b.first().map(|f| (f.1, f.2)) {
+            return None;
+        }
+        Some((a, b))
+    }
+
+    /// The innermost loop that explains a step from stack to stack, of those that the thread works in.
+    pub fn turned(&mut self, from: StackId, to: StackId, works: &BTreeSet<LoopAt>) -> Option<LoopAt> {
+        let (a, b) = self.side_by_side(from, to)?;
+        let same = a.iter().zip(&b).take_while(|(a, b)| a.2 == b.2 && a.1 == b.1).count();
+        if let (Some(a), Some(b)) = (a.get(same), b.get(same)) {
+            let (here, there) = (self.places.of(self.catalog, a.0), self.places.of(self.catalog, b.0));
+            let unknown = matches!(here, Place::Unknown) || matches!(there, Place::Unknown);
+            match here.way(a.2, b.2) {
+                _ if unknown => return None,
+                // Another function was called, by the same call.
+                _ if a.1 != b.1 || !here.same(&there) => {}
+                Way::Around(id) => {
+                    // That one, or one that both places are in, too.
+                    let both = here.around(a.2).into_iter().skip_while(|&l| l != id);
+                    let found = both.map(|l| here.at(a.1, l)).find(|l| works.contains(l));
+                    if found.is_some() {
+                        return found;
+                    }
+                }
+                Way::Not => {}
+                Way::On | Way::Unknown => return None,
+            }
+        } else if a.len() != b.len() {
+            // One stack is the other's beginning: a call was begun or has ended.
+            return None;
+        }
+        for &(id, module, address) in a[..same].iter().rev() {
+            let place = self.places.of(self.catalog, id);
+            match place.way(address, address) {
+                Way::Around(_) => {
+                    let all = place.around(address).into_iter().map(|l| place.at(module, l));
+                    if let Some(found) = all.into_iter().find(|l| works.contains(l)) {
+                        return Some(found);
+                    }
+                }
+                Way::Not => {}
+                Way::On | Way::Unknown => return None,
+            }
+        }
+        None
+    }
+
+    /// The loops that the thread works in: it was seen there in other ways than the one in which it waits most. A loop
+    /// that only repeats a call that was interrupted, or woke up for nothing, is none. Of a thread that was seen doing
+    /// nothing but wait, every loop.
+    pub fn works(
+        &mut self,
+        seen: &ThreadSeen,
+        around: &HashMap<StackId, Vec<(usize, LoopAt)>>,
+    ) -> BTreeSet<LoopAt> {
+        let waits =
+            |stack: &StackId| seen.waits.range((*stack, FIRST)..).next().is_some_and(|w| w.0.0 == *stack);
+        let mut tally: HashMap<LoopAt, Tally> = HashMap::new();
+        let most = seen.waits.iter().max_by_key(|w| w.1).map(|(&(stack, _), _)| stack);
+        let base = most.map(|m| self.frames(m)).unwrap_or_default();
+        let mut all = 0;
+        for (stack, &count) in &seen.stacks {
+            let frames: Vec<_> = self.frames(*stack).iter().map(|f| (f.1, f.2)).collect();
+            // Of a stack cut off too far to tell, nobody knows whether it is in the loop.
+            let told = !self.cut(*stack) || self.meet(&self.frames(*stack), &base).is_some();
+            all += if told && Some(*stack) != most { count } else { 0 };
+            for (depth, at) in around.get(stack).into_iter().flatten() {
+                let tally = tally.entry(*at).or_default();
+                tally.seen += count;
+                if waits(stack) {
+                    *tally.ways.entry(frames[*depth..].to_vec()).or_default() += count;
+                }
+            }
+        }
+        let least = all.div_ceil(WORKS);
+        let works = |(at, tally): (LoopAt, Tally)| {
+            let most = tally.ways.values().max().copied().unwrap_or(0);
+            (tally.seen - most >= least).then_some(at)
+        };
+        tally.into_iter().filter_map(works).collect()
+    }
+
+    /// The loops around each frame of each stack, outer ones first, with the frame's number.
+    pub fn around(&mut self, seen: &ThreadSeen) -> HashMap<StackId, Vec<(usize, LoopAt)>> {
+        let mut all = HashMap::new();
+        for &stack in seen.stacks.keys() {
+            let mut loops = Vec::new();
+            for (depth, (id, module, address)) in self.frames(stack).into_iter().enumerate() {
+                let place = self.places.of(self.catalog, id);
+                loops.extend(place.around(address).into_iter().rev().map(|l| (depth, place.at(module, l))));
+            }
+            all.insert(stack, loops);
+        }
+        all
+    }
+}

@@ -1,0 +1,132 @@
+//! What is remembered of the stacks of threads, one after the other.
+
+use super::event_loop::{EventLoop, event_loops};
+use super::place::Places;
+use super::waits::Wait;
+use pg_event::{Catalog, FrameId, Kind, Ns, StackId, Sysno, ThreadId};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+/// Most different stacks that are remembered of a thread.
+const MAX_STACKS: usize = 1 << 18;
+/// Most different steps from stack to stack that are remembered of a thread.
+const MAX_STEPS: usize = 1 << 20;
+/// Most steps whose order is remembered, of all threads.
+const MAX_ORDER: usize = 1 << 22;
+
+/// A wait for an event, and the system call it was in.
+pub type Waited = (Wait, Sysno);
+
+/// A thread had one stack, then another.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Step {
+    /// `None` when the stack before it says nothing about it.
+    pub from: Option<StackId>,
+    pub to: StackId,
+    /// With `to` a wait began.
+    pub wait: Option<Waited>,
+}
+
+/// What was seen of one thread.
+#[derive(Default)]
+pub(super) struct ThreadSeen {
+    /// The latest stack, by its outermost frame, of those that are whole.
+    last: HashMap<FrameId, StackId>,
+    /// The latest of all.
+    latest: Option<StackId>,
+    known: HashMap<Step, u32>,
+    /// Different steps, with how often each was made.
+    pub steps: Vec<(Step, u64)>,
+    /// Numbers of steps as they were made.
+    pub order: Vec<u32>,
+    /// How often each was seen.
+    pub stacks: HashMap<StackId, u64>,
+    pub waits: BTreeMap<(StackId, Waited), u64>,
+}
+
+impl ThreadSeen {
+    /// Returns whether its order was remembered.
+    fn step(&mut self, step: Step, ordered: bool) -> bool {
+        if self.steps.len() >= MAX_STEPS && !self.known.contains_key(&step) {
+            return false;
+        }
+        let number = *self.known.entry(step).or_insert(self.steps.len() as u32);
+        match self.steps.get_mut(number as usize) {
+            Some(known) => known.1 += 1,
+            None => self.steps.push((step, 1)),
+        }
+        self.order.extend(ordered.then_some(number));
+        ordered
+    }
+}
+
+/// The stacks of threads, one after the other.
+#[derive(Default)]
+pub struct Seen {
+    pub(super) threads: BTreeMap<ThreadId, ThreadSeen>,
+    pub(super) waited: BTreeSet<StackId>,
+    ordered: usize,
+    /// Waits that had not ended when they were told.
+    open: HashSet<(ThreadId, Ns)>,
+}
+
+impl Seen {
+    /// An event of a recording, in its order; those that carry no user stack are left out. Returns the wait that it
+    /// tells of, if it is one for an event and was not told before.
+    pub fn event(&mut self, catalog: &Catalog, thread: ThreadId, kind: &Kind) -> Option<Waited> {
+        match kind {
+            Kind::OffCpu(w) if !w.begun_before => {
+                // A wait that had not ended is told again when it has.
+                let told = if w.open {
+                    !self.open.insert((thread, w.start))
+                } else {
+                    self.open.remove(&(thread, w.start))
+                };
+                if told {
+                    return None;
+                }
+                let wait = Wait::of(w, catalog).map(|wait| (wait, w.syscall));
+                self.stack(catalog, thread, w.user_stack, wait);
+                wait
+            }
+            Kind::Sample(s) => {
+                self.stack(catalog, thread, s.user_stack, None);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// A thread had this stack: when it began to wait (then `wait` is what for), or was interrupted or sampled. Each
+    /// thread's are told in order of time.
+    pub fn stack(&mut self, catalog: &Catalog, thread: ThreadId, stack: StackId, wait: Option<Waited>) {
+        let Some(row) = catalog.stacks.get(stack.index()).filter(|s| !s.kernel) else {
+            return;
+        };
+        let Some(&root) = row.frames.last() else { return };
+        let seen = self.threads.entry(thread).or_default();
+        if seen.stacks.len() >= MAX_STACKS && !seen.stacks.contains_key(&stack) {
+            return;
+        }
+        *seen.stacks.entry(stack).or_default() += 1;
+        if let Some(wait) = wait {
+            *seen.waits.entry((stack, wait)).or_default() += 1;
+            self.waited.insert(stack);
+        }
+        let whole = |s: StackId| catalog.stacks.get(s.index()).is_some_and(|s| !s.truncated);
+        let latest = seen.latest.replace(stack);
+        let from =
+            if whole(stack) && latest.is_none_or(whole) { seen.last.insert(root, stack) } else { latest };
+        let ordered = seen.step(Step { from, to: stack, wait }, self.ordered < MAX_ORDER);
+        self.ordered += usize::from(ordered);
+    }
+
+    /// How many waits for input or a signal, with a stack, were seen of a thread.
+    pub fn waits(&self, thread: ThreadId) -> u64 {
+        self.threads.get(&thread).map_or(0, |t| t.waits.values().sum())
+    }
+
+    /// The event loops of each thread that has one, most waits first.
+    pub fn event_loops(&self, catalog: &Catalog, places: &mut Places) -> BTreeMap<ThreadId, Vec<EventLoop>> {
+        event_loops(self, catalog, places)
+    }
+}

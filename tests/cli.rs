@@ -81,9 +81,9 @@ fn damage_is_told_with_its_place() {
     write(&newer);
     p.exits(&["diagnose", "bad.pgs"], 3, "format 9.");
     newer[8] = 1;
-    newer[10] = 4;
+    newer[10] = 99;
     write(&newer);
-    p.exits(&["diagnose", "bad.pgs"], 0, "format 1.4");
+    p.exits(&["diagnose", "bad.pgs"], 0, "format 1.99");
     // Cut off in its last part: it opens, and says what is missing.
     write(&whole[..whole.len() - 200]);
     p.exits(&["diagnose", "bad.pgs"], 0, "not closed");

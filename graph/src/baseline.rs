@@ -23,31 +23,41 @@ const LEAST: f64 = 0.5;
 /// Baselines for the wait that `vertex` leads in with, most similar first, at most `limit`.
 /// Looks at the vertex' own process and at processes of the same program.
 pub fn similar(graph: &EventGraph, catalog: &Catalog, vertex: VertexId, limit: usize) -> Vec<Similar> {
+    let thread = graph.vertex(vertex).thread;
+    let program = |t: ThreadId| {
+        catalog.process_of(t).map(|p| if p.exe.is_empty() { p.name.as_str() } else { p.exe.as_str() })
+    };
+    let own = program(thread);
+    let same = |t: &ThreadId| *t == thread || own.is_some() && program(*t) == own;
+    let among = graph.threads().filter(same).flat_map(|t| graph.vertices_of(t));
+    let mut out = similar_among(graph, catalog, vertex, among);
+    out.truncate(limit);
+    out
+}
+
+/// The same among given vertices.
+pub(crate) fn similar_among(
+    graph: &EventGraph,
+    catalog: &Catalog,
+    vertex: VertexId,
+    among: impl Iterator<Item = VertexId>,
+) -> Vec<Similar> {
     let v = graph.vertex(vertex);
     if v.thread.is_none() {
         return Vec::new();
     }
     let mut stacks = HashMap::new();
     let mine = Features::of(graph, catalog, vertex, &v, &mut stacks);
-    let program = |t: ThreadId| {
-        catalog.process_of(t).map(|p| if p.exe.is_empty() { p.name.as_str() } else { p.exe.as_str() })
-    };
-    let own = program(v.thread);
     let mut out = Vec::new();
-    for t in graph.threads() {
-        if t != v.thread && (own.is_none() || program(t) != own) {
+    for id in among {
+        let x = graph.vertex(id);
+        if id == vertex || x.syscall != v.syscall || !went_well(graph, id, &x, &v) {
             continue;
         }
-        for id in graph.vertices_of(t) {
-            let x = graph.vertex(id);
-            if id == vertex || x.syscall != v.syscall || !went_well(graph, id, &x, &v) {
-                continue;
-            }
-            let similarity = mine.compare(&Features::of(graph, catalog, id, &x, &mut stacks))
-                - if t == v.thread { 0.0 } else { 0.05 };
-            if similarity >= LEAST {
-                out.push(Similar { vertex: id, similarity });
-            }
+        let similarity = mine.compare(&Features::of(graph, catalog, id, &x, &mut stacks))
+            - if x.thread == v.thread { 0.0 } else { 0.05 };
+        if similarity >= LEAST {
+            out.push(Similar { vertex: id, similarity });
         }
     }
     // Equally similar: the latest before the victim, since state drifts.
@@ -58,7 +68,6 @@ pub fn similar(graph: &EventGraph, catalog: &Catalog, vertex: VertexId, limit: u
         };
         b.similarity.total_cmp(&a.similarity).then(late(a).cmp(&late(b))).then(a.vertex.cmp(&b.vertex))
     });
-    out.truncate(limit);
     out
 }
 

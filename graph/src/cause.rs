@@ -14,6 +14,7 @@ use crate::episode::LONG_SINGLE;
 use crate::profile::{Profile, profile};
 use crate::report::{FORMAT, Party, Report, RootCause, VictimInfo};
 use crate::victim::{has_focus, in_view};
+use crate::violations::unit_info;
 use crate::words::{cmdline_at, container, container_pid};
 use crate::{BlockType, EventGraph, Victim, VictimOptions};
 use pg_event::{Catalog, Ns, ThreadId};
@@ -112,6 +113,7 @@ impl Writer<'_> {
             container: p.and_then(container),
             container_pid: p.and_then(container_pid),
             block_type: v.block_type,
+            unit: v.violation.as_ref().map(|v| unit_info(self.g, self.c, v)),
             outside_focus: !in_view(self.c, has_focus(self.c, &VictimOptions::default()), v.thread),
             unserved: match &v.unserved {
                 Some(u) => Some(format!("{}; by that it was found", u.words(self.c))),

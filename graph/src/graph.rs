@@ -216,6 +216,11 @@ pub struct EventGraph {
     pub(crate) marks: Vec<MarkFact>,
     /// By begin.
     pub(crate) unserved: Vec<crate::UnservedFact>,
+    /// By thread and begin.
+    pub(crate) units: Vec<crate::UnitFact>,
+    /// By time.
+    pub(crate) violations: Vec<crate::ViolationFact>,
+    pub(crate) normal_units: HashMap<pg_event::UnitTypeId, crate::NormalUnit>,
     pub(crate) execs: Vec<(ThreadId, Ns)>,
     pub(crate) lost: Vec<(Ns, Ns)>,
     /// Spans in which messages were not recorded, disjoint and by time.

@@ -37,6 +37,7 @@ mod unseen;
 mod unserved;
 mod vertex;
 mod victim;
+mod violations;
 mod waits;
 pub mod words;
 mod yields;
@@ -62,4 +63,8 @@ pub use stats::{Reason, Stats, automatic_slice, stats};
 pub use unserved::UnservedFact;
 pub use vertex::{BlockType, Vertex, VertexId};
 pub use victim::{Victim, VictimOptions, victim_of, victims};
+pub use violations::{
+    Comparison, NormalUnit, Part, Side, UnitFact, ViolationFact, compare, seen_by, violation_info,
+    violation_victim,
+};
 pub use waits::{WaitsOn, main_object, wait_kind, waits_on};

@@ -82,9 +82,97 @@ pub struct VictimInfo {
     /// What waited for it meanwhile over a connection and was not received, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unserved: Option<String>,
+    /// The unit of work that took too long, when the victim is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<UnitInfo>,
     /// The recording has a focus, and the victim is not in it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub outside_focus: bool,
+}
+
+impl VictimInfo {
+    /// What hung, as a person reads it: `slow unit`, `long wait`, ...
+    pub fn words(&self) -> &'static str {
+        if self.unit.is_some() { crate::victim::SLOW_UNIT } else { self.block_type.words() }
+    }
+}
+
+/// A unit of work that took too long. Also a line of `violations --json`.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct ViolationInfo {
+    /// Which one of the recording, from 1.
+    pub number: usize,
+    /// When it was seen, ns.
+    pub time: u64,
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// Process name.
+    pub process: String,
+    /// Thread name.
+    pub thread: String,
+    /// Name of the unit's type; empty when it is not known.
+    #[serde(rename = "type")]
+    pub unit_type: String,
+    /// When the unit began.
+    pub start_ns: u64,
+    /// How long it had taken when it was seen, without what the guard took.
+    pub elapsed_ns: u64,
+    /// How long it took in the end; none when that was not seen.
+    pub duration_ns: Option<u64>,
+    /// How long it may take.
+    pub threshold_ns: u64,
+    /// How many times as long as it may it took, as far as is known.
+    pub excess: f64,
+    /// What saw it: context, switch, sample, asleep.
+    pub at: String,
+    /// Where the thread was then: `function (module)`, outermost last, the kernel's first.
+    pub stack: Vec<String>,
+    /// How many frames of the user stack lie inside of the loop's frame; none when that was not found.
+    pub distance: Option<u32>,
+}
+
+/// A slow unit beside a normal one.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct UnitInfo {
+    /// The slow one.
+    #[serde(flatten)]
+    pub violation: ViolationInfo,
+    /// The normal one of its type that it is compared with; none when none was recorded.
+    pub normal: Option<NormalInfo>,
+    /// Where the time went, most difference first.
+    pub parts: Vec<PartInfo>,
+    /// The same in words.
+    pub words: String,
+}
+
+/// A normal unit.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct NormalInfo {
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// When it began.
+    pub start_ns: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// Of how many normal ones it is the one nearest to their median duration.
+    pub of: usize,
+}
+
+/// A part of a unit's time.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct PartInfo {
+    /// `running`, `runnable`, `unseen`, or what was waited on.
+    pub what: String,
+    /// The function that waited.
+    pub function: Option<String>,
+    /// Time of the slow unit.
+    pub ns: u64,
+    /// Time of the normal one.
+    pub normal_ns: Option<u64>,
 }
 
 /// A question that was asked, and its answer.

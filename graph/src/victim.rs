@@ -6,9 +6,11 @@ use crate::episode::{Episode, WaitKey, episodes};
 use crate::looks::Purpose;
 use crate::profile::profile;
 use crate::unserved;
-use crate::words::{clean, on_what, percent, short_who};
+use crate::words::{clean, on_what, percent, short_who, unit_type};
 use crate::yields::yield_loop;
-use crate::{BlockType, EventGraph, Retries, UnservedFact, VertexId, main_object, waits_on};
+use crate::{
+    BlockType, EventGraph, Retries, UnservedFact, VertexId, ViolationFact, main_object, violations, waits_on,
+};
 use pg_event::{Catalog, Ns, ObjectId, ProcessId, ThreadId};
 use std::collections::HashMap;
 
@@ -58,16 +60,26 @@ pub struct Victim {
     pub summary: String,
     /// It was found, or ranks where it does, since this was not served meanwhile.
     pub unserved: Option<UnservedFact>,
-    /// The episode.
+    /// The unit of work that took too long, when it is one; it is found by that and not by its length.
+    pub violation: Option<ViolationFact>,
+    /// The episode; of a slow unit all of it, with the waits that it spent most on beyond what is usual.
     pub episode: Episode,
 }
 
 impl Victim {
+    /// What hung, as a person reads it: `slow unit`, `long wait`, ...
+    pub fn words(&self) -> &'static str {
+        if self.violation.is_some() { SLOW_UNIT } else { self.block_type.words() }
+    }
+
     /// End, ns.
     pub fn end(&self) -> Ns {
         self.start + self.duration
     }
 }
+
+/// What a unit that took too long is called.
+pub(crate) const SLOW_UNIT: &str = "slow unit";
 
 /// Below this weight a stretch is an innocent one.
 pub(crate) const INNOCENT: f64 = 0.06;
@@ -118,6 +130,7 @@ pub(crate) fn candidates(
             out.push((victim, w));
         }
     }
+    violations::add(graph, catalog, &mut out, wanted);
     out
 }
 
@@ -331,7 +344,7 @@ fn in_a_pool(graph: &EventGraph, catalog: &Catalog, e: &Episode) -> bool {
 }
 
 /// An episode as a victim that [`tell`] has not been asked about yet.
-fn bare(e: &Episode, weight: f64) -> Victim {
+pub(crate) fn bare(e: &Episode, weight: f64) -> Victim {
     Victim {
         vertex: e.last,
         first: e.first,
@@ -345,12 +358,13 @@ fn bare(e: &Episode, weight: f64) -> Victim {
         score: e.duration() as f64 / 1e9 * weight,
         summary: String::new(),
         unserved: None,
+        violation: None,
         episode: *e,
     }
 }
 
 /// Tell what it waited for and who is suspected of it.
-fn tell(graph: &EventGraph, catalog: &Catalog, victim: &mut Victim) {
+pub(crate) fn tell(graph: &EventGraph, catalog: &Catalog, victim: &mut Victim) {
     let e = victim.episode;
     if e.key.is_none() {
         let spans = [(e.start, e.end)];
@@ -392,5 +406,9 @@ fn tell(graph: &EventGraph, catalog: &Catalog, victim: &mut Victim) {
         (None, _) => block_type.words().to_owned(),
     };
     victim.waits_on = on;
+    let summary = match &victim.violation {
+        Some(v) => format!("{SLOW_UNIT} ({}), {}", unit_type(catalog, v.unit_type), summary.trim_end()),
+        None => summary,
+    };
     victim.summary = format!("{}: {}", short_who(catalog, e.thread), summary.trim_end());
 }

@@ -1,6 +1,6 @@
 //! How threads, times and functions are named in sentences.
 
-use pg_event::{Catalog, ModuleKind, Ns, Process, StackId, ThreadId};
+use pg_event::{Catalog, ModuleKind, Ns, Process, StackId, ThreadId, UnitTypeId};
 
 /// A time span with its unit: `13.0 s`, `212 ms`, `40 µs`, `7 ns`.
 pub fn span(ns: Ns) -> String {
@@ -95,6 +95,15 @@ pub fn short_who(catalog: &Catalog, thread: ThreadId) -> String {
         format!("{}/{}", clean(&p.name, 24), t.tid)
     } else {
         format!("{}/{}:{}", clean(&p.name, 24), clean(&t.name, 24), t.tid)
+    }
+}
+
+/// What a type of units is called: `type GET /`.
+pub fn unit_type(catalog: &Catalog, id: UnitTypeId) -> String {
+    match catalog.unit_type(id) {
+        Some(row) if !row.name.trim().is_empty() => format!("type {}", clean(row.name.trim(), 48)),
+        Some(_) => format!("type {}", id.0),
+        None => "of unknown type".into(),
     }
 }
 

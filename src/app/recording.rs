@@ -150,11 +150,7 @@ impl Recording {
 
     /// What a type of units is called: `type GET /`.
     pub fn unit_type(&self, t: UnitTypeId) -> String {
-        match self.catalog.unit_type(t) {
-            Some(row) if !row.name.trim().is_empty() => format!("type {}", clean_to(row.name.trim(), NAME)),
-            Some(_) => format!("type {}", t.0),
-            None => "of unknown type".into(),
-        }
+        clean_to(&pg_graph::words::unit_type(&self.catalog, t), NAME + 5)
     }
 
     /// What an object is called; empty for none.

@@ -40,15 +40,16 @@ fn victim(r: &Report) -> String {
         pg_graph::BlockType::RepeatedYield => "polled again and again",
         pg_graph::BlockType::LongRunning => "kept running",
     };
+    let unit = v.unit.as_ref().map_or_else(String::new, |u| format!(" {}.", clean(&u.words)));
     let unserved = v.unserved.as_ref().map_or_else(String::new, |u| format!(" {}.", clean(u)));
     let outside = if v.outside_focus { " It is outside of the focus of the recording." } else { "" };
     format!(
-        "{} (pid {}{thread}) {did} for {} from {} on ({}).{outside}{unserved}",
+        "{} (pid {}{thread}) {did} for {} from {} on ({}).{outside}{unit}{unserved}",
         clean(&v.process),
         v.pid,
         time::length(v.duration_ns),
         time::at(v.start_ns),
-        v.block_type.words()
+        v.words()
     )
 }
 
@@ -309,7 +310,7 @@ pub fn markdown(state: &State) -> String {
                 let _ = writeln!(
                     out,
                     "| {} | {} | {} | {} | {} | {} |",
-                    v.block_type.words(),
+                    v.words(),
                     escape(rec.thread_name(v.thread)),
                     time::at(v.start),
                     time::length(v.duration),

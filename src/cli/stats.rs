@@ -24,7 +24,7 @@ fn write(out: &mut String, r: &Report, s: &Stats) -> std::fmt::Result {
         clean(&r.session.file),
         clean(&v.process),
         v.pid,
-        v.block_type.words(),
+        v.words(),
         span(v.duration_ns)
     )?;
     for (name, value) in [

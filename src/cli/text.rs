@@ -57,19 +57,15 @@ fn head(out: &mut String, r: &Report, focus: &str) -> std::fmt::Result {
     let v = &r.victim;
     writeln!(out, "What hung")?;
     let who = who(&v.process, v.pid, &inside(v.container.as_deref(), v.container_pid), &v.thread, v.tid);
-    writeln!(
-        out,
-        "  {}: {} of {} at {}",
-        clean(&who),
-        v.block_type.words(),
-        span(v.duration_ns),
-        moment(v.start_ns)
-    )?;
+    writeln!(out, "  {}: {} of {} at {}", clean(&who), v.words(), span(v.duration_ns), moment(v.start_ns))?;
     if !v.cmdline.is_empty() {
         writeln!(out, "  {}", clean_to(&v.cmdline, WIDTH))?;
     }
     if v.outside_focus {
         writeln!(out, "  outside of the focus of the recording")?;
+    }
+    if let Some(unit) = &v.unit {
+        wrap(out, "  ", &clean(&unit.words))?;
     }
     if let Some(unserved) = &v.unserved {
         wrap(out, "  ", &clean(unserved))?;

@@ -93,7 +93,7 @@ fn head(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     let sure = o.report.root_causes.first().map(|c| c.confidence.clamp(0.0, 1.0));
     let mut spans = vec![
         Span::raw(" "),
-        ui.span(Look::Victim, o.victim.block_type.words()),
+        ui.span(Look::Victim, o.victim.words()),
         Span::raw(format!(
             " {}, {} given",
             ui.length(o.victim.duration),

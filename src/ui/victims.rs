@@ -6,7 +6,7 @@ use crate::app::time;
 use crate::app::views::victims::Row;
 use crate::config::Look;
 use pg_event::Ns;
-use pg_graph::BlockType;
+use pg_graph::{BlockType, Victim};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
@@ -26,8 +26,9 @@ pub struct Areas {
 /// Divides the body.
 pub fn layout(state: &State, body: Rect) -> Areas {
     let count = state.victims.rows.len() as u16;
-    let unserved = state.victims.rows.iter().any(|r| r.victim.unserved.is_some());
-    let detail = if body.height >= 16 { 4 + u16::from(unserved) } else { 0 };
+    let found = |r: &Row| r.victim.unserved.is_some() || r.victim.violation.is_some();
+    let found = state.victims.rows.iter().any(found);
+    let detail = if body.height >= 16 { 4 + u16::from(found) } else { 0 };
     let when = match body.height {
         0..10 => 0,
         10..20 => 2,
@@ -42,12 +43,14 @@ pub fn layout(state: &State, body: Rect) -> Areas {
 }
 
 /// Widths of: what, thread, when, for, waits on, suspects. 0: left out.
-fn columns(width: usize) -> [usize; 6] {
+/// With `types`, the first has room for what types of units are called.
+fn columns(width: usize, types: bool) -> [usize; 6] {
     let room = width.saturating_sub(3);
     if width >= 72 {
+        let what = if types && width >= 110 { 32 } else { 17 };
         // The object is told in full below; who is suspected is told only here.
-        let flexible = share_out(room - 17 - 10 - 10, &[(28, 12), (36, 13), (36, 14)]);
-        [17, flexible[0], 10, 10, flexible[1], flexible[2]]
+        let flexible = share_out(room - what - 10 - 10, &[(28, 12), (36, 13), (36, 14)]);
+        [what, flexible[0], 10, 10, flexible[1], flexible[2]]
     } else {
         let flexible = share_out(room - 9, &[(4, 8), (5, 10)]);
         [0, flexible[0], 0, 9, flexible[1], 0]
@@ -67,7 +70,8 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
         &if s.known { format!("Victims: what hung ({})", s.all.len()) } else { "Victims: what hung".into() },
         &format!("{whose}, by {}", s.sort.word()),
     );
-    let w = columns(usize::from(body.width));
+    let types = s.rows.iter().any(|r| r.victim.violation.is_some());
+    let w = columns(usize::from(body.width), types);
     let heads = ["what", "thread", "when", "for", "waits on", "suspects"];
     let mut head = vec![Span::raw("  ")];
     for (i, (name, n)) in heads.iter().zip(w).enumerate() {
@@ -115,7 +119,7 @@ fn line(ui: &Ui, row: &Row, w: [usize; 6], selected: bool) -> Line<'static> {
     let text = |t: &str, n: usize| if n == 0 { String::new() } else { left(&ui.plain(t), n - 1) + " " };
     if w[0] > 0 {
         spans.push(mark(ui, v.block_type));
-        spans.push(Span::raw(left(&format!(" {}", v.block_type.words()), w[0] - 1)));
+        spans.push(Span::raw(left(&what(ui, v, w[0]), w[0] - 1)));
         name_of(ui, row, name, w[1], &mut spans);
         spans.push(Span::raw(right(&time::moment(v.start, 10_000_000), w[2] - 2) + "  "));
     } else {
@@ -124,9 +128,20 @@ fn line(ui: &Ui, row: &Row, w: [usize; 6], selected: bool) -> Line<'static> {
         name_of(ui, row, name, w[1].saturating_sub(2), &mut spans);
     }
     spans.push(ui.span(Look::Victim, right(&ui.length(v.duration), w[3] - 2) + "  "));
-    spans.push(Span::raw(text(&row.waits, w[4])));
+    let sigmas = row
+        .sigmas
+        .map_or_else(String::new, |s| format!(" ({s:.1}{})", if ui.g.ascii { " sigma" } else { "σ" }));
+    let waits = w[4].saturating_sub(sigmas.len());
+    spans.push(Span::raw(text(&format!("{}{sigmas}", crate::clean::clean_to(&row.waits, waits)), w[4])));
     spans.push(Span::raw(text(&row.suspects, w[5])));
     Line::from(spans)
+}
+
+/// ` slow unit (type GET /)` where there is room, else without the type.
+fn what(ui: &Ui, v: &Victim, columns: usize) -> String {
+    let types = ui.recording().zip(v.violation).map(|(r, x)| format!(" ({})", r.unit_type(x.unit_type)));
+    let types = types.filter(|t| columns > 20 && width(t) + width(v.words()) + 3 <= columns);
+    ui.plain(&format!(" {}{}", v.words(), types.unwrap_or_default()))
 }
 
 /// The name of the thread, and how many like it stand behind the line.
@@ -176,6 +191,11 @@ fn detail(ui: &Ui, buffer: &mut Buffer, area: Rect) {
         format!("{}{single}{open}", r.wait(&vertex))
     };
     let mut lines = vec![("command", r.cmdline(v.thread, 400)), ("waits on", waits), ("in", stack)];
+    if let Some(x) = &v.violation {
+        let (took, may) = (ui.length(x.duration()), ui.length(x.threshold));
+        let text = format!("a guard: its unit ({}) took {took} and may take {may}", r.unit_type(x.unit_type));
+        lines.insert(1, ("found by", text));
+    }
     if let Some(u) = &v.unserved {
         lines.insert(1, ("found by", crate::clean::clean(&u.words(&r.catalog)).into_owned()));
     }

@@ -25,6 +25,7 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
         flags,
         marks,
         unserved,
+        units,
         execs,
         lost,
         unheard,
@@ -117,6 +118,7 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
     drop(threads);
     g.extend_told(&seen);
     g.find_unseen(catalog);
+    g.take_units(units, catalog);
     let id = |v: VertexId| final_id.get(v.index()).copied().filter(|v| v.0 != u32::MAX);
     edges.retain_mut(|e| match (id(e.from), id(e.to)) {
         (Some(from), Some(to)) => {

@@ -23,6 +23,7 @@ pub(crate) use calls::{
 pub(crate) use split::why as split_reason;
 
 use crate::graph::{EdgeRow, INTERRUPTED, NO_STATUS, TIMED_OUT};
+use crate::violations::Units;
 use crate::{
     At, BurstFact, CullCounts, EdgeKind, EventGraph, FlagAccess, HoldFact, MarkFact, SamplePoint, SignalFact,
     UnservedFact, VertexId, Weak, WorkFact,
@@ -113,6 +114,7 @@ pub struct Builder {
     flags: Vec<FlagAccess>,
     marks: Vec<MarkFact>,
     unserved: Vec<UnservedFact>,
+    units: Units,
     execs: Vec<(ThreadId, Ns)>,
     lost: Vec<(Ns, Ns)>,
     unheard: Vec<(Ns, Ns)>,
@@ -142,6 +144,7 @@ impl Builder {
             flags: Vec::new(),
             marks: Vec::new(),
             unserved: Vec::new(),
+            units: Units::default(),
             execs: Vec::new(),
             lost: Vec::new(),
             unheard: Vec::new(),
@@ -225,6 +228,9 @@ impl Builder {
         }
         if let Kind::Mark { number } = e.kind {
             self.marks.push(MarkFact { time, number });
+            return;
+        }
+        if self.units.event(e, time) {
             return;
         }
         if let Kind::Unserved(u) = e.kind {

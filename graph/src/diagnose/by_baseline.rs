@@ -5,7 +5,7 @@ use super::ask::{Candidate, nearby};
 use super::node::Entry;
 use super::pose::Posed;
 use super::walk::{Flow, Walk};
-use crate::baseline::{Similar, similar};
+use crate::baseline::{Similar, similar, similar_among};
 use crate::class::class;
 use crate::words::{moment, percent, short_who, span};
 use crate::{Choice, EdgeKind, Question, QuestionKind, VertexId, Weak};
@@ -17,7 +17,7 @@ impl Walk<'_> {
     /// each of its threads during the hang. Returns whether that led anywhere.
     pub(crate) fn by_baseline(&mut self, thread: ThreadId, group: &Group, silent: &Spans) -> Flow<bool> {
         let Some(clip) = group.longest() else { return Ok(false) };
-        let found = similar(self.g, self.c, clip.last, 5);
+        let found = self.baselines(thread, clip.last);
         // Only those that lead to somebody who behaves unusually are worth a question.
         let mut useful: Vec<(Similar, Candidate)> = Vec::new();
         for s in found {
@@ -41,6 +41,21 @@ impl Walk<'_> {
         let (_, c) = useful.swap_remove(take.min(useful.len() - 1));
         self.visit(c.thread, c.spans, c.entry)?;
         Ok(true)
+    }
+
+    /// Waits like the one that `vertex` of `thread` leads in with. Of a slow unit those of the normal one of its type,
+    /// where it has any: it did the same work.
+    fn baselines(&self, thread: ThreadId, vertex: VertexId) -> Vec<Similar> {
+        const MOST: usize = 5;
+        let slow = self.victim.violation.filter(|v| v.thread == thread);
+        if let Some(n) = slow.and_then(|v| self.g.normal_unit(v.unit_type)) {
+            let within = self.g.vertices_in(n.unit.thread, n.unit.start..n.unit.end);
+            let best = similar_among(self.g, self.c, vertex, within).into_iter().next();
+            if best.is_some() {
+                return best.into_iter().collect();
+            }
+        }
+        similar(self.g, self.c, vertex, MOST)
     }
 
     /// The first thread on the baseline's wake-up path that behaved abnormally during the hang.

@@ -5,12 +5,15 @@ use crate::app::recording::Recording;
 use crate::app::time;
 use crate::clean::clean_to;
 use crate::frames::call_on;
-use pg_event::ProcessId;
+use pg_event::{ProcessId, UnitTypeId};
 use pg_graph::{BlockType, VertexId, Victim};
 use std::collections::{HashMap, HashSet};
 
 /// From how many victims of one kind on they are shown as one line.
 const ALIKE: usize = 4;
+
+/// What makes victims alike.
+type Kind = (ProcessId, BlockType, Option<UnitTypeId>, String);
 
 /// A line of the list.
 #[derive(Clone, Debug)]
@@ -25,6 +28,8 @@ pub struct Row {
     pub behind: bool,
     /// What it waited on, or what it did on the CPU.
     pub waits: String,
+    /// Of a slow unit: how many standard deviations above the mean of its type.
+    pub sigmas: Option<f64>,
     /// Who is to be looked at.
     pub suspects: String,
 }
@@ -52,6 +57,7 @@ impl Row {
         };
         // By what it was found, which it may not have been by its wait.
         let waits = if victim.unserved.is_some() { format!("unserved, {waits}") } else { waits };
+        let sigmas = victim.violation.and_then(|v| v.sigmas(&r.catalog));
         let mut names: Vec<&str> = Vec::new();
         for t in &victim.suspects {
             let name = if *t == victim.thread { "itself" } else { r.thread_name(*t) };
@@ -66,12 +72,13 @@ impl Row {
             (false, _) => names.join(", "),
         };
         let process = r.catalog.thread(victim.thread).map_or_else(ProcessId::default, |t| t.process);
-        Self { victim, process, alike: 0, behind: false, waits, suspects }
+        Self { victim, process, alike: 0, behind: false, waits, sigmas, suspects }
     }
 
-    /// What makes victims alike: the process, and what it waits on.
-    fn kind(&self) -> (ProcessId, BlockType, String) {
-        (self.process, self.victim.block_type, self.waits.clone())
+    /// What makes victims alike: the process, and what it waits on; of slow units also their type.
+    fn kind(&self) -> Kind {
+        let unit_type = self.victim.violation.map(|v| v.unit_type);
+        (self.process, self.victim.block_type, unit_type, self.waits.clone())
     }
 }
 
@@ -120,7 +127,7 @@ pub struct VictimsState {
     /// All of them.
     pub all: Vec<Row>,
     /// Kinds whose lines are unfolded.
-    unfolded: HashSet<(ProcessId, BlockType, String)>,
+    unfolded: HashSet<Kind>,
     /// They have been looked for.
     pub known: bool,
     /// The selected one, by its vertex.

@@ -1,0 +1,103 @@
+//! Slow units as victims.
+
+use super::ViolationFact;
+use super::compare::{PartKey, parts, wait};
+use crate::diagnose::{Activity, activity};
+use crate::victim::{bare, tell};
+use crate::{Episode, EventGraph, Victim};
+use pg_event::{Catalog, Ns, ThreadId};
+use std::collections::HashMap;
+
+/// A guard says that it is unusual.
+const WEIGHT: f64 = 1.0;
+
+/// Adds the slow units of the threads that are `wanted` to candidates; what else was found of a thread within its slow
+/// unit is part of that.
+pub(crate) fn add(
+    graph: &EventGraph,
+    catalog: &Catalog,
+    out: &mut Vec<(Victim, f64)>,
+    wanted: impl Fn(ThreadId) -> bool,
+) {
+    let slow: Vec<Victim> = graph
+        .violations()
+        .iter()
+        .filter(|v| wanted(v.thread))
+        .filter_map(|v| victim(graph, catalog, v))
+        .collect();
+    if slow.is_empty() {
+        return;
+    }
+    let within =
+        |v: &Victim| slow.iter().any(|s| s.thread == v.thread && s.start <= v.start && v.end() <= s.end());
+    out.retain(|(v, _)| !within(v));
+    out.extend(slow.into_iter().map(|v| (v, WEIGHT)));
+}
+
+/// A slow unit as the victim to diagnose; `None` when nothing was recorded of its thread meanwhile.
+pub fn violation_victim(graph: &EventGraph, catalog: &Catalog, v: &ViolationFact) -> Option<Victim> {
+    let mut victim = victim(graph, catalog, v)?;
+    tell(graph, catalog, &mut victim);
+    Some(victim)
+}
+
+fn victim(graph: &EventGraph, catalog: &Catalog, v: &ViolationFact) -> Option<Victim> {
+    let (start, end) = (v.start, v.until);
+    let mut within = graph.vertices_in(v.thread, start..end.max(start + 1));
+    let first = within.next()?;
+    let act = activity(graph, catalog, v.thread, &[(start, end)]);
+    let mut e = Episode {
+        thread: v.thread,
+        first,
+        last: within.next_back().unwrap_or(first),
+        start,
+        end,
+        blocked: 0,
+        ran: act.running,
+        waits: 0,
+        longest: 0,
+        key: None,
+        tries: 0,
+    };
+    if let Some(i) = excess_group(graph, catalog, v, &act)
+        && let Some(clip) = act.groups[i].longest()
+    {
+        let group = &act.groups[i];
+        (e.key, e.last, e.blocked, e.waits, e.longest) =
+            (Some(group.key), clip.last, group.blocked, group.waits, clip.blocked);
+    }
+    let mut victim = bare(&e, WEIGHT);
+    victim.violation = Some(*v);
+    Some(victim)
+}
+
+/// The group of waits that the slow unit spent most on beyond what a normal one does; `None` when that is the CPU.
+/// Where no normal one was recorded, the most.
+fn excess_group(graph: &EventGraph, catalog: &Catalog, v: &ViolationFact, act: &Activity) -> Option<usize> {
+    let mut normal: HashMap<PartKey, Ns> = HashMap::new();
+    if let Some(n) = graph.normal_unit(v.unit_type) {
+        let usual = activity(graph, catalog, n.unit.thread, &[(n.unit.start, n.unit.end)]);
+        normal.extend(parts(graph, catalog, &usual).into_iter().map(|(k, s)| (k, s.time)));
+    }
+    let usual = |what, function: &str| {
+        normal.get(&PartKey { what, function: function.to_owned() }).copied().unwrap_or(0)
+    };
+    let cpu = (act.running + act.runnable).saturating_sub(usual("running", "") + usual("runnable", ""));
+    // Groups of one part share what is usual of it: the longest comes first.
+    let mut best: Option<(Ns, usize)> = None;
+    let mut sums: Vec<(PartKey, Ns, usize)> = Vec::new();
+    for (i, group) in act.groups.iter().enumerate() {
+        let Some((key, side)) = wait(graph, catalog, group) else { continue };
+        match sums.iter_mut().find(|(k, ..)| *k == key) {
+            Some((_, sum, _)) => *sum += side.time,
+            None => sums.push((key, side.time, i)),
+        }
+    }
+    for (key, sum, i) in sums {
+        let more = sum.saturating_sub(usual(key.what, &key.function));
+        if best.is_none_or(|(most, _)| more > most) {
+            best = Some((more, i));
+        }
+    }
+    best.filter(|(more, _)| *more > cpu).map(|(_, i)| i)
+}

@@ -1,0 +1,106 @@
+//! Slow units as the report and lists tell them.
+
+use super::{Part, ViolationFact, compare};
+use crate::EventGraph;
+use crate::report::{NormalInfo, PartInfo, UnitInfo, ViolationInfo};
+use crate::words::{moment, short_who, span, unit_type};
+use pg_event::{Catalog, SeenBy};
+
+/// Parts that are listed at most.
+const MOST_PARTS: usize = 12;
+
+/// What saw it, as the report names it.
+pub fn seen_by(at: SeenBy) -> &'static str {
+    match at {
+        SeenBy::Context => "context",
+        SeenBy::Switch => "switch",
+        SeenBy::Sample => "sample",
+        SeenBy::Asleep => "asleep",
+    }
+}
+
+/// A violation for programs that read it; `number` counts those of the recording from 1.
+pub fn violation_info(catalog: &Catalog, v: &ViolationFact, number: usize) -> ViolationInfo {
+    let (t, p) = (catalog.thread(v.thread), catalog.process_of(v.thread));
+    let mut stack = catalog.show_stack(v.kernel_stack);
+    stack.extend(catalog.show_stack(v.user_stack));
+    ViolationInfo {
+        number,
+        time: v.time,
+        pid: p.map_or(0, |p| p.pid),
+        tid: t.map_or(0, |t| t.tid),
+        process: p.map_or_else(String::new, |p| p.name.clone()),
+        thread: t.map_or_else(String::new, |t| t.name.clone()),
+        unit_type: catalog.unit_type(v.unit_type).map_or_else(String::new, |t| t.name.clone()),
+        start_ns: v.start,
+        elapsed_ns: v.elapsed,
+        duration_ns: v.ended.then(|| v.duration()),
+        threshold_ns: v.threshold,
+        excess: (v.excess() * 100.0).round() / 100.0,
+        at: seen_by(v.at).to_owned(),
+        stack,
+        distance: (v.depth > 0).then_some(v.depth),
+    }
+}
+
+/// A violation beside the normal unit of its type.
+pub(crate) fn unit_info(graph: &EventGraph, catalog: &Catalog, v: &ViolationFact) -> UnitInfo {
+    let number = graph.violations().iter().position(|x| (x.thread, x.start) == (v.thread, v.start));
+    let c = compare(graph, catalog, v);
+    let normal = c.with.map(|n| NormalInfo {
+        pid: catalog.process_of(n.unit.thread).map_or(0, |p| p.pid),
+        tid: catalog.thread(n.unit.thread).map_or(0, |t| t.tid),
+        start_ns: n.unit.start,
+        duration_ns: n.unit.duration(),
+        of: n.of,
+    });
+    let part = |p: &Part| PartInfo {
+        what: p.what.to_owned(),
+        function: (!p.function.is_empty()).then(|| p.function.clone()),
+        ns: p.slow.time,
+        normal_ns: c.with.map(|_| p.normal.time),
+    };
+    UnitInfo {
+        violation: violation_info(catalog, v, number.map_or(0, |n| n + 1)),
+        normal,
+        parts: c.parts.iter().take(MOST_PARTS).map(part).collect(),
+        words: words(catalog, v, &c),
+    }
+}
+
+/// In words: how long it took, how long such units take, and what it spent more on than a normal one.
+fn words(catalog: &Catalog, v: &ViolationFact, c: &compare::Comparison) -> String {
+    let took = if v.ended { "took" } else { "took at least" };
+    let learnt = catalog.unit_type(v.unit_type).filter(|t| t.units > 0).map_or_else(String::new, |t| {
+        format!(" ({} that were learnt from took {} on average)", t.units, span(t.mean))
+    });
+    let (unit_type, duration, threshold) =
+        (unit_type(catalog, v.unit_type), span(v.duration()), span(v.threshold));
+    let slow = format!("its unit ({unit_type}) {took} {duration} and may take {threshold}{learnt}");
+    let Some(n) = c.with else {
+        return format!("{slow}; no normal unit of this type was recorded to compare it with");
+    };
+    // What explains at least a tenth of the difference.
+    let missing = v.duration().saturating_sub(n.unit.duration());
+    let telling = |p: &&Part| p.more() > 0 && p.more() * 10 >= missing;
+    let more = |p: &Part| format!("{} more {}", span(p.more()), spent_on(p));
+    let more: Vec<String> = c.parts.iter().filter(telling).take(3).map(more).collect();
+    let more = if more.is_empty() { String::new() } else { format!(": this one spent {}", more.join(", ")) };
+    format!(
+        "{slow}; a normal one, {} at {}, took {}{more}",
+        short_who(catalog, n.unit.thread),
+        moment(n.unit.start),
+        span(n.unit.duration())
+    )
+}
+
+/// `in disk waits of send_file`, `on the CPU`.
+fn spent_on(p: &Part) -> String {
+    match (p.what, p.function.as_str()) {
+        ("running", _) => "on the CPU".into(),
+        ("runnable", _) => "without a CPU".into(),
+        ("unseen", _) => "unseen".into(),
+        (what, "") => format!("in waits ({what})"),
+        (what, function) => format!("in waits ({what}) of {function}"),
+    }
+}

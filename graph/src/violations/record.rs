@@ -1,0 +1,76 @@
+//! From the events of units to facts.
+
+use super::{UnitFact, ViolationFact};
+use pg_event::{Event, Kind, Ns, ThreadId, UnitTypeId};
+use std::collections::HashMap;
+
+/// Units and violations while events come.
+#[derive(Debug, Default)]
+pub(crate) struct Units {
+    /// Since when a thread is in a unit, and of which type if that is known.
+    open: HashMap<ThreadId, (Ns, UnitTypeId)>,
+    closed: Vec<UnitFact>,
+    violations: Vec<ViolationFact>,
+}
+
+impl Units {
+    /// Take an event at `time`; whether it was one of a unit.
+    pub(crate) fn event(&mut self, e: &Event, time: Ns) -> bool {
+        match e.kind {
+            Kind::UnitBoundary { unit_type, begin } => self.boundary(e.thread, unit_type, begin, time),
+            Kind::Violation(v) => self.violations.push(ViolationFact::new(e.thread, &v, time)),
+            _ => return false,
+        }
+        true
+    }
+
+    fn boundary(&mut self, thread: ThreadId, unit_type: UnitTypeId, begin: bool, time: Ns) {
+        let before = self.open.remove(&thread);
+        if begin {
+            // The end of the one before was not recorded, so how long it took is not known.
+            self.open.insert(thread, (time, unit_type));
+        } else if let Some((start, at_begin)) = before {
+            let unit_type = unit_type.some().unwrap_or(at_begin);
+            self.closed.push(UnitFact { thread, unit_type, start, end: time, open: false });
+        }
+    }
+
+    /// Units by thread and begin, and violations by time, one for each unit.
+    pub(crate) fn finish(mut self, duration: Ns) -> (Vec<UnitFact>, Vec<ViolationFact>) {
+        let open = self.open.into_iter();
+        let rest = open.map(|(thread, (start, unit_type))| UnitFact {
+            thread,
+            unit_type,
+            start,
+            end: duration,
+            open: true,
+        });
+        self.closed.extend(rest);
+        self.closed.sort_by_key(|u| (u.thread, u.start));
+        let mut all = self.violations;
+        all.sort_by_key(|v| (v.thread, v.start, v.time));
+        // A unit that goes on may be told of again: what was seen first counts.
+        all.dedup_by(|later, first| {
+            let same = (later.thread, later.start) == (first.thread, first.start);
+            if same {
+                first.until = first.until.max(later.until);
+            }
+            same
+        });
+        for v in &mut all {
+            if let Some(u) = containing(&self.closed, v.thread, v.time) {
+                v.until = v.until.max(u.end);
+                v.ended = !u.open;
+            }
+        }
+        all.sort_by_key(|v| (v.time, v.thread));
+        (self.closed, all)
+    }
+}
+
+/// The unit that a thread is in at a moment. What is seen at its very end belongs to it.
+pub(super) fn containing(units: &[UnitFact], thread: ThreadId, time: Ns) -> Option<&UnitFact> {
+    let after = units.partition_point(|u| (u.thread, u.start) <= (thread, time));
+    let u = units.get(after.checked_sub(1)?)?;
+    (u.thread == thread && u.end >= time).then_some(u)
+}

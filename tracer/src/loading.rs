@@ -4,7 +4,7 @@
 use aya::programs::ProgramError;
 
 /// Most tries for one program.
-const TRIES: usize = 20;
+pub const TRIES: usize = 20;
 
 /// Load a program, again where a signal came in between.
 ///
@@ -21,8 +21,12 @@ pub fn patiently(mut load: impl FnMut() -> Result<(), ProgramError>) -> Result<(
 }
 
 fn is_interrupted(e: &ProgramError) -> bool {
-    matches!(e, ProgramError::LoadError { io_error, .. }
-        if matches!(io_error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)))
+    matches!(e, ProgramError::LoadError { io_error, .. } if is_signal(io_error))
+}
+
+/// The kernel gave up for a signal.
+pub fn is_signal(e: &std::io::Error) -> bool {
+    matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EINTR))
 }
 
 #[cfg(test)]

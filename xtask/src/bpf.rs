@@ -8,7 +8,7 @@ use std::{env, fs};
 /// Folder of the objects and their sources.
 const FOLDER: &str = "tracer/bpf";
 /// The core, and what only some recordings need.
-const OBJECTS: [&str; 2] = ["causal", "flags"];
+const OBJECTS: [&str; 3] = ["causal", "flags", "guard"];
 
 /// `cargo xtask bpf [--check]`
 pub fn run(args: &[String]) -> Result<(), String> {

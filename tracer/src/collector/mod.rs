@@ -24,7 +24,7 @@ mod raw;
 #[cfg(feature = "replay")]
 pub mod replay;
 mod retries;
-mod sampling;
+pub(crate) mod sampling;
 mod stepped;
 mod tries;
 mod unserved;

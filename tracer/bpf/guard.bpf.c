@@ -1,0 +1,472 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/*
+ * Performance guards (PerfGuard, section 4.6 and algorithm 2): units of work of threads, their types and how long they
+ * take, looked at while they run. An object of its own.
+ *
+ * A unit of a thread ends when it begins one of its boundary waits, which user space has named by the place (ip, sp) of
+ * the system call, and the next begins when it gets the CPU back from that (`on_switch`), or when the loop's own wait
+ * call returned at once (`on_turn`, a probe behind that call).
+ */
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "guard.h"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+static __always_inline void lose(void)
+{
+	u32 zero = 0;
+	u64 *n = bpf_map_lookup_elem(&lost, &zero);
+	if (n)
+		__sync_fetch_and_add(n, 1);
+}
+
+static __always_inline struct control *settings(void)
+{
+	u32 zero = 0;
+	return bpf_map_lookup_elem(&control, &zero);
+}
+
+static __always_inline struct unit *guarded(u32 tid)
+{
+	u32 *slot = bpf_map_lookup_elem(&slots, &tid);
+	if (!slot)
+		return 0;
+	struct unit *u = bpf_map_lookup_elem(&units, slot);
+	return u && u->tid == tid ? u : 0;
+}
+
+static __always_inline u64 blend(u64 a, u64 b)
+{
+	u64 x = (a ^ b) * 0x9e3779b97f4a7c15ULL;
+	return (x ^ (x >> 29)) * 0xbf58476d1ce4e5b9ULL;
+}
+
+/* The whole, or up to the first page that is not there. */
+static __always_inline u32 copy_stack(u8 *to, u64 sp)
+{
+	if (!bpf_probe_read_user(to, STACK_BYTES, (void *)sp))
+		return STACK_BYTES;
+	u32 done = 0;
+	for (u32 at = 0; at < STACK_BYTES; at += 512) {
+		if (bpf_probe_read_user(to + at, 512, (void *)(sp + at)))
+			break;
+		done = at + 512;
+	}
+	return done;
+}
+
+static __always_inline void head(struct head *h, u32 type, u32 tid, u32 tgid, u32 loop, u64 now)
+{
+	h->type = type;
+	h->tid = tid;
+	h->tgid = tgid;
+	h->loop = loop;
+	h->time = now;
+}
+
+/* Ask user space about a stack of the current thread, unless it was asked lately or often. */
+static __always_inline void ask(u32 tid, u32 tgid, struct regs *regs, u32 turn, u64 now)
+{
+	u64 key = blend(blend(tid, regs->ip), regs->sp) | 1;
+	u64 *last = bpf_map_lookup_elem(&asked, &key);
+	/* Numbers of threads come again; a turn is asked about until the thread is guarded. */
+	if (last && now - *last < (turn ? ASK_NS : ASK_AGAIN_NS))
+		return;
+	struct asks *a = bpf_map_lookup_elem(&asking, &tid);
+	if (a && now - a->since < ASK_NS) {
+		if (a->count >= ASKS)
+			return;
+		a->count++;
+	} else {
+		struct asks first = { now, 1 };
+		bpf_map_update_elem(&asking, &tid, &first, BPF_ANY);
+	}
+	struct rec_stack *r = bpf_ringbuf_reserve(&told, sizeof(*r), 0);
+	if (!r) {
+		lose();
+		return;
+	}
+	head(&r->head, REC_STACK, tid, tgid, 0, now);
+	r->turn = turn;
+	r->regs = *regs;
+	r->len = copy_stack(r->data, regs->sp);
+	bpf_ringbuf_submit(r, 0);
+	bpf_map_update_elem(&asked, &key, &now, BPF_ANY);
+}
+
+static __always_inline struct guarded_type *type_of(struct guarded_loop *l, u32 of)
+{
+	if (of >= TYPES)
+		of = TYPES;
+	return &l->types[of];
+}
+
+static __always_inline u64 elapsed_of(struct unit *u, u64 now)
+{
+	u64 since = u->start + u->spent;
+	return now > since ? now - since : 0;
+}
+
+/*
+ * Does the unit take too long? `regs` and `task` give the stack at this moment; without registers the place where it
+ * slept last stands for it.
+ */
+static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs *regs, struct task_struct *task)
+{
+	if (u->told)
+		return;
+	struct guarded_loop *l = bpf_map_lookup_elem(&loops, &u->loop);
+	if (!l)
+		return;
+	struct guarded_type *t = type_of(l, u->best);
+	u64 elapsed = elapsed_of(u, now), threshold = t->threshold;
+	if (!threshold || elapsed <= threshold)
+		return;
+	u->told = 1;
+	__sync_fetch_and_add(&t->violations, 1);
+	struct control *c = settings();
+	if (!c || now < t->quiet_until)
+		return;
+	/* One that rings on and on is told less and less often. */
+	u64 period = t->period * 2;
+	if (!period || now - t->quiet_until > period * 2)
+		period = c->period_ns;
+	t->period = period < c->longest_ns ? period : c->longest_ns;
+	t->quiet_until = now + t->period;
+	struct rec_violation *v = bpf_ringbuf_reserve(&told, sizeof(*v), 0);
+	if (!v) {
+		lose();
+		return;
+	}
+	head(&v->head, REC_VIOLATION, u->tid, u->tgid, u->loop, now);
+	v->start = u->start;
+	v->elapsed = elapsed;
+	v->threshold = threshold;
+	v->of = u->best;
+	v->seen = seen;
+	v->number = u->number;
+	v->place = u->asleep;
+	v->pad = 0;
+	v->kernel_frames = 0;
+	v->len = 0;
+	if (task) {
+		long n = bpf_get_task_stack(task, v->kernel, sizeof(v->kernel), 0);
+		if (n > 0)
+			v->kernel_frames = n / 8;
+	}
+	if (regs) {
+		v->regs = *regs;
+		v->len = copy_stack(v->data, regs->sp);
+	} else {
+		__builtin_memset(&v->regs, 0, sizeof(v->regs));
+	}
+	bpf_ringbuf_submit(v, 0);
+	/* This took long, and was ours. */
+	u->spent += bpf_ktime_get_ns() - now;
+}
+
+static __always_inline void begin_unit(struct unit *u, u64 now, u32 woken)
+{
+	u->start = now;
+	u->spent = 0;
+	u->off = 0;
+	u->best = NO_TYPE;
+	u->most = 0;
+	u->told = 0;
+	u->woken = woken;
+	u->contexts = 0;
+	u->asleep.ip = u->asleep.sp = 0;
+	u->number++;
+	__builtin_memset(u->hits, 0, sizeof(u->hits));
+	u->running = 1;
+}
+
+static __always_inline void end_unit(struct unit *u, u64 now)
+{
+	if (!u->running)
+		return;
+	check(u, now, BY_END, 0, 0);
+	u->running = 0;
+	u64 elapsed = elapsed_of(u, now);
+	struct guarded_loop *l = bpf_map_lookup_elem(&loops, &u->loop);
+	if (l) {
+		struct guarded_type *t = type_of(l, u->best);
+		__sync_fetch_and_add(&t->units, 1);
+		__sync_fetch_and_add(&t->sum, elapsed);
+	}
+	struct control *c = settings();
+	if (c && c->learning) {
+		struct rec_unit *r = bpf_ringbuf_reserve(&told, sizeof(*r), 0);
+		if (!r) {
+			lose();
+			return;
+		}
+		head(&r->head, REC_UNIT, u->tid, u->tgid, u->loop, now);
+		r->start = u->start;
+		r->spent = u->spent;
+		r->of = u->best;
+		r->count = u->contexts;
+		__builtin_memcpy(r->context, u->context, sizeof(r->context));
+		bpf_ringbuf_submit(r, 0);
+	} else if (u->told) {
+		struct rec_life *r = bpf_ringbuf_reserve(&told, sizeof(*r), 0);
+		if (!r) {
+			lose();
+			return;
+		}
+		head(&r->head, REC_ENDED, u->tid, u->tgid, u->loop, now);
+		r->start = u->start;
+		r->elapsed = elapsed;
+		r->other = u->number;
+		r->of = u->best;
+		bpf_ringbuf_submit(r, 0);
+	}
+}
+
+static __always_inline bool is_boundary(struct unit *u, u64 ip, u64 sp)
+{
+#pragma unroll
+	for (int i = 0; i < WAITS; i++)
+		if (u->waits[i].call.ip == ip && u->waits[i].call.sp == sp)
+			return true;
+	return false;
+}
+
+struct scratch {
+	struct regs regs;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, u32);
+	__type(value, struct scratch);
+} scratches SEC(".maps");
+
+static __always_inline struct regs *user_regs(struct task_struct *task, u32 which)
+{
+	struct scratch *s = bpf_map_lookup_elem(&scratches, &which);
+	if (!s || bpf_probe_read_kernel(&s->regs, sizeof(s->regs), (void *)bpf_task_pt_regs(task)))
+		return 0;
+	return &s->regs;
+}
+
+static __always_inline void leave(struct task_struct *task, bool preempt, u64 now)
+{
+	u32 tid = task->pid, tgid = task->tgid;
+	struct unit *u = guarded(tid);
+	if (!u && !bpf_map_lookup_elem(&targets, &tgid))
+		return;
+	bool blocked = !preempt && task->__state;
+	struct regs *r = user_regs(task, 0);
+	if (!r || !(r->cs & 3))
+		return;
+	/* Not in a system call (a page fault, say), or put off the CPU. */
+	if (!blocked || (s64)r->orig_ax < 0) {
+		if (u && u->running) {
+			u->off = now;
+			u->asleep.ip = u->asleep.sp = 0;
+			check(u, now, BY_SWITCH, r, task);
+		}
+		return;
+	}
+	if (u && is_boundary(u, r->ip, r->sp)) {
+		end_unit(u, now);
+		u->off = now;
+		return;
+	}
+	ask(tid, tgid, r, 0, now);
+	if (u && u->running) {
+		u->off = now;
+		u->asleep.ip = r->ip;
+		u->asleep.sp = r->sp;
+		check(u, now, BY_SWITCH, r, task);
+	}
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	u64 now = bpf_ktime_get_ns();
+	if (!(prev->flags & NO_USER))
+		leave(prev, preempt, now);
+	struct unit *u = guarded(next->pid);
+	if (u) {
+		if (!u->running && u->off)
+			begin_unit(u, now, 1);
+		u->off = 0;
+	}
+	return 0;
+}
+
+SEC("perf_event")
+int on_sample(struct bpf_perf_event_data *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct unit *u = guarded(task->pid);
+	if (!u || !u->running || u->told)
+		return 0;
+	struct regs *r = user_regs(task, 1);
+	if (r)
+		check(u, bpf_ktime_get_ns(), BY_SAMPLE, r, task);
+	return 0;
+}
+
+/* The same call returns within units, too, where several parts of a program share it. */
+static __always_inline bool is_turn(struct unit *u, u64 sp)
+{
+#pragma unroll
+	for (int i = 0; i < WAITS; i++)
+		if (u->waits[i].turn == sp)
+			return true;
+	return false;
+}
+
+/* Behind the loop's own wait call: `onLoopEntry` and `onUnitStart` of algorithm 2. */
+SEC("uprobe")
+int on_turn(struct regs *ctx)
+{
+	u64 id = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns();
+	u32 tid = id, tgid = id >> 32;
+	struct unit *u = guarded(tid);
+	if (!u) {
+		if (bpf_map_lookup_elem(&targets, &tgid)) {
+			u32 which = 1;
+			struct scratch *s = bpf_map_lookup_elem(&scratches, &which);
+			if (s) {
+				bpf_probe_read_kernel(&s->regs, sizeof(s->regs), ctx);
+				ask(tid, tgid, &s->regs, 1, now);
+			}
+		}
+		return 0;
+	}
+	u64 cookie = bpf_get_attach_cookie(ctx);
+	if (!is_turn(u, ctx->sp + (cookie >> 32)))
+		return 0;
+	struct control *c = settings();
+	if (u->running && u->woken) {
+		/* It began when the thread got the CPU back for this return. */
+		u->woken = 0;
+	} else {
+		end_unit(u, now);
+		begin_unit(u, now, 0);
+	}
+	/* Half of it was before `now`. */
+	if (c)
+		u->spent += (cookie & STEPPED ? c->step_ns : c->hit_ns) / 2;
+	return 0;
+}
+
+static __always_inline void note_context(struct unit *u, u64 context)
+{
+	u32 n = u->contexts;
+	if (n >= CONTEXTS)
+		return;
+	/* The same again, as in a loop, is one. */
+	if (n && u->context[(n - 1) & (CONTEXTS - 1)] == context)
+		return;
+	u->context[n & (CONTEXTS - 1)] = context;
+	u->contexts = n + 1;
+}
+
+/* At the entry of a guarded function: `onUnitContext`. */
+SEC("uprobe")
+int on_context(struct regs *ctx)
+{
+	u32 tid = bpf_get_current_pid_tgid();
+	struct unit *u = guarded(tid);
+	if (!u || !u->running)
+		return 0;
+	struct control *s = settings();
+	if (!s)
+		return 0;
+	u64 cookie = bpf_get_attach_cookie(ctx), ours = cookie & STEPPED ? s->step_ns : s->hit_ns;
+	u32 function = cookie & (STEPPED - 1), depth = u->frame - ctx->sp - (cookie >> 32);
+	if (s->learning) {
+		note_context(u, (u64)function << 32 | depth);
+		u->spent += ours;
+		return 0;
+	}
+	struct context_key key = { u->loop, function, depth, 0 };
+	struct candidates *c = bpf_map_lookup_elem(&contexts, &key);
+	if (c) {
+		u32 best = u->best, most = u->most;
+		for (u32 i = 0; i < CANDIDATES; i++) {
+			if (i >= c->count)
+				break;
+			u32 of = c->type[i];
+			if (of >= TYPES)
+				break;
+			u32 hits = ++u->hits[of];
+			/* Of those with the most hits the one with the smallest threshold, which is the first. */
+			if (hits > most || (hits == most && of < best)) {
+				most = hits;
+				best = of;
+			}
+		}
+		u->best = best;
+		u->most = most;
+	}
+	if (!u->told) {
+		u64 now = bpf_ktime_get_ns();
+		struct guarded_loop *l = bpf_map_lookup_elem(&loops, &u->loop);
+		if (l && u->best != NO_TYPE && elapsed_of(u, now) > type_of(l, u->best)->threshold) {
+			u32 which = 1;
+			struct scratch *room = bpf_map_lookup_elem(&scratches, &which);
+			if (room) {
+				bpf_probe_read_kernel(&room->regs, sizeof(room->regs), ctx);
+				check(u, now, BY_CONTEXT, &room->regs, 0);
+			}
+		}
+	}
+	u->spent += ours;
+	return 0;
+}
+
+static __always_inline void life(u32 type, u32 tid, u32 tgid, u32 other)
+{
+	struct rec_life *r = bpf_ringbuf_reserve(&told, sizeof(*r), 0);
+	if (!r) {
+		lose();
+		return;
+	}
+	head(&r->head, type, tid, tgid, 0, bpf_ktime_get_ns());
+	r->start = r->elapsed = 0;
+	r->other = other;
+	r->of = 0;
+	bpf_ringbuf_submit(r, 0);
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
+{
+	u32 from = parent->tgid, to = child->tgid, one = 1;
+	if (from == to || !bpf_map_lookup_elem(&targets, &from))
+		return 0;
+	bpf_map_update_elem(&targets, &to, &one, BPF_ANY);
+	life(REC_FORK, child->pid, to, from);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(on_exec, struct task_struct *task)
+{
+	u32 tid = task->pid, tgid = task->tgid;
+	if (!bpf_map_lookup_elem(&targets, &tgid))
+		return 0;
+	bpf_map_delete_elem(&slots, &tid);
+	life(REC_EXEC, tid, tgid, 0);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(on_exit, struct task_struct *task)
+{
+	u32 tid = task->pid, tgid = task->tgid;
+	if (!bpf_map_lookup_elem(&targets, &tgid))
+		return 0;
+	bpf_map_delete_elem(&slots, &tid);
+	life(REC_EXIT, tid, tgid, 0);
+	return 0;
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* Guards: what user space and the programs share (tracer/src/guards/layout.rs), and the maps. */
+#ifndef PG_GUARD_H
+#define PG_GUARD_H
+
+#define THREADS 8192   /* guarded at a time */
+#define LOOPS 16       /* of a profile */
+#define TYPES 64       /* of a loop */
+#define WAITS 4	       /* boundary waits of a thread */
+#define CANDIDATES 15  /* types that share a context; one that more share tells nothing */
+#define CONTEXTS 64    /* different ones kept of a unit that is learnt from */
+#define NO_TYPE 0xffffffff
+/* The cookie of a probe: how much lower the stack pointer is there than at the entry << 32 | this | number. */
+#define STEPPED 0x80000000u
+#define STACK_BYTES 16384
+#define KERNEL_FRAMES 64
+/* New stacks of one thread that are asked about: so many, in so long. */
+#define ASKS 32
+#define ASK_NS 1000000000ULL
+#define ASK_AGAIN_NS 10000000000ULL
+
+/* Set once, before anything is attached. */
+struct control {
+	u64 hit_ns;	/* what a probe costs the thread it is hit by, */
+	u64 step_ns;	/* and one whose instruction the kernel has to step through */
+	u64 period_ns;	/* stacks of violations of a type: after one none for so long, */
+	u64 longest_ns;	/* then for twice as long, up to this */
+	u32 learning;	/* tell every unit, with its contexts */
+	u32 own_tgid;
+};
+_Static_assert(sizeof(struct control) == 40, "layout.rs");
+
+struct place {
+	u64 ip, sp;
+};
+
+/* A boundary wait: the system call, zeros when none was seen, and the stack pointer where its call returned. */
+struct boundary {
+	struct place call;
+	u64 turn;
+};
+
+/* A guarded thread. Written by user space before the thread's number is in `slots`, then by the programs. */
+struct unit {
+	u32 tid, tgid;
+	u32 loop;
+	u32 running;		 /* a unit is under way */
+	u64 frame;		 /* stack pointer of the loop's frame: depths count from it */
+	struct boundary waits[WAITS]; /* where it waits for the next unit */
+	u64 start;		 /* of the unit */
+	u64 spent;		 /* of its time, ours */
+	u64 off;		 /* off the CPU since, 0: on it */
+	struct place asleep;	 /* in which system call; zeros when in none */
+	u32 best, most;		 /* the type it is taken for, and its hits */
+	u32 told;		 /* its violation was told */
+	u32 woken;		 /* it began when the thread got the CPU back */
+	u32 number;		 /* units so far */
+	u32 contexts;		 /* kept in `context` */
+	u16 hits[TYPES];
+	u64 context[CONTEXTS];	 /* function << 32 | depth */
+};
+_Static_assert(sizeof(struct unit) == 824, "layout.rs");
+
+struct guarded_type {
+	u64 threshold;		 /* ns */
+	u64 units, sum;		 /* that ended, and their ns */
+	u64 violations;
+	u64 quiet_until;	 /* no stacks before */
+	u64 period;		 /* and none for so long after the next */
+};
+
+/* Types are in order of their thresholds; the last one stands for units of no known type. */
+struct guarded_loop {
+	struct guarded_type types[TYPES + 1];
+};
+_Static_assert(sizeof(struct guarded_loop) == 3120, "layout.rs");
+
+struct context_key {
+	u32 loop, function, depth, zero;
+};
+struct candidates {
+	u8 count;
+	u8 type[CANDIDATES];
+};
+
+enum record { REC_STACK = 1, REC_UNIT, REC_VIOLATION, REC_ENDED, REC_FORK, REC_EXEC, REC_EXIT };
+/* What saw a violation. */
+enum seen { BY_CONTEXT = 0, BY_SWITCH, BY_SAMPLE, BY_SLEEP, BY_END };
+
+struct head {
+	u32 type;
+	u32 tid, tgid;
+	u32 loop;
+	u64 time;
+};
+
+/* A stack that is not known yet. */
+struct rec_stack {
+	struct head head;
+	u32 turn;		 /* hit by the probe behind the loop's own wait call, else a wait */
+	u32 len;
+	struct regs regs;
+	u8 data[STACK_BYTES];
+};
+_Static_assert(sizeof(struct rec_stack) == 16584, "layout.rs");
+
+/* A unit that ended. `count` of `context` follow. */
+struct rec_unit {
+	struct head head;
+	u64 start, spent;
+	u32 of, count;
+	u64 context[CONTEXTS];
+};
+_Static_assert(sizeof(struct rec_unit) == 560, "layout.rs");
+
+/* A unit that takes too long. */
+struct rec_violation {
+	struct head head;
+	u64 start, elapsed, threshold;
+	u32 of, seen;
+	u32 number;
+	u32 kernel_frames;
+	u64 kernel[KERNEL_FRAMES];
+	struct place place;	 /* BY_SWITCH, BY_END: where it slept last; no registers then */
+	u32 len, pad;
+	struct regs regs;
+	u8 data[STACK_BYTES];
+};
+_Static_assert(sizeof(struct rec_violation) == 17152, "layout.rs");
+
+/* A thread or process came or went, or a unit whose violation was told has ended. */
+struct rec_life {
+	struct head head;
+	u64 start, elapsed;
+	u32 other;		 /* REC_FORK: the parent; REC_ENDED: number of the unit */
+	u32 of;
+};
+_Static_assert(sizeof(struct rec_life) == 48, "layout.rs");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct control);
+} control SEC(".maps");
+
+/* Guarded processes. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, u32);
+	__type(value, u32);
+} targets SEC(".maps");
+
+/* Guarded threads: places in `units`. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, THREADS);
+	__type(key, u32);
+	__type(value, u32);
+} slots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, THREADS);
+	__type(key, u32);
+	__type(value, struct unit);
+} units SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, LOOPS);
+	__type(key, u32);
+	__type(value, struct guarded_loop);
+} loops SEC(".maps");
+
+/* Contexts that tell types. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct context_key);
+	__type(value, struct candidates);
+} contexts SEC(".maps");
+
+/* Stacks of waits that were asked about, by thread and place: when. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, u64);
+	__type(value, u64);
+} asked SEC(".maps");
+
+/* How many were asked about of a thread, and since when. */
+struct asks {
+	u64 since;
+	u64 count;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, THREADS);
+	__type(key, u32);
+	__type(value, struct asks);
+} asking SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 24);
+} told SEC(".maps");
+
+/* Records for which there was no room. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} lost SEC(".maps");
+
+#endif

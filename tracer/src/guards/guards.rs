@@ -1,0 +1,562 @@
+//! The guards at work.
+
+use super::calibrate;
+use super::layout::{
+    self, At, Boundary, CANDIDATES, Candidates, ContextKey, Control, Head, LOOPS, Loop, Record, STEPPED,
+    THREADS, TYPES, TypeCounts, Unit,
+};
+use super::multi::{Link, Probe};
+use super::plan::{Guarded, Judge, Plan, SeenBy, Spot, Stacked};
+use super::point::Point;
+use super::program::Program;
+use crate::collector::monotonic;
+use crate::error::Error;
+use crate::stacks::{Regs, StackTable, UserFrame};
+use pg_event::{Catalog, Ns, StackId, Sysno};
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How often sleeping units are looked at, ns.
+const LOOK: u64 = 10_000_000;
+/// A unit without a CPU for so long is told as one that sleeps, ns.
+const STARVED: u64 = 1_000_000_000;
+/// Records taken at a time.
+const AT_ONCE: usize = 4096;
+/// Stacks of sleeping threads that are remembered.
+const MAX_SLEEPS: usize = 1 << 16;
+/// The longest that a type which rings on and on is silent, ns.
+const LONGEST: u64 = 60_000_000_000;
+/// No limit.
+const ENDLESS: u64 = u64::MAX;
+
+/// A unit that takes longer than its type may.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Violation {
+    /// The thread.
+    pub tid: u32,
+    /// Its process.
+    pub pid: u32,
+    /// Which loop, an index in the plan.
+    pub of_loop: usize,
+    /// The type it is taken for, an index in the loop's thresholds; `None` when it came by no context of any.
+    pub of: Option<usize>,
+    /// Which unit of the thread.
+    pub number: u32,
+    /// When it was seen, `CLOCK_MONOTONIC`, ns.
+    pub time: Ns,
+    /// When the unit began.
+    pub start: Ns,
+    /// How long it had run, ns, less what the guards took.
+    pub elapsed: Ns,
+    /// What it exceeds, ns.
+    pub threshold: Ns,
+    /// What saw it.
+    pub seen: SeenBy,
+    /// Stack of the thread at that moment (when it had ended: none).
+    pub user_stack: StackId,
+    /// In the kernel.
+    pub kernel_stack: StackId,
+    /// How many frames of the user stack lie inside the loop's.
+    pub distance: Option<usize>,
+}
+
+/// What the guards tell.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Told {
+    /// The units of a thread are told from each other from now on.
+    Guarded {
+        /// The thread.
+        tid: u32,
+        /// Its process.
+        pid: u32,
+        /// Which loop it turns.
+        of_loop: usize,
+    },
+    /// A unit ended (only while learning).
+    Unit {
+        /// The thread.
+        tid: u32,
+        /// Its process.
+        pid: u32,
+        /// Which loop.
+        of_loop: usize,
+        /// When it began, ns.
+        start: Ns,
+        /// When it ended, ns.
+        end: Ns,
+        /// Of that time, what the guards took, ns.
+        spent: Ns,
+        /// Functions (indices in the plan) that it came by and how deep, in bytes below the loop's frame.
+        contexts: Vec<(usize, u32)>,
+    },
+    /// A unit takes too long.
+    Violation(Box<Violation>),
+    /// A unit whose violation was told has ended.
+    Ended {
+        /// The thread.
+        tid: u32,
+        /// Which unit of it.
+        number: u32,
+        /// How long it took in all, ns.
+        elapsed: Ns,
+        /// The type that it turned out to be.
+        of: Option<usize>,
+    },
+}
+
+/// Units of one type so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// That ended.
+    pub units: u64,
+    /// Their nanoseconds.
+    pub sum: u64,
+    /// That took too long.
+    pub violations: u64,
+}
+
+/// The stack of a wait.
+struct Sleep {
+    stack: StackId,
+    /// Stack pointers of its frames.
+    sps: Box<[u64]>,
+}
+
+/// The guards; dropping it leaves everything as it was.
+pub struct Guards {
+    program: Program,
+    plan: Plan,
+    judge: Judge,
+    /// For each loop: its types by their thresholds, the number in the kernel first.
+    ranks: Vec<Vec<usize>>,
+    table: StackTable,
+    catalog: Catalog,
+    /// Slots of threads.
+    threads: HashMap<u32, usize>,
+    free: Vec<usize>,
+    /// Stacks of waits by thread and place.
+    sleeps: HashMap<(u32, At), Sleep>,
+    links: Vec<Link>,
+    next_look: u64,
+    costs: calibrate::Costs,
+    notes: Vec<String>,
+}
+
+impl Guards {
+    /// Load everything and guard the processes `pids` and those they create.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn start(plan: Plan, judge: Judge, pids: &[u32]) -> Result<Self, Error> {
+        let mut program = Program::load()?;
+        let notes = std::mem::take(&mut program.notes);
+        let probed = !plan.functions.is_empty() || plan.loops.iter().any(|l| !l.turns.is_empty());
+        let costs = if probed {
+            calibrate::costs(&mut program).unwrap_or_default()
+        } else {
+            calibrate::Costs::default()
+        };
+        let mut all = Self {
+            program,
+            judge,
+            ranks: plan.loops.iter().map(|l| ranks(&l.thresholds)).collect(),
+            plan,
+            table: StackTable::new(),
+            catalog: Catalog::default(),
+            threads: HashMap::new(),
+            free: (0..THREADS).rev().collect(),
+            sleeps: HashMap::new(),
+            links: Vec::new(),
+            next_look: 0,
+            costs,
+            notes,
+        };
+        all.configure()?;
+        for &pid in pids {
+            all.add(pid)?;
+        }
+        all.program.attach(all.plan.hz)?;
+        if probed {
+            all.probe(pids);
+        }
+        Ok(all)
+    }
+
+    /// What the plan says, into the maps.
+    fn configure(&mut self) -> Result<(), Error> {
+        let failed = |e: aya::maps::MapError| Error::Failed(format!("cannot set the guards: {e}"));
+        let control = Control {
+            hit_ns: self.costs.hit,
+            step_ns: self.costs.step,
+            period_ns: self.plan.period,
+            longest_ns: LONGEST.max(self.plan.period),
+            learning: u32::from(self.plan.learning),
+            own_tgid: std::process::id(),
+        };
+        self.program.control.set(0, control, 0).map_err(failed)?;
+        if self.plan.loops.len() > LOOPS {
+            self.notes.push(format!("of {} loops the first {LOOPS} are guarded", self.plan.loops.len()));
+        }
+        let limit = |ns: Ns| if ns == 0 || self.plan.learning { ENDLESS } else { ns };
+        for (i, (of, ranks)) in self.plan.loops.iter().zip(&self.ranks).enumerate().take(LOOPS) {
+            let mut types = [TypeCounts { threshold: ENDLESS, ..TypeCounts::default() }; TYPES + 1];
+            for (t, &place) in types.iter_mut().zip(ranks) {
+                t.threshold = limit(of.thresholds[place]);
+            }
+            types[TYPES].threshold = limit(of.unknown);
+            self.program.loops.set(i as u32, Loop { types }, 0).map_err(failed)?;
+        }
+        for (of_loop, function, depth, types) in &self.plan.contexts {
+            let Some(ranks) = self.ranks.get(*of_loop) else { continue };
+            let mut shared: Vec<u8> = ranks
+                .iter()
+                .enumerate()
+                .take(TYPES)
+                .filter(|(_, t)| types.contains(t))
+                .map(|(rank, _)| rank as u8)
+                .collect();
+            // What nearly all share tells nothing.
+            if shared.is_empty() || shared.len() > CANDIDATES {
+                continue;
+            }
+            let key =
+                ContextKey { of_loop: *of_loop as u32, function: *function as u32, depth: *depth, zero: 0 };
+            let count = shared.len() as u8;
+            shared.resize(CANDIDATES, 0);
+            let candidates = Candidates { count, types: shared.try_into().unwrap_or_default() };
+            self.program.contexts.insert(key, candidates, 0).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Guard one more process. It costs nothing to name one twice.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn add(&mut self, pid: u32) -> Result<(), Error> {
+        let failed = |e| Error::Failed(format!("cannot guard process {pid}: {e}"));
+        self.program.targets.insert(pid, 1, 0).map_err(failed)
+    }
+
+    /// Set the probes.
+    fn probe(&mut self, pids: &[u32]) {
+        let functions = self.plan.functions.iter().enumerate();
+        let mut entries: BTreeMap<(PathBuf, bool), Vec<Probe>> = BTreeMap::new();
+        for (i, f) in functions {
+            let probe = probe(i, f.offset, Point::find(&f.file, f.offset));
+            entries.entry((f.file.clone(), f.private)).or_default().push(probe);
+        }
+        let mut turns: BTreeMap<(PathBuf, bool), Vec<Probe>> = BTreeMap::new();
+        for (i, l) in self.plan.loops.iter().enumerate() {
+            for (file, offset) in &l.turns {
+                let probe = probe(i, *offset, Point::find(file, *offset));
+                turns.entry((file.clone(), true)).or_default().push(probe);
+            }
+        }
+        let Some(programs) = &self.program.probes else { return };
+        for (program, of) in programs.iter().zip([turns, entries]) {
+            for ((file, private), probes) in of {
+                let processes: Vec<Option<u32>> =
+                    if private { vec![None] } else { pids.iter().map(|p| Some(*p)).collect() };
+                for pid in processes {
+                    set(program, &file, &probes, pid, &mut self.links, &mut self.notes);
+                }
+            }
+        }
+    }
+
+    /// Nanoseconds that probes cost here, as measured: one at a push, and one at another instruction. 0 when none is
+    /// used.
+    pub fn costs(&self) -> (u64, u64) {
+        (self.costs.hit, self.costs.step)
+    }
+
+    /// Threads whose units are told from each other.
+    pub fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Names of stacks told so far.
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// Find the names of functions told so far; may take a while.
+    pub fn symbolize(&mut self) {
+        let delta = self.table.symbolize();
+        self.catalog.apply(delta);
+    }
+
+    /// Sentences about what could not be guarded.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = self.notes.clone();
+        let lost = self.program.lost();
+        if lost > 0 {
+            notes.push(format!(
+                "{lost} records of the guards were lost: units came faster than they were taken"
+            ));
+        }
+        notes
+    }
+
+    /// Units of a loop so far, by type; the last one is for units of no known type.
+    pub fn counts(&self, of_loop: usize) -> Vec<Counts> {
+        let Some(ranks) = self.ranks.get(of_loop) else { return Vec::new() };
+        let Ok(of) = self.program.loops.get(&(of_loop as u32), 0) else { return Vec::new() };
+        let read = |t: &TypeCounts| Counts { units: t.units, sum: t.sum, violations: t.violations };
+        let mut counts = vec![Counts::default(); ranks.len() + 1];
+        for (t, &place) in of.types.iter().zip(ranks).take(TYPES) {
+            counts[place] = read(t);
+        }
+        counts[ranks.len()] = read(&of.types[TYPES]);
+        counts
+    }
+
+    /// Wait for what comes, `most` at the longest, and take it.
+    pub fn poll(&mut self, most: Duration) -> Vec<Told> {
+        self.program.wait(most.min(Duration::from_nanos(LOOK)));
+        let mut out = Vec::new();
+        for _ in 0..AT_ONCE {
+            let Some(record) = self.program.next() else { break };
+            self.take(record, &mut out);
+        }
+        let now = monotonic();
+        if now >= self.next_look {
+            self.next_look = now + LOOK;
+            if !self.plan.learning {
+                self.look(now, &mut out);
+            }
+        }
+        let delta = self.table.drain();
+        self.catalog.apply(delta);
+        out
+    }
+
+    fn take(&mut self, record: Record, out: &mut Vec<Told>) {
+        match record {
+            Record::Stack { head, turn, regs, syscall, copy } => {
+                out.extend(self.asked(head, turn, &regs, syscall, &copy));
+            }
+            Record::Unit { head, start, spent, contexts, .. } => out.push(Told::Unit {
+                tid: head.tid,
+                pid: head.tgid,
+                of_loop: head.of_loop as usize,
+                start,
+                end: head.time,
+                spent,
+                contexts: contexts.into_iter().map(|(f, d)| (f as usize, d)).collect(),
+            }),
+            Record::Violation(v) => {
+                let told = self.violation(&v);
+                out.push(Told::Violation(Box::new(told)));
+            }
+            Record::Ended { head, elapsed, number, of, .. } => out.push(Told::Ended {
+                tid: head.tid,
+                number,
+                elapsed,
+                of: self.type_of(head.of_loop as usize, of),
+            }),
+            Record::Fork { head, parent } => self.table.fork(parent, head.tgid),
+            Record::Exec(head) => {
+                self.table.exec(head.tgid);
+                self.forget(head.tid);
+            }
+            Record::Exit(head) => {
+                self.table.exit(head.tgid, head.tid == head.tgid);
+                self.forget(head.tid);
+            }
+        }
+    }
+
+    /// Its slot was given back by the program.
+    fn forget(&mut self, tid: u32) {
+        if let Some(slot) = self.threads.remove(&tid) {
+            self.free.push(slot);
+        }
+    }
+
+    fn type_of(&self, of_loop: usize, rank: u32) -> Option<usize> {
+        self.ranks.get(of_loop)?.get(rank as usize).copied()
+    }
+
+    /// A stack that the programs did not know: is it a boundary wait?
+    fn asked(&mut self, head: Head, turn: bool, regs: &Regs, syscall: i64, copy: &[u8]) -> Option<Told> {
+        let (frames, _) = self.table.unwind(head.tgid, regs, copy);
+        let delta = self.table.drain();
+        self.catalog.apply(delta);
+        let at = At { ip: regs.ip, sp: regs.sp };
+        let mut stacked = Stacked {
+            tid: head.tid,
+            pid: head.tgid,
+            syscall: (!turn).then_some(Sysno(syscall as u16)),
+            frames: frames.iter().map(|f| self.spot(f)).collect(),
+        };
+        if let Some(leaf) = stacked.frames.first_mut() {
+            leaf.address = leaf.address.wrapping_sub(1);
+        }
+        let found = (self.judge)(&stacked);
+        if !turn {
+            if self.sleeps.len() >= MAX_SLEEPS {
+                self.sleeps.clear();
+            }
+            let stack = self.table.user(head.tgid, regs, copy);
+            self.sleeps.insert((head.tid, at), Sleep { stack, sps: sps(&frames) });
+        }
+        let Guarded { of, frame, turn: own } = found.filter(|g| g.of < self.plan.loops.len().min(LOOPS))?;
+        let frame = stacked.frames.get(frame)?.sp;
+        let call = if turn { At::default() } else { at };
+        let wait = Boundary { call, turn: stacked.frames.get(own)?.sp };
+        if let Some(&slot) = self.threads.get(&head.tid) {
+            self.program.mapped.wait_at(slot, wait, frame);
+            return None;
+        }
+        let slot = self.free.pop()?;
+        let mut unit = Unit::new(head.tid, head.tgid, of as u32, frame);
+        unit.waits[0] = wait;
+        if !turn {
+            // It goes to sleep: the first unit begins when it wakes.
+            unit.off = head.time;
+        }
+        let set = self.program.units.set(slot as u32, unit, 0);
+        if set.and_then(|()| self.program.slots.insert(head.tid, slot as u32, 0)).is_err() {
+            self.free.push(slot);
+            return None;
+        }
+        self.threads.insert(head.tid, slot);
+        Some(Told::Guarded { tid: head.tid, pid: head.tgid, of_loop: of })
+    }
+
+    fn spot(&self, f: &UserFrame) -> Spot {
+        let frame = self.catalog.frames.get(f.frame.index());
+        let module = frame.and_then(|f| self.catalog.modules.get(f.module.index()));
+        let module = module.map_or_else(String::new, |m| {
+            if m.build_id.is_empty() { m.short().to_owned() } else { m.build_id.clone() }
+        });
+        Spot { module, address: frame.map_or(0, |f| f.address), sp: f.regs.sp().unwrap_or(0) }
+    }
+
+    fn violation(&mut self, v: &layout::Violation) -> Violation {
+        let frame = self.threads.get(&v.head.tid).map_or(0, |&s| self.program.mapped.frame(s));
+        let (user_stack, distance) = if v.copy.is_empty() {
+            self.asleep_at(v.head.tid, v.asleep, frame)
+        } else {
+            let (frames, _) = self.table.unwind(v.head.tgid, &v.regs, &v.copy);
+            (self.table.user(v.head.tgid, &v.regs, &v.copy), distance(&sps(&frames), frame))
+        };
+        let kernel_stack = if v.kernel.is_empty() { StackId::NONE } else { self.table.kernel(&v.kernel) };
+        Violation {
+            tid: v.head.tid,
+            pid: v.head.tgid,
+            of_loop: v.head.of_loop as usize,
+            of: self.type_of(v.head.of_loop as usize, v.of),
+            number: v.number,
+            time: v.head.time,
+            start: v.start,
+            elapsed: v.elapsed,
+            threshold: v.threshold,
+            seen: SeenBy::of(v.seen),
+            user_stack,
+            kernel_stack,
+            distance,
+        }
+    }
+
+    /// The stack of a thread that sleeps, and how many frames of it lie inside the loop's.
+    fn asleep_at(&self, tid: u32, at: At, frame: u64) -> (StackId, Option<usize>) {
+        let known = self.sleeps.get(&(tid, at));
+        known.map_or((StackId::NONE, None), |s| (s.stack, distance(&s.sps, frame)))
+    }
+
+    /// Units that sleep for too long: their threads come by nothing.
+    fn look(&mut self, now: u64, out: &mut Vec<Told>) {
+        for (&tid, &slot) in &self.threads {
+            let Some(asleep) = self.program.mapped.asleep(slot) else { continue };
+            let Ok(unit) = self.program.units.get(&(slot as u32), 0) else { continue };
+            let of_loop = unit.of_loop as usize;
+            let of = self.ranks.get(of_loop).and_then(|r| r.get(asleep.best as usize).copied());
+            let Some(plan) = self.plan.loops.get(of_loop) else { continue };
+            let threshold = of.map_or(plan.unknown, |t| plan.thresholds[t]);
+            let elapsed = now.saturating_sub(asleep.start.saturating_add(asleep.spent));
+            // One that only lost its CPU is met when it gets one, with its stack.
+            let starved = asleep.at == At::default() && now.saturating_sub(asleep.off) < STARVED;
+            let over = threshold != 0 && elapsed > threshold;
+            if !over || starved || unit.tid != tid || !self.program.mapped.tell(slot) {
+                continue;
+            }
+            let (user_stack, distance) = self.asleep_at(tid, asleep.at, unit.frame);
+            out.push(Told::Violation(Box::new(Violation {
+                tid,
+                pid: unit.tgid,
+                of_loop,
+                of,
+                number: asleep.number,
+                time: now,
+                start: asleep.start,
+                elapsed,
+                threshold,
+                seen: SeenBy::Sleep,
+                user_stack,
+                kernel_stack: StackId::NONE,
+                distance,
+            })));
+        }
+    }
+}
+
+/// Stack pointers of frames; 0 where it is not known.
+fn sps(frames: &[UserFrame]) -> Box<[u64]> {
+    frames.iter().map(|f| f.regs.sp().unwrap_or(0)).collect()
+}
+
+/// How many frames lie inside the one with this stack pointer.
+fn distance(sps: &[u64], frame: u64) -> Option<usize> {
+    sps.iter().position(|&sp| sp >= frame).filter(|_| frame != 0)
+}
+
+/// The types by their thresholds, none last.
+fn ranks(thresholds: &[Ns]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..thresholds.len()).collect();
+    order.sort_by_key(|&t| (if thresholds[t] == 0 { ENDLESS } else { thresholds[t] }, t));
+    order
+}
+
+/// The probe of what has this number and begins at an offset in a file.
+fn probe(number: usize, offset: u64, at: Point) -> Probe {
+    let stepped = if at.stepped { STEPPED } else { 0 };
+    let cookie = number as u64 | stepped | u64::from(at.lower) << 32;
+    Probe { offset: offset + u64::from(at.skip), cookie }
+}
+
+/// Set probes; of a file with some that the kernel refuses, the others.
+fn set(
+    program: &super::multi::Program,
+    file: &Path,
+    probes: &[Probe],
+    pid: Option<u32>,
+    links: &mut Vec<Link>,
+    notes: &mut Vec<String>,
+) {
+    match program.attach(file, probes, pid) {
+        Ok(link) => links.push(link),
+        Err(e) if probes.len() <= 1 => {
+            let at = probes.first().map_or(0, |p| p.offset);
+            notes.push(format!("no probe at 0x{at:x} of {}: {e}", file.display()));
+        }
+        Err(_) => {
+            let (a, b) = probes.split_at(probes.len() / 2);
+            set(program, file, a, pid, links, notes);
+            set(program, file, b, pid, links, notes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_go_by_their_thresholds() {
+        assert_eq!(ranks(&[50, 0, 20, 50, 0]), [2, 0, 3, 1, 4]);
+    }
+}

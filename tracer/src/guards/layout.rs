@@ -1,0 +1,347 @@
+//! What user space and the programs share: `bpf/guard.h`, field by field.
+#![allow(unsafe_code)] // `aya::Pod` is an unsafe marker trait.
+
+use crate::stacks::Regs;
+
+/// Threads guarded at a time.
+pub const THREADS: usize = 8192;
+/// Loops of a plan.
+pub const LOOPS: usize = 16;
+/// Types of a loop.
+pub const TYPES: usize = 64;
+/// Boundary waits of a thread.
+pub const WAITS: usize = 4;
+/// In the cookie of a probe: the kernel has to step through its instruction.
+pub const STEPPED: u64 = 0x8000_0000;
+/// Types that share a context.
+pub const CANDIDATES: usize = 15;
+const CONTEXTS: usize = 64;
+const KERNEL_FRAMES: usize = 64;
+
+/// `struct control`.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Control {
+    pub hit_ns: u64,
+    pub step_ns: u64,
+    pub period_ns: u64,
+    pub longest_ns: u64,
+    pub learning: u32,
+    pub own_tgid: u32,
+}
+
+/// `struct place`: a system call of a thread.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct At {
+    pub ip: u64,
+    pub sp: u64,
+}
+
+/// `struct boundary`.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Boundary {
+    pub call: At,
+    pub turn: u64,
+}
+
+/// `struct unit`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Unit {
+    pub tid: u32,
+    pub tgid: u32,
+    pub of_loop: u32,
+    pub running: u32,
+    pub frame: u64,
+    pub waits: [Boundary; WAITS],
+    pub start: u64,
+    pub spent: u64,
+    pub off: u64,
+    pub asleep: At,
+    pub best: u32,
+    pub most: u32,
+    pub told: u32,
+    pub woken: u32,
+    pub number: u32,
+    pub contexts: u32,
+    pub hits: [u16; TYPES],
+    pub context: [u64; CONTEXTS],
+}
+
+impl Unit {
+    /// A thread of which no unit began yet.
+    pub fn new(tid: u32, tgid: u32, of_loop: u32, frame: u64) -> Self {
+        Self {
+            tid,
+            tgid,
+            of_loop,
+            running: 0,
+            frame,
+            waits: [Boundary::default(); WAITS],
+            start: 0,
+            spent: 0,
+            off: 0,
+            asleep: At::default(),
+            best: u32::MAX,
+            most: 0,
+            told: 0,
+            woken: 0,
+            number: 0,
+            contexts: 0,
+            hits: [0; TYPES],
+            context: [0; CONTEXTS],
+        }
+    }
+}
+
+/// `struct guarded_type`.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct TypeCounts {
+    pub threshold: u64,
+    pub units: u64,
+    pub sum: u64,
+    pub violations: u64,
+    pub quiet_until: u64,
+    pub period: u64,
+}
+
+/// `struct guarded_loop`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Loop {
+    pub types: [TypeCounts; TYPES + 1],
+}
+
+/// `struct context_key`.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct ContextKey {
+    pub of_loop: u32,
+    pub function: u32,
+    pub depth: u32,
+    pub zero: u32,
+}
+
+/// `struct candidates`.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Candidates {
+    pub count: u8,
+    pub types: [u8; CANDIDATES],
+}
+
+// SAFETY: plain numbers without padding, laid out as in C.
+unsafe impl aya::Pod for Control {}
+// SAFETY: as above.
+unsafe impl aya::Pod for Unit {}
+// SAFETY: as above.
+unsafe impl aya::Pod for Loop {}
+// SAFETY: as above.
+unsafe impl aya::Pod for ContextKey {}
+// SAFETY: as above.
+unsafe impl aya::Pod for Candidates {}
+
+const HEAD: usize = 24;
+const REGS: usize = 168;
+
+/// `struct head`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Head {
+    pub tid: u32,
+    pub tgid: u32,
+    pub of_loop: u32,
+    /// `CLOCK_MONOTONIC`, ns.
+    pub time: u64,
+}
+
+/// What the programs send.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Record {
+    /// A stack that is not known yet, of a wait or of a turn.
+    Stack { head: Head, turn: bool, regs: Regs, syscall: i64, copy: Vec<u8> },
+    /// A unit that ended; contexts are (function, depth).
+    Unit { head: Head, start: u64, spent: u64, of: u32, contexts: Vec<(u32, u32)> },
+    /// A unit that takes too long.
+    Violation(Box<Violation>),
+    /// A unit whose violation was told has ended.
+    Ended { head: Head, start: u64, elapsed: u64, number: u32, of: u32 },
+    /// A guarded process was created by `parent`.
+    Fork { head: Head, parent: u32 },
+    /// A guarded process has a new program.
+    Exec(Head),
+    /// A thread ended.
+    Exit(Head),
+}
+
+/// `struct rec_violation`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Violation {
+    pub head: Head,
+    pub start: u64,
+    pub elapsed: u64,
+    pub threshold: u64,
+    pub of: u32,
+    pub seen: u32,
+    pub number: u32,
+    pub kernel: Vec<u64>,
+    pub asleep: At,
+    pub regs: Regs,
+    pub copy: Vec<u8>,
+}
+
+fn u32_at(b: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(b.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn u64_at(b: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(b.get(at..at + 8)?.try_into().ok()?))
+}
+
+/// `struct regs`, and the number of the system call.
+fn regs(b: &[u8], at: usize) -> Option<(Regs, i64)> {
+    let mut r = [0; REGS / 8];
+    for (i, r) in r.iter_mut().enumerate() {
+        *r = u64_at(b, at + i * 8)?;
+    }
+    let [r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, _, _, sp, _] = r;
+    let regs = Regs { ip, sp, bp, ax, bx, cx, dx, si, di, r8, r9, r10, r11, r12, r13, r14, r15 };
+    Some((regs, orig_ax as i64))
+}
+
+fn copy(b: &[u8], len: usize, at: usize) -> Option<Vec<u8>> {
+    Some(b.get(at..at.checked_add(u32_at(b, len)? as usize)?)?.to_vec())
+}
+
+impl Record {
+    /// Read a record; `None` when it is damaged or of no known kind.
+    pub fn parse(b: &[u8]) -> Option<Self> {
+        let head =
+            Head { tid: u32_at(b, 4)?, tgid: u32_at(b, 8)?, of_loop: u32_at(b, 12)?, time: u64_at(b, 16)? };
+        let kind = u32_at(b, 0)?;
+        let b = b.get(HEAD..)?;
+        Some(match kind {
+            1 => {
+                let (regs, syscall) = regs(b, 8)?;
+                Self::Stack { head, turn: u32_at(b, 0)? != 0, regs, syscall, copy: copy(b, 4, 8 + REGS)? }
+            }
+            2 => {
+                let count = (u32_at(b, 20)? as usize).min(CONTEXTS);
+                let context =
+                    |i| Some(((u64_at(b, 24 + i * 8)? >> 32) as u32, u64_at(b, 24 + i * 8)? as u32));
+                let contexts = (0..count).map(context).collect::<Option<_>>()?;
+                Self::Unit { head, start: u64_at(b, 0)?, spent: u64_at(b, 8)?, of: u32_at(b, 16)?, contexts }
+            }
+            3 => Self::Violation(Box::new(violation(b, head)?)),
+            4 => Self::Ended {
+                head,
+                start: u64_at(b, 0)?,
+                elapsed: u64_at(b, 8)?,
+                number: u32_at(b, 16)?,
+                of: u32_at(b, 20)?,
+            },
+            5 => Self::Fork { head, parent: u32_at(b, 16)? },
+            6 => Self::Exec(head),
+            7 => Self::Exit(head),
+            _ => return None,
+        })
+    }
+}
+
+fn violation(b: &[u8], head: Head) -> Option<Violation> {
+    const PLACE: usize = 40 + KERNEL_FRAMES * 8;
+    let frames = (u32_at(b, 36)? as usize).min(KERNEL_FRAMES);
+    Some(Violation {
+        head,
+        start: u64_at(b, 0)?,
+        elapsed: u64_at(b, 8)?,
+        threshold: u64_at(b, 16)?,
+        of: u32_at(b, 24)?,
+        seen: u32_at(b, 28)?,
+        number: u32_at(b, 32)?,
+        kernel: (0..frames).map(|i| u64_at(b, 40 + i * 8)).collect::<Option<_>>()?,
+        asleep: At { ip: u64_at(b, PLACE)?, sp: u64_at(b, PLACE + 8)? },
+        regs: regs(b, PLACE + 24)?.0,
+        copy: copy(b, PLACE + 16, PLACE + 24 + REGS)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The numbers in the source of the programs.
+    #[test]
+    fn sizes_are_those_of_the_programs() {
+        let source = include_str!("../../bpf/guard.h");
+        let size = |name: &str, size: usize| {
+            let line = format!("_Static_assert(sizeof(struct {name}) == {size}, ");
+            assert!(source.contains(&line), "{name}: {size}");
+        };
+        size("unit", size_of::<Unit>());
+        size("guarded_loop", size_of::<Loop>());
+        size("control", size_of::<Control>());
+        size("rec_stack", HEAD + 8 + REGS + 16384);
+        size("rec_unit", HEAD + 24 + CONTEXTS * 8);
+        size("rec_violation", HEAD + 40 + KERNEL_FRAMES * 8 + 24 + REGS + 16384);
+        size("rec_life", HEAD + 24);
+        for (name, value) in [
+            ("THREADS", THREADS),
+            ("LOOPS", LOOPS),
+            ("TYPES", TYPES),
+            ("WAITS", WAITS),
+            ("CANDIDATES", CANDIDATES),
+        ] {
+            let defined = |l: &str| l.split_whitespace().take(3).eq(["#define", name, &value.to_string()]);
+            assert!(source.lines().any(defined), "{name}");
+        }
+    }
+
+    fn put(b: &mut [u8], at: usize, value: u64, bytes: usize) {
+        b[at..at + bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
+    }
+
+    #[test]
+    fn fields_are_where_the_programs_put_them() {
+        let mut b = vec![0; HEAD + 24 + CONTEXTS * 8];
+        for (at, value, bytes) in [(0, 2, 4), (4, 7, 4), (8, 5, 4), (12, 3, 4), (16, 9_000, 8)] {
+            put(&mut b, at, value, bytes);
+        }
+        for (at, value, bytes) in [(24, 4_000, 8), (32, 11, 8), (40, 6, 4), (44, 2, 4), (48, 5 << 32 | 64, 8)]
+        {
+            put(&mut b, at, value, bytes);
+        }
+        let head = Head { tid: 7, tgid: 5, of_loop: 3, time: 9_000 };
+        let unit = Record::Unit { head, start: 4_000, spent: 11, of: 6, contexts: vec![(5, 64), (0, 0)] };
+        assert_eq!(Record::parse(&b), Some(unit));
+        b.truncate(HEAD + 24 + 15);
+        assert_eq!(Record::parse(&b), None);
+
+        let mut b = vec![0; HEAD + 40 + KERNEL_FRAMES * 8 + 24 + REGS + 8];
+        put(&mut b, 0, 3, 4);
+        let at = HEAD;
+        for (field, value, bytes) in [(16, 77, 8), (24, 2, 4), (28, 1, 4), (36, 1, 4), (40, 0xffff, 8)] {
+            put(&mut b, at + field, value, bytes);
+        }
+        let place = at + 40 + KERNEL_FRAMES * 8;
+        for (field, value, bytes) in
+            [(0, 0x10, 8), (8, 0x20, 8), (16, 8, 4), (24 + 16 * 8, 0x1000, 8), (24 + REGS, 1, 8)]
+        {
+            put(&mut b, place + field, value, bytes);
+        }
+        let Some(Record::Violation(v)) = Record::parse(&b) else { panic!() };
+        assert_eq!((v.threshold, v.of, v.seen, v.kernel.as_slice()), (77, 2, 1, &[0xffff][..]));
+        assert_eq!((v.asleep, v.regs.ip, v.copy.len()), (At { ip: 0x10, sp: 0x20 }, 0x1000, 8));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes(kind in 0u32..9, mut b in proptest::collection::vec(any::<u8>(), 4..1200)) {
+            put(&mut b, 0, kind.into(), 4);
+            let _ = Record::parse(&b);
+        }
+    }
+}

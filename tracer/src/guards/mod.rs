@@ -1,0 +1,33 @@
+//! Guards: units of work of running threads, told from each other, timed, and held to the threshold of their type while
+//! they run (PerfGuard, sections 4.4 and 4.6). The programs in the kernel (`bpf/guard.bpf.c`) do what cannot wait; this
+//! module tells them which waits of which thread are boundaries of units, which contexts tell which types, and takes
+//! what they send.
+//!
+//! | file | what |
+//! |---|---|
+//! | `plan` | what is guarded, and how |
+//! | `point` | where in a function a probe goes |
+//! | `layout` | what is shared with the programs |
+//! | `program`, `multi` | loading and attaching |
+//! | `slots` | units of threads in shared memory |
+//! | `calibrate` | what a probe costs |
+//! | `guards` | the whole: threads come and go, stacks are asked about, violations come |
+//!
+//! What it costs the guarded program: two look-ups in a hash a switch of any thread of the machine (about 0.1 us), and a
+//! probe (0.5 to 0.7 us) for each call of a guarded function and each turn of a loop whose wait call is probed. Nothing
+//! of the target is changed but the probed instructions, which the kernel restores when this process ends, however it
+//! ends.
+
+mod calibrate;
+#[allow(clippy::module_inception)]
+mod guards;
+mod layout;
+mod multi;
+mod plan;
+mod point;
+mod program;
+mod slots;
+
+pub use guards::{Counts, Guards, Told, Violation};
+pub use plan::{Guarded, GuardedFunction, GuardedLoop, Judge, Plan, SeenBy, Spot, Stacked};
+pub use point::Point;

@@ -1,0 +1,109 @@
+//! What is guarded, and how.
+
+use pg_event::{Ns, Sysno};
+use std::path::PathBuf;
+
+/// A frame of a fresh stack, for [`Judge`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Spot {
+    /// Build-id of the module, or its file name where it has none.
+    pub module: String,
+    /// Address as the module's file counts: of the last byte of the call that it made, in the leaf of the instruction
+    /// that it waits in or that it just returned from.
+    pub address: u64,
+    /// Stack pointer of the frame, 0 when it is not known.
+    pub sp: u64,
+}
+
+/// A fresh stack of a thread that waits, or whose wait call returned.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stacked {
+    /// The thread.
+    pub tid: u32,
+    /// Its process.
+    pub pid: u32,
+    /// The system call; `None` when a call that may be the loop's own wait just returned.
+    pub syscall: Option<Sysno>,
+    /// The leaf first.
+    pub frames: Vec<Spot>,
+}
+
+/// A wait that is the boundary of a unit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Guarded {
+    /// Index in [`Plan::loops`].
+    pub of: usize,
+    /// Which of the frames is the loop's.
+    pub frame: usize,
+    /// Which made the call that a probe in [`GuardedLoop::turns`] stands behind.
+    pub turn: usize,
+}
+
+/// Is this wait the boundary of a unit of one of the loops?
+pub type Judge = Box<dyn FnMut(&Stacked) -> Option<Guarded> + Send>;
+
+/// A loop whose turns are units.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct GuardedLoop {
+    /// How long units of each type may take, ns; 0 is no limit. The types are numbered by their places here.
+    pub thresholds: Vec<Ns>,
+    /// How long a unit may take that came by no context of any type, ns; 0 is no limit.
+    pub unknown: Ns,
+    /// Places in files behind calls of the loop's own wait, which may return without having waited.
+    pub turns: Vec<(PathBuf, u64)>,
+}
+
+/// A function that tells types from each other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GuardedFunction {
+    /// File of its module, as this process can open it.
+    pub file: PathBuf,
+    /// Where in the file its first instruction is.
+    pub offset: u64,
+    /// Only processes that are guarded have this file: the probe needs not be set in each of them.
+    pub private: bool,
+}
+
+/// What is guarded.
+#[derive(Default)]
+pub struct Plan {
+    /// The loops.
+    pub loops: Vec<GuardedLoop>,
+    /// The functions.
+    pub functions: Vec<GuardedFunction>,
+    /// Contexts that tell types: loop, function (indices), depth in bytes below the loop's frame, types.
+    pub contexts: Vec<(usize, usize, u32, Vec<usize>)>,
+    /// Tell every unit with its contexts, and do not look for violations.
+    pub learning: bool,
+    /// Samples a second on each CPU, to see units that run long without coming by a guard.
+    pub hz: u32,
+    /// At most one violation of a loop in so long is told with its stack, ns; all are counted.
+    pub period: Ns,
+}
+
+/// What saw a violation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SeenBy {
+    /// The unit came by a guarded function.
+    Context,
+    /// It left the CPU.
+    Switch,
+    /// A sample met it on the CPU.
+    Sample,
+    /// It sleeps.
+    Sleep,
+    /// It had ended.
+    End,
+}
+
+impl SeenBy {
+    pub(super) fn of(number: u32) -> Self {
+        match number {
+            0 => Self::Context,
+            1 => Self::Switch,
+            2 => Self::Sample,
+            3 => Self::Sleep,
+            _ => Self::End,
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Loads the programs of the guards and attaches them.
+
+use super::layout::{Candidates, ContextKey, Control, LOOPS, Loop, Record, THREADS, Unit};
+use super::multi;
+use super::slots::Mapped;
+use crate::collector::sampling::{self, Sampling};
+use crate::error::Error;
+use crate::loading::patiently;
+use aya::maps::{Array, HashMap, Map, MapData, RingBuf};
+use aya::programs::{BtfTracePoint, PerfEvent};
+use aya::{Btf, Ebpf, EbpfLoader};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+/// The committed object; `cargo xtask bpf` rebuilds it.
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/guard.bpf.o");
+
+/// Programs and their tracepoints.
+const TRACEPOINTS: [(&str, &str); 4] = [
+    ("on_switch", "sched_switch"),
+    ("on_fork", "sched_process_fork"),
+    ("on_exec", "sched_process_exec"),
+    ("on_exit", "sched_process_exit"),
+];
+
+/// The loaded programs; dropping it detaches everything.
+pub struct Program {
+    ebpf: Ebpf,
+    pub control: Array<MapData, Control>,
+    pub targets: HashMap<MapData, u32, u32>,
+    pub slots: HashMap<MapData, u32, u32>,
+    pub units: Array<MapData, Unit>,
+    pub loops: Array<MapData, Loop>,
+    pub contexts: HashMap<MapData, ContextKey, Candidates>,
+    pub mapped: Mapped,
+    ring: RingBuf<MapData>,
+    lost: Array<MapData, u64>,
+    /// For probes: behind the loop's own wait call, and at the entry of functions. `None` on kernels without
+    /// [`multi`].
+    pub probes: Option<[multi::Program; 2]>,
+    /// Kept for as long as samples are to be taken.
+    #[allow(dead_code)]
+    sampling: Option<Sampling>,
+    /// Sentences about what this kernel does not offer.
+    pub notes: Vec<String>,
+}
+
+fn refused(e: impl std::error::Error) -> Error {
+    let mut reason = e.to_string();
+    let mut inner = e.source();
+    while let Some(e) = inner {
+        reason = format!("{reason}: {e}");
+        inner = e.source();
+    }
+    reason.truncate(reason.char_indices().nth(2000).map_or(reason.len(), |(i, _)| i));
+    Error::Refused { what: "the programs of the guards".into(), reason }
+}
+
+fn fd_of(map: &Map) -> Option<RawFd> {
+    match map {
+        Map::Array(m) | Map::HashMap(m) | Map::LruHashMap(m) | Map::RingBuf(m) | Map::PerCpuArray(m) => {
+            Some(m.fd().as_fd().as_raw_fd())
+        }
+        _ => None,
+    }
+}
+
+impl Program {
+    /// Load the programs. Nothing is attached yet.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn load() -> Result<Self, Error> {
+        let btf = Btf::from_sys_fs().map_err(|_| Error::NoBtf)?;
+        let mut ebpf = EbpfLoader::new().btf(Some(&btf)).load(OBJECT).map_err(refused)?;
+        let mut notes = Vec::new();
+        // Their descriptors must be told before the maps are taken.
+        let names = [
+            "control",
+            "targets",
+            "slots",
+            "units",
+            "loops",
+            "contexts",
+            "asked",
+            "asking",
+            "told",
+            "lost",
+            "scratches",
+        ];
+        let fds = names.into_iter().filter_map(|n| Some((n, fd_of(ebpf.map(n)?)?))).collect();
+        let probes = match multi::Program::load(OBJECT, ["on_turn", "on_context"], &fds) {
+            Ok(programs) => Some(programs),
+            Err(e) => {
+                notes.push(format!("guards without probes in functions (they need Linux 6.6): {e}"));
+                None
+            }
+        };
+        let mut take = |name: &str| {
+            ebpf.take_map(name)
+                .ok_or_else(|| Error::Failed(format!("the map {name} of the guards is missing")))
+        };
+        let control = Array::try_from(take("control")?).map_err(refused)?;
+        let targets = HashMap::try_from(take("targets")?).map_err(refused)?;
+        let slots = HashMap::try_from(take("slots")?).map_err(refused)?;
+        let units = take("units")?;
+        let mapped = Mapped::of(fd_of(&units).unwrap_or(-1))?;
+        let units = Array::try_from(units).map_err(refused)?;
+        let loops = Array::try_from(take("loops")?).map_err(refused)?;
+        let contexts = HashMap::try_from(take("contexts")?).map_err(refused)?;
+        let ring = RingBuf::try_from(take("told")?).map_err(refused)?;
+        let lost = Array::try_from(take("lost")?).map_err(refused)?;
+        debug_assert!(units.len() as usize == THREADS && loops.len() as usize == LOOPS);
+        let mut all = Self {
+            ebpf,
+            control,
+            targets,
+            slots,
+            units,
+            loops,
+            contexts,
+            mapped,
+            ring,
+            lost,
+            probes,
+            sampling: None,
+            notes,
+        };
+        for (name, tracepoint) in TRACEPOINTS {
+            let program: &mut BtfTracePoint = all.program(name)?;
+            patiently(|| program.load(tracepoint, &btf)).map_err(refused)?;
+        }
+        let sample: &mut PerfEvent = all.program("on_sample")?;
+        patiently(|| sample.load()).map_err(refused)?;
+        Ok(all)
+    }
+
+    fn program<'a, T>(&'a mut self, name: &str) -> Result<&'a mut T, Error>
+    where
+        &'a mut T: TryFrom<&'a mut aya::programs::Program, Error = aya::programs::ProgramError>,
+    {
+        let missing = || Error::Failed(format!("the program {name} is missing"));
+        self.ebpf.program_mut(name).ok_or_else(missing)?.try_into().map_err(refused)
+    }
+
+    /// Attach what sees switches, and `hz` samples a second on each CPU.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn attach(&mut self, hz: u32) -> Result<(), Error> {
+        // Births and ends first: no thread must come in between.
+        for (name, _) in TRACEPOINTS.iter().rev() {
+            let program: &mut BtfTracePoint = self.program(name)?;
+            program.attach().map_err(refused)?;
+        }
+        if hz > 0 {
+            let sample: &mut PerfEvent = self.program("on_sample")?;
+            let fd: OwnedFd = sample.fd().map_err(refused)?.as_fd().try_clone_to_owned().map_err(refused)?;
+            self.sampling = Some(sampling::start(fd.as_fd(), hz)?);
+        }
+        Ok(())
+    }
+
+    /// Sleep until there is something in the ring, or for so long.
+    pub fn wait(&self, most: Duration) {
+        super::slots::wait(self.ring.as_fd(), most);
+    }
+
+    /// The next record.
+    pub fn next(&mut self) -> Option<Record> {
+        loop {
+            let item = self.ring.next()?;
+            if let Some(record) = Record::parse(&item) {
+                return Some(record);
+            }
+        }
+    }
+
+    /// Records for which there was no room.
+    pub fn lost(&self) -> u64 {
+        self.lost.get(&0, 0).unwrap_or(0)
+    }
+}

@@ -1,0 +1,112 @@
+//! The units of guarded threads as the programs see them, in memory that both have: to look at sleeping ones without a
+//! system call for each.
+#![allow(unsafe_code)] // Memory that the kernel's programs write, read and written as atomics; poll(2).
+
+use super::layout::{At, Boundary, THREADS, Unit, WAITS};
+use crate::error::Error;
+use memmap2::{MmapOptions, MmapRaw};
+use std::mem::offset_of;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The map `units`, mapped.
+pub struct Mapped(MmapRaw);
+
+/// A unit that is under way while its thread has no CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Asleep {
+    pub start: u64,
+    pub spent: u64,
+    /// Off the CPU since, ns.
+    pub off: u64,
+    /// In which system call; zeros when in none.
+    pub at: At,
+    pub best: u32,
+    pub number: u32,
+}
+
+impl Mapped {
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn of(fd: RawFd) -> Result<Self, Error> {
+        let len = (THREADS * size_of::<Unit>()).next_multiple_of(4096);
+        let map = MmapOptions::new().len(len).map_raw(fd);
+        map.map(Self).map_err(|e| Error::Failed(format!("cannot map the units of the guards: {e}")))
+    }
+
+    fn u32(&self, slot: usize, at: usize) -> &AtomicU32 {
+        assert!(slot < THREADS && at + 4 <= size_of::<Unit>() && at.is_multiple_of(4));
+        // SAFETY: within the mapping and aligned, by the assertion; both sides access it by single instructions.
+        unsafe { AtomicU32::from_ptr(self.0.as_mut_ptr().add(slot * size_of::<Unit>() + at).cast()) }
+    }
+
+    fn word(&self, slot: usize, at: usize) -> &AtomicU64 {
+        assert!(slot < THREADS && at + 8 <= size_of::<Unit>() && at.is_multiple_of(8));
+        // SAFETY: as above.
+        unsafe { AtomicU64::from_ptr(self.0.as_mut_ptr().add(slot * size_of::<Unit>() + at).cast()) }
+    }
+
+    fn u64(&self, slot: usize, at: usize) -> u64 {
+        self.word(slot, at).load(Ordering::Relaxed)
+    }
+
+    /// Stack pointer of the frame of the slot's loop.
+    pub fn frame(&self, slot: usize) -> u64 {
+        self.u64(slot, offset_of!(Unit, frame))
+    }
+
+    /// One more boundary wait of a slot's thread; of too many the first makes room. The loop's frame may have moved.
+    pub fn wait_at(&self, slot: usize, wait: Boundary, frame: u64) {
+        let place = |i: usize| offset_of!(Unit, waits) + i * size_of::<Boundary>();
+        let word = |i: usize, at: usize| self.word(slot, place(i) + at);
+        let (ip, sp, turn) = (0, 8, offset_of!(Boundary, turn));
+        let read = |i: usize, at: usize| word(i, at).load(Ordering::Relaxed);
+        let known = |i: &usize| read(*i, ip) == wait.call.ip && read(*i, sp) == wait.call.sp;
+        if (0..WAITS).any(|i| known(&i)) {
+            return;
+        }
+        // One of which only the return was seen is completed.
+        let same = (0..WAITS).find(|&i| read(i, ip) == 0 && read(i, turn) == wait.turn);
+        let free = || (0..WAITS).find(|&i| read(i, turn) == 0);
+        let i = same.or_else(free).unwrap_or(0);
+        self.word(slot, offset_of!(Unit, frame)).store(frame, Ordering::Relaxed);
+        word(i, turn).store(wait.turn, Ordering::Relaxed);
+        word(i, sp).store(wait.call.sp, Ordering::Release);
+        word(i, ip).store(wait.call.ip, Ordering::Release);
+    }
+
+    /// The unit of a slot, when its thread sleeps or waits for a CPU in the middle of it and its violation was not told.
+    pub fn asleep(&self, slot: usize) -> Option<Asleep> {
+        let off = self.u64(slot, offset_of!(Unit, off));
+        if off == 0 || !self.is_untold(slot) {
+            return None;
+        }
+        let asleep = offset_of!(Unit, asleep);
+        Some(Asleep {
+            start: self.u64(slot, offset_of!(Unit, start)),
+            spent: self.u64(slot, offset_of!(Unit, spent)),
+            off,
+            at: At { ip: self.u64(slot, asleep), sp: self.u64(slot, asleep + 8) },
+            best: self.u32(slot, offset_of!(Unit, best)).load(Ordering::Relaxed),
+            number: self.u32(slot, offset_of!(Unit, number)).load(Ordering::Relaxed),
+        })
+    }
+
+    fn is_untold(&self, slot: usize) -> bool {
+        let is = |at, value| self.u32(slot, at).load(Ordering::Acquire) == value;
+        is(offset_of!(Unit, running), 1) && is(offset_of!(Unit, told), 0)
+    }
+
+    /// Its violation is told: the programs do not tell it again. `false` when one of them was first.
+    pub fn tell(&self, slot: usize) -> bool {
+        self.u32(slot, offset_of!(Unit, told)).swap(1, Ordering::AcqRel) == 0
+    }
+}
+
+/// Sleep until a descriptor can be read, or for so long.
+pub fn wait(fd: BorrowedFd, most: Duration) {
+    let mut fd = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one valid pollfd.
+    unsafe { libc::poll(&raw mut fd, 1, most.as_millis() as i32) };
+}

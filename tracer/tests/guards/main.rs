@@ -1,0 +1,368 @@
+//! Guards on a real program: what its units are, which contexts they come by, and that one that takes too long is seen
+//! while it runs, whatever it does.
+
+use object::{Object, ObjectSegment, ObjectSymbol};
+use pg_tracer::check_permission;
+use pg_tracer::guards::{
+    Guarded, GuardedFunction, GuardedLoop, Guards, Judge, Plan, SeenBy, Stacked, Told, Violation,
+};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const MS: u64 = 1_000_000;
+/// How long a unit may take: on a busy machine a thread may go without a CPU for some while.
+const LIMIT: u64 = 150 * MS;
+/// The units that take too long, in microseconds.
+const LONG: u64 = 400_000;
+
+/// Addresses of calls, last byte, as the file counts.
+type Calls = Arc<Mutex<BTreeSet<u64>>>;
+
+/// The program, compiled, and ended when the test is done.
+struct Server {
+    child: Child,
+    exe: PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+impl Server {
+    fn start() -> Option<Self> {
+        if let Err(e) = check_permission() {
+            println!("skipped: recording is not possible: {e}");
+            return None;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (source, exe) = (dir.path().join("server.c"), dir.path().join("server"));
+        fs::write(&source, include_str!("server.c")).unwrap();
+        let built = Command::new("cc")
+            .args(["-O1", "-g", "-fno-optimize-sibling-calls", "-Wl,--build-id", "-o"])
+            .args([&exe, &source])
+            .status();
+        if !built.is_ok_and(|s| s.success()) {
+            println!("skipped: there is no C compiler");
+            return None;
+        }
+        let child =
+            Command::new(&exe).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program");
+        let mut server = Self { child, exe, _dir: dir };
+        // It is this program when it answers.
+        server.serve("s 1");
+        Some(server)
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        fs::read(&self.exe).unwrap()
+    }
+
+    /// Where the byte at an address is in the file.
+    fn offset(&self, address: u64) -> u64 {
+        let bytes = self.bytes();
+        let file = object::File::parse(bytes.as_slice()).unwrap();
+        let of = |s: &object::Segment<'_, '_>| (s.address()..s.address() + s.size()).contains(&address);
+        let segment = file.segments().find(of).unwrap();
+        address - segment.address() + segment.file_range().0
+    }
+
+    fn build_id(&self) -> String {
+        let bytes = self.bytes();
+        let file = object::File::parse(bytes.as_slice()).unwrap();
+        let hex = |text: String, b: &u8| text + &format!("{b:02x}");
+        file.build_id().unwrap().unwrap().iter().fold(String::new(), hex)
+    }
+
+    fn function(&self, name: &str) -> GuardedFunction {
+        let bytes = self.bytes();
+        let file = object::File::parse(bytes.as_slice()).unwrap();
+        let symbol = file.symbols().find(|s| s.name() == Ok(name)).expect(name);
+        GuardedFunction { file: self.exe.clone(), offset: self.offset(symbol.address()), private: true }
+    }
+
+    /// A boundary is poll(2) of the program's own, or where that returned. `calls` gets the addresses of such calls.
+    fn judge(&self, calls: Calls) -> Judge {
+        let id = self.build_id();
+        Box::new(move |s: &Stacked| {
+            let frame = s.frames.iter().position(|f| f.module == id)?;
+            let call = s.frames[frame].address;
+            let polls = ["poll", "ppoll"].map(pg_event::syscall_number);
+            let mut calls = calls.lock().unwrap();
+            match s.syscall {
+                Some(nr) if polls.contains(&Some(nr)) => calls.insert(call),
+                None if calls.contains(&call) => true,
+                _ => return None,
+            };
+            Some(Guarded { of: 0, frame, turn: frame })
+        })
+    }
+
+    fn ask(&mut self, what: &str) {
+        let line = format!("{what:<16}");
+        self.child.stdin.as_mut().unwrap().write_all(line.as_bytes()).unwrap();
+    }
+
+    /// A whole unit.
+    fn serve(&mut self, what: &str) {
+        self.ask(what);
+        self.answer();
+    }
+
+    fn answer(&mut self) {
+        let mut done = [0];
+        self.child.stdout.as_mut().unwrap().read_exact(&mut done).unwrap();
+    }
+
+    fn guards(&self, plan: Plan) -> Guards {
+        self.guards_with(plan, Calls::default())
+    }
+
+    fn guards_with(&self, plan: Plan, calls: Calls) -> Guards {
+        Guards::start(plan, self.judge(calls), &[self.child.id()]).unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn wait_for<T>(guards: &mut Guards, mut found: impl FnMut(Told) -> Option<T>) -> Option<T> {
+    let end = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < end {
+        for told in guards.poll(Duration::from_millis(20)) {
+            if let Some(t) = found(told) {
+                return Some(t);
+            }
+        }
+    }
+    None
+}
+
+/// The server's thread comes under guard with its first units.
+fn known(server: &mut Server, guards: &mut Guards) {
+    for _ in 0..50 {
+        server.serve("s 10");
+        let mut is = false;
+        for told in guards.poll(Duration::from_millis(20)) {
+            is |= matches!(told, Told::Guarded { .. });
+        }
+        if is {
+            // What was under way when it did is no unit.
+            server.serve("s 10");
+            server.serve("s 10");
+            return;
+        }
+    }
+    panic!("the thread did not come under guard: {:?}", guards.notes());
+}
+
+#[test]
+fn units_are_told_with_their_contexts() {
+    let Some(mut server) = Server::start() else { return };
+    let names = ["handle", "search", "stick", "fetch", "step"];
+    let learnt = learn(&mut server);
+    let plan = Plan {
+        loops: guarding(&server, &learnt, 0).loops,
+        functions: names.iter().map(|n| server.function(n)).collect(),
+        learning: true,
+        ..Plan::default()
+    };
+    let mut guards = server.guards_with(plan, learnt.calls.clone());
+    let (hit, step) = guards.costs();
+    println!("a probe costs {hit} ns at a push, {step} ns elsewhere");
+    assert!((50..100_000).contains(&hit) && (50..100_000).contains(&step), "{hit} {step}");
+    known(&mut server, &mut guards);
+    guards.poll(Duration::from_millis(1));
+    let since = Instant::now();
+    for what in ["t 3000", "f 5000", "s 2000"] {
+        server.serve(what);
+    }
+    let mut units = Vec::new();
+    wait_for(&mut guards, |told| {
+        if let Told::Unit { start, end, spent, contexts, .. } = told
+            && end - start > 1_500_000
+        {
+            units.push((end - start, spent, contexts));
+        }
+        // The last unit ends when its thread waits again.
+        (units.len() == 3).then_some(())
+    });
+    let took = since.elapsed().as_nanos() as u64;
+    let of = |contexts: &[(usize, u32)]| -> BTreeSet<&str> { contexts.iter().map(|c| names[c.0]).collect() };
+    assert_eq!(units.len(), 3, "{units:?} {:?}", guards.notes());
+    let [stick, fetch, search] = units.as_slice() else { panic!() };
+    assert_eq!(of(&stick.2), ["handle", "stick"].into());
+    assert_eq!(of(&fetch.2), ["fetch", "handle", "step"].into());
+    assert_eq!(of(&search.2), ["handle", "search", "step"].into());
+    for (unit, least) in [(stick, 3000), (fetch, 5000), (search, 2000)] {
+        assert!((least * 1000..took).contains(&unit.0), "{} of {took}", unit.0);
+    }
+    // Thousands of probes were hit in the search: that was ours.
+    assert!(search.1 > 10 * stick.1, "{units:?}");
+    // The same function is as deep below the loop whenever it is called from the same place.
+    let depth = |contexts: &[(usize, u32)], name| contexts.iter().find(|c| names[c.0] == name).unwrap().1;
+    let handle = depth(&stick.2, "handle");
+    assert_eq!((depth(&fetch.2, "handle"), depth(&search.2, "handle")), (handle, handle));
+    assert!(depth(&fetch.2, "step") > depth(&fetch.2, "fetch") && depth(&fetch.2, "fetch") > handle);
+}
+
+/// Guard the types search, stick and fetch, told from each other by one function each, and units also where poll(2)
+/// returned at once.
+fn guarding(server: &Server, learnt: &Learnt, threshold: u64) -> Plan {
+    let calls = learnt.calls.lock().unwrap();
+    let turns = calls.iter().map(|c| (server.exe.clone(), server.offset(c + 1))).collect();
+    let depths = &learnt.depths;
+    Plan {
+        loops: vec![GuardedLoop { thresholds: vec![threshold; 3], unknown: threshold, turns }],
+        functions: ["search", "stick", "fetch", "step"].iter().map(|n| server.function(n)).collect(),
+        contexts: depths.iter().map(|&(f, depth)| (0, f, depth, vec![f])).collect(),
+        hz: 199,
+        period: 100 * MS,
+        ..Plan::default()
+    }
+}
+
+/// What was learnt of the server.
+#[derive(Default)]
+struct Learnt {
+    /// How deep the three functions are called.
+    depths: Vec<(usize, u32)>,
+    /// Calls of its own wait.
+    calls: Calls,
+}
+
+fn learn(server: &mut Server) -> Learnt {
+    let calls = Calls::default();
+    let plan = Plan { learning: true, ..guarding(server, &Learnt::default(), 0) };
+    let mut guards = server.guards_with(plan, calls.clone());
+    known(server, &mut guards);
+    let mut found = BTreeSet::new();
+    for what in ["s 100", "t 100", "f 100", "s 100", "t 100", "f 100"] {
+        server.serve(what);
+    }
+    wait_for(&mut guards, |told| {
+        if let Told::Unit { contexts, .. } = told {
+            found.extend(contexts.into_iter().filter(|c| c.0 < 3));
+        }
+        (found.len() == 3).then_some(())
+    });
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert_eq!(calls.lock().unwrap().len(), 1);
+    Learnt { depths: found.into_iter().collect(), calls }
+}
+
+fn violation(guards: &mut Guards) -> Violation {
+    let found = wait_for(guards, |told| match told {
+        Told::Violation(v) => Some(*v),
+        _ => None,
+    });
+    found.expect("a violation")
+}
+
+#[test]
+fn a_unit_that_takes_too_long_is_seen_while_it_runs() {
+    let Some(mut server) = Server::start() else { return };
+    let learnt = learn(&mut server);
+    let mut guards = server.guards_with(guarding(&server, &learnt, LIMIT), learnt.calls.clone());
+    known(&mut server, &mut guards);
+    for _ in 0..20 {
+        for what in ["s 1000", "t 1000", "f 1000"] {
+            server.serve(what);
+        }
+    }
+    for told in guards.poll(Duration::from_millis(10)) {
+        assert!(!matches!(told, Told::Violation(_)), "{told:?}");
+    }
+    let counts = guards.counts(0);
+    for of in 0..3 {
+        assert!(counts[of].units >= 19 && counts[of].violations == 0, "{counts:?}");
+        // Of the search much is the probes' time, which is not counted.
+        assert!(of == 0 || counts[of].sum / counts[of].units >= 900_000, "{counts:?}");
+    }
+    // On a busy machine each may be put off the CPU just when its time is over.
+    let cases = [
+        ('s', 0, vec![SeenBy::Context, SeenBy::Sample], "search"),
+        ('t', 1, vec![SeenBy::Sample], "stick"),
+        ('f', 2, vec![SeenBy::Sleep], "fetch"),
+    ];
+    for (what, of, seen, function) in cases {
+        server.ask(&format!("{what} {LONG}"));
+        let asked = Instant::now();
+        let v = violation(&mut guards);
+        let late = asked.elapsed();
+        guards.symbolize();
+        assert_eq!((v.pid, v.of, v.threshold), (server.child.id(), Some(of), LIMIT), "{what}");
+        assert!(seen.contains(&v.seen) || v.seen == SeenBy::Switch, "{what}: {:?}", v.seen);
+        assert!(late < Duration::from_micros(LONG), "{what}: told after {late:?}, not while the unit ran");
+        assert!((LIMIT..LONG * 1000).contains(&v.elapsed) && v.time - v.start >= v.elapsed, "{what}: {v:?}");
+        let frames = guards.catalog().show_stack(v.user_stack);
+        let at = |name: &str| {
+            frames.iter().position(|f| f.starts_with(name)).unwrap_or_else(|| panic!("{what}: {frames:?}"))
+        };
+        assert!(at(function) < at("handle") && at("handle") < at("main"), "{what}: {frames:?}");
+        // Inside the loop's frame is all but `main` and what called it.
+        assert_eq!(v.distance, Some(at("main")), "{what}: {frames:?}");
+        server.answer();
+        let ended = wait_for(&mut guards, |told| match told {
+            Told::Ended { number, elapsed, of, .. } if number == v.number => Some((elapsed, of)),
+            _ => None,
+        });
+        let (elapsed, ended_as) = ended.expect("its end");
+        // Of the search, which comes by a guard every 10 us, some is the guards' own time.
+        assert!(elapsed >= LONG * 500 && ended_as == Some(of), "{what}: {elapsed} {ended_as:?}");
+        server.serve("s 10");
+    }
+    assert_eq!(guards.counts(0).iter().map(|c| c.violations).collect::<Vec<_>>(), [1, 1, 0, 0]);
+}
+
+#[test]
+fn a_type_that_rings_on_is_told_less_and_less() {
+    let Some(mut server) = Server::start() else { return };
+    let learnt = learn(&mut server);
+    let mut guards = server.guards_with(guarding(&server, &learnt, MS), learnt.calls.clone());
+    known(&mut server, &mut guards);
+    let (mut told, begun) = (0, Instant::now());
+    for _ in 0..200 {
+        server.serve("f 3000");
+        told += guards.poll(Duration::ZERO).iter().filter(|t| matches!(t, Told::Violation(_))).count();
+    }
+    let took = begun.elapsed().as_secs_f64();
+    let all = guards.counts(0)[2].violations;
+    assert!(all >= 199, "{all} were counted of {:?}, {:?}", guards.counts(0), guards.notes());
+    // At 0, 0.1, 0.3, 0.7, 1.5 s and so on: told again after twice the time.
+    let most = (took / 0.1 + 1.0).log2().ceil() as usize + 1;
+    assert!((2..=most).contains(&told), "{told} were told in {took} s");
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let Some(mut server) = Server::start() else { return };
+    let text = |s: &Server| code_of(s.child.id(), &s.exe);
+    let before = text(&server);
+    let guards = {
+        let mut guards = server.guards(guarding(&server, &Learnt::default(), LIMIT));
+        known(&mut server, &mut guards);
+        guards
+    };
+    assert_ne!(text(&server), before, "probes are in the code");
+    drop(guards);
+    assert_eq!(text(&server), before, "and are taken out");
+    server.serve("s 10");
+}
+
+/// The program's code as it is in memory.
+fn code_of(pid: u32, exe: &Path) -> Vec<u8> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let line = maps.lines().find(|l| l.contains("r-xp") && l.ends_with(exe.to_str().unwrap())).unwrap();
+    let (from, to) = line.split_whitespace().next().unwrap().split_once('-').unwrap();
+    let (from, to) = (u64::from_str_radix(from, 16).unwrap(), u64::from_str_radix(to, 16).unwrap());
+    let mut code = vec![0; (to - from) as usize];
+    let memory = fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    std::os::unix::fs::FileExt::read_exact_at(&memory, &mut code, from).unwrap();
+    code
+}

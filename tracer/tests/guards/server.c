@@ -1,0 +1,74 @@
+/* One turn of the loop for each line on standard input: WORK MICROSECONDS. */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+volatile unsigned long sink;
+
+static unsigned long now_us(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000ul + t.tv_nsec / 1000;
+}
+
+__attribute__((noinline)) void count(int i)
+{
+	sink += i;
+}
+
+__attribute__((noinline)) void step(void)
+{
+	for (int i = 0; i < 3000; i++)
+		count(i);
+}
+
+/* Computes, and comes by `step` again and again. */
+__attribute__((noinline)) void search(unsigned long us)
+{
+	for (unsigned long end = now_us() + us; now_us() < end;)
+		step();
+	sink++;
+}
+
+/* Computes in one place. */
+__attribute__((noinline)) void stick(unsigned long us)
+{
+	for (unsigned long end = now_us() + us; now_us() < end;)
+		sink++;
+	sink++;
+}
+
+/* Sleeps. */
+__attribute__((noinline)) void fetch(unsigned long us)
+{
+	step();
+	usleep(us);
+	sink++;
+}
+
+__attribute__((noinline)) void handle(char kind, unsigned long us)
+{
+	switch (kind) {
+	case 's': search(us); break;
+	case 't': stick(us); break;
+	case 'f': fetch(us); break;
+	}
+	sink++;
+}
+
+int main(void)
+{
+	char line[32];
+	for (;;) {
+		struct pollfd in = { .fd = 0, .events = POLLIN };
+		poll(&in, 1, -1);
+		if (read(0, line, 16) != 16)
+			return 0;
+		handle(line[0], strtoul(line + 1, 0, 10));
+		if (write(1, "", 1) != 1)
+			return 1;
+	}
+}

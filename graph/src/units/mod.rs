@@ -49,13 +49,14 @@ pub use lcs::Lcs;
 pub use names::type_names;
 pub use path::{CallPath, FunctionId, MAX_FRAMES, PathSet, Unit};
 pub use profile::{
-    Binary, DecodeError, EncodeError, Function, LoopKey, LoopTypes, MAX_BYTES, MAX_TEXT, Profile, VERSION,
+    Binary, Boundary, CONFIDENCE, DecodeError, EncodeError, Function, Limit, Listed, LoopFunction, LoopKey,
+    LoopTypes, MAX_BUILD_ID, MAX_BYTES, MAX_TEXT, Place, Profile, VERSION,
 };
 pub use select::{Candidate, SelectOptions, candidates, select};
 pub use stats::{Contradiction, UnitStats};
 pub use table::{Row, average_relative, table};
 pub use thresholds::{Caution, Rule, Threshold, needed, threshold};
-pub use tree::CallTree;
+pub use tree::{CallTree, unit_from_hits};
 pub use types::{Belongs, Measure, Tree, TypeId, TypeOptions, UnitType, UnitTypes};
 
 #[cfg(test)]

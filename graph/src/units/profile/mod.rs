@@ -4,23 +4,31 @@
 //! ([`Profile::types`]), so profiles of several runs and machines merge exactly, in any order: trees are joined,
 //! figures added up. (Types that had been clustered apart could not be merged so.)
 //!
+//! Beside that it says where functions and loops are in the binaries (`places`), which is no part of what they are:
+//! builds of a program share their types. What people say of a type is kept with a call tree of it (`settings`).
+//!
 //! A profile is always in one form: functions sorted and only those that occur, numbered in that order. So equal
 //! contents are equal values and, written, equal bytes.
 
+mod places;
+mod settings;
 mod show;
 #[cfg(test)]
 mod tests;
+mod types;
 mod wire;
 
+pub use places::{Boundary, LoopFunction, MAX_BUILD_ID, Place};
+pub use settings::{CONFIDENCE, Limit};
+pub use types::{Listed, LoopTypes};
 pub use wire::{DecodeError, EncodeError, MAX_BYTES, VERSION};
 
 use super::inference::Context;
-use super::names::type_names;
 use super::path::{CallPath, FunctionId, PathSet, Unit};
 use super::stats::UnitStats;
-use super::types::{TypeOptions, UnitTypes};
-use pg_event::Ns;
+use places::LoopFacts;
 use serde::{Deserialize, Serialize};
+use settings::Settings;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of a path, build-id or name that are kept.
@@ -53,14 +61,6 @@ pub struct LoopKey {
     pub offset: u64,
 }
 
-/// A name that a person gave to a type.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Name {
-    /// When, in ns since the epoch: the latest counts, of several at one moment the last by text.
-    at: Ns,
-    text: String,
-}
-
 /// What was learnt of the units with one call tree.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct TreeProfile {
@@ -80,10 +80,12 @@ impl TreeProfile {
 /// What was learnt of one loop.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct LoopProfile {
+    /// Where it is.
+    facts: LoopFacts,
     /// What is known of the units with each distinct call tree.
     trees: BTreeMap<PathSet, TreeProfile>,
-    /// Names, by a call tree of the type that was named.
-    names: BTreeMap<PathSet, Name>,
+    /// What people said, by a call tree of the type that it was said of.
+    settings: BTreeMap<PathSet, Settings>,
 }
 
 /// What has been learnt of a program's units.
@@ -91,20 +93,9 @@ struct LoopProfile {
 pub struct Profile {
     binaries: BTreeSet<Binary>,
     functions: Vec<Function>,
+    /// Of each function.
+    places: Vec<BTreeSet<Place>>,
     loops: BTreeMap<LoopKey, LoopProfile>,
-}
-
-/// The types of a loop as a profile has them.
-#[derive(Debug)]
-pub struct LoopTypes {
-    /// The types, by [`super::TypeId`]; functions are those of [`Profile::functions`].
-    pub types: UnitTypes,
-    /// The durations of each.
-    pub stats: Vec<UnitStats>,
-    /// The contexts of each: with a threshold they are [`super::TypeContexts`].
-    pub contexts: Vec<BTreeSet<Context>>,
-    /// The name of each: the one that a person gave, or one made of its functions.
-    pub names: Vec<String>,
 }
 
 impl Profile {
@@ -126,7 +117,8 @@ impl Profile {
             tree.contexts.extend(&unit.contexts);
         }
         let binaries = binaries.into_iter().collect();
-        Self { binaries, functions: functions.to_vec(), loops }.in_one_form(super::MAX_FRAMES)
+        let places = vec![BTreeSet::new(); functions.len()];
+        Self { binaries, functions: functions.to_vec(), places, loops }.in_one_form(super::MAX_FRAMES)
     }
 
     /// What both have learnt. Exact, and the same in any order and grouping: `a.merge(&b) == b.merge(&a)`.
@@ -135,6 +127,7 @@ impl Profile {
         let mut all = self.clone();
         let shift = all.functions.len() as u32;
         all.functions.extend(other.functions.iter().cloned());
+        all.places.extend(other.places.iter().cloned());
         all.binaries.extend(other.binaries.iter().cloned());
         for (key, theirs) in &other.loops {
             let ours = all.loops.entry(key.clone()).or_default();
@@ -146,31 +139,20 @@ impl Profile {
                 let moved_tree = TreeProfile { stats: tree.stats.clone(), contexts };
                 ours.trees.entry(moved(paths)).or_default().merge(&moved_tree);
             }
-            for (paths, name) in &theirs.names {
-                keep_latest(&mut ours.names, moved(paths), name.clone());
+            for (paths, settings) in &theirs.settings {
+                ours.settings.entry(moved(paths)).or_default().merge(settings.clone());
             }
+            ours.facts.merge(theirs.facts.clone());
         }
         all.in_one_form(super::MAX_FRAMES)
     }
 
     /// The same with call paths cut to their `frames` outermost functions; trees that are equal then become one.
     /// For where there are more distinct trees than can be kept ([`EncodeError`]). Cutting and merging may be
-    /// done in either order.
+    /// done in either order, but for the places of functions that are cut off: these are gone.
     #[must_use]
     pub fn cut_to(&self, frames: usize) -> Self {
         self.clone().in_one_form(frames)
-    }
-
-    /// Names the type that has a call tree with these `paths` (of this profile's functions), at a moment given in
-    /// ns since the epoch. The name stays with the tree when types change; an empty one takes a name back.
-    /// Nothing happens when the loop is not known.
-    pub fn name_type(&mut self, of: &LoopKey, paths: &PathSet, at: Ns, name: &str) {
-        if let Some(l) = self.loops.get_mut(of)
-            && l.trees.contains_key(paths)
-        {
-            let text = cut(name, MAX_TEXT);
-            keep_latest(&mut l.names, paths.clone(), Name { at, text });
-        }
     }
 
     /// The programs and libraries that were trained on.
@@ -194,51 +176,30 @@ impl Profile {
         all.fold(0, |sum, t| sum.saturating_add(t.stats.count()))
     }
 
-    /// The types of a loop's units with their durations and names. `None` when the loop is not known.
-    pub fn types(&self, of: &LoopKey, options: TypeOptions) -> Option<LoopTypes> {
-        let l = self.loops.get(of)?;
-        let types = UnitTypes::new(l.trees.iter().map(|(p, t)| (p.clone(), t.stats.count())), options);
-        let name = |f: FunctionId| self.functions.get(f.0 as usize).map_or("?", |f| f.name.as_str());
-        let mut names = type_names(&types, name);
-        let mut stats = vec![UnitStats::default(); types.types().len()];
-        let mut contexts = vec![BTreeSet::new(); stats.len()];
-        for (i, (paths, tree)) in l.trees.iter().enumerate() {
-            // Trees are in the same order on both sides: sorted by their paths.
-            let Some(t) = types.type_of(i) else { continue };
-            debug_assert_eq!(&types.trees()[i].paths, paths);
-            stats[t.0 as usize].merge(&tree.stats);
-            contexts[t.0 as usize].extend(&tree.contexts);
-        }
-        for (t, of) in types.types().iter().enumerate() {
-            let given = of.trees.iter().filter_map(|&i| l.names.get(&types.trees()[i].paths)).max();
-            if let Some(name) = given.filter(|n| !n.text.is_empty()) {
-                names[t] = crate::words::clean(&name.text, 200);
-            }
-        }
-        Some(LoopTypes { types, stats, contexts, names })
-    }
-
     /// Functions sorted, each once, and only those that occur; texts and paths no longer than allowed.
     fn in_one_form(mut self, frames: usize) -> Self {
         let binary =
             |b: Binary| Binary { path: cut(&b.path, MAX_TEXT), build_id: cut(&b.build_id, MAX_TEXT) };
-        let function =
-            |f: &Function| Function { module: cut(&f.module, MAX_TEXT), name: cut(&f.name, MAX_TEXT) };
         self.binaries = self.binaries.into_iter().map(binary).collect();
         self.loops.values_mut().for_each(|l| l.trees.retain(|_, t| t.stats.count() > 0));
         self.loops.retain(|_, l| !l.trees.is_empty());
         let unknown = Function { module: String::new(), name: "?".into() };
         let mut used: BTreeMap<FunctionId, Function> = BTreeMap::new();
-        let sets = self.loops.values().flat_map(|l| l.trees.keys().chain(l.names.keys()));
+        let sets = self.loops.values().flat_map(|l| l.trees.keys().chain(l.settings.keys()));
         for id in sets.flat_map(PathSet::paths).flat_map(|p| p.functions().iter().take(frames)) {
             used.entry(*id).or_insert_with(|| {
-                self.functions.get(id.0 as usize).map_or_else(|| unknown.clone(), function)
+                self.functions.get(id.0 as usize).map_or_else(|| unknown.clone(), Function::in_one_form)
             });
         }
         let sorted: BTreeSet<&Function> = used.values().collect();
         let place: BTreeMap<&Function, u32> = sorted.iter().zip(0..).map(|(f, i)| (*f, i)).collect();
         let to: BTreeMap<FunctionId, FunctionId> =
             used.iter().map(|(id, f)| (*id, FunctionId(place[f]))).collect();
+        let mut places = vec![BTreeSet::new(); sorted.len()];
+        for (from, to) in &to {
+            let known = self.places.get_mut(from.0 as usize).map(std::mem::take);
+            places[to.0 as usize].append(&mut known.unwrap_or_default());
+        }
         let mut loops: BTreeMap<LoopKey, LoopProfile> = BTreeMap::new();
         for (key, l) in &self.loops {
             let key = LoopKey { build_id: cut(&key.build_id, MAX_TEXT), offset: key.offset };
@@ -252,12 +213,14 @@ impl Profile {
                 let tree = TreeProfile { stats: tree.stats.clone(), contexts };
                 into.trees.entry(mapped(paths, frames, |f| to[&f])).or_default().merge(&tree);
             }
-            for (paths, name) in &l.names {
-                keep_latest(&mut into.names, mapped(paths, frames, |f| to[&f]), name.clone());
+            for (paths, settings) in &l.settings {
+                let of = into.settings.entry(mapped(paths, frames, |f| to[&f])).or_default();
+                of.merge(settings.clone());
             }
+            into.facts.merge(l.facts.in_one_form());
         }
         let functions = sorted.into_iter().cloned().collect();
-        Self { binaries: self.binaries, functions, loops }
+        Self { binaries: self.binaries, functions, places, loops }
     }
 }
 
@@ -265,13 +228,6 @@ fn mapped(paths: &PathSet, frames: usize, to: impl Fn(FunctionId) -> FunctionId)
     PathSet::new(
         paths.paths().iter().map(|p| CallPath::new(p.functions().iter().take(frames).map(|f| to(*f)))),
     )
-}
-
-fn keep_latest(names: &mut BTreeMap<PathSet, Name>, of: PathSet, name: Name) {
-    let kept = names.entry(of).or_insert_with(|| name.clone());
-    if name > *kept {
-        *kept = name;
-    }
 }
 
 /// The first `most` bytes at most, without a broken character.

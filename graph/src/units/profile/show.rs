@@ -1,8 +1,8 @@
 //! A profile as text for people: `profile show`.
 
-use super::{LoopTypes, Profile};
+use super::{Limit, Listed, LoopTypes, Profile};
 use crate::units::path::CallPath;
-use crate::units::{Caution, Row, Rule, TypeOptions, average_relative, table};
+use crate::units::{Caution, Row, Rule, TypeId, TypeOptions, average_relative};
 use crate::words::{clean, span};
 use std::fmt::Write;
 
@@ -33,26 +33,27 @@ impl Profile {
             let id = if b.build_id.is_empty() { "none" } else { &b.build_id };
             writeln!(out, "binary {} (build-id {})", clean(&b.path, 200), clean(id, 64))?;
         }
-        for key in self.loops.keys() {
-            let Some(of) = self.types(key, options) else { continue };
+        for Listed { key, of, rows } in self.listed(options, rule) {
             writeln!(out)?;
+            let place = format!("{}+{:#x}", clean(&key.build_id, 64), key.offset);
+            let place = match self.loop_function(&key) {
+                Some(f) => {
+                    format!("{} ({}), at {place}", clean(&f.function.name, 60), clean(&f.function.module, 60))
+                }
+                None => format!("at {place}"),
+            };
+            let (types, trees) = (of.types.types().len(), of.types.trees().len());
+            writeln!(out, "loop {place}: {types} types, {trees} distinct call trees")?;
             writeln!(
                 out,
-                "loop at {}+{:#x}: {} types, {} distinct call trees",
-                clean(&key.build_id, 64),
-                key.offset,
-                of.types.types().len(),
-                of.types.trees().len()
+                "{:>4} {:>9} {:>9} {:>9} {:>6} {:>9} {:>9} {:>9} {:>9}  type",
+                "no", "units", "mean", "sigma", "c", "median", "p99", "greatest", "threshold"
             )?;
-            let rows = table(&of.stats, rule);
-            writeln!(
-                out,
-                "{:>9} {:>9} {:>9} {:>6} {:>9} {:>9} {:>9} {:>9}  type",
-                "units", "mean", "sigma", "c", "median", "p99", "greatest", "threshold"
-            )?;
-            for row in &rows {
+            for (number, row) in &rows {
+                write!(out, "{number:>4} ")?;
                 self.write_row(out, row, &of)?;
             }
+            let rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
             if let Some(c) = average_relative(&rows) {
                 writeln!(out, "mean c of the {} costliest types: {c:.1} %", rows.len().min(10))?;
             }
@@ -83,13 +84,25 @@ impl Profile {
         if row.threshold.above > 0 {
             write!(out, " ({} of these units were above it)", row.threshold.above)?;
         }
+        match of.limits[row.of] {
+            Limit::Auto => {}
+            Limit::Fixed(_) => write!(out, " (threshold set by hand)")?,
+            Limit::Sigma(k) => write!(out, " (set to mean + {} sigma)", f64::from(k) / 1e3)?,
+            Limit::Quantile(q) => write!(out, " (set to the {} % quantile)", f64::from(q) / 1e4)?,
+        }
+        if of.silent[row.of] {
+            write!(out, " (silent)")?;
+        }
+        if of.unseen(TypeId(row.of as u32), &self.functions) {
+            write!(out, " (what they called is not known: different work may be among them)")?;
+        }
         writeln!(out)?;
         let paths = of.types.trees()[of.types.types()[row.of].representative].paths.paths();
         for p in paths.iter().take(PATHS) {
-            writeln!(out, "          {}", self.path(p))?;
+            writeln!(out, "               {}", self.path(p))?;
         }
         if paths.len() > PATHS {
-            writeln!(out, "          and {} more call paths", paths.len() - PATHS)?;
+            writeln!(out, "               and {} more call paths", paths.len() - PATHS)?;
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! Merging in any order, writing and reading, and reading what is no profile.
 
 use super::*;
-use crate::units::{Caution, Rule, threshold};
+use crate::units::{Caution, Rule, TypeId, TypeOptions, threshold};
+use pg_event::Sysno;
 use proptest::prelude::*;
 
 fn function(i: u32) -> Function {
@@ -38,22 +39,55 @@ fn profile((order, units): &Run) -> Profile {
     Profile::new([binary], &functions, units.iter().map(|(k, u)| (k.clone(), u)))
 }
 
-/// The profile with a name or two given to what it knows.
-fn with_names(mut p: Profile, names: &[(prop::sample::Index, u64, String)]) -> Profile {
-    for (which, at, text) in names {
+/// Something that a person says of a type.
+#[derive(Clone, Debug)]
+enum Said {
+    Name(String),
+    Limit(Limit),
+    Silent(bool),
+}
+
+/// The profile with something said of what it knows.
+fn with_settings(mut p: Profile, all_said: &[(prop::sample::Index, u64, Said)]) -> Profile {
+    for (which, at, said) in all_said {
         let all: Vec<(LoopKey, PathSet)> =
             p.loops.iter().flat_map(|(k, l)| l.trees.keys().map(|t| (k.clone(), t.clone()))).collect();
         if !all.is_empty() {
             let (k, paths) = &all[which.index(all.len())];
-            p.name_type(k, paths, *at, text);
+            match said {
+                Said::Name(text) => p.name_type(k, paths, *at, text),
+                Said::Limit(limit) => p.limit_type(k, paths, *at, *limit),
+                Said::Silent(silent) => p.silence_type(k, paths, *at, *silent),
+            }
         }
     }
     p
 }
 
+/// The profile with functions and loops that are somewhere.
+fn with_places(mut p: Profile, functions: &[(u32, u64)], loops: &[(u64, u64)]) -> Profile {
+    let place = |at: u64| Place { build_id: format!("build{}", at % 2), entry: at };
+    p.place_functions(functions.iter().map(|&(f, at)| (function(f), place(at))));
+    for &(l, at) in loops {
+        let boundary = Boundary { calls: vec![at, at + 1], syscall: Sysno(at as u16) };
+        p.place_loop(&key(l), LoopFunction { function: function(1), entry: at }, [boundary]);
+    }
+    p
+}
+
 fn any_profile() -> impl Strategy<Value = Profile> {
-    let names = prop::collection::vec((any::<prop::sample::Index>(), 0u64..3, "[ab]{0,2}"), 0..3);
-    (any_run(), names).prop_map(|(run, names)| with_names(profile(&run), &names))
+    let said = prop_oneof![
+        "[ab]{0,2}".prop_map(Said::Name),
+        prop_oneof![Just(Limit::Auto), (0u64..3).prop_map(Limit::Fixed), (0u32..3).prop_map(Limit::Sigma)]
+            .prop_map(Said::Limit),
+        any::<bool>().prop_map(Said::Silent),
+    ];
+    let said = prop::collection::vec((any::<prop::sample::Index>(), 0u64..3, said), 0..4);
+    let functions = prop::collection::vec((0u32..8, 0u64..4), 0..6);
+    let loops = prop::collection::vec((0u64..2, 0u64..4), 0..3);
+    (any_run(), said, functions, loops).prop_map(|(run, said, functions, loops)| {
+        with_places(with_settings(profile(&run), &said), &functions, &loops)
+    })
 }
 
 proptest! {
@@ -64,7 +98,12 @@ proptest! {
         prop_assert_eq!(&left, &right);
         prop_assert_eq!(left.encode(), right.encode());
         prop_assert_eq!(a.merge(&Profile::default()), a.clone());
-        prop_assert_eq!(a.merge(&b).cut_to(2), a.cut_to(2).merge(&b.cut_to(2)));
+        let placeless = |mut p: Profile| {
+            p.places.iter_mut().for_each(BTreeSet::clear);
+            p
+        };
+        let cut_first = a.cut_to(2).merge(&b.cut_to(2));
+        prop_assert_eq!(placeless(a.merge(&b).cut_to(2)), placeless(cut_first));
         prop_assert_eq!(left.units(), a.units() + b.units() + c.units());
     }
 
@@ -117,13 +156,13 @@ proptest! {
 #[test]
 fn claims_of_length_are_not_believed() {
     // An array of four, the first of which claims four billion items.
-    let claim = b"PGPROF\x01\x00\x94\xdd\xff\xff\xff\xff";
+    let claim = b"PGPROF\x01\x00\x96\xdd\xff\xff\xff\xff";
     assert!(matches!(Profile::decode(claim), Err(DecodeError::Damaged(_))));
     assert_eq!(Profile::decode(b"PGPROF\x02\x00"), Err(DecodeError::Version(2)));
     assert_eq!(Profile::decode(b"PGPROF"), Err(DecodeError::NotAProfile));
     assert!(matches!(Profile::decode(&vec![0; MAX_BYTES + 1]), Err(DecodeError::TooLong(_))));
     // As many empty texts as fit: refused at the first that is too many.
-    let many = [&b"PGPROF\x01\x00\x94\x90\xdd\x00\x10\x00\x00"[..], &vec![0xa0; 1 << 20]].concat();
+    let many = [&b"PGPROF\x01\x00\x96\x90\xdd\x00\x10\x00\x00"[..], &vec![0xa0; 1 << 20]].concat();
     assert!(Profile::decode(&many).unwrap_err().to_string().contains("more than 4096 items"));
     // Deep nesting.
     let deep = [&b"PGPROF\x01\x00"[..], &vec![0x91; 100_000]].concat();
@@ -174,12 +213,12 @@ units: 80, loops: 1, functions: 6
 binary /usr/sbin/httpd (build-id abcd)
 
 loop at abcd+0x1234: 2 types, 2 distinct call trees
-    units      mean     sigma      c    median       p99  greatest threshold  type
-       40    5.2 ms    116 µs  2.3 %    5.2 ms    5.4 ms    5.4 ms    5.7 ms  run_cgi
-          main > serve > run_cgi > fork
-       40    119 µs     11 µs  9.8 %    119 µs    139 µs    139 µs    166 µs  read_file
-          main > serve > read_file
-          main > serve > read_file > stat
+  no     units      mean     sigma      c    median       p99  greatest threshold  type
+   1        40    5.2 ms    116 µs  2.3 %    5.2 ms    5.4 ms    5.4 ms    5.7 ms  run_cgi
+               main > serve > run_cgi > fork
+   2        40    119 µs     11 µs  9.8 %    119 µs    139 µs    139 µs    166 µs  read_file
+               main > serve > read_file
+               main > serve > read_file > stat
 mean c of the 2 costliest types: 6.0 %
 ";
     assert_eq!(text, expected);
@@ -232,4 +271,94 @@ fn what_is_too_large_is_told_and_can_be_cut() {
     let types = cut.types(&key(0), TypeOptions::default()).unwrap();
     let t = threshold(&types.stats[0], Rule::Quantile { q: 0.9999, confidence: 0.95 }).unwrap();
     assert_eq!((t.ns, t.caution), (5, Some(Caution::TooFew { have: 19_998, need: 29_956 })));
+}
+
+#[test]
+fn limits_and_silence_stay_with_the_type() {
+    let mut p = server();
+    let of = p.types(&key(0x1234), TypeOptions::default()).unwrap();
+    let at = of.names.iter().position(|n| n == "run_cgi").unwrap();
+    let paths = of.types.trees()[of.types.types()[at].representative].paths.clone();
+    let auto = of.threshold(TypeId(at as u32), Rule::default()).unwrap().ns;
+    let other = p.clone();
+    p.limit_type(&key(0x1234), &paths, 5, Limit::Fixed(5_100_000));
+    p.silence_type(&key(0x1234), &paths, 5, true);
+    // What was said before does not count, whoever merges with whom; nor what is said of a tree that nobody has.
+    let mut earlier = other.clone();
+    earlier.limit_type(&key(0x1234), &paths, 4, Limit::Fixed(1));
+    earlier.silence_type(&key(0x1234), &PathSet::default(), 9, true);
+    let merged = Profile::decode(&earlier.merge(&p).encode().unwrap()).unwrap();
+    assert_eq!(merged, p.merge(&earlier));
+    let of = merged.types(&key(0x1234), TypeOptions::default()).unwrap();
+    assert_eq!((of.limits[at], of.silent[at]), (Limit::Fixed(5_100_000), true));
+    assert_eq!((of.limits[1 - at], of.silent[1 - at]), (Limit::Auto, false));
+    assert_eq!(of.threshold(TypeId(at as u32), Rule::default()).unwrap().ns, 5_100_000);
+    let rows = of.table(Rule::default());
+    let row = rows.iter().find(|r| r.of == at).unwrap();
+    assert_eq!(row.threshold.ns, 5_100_000);
+    let text = merged.show(TypeOptions::default(), Rule::default());
+    assert!(text.contains("run_cgi") && text.contains("(threshold set by hand) (silent)"), "{text}");
+    // Auto and no silence take both back.
+    p.limit_type(&key(0x1234), &paths, 6, Limit::Auto);
+    p.silence_type(&key(0x1234), &paths, 6, false);
+    let of = p.types(&key(0x1234), TypeOptions::default()).unwrap();
+    assert_eq!(of.threshold(TypeId(at as u32), Rule::default()).unwrap().ns, auto);
+    assert!(!of.silent[at]);
+}
+
+#[test]
+fn places_are_joined_and_are_no_part_of_what_a_function_is() {
+    let place = |build: &str, entry| Place { build_id: build.into(), entry };
+    let build = |of: &str, entry| {
+        let mut p = server();
+        let cgi = p.functions().iter().find(|f| f.name == "run_cgi").unwrap().clone();
+        let nowhere = Function { module: "httpd".into(), name: "nowhere".into() };
+        p.place_functions([(cgi, place(of, entry)), (nowhere, place(of, 1))]);
+        let main = Function { module: "httpd".into(), name: "main".into() };
+        let boundary = Boundary { calls: vec![entry], syscall: Sysno(7) };
+        p.place_loop(&key(0x1234), LoopFunction { function: main, entry: 0x1200 }, [boundary]);
+        p
+    };
+    let merged = build("aa", 64).merge(&build("bb", 96));
+    assert_eq!((merged.units(), merged.functions().len()), (160, 6));
+    let cgi = merged.functions().iter().position(|f| f.name == "run_cgi").unwrap();
+    let places: Vec<&Place> = merged.places(FunctionId(cgi as u32)).collect();
+    assert_eq!(places, [&place("aa", 64), &place("bb", 96)]);
+    assert_eq!(merged.boundaries(&key(0x1234)).map(|b| b.calls[0]).collect::<Vec<_>>(), [64, 96]);
+    assert_eq!(merged.loop_function(&key(0x1234)).map(|f| f.entry), Some(0x1200));
+    let text = merged.show(TypeOptions::default(), Rule::default());
+    assert!(text.contains("loop main (httpd), at abcd+0x1234: 2 types"), "{text}");
+}
+
+#[test]
+fn units_without_a_stack_are_told_by_what_they_did() {
+    let functions = [
+        Function { module: "httpd".into(), name: "main".into() },
+        Function::unseen("recvfrom, writev"),
+        Function::unseen("accept4"),
+        Function { module: "httpd".into(), name: "run_cgi".into() },
+    ];
+    let unit = |f: u32, duration| Unit {
+        duration,
+        paths: PathSet::new([CallPath::new([FunctionId(0), FunctionId(f)])]),
+        contexts: BTreeSet::new(),
+    };
+    let units = [unit(1, 40), unit(1, 44), unit(2, 9), unit(3, 900)];
+    let p = Profile::new([], &functions, units.iter().map(|u| (key(0), u)));
+    let of = p.types(&key(0), TypeOptions::default()).unwrap();
+    let unseen = |t| of.unseen(TypeId(t as u32), p.functions());
+    let mut told: Vec<(&str, bool)> =
+        of.names.iter().enumerate().map(|(t, n)| (n.as_str(), unseen(t))).collect();
+    told.sort_unstable();
+    assert_eq!(
+        told,
+        [("(no stack: accept4)", true), ("(no stack: recvfrom, writev)", true), ("run_cgi", false)]
+    );
+    let listed = p.listed(TypeOptions::default(), Rule::default());
+    let numbers: Vec<usize> = listed.iter().flat_map(|l| l.rows.iter().map(|r| r.0)).collect();
+    assert_eq!(numbers, [1, 2, 3]);
+    assert_eq!(
+        p.show(TypeOptions::default(), Rule::default()).matches("what they called is not known").count(),
+        2
+    );
 }

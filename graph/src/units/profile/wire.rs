@@ -1,11 +1,17 @@
 //! How a profile is written: eight bytes that say what it is, then MessagePack. Call paths are a tree of frames,
 //! since they share most of them.
 
-use super::{Binary, Function, LoopKey, LoopProfile, MAX_TEXT, Name, Profile, TreeProfile};
+use super::places::LoopFacts;
+use super::settings::{Dated, Settings};
+use super::{
+    Binary, Boundary, Function, Limit, LoopFunction, LoopKey, LoopProfile, MAX_BUILD_ID, MAX_TEXT, Place,
+    Profile, TreeProfile,
+};
 use crate::units::Context;
 use crate::units::histogram::{Histogram, LAST_STEP};
 use crate::units::path::{CallPath, FunctionId, MAX_FRAMES, PathSet};
 use crate::units::stats::UnitStats;
+use pg_event::Sysno;
 use pg_event::bounded::{sequence, text};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +31,14 @@ const MAX_FUNCTIONS: usize = 1 << 18;
 const MAX_LOOPS: usize = 64;
 const MAX_NODES: usize = 1 << 20;
 const MAX_TREES: usize = 1 << 14;
-const MAX_NAMES: usize = 1 << 12;
+const MAX_SETTINGS: usize = 1 << 12;
+const MAX_BUILDS: usize = 1 << 12;
+/// Of all functions together.
+const MAX_PLACES: usize = 1 << 18;
+const MAX_LOOP_FUNCTIONS: usize = 64;
+const MAX_BOUNDARIES: usize = 1 << 10;
+/// Bytes of the names of modules, repeated for their functions.
+const MAX_MODULE_BYTES: usize = 1 << 26;
 const MAX_PATHS: usize = 1 << 14;
 const MAX_CONTEXTS: usize = 1 << 14;
 const MAX_STEPS: usize = LAST_STEP as usize + 1;
@@ -77,12 +90,20 @@ struct Whole {
     modules: Vec<Text>,
     #[serde(deserialize_with = "sequence::<MAX_FUNCTIONS, _, _>")]
     functions: Vec<(u32, Text)>,
+    #[serde(deserialize_with = "sequence::<MAX_BUILDS, _, _>")]
+    builds: Vec<BuildId>,
+    /// Function, build and address of its entry.
+    #[serde(deserialize_with = "sequence::<MAX_PLACES, _, _>")]
+    places: Vec<(u32, u32, u64)>,
     #[serde(deserialize_with = "sequence::<MAX_LOOPS, _, _>")]
     loops: Vec<WireLoop>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Text(#[serde(deserialize_with = "text::<MAX_TEXT, _>")] String);
+
+#[derive(Serialize, Deserialize)]
+struct BuildId(#[serde(deserialize_with = "text::<MAX_BUILD_ID, _>")] String);
 
 #[derive(Serialize, Deserialize)]
 struct WireBinary {
@@ -94,13 +115,18 @@ struct WireBinary {
 struct WireLoop {
     build_id: Text,
     offset: u64,
+    /// Module, name and entry of the function that it is in.
+    #[serde(deserialize_with = "sequence::<MAX_LOOP_FUNCTIONS, _, _>")]
+    functions: Vec<(Text, Text, u64)>,
+    #[serde(deserialize_with = "sequence::<MAX_BOUNDARIES, _, _>")]
+    boundaries: Vec<WireBoundary>,
     /// Frames: the node that each is below (0 is above all, the first of these is 1), and its function.
     #[serde(deserialize_with = "sequence::<MAX_NODES, _, _>")]
     nodes: Vec<(u32, u32)>,
     #[serde(deserialize_with = "sequence::<MAX_TREES, _, _>")]
     trees: Vec<WireTree>,
-    #[serde(deserialize_with = "sequence::<MAX_NAMES, _, _>")]
-    names: Vec<WireName>,
+    #[serde(deserialize_with = "sequence::<MAX_SETTINGS, _, _>")]
+    settings: Vec<WireSettings>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -121,11 +147,19 @@ struct WireTree {
 }
 
 #[derive(Serialize, Deserialize)]
-struct WireName {
+struct WireSettings {
     #[serde(deserialize_with = "sequence::<MAX_PATHS, _, _>")]
     paths: Vec<u32>,
-    at: u64,
-    name: Text,
+    name: Option<(u64, Text)>,
+    limit: Option<(u64, Limit)>,
+    silent: Option<(u64, bool)>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireBoundary {
+    #[serde(deserialize_with = "sequence::<MAX_FRAMES, _, _>")]
+    calls: Vec<u64>,
+    syscall: Sysno,
 }
 
 fn halves(n: u128) -> (u64, u64) {
@@ -161,8 +195,10 @@ impl Profile {
             let l = write_loop(key, l);
             most("frames of call paths in one loop", l.nodes.len(), MAX_NODES)?;
             most("distinct call trees of one loop", l.trees.len(), MAX_TREES)?;
-            most("names of types", l.names.len(), MAX_NAMES)?;
-            let paths = || l.trees.iter().map(|t| &t.paths).chain(l.names.iter().map(|n| &n.paths));
+            most("settings of types", l.settings.len(), MAX_SETTINGS)?;
+            most("names of one loop's function", l.functions.len(), MAX_LOOP_FUNCTIONS)?;
+            most("waits between units of one loop", l.boundaries.len(), MAX_BOUNDARIES)?;
+            let paths = || l.trees.iter().map(|t| &t.paths).chain(l.settings.iter().map(|n| &n.paths));
             most("call paths of one unit", paths().map(Vec::len).max().unwrap_or(0), MAX_PATHS)?;
             most(
                 "contexts of one unit",
@@ -172,16 +208,27 @@ impl Profile {
             contexts += l.trees.iter().map(|t| t.contexts.len()).sum::<usize>();
             loops.push(l);
         }
-        let sets = self.loops.values().flat_map(|l| l.trees.keys().chain(l.names.keys()));
+        let sets = self.loops.values().flat_map(|l| l.trees.keys().chain(l.settings.keys()));
         // One more for each path, as the reader counts.
         let frames: usize = sets.flat_map(PathSet::paths).map(|p| p.len() + 1).sum();
         most("frames of call paths and contexts", frames + contexts, MAX_ALL_FRAMES)?;
         let binary =
             |b: &Binary| WireBinary { path: Text(b.path.clone()), build_id: Text(b.build_id.clone()) };
+        let builds: BTreeSet<&String> = self.places.iter().flatten().map(|p| &p.build_id).collect();
+        let build: BTreeMap<&String, u32> = builds.iter().zip(0..).map(|(b, i)| (*b, i)).collect();
+        most("builds", builds.len(), MAX_BUILDS)?;
+        most("places of functions", self.places.iter().map(BTreeSet::len).sum(), MAX_PLACES)?;
+        most("bytes of module names", self.functions.iter().map(|f| f.module.len()).sum(), MAX_MODULE_BYTES)?;
+        let places = (0..).zip(&self.places);
         let whole = Whole {
             binaries: self.binaries.iter().map(binary).collect(),
             functions: self.functions.iter().map(|f| (place[&f.module], Text(f.name.clone()))).collect(),
             modules: modules.into_iter().map(|m| Text(m.clone())).collect(),
+            places: places
+                .flat_map(|(f, p)| p.iter().map(move |p| (f, p)))
+                .map(|(f, p)| (f, build[&p.build_id], p.entry))
+                .collect(),
+            builds: builds.into_iter().map(|b| BuildId(b.clone())).collect(),
             loops,
         };
         let mut bytes = [&MAGIC[..], &VERSION.to_le_bytes()].concat();
@@ -205,19 +252,32 @@ impl Profile {
             return Err(DecodeError::Version(version));
         }
         let mut reader = rmp_serde::Deserializer::new(rest);
-        // What is written nests seven deep.
+        // What is written nests eight deep.
         reader.set_max_depth(32);
         let whole = Whole::deserialize(&mut reader).map_err(damaged)?;
         if !reader.get_ref().is_empty() {
             return Err(damaged("something follows its end"));
         }
         let mut functions = Vec::with_capacity(whole.functions.len());
+        let mut module_bytes = 0;
         for (module, name) in whole.functions {
             let module =
                 whole.modules.get(module as usize).ok_or_else(|| damaged("a function of no module"))?;
+            module_bytes += module.0.len();
+            if module_bytes > MAX_MODULE_BYTES {
+                return Err(damaged("too many functions of modules with long names"));
+            }
             functions.push(Function { module: module.0.clone(), name: name.0 });
         }
-        // Module names are repeated for their functions; so are frames for their trees.
+        let mut places = vec![BTreeSet::new(); functions.len()];
+        for (function, build, entry) in whole.places {
+            let build = whole.builds.get(build as usize);
+            let (Some(of), Some(build)) = (places.get_mut(function as usize), build) else {
+                return Err(damaged("a place of no function, or in no binary"));
+            };
+            of.insert(Place { build_id: build.0.clone(), entry });
+        }
+        // Frames are repeated for their trees.
         let mut budget = MAX_ALL_FRAMES;
         let mut loops = BTreeMap::new();
         for l in whole.loops {
@@ -228,13 +288,13 @@ impl Profile {
         }
         let binary = |b: WireBinary| Binary { path: b.path.0, build_id: b.build_id.0 };
         let binaries = whole.binaries.into_iter().map(binary).collect();
-        Ok(Self { binaries, functions, loops }.in_one_form(MAX_FRAMES))
+        Ok(Self { binaries, functions, places, loops }.in_one_form(MAX_FRAMES))
     }
 }
 
 fn write_loop(key: &LoopKey, l: &LoopProfile) -> WireLoop {
     // In the order of the paths, so that the numbers follow from the contents.
-    let sets = || l.trees.keys().chain(l.names.keys());
+    let sets = || l.trees.keys().chain(l.settings.keys());
     let paths: BTreeSet<&CallPath> = sets().flat_map(PathSet::paths).collect();
     let mut node: BTreeMap<(u32, FunctionId), u32> = BTreeMap::new();
     let mut nodes = Vec::new();
@@ -259,16 +319,22 @@ fn write_loop(key: &LoopKey, l: &LoopProfile) -> WireLoop {
         steps: s.histogram().counts().iter().map(|(s, n)| (*s, *n)).collect(),
         contexts: contexts.iter().map(|c| (c.function.0, c.depth)).collect(),
     };
-    let name = |(paths, n): (&PathSet, &Name)| WireName {
+    let settings = |(paths, s): (&PathSet, &Settings)| WireSettings {
         paths: places(paths),
-        at: n.at,
-        name: Text(n.text.clone()),
+        name: s.name.as_ref().map(|d| (d.at, Text(d.what.clone()))),
+        limit: s.limit.as_ref().map(|d| (d.at, d.what)),
+        silent: s.silent.as_ref().map(|d| (d.at, d.what)),
     };
+    let function =
+        |f: &LoopFunction| (Text(f.function.module.clone()), Text(f.function.name.clone()), f.entry);
+    let boundary = |b: &Boundary| WireBoundary { calls: b.calls.clone(), syscall: b.syscall };
     WireLoop {
         build_id: Text(key.build_id.clone()),
         offset: key.offset,
+        functions: l.facts.functions.iter().map(function).collect(),
+        boundaries: l.facts.boundaries.iter().map(boundary).collect(),
         trees: l.trees.iter().map(tree).collect(),
-        names: l.names.iter().map(name).collect(),
+        settings: l.settings.iter().map(settings).collect(),
         nodes,
     }
 }
@@ -324,8 +390,25 @@ fn read_loop(l: WireLoop, functions: usize, budget: &mut usize) -> Result<LoopPr
             context_budget.checked_sub(contexts.len()).ok_or_else(|| damaged("too many contexts"))?;
         read.trees.entry(paths(&tree.paths)?).or_default().merge(&TreeProfile { stats, contexts });
     }
-    for n in l.names {
-        super::keep_latest(&mut read.names, paths(&n.paths)?, Name { at: n.at, text: n.name.0 });
+    fn dated<T>((at, what): (u64, T)) -> Dated<T> {
+        Dated { at, what }
     }
+    for s in l.settings {
+        let settings = Settings {
+            name: s.name.map(|(at, name)| Dated { at, what: name.0 }),
+            limit: s.limit.map(dated),
+            silent: s.silent.map(dated),
+        };
+        read.settings.entry(paths(&s.paths)?).or_default().merge(settings);
+    }
+    let function = |(module, name, entry): (Text, Text, u64)| LoopFunction {
+        function: Function { module: module.0, name: name.0 },
+        entry,
+    };
+    let boundary = |b: WireBoundary| Boundary { calls: b.calls, syscall: b.syscall };
+    read.facts = LoopFacts {
+        functions: l.functions.into_iter().map(function).collect(),
+        boundaries: l.boundaries.into_iter().map(boundary).collect(),
+    };
     Ok(read)
 }

@@ -12,3 +12,4 @@ pub mod redact;
 pub mod session;
 pub mod steps;
 pub mod ui;
+pub mod units;

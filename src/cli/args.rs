@@ -1,9 +1,16 @@
 //! The command line, and the help that explains it.
 
+mod profile;
 mod record;
+mod train;
+mod values;
 
+pub use profile::{Change, Profile};
 use record::RECORD_HELP;
 pub use record::{Level, Record};
+pub use train::Train;
+pub(super) use values::ns;
+use values::{flag, number, pid, seconds, time, whole_seconds};
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
@@ -82,6 +89,12 @@ pub enum Command {
     /// Name the cause of a hang without a screen: as text, or as JSON for scripts
     #[command(long_about = DIAGNOSE_HELP)]
     Diagnose(Diagnose),
+    /// Learn how long a program's units of work take, by type
+    #[command(long_about = train::TRAIN_HELP)]
+    Train(Train),
+    /// Show and merge what was learnt of units of work, name types, set thresholds
+    #[command(long_about = profile::PROFILE_HELP)]
+    Profile(Profile),
     /// Make a copy of a recording that can be shared: without other people's processes
     #[command(long_about = REDACT_HELP)]
     Redact(Redact),
@@ -378,77 +391,6 @@ pub struct Man {
     pub dir: Option<PathBuf>,
 }
 
-/// A time in seconds: finite and not negative.
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.strip_suffix('s').unwrap_or(text).trim().parse::<f64>() {
-        Ok(s) if s.is_finite() && (0.0..=1e9).contains(&s) => Ok(s),
-        _ => Err("a number of seconds is expected, such as 12.5".into()),
-    }
-}
-
-/// A data flag.
-fn flag(text: &str) -> Result<FlagSpec, String> {
-    text.parse().map_err(|e: pg_tracer::flags::FlagError| e.to_string())
-}
-
-/// A process id; a name is a common mistake.
-fn pid(text: &str) -> Result<u32, String> {
-    match text.parse::<u32>() {
-        Ok(pid) if pid > 0 => Ok(pid),
-        _ => Err("the number of a process is expected; --comm chooses processes by name".into()),
-    }
-}
-
-/// A process or thread id, where there is no other way to choose by name.
-fn number(text: &str) -> Result<u32, String> {
-    pid(text).map_err(|_| "the number of a process or thread is expected".into())
-}
-
-/// Seconds without a fraction, an hour at most.
-fn whole_seconds(text: &str) -> Result<u32, String> {
-    match text.strip_suffix('s').unwrap_or(text).parse::<u32>() {
-        Ok(s) if s <= 3600 => Ok(s),
-        _ => Err("a whole number of seconds is expected, such as 2".into()),
-    }
-}
-
-/// A time with its unit, as ns.
-fn time(text: &str) -> Result<u64, String> {
-    let at = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-    let (number, unit) = text.split_at(at);
-    let scale = match unit.trim() {
-        "ms" => 1e6,
-        "s" | "" => 1e9,
-        "m" | "min" => 60e9,
-        "h" => 3600e9,
-        _ => f64::NAN,
-    };
-    match number.parse::<f64>().map(|n| n * scale) {
-        Ok(ns) if (0.0..=1e16).contains(&ns) => Ok(ns as u64),
-        _ => Err("a time is expected, such as 200ms or 2s".into()),
-    }
-}
-
-/// A system call and a time: `fsync=200ms`.
-fn call_time(text: &str) -> Result<(pg_event::Sysno, u64), String> {
-    let (call, limit) =
-        text.split_once('=').ok_or("a system call and a time are expected, such as fsync=200ms")?;
-    let nr = pg_event::syscall_number(call).ok_or_else(|| format!("there is no system call {call}"))?;
-    Ok((nr, time(limit)?))
-}
-
-fn milliseconds(text: &str) -> Result<f64, String> {
-    match text.strip_suffix("ms").unwrap_or(text).trim().parse::<f64>() {
-        Ok(s) if s.is_finite() && (0.0..=1e9).contains(&s) => Ok(s),
-        _ => Err("a number of milliseconds is expected, such as 0.5".into()),
-    }
-}
-
-/// Seconds as nanoseconds.
-pub fn ns(seconds: f64) -> u64 {
-    (seconds * 1e9) as u64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -491,17 +433,5 @@ mod tests {
             (vec![1, 2], vec!["x".to_owned(), "y".to_owned()], Some(3.0))
         );
         assert_eq!(r.command, ["make", "-j5", "--", "all"]);
-    }
-
-    #[test]
-    fn times() {
-        assert_eq!(seconds("1.5"), Ok(1.5));
-        assert_eq!(seconds("2s"), Ok(2.0));
-        assert_eq!(milliseconds("0.5ms"), Ok(0.5));
-        assert!(pid("redis").is_err() && pid("0").is_err() && pid("-1").is_err() && pid("17") == Ok(17));
-        assert!(number("x").is_err() && number("-3").is_err() && number("12") == Ok(12));
-        assert!(whole_seconds("x").is_err() && whole_seconds("1.5").is_err() && whole_seconds("2s") == Ok(2));
-        assert!(seconds("-1").is_err() && seconds("nan").is_err() && seconds("").is_err());
-        assert_eq!(ns(1.25), 1_250_000_000);
     }
 }

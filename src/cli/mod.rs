@@ -11,11 +11,13 @@ mod loading;
 mod log;
 mod mark;
 mod open;
+mod profile;
 mod record;
 mod redact;
 mod stats;
 mod steps;
 mod text;
+mod train;
 mod watch_flag;
 
 pub use exit::{Failure, Outcome};
@@ -49,6 +51,8 @@ fn run(command: &Command) -> Outcome {
     let code = match command {
         Command::Diagnose(a) => diagnose::run(a, &mut out)?,
         Command::Redact(a) => redact::run(a, &mut out)?,
+        Command::Train(a) => train::run(a, &mut out)?,
+        Command::Profile(a) => profile::run(a, &mut out)?,
         Command::Completions(a) => generate::completions(a, &mut out)?,
         Command::Man(a) => generate::man(a, &mut out)?,
         Command::Mark(a) => mark::run(a, &mut out)?,

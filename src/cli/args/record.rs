@@ -1,6 +1,7 @@
 //! The options of `pg-tui record`.
 
-use super::{When, call_time, flag, milliseconds, pid, seconds, time};
+use super::When;
+use super::values::{call_time, flag, milliseconds, pid, seconds, time};
 use crate::flight::Limit;
 use clap::{Args, ValueEnum, ValueHint};
 use pg_tracer::flags::FlagSpec;

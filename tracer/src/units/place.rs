@@ -1,6 +1,7 @@
 //! The functions that frames of a recording lie in, with their loops.
 
 use super::binary::Binary;
+use super::flow::Source;
 use super::function::{Function, Way};
 use super::natural::LoopId;
 use super::python::PythonFunction;
@@ -125,6 +126,27 @@ impl Places {
         known.then(|| place.around(frame.address).iter().map(|&l| place.at(frame.module, l)).collect())
     }
 
+    /// Where the function that a frame is in begins: address of its first byte as the module's file counts, or the line
+    /// of a `def` of Python. `None` when nothing is known of it.
+    pub fn entry(&mut self, catalog: &Catalog, id: FrameId) -> Option<u64> {
+        match self.of(catalog, id) {
+            Place::Code(f) => Some(f.entry()),
+            Place::Python(f) => Some(f.first().into()),
+            Place::Library | Place::Unknown => {
+                let frame = catalog.frames.get(id.index())?;
+                let module = catalog.modules.get(frame.module.index())?;
+                if module.kind != ModuleKind::Elf {
+                    return None;
+                }
+                if !frame.function.is_empty() {
+                    return frame.address.checked_sub(frame.offset.into());
+                }
+                let binary = binary(&mut self.binaries, &self.dirs, frame.module, module)?;
+                binary.part(frame.address).map(|part| part.start)
+            }
+        }
+    }
+
     /// The function that a frame is in.
     pub(super) fn of(&mut self, catalog: &Catalog, id: FrameId) -> Place {
         if let Some(place) = self.known.get(&id) {
@@ -161,18 +183,7 @@ impl Places {
         if let Some(known) = functions.iter().find(|f| f.contains(frame.address)) {
             return Some(Rc::clone(known));
         }
-        let open = || {
-            // Of a file without a build-id nobody can tell whether it is the same.
-            if module.build_id.is_empty() {
-                return None;
-            }
-            let recorded = Path::new(&module.path);
-            let named =
-                recorded.file_name().into_iter().flat_map(|n| self.dirs.iter().map(move |d| d.join(n)));
-            let mut all = recorded.is_absolute().then(|| recorded.to_owned()).into_iter().chain(named);
-            all.find_map(|p| Binary::open(&p, &module.build_id))
-        };
-        let binary = self.binaries.entry(frame.module).or_insert_with(open).as_ref()?;
+        let binary = binary(&mut self.binaries, &self.dirs, frame.module, module)?;
         let function = Function::read(binary, frame.address)
             .inspect_err(|e| tracing::debug!("{} {:#x}: {e}", module.short(), frame.address));
         let function = Rc::new(function.ok()?);
@@ -188,4 +199,24 @@ impl Places {
         let read = || PythonFunction::read(source, first).map(Rc::new);
         self.python.entry((frame.module, first)).or_insert_with(read).clone()
     }
+}
+
+/// The binary of a module, opened when it is asked for first.
+fn binary<'a>(
+    known: &'a mut HashMap<ModuleId, Option<Binary>>,
+    dirs: &[PathBuf],
+    id: ModuleId,
+    module: &Module,
+) -> Option<&'a Binary> {
+    let open = || {
+        // Of a file without a build-id nobody can tell whether it is the same.
+        if module.build_id.is_empty() {
+            return None;
+        }
+        let recorded = Path::new(&module.path);
+        let named = recorded.file_name().into_iter().flat_map(|n| dirs.iter().map(move |d| d.join(n)));
+        let mut all = recorded.is_absolute().then(|| recorded.to_owned()).into_iter().chain(named);
+        all.find_map(|p| Binary::open(&p, &module.build_id))
+    };
+    known.entry(id).or_insert_with(open).as_ref()
 }

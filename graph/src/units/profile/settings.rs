@@ -93,6 +93,15 @@ impl Profile {
         self.set(of, paths, Settings { silent, ..Settings::default() });
     }
 
+    /// The latest moment at which something was said; 0 when nothing was.
+    pub fn last_said(&self) -> Ns {
+        let all = self.loops.values().flat_map(|l| l.settings.values());
+        let moments = all.flat_map(|s| {
+            [s.name.as_ref().map(|d| d.at), s.limit.as_ref().map(|d| d.at), s.silent.as_ref().map(|d| d.at)]
+        });
+        moments.flatten().max().unwrap_or(0)
+    }
+
     fn set(&mut self, of: &LoopKey, paths: &PathSet, settings: Settings) {
         if let Some(l) = self.loops.get_mut(of)
             && l.trees.contains_key(paths)

@@ -10,8 +10,8 @@ use crate::units::thresholds::{Rule, Threshold};
 use crate::units::types::{TypeId, TypeOptions, UnitTypes};
 use std::collections::BTreeSet;
 
-/// Begin of the name of what stands for the calls of a unit that no stack was taken in.
-const UNSEEN: &str = "(no stack";
+/// Begin of the name of what stands for the calls of a unit of which too little was seen.
+const UNSEEN: &str = "(unseen";
 
 /// The types of a loop as a profile has them.
 #[derive(Debug)]
@@ -46,8 +46,8 @@ impl LoopTypes {
         rows
     }
 
-    /// Whether nothing is known of what the units of a type called: no stack was taken in them. Units of different
-    /// work may be among them.
+    /// Whether nothing is known of what the units of a type called, since too little was seen of them. Units of
+    /// different work may be among them.
     pub fn unseen(&self, of: TypeId, functions: &[Function]) -> bool {
         let Some(of) = self.types.types().get(of.0 as usize) else { return false };
         let unseen = |f: &FunctionId| functions.get(f.0 as usize).is_some_and(Function::is_unseen);
@@ -116,7 +116,7 @@ impl Profile {
 }
 
 impl Function {
-    /// What stands in a call path for calls that no stack shows: `how` says what is known of them (system calls and
+    /// What stands in a call path for calls that were not seen: `how` says what is known of them (system calls and
     /// messages), so that units which did different things are told apart.
     pub fn unseen(how: &str) -> Self {
         let name = if how.is_empty() { format!("{UNSEEN})") } else { format!("{UNSEEN}: {how})") };

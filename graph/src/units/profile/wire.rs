@@ -390,14 +390,11 @@ fn read_loop(l: WireLoop, functions: usize, budget: &mut usize) -> Result<LoopPr
             context_budget.checked_sub(contexts.len()).ok_or_else(|| damaged("too many contexts"))?;
         read.trees.entry(paths(&tree.paths)?).or_default().merge(&TreeProfile { stats, contexts });
     }
-    fn dated<T>((at, what): (u64, T)) -> Dated<T> {
-        Dated { at, what }
-    }
     for s in l.settings {
         let settings = Settings {
             name: s.name.map(|(at, name)| Dated { at, what: name.0 }),
-            limit: s.limit.map(dated),
-            silent: s.silent.map(dated),
+            limit: s.limit.map(|(at, what)| Dated { at, what }),
+            silent: s.silent.map(|(at, what)| Dated { at, what }),
         };
         read.settings.entry(paths(&s.paths)?).or_default().merge(settings);
     }

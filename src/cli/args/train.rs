@@ -1,0 +1,61 @@
+//! The options of `pg-tui train`.
+
+use super::Level;
+use super::values::{pid, seconds};
+use clap::{Args, ValueHint};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+pub(super) const TRAIN_HELP: &str = "\
+Learn how long a program's units of work take, by type.
+
+A unit of work is one turn of an event loop: a request of a server, an event of a window. pg-tui records the program \
+under normal load, finds its event loops by itself, cuts the time of its threads into units, puts those that call \
+alike into one type, and writes down how long each type takes: the profile. What another run or machine teaches is \
+added to it.
+
+A unit's type is told by the calls that were seen in it: where it blocked and, if it ran for some milliseconds, where \
+it was sampled. Shorter ones are told apart by their system calls alone (--level syscalls), or not at all; the table \
+says so.
+
+Tracing needs root, or the capabilities CAP_BPF and CAP_PERFMON; learning from recordings (--from) needs nothing.";
+
+const TRAIN_EXAMPLES: &str = "\
+Examples:
+  sudo pg-tui train -p 1234 --duration 60
+  sudo pg-tui train --comm '^nginx' -o nginx.pgprof
+  pg-tui train --from monday.pgs tuesday.pgs -o nginx.pgprof
+  pg-tui profile show nginx.pgprof";
+
+/// `pg-tui train`.
+#[derive(Args, Debug)]
+#[command(after_help = TRAIN_EXAMPLES)]
+pub struct Train {
+    /// Learn from this process and its children (can be repeated)
+    #[arg(short, long = "pid", value_name = "PID", value_parser = pid, allow_negative_numbers = true)]
+    pub pid: Vec<u32>,
+    /// Learn from processes and threads whose name matches this regular expression (can be repeated)
+    #[arg(long, value_name = "REGEX")]
+    pub comm: Vec<String>,
+    /// Learn from these recordings instead; of threads in their focus, or of those that -p and --comm name
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["command", "duration", "keep", "level", "sample_rate"], value_hint = ValueHint::FilePath)]
+    pub from: Vec<PathBuf>,
+    /// The profile; what it has already is added to [default: PROGRAM.pgprof in this folder]
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
+    /// End after this many seconds [default: 30; with CMD, when that ends]
+    #[arg(short, long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    pub duration: Option<f64>,
+    /// Keep the recording that was learnt from
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub keep: Option<PathBuf>,
+    /// How much is recorded: `syscalls` also finds turns of a busy loop that never waits, and costs more
+    #[arg(long, value_enum, default_value_t = Level::Waits)]
+    pub level: Level,
+    /// Samples per second of what runs on each CPU: more of them show shorter units, each takes 10 to 20 us
+    #[arg(long, value_name = "HZ", default_value_t = 3989, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub sample_rate: u32,
+    /// Command to run and learn from
+    #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments, num_args = 1..)]
+    pub command: Vec<OsString>,
+}

@@ -1,0 +1,243 @@
+//! `pg-tui train`: records a program, or reads recordings, and learns how long its units of work take.
+
+use super::args::{Cli, Command, Train};
+use super::diagnose::regex;
+use super::exit::{Failure, Outcome};
+use super::{profile, record};
+use crate::clean::clean;
+use crate::session::Session;
+use crate::units::{self, Learnt, Left, Quiet};
+use clap::Parser;
+use pg_event::{Catalog, ThreadId};
+use pg_graph::units::Profile;
+use pg_tracer::units::Places;
+use regex::Regex;
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// How long is recorded when nothing says so, in seconds.
+const DURATION: f64 = 30.0;
+/// Names of threads that are told at most.
+const MAX_QUIET: usize = 8;
+
+/// Run it.
+pub fn run(args: &Train, out: &mut dyn Write) -> Outcome {
+    let chosen = Chosen::of(args)?;
+    if let Some(path) = &args.output {
+        // Better to know before minutes are spent.
+        match units::read(path) {
+            Err(e) if !e.is_not_found() => return Err(profile::unreadable(e)),
+            _ => {}
+        }
+    }
+    if !args.from.is_empty() {
+        return learn(args, &args.from, &chosen, out);
+    }
+    let recording = Recording::new(args.keep.as_deref());
+    let done = record::record(&as_typed(args, &recording.path)?)?;
+    match learn(args, std::slice::from_ref(&done.path), &Chosen::Focus, out) {
+        // What was recorded is worth another try.
+        Err(Failure::Other(why)) => {
+            let kept = recording.keep();
+            Err(Failure::Other(format!("{why}; try again with: pg-tui train --from {}", kept.display())))
+        }
+        learnt => learnt.map(|_| ExitCode::from(done.code)),
+    }
+}
+
+/// Whose units are learnt from.
+enum Chosen {
+    /// Those in the recording's focus.
+    Focus,
+    /// Those of these processes, and those with such a name.
+    Named(Vec<u32>, Vec<Regex>),
+}
+
+impl Chosen {
+    fn of(args: &Train) -> Result<Self, Failure> {
+        if args.pid.is_empty() && args.comm.is_empty() {
+            if args.from.is_empty() && args.command.is_empty() {
+                return Err(Failure::Usage(
+                    "whose units? Name the program (-p PID, --comm REGEX, or a command after --), or recordings \
+                     (--from FILE)"
+                        .into(),
+                ));
+            }
+            return Ok(Self::Focus);
+        }
+        let comms = args.comm.iter().map(|r| regex("--comm", r)).collect::<Result<_, _>>()?;
+        Ok(Self::Named(args.pid.clone(), comms))
+    }
+
+    fn wants(&self, catalog: &Catalog, id: ThreadId) -> bool {
+        let (thread, process) = (catalog.thread(id), catalog.process_of(id));
+        match self {
+            Self::Focus => thread.is_some_and(|t| t.focus),
+            Self::Named(pids, comms) => {
+                let named = |name: &str| comms.iter().any(|c| c.is_match(name));
+                process.is_some_and(|p| pids.contains(&p.pid) || named(&p.name))
+                    || thread.is_some_and(|t| named(&t.name))
+            }
+        }
+    }
+}
+
+/// A recording, which goes when it was learnt from unless it is wanted.
+struct Recording {
+    path: PathBuf,
+    temporary: bool,
+}
+
+impl Recording {
+    fn new(keep: Option<&Path>) -> Self {
+        let name = format!("pg-tui-train-{}.pgs", std::process::id());
+        let path = keep.map_or_else(|| std::env::temp_dir().join(name), Path::to_owned);
+        Self { path, temporary: keep.is_none() }
+    }
+
+    fn keep(mut self) -> PathBuf {
+        self.temporary = false;
+        self.path.clone()
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if self.temporary {
+            // It need not be there.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The recording, as if typed: what is not said here is as `pg-tui record` has it.
+fn as_typed(args: &Train, path: &Path) -> Result<super::args::Record, Failure> {
+    let mut line: Vec<OsString> =
+        ["pg-tui", "record", "--no-tui", "--no-bursts", "-o"].map(Into::into).into();
+    line.push(path.into());
+    line.extend(["--level".into(), args.level.name().into()]);
+    line.extend(["--sample-rate".into(), args.sample_rate.to_string().into()]);
+    let end = args.command.is_empty().then_some(DURATION);
+    if let Some(s) = args.duration.or(end) {
+        line.extend(["--duration".into(), s.to_string().into()]);
+    }
+    line.extend(args.pid.iter().flat_map(|p| ["-p".into(), p.to_string().into()]));
+    line.extend(args.comm.iter().map(|c| format!("--comm={c}").into()));
+    if !args.command.is_empty() {
+        line.push("--".into());
+        line.extend(args.command.iter().cloned());
+    }
+    match Cli::try_parse_from(line).map_err(|e| Failure::Other(e.to_string()))?.command {
+        Command::Record(record) => Ok(*record),
+        _ => Err(Failure::Other("training is no recording".into())),
+    }
+}
+
+/// Learns from recordings and adds that to the profile.
+fn learn(args: &Train, files: &[PathBuf], chosen: &Chosen, out: &mut dyn Write) -> Outcome {
+    let mut all = Profile::default();
+    let mut program = String::new();
+    for file in files {
+        let session = Session::open(file)?;
+        for w in session.warnings() {
+            eprintln!("pg-tui: {}: {}", clean(&file.display().to_string()), clean(&w.to_string()));
+        }
+        let learnt = units::learn(|| session.items(), &mut Places::default(), |c, t| chosen.wants(c, t));
+        if files.len() > 1 {
+            writeln!(out, "{}", clean(&file.display().to_string()))?;
+        }
+        tell(&learnt, out)?;
+        all = all.merge(&learnt.profile);
+        if program.is_empty() {
+            program = learnt.program;
+        }
+    }
+    if all.units() == 0 {
+        out.flush()?;
+        return Err(Failure::Nothing(nothing(chosen)));
+    }
+    let path = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{program}.pgprof")));
+    let written =
+        units::update(&path, |old| old.unwrap_or_default().merge(&all)).map_err(profile::unchanged)?;
+    writeln!(out)?;
+    profile::show(&written.profile, out)?;
+    let before = match written.profile.units().saturating_sub(all.units()) {
+        0 => String::new(),
+        n => format!(", added to {n} that it had"),
+    };
+    let cut = written.cut_to.map(profile::cut).unwrap_or_default();
+    writeln!(out, "\n{}: {} units{before}{cut}", clean(&path.display().to_string()), all.units())?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn nothing(chosen: &Chosen) -> String {
+    let of = match chosen {
+        Chosen::Focus => "in the focus of the recording",
+        Chosen::Named(..) => "in the threads that -p and --comm name",
+    };
+    format!("no unit of work was found {of}: was the program busy, and does it wait for its work in a loop?")
+}
+
+/// What was learnt of a recording, and what was not.
+fn tell(l: &Learnt, out: &mut dyn Write) -> std::io::Result<()> {
+    for n in &l.notes {
+        writeln!(out, "note: {}", clean(n))?;
+    }
+    for of in &l.loops {
+        let name = if of.name.is_empty() { "a loop" } else { &of.name };
+        writeln!(
+            out,
+            "{} at {}+{:#x}: {} units in {} thread{}; of {} too little was seen to say what they called",
+            clean(name),
+            clean(&of.key.build_id),
+            of.key.offset,
+            of.units,
+            of.threads,
+            plural(of.threads),
+            of.unseen
+        )?;
+    }
+    left_out(l.left, out)?;
+    for q in l.quiet.iter().take(MAX_QUIET) {
+        let of = format!("{} ({} thread{})", q.name, q.threads, plural(q.threads));
+        writeln!(out, "nothing learnt of {}: {}", clean(&of), why(q))?;
+    }
+    if l.quiet.len() > MAX_QUIET {
+        writeln!(out, "nor of threads with {} other names", l.quiet.len() - MAX_QUIET)?;
+    }
+    Ok(())
+}
+
+fn plural(n: usize) -> &'static str {
+    if n == 1 { "" } else { "s" }
+}
+
+fn why(q: &Quiet) -> String {
+    if q.waits == 0 {
+        return "no wait for input or a signal was seen with a stack".into();
+    }
+    let waits = if q.waits == 1 { "1 wait".to_owned() } else { format!("{} waits", q.waits) };
+    if q.loops.is_empty() {
+        return format!("{waits} for input or a signal, but no loop was seen to turn around them");
+    }
+    let named = q.loops.iter().map(|n| if n.is_empty() { "a loop without a name" } else { n });
+    let named: Vec<&str> = named.take(3).collect();
+    format!("{waits} for input or a signal in {}, but no whole unit between two", clean(&named.join(", ")))
+}
+
+fn left_out(l: Left, out: &mut dyn Write) -> std::io::Result<()> {
+    for (count, why) in [
+        (l.edges, "begun before the recording, or not ended in it"),
+        (l.lost, "with something lost in them (events, or a switch that the kernel did not report)"),
+        (l.turned, "of several turns without a wait between them (--level syscalls tells these apart)"),
+        (l.other, "that ended in another loop"),
+    ] {
+        if count > 0 {
+            writeln!(out, "left out: {count} unit{} {why}", plural(count as usize))?;
+        }
+    }
+    Ok(())
+}

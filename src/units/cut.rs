@@ -1,0 +1,281 @@
+//! Cuts the time of threads into units, by the waits between them.
+//!
+//! A unit begins when a thread gets the CPU back after a wait between two units, and ends when it begins the next of
+//! them (the paper's section 3). Waiting within it counts, for a lock or for the CPU alike. What is left out, and
+//! counted ([`Left`]):
+//! - what a recording begins or ends in, and what a thread does before its first such wait and after its last;
+//! - a unit in which something was lost: events (of any thread), the end of a wait, or a switch that the kernel did not
+//!   report. The last is seen by another thread that got the CPU on which this one was said to run. It may have been
+//!   the wait between two units: these would be one giant one;
+//! - a unit in which the loop turned without waiting, as far as that shows: a sample in the call that waits, between
+//!   signs of work. Where system calls were recorded, such turns are units of their own;
+//! - a unit that ends in the wait of another loop, or with the thread's program.
+
+use super::bounds::Bounds;
+use pg_event::{
+    Direction, Event, Kind, Ns, ObjectId, ObjectKind, OffCpu, OffState, StackId, Sysno, ThreadId,
+};
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+
+/// Stacks of one unit that are kept, of each kind.
+const MAX_STACKS: usize = 4096;
+/// Switch-out and switch-in have one time each; reading the clock twice takes less than this.
+const SLACK: Ns = 1_000;
+
+/// Something that a unit did, known without a stack.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Did {
+    /// A system call.
+    Call(Sysno),
+    /// A message, to or from something of this kind.
+    Message(bool, ObjectKind),
+}
+
+/// A unit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cut {
+    /// Whose.
+    pub thread: ThreadId,
+    /// Which of the loops.
+    pub of: usize,
+    /// From when on.
+    pub begin: Ns,
+    /// Until when.
+    pub end: Ns,
+    /// Different stacks in which it blocked in a system call: units of one kind do so at the same places.
+    pub waits: BTreeSet<StackId>,
+    /// Different stacks that it was seen with by chance: when it was sampled, or lost the CPU.
+    pub samples: BTreeSet<StackId>,
+    /// How often it was seen by chance.
+    pub sampled: u32,
+    /// What it did; nothing where the recording does not have that.
+    pub did: BTreeSet<Did>,
+}
+
+/// Units that were left out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Left {
+    /// Begun before the recording, ended after it, or with the thread's program.
+    pub edges: u64,
+    /// Something was lost within them.
+    pub lost: u64,
+    /// Several turns, without a wait between them.
+    pub turned: u64,
+    /// Ended in the wait of another loop.
+    pub other: u64,
+}
+
+struct Open {
+    cut: Cut,
+    lost: bool,
+    turns: Turns,
+}
+
+/// Signs of several turns in one unit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turns {
+    /// Nothing was seen.
+    Quiet,
+    /// Work was seen.
+    Worked,
+    /// Then the call that waits.
+    Asked,
+    /// Then work again.
+    Several,
+}
+
+#[derive(Default)]
+struct Thread {
+    unit: Option<Open>,
+    /// Begin of a wait that was told before it ended.
+    waits_since: Option<Ns>,
+    /// Where it runs, and since when another thread does so there.
+    cpu: Option<u16>,
+    displaced: Option<Ns>,
+    /// It was seen between two units before.
+    begun: bool,
+}
+
+/// Cuts threads into units, event by event.
+pub struct Cutter<'a, 'b> {
+    bounds: &'b mut Bounds<'a>,
+    kind_of: &'b dyn Fn(ObjectId) -> ObjectKind,
+    /// When events were lost, in order.
+    lost: &'b [Range<Ns>],
+    threads: HashMap<ThreadId, Thread>,
+    runs: HashMap<u16, ThreadId>,
+    left: Left,
+}
+
+impl<'a, 'b> Cutter<'a, 'b> {
+    /// `lost`: when events were lost, in order of time. `kind_of`: what objects are.
+    pub fn new(
+        bounds: &'b mut Bounds<'a>,
+        lost: &'b [Range<Ns>],
+        kind_of: &'b dyn Fn(ObjectId) -> ObjectKind,
+    ) -> Self {
+        Self { bounds, kind_of, lost, threads: HashMap::new(), runs: HashMap::new(), left: Left::default() }
+    }
+
+    /// An event, in order of time, of any thread of the machine; whether it is of a thread whose units are wanted.
+    /// Returns a unit that ended.
+    pub fn event(&mut self, e: &Event, wanted: bool) -> Option<Cut> {
+        if let Kind::OffCpu(w) = &e.kind
+            && !w.open
+        {
+            self.comes(e, w);
+        }
+        if !wanted {
+            return None;
+        }
+        match &e.kind {
+            Kind::OffCpu(w) => self.wait(e, w),
+            Kind::Sample(s) => {
+                self.seen(e.thread, s.user_stack, true);
+                None
+            }
+            Kind::Syscall(s) if self.bounds.only_waits(s.nr) => self.turn(e.thread, s.start, e.time),
+            Kind::Syscall(s) => {
+                self.did(e.thread, Did::Call(s.nr));
+                None
+            }
+            Kind::Ipc(m) => {
+                let sends = m.direction == Direction::Send;
+                self.did(e.thread, Did::Message(sends, (self.kind_of)(m.object)));
+                None
+            }
+            Kind::Exec | Kind::Exit { .. } => {
+                self.forget(e.thread);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// The recording has ended. Returns how many units were left out.
+    pub fn end(mut self) -> Left {
+        self.left.edges += self.threads.values().filter(|t| t.unit.is_some()).count() as u64;
+        self.left
+    }
+
+    /// A thread got a CPU: who was there before must have left it.
+    fn comes(&mut self, e: &Event, w: &OffCpu) {
+        if let Some(before) = self.runs.insert(e.cpu, e.thread).filter(|b| *b != e.thread)
+            && let Some(t) = self.threads.get_mut(&before)
+            && t.cpu == Some(e.cpu)
+        {
+            t.displaced.get_or_insert(e.time);
+        }
+        if w.state == OffState::Dead {
+            self.forget(e.thread);
+            return;
+        }
+        let t = self.threads.entry(e.thread).or_default();
+        if t.displaced.take().is_some_and(|d| d + SLACK < w.start)
+            && let Some(unit) = &mut t.unit
+        {
+            unit.lost = true;
+        }
+        t.cpu = Some(e.cpu);
+    }
+
+    fn wait(&mut self, e: &Event, w: &OffCpu) -> Option<Cut> {
+        let of = if w.blocked() { self.bounds.of_wait(w.user_stack, w.syscall) } else { None };
+        let t = self.threads.entry(e.thread).or_default();
+        let before = std::mem::replace(&mut t.waits_since, w.open.then_some(w.start));
+        if before.is_some_and(|since| since != w.start)
+            && let Some(unit) = &mut t.unit
+        {
+            unit.lost = true;
+        }
+        let Some(of) = of else {
+            self.seen(e.thread, w.user_stack, !w.blocked() || w.syscall.is_none());
+            return None;
+        };
+        let ended = t.unit.take();
+        if !t.begun {
+            // What it did before is no whole unit, and was not taken for one.
+            t.begun = true;
+            self.left.edges += u64::from(!w.begun_before);
+        }
+        if !w.open {
+            t.unit = Some(Open::new(e.thread, of, e.time));
+        }
+        ended.and_then(|u| self.ends(u, of, w.start))
+    }
+
+    /// A wait call returned at `time`, whether it waited or not.
+    fn turn(&mut self, thread: ThreadId, start: Ns, time: Ns) -> Option<Cut> {
+        let unit = self.threads.get_mut(&thread)?.unit.as_mut()?;
+        let of = unit.cut.of;
+        if unit.cut.begin >= start {
+            // The wait itself was told: the unit begins a moment later, when the call returns.
+            unit.cut.begin = unit.cut.begin.max(time);
+            return None;
+        }
+        let ended = std::mem::replace(unit, Open::new(thread, of, time));
+        self.ends(ended, of, start)
+    }
+
+    fn ends(&mut self, mut unit: Open, of: usize, end: Ns) -> Option<Cut> {
+        let begin = unit.cut.begin;
+        let i = self.lost.partition_point(|l| l.end < begin);
+        let lost = unit.lost || self.lost[i..].iter().any(|l| l.start <= end);
+        let count = match unit.turns {
+            _ if lost || end < begin => &mut self.left.lost,
+            _ if unit.cut.of != of => &mut self.left.other,
+            Turns::Several => &mut self.left.turned,
+            _ => {
+                unit.cut.end = end;
+                return Some(unit.cut);
+            }
+        };
+        *count += 1;
+        None
+    }
+
+    /// A stack of a thread, within a unit or on the way from or to its wait.
+    fn seen(&mut self, thread: ThreadId, stack: StackId, by_chance: bool) {
+        let Some(unit) = self.threads.get_mut(&thread).and_then(|t| t.unit.as_mut()) else { return };
+        if stack.is_none() {
+            return;
+        }
+        let asks = self.bounds.waits(stack, unit.cut.of);
+        unit.turns = match (unit.turns, asks) {
+            (Turns::Quiet, false) => Turns::Worked,
+            (Turns::Worked, true) => Turns::Asked,
+            (Turns::Asked, false) => Turns::Several,
+            (now, _) => now,
+        };
+        if asks {
+            return;
+        }
+        unit.cut.sampled += u32::from(by_chance);
+        let stacks = if by_chance { &mut unit.cut.samples } else { &mut unit.cut.waits };
+        if stacks.len() < MAX_STACKS {
+            stacks.insert(stack);
+        }
+    }
+
+    fn did(&mut self, thread: ThreadId, did: Did) {
+        if let Some(unit) = self.threads.get_mut(&thread).and_then(|t| t.unit.as_mut()) {
+            unit.cut.did.insert(did);
+        }
+    }
+
+    /// The thread ends, or another program begins in it.
+    fn forget(&mut self, thread: ThreadId) {
+        if let Some(t) = self.threads.remove(&thread) {
+            self.left.edges += u64::from(t.unit.is_some());
+        }
+    }
+}
+
+impl Open {
+    fn new(thread: ThreadId, of: usize, begin: Ns) -> Self {
+        let (waits, samples, did) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let cut = Cut { thread, of, begin, end: begin, waits, samples, sampled: 0, did };
+        Self { cut, lost: false, turns: Turns::Quiet }
+    }
+}

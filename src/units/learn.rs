@@ -1,0 +1,240 @@
+//! A profile of what a recording has.
+
+use super::bounds::Bounds;
+use super::calls::Calls;
+use super::cut::{Cut, Cutter, Did, Left};
+use pg_event::{Catalog, Item, Kind, Ns, ObjectId, ObjectKind, ThreadId};
+use pg_graph::units::{Binary, Boundary, LoopFunction, LoopKey, PathSet, Profile, Unit};
+use pg_tracer::units::{EventLoop, LoopAt, Places, Seen};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A unit that was seen by chance fewer times is not typed by that: what it called is not known, and where it was seen
+/// says as much about chance. (Seen four times, it took most of its time in few places.)
+const ENOUGH: u32 = 4;
+/// Units that are put into a profile at a time.
+const BATCH: usize = 1 << 15;
+
+/// What was learnt of a loop from a recording.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LearntLoop {
+    /// Where it is in the profile.
+    pub key: LoopKey,
+    /// Name of its function; may be empty.
+    pub name: String,
+    /// Threads with units of it.
+    pub threads: usize,
+    /// Their units.
+    pub units: u64,
+    /// Those of them of which too little was seen to say what they called.
+    pub unseen: u64,
+}
+
+/// Threads of one name that no units were found in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Quiet {
+    /// Their name.
+    pub name: String,
+    /// How many they are.
+    pub threads: usize,
+    /// Waits for input or a signal that were seen of them, with a stack.
+    pub waits: u64,
+    /// Functions of event loops that were found in them, though no wait recurs in these once a turn.
+    pub loops: BTreeSet<String>,
+}
+
+/// What was learnt from a recording, and what was not.
+#[derive(Debug)]
+pub struct Learnt {
+    /// What was learnt.
+    pub profile: Profile,
+    /// File name of the program that most units are of.
+    pub program: String,
+    /// The loops, most units first.
+    pub loops: Vec<LearntLoop>,
+    /// Units that were left out.
+    pub left: Left,
+    /// Threads without units.
+    pub quiet: Vec<Quiet>,
+    /// Switches and events that the recording lacks, in words.
+    pub notes: Vec<String>,
+}
+
+/// Learns of the threads that `wanted` names. `items` gives the recording from its beginning each time it is called;
+/// `places` knows the binaries.
+pub fn learn<I>(
+    items: impl Fn() -> I,
+    places: &mut Places,
+    wanted: impl Fn(&Catalog, ThreadId) -> bool,
+) -> Learnt
+where
+    I: Iterator<Item = Item>,
+{
+    let (mut catalog, mut seen) = (Catalog::default(), Seen::default());
+    let (mut lost, mut notes, mut unheard) = (Vec::new(), Vec::new(), false);
+    for item in items() {
+        match item {
+            Item::Catalog(delta) => {
+                catalog.apply(delta);
+            }
+            Item::Events(events) => {
+                for e in &events {
+                    match e.kind {
+                        // Samples that were lost say nothing of where units begin.
+                        Kind::Lost { since, ring, .. } if ring != RING_SAMPLES => lost.push(since..e.time),
+                        Kind::Unheard { .. } => unheard = true,
+                        _ if wanted(&catalog, e.thread) => {
+                            seen.event(&catalog, e.thread, &e.kind);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            Item::End { coverage, .. } => notes = coverage.notes,
+        }
+    }
+    let all: Vec<ThreadId> =
+        (0..catalog.threads.len() as u32).map(ThreadId).filter(|t| wanted(&catalog, *t)).collect();
+    let is_wanted: BTreeSet<ThreadId> = all.iter().copied().collect();
+    let found = seen.event_loops(&catalog, places);
+    let mut bounds = Bounds::new(&catalog, found.values().flatten());
+    let kind_of = |o: ObjectId| catalog.object(o).map_or(ObjectKind::Unknown, |o| o.kind);
+    let loops: Vec<(LoopAt, String)> = bounds.loops().iter().map(|l| (l.at, l.name.clone())).collect();
+    let boundaries: Vec<Vec<Boundary>> = bounds.loops().iter().map(boundaries).collect();
+    let mut gathered = Gathered {
+        calls: Calls::new(&catalog, places),
+        keys: loops.iter().map(|l| key(&catalog, l.0)).collect(),
+        loops,
+        units: Vec::new(),
+        profile: Profile::default(),
+        tally: BTreeMap::new(),
+        // Messages that were recorded now and then only would tell equal units apart.
+        messages: !unheard,
+    };
+    let mut cutter = Cutter::new(&mut bounds, &lost, &kind_of);
+    for item in items() {
+        if let Item::Events(events) = item {
+            for e in &events {
+                if let Some(unit) = cutter.event(e, is_wanted.contains(&e.thread)) {
+                    gathered.add(unit);
+                }
+            }
+        }
+    }
+    let left = cutter.end();
+    gathered.flush();
+    let Gathered { calls, mut profile, keys, loops, tally, .. } = gathered;
+    profile.place_functions(calls.places());
+    for (((at, name), key), waits) in loops.iter().zip(&keys).zip(boundaries) {
+        let function = LoopFunction { function: calls.loop_function(*at, name), entry: at.function };
+        profile.place_loop(key, function, waits);
+    }
+    let most = tally.values().max_by_key(|t| t.units);
+    let program = most.and_then(|t| t.threads.first()).and_then(|t| program(&catalog, *t));
+    let mut learnt: Vec<LearntLoop> = Vec::new();
+    let mut with_units: BTreeSet<ThreadId> = BTreeSet::new();
+    for (of, t) in tally {
+        with_units.extend(&t.threads);
+        let (key, name) = (keys[of].clone(), loops[of].1.clone());
+        learnt.push(LearntLoop { key, name, threads: t.threads.len(), units: t.units, unseen: t.unseen });
+    }
+    learnt.sort_by(|a, b| b.units.cmp(&a.units).then_with(|| a.key.cmp(&b.key)));
+    let without = all.into_iter().filter(|t| !with_units.contains(t));
+    let quiet = quiet(&catalog, without, |t| (seen.waits(t), found.get(&t).map_or(&[], Vec::as_slice)));
+    Learnt { profile, program: program.unwrap_or_else(|| "app".into()), loops: learnt, left, quiet, notes }
+}
+
+/// Ring number of [`Kind::Lost`] for samples.
+const RING_SAMPLES: u8 = 2;
+
+#[derive(Default)]
+struct Tally {
+    threads: BTreeSet<ThreadId>,
+    units: u64,
+    unseen: u64,
+}
+
+/// Units on their way into a profile.
+struct Gathered<'a> {
+    calls: Calls<'a>,
+    loops: Vec<(LoopAt, String)>,
+    keys: Vec<LoopKey>,
+    units: Vec<(usize, Unit)>,
+    profile: Profile,
+    tally: BTreeMap<usize, Tally>,
+    messages: bool,
+}
+
+impl Gathered<'_> {
+    fn add(&mut self, unit: Cut) {
+        let (at, name) = &self.loops[unit.of];
+        let tally = self.tally.entry(unit.of).or_default();
+        tally.threads.insert(unit.thread);
+        tally.units += 1;
+        let mut stacks = unit.waits;
+        if unit.sampled >= ENOUGH {
+            stacks.extend(unit.samples);
+        }
+        let mut paths: PathSet = self.calls.paths(*at, stacks);
+        if paths.is_empty() {
+            tally.unseen += 1;
+            let mut did = unit.did;
+            did.retain(|d| self.messages || !matches!(d, Did::Message(..)));
+            paths = self.calls.unseen(*at, name, &did);
+        }
+        let duration: Ns = unit.end - unit.begin;
+        self.units.push((unit.of, Unit { duration, paths, contexts: BTreeSet::new() }));
+        if self.units.len() >= BATCH {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        let binaries = self.tally.keys().filter_map(|&of| self.calls.binary(self.loops[of].0));
+        let binaries: Vec<Binary> = binaries.collect();
+        let units = self.units.iter().map(|(of, u)| (self.keys[*of].clone(), u));
+        let learnt = Profile::new(binaries, self.calls.functions(), units);
+        self.profile = self.profile.merge(&learnt);
+        self.units.clear();
+    }
+}
+
+/// File name of a thread's program.
+fn program(catalog: &Catalog, thread: ThreadId) -> Option<String> {
+    let exe = catalog.process_of(thread)?.exe.rsplit('/').next()?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
+    let name: String = exe.chars().filter(|&c| plain(c)).collect();
+    let name = name.trim_start_matches('.');
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+/// What names a loop in all recordings.
+fn key(catalog: &Catalog, at: LoopAt) -> LoopKey {
+    let module = catalog.modules.get(at.module.index());
+    let build_id = module.map(|m| if m.build_id.is_empty() { m.short() } else { &m.build_id });
+    LoopKey { build_id: build_id.unwrap_or_default().into(), offset: at.head }
+}
+
+fn boundaries(of: &super::Loop) -> Vec<Boundary> {
+    of.boundary.iter().map(|b| Boundary { calls: b.own().collect(), syscall: b.syscall }).collect()
+}
+
+/// Threads without units by their names, most waits first.
+fn quiet<'l>(
+    catalog: &Catalog,
+    threads: impl Iterator<Item = ThreadId>,
+    of: impl Fn(ThreadId) -> (u64, &'l [EventLoop]),
+) -> Vec<Quiet> {
+    let mut all: BTreeMap<String, Quiet> = BTreeMap::new();
+    for id in threads {
+        let name = catalog.thread(id).map_or("", |t| t.name.as_str()).to_owned();
+        let new = || Quiet { name: name.clone(), threads: 0, waits: 0, loops: BTreeSet::new() };
+        let quiet = all.entry(name.clone()).or_insert_with(new);
+        let (waits, loops) = of(id);
+        quiet.threads += 1;
+        quiet.waits += waits;
+        quiet.loops.extend(loops.iter().map(|l| l.name.clone()));
+    }
+    let mut all: Vec<Quiet> = all.into_values().collect();
+    all.sort_by(|a, b| b.waits.cmp(&a.waits).then_with(|| a.name.cmp(&b.name)));
+    all
+}

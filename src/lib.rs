@@ -5,6 +5,9 @@ pub mod clean;
 pub mod cli;
 pub mod config;
 pub mod demo;
+#[cfg(test)]
+#[path = "../graph/tests/draw/mod.rs"]
+mod draw;
 pub mod flight;
 pub mod found_flag;
 pub mod frames;
@@ -12,4 +15,5 @@ pub mod redact;
 pub mod session;
 pub mod steps;
 pub mod ui;
+pub mod unit_rule;
 pub mod units;

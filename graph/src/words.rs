@@ -98,12 +98,12 @@ pub fn short_who(catalog: &Catalog, thread: ThreadId) -> String {
     }
 }
 
-/// What a type of units is called: `type GET /`.
+/// What a type of units is called: `type GET /`, `unknown type`.
 pub fn unit_type(catalog: &Catalog, id: UnitTypeId) -> String {
     match catalog.unit_type(id) {
         Some(row) if !row.name.trim().is_empty() => format!("type {}", clean(row.name.trim(), 48)),
         Some(_) => format!("type {}", id.0),
-        None => "of unknown type".into(),
+        None => "unknown type".into(),
     }
 }
 

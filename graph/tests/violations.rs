@@ -247,7 +247,7 @@ fn units_of_threads_that_were_not_recorded_are_listed() {
     assert_eq!(g.violations().len(), 2);
     assert!(victims(&g, &c, &VictimOptions::default()).is_empty());
     let words = |i: usize| pg_graph::words::unit_type(&c, g.violations()[i].unit_type);
-    assert_eq!((words(0).as_str(), words(1).as_str()), ("type 0", "of unknown type"));
+    assert_eq!((words(0).as_str(), words(1).as_str()), ("type 0", "unknown type"));
     let info = pg_graph::violation_info(&c, &g.violations()[0], 1);
     assert_eq!((info.distance, info.unit_type.as_str()), (None, ""));
 }

@@ -54,6 +54,12 @@ commands! {
     SortVictims "sort-victims" "sort" [Victims] "Order the victims by rank, by time, by length or by thread."
     AllVictims "all-victims" "all/focus" [Victims] "Show victims of every process, or of the focus only."
 
+    DiagnoseUnit "diagnose-unit" "diagnose" [Violations Units] "Find what made the selected unit slow, with a normal unit of its type as the baseline."
+    CompareUnits "compare-units" "compare" [Violations] "Show the selected unit and a normal one of its type side by side."
+    SortViolations "sort-violations" "sort" [Violations] "Order the slow units by excess, by time or by type."
+    AdjustGuard "adjust-guard" "adjust" [Violations Units] "Set how long units of this type may take; the session keeps it."
+    SilenceGuard "silence-guard" "silence" [Violations Units] "Let units of this type take as long as they want, or count again; the session keeps it."
+
     Choose1 "choose-1" "" [Question] "Choose the first option."
     Choose2 "choose-2" "" [Question] "Choose the second option."
     Choose3 "choose-3" "" [Question] "Choose the third option."
@@ -67,12 +73,12 @@ commands! {
     ChooseRow "choose" "take marked" [Question] "Choose the marked option (the recommended one at first)."
     Recommended "take-recommended" "recommended" [Question] "Take the recommended answer."
     FinishByPolicy "take-all-recommended" "all recommended" [Question Slice] "Take the recommended answer of this and of every later question."
-    See "see" "see in timeline" [Victims Question Slice Vertex Path Notes] "Show the selected thing in the timeline."
+    See "see" "see in timeline" [Victims Question Slice Vertex Path Notes Violations Units] "Show the selected thing in the timeline."
 
     FollowEdge "follow" "follow" [Slice Path] "Open the vertex of the selected step."
     Branch "branch" "branch" [Slice] "Go back to the question behind the selected step and answer it differently."
     Resume "next-question" "go on" [Slice] "Go on with the diagnosis: its next question, or the verdict."
-    OpenVertex "open" "open" [Timeline Vertex Notes] "Open what is under the cursor."
+    OpenVertex "open" "open" [Timeline Vertex Notes Units] "Open what is under the cursor."
 
     StepOn "step" "step" [Steps] "To the next instruction."
     StepBack "step-back" "" [Steps] "To the instruction before."
@@ -117,6 +123,7 @@ commands! {
     GoTimeline "timeline" "timeline" [Global] "Threads over time."
     GoThreads "threads" "threads" [Global] "Processes and threads with their shares of time."
     GoVictims "victims" "victims" [Global] "What hung: the suspicious vertices."
+    GoViolations "violations" "violations" [Global] "Units of work that took too long, as a guard saw them."
     GoSlice "slice" "" [Global] "The backward path of the diagnosis."
     GoQuestion "question" "" [Global] "The open question of the diagnosis."
     GoVerdict "verdict" "" [Global] "The root cause in words."
@@ -179,6 +186,7 @@ impl Cmd {
             Context::Slice => View::Slice,
             Context::Verdict => View::Verdict,
             Context::Notes => View::Notes,
+            Context::Violations => View::Violations,
             _ => return None,
         })
     }

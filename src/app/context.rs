@@ -45,6 +45,8 @@ contexts! {
     Path "path" "The critical path of a span."
     Steps "steps" "What a thread executed, instruction by instruction."
     Notes "notes" "Bookmarks and notes."
+    Violations "violations" "Units of work that took too long."
+    Units "units" "A slow unit and a normal one, side by side."
     Log "log" "What happened in this session."
     }
     others {

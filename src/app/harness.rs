@@ -5,6 +5,7 @@ use super::msg::{Effect, Load};
 use super::recording::Recording;
 use super::{Msg, State, prepare, update};
 use crate::config::{Config, Environment, Overrides, keys::parse_key};
+use crate::draw;
 use crate::session::Header;
 use crossterm::event::{Event as Input, KeyEvent};
 use pg_event::{Catalog, Coverage, Display, Event, Item, Kind, ObjectId, ThreadId, Unserved};
@@ -20,6 +21,9 @@ mod shop;
 
 #[path = "../../tests/fixtures/painted.rs"]
 mod painted;
+
+#[path = "../../tests/fixtures/slow.rs"]
+mod slow;
 
 #[path = "../../tests/fixtures/walked.rs"]
 mod walked;
@@ -70,6 +74,16 @@ pub fn painted() -> Recording {
 /// The hand-made recording of a loop that was followed instruction by instruction.
 pub fn walked() -> Recording {
     built("asker", walked::items())
+}
+
+/// What the next one is made of.
+pub fn slow_items() -> Vec<Item> {
+    slow::items()
+}
+
+/// The hand-made recording of a guarded server, some of whose units took too long.
+pub fn slow() -> Recording {
+    built("shopd", slow_items())
 }
 
 /// A recording in which nothing happened.

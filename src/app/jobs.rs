@@ -7,11 +7,12 @@ use super::search::{Hit, Index, Target, vertices};
 use super::views::diagnosis::Outcome;
 use super::views::steps::Shown;
 use super::views::victims::Row;
-use crate::session::{DecisionLog, Note};
+use crate::session::{DecisionLog, GuardRule, Note};
 use pg_event::{Event, Ns, ThreadId};
 use pg_graph::report::{CoverageInfo, Report, SessionInfo};
 use pg_graph::{
-    BurstFact, By, Decision, Diagnosis, Options, SliceNode, Step, VertexId, Victim, VictimOptions,
+    BurstFact, By, Comparison, Decision, Diagnosis, Options, SliceNode, Step, VertexId, Victim,
+    VictimOptions, ViolationFact,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -68,6 +69,10 @@ pub enum Job {
     Export(Arc<Recording>, Box<Report>, String),
     /// Keep decisions in the session.
     KeepDecisions(Arc<Recording>, DecisionLog),
+    /// Compare a slow unit with the normal one of its type.
+    Compare(Arc<Recording>, Box<ViolationFact>),
+    /// Keep what was decided about a guard in the session.
+    KeepRule(Arc<Recording>, GuardRule),
     /// Keep a note in the session, or remove it.
     KeepNote(Arc<Recording>, Note),
 }
@@ -101,6 +106,10 @@ pub enum Done {
     Exported(Result<Vec<PathBuf>, String>),
     /// Decisions are kept.
     DecisionsKept(Result<Vec<Decision>, String>),
+    /// A slow unit beside the normal one.
+    Compared(Box<(ViolationFact, Comparison)>),
+    /// What was decided about a guard is kept.
+    RuleKept(Result<(), String>),
     /// A note is kept: all notes now.
     NoteKept(Result<Vec<Note>, String>),
     /// A job died: which one.
@@ -128,7 +137,9 @@ impl Job {
     pub fn lane(&self) -> Lane {
         match self {
             Self::Index(_) | Self::Find { .. } => Lane::Search,
-            Self::KeepDecisions(..) | Self::KeepNote(..) | Self::Export(..) => Lane::Keep,
+            Self::KeepDecisions(..) | Self::KeepNote(..) | Self::KeepRule(..) | Self::Export(..) => {
+                Lane::Keep
+            }
             _ => Lane::Work,
         }
     }
@@ -151,6 +162,8 @@ impl Job {
             Self::Copy(..) => "copying",
             Self::Export(..) => "exporting",
             Self::KeepDecisions(..) => "saving decisions",
+            Self::Compare(..) => "comparing the units",
+            Self::KeepRule(..) => "saving what was decided",
             Self::KeepNote(..) => "saving the note",
         }
     }
@@ -211,6 +224,14 @@ impl Job {
                     None => Err("this recording has no file".into()),
                 })
             }
+            Self::Compare(r, v) => {
+                let comparison = pg_graph::compare(&r.graph, &r.catalog, &v);
+                Done::Compared(Box::new((*v, comparison)))
+            }
+            Self::KeepRule(r, rule) => Done::RuleKept(match r.session() {
+                Some(mut s) => s.append_guard_rule(rule).map_err(|e| e.to_string()),
+                None => Err("this recording has no file".into()),
+            }),
             Self::KeepNote(r, note) => Done::NoteKept(keep_note(&r, note)),
         };
         send(Msg::Job(done));

@@ -6,7 +6,7 @@ use super::search::Hit;
 use crate::config::Keymap;
 use fuzzy_matcher::FuzzyMatcher;
 use fuzzy_matcher::skim::SkimMatcherV2;
-use pg_event::{Ns, ThreadId};
+use pg_event::{Ns, ThreadId, UnitTypeId};
 
 /// One layer.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub enum Layer {
     Search(SearchBox),
     /// Typing a note.
     Note(NoteBox),
+    /// Typing how long units of a type may take.
+    Guard(GuardBox),
     /// Why the other candidates are not the cause: lines and the first one shown.
     WhyNot(usize),
     /// What was found of the flag that a thread asks: lines, and the first one shown.
@@ -79,12 +81,21 @@ pub struct NoteBox {
     pub bookmark: bool,
 }
 
+/// A threshold being typed.
+#[derive(Debug)]
+pub struct GuardBox {
+    /// The text.
+    pub line: Line,
+    /// Of which type.
+    pub unit_type: UnitTypeId,
+}
+
 impl Layer {
     /// Its keys.
     pub fn context(&self) -> Context {
         match self {
             Self::Help(_) | Self::WhyNot(_) | Self::Flag(..) => Context::Help,
-            Self::Palette(_) | Self::Search(_) | Self::Note(_) => Context::Text,
+            Self::Palette(_) | Self::Search(_) | Self::Note(_) | Self::Guard(_) => Context::Text,
         }
     }
 
@@ -94,6 +105,7 @@ impl Layer {
             Self::Palette(p) => Some(&mut p.line),
             Self::Search(s) => Some(&mut s.line),
             Self::Note(n) => Some(&mut n.line),
+            Self::Guard(g) => Some(&mut g.line),
             Self::Help(_) | Self::WhyNot(_) | Self::Flag(..) => None,
         }
     }

@@ -32,9 +32,13 @@ pub mod terminal;
 mod tests;
 pub mod text;
 pub mod time;
+mod unit_text;
 mod update;
 mod view_command;
 pub mod views;
+mod violation_command;
+#[cfg(test)]
+mod violation_tests;
 
 pub use msg::{Effect, Msg};
 pub use runtime::{Options, RunError, run};

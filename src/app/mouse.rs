@@ -123,6 +123,10 @@ fn click(state: &mut State, x: u16, y: u16) {
         }
         View::Vertex if row < state.vertex.rows.len() => std::mem::replace(&mut state.vertex.row, row) == row,
         View::Path if row < state.path.parts.len() => std::mem::replace(&mut state.path.row, row) == row,
+        View::Violations => {
+            let Some(n) = state.violations.rows.get(row).map(|r| r.0) else { return };
+            std::mem::replace(&mut state.violations.selected, n) == n
+        }
         View::Notes => {
             let Some(id) = state.notes.notes.get(row).map(|n| n.id) else { return };
             state.notes.selected.replace(id) == Some(id)
@@ -141,6 +145,7 @@ fn click(state: &mut State, x: u16, y: u16) {
     if again {
         let cmd = match state.view {
             View::Victims => Cmd::Diagnose,
+            View::Violations => Cmd::DiagnoseUnit,
             View::Question => Cmd::ChooseRow,
             View::Slice | View::Path => Cmd::FollowEdge,
             _ => Cmd::OpenVertex,

@@ -56,6 +56,8 @@ pub fn up_down(state: &mut State, by: Move) {
             let p = &mut state.path;
             p.row = by.from(p.row, p.parts.len(), page);
         }
+        View::Violations => state.violations.go(by, page),
+        View::Units => state.units.go(by, page),
         View::Notes => {
             let n = &mut state.notes;
             let row = by.from(n.selected_row().unwrap_or(0), n.notes.len(), page);

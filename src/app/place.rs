@@ -181,6 +181,8 @@ pub fn restore(state: &mut State, place: Place) {
         (View::Slice, _) => state.diagnosis.step = place.row,
         (View::Question, _) => state.diagnosis.choice = place.row,
         (View::Path, _) => state.path.row = place.row,
+        (View::Violations, _) => state.violations.selected = place.row,
+        (View::Units, _) => state.units.row = place.row,
         _ => {}
     }
 }

@@ -5,8 +5,9 @@
 
 use crate::clean::{clean, clean_to};
 use crate::session::{Header, Note, Session};
+use crate::unit_rule::UnitRule;
 use pg_event::{Catalog, Coverage, Event, Ns, ObjectId, OffState, ProcessId, StackId, ThreadId, UnitTypeId};
-use pg_graph::{EventGraph, Vertex, VertexId};
+use pg_graph::{EventGraph, Vertex, VertexId, ViolationFact};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::ops::Range;
@@ -47,6 +48,16 @@ pub struct Group {
     pub threads: Vec<ThreadId>,
     /// Within the focus.
     pub focus: bool,
+}
+
+/// A frame of the stack in which a unit was seen to take too long.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SeenFrame {
+    /// `function (module)`, clean.
+    pub text: String,
+    /// How many frames it lies inside of the loop's: 0 is the loop's own, less what is outside; none for the kernel's,
+    /// and when the loop's frame was not found.
+    pub distance: Option<i64>,
 }
 
 impl std::fmt::Debug for Recording {
@@ -151,6 +162,34 @@ impl Recording {
     /// What a type of units is called: `type GET /`.
     pub fn unit_type(&self, t: UnitTypeId) -> String {
         clean_to(&pg_graph::words::unit_type(&self.catalog, t), NAME + 5)
+    }
+
+    /// What was decided about the guards of types of units, as the session keeps it; what makes no sense is left out.
+    pub fn guard_rules(&self) -> HashMap<UnitTypeId, UnitRule> {
+        let rules = self.session().map_or_else(Vec::new, |s| s.guard_rules().to_vec());
+        rules.into_iter().filter_map(|r| Some((r.unit_type, UnitRule::parse(&r.rule).ok()?))).collect()
+    }
+
+    /// File of the profile that a type of units is from, and the name that it has there; clean, so that they can be
+    /// shown in a command to be pasted. `None` when one of them is not known.
+    pub fn profile_and_name(&self, t: UnitTypeId) -> Option<(String, String)> {
+        let row = self.catalog.unit_type(t)?;
+        let known = !row.profile.is_empty() && !row.name.trim().is_empty();
+        known.then(|| (clean(&row.profile).into_owned(), clean(row.name.trim()).into_owned()))
+    }
+
+    /// Where a unit was seen to take too long, innermost first: the kernel's frames, then those of the program.
+    pub fn seen_at(&self, v: &ViolationFact) -> Vec<SeenFrame> {
+        let kernel = self.frames(v.kernel_stack).into_iter().map(|text| SeenFrame { text, distance: None });
+        let mut out: Vec<SeenFrame> = kernel.collect();
+        for (i, f) in self.catalog.frames_of(v.user_stack).enumerate() {
+            let distance = (v.depth > 0).then(|| i64::from(v.depth) - i as i64);
+            let module = self.catalog.modules.get(f.module.index()).map_or("[unknown]", |m| m.short());
+            let inlined = f.inlined.iter().map(|name| format!("{name} ({module})"));
+            let texts = inlined.chain([self.catalog.show_frame(f)]);
+            out.extend(texts.map(|t| SeenFrame { text: clean_to(&t, 300), distance }));
+        }
+        out
     }
 
     /// What an object is called; empty for none.

@@ -5,9 +5,10 @@ use super::jobs::Job;
 use super::layer::{Help, Layer, NoteBox, Palette, SearchBox};
 use super::msg::Effect;
 use super::state::{State, View};
+use super::time::now;
 use super::update::{run_job, victim_options};
 use super::views::Move;
-use super::{moves, place, text, view_command};
+use super::{moves, place, text, view_command, violation_command};
 use crate::app::input::Line;
 use crate::config::Look;
 use crate::session::{DecisionLog, Note};
@@ -35,6 +36,7 @@ pub fn run_command(state: &mut State, cmd: Cmd) {
         Cmd::GoVerdict => go_diagnosis(state, View::Verdict),
         Cmd::GoNotes => state.go(View::Notes),
         Cmd::GoSteps => go_steps(state),
+        Cmd::GoViolations => state.go(View::Violations),
         Cmd::GoLog => {
             state.log_offset = usize::MAX;
             state.go(View::Log);
@@ -188,6 +190,7 @@ fn here(state: &State) -> Option<(ThreadId, Ns)> {
         View::Question | View::Verdict => state.diagnosis.victim().map(|v| (v.thread, v.start)),
         View::Notes => state.notes.current().map(|n| (n.thread, n.time)),
         View::Steps => state.steps.shown.as_ref().filter(|s| !s.now).map(|s| (s.thread, s.span.0)),
+        View::Violations | View::Units => violation_command::selected(state).map(|v| (v.thread, v.start)),
         View::Log => None,
     }
 }
@@ -238,11 +241,6 @@ fn note(state: &mut State) {
     state.layers.push(Layer::Note(layer));
 }
 
-/// Seconds since 1970. Only kept with notes; nothing depends on it.
-fn now() -> u64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs())
-}
-
 /// Commands of a layer in which text is typed.
 fn text_command(state: &mut State, cmd: Cmd) {
     let Some(layer) = state.layers.last_mut() else { return };
@@ -256,7 +254,7 @@ fn text_command(state: &mut State, cmd: Cmd) {
             match layer {
                 Layer::Palette(p) => p.selected = by.from(p.selected, p.rows.len(), 1),
                 Layer::Search(s) => s.selected = by.from(s.selected, s.hits.len(), 1),
-                Layer::Note(_) | Layer::Help(_) | Layer::WhyNot(_) | Layer::Flag(..) => {}
+                Layer::Note(_) | Layer::Guard(_) | Layer::Help(_) | Layer::WhyNot(_) | Layer::Flag(..) => {}
             }
         }
         Cmd::EraseChar | Cmd::EraseWord | Cmd::EraseAll => {
@@ -332,6 +330,7 @@ fn accept(state: &mut State) {
             };
             keep(state, note);
         }
+        Some(Layer::Guard(g)) => violation_command::accept(state, g),
         Some(other) => state.layers.push(other),
         None => {}
     }

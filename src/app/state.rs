@@ -8,8 +8,15 @@ use super::msg::Effect;
 use super::recording::Recording;
 use super::search::{Found, SearchState};
 use super::views::{
-    diagnosis::DiagnosisState, notes::NotesState, path::PathState, steps::StepsState, threads::ThreadsState,
-    timeline::TimelineState, vertex::VertexState, victims::VictimsState,
+    diagnosis::DiagnosisState,
+    notes::NotesState,
+    path::PathState,
+    steps::StepsState,
+    threads::ThreadsState,
+    timeline::TimelineState,
+    vertex::VertexState,
+    victims::VictimsState,
+    violations::{UnitsState, ViolationsState},
 };
 use crate::config::{Config, Key, Look};
 use pg_event::{Ns, ThreadId};
@@ -96,6 +103,10 @@ pub struct State {
     pub path: PathState,
     /// What a thread executed.
     pub steps: StepsState,
+    /// Units that took too long.
+    pub violations: ViolationsState,
+    /// One of them beside a normal one.
+    pub units: UnitsState,
     /// Bookmarks and notes.
     pub notes: NotesState,
     /// What the outside is asked to do; whoever runs the session takes these out.
@@ -130,6 +141,8 @@ impl State {
             diagnosis: DiagnosisState::default(),
             path: PathState::default(),
             steps: StepsState::default(),
+            violations: ViolationsState::default(),
+            units: UnitsState::default(),
             notes: NotesState::default(),
             effects: Vec::new(),
             dirty: true,
@@ -173,6 +186,8 @@ impl State {
                 View::Slice => self.diagnosis.step,
                 View::Question => self.diagnosis.choice,
                 View::Path => self.path.row,
+                View::Violations => self.violations.selected,
+                View::Units => self.units.row,
                 _ => 0,
             },
         }

@@ -40,7 +40,7 @@ fn victim(r: &Report) -> String {
         pg_graph::BlockType::RepeatedYield => "polled again and again",
         pg_graph::BlockType::LongRunning => "kept running",
     };
-    let unit = v.unit.as_ref().map_or_else(String::new, |u| format!(" {}.", clean(&u.words)));
+    let unit = v.unit.as_ref().map_or_else(String::new, |u| format!(" {}.", capital(&clean(&u.words))));
     let unserved = v.unserved.as_ref().map_or_else(String::new, |u| format!(" {}.", clean(u)));
     let outside = if v.outside_focus { " It is outside of the focus of the recording." } else { "" };
     format!(
@@ -51,6 +51,12 @@ fn victim(r: &Report) -> String {
         time::at(v.start_ns),
         v.words()
     )
+}
+
+/// As the first word of a sentence.
+fn capital(text: &str) -> String {
+    let mut rest = text.chars();
+    rest.next().map_or_else(String::new, |c| c.to_uppercase().chain(rest).collect())
 }
 
 /// The function, and the call and object it waits in: `audit (bank), futex 0x10`.
@@ -248,7 +254,7 @@ fn steps_markdown(state: &State) -> String {
 
 /// Characters that mean something to Markdown, made plain. Where they cannot mean anything (an underscore
 /// within a word) they stay, since many tickets are read as they are.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut out = String::new();
     let text = clean(text);
     let mut chars = text.chars().peekable();
@@ -299,6 +305,8 @@ pub fn markdown(state: &State) -> String {
             if rows.is_empty() { String::new() } else { format!("```\n{}\n```\n", lines.join("\n")) }
         }
         View::Steps => steps_markdown(state),
+        View::Violations => super::unit_text::violations(state),
+        View::Units => super::unit_text::units(state),
         View::Path => path_markdown(state),
         View::Victims => {
             let mut out = String::from(

@@ -56,6 +56,11 @@ pub fn at(ns: Ns) -> String {
     moment(ns, 1_000_000)
 }
 
+/// Seconds since 1970. Only kept with what people add to a session; nothing depends on it.
+pub fn now() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
 /// The least step of 1, 2 or 5 times a power of ten that is at least `least`.
 pub fn nice_step(least: Ns) -> Ns {
     let mut decade: Ns = 1;

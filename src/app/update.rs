@@ -106,6 +106,7 @@ fn loaded(state: &mut State, load: Load) {
             state.timeline.open(&r);
             state.threads.open(&r);
             state.notes.set(r.notes());
+            state.violations.open(&r);
             if !r.name.is_empty() {
                 state.file.clone_from(&r.name);
             }
@@ -207,6 +208,17 @@ fn job_done(state: &mut State, done: Done) {
                     state.view = View::Steps;
                 }
                 Err(e) => state.say(Look::Warning, e),
+            }
+        }
+        Done::Compared(both) => {
+            finished(state, "comparing the units");
+            state.units.open(both.0, both.1);
+            state.go(View::Units);
+        }
+        Done::RuleKept(result) => {
+            finished(state, "saving what was decided");
+            if let Err(e) = result {
+                state.say(Look::Error, format!("what was decided is not kept: {e}"));
             }
         }
         Done::Copied(result) => {

@@ -7,7 +7,7 @@ use super::run_command::{decision_log, find_victims};
 use super::state::{State, View};
 use super::update::run_job;
 use super::views::vertex::About;
-use super::{place, text};
+use super::{place, text, violation_command};
 use crate::config::Look;
 use crate::session::Note;
 use pg_event::trace::Flow;
@@ -111,6 +111,11 @@ pub fn run(state: &mut State, cmd: Cmd) {
         Cmd::FindFlag => find_flag(state),
         Cmd::WhyNot => state.layers.push(Layer::WhyNot(0)),
         Cmd::ShowSlice => state.go(View::Slice),
+        Cmd::DiagnoseUnit
+        | Cmd::CompareUnits
+        | Cmd::SortViolations
+        | Cmd::AdjustGuard
+        | Cmd::SilenceGuard => violation_command::run(state, cmd),
         Cmd::DeleteNote => {
             if let (Some(n), Some(r)) = (state.notes.current().cloned(), state.recording.clone()) {
                 run_job(state, Job::KeepNote(r, Note { deleted: true, ..n }));
@@ -220,6 +225,9 @@ fn see(state: &mut State) {
             .parts
             .get(state.path.row)
             .map(|n| (n.thread, span(n.start, n.duration), n.start + n.duration / 2)),
+        View::Violations | View::Units => {
+            violation_command::selected(state).map(|v| (v.thread, (v.start, v.until), v.time))
+        }
         View::Notes => state.notes.current().map(|n| {
             let around = 1_000_000;
             (n.thread, (n.time.saturating_sub(around), n.time.saturating_add(around)), n.time)
@@ -271,6 +279,13 @@ fn open(state: &mut State) {
             }
             _ => {}
         },
+        View::Units => {
+            let parts = state.units.shown.as_ref().map(|s| &s.1.parts);
+            match parts.and_then(|p| p.get(state.units.row)).and_then(|p| p.slow.vertex.or(p.normal.vertex)) {
+                Some(v) => place::open_vertex(state, v),
+                None => state.say_only(Look::Dim, "this is no wait: the slice of the diagnosis tells more"),
+            }
+        }
         View::Notes => {
             let at = state
                 .notes

@@ -1,15 +1,13 @@
 //! Of every kind of event and row that came later, too: a copy holds nothing of others, keeps what the focus and its
 //! causes have, and leads to the same verdict.
 
-#[path = "../../graph/tests/draw/mod.rs"]
-mod draw;
-
 use super::*;
-use draw::{Drawing, ns};
+use crate::draw::{Drawing, ns};
+use crate::session::GuardRule;
 use pg_event::trace::{Flow, How, Instruction, Mark, MarkKind, Run};
 use pg_event::{
     Burst, Direction, Display, FrameId, Kind, ModuleKind, ObjectKind, Relation, SeenBy, StackId, Sysno,
-    ThreadId, Trace, TraceId,
+    ThreadId, Trace, TraceId, UnitTypeId,
 };
 
 /// What is in the copy of a drawing, unpacked, and what was counted.
@@ -17,6 +15,8 @@ struct Copied {
     bytes: Vec<u8>,
     summary: Summary,
     loaded: Loaded,
+    /// The file.
+    file: Vec<u8>,
     _dir: tempfile::TempDir,
 }
 
@@ -50,7 +50,8 @@ impl Copied {
         assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
         assert!(summary.compared > 0 && summary.differ == 0 && !summary.everybody, "{summary:?}");
         assert!(summary.names >= gone.len(), "{summary:?}");
-        Self { bytes, summary, loaded, _dir: dir }
+        let file = std::fs::read(&output).unwrap();
+        Self { bytes, summary, loaded, file, _dir: dir }
     }
 }
 
@@ -124,6 +125,27 @@ fn what_others_did_not_serve_is_gone() {
     let v = pg_graph::victims(&c.loaded.graph, &c.loaded.catalog, &VictimOptions::default());
     assert!(v[0].unserved.is_some(), "{}", v[0].summary);
     assert!(c.summary.events.1 >= 3, "the stranger's events are counted: {:?}", c.summary);
+}
+
+/// Thresholds that people set are numbers; a text in place of one may be anything.
+#[test]
+fn thresholds_stay_and_words_do_not() {
+    let (mut d, [shop, pay, _]) = shop_and_stranger(false);
+    let unit_type = d.unit_type("GET /basket", 0.01, 0.02);
+    let stack = d.stack(&["sell (shop)"]);
+    d.violation(shop, unit_type, (2.2, 2.5), (stack, 1), SeenBy::Sample);
+    let c = Copied::of(d, &[shop, pay], &[], &["sell"]);
+    let dir = tempfile::tempdir().unwrap();
+    let (input, output) = (dir.path().join("in.pgs"), dir.path().join("out.pgs"));
+    std::fs::write(&input, &c.file).unwrap();
+    let mut s = Session::open(&input).unwrap();
+    for (t, rule) in [(0, "40ms"), (1, "call eve")] {
+        let rule = GuardRule { unit_type: UnitTypeId(t), rule: rule.into(), written: 0 };
+        s.append_guard_rule(rule).unwrap();
+    }
+    redact(&input, &output, &Options::default()).unwrap();
+    let kept: Vec<_> = Session::open(&output).unwrap().guard_rules().iter().map(|r| r.rule.clone()).collect();
+    assert_eq!(kept, ["40ms"]);
 }
 
 #[test]

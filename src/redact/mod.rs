@@ -13,6 +13,7 @@ mod rows;
 mod tests;
 
 use crate::session::{self, Header, Loaded, Session, SessionError, Writer};
+use crate::unit_rule::UnitRule;
 use keep::{Class, Keep, Reach, Verdict};
 use names::Names;
 use pg_event::{Coverage, Event, Item};
@@ -245,7 +246,7 @@ fn keep_harmless(coverage: &mut Coverage, gone: &[&str], names: &mut Names) -> u
     before - coverage.notes.len()
 }
 
-/// Decisions are numbers and stay; notes are words of people.
+/// Decisions and thresholds are numbers and stay; notes are words of people.
 fn carry_over(
     from: &Session,
     to: &Path,
@@ -257,7 +258,7 @@ fn carry_over(
         summary.notes += notes.len();
     }
     let wanted = if options.keep_notes { notes } else { Vec::new() };
-    if wanted.is_empty() && from.decisions().is_empty() {
+    if wanted.is_empty() && from.decisions().is_empty() && from.guard_rules().is_empty() {
         return Ok(());
     }
     let mut copy = Session::open(to)?;
@@ -266,6 +267,10 @@ fn carry_over(
     }
     for log in from.decisions() {
         copy.append_decisions(log.clone())?;
+    }
+    // Whatever else stands in place of a rule may be words.
+    for rule in from.guard_rules().iter().filter(|r| UnitRule::parse(&r.rule).is_ok()) {
+        copy.append_guard_rule(rule.clone())?;
     }
     Ok(())
 }

@@ -15,7 +15,8 @@ pub const MAGIC: [u8; 8] = *b"\x89PGS\r\n\x1a\n";
 pub const MAJOR: u16 = 1;
 /// A reader opens a file with a greater minor version and says so: what it does not know is left out.
 /// 1: modules of Python code, in catalogue chunks of their own. 2: spans in which messages were not recorded.
-/// 3: locks that are held by a shared descriptor. 4: types of units of work, and units that took too long.
+/// 3: locks that are held by a shared descriptor. 4: types of units of work, units that took too long, and what
+/// was decided about their guards.
 pub const MINOR: u16 = 4;
 /// Length of magic and version.
 pub const PREFIX_LEN: usize = 16;
@@ -57,6 +58,8 @@ pub enum ChunkKind {
     Frames = 9,
     /// Catalogue rows of traces, columns.
     Traces = 10,
+    /// [`super::GuardRule`], MessagePack.
+    GuardRule = 11,
 }
 
 impl ChunkKind {
@@ -73,6 +76,7 @@ impl ChunkKind {
             Self::Decisions,
             Self::Frames,
             Self::Traces,
+            Self::GuardRule,
         ]
         .into_iter()
         .find(|k| *k as u8 == n)
@@ -91,6 +95,7 @@ impl ChunkKind {
             Self::Decisions => "decisions",
             Self::Frames => "frames",
             Self::Traces => "traces",
+            Self::GuardRule => "guard rule",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a recording says about itself.
 
-use pg_event::{Ns, ThreadId};
+use pg_event::{Ns, ThreadId, UnitTypeId};
 use pg_graph::Decision;
 use serde::{Deserialize, Serialize};
 
@@ -65,4 +65,16 @@ pub struct DecisionLog {
     pub start: Ns,
     /// The answers.
     pub decisions: Vec<Decision>,
+}
+
+/// What was decided about the guard of a type of units. A later one for the same type replaces it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GuardRule {
+    /// The type.
+    pub unit_type: UnitTypeId,
+    /// How long its units may take, as `pg-tui profile threshold` reads it, or `silence`.
+    pub rule: String,
+    /// When it was decided, seconds since 1970.
+    pub written: u64,
 }

@@ -7,6 +7,7 @@
 //! from a file is hostile until checked: lengths are bounded by the file's size and fixed limits, and
 //! damage costs the chunk it is in, not the session.
 
+mod appended;
 mod column;
 mod compact;
 mod create;
@@ -27,7 +28,7 @@ mod writer;
 pub use compact::compact;
 pub use create::{caller, give_to_caller, keep_old};
 pub use error::{SessionError, Warning};
-pub use header::{DecisionLog, Header, Note};
+pub use header::{DecisionLog, GuardRule, Header, Note};
 pub use items::{Items, RING_FILE};
 pub use load::{Loaded, Progress, load, load_session};
 pub use memory::buffers_are_kept;

@@ -2,12 +2,13 @@
 
 #![allow(unsafe_code)] // Mapping a file: see `Session::open`.
 
+use super::Header;
+use super::appended::Appended;
 use super::error::{SessionError, Warning};
 use super::format::{ChunkKind, FRAME_LEN, Frame, MAGIC, MAJOR, MARKER, MAX_FILE, MINOR, PREFIX_LEN};
 use super::index::Index;
 use super::rows::Decoder;
 use super::writer::{End, Extra};
-use super::{DecisionLog, Header, Note};
 use memmap2::Mmap;
 use pg_event::{Coverage, Event, Ns, ThreadId};
 use serde::de::DeserializeOwned;
@@ -103,7 +104,7 @@ pub(super) fn damage(chunk: &Chunk, reason: &str) -> Warning {
     }
 }
 
-fn message<T: DeserializeOwned>(file: &[u8], chunk: &Chunk) -> Result<T, String> {
+pub(super) fn message<T: DeserializeOwned>(file: &[u8], chunk: &Chunk) -> Result<T, String> {
     let payload = chunk.frame.payload(file, chunk.at)?;
     rmp_serde::from_slice(&payload).map_err(|e| format!("its MessagePack cannot be read: {e}"))
 }
@@ -113,8 +114,7 @@ fn message<T: DeserializeOwned>(file: &[u8], chunk: &Chunk) -> Result<T, String>
 pub struct Session {
     pub(super) inner: Arc<Inner>,
     warnings: Vec<Warning>,
-    notes: BTreeMap<u32, Note>,
-    decisions: Vec<DecisionLog>,
+    pub(super) appended: Appended,
 }
 
 impl Session {
@@ -160,7 +160,7 @@ impl Session {
         let scan = Scan::run(map, &mut warnings);
         let mut header = None;
         let mut end = None;
-        let (mut notes, mut decisions) = (BTreeMap::new(), Vec::<DecisionLog>::new());
+        let mut appended = Appended::default();
         let mut chunks = Vec::new();
         let mut unknown = 0;
         let mut gaps = scan.gaps;
@@ -183,14 +183,11 @@ impl Session {
                     Ok(e) => end = Some((e.duration, e.coverage)),
                     Err(e) => bad(e, &mut warnings),
                 },
-                Some(ChunkKind::Note) => match message::<Note>(map, &chunk) {
-                    Ok(n) => _ = notes.insert(n.id, n),
-                    Err(e) => bad(e, &mut warnings),
-                },
-                Some(ChunkKind::Decisions) => match message::<DecisionLog>(map, &chunk) {
-                    Ok(d) => keep_latest(&mut decisions, d),
-                    Err(e) => bad(e, &mut warnings),
-                },
+                Some(kind @ (ChunkKind::Note | ChunkKind::Decisions | ChunkKind::GuardRule)) => {
+                    if let Err(e) = appended.chunk(kind, map, &chunk) {
+                        bad(e, &mut warnings);
+                    }
+                }
                 Some(ChunkKind::Catalog | ChunkKind::Frames | ChunkKind::Traces | ChunkKind::Events) => {
                     chunks.push(chunk);
                 }
@@ -239,7 +236,7 @@ impl Session {
             kept: Mutex::new(VecDeque::new()),
             map: source,
         };
-        Ok(Self { inner: Arc::new(inner), warnings, notes, decisions })
+        Ok(Self { inner: Arc::new(inner), warnings, appended })
     }
 
     /// The file.
@@ -320,54 +317,11 @@ impl Session {
         events
     }
 
-    /// Notes and bookmarks that were not removed, in order of time.
-    pub fn notes(&self) -> Vec<Note> {
-        let mut notes: Vec<Note> = self.notes.values().filter(|n| !n.deleted).cloned().collect();
-        notes.sort_by_key(|n| (n.time, n.id));
-        notes
-    }
-
-    /// Decisions kept in the session, one log per victim, the latest last.
-    pub fn decisions(&self) -> &[DecisionLog] {
-        &self.decisions
-    }
-
-    /// Keep a note. `id` 0 gets a new id; another one replaces the note of that id. Returns the id.
-    pub fn append_note(&mut self, mut note: Note) -> Result<u32, SessionError> {
-        if note.id == 0 {
-            note.id = self.notes.keys().next_back().copied().unwrap_or(0).saturating_add(1);
-        }
-        self.append(&Extra::Note(&note))?;
-        let id = note.id;
-        self.notes.insert(id, note);
-        Ok(id)
-    }
-
-    /// Remove a note.
-    pub fn remove_note(&mut self, id: u32) -> Result<(), SessionError> {
-        match self.notes.get(&id).cloned() {
-            Some(note) => self.append_note(Note { deleted: true, text: String::new(), ..note }).map(|_| ()),
-            None => Ok(()),
-        }
-    }
-
-    /// Keep the answers given for a victim; they replace those kept for it before.
-    pub fn append_decisions(&mut self, log: DecisionLog) -> Result<(), SessionError> {
-        self.append(&Extra::Decisions(&log))?;
-        keep_latest(&mut self.decisions, log);
-        Ok(())
-    }
-
-    fn append(&self, extra: &Extra<'_>) -> Result<(), SessionError> {
+    pub(super) fn append(&self, extra: &Extra<'_>) -> Result<(), SessionError> {
         let mut whole = self.inner.whole.lock().unwrap_or_else(PoisonError::into_inner);
         whole.0 = super::writer::append(&self.inner.path, whole.0, whole.1, extra)?;
         Ok(())
     }
-}
-
-fn keep_latest(logs: &mut Vec<DecisionLog>, log: DecisionLog) {
-    logs.retain(|l| (l.thread, l.start) != (log.thread, log.start));
-    logs.push(log);
 }
 
 /// Check magic and version.

@@ -346,11 +346,16 @@ fn notes_and_decisions_are_appended() {
     let b = s.append_note(note("not this one")).unwrap();
     s.append_decisions(log(&[1, 2])).unwrap();
     s.append_decisions(log(&[1])).unwrap();
+    let rule = |t, rule: &str| GuardRule { unit_type: UnitTypeId(t), rule: rule.into(), written: 7 };
+    for r in [rule(1, "40ms"), rule(2, "silence"), rule(1, "k=5")] {
+        s.append_guard_rule(r).unwrap();
+    }
     s.remove_note(b).unwrap();
     let check = |s: &Session| {
         assert_eq!(s.notes().iter().map(|n| n.text.as_str()).collect::<Vec<_>>(), ["here it hangs"]);
         assert_eq!(s.notes()[0].id, a);
         assert_eq!(s.decisions(), [log(&[1])]);
+        assert_eq!(s.guard_rules(), [rule(2, "silence"), rule(1, "k=5")]);
     };
     check(&s);
     check(&Session::open(&path).unwrap());

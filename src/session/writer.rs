@@ -6,7 +6,7 @@ use super::format::{self, CHUNK_ROWS, ChunkKind, MAGIC, MAJOR, MINOR, PREFIX_LEN
 use super::index::{Index, IndexEntry};
 use super::pending::{Pending, split};
 use super::rows::Encoder;
-use super::{DecisionLog, Header, Note};
+use super::{DecisionLog, GuardRule, Header, Note};
 use pg_event::{CatalogDelta, Coverage, Frame, FrameId, Item, ModuleKind, Ns, Trace, TraceId};
 use serde::Serialize;
 use std::fs::File;
@@ -315,11 +315,13 @@ pub(super) fn append(
     let encoded = match extra {
         Extra::Note(n) => rmp_serde::to_vec_named(n),
         Extra::Decisions(d) => rmp_serde::to_vec_named(d),
+        Extra::GuardRule(r) => rmp_serde::to_vec_named(r),
     };
     let raw = encoded.map_err(|e| io("encode a note")(std::io::Error::other(e.to_string())))?;
     let kind = match extra {
         Extra::Note(_) => ChunkKind::Note,
         Extra::Decisions(_) => ChunkKind::Decisions,
+        Extra::GuardRule(_) => ChunkKind::GuardRule,
     };
     let mut bytes = format::chunk(kind, &raw, 0, 0, 0, None).map_err(io("encode a note"))?;
     if let Some(index) = index {
@@ -339,4 +341,5 @@ pub(super) fn append(
 pub(super) enum Extra<'a> {
     Note(&'a Note),
     Decisions(&'a DecisionLog),
+    GuardRule(&'a GuardRule),
 }

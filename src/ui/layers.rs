@@ -20,7 +20,7 @@ fn area(ui: &Ui, body: Rect, layer: &Layer) -> Rect {
     let width = body.width.min(110);
     let most = if body.height < 30 { body.height } else { (body.height * 4 / 5).max(18) };
     let height = match layer {
-        Layer::Note(_) => 5.min(body.height),
+        Layer::Note(_) | Layer::Guard(_) => 5.min(body.height),
         Layer::WhyNot(_) => most.min(why_not_lines(ui, usize::from(width) - 2).len() as u16 + 2),
         _ => most,
     };
@@ -77,6 +77,7 @@ pub fn draw(ui: &Ui, frame: &mut Frame, body: Rect, layer: &Layer) {
         Layer::Search(s) if s.busy => " Find: searching ".into(),
         Layer::Search(s) => format!(" Find: {} of {} shown ", s.hits.len(), s.total),
         Layer::Note(_) => " Note, kept in the session ".into(),
+        Layer::Guard(_) => " How long may units of this type take? ".into(),
         Layer::WhyNot(_) => " Why not the others? ".into(),
         Layer::Flag(..) => " The flag that it asks ".into(),
     };
@@ -114,16 +115,25 @@ pub fn draw(ui: &Ui, frame: &mut Frame, body: Rect, layer: &Layer) {
             search(ui, buffer, inside, s);
             typing(ui, frame, inside, s.line.text(), "/");
         }
+        Layer::Guard(g) => {
+            let name = ui.recording().map_or_else(String::new, |r| r.unit_type(g.unit_type));
+            about(ui, buffer, inside, &format!("{name}: 40ms, k=5, p99.9, auto (as learnt) or silence"));
+            typing(ui, frame, inside, g.line.text(), ">");
+        }
         Layer::Note(n) => {
             let who = ui.recording().map_or("", |r| r.thread_name(n.thread));
-            let about = format!("on {who} at {}; enter keeps it, esc does not", crate::app::time::at(n.time));
-            if inside.height > 1 {
-                let y = inside.y + 1;
-                let columns = usize::from(inside.width);
-                buffer.set_stringn(inside.x, y, ui.plain(&about), columns, ui.style(Look::Dim));
-            }
+            let text = format!("on {who} at {}; enter keeps it, esc does not", crate::app::time::at(n.time));
+            about(ui, buffer, inside, &text);
             typing(ui, frame, inside, n.line.text(), ">");
         }
+    }
+}
+
+/// What a line that is typed is about, below it.
+fn about(ui: &Ui, buffer: &mut Buffer, area: Rect, text: &str) {
+    if area.height > 1 {
+        let columns = usize::from(area.width);
+        buffer.set_stringn(area.x, area.y + 1, ui.plain(text), columns, ui.style(Look::Dim));
     }
 }
 

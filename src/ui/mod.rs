@@ -3,6 +3,7 @@
 
 mod detail;
 mod help;
+mod histogram;
 mod layers;
 mod lists;
 pub mod live;
@@ -13,8 +14,10 @@ mod status;
 mod steps;
 mod threads;
 mod timeline;
+mod units;
 mod verdict;
 mod victims;
+mod violations;
 
 pub use parts::state_look;
 pub use timeline::Areas as TimelineAreas;
@@ -101,6 +104,8 @@ fn view(ui: &Ui, frame: &mut Frame, body: Rect) {
         View::Path => lists::path(ui, frame.buffer_mut(), body),
         View::Notes => lists::notes(ui, frame.buffer_mut(), body),
         View::Steps => steps::draw(ui, frame.buffer_mut(), body),
+        View::Violations => violations::draw(ui, frame.buffer_mut(), body),
+        View::Units => units::draw(ui, frame.buffer_mut(), body),
         View::Log => lists::log(ui, frame.buffer_mut(), body),
     }
 }
@@ -180,6 +185,18 @@ pub fn prepare(state: &mut State) {
             let s = &mut state.steps;
             s.offset = scrolled(s.offset, s.row, s.rows.len(), rows);
         }
+        View::Violations => {
+            let rows = usize::from(violations::layout(state, body).rows.height);
+            let at = state.violations.selected_row().unwrap_or(0);
+            let s = &mut state.violations;
+            s.offset = scrolled(s.offset, at, s.rows.len(), rows);
+        }
+        View::Units => {
+            let rows = usize::from(units::layout(state, body).0.height);
+            let s = &mut state.units;
+            let parts = s.shown.as_ref().map_or(0, |x| x.1.parts.len());
+            s.offset = scrolled(s.offset, s.row, parts, rows);
+        }
         View::Path => {
             let p = &mut state.path;
             p.offset = scrolled(p.offset, p.row, p.parts.len(), height.saturating_sub(lists::PATH_HEAD));
@@ -231,6 +248,7 @@ pub fn view_list(state: &State) -> Option<(Rect, usize)> {
     let below = |n: u16| Rect { y: body.y + n, height: body.height.saturating_sub(n), ..body };
     Some(match state.view {
         View::Victims => (victims::layout(state, body).rows, state.victims.offset),
+        View::Violations => (violations::layout(state, body).rows, state.violations.offset),
         View::Vertex => (lists::vertex_areas(body).0, state.vertex.offset),
         View::Path => (below(lists::PATH_HEAD as u16), state.path.offset),
         View::Steps => (steps::layout(body).0, state.steps.offset),

@@ -149,13 +149,18 @@ fn not_now(ui: &Ui, cmd: Cmd) -> bool {
     let layer = !s.layers.is_empty();
     match cmd {
         Cmd::GoVictims => layer || s.view == View::Victims,
+        Cmd::GoViolations => {
+            let none = s.recording.as_ref().is_none_or(|r| r.graph.violations().is_empty());
+            layer || none || s.view == View::Violations
+        }
         Cmd::GoThreads => layer || s.view == View::Threads,
         Cmd::GoTimeline => layer || s.view == View::Timeline,
         Cmd::Help => matches!(s.layers.last(), Some(Layer::Help(_))),
         Cmd::Undo => layer || s.diagnosis.undone().is_none() || s.view == View::Timeline,
-        Cmd::CopyVerdict => {
-            !matches!(s.view, View::Verdict | View::Slice | View::Path | View::Vertex | View::Steps)
-        }
+        Cmd::CopyVerdict => !matches!(
+            s.view,
+            View::Verdict | View::Slice | View::Path | View::Vertex | View::Steps | View::Units
+        ),
         Cmd::FinishByPolicy => s.diagnosis.question().is_none(),
         _ => false,
     }

@@ -42,12 +42,18 @@ pub fn layout(state: &State, body: Rect) -> Areas {
     Areas { head, rows, detail, when }
 }
 
+/// Columns of the first column where it tells types of units, too.
+const TYPES: usize = 36;
+
+/// Columns from which on a wait has room for how unusual it is beside what was waited for.
+const SIGMAS: usize = 28;
+
 /// Widths of: what, thread, when, for, waits on, suspects. 0: left out.
 /// With `types`, the first has room for what types of units are called.
 fn columns(width: usize, types: bool) -> [usize; 6] {
     let room = width.saturating_sub(3);
     if width >= 72 {
-        let what = if types && width >= 110 { 32 } else { 17 };
+        let what = if types && width >= 110 { TYPES } else { 17 };
         // The object is told in full below; who is suspected is told only here.
         let flexible = share_out(room - what - 10 - 10, &[(28, 12), (36, 13), (36, 14)]);
         [what, flexible[0], 10, 10, flexible[1], flexible[2]]
@@ -119,7 +125,7 @@ fn line(ui: &Ui, row: &Row, w: [usize; 6], selected: bool) -> Line<'static> {
     let text = |t: &str, n: usize| if n == 0 { String::new() } else { left(&ui.plain(t), n - 1) + " " };
     if w[0] > 0 {
         spans.push(mark(ui, v.block_type));
-        spans.push(Span::raw(left(&what(ui, v, w[0]), w[0] - 1)));
+        spans.push(Span::raw(left(&what(ui, v, w[0]), w[0] - 2) + " "));
         name_of(ui, row, name, w[1], &mut spans);
         spans.push(Span::raw(right(&time::moment(v.start, 10_000_000), w[2] - 2) + "  "));
     } else {
@@ -128,20 +134,20 @@ fn line(ui: &Ui, row: &Row, w: [usize; 6], selected: bool) -> Line<'static> {
         name_of(ui, row, name, w[1].saturating_sub(2), &mut spans);
     }
     spans.push(ui.span(Look::Victim, right(&ui.length(v.duration), w[3] - 2) + "  "));
-    let sigmas = row
-        .sigmas
-        .map_or_else(String::new, |s| format!(" ({s:.1}{})", if ui.g.ascii { " sigma" } else { "σ" }));
-    let waits = w[4].saturating_sub(sigmas.len());
-    spans.push(Span::raw(text(&format!("{}{sigmas}", crate::clean::clean_to(&row.waits, waits)), w[4])));
+    let sigma = if ui.g.ascii { " sigma" } else { "σ" };
+    let sigmas =
+        row.sigmas.filter(|_| w[4] >= SIGMAS).map_or_else(String::new, |s| format!(" ({s:.1}{sigma})"));
+    let waits = crate::clean::clean_to(&row.waits, w[4].saturating_sub(width(&sigmas) + 1));
+    spans.push(Span::raw(text(&format!("{waits}{sigmas}"), w[4])));
     spans.push(Span::raw(text(&row.suspects, w[5])));
     Line::from(spans)
 }
 
-/// ` slow unit (type GET /)` where there is room, else without the type.
+/// ` slow unit (type GET /)` where there is room for types, else without.
 fn what(ui: &Ui, v: &Victim, columns: usize) -> String {
-    let types = ui.recording().zip(v.violation).map(|(r, x)| format!(" ({})", r.unit_type(x.unit_type)));
-    let types = types.filter(|t| columns > 20 && width(t) + width(v.words()) + 3 <= columns);
-    ui.plain(&format!(" {}{}", v.words(), types.unwrap_or_default()))
+    let types = ui.recording().zip(v.violation).filter(|_| columns >= TYPES);
+    let types = types.map_or_else(String::new, |(r, x)| format!(" ({})", r.unit_type(x.unit_type)));
+    ui.plain(&format!(" {}{types}", v.words()))
 }
 
 /// The name of the thread, and how many like it stand behind the line.

@@ -140,7 +140,7 @@ impl Drawing {
         (stack, depth): (StackId, u32),
         at: SeenBy,
     ) {
-        let threshold = self.catalog.unit_type(unit_type).map_or(0, |t| t.threshold);
+        let threshold = self.catalog.unit_type(unit_type).map_or(ns(0.05), |t| t.threshold);
         let v = Violation {
             start: ns(start),
             elapsed: ns(seen - start),

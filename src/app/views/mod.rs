@@ -8,6 +8,7 @@ pub mod threads;
 pub mod timeline;
 pub mod vertex;
 pub mod victims;
+pub mod violations;
 
 /// The first line to show so that line `selected` of `len` is among `height` lines shown, moving `offset`
 /// no further than needed.

@@ -38,6 +38,10 @@ impl Row {
     /// With the words for a victim.
     pub fn new(r: &Recording, victim: Victim) -> Self {
         let waits = match (&victim.waits_on, victim.block_type) {
+            // Where it waited is known, what for is not.
+            (None, BlockType::LongWait) if victim.episode.key.is_some() => {
+                r.wait(&r.graph.vertex(victim.vertex))
+            }
             (_, BlockType::LongRunning) | (None, _) => {
                 let p =
                     pg_graph::profile(&r.graph, &r.catalog, victim.thread, &[(victim.start, victim.end())]);

@@ -1,0 +1,102 @@
+//! Commands of the views of slow units.
+
+use super::command::Cmd;
+use super::jobs::Job;
+use super::layer::{GuardBox, Layer};
+use super::place;
+use super::state::{State, View};
+use super::update::run_job;
+use crate::app::input::Line;
+use crate::config::Look;
+use crate::session::GuardRule;
+use crate::unit_rule::UnitRule;
+use pg_event::UnitTypeId;
+use pg_graph::ViolationFact;
+
+/// Runs it.
+pub fn run(state: &mut State, cmd: Cmd) {
+    let Some(r) = state.recording.clone() else { return };
+    if cmd == Cmd::SortViolations {
+        state.violations.next_order(&r);
+        let word = state.violations.sort.word();
+        state.say_only(Look::Dim, format!("ordered by {word}"));
+        return;
+    }
+    let Some(v) = selected(state) else {
+        state.say_only(Look::Dim, "there is no unit that took too long");
+        return;
+    };
+    match cmd {
+        Cmd::DiagnoseUnit => match pg_graph::violation_victim(&r.graph, &r.catalog, &v) {
+            Some(victim) => place::diagnose(state, victim, None),
+            None => {
+                state.say(
+                    Look::Warning,
+                    "nothing was recorded of this thread meanwhile, so nothing tells why",
+                );
+            }
+        },
+        Cmd::CompareUnits => run_job(state, Job::Compare(r, Box::new(v))),
+        Cmd::AdjustGuard if v.unit_type.is_some() => {
+            let before =
+                state.violations.rules.get(&v.unit_type).map_or_else(String::new, ToString::to_string);
+            let layer = GuardBox { line: Line::new(&before), unit_type: v.unit_type };
+            state.layers.push(Layer::Guard(layer));
+        }
+        Cmd::SilenceGuard if v.unit_type.is_some() => {
+            let silenced = state.violations.rules.get(&v.unit_type) == Some(&UnitRule::Silence);
+            decide(state, v.unit_type, if silenced { UnitRule::Auto } else { UnitRule::Silence });
+        }
+        Cmd::AdjustGuard | Cmd::SilenceGuard => {
+            state.say_only(
+                Look::Warning,
+                "the type of this unit is not known, so it has no threshold of its own",
+            );
+        }
+        _ => {}
+    }
+}
+
+/// The slow unit that is looked at.
+pub fn selected(state: &State) -> Option<ViolationFact> {
+    match state.view {
+        View::Units => state.units.shown.as_ref().map(|s| s.0),
+        _ => state.violations.current().copied(),
+    }
+}
+
+/// Takes what was typed over the guard of a type.
+pub fn accept(state: &mut State, typed: GuardBox) {
+    match UnitRule::parse(typed.line.text()) {
+        Ok(rule) => decide(state, typed.unit_type, rule),
+        Err(e) => {
+            state.layers.push(Layer::Guard(typed));
+            state.say_only(Look::Warning, e);
+        }
+    }
+}
+
+/// Keeps a rule in the session, and says which command writes it into the profile.
+fn decide(state: &mut State, unit_type: UnitTypeId, rule: UnitRule) {
+    let Some(r) = state.recording.clone() else { return };
+    state.violations.rules.insert(unit_type, rule);
+    let name = r.unit_type(unit_type);
+    let what = match rule {
+        UnitRule::Silence => format!("{name} is silenced"),
+        UnitRule::Auto => format!("{name}: the threshold that was learnt"),
+        rule => format!("{name} may take {rule}"),
+    };
+    state.say(Look::Good, format!("{what}. {}", for_the_profile(state, unit_type, rule)));
+    if r.session().is_some() {
+        let written = super::time::now();
+        run_job(state, Job::KeepRule(r, GuardRule { unit_type, rule: rule.to_string(), written }));
+    }
+}
+
+/// How the profile gets to know it.
+pub fn for_the_profile(state: &State, unit_type: UnitTypeId, rule: UnitRule) -> String {
+    match state.recording.as_ref().and_then(|r| r.profile_and_name(unit_type)) {
+        Some((profile, name)) => format!("For the next guard: {}", rule.command(&profile, &name)),
+        None => "The file of its profile is not known: the next guard does not know of it.".into(),
+    }
+}

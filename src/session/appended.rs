@@ -1,0 +1,93 @@
+//! What people add to a session once it is recorded: notes, answers, and what they decided about guards.
+
+use super::format::ChunkKind;
+use super::reader::{Chunk, Session, message};
+use super::writer::Extra;
+use super::{DecisionLog, GuardRule, Note, SessionError};
+use std::collections::BTreeMap;
+
+/// All of it, the latest versions.
+#[derive(Clone, Default)]
+pub(super) struct Appended {
+    notes: BTreeMap<u32, Note>,
+    decisions: Vec<DecisionLog>,
+    rules: Vec<GuardRule>,
+}
+
+impl Appended {
+    /// Take a chunk of one of these kinds over.
+    pub(super) fn chunk(&mut self, kind: ChunkKind, file: &[u8], chunk: &Chunk) -> Result<(), String> {
+        match kind {
+            ChunkKind::Note => {
+                let n = message::<Note>(file, chunk)?;
+                self.notes.insert(n.id, n);
+            }
+            ChunkKind::Decisions => self.keep_decisions(message(file, chunk)?),
+            ChunkKind::GuardRule => self.keep_rule(message(file, chunk)?),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn keep_decisions(&mut self, log: DecisionLog) {
+        self.decisions.retain(|l| (l.thread, l.start) != (log.thread, log.start));
+        self.decisions.push(log);
+    }
+
+    fn keep_rule(&mut self, rule: GuardRule) {
+        self.rules.retain(|r| r.unit_type != rule.unit_type);
+        self.rules.push(rule);
+    }
+}
+
+impl Session {
+    /// Notes and bookmarks that were not removed, in order of time.
+    pub fn notes(&self) -> Vec<Note> {
+        let mut notes: Vec<Note> = self.appended.notes.values().filter(|n| !n.deleted).cloned().collect();
+        notes.sort_by_key(|n| (n.time, n.id));
+        notes
+    }
+
+    /// Decisions kept in the session, one log per victim, the latest last.
+    pub fn decisions(&self) -> &[DecisionLog] {
+        &self.appended.decisions
+    }
+
+    /// What was decided about the guards of types of units, one rule per type, the latest last.
+    pub fn guard_rules(&self) -> &[GuardRule] {
+        &self.appended.rules
+    }
+
+    /// Keep a note. `id` 0 gets a new id; another one replaces the note of that id. Returns the id.
+    pub fn append_note(&mut self, mut note: Note) -> Result<u32, SessionError> {
+        if note.id == 0 {
+            note.id = self.appended.notes.keys().next_back().copied().unwrap_or(0).saturating_add(1);
+        }
+        self.append(&Extra::Note(&note))?;
+        let id = note.id;
+        self.appended.notes.insert(id, note);
+        Ok(id)
+    }
+
+    /// Remove a note.
+    pub fn remove_note(&mut self, id: u32) -> Result<(), SessionError> {
+        match self.appended.notes.get(&id).cloned() {
+            Some(note) => self.append_note(Note { deleted: true, text: String::new(), ..note }).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    /// Keep the answers given for a victim; they replace those kept for it before.
+    pub fn append_decisions(&mut self, log: DecisionLog) -> Result<(), SessionError> {
+        self.append(&Extra::Decisions(&log))?;
+        self.appended.keep_decisions(log);
+        Ok(())
+    }
+
+    /// Keep what was decided about the guard of a type; it replaces what was kept for that type before.
+    pub fn append_guard_rule(&mut self, rule: GuardRule) -> Result<(), SessionError> {
+        self.append(&Extra::GuardRule(&rule))?;
+        self.appended.keep_rule(rule);
+        Ok(())
+    }
+}

@@ -4,7 +4,8 @@ use super::waits::Wait;
 use pg_event::{ModuleId, Sysno};
 
 /// The way from an event loop to a wait for its next unit. `M` names modules: a recording's number of them, or what a
-/// profile and a running process have in common.
+/// profile and a running process have in common. What is compared are the places of frames in the loop's module, and
+/// which modules the way goes through; places in other modules (the C library) differ from machine to machine.
 ///
 /// Where a frame is: address of the call's last byte (the return address less one, also of the instruction behind the
 /// system call, when that is in the innermost frame), as the module's file counts; a line in a file of Python.
@@ -21,8 +22,7 @@ pub struct BoundaryPath<M = ModuleId> {
 }
 
 impl<M: PartialEq> BoundaryPath<M> {
-    /// Places of the frames in the module of the loop, from its function inwards: what a boundary is told by, since
-    /// other modules (the C library) differ from machine to machine.
+    /// Places of the frames in the module of the loop, from its function inwards.
     pub fn own(&self) -> impl DoubleEndedIterator<Item = u64> + '_ {
         own(&self.frames)
     }
@@ -43,8 +43,18 @@ impl<M: PartialEq> BoundaryPath<M> {
             }
             last = Some(depth);
         }
-        last
+        let last = last?;
+        let there = runs(stack[..=last].iter().rev());
+        there.eq(runs(self.frames.iter())).then_some(last)
     }
+}
+
+/// The modules that frames go through, each once for frames that follow each other.
+pub(super) fn runs<'a, M: PartialEq + 'a>(
+    frames: impl Iterator<Item = &'a (M, u64)>,
+) -> impl Iterator<Item = &'a M> {
+    let mut before = None;
+    frames.map(|f| &f.0).filter(move |&m| before.replace(m) != Some(m))
 }
 
 /// Places of those frames that are in the module of the first.
@@ -53,8 +63,8 @@ pub(super) fn own<M: PartialEq>(frames: &[(M, u64)]) -> impl DoubleEndedIterator
 }
 
 /// Is a wait one between two units? `stack`: module and place of each frame, the innermost first; places as
-/// [`BoundaryPath`] has them. Only frames in the module of the loop's function are compared, and of those all from the
-/// loop's inwards. Returns which of the paths it is, and the number of the loop's frame in the stack.
+/// [`BoundaryPath`] has them. All frames from the loop's function inwards are compared, as it says. Returns which of the
+/// paths it is, and the number of the loop's frame in the stack.
 pub fn is_boundary<M: PartialEq>(
     stack: &[(M, u64)],
     syscall: Sysno,
@@ -75,15 +85,16 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_the_loops_module_are_compared() {
+    fn places_in_the_loops_module_and_modules_are_compared() {
         let server = [path(&[("server", 10), ("server", 20), ("libc", 1)], POLL)];
         let of = |stack: &[(&'static str, u64)], call| is_boundary(stack, call, &server);
         // Another C library, and frames around the loop.
         let stack = [("libc", 9), ("libc", 8), ("server", 20), ("server", 10), ("server", 5), ("libc", 2)];
         assert_eq!(of(&stack, POLL), Some((0, 3)));
         assert_eq!(of(&stack, FUTEX), None);
-        // A library between the frames is no matter; a frame more of the server is.
-        assert_eq!(of(&[("libc", 9), ("server", 20), ("libev", 3), ("server", 10)], POLL), Some((0, 3)));
+        // Another library on the way, or a frame more of the server.
+        assert_eq!(of(&[("libc", 9), ("libdb", 3), ("server", 20), ("server", 10)], POLL), None);
+        assert_eq!(of(&[("libc", 9), ("server", 20), ("libev", 3), ("server", 10)], POLL), None);
         assert_eq!(of(&[("libc", 9), ("server", 30), ("server", 20), ("server", 10)], POLL), None);
         assert_eq!(of(&[("libc", 9), ("server", 21), ("server", 10)], POLL), None);
         assert_eq!(of(&[("libc", 9), ("server", 20), ("server", 11)], POLL), None);
@@ -94,7 +105,8 @@ mod tests {
 
     #[test]
     fn the_path_that_fits() {
-        let paths = [path(&[("a", 1), ("a", 2)], POLL), path(&[("a", 1)], FUTEX), path(&[], POLL)];
+        let paths =
+            [path(&[("a", 1), ("a", 2)], POLL), path(&[("a", 1), ("libc", 3)], FUTEX), path(&[], POLL)];
         assert_eq!(is_boundary(&[("libc", 7), ("a", 1)], FUTEX, &paths), Some((1, 1)));
         assert_eq!(is_boundary(&[("a", 2), ("a", 1)], POLL, &paths), Some((0, 1)));
     }

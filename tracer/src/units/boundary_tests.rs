@@ -12,9 +12,14 @@ const SERVER: &str = "main: nop start: call ret
     | session: nop read: call answer: call jne:session ret
     | wrapper: nop poll: call ret
     | retry: nop blocks: call jne:retry ret
-    | once: nop single: call ret";
-const CALLS: [&str; 12] =
-    ["start", "next", "two", "work", "ask", "lock", "reply", "read", "answer", "poll", "blocks", "single"];
+    | once: nop single: call ret
+    | library: nop libpoll: call libask: call ret
+    | input: nop outer: nop again: reads: call jne:ready selects: call jmp:again
+      ready: parse: call jne:outer ret";
+const CALLS: [&str; 17] = [
+    "start", "next", "two", "work", "ask", "lock", "reply", "read", "answer", "poll", "blocks", "single",
+    "libpoll", "libask", "reads", "selects", "parse",
+];
 
 fn server() -> Told {
     let mut t = Told::new(SERVER, &CALLS);
@@ -163,6 +168,34 @@ fn a_thread_that_waits_at_anothers_boundary_has_its_loop() {
     let found = t.found();
     assert_eq!((found.len(), found[0].at.head, found[0].turns, found[0].waits), (1, turn, 0, 3));
     assert_eq!(found[0].boundary.len(), 1);
+}
+
+#[test]
+fn a_library_waits_for_events_and_asks_a_server_below_the_same_call() {
+    // Within the program's module both are the same way (a program of GTK: `poll` for events, and for the X server).
+    let mut t = server();
+    for _ in 0..5 {
+        t.stacks(&["next libpoll!", "next libask single!", "work single", "next libpoll!", "work reply"]);
+    }
+    assert_eq!(told(&mut t), [("next libpoll".into(), POLL, 10)]);
+    let learnt = t.found().remove(0).boundary;
+    let at = |module, name: &str| (ModuleId(module), t.program.at(name));
+    assert!(
+        is_boundary(&[at(1, "libask"), at(0, "next")], POLL, &learnt).is_some(),
+        "places in libraries do not matter"
+    );
+    assert_eq!(is_boundary(&[at(0, "single"), at(1, "libask"), at(0, "next")], POLL, &learnt), None);
+}
+
+#[test]
+fn what_an_inner_loop_explains_the_outer_may_have_done() {
+    // The inner loop reads until there is nothing to read, and selects; what was read is parsed in the outer one.
+    let mut t = server();
+    for _ in 0..4 {
+        t.stacks(&["reads", "selects single!", "reads single", "selects single!", "reads", "parse single"]);
+        t.stacks(&["selects single!"]);
+    }
+    assert_eq!(told(&mut t), [("selects single".into(), POLL, 12)]);
 }
 
 #[test]

@@ -28,7 +28,8 @@ pub struct Told {
 }
 
 impl Told {
-    /// A program (see [`Program::new`]) and the labels of the calls that occur in stacks.
+    /// A program (see [`Program::new`]) and the labels of the calls that occur in stacks; those that begin with `lib` are
+    /// in another module.
     pub fn new(text: &str, calls: &[&str]) -> Self {
         let program = Program::new(text);
         let (mut catalog, mut places) = (Catalog::default(), Places::default());
@@ -40,7 +41,7 @@ impl Told {
             functions.push(Rc::clone(&function));
             places.know(FrameId(i as u32), Place::Code(function));
             catalog.frames.push(Frame {
-                module: ModuleId(0),
+                module: ModuleId(u32::from(name.starts_with("lib"))),
                 address,
                 function: (*name).into(),
                 ..Frame::default()

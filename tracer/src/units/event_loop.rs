@@ -9,13 +9,15 @@
 //! ("the top level event processing loops", section 4.1); a thread may have several, one after the other or, with stacks
 //! of their own that begin at different functions, at a time.
 
-use super::boundary::{BoundaryPath, own};
+use super::boundary::BoundaryPath;
 use super::evidence::{Clock, Evidence, Key};
 use super::eyes::Eyes;
+use super::interpreter::with_python;
 use super::place::{LoopAt, Places};
 use super::seen::{Seen, Step, ThreadSeen};
 use super::waits::Wait;
 use pg_event::{Catalog, FrameId, ModuleId, StackId, ThreadId};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Least turns and waits of an event loop: what happened once does not recur.
@@ -67,7 +69,10 @@ pub(super) fn event_loops(
 ) -> BTreeMap<ThreadId, Vec<EventLoop>> {
     let mut eyes = Eyes::new(catalog, places, &seen.waited);
     let with_waits = seen.threads.iter().filter(|t| !t.1.waits.is_empty());
-    let threads: Vec<(ThreadId, Thread)> = with_waits.map(|(&t, seen)| (t, eyes.thread(seen))).collect();
+    let given: Vec<(ThreadId, Cow<ThreadSeen>)> = with_waits
+        .map(|(&t, seen)| (t, with_python(catalog, seen).map_or(Cow::Borrowed(seen), Cow::Owned)))
+        .collect();
+    let threads: Vec<(ThreadId, Thread)> = given.iter().map(|(t, seen)| (*t, eyes.thread(seen))).collect();
     let mut evidence: HashMap<LoopAt, Evidence> = HashMap::new();
     let mut found: Vec<_> = threads.iter().map(|(_, t)| t.loops(&eyes, &t.turns)).collect();
     for ((_, t), found) in threads.iter().zip(&found) {
@@ -103,9 +108,6 @@ struct Thread<'a> {
     proven: Vec<Option<LoopAt>>,
     /// Loops that turned often enough, and how often.
     turns: HashMap<LoopAt, u64>,
-    /// Loops that may only repeat a call: seen at one alone, within another loop. A step that they explain may be a turn
-    /// of that one, too.
-    doubtful: BTreeSet<LoopAt>,
 }
 
 /// The event loops of a thread, being put together.
@@ -133,20 +135,7 @@ impl Eyes<'_> {
             }
         }
         turns.retain(|_, n| *n >= LEAST);
-        let doubtful = self.repeats(&around);
-        Thread { seen, around, proven, turns, doubtful }
-    }
-
-    /// Loops within others that were seen at one call alone.
-    fn repeats(&self, around: &HashMap<StackId, Vec<(usize, LoopAt)>>) -> BTreeSet<LoopAt> {
-        let mut calls: HashMap<LoopAt, BTreeSet<u64>> = HashMap::new();
-        for (&stack, loops) in around {
-            let frames = self.frames(stack);
-            for &(depth, at) in loops.iter().skip(1) {
-                calls.entry(at).or_default().insert(frames[depth].2);
-            }
-        }
-        calls.into_iter().filter(|c| c.1.len() == 1).map(|c| c.0).collect()
+        Thread { seen, around, proven, turns }
     }
 }
 
@@ -158,7 +147,7 @@ impl Thread<'_> {
     /// Each wait's outermost loop of those that turned.
     fn loops(&self, eyes: &Eyes, turns: &HashMap<LoopAt, u64>) -> Loops {
         let mut all = Loops::default();
-        for (&(stack, (wait, syscall)), &count) in &self.seen.waits {
+        for (&(stack, waited), &count) in &self.seen.waits {
             let around = self.around(stack);
             let Some(outermost) = around.iter().position(|(_, at)| turns.contains_key(at)) else { continue };
             let (depth, at) = around[outermost];
@@ -171,9 +160,9 @@ impl Thread<'_> {
             let nested = around[outermost + 1..].iter().map(|a| a.1);
             f.nested.extend(nested.filter(|n| *n != at && turns.contains_key(n)));
             let site = f.sites.entry(frames[depth].2).or_default();
-            *(if wait == Wait::Input { &mut site.0 } else { &mut site.1 }) += count;
+            *(if waited.0 == Wait::Input { &mut site.0 } else { &mut site.1 }) += count;
             let way: Vec<_> = frames[depth..].iter().map(|f| (f.1, f.2)).collect();
-            let key = Key { own: own(&way).collect(), syscall, wait };
+            let key = Key::new(&way, waited);
             *f.paths.entry(key).or_default().entry(way.clone()).or_default() += count;
             all.ways.insert(stack, (at, way));
         }
@@ -194,15 +183,16 @@ impl Thread<'_> {
                     if i >= here {
                         // One within the loop was left, and entered anew.
                         evidence.entry(*at).or_default().turn(clock);
-                    } else if self.doubtful.contains(&turned) {
+                    } else if here < around.len() {
+                        // What an inner loop explains, the outer may have done.
                         clock.doubt();
                     }
                 }
             }
-            if let (Some((wait, syscall)), Some((at, way))) = (step.wait, found.ways.get(&step.to))
+            if let (Some(waited), Some((at, way))) = (step.wait, found.ways.get(&step.to))
                 && found.loops.contains_key(at)
             {
-                let key = Key { own: own(way).collect(), syscall, wait };
+                let key = Key::new(way, waited);
                 evidence.entry(*at).or_default().wait(clocks.entry(*at).or_default(), key);
             }
         }
@@ -217,12 +207,12 @@ impl Thread<'_> {
     ) -> BTreeSet<LoopAt> {
         // By loop: waits at its boundary, and turns of the inner loops that they were given to.
         let mut tally: HashMap<LoopAt, (u64, u64)> = HashMap::new();
-        for (&(stack, (wait, syscall)), count) in &self.seen.waits {
+        for (&(stack, waited), count) in &self.seen.waits {
             let frames: Vec<(ModuleId, u64)> = eyes.frames(stack).iter().map(|f| (f.1, f.2)).collect();
             let given = found.ways.get(&stack).map(|w| w.0);
             let outer = self.around(stack).iter().take_while(|a| Some(a.1) != given);
             for (depth, at) in outer {
-                let key = || Key { own: own(&frames[*depth..]).collect(), syscall, wait };
+                let key = || Key::new(&frames[*depth..], waited);
                 if boundaries.get(at).is_some_and(|keys| keys.contains(&key())) {
                     let tally = tally.entry(*at).or_default();
                     tally.0 += count;

@@ -9,8 +9,10 @@
 //! Waits of which two never are in one turn, by the same call of the loop's function or in the same system call, are
 //! alternatives.
 
+use super::boundary::{own, runs};
+use super::seen::Waited;
 use super::waits::Wait;
-use pg_event::Sysno;
+use pg_event::{ModuleId, Sysno};
 use std::collections::HashMap;
 
 /// Most paths told apart in a loop.
@@ -19,10 +21,12 @@ const MAX_PATHS: usize = 128;
 const ALWAYS: f64 = 0.9;
 /// And as never.
 const NEVER: f64 = 1.0 - ALWAYS;
-/// Least turns with a wait that recurs.
+/// Least turns with a wait that recurs, and times that a wait followed another.
 const LEAST: u64 = 2;
+/// An alternative occurs in at least one of this many turns with the wait that it is an alternative to.
+const OFTEN: u64 = 20;
 /// What turns with a wait weigh when another wait begins these turns, and when that is for a signal but this for input.
-const LATER: f64 = 0.25;
+const LATER: f64 = 0.1;
 const BEHIND_LOCK: f64 = 0.5;
 
 /// What tells a wait apart from others of the loop.
@@ -30,8 +34,17 @@ const BEHIND_LOCK: f64 = 0.5;
 pub(super) struct Key {
     /// Places of frames in the loop's module, from its function inwards.
     pub own: Vec<u64>,
+    /// The modules on the way.
+    pub modules: Vec<ModuleId>,
     pub syscall: Sysno,
     pub wait: Wait,
+}
+
+impl Key {
+    /// Of a wait with these frames from the loop's function inwards.
+    pub fn new(way: &[(ModuleId, u64)], (wait, syscall): Waited) -> Self {
+        Self { own: own(way).collect(), modules: runs(way.iter()).copied().collect(), syscall, wait }
+    }
 }
 
 /// How often two waits followed each other, and how often within one turn.
@@ -113,6 +126,11 @@ impl Evidence {
         pair.together as f64 / pair.all.max(1) as f64
     }
 
+    /// Did a wait follow another several times, and not within one turn?
+    fn never(&self, before: usize, after: usize) -> bool {
+        self.pair(before, after).all >= LEAST && self.share(before, after) <= NEVER
+    }
+
     /// Does it happen in several turns, and once in each?
     fn recurs(&self, number: usize) -> bool {
         let (all, turns) = self.counts[number];
@@ -132,23 +150,22 @@ impl Evidence {
         let mut keys: Vec<(&Key, usize)> = self.numbers.iter().map(|(k, &n)| (k, n)).collect();
         keys.sort_by_key(|k| (std::cmp::Reverse(self.counts[k.1].0), k.0));
         keys.retain(|k| self.recurs(k.1));
-        let groups = keys.iter().map(|&main| self.alternatives(main, &keys));
+        let groups = (0..keys.len()).map(|i| self.alternatives(keys[i], &keys[i + 1..]));
         let weighed = groups.map(|g| (self.weight(&g, &keys), g));
         // Of equals the first, whose main wait is the most frequent.
         let best = weighed.reduce(|best, g| if g.0 > best.0 { g } else { best });
         best.map(|(_, group)| group.into_iter().map(|g| g.0).collect()).unwrap_or_default()
     }
 
-    /// A wait with its alternatives.
+    /// A wait with its alternatives among those that are less frequent.
     fn alternatives<'a>(&self, main: (&'a Key, usize), keys: &[(&'a Key, usize)]) -> Vec<(&'a Key, usize)> {
         let mut group = vec![main];
         for &(key, number) in keys {
             let like =
                 (key.wait, key.syscall) == (main.0.wait, main.0.syscall) || key.own[0] == main.0.own[0];
-            let never = |other: &(&Key, usize)| {
-                self.share(other.1, number) <= NEVER && self.share(number, other.1) <= NEVER
-            };
-            if like && number != main.1 && group.iter().all(never) {
+            let never = |other: &(&Key, usize)| self.never(other.1, number) && self.never(number, other.1);
+            let often = self.counts[number].1 * OFTEN >= self.counts[main.1].1;
+            if like && often && group.iter().all(never) {
                 group.push((key, number));
             }
         }

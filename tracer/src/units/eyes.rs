@@ -6,6 +6,7 @@
 //! same call twice.
 
 use super::function::Way;
+use super::natural::LoopId;
 use super::place::{LoopAt, Place, Places};
 use super::seen::{ThreadSeen, Waited};
 use super::waits::Wait;
@@ -25,8 +26,26 @@ pub(super) type At = (FrameId, ModuleId, u64);
 #[derive(Default)]
 struct Tally {
     seen: u64,
-    /// How often each way to a wait: the calls from the loop's function on.
-    ways: HashMap<Vec<(ModuleId, u64)>, u64>,
+    /// How often each way, and whether to a wait: the calls from the loop's function to those of the C library.
+    ways: HashMap<Vec<(ModuleId, u64)>, (u64, bool)>,
+}
+
+/// What a loop that may have turned says of a step.
+enum Explained {
+    By(LoopAt),
+    /// Nothing: it only repeats a call. The callers are asked.
+    Further,
+    Unknown,
+}
+
+/// The innermost of a function's loops that the thread works in. A cycle with several entries that it does not work in
+/// proves nothing, nor that the callers' loops turned.
+fn explains(place: &Place, module: ModuleId, loops: Vec<LoopId>, works: &BTreeSet<LoopAt>) -> Explained {
+    match loops.iter().map(|&l| place.at(module, l)).find(|l| works.contains(l)) {
+        Some(at) => Explained::By(at),
+        None if loops.iter().all(|&l| place.is_merged(l)) => Explained::Unknown,
+        None => Explained::Further,
+    }
 }
 
 /// Looks at stacks.
@@ -102,10 +121,11 @@ impl<'a> Eyes<'a> {
                 _ if a.1 != b.1 || !here.same(&there) => {}
                 Way::Around(id) => {
                     // That one, or one that both places are in, too.
-                    let both = here.around(a.2).into_iter().skip_while(|&l| l != id);
-                    let found = both.map(|l| here.at(a.1, l)).find(|l| works.contains(l));
-                    if found.is_some() {
-                        return found;
+                    let both = here.around(a.2).into_iter().skip_while(|&l| l != id).collect();
+                    match explains(&here, a.1, both, works) {
+                        Explained::Further => {}
+                        Explained::By(at) => return Some(at),
+                        Explained::Unknown => return None,
                     }
                 }
                 Way::Not => {}
@@ -118,17 +138,23 @@ impl<'a> Eyes<'a> {
         for &(id, module, address) in a[..same].iter().rev() {
             let place = self.places.of(self.catalog, id);
             match place.way(address, address) {
-                Way::Around(_) => {
-                    let all = place.around(address).into_iter().map(|l| place.at(module, l));
-                    if let Some(found) = all.into_iter().find(|l| works.contains(l)) {
-                        return Some(found);
-                    }
-                }
+                Way::Around(_) => match explains(&place, module, place.around(address), works) {
+                    Explained::Further => {}
+                    Explained::By(at) => return Some(at),
+                    Explained::Unknown => return None,
+                },
                 Way::Not => {}
                 Way::On | Way::Unknown => return None,
             }
         }
         None
+    }
+
+    /// The calls of a stack to those of the C library, which repeats what was interrupted.
+    fn calls(&mut self, frames: &[At]) -> Vec<(ModuleId, u64)> {
+        let mut library = |f: &At| matches!(self.places.of(self.catalog, f.0), Place::Library);
+        let inner = frames.iter().rev().take_while(|&f| library(f)).count();
+        frames[..frames.len() - inner].iter().map(|f| (f.1, f.2)).collect()
     }
 
     /// The loops that the thread works in: it was seen there in other ways than the one in which it waits most. A loop
@@ -144,23 +170,24 @@ impl<'a> Eyes<'a> {
         let mut tally: HashMap<LoopAt, Tally> = HashMap::new();
         let most = seen.waits.iter().max_by_key(|w| w.1).map(|(&(stack, _), _)| stack);
         let base = most.map(|m| self.frames(m)).unwrap_or_default();
+        let waiting = self.calls(&base);
         let mut all = 0;
         for (stack, &count) in &seen.stacks {
-            let frames: Vec<_> = self.frames(*stack).iter().map(|f| (f.1, f.2)).collect();
+            let frames = self.frames(*stack);
+            let calls = self.calls(&frames);
             // Of a stack cut off too far to tell, nobody knows whether it is in the loop.
-            let told = !self.cut(*stack) || self.meet(&self.frames(*stack), &base).is_some();
-            all += if told && Some(*stack) != most { count } else { 0 };
+            let told = !self.cut(*stack) || self.meet(&frames, &base).is_some();
+            all += if told && calls != waiting { count } else { 0 };
             for (depth, at) in around.get(stack).into_iter().flatten() {
                 let tally = tally.entry(*at).or_default();
                 tally.seen += count;
-                if waits(stack) {
-                    *tally.ways.entry(frames[*depth..].to_vec()).or_default() += count;
-                }
+                let way = tally.ways.entry(calls[*depth..].to_vec()).or_default();
+                *way = (way.0 + count, way.1 || waits(stack));
             }
         }
         let least = all.div_ceil(WORKS);
         let works = |(at, tally): (LoopAt, Tally)| {
-            let most = tally.ways.values().max().copied().unwrap_or(0);
+            let most = tally.ways.values().filter(|w| w.1).map(|w| w.0).max().unwrap_or(0);
             (tally.seen - most >= least).then_some(at)
         };
         tally.into_iter().filter_map(works).collect()

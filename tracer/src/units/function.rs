@@ -2,8 +2,8 @@
 
 use super::flow::{Flow, FlowError, Source};
 use super::natural::{LoopId, Loops};
-use super::split::split;
-use std::collections::VecDeque;
+use super::split::{merge, split};
+use std::collections::{BTreeSet, VecDeque};
 
 /// How a thread that was at one place of a function got to another, within the same call of the function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +25,8 @@ pub struct Function {
     /// Where blocks lead; those behind the last are copies of some.
     next: Vec<Vec<usize>>,
     loops: Loops,
+    /// Heads of those that had several entries.
+    merged: BTreeSet<usize>,
     /// A jump could not be followed: what seems not to be reached may be.
     open: bool,
 }
@@ -38,9 +40,10 @@ impl Function {
         let flow = Flow::read(source, address)?;
         let mut next: Vec<Vec<usize>> = flow.blocks.iter().map(|b| b.next.clone()).collect();
         split(&mut next, flow.entry, |b| !flow.blocks[b].calls);
+        let merged = merge(&mut next, flow.entry);
         let loops = Loops::find(&next, flow.entry);
         let open = flow.blocks.iter().any(|b| b.unresolved);
-        Ok(Self { flow, next, loops, open })
+        Ok(Self { flow, next, loops, merged, open })
     }
 
     /// Where it is entered.
@@ -56,6 +59,11 @@ impl Function {
     /// Is the address one of its code?
     pub fn contains(&self, address: u64) -> bool {
         self.flow.parts.iter().any(|p| p.contains(&address))
+    }
+
+    /// Is it a cycle that had several entries, and was given a head?
+    pub fn is_merged(&self, id: LoopId) -> bool {
+        self.loops.loops.get(id).is_some_and(|l| self.merged.contains(&l.head))
     }
 
     /// The address that every turn of a loop passes.
@@ -200,10 +208,12 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_with_two_entries_proves_nothing() {
+    fn a_cycle_with_two_entries_is_a_loop() {
         let (p, f) = read("jne:b a: call b: there: call jne:a ret");
-        assert_eq!(f.around(p.at("a")), []);
-        assert_eq!((f.way(p.at("a"), p.at("a")), f.way(p.at("there"), p.at("a"))), (Way::Unknown, Way::On));
+        assert_eq!(heads(&p, &f, "there"), [p.at("a")]);
+        assert!(matches!(f.way(p.at("a"), p.at("a")), Way::Around(_)));
+        assert!(matches!(f.way(p.at("there"), p.at("a")), Way::Around(_)));
+        assert_eq!(f.way(p.at("a"), p.at("there")), Way::On);
     }
 
     #[test]

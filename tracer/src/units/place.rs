@@ -75,6 +75,11 @@ impl Place {
         }
     }
 
+    /// Is it a cycle with several entries?
+    pub fn is_merged(&self, id: LoopId) -> bool {
+        matches!(self, Self::Code(f) if f.is_merged(id))
+    }
+
     /// A loop with its module.
     pub fn at(&self, module: ModuleId, id: LoopId) -> LoopAt {
         LoopAt { module, head: self.head(id), function: self.entry() }
@@ -97,6 +102,11 @@ fn is_c_library(module: &Module) -> bool {
     ["libc.so", "libc-", "libc.musl", "libpthread", "ld-linux", "ld-musl", "ld-2."]
         .iter()
         .any(|p| name.starts_with(p))
+}
+
+/// The function of Python's interpreter that runs code of Python. Every function of Python turns its loop.
+pub(super) fn is_interpreter(frame: &Frame) -> bool {
+    frame.function.starts_with("_PyEval_EvalFrame")
 }
 
 /// Functions of the binaries on this machine, read when they are asked for first.
@@ -171,8 +181,7 @@ impl Places {
         match module.kind {
             ModuleKind::Python => self.python(frame, module).map(Place::Python),
             ModuleKind::Elf if is_c_library(module) => Some(Place::Library),
-            // Every Python function turns it.
-            ModuleKind::Elf if frame.function.starts_with("_PyEval_EvalFrame") => None,
+            ModuleKind::Elf if is_interpreter(frame) => None,
             ModuleKind::Elf => self.code(frame, module).map(Place::Code),
             _ => None,
         }

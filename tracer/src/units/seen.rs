@@ -27,7 +27,7 @@ pub(super) struct Step {
 }
 
 /// What was seen of one thread.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct ThreadSeen {
     /// The latest stack, by its outermost frame, of those that are whole.
     last: HashMap<FrameId, StackId>,
@@ -44,6 +44,21 @@ pub(super) struct ThreadSeen {
 }
 
 impl ThreadSeen {
+    /// The same with other stacks.
+    pub fn map_stacks(&self, of: impl Fn(StackId) -> StackId) -> Self {
+        let mut new = Self { order: self.order.clone(), ..Self::default() };
+        let step =
+            |&(Step { from, to, wait }, n): &(Step, u64)| (Step { from: from.map(&of), to: of(to), wait }, n);
+        new.steps = self.steps.iter().map(step).collect();
+        for (&stack, n) in &self.stacks {
+            *new.stacks.entry(of(stack)).or_default() += n;
+        }
+        for (&(stack, wait), n) in &self.waits {
+            *new.waits.entry((of(stack), wait)).or_default() += n;
+        }
+        new
+    }
+
     /// Returns whether its order was remembered.
     fn step(&mut self, step: Step, ordered: bool) -> bool {
         if self.steps.len() >= MAX_STEPS && !self.known.contains_key(&step) {

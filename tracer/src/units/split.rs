@@ -54,6 +54,38 @@ pub(super) fn split(next: &mut Vec<Vec<usize>>, root: usize, may: impl Fn(usize)
     }
 }
 
+/// Give each cycle that still has several entries (the main loop of libuv as gcc 12 turns it) one head: the entry that
+/// comes first. Ways from outside to its other entries lead to the head instead. Who is in the cycle gets from one place
+/// of it to another as before, and everybody leads to whom they led before, since a cycle's nodes lead to each other.
+/// Returns those heads.
+pub(super) fn merge(next: &mut [Vec<usize>], root: usize) -> BTreeSet<usize> {
+    let mut merged = BTreeSet::new();
+    let mut spent = 0;
+    let mut work: Vec<Vec<usize>> = vec![reached(next, root)];
+    let mut heads = BTreeSet::new();
+    for _ in 0..MAX_LOOKS {
+        let Some(nodes) = work.pop() else { break };
+        spent += nodes.len();
+        if spent > MAX_WORK {
+            break;
+        }
+        let cycles = cycles(next, &nodes, &heads);
+        let found = entries(next, root, &cycles, &nodes, &heads);
+        for (cycle, mut entries) in cycles.into_iter().zip(found) {
+            let first = if entries.contains(&root) { Some(root) } else { entries.first().copied() };
+            let Some(head) = first else { continue };
+            entries.remove(&head);
+            merged.extend((!entries.is_empty()).then_some(head));
+            for &from in nodes.iter().filter(|n| !cycle.contains(n)) {
+                next[from].iter_mut().filter(|t| entries.contains(t)).for_each(|t| *t = head);
+            }
+            heads.insert(head);
+            work.push(cycle.into_iter().collect());
+        }
+    }
+    merged
+}
+
 /// Dead code enters no cycle.
 fn reached(next: &[Vec<usize>], root: usize) -> Vec<usize> {
     let mut seen = vec![false; next.len()];
@@ -147,6 +179,20 @@ mod tests {
     }
 
     #[test]
+    fn a_cycle_with_several_entries_gets_a_head() {
+        // 1 and 2 are entered from 0, and lead to each other; 3 and 4 are a cycle in that cycle, entered at both.
+        let mut next = vec![vec![1, 2], vec![2], vec![3, 4, 5], vec![4], vec![3, 1], vec![]];
+        assert_eq!(merge(&mut next, 0), BTreeSet::from([1, 3]));
+        assert_eq!((&next[0], &next[2]), (&vec![1, 1], &vec![3, 3, 5]));
+        let l = Loops::find(&next, 0);
+        assert_eq!(l.around(4).map(|id| l.loops[id].head).collect::<Vec<_>>(), [3, 1]);
+        // The root is the head of a cycle that it is in.
+        let mut next = vec![vec![1], vec![0]];
+        assert_eq!(merge(&mut next, 1), BTreeSet::new());
+        assert_eq!(next, [vec![1], vec![0]]);
+    }
+
+    #[test]
     fn inner_cycles_too() {
         // 1 is the outer head; 2 and 3 are entered both, and are a cycle.
         let mut next = vec![vec![1], vec![2, 3], vec![3, 4], vec![2], vec![1, 5], vec![]];
@@ -168,7 +214,35 @@ mod tests {
         depth[at] = 2;
     }
 
+    fn leads(next: &[Vec<usize>], from: usize) -> BTreeSet<usize> {
+        let mut seen = BTreeSet::new();
+        let mut work = next[from].clone();
+        while let Some(node) = work.pop() {
+            if seen.insert(node) {
+                work.extend(&next[node]);
+            }
+        }
+        seen
+    }
+
     proptest! {
+        /// Every cycle has a head, and everybody leads to whom they led before.
+        #[test]
+        fn merged_entries(n in 2usize..10, edges in proptest::collection::vec((0usize..10, 0usize..10), 0..25)) {
+            let mut old = vec![Vec::new(); n];
+            for (a, b) in edges {
+                old[a % n].push(b % n);
+            }
+            let mut new = old.clone();
+            merge(&mut new, 0);
+            let live = reached(&old, 0);
+            let loops = Loops::find(&new, 0);
+            for &at in &live {
+                prop_assert_eq!(leads(&new, at), leads(&old, at));
+                prop_assert_eq!(loops.around(at).next().is_some(), leads(&old, at).contains(&at));
+            }
+        }
+
         /// Every way through the doubled graph is one of the old, and the other way round; loops that there were stay.
         #[test]
         fn nothing_else_changes(n in 2usize..10, edges in proptest::collection::vec((0usize..10, 0usize..10), 0..25), may in any::<u16>()) {

@@ -3,6 +3,7 @@
 mod closed;
 mod crashed;
 mod freezer;
+mod late;
 mod parts;
 mod purpose;
 mod retrying;

@@ -17,6 +17,15 @@ fn poll() {
 }
 
 #[test]
+fn a_poll_that_also_watches_for_a_hangup() {
+    set("a_poll_that_also_watches_for_a_hangup", "hangups.waiter", |t| {
+        let w = t.wait("hangups.waiter");
+        w.on(ObjectKind::Pipe).ended_by("hangups.writer", EdgeKind::Ipc, None);
+        w.held_by("hangups.writer", Relation::Writes).caused_by("hangups.writer");
+    });
+}
+
+#[test]
 fn ppoll() {
     set("ppoll", "ppoll.waiter", |t| {
         let w = t.wait("ppoll.waiter");

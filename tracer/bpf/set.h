@@ -71,6 +71,15 @@ static __always_inline void end_set(struct scratch *s, struct object *o)
 		mark_sent(h);
 }
 
+/* Errors and hang-ups (POLLERR, POLLHUP, POLLNVAL) are told of each descriptor of poll(2), also unasked. */
+#define POLL_UNASKED 0x38
+
+/* Does a struct pollfd ask for data or room? With hang-ups alone nobody is waited for to bring something. */
+static __always_inline bool poll_asks(u64 pollfd)
+{
+	return (s32)pollfd >= 0 && (pollfd >> 32 & 0xffff & ~POLL_UNASKED);
+}
+
 static __always_inline void poll_object(struct scratch *s, struct thread *t, struct task_struct *task, u32 n, u32 which)
 {
 	if (!n || !s->words_read)
@@ -78,11 +87,17 @@ static __always_inline void poll_object(struct scratch *s, struct thread *t, str
 	begin_set(s);
 	if (n > POLL_MAX)
 		s->set.more = n - POLL_MAX;
+	bool any = false;
+	for (u32 i = 0; i < POLL_MAX; i++) {
+		if (i >= n)
+			break;
+		any |= poll_asks(s->words[i]);
+	}
 	for (u32 i = 0; i < POLL_MAX; i++) {
 		if (i >= n)
 			break;
 		s32 fd = (s32)s->words[i];
-		if (fd >= 0)
+		if (any ? poll_asks(s->words[i]) : fd >= 0)
 			add_member(s, t, (u64)task, fd, which);
 	}
 	end_set(s, &t->object);

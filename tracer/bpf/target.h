@@ -278,7 +278,7 @@ static __noinline bool polls_known(struct thread *t, struct task_struct *task, s
 		if (i >= n)
 			break;
 		s32 fd = (s32)s->words[i];
-		if (fd < 0)
+		if (!poll_asks(s->words[i]))
 			continue;
 		last = known_file(t, task, fd);
 		if (!last)

@@ -71,6 +71,23 @@ fn debug_link() {
     assert!(!named(&catalog, id), "{:#?}", catalog.show_stack(id));
 }
 
+/// A program that a script or a test made, and removed before its functions were named.
+#[test]
+fn removed_before_it_is_named() {
+    let dir = tempfile::tempdir_in("/tmp").unwrap();
+    let Some(exe) = build(dir.path(), "shop.c", SHOP, &["-O1", "-fomit-frame-pointer"]) else { return };
+    let t = Target::ready(&mut Command::new(&exe));
+    let mut table = StackTable::new();
+    wait_asleep(t.pid());
+    let (regs, copy) = capture(t.pid(), 1 << 16);
+    let id = table.user(t.pid(), &regs, &copy);
+    drop(t);
+    dir.close().unwrap();
+    let mut catalog = Catalog::default();
+    catalog.apply(table.symbolize());
+    assert!(named(&catalog, id), "{:#?}", catalog.show_stack(id));
+}
+
 /// A session recorded without names gets them from files with the same build-id elsewhere.
 #[test]
 fn symbolized_later() {

@@ -30,9 +30,16 @@ impl Writer<'_> {
             })
             .collect();
         let lock = |n: &SliceNode| class(&self.g.vertex(n.vertex), self.c) == WaitClass::Lock;
-        let all = self.o.findings.iter().filter(|f| f.kind == FindingKind::Closed);
-        let locks = all.filter_map(|f| self.o.nodes.get(f.node)).all(lock);
-        let (sort, means) = if locks {
+        let all = || {
+            let closed = self.o.findings.iter().filter(|f| f.kind == FindingKind::Closed);
+            closed.filter_map(|f| self.o.nodes.get(f.node))
+        };
+        let (sort, means) = if let Some(x) = all().find(|n| self.g.vertex(self.last_of(n)).timed_out) {
+            let means = "nobody else of the process could wake one";
+            let over = moment(x.start + x.duration);
+            let end = format!("{means}; a time-out of {} ended it at {over}", short_who(self.c, x.thread));
+            ("circular wait (until a time-out)", end)
+        } else if all().all(lock) {
             let means =
                 "all threads of the process wait for each other's locks, nobody is left to release one";
             ("circular wait (deadlock)", means.to_owned())
@@ -46,8 +53,9 @@ impl Writer<'_> {
                 None => ("circular wait or lost wake-up (deadlock)", means),
             }
         };
+        let so = if others.len() == 1 { "so does" } else { "so do" };
         format!(
-            "{sort}: {full} {}, since {}, and so do {}: {means}.",
+            "{sort}: {full} {}, since {}, and {so} {}: {means}.",
             self.waited(n),
             moment(n.start),
             others.join(", ")

@@ -326,8 +326,12 @@ impl Writer<'_> {
             Some(what) => format!("was sent the request ({what})"),
             None => "was waited for".to_owned(),
         };
+        let answered = match self.answered(n, w) {
+            Some(a) => format!("answered{on} only at {}{}", moment(a.at), a.by_timer()),
+            None => format!("never answered{on}"),
+        };
         format!(
-            "{full} {asked} and never answered{on}: it was idle for {}{call}{from}, while {} waited {}",
+            "{full} {asked} and {answered}: it was idle for {}{call}{from}, while {} waited {}",
             span(n.spent),
             who(self.c, w.thread),
             self.patience(w)
@@ -335,6 +339,12 @@ impl Writer<'_> {
     }
 
     pub(super) fn why_unanswered(&self, n: &SliceNode, full: &str, next: Option<&SliceNode>) -> String {
+        if let Some((x, a)) = next.and_then(|x| Some((x, self.answered(x, n)?))) {
+            let asked = self.asked_for(n).map_or_else(String::new, |a| format!(" (it had sent {a})"));
+            let whom = self.full(x.thread, x.start + x.duration);
+            let (waited, late) = (self.waited(n), moment(a.at));
+            return format!("{full} {waited}{asked}; the answer came from {whom} at {late}{}", a.by_timer());
+        }
         let last = self.g.vertex(self.last_of(n));
         let how = if n.waits_on.as_deref() == Some(DATA_FLAG) {
             "no write of the flag was recorded meanwhile"

@@ -10,13 +10,15 @@ use super::stuck::CLOSED;
 use super::walk::{Finding, FindingKind, Flow, Walk};
 use crate::class::{WaitClass, class, joins, vague};
 use crate::words::{short_who, who};
-use crate::{EdgeKind, QuestionKind, Weak};
+use crate::{Edge, EdgeKind, QuestionKind, Weak};
 use pg_event::{Ns, ObjectKind, Relation, ThreadId};
 
 /// What another thread of the process did while one waited.
 enum Other {
     /// Waits for a futex as well, and nobody ended that.
     Stuck(Group),
+    /// Waits for the one that waited: for its end, or until that one let it go on itself (`true`: by an unlock).
+    Behind(Group, bool),
     /// Works, or waits for something else: could release it afterwards.
     Busy,
     /// Waits for whatever comes next.
@@ -32,10 +34,11 @@ impl Walk<'_> {
             return Ok(false);
         }
         let Some(process) = self.c.thread(thread).map(|t| t.process) else { return Ok(false) };
-        let (mut stuck, mut busy, mut idle) = (Vec::new(), Vec::new(), 0);
+        let (mut stuck, mut behind, mut busy, mut idle) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for t in self.g.threads_of(process).filter(|t| *t != thread && self.counts(*t)) {
             match self.other(t, thread, silent, 0) {
                 Other::Stuck(g) => stuck.push((t, g)),
+                Other::Behind(g, unlocked) => behind.push((t, g, unlocked)),
                 Other::Busy => busy.push(t),
                 Other::Idle => idle += 1,
                 Other::None => {}
@@ -48,6 +51,9 @@ impl Walk<'_> {
             {
                 self.visit(c.thread, c.spans, c.entry)?;
                 return Ok(true);
+            }
+            if stuck.is_empty() {
+                stuck = self.closed_behind(group, silent, behind);
             }
             if stuck.is_empty() || idle > 0 {
                 return Ok(false);
@@ -121,7 +127,7 @@ impl Walk<'_> {
                     stuck.push((t, whole.groups.into_iter().nth(i)?));
                 }
                 Other::Busy | Other::Idle => return None,
-                Other::None => {}
+                Other::Behind(..) | Other::None => {}
             }
         }
         (!stuck.is_empty()).then_some(stuck)
@@ -238,7 +244,7 @@ impl Walk<'_> {
                 // Whoever joins the waiter is behind it, whatever it waits for.
                 let ns_tid = self.c.thread(waiter).map_or(0, |t| t.ns_tid);
                 if joins(&v, self.c) && v.value == ns_tid {
-                    return Other::None;
+                    return Other::Behind(g.clone(), false);
                 }
                 // Whoever joins a third one goes on when that one has ended.
                 let process = self.c.thread(t).map(|t| t.process);
@@ -252,7 +258,7 @@ impl Walk<'_> {
                     return match self.other(x, waiter, spans, depth + 1) {
                         Other::Busy => Other::Busy,
                         Other::Idle => Other::Idle,
-                        Other::Stuck(_) | Other::None => Other::Stuck(g.clone()),
+                        Other::Stuck(_) | Other::Behind(..) | Other::None => Other::Stuck(g.clone()),
                     };
                 }
                 match class(&v, self.c) {
@@ -260,7 +266,13 @@ impl Walk<'_> {
                         let ended = g.longest().and_then(|c| self.brought(c));
                         let ended = ended.filter(|(_, e)| e.kind != EdgeKind::Exit);
                         let whole = g.blocked * 20 >= act.total * 19;
-                        if ended.is_none() && whole { Other::Stuck(g.clone()) } else { Other::Busy }
+                        match ended {
+                            None if whole => Other::Stuck(g.clone()),
+                            Some((_, e)) if whole && self.let_go_by(&e, waiter, spans) => {
+                                Other::Behind(g.clone(), e.weak == Some(Weak::MutexHandOff))
+                            }
+                            _ => Other::Busy,
+                        }
                     }
                     WaitClass::Sleep | WaitClass::Other => Other::Idle,
                     c if c.idle() => Other::Idle,
@@ -269,6 +281,45 @@ impl Walk<'_> {
             }
             Mostly::Unborn | Mostly::Gone | Mostly::Unknown => Other::None,
         }
+    }
+
+    /// Did `waiter` let go whoever this edge woke, itself or through others that it woke, after its own wait in `spans`?
+    fn let_go_by(&self, edge: &Edge, waiter: ThreadId, spans: &Spans) -> bool {
+        const FARTHEST: usize = 8;
+        let over = spans.last().map_or(0, |s| s.1);
+        let mut e = *edge;
+        for _ in 0..FARTHEST {
+            if e.from_time < over {
+                return false;
+            }
+            let from = self.g.vertex(e.from);
+            if from.thread == waiter {
+                return true;
+            }
+            let Some(id) = self.g.waking(e.from) else { return false };
+            e = self.g.edge(id);
+        }
+        false
+    }
+
+    /// Those of the threads `behind` a waiter that close a circle with it: none where it may have been a sleep. That
+    /// it was none is certain of a lock without a time-out, and likely where it had a lock that others wanted.
+    fn closed_behind(
+        &self,
+        group: &Group,
+        silent: &Spans,
+        mut behind: Vec<(ThreadId, Group, bool)>,
+    ) -> Vec<(ThreadId, Group)> {
+        let v = self.representative(group);
+        if joins(&v, self.c) || total(silent) < CLOSED {
+            return Vec::new();
+        }
+        if v.timed_out {
+            behind.retain(|(.., unlocked)| *unlocked);
+        } else if class(&v, self.c) != WaitClass::Lock {
+            return Vec::new();
+        }
+        behind.into_iter().map(|(t, g, _)| (t, g)).collect()
     }
 
     /// A thread that is left when the others are ruled out.

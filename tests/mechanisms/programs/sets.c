@@ -29,6 +29,15 @@ static void by_poll(int a, int b) {
   MUST(poll(fds, 2, -1) == 1 && fds[1].revents);
 }
 
+/* As tail(1) watches a file: of its standard output it only asks whether it was closed. */
+static void by_poll_of_ends(int a, int b) {
+  int out[2];
+  MUST(pipe(out) == 0);
+  close(a);
+  struct pollfd fds[2] = {{b, POLLIN, 0}, {out[1], 0, 0}};
+  MUST(poll(fds, 2, -1) == 1 && fds[0].revents);
+}
+
 static void by_ppoll(int a, int b) {
   struct pollfd fds[2] = {{a, POLLIN, 0}, {b, POLLIN, 0}};
   struct timespec t = {60, 0};
@@ -53,6 +62,7 @@ static void by_epoll(int a, int b) {
 }
 
 static void with_poll(void) { two(by_poll, "poll.waiter", "poll.writer"); }
+static void with_hangups(void) { two(by_poll_of_ends, "hangups.waiter", "hangups.writer"); }
 static void with_ppoll(void) { two(by_ppoll, "ppoll.waiter", "ppoll.writer"); }
 static void with_select(void) { two(by_select, "select.waiter", "select.writer"); }
 static void with_epoll(void) { two(by_epoll, "epoll.waiter", "epoll.writer"); }
@@ -141,6 +151,7 @@ static void child_by_descriptor(void) {
 
 int main(void) {
   process(with_poll);
+  process(with_hangups);
   process(with_ppoll);
   process(with_select);
   process(with_epoll);

@@ -2,6 +2,7 @@
 
 mod holds;
 mod room;
+mod user_stacks;
 
 use super::burst::{Bursts, Place};
 use super::hash::FastMap;
@@ -17,7 +18,7 @@ use super::stepped::Stepped;
 use crate::flags::Touch;
 use crate::holders::Holders;
 use crate::identity::Identity;
-use crate::stacks::{Regs, StackTable};
+use crate::stacks::StackTable;
 use crate::steps::Taken;
 use crate::unserved::Tracker;
 use pg_event::{
@@ -33,8 +34,6 @@ const MAX_LONG: usize = 4096;
 /// Most stack keys remembered at a time; older ones are forgotten by halves.
 const MAX_KEYS: usize = 1 << 17;
 
-/// `__USER32_CS` (kernel: `arch/x86/include/asm/segment.h`): the code segment of 32-bit programs.
-const USER32_CS: u64 = 0x23;
 /// Number of `sched_yield` (x86-64).
 const SCHED_YIELD: u16 = 24;
 /// Numbers of the calls that wait for a signal: `pause`, `rt_sigtimedwait`, `rt_sigsuspend`.
@@ -570,29 +569,6 @@ impl Pipeline {
     fn held_back(&mut self, tgid: u32, start: Ns, end: Ns, user_stack: StackId) -> OffCpu {
         let object = self.quotas.of(tgid, &mut self.objects);
         OffCpu { object, user_stack, ..OffCpu::new(start, end, OffState::Throttled) }
-    }
-
-    fn unwind(&mut self, s: &StackCopy, data: &[u8]) -> StackId {
-        let [r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, _, ip, cs, _, sp, _] = s.regs;
-        let regs = Regs { ip, sp, bp, ax, bx, cx, dx, si, di, r8, r9, r10, r11, r12, r13, r14, r15 };
-        if cs == USER32_CS {
-            // Its stack has words of another size: better no caller than a wrong one.
-            return self.stacks.leaf(s.tgid, &regs);
-        }
-        self.stacks.user(s.tgid, &regs, data)
-    }
-
-    fn user_stack(&mut self, s: &StackCopy) {
-        let id = if s.flags & F_SEEDED != 0 {
-            let copy = super::memory::stack(s.tid, s.regs[19]);
-            self.unwind(s, &copy)
-        } else {
-            self.unwind(s, &s.data)
-        };
-        if self.user.get(s.key) != id {
-            self.changes += 1;
-        }
-        self.user.insert(s.key, id);
     }
 
     fn sample(&mut self, s: &StackCopy) {

@@ -8,10 +8,20 @@ const MOST: usize = 32;
 /// Descriptors that a `fd_set` can hold (`FD_SETSIZE`).
 const FD_SETSIZE: u64 = 1024;
 
-/// Descriptors of an array of `struct pollfd`: a descriptor (negative ones are passed over), two masks.
+/// Told of each descriptor of poll(2), also unasked.
+const UNASKED: i16 = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
+
+/// Descriptors of an array of `struct pollfd`: a descriptor (negative ones are passed over), two masks. Those of which
+/// nothing but errors and hang-ups is asked only count where there are no others.
 fn of_poll(bytes: &[u8]) -> Vec<u32> {
-    let fds = bytes.chunks_exact(8).filter_map(|p| Some(i32::from_ne_bytes(p.get(..4)?.try_into().ok()?)));
-    fds.filter_map(|fd| u32::try_from(fd).ok()).collect()
+    let one = |p: &[u8]| {
+        let fd = i32::from_ne_bytes(p.get(..4)?.try_into().ok()?);
+        let events = i16::from_ne_bytes(p.get(4..6)?.try_into().ok()?);
+        Some((u32::try_from(fd).ok()?, events & !UNASKED != 0))
+    };
+    let all: Vec<_> = bytes.chunks_exact(8).filter_map(one).collect();
+    let any = all.iter().any(|(_, asks)| *asks);
+    all.into_iter().filter(|(_, asks)| *asks || !any).map(|(fd, _)| fd).collect()
 }
 
 /// Descriptors whose bits are set, below `limit`.
@@ -55,6 +65,9 @@ mod tests {
         }
         bytes.extend([9, 9]);
         assert_eq!(of_poll(&bytes), [3, 7]);
+        let hung_up = [1i32.to_ne_bytes(), [0x10, 0, 0, 0]].concat();
+        assert_eq!(of_poll(&hung_up), [1]);
+        assert_eq!(of_poll(&[hung_up, bytes].concat()), [3, 7]);
         assert_eq!(of_bits(&[0b0010_1001, 0b1], 9), [0, 3, 5, 8]);
         assert_eq!(of_bits(&[0xff], 3), [0, 1, 2]);
         assert_eq!(of_bits(&[], u64::MAX), [0u32; 0]);

@@ -19,6 +19,8 @@ const MAX_TABLES: usize = 128 << 20;
 const SAME: Duration = Duration::from_secs(2);
 /// Most files of which that is remembered.
 const MAX_RECENT: usize = 4096;
+/// Most files kept open because they may be removed.
+const MAX_UNSTABLE: usize = 64;
 /// Largest vdso.
 const MAX_VDSO: u64 = 1 << 20;
 
@@ -122,6 +124,8 @@ pub(super) struct Modules {
     pub entries: Vec<Entry>,
     known: HashMap<Key, u32>,
     open: usize,
+    /// Of these, such as may be removed.
+    unstable: usize,
     /// Bytes of unwind tables in memory, and how often any were asked.
     tables: usize,
     asked: u64,
@@ -245,14 +249,18 @@ impl Modules {
         let row =
             Module { kind: ModuleKind::Elf, path: clean(path.as_bytes()), build_id: elf.build_id.clone() };
         let by_path = !deleted && open_same(Path::new(path), meta.dev(), meta.ino()).is_some();
-        let (source, root) = if by_path {
+        let vanishes = by_path && self.unstable < MAX_UNSTABLE && may_vanish(path, meta.dev());
+        self.unstable += usize::from(vanishes);
+        let (source, root) = if vanishes {
+            (Source::Open(file), None)
+        } else if by_path {
             (Source::Path { path: path.into(), dev: meta.dev(), inode: meta.ino() }, None)
         } else {
             let root = (!deleted).then(|| PathBuf::from(format!("/proc/{pid}/root")));
             (Source::Open(file), root)
         };
         let keep = by_path || self.open < max_open();
-        self.open += usize::from(!by_path && keep);
+        self.open += usize::from(vanishes || !by_path && keep);
         let i = self.insert(key, || Entry::new(row, Some(elf), source, root));
         if !keep {
             // No room to keep it open: take the tables now, and hope that it is still there for symbols.
@@ -291,6 +299,15 @@ impl Modules {
             Entry::new(row, elf, Source::Image(image), None)
         })
     }
+}
+
+/// Is this no installed program, but one that a build, a test or a script made and may remove before its symbols are
+/// read? Only where nobody unmounts anything: a file that is open would keep them from it.
+fn may_vanish(path: &str, dev: u64) -> bool {
+    const INSTALLED: [&str; 7] = ["/usr/", "/lib", "/bin/", "/sbin/", "/opt/", "/nix/", "/snap/"];
+    static LASTING: OnceLock<Vec<u64>> = OnceLock::new();
+    let lasting = || ["/", "/tmp"].iter().filter_map(|d| Some(std::fs::metadata(d).ok()?.dev())).collect();
+    !INSTALLED.iter().any(|d| path.starts_with(d)) && LASTING.get_or_init(lasting).contains(&dev)
 }
 
 /// Most files kept open because they cannot be opened by path again: a quarter of what the process may.

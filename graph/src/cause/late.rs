@@ -1,0 +1,36 @@
+//! Answers that came in the end, from a thread that had nothing to do meanwhile: it kept the request back itself.
+
+use super::Writer;
+use crate::EdgeKind;
+use crate::diagnose::SliceNode;
+use pg_event::Ns;
+
+/// An answer that ended a wait.
+pub(super) struct Answer {
+    /// When it was sent, ns of the recording.
+    pub at: Ns,
+    /// A time-out made its sender go on, nobody else.
+    timer: bool,
+}
+
+impl Answer {
+    /// What made its sender go on, with a comma in front; empty when that is not known.
+    pub fn by_timer(&self) -> &'static str {
+        if self.timer { ", when a time-out of its own had passed" } else { "" }
+    }
+}
+
+impl Writer<'_> {
+    /// The answer by which the thread of `by` itself ended the wait of `of`.
+    pub(super) fn answered(&self, by: &SliceNode, of: &SliceNode) -> Option<Answer> {
+        let last = self.last_of(of);
+        let v = self.g.vertex(last);
+        if v.open || v.timed_out || v.interrupted {
+            return None;
+        }
+        let e = self.g.edge(self.g.waking(last)?);
+        let from = self.g.vertex(e.from);
+        let sent = e.kind == EdgeKind::Ipc && from.thread == by.thread;
+        sent.then_some(Answer { at: e.from_time, timer: from.timed_out })
+    }
+}

@@ -45,7 +45,7 @@ pub fn run(state: &mut State, cmd: Cmd) {
         }
         Cmd::SilenceGuard if v.unit_type.is_some() => {
             let silenced = state.violations.rules.get(&v.unit_type) == Some(&UnitRule::Silence);
-            decide(state, v.unit_type, if silenced { UnitRule::Auto } else { UnitRule::Silence });
+            decide(state, v.unit_type, if silenced { UnitRule::AUTO } else { UnitRule::Silence });
         }
         Cmd::AdjustGuard | Cmd::SilenceGuard => {
             state.say_only(
@@ -79,24 +79,30 @@ pub fn accept(state: &mut State, typed: GuardBox) {
 /// Keeps a rule in the session, and says which command writes it into the profile.
 fn decide(state: &mut State, unit_type: UnitTypeId, rule: UnitRule) {
     let Some(r) = state.recording.clone() else { return };
-    state.violations.rules.insert(unit_type, rule);
+    let before = state.violations.rules.insert(unit_type, rule);
     let name = r.unit_type(unit_type);
     let what = match rule {
         UnitRule::Silence => format!("{name} is silenced"),
-        UnitRule::Auto => format!("{name}: the threshold that was learnt"),
-        rule => format!("{name} may take {rule}"),
+        UnitRule::AUTO => format!("{name} may take what was learnt"),
+        UnitRule::Limit(_) => format!("{name} may take {rule}"),
     };
-    state.say(Look::Good, format!("{what}. {}", for_the_profile(state, unit_type, rule)));
+    let known = r.profile_and_name(unit_type).map(|(profile, name)| {
+        // What silences a type in a profile is no threshold of it.
+        let heard = before == Some(UnitRule::Silence) && rule != UnitRule::Silence;
+        let heard = heard.then(|| format!("{} --off", UnitRule::Silence.command(&profile, &name)));
+        match (heard, rule) {
+            (Some(heard), UnitRule::AUTO) => heard,
+            (Some(heard), rule) => format!("{heard} && {}", rule.command(&profile, &name)),
+            (None, rule) => rule.command(&profile, &name),
+        }
+    });
+    let profile = known.map_or_else(
+        || "The file of its profile is not known: the next guard does not know of it.".into(),
+        |command| format!("For the next guard: {command}"),
+    );
+    state.say(Look::Good, format!("{what}. {profile}"));
     if r.session().is_some() {
         let written = super::time::now();
         run_job(state, Job::KeepRule(r, GuardRule { unit_type, rule: rule.to_string(), written }));
-    }
-}
-
-/// How the profile gets to know it.
-pub fn for_the_profile(state: &State, unit_type: UnitTypeId, rule: UnitRule) -> String {
-    match state.recording.as_ref().and_then(|r| r.profile_and_name(unit_type)) {
-        Some((profile, name)) => format!("For the next guard: {}", rule.command(&profile, &name)),
-        None => "The file of its profile is not known: the next guard does not know of it.".into(),
     }
 }

@@ -5,6 +5,7 @@ use super::msg::Effect;
 use super::state::View;
 use crate::session::{Header, Writer};
 use crate::unit_rule::UnitRule;
+use pg_graph::units::Limit;
 
 const SIZES: [(u16, u16, bool, &str); 4] = [
     (80, 24, false, "80x24"),
@@ -124,9 +125,9 @@ fn what_is_decided_about_a_guard_is_kept() {
     assert!(s.shows("is no threshold") && s.state.violations.rules.is_empty(), "{}", s.screen());
     s.keys("ctrl-u '300ms enter");
     assert!(s.shows("pg-tui profile threshold /etc/pg-tui/shopd.pgprof"), "{}", s.screen());
-    assert_eq!(s.state.violations.rules[&slow.unit_type], UnitRule::Fixed(300_000_000));
+    assert_eq!(s.state.violations.rules[&slow.unit_type], UnitRule::Limit(Limit::Fixed(300_000_000)));
     let again = open();
-    assert_eq!(again.state.violations.rules[&slow.unit_type], UnitRule::Fixed(300_000_000));
+    assert_eq!(again.state.violations.rules[&slow.unit_type], UnitRule::Limit(Limit::Fixed(300_000_000)));
     assert!(again.shows("decided here: 300ms"), "{}", again.screen());
     let r = again.state.recording.clone().unwrap();
     assert_eq!(again.state.violations.counts(&r, &slow), slow.duration() > 300_000_000);
@@ -135,8 +136,8 @@ fn what_is_decided_about_a_guard_is_kept() {
     assert!(s.shows("pg-tui profile silence /etc/pg-tui/shopd.pgprof"), "{}", s.screen());
     assert!(!s.state.violations.counts(&r, &slow));
     s.keys("x");
-    assert!(s.state.violations.counts(&r, &slow), "{}", s.screen());
-    assert_eq!(open().state.violations.rules[&slow.unit_type], UnitRule::Auto);
+    assert!(s.state.violations.counts(&r, &slow) && s.shows("--off"), "{}", s.screen());
+    assert_eq!(open().state.violations.rules[&slow.unit_type], UnitRule::AUTO);
     // Of a unit of unknown type nothing can be decided.
     s.keys("end");
     while s.state.violations.current().is_some_and(|v| v.unit_type.is_some()) {

@@ -4,6 +4,7 @@ mod profile;
 mod record;
 mod train;
 mod values;
+mod violations;
 
 pub use profile::{Change, Profile};
 use record::RECORD_HELP;
@@ -11,6 +12,7 @@ pub use record::{Level, Record};
 pub use train::Train;
 pub(super) use values::ns;
 use values::{flag, number, pid, seconds, time, whole_seconds};
+pub use violations::Violations;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
@@ -89,6 +91,9 @@ pub enum Command {
     /// Name the cause of a hang without a screen: as text, or as JSON for scripts
     #[command(long_about = DIAGNOSE_HELP)]
     Diagnose(Diagnose),
+    /// List units of work that took too long, as a guard recorded them
+    #[command(long_about = violations::VIOLATIONS_HELP)]
+    Violations(Violations),
     /// Learn how long a program's units of work take, by type
     #[command(long_about = train::TRAIN_HELP)]
     Train(Train),
@@ -272,6 +277,7 @@ Examples:
   pg-tui diagnose hang.pgs
   pg-tui diagnose hang.pgs --process '^redis-cli .* get'
   pg-tui diagnose hang.pgs --tid 4711 --at 12.5
+  pg-tui diagnose guarded.pgs --violation 1
   pg-tui diagnose hang.pgs --steps
   pg-tui diagnose hang.pgs --json | jq '.root_causes[0].why'";
 
@@ -294,6 +300,9 @@ pub struct Diagnose {
     /// It hung at this moment, in seconds since the recording began
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true, help_heading = "Which hang")]
     pub at: Option<f64>,
+    /// It is this unit of work that took too long, by its number (`pg-tui violations`)
+    #[arg(long, value_name = "N", conflicts_with_all = ["who", "at", "steps"], help_heading = "Which hang")]
+    pub violation: Option<std::num::NonZeroUsize>,
     /// Answer questions from this file (`-`: standard input)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "replay")]
     pub answers: Option<PathBuf>,

@@ -25,12 +25,10 @@ pub fn run(args: &Diagnose, out: &mut dyn Write) -> Outcome {
     if args.steps {
         return super::steps::run(args, process.as_ref(), &loaded, out);
     }
-    let selection = Selection { pid: args.pid, tid: args.tid, process, at: args.at.map(ns) };
-    let victim = pg_graph::select(&loaded.graph, &loaded.catalog, &selection, &VictimOptions::default())
-        .map_err(|e| match e {
-            SelectError::NothingAbnormal(_) => Failure::Nothing(format!("{}: {e}", args.file.display())),
-            SelectError::NoMatch(_) => Failure::Usage(format!("{}: {e}", args.file.display())),
-        })?;
+    let victim = match args.violation {
+        Some(number) => super::violations::victim(&loaded, &args.file, number)?,
+        None => select(args, process, &loaded)?,
+    };
     let mut report = diagnose(&loaded, victim.clone(), answers, args.replay, usize::from(args.top));
     let stats = args.stats.then(|| pg_graph::stats(&loaded.graph, &victim, &report));
     report.stats.clone_from(&stats);
@@ -43,6 +41,17 @@ pub fn run(args: &Diagnose, out: &mut dyn Write) -> Outcome {
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The worst victim that fits what was asked for.
+fn select(args: &Diagnose, process: Option<Regex>, loaded: &Loaded) -> Result<Victim, Failure> {
+    let selection = Selection { pid: args.pid, tid: args.tid, process, at: args.at.map(ns) };
+    pg_graph::select(&loaded.graph, &loaded.catalog, &selection, &VictimOptions::default()).map_err(|e| {
+        match e {
+            SelectError::NothingAbnormal(_) => Failure::Nothing(format!("{}: {e}", args.file.display())),
+            SelectError::NoMatch(_) => Failure::Usage(format!("{}: {e}", args.file.display())),
+        }
+    })
 }
 
 /// Compile a regular expression given on the command line.

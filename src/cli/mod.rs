@@ -18,6 +18,7 @@ mod stats;
 mod steps;
 mod text;
 mod train;
+mod violations;
 mod watch_flag;
 
 pub use exit::{Failure, Outcome};
@@ -50,6 +51,7 @@ fn run(command: &Command) -> Outcome {
     let mut out = BufWriter::new(stdout().lock());
     let code = match command {
         Command::Diagnose(a) => diagnose::run(a, &mut out)?,
+        Command::Violations(a) => violations::run(a, &mut out)?,
         Command::Redact(a) => redact::run(a, &mut out)?,
         Command::Train(a) => train::run(a, &mut out)?,
         Command::Profile(a) => profile::run(a, &mut out)?,

@@ -100,7 +100,9 @@ impl ViolationsState {
         let row = r.catalog.unit_type(v.unit_type);
         match rule {
             UnitRule::Silence => false,
-            rule => row.and_then(|t| rule.threshold(t)).is_none_or(|most| v.duration() > most),
+            rule @ UnitRule::Limit(_) => {
+                row.and_then(|t| rule.threshold(t)).is_none_or(|most| v.duration() > most)
+            }
         }
     }
 }

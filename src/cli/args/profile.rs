@@ -1,5 +1,6 @@
 //! The options of `pg-tui profile`.
 
+use crate::unit_rule::parse_limit;
 use clap::{Args, Subcommand, ValueHint};
 use pg_graph::units::Limit;
 use std::path::PathBuf;
@@ -69,7 +70,7 @@ pub enum Change {
         #[arg(value_name = "TYPE")]
         of: String,
         /// A time (40ms), mean and deviation (k=5: mean + 5 sigma), a quantile (p99.9), or `auto`: mean + 4 sigma
-        #[arg(value_name = "THRESHOLD", value_parser = limit)]
+        #[arg(value_name = "THRESHOLD", value_parser = parse_limit)]
         limit: Limit,
     },
     /// Do not tell when units of a type take too long
@@ -84,50 +85,4 @@ pub enum Change {
         #[arg(long)]
         off: bool,
     },
-}
-
-/// A threshold: `40ms`, `k=5`, `p99.9`, `auto`.
-fn limit(text: &str) -> Result<Limit, String> {
-    let number =
-        |text: &str, least: f64, most: f64| text.parse::<f64>().ok().filter(|n| (least..=most).contains(n));
-    if text == "auto" {
-        return Ok(Limit::Auto);
-    }
-    if let Some(k) = text.strip_prefix("k=") {
-        let k = number(k, 0.0, 1e6).ok_or("k is a number, such as k=5")?;
-        return Ok(Limit::Sigma((k * 1e3).round() as u32));
-    }
-    if let Some(q) = text.strip_prefix('p') {
-        let q =
-            number(q, 0.0001, 99.9999).ok_or("a quantile is between p0.0001 and p99.9999, such as p99.9")?;
-        return Ok(Limit::Quantile((q * 1e4).round() as u32));
-    }
-    // Units of a server may take microseconds; nothing else here does.
-    let (text, scale) = match text.strip_suffix("us") {
-        Some(us) => (format!("{us}ms"), 1_000),
-        None => (text.to_owned(), 1),
-    };
-    match super::values::time(&text).map(|ns| ns / scale) {
-        Ok(ns) if ns > 0 => Ok(Limit::Fixed(ns)),
-        _ => Err("a time (40ms), k=5, p99.9 or auto is expected".into()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn thresholds() {
-        assert_eq!(limit("auto"), Ok(Limit::Auto));
-        assert_eq!(limit("40ms"), Ok(Limit::Fixed(40_000_000)));
-        assert_eq!(limit("250us"), Ok(Limit::Fixed(250_000)));
-        assert_eq!(limit("1.5s"), Ok(Limit::Fixed(1_500_000_000)));
-        assert_eq!(limit("k=5"), Ok(Limit::Sigma(5_000)));
-        assert_eq!(limit("k=2.5"), Ok(Limit::Sigma(2_500)));
-        assert_eq!(limit("p99.9"), Ok(Limit::Quantile(999_000)));
-        for wrong in ["", "0ms", "k=-1", "k=x", "p100", "p0", "-3ms", "fast", "k=nan"] {
-            assert!(limit(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -1,0 +1,76 @@
+//! `pg-tui violations`: units of work that took too long, without a screen.
+
+use super::args::Violations;
+use super::diagnose::harmless;
+use super::exit::{Failure, Outcome};
+use super::loading;
+use crate::clean::clean_to;
+use crate::session::Loaded;
+use pg_graph::report::ViolationInfo;
+use pg_graph::words::{moment, span, unit_type};
+use pg_graph::{BuildOptions, Victim, ViolationFact, violation_info, violation_victim};
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Run it. Code 1: there are none.
+pub fn run(args: &Violations, out: &mut dyn Write) -> Outcome {
+    let loaded = loading::load(&args.file, BuildOptions::default())?;
+    let all = loaded.graph.violations();
+    for (i, v) in all.iter().enumerate() {
+        let info = violation_info(&loaded.catalog, v, i + 1);
+        let line = if args.json { json(&info)? } else { text(&loaded, v, &info) };
+        writeln!(out, "{line}")?;
+    }
+    out.flush()?;
+    if all.is_empty() {
+        let file = args.file.display();
+        return Err(Failure::Nothing(format!(
+            "{file}: no unit of work took too long, or no guard looked (pg-tui guard does)"
+        )));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A line of `--json`.
+pub fn json(info: &ViolationInfo) -> Result<String, Failure> {
+    let plain = serde_json::to_string(info).map_err(|e| Failure::Other(format!("JSON: {e}")))?;
+    Ok(harmless(&plain))
+}
+
+fn text(loaded: &Loaded, v: &ViolationFact, info: &ViolationInfo) -> String {
+    const WIDTH: usize = 200;
+    let c = &loaded.catalog;
+    let more = if v.ended { "" } else { " and went on" };
+    let place = crate::frames::innermost(&info.stack, 3).join(" ← ");
+    let line = format!(
+        "{:>4}  {:>10}  {}:{}  {}: {}{more}, may take {} ({:.2} x), seen {}  {place}",
+        info.number,
+        moment(v.time),
+        info.process,
+        info.tid,
+        unit_type(c, v.unit_type),
+        span(v.duration()),
+        span(v.threshold),
+        info.excess,
+        info.at,
+    );
+    clean_to(&line, WIDTH)
+}
+
+/// The victim that a violation is, by its number in the recording.
+pub fn victim(loaded: &Loaded, file: &Path, number: NonZeroUsize) -> Result<Victim, Failure> {
+    let (file, all) = (file.display(), loaded.graph.violations());
+    let v = all.get(number.get() - 1).ok_or_else(|| {
+        Failure::Usage(format!(
+            "{file}: there is no violation {number}; it has {} (pg-tui violations)",
+            all.len()
+        ))
+    })?;
+    violation_victim(&loaded.graph, &loaded.catalog, v).ok_or_else(|| {
+        Failure::Nothing(format!(
+            "{file}: nothing was recorded of the thread of violation {number} meanwhile"
+        ))
+    })
+}

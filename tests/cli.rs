@@ -180,6 +180,63 @@ fn a_redacted_copy_opens_and_says_the_same() {
     assert!(!copy.windows(3).any(|w| w == b"db7"));
 }
 
+/// A profile with a type of three units.
+fn profile(path: &std::path::Path) {
+    use pg_graph::units::{CallPath, Function, FunctionId, LoopKey, PathSet, Profile, Unit};
+    let functions = ["main", "search"].map(|n| Function { module: "app".into(), name: n.into() });
+    let unit = |ms: u64| Unit {
+        duration: ms * 1_000_000,
+        paths: PathSet::new([CallPath::new([FunctionId(0), FunctionId(1)])]),
+        contexts: std::collections::BTreeSet::new(),
+    };
+    let units = [unit(3), unit(4), unit(5)];
+    let learnt = Profile::new([], &functions, units.iter().map(|u| (LoopKey::default(), u)));
+    pg_tui::units::update(path, |_| learnt).expect("it is written");
+}
+
+#[test]
+fn profiles_and_what_is_none() {
+    let p = place();
+    let path = |name: &str| p.dir.path().join(name);
+    profile(&path("a.pgprof"));
+    fs::write(path("notes.txt"), "not to be lost").expect("written");
+    fs::write(path("new.pgprof"), b"PGPROF\x07\x00").expect("written");
+    fs::write(path("cut.pgprof"), &fs::read(path("a.pgprof")).expect("it was written")[..40])
+        .expect("written");
+    p.exits(&["train"], 2, "whose units?");
+    p.exits(&["train", "--from", "none.pgs"], 3, "none.pgs");
+    p.exits(&["train", "--from", "a.pgprof"], 3, "no pg-tui recording");
+    p.exits(&["train", "--from", "shop.pgs"], 1, "no unit of work was found in the focus");
+    p.exits(&["train", "--from", "shop.pgs", "--comm", "nobody"], 1, "that -p and --comm name");
+    p.exits(&["train", "--from", "shop.pgs", "--comm", "("], 2, "--comm");
+    p.exits(&["train", "--from", "shop.pgs", "--", "true"], 2, "cannot be used with");
+    // Before anything is recorded.
+    p.exits(&["train", "-o", "notes.txt", "--", "true"], 3, "no profile");
+    p.exits(&["profile", "show", "a.pgprof"], 0, "search (too few units: 3 of 30)");
+    p.exits(&["profile", "show", "a.pgprof", "--json"], 0, "\"mean_ns\": 4000000.0");
+    p.exits(&["profile", "show", "none.pgprof"], 3, "none.pgprof");
+    p.exits(&["profile", "show", "notes.txt"], 3, "does not begin with PGPROF");
+    p.exits(&["profile", "show", "new.pgprof"], 3, "use a newer one");
+    p.exits(&["profile", "show", "cut.pgprof"], 3, "damaged");
+    p.exits(&["profile", "merge", "notes.txt", "a.pgprof"], 2, "it is there already");
+    p.exits(&["profile", "merge", "b.pgprof", "a.pgprof", "notes.txt"], 3, "no profile");
+    p.exits(&["profile", "merge", "none/b.pgprof", "a.pgprof"], 5, "nothing was changed");
+    p.exits(&["profile", "merge", "b.pgprof", "a.pgprof", "a.pgprof"], 0, "b.pgprof: 6 units");
+    p.exits(&["profile", "merge", "b.pgprof", "b.pgprof", "a.pgprof"], 0, "b.pgprof: 9 units");
+    p.exits(&["profile", "name", "a.pgprof", "2", "x"], 2, "the numbers 1 to 1");
+    p.exits(&["profile", "name", "a.pgprof", "find", "x"], 2, "no type");
+    p.exits(&["profile", "threshold", "a.pgprof", "1", "soon"], 2, "p99.9");
+    p.exits(
+        &["profile", "threshold", "a.pgprof", "search", "40ms"],
+        0,
+        "1 search: threshold 40 ms (set by hand)",
+    );
+    p.exits(&["profile", "name", "a.pgprof", "1", "bad\u{1b}[31m"], 0, "1 bad");
+    let shown = text(&p.run(&["profile", "show", "a.pgprof"]));
+    assert!(shown.contains("bad") && !shown.contains('\u{1b}'), "{shown:?}");
+    assert_eq!(fs::read_to_string(path("notes.txt")).expect("it is there"), "not to be lost");
+}
+
 #[test]
 fn help_of_each_command() {
     trycmd::TestCases::new().case("tests/cli/*.trycmd");

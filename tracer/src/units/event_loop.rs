@@ -80,8 +80,13 @@ pub(super) fn event_loops(
     }
     let boundaries: HashMap<LoopAt, BTreeSet<&Key>> =
         evidence.iter().map(|(&at, e)| (at, e.boundaries().into_iter().collect())).collect();
+    // What a thread that only waits seems to turn says nothing about others.
+    let busy = threads.iter().zip(&found).filter(|((_, t), _)| t.busy);
+    let shared: BTreeSet<LoopAt> = busy.flat_map(|(_, found)| found.loops.keys().copied()).collect();
+    let shared: HashMap<LoopAt, &BTreeSet<&Key>> =
+        boundaries.iter().filter(|b| shared.contains(b.0)).map(|(&at, keys)| (at, keys)).collect();
     for ((_, t), found) in threads.iter().zip(&mut found) {
-        let known = t.known_from_others(&eyes, found, &boundaries);
+        let known = t.known_from_others(&eyes, found, &shared);
         if !known.is_empty() {
             let turns = known.into_iter().map(|at| (at, 0)).chain(t.turns.iter().map(|(&at, &n)| (at, n)));
             *found = t.loops(&eyes, &turns.collect());
@@ -108,6 +113,8 @@ struct Thread<'a> {
     proven: Vec<Option<LoopAt>>,
     /// Loops that turned often enough, and how often.
     turns: HashMap<LoopAt, u64>,
+    /// It was seen doing something else than wait.
+    busy: bool,
 }
 
 /// The event loops of a thread, being put together.
@@ -121,7 +128,7 @@ struct Loops {
 impl Eyes<'_> {
     fn thread<'a>(&mut self, seen: &'a ThreadSeen) -> Thread<'a> {
         let around = self.around(seen);
-        let works = self.works(seen, &around);
+        let (works, busy) = self.works(seen, &around);
         let mut known = HashMap::new();
         let mut turned = |step: &Step| {
             let from = step.from?;
@@ -135,7 +142,7 @@ impl Eyes<'_> {
             }
         }
         turns.retain(|_, n| *n >= LEAST);
-        Thread { seen, around, proven, turns }
+        Thread { seen, around, proven, turns, busy }
     }
 }
 
@@ -203,7 +210,7 @@ impl Thread<'_> {
         &self,
         eyes: &Eyes,
         found: &Loops,
-        boundaries: &HashMap<LoopAt, BTreeSet<&Key>>,
+        boundaries: &HashMap<LoopAt, &BTreeSet<&Key>>,
     ) -> BTreeSet<LoopAt> {
         // By loop: waits at its boundary, and turns of the inner loops that they were given to.
         let mut tally: HashMap<LoopAt, (u64, u64)> = HashMap::new();

@@ -159,12 +159,12 @@ impl<'a> Eyes<'a> {
 
     /// The loops that the thread works in: it was seen there in other ways than the one in which it waits most. A loop
     /// that only repeats a call that was interrupted, or woke up for nothing, is none. Of a thread that was seen doing
-    /// nothing but wait, every loop.
+    /// nothing but wait (then the second is `false`), every loop.
     pub fn works(
         &mut self,
         seen: &ThreadSeen,
         around: &HashMap<StackId, Vec<(usize, LoopAt)>>,
-    ) -> BTreeSet<LoopAt> {
+    ) -> (BTreeSet<LoopAt>, bool) {
         let waits =
             |stack: &StackId| seen.waits.range((*stack, FIRST)..).next().is_some_and(|w| w.0.0 == *stack);
         let mut tally: HashMap<LoopAt, Tally> = HashMap::new();
@@ -190,7 +190,7 @@ impl<'a> Eyes<'a> {
             let most = tally.ways.values().filter(|w| w.1).map(|w| w.0).max().unwrap_or(0);
             (tally.seen - most >= least).then_some(at)
         };
-        tally.into_iter().filter_map(works).collect()
+        (tally.into_iter().filter_map(works).collect(), all > 0)
     }
 
     /// The loops around each frame of each stack, outer ones first, with the frame's number.

@@ -583,6 +583,8 @@ impl EventGraph {
             + bytes(&self.out)
             + bytes(&self.threads)
             + self.threads.iter().map(own).sum::<usize>()
+            + bytes(&self.units)
+            + bytes(&self.violations)
             + self.by_process.values().map(bytes).sum::<usize>()
             + self.lanes.memory()
     }

@@ -8,6 +8,7 @@ use crate::app::state::State;
 use crate::app::time;
 use crate::clean::clean_to;
 use crate::config::Look;
+use pg_event::Ns;
 use pg_graph::{Comparison, Part, Profile, Side, ViolationFact};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -20,7 +21,7 @@ const FUNCTIONS: usize = 8;
 
 /// Where the list of parts lies, and what is below it.
 pub fn layout(state: &State, body: Rect) -> (Rect, Rect) {
-    let parts = state.units.shown.as_ref().map_or(0, |s| s.1.parts.len()) as u16;
+    let parts = state.units.shown.as_ref().map_or(0, |s| s.1.parts.len()).min(1000) as u16;
     let room = body.height.saturating_sub(HEAD);
     let rows = if room < 10 { room } else { parts.clamp(2, room / 2) };
     let rows = Rect { y: body.y + HEAD, height: rows, ..body };
@@ -52,9 +53,17 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     heads(ui, r, buffer, body, v, c);
     let s = &ui.state.units;
     let w = columns(usize::from(body.width));
+    let most = c.parts.iter().map(Part::more).max().unwrap_or(0);
     for (i, part) in c.parts.iter().enumerate().skip(s.offset).take(usize::from(rows.height)) {
         let selected = i == s.row;
-        put(ui, buffer, rows, rows.y + (i - s.offset) as u16, &line(ui, r, part, w, selected), selected);
+        put(
+            ui,
+            buffer,
+            rows,
+            rows.y + (i - s.offset) as u16,
+            &line(ui, r, (part, most), w, selected),
+            selected,
+        );
     }
     below(ui, r, buffer, rest, c);
 }
@@ -94,7 +103,7 @@ fn heads(ui: &Ui, r: &Recording, buffer: &mut Buffer, body: Rect, v: &ViolationF
     buffer.set_line(body.x, body.y + 3, &Line::from(head), body.width);
 }
 
-fn line(ui: &Ui, r: &Recording, p: &Part, w: [usize; 4], selected: bool) -> Line<'static> {
+fn line(ui: &Ui, r: &Recording, (p, most): (&Part, Ns), w: [usize; 4], selected: bool) -> Line<'static> {
     let object = if p.slow.object.is_some() { p.slow.object } else { p.normal.object };
     let what = match p.what {
         "running" => "on the CPU".to_owned(),
@@ -119,7 +128,8 @@ fn line(ui: &Ui, r: &Recording, p: &Part, w: [usize; 4], selected: bool) -> Line
         (ns, _) => ui.length(ns),
     };
     let more = p.more();
-    let look = if more > 0 { Look::Victim } else { Look::Text };
+    // What explains a tenth of the difference.
+    let look = if more > 0 && more * 10 >= most { Look::Victim } else { Look::Text };
     let mut spans = vec![
         pointer(ui, selected),
         mark,

@@ -29,7 +29,7 @@ pub struct Areas {
 /// Divides the body.
 pub fn layout(state: &State, body: Rect) -> Areas {
     let head = 2;
-    let count = state.violations.rows.len() as u16;
+    let count = state.violations.rows.len().min(1000) as u16;
     let room = body.height.saturating_sub(head);
     let rows = if room < 12 { room.saturating_sub(2) } else { count.clamp(3, (room / 3).max(3)) };
     let rows = Rect { y: body.y + head, height: rows, ..body };

@@ -28,8 +28,13 @@ pub(crate) fn add(
     if slow.is_empty() {
         return;
     }
-    let within =
-        |v: &Victim| slow.iter().any(|s| s.thread == v.thread && s.start <= v.start && v.end() <= s.end());
+    let mut spans: Vec<(ThreadId, Ns, Ns)> = slow.iter().map(|s| (s.thread, s.start, s.end())).collect();
+    spans.sort_unstable();
+    // Units of a thread follow each other: only the last one that began before can hold it.
+    let within = |v: &Victim| {
+        let after = spans.partition_point(|s| (s.0, s.1) <= (v.thread, v.start));
+        after.checked_sub(1).is_some_and(|i| spans[i].0 == v.thread && v.end() <= spans[i].2)
+    };
     out.retain(|(v, _)| !within(v));
     out.extend(slow.into_iter().map(|v| (v, WEIGHT)));
 }

@@ -11,7 +11,7 @@ pub(crate) use candidates::add;
 pub use candidates::violation_victim;
 pub use compare::{Comparison, Part, Side, compare};
 pub(crate) use info::unit_info;
-pub use info::{seen_by, violation_info};
+pub use info::violation_info;
 pub use normal::NormalUnit;
 pub(crate) use record::Units;
 
@@ -132,10 +132,5 @@ impl EventGraph {
     /// Units that took too long, by time. Numbers in messages count them from 1.
     pub fn violations(&self) -> &[ViolationFact] {
         &self.violations
-    }
-
-    /// Units that are known, by thread and begin.
-    pub fn units(&self) -> &[UnitFact] {
-        &self.units
     }
 }

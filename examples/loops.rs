@@ -77,7 +77,7 @@ fn join(all: &mut EventLoop, l: &EventLoop) {
         }
     }
     for b in &l.boundary {
-        match all.boundary.iter_mut().find(|k| k.syscall == b.syscall && k.own().eq(b.own())) {
+        match all.boundary.iter_mut().find(|k| k.is_like(b)) {
             Some(k) => k.waits += b.waits,
             None => all.boundary.push(b.clone()),
         }

@@ -27,6 +27,16 @@ impl<M: PartialEq> BoundaryPath<M> {
         own(&self.frames)
     }
 
+    /// The modules on the way, each once for frames that follow each other.
+    pub fn modules(&self) -> impl Iterator<Item = &M> + '_ {
+        runs(self.frames.iter())
+    }
+
+    /// Do both know the same waits again?
+    pub fn is_like(&self, other: &Self) -> bool {
+        self.syscall == other.syscall && self.own().eq(other.own()) && self.modules().eq(other.modules())
+    }
+
     /// The number of the loop's frame in a stack, the innermost being 0, if a wait with this stack is the one that the
     /// path leads to.
     fn leads_to(&self, stack: &[(M, u64)], syscall: Sysno) -> Option<usize> {
@@ -45,7 +55,7 @@ impl<M: PartialEq> BoundaryPath<M> {
         }
         let last = last?;
         let there = runs(stack[..=last].iter().rev());
-        there.eq(runs(self.frames.iter())).then_some(last)
+        there.eq(self.modules()).then_some(last)
     }
 }
 

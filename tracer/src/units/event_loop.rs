@@ -12,7 +12,7 @@
 use super::boundary::BoundaryPath;
 use super::evidence::{Clock, Evidence, Key};
 use super::eyes::Eyes;
-use super::interpreter::with_python;
+use super::interpreter::{native_way, with_python};
 use super::place::{LoopAt, Places};
 use super::seen::{Seen, Step, ThreadSeen};
 use super::waits::Wait;
@@ -57,7 +57,8 @@ pub struct EventLoop {
     /// Loops around it that were not seen to turn.
     pub still: Vec<LoopAt>,
     /// The waits for its next unit; several are alternatives, most waits first. Empty when no wait recurs once a turn.
-    /// What is one is decided from all threads that have the loop; here are those of this thread.
+    /// What is one is decided from all threads that have the loop; here are those of this thread. Of a loop of Python
+    /// also the way from the interpreter's call inwards, for stacks that were taken without its functions.
     pub boundary: Vec<BoundaryPath>,
 }
 
@@ -170,7 +171,14 @@ impl Thread<'_> {
             *(if waited.0 == Wait::Input { &mut site.0 } else { &mut site.1 }) += count;
             let way: Vec<_> = frames[depth..].iter().map(|f| (f.1, f.2)).collect();
             let key = Key::new(&way, waited);
-            *f.paths.entry(key).or_default().entry(way.clone()).or_default() += count;
+            let ways = f.paths.entry(key).or_default();
+            let given = self.seen.given.get(&(stack, waited)).map(Vec::as_slice).unwrap_or_default();
+            let native = given.iter().filter_map(|&(s, n)| Some((native_way(eyes, s, &way)?, n)));
+            let native: Vec<_> = native.collect();
+            let read = count - native.iter().map(|n| n.1).sum::<u64>();
+            for (way, n) in native.into_iter().chain([(way.clone(), read)]) {
+                *ways.entry(way).or_default() += n;
+            }
             all.ways.insert(stack, (at, way));
         }
         all.loops.retain(|_, f| f.waits() >= LEAST && f.waits() * OF_WAITS >= f.all);
@@ -250,15 +258,21 @@ impl Found {
         self.sites.values().map(|s| s.0 + s.1).sum()
     }
 
-    /// The commonest way to each wait that is a boundary.
+    /// The ways to each wait that is a boundary: the commonest of those that are compared as one.
     fn boundary(&self, keys: &BTreeSet<&Key>) -> Vec<BoundaryPath> {
-        let path = |key: &&Key| {
-            let ways = self.paths.get(*key)?;
-            let most = ways.iter().max_by_key(|w| (w.1, w.0))?;
-            let (syscall, wait) = (key.syscall, key.wait);
-            Some(BoundaryPath { frames: most.0.clone(), syscall, wait, waits: ways.values().sum() })
-        };
-        let mut paths: Vec<_> = keys.iter().filter_map(path).collect();
+        let mut paths: Vec<BoundaryPath> = Vec::new();
+        for key in keys {
+            let mut ways: Vec<_> = self.paths.get(*key).into_iter().flatten().collect();
+            ways.sort_by_key(|w| (std::cmp::Reverse(w.1), w.0));
+            for (frames, &waits) in ways {
+                let path =
+                    BoundaryPath { frames: frames.clone(), syscall: key.syscall, wait: key.wait, waits };
+                match paths.iter_mut().find(|p| p.is_like(&path)) {
+                    Some(known) => known.waits += waits,
+                    None => paths.push(path),
+                }
+            }
+        }
         paths.sort_by_key(|p| std::cmp::Reverse(p.waits));
         paths
     }

@@ -50,7 +50,7 @@ fn explains(place: &Place, module: ModuleId, loops: Vec<LoopId>, works: &BTreeSe
 
 /// Looks at stacks.
 pub(super) struct Eyes<'a> {
-    catalog: &'a Catalog,
+    pub catalog: &'a Catalog,
     places: &'a mut Places,
     waited: &'a BTreeSet<StackId>,
 }

@@ -4,9 +4,10 @@
 //! that runs Python. Where a thread's waits with the same native frames were all in the same functions of Python as far as
 //! they were read, the others are taken to be, too.
 
+use super::eyes::{At, Eyes};
 use super::place::is_interpreter;
 use super::seen::ThreadSeen;
-use pg_event::{Catalog, FrameId, ModuleKind, StackId};
+use pg_event::{Catalog, FrameId, ModuleId, ModuleKind, StackId};
 use std::collections::HashMap;
 
 /// A native frame; `None` for the functions of Python that one call of the interpreter runs.
@@ -53,12 +54,33 @@ pub(super) fn with_python(catalog: &Catalog, seen: &ThreadSeen) -> Option<Thread
     (!instead.is_empty()).then(|| seen.map_stacks(of))
 }
 
+/// The way to a wait in a stack without functions of Python: from the call of the interpreter that runs the loop.
+/// `way`: the same from the loop inwards, with functions of Python.
+pub(super) fn native_way(
+    eyes: &Eyes,
+    stack: StackId,
+    way: &[(ModuleId, u64)],
+) -> Option<Vec<(ModuleId, u64)>> {
+    let kind = |m: &ModuleId| eyes.catalog.modules.get(m.index()).map(|m| m.kind);
+    let python: Vec<bool> = way.iter().map(|f| kind(&f.0) == Some(ModuleKind::Python)).collect();
+    // Functions of Python that follow each other are run by one call.
+    let calls = python.chunk_by(|a, b| a == b).filter(|run| run[0]).count();
+    let frames = eyes.frames(stack);
+    let is_call = |f: &At| eyes.catalog.frames.get(f.0.index()).is_some_and(is_interpreter);
+    let at = (0..frames.len()).rev().filter(|&i| is_call(&frames[i])).nth(calls.checked_sub(1)?)?;
+    Some(frames[at..].iter().map(|f| (f.1, f.2)).collect())
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::boundary::is_boundary;
+    use super::super::place::{Place, Places};
+    use super::super::python::PythonFunction;
     use super::super::seen::Seen;
     use super::super::waits::Wait;
     use super::*;
-    use pg_event::{Frame, Module, ModuleId, Stack, Sysno, ThreadId};
+    use pg_event::{Frame, Module, Stack, Sysno, ThreadId};
+    use std::rc::Rc;
 
     /// Frames 0 `epoll_wait`, 1 the interpreter, 2 `main`, 3 and 4 functions of Python, 5 another wait.
     fn catalog(stacks: &[&[u32]]) -> Catalog {
@@ -110,5 +132,39 @@ mod tests {
         // In different functions.
         assert_eq!(given(&[short, long, &[0, 3, 2]]), None);
         assert_eq!(given(&[short]), None);
+    }
+    #[test]
+    fn a_loop_of_python_is_known_by_both_ways_to_its_wait() {
+        let text =
+            "def select():\n    poll()\ndef run():\n    while True:\n        select()\n        work()\n";
+        let source: Vec<String> = text.lines().map(str::to_owned).collect();
+        let mut catalog = catalog(&[&[0, 1, 2], &[0, 3, 4, 2], &[5, 4, 2]]);
+        for (i, f) in catalog.frames.iter_mut().enumerate() {
+            f.address = [0x100, 0x200, 0x300, 2, 5, 0x400][i];
+        }
+        // Work is at the line behind the wait.
+        catalog.frames.push(Frame { address: 6, ..catalog.frames[4].clone() });
+        catalog.stacks[2].frames[1] = FrameId(6);
+        let mut places = Places::default();
+        let function = |first| Place::Python(Rc::new(PythonFunction::read(&source, first).unwrap()));
+        let run = function(3);
+        for (id, place) in
+            [(0, Place::Library), (5, Place::Library), (3, function(1)), (4, run.clone()), (6, run)]
+        {
+            places.know(FrameId(id), place);
+        }
+        let (mut seen, thread) = (Seen::default(), ThreadId(0));
+        for stack in [0, 2, 0, 2, 1, 2, 0, 0] {
+            let wait = (stack != 2).then_some((Wait::Input, Sysno(1)));
+            seen.stack(&catalog, thread, StackId(stack), wait);
+        }
+        let found = seen.event_loops(&catalog, &mut places).remove(&thread).unwrap();
+        assert_eq!((found.len(), found[0].at.head, found[0].waits), (1, 4, 5));
+        let own = |i: usize| found[0].boundary[i].own().collect::<Vec<_>>();
+        let waits = found[0].boundary.iter().map(|b| b.waits).collect::<Vec<_>>();
+        // A short wait by the interpreter's call, the long one by lines.
+        assert_eq!((own(0), own(1), waits), (vec![0x200, 0xff], vec![5, 2], vec![4, 1]));
+        let short = [(ModuleId(0), 0xff), (ModuleId(0), 0x200), (ModuleId(0), 0x300)];
+        assert_eq!(is_boundary(&short, Sysno(1), &found[0].boundary), Some((0, 1)));
     }
 }

@@ -41,6 +41,8 @@ pub(super) struct ThreadSeen {
     /// How often each was seen.
     pub stacks: HashMap<StackId, u64>,
     pub waits: BTreeMap<(StackId, Waited), u64>,
+    /// By waits: the stacks that they were given instead of, and how often those were seen.
+    pub given: BTreeMap<(StackId, Waited), Vec<(StackId, u64)>>,
 }
 
 impl ThreadSeen {
@@ -53,8 +55,11 @@ impl ThreadSeen {
         for (&stack, n) in &self.stacks {
             *new.stacks.entry(of(stack)).or_default() += n;
         }
-        for (&(stack, wait), n) in &self.waits {
+        for (&(stack, wait), &n) in &self.waits {
             *new.waits.entry((of(stack), wait)).or_default() += n;
+            if of(stack) != stack {
+                new.given.entry((of(stack), wait)).or_default().push((stack, n));
+            }
         }
         new
     }

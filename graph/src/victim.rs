@@ -84,6 +84,10 @@ pub(crate) const SLOW_UNIT: &str = "slow unit";
 /// Below this weight a stretch is an innocent one.
 pub(crate) const INNOCENT: f64 = 0.06;
 
+/// Weight from which a wait is one that a person would complain about: a server that waits for the next request of its
+/// client is none.
+pub(crate) const COMPLAINT: f64 = 0.65;
+
 /// Victims that are looked at together, to find the hang at the front.
 const LOOKED_AT: usize = 12;
 
@@ -159,9 +163,6 @@ pub(crate) fn finish(
 /// waits for comes first; of a circle, the one that started the others. Looks at the worst ones only, since it
 /// walks from each. Of what a person named, a wait for a child is a hang like any other.
 fn seen_first(graph: &EventGraph, catalog: &Catalog, all: &mut [(Victim, f64)], named: bool) {
-    /// Weight from which a wait is one that a person would complain about: a server that waits for the next
-    /// request of its client is none.
-    const COMPLAINT: f64 = 0.65;
     let n = all.len().min(LOOKED_AT);
     let child =
         |v: &Victim| v.episode.key.is_some() && class(&graph.vertex(v.vertex), catalog) == WaitClass::Child;

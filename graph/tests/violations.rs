@@ -185,6 +185,36 @@ fn units_on_the_cpu_are_told_by_their_profile() {
     assert_eq!(both.parts[0].what, "running");
 }
 
+/// Another thread had the CPU; and whoever may as well be idle does not come before what a guard told.
+#[test]
+fn units_that_had_no_cpu_blame_who_had_it() {
+    let mut d = Drawing::new(5.0);
+    let t = d.process("shopd", "shopd", None, 0.0);
+    let pool = d.thread(t, "pool", 0.0);
+    let hog = d.process("hog", "hog", None, 0.0);
+    let get = d.unit_type("GET /", 0.02, 0.04);
+    let idle = d.stack(&["epoll_wait (libc.so.6)", "loop (shopd)"]);
+    let spin = d.stack(&["spin (hog)"]);
+    let word = d.object(ObjectKind::Futex, 0x77, 2, "");
+    d.wait(t, 0.1, 1.0, "epoll_wait").stack(idle).timer();
+    d.put_off(t, 1.005, 1.3);
+    d.unit(t, get, (1.0, 1.306));
+    d.violation(t, get, (1.0, 1.041), (idle, 0), SeenBy::Switch);
+    d.wait(t, 1.306, 5.0, "epoll_wait").stack(idle).open();
+    d.wait(pool, 0.1, 5.0, "futex").on(word).op(9, 0).open();
+    d.wait(hog, 0.1, 1.005, "pause").timer();
+    d.runs(hog, 1.005, 1.3, spin);
+    d.wait(hog, 1.301, 5.0, "pause").open();
+    let (g, c) = d.build();
+    let all = victims(&g, &c, &VictimOptions { innocents: true, ..VictimOptions::default() });
+    let first = &all[0];
+    assert!(first.violation.is_some() && first.thread == t, "{all:#?}");
+    assert!(all.iter().any(|v| v.thread == pool && v.duration > first.duration), "{all:#?}");
+    let r = run_with_policy(&g, &c, first.clone(), Options::default());
+    assert_eq!((r.slice[0].state.as_str(), r.slice[0].waits_on.as_deref()), ("runnable", Some("run-queue")));
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("hog"), "{:#?}", r.root_causes);
+}
+
 /// Nobody woke it: the normal unit shows who should have, and no question is asked of which wait to compare with.
 #[test]
 fn the_normal_unit_is_the_baseline_without_a_question() {

@@ -109,16 +109,19 @@ pub(crate) enum Mostly {
 }
 
 impl Activity {
+    /// Of its demand for the CPU: did it run, or hardly get to? On a busy machine a thread that computes is put off as
+    /// well; the CPU is what is missing only when it hardly got any.
+    pub fn on_cpu(&self) -> Mostly {
+        let perhaps = self.running + self.unseen;
+        if self.running > 0 && perhaps * 4 >= self.runnable { Mostly::Running } else { Mostly::Runnable }
+    }
+
     /// The largest part.
     pub fn mostly(&self) -> Mostly {
-        // Running and wanting to run are one demand for the CPU. On a busy machine a thread that computes
-        // is put off as well; the CPU is what is missing only when it hardly got any.
+        // Running and wanting to run are one demand for the CPU.
         let busy = self.running + self.runnable;
-        let perhaps = self.running + self.unseen;
-        let cpu =
-            if self.running > 0 && perhaps * 4 >= self.runnable { Mostly::Running } else { Mostly::Runnable };
         let parts = [
-            (busy, cpu),
+            (busy, self.on_cpu()),
             (self.unborn, Mostly::Unborn),
             (self.gone, Mostly::Gone),
             (self.unseen, Mostly::Unknown),

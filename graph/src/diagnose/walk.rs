@@ -144,7 +144,10 @@ impl<'g> Walk<'g> {
         }
         let Some(key) = v.episode.key else {
             let act = activity(self.g, self.c, v.thread, &spans);
-            return self.busy(v.thread, &act, &spans, Entry::default(), FindingKind::Running);
+            // A stretch that was found by its length ran; a slow unit may have been kept from it.
+            let kept_off = v.violation.is_some() && act.on_cpu() == Mostly::Runnable;
+            let kind = if kept_off { FindingKind::NoCpu } else { FindingKind::Running };
+            return self.busy(v.thread, &act, &spans, Entry::default(), kind);
         };
         let act = activity(self.g, self.c, v.thread, &spans);
         // All waits of the key within the episode, as one.

@@ -3,7 +3,7 @@
 use super::ViolationFact;
 use super::compare::{PartKey, parts, wait};
 use crate::diagnose::{Activity, activity};
-use crate::victim::{bare, tell};
+use crate::victim::{COMPLAINT, bare, tell};
 use crate::{Episode, EventGraph, Victim};
 use pg_event::{Catalog, Ns, ThreadId};
 use std::collections::HashMap;
@@ -36,7 +36,9 @@ pub(crate) fn add(
         after.checked_sub(1).is_some_and(|i| spans[i].0 == v.thread && v.end() <= spans[i].2)
     };
     out.retain(|(v, _)| !within(v));
-    out.extend(slow.into_iter().map(|v| (v, WEIGHT)));
+    // What the guard told comes before what may as well be idle, however long that is.
+    let idle = out.iter().filter(|(_, w)| *w < COMPLAINT).map(|(v, _)| v.score).fold(0.0, f64::max);
+    out.extend(slow.into_iter().map(|v| (Victim { score: v.score + idle, ..v }, WEIGHT)));
 }
 
 /// A slow unit as the victim to diagnose; `None` when nothing was recorded of its thread meanwhile.

@@ -127,6 +127,7 @@ struct Loops {
 }
 
 impl Eyes<'_> {
+    /// What a thread's stacks prove.
     fn thread<'a>(&mut self, seen: &'a ThreadSeen) -> Thread<'a> {
         let around = self.around(seen);
         let (works, busy) = self.works(seen, &around);

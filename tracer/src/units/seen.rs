@@ -13,6 +13,9 @@ const MAX_STEPS: usize = 1 << 20;
 /// Most steps whose order is remembered, of all threads.
 const MAX_ORDER: usize = 1 << 22;
 
+/// Most waits that are remembered until they have ended.
+const MAX_OPEN: usize = 1 << 20;
+
 /// A wait for an event, and the system call it was in.
 pub type Waited = (Wait, Sysno);
 
@@ -96,13 +99,13 @@ impl Seen {
         match kind {
             Kind::OffCpu(w) if !w.begun_before => {
                 // A wait that had not ended is told again when it has.
-                let told = if w.open {
-                    !self.open.insert((thread, w.start))
-                } else {
-                    self.open.remove(&(thread, w.start))
-                };
+                let wait = (thread, w.start);
+                let told = if w.open { self.open.contains(&wait) } else { self.open.remove(&wait) };
                 if told {
                     return None;
+                }
+                if w.open && self.open.len() < MAX_OPEN {
+                    self.open.insert(wait);
                 }
                 let wait = Wait::of(w, catalog).map(|wait| (wait, w.syscall));
                 self.stack(catalog, thread, w.user_stack, wait);
@@ -148,5 +151,32 @@ impl Seen {
     /// The event loops of each thread that has one, most waits first.
     pub fn event_loops(&self, catalog: &Catalog, places: &mut Places) -> BTreeMap<ThreadId, Vec<EventLoop>> {
         event_loops(self, catalog, places)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pg_event::{Frame, OffCpu, OffState, Stack, syscall_number};
+
+    #[test]
+    fn a_wait_is_told_once() {
+        let stack = Stack { frames: vec![FrameId(0)], ..Stack::default() };
+        let catalog = Catalog { stacks: vec![stack], frames: vec![Frame::default()], ..Catalog::default() };
+        let thread = ThreadId(0);
+        let wait = |start, open, begun_before| {
+            let syscall = syscall_number("epoll_wait").unwrap();
+            let off = OffCpu::new(start, start + 1, OffState::Interruptible);
+            Kind::OffCpu(OffCpu { open, begun_before, syscall, user_stack: StackId(0), ..off })
+        };
+        let mut seen = Seen::default();
+        let mut tell = |kind| seen.event(&catalog, thread, &kind).is_some();
+        assert!(tell(wait(1, false, false)));
+        // It goes on, and still, and has ended.
+        assert!(tell(wait(3, true, false)) && !tell(wait(3, true, false)) && !tell(wait(3, false, false)));
+        assert!(tell(wait(5, false, false)));
+        // Nobody saw what came before it.
+        assert!(!tell(wait(7, false, true)));
+        assert_eq!(seen.waits(thread), 3);
     }
 }

@@ -7,6 +7,9 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
+/// One in so many units may take less than the axis begins with.
+const FEW: u128 = 200;
+
 /// What is drawn.
 pub struct Distribution<'a> {
     /// What was learnt of the type.
@@ -34,8 +37,15 @@ impl Axis {
 impl Distribution<'_> {
     fn axis(&self, columns: usize) -> Axis {
         let steps = &self.learnt.histogram;
+        let total: u128 = steps.iter().map(|s| u128::from(s.2)).sum();
+        // A few units that took next to nothing would leave little room for the others: they stand at the edge.
+        let mut before = 0;
+        let first = steps.iter().find(|s| {
+            before += u128::from(s.2);
+            before * FEW > total
+        });
         let marks = [self.threshold.max(1), self.unit.max(1)];
-        let low = steps.iter().map(|s| s.0).chain(marks).min().unwrap_or(1).max(1);
+        let low = first.map(|s| s.0).into_iter().chain(marks).min().unwrap_or(1).max(1);
         let high = steps.iter().map(|s| s.1).chain(marks).max().unwrap_or(1);
         // A little room on both sides, so that marks at the ends are seen as such.
         let (low, high) = ((low as f64).ln() - 0.1, (high as f64).ln() + 0.1);
@@ -133,6 +143,20 @@ impl Distribution<'_> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_few_that_took_nothing_do_not_stretch_the_axis() {
+        let steps = |n| vec![(0, 0, n), (1_000_000, 1_100_000, 1_000), (2_000_000, 2_100_000, 1_000)];
+        let left = |n| {
+            let learnt = UnitTypeRow { histogram: steps(n), ..UnitTypeRow::default() };
+            let d = Distribution { learnt: &learnt, threshold: 3_000_000, unit: 9_000_000 };
+            let counts = d.counts(&d.axis(100));
+            (counts[0], counts.iter().rposition(|c| *c > 0.0).unwrap())
+        };
+        let (few, many) = (left(10), left(100));
+        assert!(few.0 >= 10.0 && few.1 < 50, "{few:?}");
+        assert!(many.1 > 80, "where they are many they are told: {many:?}");
+    }
 
     proptest! {
         /// No unit is lost between the columns, whatever a damaged file says.

@@ -82,8 +82,14 @@ impl Row {
     /// What makes victims alike: the process, and what it waits on; of slow units also their type.
     fn kind(&self) -> Kind {
         let unit_type = self.victim.violation.map(|v| v.unit_type);
-        (self.process, self.victim.block_type, unit_type, self.waits.clone())
+        (self.process, self.victim.block_type, unit_type, without_share(&self.waits).to_owned())
     }
+}
+
+/// What was waited for, or done, without the share of the time that it took: `on CPU regex_match 71 %`.
+fn without_share(waits: &str) -> &str {
+    let share = |c: char| c.is_ascii_digit() || c == ' ';
+    waits.strip_suffix('%').map_or(waits, |w| w.trim_end_matches(share))
 }
 
 /// Order of the list.

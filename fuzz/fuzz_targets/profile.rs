@@ -11,6 +11,15 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(Profile::decode(&again).as_ref(), Ok(&profile));
     let twice = profile.merge(&profile);
     assert_eq!(twice.functions(), profile.functions());
+    // What people say of a type is kept.
+    let mut named = profile.clone();
+    for listed in profile.listed(TypeOptions { most: 64, ..TypeOptions::default() }, Rule::default()) {
+        let Some(first) = listed.of.types.trees().first() else { continue };
+        named.silence_type(&listed.key, &first.paths, profile.last_said().saturating_add(1), true);
+    }
+    if let Ok(bytes) = named.encode() {
+        assert_eq!(Profile::decode(&bytes), Ok(named));
+    }
     let text = profile.show(TypeOptions { most: 64, ..TypeOptions::default() }, Rule::default());
     assert!(text.chars().all(|c| c == '\n' || !c.is_control()));
 });

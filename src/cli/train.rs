@@ -199,6 +199,9 @@ fn tell(l: &Learnt, out: &mut dyn Write) -> std::io::Result<()> {
             plural(of.threads),
             of.unseen
         )?;
+        if of.likely {
+            writeln!(out, "  where its units begin is likely, not proven: at its commonest wait for events")?;
+        }
     }
     left_out(l.left, out)?;
     for q in l.quiet.iter().take(MAX_QUIET) {

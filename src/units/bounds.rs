@@ -1,7 +1,7 @@
 //! Which waits of a recording are between two units.
 
-use pg_event::{Catalog, ModuleId, StackId, Sysno};
-use pg_tracer::units::{BoundaryPath, EventLoop, LoopAt, is_boundary};
+use pg_event::{Catalog, Frame, ModuleId, StackId, Sysno};
+use pg_tracer::units::{BoundaryPath, EventLoop, LoopAt, Wait, is_boundary};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Most stacks whose answer is remembered.
@@ -16,6 +16,8 @@ pub struct Loop {
     pub name: String,
     /// The waits for its next unit.
     pub boundary: Vec<BoundaryPath>,
+    /// That they are is not proven: see [`Bounds::new`].
+    pub likely: bool,
 }
 
 /// The loops of a recording, and which waits are between their units.
@@ -33,23 +35,38 @@ const PURE: [&str; 9] =
     ["epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect6", "accept", "accept4"];
 
 impl<'a> Bounds<'a> {
-    /// Of the event loops that threads were found to turn. A loop that several turn is one; those that no wait recurs in
-    /// once a turn are left out.
-    pub fn new<'l>(catalog: &'a Catalog, found: impl IntoIterator<Item = &'l EventLoop>) -> Self {
+    /// Of the event loops that threads were found to turn, and how often they waited with which stack. A loop that
+    /// several turn is one. Where no wait was proven to recur once a turn, that of most waits is taken if it is made for
+    /// events of several descriptors, or for connections, and half of the loop's waits are it: who polls wants work.
+    /// Loops without such a wait are left out.
+    pub fn new<'l>(
+        catalog: &'a Catalog,
+        found: impl IntoIterator<Item = &'l EventLoop>,
+        waits: &BTreeMap<(StackId, Sysno, Wait), u64>,
+    ) -> Self {
         let mut loops: BTreeMap<LoopAt, Loop> = BTreeMap::new();
-        for l in found.into_iter().filter(|l| !l.boundary.is_empty()) {
+        let mut sites: BTreeMap<LoopAt, (HashSet<u64>, u64)> = BTreeMap::new();
+        for l in found {
             let of = loops.entry(l.at).or_insert_with(|| Loop {
                 at: l.at,
                 name: l.name.clone(),
                 boundary: Vec::new(),
+                likely: false,
             });
             for b in &l.boundary {
-                match of.boundary.iter_mut().find(|k| k.syscall == b.syscall && k.own().eq(b.own())) {
-                    Some(known) => known.waits += b.waits,
-                    None => of.boundary.push(b.clone()),
-                }
+                add(&mut of.boundary, b.clone());
             }
+            let (calls, all) = sites.entry(l.at).or_default();
+            calls.extend(l.sites.iter().map(|s| s.address));
+            *all += l.waits;
         }
+        for (at, of) in loops.iter_mut().filter(|l| l.1.boundary.is_empty()) {
+            let (calls, all) = &sites[at];
+            let polled = polled(catalog, *at, calls, waits);
+            of.boundary.extend(polled.filter(|b| 2 * b.waits >= *all));
+            of.likely = true;
+        }
+        loops.retain(|_, l| !l.boundary.is_empty());
         let loops: Vec<Loop> = loops.into_values().collect();
         let calls = loops.iter().flat_map(|l| &l.boundary).map(|b| b.syscall);
         let calls = calls.filter(|c| c.is_any(&PURE)).collect();
@@ -66,7 +83,7 @@ impl<'a> Bounds<'a> {
         if let Some(known) = self.known.get(&(stack, syscall)) {
             return *known;
         }
-        let frames = self.frames(stack);
+        let frames = frames(self.catalog, stack);
         let found = self.loops.iter().position(|l| is_boundary(&frames, syscall, &l.boundary).is_some());
         if self.known.len() < MAX_KNOWN {
             self.known.insert((stack, syscall), found);
@@ -84,12 +101,126 @@ impl<'a> Bounds<'a> {
     pub fn only_waits(&self, syscall: Sysno) -> bool {
         self.calls.contains(&syscall)
     }
+}
 
-    /// Module and place of each frame as [`BoundaryPath`] has them, the innermost first.
-    fn frames(&self, stack: StackId) -> Vec<(ModuleId, u64)> {
-        let behind = |(depth, f): (usize, &pg_event::Frame)| {
-            (f.module, if depth == 0 { f.address.saturating_sub(1) } else { f.address })
+/// Module and place of each frame as [`BoundaryPath`] has them, the innermost first.
+fn frames(catalog: &Catalog, stack: StackId) -> Vec<(ModuleId, u64)> {
+    let behind = |(depth, f): (usize, &Frame)| {
+        (f.module, if depth == 0 { f.address.saturating_sub(1) } else { f.address })
+    };
+    catalog.frames_of(stack).enumerate().map(behind).collect()
+}
+
+/// Adds a path, or its waits to those of the same one.
+fn add(all: &mut Vec<BoundaryPath>, path: BoundaryPath) {
+    match all.iter_mut().find(|k| k.syscall == path.syscall && k.own().eq(path.own())) {
+        Some(known) => known.waits += path.waits,
+        None => all.push(path),
+    }
+}
+
+/// The commonest wait for events below these calls of a loop's function.
+fn polled(
+    catalog: &Catalog,
+    at: LoopAt,
+    calls: &HashSet<u64>,
+    waits: &BTreeMap<(StackId, Sysno, Wait), u64>,
+) -> Option<BoundaryPath> {
+    let mut all = Vec::new();
+    for (&(stack, syscall, wait), &count) in waits.iter().filter(|w| w.0.1.is_any(&PURE)) {
+        let mut frames = frames(catalog, stack);
+        let of_loop = |f: &(ModuleId, u64)| f.0 == at.module && calls.contains(&f.1);
+        if let Some(outermost) = frames.iter().rposition(of_loop) {
+            frames.truncate(outermost + 1);
+            frames.reverse();
+            add(&mut all, BoundaryPath { frames, syscall, wait, waits: count });
+        }
+    }
+    // Of equals always the same one.
+    all.into_iter().max_by(|a, b| a.waits.cmp(&b.waits).then_with(|| b.frames.cmp(&a.frames)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pg_event::{FrameId, Stack};
+    use pg_tracer::units::Site;
+
+    const POLL: Sysno = Sysno(7);
+    const READ: Sysno = Sysno(0);
+    const AT: LoopAt = LoopAt { module: ModuleId(0), head: 90, function: 80 };
+
+    /// Stacks by the addresses of their frames, the outermost first; below 1000 they are in module 0.
+    fn catalog(stacks: &[&[u64]]) -> Catalog {
+        let mut catalog = Catalog::default();
+        for stack in stacks {
+            let first = catalog.frames.len() as u32;
+            let frame = |&address: &u64| Frame {
+                module: ModuleId((address >= 1000).into()),
+                address,
+                ..Frame::default()
+            };
+            catalog.frames.extend(stack.iter().rev().map(frame));
+            let frames = (first..catalog.frames.len() as u32).map(FrameId).collect();
+            catalog.stacks.push(Stack { frames, ..Stack::default() });
+        }
+        catalog
+    }
+
+    fn unproven(waits: u64) -> EventLoop {
+        EventLoop {
+            at: AT,
+            name: "serve".into(),
+            turns: 9,
+            waits,
+            all: waits,
+            sites: vec![Site { address: 100, input: waits, signal: 0 }],
+            nested: Vec::new(),
+            still: Vec::new(),
+            boundary: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_commonest_wait_for_events_is_likely_the_boundary() {
+        // Polls by 110; asks somebody by 120, below the same call of the loop; one that is in no loop.
+        let catalog = catalog(&[&[50, 100, 110, 1007], &[50, 100, 120, 1007], &[50, 60, 1007]]);
+        let wait = |stack, call, n| ((StackId(stack), call, Wait::Input), n);
+        let waits =
+            BTreeMap::from([wait(0, POLL, 60), wait(1, POLL, 40), wait(0, READ, 9), wait(2, POLL, 500)]);
+        let mut bounds = Bounds::new(&catalog, &[unproven(109)], &waits);
+        let l = &bounds.loops()[0];
+        assert!(l.likely);
+        assert_eq!(
+            l.boundary.iter().map(|b| (b.own().collect(), b.waits)).collect::<Vec<_>>(),
+            [(vec![100, 110], 60)]
+        );
+        let of: Vec<_> = (0..3).map(|s| bounds.of_wait(StackId(s), POLL)).collect();
+        assert_eq!((of, bounds.of_wait(StackId(0), READ)), (vec![Some(0), None, None], None));
+        assert!(bounds.only_waits(POLL) && !bounds.only_waits(READ));
+        assert!(bounds.waits(StackId(0), 0) && !bounds.waits(StackId(1), 0));
+        // Not where it is the lesser part of the loop's waits, or no wait for several.
+        assert!(Bounds::new(&catalog, &[unproven(121)], &waits).loops().is_empty());
+        let reads = BTreeMap::from([wait(0, READ, 60)]);
+        assert!(Bounds::new(&catalog, &[unproven(60)], &reads).loops().is_empty());
+    }
+
+    #[test]
+    fn threads_that_turn_a_loop_share_its_boundaries() {
+        let catalog = catalog(&[&[50, 100, 110, 1007]]);
+        let path = |frames: &[u64], waits| BoundaryPath {
+            frames: frames.iter().map(|&f| (ModuleId(0), f)).collect(),
+            syscall: POLL,
+            wait: Wait::Input,
+            waits,
         };
-        self.catalog.frames_of(stack).enumerate().map(behind).collect()
+        let mut proven = unproven(60);
+        proven.boundary = vec![path(&[100, 110], 3), path(&[100, 130], 2)];
+        let mut again = unproven(60);
+        again.boundary = vec![path(&[100, 110], 4)];
+        let bounds = Bounds::new(&catalog, &[unproven(60), proven, again], &BTreeMap::new());
+        let l = &bounds.loops()[0];
+        assert_eq!((bounds.loops().len(), l.likely), (1, false));
+        assert_eq!(l.boundary.iter().map(|b| b.waits).collect::<Vec<_>>(), [7, 2]);
     }
 }

@@ -2,12 +2,17 @@
 
 use super::cut::Did;
 use pg_event::{Catalog, FrameId, ModuleId, ModuleKind, ObjectKind, StackId};
-use pg_graph::units::{Binary, CallPath, CallTree, Function, FunctionId, PathSet, Place};
+use pg_graph::units::{Binary, CallPath, CallTree, Function, FunctionId, MAX_FRAMES, PathSet, Place};
 use pg_tracer::units::{LoopAt, Places};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Most units whose paths are remembered, by their stacks.
 const MAX_KNOWN: usize = 1 << 16;
+/// A unit that was seen by chance fewer times is not typed by that: where it was seen says more about chance. (Seen four
+/// times, it spent much of its time in few places.)
+const ENOUGH: u32 = 4;
+/// A context counts for the type of a unit when it was seen there one in this many times.
+const OFTEN: u32 = 10;
 /// Names of system calls and kinds of messages that tell a unit without stacks from others, at most.
 const MAX_DID: usize = 8;
 /// What a function is called of which nothing is known.
@@ -65,27 +70,63 @@ impl<'a> Calls<'a> {
         })
     }
 
-    /// The call paths of a unit of a loop with these stacks. Empty when none of them is within the loop: of a stack that
-    /// was cut off before the loop's frame nobody knows where it belongs.
-    pub fn paths(&mut self, of: LoopAt, stacks: BTreeSet<StackId>) -> PathSet {
-        if stacks.is_empty() {
+    /// The call paths of a unit of a loop that blocked with these stacks and was seen by chance with those, so often.
+    /// Empty when nothing is known: of a stack that was cut off before the loop's frame nobody knows where it belongs,
+    /// and of a unit that was seen by chance less than [`ENOUGH`] times not what it did.
+    pub fn paths(
+        &mut self,
+        of: LoopAt,
+        waits: BTreeSet<StackId>,
+        samples: &BTreeMap<StackId, u32>,
+    ) -> PathSet {
+        let enough = samples.values().sum::<u32>() >= ENOUGH;
+        if enough {
+            let mut tree = self.tree(of, &waits);
+            self.often(of, samples, &mut tree);
+            return tree.paths();
+        }
+        if waits.is_empty() {
             return PathSet::default();
         }
-        let key = (of, stacks);
+        let key = (of, waits);
         if let Some(known) = self.known.get(&key) {
             return known.clone();
         }
-        let mut tree = CallTree::new();
-        for &stack in &key.1 {
-            if let Some(functions) = self.inside(stack, of) {
-                tree.add(functions.iter().copied());
-            }
-        }
-        let paths = tree.paths();
+        let paths = self.tree(of, &key.1).paths();
         if self.known.len() < MAX_KNOWN {
             self.known.insert(key, paths.clone());
         }
         paths
+    }
+
+    /// The call tree of stacks.
+    fn tree(&mut self, of: LoopAt, stacks: &BTreeSet<StackId>) -> CallTree {
+        let mut tree = CallTree::new();
+        for &stack in stacks {
+            if let Some(functions) = self.inside(stack, of) {
+                tree.add(functions);
+            }
+        }
+        tree
+    }
+
+    /// Adds those call contexts of a unit that it was seen in again and again: one in [`OFTEN`] times and more. Where it
+    /// was seen now and then says which functions take time anywhere, not what kind of unit it is.
+    fn often(&mut self, of: LoopAt, samples: &BTreeMap<StackId, u32>, tree: &mut CallTree) {
+        let stacks = samples.iter().filter_map(|(&s, &n)| Some((self.inside(s, of)?, n)));
+        let stacks: Vec<(Vec<FunctionId>, u32)> = stacks.collect();
+        let all: u32 = stacks.iter().map(|s| s.1).sum();
+        let mut seen: HashMap<&[FunctionId], u32> = HashMap::new();
+        for (functions, n) in &stacks {
+            for depth in 1..=functions.len().min(MAX_FRAMES) {
+                *seen.entry(&functions[..depth]).or_default() += n;
+            }
+        }
+        for (functions, _) in &stacks {
+            let kept = (1..=functions.len().min(MAX_FRAMES)).rev();
+            let often = kept.map(|depth| &functions[..depth]).find(|c| seen[c] * OFTEN >= all);
+            tree.add(often.into_iter().flatten().copied());
+        }
     }
 
     /// What stands for the call paths of a unit of which too little was seen: the loop's function, and what is known

@@ -15,7 +15,7 @@ use super::bounds::Bounds;
 use pg_event::{
     Direction, Event, Kind, Ns, ObjectId, ObjectKind, OffCpu, OffState, StackId, Sysno, ThreadId,
 };
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 /// Stacks of one unit that are kept, of each kind.
@@ -45,10 +45,8 @@ pub struct Cut {
     pub end: Ns,
     /// Different stacks in which it blocked in a system call: units of one kind do so at the same places.
     pub waits: BTreeSet<StackId>,
-    /// Different stacks that it was seen with by chance: when it was sampled, or lost the CPU.
-    pub samples: BTreeSet<StackId>,
-    /// How often it was seen by chance.
-    pub sampled: u32,
+    /// Stacks that it was seen with by chance, and how often: when it was sampled, or lost the CPU.
+    pub samples: BTreeMap<StackId, u32>,
     /// What it did; nothing where the recording does not have that.
     pub did: BTreeSet<Did>,
 }
@@ -223,9 +221,11 @@ impl<'a, 'b> Cutter<'a, 'b> {
         let i = self.lost.partition_point(|l| l.end < begin);
         let lost = unit.lost || self.lost[i..].iter().any(|l| l.start <= end);
         let count = match unit.turns {
-            _ if lost || end < begin => &mut self.left.lost,
+            _ if lost => &mut self.left.lost,
             _ if unit.cut.of != of => &mut self.left.other,
             Turns::Several => &mut self.left.turned,
+            // Calls that wait, one after the other, are told as one: what was between them took no time then.
+            _ if end <= begin => &mut self.left.turned,
             _ => {
                 unit.cut.end = end;
                 return Some(unit.cut);
@@ -251,10 +251,11 @@ impl<'a, 'b> Cutter<'a, 'b> {
         if asks {
             return;
         }
-        unit.cut.sampled += u32::from(by_chance);
-        let stacks = if by_chance { &mut unit.cut.samples } else { &mut unit.cut.waits };
-        if stacks.len() < MAX_STACKS {
-            stacks.insert(stack);
+        let Cut { waits, samples, .. } = &mut unit.cut;
+        if by_chance && (samples.len() < MAX_STACKS || samples.contains_key(&stack)) {
+            *samples.entry(stack).or_default() += 1;
+        } else if !by_chance && waits.len() < MAX_STACKS {
+            waits.insert(stack);
         }
     }
 
@@ -274,8 +275,8 @@ impl<'a, 'b> Cutter<'a, 'b> {
 
 impl Open {
     fn new(thread: ThreadId, of: usize, begin: Ns) -> Self {
-        let (waits, samples, did) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        let cut = Cut { thread, of, begin, end: begin, waits, samples, sampled: 0, did };
+        let (waits, samples, did) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
+        let cut = Cut { thread, of, begin, end: begin, waits, samples, did };
         Self { cut, lost: false, turns: Turns::Quiet }
     }
 }

@@ -1,16 +1,13 @@
 //! A profile of what a recording has.
 
-use super::bounds::Bounds;
+use super::bounds::{Bounds, Loop};
 use super::calls::Calls;
 use super::cut::{Cut, Cutter, Did, Left};
-use pg_event::{Catalog, Item, Kind, Ns, ObjectId, ObjectKind, ThreadId};
+use pg_event::{Catalog, Item, Kind, Ns, ObjectId, ObjectKind, StackId, Sysno, ThreadId};
 use pg_graph::units::{Binary, Boundary, LoopFunction, LoopKey, PathSet, Profile, Unit};
-use pg_tracer::units::{EventLoop, LoopAt, Places, Seen};
+use pg_tracer::units::{EventLoop, LoopAt, Places, Seen, Wait};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A unit that was seen by chance fewer times is not typed by that: what it called is not known, and where it was seen
-/// says as much about chance. (Seen four times, it took most of its time in few places.)
-const ENOUGH: u32 = 4;
 /// Units that are put into a profile at a time.
 const BATCH: usize = 1 << 15;
 
@@ -25,6 +22,8 @@ pub struct LearntLoop {
     pub threads: usize,
     /// Their units.
     pub units: u64,
+    /// That its units are between these waits is likely, not proven.
+    pub likely: bool,
     /// Those of them of which too little was seen to say what they called.
     pub unseen: u64,
 }
@@ -71,6 +70,7 @@ where
 {
     let (mut catalog, mut seen) = (Catalog::default(), Seen::default());
     let (mut lost, mut notes, mut unheard) = (Vec::new(), Vec::new(), false);
+    let mut waits: BTreeMap<(StackId, Sysno, Wait), u64> = BTreeMap::new();
     for item in items() {
         match item {
             Item::Catalog(delta) => {
@@ -82,8 +82,11 @@ where
                         // Samples that were lost say nothing of where units begin.
                         Kind::Lost { since, ring, .. } if ring != RING_SAMPLES => lost.push(since..e.time),
                         Kind::Unheard { .. } => unheard = true,
-                        _ if wanted(&catalog, e.thread) => {
-                            seen.event(&catalog, e.thread, &e.kind);
+                        kind if wanted(&catalog, e.thread) => {
+                            let waited = seen.event(&catalog, e.thread, &kind);
+                            if let (Some((wait, syscall)), Kind::OffCpu(w)) = (waited, kind) {
+                                *waits.entry((w.user_stack, syscall, wait)).or_default() += 1;
+                            }
                         }
                         _ => {}
                     }
@@ -96,9 +99,10 @@ where
         (0..catalog.threads.len() as u32).map(ThreadId).filter(|t| wanted(&catalog, *t)).collect();
     let is_wanted: BTreeSet<ThreadId> = all.iter().copied().collect();
     let found = seen.event_loops(&catalog, places);
-    let mut bounds = Bounds::new(&catalog, found.values().flatten());
+    let mut bounds = Bounds::new(&catalog, found.values().flatten(), &waits);
     let kind_of = |o: ObjectId| catalog.object(o).map_or(ObjectKind::Unknown, |o| o.kind);
     let loops: Vec<(LoopAt, String)> = bounds.loops().iter().map(|l| (l.at, l.name.clone())).collect();
+    let likely: Vec<bool> = bounds.loops().iter().map(|l| l.likely).collect();
     let boundaries: Vec<Vec<Boundary>> = bounds.loops().iter().map(boundaries).collect();
     let mut gathered = Gathered {
         calls: Calls::new(&catalog, places),
@@ -135,7 +139,9 @@ where
     for (of, t) in tally {
         with_units.extend(&t.threads);
         let (key, name) = (keys[of].clone(), loops[of].1.clone());
-        learnt.push(LearntLoop { key, name, threads: t.threads.len(), units: t.units, unseen: t.unseen });
+        let threads = t.threads.len();
+        let likely = likely[of];
+        learnt.push(LearntLoop { key, name, threads, units: t.units, likely, unseen: t.unseen });
     }
     learnt.sort_by(|a, b| b.units.cmp(&a.units).then_with(|| a.key.cmp(&b.key)));
     let without = all.into_iter().filter(|t| !with_units.contains(t));
@@ -170,11 +176,7 @@ impl Gathered<'_> {
         let tally = self.tally.entry(unit.of).or_default();
         tally.threads.insert(unit.thread);
         tally.units += 1;
-        let mut stacks = unit.waits;
-        if unit.sampled >= ENOUGH {
-            stacks.extend(unit.samples);
-        }
-        let mut paths: PathSet = self.calls.paths(*at, stacks);
+        let mut paths: PathSet = self.calls.paths(*at, unit.waits, &unit.samples);
         if paths.is_empty() {
             tally.unseen += 1;
             let mut did = unit.did;
@@ -214,7 +216,7 @@ fn key(catalog: &Catalog, at: LoopAt) -> LoopKey {
     LoopKey { build_id: build_id.unwrap_or_default().into(), offset: at.head }
 }
 
-fn boundaries(of: &super::Loop) -> Vec<Boundary> {
+fn boundaries(of: &Loop) -> Vec<Boundary> {
     of.boundary.iter().map(|b| Boundary { calls: b.own().collect(), syscall: b.syscall }).collect()
 }
 

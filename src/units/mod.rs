@@ -1,10 +1,11 @@
 //! Units of work out of a recording (PerfGuard, sections 3 and 4): the event loops of threads cut their time into
-//! units, and the stacks within a unit say what it called. What is learnt of many units is a [`Profile`].
+//! units, and the stacks within a unit say what it called. What is learnt of many units is a
+//! [`pg_graph::units::Profile`].
 //!
 //! A recording holds the waits of every thread with their stacks, and samples; not every call, as the paper's training
 //! (by Pin) does. So a unit's call tree is what was seen of it:
 //! - a unit that blocked in a system call, or was sampled a few times, has call paths from the loop's function
-//!   inwards. Kernel frames are left out. Recursion is kept as it is, as in the paper, up to
+//!   inwards; of its samples those contexts in which it was seen again and again. Kernel frames are left out. Recursion is kept as it is, as in the paper, up to
 //!   [`pg_graph::units::MAX_FRAMES`];
 //! - of a stack that was cut off (the copy ended before the outermost frame) what is within the loop is taken, when the
 //!   loop's frame is on it; else it says nothing;
@@ -24,10 +25,6 @@ mod learn;
 #[cfg(test)]
 mod tests;
 
-pub use bounds::{Bounds, Loop};
-pub use calls::Calls;
-pub use cut::{Cut, Cutter, Did, Left};
+pub use cut::Left;
 pub use file::{ProfileError, Written, read, update};
 pub use learn::{Learnt, LearntLoop, Quiet, learn};
-#[allow(unused_imports)] // For the links above.
-use pg_graph::units::Profile;

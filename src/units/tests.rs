@@ -337,3 +337,22 @@ fn a_glimpse_is_no_type() {
     d.wait(WAIT, 700, 710).sample(COMPUTE, 720).sample(COMPUTE, 730).sample(COMPUTE, 740).turns(800, 3);
     assert_eq!(d.types(), [one("(unseen)", 1, 90, 90), one("handle", 7, 30, 80)]);
 }
+
+#[test]
+fn what_a_unit_does_now_and_then_is_no_part_of_its_type() {
+    let mut d = Drawn::new();
+    d.turns(0, 3);
+    // One computes, and is seen reading once among twenty times; the other half of the time.
+    for (at, reads) in [(400, 1), (1400, 10)] {
+        d.wait(WAIT, at, at + 100);
+        for i in 0..20 {
+            d.sample(if i < reads { READ } else { COMPUTE }, at + 200 + i);
+        }
+    }
+    d.turns(2400, 3);
+    // Paths and units of each call tree.
+    let listed = d.learn().profile.listed(TypeOptions::default(), Rule::default());
+    let trees = listed[0].of.types.trees().iter();
+    let trees: Vec<(usize, u64)> = trees.map(|t| (t.paths.len(), t.units)).collect();
+    assert_eq!(trees, [(1, 1), (2, 1), (1, 5)]);
+}

@@ -18,7 +18,8 @@ A unit's type is told by the calls that were seen in it: where it blocked and, i
 it was sampled. Shorter ones are told apart by their system calls alone (--level syscalls), or not at all; the table \
 says so.
 
-Tracing needs root, or the capabilities CAP_BPF and CAP_PERFMON; learning from recordings (--from) needs nothing.";
+Tracing needs root, or the capabilities CAP_BPF and CAP_PERFMON; learning from recordings (--from) needs nothing. \
+With CMD, the exit code is that of CMD.";
 
 const TRAIN_EXAMPLES: &str = "\
 Examples:

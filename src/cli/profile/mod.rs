@@ -3,6 +3,7 @@
 mod json;
 
 use super::args::{Change, Profile as Args};
+use super::diagnose::harmless;
 use super::exit::{Failure, Outcome};
 use crate::clean::{clean, clean_lines};
 use crate::units::{self, ProfileError};
@@ -23,7 +24,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         Change::Show { file, json: true } => {
             let profile = units::read(file).map_err(unreadable)?;
             let text = serde_json::to_string_pretty(&json::profile(&profile));
-            writeln!(out, "{}", text.map_err(|e| Failure::Other(format!("cannot write JSON: {e}")))?)?;
+            let text = text.map_err(|e| Failure::Other(format!("cannot write JSON: {e}")))?;
+            writeln!(out, "{}", harmless(&text))?;
         }
         Change::Merge { out: to, from } => merge(to, from, out)?,
         Change::Name { file, of, name } => {

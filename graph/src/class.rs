@@ -94,10 +94,13 @@ fn tells_of(function: &str, words: &[&str]) -> bool {
     words.iter().any(|w| name.windows(w.len()).any(|part| part.eq_ignore_ascii_case(w.as_bytes())))
 }
 
-/// FUTEX_PRIVATE_FLAG (futex(2)): no other process can wake it.
+/// Can no other process wake this futex? By FUTEX_PRIVATE_FLAG (futex(2)), or since the word is in memory that is not
+/// shared: such a word is named by its process. A join is left out: it is the end of a thread that wakes it.
 pub(crate) fn private_futex(v: &Vertex, catalog: &Catalog) -> bool {
     const PRIVATE: u32 = 128;
-    catalog.object(v.object).is_some_and(|o| o.kind == ObjectKind::Futex) && v.op & PRIVATE != 0
+    let Some(o) = catalog.object(v.object).filter(|o| o.kind == ObjectKind::Futex) else { return false };
+    let own = || catalog.process_of(v.thread).is_some_and(|p| o.peer == u64::from(p.pid));
+    v.op & PRIVATE != 0 || own() && !joins(v, catalog)
 }
 
 /// Does it wait for a thread of its own process to end? A join waits for the thread id to be cleared

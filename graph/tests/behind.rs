@@ -103,3 +103,23 @@ fn an_answer_that_came_late_is_not_said_to_be_missing() {
     assert!(r.root_causes.iter().all(|c| !c.why.contains("never answered")), "{r:#?}");
     assert!(r.root_causes.iter().all(|c| !c.why.contains("no wake-up")), "{r:#?}");
 }
+
+/// As `std::future` of C++ does it: a futex that is not marked private, but lies in memory of the process alone. A task
+/// waits for one that only its own thread could run; the function named is the program's, not its language's.
+#[test]
+fn a_pool_that_waits_for_itself() {
+    let mut d = Drawing::new(9.0);
+    let main = d.process("app", "app", None, 0.0);
+    let worker = d.thread(main, "worker", 0.1);
+    let (outer, inner) =
+        (d.object(ObjectKind::Futex, 0x10, 1000, ""), d.object(ObjectKind::Futex, 0x20, 1000, ""));
+    let get = "std::future<int>::get() (app)";
+    let (asks, task) =
+        (d.stack(&[get, "ask (app)", "main (app)"]), d.stack(&[get, "task (app)", "run (app)"]));
+    d.wait(main, 1.0, 9.0, "futex").on(outer).stack(asks).op(9, 1).open();
+    d.wait(worker, 1.1, 9.0, "futex").on(inner).stack(task).op(9, 1).open();
+    let r = d.diagnose("^app$");
+    let c = &r.root_causes[0];
+    assert!(c.why.contains("deadlock") && c.why.contains("called from task"), "{}", c.why);
+    assert_eq!((c.tid, c.function.as_deref()), (Some(1001), Some("task")), "{}", c.why);
+}

@@ -207,14 +207,17 @@ fn a_wrapper_waits_for_its_child() {
 /// A pool whose worker was killed: nobody brings its result, and that it was killed is told.
 #[test]
 fn a_worker_that_was_killed_is_told_of() {
-    for killed in [true, false] {
+    for (killed, own_memory) in [(true, false), (false, false), (true, true), (false, true)] {
         let mut d = Drawing::new(9.0);
         let pool = d.process("py", "py pool.py", None, 0.0);
         let results = d.thread(pool, "results", 0.1);
         let worker = d.process("py", "py pool.py", Some(pool), 0.2);
         let other = d.process("py", "py pool.py", Some(pool), 0.2);
         let oom = d.process("killer", "killer", None, 0.0);
-        let (word, pipe) = (d.object(ObjectKind::Futex, 64, 1000, ""), d.object(ObjectKind::Pipe, 5, 5, ""));
+        // Whose memory the word lies in: it is known, or not, whether another process could wake it.
+        let memory = if own_memory { 1000 } else { 77 };
+        let (word, pipe) =
+            (d.object(ObjectKind::Futex, 64, memory, ""), d.object(ObjectKind::Pipe, 5, 5, ""));
         d.wait(results, 0.3, 9.0, "read").on(pipe).open();
         d.wait(pool, 0.4, 9.0, "futex").on(word).open();
         d.wait(other, 0.5, 9.0, "pause").open();
@@ -225,8 +228,8 @@ fn a_worker_that_was_killed_is_told_of() {
         d.exit(worker, 0.8001);
         let r = d.diagnose("^py pool.py$");
         let why = &r.root_causes[0].why;
-        let told =
-            why.contains("(pid 1002), a child of py (pid 1000), was killed by signal 9 sent by killer");
+        let child = if own_memory { ", `py pool.py`) was" } else { "), a child of py (pid 1000), was" };
+        let told = why.contains(&format!("(pid 1002{child} killed by signal 9 sent by killer"));
         assert_eq!(told, killed, "{why}");
     }
 }

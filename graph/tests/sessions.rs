@@ -191,3 +191,12 @@ fn who_took_the_request_is_known_from_messages() {
     let weak = r.slice[1].why_weak.as_deref().unwrap_or_default();
     assert!(weak.contains("the last message at the other end"), "{weak}");
 }
+
+/// Nobody idles in a transaction: the lock can be that of a prepared one, which has no session any more.
+#[test]
+fn a_lock_that_no_session_has() {
+    let r = shop(&[("postgres: ann shop [local] idle", 1.0)]);
+    let c = &r.root_causes[0];
+    assert!(c.why.contains("no session was found that could have the lock"), "{}", c.why);
+    assert!(c.why.contains("pg_prepared_xacts"), "{}", c.why);
+}

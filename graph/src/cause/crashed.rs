@@ -3,7 +3,7 @@
 use super::{Ranked, Writer};
 use crate::diagnose::{FindingKind, SliceNode, main_thread};
 use crate::words::{clean, ids, moment, who};
-use pg_event::{Process, ProcessId, ThreadId};
+use pg_event::{Ns, Process, ProcessId, ThreadId};
 
 impl Writer<'_> {
     /// `; py (pid 8), a child of py (pid 7), was killed by signal 9 at 0.15 s`, where nothing else explains a wait and
@@ -25,7 +25,19 @@ impl Writer<'_> {
         let Some((i, p)) = all.filter(killed).max_by_key(|(_, p)| p.end) else { return String::new() };
         let (signal, end) = (p.exit_status.unwrap_or(0) & 0x7f, p.end.unwrap_or(0));
         let parent = main_thread(self.g, self.c, p.parent).map(|t| who(self.c, t));
-        let is_it = |t: ThreadId| self.c.thread(t).is_some_and(|t| t.process == ProcessId(i as u32));
+        format!(
+            "; {} (pid {}), a child of {}, {} at {}",
+            clean(&p.name, 40),
+            ids(p),
+            parent.unwrap_or_else(|| "it".into()),
+            self.killed_by(ProcessId(i as u32), signal, end),
+            moment(end)
+        )
+    }
+
+    /// `was killed by signal 9 sent by kill (pid 7)`, where it was seen who sent it.
+    pub(super) fn killed_by(&self, process: ProcessId, signal: u32, end: Ns) -> String {
+        let is_it = |t: ThreadId| self.c.thread(t).is_some_and(|t| t.process == process);
         let sent = self
             .g
             .signals()
@@ -33,12 +45,6 @@ impl Writer<'_> {
             .rev()
             .find(|s| u32::from(s.signal) == signal && s.time <= end && is_it(s.to) && !is_it(s.from));
         let by = sent.map_or_else(String::new, |s| format!(" sent by {}", who(self.c, s.from)));
-        format!(
-            "; {} (pid {}), a child of {}, was killed by signal {signal}{by} at {}",
-            clean(&p.name, 40),
-            ids(p),
-            parent.unwrap_or_else(|| "it".into()),
-            moment(end)
-        )
+        format!("was killed by signal {signal}{by}")
     }
 }

@@ -54,18 +54,27 @@ fn outside(catalog: &Catalog, stack: StackId) -> Vec<Named> {
     own_named(&named(catalog, stack)).cloned().collect()
 }
 
+/// Does a function belong to the standard library of C++ or Rust, also where that is compiled into the program?
+fn of_language(f: &Named) -> bool {
+    const NAMES: [&str; 6] = ["std::", "<std::", "core::", "<core::", "__gnu_cxx::", "__gthread_"];
+    NAMES.iter().any(|n| f.function.starts_with(n))
+}
+
 /// Is it a function a person asks for?
 fn asked_for(f: &Named) -> bool {
     f.symbolised && (f.python.is_some() || !is_plumbing(&f.module))
 }
 
 impl Writer<'_> {
-    /// The function in which a step waited: the first one from the leaf that is no wrapper.
+    /// The function in which a step waited: the first one from the leaf that is no wrapper, of the program itself
+    /// rather than of its language.
     pub(super) fn purpose(&self, n: &SliceNode) -> Option<Named> {
         let stack = self.g.vertex(n.vertex).user_stack;
         let callers = self.callers.get_or_init(|| CallersOf::of(self.c));
         let frames = outside(self.c, stack);
-        let own = frames.iter().take(WRAPPERS).find(|f| f.symbolised && !callers.several(f));
+        let tells = |f: &&Named| f.symbolised && !callers.several(f);
+        let program = frames.iter().filter(|f| !of_language(f)).take(WRAPPERS).find(tells);
+        let own = program.or_else(|| frames.iter().take(WRAPPERS).find(tells));
         own.cloned().or_else(|| telling(&named(self.c, stack)).cloned())
     }
 

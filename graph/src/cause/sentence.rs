@@ -1,5 +1,6 @@
 //! The sentence of a root cause: the main fact first, as a support engineer puts it into a ticket.
 
+use super::server_view::without_session;
 use super::{Ranked, Writer};
 use crate::class::{WaitClass, class, private_futex};
 use crate::diagnose::{DATA_FLAG, FindingKind, SliceNode};
@@ -9,7 +10,7 @@ use crate::profile::Profile;
 use crate::starved::starved;
 use crate::words::{clean, moment, percent, short_label, short_who, span, who};
 use crate::yields::{ASKS, YieldLoop, yield_loop};
-use pg_event::{Direction, Ns, ThreadId};
+use pg_event::{Direction, Ns, ProcessId, ThreadId};
 use std::fmt::Write;
 
 /// Most words of a sentence for a ticket.
@@ -326,6 +327,12 @@ impl Writer<'_> {
             Some(what) => format!("was sent the request ({what})"),
             None => "was waited for".to_owned(),
         };
+        if let Some(lock) = without_session(n) {
+            let waited = span(n.spent);
+            return format!(
+                "{full} {asked} and waited {waited}{call}{from} for a lock of the server; {lock}"
+            );
+        }
         let answered = match self.answered(n, w) {
             Some(a) => format!("answered{on} only at {}{}", moment(a.at), a.by_timer()),
             None => format!("never answered{on}"),
@@ -383,7 +390,10 @@ impl Writer<'_> {
                     "nobody is left to wake it: only threads of its process can, and it is the only one"
                         .into()
                 }
-                None => "nobody ever answered or woke it, and no thread was found that could".into(),
+                None => match without_session(n) {
+                    Some(lock) => lock,
+                    None => "nobody ever answered or woke it, and no thread was found that could".into(),
+                },
             },
         };
         let asked = self.asked_for(n).map_or_else(String::new, |a| format!(" (it had sent {a})"));
@@ -441,10 +451,15 @@ impl Writer<'_> {
 
     /// A holder that is gone: when, how, and what that means for what it held.
     pub(super) fn why_ended(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
-        let status = self.g.exited(r.thread).map(|x| x.1);
+        let process = self.c.thread(r.thread).map_or(ProcessId::NONE, |t| t.process);
+        // What ended the process as a whole, before how each of its threads went.
+        let whole = self.c.process(process).and_then(|p| p.exit_status).filter(|s| s & 0x7f != 0);
+        let status = whole.or_else(|| self.g.exited(r.thread).map(|x| x.1));
         let how = match status {
             Some(NO_STATUS) => "ended before the recording began".to_owned(),
-            Some(s) if s & 0x7f != 0 => format!("was killed by signal {} at {}", s & 0x7f, moment(n.start)),
+            Some(s) if s & 0x7f != 0 => {
+                format!("{} at {}", self.killed_by(process, s & 0x7f, n.start), moment(n.start))
+            }
             Some(s) => format!("ended at {} (exit code {})", moment(n.start), s >> 8),
             None => format!("had ended at {}", moment(n.start)),
         };

@@ -1,6 +1,6 @@
 //! Locks that a server keeps in its own memory: only the server knows who holds them, and a query tells.
 
-use crate::diagnose::{FindingKind, MARIADB_LOCKS, Outcome, POSTGRES_LOCKS};
+use crate::diagnose::{FindingKind, MARIADB_LOCKS, Outcome, POSTGRES_LOCKS, SliceNode};
 
 /// Functions on the stack of a wait that only the server's own view explains, and where to look.
 const VIEWS: [(&[&str], &str); 3] = [
@@ -17,6 +17,18 @@ const VIEWS: [(&[&str], &str); 3] = [
         "who holds the lock is in the server's own tables: `show full processlist` and `select * from information_schema.innodb_trx`",
     ),
 ];
+
+/// Transactions that have locks and no session, by the same functions: whoever prepared one may have left long ago.
+const PREPARED: [(&[&str], &str); 2] =
+    [(POSTGRES_LOCKS, "select * from pg_prepared_xacts"), (MARIADB_LOCKS, "xa recover")];
+
+/// Who can have the lock of a server that a step waits for, when no session is known to have it.
+pub(super) fn without_session(n: &SliceNode) -> Option<String> {
+    let waits = |names: &[&str]| n.stack.iter().any(|f| names.iter().any(|name| f.contains(name)));
+    let (_, query) = PREPARED.iter().find(|v| waits(v.0))?;
+    let can = format!("a prepared transaction can have it (`{query}`)");
+    Some(format!("no session was found that could have the lock: {can}"))
+}
 
 /// The query to run, when the way back ended in such a wait or a weak link led on from it.
 pub(super) fn note(o: &Outcome) -> Option<String> {

@@ -1,8 +1,8 @@
 //! Slow units as victims.
 
-use super::ViolationFact;
-use super::compare::{PartKey, parts, wait};
-use crate::diagnose::{Activity, activity};
+use super::compare::{PartKey, parts};
+use super::{Side, ViolationFact};
+use crate::diagnose::{Activity, Group, activity};
 use crate::victim::{COMPLAINT, bare, tell};
 use crate::{Episode, EventGraph, Victim};
 use pg_event::{Catalog, Ns, ThreadId};
@@ -66,10 +66,9 @@ fn victim(graph: &EventGraph, catalog: &Catalog, v: &ViolationFact) -> Option<Vi
         key: None,
         tries: 0,
     };
-    if let Some(i) = excess_group(graph, catalog, v, &act)
-        && let Some(clip) = act.groups[i].longest()
+    if let Some(group) = excess_group(graph, catalog, v, &act)
+        && let Some(clip) = group.longest()
     {
-        let group = &act.groups[i];
         (e.key, e.last, e.blocked, e.waits, e.longest) =
             (Some(group.key), clip.last, group.blocked, group.waits, clip.blocked);
     }
@@ -80,31 +79,24 @@ fn victim(graph: &EventGraph, catalog: &Catalog, v: &ViolationFact) -> Option<Vi
 
 /// The group of waits that the slow unit spent most on beyond what a normal one does; `None` when that is the CPU.
 /// Where no normal one was recorded, the most.
-fn excess_group(graph: &EventGraph, catalog: &Catalog, v: &ViolationFact, act: &Activity) -> Option<usize> {
+fn excess_group<'a>(
+    graph: &EventGraph,
+    catalog: &Catalog,
+    v: &ViolationFact,
+    act: &'a Activity,
+) -> Option<&'a Group> {
     let mut normal: HashMap<PartKey, Ns> = HashMap::new();
     if let Some(n) = graph.normal_unit(v.unit_type) {
         let usual = activity(graph, catalog, n.unit.thread, &[(n.unit.start, n.unit.end)]);
         normal.extend(parts(graph, catalog, &usual).into_iter().map(|(k, s)| (k, s.time)));
     }
-    let usual = |what, function: &str| {
-        normal.get(&PartKey { what, function: function.to_owned() }).copied().unwrap_or(0)
-    };
-    let cpu = (act.running + act.runnable).saturating_sub(usual("running", "") + usual("runnable", ""));
-    // Groups of one part share what is usual of it: the longest comes first.
-    let mut best: Option<(Ns, usize)> = None;
-    let mut sums: Vec<(PartKey, Ns, usize)> = Vec::new();
-    for (i, group) in act.groups.iter().enumerate() {
-        let Some((key, side)) = wait(graph, catalog, group) else { continue };
-        match sums.iter_mut().find(|(k, ..)| *k == key) {
-            Some((_, sum, _)) => *sum += side.time,
-            None => sums.push((key, side.time, i)),
-        }
-    }
-    for (key, sum, i) in sums {
-        let more = sum.saturating_sub(usual(key.what, &key.function));
-        if best.is_none_or(|(most, _)| more > most) {
-            best = Some((more, i));
-        }
-    }
-    best.filter(|(more, _)| *more > cpu).map(|(_, i)| i)
+    let more =
+        |(key, side): &(PartKey, Side)| side.time.saturating_sub(normal.get(key).copied().unwrap_or(0));
+    let (waits, cpu): (Vec<_>, Vec<_>) =
+        parts(graph, catalog, act).into_iter().partition(|(_, side)| side.vertex.is_some());
+    // Of equals the first, which is the longest.
+    let best = waits.iter().rev().max_by_key(|p| more(p))?;
+    let on_cpu: Ns = cpu.iter().filter(|(key, _)| key.is_demand()).map(more).sum();
+    let longest = |g: &&Group| g.longest().map(|c| c.last) == best.1.vertex;
+    act.groups.iter().find(longest).filter(|_| more(best) > on_cpu)
 }

@@ -19,6 +19,13 @@ pub(crate) struct PartKey {
     pub(crate) function: String,
 }
 
+impl PartKey {
+    /// Is it on the CPU, or the wish to be?
+    pub(crate) fn is_demand(&self) -> bool {
+        matches!(self.what, "running" | "runnable")
+    }
+}
+
 /// What one of the two units spent on a part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Side {
@@ -88,7 +95,7 @@ pub(crate) fn parts(graph: &EventGraph, catalog: &Catalog, act: &Activity) -> Ve
 }
 
 /// A group of waits as a part.
-pub(crate) fn wait(graph: &EventGraph, catalog: &Catalog, group: &Group) -> Option<(PartKey, Side)> {
+fn wait(graph: &EventGraph, catalog: &Catalog, group: &Group) -> Option<(PartKey, Side)> {
     let clip = group.longest()?;
     let v = graph.vertex(clip.last);
     let function =

@@ -17,7 +17,6 @@ pub(crate) use record::Units;
 
 use crate::EventGraph;
 use pg_event::{Catalog, Ns, SeenBy, StackId, ThreadId, UnitTypeId, Violation};
-use std::ops::Range;
 
 /// A unit of work of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,11 +104,6 @@ impl ViolationFact {
     pub fn sigmas(&self, catalog: &Catalog) -> Option<f64> {
         let t = catalog.unit_type(self.unit_type).filter(|t| t.sigma > 0)?;
         Some((self.duration() as f64 - t.mean as f64) / t.sigma as f64)
-    }
-
-    /// The span of the unit, as far as is known.
-    pub fn span(&self) -> Range<Ns> {
-        self.start..self.until
     }
 }
 

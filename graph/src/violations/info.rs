@@ -16,6 +16,7 @@ fn seen_by(at: SeenBy) -> &'static str {
         SeenBy::Switch => "switch",
         SeenBy::Sample => "sample",
         SeenBy::Asleep => "asleep",
+        SeenBy::End => "end",
     }
 }
 

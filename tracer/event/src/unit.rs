@@ -57,12 +57,14 @@ pub enum SeenBy {
     Sample = 2,
     /// A look at those that sleep within a unit.
     Asleep = 3,
+    /// Nothing while it ran: it was over when that was seen.
+    End = 4,
 }
 
 impl SeenBy {
     /// By number; unknown numbers are [`SeenBy::Context`].
     pub fn from_u8(n: u8) -> Self {
-        [Self::Context, Self::Switch, Self::Sample, Self::Asleep]
+        [Self::Context, Self::Switch, Self::Sample, Self::Asleep, Self::End]
             .get(usize::from(n))
             .copied()
             .unwrap_or_default()

@@ -37,6 +37,7 @@ pub use priority::raise_priority;
 
 use crate::error::Error;
 use crate::flags::{FlagError, FlagSpec, Touch, Watch};
+use crate::guards::Violation;
 use crate::identity::Identity;
 use crate::options::{Level, Options};
 use crate::steps::{self, Steps, Taken};
@@ -45,7 +46,7 @@ use burst::{Bursts, Step};
 use crossbeam_channel::{Receiver, Sender, bounded, never, select, unbounded};
 use drain::{Batch, Drain};
 use duty::{Duty, Turn};
-use pg_event::{Coverage, Event, Item, Kind, Loss, Ns, ThreadId};
+use pg_event::{Coverage, Event, Item, Kind, Loss, Ns, ThreadId, UnitTypeId};
 use pipeline::Pipeline;
 use programs::{Pass, Programs};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -90,6 +91,8 @@ enum Command {
     Watch(u32, Vec<FlagSpec>, bool, Sender<Result<(), FlagError>>),
     /// Follow threads; whom to tell whether that began.
     Follow(steps::Ask, Sender<Result<(), Error>>),
+    /// A unit took too long, and its type.
+    Violation(Box<Violation>, UnitTypeId),
     /// Report the waits that go on.
     Report,
     Stop,
@@ -161,6 +164,11 @@ impl Collector {
         let ended = || Error::Failed("the recording has ended".into());
         self.commands.send(Command::Follow(ask, done)).map_err(|_| ended())?;
         is_done.recv().unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// A unit took too long, as guards beside this recording saw: have it recorded.
+    pub fn violation(&self, v: Violation, of: UnitTypeId) {
+        let _ = self.commands.send(Command::Violation(Box::new(v), of));
     }
 
     /// Have all waits that go on reported now, as they would be at the end: for a copy of the recording so far.
@@ -322,6 +330,10 @@ impl Run {
                     }
                     Ok(Command::Follow(ask, done)) => {
                         let _ = done.send(self.follow(ask));
+                        None
+                    }
+                    Ok(Command::Violation(v, of)) => {
+                        self.pipeline.violation(&v, of);
                         None
                     }
                     Ok(Command::Report) => {

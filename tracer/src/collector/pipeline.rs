@@ -16,6 +16,7 @@ use super::raw::{
 use super::retries::Retries;
 use super::stepped::Stepped;
 use crate::flags::Touch;
+use crate::guards;
 use crate::holders::Holders;
 use crate::identity::Identity;
 use crate::stacks::StackTable;
@@ -23,7 +24,7 @@ use crate::steps::Taken;
 use crate::unserved::Tracker;
 use pg_event::{
     CatalogDelta, Context, Direction, Event, IpcUse, Item, Kind, Ns, ObjectKind, OffCpu, OffState, Sample,
-    StackId, SyscallUse, Sysno, ThreadId, Work,
+    StackId, SyscallUse, Sysno, ThreadId, UnitTypeId, Violation, Work,
 };
 
 use std::collections::VecDeque;
@@ -637,6 +638,26 @@ impl Pipeline {
         self.touched.insert(hit.key, stack);
         let kind = Kind::DataFlag { object, value: hit.value, write: t.write, stack };
         self.order.push(Event { time, thread, cpu: hit.cpu, kind });
+    }
+
+    /// Take a unit that took too long.
+    pub fn violation(&mut self, v: &guards::Violation, unit_type: UnitTypeId) {
+        let time = self.time(v.time.min(self.end));
+        let thread = self.identity.thread(v.tid, v.pid, time);
+        let none = |id: StackId, empty: bool| if empty { StackId::NONE } else { id };
+        let user_stack = none(self.stacks.at(v.pid, &v.user), v.user.is_empty());
+        let kernel_stack = none(self.stacks.kernel(&v.kernel), v.kernel.is_empty());
+        let violation = Violation {
+            start: self.time(v.start).min(time),
+            elapsed: v.elapsed,
+            threshold: v.threshold,
+            unit_type,
+            user_stack,
+            kernel_stack,
+            depth: v.distance.map_or(0, |d| d as u32),
+            at: v.seen,
+        };
+        self.order.push(Event { time, thread, cpu: 0, kind: Kind::Violation(violation) });
     }
 
     /// Threads that wait shortly again and again: who holds what they waited for last is of interest, as of a

@@ -6,13 +6,13 @@ use super::layout::{
     THREADS, TYPES, TypeCounts, Unit,
 };
 use super::multi::{Link, Probe};
-use super::plan::{Guarded, Judge, Plan, SeenBy, Spot, Stacked};
+use super::plan::{Guarded, Judge, Plan, Spot, Stacked};
 use super::point::Point;
 use super::program::Program;
 use crate::collector::monotonic;
 use crate::error::Error;
 use crate::stacks::{Regs, StackTable, UserFrame};
-use pg_event::{Catalog, Ns, StackId, Sysno};
+use pg_event::{Catalog, Ns, SeenBy, StackId, Sysno};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -53,10 +53,14 @@ pub struct Violation {
     pub threshold: Ns,
     /// What saw it.
     pub seen: SeenBy,
-    /// Stack of the thread at that moment (when it had ended: none).
+    /// Stack of the thread at that moment, or in which it slept, in [`Guards::catalog`]; none when the unit had ended.
     pub user_stack: StackId,
     /// In the kernel.
     pub kernel_stack: StackId,
+    /// The same stacks as addresses in the process and in the kernel, the leaf first.
+    pub user: Box<[u64]>,
+    /// See [`Self::user`].
+    pub kernel: Vec<u64>,
     /// How many frames of the user stack lie inside the loop's.
     pub distance: Option<usize>,
 }
@@ -119,8 +123,29 @@ pub struct Counts {
 /// The stack of a wait.
 struct Sleep {
     stack: StackId,
-    /// Stack pointers of its frames.
+    frames: Frames,
+}
+
+/// Frames of a stack, the leaf first.
+#[derive(Clone, Default)]
+struct Frames {
+    addresses: Box<[u64]>,
+    /// Their stack pointers; 0 where it is not known.
     sps: Box<[u64]>,
+}
+
+impl Frames {
+    fn of(frames: &[UserFrame]) -> Self {
+        Self {
+            addresses: frames.iter().map(|f| f.address).collect(),
+            sps: frames.iter().map(|f| f.regs.sp().unwrap_or(0)).collect(),
+        }
+    }
+
+    /// How many lie inside the one with this stack pointer.
+    fn inside(&self, frame: u64) -> Option<usize> {
+        self.sps.iter().position(|&sp| sp >= frame).filter(|_| frame != 0)
+    }
 }
 
 /// The guards; dropping it leaves everything as it was.
@@ -401,7 +426,7 @@ impl Guards {
                 self.sleeps.clear();
             }
             let stack = self.table.user(head.tgid, regs, copy);
-            self.sleeps.insert((head.tid, at), Sleep { stack, sps: sps(&frames) });
+            self.sleeps.insert((head.tid, at), Sleep { stack, frames: Frames::of(&frames) });
         }
         let Guarded { of, frame, turn: own } = found.filter(|g| g.of < self.plan.loops.len().min(LOOPS))?;
         let frame = stacked.frames.get(frame)?.sp;
@@ -438,11 +463,11 @@ impl Guards {
 
     fn violation(&mut self, v: &layout::Violation) -> Violation {
         let frame = self.threads.get(&v.head.tid).map_or(0, |&s| self.program.mapped.frame(s));
-        let (user_stack, distance) = if v.copy.is_empty() {
-            self.asleep_at(v.head.tid, v.asleep, frame)
+        let (user_stack, frames) = if v.copy.is_empty() {
+            self.asleep_at(v.head.tid, v.asleep)
         } else {
             let (frames, _) = self.table.unwind(v.head.tgid, &v.regs, &v.copy);
-            (self.table.user(v.head.tgid, &v.regs, &v.copy), distance(&sps(&frames), frame))
+            (self.table.user(v.head.tgid, &v.regs, &v.copy), Frames::of(&frames))
         };
         let kernel_stack = if v.kernel.is_empty() { StackId::NONE } else { self.table.kernel(&v.kernel) };
         Violation {
@@ -455,17 +480,19 @@ impl Guards {
             start: v.start,
             elapsed: v.elapsed,
             threshold: v.threshold,
-            seen: SeenBy::of(v.seen),
+            seen: SeenBy::from_u8(v.seen as u8),
             user_stack,
             kernel_stack,
-            distance,
+            distance: frames.inside(frame),
+            user: frames.addresses,
+            kernel: v.kernel.clone(),
         }
     }
 
-    /// The stack of a thread that sleeps, and how many frames of it lie inside the loop's.
-    fn asleep_at(&self, tid: u32, at: At, frame: u64) -> (StackId, Option<usize>) {
+    /// The stack of a thread that sleeps.
+    fn asleep_at(&self, tid: u32, at: At) -> (StackId, Frames) {
         let known = self.sleeps.get(&(tid, at));
-        known.map_or((StackId::NONE, None), |s| (s.stack, distance(&s.sps, frame)))
+        known.map_or_else(|| (StackId::NONE, Frames::default()), |s| (s.stack, s.frames.clone()))
     }
 
     /// Units that sleep for too long: their threads come by nothing.
@@ -484,7 +511,7 @@ impl Guards {
             if !over || starved || unit.tid != tid || !self.program.mapped.tell(slot) {
                 continue;
             }
-            let (user_stack, distance) = self.asleep_at(tid, asleep.at, unit.frame);
+            let (user_stack, frames) = self.asleep_at(tid, asleep.at);
             out.push(Told::Violation(Box::new(Violation {
                 tid,
                 pid: unit.tgid,
@@ -495,23 +522,15 @@ impl Guards {
                 start: asleep.start,
                 elapsed,
                 threshold,
-                seen: SeenBy::Sleep,
+                seen: SeenBy::Asleep,
                 user_stack,
                 kernel_stack: StackId::NONE,
-                distance,
+                distance: frames.inside(unit.frame),
+                user: frames.addresses,
+                kernel: Vec::new(),
             })));
         }
     }
-}
-
-/// Stack pointers of frames; 0 where it is not known.
-fn sps(frames: &[UserFrame]) -> Box<[u64]> {
-    frames.iter().map(|f| f.regs.sp().unwrap_or(0)).collect()
-}
-
-/// How many frames lie inside the one with this stack pointer.
-fn distance(sps: &[u64], frame: u64) -> Option<usize> {
-    sps.iter().position(|&sp| sp >= frame).filter(|_| frame != 0)
 }
 
 /// The types by their thresholds, none last.

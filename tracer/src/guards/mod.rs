@@ -29,5 +29,5 @@ mod program;
 mod slots;
 
 pub use guards::{Counts, Guards, Told, Violation};
-pub use plan::{Guarded, GuardedFunction, GuardedLoop, Judge, Plan, SeenBy, Spot, Stacked};
+pub use plan::{Guarded, GuardedFunction, GuardedLoop, Judge, Plan, Spot, Stacked};
 pub use point::Point;

@@ -80,30 +80,3 @@ pub struct Plan {
     /// At most one violation of a loop in so long is told with its stack, ns; all are counted.
     pub period: Ns,
 }
-
-/// What saw a violation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SeenBy {
-    /// The unit came by a guarded function.
-    Context,
-    /// It left the CPU.
-    Switch,
-    /// A sample met it on the CPU.
-    Sample,
-    /// It sleeps.
-    Sleep,
-    /// It had ended.
-    End,
-}
-
-impl SeenBy {
-    pub(super) fn of(number: u32) -> Self {
-        match number {
-            0 => Self::Context,
-            1 => Self::Switch,
-            2 => Self::Sample,
-            3 => Self::Sleep,
-            _ => Self::End,
-        }
-    }
-}

@@ -207,6 +207,12 @@ impl StackTable {
         addresses.iter().map(|a| of(*a)).collect()
     }
 
+    /// A user stack that somebody else has unwound: addresses in the process as [`UserFrame`] has them, the leaf first.
+    pub fn at(&mut self, pid: u32, addresses: &[u64]) -> StackId {
+        let frames = self.places(pid, addresses);
+        self.stack(Stack { frames, kernel: false, truncated: false })
+    }
+
     fn walk(&mut self, pid: u32, regs: &Regs, copy: &[u8]) -> (Vec<Step>, bool) {
         let mut steps = std::mem::take(&mut self.steps);
         let mut code = Process {

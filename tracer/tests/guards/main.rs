@@ -2,9 +2,10 @@
 //! while it runs, whatever it does.
 
 use object::{Object, ObjectSegment, ObjectSymbol};
+use pg_event::SeenBy;
 use pg_tracer::check_permission;
 use pg_tracer::guards::{
-    Guarded, GuardedFunction, GuardedLoop, Guards, Judge, Plan, SeenBy, Stacked, Told, Violation,
+    Guarded, GuardedFunction, GuardedLoop, Guards, Judge, Plan, Stacked, Told, Violation,
 };
 use std::collections::BTreeSet;
 use std::fs;
@@ -288,7 +289,7 @@ fn a_unit_that_takes_too_long_is_seen_while_it_runs() {
     let cases = [
         ('s', 0, vec![SeenBy::Context, SeenBy::Sample], "search"),
         ('t', 1, vec![SeenBy::Sample], "stick"),
-        ('f', 2, vec![SeenBy::Sleep], "fetch"),
+        ('f', 2, vec![SeenBy::Asleep], "fetch"),
     ];
     for (what, of, seen, function) in cases {
         server.ask(&format!("{what} {LONG}"));

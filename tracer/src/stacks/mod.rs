@@ -15,6 +15,7 @@
 //! Known limit: where code has no unwind rows (just-in-time compilers, the linker's `_init`), the frame
 //! pointer is followed, and in a function's first or last instructions one caller can be missed.
 
+mod binaries;
 mod cfi;
 mod debugfile;
 mod elf;
@@ -33,6 +34,7 @@ mod table;
 mod text;
 mod unwind;
 
+pub use binaries::Binary;
 pub(crate) use image::Image;
 pub(crate) use module::open_plain;
 pub use offline::symbolize_catalog;

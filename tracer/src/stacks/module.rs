@@ -341,7 +341,7 @@ pub(super) fn open_same(path: &Path, dev: u64, inode: u64) -> Option<File> {
 
 /// Open the file behind a mapping: through the mapping itself (needs privileges, works for deleted and
 /// replaced files), through the root directory of the process, by its path.
-fn open_mapped(pid: u32, m: &MapLine, path: &str, deleted: bool) -> Option<File> {
+pub(super) fn open_mapped(pid: u32, m: &MapLine, path: &str, deleted: bool) -> Option<File> {
     let link = format!("/proc/{pid}/map_files/{:x}-{:x}", m.start, m.end);
     if let Some(f) = open_plain(Path::new(&link)) {
         return Some(f);

@@ -1,0 +1,92 @@
+//! The binaries that a process executes, opened: for what has to find places in their files.
+
+use super::elf::Elf;
+use super::maps::{self, Backing};
+use super::module::open_mapped;
+use crate::procfs::{self, path_of};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+/// Bytes of a memory map that are read.
+const MAX_MAPS: usize = 64 << 20;
+
+/// A program or library that a process has mapped to execute it. Kept open: it is this file whatever becomes of its
+/// name.
+pub struct Binary {
+    file: File,
+    elf: Elf,
+    /// Path as the process saw it. Untrusted.
+    pub path: String,
+    id: (u64, u64),
+}
+
+impl Binary {
+    /// Those of a process; empty when it is not there.
+    pub fn of_process(pid: u32) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        for line in maps_of(pid) {
+            let Backing::File { path, deleted } = &line.backing else { continue };
+            let Some(file) = open_mapped(pid, &line, path, *deleted) else { continue };
+            let Ok(meta) = file.metadata() else { continue };
+            let id = (meta.dev(), meta.ino());
+            if all.iter().any(|b| b.id == id) {
+                continue;
+            }
+            let Some(elf) = Elf::read(&file) else { continue };
+            all.push(Self { file, elf, path: path.clone(), id });
+        }
+        all
+    }
+
+    /// Build-id in hexadecimal digits, empty if it has none.
+    pub fn build_id(&self) -> &str {
+        &self.elf.build_id
+    }
+
+    /// Where the byte at an address, as the file counts, is in the file.
+    pub fn offset(&self, address: u64) -> Option<u64> {
+        self.elf.place(address).map(|p| p.0)
+    }
+
+    /// A path by which this process can open it, while `self` lives.
+    pub fn file(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
+    }
+
+    /// Whether a process that is not among these executes it, too.
+    pub fn is_used_beside(&self, pids: &[u32]) -> bool {
+        let others = procfs::processes().into_iter().filter(|p| !pids.contains(p));
+        others.into_iter().any(|pid| {
+            let of_file =
+                |line: &maps::MapLine| line.inode == self.id.1 && !matches!(line.backing, Backing::Vdso);
+            maps_of(pid).iter().any(of_file)
+        })
+    }
+}
+
+fn maps_of(pid: u32) -> Vec<maps::MapLine> {
+    let text = procfs::read_bounded(&path_of(pid, "maps"), MAX_MAPS);
+    text.map(|t| maps::parse(&t)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_this_process() {
+        let own = Binary::of_process(std::process::id());
+        let exe = std::env::current_exe().unwrap();
+        let program = own.iter().find(|b| b.path == exe.to_str().unwrap()).unwrap();
+        assert_eq!(program.build_id().len() % 2, 0);
+        // The address of a function, from the beginning of the program.
+        let code = program.elf.code[0].0;
+        let offset = program.offset(code).unwrap();
+        assert!(std::fs::metadata(program.file()).unwrap().len() > offset);
+        assert!(!program.is_used_beside(&procfs::processes()));
+        assert!(own.len() > 1, "the C library, too");
+        assert!(Binary::of_process(u32::MAX).is_empty());
+    }
+}

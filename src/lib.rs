@@ -11,6 +11,7 @@ mod draw;
 pub mod flight;
 pub mod found_flag;
 pub mod frames;
+pub mod guard;
 pub mod redact;
 pub mod session;
 pub mod steps;

@@ -1,11 +1,13 @@
 //! The command line, and the help that explains it.
 
+mod guard;
 mod profile;
 mod record;
 mod train;
 mod values;
 mod violations;
 
+pub use guard::{Guard, OnViolation};
 pub use profile::{Change, Profile};
 use record::RECORD_HELP;
 pub use record::{Level, Record};
@@ -97,6 +99,9 @@ pub enum Command {
     /// Learn how long a program's units of work take, by type
     #[command(long_about = train::TRAIN_HELP)]
     Train(Train),
+    /// Watch a program's units of work, and catch those that take too long while they run
+    #[command(long_about = guard::GUARD_HELP)]
+    Guard(Guard),
     /// Show and merge what was learnt of units of work, name types, set thresholds
     #[command(long_about = profile::PROFILE_HELP)]
     Profile(Profile),

@@ -6,6 +6,7 @@ mod diagnose;
 mod exit;
 mod find_flag;
 mod generate;
+mod guard;
 mod live;
 mod loading;
 mod log;
@@ -54,6 +55,7 @@ fn run(command: &Command) -> Outcome {
         Command::Violations(a) => violations::run(a, &mut out)?,
         Command::Redact(a) => redact::run(a, &mut out)?,
         Command::Train(a) => train::run(a, &mut out)?,
+        Command::Guard(a) => guard::run(a, &mut out)?,
         Command::Profile(a) => profile::run(a, &mut out)?,
         Command::Completions(a) => generate::completions(a, &mut out)?,
         Command::Man(a) => generate::man(a, &mut out)?,

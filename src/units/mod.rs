@@ -24,7 +24,9 @@ mod file;
 mod learn;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub use cut::Left;
 pub use file::{ProfileError, Written, read, update};
 pub use learn::{Learnt, LearntLoop, Quiet, learn};
+pub use words::rule_words;

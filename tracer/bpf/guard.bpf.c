@@ -364,8 +364,12 @@ static __always_inline void note_context(struct unit *u, u64 context)
 	if (n >= CONTEXTS)
 		return;
 	/* The same again, as in a loop, is one. */
-	if (n && u->context[(n - 1) & (CONTEXTS - 1)] == context)
-		return;
+	for (u32 i = 0; i < CONTEXTS; i++) {
+		if (i >= n)
+			break;
+		if (u->context[i] == context)
+			return;
+	}
 	u->context[n & (CONTEXTS - 1)] = context;
 	u->contexts = n + 1;
 }
@@ -384,6 +388,9 @@ int on_context(struct regs *ctx)
 	u64 cookie = bpf_get_attach_cookie(ctx), ours = cookie & STEPPED ? s->step_ns : s->hit_ns;
 	u32 function = cookie & (STEPPED - 1), depth = u->frame - ctx->sp - (cookie >> 32);
 	if (s->learning) {
+		u64 *calls_of = bpf_map_lookup_elem(&calls, &function);
+		if (calls_of)
+			__sync_fetch_and_add(calls_of, 1);
 		note_context(u, (u64)function << 32 | depth);
 		u->spent += ours;
 		return 0;

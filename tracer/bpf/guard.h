@@ -5,6 +5,7 @@
 
 #define THREADS 8192   /* guarded at a time */
 #define LOOPS 16       /* of a profile */
+#define FUNCTIONS 4096 /* probed */
 #define TYPES 64       /* of a loop */
 #define WAITS 4	       /* boundary waits of a thread */
 #define CANDIDATES 15  /* types that share a context; one that more share tells nothing */
@@ -208,6 +209,14 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 24);
 } told SEC(".maps");
+
+/* How often functions were come by while learning. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FUNCTIONS);
+	__type(key, u32);
+	__type(value, u64);
+} calls SEC(".maps");
 
 /* Records for which there was no room. */
 struct {

@@ -1,6 +1,6 @@
 //! A profile as JSON: `profile show --json`. Times are in ns.
 
-use super::rule;
+use crate::units::rule_words;
 use pg_graph::units::{
     Caution, FunctionId, Listed, Profile, Row, Rule, TypeId, TypeOptions, VERSION, average_relative,
 };
@@ -121,7 +121,7 @@ fn type_of(p: &Profile, l: &Listed, number: usize, row: &Row) -> Type {
         p99_ns: row.p99,
         greatest_ns: row.greatest,
         threshold_ns: row.threshold.ns,
-        rule: rule(l.of.limits[row.of]),
+        rule: rule_words(l.of.limits[row.of]),
         above: row.threshold.above,
         needs_units,
         silent: l.of.silent[row.of],

@@ -7,7 +7,7 @@ use super::diagnose::harmless;
 use super::exit::{Failure, Outcome};
 use crate::clean::{clean, clean_lines};
 use crate::units::{self, ProfileError};
-use pg_graph::units::{Limit, LoopKey, PathSet, Profile, Rule, TypeOptions};
+use pg_graph::units::{LoopKey, PathSet, Profile, Rule, TypeOptions};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -117,20 +117,10 @@ fn change(
     if let Some((l, (number, row))) = of_tree {
         let silent = if l.of.silent[row.of] { ", silent" } else { "" };
         let threshold = pg_graph::words::span(row.threshold.ns);
-        let how = rule(l.of.limits[row.of]);
+        let how = units::rule_words(l.of.limits[row.of]);
         writeln!(out, "{number} {}: threshold {threshold} ({how}){silent}", clean(&l.of.names[row.of]))?;
     }
     Ok(())
-}
-
-/// Where a threshold comes from, in words.
-fn rule(limit: Limit) -> String {
-    match limit {
-        Limit::Auto => "mean + 4 sigma".into(),
-        Limit::Fixed(_) => "set by hand".into(),
-        Limit::Sigma(k) => format!("mean + {} sigma", f64::from(k) / 1e3),
-        Limit::Quantile(q) => format!("{} % quantile", f64::from(q) / 1e4),
-    }
 }
 
 /// The type with this number or name: its loop and its representative call tree.

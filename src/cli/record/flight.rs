@@ -8,7 +8,7 @@ use crate::cli::text::{bytes, count};
 use crate::flight::{Control, Limit, Limits, Mark, Saved, Triggers, Window, save};
 use crate::session::{Header, SessionError};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use pg_event::{Item, Ns, ThreadId};
+use pg_event::{CatalogDelta, Item, Ns, ThreadId};
 use pg_tracer::Collector;
 use pg_tracer::command::{Command, Interrupts};
 use std::collections::VecDeque;
@@ -65,8 +65,26 @@ struct Flight<'a> {
     failed: bool,
 }
 
+/// What goes on beside it, and has files written as well.
+pub trait Companion {
+    /// Rows that its events name.
+    fn rows(&self) -> CatalogDelta;
+    /// Look at what happened: gives it to the collector, and says why a file is to be written.
+    ///
+    /// # Errors
+    /// What it tells cannot be told.
+    fn look(&mut self, collector: &Collector) -> Result<Option<String>, Failure>;
+    /// It is over.
+    fn has_ended(&mut self) -> bool;
+}
+
 /// Run it.
 pub fn run(args: &Record, limit: Limit) -> Outcome {
+    run_beside(args, limit, None)
+}
+
+/// Run it beside something else.
+pub fn run_beside(args: &Record, limit: Limit, companion: Option<&mut dyn Companion>) -> Outcome {
     let options = about::options(args)?;
     flags::check(args)?;
     pg_tracer::check_permission().map_err(|e| tracer_failure(&e))?;
@@ -130,8 +148,11 @@ pub fn run(args: &Record, limit: Limit) -> Outcome {
         std::process::id(),
         clean(&flight.folder.display().to_string())
     );
+    if let Some(c) = &companion {
+        flight.window.item(Item::Catalog(c.rows()));
+    }
     let marks = control.as_ref().map(|c| &c.marks);
-    let why = flight.until_the_end(&items, marks, &asked, &interrupts, command.as_mut());
+    let why = flight.until_the_end(&items, marks, &asked, &interrupts, command.as_mut(), companion);
     flight.end(&items);
     let Flight { collector, failed, .. } = flight;
     let stats = collector.stats();
@@ -157,6 +178,7 @@ impl Flight<'_> {
         asked: &AtomicBool,
         interrupts: &Interrupts,
         mut command: Option<&mut Command>,
+        mut companion: Option<&mut dyn Companion>,
     ) -> super::Why {
         use super::Why;
         let (mut looked, mut drawn, mut interrupted) = (Instant::now(), Instant::now(), None);
@@ -173,6 +195,14 @@ impl Flight<'_> {
                 for mark in marks.into_iter().flat_map(Receiver::try_iter) {
                     let why = if mark.words.is_empty() { "`pg-tui mark`".to_owned() } else { mark.words };
                     self.fire(why, now, ThreadId::NONE, Some(mark.answer));
+                }
+                if let Some(c) = &mut companion {
+                    match c.look(&self.collector) {
+                        Ok(Some(why)) => self.triggered(why, now, ThreadId::NONE),
+                        Ok(None) if !c.has_ended() => {}
+                        // Who cannot be told any more has gone.
+                        Ok(None) | Err(_) => return Why::TargetsEnded,
+                    }
                 }
                 if asked.swap(false, Ordering::Relaxed) {
                     self.fire("SIGUSR1".into(), now, ThreadId::NONE, None);

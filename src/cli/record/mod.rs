@@ -2,7 +2,7 @@
 
 mod about;
 mod flags;
-mod flight;
+pub(super) mod flight;
 mod name;
 mod progress;
 mod steps;
@@ -349,7 +349,7 @@ fn not_started(e: &CommandError) -> Failure {
     Failure::Command(e.exit_code() as u8, e.to_string())
 }
 
-fn tracer_failure(e: &pg_tracer::Error) -> Failure {
+pub(super) fn tracer_failure(e: &pg_tracer::Error) -> Failure {
     match e {
         pg_tracer::Error::Flag(e) => Failure::Usage(e.to_string()),
         e if e.is_refusal() => Failure::NotPermitted(e.to_string()),

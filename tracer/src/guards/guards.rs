@@ -2,8 +2,8 @@
 
 use super::calibrate;
 use super::layout::{
-    self, At, Boundary, CANDIDATES, Candidates, ContextKey, Control, Head, LOOPS, Loop, Record, STEPPED,
-    THREADS, TYPES, TypeCounts, Unit,
+    self, At, Boundary, CANDIDATES, Candidates, ContextKey, Control, FUNCTIONS, Head, LOOPS, Loop, Record,
+    STEPPED, THREADS, TYPES, TypeCounts, Unit,
 };
 use super::multi::{Link, Probe};
 use super::plan::{Guarded, Judge, Plan, Spot, Stacked};
@@ -164,6 +164,7 @@ pub struct Guards {
     sleeps: HashMap<(u32, At), Sleep>,
     links: Vec<Link>,
     next_look: u64,
+    began: u64,
     costs: calibrate::Costs,
     notes: Vec<String>,
 }
@@ -194,6 +195,7 @@ impl Guards {
             sleeps: HashMap::new(),
             links: Vec::new(),
             next_look: 0,
+            began: monotonic(),
             costs,
             notes,
         };
@@ -266,7 +268,7 @@ impl Guards {
 
     /// Set the probes.
     fn probe(&mut self, pids: &[u32]) {
-        let functions = self.plan.functions.iter().enumerate();
+        let functions = self.plan.functions.iter().enumerate().take(FUNCTIONS);
         let mut entries: BTreeMap<(PathBuf, bool), Vec<Probe>> = BTreeMap::new();
         for (i, f) in functions {
             let probe = probe(i, f.offset, Point::find(&f.file, f.offset));
@@ -295,6 +297,11 @@ impl Guards {
     /// used.
     pub fn costs(&self) -> (u64, u64) {
         (self.costs.hit, self.costs.step)
+    }
+
+    /// When guarding began, `CLOCK_MONOTONIC`, ns.
+    pub fn began(&self) -> Ns {
+        self.began
     }
 
     /// Threads whose units are told from each other.
@@ -336,6 +343,12 @@ impl Guards {
         }
         counts[ranks.len()] = read(&of.types[TYPES]);
         counts
+    }
+
+    /// How often units came by each function of the plan; only while learning.
+    pub fn calls(&self) -> Vec<u64> {
+        let functions = 0..self.plan.functions.len().min(FUNCTIONS) as u32;
+        functions.map(|i| self.program.calls.get(&i, 0).unwrap_or(0)).collect()
     }
 
     /// Wait for what comes, `most` at the longest, and take it.

@@ -7,6 +7,8 @@ use crate::stacks::Regs;
 pub const THREADS: usize = 8192;
 /// Loops of a plan.
 pub const LOOPS: usize = 16;
+/// Functions of a plan.
+pub const FUNCTIONS: usize = 4096;
 /// Types of a loop.
 pub const TYPES: usize = 64;
 /// Boundary waits of a thread.
@@ -292,6 +294,7 @@ mod tests {
             ("THREADS", THREADS),
             ("LOOPS", LOOPS),
             ("TYPES", TYPES),
+            ("FUNCTIONS", FUNCTIONS),
             ("WAITS", WAITS),
             ("CANDIDATES", CANDIDATES),
         ] {

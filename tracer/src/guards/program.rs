@@ -32,6 +32,7 @@ pub struct Program {
     pub units: Array<MapData, Unit>,
     pub loops: Array<MapData, Loop>,
     pub contexts: HashMap<MapData, ContextKey, Candidates>,
+    pub calls: Array<MapData, u64>,
     pub mapped: Mapped,
     ring: RingBuf<MapData>,
     lost: Array<MapData, u64>,
@@ -82,6 +83,7 @@ impl Program {
             "units",
             "loops",
             "contexts",
+            "calls",
             "asked",
             "asking",
             "told",
@@ -108,6 +110,7 @@ impl Program {
         let units = Array::try_from(units).map_err(refused)?;
         let loops = Array::try_from(take("loops")?).map_err(refused)?;
         let contexts = HashMap::try_from(take("contexts")?).map_err(refused)?;
+        let calls = Array::try_from(take("calls")?).map_err(refused)?;
         let ring = RingBuf::try_from(take("told")?).map_err(refused)?;
         let lost = Array::try_from(take("lost")?).map_err(refused)?;
         debug_assert!(units.len() as usize == THREADS && loops.len() as usize == LOOPS);
@@ -119,6 +122,7 @@ impl Program {
             units,
             loops,
             contexts,
+            calls,
             mapped,
             ring,
             lost,

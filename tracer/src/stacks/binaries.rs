@@ -40,9 +40,15 @@ impl Binary {
         all
     }
 
-    /// Build-id in hexadecimal digits, empty if it has none.
-    pub fn build_id(&self) -> &str {
-        &self.elf.build_id
+    /// What names it in profiles: its build-id, or its file name if it has none.
+    pub fn key(&self) -> &str {
+        let name = || self.path.rsplit('/').next().unwrap_or_default();
+        if self.elf.build_id.is_empty() { name() } else { &self.elf.build_id }
+    }
+
+    /// Whether both are one file.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.id == other.id
     }
 
     /// Where the byte at an address, as the file counts, is in the file.
@@ -80,7 +86,7 @@ mod tests {
         let own = Binary::of_process(std::process::id());
         let exe = std::env::current_exe().unwrap();
         let program = own.iter().find(|b| b.path == exe.to_str().unwrap()).unwrap();
-        assert_eq!(program.build_id().len() % 2, 0);
+        assert!(program.key() == program.elf.build_id || program.path.ends_with(program.key()));
         // The address of a function, from the beginning of the program.
         let code = program.elf.code[0].0;
         let offset = program.offset(code).unwrap();

@@ -1,0 +1,76 @@
+//! The options of `pg-tui guard`.
+
+use super::values::{pid, seconds};
+use clap::{Args, ValueEnum, ValueHint};
+use std::path::PathBuf;
+
+pub(super) const GUARD_HELP: &str = "\
+Watch a running program's units of work, and catch those that take too long while they run.
+
+The profile (`pg-tui train`) says which turns of which loops are units, how they are told from each other, and how \
+long each type may take. A unit that exceeds that is told with its stack at that moment; with --on-violation record \
+the last seconds of the whole machine around it are written to a file, where `v` lists the violations and one key \
+leads to the cause.
+
+The program is not changed but for probes at some of its functions, which the kernel takes out when pg-tui ends, \
+however it ends. A type that rings on and on is told less and less often; all violations are counted.
+
+Exit codes: 0 no unit took too long, 6 some did; else as everywhere.";
+
+const GUARD_EXAMPLES: &str = "\
+Examples:
+  sudo pg-tui guard -p 1234 --profile app.pgprof
+  sudo pg-tui guard --comm '^nginx' --profile nginx.pgprof --on-violation record -o /var/tmp
+  sudo pg-tui guard -p 1234 --profile app.pgprof --json --duration 60
+  sudo pg-tui guard -p 1234 --profile app.pgprof --on-violation command --run 'logger -t slow'";
+
+/// What is done when a unit takes too long.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnViolation {
+    /// Print it with its stack
+    #[default]
+    Stack,
+    /// Also write what the whole machine did around it to a file
+    Record,
+    /// Also run a command (--run)
+    Command,
+}
+
+/// `pg-tui guard`.
+#[derive(Args, Debug)]
+#[command(after_help = GUARD_EXAMPLES)]
+pub struct Guard {
+    /// Guard this process and those it creates (can be repeated)
+    #[arg(short, long = "pid", value_name = "PID", value_parser = pid, allow_negative_numbers = true)]
+    pub pid: Vec<u32>,
+    /// Guard processes whose name matches this regular expression, later ones too (can be repeated)
+    #[arg(long, value_name = "REGEX")]
+    pub comm: Vec<String>,
+    /// What `pg-tui train` has learnt
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub profile: PathBuf,
+    /// What to do about a violation
+    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    pub on_violation: OnViolation,
+    /// Command for --on-violation command: run by a shell, the violation as a line of JSON on its standard input
+    #[arg(long, value_name = "CMD", required_if_eq("on_violation", "command"), value_hint = ValueHint::CommandString)]
+    pub run: Option<String>,
+    /// Folder for the files of --on-violation record
+    #[arg(short, long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub output: Option<PathBuf>,
+    /// How much of the time before a violation is kept for --on-violation record
+    #[arg(long, value_name = "TIME|SIZE", default_value = "20s", value_parser = crate::flight::Limit::parse)]
+    pub window: crate::flight::Limit,
+    /// One line of JSON for each violation
+    #[arg(long)]
+    pub json: bool,
+    /// Write counts of units and violations to this file, every few seconds, as Prometheus reads it
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub metrics: Option<PathBuf>,
+    /// Set no probes: types are not told from each other, a unit is held to the greatest threshold
+    #[arg(long)]
+    pub no_probes: bool,
+    /// End after this many seconds
+    #[arg(short, long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    pub duration: Option<f64>,
+}

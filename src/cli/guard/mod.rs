@@ -1,0 +1,186 @@
+//! `pg-tui guard`: units of work of running programs, held to what a profile says.
+
+mod beside;
+mod targets;
+mod watch;
+
+use super::args::{Guard, OnViolation};
+use super::exit::{Failure, Outcome};
+use super::{profile, record};
+use crate::clean::{clean, clean_lines};
+use crate::guard::{Ask, Guarding, Watched, json, metrics, text};
+use crate::units;
+use pg_graph::units::Rule;
+use pg_graph::words::span;
+use pg_tracer::command::Interrupts;
+use pg_tracer::guards::Counts;
+use serde_json::json as value;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+use targets::Targets;
+use watch::{Out, Watch};
+
+/// Exit code when units took too long.
+const VIOLATED: u8 = 6;
+/// Samples a second, to see units that run long without coming by a guard.
+const HZ: u32 = 99;
+/// After a violation of a type none of it is told for so long; then for twice as long.
+const PERIOD: u64 = 200_000_000;
+/// How often metrics are written.
+const METRICS: Duration = Duration::from_secs(5);
+/// How often targets and signals are looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Run it.
+pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
+    let learnt = units::read(&args.profile).map_err(profile::unreadable)?;
+    let mut targets = Targets::of(args)?;
+    pg_tracer::check_permission().map_err(|e| record::tracer_failure(&e))?;
+    let pids = targets.pids();
+    let file = args.profile.display().to_string();
+    let ask =
+        Ask { profile: &learnt, file: &file, pids: &pids, rule: Rule::default(), probes: !args.no_probes };
+    let mut guarding = Guarding::of(&ask).map_err(|e| Failure::Usage(e.to_string()))?;
+    (guarding.plan.hz, guarding.plan.period) = (HZ, PERIOD);
+    for l in &guarding.loops {
+        note(&about(l));
+    }
+    let watch = Watch::start(guarding, &pids).map_err(|e| record::tracer_failure(&e))?;
+    if args.on_violation == OnViolation::Record {
+        beside::run(args, &watch, &mut targets, out)?;
+        return end(args, watch, out);
+    }
+    let interrupts =
+        Interrupts::install().map_err(|e| Failure::Other(format!("cannot watch for Ctrl-C: {e}")))?;
+    let until = args.duration.map(|s| Instant::now() + Duration::from_secs_f64(s));
+    let mut written = Instant::now();
+    loop {
+        for told in watch.receive(LOOK) {
+            match told {
+                Out::Violation(_, _, shown) => tell(args, &shown, out)?,
+                Out::Note(n) => note(&n),
+            }
+        }
+        out.flush()?;
+        for pid in targets.new() {
+            watch.add(pid);
+        }
+        if written.elapsed() >= METRICS {
+            written = Instant::now();
+            write_metrics(args, watch.loops(), &watch.counts());
+        }
+        let over = until.is_some_and(|t| Instant::now() >= t) || targets.ended() || watch.is_finished();
+        if over || interrupts.stop(false) {
+            return end(args, watch, out);
+        }
+    }
+}
+
+/// What is guarded of a loop.
+fn about(l: &Watched) -> String {
+    let name = if l.function.is_empty() { "a loop without a name" } else { &l.function };
+    let types = l.types.len();
+    let plural = |n: usize| if n == 1 { "" } else { "s" };
+    format!(
+        "guarding units of {name}: {types} type{}, told from each other at {} function{}",
+        plural(types),
+        l.guards,
+        plural(l.guards)
+    )
+}
+
+/// Say it, and do what is asked for.
+fn tell(args: &Guard, shown: &crate::guard::Shown, out: &mut dyn Write) -> Result<(), Failure> {
+    let line = json(shown).to_string();
+    if args.json {
+        writeln!(out, "{line}")?;
+    } else {
+        writeln!(out, "{}", clean_lines(&text(shown)))?;
+    }
+    out.flush()?;
+    if let Some(command) = args.run.as_deref().filter(|_| args.on_violation == OnViolation::Command)
+        && let Err(e) = call(command, &line)
+    {
+        note(&format!("cannot run {command:?}: {e}"));
+    }
+    Ok(())
+}
+
+/// Run a person's command. Nobody waits for it: it must not hold up the guards.
+fn call(command: &str, line: &str) -> std::io::Result<()> {
+    let mut child =
+        Command::new("/bin/sh").args(["-c", command]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+    let (stdin, line) = (child.stdin.take(), format!("{line}\n"));
+    std::thread::spawn(move || {
+        // It need not read it.
+        let _ = stdin.map(|mut s| s.write_all(line.as_bytes()));
+        let _ = child.wait();
+    });
+    Ok(())
+}
+
+/// The last counts, and the exit code.
+fn end(args: &Guard, watch: Watch, out: &mut dyn Write) -> Outcome {
+    let (loops, counts, notes) = watch.stop();
+    for n in notes {
+        note(&n);
+    }
+    write_metrics(args, &loops, &counts);
+    let all = counts.iter().flatten();
+    let (units, violations) = all.fold((0, 0), |(u, v), c| (u + c.units, v + c.violations));
+    if args.json {
+        writeln!(out, "{}", summary(&loops, &counts))?;
+    } else {
+        for (l, counts) in loops.iter().zip(&counts) {
+            for (t, c) in counts.iter().enumerate().filter(|(_, c)| c.units > 0) {
+                let name = l.types.get(t).map_or("units of no known type", |t| t.name.as_str());
+                let mean = span(c.sum / c.units);
+                writeln!(out, "{}: {} units, {mean} each, {} too long", clean(name), c.units, c.violations)?;
+            }
+        }
+    }
+    out.flush()?;
+    note(&format!("{units} units of work, {violations} took too long"));
+    Ok(ExitCode::from(if violations > 0 { VIOLATED } else { 0 }))
+}
+
+fn summary(loops: &[Watched], counts: &[Vec<Counts>]) -> serde_json::Value {
+    let types = loops.iter().zip(counts).flat_map(|(l, counts)| {
+        counts.iter().enumerate().filter(|(_, c)| c.units > 0).map(|(t, c)| {
+            let of = l.types.get(t);
+            value!({
+                "loop": l.function,
+                "type": of.map_or("", |t| t.name.as_str()),
+                "threshold_ns": of.map(|t| t.threshold),
+                "units": c.units,
+                "sum_ns": c.sum,
+                "violations": c.violations,
+            })
+        })
+    });
+    let total = |of: fn(&Counts) -> u64| counts.iter().flatten().map(of).sum::<u64>();
+    value!({
+        "event": "summary",
+        "units": total(|c| c.units),
+        "violations": total(|c| c.violations),
+        "types": types.collect::<Vec<_>>(),
+    })
+}
+
+/// Replaced as a whole: a reader never sees half of it.
+fn write_metrics(args: &Guard, loops: &[Watched], counts: &[Vec<Counts>]) {
+    let Some(path) = &args.metrics else { return };
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let part = Path::new(&part);
+    let written = std::fs::write(part, metrics(loops, counts)).and_then(|()| std::fs::rename(part, path));
+    if let Err(e) = written {
+        note(&format!("cannot write {}: {e}", path.display()));
+    }
+}
+
+fn note(text: &str) {
+    eprintln!("pg-tui: {}", clean_lines(text));
+}

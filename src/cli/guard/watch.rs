@@ -1,0 +1,167 @@
+//! The thread that has the guards: they must be asked often, whatever else is done.
+
+use crate::guard::{Guarding, Shown, Watched};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use pg_event::{CatalogDelta, UnitTypeId};
+use pg_tracer::Error;
+use pg_tracer::guards::{Counts, Guards, Told, Violation};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Between two looks at the guards' counts.
+const COUNT: Duration = Duration::from_secs(1);
+/// Longest sleep.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What it tells.
+pub enum Out {
+    /// A unit takes too long; its type in a recording, and the same with names.
+    Violation(Box<Violation>, UnitTypeId, Box<Shown>),
+    /// Something to be said.
+    Note(String),
+}
+
+/// What it is told.
+enum In {
+    Add(u32),
+    Stop,
+}
+
+/// The thread. The guards are gone when it is dropped.
+pub struct Watch {
+    orders: Sender<In>,
+    told: Receiver<Out>,
+    loops: Arc<Vec<Watched>>,
+    counts: Arc<Mutex<Vec<Vec<Counts>>>>,
+    thread: Option<JoinHandle<Vec<String>>>,
+}
+
+impl Watch {
+    /// Starts guarding.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn start(mut guarding: Guarding, pids: &[u32]) -> Result<Self, Error> {
+        let loops = Arc::new(std::mem::take(&mut guarding.loops));
+        let counts = Arc::new(Mutex::new(Vec::new()));
+        let ((orders, taken), (tell, told)) = (unbounded(), unbounded());
+        let (ready, started) = bounded(1);
+        let (pids, shared, counted) = (pids.to_vec(), Arc::clone(&loops), Arc::clone(&counts));
+        let thread = Builder::new()
+            .name("pg-guards".into())
+            .spawn(move || match guarding.start(&pids) {
+                Ok(guards) => {
+                    let _ = ready.send(Ok(()));
+                    run(guards, &shared, &taken, &tell, &counted)
+                }
+                Err(e) => {
+                    let _ = ready.send(Err(e));
+                    Vec::new()
+                }
+            })
+            .map_err(|e| Error::Failed(format!("cannot start a thread: {e}")))?;
+        started.recv().unwrap_or_else(|_| Err(Error::Failed("the guards' thread ended".into())))?;
+        Ok(Self { orders, told, loops, counts, thread: Some(thread) })
+    }
+
+    /// What it told within this time; returns with the first.
+    pub fn receive(&self, most: Duration) -> Vec<Out> {
+        let first = self.told.recv_timeout(most);
+        first.into_iter().chain(self.told.try_iter()).collect()
+    }
+
+    /// One more process.
+    pub fn add(&self, pid: u32) {
+        let _ = self.orders.send(In::Add(pid));
+    }
+
+    /// The loops.
+    pub fn loops(&self) -> &[Watched] {
+        &self.loops
+    }
+
+    /// Rows for the types, for a recording: they are numbered from 0 on, loop after loop.
+    pub fn rows(&self) -> CatalogDelta {
+        let rows = self.loops.iter().flat_map(|l| &l.types);
+        let unit_types = (0..).map(UnitTypeId).zip(rows.cloned()).collect();
+        CatalogDelta { unit_types, ..CatalogDelta::default() }
+    }
+
+    /// The latest counts by loop and type.
+    pub fn counts(&self) -> Vec<Vec<Counts>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// It ended by itself.
+    pub fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Ends guarding; loops, counts, and sentences about what was not guarded.
+    pub fn stop(mut self) -> (Vec<Watched>, Vec<Vec<Counts>>, Vec<String>) {
+        let notes = self.join();
+        let counts = self.counts();
+        let loops = std::mem::take(&mut self.loops);
+        (Arc::into_inner(loops).unwrap_or_default(), counts, notes)
+    }
+
+    fn join(&mut self) -> Vec<String> {
+        let _ = self.orders.send(In::Stop);
+        let ended = self.thread.take().map(JoinHandle::join);
+        ended.and_then(Result::ok).unwrap_or_default()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+fn run(
+    mut guards: Guards,
+    loops: &[Watched],
+    orders: &Receiver<In>,
+    tell: &Sender<Out>,
+    counts: &Mutex<Vec<Vec<Counts>>>,
+) -> Vec<String> {
+    let began = guards.began();
+    let mut number = 0;
+    let mut counted = Instant::now();
+    let count = |guards: &Guards| {
+        let all = (0..loops.len()).map(|l| guards.counts(l)).collect();
+        *counts.lock().unwrap_or_else(PoisonError::into_inner) = all;
+    };
+    loop {
+        for told in guards.poll(PAUSE) {
+            let Told::Violation(v) = told else { continue };
+            let Some(watched) = loops.get(v.of_loop) else { continue };
+            guards.symbolize();
+            number += 1;
+            let before: usize = loops[..v.of_loop].iter().map(|l| l.types.len()).sum();
+            let of = v.of.map_or(UnitTypeId::NONE, |t| UnitTypeId((before + t) as u32));
+            let shown = Shown::of(&v, number, watched, guards.catalog(), began);
+            if tell.send(Out::Violation(v, of, Box::new(shown))).is_err() {
+                return guards.notes();
+            }
+        }
+        for order in orders.try_iter() {
+            match order {
+                In::Add(pid) => {
+                    if let Err(e) = guards.add(pid) {
+                        let _ = tell.send(Out::Note(e.to_string()));
+                    }
+                }
+                In::Stop => {
+                    count(&guards);
+                    return guards.notes();
+                }
+            }
+        }
+        if counted.elapsed() >= COUNT {
+            counted = Instant::now();
+            count(&guards);
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! What of a profile can be guarded in processes.
+
+use pg_event::{Ns, UnitTypeRow};
+use pg_graph::units::{
+    Boundary, FunctionId, LoopKey, LoopTypes, Profile, Rule, SelectOptions, TypeId, TypeOptions, candidates,
+    select,
+};
+use pg_tracer::Error;
+use pg_tracer::guards::{Guarded, GuardedFunction, GuardedLoop, Guards, Judge, Plan, Point, Stacked};
+use pg_tracer::stacks::Binary;
+use pg_tracer::units::{BoundaryPath, Wait, is_boundary};
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Bins of a type's histogram that a recording gets.
+const MAX_BINS: usize = 512;
+
+/// Why nothing of a profile can be guarded.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Refused {
+    /// None of the processes is there.
+    #[error("none of the processes is there, or none may be looked at")]
+    NoProcess,
+    /// The processes run something else.
+    #[error(
+        "the profile knows nothing of what these processes execute: it was learnt from {learnt}; after an update of the \
+         program, train again"
+    )]
+    OtherBinary {
+        /// What it was learnt from.
+        learnt: String,
+    },
+    /// No wait between units is known.
+    #[error("the profile does not say which waits are between units: train again")]
+    NoBoundary,
+}
+
+/// A loop that is guarded.
+#[derive(Debug)]
+pub struct Watched {
+    /// Which of the profile.
+    pub key: LoopKey,
+    /// Name of its function.
+    pub function: String,
+    /// Its types, by their numbers in the profile.
+    pub types: Vec<UnitTypeRow>,
+    /// Functions at which its types are told from each other.
+    pub guards: usize,
+}
+
+/// What is guarded.
+pub struct Guarding {
+    /// For [`pg_tracer::guards::Guards::start`].
+    pub plan: Plan,
+    /// As well.
+    pub judge: Judge,
+    /// The loops as the plan numbers them.
+    pub loops: Vec<Watched>,
+    /// Functions as the plan numbers them.
+    pub functions: Vec<FunctionId>,
+    /// The binaries, open until the probes are set.
+    binaries: Vec<Opened>,
+}
+
+/// A binary, and whether only processes that are guarded execute it.
+struct Opened {
+    binary: Binary,
+    private: OnceCell<bool>,
+}
+
+/// What is guarded of a profile in processes, for units of each type up to `rule`; told from each other by probes,
+/// or without. While learning all functions of the profile are probed that `wanted` lets.
+pub struct Ask<'a> {
+    /// What was learnt.
+    pub profile: &'a Profile,
+    /// Its name, for those who want to change it.
+    pub file: &'a str,
+    /// The processes.
+    pub pids: &'a [u32],
+    /// How long a unit may take where nobody said so.
+    pub rule: Rule,
+    /// Set probes.
+    pub probes: bool,
+}
+
+impl Guarding {
+    /// For guarding.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn of(ask: &Ask) -> Result<Self, Refused> {
+        let mut all = Self::loops_of(ask)?;
+        let mut guarded: BTreeMap<FunctionId, usize> = BTreeMap::new();
+        for (i, watched) in all.loops.iter_mut().enumerate() {
+            let Some(of) = ask.profile.types(&watched.key, TypeOptions::default()) else { continue };
+            all.plan.loops[i].thresholds = watched.types.iter().map(|t| t.threshold).collect();
+            for (t, silent) in all.plan.loops[i].thresholds.iter_mut().zip(&of.silent) {
+                *t = if *silent { 0 } else { *t };
+            }
+            let known = all.plan.loops[i].thresholds.iter().copied();
+            // Of no known type: held to the greatest, unless one may take as long as it likes.
+            all.plan.loops[i].unknown =
+                if known.clone().any(|t| t == 0) { 0 } else { known.max().unwrap_or(0) };
+            if !ask.probes {
+                continue;
+            }
+            for function in guards(&of) {
+                let Some(place) = place(&all.binaries, ask, function) else { continue };
+                let number = *guarded.entry(function).or_insert_with(|| {
+                    all.plan.functions.push(place);
+                    all.functions.push(function);
+                    all.plan.functions.len() - 1
+                });
+                watched.guards += 1;
+                let contexts = of.contexts.iter().flatten().filter(|c| c.function == function);
+                let depths: BTreeSet<u32> = contexts.map(|c| c.depth).collect();
+                for depth in depths {
+                    let context = pg_graph::units::Context { function, depth };
+                    let types =
+                        (0..of.contexts.len()).filter(|&t| of.contexts[t].contains(&context)).collect();
+                    all.plan.contexts.push((i, number, depth, types));
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// For learning: these functions are probed, and every unit is told.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn learning(ask: &Ask, functions: impl IntoIterator<Item = FunctionId>) -> Result<Self, Refused> {
+        let mut all = Self::loops_of(ask)?;
+        all.plan.learning = true;
+        for function in functions {
+            if let Some(place) = place(&all.binaries, ask, function) {
+                all.plan.functions.push(place);
+                all.functions.push(function);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Guards these processes, and those they create.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn start(self, pids: &[u32]) -> Result<Guards, Error> {
+        // The binaries must be open until the probes are set.
+        let _open = self.binaries;
+        Guards::start(self.plan, self.judge, pids)
+    }
+
+    /// The loops that are there, with their boundaries.
+    fn loops_of(ask: &Ask) -> Result<Self, Refused> {
+        let mut binaries: Vec<Opened> = Vec::new();
+        for binary in ask.pids.iter().flat_map(|&pid| Binary::of_process(pid)) {
+            if !binaries.iter().any(|known| known.binary.is_same(&binary)) {
+                binaries.push(Opened { binary, private: OnceCell::new() });
+            }
+        }
+        if binaries.is_empty() {
+            return Err(Refused::NoProcess);
+        }
+        let mut plan = Plan::default();
+        let (mut loops, mut paths) = (Vec::new(), Vec::new());
+        let mut there = false;
+        for key in ask.profile.loops() {
+            let Some(binary) = find(&binaries, &key.build_id).map(|o| &o.binary) else { continue };
+            there = true;
+            let boundaries: Vec<&Boundary> = ask.profile.boundaries(key).collect();
+            if boundaries.is_empty() {
+                continue;
+            }
+            // Behind the innermost call: what it returns to.
+            let behind = |b: &&Boundary| binary.offset(b.calls.last()?.checked_add(1)?);
+            let turns: BTreeSet<u64> = boundaries.iter().filter_map(behind).collect();
+            let turns =
+                if ask.probes { turns.into_iter().map(|t| (binary.file(), t)).collect() } else { Vec::new() };
+            plan.loops.push(GuardedLoop { turns, ..GuardedLoop::default() });
+            paths.push(boundaries.iter().map(|b| path(key, b)).collect());
+            loops.push(watched(ask, key, binary));
+        }
+        if !there {
+            let learnt: Vec<&str> = ask.profile.binaries().map(|b| b.path.as_str()).collect();
+            return Err(Refused::OtherBinary { learnt: learnt.join(", ") });
+        }
+        if loops.is_empty() {
+            return Err(Refused::NoBoundary);
+        }
+        Ok(Self { plan, judge: judge(paths), loops, functions: Vec::new(), binaries })
+    }
+}
+
+/// Functions that tell the types of a loop from each other, and that contexts are known of.
+fn guards(of: &LoopTypes) -> Vec<FunctionId> {
+    let known: BTreeSet<FunctionId> = of.contexts.iter().flatten().map(|c| c.function).collect();
+    let mut all = candidates(&of.types);
+    all.retain(|c| known.contains(&c.function));
+    select(&all, SelectOptions::default())
+}
+
+/// Where a function is in the binaries. None where the kernel would have to step through its instructions.
+fn place(binaries: &[Opened], ask: &Ask, function: FunctionId) -> Option<GuardedFunction> {
+    ask.profile.places(function).find_map(|p| {
+        let opened = find(binaries, &p.build_id)?;
+        let (file, offset) = (opened.binary.file(), opened.binary.offset(p.entry)?);
+        if Point::find(&file, offset).stepped {
+            return None;
+        }
+        let private = *opened.private.get_or_init(|| !opened.binary.is_used_beside(ask.pids));
+        Some(GuardedFunction { file, offset, private })
+    })
+}
+
+fn find<'a>(binaries: &'a [Opened], key: &str) -> Option<&'a Opened> {
+    binaries.iter().find(|o| o.binary.key() == key)
+}
+
+fn path(key: &LoopKey, of: &Boundary) -> BoundaryPath<String> {
+    let frames = of.calls.iter().map(|c| (key.build_id.clone(), *c)).collect();
+    BoundaryPath { frames, syscall: of.syscall, wait: Wait::Input, waits: 0 }
+}
+
+/// Tells by the paths of each loop.
+fn judge(paths: Vec<Vec<BoundaryPath<String>>>) -> Judge {
+    Box::new(move |s: &Stacked| {
+        let stack: Vec<(String, u64)> = s.frames.iter().map(|f| (f.module.clone(), f.address)).collect();
+        paths.iter().enumerate().find_map(|(of, paths)| {
+            let found = match s.syscall {
+                Some(nr) => is_boundary(&stack, nr, paths),
+                None => paths.iter().find_map(|p| is_boundary(&stack, p.syscall, std::slice::from_ref(p))),
+            };
+            let (which, frame) = found?;
+            let module = &paths.get(which)?.frames.first()?.0;
+            let turn = stack.iter().position(|f| f.0 == *module)?;
+            Some(Guarded { of, frame, turn })
+        })
+    })
+}
+
+fn watched(ask: &Ask, key: &LoopKey, binary: &Binary) -> Watched {
+    let function = ask.profile.loop_function(key).map_or_else(String::new, |f| f.function.name.clone());
+    let of = ask.profile.types(key, TypeOptions::default());
+    let row = |of: &LoopTypes, t: usize| {
+        let stats = &of.stats[t];
+        let threshold = of.threshold(TypeId(t as u32), ask.rule);
+        UnitTypeRow {
+            name: of.names[t].clone(),
+            function: function.clone(),
+            module: binary.path.clone(),
+            offset: key.offset,
+            profile: ask.file.to_owned(),
+            units: stats.count(),
+            mean: stats.mean().unwrap_or(0.0).round() as Ns,
+            sigma: stats.sigma().unwrap_or(0.0).round() as Ns,
+            threshold: threshold.map_or(0, |t| t.ns),
+            rule: crate::units::rule_words(of.limits[t]),
+            histogram: stats.histogram().steps().take(MAX_BINS).collect(),
+        }
+    };
+    let types = of.map_or_else(Vec::new, |of| (0..of.stats.len()).map(|t| row(&of, t)).collect());
+    Watched { key: key.clone(), function, types, guards: 0 }
+}

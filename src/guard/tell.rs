@@ -1,0 +1,192 @@
+//! What is told of violations: text for people, JSON lines for scripts, metrics for Prometheus.
+
+use super::guarding::Watched;
+use crate::clean::clean;
+use pg_event::{Catalog, Ns, SeenBy};
+use pg_graph::report::ViolationInfo;
+use pg_graph::words::span;
+use pg_tracer::guards::{Counts, Violation};
+use pg_tracer::procfs::{lossy, read_stat};
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// Frames of a stack that people are shown.
+const FRAMES: usize = 16;
+const NAME: usize = 64;
+
+/// A violation with its names.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// As in reports. Times are ns since the guards began.
+    pub info: ViolationInfo,
+    /// Name of the loop's function.
+    pub of_loop: String,
+    /// How many frames of the stack are the kernel's.
+    pub kernel: usize,
+}
+
+impl Shown {
+    /// Of a violation, the `number`th since `began`. `catalog` names its stacks.
+    pub fn of(v: &Violation, number: usize, watched: &Watched, catalog: &Catalog, began: Ns) -> Self {
+        let name = |pid| read_stat(pid).map_or_else(String::new, |s| lossy(&s.comm, NAME));
+        let mut stack = catalog.show_stack(v.kernel_stack);
+        let kernel = stack.len();
+        stack.extend(catalog.show_stack(v.user_stack));
+        let info = ViolationInfo {
+            number,
+            time: v.time.saturating_sub(began),
+            pid: v.pid,
+            tid: v.tid,
+            process: name(v.pid),
+            thread: name(v.tid),
+            unit_type: v.of.and_then(|t| watched.types.get(t)).map_or_else(String::new, |t| t.name.clone()),
+            start_ns: v.start.saturating_sub(began),
+            elapsed_ns: v.elapsed,
+            duration_ns: (v.seen == SeenBy::End).then_some(v.elapsed),
+            threshold_ns: v.threshold,
+            excess: v.elapsed as f64 / v.threshold.max(1) as f64,
+            at: pg_graph::seen_by(v.seen).into(),
+            stack,
+            distance: v.distance.map(|d| d as u32),
+        };
+        Self { info, of_loop: watched.function.clone(), kernel }
+    }
+}
+
+/// For people: what took too long, and where it was.
+pub fn text(s: &Shown) -> String {
+    let v = &s.info;
+    let of = if v.unit_type.is_empty() {
+        "a unit of no known type".into()
+    } else {
+        format!("a unit of type {}", v.unit_type)
+    };
+    let what = if v.at == "end" { "took" } else { "runs for" };
+    let mut out = format!(
+        "{}/{}{}: {of} {what} {}, {:.1} times the {} it may",
+        v.process,
+        v.tid,
+        if v.thread == v.process { String::new() } else { format!(" {}", v.thread) },
+        span(v.elapsed_ns),
+        v.excess,
+        span(v.threshold_ns)
+    );
+    // What the kernel does for it is told by its innermost function.
+    let user = v.stack.iter().skip(s.kernel);
+    if let Some(frame) = v.stack.first().filter(|_| s.kernel > 0) {
+        let _ = write!(out, "\n    {frame}");
+    }
+    for (i, frame) in user.enumerate().take(FRAMES) {
+        let _ = write!(out, "\n    {frame}");
+        if v.distance.is_some_and(|d| d as usize == i) {
+            out.push_str("  <- event loop");
+            break;
+        }
+    }
+    out
+}
+
+/// For scripts: one line. `event` is `violation`.
+pub fn json(s: &Shown) -> Value {
+    let mut line = serde_json::to_value(&s.info).unwrap_or_default();
+    if let Some(map) = line.as_object_mut() {
+        map.insert("event".into(), json!("violation"));
+        map.insert("loop".into(), json!(s.of_loop));
+    }
+    line
+}
+
+/// For Prometheus, in its text format. `counts` by loop and type, the last one of a loop for units of no known type.
+pub fn metrics(loops: &[Watched], counts: &[Vec<Counts>]) -> String {
+    let mut out = String::new();
+    let mut family = |name: &str, help: &str, value: &dyn Fn(&Counts) -> f64| {
+        let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} counter\n");
+        for (l, counts) in loops.iter().zip(counts) {
+            for (t, c) in counts.iter().enumerate().filter(|(_, c)| c.units + c.violations > 0) {
+                let of = l.types.get(t).map_or("unknown", |t| t.name.as_str());
+                let _ = writeln!(
+                    out,
+                    "{name}{{loop=\"{}\",type=\"{}\"}} {}",
+                    label(&l.function),
+                    label(of),
+                    value(c)
+                );
+            }
+        }
+    };
+    family("pg_tui_units_total", "Units of work that ended.", &|c| c.units as f64);
+    family("pg_tui_unit_seconds_total", "Time that they took.", &|c| c.sum as f64 / 1e9);
+    family("pg_tui_violations_total", "Units of work that took too long.", &|c| c.violations as f64);
+    out
+}
+
+/// A label's value, as the format wants it.
+fn label(text: &str) -> String {
+    let text = clean(text);
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pg_event::UnitTypeRow;
+    use pg_graph::units::LoopKey;
+
+    fn shown() -> Shown {
+        let info = ViolationInfo {
+            number: 3,
+            pid: 7,
+            tid: 8,
+            process: "shop".into(),
+            thread: "worker".into(),
+            unit_type: "sort".into(),
+            elapsed_ns: 41_000_000,
+            threshold_ns: 10_000_000,
+            excess: 4.1,
+            at: "sample".into(),
+            stack: ["do_page_fault ([kernel])", "swap (shop)", "sort (shop)", "serve (shop)", "main (shop)"]
+                .map(String::from)
+                .into(),
+            distance: Some(2),
+            ..ViolationInfo::default()
+        };
+        Shown { info, of_loop: "serve".into(), kernel: 1 }
+    }
+
+    #[test]
+    fn for_people() {
+        insta::assert_snapshot!(text(&shown()), @"
+        shop/8 worker: a unit of type sort runs for 41.0 ms, 4.1 times the 10.0 ms it may
+            do_page_fault ([kernel])
+            swap (shop)
+            sort (shop)
+            serve (shop)  <- event loop
+        ");
+    }
+
+    #[test]
+    fn for_scripts() {
+        let line = json(&shown());
+        assert_eq!((line["event"].as_str(), line["loop"].as_str()), (Some("violation"), Some("serve")));
+        assert_eq!((line["type"].as_str(), line["threshold_ns"].as_u64()), (Some("sort"), Some(10_000_000)));
+    }
+
+    #[test]
+    fn for_prometheus() {
+        let types = vec![UnitTypeRow { name: "a \"b\"\\".into(), ..UnitTypeRow::default() }];
+        let watched = Watched { key: LoopKey::default(), function: "main".into(), types, guards: 0 };
+        let counts = Counts { units: 4, sum: 2_500_000_000, violations: 1 };
+        let text = metrics(&[watched], &[vec![counts, Counts::default()]]);
+        insta::assert_snapshot!(text, @r#"
+        # HELP pg_tui_units_total Units of work that ended.
+        # TYPE pg_tui_units_total counter
+        pg_tui_units_total{loop="main",type="a \"b\"\\"} 4
+        # HELP pg_tui_unit_seconds_total Time that they took.
+        # TYPE pg_tui_unit_seconds_total counter
+        pg_tui_unit_seconds_total{loop="main",type="a \"b\"\\"} 2.5
+        # HELP pg_tui_violations_total Units of work that took too long.
+        # TYPE pg_tui_violations_total counter
+        pg_tui_violations_total{loop="main",type="a \"b\"\\"} 1
+        "#);
+    }
+}

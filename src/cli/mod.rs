@@ -11,6 +11,7 @@ mod live;
 mod loading;
 mod log;
 mod mark;
+mod measure;
 mod open;
 mod profile;
 mod record;

@@ -3,6 +3,8 @@
 use super::args::{Cli, Command, Train};
 use super::diagnose::regex;
 use super::exit::{Failure, Outcome};
+use super::guard::targets::Targets;
+use super::measure::measured;
 use super::{profile, record};
 use crate::clean::clean;
 use crate::session::Session;
@@ -33,11 +35,14 @@ pub fn run(args: &Train, out: &mut dyn Write) -> Outcome {
         }
     }
     if !args.from.is_empty() {
-        return learn(args, &args.from, &chosen, out);
+        return learn(args, &args.from, &chosen, None, out);
     }
+    // A command has ended when its recording has.
+    let running = args.command.is_empty() && args.measure > 0.0;
+    let targets = if running { Some(Targets::of(&args.pid, &args.comm)?) } else { None };
     let recording = Recording::new(args.keep.as_deref());
     let done = record::record(&as_typed(args, &recording.path)?)?;
-    match learn(args, std::slice::from_ref(&done.path), &Chosen::Focus, out) {
+    match learn(args, std::slice::from_ref(&done.path), &Chosen::Focus, targets.as_ref(), out) {
         // What was recorded is worth another try.
         Err(Failure::Other(why)) => {
             let kept = recording.keep();
@@ -136,7 +141,13 @@ fn as_typed(args: &Train, path: &Path) -> Result<super::args::Record, Failure> {
 }
 
 /// Learns from recordings and adds that to the profile.
-fn learn(args: &Train, files: &[PathBuf], chosen: &Chosen, out: &mut dyn Write) -> Outcome {
+fn learn(
+    args: &Train,
+    files: &[PathBuf],
+    chosen: &Chosen,
+    targets: Option<&Targets>,
+    out: &mut dyn Write,
+) -> Outcome {
     let mut all = Profile::default();
     let mut program = String::new();
     for file in files {
@@ -157,6 +168,10 @@ fn learn(args: &Train, files: &[PathBuf], chosen: &Chosen, out: &mut dyn Write) 
     if all.units() == 0 {
         out.flush()?;
         return Err(Failure::Nothing(nothing(chosen)));
+    }
+    if let Some(targets) = targets {
+        out.flush()?;
+        all = measured(all, targets, args.measure, out)?;
     }
     let path = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{program}.pgprof")));
     let written =

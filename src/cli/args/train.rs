@@ -39,7 +39,7 @@ pub struct Train {
     #[arg(long, value_name = "REGEX")]
     pub comm: Vec<String>,
     /// Learn from these recordings instead; of threads in their focus, or of those that -p and --comm name
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["command", "duration", "keep", "level", "sample_rate"], value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["command", "duration", "keep", "level", "sample_rate", "measure"], value_hint = ValueHint::FilePath)]
     pub from: Vec<PathBuf>,
     /// The profile; what it has already is added to [default: PROGRAM.pgprof in this folder]
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -56,6 +56,10 @@ pub struct Train {
     /// Samples per second of what runs on each CPU: more of them show shorter units, each takes 10 to 20 us
     #[arg(long, value_name = "HZ", default_value_t = 3989, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub sample_rate: u32,
+    /// Then measure for so many seconds by probes at the functions that were seen, which shows the calls of every unit,
+    /// 0 for not at all; a command (CMD) has ended by then
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "10")]
+    pub measure: f64,
     /// Command to run and learn from
     #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments, num_args = 1..)]
     pub command: Vec<OsString>,

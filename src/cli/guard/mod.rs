@@ -1,7 +1,7 @@
 //! `pg-tui guard`: units of work of running programs, held to what a profile says.
 
 mod beside;
-mod targets;
+pub(super) mod targets;
 mod watch;
 
 use super::args::{Guard, OnViolation};
@@ -36,7 +36,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Run it.
 pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
     let learnt = units::read(&args.profile).map_err(profile::unreadable)?;
-    let mut targets = Targets::of(args)?;
+    let mut targets = Targets::of(&args.pid, &args.comm)?;
     pg_tracer::check_permission().map_err(|e| record::tracer_failure(&e))?;
     let pids = targets.pids();
     let file = args.profile.display().to_string();

@@ -1,6 +1,5 @@
-//! Which processes are guarded.
+//! Processes by number and by name, also those that come later.
 
-use crate::cli::args::Guard;
 use crate::cli::diagnose::regex;
 use crate::cli::exit::Failure;
 use pg_tracer::procfs::{Stat, processes, read_stat};
@@ -21,19 +20,19 @@ pub struct Targets {
 
 impl Targets {
     /// Those of the command line that are there.
-    pub fn of(args: &Guard) -> Result<Self, Failure> {
-        if args.pid.is_empty() && args.comm.is_empty() {
+    pub fn of(pids: &[u32], comm: &[String]) -> Result<Self, Failure> {
+        if pids.is_empty() && comm.is_empty() {
             return Err(Failure::Usage("whose units? Name the processes (-p PID, --comm REGEX)".into()));
         }
-        let named = args.comm.iter().map(|r| regex("--comm", r)).collect::<Result<_, _>>()?;
+        let named = comm.iter().map(|r| regex("--comm", r)).collect::<Result<_, _>>()?;
         let mut all = Self { named, known: HashMap::new(), looked: Instant::now() };
-        for &pid in &args.pid {
+        for &pid in pids {
             let stat = running(pid).ok_or_else(|| Failure::Usage(format!("there is no process {pid}")))?;
             all.known.insert(pid, stat.start_ticks);
         }
         all.look();
         if all.known.is_empty() {
-            return Err(Failure::Usage(format!("no process is called {}", args.comm.join(", "))));
+            return Err(Failure::Usage(format!("no process is called {}", comm.join(", "))));
         }
         Ok(all)
     }

@@ -147,6 +147,12 @@ impl Profile {
         all.in_one_form(super::MAX_FRAMES)
     }
 
+    /// Leaves out the loops that `keep` does not want.
+    pub fn retain_loops(&mut self, keep: impl Fn(&LoopKey) -> bool) {
+        self.loops.retain(|l, _| keep(l));
+        *self = std::mem::take(self).in_one_form(super::MAX_FRAMES);
+    }
+
     /// The same with call paths cut to their `frames` outermost functions; trees that are equal then become one.
     /// For where there are more distinct trees than can be kept ([`EncodeError`]). Cutting and merging may be
     /// done in either order, but for the places of functions that are cut off: these are gone.

@@ -1,0 +1,49 @@
+//! `pg-tui train`, second part: what the recording showed of a program that still runs is measured by probes.
+
+use super::exit::Failure;
+use super::guard::targets::Targets;
+use super::record::tracer_failure;
+use crate::clean::clean;
+use crate::guard::{Ask, Measuring, measure};
+use pg_graph::units::{Profile, Rule};
+use pg_tracer::command::Interrupts;
+use std::io::Write;
+use std::time::Duration;
+
+/// The profile with the units of its loops measured anew; loops without any are left as they are.
+pub fn measured(
+    recorded: Profile,
+    targets: &Targets,
+    seconds: f64,
+    out: &mut dyn Write,
+) -> Result<Profile, Failure> {
+    let pids = targets.pids();
+    let ask = Ask { profile: &recorded, file: "", pids: &pids, rule: Rule::default(), probes: true };
+    let interrupts =
+        Interrupts::install().map_err(|e| Failure::Other(format!("cannot watch for Ctrl-C: {e}")))?;
+    let measured = match measure(&ask, Duration::from_secs_f64(seconds), || interrupts.stop(false)) {
+        Ok(m) => m,
+        Err(Measuring::Refused(e)) => {
+            writeln!(out, "not measured by probes: {e}")?;
+            return Ok(recorded);
+        }
+        Err(Measuring::Tracer(e)) => return Err(tracer_failure(&e)),
+    };
+    for n in &measured.notes {
+        writeln!(out, "note: {}", clean(n))?;
+    }
+    let hot = match measured.hot {
+        0 => String::new(),
+        n => format!("; {n} others are called too often for that"),
+    };
+    writeln!(
+        out,
+        "measured by probes: {} units at {} functions ({} ns each){hot}",
+        measured.profile.units(),
+        measured.functions,
+        measured.hit_ns
+    )?;
+    let mut all = recorded;
+    all.retain_loops(|l| !measured.profile.loops().any(|m| m == l));
+    Ok(all.merge(&measured.profile))
+}

@@ -5,14 +5,15 @@ use super::guard::targets::Targets;
 use super::record::tracer_failure;
 use crate::clean::clean;
 use crate::guard::{Ask, Measuring, measure};
-use pg_graph::units::{Profile, Rule};
+use pg_graph::units::{Function, Place, Profile, Rule};
 use pg_tracer::command::Interrupts;
 use std::io::Write;
 use std::time::Duration;
 
-/// The profile with the units of its loops measured anew; loops without any are left as they are.
+/// The profile with the units of its loops measured anew at these functions; loops without any are left as they are.
 pub fn measured(
     recorded: Profile,
+    functions: &[(Function, Place)],
     targets: &Targets,
     seconds: f64,
     out: &mut dyn Write,
@@ -21,7 +22,8 @@ pub fn measured(
     let ask = Ask { profile: &recorded, file: "", pids: &pids, rule: Rule::default(), probes: true };
     let interrupts =
         Interrupts::install().map_err(|e| Failure::Other(format!("cannot watch for Ctrl-C: {e}")))?;
-    let measured = match measure(&ask, Duration::from_secs_f64(seconds), || interrupts.stop(false)) {
+    let measured = match measure(&ask, functions, Duration::from_secs_f64(seconds), || interrupts.stop(false))
+    {
         Ok(m) => m,
         Err(Measuring::Refused(e)) => {
             writeln!(out, "not measured by probes: {e}")?;

@@ -14,6 +14,7 @@ use pg_event::{Catalog, ThreadId};
 use pg_graph::units::Profile;
 use pg_tracer::units::Places;
 use regex::Regex;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -150,6 +151,7 @@ fn learn(
 ) -> Outcome {
     let mut all = Profile::default();
     let mut program = String::new();
+    let mut functions = BTreeSet::new();
     for file in files {
         let session = Session::open(file)?;
         for w in session.warnings() {
@@ -161,6 +163,7 @@ fn learn(
         }
         tell(&learnt, out)?;
         all = all.merge(&learnt.profile);
+        functions.extend(learnt.functions);
         if program.is_empty() {
             program = learnt.program;
         }
@@ -171,7 +174,10 @@ fn learn(
     }
     if let Some(targets) = targets {
         out.flush()?;
-        all = measured(all, targets, args.measure, out)?;
+        // Also those that were learnt earlier: the units of all runs must be told by the same functions.
+        let earlier = args.output.as_ref().and_then(|p| units::read(p).ok()).unwrap_or_default();
+        functions.extend(earlier.placed_functions());
+        all = measured(all, &functions.into_iter().collect::<Vec<_>>(), targets, args.measure, out)?;
     }
     let path = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{program}.pgprof")));
     let written =

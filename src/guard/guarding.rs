@@ -2,13 +2,12 @@
 
 use pg_event::{Ns, UnitTypeRow};
 use pg_graph::units::{
-    Boundary, FunctionId, LoopKey, LoopTypes, Profile, Rule, SelectOptions, TypeId, TypeOptions, candidates,
-    select,
+    Boundary, FunctionId, LoopKey, LoopTypes, Place, Profile, Rule, SelectOptions, TypeId, TypeOptions,
+    candidates, select,
 };
 use pg_tracer::Error;
 use pg_tracer::guards::{Guarded, GuardedFunction, GuardedLoop, Guards, Judge, Plan, Point, Stacked};
 use pg_tracer::stacks::Binary;
-use pg_tracer::units::{BoundaryPath, Wait, is_boundary};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -84,11 +83,11 @@ pub struct Ask<'a> {
 }
 
 impl Guarding {
-    /// For guarding.
+    /// For guarding, at other functions than those in `without`.
     ///
     /// # Errors
     /// [`Refused`].
-    pub fn of(ask: &Ask) -> Result<Self, Refused> {
+    pub fn of(ask: &Ask, without: &BTreeSet<FunctionId>) -> Result<Self, Refused> {
         let mut all = Self::loops_of(ask)?;
         let mut guarded: BTreeMap<FunctionId, usize> = BTreeMap::new();
         for (i, watched) in all.loops.iter_mut().enumerate() {
@@ -104,8 +103,9 @@ impl Guarding {
             if !ask.probes {
                 continue;
             }
-            for function in guards(&of) {
-                let Some(place) = place(&all.binaries, ask, function) else { continue };
+            for function in guards(&of, without) {
+                let mut places = ask.profile.places(function);
+                let Some(place) = places.find_map(|p| at(&all.binaries, ask, p)) else { continue };
                 let number = *guarded.entry(function).or_insert_with(|| {
                     all.plan.functions.push(place);
                     all.functions.push(function);
@@ -125,15 +125,18 @@ impl Guarding {
         Ok(all)
     }
 
-    /// For learning: these functions are probed, and every unit is told.
+    /// For learning: these functions are probed, and every unit is told. [`Self::functions`] are places in the list.
     ///
     /// # Errors
     /// [`Refused`].
-    pub fn learning(ask: &Ask, functions: impl IntoIterator<Item = FunctionId>) -> Result<Self, Refused> {
+    pub fn learning<'p>(
+        ask: &Ask,
+        functions: impl IntoIterator<Item = (FunctionId, &'p Place)>,
+    ) -> Result<Self, Refused> {
         let mut all = Self::loops_of(ask)?;
         all.plan.learning = true;
-        for function in functions {
-            if let Some(place) = place(&all.binaries, ask, function) {
+        for (function, place) in functions {
+            if let Some(place) = at(&all.binaries, ask, place) {
                 all.plan.functions.push(place);
                 all.functions.push(function);
             }
@@ -178,7 +181,7 @@ impl Guarding {
             let turns =
                 if ask.probes { turns.into_iter().map(|t| (binary.file(), t)).collect() } else { Vec::new() };
             plan.loops.push(GuardedLoop { turns, ..GuardedLoop::default() });
-            paths.push(boundaries.iter().map(|b| path(key, b)).collect());
+            paths.push((key.build_id.clone(), boundaries.into_iter().cloned().collect()));
             loops.push(watched(ask, key, binary));
         }
         if !there {
@@ -193,47 +196,41 @@ impl Guarding {
 }
 
 /// Functions that tell the types of a loop from each other, and that contexts are known of.
-fn guards(of: &LoopTypes) -> Vec<FunctionId> {
+fn guards(of: &LoopTypes, without: &BTreeSet<FunctionId>) -> Vec<FunctionId> {
     let known: BTreeSet<FunctionId> = of.contexts.iter().flatten().map(|c| c.function).collect();
     let mut all = candidates(&of.types);
-    all.retain(|c| known.contains(&c.function));
+    all.retain(|c| known.contains(&c.function) && !without.contains(&c.function));
     select(&all, SelectOptions::default())
 }
 
-/// Where a function is in the binaries. None where the kernel would have to step through its instructions.
-fn place(binaries: &[Opened], ask: &Ask, function: FunctionId) -> Option<GuardedFunction> {
-    ask.profile.places(function).find_map(|p| {
-        let opened = find(binaries, &p.build_id)?;
-        let (file, offset) = (opened.binary.file(), opened.binary.offset(p.entry)?);
-        if Point::find(&file, offset).stepped {
-            return None;
-        }
-        let private = *opened.private.get_or_init(|| !opened.binary.is_used_beside(ask.pids));
-        Some(GuardedFunction { file, offset, private })
-    })
+/// Where a place is in the binaries. None where the kernel would have to step through its instructions, and in those
+/// that other programs execute, too: functions of the C library are called by everything and tell little.
+fn at(binaries: &[Opened], ask: &Ask, place: &Place) -> Option<GuardedFunction> {
+    let opened = find(binaries, &place.build_id)?;
+    let (file, offset) = (opened.binary.file(), opened.binary.offset(place.entry)?);
+    if Point::find(&file, offset).stepped {
+        return None;
+    }
+    let private = *opened.private.get_or_init(|| !opened.binary.is_used_beside(ask.pids));
+    private.then_some(GuardedFunction { file, offset, private })
 }
 
 fn find<'a>(binaries: &'a [Opened], key: &str) -> Option<&'a Opened> {
     binaries.iter().find(|o| o.binary.key() == key)
 }
 
-fn path(key: &LoopKey, of: &Boundary) -> BoundaryPath<String> {
-    let frames = of.calls.iter().map(|c| (key.build_id.clone(), *c)).collect();
-    BoundaryPath { frames, syscall: of.syscall, wait: Wait::Input, waits: 0 }
-}
-
-/// Tells by the paths of each loop.
-fn judge(paths: Vec<Vec<BoundaryPath<String>>>) -> Judge {
+/// Tells by the calls of each loop in its own module; the C library's places differ from machine to machine.
+fn judge(loops: Vec<(String, Vec<Boundary>)>) -> Judge {
     Box::new(move |s: &Stacked| {
-        let stack: Vec<(String, u64)> = s.frames.iter().map(|f| (f.module.clone(), f.address)).collect();
-        paths.iter().enumerate().find_map(|(of, paths)| {
-            let found = match s.syscall {
-                Some(nr) => is_boundary(&stack, nr, paths),
-                None => paths.iter().find_map(|p| is_boundary(&stack, p.syscall, std::slice::from_ref(p))),
-            };
-            let (which, frame) = found?;
-            let module = &paths.get(which)?.frames.first()?.0;
-            let turn = stack.iter().position(|f| f.0 == *module)?;
+        loops.iter().enumerate().find_map(|(of, (module, boundaries))| {
+            let own = || s.frames.iter().enumerate().filter(|(_, f)| f.module == *module);
+            let turn = own().next()?.0;
+            let frame =
+                boundaries.iter().filter(|b| s.syscall.is_none_or(|nr| nr == b.syscall)).find_map(|b| {
+                    let here = own().take(b.calls.len());
+                    let (depth, _) = here.clone().last()?;
+                    here.map(|f| f.1.address).eq(b.calls.iter().rev().copied()).then_some(depth)
+                })?;
             Some(Guarded { of, frame, turn })
         })
     })
@@ -261,4 +258,39 @@ fn watched(ask: &Ask, key: &LoopKey, binary: &Binary) -> Watched {
     };
     let types = of.map_or_else(Vec::new, |of| (0..of.stats.len()).map(|t| row(&of, t)).collect());
     Watched { key: key.clone(), function, types, guards: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pg_event::Sysno;
+    use pg_tracer::guards::Spot;
+
+    const POLL: Sysno = Sysno(7);
+
+    fn told(frames: &[(&str, u64)], syscall: Option<Sysno>) -> Option<(usize, usize, usize)> {
+        let boundary = |calls: &[u64]| Boundary { calls: calls.into(), syscall: POLL };
+        let loops = [("app".to_owned(), vec![boundary(&[30, 20]), boundary(&[31])])];
+        let spot = |f: &(&str, u64)| Spot { module: f.0.into(), address: f.1, sp: 0 };
+        let frames = frames.iter().map(spot).collect();
+        let found = judge(loops.into())(&Stacked { tid: 1, pid: 1, syscall, frames })?;
+        Some((found.of, found.frame, found.turn))
+    }
+
+    #[test]
+    fn boundaries_are_told_by_the_programs_own_calls() {
+        // libc waits for `poll`, which is called at 20 by what is called at 30.
+        assert_eq!(told(&[("libc", 1), ("app", 20), ("app", 30), ("app", 9)], Some(POLL)), Some((0, 2, 1)));
+        assert_eq!(told(&[("libc", 1), ("app", 20), ("lib", 5), ("app", 30)], Some(POLL)), Some((0, 3, 1)));
+        assert_eq!(told(&[("libc", 1), ("app", 31), ("app", 9)], Some(POLL)), Some((0, 1, 1)));
+        // Another call, another place, cut off.
+        assert_eq!(told(&[("libc", 1), ("app", 20), ("app", 30)], Some(Sysno(0))), None);
+        assert_eq!(told(&[("libc", 1), ("app", 21), ("app", 30)], Some(POLL)), None);
+        assert_eq!(told(&[("libc", 1), ("app", 40), ("app", 20), ("app", 30)], Some(POLL)), None);
+        assert_eq!(told(&[("libc", 1), ("app", 20)], Some(POLL)), None);
+        assert_eq!(told(&[("libc", 1)], Some(POLL)), None);
+        // Behind the call nothing is known of the system call.
+        assert_eq!(told(&[("app", 20), ("app", 30)], None), Some((0, 1, 0)));
+        assert_eq!(told(&[("app", 20), ("app", 29)], None), None);
+    }
 }

@@ -3,7 +3,7 @@
 
 use super::guarding::{Ask, Guarding, Refused};
 use pg_event::Ns;
-use pg_graph::units::{Context, Function, FunctionId, Profile, Unit, unit_from_hits};
+use pg_graph::units::{Context, Function, FunctionId, Place, Profile, Unit, unit_from_hits};
 use pg_tracer::Error;
 use pg_tracer::guards::{Guards, Told};
 use std::collections::BTreeSet;
@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 const COUNTING: Duration = Duration::from_millis(300);
 /// Functions probed at most.
 const MAX_FUNCTIONS: usize = 500;
-/// Calls of all probed functions in a second at most: at 0.8 us each 4 % of a CPU.
-const MAX_CALLS: f64 = 50_000.0;
+/// What all probes together may take of the time that units take, for the seconds of learning.
+const LEARNING: f64 = 0.15;
+/// The same for guards, which stay.
+const GUARDING: f64 = 0.015;
 /// Units put into a profile at a time.
 const BATCH: usize = 1 << 15;
 
@@ -44,33 +46,40 @@ pub struct Measured {
     pub notes: Vec<String>,
 }
 
-/// Learns for so long, or until `stop`.
+/// Learns for so long, or until `stop`, at these functions.
 ///
 /// # Errors
 /// [`Measuring`].
-pub fn measure(ask: &Ask, duration: Duration, stop: impl Fn() -> bool) -> Result<Measured, Measuring> {
-    let known = (0..ask.profile.functions().len() as u32).map(FunctionId);
-    let all = Guarding::learning(ask, known.take(MAX_FUNCTIONS))?;
+pub fn measure(
+    ask: &Ask,
+    functions: &[(Function, Place)],
+    duration: Duration,
+    stop: impl Fn() -> bool,
+) -> Result<Measured, Measuring> {
+    let numbered = |i: &FunctionId| (*i, &functions[i.0 as usize].1);
+    let known: Vec<FunctionId> = (0..functions.len().min(MAX_FUNCTIONS) as u32).map(FunctionId).collect();
+    let all = Guarding::learning(ask, known.iter().map(numbered))?;
     let candidates = all.functions.clone();
-    let mut counting = Learning::start(all, ask)?;
     let begun = Instant::now();
-    while begun.elapsed() < COUNTING && !stop() {
-        counting.guards.poll(Duration::from_millis(10));
-    }
-    let seconds = begun.elapsed().as_secs_f64();
-    let kept = quiet(&counting.guards.calls(), seconds);
-    drop(counting);
-    let functions = kept.iter().filter_map(|&i| candidates.get(i).copied());
-    let mut learning = Learning::start(Guarding::learning(ask, functions)?, ask)?;
+    let kept = count(all, ask.pids, &stop)?.quiet(LEARNING);
+    let probed: Vec<FunctionId> = kept.iter().filter_map(|&i| candidates.get(i).copied()).collect();
+    let guarding = Guarding::learning(ask, probed.iter().map(numbered))?;
+    let mut learning = Learning::start(guarding, ask, functions)?;
     while begun.elapsed() < duration && !stop() {
         for told in learning.guards.poll(Duration::from_millis(20)) {
             learning.take(told);
         }
     }
     learning.flush();
-    let Learning { guards, learnt, .. } = learning;
+    let Learning { guards, mut learnt, .. } = learning;
+    learnt.place_functions(functions.iter().cloned());
+    for key in ask.profile.loops() {
+        if let Some(function) = ask.profile.loop_function(key) {
+            learnt.place_loop(key, function.clone(), ask.profile.boundaries(key).cloned());
+        }
+    }
     Ok(Measured {
-        profile: with_places(learnt, ask.profile),
+        profile: learnt,
         functions: kept.len(),
         hot: candidates.len() - kept.len(),
         hit_ns: guards.costs().0,
@@ -78,17 +87,57 @@ pub fn measure(ask: &Ask, duration: Duration, stop: impl Fn() -> bool) -> Result
     })
 }
 
-/// Which functions may be probed: those that are called least, as long as all of them together are not called too often.
-fn quiet(calls: &[u64], seconds: f64) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..calls.len()).collect();
-    order.sort_by_key(|&i| (calls[i], i));
-    let mut sum = 0.0;
-    order.retain(|&i| {
-        sum += calls[i] as f64 / seconds.max(1e-3);
-        sum <= MAX_CALLS
-    });
-    order.sort_unstable();
-    order
+/// Functions of these that are called so often that guards at them would cost the program more than a little, as far as
+/// a short while shows.
+///
+/// # Errors
+/// [`Measuring`].
+pub fn too_hot(ask: &Ask, functions: &[FunctionId]) -> Result<BTreeSet<FunctionId>, Measuring> {
+    let places = functions.iter().flat_map(|f| ask.profile.places(*f).map(move |p| (*f, p)));
+    let all = Guarding::learning(ask, places)?;
+    let candidates = all.functions.clone();
+    let kept = count(all, ask.pids, &|| false)?.quiet(GUARDING);
+    let is_kept = |i: &usize| kept.binary_search(i).is_ok();
+    Ok((0..candidates.len()).filter(|i| !is_kept(i)).map(|i| candidates[i]).collect())
+}
+
+/// What a short while showed.
+struct Counted {
+    /// How often units came by each function.
+    calls: Vec<u64>,
+    /// Nanoseconds of all units, without those of the probes.
+    busy: u64,
+    /// Nanoseconds of a probe.
+    hit: u64,
+}
+
+fn count(of: Guarding, pids: &[u32], stop: &dyn Fn() -> bool) -> Result<Counted, Error> {
+    let mut guards = of.start(pids)?;
+    let (begun, mut busy) = (Instant::now(), 0);
+    while begun.elapsed() < COUNTING && !stop() {
+        for told in guards.poll(Duration::from_millis(10)) {
+            if let Told::Unit { start, end, spent, .. } = told {
+                busy += end.saturating_sub(start).saturating_sub(spent);
+            }
+        }
+    }
+    Ok(Counted { calls: guards.calls(), busy, hit: guards.costs().0 })
+}
+
+impl Counted {
+    /// Which functions may be probed: those that are called least, as long as the probes of all of them together take
+    /// no more than this share of the units' time. What was not called may always be.
+    fn quiet(&self, share: f64) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.calls.len()).collect();
+        order.sort_by_key(|&i| (self.calls[i], i));
+        let mut sum = 0;
+        order.retain(|&i| {
+            sum += self.calls[i] * self.hit;
+            sum as f64 <= self.busy as f64 * share
+        });
+        order.sort_unstable();
+        order
+    }
 }
 
 /// Units on their way into a profile.
@@ -98,15 +147,15 @@ struct Learning<'a> {
     /// Functions as the plan numbers them.
     functions: Vec<FunctionId>,
     loops: Vec<(pg_graph::units::LoopKey, FunctionId)>,
-    /// Functions by their ids: those of the profile, then those of the loops.
+    /// Functions by their ids: those that may be probed, then those of the loops.
     names: Vec<Function>,
     units: Vec<(usize, Unit)>,
     learnt: Profile,
 }
 
 impl<'a> Learning<'a> {
-    fn start(of: Guarding, ask: &'a Ask<'a>) -> Result<Self, Error> {
-        let mut names = ask.profile.functions().to_vec();
+    fn start(of: Guarding, ask: &'a Ask<'a>, functions: &[(Function, Place)]) -> Result<Self, Error> {
+        let mut names: Vec<Function> = functions.iter().map(|f| f.0.clone()).collect();
         let mut loops = Vec::new();
         for l in &of.loops {
             loops.push((l.key.clone(), FunctionId(names.len() as u32)));
@@ -141,28 +190,16 @@ impl<'a> Learning<'a> {
     }
 }
 
-/// With what the other profile says of where its functions and loops are.
-fn with_places(mut learnt: Profile, from: &Profile) -> Profile {
-    for (i, function) in from.functions().iter().enumerate() {
-        let places = from.places(FunctionId(i as u32)).map(|p| (function.clone(), p.clone()));
-        learnt.place_functions(places.collect::<Vec<_>>());
-    }
-    for key in from.loops() {
-        if let Some(function) = from.loop_function(key) {
-            learnt.place_loop(key, function.clone(), from.boundaries(key).cloned());
-        }
-    }
-    learnt
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_is_called_too_often_is_left_out() {
-        assert_eq!(quiet(&[10, 900_000, 0, 20_000, 20_000], 1.0), [0, 2, 3, 4]);
-        assert_eq!(quiet(&[10, 900_000, 0, 20_000, 20_000], 0.5), [0, 2, 3]);
-        assert_eq!(quiet(&[], 1.0), [0; 0]);
+        let counted = |busy| Counted { calls: vec![10, 900_000, 0, 20_000, 20_000], busy, hit: 1000 };
+        assert_eq!(counted(1_000_000_000).quiet(0.05), [0, 2, 3, 4]);
+        assert_eq!(counted(500_000_000).quiet(0.05), [0, 2, 3]);
+        assert_eq!(counted(0).quiet(0.05), [2]);
+        assert_eq!(Counted { calls: Vec::new(), busy: 9, hit: 9 }.quiet(1.0), [0; 0]);
     }
 }

@@ -149,6 +149,7 @@ fn seen_by(v: &ViolationFact) -> &'static str {
         SeenBy::Switch => "as it left or got a CPU",
         SeenBy::Sample => "on the CPU",
         SeenBy::Asleep => "asleep",
+        SeenBy::End => "when it had ended",
     }
 }
 

@@ -4,7 +4,7 @@ use super::bounds::{Bounds, Loop};
 use super::calls::Calls;
 use super::cut::{Cut, Cutter, Did, Left};
 use pg_event::{Catalog, Item, Kind, Ns, ObjectId, ObjectKind, StackId, Sysno, ThreadId};
-use pg_graph::units::{Binary, Boundary, LoopFunction, LoopKey, PathSet, Profile, Unit};
+use pg_graph::units::{Binary, Boundary, Function, LoopFunction, LoopKey, PathSet, Place, Profile, Unit};
 use pg_tracer::units::{EventLoop, LoopAt, Places, Seen, Wait};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,6 +48,8 @@ pub struct Learnt {
     pub profile: Profile,
     /// File name of the program that most units are of.
     pub program: String,
+    /// Functions that were seen in units, also in those of which too little was seen, and where they are.
+    pub functions: Vec<(Function, Place)>,
     /// The loops, most units first.
     pub loops: Vec<LearntLoop>,
     /// Units that were left out.
@@ -127,7 +129,8 @@ where
     let left = cutter.end();
     gathered.flush();
     let Gathered { calls, mut profile, keys, loops, tally, .. } = gathered;
-    profile.place_functions(calls.places());
+    let functions: Vec<(Function, Place)> = calls.places().collect();
+    profile.place_functions(functions.iter().cloned());
     for (((at, name), key), waits) in loops.iter().zip(&keys).zip(boundaries) {
         let function = LoopFunction { function: calls.loop_function(*at, name), entry: at.function };
         profile.place_loop(key, function, waits);
@@ -146,7 +149,8 @@ where
     learnt.sort_by(|a, b| b.units.cmp(&a.units).then_with(|| a.key.cmp(&b.key)));
     let without = all.into_iter().filter(|t| !with_units.contains(t));
     let quiet = quiet(&catalog, without, |t| (seen.waits(t), found.get(&t).map_or(&[], Vec::as_slice)));
-    Learnt { profile, program: program.unwrap_or_else(|| "app".into()), loops: learnt, left, quiet, notes }
+    let program = program.unwrap_or_else(|| "app".into());
+    Learnt { profile, program, functions, loops: learnt, left, quiet, notes }
 }
 
 /// Ring number of [`Kind::Lost`] for samples.

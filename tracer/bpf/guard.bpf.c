@@ -110,10 +110,11 @@ static __always_inline u64 elapsed_of(struct unit *u, u64 now)
 }
 
 /*
- * Does the unit take too long? `regs` and `task` give the stack at this moment; without registers the place where it
- * slept last stands for it.
+ * Does the unit take too long? `regs` give the stack at this moment, without them the place where it slept last stands
+ * for it; `task`, or the context of a sample that met it in the kernel, the kernel's.
  */
-static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs *regs, struct task_struct *task)
+static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs *regs, struct task_struct *task,
+				  void *sample)
 {
 	if (u->told)
 		return;
@@ -151,11 +152,13 @@ static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs
 	v->pad = 0;
 	v->kernel_frames = 0;
 	v->len = 0;
-	if (task) {
-		long n = bpf_get_task_stack(task, v->kernel, sizeof(v->kernel), 0);
-		if (n > 0)
-			v->kernel_frames = n / 8;
-	}
+	long n = 0;
+	if (task)
+		n = bpf_get_task_stack(task, v->kernel, sizeof(v->kernel), 0);
+	else if (sample)
+		n = bpf_get_stack(sample, v->kernel, sizeof(v->kernel), 0);
+	if (n > 0)
+		v->kernel_frames = n / 8;
 	if (regs) {
 		v->regs = *regs;
 		v->len = copy_stack(v->data, regs->sp);
@@ -187,7 +190,7 @@ static __always_inline void end_unit(struct unit *u, u64 now)
 {
 	if (!u->running)
 		return;
-	check(u, now, BY_END, 0, 0);
+	check(u, now, BY_END, 0, 0, 0);
 	u->running = 0;
 	u64 elapsed = elapsed_of(u, now);
 	struct guarded_loop *l = bpf_map_lookup_elem(&loops, &u->loop);
@@ -267,7 +270,7 @@ static __always_inline void leave(struct task_struct *task, bool preempt, u64 no
 		if (u && u->running) {
 			u->off = now;
 			u->asleep.ip = u->asleep.sp = 0;
-			check(u, now, BY_SWITCH, r, task);
+			check(u, now, BY_SWITCH, r, task, 0);
 		}
 		return;
 	}
@@ -281,7 +284,7 @@ static __always_inline void leave(struct task_struct *task, bool preempt, u64 no
 		u->off = now;
 		u->asleep.ip = r->ip;
 		u->asleep.sp = r->sp;
-		check(u, now, BY_SWITCH, r, task);
+		check(u, now, BY_SWITCH, r, task, 0);
 	}
 }
 
@@ -300,16 +303,25 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	return 0;
 }
 
+/* What the kernel gives a program on a perf event (uapi: struct bpf_perf_event_data, on x86-64). */
+struct sampled {
+	struct regs regs;
+	u64 period, address;
+};
+
 SEC("perf_event")
-int on_sample(struct bpf_perf_event_data *ctx)
+int on_sample(struct sampled *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct unit *u = guarded(task->pid);
 	if (!u || !u->running || u->told)
 		return 0;
 	struct regs *r = user_regs(task, 1);
-	if (r)
-		check(u, bpf_ktime_get_ns(), BY_SAMPLE, r, task);
+	if (!r)
+		return 0;
+	/* Of one that was met in user mode the kernel's stack is the sampling. */
+	bool kernel = !(ctx->regs.cs & 3);
+	check(u, bpf_ktime_get_ns(), BY_SAMPLE, r, 0, kernel ? ctx : 0);
 	return 0;
 }
 
@@ -329,6 +341,7 @@ int on_turn(struct regs *ctx)
 {
 	u64 id = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns();
 	u32 tid = id, tgid = id >> 32;
+	u64 cookie = bpf_get_attach_cookie(ctx);
 	struct unit *u = guarded(tid);
 	if (!u) {
 		if (bpf_map_lookup_elem(&targets, &tgid)) {
@@ -336,12 +349,14 @@ int on_turn(struct regs *ctx)
 			struct scratch *s = bpf_map_lookup_elem(&scratches, &which);
 			if (s) {
 				bpf_probe_read_kernel(&s->regs, sizeof(s->regs), ctx);
+				/* As it was where the call returned to. */
+				s->regs.ip -= (cookie & (STEPPED - 1)) >> SKIP & 0xffff;
+				s->regs.sp += cookie >> 32;
 				ask(tid, tgid, &s->regs, 1, now);
 			}
 		}
 		return 0;
 	}
-	u64 cookie = bpf_get_attach_cookie(ctx);
 	if (!is_turn(u, ctx->sp + (cookie >> 32)))
 		return 0;
 	struct control *c = settings();
@@ -423,7 +438,7 @@ int on_context(struct regs *ctx)
 			struct scratch *room = bpf_map_lookup_elem(&scratches, &which);
 			if (room) {
 				bpf_probe_read_kernel(&room->regs, sizeof(room->regs), ctx);
-				check(u, now, BY_CONTEXT, &room->regs, 0);
+				check(u, now, BY_CONTEXT, &room->regs, 0, 0);
 			}
 		}
 	}

@@ -13,6 +13,8 @@
 #define NO_TYPE 0xffffffff
 /* The cookie of a probe: how much lower the stack pointer is there than at the entry << 32 | this | number. */
 #define STEPPED 0x80000000u
+/* Of a turn's, behind the number of the loop: bytes from the return address to the probe. */
+#define SKIP 16
 #define STACK_BYTES 16384
 #define KERNEL_FRAMES 64
 /* New stacks of one thread that are asked about: so many, in so long. */

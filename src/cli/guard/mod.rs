@@ -8,13 +8,14 @@ use super::args::{Guard, OnViolation};
 use super::exit::{Failure, Outcome};
 use super::{profile, record};
 use crate::clean::{clean, clean_lines};
-use crate::guard::{Ask, Guarding, Watched, json, metrics, text};
+use crate::guard::{Ask, Guarding, Measuring, Refused, Watched, json, metrics, text, too_hot};
 use crate::units;
 use pg_graph::units::Rule;
 use pg_graph::words::span;
 use pg_tracer::command::Interrupts;
 use pg_tracer::guards::Counts;
 use serde_json::json as value;
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -42,7 +43,18 @@ pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
     let file = args.profile.display().to_string();
     let ask =
         Ask { profile: &learnt, file: &file, pids: &pids, rule: Rule::default(), probes: !args.no_probes };
-    let mut guarding = Guarding::of(&ask).map_err(|e| Failure::Usage(e.to_string()))?;
+    let usage = |e: Refused| Failure::Usage(e.to_string());
+    let mut guarding = Guarding::of(&ask, &BTreeSet::new()).map_err(usage)?;
+    if !guarding.functions.is_empty() {
+        let hot = too_hot(&ask, &guarding.functions).map_err(|e| match e {
+            Measuring::Refused(e) => usage(e),
+            Measuring::Tracer(e) => record::tracer_failure(&e),
+        })?;
+        if !hot.is_empty() {
+            note(&format!("{} functions are called too often to be guarded", hot.len()));
+            guarding = Guarding::of(&ask, &hot).map_err(usage)?;
+        }
+    }
     (guarding.plan.hz, guarding.plan.period) = (HZ, PERIOD);
     for l in &guarding.loops {
         note(&about(l));

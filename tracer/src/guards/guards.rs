@@ -3,7 +3,7 @@
 use super::calibrate;
 use super::layout::{
     self, At, Boundary, CANDIDATES, Candidates, ContextKey, Control, FUNCTIONS, Head, LOOPS, Loop, Record,
-    STEPPED, THREADS, TYPES, TypeCounts, Unit,
+    SKIP, STEPPED, THREADS, TYPES, TypeCounts, Unit,
 };
 use super::multi::{Link, Probe};
 use super::plan::{Guarded, Judge, Plan, Spot, Stacked};
@@ -277,7 +277,8 @@ impl Guards {
         let mut turns: BTreeMap<(PathBuf, bool), Vec<Probe>> = BTreeMap::new();
         for (i, l) in self.plan.loops.iter().enumerate() {
             for (file, offset) in &l.turns {
-                let probe = probe(i, *offset, Point::find(file, *offset));
+                let at = Point::find(file, *offset);
+                let probe = probe(i | (at.skip as usize) << SKIP, *offset, at);
                 turns.entry((file.clone(), true)).or_default().push(probe);
             }
         }

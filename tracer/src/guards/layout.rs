@@ -15,6 +15,8 @@ pub const TYPES: usize = 64;
 pub const WAITS: usize = 4;
 /// In the cookie of a probe: the kernel has to step through its instruction.
 pub const STEPPED: u64 = 0x8000_0000;
+/// Of a turn's, behind the number of the loop: bytes from the return address to the probe, from this bit on.
+pub const SKIP: u32 = 16;
 /// Types that share a context.
 pub const CANDIDATES: usize = 15;
 const CONTEXTS: usize = 64;

@@ -103,6 +103,12 @@ impl Profile {
         self.places.get(of.0 as usize).into_iter().flatten()
     }
 
+    /// Every function with each place that it has.
+    pub fn placed_functions(&self) -> impl Iterator<Item = (Function, Place)> + '_ {
+        let all = self.functions.iter().zip(&self.places);
+        all.flat_map(|(f, places)| places.iter().map(move |p| (f.clone(), p.clone())))
+    }
+
     /// The function that a loop is in; of several names one that is no address.
     pub fn loop_function(&self, of: &LoopKey) -> Option<&LoopFunction> {
         let all = &self.loops.get(of)?.facts.functions;

@@ -1,0 +1,176 @@
+//! From a running program to a violation: train, profile, guard, and the recording around the slow unit.
+
+use pg_tracer::check_permission;
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A server that is kept busy with three kinds of work.
+struct Server {
+    child: Child,
+    stdin: Arc<Mutex<ChildStdin>>,
+    over: Arc<AtomicBool>,
+    load: Option<JoinHandle<()>>,
+}
+
+fn ask(stdin: &Mutex<ChildStdin>, what: &str) -> bool {
+    let line = format!("{what:<16}");
+    stdin.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes()).is_ok()
+}
+
+impl Server {
+    fn start(dir: &Path) -> Option<Self> {
+        let (source, exe) = (dir.join("server.c"), dir.join("server"));
+        std::fs::write(&source, include_str!("../tracer/tests/guards/server.c")).unwrap();
+        let built = Command::new("cc")
+            .args(["-O1", "-g", "-fno-optimize-sibling-calls", "-Wl,--build-id", "-o"])
+            .args([&exe, &source])
+            .status();
+        if !built.is_ok_and(|s| s.success()) {
+            println!("skipped: there is no C compiler");
+            return None;
+        }
+        let mut child = Command::new(&exe).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let stdin = Arc::new(Mutex::new(child.stdin.take().unwrap()));
+        let mut stdout = child.stdout.take().unwrap();
+        let over = Arc::new(AtomicBool::new(false));
+        let (asking, stop) = (Arc::clone(&stdin), Arc::clone(&over));
+        let load = std::thread::spawn(move || {
+            let mut done = [0];
+            for what in ["s 300", "t 700", "f 1500"].iter().cycle() {
+                if stop.load(Ordering::Relaxed)
+                    || !ask(&asking, what)
+                    || stdout.read_exact(&mut done).is_err()
+                {
+                    return;
+                }
+                // The server waits for its next work.
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        Some(Self { child, stdin, over, load: Some(load) })
+    }
+
+    fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = self.load.take().map(JoinHandle::join);
+    }
+}
+
+fn pg_tui(args: &[&str]) -> Command {
+    let mut c = Command::new(env!("CARGO_BIN_EXE_pg-tui"));
+    c.args(args).stdin(Stdio::null()).env("PG_TUI_LOG", "off");
+    c
+}
+
+fn text(out: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
+}
+
+fn lines(out: &Output) -> Vec<Value> {
+    String::from_utf8_lossy(&out.stdout).lines().filter_map(|l| serde_json::from_str(l).ok()).collect()
+}
+
+#[test]
+fn a_slow_unit_is_caught_in_the_act() {
+    if let Err(e) = check_permission() {
+        println!("skipped: recording is not possible: {e}");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let Some(server) = Server::start(dir.path()) else { return };
+    let profile = dir.path().join("server.pgprof");
+    let profile = profile.to_str().unwrap();
+
+    let trained =
+        pg_tui(&["train", "-p", &server.pid(), "-d", "4", "--measure", "4", "-o", profile]).output().unwrap();
+    let said = text(&trained);
+    assert!(trained.status.success() && said.contains("measured by probes"), "{said}");
+    let shown = pg_tui(&["profile", "show", "--json", profile]).output().unwrap();
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let types = shown["loops"][0]["types"].as_array().unwrap().clone();
+    assert_eq!(shown["loops"][0]["function"], "main", "{said}");
+    let least = |name: &str| {
+        let of = types.iter().find(|t| t["name"].as_str().unwrap().contains(name));
+        of.unwrap_or_else(|| panic!("{name}: {said}"))["median_ns"].as_f64().unwrap()
+    };
+    // Each kind of work is a type of its own, with its own durations.
+    assert!(least("stick") > 600_000.0 && least("fetch") > 1_400_000.0, "{said}");
+
+    // On a busy machine any unit may take some while: the limit is far above, and the slow one farther.
+    for number in 1..=types.len() {
+        let set = pg_tui(&["profile", "threshold", profile, &number.to_string(), "300ms"]).output().unwrap();
+        assert!(set.status.success(), "{}", text(&set));
+    }
+    let metrics = dir.path().join("metrics");
+    let guard = pg_tui(&["guard", "-p", &server.pid(), "--profile", profile, "--json", "-d", "8"])
+        .args(["--on-violation", "record", "-o", dir.path().to_str().unwrap()])
+        .args(["--metrics", metrics.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(4));
+    assert!(ask(&server.stdin, "t 1200000"));
+    let guarded = guard.wait_with_output().unwrap();
+    let said = text(&guarded);
+    assert_eq!(guarded.status.code(), Some(6), "{said}");
+    let told = lines(&guarded);
+    let stack = |v: &Value| -> Vec<String> {
+        v["stack"].as_array().into_iter().flatten().map(|f| f.as_str().unwrap().into()).collect()
+    };
+    let slow = told.iter().filter(|v| v["event"] == "violation");
+    let slow: Vec<&Value> =
+        slow.filter(|v| stack(v).iter().any(|f| f.starts_with("stick (server)"))).collect();
+    let [slow] = slow.as_slice() else { panic!("{said}") };
+    assert_eq!((&slow["type"], &slow["threshold_ns"]), (&"stick".into(), &300_000_000.into()), "{said}");
+    // It was seen while it ran.
+    let elapsed = slow["elapsed_ns"].as_u64().unwrap();
+    assert!((300_000_000..1_200_000_000).contains(&elapsed), "{said}");
+    let summary = told.last().unwrap();
+    assert_eq!(summary["event"], "summary", "{said}");
+    assert!(
+        summary["units"].as_u64().unwrap() > 100 && summary["violations"].as_u64().unwrap() >= 1,
+        "{said}"
+    );
+    let metrics = std::fs::read_to_string(metrics).unwrap();
+    assert!(metrics.contains("pg_tui_violations_total{loop=\"main\",type=\"stick\"} 1\n"), "{metrics}");
+
+    // What the machine did around it was written, with the unit as the victim.
+    let file = files(dir.path()).pop().unwrap_or_else(|| panic!("no file: {said}"));
+    let diagnosed = pg_tui(&["diagnose", "--json", file.to_str().unwrap()]).output().unwrap();
+    let report: Value =
+        serde_json::from_slice(&diagnosed.stdout).unwrap_or_else(|e| panic!("{e}: {}", text(&diagnosed)));
+    assert_eq!(report["victim"]["pid"].as_u64(), Some(u64::from(server.child.id())), "{report}");
+    assert!(report["victim"]["unit"]["type"] == "stick", "{}", report["victim"]);
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let all = std::fs::read_dir(dir).unwrap().flatten().map(|e| e.path());
+    all.filter(|p| p.extension().is_some_and(|e| e == "pgs")).collect()
+}
+
+#[test]
+fn what_cannot_be_guarded_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let absent = dir.path().join("no.pgprof");
+    let none = pg_tui(&["guard", "-p", "1", "--profile", absent.to_str().unwrap()]).output().unwrap();
+    assert_eq!(none.status.code(), Some(3), "{}", text(&none));
+    assert!(text(&none).contains("no.pgprof"), "{}", text(&none));
+    std::fs::write(&absent, "no profile at all").unwrap();
+    let damaged = pg_tui(&["guard", "-p", "1", "--profile", absent.to_str().unwrap()]).output().unwrap();
+    assert_eq!(damaged.status.code(), Some(3), "{}", text(&damaged));
+}

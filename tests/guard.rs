@@ -151,11 +151,20 @@ fn a_slow_unit_is_caught_in_the_act() {
 
     // What the machine did around it was written, with the unit as the victim.
     let file = files(dir.path()).pop().unwrap_or_else(|| panic!("no file: {said}"));
-    let diagnosed = pg_tui(&["diagnose", "--json", file.to_str().unwrap()]).output().unwrap();
+    let file = file.to_str().unwrap();
+    let listed = pg_tui(&["violations", "--json", file]).output().unwrap();
+    let listed = lines(&listed);
+    let number = listed.iter().find(|v| v["type"] == "stick" && v["threshold_ns"] == 300_000_000);
+    let number = number.unwrap_or_else(|| panic!("{listed:?}, told was: {said}"));
+    assert!(stack(number).iter().any(|f| f.starts_with("stick (server)")), "{number}");
+    let number = number["number"].to_string();
+    let diagnosed = pg_tui(&["diagnose", "--json", "--violation", &number, file]).output().unwrap();
     let report: Value =
         serde_json::from_slice(&diagnosed.stdout).unwrap_or_else(|e| panic!("{e}: {}", text(&diagnosed)));
     assert_eq!(report["victim"]["pid"].as_u64(), Some(u64::from(server.child.id())), "{report}");
-    assert!(report["victim"]["unit"]["type"] == "stick", "{}", report["victim"]);
+    let cause = &report["root_causes"][0];
+    assert_eq!(cause["pid"].as_u64(), Some(u64::from(server.child.id())), "{report}");
+    assert!(cause["stack"].to_string().contains("stick (server)"), "{cause}");
 }
 
 fn files(dir: &Path) -> Vec<PathBuf> {

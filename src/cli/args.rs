@@ -44,7 +44,8 @@ Examples:
       sudo pg-tui demo
 
 Exit codes: 0 done, 1 nothing abnormal was found, 2 bad arguments, 3 unreadable or damaged input, \
-4 not permitted to trace, 5 anything else that went wrong. `record -- CMD` passes the exit code of CMD on.
+4 not permitted to trace, 5 anything else that went wrong. `record -- CMD` passes the exit code of CMD on; `guard` \
+ends with 6 when units of work took too long.
 
 Files: settings in ~/.config/pg-tui/config.toml, messages in ~/.local/state/pg-tui/log \
 (PG_TUI_LOG=debug says more).";

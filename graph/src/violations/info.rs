@@ -10,7 +10,7 @@ use pg_event::{Catalog, SeenBy};
 const MOST_PARTS: usize = 12;
 
 /// What saw it, as the report names it.
-fn seen_by(at: SeenBy) -> &'static str {
+pub fn seen_by(at: SeenBy) -> &'static str {
     match at {
         SeenBy::Context => "context",
         SeenBy::Switch => "switch",

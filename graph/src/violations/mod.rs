@@ -11,7 +11,7 @@ pub(crate) use candidates::add;
 pub use candidates::violation_victim;
 pub use compare::{Comparison, Part, Side, compare};
 pub(crate) use info::unit_info;
-pub use info::violation_info;
+pub use info::{seen_by, violation_info};
 pub use normal::NormalUnit;
 pub(crate) use record::Units;
 

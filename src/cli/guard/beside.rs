@@ -66,7 +66,7 @@ impl Companion for Beside<'_> {
                 Out::Note(n) => note(&n),
             }
         }
-        for pid in self.targets.new() {
+        for pid in self.targets.arrived() {
             self.watch.add(pid);
             collector.focus_on(pid);
         }

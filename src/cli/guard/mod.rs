@@ -76,7 +76,7 @@ pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
             }
         }
         out.flush()?;
-        for pid in targets.new() {
+        for pid in targets.arrived() {
             watch.add(pid);
         }
         if written.elapsed() >= METRICS {

@@ -45,7 +45,7 @@ impl Targets {
     }
 
     /// Those that came since the last look.
-    pub fn new(&mut self) -> Vec<u32> {
+    pub fn arrived(&mut self) -> Vec<u32> {
         if self.named.is_empty() || self.looked.elapsed() < EVERY {
             return Vec::new();
         }

@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn for_people() {
         insta::assert_snapshot!(text(&shown()), @"
-        shop/8 worker: a unit of type sort runs for 41.0 ms, 4.1 times the 10.0 ms it may
+        shop/8 worker: a unit of type sort runs for 41 ms, 4.1 times the 10 ms it may
             do_page_fault ([kernel])
             swap (shop)
             sort (shop)

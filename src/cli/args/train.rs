@@ -14,6 +14,9 @@ under normal load, finds its event loops by itself, cuts the time of its threads
 alike into one type, and writes down how long each type takes: the profile. What another run or machine teaches is \
 added to it.
 
+What was seen of a program that still runs is then measured by probes (--measure): they show the calls of every unit, \
+as guards see them.
+
 A unit's type is told by the calls that were seen in it: where it blocked and, if it ran for some milliseconds, where \
 it was sampled. Shorter ones are told apart by their system calls alone (--level syscalls), or not at all; the table \
 says so.

@@ -85,6 +85,10 @@ impl<'a> Calls<'a> {
             self.often(of, samples, &mut tree);
             return tree.paths();
         }
+        // What it called is of interest all the same: probes can show it in every unit.
+        for &stack in samples.keys() {
+            let _ = self.inside(stack, of);
+        }
         if waits.is_empty() {
             return PathSet::default();
         }

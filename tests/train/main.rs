@@ -52,7 +52,7 @@ fn as_it_should_be(profile: &Value) -> Result<(), String> {
         let units: u64 = types.iter().filter_map(|t| t["units"].as_u64()).sum();
         let fast =
             |t: &&Value| t["mean_ns"].as_f64().is_none_or(|ns| ns < least_ms * 1e6) || t["unseen"] == true;
-        if !most.contains(&units) || types.iter().any(|t| fast(t)) {
+        if !most.contains(&units) || types.iter().any(fast) {
             return Err(format!("{function}: {types:#?}"));
         }
     }

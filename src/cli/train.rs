@@ -255,9 +255,10 @@ fn why(q: &Quiet) -> String {
 fn left_out(l: Left, out: &mut dyn Write) -> std::io::Result<()> {
     for (count, why) in [
         (l.edges, "begun before the recording, or not ended in it"),
-        (l.lost, "with something lost in them (events, or a switch that the kernel did not report)"),
+        (l.lost, "with something lost in them (events, a stack, or a switch that the kernel did not report)"),
         (l.turned, "of several turns without a wait between them (--level syscalls tells these apart)"),
         (l.other, "that ended in another loop"),
+        (l.empty, "that took no time: one wait followed the other"),
     ] {
         if count > 0 {
             writeln!(out, "left out: {count} unit{} {why}", plural(count as usize))?;

@@ -97,6 +97,13 @@ impl<'a> Bounds<'a> {
         calls.into_iter().any(|c| self.of_wait(stack, c) == Some(of))
     }
 
+    /// Whether a wait may be for a loop's next unit, though it is not known from where it was made: its stack was not
+    /// taken, or was cut off.
+    pub fn may_wait(&self, stack: StackId, syscall: Sysno) -> bool {
+        let known = self.catalog.stack(stack).is_some_and(|s| !s.truncated);
+        !known && self.loops.iter().flat_map(|l| &l.boundary).any(|b| b.syscall == syscall)
+    }
+
     /// Whether nothing is done in this system call but to wait for a next unit.
     pub fn only_waits(&self, syscall: Sysno) -> bool {
         self.calls.contains(&syscall)

@@ -4,12 +4,12 @@
 //! them (the paper's section 3). Waiting within it counts, for a lock or for the CPU alike. What is left out, and
 //! counted ([`Left`]):
 //! - what a recording begins or ends in, and what a thread does before its first such wait and after its last;
-//! - a unit in which something was lost: events (of any thread), the end of a wait, or a switch that the kernel did not
-//!   report. The last is seen by another thread that got the CPU on which this one was said to run. It may have been
+//! - a unit in which something was lost: events (of any thread), the end of a wait, the stack of one that may have been
+//!   between two units, or a switch that the kernel did not report. The last is seen by another thread that got the CPU on which this one was said to run. It may have been
 //!   the wait between two units: these would be one giant one;
 //! - a unit in which the loop turned without waiting, as far as that shows: a sample in the call that waits, between
 //!   signs of work. Where system calls were recorded, such turns are units of their own;
-//! - a unit that ends in the wait of another loop, or with the thread's program.
+//! - a unit that ends in the wait of another loop, or with the thread's program, or that took no time.
 
 use super::bounds::Bounds;
 use pg_event::{
@@ -62,6 +62,8 @@ pub struct Left {
     pub turned: u64,
     /// Ended in the wait of another loop.
     pub other: u64,
+    /// Took no time: one wait followed the other.
+    pub empty: u64,
 }
 
 struct Open {
@@ -182,7 +184,8 @@ impl<'a, 'b> Cutter<'a, 'b> {
         let of = if w.blocked() { self.bounds.of_wait(w.user_stack, w.syscall) } else { None };
         let t = self.threads.entry(e.thread).or_default();
         let before = std::mem::replace(&mut t.waits_since, w.open.then_some(w.start));
-        if before.is_some_and(|since| since != w.start)
+        let unknown = of.is_none() && w.blocked() && self.bounds.may_wait(w.user_stack, w.syscall);
+        if (unknown || before.is_some_and(|since| since != w.start))
             && let Some(unit) = &mut t.unit
         {
             unit.lost = true;
@@ -224,8 +227,7 @@ impl<'a, 'b> Cutter<'a, 'b> {
             _ if lost => &mut self.left.lost,
             _ if unit.cut.of != of => &mut self.left.other,
             Turns::Several => &mut self.left.turned,
-            // Calls that wait, one after the other, are told as one: what was between them took no time then.
-            _ if end <= begin => &mut self.left.turned,
+            _ if end <= begin => &mut self.left.empty,
             _ => {
                 unit.cut.end = end;
                 return Some(unit.cut);

@@ -266,6 +266,24 @@ fn a_switch_that_was_not_reported_shows_by_who_ran_there() {
 }
 
 #[test]
+fn a_wait_without_its_stack_may_have_been_between_two_units() {
+    for stack in ["", "...wait:6"] {
+        let mut d = Drawn::new();
+        d.turns(0, 5);
+        // Where it waits is not known, but it is the call of a boundary; in another call it is none.
+        let mut w = d.off(stack, 700, "poll", OffState::Interruptible);
+        if stack.is_empty() {
+            w.user_stack = StackId::NONE;
+        }
+        let read = OffCpu { syscall: syscall_number("pread64").unwrap(), ..w };
+        d.wait(WAIT, 650, 660).push(0, 0, 800, Kind::OffCpu(w)).wait(WAIT, 900, 910);
+        d.push(0, 0, 950, Kind::OffCpu(read)).turns(1000, 5);
+        let learnt = d.learn();
+        assert_eq!((learnt.left.lost, learnt.loops[0].units), (1, 10), "{stack}");
+    }
+}
+
+#[test]
 fn units_with_lost_events_are_left_out() {
     let mut d = Drawn::new();
     d.turns(0, 3);
@@ -317,6 +335,14 @@ fn stacks_that_were_cut_off_count_from_the_loop_inwards() {
     d.wait(WAIT, 600, 700).samples("...handle:9 compute:13", 720).turns(800, 9);
     let expected = [one("(unseen)", 1, 100, 100), one("compute", 1, 200, 200), one("read", 11, 30, 30)];
     assert_eq!(d.types(), expected);
+}
+
+#[test]
+fn waits_one_after_the_other_have_no_unit_between_them() {
+    let mut d = Drawn::new();
+    d.turns(0, 4).wait(WAIT, 520, 600).wait(WAIT, 600, 700).turns(710, 2);
+    let learnt = d.learn();
+    assert_eq!((learnt.left.empty, learnt.left.turned, learnt.loops[0].units), (1, 0, 6));
 }
 
 #[test]

@@ -50,9 +50,9 @@ fn as_it_should_be(profile: &Value) -> Result<(), String> {
         // On a busy machine one that lost the CPU elsewhere may be a type of its own.
         let types = types_by(of, function);
         let units: u64 = types.iter().filter_map(|t| t["units"].as_u64()).sum();
-        let fast =
+        let wrong =
             |t: &&Value| t["mean_ns"].as_f64().is_none_or(|ns| ns < least_ms * 1e6) || t["unseen"] == true;
-        if !most.contains(&units) || types.iter().any(fast) {
+        if !most.contains(&units) || types.iter().any(wrong) {
             return Err(format!("{function}: {types:#?}"));
         }
     }

@@ -185,6 +185,29 @@ fn units_on_the_cpu_are_told_by_their_profile() {
     assert_eq!(both.parts[0].what, "running");
 }
 
+/// A guard tells no ends: the unit goes on until the thread waits for events again, unless it was over when it was seen.
+#[test]
+fn units_end_where_the_thread_waits_for_events_again() {
+    let mut d = Drawing::new(9.0);
+    let t = d.process("shopd", "shopd", None, 0.0);
+    let get = d.unit_type("GET /", 0.02, 0.04);
+    let idle = d.stack(&["epoll_wait (libc.so.6)", "loop (shopd)"]);
+    let work = d.stack(&["render (shopd)", "loop (shopd)"]);
+    let (poll, lock) = (d.object(ObjectKind::Epoll, 7, 0, ""), d.object(ObjectKind::FileLock, 1, 1, "/lock"));
+    d.wait(t, 0.1, 1.0, "epoll_wait").on(poll).stack(idle).timer();
+    d.runs(t, 1.0, 1.5, work);
+    d.wait(t, 1.5, 1.7, "flock").on(lock).stack(work).timer();
+    d.runs(t, 1.7, 1.9, work);
+    d.violation(t, get, (1.0, 1.041), (work, 1), SeenBy::Sample);
+    d.wait(t, 1.9, 3.0, "epoll_wait").on(poll).stack(idle).timer();
+    d.runs(t, 3.0, 3.1, work);
+    d.violation(t, get, (3.0, 3.1), (work, 0), SeenBy::End);
+    d.wait(t, 3.1, 9.0, "epoll_wait").on(poll).stack(idle).open();
+    let (g, _) = d.build();
+    let told: Vec<_> = g.violations().iter().map(|v| (v.until, v.ended)).collect();
+    assert_eq!(told, [(ns(1.9), false), (ns(3.1), true)]);
+}
+
 /// Another thread had the CPU; and whoever may as well be idle does not come before what a guard told.
 #[test]
 fn units_that_had_no_cpu_blame_who_had_it() {

@@ -16,7 +16,11 @@ pub use normal::NormalUnit;
 pub(crate) use record::Units;
 
 use crate::EventGraph;
+use crate::class::{WaitClass, class};
 use pg_event::{Catalog, Ns, SeenBy, StackId, ThreadId, UnitTypeId, Violation};
+
+/// Vertices of a thread that are looked at for the end of its unit.
+const MOST_LOOKED_AT: usize = 100_000;
 
 /// A unit of work of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,7 +77,7 @@ impl ViolationFact {
     /// From an event of `thread` at `time`.
     pub fn new(thread: ThreadId, v: &Violation, time: Ns) -> Self {
         let Violation { elapsed, threshold, unit_type, user_stack, kernel_stack, depth, at, .. } = *v;
-        let (start, until, ended) = (v.start.min(time), time, false);
+        let (start, until, ended) = (v.start.min(time), time, v.at == SeenBy::End);
         Self {
             time,
             thread,
@@ -117,6 +121,15 @@ impl EventGraph {
             let asleep = self.vertex_at(v.thread, v.until).map(|id| self.vertex(id));
             if let Some(x) = asleep.filter(|x| x.start <= v.until && v.until < x.woken) {
                 v.until = x.woken;
+            }
+            // So does all up to where the thread waits for events again: later than that it did not end.
+            let after = self
+                .vertices_in(v.thread, v.until..self.duration)
+                .take(MOST_LOOKED_AT)
+                .map(|id| self.vertex(id));
+            let mut after = after.filter(|x| x.start >= v.until && x.waited() > 0);
+            if let Some(x) = after.find(|x| class(x, catalog) == WaitClass::EventLoop) {
+                v.until = x.start;
             }
         }
         self.normal_units = normal::normal_units(&self.units, &all, catalog);

@@ -21,7 +21,7 @@ With --json one line for each, in order of time, times in nanoseconds of the rec
   duration_ns   how long it took in the end; null when that was not seen
   threshold_ns  how long units of its type may take
   excess        how many times as long it took, as far as is known
-  at            what saw it: context (a guarded function), switch, sample or asleep
+  at            what saw it: context (a guarded function), switch, sample, asleep, or end (it was over)
   stack         where it was then, `function (module)`, outermost last, the kernel's functions first
   distance      how many frames of the program lie inside of the loop's; null when that is not known
 

@@ -34,6 +34,10 @@ pub fn measured(
     for n in &measured.notes {
         writeln!(out, "note: {}", clean(n))?;
     }
+    if measured.functions == 0 {
+        writeln!(out, "not measured by probes: no function of the program can be probed here")?;
+        return Ok(recorded);
+    }
     let hot = match measured.hot {
         0 => String::new(),
         n => format!("; {n} others are called too often for that"),

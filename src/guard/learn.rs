@@ -80,7 +80,8 @@ pub fn measure(
     }
     Ok(Measured {
         profile: learnt,
-        functions: kept.len(),
+        // None where the kernel sets no probes.
+        functions: if guards.costs().0 == 0 { 0 } else { kept.len() },
         hot: candidates.len() - kept.len(),
         hit_ns: guards.costs().0,
         notes: guards.notes(),

@@ -176,13 +176,13 @@ impl Guards {
     /// The kernel's refusal.
     pub fn start(plan: Plan, judge: Judge, pids: &[u32]) -> Result<Self, Error> {
         let mut program = Program::load()?;
-        let notes = std::mem::take(&mut program.notes);
+        let mut notes = std::mem::take(&mut program.notes);
         let probed = !plan.functions.is_empty() || plan.loops.iter().any(|l| !l.turns.is_empty());
-        let costs = if probed {
-            calibrate::costs(&mut program).unwrap_or_default()
-        } else {
-            calibrate::Costs::default()
-        };
+        let measured = if probed { calibrate::costs(&mut program) } else { None };
+        if probed && measured.is_none() && program.probes.take().is_some() {
+            notes.push("no probes at functions: Linux 6.6 or newer is needed to set many at a time".into());
+        }
+        let costs = measured.unwrap_or_default();
         let mut all = Self {
             program,
             judge,
@@ -342,7 +342,15 @@ impl Guards {
         for (t, &place) in of.types.iter().zip(ranks).take(TYPES) {
             counts[place] = read(t);
         }
-        counts[ranks.len()] = read(&of.types[TYPES]);
+        let unknown = read(&of.types[TYPES]);
+        match counts.as_mut_slice() {
+            [one, _] => {
+                one.units += unknown.units;
+                one.sum += unknown.sum;
+                one.violations += unknown.violations;
+            }
+            all => all[ranks.len()] = unknown,
+        }
         counts
     }
 
@@ -415,8 +423,12 @@ impl Guards {
         }
     }
 
+    /// The type with this number in the kernel. Where there is only one, all units are of it.
     fn type_of(&self, of_loop: usize, rank: u32) -> Option<usize> {
-        self.ranks.get(of_loop)?.get(rank as usize).copied()
+        match self.ranks.get(of_loop)?.as_slice() {
+            [one] => Some(*one),
+            ranks => ranks.get(rank as usize).copied(),
+        }
     }
 
     /// A stack that the programs did not know: is it a boundary wait?
@@ -515,7 +527,7 @@ impl Guards {
             let Some(asleep) = self.program.mapped.asleep(slot) else { continue };
             let Ok(unit) = self.program.units.get(&(slot as u32), 0) else { continue };
             let of_loop = unit.of_loop as usize;
-            let of = self.ranks.get(of_loop).and_then(|r| r.get(asleep.best as usize).copied());
+            let of = self.type_of(of_loop, asleep.best);
             let Some(plan) = self.plan.loops.get(of_loop) else { continue };
             let threshold = of.map_or(plan.unknown, |t| plan.thresholds[t]);
             let elapsed = now.saturating_sub(asleep.start.saturating_add(asleep.spent));

@@ -341,6 +341,22 @@ fn a_type_that_rings_on_is_told_less_and_less() {
 }
 
 #[test]
+fn where_there_is_one_type_all_units_are_of_it() {
+    let Some(mut server) = Server::start() else { return };
+    let of = GuardedLoop { thresholds: vec![LIMIT], unknown: LIMIT, turns: Vec::new() };
+    let mut guards = server.guards(Plan { loops: vec![of], hz: 199, ..Plan::default() });
+    assert_eq!(guards.costs(), (0, 0), "no probe is used");
+    known(&mut server, &mut guards);
+    server.ask(&format!("t {LONG}"));
+    let v = violation(&mut guards);
+    assert_eq!((v.of, v.threshold), (Some(0), LIMIT));
+    server.answer();
+    guards.poll(Duration::from_millis(10));
+    let counts = guards.counts(0);
+    assert!(counts[0].units > 1 && counts[0].violations == 1 && counts[1].units == 0, "{counts:?}");
+}
+
+#[test]
 fn nothing_is_left_behind() {
     let Some(mut server) = Server::start() else { return };
     let text = |s: &Server| code_of(s.child.id(), &s.exe);

@@ -213,13 +213,15 @@ static __always_inline void end_unit(struct unit *u, u64 now)
 		r->count = u->contexts;
 		__builtin_memcpy(r->context, u->context, sizeof(r->context));
 		bpf_ringbuf_submit(r, 0);
-	} else if (u->told) {
+	} else if (u->told || (c && l && c->sparse_ns && now - l->passed > c->sparse_ns)) {
+		if (!u->told)
+			l->passed = now;
 		struct rec_life *r = bpf_ringbuf_reserve(&told, sizeof(*r), 0);
 		if (!r) {
 			lose();
 			return;
 		}
-		head(&r->head, REC_ENDED, u->tid, u->tgid, u->loop, now);
+		head(&r->head, u->told ? REC_ENDED : REC_PASSED, u->tid, u->tgid, u->loop, now);
 		r->start = u->start;
 		r->elapsed = elapsed;
 		r->other = u->number;

@@ -30,8 +30,9 @@ struct control {
 	u64 longest_ns;	/* then for twice as long, up to this */
 	u32 learning;	/* tell every unit, with its contexts */
 	u32 own_tgid;
+	u64 sparse_ns;	/* tell a unit of each loop in so long, to compare slow ones with; 0: none */
 };
-_Static_assert(sizeof(struct control) == 40, "layout.rs");
+_Static_assert(sizeof(struct control) == 48, "layout.rs");
 
 struct place {
 	u64 ip, sp;
@@ -75,8 +76,9 @@ struct guarded_type {
 /* Types are in order of their thresholds; the last one stands for units of no known type. */
 struct guarded_loop {
 	struct guarded_type types[TYPES + 1];
+	u64 passed;		 /* when a unit was told that took no longer than it may */
 };
-_Static_assert(sizeof(struct guarded_loop) == 3120, "layout.rs");
+_Static_assert(sizeof(struct guarded_loop) == 3128, "layout.rs");
 
 struct context_key {
 	u32 loop, function, depth, zero;
@@ -86,7 +88,7 @@ struct candidates {
 	u8 type[CANDIDATES];
 };
 
-enum record { REC_STACK = 1, REC_UNIT, REC_VIOLATION, REC_ENDED, REC_FORK, REC_EXEC, REC_EXIT };
+enum record { REC_STACK = 1, REC_UNIT, REC_VIOLATION, REC_ENDED, REC_FORK, REC_EXEC, REC_EXIT, REC_PASSED };
 /* What saw a violation. */
 enum seen { BY_CONTEXT = 0, BY_SWITCH, BY_SAMPLE, BY_SLEEP, BY_END };
 
@@ -131,11 +133,11 @@ struct rec_violation {
 };
 _Static_assert(sizeof(struct rec_violation) == 17152, "layout.rs");
 
-/* A thread or process came or went, or a unit whose violation was told has ended. */
+/* A thread or process came or went, or a unit ended: one whose violation was told, or one that took no longer than it may. */
 struct rec_life {
 	struct head head;
 	u64 start, elapsed;
-	u32 other;		 /* REC_FORK: the parent; REC_ENDED: number of the unit */
+	u32 other;		 /* REC_FORK: the parent; REC_ENDED, REC_PASSED: number of the unit */
 	u32 of;
 };
 _Static_assert(sizeof(struct rec_life) == 48, "layout.rs");

@@ -74,10 +74,14 @@ static __always_inline void end_set(struct scratch *s, struct object *o)
 /* Errors and hang-ups (POLLERR, POLLHUP, POLLNVAL) are told of each descriptor of poll(2), also unasked. */
 #define POLL_UNASKED 0x38
 
-/* Does a struct pollfd ask for data or room? With hang-ups alone nobody is waited for to bring something. */
-static __always_inline bool poll_asks(u64 pollfd)
+/*
+ * What a struct pollfd asks for beside them; 0 of one that is left out. With hang-ups alone nobody is waited for to bring
+ * something. Arithmetic only, as in `ones`.
+ */
+static __always_inline u32 poll_asks(u64 pollfd)
 {
-	return (s32)pollfd >= 0 && (pollfd >> 32 & 0xffff & ~POLL_UNASKED);
+	u32 left_out = (u32)pollfd >> 31;
+	return (u32)(pollfd >> 32) & 0xffff & ~POLL_UNASKED & (left_out - 1);
 }
 
 static __always_inline void poll_object(struct scratch *s, struct thread *t, struct task_struct *task, u32 n, u32 which)
@@ -87,18 +91,17 @@ static __always_inline void poll_object(struct scratch *s, struct thread *t, str
 	begin_set(s);
 	if (n > POLL_MAX)
 		s->set.more = n - POLL_MAX;
-	bool any = false;
+	u32 asks = 0;
+	for (u32 i = 0; i < POLL_MAX; i++)
+		asks |= poll_asks(s->words[i]) & (u32)((s32)(i - n) >> 31);
+	/* 1 when none asks for anything: then they are what it waits for after all. */
+	u32 none = (asks - 1) >> 31;
 	for (u32 i = 0; i < POLL_MAX; i++) {
 		if (i >= n)
 			break;
-		any |= poll_asks(s->words[i]);
-	}
-	for (u32 i = 0; i < POLL_MAX; i++) {
-		if (i >= n)
-			break;
-		s32 fd = (s32)s->words[i];
-		if (any ? poll_asks(s->words[i]) : fd >= 0)
-			add_member(s, t, (u64)task, fd, which);
+		u64 w = s->words[i];
+		if ((s32)w >= 0 && (poll_asks(w) | none))
+			add_member(s, t, (u64)task, (s32)w, which);
 	}
 	end_set(s, &t->object);
 }

@@ -63,6 +63,7 @@ impl Companion for Beside<'_> {
                     });
                     collector.violation(*v, of);
                 }
+                Out::Unit(unit, of) => collector.unit(unit, of),
                 Out::Note(n) => note(&n),
             }
         }

@@ -29,6 +29,8 @@ const VIOLATED: u8 = 6;
 const HZ: u32 = 99;
 /// After a violation of a type none of it is told for so long; then for twice as long.
 const PERIOD: u64 = 200_000_000;
+/// A unit of a loop in so long is recorded that took no longer than it may, ns: slow ones are compared with these.
+const SPARSE: u64 = 5_000_000;
 /// How often metrics are written.
 const METRICS: Duration = Duration::from_secs(5);
 /// How often targets and signals are looked at.
@@ -56,6 +58,9 @@ pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
         }
     }
     (guarding.plan.hz, guarding.plan.period) = (HZ, PERIOD);
+    if args.on_violation == OnViolation::Record {
+        guarding.plan.sparse = SPARSE;
+    }
     for l in &guarding.loops {
         note(&about(l));
     }
@@ -72,6 +77,7 @@ pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
         for told in watch.receive(LOOK) {
             match told {
                 Out::Violation(_, _, shown) => tell(args, &shown, out)?,
+                Out::Unit(..) => {}
                 Out::Note(n) => note(&n),
             }
         }

@@ -4,7 +4,7 @@ use crate::guard::{Guarding, Shown, Watched};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use pg_event::{CatalogDelta, UnitTypeId};
 use pg_tracer::Error;
-use pg_tracer::guards::{Counts, Guards, Told, Violation};
+use pg_tracer::guards::{Counts, Ended, Guards, Told, Violation};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -18,6 +18,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub enum Out {
     /// A unit takes too long; its type in a recording, and the same with names.
     Violation(Box<Violation>, UnitTypeId, Box<Shown>),
+    /// A unit ended; its type in a recording.
+    Unit(Ended, UnitTypeId),
     /// Something to be said.
     Note(String),
 }
@@ -135,12 +137,18 @@ fn run(
     };
     loop {
         for told in guards.poll(PAUSE) {
-            let Told::Violation(v) = told else { continue };
+            let v = match told {
+                Told::Violation(v) => v,
+                Told::Ended(e) => {
+                    let _ = tell.send(Out::Unit(e, type_id(loops, e.of_loop, e.of)));
+                    continue;
+                }
+                _ => continue,
+            };
             let Some(watched) = loops.get(v.of_loop) else { continue };
             guards.symbolize();
             number += 1;
-            let before: usize = loops[..v.of_loop].iter().map(|l| l.types.len()).sum();
-            let of = v.of.map_or(UnitTypeId::NONE, |t| UnitTypeId((before + t) as u32));
+            let of = type_id(loops, v.of_loop, v.of);
             let shown = Shown::of(&v, number, watched, guards.catalog(), began);
             if tell.send(Out::Violation(v, of, Box::new(shown))).is_err() {
                 return guards.notes();
@@ -164,4 +172,10 @@ fn run(
             count(&guards);
         }
     }
+}
+
+/// The number of a type in a recording.
+fn type_id(loops: &[Watched], of_loop: usize, of: Option<usize>) -> UnitTypeId {
+    let before: usize = loops.iter().take(of_loop).map(|l| l.types.len()).sum();
+    of.map_or(UnitTypeId::NONE, |t| UnitTypeId((before + t) as u32))
 }

@@ -37,7 +37,7 @@ pub use priority::raise_priority;
 
 use crate::error::Error;
 use crate::flags::{FlagError, FlagSpec, Touch, Watch};
-use crate::guards::Violation;
+use crate::guards::{Ended, Violation};
 use crate::identity::Identity;
 use crate::options::{Level, Options};
 use crate::steps::{self, Steps, Taken};
@@ -93,6 +93,8 @@ enum Command {
     Follow(steps::Ask, Sender<Result<(), Error>>),
     /// A unit took too long, and its type.
     Violation(Box<Violation>, UnitTypeId),
+    /// A unit ended, and its type.
+    Unit(Ended, UnitTypeId),
     /// Report the waits that go on.
     Report,
     Stop,
@@ -169,6 +171,11 @@ impl Collector {
     /// A unit took too long, as guards beside this recording saw: have it recorded.
     pub fn violation(&self, v: Violation, of: UnitTypeId) {
         let _ = self.commands.send(Command::Violation(Box::new(v), of));
+    }
+
+    /// A unit ended, as guards beside this recording saw: have it recorded.
+    pub fn unit(&self, unit: Ended, of: UnitTypeId) {
+        let _ = self.commands.send(Command::Unit(unit, of));
     }
 
     /// Have all waits that go on reported now, as they would be at the end: for a copy of the recording so far.
@@ -330,6 +337,10 @@ impl Run {
                     }
                     Ok(Command::Follow(ask, done)) => {
                         let _ = done.send(self.follow(ask));
+                        None
+                    }
+                    Ok(Command::Unit(unit, of)) => {
+                        self.pipeline.unit(&unit, of);
                         None
                     }
                     Ok(Command::Violation(v, of)) => {

@@ -640,6 +640,23 @@ impl Pipeline {
         self.order.push(Event { time, thread, cpu: hit.cpu, kind });
     }
 
+    /// Take a unit that ended. The beginning of one that violated is there already; of another that began too long ago
+    /// to be put in its place nothing is told.
+    pub fn unit(&mut self, unit: &guards::Ended, unit_type: UnitTypeId) {
+        let (start, end) = (self.time(unit.start), self.time(unit.end.min(self.end)));
+        if !unit.violated && end.saturating_sub(start) > WINDOW_NS / 2 {
+            return;
+        }
+        let thread = self.identity.thread(unit.tid, unit.pid, end);
+        let mut push = |time, begin| {
+            self.order.push(Event { time, thread, cpu: 0, kind: Kind::UnitBoundary { unit_type, begin } });
+        };
+        if !unit.violated {
+            push(start, true);
+        }
+        push(end, false);
+    }
+
     /// Take a unit that took too long.
     pub fn violation(&mut self, v: &guards::Violation, unit_type: UnitTypeId) {
         let time = self.time(v.time.min(self.end));
@@ -657,6 +674,8 @@ impl Pipeline {
             depth: v.distance.map_or(0, |d| d as u32),
             at: v.seen,
         };
+        let kind = Kind::UnitBoundary { unit_type, begin: true };
+        self.order.push(Event { time: violation.start, thread, cpu: 0, kind });
         self.order.push(Event { time, thread, cpu: 0, kind: Kind::Violation(violation) });
     }
 

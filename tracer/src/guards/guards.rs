@@ -96,17 +96,32 @@ pub enum Told {
     },
     /// A unit takes too long.
     Violation(Box<Violation>),
-    /// A unit whose violation was told has ended.
-    Ended {
-        /// The thread.
-        tid: u32,
-        /// Which unit of it.
-        number: u32,
-        /// How long it took in all, ns.
-        elapsed: Ns,
-        /// The type that it turned out to be.
-        of: Option<usize>,
-    },
+    /// A unit ended.
+    Ended(Ended),
+}
+
+/// A unit that ended: one whose violation was told, or, if [`Plan::sparse`] asks for that, one that took no longer than
+/// it may.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ended {
+    /// The thread.
+    pub tid: u32,
+    /// Its process.
+    pub pid: u32,
+    /// Which loop.
+    pub of_loop: usize,
+    /// Which unit of the thread.
+    pub number: u32,
+    /// Its violation was told.
+    pub violated: bool,
+    /// When it began, `CLOCK_MONOTONIC`, ns.
+    pub start: Ns,
+    /// When it ended.
+    pub end: Ns,
+    /// How long it took, ns, less what the guards took.
+    pub elapsed: Ns,
+    /// The type that it turned out to be.
+    pub of: Option<usize>,
 }
 
 /// Units of one type so far.
@@ -220,6 +235,7 @@ impl Guards {
             longest_ns: LONGEST.max(self.plan.period),
             learning: u32::from(self.plan.learning),
             own_tgid: std::process::id(),
+            sparse_ns: self.plan.sparse,
         };
         self.program.control.set(0, control, 0).map_err(failed)?;
         if self.plan.loops.len() > LOOPS {
@@ -232,7 +248,7 @@ impl Guards {
                 t.threshold = limit(of.thresholds[place]);
             }
             types[TYPES].threshold = limit(of.unknown);
-            self.program.loops.set(i as u32, Loop { types }, 0).map_err(failed)?;
+            self.program.loops.set(i as u32, Loop { types, passed: 0 }, 0).map_err(failed)?;
         }
         for (of_loop, function, depth, types) in &self.plan.contexts {
             let Some(ranks) = self.ranks.get(*of_loop) else { continue };
@@ -398,12 +414,17 @@ impl Guards {
                 let told = self.violation(&v);
                 out.push(Told::Violation(Box::new(told)));
             }
-            Record::Ended { head, elapsed, number, of, .. } => out.push(Told::Ended {
+            Record::Ended { head, violated, start, elapsed, number, of } => out.push(Told::Ended(Ended {
                 tid: head.tid,
+                pid: head.tgid,
+                of_loop: head.of_loop as usize,
                 number,
+                violated,
+                start,
+                end: head.time,
                 elapsed,
                 of: self.type_of(head.of_loop as usize, of),
-            }),
+            })),
             Record::Fork { head, parent } => self.table.fork(parent, head.tgid),
             Record::Exec(head) => {
                 self.table.exec(head.tgid);

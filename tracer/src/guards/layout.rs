@@ -32,6 +32,7 @@ pub struct Control {
     pub longest_ns: u64,
     pub learning: u32,
     pub own_tgid: u32,
+    pub sparse_ns: u64,
 }
 
 /// `struct place`: a system call of a thread.
@@ -117,6 +118,7 @@ pub struct TypeCounts {
 #[derive(Clone, Copy, Debug)]
 pub struct Loop {
     pub types: [TypeCounts; TYPES + 1],
+    pub passed: u64,
 }
 
 /// `struct context_key`.
@@ -170,8 +172,8 @@ pub enum Record {
     Unit { head: Head, start: u64, spent: u64, of: u32, contexts: Vec<(u32, u32)> },
     /// A unit that takes too long.
     Violation(Box<Violation>),
-    /// A unit whose violation was told has ended.
-    Ended { head: Head, start: u64, elapsed: u64, number: u32, of: u32 },
+    /// A unit ended: one whose violation was told, or one that took no longer than it may.
+    Ended { head: Head, violated: bool, start: u64, elapsed: u64, number: u32, of: u32 },
     /// A guarded process was created by `parent`.
     Fork { head: Head, parent: u32 },
     /// A guarded process has a new program.
@@ -239,8 +241,9 @@ impl Record {
                 Self::Unit { head, start: u64_at(b, 0)?, spent: u64_at(b, 8)?, of: u32_at(b, 16)?, contexts }
             }
             3 => Self::Violation(Box::new(violation(b, head)?)),
-            4 => Self::Ended {
+            4 | 8 => Self::Ended {
                 head,
+                violated: kind == 4,
                 start: u64_at(b, 0)?,
                 elapsed: u64_at(b, 8)?,
                 number: u32_at(b, 16)?,

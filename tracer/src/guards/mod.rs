@@ -28,6 +28,6 @@ mod point;
 mod program;
 mod slots;
 
-pub use guards::{Counts, Guards, Told, Violation};
+pub use guards::{Counts, Ended, Guards, Told, Violation};
 pub use plan::{Guarded, GuardedFunction, GuardedLoop, Judge, Plan, Spot, Stacked};
 pub use point::Point;

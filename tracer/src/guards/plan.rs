@@ -77,6 +77,8 @@ pub struct Plan {
     pub learning: bool,
     /// Samples a second on each CPU, to see units that run long without coming by a guard.
     pub hz: u32,
+    /// Tell a unit of each loop in so long that took no longer than it may, ns: to compare slow ones with. 0 for none.
+    pub sparse: Ns,
     /// At most one violation of a loop in so long is told with its stack, ns; all are counted.
     pub period: Ns,
 }

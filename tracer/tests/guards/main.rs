@@ -310,7 +310,7 @@ fn a_unit_that_takes_too_long_is_seen_while_it_runs() {
         assert_eq!(v.distance, Some(at("main")), "{what}: {frames:?}");
         server.answer();
         let ended = wait_for(&mut guards, |told| match told {
-            Told::Ended { number, elapsed, of, .. } if number == v.number => Some((elapsed, of)),
+            Told::Ended(e) if e.number == v.number && e.violated => Some((e.elapsed, e.of)),
             _ => None,
         });
         let (elapsed, ended_as) = ended.expect("its end");

@@ -1,10 +1,7 @@
 //! A real server is learnt, and what was learnt is named, limited and merged. Needs the right to trace and a C compiler;
 //! without them it says that it is skipped.
 
-#[path = "../common/mod.rs"]
-mod common;
-
-use common::{pg_tui, text};
+use super::common::{pg_tui, text};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -17,7 +14,7 @@ fn run(dir: &Path, args: &[&str]) -> Output {
 }
 
 fn built(dir: &Path) {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/train/server.c");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/units/train.c");
     let args = ["-O1", "-g", "-pthread", "-Wl,--build-id", "-o", "server", source];
     let out = Command::new("gcc").current_dir(dir).args(args).output().expect("gcc runs");
     assert!(out.status.success(), "{}", text(&out));
@@ -70,7 +67,7 @@ fn as_it_should_be(profile: &Value) -> Result<(), String> {
 
 #[test]
 fn a_server_is_learnt_by_what_it_does() {
-    if !common::can_trace_and_compile("a_server_is_learnt_by_what_it_does") {
+    if !super::common::can_trace_and_compile("a_server_is_learnt_by_what_it_does") {
         return;
     }
     let dir = tempfile::tempdir().expect("a folder");

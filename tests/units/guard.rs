@@ -1,6 +1,6 @@
 //! From a running program to a violation: train, profile, guard, and the recording around the slow unit.
 
-use pg_tracer::check_permission;
+use super::common::{can_trace_and_compile, pg_tui, text};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -24,17 +24,14 @@ fn ask(stdin: &Mutex<ChildStdin>, what: &str) -> bool {
 }
 
 impl Server {
-    fn start(dir: &Path) -> Option<Self> {
+    fn start(dir: &Path) -> Self {
         let (source, exe) = (dir.join("server.c"), dir.join("server"));
-        std::fs::write(&source, include_str!("../tracer/tests/guards/server.c")).unwrap();
-        let built = Command::new("cc")
+        std::fs::write(&source, include_str!("../../tracer/tests/guards/server.c")).unwrap();
+        let built = Command::new("gcc")
             .args(["-O1", "-g", "-fno-optimize-sibling-calls", "-Wl,--build-id", "-o"])
             .args([&exe, &source])
             .status();
-        if !built.is_ok_and(|s| s.success()) {
-            println!("skipped: there is no C compiler");
-            return None;
-        }
+        assert!(built.is_ok_and(|s| s.success()));
         let mut child = Command::new(&exe).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let stdin = Arc::new(Mutex::new(child.stdin.take().unwrap()));
         let mut stdout = child.stdout.take().unwrap();
@@ -53,7 +50,7 @@ impl Server {
                 std::thread::sleep(Duration::from_millis(2));
             }
         });
-        Some(Self { child, stdin, over, load: Some(load) })
+        Self { child, stdin, over, load: Some(load) }
     }
 
     fn pid(&self) -> String {
@@ -70,28 +67,22 @@ impl Drop for Server {
     }
 }
 
-fn pg_tui(args: &[&str]) -> Command {
-    let mut c = Command::new(env!("CARGO_BIN_EXE_pg-tui"));
-    c.args(args).stdin(Stdio::null()).env("PG_TUI_LOG", "off");
-    c
-}
-
-fn text(out: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
-}
-
 fn lines(out: &Output) -> Vec<Value> {
     String::from_utf8_lossy(&out.stdout).lines().filter_map(|l| serde_json::from_str(l).ok()).collect()
 }
 
 #[test]
 fn a_slow_unit_is_caught_in_the_act() {
-    if let Err(e) = check_permission() {
-        println!("skipped: recording is not possible: {e}");
+    if !can_trace_and_compile("a_slow_unit_is_caught_in_the_act") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let Some(server) = Server::start(dir.path()) else { return };
+    let pg_tui = |args: &[&str]| {
+        let mut command = pg_tui(dir.path());
+        command.args(args);
+        command
+    };
+    let server = Server::start(dir.path());
     let profile = dir.path().join("server.pgprof");
     let profile = profile.to_str().unwrap();
 
@@ -162,6 +153,9 @@ fn a_slow_unit_is_caught_in_the_act() {
     let report: Value =
         serde_json::from_slice(&diagnosed.stdout).unwrap_or_else(|e| panic!("{e}: {}", text(&diagnosed)));
     assert_eq!(report["victim"]["pid"].as_u64(), Some(u64::from(server.child.id())), "{report}");
+    // It is compared with another of its type, which took about as long as these do.
+    let normal = report["victim"]["unit"]["normal"]["duration_ns"].as_u64();
+    assert!(normal.is_some_and(|ns| (300_000..100_000_000).contains(&ns)), "{}", report["victim"]);
     let cause = &report["root_causes"][0];
     assert_eq!(cause["pid"].as_u64(), Some(u64::from(server.child.id())), "{report}");
     assert!(cause["stack"].to_string().contains("stick (server)"), "{cause}");
@@ -176,6 +170,11 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 fn what_cannot_be_guarded_is_said() {
     let dir = tempfile::tempdir().unwrap();
     let absent = dir.path().join("no.pgprof");
+    let pg_tui = |args: &[&str]| {
+        let mut command = pg_tui(dir.path());
+        command.args(args);
+        command
+    };
     let none = pg_tui(&["guard", "-p", "1", "--profile", absent.to_str().unwrap()]).output().unwrap();
     assert_eq!(none.status.code(), Some(3), "{}", text(&none));
     assert!(text(&none).contains("no.pgprof"), "{}", text(&none));

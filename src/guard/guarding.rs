@@ -57,7 +57,7 @@ pub struct Guarding {
     pub loops: Vec<Watched>,
     /// Functions as the plan numbers them.
     pub functions: Vec<FunctionId>,
-    /// The binaries, open until the probes are set.
+    /// The binaries.
     binaries: Vec<Opened>,
 }
 
@@ -83,11 +83,11 @@ pub struct Ask<'a> {
 }
 
 impl Guarding {
-    /// For guarding, at other functions than those in `without`.
+    /// For guarding.
     ///
     /// # Errors
     /// [`Refused`].
-    pub fn of(ask: &Ask, without: &BTreeSet<FunctionId>) -> Result<Self, Refused> {
+    pub fn of(ask: &Ask) -> Result<Self, Refused> {
         let mut all = Self::loops_of(ask)?;
         let mut guarded: BTreeMap<FunctionId, usize> = BTreeMap::new();
         for (i, watched) in all.loops.iter_mut().enumerate() {
@@ -103,7 +103,7 @@ impl Guarding {
             if !ask.probes {
                 continue;
             }
-            for function in guards(&of, without) {
+            for function in guards(&of) {
                 let mut places = ask.profile.places(function);
                 let Some(place) = places.find_map(|p| at(&all.binaries, ask, p)) else { continue };
                 let number = *guarded.entry(function).or_insert_with(|| {
@@ -148,9 +148,8 @@ impl Guarding {
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub fn start(self, pids: &[u32]) -> Result<Guards, Error> {
-        // The binaries must be open until the probes are set.
-        let _open = self.binaries;
+    pub fn start(mut self, pids: &[u32]) -> Result<Guards, Error> {
+        self.plan.binaries = self.binaries.into_iter().map(|o| o.binary).collect();
         Guards::start(self.plan, self.judge, pids)
     }
 
@@ -196,10 +195,10 @@ impl Guarding {
 }
 
 /// Functions that tell the types of a loop from each other, and that contexts are known of.
-fn guards(of: &LoopTypes, without: &BTreeSet<FunctionId>) -> Vec<FunctionId> {
+fn guards(of: &LoopTypes) -> Vec<FunctionId> {
     let known: BTreeSet<FunctionId> = of.contexts.iter().flatten().map(|c| c.function).collect();
     let mut all = candidates(&of.types);
-    all.retain(|c| known.contains(&c.function) && !without.contains(&c.function));
+    all.retain(|c| known.contains(&c.function));
     select(&all, SelectOptions::default())
 }
 
@@ -212,7 +211,7 @@ fn at(binaries: &[Opened], ask: &Ask, place: &Place) -> Option<GuardedFunction> 
         return None;
     }
     let private = *opened.private.get_or_init(|| !opened.binary.is_used_beside(ask.pids));
-    private.then_some(GuardedFunction { file, offset, private })
+    private.then_some(GuardedFunction { file, offset })
 }
 
 fn find<'a>(binaries: &'a [Opened], key: &str) -> Option<&'a Opened> {

@@ -15,8 +15,6 @@ const COUNTING: Duration = Duration::from_millis(300);
 const MAX_FUNCTIONS: usize = 500;
 /// What all probes together may take of the time that units take, for the seconds of learning.
 const LEARNING: f64 = 0.15;
-/// The same for guards, which stay.
-const GUARDING: f64 = 0.015;
 /// Units put into a profile at a time.
 const BATCH: usize = 1 << 15;
 
@@ -86,20 +84,6 @@ pub fn measure(
         hit_ns: guards.costs().0,
         notes: guards.notes(),
     })
-}
-
-/// Functions of these that are called so often that guards at them would cost the program more than a little, as far as
-/// a short while shows.
-///
-/// # Errors
-/// [`Measuring`].
-pub fn too_hot(ask: &Ask, functions: &[FunctionId]) -> Result<BTreeSet<FunctionId>, Measuring> {
-    let places = functions.iter().flat_map(|f| ask.profile.places(*f).map(move |p| (*f, p)));
-    let all = Guarding::learning(ask, places)?;
-    let candidates = all.functions.clone();
-    let kept = count(all, ask.pids, &|| false)?.quiet(GUARDING);
-    let is_kept = |i: &usize| kept.binary_search(i).is_ok();
-    Ok((0..candidates.len()).filter(|i| !is_kept(i)).map(|i| candidates[i]).collect())
 }
 
 /// What a short while showed.

@@ -6,5 +6,5 @@ mod learn;
 mod tell;
 
 pub use guarding::{Ask, Guarding, Refused, Watched};
-pub use learn::{Measured, Measuring, measure, too_hot};
+pub use learn::{Measured, Measuring, measure};
 pub use tell::{Shown, json, metrics, text};

@@ -404,10 +404,10 @@ int on_context(struct regs *ctx)
 		return 0;
 	u64 cookie = bpf_get_attach_cookie(ctx), ours = cookie & STEPPED ? s->step_ns : s->hit_ns;
 	u32 function = cookie & (STEPPED - 1), depth = u->frame - ctx->sp - (cookie >> 32);
+	u64 *calls_of = bpf_map_lookup_elem(&calls, &function);
+	if (calls_of)
+		__sync_fetch_and_add(calls_of, 1);
 	if (s->learning) {
-		u64 *calls_of = bpf_map_lookup_elem(&calls, &function);
-		if (calls_of)
-			__sync_fetch_and_add(calls_of, 1);
 		note_context(u, (u64)function << 32 | depth);
 		u->spent += ours;
 		return 0;

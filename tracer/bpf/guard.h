@@ -214,7 +214,7 @@ struct {
 	__uint(max_entries, 1 << 24);
 } told SEC(".maps");
 
-/* How often functions were come by while learning. */
+/* How often units came by functions. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, FUNCTIONS);

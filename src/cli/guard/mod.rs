@@ -8,14 +8,14 @@ use super::args::{Guard, OnViolation};
 use super::exit::{Failure, Outcome};
 use super::{profile, record};
 use crate::clean::{clean, clean_lines};
-use crate::guard::{Ask, Guarding, Measuring, Refused, Watched, json, metrics, text, too_hot};
+use crate::guard::{Ask, Guarding, Watched, json, metrics, text};
 use crate::units;
 use pg_graph::units::Rule;
 use pg_graph::words::span;
 use pg_tracer::command::Interrupts;
 use pg_tracer::guards::Counts;
 use serde_json::json as value;
-use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -29,6 +29,8 @@ const VIOLATED: u8 = 6;
 const HZ: u32 = 99;
 /// After a violation of a type none of it is told for so long; then for twice as long.
 const PERIOD: u64 = 200_000_000;
+/// What probes at functions may take of the units' time.
+const SHARE: f64 = 0.015;
 /// A unit of a loop in so long is recorded that took no longer than it may, ns: slow ones are compared with these.
 const SPARSE: u64 = 5_000_000;
 /// How often metrics are written.
@@ -45,18 +47,8 @@ pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
     let file = args.profile.display().to_string();
     let ask =
         Ask { profile: &learnt, file: &file, pids: &pids, rule: Rule::default(), probes: !args.no_probes };
-    let usage = |e: Refused| Failure::Usage(e.to_string());
-    let mut guarding = Guarding::of(&ask, &BTreeSet::new()).map_err(usage)?;
-    if !guarding.functions.is_empty() {
-        let hot = too_hot(&ask, &guarding.functions).map_err(|e| match e {
-            Measuring::Refused(e) => usage(e),
-            Measuring::Tracer(e) => record::tracer_failure(&e),
-        })?;
-        if !hot.is_empty() {
-            note(&format!("{} functions are called too often to be guarded", hot.len()));
-            guarding = Guarding::of(&ask, &hot).map_err(usage)?;
-        }
-    }
+    let mut guarding = Guarding::of(&ask).map_err(|e| Failure::Usage(e.to_string()))?;
+    guarding.plan.share = SHARE;
     (guarding.plan.hz, guarding.plan.period) = (HZ, PERIOD);
     if args.on_violation == OnViolation::Record {
         guarding.plan.sparse = SPARSE;
@@ -193,7 +185,11 @@ fn write_metrics(args: &Guard, loops: &[Watched], counts: &[Vec<Counts>]) {
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     let part = Path::new(&part);
-    let written = std::fs::write(part, metrics(loops, counts)).and_then(|()| std::fs::rename(part, path));
+    // What is there of that name is replaced, not written to: it may be somebody's link.
+    let _ = std::fs::remove_file(part);
+    let written = File::create_new(part)
+        .and_then(|mut f| f.write_all(metrics(loops, counts).as_bytes()))
+        .and_then(|()| std::fs::rename(part, path));
     if let Err(e) = written {
         note(&format!("cannot write {}: {e}", path.display()));
     }

@@ -3,22 +3,23 @@
 use super::calibrate;
 use super::layout::{
     self, At, Boundary, CANDIDATES, Candidates, ContextKey, Control, FUNCTIONS, Head, LOOPS, Loop, Record,
-    SKIP, STEPPED, THREADS, TYPES, TypeCounts, Unit,
+    THREADS, TYPES, TypeCounts, Unit,
 };
-use super::multi::{Link, Probe};
 use super::plan::{Guarded, Judge, Plan, Spot, Stacked};
-use super::point::Point;
+use super::probes::Probes;
 use super::program::Program;
+use super::told::{Counts, Ended, Told, Violation};
 use crate::collector::monotonic;
 use crate::error::Error;
 use crate::stacks::{Regs, StackTable, UserFrame};
 use pg_event::{Catalog, Ns, SeenBy, StackId, Sysno};
-use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// How often sleeping units are looked at, ns.
 const LOOK: u64 = 10_000_000;
+/// How often it is looked whether probes cost too much, ns.
+const SHED: u64 = 500_000_000;
 /// A unit without a CPU for so long is told as one that sleeps, ns.
 const STARVED: u64 = 1_000_000_000;
 /// Records taken at a time.
@@ -29,111 +30,6 @@ const MAX_SLEEPS: usize = 1 << 16;
 const LONGEST: u64 = 60_000_000_000;
 /// No limit.
 const ENDLESS: u64 = u64::MAX;
-
-/// A unit that takes longer than its type may.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Violation {
-    /// The thread.
-    pub tid: u32,
-    /// Its process.
-    pub pid: u32,
-    /// Which loop, an index in the plan.
-    pub of_loop: usize,
-    /// The type it is taken for, an index in the loop's thresholds; `None` when it came by no context of any.
-    pub of: Option<usize>,
-    /// Which unit of the thread.
-    pub number: u32,
-    /// When it was seen, `CLOCK_MONOTONIC`, ns.
-    pub time: Ns,
-    /// When the unit began.
-    pub start: Ns,
-    /// How long it had run, ns, less what the guards took.
-    pub elapsed: Ns,
-    /// What it exceeds, ns.
-    pub threshold: Ns,
-    /// What saw it.
-    pub seen: SeenBy,
-    /// Stack of the thread at that moment, or in which it slept, in [`Guards::catalog`]; none when the unit had ended.
-    pub user_stack: StackId,
-    /// In the kernel.
-    pub kernel_stack: StackId,
-    /// The same stacks as addresses in the process and in the kernel, the leaf first.
-    pub user: Box<[u64]>,
-    /// See [`Self::user`].
-    pub kernel: Vec<u64>,
-    /// How many frames of the user stack lie inside the loop's.
-    pub distance: Option<usize>,
-}
-
-/// What the guards tell.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Told {
-    /// The units of a thread are told from each other from now on.
-    Guarded {
-        /// The thread.
-        tid: u32,
-        /// Its process.
-        pid: u32,
-        /// Which loop it turns.
-        of_loop: usize,
-    },
-    /// A unit ended (only while learning).
-    Unit {
-        /// The thread.
-        tid: u32,
-        /// Its process.
-        pid: u32,
-        /// Which loop.
-        of_loop: usize,
-        /// When it began, ns.
-        start: Ns,
-        /// When it ended, ns.
-        end: Ns,
-        /// Of that time, what the guards took, ns.
-        spent: Ns,
-        /// Functions (indices in the plan) that it came by and how deep, in bytes below the loop's frame.
-        contexts: Vec<(usize, u32)>,
-    },
-    /// A unit takes too long.
-    Violation(Box<Violation>),
-    /// A unit ended.
-    Ended(Ended),
-}
-
-/// A unit that ended: one whose violation was told, or, if [`Plan::sparse`] asks for that, one that took no longer than
-/// it may.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ended {
-    /// The thread.
-    pub tid: u32,
-    /// Its process.
-    pub pid: u32,
-    /// Which loop.
-    pub of_loop: usize,
-    /// Which unit of the thread.
-    pub number: u32,
-    /// Its violation was told.
-    pub violated: bool,
-    /// When it began, `CLOCK_MONOTONIC`, ns.
-    pub start: Ns,
-    /// When it ended.
-    pub end: Ns,
-    /// How long it took, ns, less what the guards took.
-    pub elapsed: Ns,
-    /// The type that it turned out to be.
-    pub of: Option<usize>,
-}
-
-/// Units of one type so far.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
-    /// That ended.
-    pub units: u64,
-    /// Their nanoseconds.
-    pub sum: u64,
-    /// That took too long.
-    pub violations: u64,
-}
 
 /// The stack of a wait.
 struct Sleep {
@@ -177,8 +73,11 @@ pub struct Guards {
     free: Vec<usize>,
     /// Stacks of waits by thread and place.
     sleeps: HashMap<(u32, At), Sleep>,
-    links: Vec<Link>,
+    probes: Probes,
+    /// Functions that were come by too often.
+    shed: usize,
     next_look: u64,
+    next_shed: u64,
     began: u64,
     costs: calibrate::Costs,
     notes: Vec<String>,
@@ -208,7 +107,9 @@ impl Guards {
             threads: HashMap::new(),
             free: (0..THREADS).rev().collect(),
             sleeps: HashMap::new(),
-            links: Vec::new(),
+            probes: Probes::default(),
+            shed: 0,
+            next_shed: 0,
             next_look: 0,
             began: monotonic(),
             costs,
@@ -219,8 +120,8 @@ impl Guards {
             all.add(pid)?;
         }
         all.program.attach(all.plan.hz)?;
-        if probed {
-            all.probe(pids);
+        if let Some(programs) = all.program.probes.as_ref().filter(|_| probed) {
+            all.probes = Probes::set(programs, &all.plan, &mut all.notes);
         }
         Ok(all)
     }
@@ -282,34 +183,6 @@ impl Guards {
         self.program.targets.insert(pid, 1, 0).map_err(failed)
     }
 
-    /// Set the probes.
-    fn probe(&mut self, pids: &[u32]) {
-        let functions = self.plan.functions.iter().enumerate().take(FUNCTIONS);
-        let mut entries: BTreeMap<(PathBuf, bool), Vec<Probe>> = BTreeMap::new();
-        for (i, f) in functions {
-            let probe = probe(i, f.offset, Point::find(&f.file, f.offset));
-            entries.entry((f.file.clone(), f.private)).or_default().push(probe);
-        }
-        let mut turns: BTreeMap<(PathBuf, bool), Vec<Probe>> = BTreeMap::new();
-        for (i, l) in self.plan.loops.iter().enumerate() {
-            for (file, offset) in &l.turns {
-                let at = Point::find(file, *offset);
-                let probe = probe(i | (at.skip as usize) << SKIP, *offset, at);
-                turns.entry((file.clone(), true)).or_default().push(probe);
-            }
-        }
-        let Some(programs) = &self.program.probes else { return };
-        for (program, of) in programs.iter().zip([turns, entries]) {
-            for ((file, private), probes) in of {
-                let processes: Vec<Option<u32>> =
-                    if private { vec![None] } else { pids.iter().map(|p| Some(*p)).collect() };
-                for pid in processes {
-                    set(program, &file, &probes, pid, &mut self.links, &mut self.notes);
-                }
-            }
-        }
-    }
-
     /// Nanoseconds that probes cost here, as measured: one at a push, and one at another instruction. 0 when none is
     /// used.
     pub fn costs(&self) -> (u64, u64) {
@@ -340,6 +213,10 @@ impl Guards {
     /// Sentences about what could not be guarded.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.notes.clone();
+        if self.shed > 0 {
+            let (shed, left) = (self.shed, self.probes.guarded());
+            notes.push(format!("{shed} functions were called too often to stay guarded; {left} stayed"));
+        }
         let lost = self.program.lost();
         if lost > 0 {
             notes.push(format!(
@@ -370,7 +247,15 @@ impl Guards {
         counts
     }
 
-    /// How often units came by each function of the plan; only while learning.
+    /// Probes that cost more than they may are taken out.
+    fn shed(&mut self) {
+        let Some([_, on_context]) = &self.program.probes else { return };
+        let busy = (0..self.ranks.len()).flat_map(|l| self.counts(l)).map(|c| c.sum).sum();
+        let (counted, costs) = ((self.calls(), busy), self.costs());
+        self.shed += self.probes.shed(on_context, counted, costs, self.plan.share, &mut self.notes);
+    }
+
+    /// How often units came by each function of the plan.
     pub fn calls(&self) -> Vec<u64> {
         let functions = 0..self.plan.functions.len().min(FUNCTIONS) as u32;
         functions.map(|i| self.program.calls.get(&i, 0).unwrap_or(0)).collect()
@@ -385,6 +270,10 @@ impl Guards {
             self.take(record, &mut out);
         }
         let now = monotonic();
+        if now >= self.next_shed && self.plan.share > 0.0 {
+            self.next_shed = now + SHED;
+            self.shed();
+        }
         if now >= self.next_look {
             self.next_look = now + LOOK;
             if !self.plan.learning {
@@ -483,7 +372,13 @@ impl Guards {
             self.program.mapped.wait_at(slot, wait, frame);
             return None;
         }
-        let slot = self.free.pop()?;
+        let Some(slot) = self.free.pop() else {
+            let crowded = format!("more than {THREADS} threads: those that came later are not guarded");
+            if !self.notes.contains(&crowded) {
+                self.notes.push(crowded);
+            }
+            return None;
+        };
         let mut unit = Unit::new(head.tid, head.tgid, of as u32, frame);
         unit.waits[0] = wait;
         if !turn {
@@ -585,36 +480,6 @@ fn ranks(thresholds: &[Ns]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..thresholds.len()).collect();
     order.sort_by_key(|&t| (if thresholds[t] == 0 { ENDLESS } else { thresholds[t] }, t));
     order
-}
-
-/// The probe of what has this number and begins at an offset in a file.
-fn probe(number: usize, offset: u64, at: Point) -> Probe {
-    let stepped = if at.stepped { STEPPED } else { 0 };
-    let cookie = number as u64 | stepped | u64::from(at.lower) << 32;
-    Probe { offset: offset + u64::from(at.skip), cookie }
-}
-
-/// Set probes; of a file with some that the kernel refuses, the others.
-fn set(
-    program: &super::multi::Program,
-    file: &Path,
-    probes: &[Probe],
-    pid: Option<u32>,
-    links: &mut Vec<Link>,
-    notes: &mut Vec<String>,
-) {
-    match program.attach(file, probes, pid) {
-        Ok(link) => links.push(link),
-        Err(e) if probes.len() <= 1 => {
-            let at = probes.first().map_or(0, |p| p.offset);
-            notes.push(format!("no probe at 0x{at:x} of {}: {e}", file.display()));
-        }
-        Err(_) => {
-            let (a, b) = probes.split_at(probes.len() / 2);
-            set(program, file, a, pid, links, notes);
-            set(program, file, b, pid, links, notes);
-        }
-    }
 }
 
 #[cfg(test)]

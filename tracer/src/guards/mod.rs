@@ -7,10 +7,12 @@
 //! |---|---|
 //! | `plan` | what is guarded, and how |
 //! | `point` | where in a function a probe goes |
+//! | `probes` | those that are set |
 //! | `layout` | what is shared with the programs |
 //! | `program`, `multi` | loading and attaching |
 //! | `slots` | units of threads in shared memory |
 //! | `calibrate` | what a probe costs |
+//! | `told` | what the guards tell |
 //! | `guards` | the whole: threads come and go, stacks are asked about, violations come |
 //!
 //! What it costs the guarded program: two look-ups in a hash a switch of any thread of the machine (about 0.1 us), and a
@@ -25,9 +27,12 @@ mod layout;
 mod multi;
 mod plan;
 mod point;
+mod probes;
 mod program;
 mod slots;
+mod told;
 
-pub use guards::{Counts, Ended, Guards, Told, Violation};
+pub use guards::Guards;
 pub use plan::{Guarded, GuardedFunction, GuardedLoop, Judge, Plan, Spot, Stacked};
 pub use point::Point;
+pub use told::{Counts, Ended, Told, Violation};

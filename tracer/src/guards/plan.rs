@@ -1,5 +1,6 @@
 //! What is guarded, and how.
 
+use crate::stacks::Binary;
 use pg_event::{Ns, Sysno};
 use std::path::PathBuf;
 
@@ -58,10 +59,8 @@ pub struct GuardedLoop {
 pub struct GuardedFunction {
     /// File of its module, as this process can open it.
     pub file: PathBuf,
-    /// Where in the file its first instruction is.
+    /// Where in the file its first instruction is. The probe is set in every process that has the file.
     pub offset: u64,
-    /// Only processes that are guarded have this file: the probe needs not be set in each of them.
-    pub private: bool,
 }
 
 /// What is guarded.
@@ -73,6 +72,11 @@ pub struct Plan {
     pub functions: Vec<GuardedFunction>,
     /// Contexts that tell types: loop, function (indices), depth in bytes below the loop's frame, types.
     pub contexts: Vec<(usize, usize, u32, Vec<usize>)>,
+    /// Files of the functions and turns, kept open: they are named by that.
+    pub binaries: Vec<Binary>,
+    /// What the probes at functions may take of the units' time, 0 for no limit: those that are come by most are taken
+    /// out.
+    pub share: f64,
     /// Tell every unit with its contexts, and do not look for violations.
     pub learning: bool,
     /// Samples a second on each CPU, to see units that run long without coming by a guard.

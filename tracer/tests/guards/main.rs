@@ -80,7 +80,7 @@ impl Server {
         let bytes = self.bytes();
         let file = object::File::parse(bytes.as_slice()).unwrap();
         let symbol = file.symbols().find(|s| s.name() == Ok(name)).expect(name);
-        GuardedFunction { file: self.exe.clone(), offset: self.offset(symbol.address()), private: true }
+        GuardedFunction { file: self.exe.clone(), offset: self.offset(symbol.address()) }
     }
 
     /// A boundary is poll(2) of the program's own, or where that returned. `calls` gets the addresses of such calls.

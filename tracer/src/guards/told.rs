@@ -1,0 +1,108 @@
+//! What the guards tell.
+
+use pg_event::{Ns, SeenBy, StackId};
+
+/// A unit that takes longer than its type may.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Violation {
+    /// The thread.
+    pub tid: u32,
+    /// Its process.
+    pub pid: u32,
+    /// Which loop, an index in the plan.
+    pub of_loop: usize,
+    /// The type it is taken for, an index in the loop's thresholds; `None` when it came by no context of any.
+    pub of: Option<usize>,
+    /// Which unit of the thread.
+    pub number: u32,
+    /// When it was seen, `CLOCK_MONOTONIC`, ns.
+    pub time: Ns,
+    /// When the unit began.
+    pub start: Ns,
+    /// How long it had run, ns, less what the guards took.
+    pub elapsed: Ns,
+    /// What it exceeds, ns.
+    pub threshold: Ns,
+    /// What saw it.
+    pub seen: SeenBy,
+    /// Stack of the thread at that moment, or in which it slept, in [`super::Guards::catalog`]; none when the unit had ended.
+    pub user_stack: StackId,
+    /// In the kernel.
+    pub kernel_stack: StackId,
+    /// The same stacks as addresses in the process and in the kernel, the leaf first.
+    pub user: Box<[u64]>,
+    /// See [`Self::user`].
+    pub kernel: Vec<u64>,
+    /// How many frames of the user stack lie inside the loop's.
+    pub distance: Option<usize>,
+}
+
+/// What the guards tell.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Told {
+    /// The units of a thread are told from each other from now on.
+    Guarded {
+        /// The thread.
+        tid: u32,
+        /// Its process.
+        pid: u32,
+        /// Which loop it turns.
+        of_loop: usize,
+    },
+    /// A unit ended (only while learning).
+    Unit {
+        /// The thread.
+        tid: u32,
+        /// Its process.
+        pid: u32,
+        /// Which loop.
+        of_loop: usize,
+        /// When it began, ns.
+        start: Ns,
+        /// When it ended, ns.
+        end: Ns,
+        /// Of that time, what the guards took, ns.
+        spent: Ns,
+        /// Functions (indices in the plan) that it came by and how deep, in bytes below the loop's frame.
+        contexts: Vec<(usize, u32)>,
+    },
+    /// A unit takes too long.
+    Violation(Box<Violation>),
+    /// A unit ended.
+    Ended(Ended),
+}
+
+/// A unit that ended: one whose violation was told, or, if [`super::Plan::sparse`] asks for that, one that took no longer than
+/// it may.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ended {
+    /// The thread.
+    pub tid: u32,
+    /// Its process.
+    pub pid: u32,
+    /// Which loop.
+    pub of_loop: usize,
+    /// Which unit of the thread.
+    pub number: u32,
+    /// Its violation was told.
+    pub violated: bool,
+    /// When it began, `CLOCK_MONOTONIC`, ns.
+    pub start: Ns,
+    /// When it ended.
+    pub end: Ns,
+    /// How long it took, ns, less what the guards took.
+    pub elapsed: Ns,
+    /// The type that it turned out to be.
+    pub of: Option<usize>,
+}
+
+/// Units of one type so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// That ended.
+    pub units: u64,
+    /// Their nanoseconds.
+    pub sum: u64,
+    /// That took too long.
+    pub violations: u64,
+}

@@ -16,7 +16,9 @@ pub struct Probes {
     /// At the entries of functions that are guarded at present: number in the plan, file, probe.
     entries: Vec<(usize, PathBuf, Probe)>,
     links: Vec<Link>,
-    _turns: Vec<Link>,
+    /// Kept for as long as they are to stay.
+    #[allow(dead_code)]
+    turns: Vec<Link>,
     /// Calls of all functions, and nanoseconds of all units, at the last look.
     last: (Vec<u64>, u64),
 }
@@ -25,11 +27,11 @@ impl Probes {
     /// Sets them. Sentences about those that cannot be go to `notes`.
     pub fn set(programs: &[Program; 2], plan: &Plan, notes: &mut Vec<String>) -> Self {
         let [on_turn, on_context] = programs;
-        let mut turns = Vec::new();
+        let mut calls = Vec::new();
         for (i, l) in plan.loops.iter().enumerate() {
             for (file, offset) in &l.turns {
                 let at = Point::find(file, *offset);
-                turns.push((i, file.clone(), probe(i | (at.skip as usize) << SKIP, *offset, at)));
+                calls.push((i, file.clone(), probe(i | (at.skip as usize) << SKIP, *offset, at)));
             }
         }
         let functions = plan.functions.iter().enumerate().take(FUNCTIONS);
@@ -37,8 +39,8 @@ impl Probes {
             (i, f.file.clone(), probe(i, f.offset, Point::find(&f.file, f.offset)))
         };
         let entries: Vec<_> = functions.map(entry).collect();
-        let (links, _turns) = (attach(on_context, &entries, notes), attach(on_turn, &turns, notes));
-        Self { entries, links, _turns, last: (Vec::new(), 0) }
+        let (links, turns) = (attach(on_context, &entries, notes), attach(on_turn, &calls, notes));
+        Self { entries, links, turns, last: (Vec::new(), 0) }
     }
 
     /// Takes out those that are come by most, if all of them took more than `share` of the units' time since the last

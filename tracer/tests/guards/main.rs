@@ -174,6 +174,7 @@ fn units_are_told_with_their_contexts() {
         ..Plan::default()
     };
     let mut guards = server.guards_with(plan, learnt.calls.clone());
+    assert_eq!(guards.calls(), [0; 5], "nothing was called yet");
     let (hit, step) = guards.costs();
     println!("a probe costs {hit} ns at a push, {step} ns elsewhere");
     assert!((50..100_000).contains(&hit) && (50..100_000).contains(&step), "{hit} {step}");

@@ -2,8 +2,8 @@
 
 use pg_event::{Ns, UnitTypeRow};
 use pg_graph::units::{
-    Boundary, FunctionId, LoopKey, LoopTypes, Place, Profile, Rule, SelectOptions, TypeId, TypeOptions,
-    candidates, select,
+    Boundary, Context, FunctionId, LoopKey, LoopTypes, Place, Profile, Rule, SelectOptions, TypeId,
+    TypeOptions, candidates, select,
 };
 use pg_tracer::Error;
 use pg_tracer::guards::{Guarded, GuardedFunction, GuardedLoop, Guards, Judge, Plan, Point, Stacked};
@@ -104,22 +104,17 @@ impl Guarding {
                 continue;
             }
             for function in guards(&of) {
+                let told = telling(&of.contexts, function);
                 let mut places = ask.profile.places(function);
-                let Some(place) = places.find_map(|p| at(&all.binaries, ask, p)) else { continue };
+                let place = places.find_map(|p| at(&all.binaries, ask, p)).filter(|_| !told.is_empty());
+                let Some(place) = place else { continue };
                 let number = *guarded.entry(function).or_insert_with(|| {
                     all.plan.functions.push(place);
                     all.functions.push(function);
                     all.plan.functions.len() - 1
                 });
                 watched.guards += 1;
-                let contexts = of.contexts.iter().flatten().filter(|c| c.function == function);
-                let depths: BTreeSet<u32> = contexts.map(|c| c.depth).collect();
-                for depth in depths {
-                    let context = pg_graph::units::Context { function, depth };
-                    let types =
-                        (0..of.contexts.len()).filter(|&t| of.contexts[t].contains(&context)).collect();
-                    all.plan.contexts.push((i, number, depth, types));
-                }
+                all.plan.contexts.extend(told.into_iter().map(|(depth, types)| (i, number, depth, types)));
             }
         }
         Ok(all)
@@ -200,6 +195,18 @@ fn guards(of: &LoopTypes) -> Vec<FunctionId> {
     let mut all = candidates(&of.types);
     all.retain(|c| known.contains(&c.function));
     select(&all, SelectOptions::default())
+}
+
+/// Depths of a function at which it tells types from each other, with these. Where more than half of all types come by,
+/// nothing is told: a unit that comes by no other is of no known type, rather than of the shortest of all.
+fn telling(contexts: &[BTreeSet<Context>], function: FunctionId) -> Vec<(u32, Vec<usize>)> {
+    let of = contexts.iter().flatten().filter(|c| c.function == function);
+    let depths: BTreeSet<u32> = of.map(|c| c.depth).collect();
+    let types = |depth| -> Vec<usize> {
+        (0..contexts.len()).filter(|&t| contexts[t].contains(&Context { function, depth })).collect()
+    };
+    let told = depths.into_iter().map(|depth| (depth, types(depth)));
+    told.filter(|(_, types)| types.len() * 2 <= contexts.len()).collect()
 }
 
 /// Where a place is in the binaries. None where the kernel would have to step through its instructions, and in those
@@ -291,5 +298,22 @@ mod tests {
         // Behind the call nothing is known of the system call.
         assert_eq!(told(&[("app", 20), ("app", 30)], None), Some((0, 1, 0)));
         assert_eq!(told(&[("app", 20), ("app", 29)], None), None);
+    }
+
+    #[test]
+    fn what_most_types_come_by_tells_nothing() {
+        let at = |f, depth| Context { function: FunctionId(f), depth };
+        // Function 1 is called by all, at one depth of two by half of them; function 2 by one.
+        let contexts = [
+            [at(1, 8), at(1, 16), at(2, 24)].into(),
+            [at(1, 8), at(1, 16)].into(),
+            [at(1, 8)].into(),
+            [at(1, 8)].into(),
+        ];
+        assert_eq!(telling(&contexts, FunctionId(1)), [(16, vec![0, 1])]);
+        assert_eq!(telling(&contexts, FunctionId(2)), [(24, vec![0])]);
+        assert!(telling(&contexts, FunctionId(3)).is_empty());
+        // The only type needs no telling.
+        assert!(telling(&contexts[..1], FunctionId(2)).is_empty());
     }
 }

@@ -354,7 +354,8 @@ fn where_there_is_one_type_all_units_are_of_it() {
     server.answer();
     guards.poll(Duration::from_millis(10));
     let counts = guards.counts(0);
-    assert!(counts[0].units > 1 && counts[0].violations == 1 && counts[1].units == 0, "{counts:?}");
+    // Without probes, turns between which the server did not have to wait are one unit.
+    assert!(counts[0].units >= 1 && counts[0].violations == 1 && counts[1].units == 0, "{counts:?}");
 }
 
 #[test]

@@ -272,6 +272,13 @@ struct tty_struct {
 struct tty_file_private {
 	struct tty_struct *tty;
 };
+struct timespec64 {
+	s64 tv_sec;
+	long tv_nsec;
+};
+struct itimerspec64 {
+	struct timespec64 it_value;
+};
 struct vm_area_struct {
 	unsigned long vm_start, vm_flags, vm_pgoff;
 	struct file *vm_file;

@@ -43,12 +43,15 @@ const EXTRA: &[(&str, &str, &str)] = &[
     ("on_hrtimer_entry", "hrtimer_expire_entry", "timers look like threads"),
     ("on_timer_exit", "timer_expire_exit", "timers look like threads"),
     ("on_timer_entry", "timer_expire_entry", "timers look like threads"),
-    ("on_timer_start", "hrtimer_start", "who armed a timer is not recorded"),
+    ("on_timer_setup", "hrtimer_setup", "who armed a timer is not recorded"),
+    ("on_itimer", "itimer_state", "who armed an interval timer is not recorded"),
     ("on_queue_work", "workqueue_queue_work", "for whom kernel workers act is not recorded"),
     ("on_disk_complete", "block_rq_complete", "who asked for what a disk delivers is not recorded"),
     ("on_disk_start", "block_io_start", "who asked for what a disk delivers is known for some queues only"),
     ("on_disk_issue", "block_rq_issue", "who asked for what a disk delivers is known for some queues only"),
 ];
+/// Tracepoints that had another name in earlier kernels.
+const RENAMED: &[(&str, &str)] = &[("hrtimer_setup", "hrtimer_init")];
 const RECEIVE: &str = "on_receive";
 const MESSAGES: &[(&str, &str, &str)] = &[
     ("on_send", "sock_send_length", "bytes sent over sockets are not recorded"),
@@ -240,7 +243,11 @@ impl Programs {
         // What is optional first: whatever of it wakes the core finds it not yet there.
         let messages = if options.level >= Level::Messages { MESSAGES } else { &[] };
         for (name, tracepoint, loss) in EXTRA.iter().chain(messages) {
-            let attached = attach(&mut self.ebpf, name, tracepoint, btf);
+            let earlier = RENAMED.iter().find(|r| r.0 == *tracepoint);
+            let attached = attach(&mut self.ebpf, name, tracepoint, btf).or_else(|e| match earlier {
+                Some((_, earlier)) => attach(&mut self.ebpf, name, earlier, btf),
+                None => Err(e),
+            });
             if let Ok(link) = attached {
                 if MESSAGES.iter().any(|m| m.0 == *name) {
                     self.messages.push((name, link));

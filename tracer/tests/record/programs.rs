@@ -30,6 +30,7 @@ pub fn run(name: &str) {
         "shared-mutex" => crate::futexes::shared_mutex(),
         "timerfd" => crate::timers::timerfd(),
         "itimer" => crate::timers::itimer(),
+        "posix_timer" => crate::timers::posix_timer(),
         "terminal" => crate::work::terminal(),
         "disk" => crate::disk::read(),
         "quota" => crate::quota::spin(),

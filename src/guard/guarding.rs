@@ -39,9 +39,11 @@ pub enum Refused {
 pub struct Watched {
     /// Which of the profile.
     pub key: LoopKey,
+    /// File of its module.
+    pub module: String,
     /// Name of its function.
     pub function: String,
-    /// Its types, by their numbers in the profile.
+    /// Its types, by their numbers in the profile. None while learning.
     pub types: Vec<UnitTypeRow>,
     /// Functions at which its types are told from each other.
     pub guards: usize,
@@ -92,6 +94,7 @@ impl Guarding {
         let mut guarded: BTreeMap<FunctionId, usize> = BTreeMap::new();
         for (i, watched) in all.loops.iter_mut().enumerate() {
             let Some(of) = ask.profile.types(&watched.key, TypeOptions::default()) else { continue };
+            watched.types = rows(ask, watched, &of);
             all.plan.loops[i].thresholds = watched.types.iter().map(|t| t.threshold).collect();
             for (t, silent) in all.plan.loops[i].thresholds.iter_mut().zip(&of.silent) {
                 *t = if *silent { 0 } else { *t };
@@ -148,7 +151,7 @@ impl Guarding {
         Guards::start(self.plan, self.judge, pids)
     }
 
-    /// The loops that are there, with their boundaries.
+    /// The loops that are there, with their boundaries. Their types are not looked at.
     fn loops_of(ask: &Ask) -> Result<Self, Refused> {
         let mut binaries: Vec<Opened> = Vec::new();
         for binary in ask.pids.iter().flat_map(|&pid| Binary::of_process(pid)) {
@@ -244,15 +247,19 @@ fn judge(loops: Vec<(String, Vec<Boundary>)>) -> Judge {
 
 fn watched(ask: &Ask, key: &LoopKey, binary: &Binary) -> Watched {
     let function = ask.profile.loop_function(key).map_or_else(String::new, |f| f.function.name.clone());
-    let of = ask.profile.types(key, TypeOptions::default());
-    let row = |of: &LoopTypes, t: usize| {
+    Watched { key: key.clone(), module: binary.path.clone(), function, types: Vec::new(), guards: 0 }
+}
+
+/// The types of a loop for a recording.
+fn rows(ask: &Ask, watched: &Watched, of: &LoopTypes) -> Vec<UnitTypeRow> {
+    let row = |t: usize| {
         let stats = &of.stats[t];
         let threshold = of.threshold(TypeId(t as u32), ask.rule);
         UnitTypeRow {
             name: of.names[t].clone(),
-            function: function.clone(),
-            module: binary.path.clone(),
-            offset: key.offset,
+            function: watched.function.clone(),
+            module: watched.module.clone(),
+            offset: watched.key.offset,
             profile: ask.file.to_owned(),
             units: stats.count(),
             mean: stats.mean().unwrap_or(0.0).round() as Ns,
@@ -262,8 +269,7 @@ fn watched(ask: &Ask, key: &LoopKey, binary: &Binary) -> Watched {
             histogram: stats.histogram().steps().take(MAX_BINS).collect(),
         }
     };
-    let types = of.map_or_else(Vec::new, |of| (0..of.stats.len()).map(|t| row(&of, t)).collect());
-    Watched { key: key.clone(), function, types, guards: 0 }
+    (0..of.stats.len()).map(row).collect()
 }
 
 #[cfg(test)]

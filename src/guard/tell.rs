@@ -174,7 +174,13 @@ mod tests {
     #[test]
     fn for_prometheus() {
         let types = vec![UnitTypeRow { name: "a \"b\"\\".into(), ..UnitTypeRow::default() }];
-        let watched = Watched { key: LoopKey::default(), function: "main".into(), types, guards: 0 };
+        let watched = Watched {
+            key: LoopKey::default(),
+            module: String::new(),
+            function: "main".into(),
+            types,
+            guards: 0,
+        };
         let counts = Counts { units: 4, sum: 2_500_000_000, violations: 1 };
         let text = metrics(&[watched], &[vec![counts, Counts::default()]]);
         insta::assert_snapshot!(text, @r#"

@@ -9,6 +9,7 @@
 #include <bpf/bpf_tracing.h>
 
 #include "records.h"
+#include "mix.h"
 #include "state.h"
 #include "lane.h"
 #include "object.h"

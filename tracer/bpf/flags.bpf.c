@@ -37,6 +37,7 @@ struct task_struct {
 } __attribute__((preserve_access_index));
 
 #include <bpf/bpf_helpers.h>
+#include "user_stack.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -94,12 +95,6 @@ struct {
 	__type(value, u64);
 } lost SEC(".maps");
 
-static __always_inline u64 blend(u64 a, u64 b)
-{
-	u64 x = (a ^ b) * 0x9e3779b97f4a7c15ULL;
-	return (x ^ (x >> 29)) * 0xbf58476d1ce4e5b9ULL;
-}
-
 static __always_inline void fill(struct hit *h, struct hit_context *ctx, struct task_struct *task, u64 key,
 				 u64 now)
 {
@@ -130,20 +125,6 @@ static __always_inline void fill(struct hit *h, struct hit_context *ctx, struct 
 	}
 }
 
-/* The whole, or up to the first page that is not there. */
-static __always_inline u32 copy_of(u8 *to, u64 sp)
-{
-	if (!bpf_probe_read_user(to, FLAG_STACK, (void *)sp))
-		return FLAG_STACK;
-	u32 done = 0;
-	for (u32 at = 0; at < FLAG_STACK; at += 512) {
-		if (bpf_probe_read_user(to + at, 512, (void *)(sp + at)))
-			break;
-		done = at + 512;
-	}
-	return done;
-}
-
 SEC("perf_event")
 int on_flag(struct hit_context *ctx)
 {
@@ -152,7 +133,7 @@ int on_flag(struct hit_context *ctx)
 	if (bpf_probe_read_kernel(&regs, sizeof(regs), (void *)bpf_task_pt_regs(task)))
 		__builtin_memset(&regs, 0, sizeof(regs));
 	u64 now = bpf_ktime_get_ns();
-	u64 key = blend(blend(task->pid, regs.ip), regs.sp) | 1;
+	u64 key = stack_key(task->pid, regs.ip, regs.sp);
 	u64 *last = bpf_map_lookup_elem(&copied, &key);
 	u32 zero = 0;
 	if (last && now - *last < STALE_NS) {
@@ -169,7 +150,7 @@ int on_flag(struct hit_context *ctx)
 		goto none;
 	fill(&h->head, ctx, task, key, now);
 	h->head.regs = regs;
-	h->head.len = copy_of(h->data, regs.sp);
+	h->head.len = copy_stack(h->data, regs.sp, FLAG_STACK);
 	bpf_ringbuf_submit(h, 0);
 	bpf_map_update_elem(&copied, &key, &now, BPF_ANY);
 	return 0;

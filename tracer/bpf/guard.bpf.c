@@ -10,7 +10,9 @@
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
 #include "guard.h"
+#include "user_stack.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -37,26 +39,6 @@ static __always_inline struct unit *guarded(u32 tid)
 	return u && u->tid == tid ? u : 0;
 }
 
-static __always_inline u64 blend(u64 a, u64 b)
-{
-	u64 x = (a ^ b) * 0x9e3779b97f4a7c15ULL;
-	return (x ^ (x >> 29)) * 0xbf58476d1ce4e5b9ULL;
-}
-
-/* The whole, or up to the first page that is not there. */
-static __always_inline u32 copy_stack(u8 *to, u64 sp)
-{
-	if (!bpf_probe_read_user(to, STACK_BYTES, (void *)sp))
-		return STACK_BYTES;
-	u32 done = 0;
-	for (u32 at = 0; at < STACK_BYTES; at += 512) {
-		if (bpf_probe_read_user(to + at, 512, (void *)(sp + at)))
-			break;
-		done = at + 512;
-	}
-	return done;
-}
-
 static __always_inline void head(struct head *h, u32 type, u32 tid, u32 tgid, u32 loop, u64 now)
 {
 	h->type = type;
@@ -69,7 +51,7 @@ static __always_inline void head(struct head *h, u32 type, u32 tid, u32 tgid, u3
 /* Ask user space about a stack of the current thread, unless it was asked lately or often. */
 static __always_inline void ask(u32 tid, u32 tgid, struct regs *regs, u32 turn, u64 now)
 {
-	u64 key = blend(blend(tid, regs->ip), regs->sp) | 1;
+	u64 key = stack_key(tid, regs->ip, regs->sp);
 	u64 *last = bpf_map_lookup_elem(&asked, &key);
 	/* Numbers of threads come again; a turn is asked about until the thread is guarded. */
 	if (last && now - *last < (turn ? ASK_NS : ASK_AGAIN_NS))
@@ -91,7 +73,7 @@ static __always_inline void ask(u32 tid, u32 tgid, struct regs *regs, u32 turn, 
 	head(&r->head, REC_STACK, tid, tgid, 0, now);
 	r->turn = turn;
 	r->regs = *regs;
-	r->len = copy_stack(r->data, regs->sp);
+	r->len = copy_stack(r->data, regs->sp, STACK_BYTES);
 	bpf_ringbuf_submit(r, 0);
 	bpf_map_update_elem(&asked, &key, &now, BPF_ANY);
 }
@@ -125,7 +107,7 @@ static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs
 	u64 elapsed = elapsed_of(u, now), threshold = t->threshold;
 	if (!threshold || elapsed <= threshold)
 		return;
-	u->told = 1;
+	u->told = COUNTED;
 	__sync_fetch_and_add(&t->violations, 1);
 	struct control *c = settings();
 	if (!c || now < t->quiet_until)
@@ -161,11 +143,12 @@ static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs
 		v->kernel_frames = n / 8;
 	if (regs) {
 		v->regs = *regs;
-		v->len = copy_stack(v->data, regs->sp);
+		v->len = copy_stack(v->data, regs->sp, STACK_BYTES);
 	} else {
 		__builtin_memset(&v->regs, 0, sizeof(v->regs));
 	}
 	bpf_ringbuf_submit(v, 0);
+	u->told = TOLD;
 	/* This took long, and was ours. */
 	u->spent += bpf_ktime_get_ns() - now;
 }
@@ -177,7 +160,7 @@ static __always_inline void begin_unit(struct unit *u, u64 now, u32 woken)
 	u->off = 0;
 	u->best = NO_TYPE;
 	u->most = 0;
-	u->told = 0;
+	u->told = UNTOLD;
 	u->woken = woken;
 	u->contexts = 0;
 	u->asleep.ip = u->asleep.sp = 0;
@@ -213,7 +196,7 @@ static __always_inline void end_unit(struct unit *u, u64 now)
 		r->count = u->contexts;
 		__builtin_memcpy(r->context, u->context, sizeof(r->context));
 		bpf_ringbuf_submit(r, 0);
-	} else if (u->told || (c && l && c->sparse_ns && now - l->passed > c->sparse_ns)) {
+	} else if (u->told == TOLD || (!u->told && c && l && c->sparse_ns && now - l->passed > c->sparse_ns)) {
 		if (!u->told)
 			l->passed = now;
 		struct rec_life *r = bpf_ringbuf_reserve(&told, sizeof(*r), 0);
@@ -484,6 +467,16 @@ int BPF_PROG(on_exec, struct task_struct *task)
 	return 0;
 }
 
+/* How many threads of a process are left is a count of its signals' state. */
+struct signal_struct___left {
+	struct {
+		int counter;
+	} live;
+} __attribute__((preserve_access_index));
+struct task_struct___left {
+	struct signal_struct___left *signal;
+} __attribute__((preserve_access_index));
+
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(on_exit, struct task_struct *task)
 {
@@ -491,6 +484,9 @@ int BPF_PROG(on_exit, struct task_struct *task)
 	if (!bpf_map_lookup_elem(&targets, &tgid))
 		return 0;
 	bpf_map_delete_elem(&slots, &tid);
+	/* The last one: the number may pass on to another process. */
+	if (!BPF_CORE_READ((struct task_struct___left *)task, signal, live.counter))
+		bpf_map_delete_elem(&targets, &tgid);
 	life(REC_EXIT, tid, tgid, 0);
 	return 0;
 }

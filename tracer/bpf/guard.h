@@ -28,9 +28,9 @@ struct control {
 	u64 step_ns;	/* and one whose instruction the kernel has to step through */
 	u64 period_ns;	/* stacks of violations of a type: after one none for so long, */
 	u64 longest_ns;	/* then for twice as long, up to this */
-	u32 learning;	/* tell every unit, with its contexts */
-	u32 own_tgid;
 	u64 sparse_ns;	/* tell a unit of each loop in so long, to compare slow ones with; 0: none */
+	u32 learning;	/* tell every unit, with its contexts */
+	u32 zero;
 };
 _Static_assert(sizeof(struct control) == 48, "layout.rs");
 
@@ -56,7 +56,7 @@ struct unit {
 	u64 off;		 /* off the CPU since, 0: on it */
 	struct place asleep;	 /* in which system call; zeros when in none */
 	u32 best, most;		 /* the type it is taken for, and its hits */
-	u32 told;		 /* its violation was told */
+	u32 told;		 /* enum told */
 	u32 woken;		 /* it began when the thread got the CPU back */
 	u32 number;		 /* units so far */
 	u32 contexts;		 /* kept in `context` */
@@ -72,6 +72,9 @@ struct guarded_type {
 	u64 quiet_until;	 /* no stacks before */
 	u64 period;		 /* and none for so long after the next */
 };
+
+/* Whether a unit took too long: not yet; yes, and it was counted; yes, and it was told with its stack. */
+enum told { UNTOLD = 0, COUNTED, TOLD };
 
 /* Types are in order of their thresholds; the last one stands for units of no known type. */
 struct guarded_loop {

@@ -3,6 +3,8 @@
 #ifndef PG_STACK_H
 #define PG_STACK_H
 
+#include "user_stack.h"
+
 /* The registers a thread had in user mode, into its scratch room. */
 static __always_inline struct regs *load_regs(struct task_struct *task, u32 which)
 {
@@ -10,26 +12,6 @@ static __always_inline struct regs *load_regs(struct task_struct *task, u32 whic
 	if (!s || bpf_probe_read_kernel(&s->regs, sizeof(s->regs), (void *)bpf_task_pt_regs(task)))
 		return 0;
 	return &s->regs;
-}
-
-/* Copy up to `size` bytes from `sp` upwards: the whole, or up to the first page that is not there. */
-static __always_inline u32 copy_stack(u8 *to, u64 sp, u32 size)
-{
-	if (!bpf_probe_read_user(to, size, (void *)sp))
-		return size;
-	u32 done = 0;
-	for (u32 at = 0; at < size; at += 512) {
-		if (bpf_probe_read_user(to + at, 512, (void *)(sp + at)))
-			break;
-		done = at + 512;
-	}
-	/* The stack often ends within the last piece. */
-	if (done < size) {
-		u32 rest = (4096 - ((sp + done) & 4095)) & 511;
-		if (rest && !bpf_probe_read_user(to + (done & 0x3fff), rest & 511, (void *)(sp + done)))
-			done += rest;
-	}
-	return done;
 }
 
 #define FILL(rec, ring_type, size)                                              \
@@ -45,11 +27,6 @@ static __always_inline u32 copy_stack(u8 *to, u64 sp, u32 size)
 		(rec)->head.regs = *r;                                          \
 		(rec)->head.len = copy_stack((rec)->data, r->sp, size);         \
 	} while (0)
-
-static __always_inline u64 stack_key(u32 tid, u64 ip, u64 sp)
-{
-	return mix(mix(tid, ip), sp) | 1;
-}
 
 /* The key of the user stack when it was copied lately, else 0. */
 static __always_inline u64 known_stack(struct thread *t, struct pt_regs *r, u32 tid, u64 now)

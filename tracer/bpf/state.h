@@ -296,12 +296,6 @@ static __always_inline u64 call_of(struct task_struct *task, u64 nr)
 	return nr < COMPAT_CALL && (task->thread_info.status & TS_COMPAT) ? nr | COMPAT_CALL : nr;
 }
 
-static __always_inline u64 mix(u64 h, u64 v)
-{
-	h = (h ^ v) * 0xff51afd7ed558ccdULL;
-	return h ^ (h >> 32);
-}
-
 /* Is this the first time (while remembered) that `hash` is to be sent? */
 static __always_inline bool unsent(u64 hash)
 {

@@ -14,6 +14,7 @@ mod loading;
 pub mod options;
 pub mod patience;
 pub mod procfs;
+mod readable;
 mod sockdiag;
 pub mod stacks;
 pub mod steps;

@@ -3,6 +3,21 @@
 
 use aya::programs::ProgramError;
 
+/// Longest text of a refusal, characters.
+const MAX_REASON: usize = 2000;
+
+/// An error with all that caused it, or the end of that: what the kernel checked last.
+pub fn reason(e: &dyn std::error::Error) -> String {
+    let mut reason = e.to_string();
+    let mut inner = e.source();
+    while let Some(e) = inner {
+        reason = format!("{reason}: {e}");
+        inner = e.source();
+    }
+    let from = reason.char_indices().rev().nth(MAX_REASON - 1).map_or(0, |(i, _)| i);
+    reason.split_off(from)
+}
+
 /// Most tries for one program.
 pub const TRIES: usize = 20;
 

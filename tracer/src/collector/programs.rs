@@ -7,7 +7,7 @@ use super::lanes::{self, Lanes};
 use super::permission::not_permitted;
 use super::sampling::{self, Sampling};
 use crate::error::Error;
-use crate::loading::patiently;
+use crate::loading::{patiently, reason};
 use crate::options::{Level, Options};
 use crate::stacks::Followed;
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray};
@@ -124,7 +124,6 @@ fn ring_size(wanted: u32) -> u32 {
 }
 
 fn refused(what: &str, e: &(dyn std::error::Error + 'static)) -> Error {
-    let mut reason = e.to_string();
     if let Some(last) = verdict_of_verifier(e) {
         // EACCES here is the verifier's, not one of missing rights.
         return Error::Refused { what: what.into(), reason: last };
@@ -137,12 +136,8 @@ fn refused(what: &str, e: &(dyn std::error::Error + 'static)) -> Error {
             return not_permitted(&format!("the right to load BPF programs ({what})"));
         }
         inner = e.source();
-        if let Some(e) = inner {
-            reason = format!("{reason}: {e}");
-        }
     }
-    let tail: String = reason.chars().rev().take(2000).collect::<Vec<_>>().into_iter().rev().collect();
-    Error::Refused { what: what.into(), reason: tail }
+    Error::Refused { what: what.into(), reason: reason(e) }
 }
 
 /// What the verifier said last before its statistics: that is what is wrong. Its whole log can be megabytes

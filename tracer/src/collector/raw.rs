@@ -6,12 +6,10 @@ pub use parse::{
     comes_after, is_exec, is_life, of_lane, parse, parse_again, parse_off, parse_run, stack_time,
 };
 
-use crate::stacks::RawFrame;
+use crate::stacks::{PT_REGS, RawFrame};
 
 /// Most members of a set record.
 pub const SET_MAX: usize = 32;
-/// Words of `struct pt_regs` of x86-64.
-const REGS: usize = 21;
 
 /// A kernel thread.
 pub const F_KERNEL: u8 = 1;
@@ -149,7 +147,7 @@ pub struct StackCopy {
     pub key: u64,
     pub kernel_stack: u64,
     /// In the order of `struct pt_regs`.
-    pub regs: [u64; REGS],
+    pub regs: [u64; PT_REGS],
     pub data: Vec<u8>,
 }
 

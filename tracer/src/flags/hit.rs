@@ -1,6 +1,6 @@
 //! An access to a flag as the BPF program reports it (`struct hit` in `bpf/flags.bpf.c`).
 
-use crate::stacks::Regs;
+use crate::stacks::{PT_REGS, Regs};
 
 /// Bytes before the instruction pointer.
 const CODE: usize = 16;
@@ -40,12 +40,10 @@ impl Hit {
     pub fn parse(b: &[u8]) -> Option<Self> {
         let u64_at = |at: usize| Some(u64::from_le_bytes(b.get(at..at + 8)?.try_into().ok()?));
         let u32_at = |at: usize| Some(u32::from_le_bytes(b.get(at..at + 4)?.try_into().ok()?));
-        // In the order of `struct pt_regs`.
-        let mut r = [0; 21];
+        let mut r = [0; PT_REGS];
         for (i, r) in r.iter_mut().enumerate() {
             *r = u64_at(48 + i * 8)?;
         }
-        let [r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, _, ip, _, _, sp, _] = r;
         let width = u32::from(*b.get(43)?).min(8);
         let mask = 1u64.checked_shl(width * 8).map_or(u64::MAX, |m| m - 1);
         Some(Self {
@@ -57,7 +55,7 @@ impl Hit {
             tgid: u32_at(36)?,
             cpu: u16::from_le_bytes(b.get(40..42)?.try_into().ok()?),
             in_kernel: b.get(42)? & IN_KERNEL != 0,
-            regs: Regs { ip, sp, bp, ax, bx, cx, dx, si, di, r8, r9, r10, r11, r12, r13, r14, r15 },
+            regs: r.into(),
             code: b.get(216..216 + CODE)?.try_into().ok()?,
             stack: b.get(HEAD..HEAD.checked_add(u32_at(44)? as usize)?)?.to_vec(),
         })

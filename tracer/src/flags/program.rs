@@ -1,14 +1,14 @@
 //! The BPF object that is run at each access to a flag: an object of its own, so that a kernel that refuses it
 //! can still record everything else.
-#![allow(unsafe_code)] // poll(2) has no safe wrapper in std.
 
 use super::FlagError;
 use super::hit::Hit;
-use crate::loading::patiently;
+use crate::loading::{patiently, reason};
+use crate::readable::wait_readable;
 use aya::maps::{Array, MapData, RingBuf};
 use aya::programs::PerfEvent;
 use aya::{Btf, Ebpf, EbpfLoader};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// The committed object; `cargo xtask bpf` rebuilds it.
@@ -25,14 +25,7 @@ pub struct Program {
 pub struct Ring(RingBuf<MapData>);
 
 fn refused(e: impl std::error::Error) -> FlagError {
-    let mut reason = e.to_string();
-    let mut inner = e.source();
-    while let Some(e) = inner {
-        reason = format!("{reason}: {e}");
-        inner = e.source();
-    }
-    reason.truncate(reason.char_indices().nth(2000).map_or(reason.len(), |(i, _)| i));
-    FlagError::Refused { what: "load the program for data flags".into(), reason }
+    FlagError::Refused { what: "load the program for data flags".into(), reason: reason(&e) }
 }
 
 impl Program {
@@ -70,9 +63,7 @@ impl Program {
 impl Ring {
     /// Sleep until there is something in it, or for so long.
     pub fn wait(&self, most: Duration) {
-        let mut fd = libc::pollfd { fd: self.0.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one valid pollfd.
-        unsafe { libc::poll(&raw mut fd, 1, most.as_millis() as i32) };
+        wait_readable(self.0.as_fd(), most);
     }
 
     /// What is in it, up to `most`.

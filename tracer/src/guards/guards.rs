@@ -133,10 +133,10 @@ impl Guards {
             hit_ns: self.costs.hit,
             step_ns: self.costs.step,
             period_ns: self.plan.period,
-            longest_ns: LONGEST.max(self.plan.period),
+            longest_ns: self.longest(),
             learning: u32::from(self.plan.learning),
-            own_tgid: std::process::id(),
             sparse_ns: self.plan.sparse,
+            zero: 0,
         };
         self.program.control.set(0, control, 0).map_err(failed)?;
         if self.plan.loops.len() > LOOPS {
@@ -174,6 +174,11 @@ impl Guards {
         Ok(())
     }
 
+    /// The longest that a type is silent, ns.
+    fn longest(&self) -> u64 {
+        LONGEST.max(self.plan.period)
+    }
+
     /// Guard one more process. It costs nothing to name one twice.
     ///
     /// # Errors
@@ -192,11 +197,6 @@ impl Guards {
     /// When guarding began, `CLOCK_MONOTONIC`, ns.
     pub fn began(&self) -> Ns {
         self.began
-    }
-
-    /// Threads whose units are told from each other.
-    pub fn threads(&self) -> usize {
-        self.threads.len()
     }
 
     /// Names of stacks told so far.
@@ -343,7 +343,7 @@ impl Guards {
 
     /// A stack that the programs did not know: is it a boundary wait?
     fn asked(&mut self, head: Head, turn: bool, regs: &Regs, syscall: i64, copy: &[u8]) -> Option<Told> {
-        let (frames, _) = self.table.unwind(head.tgid, regs, copy);
+        let (frames, complete) = self.table.unwind(head.tgid, regs, copy);
         let delta = self.table.drain();
         self.catalog.apply(delta);
         let at = At { ip: regs.ip, sp: regs.sp };
@@ -361,7 +361,7 @@ impl Guards {
             if self.sleeps.len() >= MAX_SLEEPS {
                 self.sleeps.clear();
             }
-            let stack = self.table.user(head.tgid, regs, copy);
+            let stack = self.table.keep(&frames, complete);
             self.sleeps.insert((head.tid, at), Sleep { stack, frames: Frames::of(&frames) });
         }
         let Guarded { of, frame, turn: own } = found.filter(|g| g.of < self.plan.loops.len().min(LOOPS))?;
@@ -408,8 +408,8 @@ impl Guards {
         let (user_stack, frames) = if v.copy.is_empty() {
             self.asleep_at(v.head.tid, v.asleep)
         } else {
-            let (frames, _) = self.table.unwind(v.head.tgid, &v.regs, &v.copy);
-            (self.table.user(v.head.tgid, &v.regs, &v.copy), Frames::of(&frames))
+            let (frames, complete) = self.table.unwind(v.head.tgid, &v.regs, &v.copy);
+            (self.table.keep(&frames, complete), Frames::of(&frames))
         };
         let kernel_stack = if v.kernel.is_empty() { StackId::NONE } else { self.table.kernel(&v.kernel) };
         Violation {
@@ -450,9 +450,14 @@ impl Guards {
             // One that only lost its CPU is met when it gets one, with its stack.
             let starved = asleep.at == At::default() && now.saturating_sub(asleep.off) < STARVED;
             let over = threshold != 0 && elapsed > threshold;
-            if !over || starved || unit.tid != tid || !self.program.mapped.tell(slot) {
+            if !over || starved || unit.tid != tid || !self.program.mapped.claim(slot, &asleep) {
                 continue;
             }
+            let limits = (self.plan.period, self.longest());
+            if !self.program.rings.ring(of_loop, asleep.best, now, limits) {
+                continue;
+            }
+            self.program.mapped.tell(slot);
             let (user_stack, frames) = self.asleep_at(tid, asleep.at);
             out.push(Told::Violation(Box::new(Violation {
                 tid,

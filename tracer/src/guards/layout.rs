@@ -1,7 +1,7 @@
 //! What user space and the programs share: `bpf/guard.h`, field by field.
 #![allow(unsafe_code)] // `aya::Pod` is an unsafe marker trait.
 
-use crate::stacks::Regs;
+use crate::stacks::{PT_REGS, Regs};
 
 /// Threads guarded at a time.
 pub const THREADS: usize = 8192;
@@ -17,6 +17,10 @@ pub const WAITS: usize = 4;
 pub const STEPPED: u64 = 0x8000_0000;
 /// Of a turn's, behind the number of the loop: bytes from the return address to the probe, from this bit on.
 pub const SKIP: u32 = 16;
+/// Of `enum told`: nothing yet; counted as too long; told as well.
+pub const UNTOLD: u32 = 0;
+pub const COUNTED: u32 = 1;
+pub const TOLD: u32 = 2;
 /// Types that share a context.
 pub const CANDIDATES: usize = 15;
 const CONTEXTS: usize = 64;
@@ -30,9 +34,9 @@ pub struct Control {
     pub step_ns: u64,
     pub period_ns: u64,
     pub longest_ns: u64,
-    pub learning: u32,
-    pub own_tgid: u32,
     pub sparse_ns: u64,
+    pub learning: u32,
+    pub zero: u32,
 }
 
 /// `struct place`: a system call of a thread.
@@ -151,7 +155,9 @@ unsafe impl aya::Pod for ContextKey {}
 unsafe impl aya::Pod for Candidates {}
 
 const HEAD: usize = 24;
-const REGS: usize = 168;
+const REGS: usize = PT_REGS * 8;
+/// Place of the number of the system call among them.
+const ORIG_AX: usize = 15;
 
 /// `struct head`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -208,13 +214,11 @@ fn u64_at(b: &[u8], at: usize) -> Option<u64> {
 
 /// `struct regs`, and the number of the system call.
 fn regs(b: &[u8], at: usize) -> Option<(Regs, i64)> {
-    let mut r = [0; REGS / 8];
+    let mut r = [0; PT_REGS];
     for (i, r) in r.iter_mut().enumerate() {
         *r = u64_at(b, at + i * 8)?;
     }
-    let [r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, _, _, sp, _] = r;
-    let regs = Regs { ip, sp, bp, ax, bx, cx, dx, si, di, r8, r9, r10, r11, r12, r13, r14, r15 };
-    Some((regs, orig_ax as i64))
+    Some((r.into(), r[ORIG_AX] as i64))
 }
 
 fn copy(b: &[u8], len: usize, at: usize) -> Option<Vec<u8>> {

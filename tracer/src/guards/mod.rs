@@ -29,6 +29,8 @@ mod plan;
 mod point;
 mod probes;
 mod program;
+mod rings;
+mod shared;
 mod slots;
 mod told;
 

@@ -2,10 +2,12 @@
 
 use super::layout::{Candidates, ContextKey, Control, LOOPS, Loop, Record, THREADS, Unit};
 use super::multi;
+use super::rings::Rings;
 use super::slots::Mapped;
 use crate::collector::sampling::{self, Sampling};
 use crate::error::Error;
-use crate::loading::patiently;
+use crate::loading::{patiently, reason};
+use crate::readable::wait_readable;
 use aya::maps::{Array, HashMap, Map, MapData, RingBuf};
 use aya::programs::{BtfTracePoint, PerfEvent};
 use aya::{Btf, Ebpf, EbpfLoader};
@@ -34,6 +36,7 @@ pub struct Program {
     pub contexts: HashMap<MapData, ContextKey, Candidates>,
     pub calls: Array<MapData, u64>,
     pub mapped: Mapped,
+    pub rings: Rings,
     ring: RingBuf<MapData>,
     lost: Array<MapData, u64>,
     /// For probes: behind the loop's own wait call, and at the entry of functions. `None` on kernels without
@@ -47,14 +50,7 @@ pub struct Program {
 }
 
 fn refused(e: impl std::error::Error) -> Error {
-    let mut reason = e.to_string();
-    let mut inner = e.source();
-    while let Some(e) = inner {
-        reason = format!("{reason}: {e}");
-        inner = e.source();
-    }
-    reason.truncate(reason.char_indices().nth(2000).map_or(reason.len(), |(i, _)| i));
-    Error::Refused { what: "the programs of the guards".into(), reason }
+    Error::Refused { what: "the programs of the guards".into(), reason: reason(&e) }
 }
 
 fn fd_of(map: &Map) -> Option<RawFd> {
@@ -108,7 +104,9 @@ impl Program {
         let units = take("units")?;
         let mapped = Mapped::of(fd_of(&units).unwrap_or(-1))?;
         let units = Array::try_from(units).map_err(refused)?;
-        let loops = Array::try_from(take("loops")?).map_err(refused)?;
+        let loops = take("loops")?;
+        let rings = Rings::of(fd_of(&loops).unwrap_or(-1))?;
+        let loops = Array::try_from(loops).map_err(refused)?;
         let contexts = HashMap::try_from(take("contexts")?).map_err(refused)?;
         let calls = Array::try_from(take("calls")?).map_err(refused)?;
         let ring = RingBuf::try_from(take("told")?).map_err(refused)?;
@@ -124,6 +122,7 @@ impl Program {
             contexts,
             calls,
             mapped,
+            rings,
             ring,
             lost,
             probes,
@@ -167,7 +166,7 @@ impl Program {
 
     /// Sleep until there is something in the ring, or for so long.
     pub fn wait(&self, most: Duration) {
-        super::slots::wait(self.ring.as_fd(), most);
+        wait_readable(self.ring.as_fd(), most);
     }
 
     /// The next record.

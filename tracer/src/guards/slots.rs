@@ -1,17 +1,15 @@
 //! The units of guarded threads as the programs see them, in memory that both have: to look at sleeping ones without a
 //! system call for each.
-#![allow(unsafe_code)] // Memory that the kernel's programs write, read and written as atomics; poll(2).
 
-use super::layout::{At, Boundary, THREADS, Unit, WAITS};
+use super::layout::{At, Boundary, COUNTED, THREADS, TOLD, UNTOLD, Unit, WAITS};
+use super::shared::Shared;
 use crate::error::Error;
-use memmap2::{MmapOptions, MmapRaw};
 use std::mem::offset_of;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
 
 /// The map `units`, mapped.
-pub struct Mapped(MmapRaw);
+pub struct Mapped(Shared<Unit>);
 
 /// A unit that is under way while its thread has no CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,21 +28,15 @@ impl Mapped {
     /// # Errors
     /// The kernel's refusal.
     pub fn of(fd: RawFd) -> Result<Self, Error> {
-        let len = (THREADS * size_of::<Unit>()).next_multiple_of(4096);
-        let map = MmapOptions::new().len(len).map_raw(fd);
-        map.map(Self).map_err(|e| Error::Failed(format!("cannot map the units of the guards: {e}")))
+        Shared::of(fd, THREADS).map(Self)
     }
 
     fn u32(&self, slot: usize, at: usize) -> &AtomicU32 {
-        assert!(slot < THREADS && at + 4 <= size_of::<Unit>() && at.is_multiple_of(4));
-        // SAFETY: within the mapping and aligned, by the assertion; both sides access it by single instructions.
-        unsafe { AtomicU32::from_ptr(self.0.as_mut_ptr().add(slot * size_of::<Unit>() + at).cast()) }
+        self.0.u32(slot, at)
     }
 
     fn word(&self, slot: usize, at: usize) -> &AtomicU64 {
-        assert!(slot < THREADS && at + 8 <= size_of::<Unit>() && at.is_multiple_of(8));
-        // SAFETY: as above.
-        unsafe { AtomicU64::from_ptr(self.0.as_mut_ptr().add(slot * size_of::<Unit>() + at).cast()) }
+        self.0.u64(slot, at)
     }
 
     fn u64(&self, slot: usize, at: usize) -> u64 {
@@ -95,18 +87,24 @@ impl Mapped {
 
     fn is_untold(&self, slot: usize) -> bool {
         let is = |at, value| self.u32(slot, at).load(Ordering::Acquire) == value;
-        is(offset_of!(Unit, running), 1) && is(offset_of!(Unit, told), 0)
+        is(offset_of!(Unit, running), 1) && is(offset_of!(Unit, told), UNTOLD)
     }
 
-    /// Its violation is told: the programs do not tell it again. `false` when one of them was first.
-    pub fn tell(&self, slot: usize) -> bool {
-        self.u32(slot, offset_of!(Unit, told)).swap(1, Ordering::AcqRel) == 0
+    /// Takes it upon itself to tell of a unit that was met asleep. `false` when the programs were first, or it ended.
+    pub fn claim(&self, slot: usize, asleep: &Asleep) -> bool {
+        let told = self.u32(slot, offset_of!(Unit, told));
+        if told.compare_exchange(UNTOLD, COUNTED, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        let same = self.u32(slot, offset_of!(Unit, number)).load(Ordering::Relaxed) == asleep.number;
+        if !same {
+            told.store(UNTOLD, Ordering::Release);
+        }
+        same
     }
-}
 
-/// Sleep until a descriptor can be read, or for so long.
-pub fn wait(fd: BorrowedFd, most: Duration) {
-    let mut fd = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one valid pollfd.
-    unsafe { libc::poll(&raw mut fd, 1, most.as_millis() as i32) };
+    /// The claimed unit is told, and its end is to be.
+    pub fn tell(&self, slot: usize) {
+        self.u32(slot, offset_of!(Unit, told)).store(TOLD, Ordering::Release);
+    }
 }

@@ -39,6 +39,7 @@ pub(crate) use image::Image;
 pub(crate) use module::open_plain;
 pub use offline::symbolize_catalog;
 pub use python::{Followed, PythonStack, RawFrame};
+pub(crate) use regs::PT_REGS;
 pub use regs::{FrameRegs, Regs};
 pub use table::{Coverage, StackTable, UserFrame};
 

@@ -23,6 +23,17 @@ pub struct Regs {
     pub r15: u64,
 }
 
+/// 64-bit words of the kernel's `struct pt_regs`.
+pub const PT_REGS: usize = 21;
+
+impl From<[u64; PT_REGS]> for Regs {
+    /// As the kernel's `struct pt_regs` has them.
+    fn from(words: [u64; PT_REGS]) -> Self {
+        let [r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, _, ip, _, _, sp, _] = words;
+        Self { ip, sp, bp, ax, bx, cx, dx, si, di, r8, r9, r10, r11, r12, r13, r14, r15 }
+    }
+}
+
 impl From<&libc::user_regs_struct> for Regs {
     /// As ptrace(2) gives them.
     fn from(r: &libc::user_regs_struct) -> Self {

@@ -190,6 +190,12 @@ impl StackTable {
         (frames, complete)
     }
 
+    /// The id of a stack that [`Self::unwind`] gave.
+    pub fn keep(&mut self, frames: &[UserFrame], complete: bool) -> StackId {
+        let frames = frames.iter().map(|f| f.frame).collect();
+        self.stack(Stack { frames, kernel: false, truncated: !complete })
+    }
+
     /// Frames for addresses of instructions in a process.
     pub fn places(&mut self, pid: u32, addresses: &[u64]) -> Vec<FrameId> {
         let now = Instant::now();

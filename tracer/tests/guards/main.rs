@@ -319,7 +319,7 @@ fn a_unit_that_takes_too_long_is_seen_while_it_runs() {
         assert!(elapsed >= LONG * 500 && ended_as == Some(of), "{what}: {elapsed} {ended_as:?}");
         server.serve("s 10");
     }
-    assert_eq!(guards.counts(0).iter().map(|c| c.violations).collect::<Vec<_>>(), [1, 1, 0, 0]);
+    assert_eq!(guards.counts(0).iter().map(|c| c.violations).collect::<Vec<_>>(), [1, 1, 1, 0]);
 }
 
 #[test]
@@ -339,6 +339,39 @@ fn a_type_that_rings_on_is_told_less_and_less() {
     // At 0, 0.1, 0.3, 0.7, 1.5 s and so on: told again after twice the time.
     let most = (took / 0.1 + 1.0).log2().ceil() as usize + 1;
     assert!((2..=most).contains(&told), "{told} were told in {took} s");
+}
+
+#[test]
+fn sleepers_are_counted_and_ring_as_others() {
+    let Some(mut server) = Server::start() else { return };
+    let of = GuardedLoop { thresholds: vec![MS], unknown: MS, turns: Vec::new() };
+    let mut guards = server.guards(Plan { loops: vec![of], period: 100 * MS, ..Plan::default() });
+    known(&mut server, &mut guards);
+    let before = guards.counts(0)[0].violations;
+    let (mut told, mut ended) = (0, 0);
+    let asked = 40;
+    for _ in 0..asked {
+        server.ask("f 30000");
+        let until = Instant::now() + Duration::from_millis(25);
+        while Instant::now() < until {
+            for t in guards.poll(Duration::from_millis(5)) {
+                match t {
+                    Told::Violation(v) if v.seen == SeenBy::Asleep => told += 1,
+                    Told::Ended(e) if e.violated => ended += 1,
+                    _ => {}
+                }
+            }
+        }
+        server.answer();
+        // Let it come to its wait: without probes, turns without one are one unit.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let counted = guards.counts(0)[0].violations - before;
+    // On a busy machine some may be one all the same.
+    assert!((asked * 3 / 4..=asked).contains(&counted), "{counted} of {asked}");
+    // 1.2 s: at 0, 0.1, 0.3, 0.7 s.
+    assert!((1..=6).contains(&told), "{told}");
+    assert!(ended <= told + 1, "{ended} ends of {told}");
 }
 
 #[test]

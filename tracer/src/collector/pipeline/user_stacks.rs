@@ -7,12 +7,13 @@ use pg_event::StackId;
 
 /// `__USER32_CS` (kernel: `arch/x86/include/asm/segment.h`): the code segment of 32-bit programs.
 const USER32_CS: u64 = 0x23;
+/// Its place in `struct pt_regs`.
+const CS: usize = 17;
 
 impl Pipeline {
     pub(super) fn unwind(&mut self, s: &StackCopy, data: &[u8]) -> StackId {
-        let [r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, _, ip, cs, _, sp, _] = s.regs;
-        let regs = Regs { ip, sp, bp, ax, bx, cx, dx, si, di, r8, r9, r10, r11, r12, r13, r14, r15 };
-        if cs == USER32_CS {
+        let regs = Regs::from(s.regs);
+        if s.regs[CS] == USER32_CS {
             // Its stack has words of another size: better no caller than a wrong one.
             return self.stacks.leaf(s.tgid, &regs);
         }

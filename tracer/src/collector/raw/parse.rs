@@ -1,8 +1,8 @@
 //! Bytes as the BPF programs write them, read field by field with every bound checked.
 
-use super::{Again, Call, Name, Off, REGS, RawObject, Record, Run, SET_MAX, StackCopy, Use, Waker, Work};
+use super::{Again, Call, Name, Off, RawObject, Record, Run, SET_MAX, StackCopy, Use, Waker, Work};
 use crate::collector::compat::native;
-use crate::stacks::RawFrame;
+use crate::stacks::{PT_REGS, RawFrame};
 
 const NAME_BYTES: usize = 64;
 const NAME_LEVELS: usize = 8;
@@ -329,7 +329,7 @@ fn name(b: &Bytes) -> Option<Name> {
 }
 
 fn stack(b: &Bytes) -> Option<StackCopy> {
-    let mut regs = [0; REGS];
+    let mut regs = [0; PT_REGS];
     for (i, r) in regs.iter_mut().enumerate() {
         *r = b.u64(40 + i * 8)?;
     }

@@ -1,0 +1,70 @@
+//! What the programs count of violations, by type, in memory that both have: what user space sees of sleeping units is
+//! counted with the rest, and backs off with it.
+
+use super::layout::{LOOPS, Loop, TYPES, TypeCounts};
+use super::shared::Shared;
+use crate::error::Error;
+use std::mem::offset_of;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The map `loops`, mapped.
+pub struct Rings(Shared<Loop>);
+
+impl Rings {
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn of(fd: RawFd) -> Result<Self, Error> {
+        Shared::of(fd, LOOPS).map(Self)
+    }
+
+    fn word(&self, of_loop: usize, rank: usize, at: usize) -> &AtomicU64 {
+        self.0.u64(of_loop, offset_of!(Loop, types) + rank.min(TYPES) * size_of::<TypeCounts>() + at)
+    }
+
+    /// Counts a violation, seen at `now` (ns), of the type with this number in the kernel. Is it to be told? As `check` in
+    /// `guard.bpf.c` has it: after one none for `period`, then for twice as long, up to `longest`.
+    pub fn ring(&self, of_loop: usize, rank: u32, now: u64, (period, longest): (u64, u64)) -> bool {
+        let word = |at| self.word(of_loop, rank as usize, at);
+        word(offset_of!(TypeCounts, violations)).fetch_add(1, Ordering::Relaxed);
+        let (quiet, last) = (word(offset_of!(TypeCounts, quiet_until)), word(offset_of!(TypeCounts, period)));
+        let until = quiet.load(Ordering::Relaxed);
+        let Some(next) = backed_off(until, last.load(Ordering::Relaxed), now, (period, longest)) else {
+            return false;
+        };
+        last.store(next, Ordering::Relaxed);
+        quiet.store(now + next, Ordering::Relaxed);
+        true
+    }
+}
+
+/// For how long a type is silent after it was told at `now`, when it was to be silent until `until`, after `last` ns of
+/// silence. `None`: it is silent.
+fn backed_off(until: u64, last: u64, now: u64, (period, longest): (u64, u64)) -> Option<u64> {
+    let quiet = now.checked_sub(until)?;
+    let doubled = last.saturating_mul(2);
+    let next = if doubled == 0 || quiet > doubled.saturating_mul(2) { period } else { doubled };
+    Some(next.min(longest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_rings_on_is_told_less_and_less_often() {
+        let limits = (10, 60);
+        let (mut until, mut last, mut told) = (0, 0, Vec::new());
+        for now in 100..1000 {
+            if let Some(next) = backed_off(until, last, now, limits) {
+                told.push(now);
+                (until, last) = (now + next, next);
+            }
+        }
+        assert_eq!(told[..5], [100, 110, 130, 170, 230]);
+        assert!(told[4..].windows(2).all(|w| w[1] - w[0] == 60), "{told:?}");
+        // After a long peace it begins anew.
+        assert_eq!(backed_off(until, last, until + 241, limits), Some(10));
+        assert_eq!(backed_off(until, last, until + 240, limits), Some(60));
+    }
+}

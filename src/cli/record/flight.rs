@@ -35,10 +35,10 @@ struct Pending {
     /// When it happened, in time of the recording.
     time: Ns,
     thread: ThreadId,
-    /// When to have open waits reported again, and whether that was done.
+    /// When to have open waits reported again, and the number of that report.
     report: Instant,
-    reported: bool,
-    /// When to write; but a while later when names are still being looked up.
+    reported: Option<u64>,
+    /// When to write; but a while later when that report is not complete, or names are still being looked up.
     write: Instant,
     /// Who wants to know.
     answers: Vec<Sender<String>>,
@@ -210,7 +210,7 @@ impl Flight<'_> {
                 if let Some(f) = self.triggers.tick(&self.window, now) {
                     self.triggered(f.why, f.time, f.thread);
                 }
-                self.write_when_due(false);
+                self.write_when_due(items, false);
             }
             if progress && drawn.elapsed() >= DRAW {
                 drawn = Instant::now();
@@ -264,26 +264,29 @@ impl Flight<'_> {
             time,
             thread,
             report: Instant::now() + after.saturating_sub(REPORT),
-            reported: false,
+            reported: None,
             write,
             answers: answer.into_iter().collect(),
         });
     }
 
-    fn write_when_due(&mut self, at_once: bool) {
+    fn write_when_due(&mut self, items: &Receiver<Item>, at_once: bool) {
         self.written(at_once);
         let now = Instant::now();
         if let Some(p) = &mut self.pending
-            && !p.reported
+            && p.reported.is_none()
             && (at_once || now >= p.report)
         {
-            p.reported = true;
-            self.collector.report_open();
+            p.reported = Some(self.collector.report_open());
         }
-        let unnamed = self.collector.stats().unnamed > 0;
-        let early = |p: &Pending| now < p.write || (unnamed && now < p.write + NAMES);
+        let whole = self.is_reported();
+        let early = |p: &Pending| now < p.write || (!whole && now < p.write + NAMES);
         if self.writing.is_some() || self.pending.as_ref().is_none_or(|p| early(p) && !at_once) {
             return;
+        }
+        // What belongs to the report was sent before it was said to be complete.
+        for item in items.try_iter().take(items.len()) {
+            self.take(item);
         }
         let Some(p) = self.pending.take() else { return };
         self.last = Some(now);
@@ -292,6 +295,12 @@ impl Flight<'_> {
             Ok(thread) => self.writing = Some(Writing { thread, answers: p.answers }),
             Err(e) => self.tell(&p.answers, Err(format!("cannot start a thread: {e}"))),
         }
+    }
+
+    /// The report that the pending file waits for is complete.
+    fn is_reported(&self) -> bool {
+        let number = self.pending.as_ref().and_then(|p| p.reported);
+        number.is_some_and(|n| self.collector.stats().reported >= n)
     }
 
     /// Take note of a file that has been written; wait for it if asked to.
@@ -356,19 +365,19 @@ impl Flight<'_> {
         if stderr().is_terminal() {
             let _ = write!(stderr(), "\r\x1b[K");
         }
-        if let Some(p) = &mut self.pending
-            && !p.reported
-        {
-            p.reported = true;
-            self.collector.report_open();
-        }
-        if self.pending.is_some() {
-            let until = Instant::now() + REPORT;
-            while let Ok(item) = items.recv_deadline(until) {
-                self.window.item(item);
+        if let Some(p) = &mut self.pending {
+            // Asked for anew: what came since belongs to it.
+            p.reported = Some(self.collector.report_open());
+            let until = Instant::now() + NAMES;
+            while !self.is_reported() && Instant::now() < until {
+                match items.recv_timeout(PAUSE) {
+                    Ok(item) => self.window.item(item),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
             }
         }
-        self.write_when_due(true);
+        self.write_when_due(items, true);
         self.written(true);
     }
 }

@@ -49,6 +49,7 @@ use duty::{Duty, Turn};
 use pg_event::{Coverage, Event, Item, Kind, Loss, Ns, ThreadId, UnitTypeId};
 use pipeline::Pipeline;
 use programs::{Pass, Programs};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -64,6 +65,8 @@ const PATIENCE: u64 = 2000 * MS;
 const MS: u64 = 1_000_000;
 /// So long after the last datagram another one is expected.
 const DATAGRAMS_NS: u64 = 10_000 * MS;
+/// What a report asked for has come by the rings after so long.
+const REPORT_NS: u64 = 500 * MS;
 
 /// What a progress line shows.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -80,8 +83,8 @@ pub struct LiveStats {
     pub elapsed_ns: Ns,
     /// Threads and processes known.
     pub threads: usize,
-    /// Frames whose names are being looked up.
-    pub unnamed: usize,
+    /// Up to which [`Collector::report_open`] all was reported, and all frames have the names that could be found.
+    pub reported: u64,
 }
 
 enum Command {
@@ -95,8 +98,8 @@ enum Command {
     Violation(Box<Violation>, UnitTypeId),
     /// A unit ended, and its type.
     Unit(Ended, UnitTypeId),
-    /// Report the waits that go on.
-    Report,
+    /// Report the waits that go on: the report with this number.
+    Report(u64),
     Stop,
 }
 
@@ -104,6 +107,8 @@ enum Command {
 pub struct Collector {
     commands: Sender<Command>,
     stats: Arc<Mutex<LiveStats>>,
+    /// Reports asked for.
+    reports: AtomicU64,
     thread: Option<JoinHandle<Result<(), Error>>>,
 }
 
@@ -132,7 +137,7 @@ impl Collector {
             })
             .map_err(|e| Error::Failed(format!("cannot start a thread: {e}")))?;
         started.recv().unwrap_or_else(|_| Err(Error::Failed("the collector's thread ended".into())))?;
-        Ok(Self { commands, stats, thread: Some(thread) })
+        Ok(Self { commands, stats, reports: AtomicU64::new(0), thread: Some(thread) })
     }
 
     /// Make a process with its descendants the focus: a command that was started later. Returns when that
@@ -178,9 +183,12 @@ impl Collector {
         let _ = self.commands.send(Command::Unit(unit, of));
     }
 
-    /// Have all waits that go on reported now, as they would be at the end: for a copy of the recording so far.
-    pub fn report_open(&self) {
-        let _ = self.commands.send(Command::Report);
+    /// Have all waits that go on reported now, as they would be at the end: for a copy of the recording so far. All that
+    /// belongs to it was given out when [`LiveStats::reported`] is not less than this number.
+    pub fn report_open(&self) -> u64 {
+        let number = self.reports.fetch_add(1, Ordering::Relaxed) + 1;
+        let _ = self.commands.send(Command::Report(number));
+        number
     }
 
     /// How the recording goes.
@@ -235,6 +243,9 @@ struct Run {
     /// Names are looked up now, or only when a report was asked for.
     naming: bool,
     on_report: bool,
+    /// The latest report asked for and when, and the latest of which everything was given out.
+    asked: (u64, u64),
+    reported: u64,
     /// Watches data flags, once there is one to watch.
     flags: Option<Watch>,
     touches: Receiver<Vec<Touch>>,
@@ -299,6 +310,8 @@ impl Run {
             everything,
             naming: !options.names_on_report,
             on_report: options.names_on_report,
+            asked: (0, start),
+            reported: 0,
             flags: None,
             touches: never(),
             steps: None,
@@ -347,7 +360,8 @@ impl Run {
                         self.pipeline.violation(&v, of);
                         None
                     }
-                    Ok(Command::Report) => {
+                    Ok(Command::Report(number)) => {
+                        self.asked = (number, clock::monotonic());
                         self.programs.pass(Pass::Flush)?;
                         self.pipeline.tell_unserved(complete, clock::monotonic(), true);
                         self.naming = true;
@@ -433,9 +447,12 @@ impl Run {
                 if !names.is_empty() && self.out.send(Item::Catalog(names)).is_err() {
                     return Ok(());
                 }
-                if self.on_report && self.pipeline.stacks.pending() == 0 {
-                    self.naming = false;
-                    self.pipeline.stacks.forget_symbols();
+                if self.pipeline.stacks.pending() == 0 && now >= self.asked.1 + REPORT_NS {
+                    self.reported = self.asked.0;
+                    if self.on_report {
+                        self.naming = false;
+                        self.pipeline.stacks.forget_symbols();
+                    }
                 }
             }
         }
@@ -571,7 +588,7 @@ impl Run {
             lost: self.loss,
             elapsed_ns: now - self.start,
             threads: self.pipeline.identity.counts().0,
-            unnamed: if self.naming { self.pipeline.stacks.pending() } else { 0 },
+            reported: self.reported,
         };
         *self.stats.lock().unwrap_or_else(PoisonError::into_inner) = stats;
     }

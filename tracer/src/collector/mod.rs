@@ -243,8 +243,9 @@ struct Run {
     /// Names are looked up now, or only when a report was asked for.
     naming: bool,
     on_report: bool,
-    /// The latest report asked for and when, and the latest of which everything was given out.
-    asked: (u64, u64),
+    /// The latest report asked for, when, and how many frames must be named for it; the latest of which everything was
+    /// given out.
+    asked: (u64, u64, Option<u64>),
     reported: u64,
     /// Watches data flags, once there is one to watch.
     flags: Option<Watch>,
@@ -310,7 +311,7 @@ impl Run {
             everything,
             naming: !options.names_on_report,
             on_report: options.names_on_report,
-            asked: (0, start),
+            asked: (0, start, None),
             reported: 0,
             flags: None,
             touches: never(),
@@ -361,7 +362,7 @@ impl Run {
                         None
                     }
                     Ok(Command::Report(number)) => {
-                        self.asked = (number, clock::monotonic());
+                        self.asked = (number, clock::monotonic(), None);
                         self.programs.pass(Pass::Flush)?;
                         self.pipeline.tell_unserved(complete, clock::monotonic(), true);
                         self.naming = true;
@@ -447,12 +448,14 @@ impl Run {
                 if !names.is_empty() && self.out.send(Item::Catalog(names)).is_err() {
                     return Ok(());
                 }
-                if self.pipeline.stacks.pending() == 0 && now >= self.asked.1 + REPORT_NS {
+                let (named, all) = self.pipeline.stacks.looked_up();
+                if now >= self.asked.1 + REPORT_NS && named >= *self.asked.2.get_or_insert(all) {
                     self.reported = self.asked.0;
-                    if self.on_report {
-                        self.naming = false;
-                        self.pipeline.stacks.forget_symbols();
-                    }
+                }
+                let done = self.reported == self.asked.0 && self.pipeline.stacks.pending() == 0;
+                if self.on_report && done {
+                    self.naming = false;
+                    self.pipeline.stacks.forget_symbols();
                 }
             }
         }

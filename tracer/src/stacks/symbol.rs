@@ -115,6 +115,8 @@ pub(super) struct Symbols {
     leisure: Option<Sender<()>>,
     hurried: bool,
     pending: usize,
+    /// Addresses ever asked for.
+    submitted: u64,
     dead: bool,
     kernel_hidden: bool,
     /// As the first look showed.
@@ -125,6 +127,11 @@ impl Symbols {
     /// Addresses asked for and not yet answered.
     pub fn pending(&self) -> usize {
         self.pending
+    }
+
+    /// Addresses answered, or given up, of those asked for: they are taken in turn.
+    pub fn answered(&self) -> u64 {
+        self.submitted - self.pending as u64
     }
 
     pub fn submit(&mut self, job: Job) {
@@ -146,6 +153,7 @@ impl Symbols {
             && jobs.send(job).is_ok()
         {
             self.pending += count;
+            self.submitted += count as u64;
         }
     }
 

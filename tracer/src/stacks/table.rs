@@ -340,6 +340,12 @@ impl StackTable {
         self.unnamed.len() + self.symbols.pending()
     }
 
+    /// Of the frames that were ever asked for, in their order, so many were looked up; and all of them.
+    pub fn looked_up(&self) -> (u64, u64) {
+        let answered = self.symbols.answered();
+        (answered, answered + self.symbols.pending() as u64)
+    }
+
     /// How much of the stacks is known so far.
     pub fn coverage(&self) -> Coverage {
         self.coverage

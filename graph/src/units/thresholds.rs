@@ -5,7 +5,7 @@ use pg_event::Ns;
 use serde::{Deserialize, Serialize};
 
 /// Units below which mean and deviation say little.
-const FEW: u64 = 30;
+pub(super) const FEW: u64 = 30;
 
 /// How a threshold comes from durations.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]

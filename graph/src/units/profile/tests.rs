@@ -307,6 +307,42 @@ fn limits_and_silence_stay_with_the_type() {
 }
 
 #[test]
+fn units_of_a_rare_type_may_take_as_long_as_any_of_the_loop() {
+    let functions: Vec<Function> = (0..4).map(function).collect();
+    let unit = |f: u32, duration| Unit {
+        duration,
+        paths: PathSet::new([CallPath::new([FunctionId(0), FunctionId(f)])]),
+        contexts: BTreeSet::new(),
+    };
+    // Hundreds of one kind, three of the second that happened to be quick, three of the third that are slow.
+    let units: Vec<Unit> = (0..400).map(|i| unit(1, 100 + i % 7)).collect();
+    let units: Vec<Unit> = units
+        .into_iter()
+        .chain([(2, 10), (2, 11), (2, 12), (3, 5000), (3, 6000), (3, 7000)].map(|(f, d)| unit(f, d)))
+        .collect();
+    let mut p = Profile::new([], &functions, units.iter().map(|u| (key(0), u)));
+    let all = UnitStats::of(units.iter().map(|u| u.duration));
+    let pooled = threshold(&all, Rule::default()).unwrap().ns;
+    let of = p.types(&key(0), TypeOptions::default()).unwrap();
+    let at =
+        |mean: f64| of.stats.iter().position(|s| s.mean().is_some_and(|m| (m - mean).abs() < 4.0)).unwrap();
+    let ns = |of: &LoopTypes, t: usize, rule| of.threshold(TypeId(t as u32), rule).unwrap().ns;
+    let (usual, rare, slow) = (at(103.0), at(11.0), at(6000.0));
+    assert_eq!(ns(&of, usual, Rule::default()), threshold(&of.stats[usual], Rule::default()).unwrap().ns);
+    assert_eq!(ns(&of, rare, Rule::default()), pooled);
+    // Its own is more.
+    assert_eq!(ns(&of, slow, Rule::default()), threshold(&of.stats[slow], Rule::default()).unwrap().ns);
+    assert!(ns(&of, slow, Rule::default()) > pooled);
+    let few = of.threshold(TypeId(rare as u32), Rule::default()).unwrap().caution;
+    assert_eq!(few, Some(Caution::TooFew { have: 3, need: 30 }));
+    // What a person says of it counts.
+    let paths = of.types.trees()[of.types.types()[rare].representative].paths.clone();
+    p.limit_type(&key(0), &paths, 1, Limit::Sigma(4000));
+    let of = p.types(&key(0), TypeOptions::default()).unwrap();
+    assert_eq!(ns(&of, rare, Rule::default()), threshold(&of.stats[rare], Rule::default()).unwrap().ns);
+}
+
+#[test]
 fn places_are_joined_and_are_no_part_of_what_a_function_is() {
     let place = |build: &str, entry| Place { build_id: build.into(), entry };
     let build = |of: &str, entry| {

@@ -6,7 +6,7 @@ use crate::units::names::type_names;
 use crate::units::path::{CallPath, FunctionId};
 use crate::units::stats::UnitStats;
 use crate::units::table::{Row, table};
-use crate::units::thresholds::{Rule, Threshold};
+use crate::units::thresholds::{Caution, FEW, Rule, Threshold};
 use crate::units::types::{TypeId, TypeOptions, UnitTypes};
 use std::collections::BTreeSet;
 
@@ -31,10 +31,22 @@ pub struct LoopTypes {
 }
 
 impl LoopTypes {
-    /// How long a unit of a type may take: as a person said, or by `rule`. `None` for a type without units.
+    /// How long a unit of a type may take: as a person said, or by `rule`. What a handful of units took bounds nothing:
+    /// units of such a type may take as long as those of the whole loop may, if that is more. `None` for a type without
+    /// units.
     pub fn threshold(&self, of: TypeId, rule: Rule) -> Option<Threshold> {
         let i = of.0 as usize;
-        self.limits.get(i)?.threshold(self.stats.get(i)?, rule)
+        let (limit, stats) = (self.limits.get(i)?, self.stats.get(i)?);
+        let own = limit.threshold(stats, rule)?;
+        if *limit != Limit::Auto || stats.count() >= FEW {
+            return Some(own);
+        }
+        let mut all = UnitStats::default();
+        self.stats.iter().for_each(|s| all.merge(s));
+        let Some(all) = limit.threshold(&all, rule).filter(|a| a.ns > own.ns) else { return Some(own) };
+        let caution = Caution::TooFew { have: stats.count(), need: FEW };
+        let above = if stats.greatest()? <= all.ns { 0 } else { stats.histogram().above(all.ns) };
+        Some(Threshold { ns: all.ns, above, caution: Some(caution) })
     }
 
     /// The types by cost, with these thresholds.

@@ -5,7 +5,7 @@ use super::guard::targets::Targets;
 use super::record::tracer_failure;
 use crate::clean::clean;
 use crate::guard::{Ask, Measuring, measure};
-use pg_graph::units::{Function, Place, Profile, Rule};
+use pg_graph::units::{Function, Limit, Place, Profile};
 use pg_tracer::command::Interrupts;
 use std::io::Write;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub fn measured(
     out: &mut dyn Write,
 ) -> Result<Profile, Failure> {
     let pids = targets.pids();
-    let ask = Ask { profile: &recorded, file: "", pids: &pids, rule: Rule::default(), probes: true };
+    let ask = Ask { profile: &recorded, file: "", pids: &pids, limit: Limit::Auto, probes: true };
     let interrupts =
         Interrupts::install().map_err(|e| Failure::Other(format!("cannot watch for Ctrl-C: {e}")))?;
     let measured = match measure(&ask, functions, Duration::from_secs_f64(seconds), || interrupts.stop(false))

@@ -2,7 +2,7 @@
 
 use pg_event::{Ns, UnitTypeRow};
 use pg_graph::units::{
-    Boundary, Context, FunctionId, LoopKey, LoopTypes, Place, Profile, Rule, SelectOptions, TypeId,
+    Boundary, Context, FunctionId, Limit, LoopKey, LoopTypes, Place, Profile, SelectOptions, TypeId,
     TypeOptions, candidates, select,
 };
 use pg_tracer::Error;
@@ -69,7 +69,7 @@ struct Opened {
     private: OnceCell<bool>,
 }
 
-/// What is guarded of a profile in processes, for units of each type up to `rule`; told from each other by probes,
+/// What is guarded of a profile in processes, for units of each type up to `limit`; told from each other by probes,
 /// or without. While learning all functions of the profile are probed that `wanted` lets.
 pub struct Ask<'a> {
     /// What was learnt.
@@ -78,8 +78,8 @@ pub struct Ask<'a> {
     pub file: &'a str,
     /// The processes.
     pub pids: &'a [u32],
-    /// How long a unit may take where nobody said so.
-    pub rule: Rule,
+    /// How long a unit may take where the profile has nobody's word.
+    pub limit: Limit,
     /// Set probes.
     pub probes: bool,
 }
@@ -254,7 +254,11 @@ fn watched(ask: &Ask, key: &LoopKey, binary: &Binary) -> Watched {
 fn rows(ask: &Ask, watched: &Watched, of: &LoopTypes) -> Vec<UnitTypeRow> {
     let row = |t: usize| {
         let stats = &of.stats[t];
-        let threshold = of.threshold(TypeId(t as u32), ask.rule);
+        let said = if of.limits[t] == Limit::Auto { ask.limit } else { of.limits[t] };
+        let threshold = match said {
+            Limit::Fixed(ns) => Some(ns),
+            _ => of.threshold(TypeId(t as u32), ask.limit.rule().unwrap_or_default()).map(|t| t.ns),
+        };
         UnitTypeRow {
             name: of.names[t].clone(),
             function: watched.function.clone(),
@@ -264,8 +268,8 @@ fn rows(ask: &Ask, watched: &Watched, of: &LoopTypes) -> Vec<UnitTypeRow> {
             units: stats.count(),
             mean: stats.mean().unwrap_or(0.0).round() as Ns,
             sigma: stats.sigma().unwrap_or(0.0).round() as Ns,
-            threshold: threshold.map_or(0, |t| t.ns),
-            rule: crate::units::rule_words(of.limits[t]),
+            threshold: threshold.unwrap_or(0),
+            rule: crate::units::rule_words(said),
             histogram: stats.histogram().steps().take(MAX_BINS).collect(),
         }
     };

@@ -23,6 +23,10 @@ pub struct Shown {
     pub of_loop: String,
     /// How many frames of the stack are the kernel's.
     pub kernel: usize,
+    /// Of the time it had taken: on a CPU, ready to run without one, asleep; ns.
+    pub spent: [Ns; 3],
+    /// With a CPU whenever it was ready, it had taken no longer than it may.
+    pub starved: bool,
 }
 
 impl Shown {
@@ -49,7 +53,9 @@ impl Shown {
             stack,
             distance: v.distance.map(|d| d as u32),
         };
-        Self { info, of_loop: watched.function.clone(), kernel }
+        let ready = v.ready.min(v.away);
+        let spent = [v.elapsed.saturating_sub(v.away), ready, v.away - ready];
+        Self { info, of_loop: watched.function.clone(), kernel, spent, starved: v.is_starved() }
     }
 }
 
@@ -71,6 +77,7 @@ pub fn text(s: &Shown) -> String {
         v.excess,
         span(v.threshold_ns)
     );
+    out.push_str(&where_time_went(s));
     // What the kernel does for it is told by its innermost function.
     let user = v.stack.iter().skip(s.kernel);
     if let Some(frame) = v.stack.first().filter(|_| s.kernel > 0) {
@@ -86,12 +93,28 @@ pub fn text(s: &Shown) -> String {
     out
 }
 
+/// What the unit did with its time, as far as it is worth a word.
+fn where_time_went(s: &Shown) -> String {
+    let [cpu, ready, asleep] = s.spent;
+    let least = s.info.elapsed_ns / 50;
+    let parts = [(cpu, "on a CPU"), (ready, "ready without a CPU"), (asleep, "asleep")];
+    let told =
+        parts.into_iter().filter(|(ns, _)| *ns > least).map(|(ns, what)| format!("{} {what}", span(ns)));
+    let told = told.collect::<Vec<_>>().join(", ");
+    let others = if s.starved { "; others had the CPUs" } else { "" };
+    if told.is_empty() { String::new() } else { format!(" ({told}{others})") }
+}
+
 /// For scripts: one line. `event` is `violation`.
 pub fn json(s: &Shown) -> Value {
     let mut line = serde_json::to_value(&s.info).unwrap_or_default();
     if let Some(map) = line.as_object_mut() {
         map.insert("event".into(), json!("violation"));
         map.insert("loop".into(), json!(s.of_loop));
+        for (name, ns) in ["on_cpu_ns", "ready_ns", "asleep_ns"].into_iter().zip(s.spent) {
+            map.insert(name.into(), json!(ns));
+        }
+        map.insert("starved".into(), json!(s.starved));
     }
     line
 }
@@ -117,6 +140,8 @@ pub fn metrics(loops: &[Watched], counts: &[Vec<Counts>]) -> String {
     family("pg_tui_units_total", "Units of work that ended.", &|c| c.units as f64);
     family("pg_tui_unit_seconds_total", "Time that they took.", &|c| c.sum as f64 / 1e9);
     family("pg_tui_violations_total", "Units of work that took too long.", &|c| c.violations as f64);
+    let help = "Of these, those that were ready without a CPU for what they took too long.";
+    family("pg_tui_violations_starved_total", help, &|c| c.starved as f64);
     out
 }
 
@@ -150,13 +175,14 @@ mod tests {
             distance: Some(2),
             ..ViolationInfo::default()
         };
-        Shown { info, of_loop: "serve".into(), kernel: 1 }
+        let spent = [40_000_000, 900_000, 100_000];
+        Shown { info, of_loop: "serve".into(), kernel: 1, spent, starved: false }
     }
 
     #[test]
     fn for_people() {
         insta::assert_snapshot!(text(&shown()), @"
-        shop/8 worker: a unit of type sort runs for 41 ms, 4.1 times the 10 ms it may
+        shop/8 worker: a unit of type sort runs for 41 ms, 4.1 times the 10 ms it may (40 ms on a CPU, 900 µs ready without a CPU)
             do_page_fault ([kernel])
             swap (shop)
             sort (shop)
@@ -165,10 +191,26 @@ mod tests {
     }
 
     #[test]
+    fn where_its_time_went_is_told() {
+        let of = |spent, starved| where_time_went(&Shown { spent, starved, ..shown() });
+        assert_eq!(
+            of([1_000_000, 40_000_000, 0], true),
+            " (1.0 ms on a CPU, 40 ms ready without a CPU; others had the CPUs)"
+        );
+        assert_eq!(of([500_000, 0, 40_000_000], false), " (40 ms asleep)");
+        assert_eq!(of([0; 3], false), "");
+    }
+
+    #[test]
     fn for_scripts() {
         let line = json(&shown());
         assert_eq!((line["event"].as_str(), line["loop"].as_str()), (Some("violation"), Some("serve")));
         assert_eq!((line["type"].as_str(), line["threshold_ns"].as_u64()), (Some("sort"), Some(10_000_000)));
+        let spent = ["on_cpu_ns", "ready_ns", "asleep_ns"].map(|k| line[k].as_u64());
+        assert_eq!(
+            (spent, line["starved"].as_bool()),
+            ([Some(40_000_000), Some(900_000), Some(100_000)], Some(false))
+        );
     }
 
     #[test]
@@ -181,7 +223,7 @@ mod tests {
             types,
             guards: 0,
         };
-        let counts = Counts { units: 4, sum: 2_500_000_000, violations: 1 };
+        let counts = Counts { units: 4, sum: 2_500_000_000, violations: 1, starved: 1 };
         let text = metrics(&[watched], &[vec![counts, Counts::default()]]);
         insta::assert_snapshot!(text, @r#"
         # HELP pg_tui_units_total Units of work that ended.
@@ -193,6 +235,9 @@ mod tests {
         # HELP pg_tui_violations_total Units of work that took too long.
         # TYPE pg_tui_violations_total counter
         pg_tui_violations_total{loop="main",type="a \"b\"\\"} 1
+        # HELP pg_tui_violations_starved_total Of these, those that were ready without a CPU for what they took too long.
+        # TYPE pg_tui_violations_starved_total counter
+        pg_tui_violations_starved_total{loop="main",type="a \"b\"\\"} 1
         "#);
     }
 }

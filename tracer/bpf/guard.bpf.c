@@ -9,6 +9,7 @@
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
 #include "guard.h"
@@ -91,6 +92,28 @@ static __always_inline u64 elapsed_of(struct unit *u, u64 now)
 	return now > since ? now - since : 0;
 }
 
+struct sched_info {
+	unsigned long long run_delay;
+} __attribute__((preserve_access_index));
+struct task_struct___delayed {
+	struct sched_info sched_info;
+} __attribute__((preserve_access_index));
+
+/*
+ * How long the thread, which has the CPU, was ready without one since its unit began. The kernel counts that up to when a
+ * thread gets the CPU, which for the unit's beginning is later than the event that begins it: hence the first look after.
+ */
+static __always_inline void look_at_delay(struct unit *u, struct task_struct *of)
+{
+	struct task_struct___delayed *task = (void *)of;
+	if (!bpf_core_field_exists(task->sched_info.run_delay))
+		return;
+	u64 delay = task->sched_info.run_delay;
+	if (u->delay == NOT_LOOKED)
+		u->delay = delay;
+	u->ready = delay - u->delay;
+}
+
 /*
  * Does the unit take too long? `regs` give the stack at this moment, without them the place where it slept last stands
  * for it; `task`, or the context of a sample that met it in the kernel, the kernel's.
@@ -98,7 +121,7 @@ static __always_inline u64 elapsed_of(struct unit *u, u64 now)
 static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs *regs, struct task_struct *task,
 				  void *sample)
 {
-	if (u->told)
+	if (u->slow == SLOW)
 		return;
 	struct guarded_loop *l = bpf_map_lookup_elem(&loops, &u->loop);
 	if (!l)
@@ -107,17 +130,26 @@ static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs
 	u64 elapsed = elapsed_of(u, now), threshold = t->threshold;
 	if (!threshold || elapsed <= threshold)
 		return;
-	u->told = COUNTED;
-	__sync_fetch_and_add(&t->violations, 1);
+	look_at_delay(u, bpf_get_current_task_btf());
+	bool starved = elapsed <= threshold + u->ready;
+	if (starved && u->told)
+		return;
+	if (!u->told) {
+		u->told = COUNTED;
+		u->counted_as = u->best;
+		__sync_fetch_and_add(&t->violations, 1);
+	}
+	u->slow = starved ? STARVED : SLOW;
 	struct control *c = settings();
-	if (!c || now < t->quiet_until)
+	struct alarm *a = starved ? &t->alarm[0] : &t->alarm[1];
+	if (!c || now < a->quiet_until)
 		return;
 	/* One that rings on and on is told less and less often. */
-	u64 period = t->period * 2;
-	if (!period || now - t->quiet_until > period * 2)
+	u64 period = a->period * 2;
+	if (!period || now - a->quiet_until > period * 2)
 		period = c->period_ns;
-	t->period = period < c->longest_ns ? period : c->longest_ns;
-	t->quiet_until = now + t->period;
+	a->period = period < c->longest_ns ? period : c->longest_ns;
+	a->quiet_until = now + a->period;
 	struct rec_violation *v = bpf_ringbuf_reserve(&told, sizeof(*v), 0);
 	if (!v) {
 		lose();
@@ -127,6 +159,8 @@ static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs
 	v->start = u->start;
 	v->elapsed = elapsed;
 	v->threshold = threshold;
+	v->away = u->away;
+	v->ready = u->ready;
 	v->of = u->best;
 	v->seen = seen;
 	v->number = u->number;
@@ -158,9 +192,13 @@ static __always_inline void begin_unit(struct unit *u, u64 now, u32 woken)
 	u->start = now;
 	u->spent = 0;
 	u->off = 0;
+	u->away = u->ready = 0;
+	u->delay = NOT_LOOKED;
 	u->best = NO_TYPE;
 	u->most = 0;
 	u->told = UNTOLD;
+	u->slow = IN_TIME;
+	u->counted_as = NO_TYPE;
 	u->woken = woken;
 	u->contexts = 0;
 	u->asleep.ip = u->asleep.sp = 0;
@@ -181,6 +219,8 @@ static __always_inline void end_unit(struct unit *u, u64 now)
 		struct guarded_type *t = type_of(l, u->best);
 		__sync_fetch_and_add(&t->units, 1);
 		__sync_fetch_and_add(&t->sum, elapsed);
+		if (u->slow == STARVED)
+			__sync_fetch_and_add(&type_of(l, u->counted_as)->starved, 1);
 	}
 	struct control *c = settings();
 	if (c && c->learning) {
@@ -246,6 +286,8 @@ static __always_inline void leave(struct task_struct *task, bool preempt, u64 no
 	struct unit *u = guarded(tid);
 	if (!u && !bpf_map_lookup_elem(&targets, &tgid))
 		return;
+	if (u && u->running)
+		look_at_delay(u, task);
 	bool blocked = !preempt && task->__state;
 	struct regs *r = user_regs(task, 0);
 	if (!r || !(r->cs & 3))
@@ -283,6 +325,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	if (u) {
 		if (!u->running && u->off)
 			begin_unit(u, now, 1);
+		else if (u->running && u->off)
+			u->away += now - u->off;
 		u->off = 0;
 	}
 	return 0;
@@ -299,7 +343,7 @@ int on_sample(struct sampled *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct unit *u = guarded(task->pid);
-	if (!u || !u->running || u->told)
+	if (!u || !u->running || u->slow == SLOW)
 		return 0;
 	struct regs *r = user_regs(task, 1);
 	if (!r)
@@ -415,7 +459,7 @@ int on_context(struct regs *ctx)
 		u->best = best;
 		u->most = most;
 	}
-	if (!u->told) {
+	if (u->slow != SLOW) {
 		u64 now = bpf_ktime_get_ns();
 		struct guarded_loop *l = bpf_map_lookup_elem(&loops, &u->loop);
 		if (l && u->best != NO_TYPE && elapsed_of(u, now) > type_of(l, u->best)->threshold) {

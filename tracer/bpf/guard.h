@@ -54,23 +54,36 @@ struct unit {
 	u64 start;		 /* of the unit */
 	u64 spent;		 /* of its time, ours */
 	u64 off;		 /* off the CPU since, 0: on it */
+	u64 away;		 /* of the unit: off the CPU, until it got it back last, */
+	u64 ready;		 /* and of that ready to run without one, until it left it last */
+	u64 delay;		 /* what the kernel had counted of such when the unit began; not looked at yet: NOT_LOOKED */
 	struct place asleep;	 /* in which system call; zeros when in none */
 	u32 best, most;		 /* the type it is taken for, and its hits */
 	u32 told;		 /* enum told */
 	u32 woken;		 /* it began when the thread got the CPU back */
 	u32 number;		 /* units so far */
 	u32 contexts;		 /* kept in `context` */
+	u32 slow;		 /* enum slow */
+	u32 counted_as;		 /* the type that its violation was counted for */
 	u16 hits[TYPES];
 	u64 context[CONTEXTS];	 /* function << 32 | depth */
 };
-_Static_assert(sizeof(struct unit) == 824, "layout.rs");
+_Static_assert(sizeof(struct unit) == 856, "layout.rs");
 
+#define NOT_LOOKED (~0ULL)
+/* Why it took too long: it was ready without a CPU for what it exceeds; or it would have done so with one. */
+enum slow { IN_TIME = 0, STARVED, SLOW };
+
+struct alarm {
+	u64 quiet_until;	 /* no stacks before */
+	u64 period;		 /* and none for so long after the next */
+};
 struct guarded_type {
 	u64 threshold;		 /* ns */
 	u64 units, sum;		 /* that ended, and their ns */
 	u64 violations;
-	u64 quiet_until;	 /* no stacks before */
-	u64 period;		 /* and none for so long after the next */
+	u64 starved;		 /* of them: STARVED */
+	struct alarm alarm[2];	 /* for these, and for the others */
 };
 
 /* Whether a unit took too long: not yet; yes, and it was counted; yes, and it was told with its stack. */
@@ -81,7 +94,7 @@ struct guarded_loop {
 	struct guarded_type types[TYPES + 1];
 	u64 passed;		 /* when a unit was told that took no longer than it may */
 };
-_Static_assert(sizeof(struct guarded_loop) == 3128, "layout.rs");
+_Static_assert(sizeof(struct guarded_loop) == 4688, "layout.rs");
 
 struct context_key {
 	u32 loop, function, depth, zero;
@@ -125,6 +138,7 @@ _Static_assert(sizeof(struct rec_unit) == 560, "layout.rs");
 struct rec_violation {
 	struct head head;
 	u64 start, elapsed, threshold;
+	u64 away, ready;	 /* of `elapsed`: off the CPU; of that ready without one */
 	u32 of, seen;
 	u32 number;
 	u32 kernel_frames;
@@ -134,7 +148,7 @@ struct rec_violation {
 	struct regs regs;
 	u8 data[STACK_BYTES];
 };
-_Static_assert(sizeof(struct rec_violation) == 17152, "layout.rs");
+_Static_assert(sizeof(struct rec_violation) == 17168, "layout.rs");
 
 /* A thread or process came or went, or a unit ended: one whose violation was told, or one that took no longer than it may. */
 struct rec_life {

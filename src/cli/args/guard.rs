@@ -1,7 +1,9 @@
 //! The options of `pg-tui guard`.
 
 use super::values::{pid, seconds};
+use crate::unit_rule::parse_limit;
 use clap::{Args, ValueEnum, ValueHint};
+use pg_graph::units::Limit;
 use std::path::PathBuf;
 
 pub(super) const GUARD_HELP: &str = "\
@@ -49,6 +51,10 @@ pub struct Guard {
     /// What `pg-tui train` has learnt
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub profile: PathBuf,
+    /// How long units may take, where the profile has nobody's word for their type: a time (40ms), mean and deviation
+    /// (k=5: mean + 5 sigma), a quantile that they are to exceed seldom (p99.99), or `auto`: mean + 4 sigma
+    #[arg(long, value_name = "THRESHOLD", value_parser = parse_limit, default_value = "auto")]
+    pub threshold: Limit,
     /// What to do about a violation
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     pub on_violation: OnViolation,

@@ -10,7 +10,6 @@ use super::{profile, record};
 use crate::clean::{clean, clean_lines};
 use crate::guard::{Ask, Guarding, Watched, json, metrics, text};
 use crate::units;
-use pg_graph::units::Rule;
 use pg_graph::words::span;
 use pg_tracer::command::Interrupts;
 use pg_tracer::guards::Counts;
@@ -46,7 +45,7 @@ pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
     let pids = targets.pids();
     let file = args.profile.display().to_string();
     let ask =
-        Ask { profile: &learnt, file: &file, pids: &pids, rule: Rule::default(), probes: !args.no_probes };
+        Ask { profile: &learnt, file: &file, pids: &pids, limit: args.threshold, probes: !args.no_probes };
     let mut guarding = Guarding::of(&ask).map_err(|e| Failure::Usage(e.to_string()))?;
     guarding.plan.share = SHARE;
     (guarding.plan.hz, guarding.plan.period) = (HZ, PERIOD);
@@ -139,7 +138,13 @@ fn end(args: &Guard, watch: Watch, out: &mut dyn Write) -> Outcome {
     }
     write_metrics(args, &loops, &counts);
     let all = counts.iter().flatten();
-    let (units, violations) = all.fold((0, 0), |(u, v), c| (u + c.units, v + c.violations));
+    let sum = |a: Counts, c: &Counts| Counts {
+        units: a.units + c.units,
+        violations: a.violations + c.violations,
+        starved: a.starved + c.starved,
+        sum: a.sum,
+    };
+    let Counts { units, violations, starved, .. } = all.fold(Counts::default(), sum);
     if args.json {
         writeln!(out, "{}", summary(&loops, &counts))?;
     } else {
@@ -147,13 +152,21 @@ fn end(args: &Guard, watch: Watch, out: &mut dyn Write) -> Outcome {
             for (t, c) in counts.iter().enumerate().filter(|(_, c)| c.units > 0) {
                 let name = l.types.get(t).map_or("units of no known type", |t| t.name.as_str());
                 let mean = span(c.sum / c.units);
-                writeln!(out, "{}: {} units, {mean} each, {} too long", clean(name), c.units, c.violations)?;
+                let long = too_long(c.violations, c.starved);
+                writeln!(out, "{}: {} units, {mean} each, {long}", clean(name), c.units)?;
             }
         }
     }
     out.flush()?;
-    note(&format!("{units} units of work, {violations} took too long"));
+    note(&format!("{units} units of work, {}", too_long(violations, starved)));
     Ok(ExitCode::from(if violations > 0 { VIOLATED } else { 0 }))
+}
+
+fn too_long(violations: u64, starved: u64) -> String {
+    match starved {
+        0 => format!("{violations} took too long"),
+        n => format!("{violations} took too long, {n} of them since others had the CPUs"),
+    }
 }
 
 fn summary(loops: &[Watched], counts: &[Vec<Counts>]) -> serde_json::Value {
@@ -167,6 +180,7 @@ fn summary(loops: &[Watched], counts: &[Vec<Counts>]) -> serde_json::Value {
                 "units": c.units,
                 "sum_ns": c.sum,
                 "violations": c.violations,
+                "starved": c.starved,
             })
         })
     });
@@ -175,6 +189,7 @@ fn summary(loops: &[Watched], counts: &[Vec<Counts>]) -> serde_json::Value {
         "event": "summary",
         "units": total(|c| c.units),
         "violations": total(|c| c.violations),
+        "starved": total(|c| c.starved),
         "types": types.collect::<Vec<_>>(),
     })
 }

@@ -3,7 +3,7 @@
 use super::calibrate;
 use super::layout::{
     self, At, Boundary, CANDIDATES, Candidates, ContextKey, Control, FUNCTIONS, Head, LOOPS, Loop, Record,
-    THREADS, TYPES, TypeCounts, Unit,
+    SLOW, STARVED, THREADS, TYPES, TypeCounts, Unit,
 };
 use super::plan::{Guarded, Judge, Plan, Spot, Stacked};
 use super::probes::Probes;
@@ -21,7 +21,7 @@ const LOOK: u64 = 10_000_000;
 /// How often it is looked whether probes cost too much, ns.
 const SHED: u64 = 500_000_000;
 /// A unit without a CPU for so long is told as one that sleeps, ns.
-const STARVED: u64 = 1_000_000_000;
+const STARVED_FOR: u64 = 1_000_000_000;
 /// Records taken at a time.
 const AT_ONCE: usize = 4096;
 /// Stacks of sleeping threads that are remembered.
@@ -230,7 +230,12 @@ impl Guards {
     pub fn counts(&self, of_loop: usize) -> Vec<Counts> {
         let Some(ranks) = self.ranks.get(of_loop) else { return Vec::new() };
         let Ok(of) = self.program.loops.get(&(of_loop as u32), 0) else { return Vec::new() };
-        let read = |t: &TypeCounts| Counts { units: t.units, sum: t.sum, violations: t.violations };
+        let read = |t: &TypeCounts| Counts {
+            units: t.units,
+            sum: t.sum,
+            violations: t.violations,
+            starved: t.starved,
+        };
         let mut counts = vec![Counts::default(); ranks.len() + 1];
         for (t, &place) in of.types.iter().zip(ranks).take(TYPES) {
             counts[place] = read(t);
@@ -241,6 +246,7 @@ impl Guards {
                 one.units += unknown.units;
                 one.sum += unknown.sum;
                 one.violations += unknown.violations;
+                one.starved += unknown.starved;
             }
             all => all[ranks.len()] = unknown,
         }
@@ -412,6 +418,8 @@ impl Guards {
             (self.table.keep(&frames, complete), Frames::of(&frames))
         };
         let kernel_stack = if v.kernel.is_empty() { StackId::NONE } else { self.table.kernel(&v.kernel) };
+        // The kernel's own count also has the switches that it did not report.
+        let ready = v.ready.min(v.elapsed);
         Violation {
             tid: v.head.tid,
             pid: v.head.tgid,
@@ -422,6 +430,8 @@ impl Guards {
             start: v.start,
             elapsed: v.elapsed,
             threshold: v.threshold,
+            away: v.away.min(v.elapsed).max(ready),
+            ready,
             seen: SeenBy::from_u8(v.seen as u8),
             user_stack,
             kernel_stack,
@@ -447,14 +457,18 @@ impl Guards {
             let Some(plan) = self.plan.loops.get(of_loop) else { continue };
             let threshold = of.map_or(plan.unknown, |t| plan.thresholds[t]);
             let elapsed = now.saturating_sub(asleep.start.saturating_add(asleep.spent));
+            let (nowhere, off) = (asleep.at == At::default(), now.saturating_sub(asleep.off));
+            let away = asleep.away.saturating_add(off);
+            let ready = asleep.ready.saturating_add(if nowhere { off } else { 0 });
             // One that only lost its CPU is met when it gets one, with its stack.
-            let starved = asleep.at == At::default() && now.saturating_sub(asleep.off) < STARVED;
-            let over = threshold != 0 && elapsed > threshold;
-            if !over || starved || unit.tid != tid || !self.program.mapped.claim(slot, &asleep) {
+            let over = threshold != 0 && elapsed > threshold && !(nowhere && off < STARVED_FOR);
+            let how = if elapsed.saturating_sub(ready) > threshold { SLOW } else { STARVED };
+            if !over || unit.tid != tid {
                 continue;
             }
+            let Some(count) = self.program.mapped.claim(slot, &asleep, how) else { continue };
             let limits = (self.plan.period, self.longest());
-            if !self.program.rings.ring(of_loop, asleep.best, now, limits) {
+            if !self.program.rings.ring(of_loop, asleep.best, now, (count, how), limits) {
                 continue;
             }
             self.program.mapped.tell(slot);
@@ -469,6 +483,8 @@ impl Guards {
                 start: asleep.start,
                 elapsed,
                 threshold,
+                away,
+                ready,
                 seen: SeenBy::Asleep,
                 user_stack,
                 kernel_stack: StackId::NONE,

@@ -23,6 +23,10 @@ pub const COUNTED: u32 = 1;
 pub const TOLD: u32 = 2;
 /// Types that share a context.
 pub const CANDIDATES: usize = 15;
+/// Why a unit took too long (`enum slow`): it was ready without a CPU for what it exceeds, or it would have done so with one.
+pub const STARVED: u32 = 1;
+/// See [`STARVED`].
+pub const SLOW: u32 = 2;
 const CONTEXTS: usize = 64;
 const KERNEL_FRAMES: usize = 64;
 
@@ -68,6 +72,9 @@ pub struct Unit {
     pub start: u64,
     pub spent: u64,
     pub off: u64,
+    pub away: u64,
+    pub ready: u64,
+    pub delay: u64,
     pub asleep: At,
     pub best: u32,
     pub most: u32,
@@ -75,6 +82,8 @@ pub struct Unit {
     pub woken: u32,
     pub number: u32,
     pub contexts: u32,
+    pub slow: u32,
+    pub counted_as: u32,
     pub hits: [u16; TYPES],
     pub context: [u64; CONTEXTS],
 }
@@ -92,6 +101,9 @@ impl Unit {
             start: 0,
             spent: 0,
             off: 0,
+            away: 0,
+            ready: 0,
+            delay: u64::MAX,
             asleep: At::default(),
             best: u32::MAX,
             most: 0,
@@ -99,6 +111,8 @@ impl Unit {
             woken: 0,
             number: 0,
             contexts: 0,
+            slow: 0,
+            counted_as: u32::MAX,
             hits: [0; TYPES],
             context: [0; CONTEXTS],
         }
@@ -113,8 +127,9 @@ pub struct TypeCounts {
     pub units: u64,
     pub sum: u64,
     pub violations: u64,
-    pub quiet_until: u64,
-    pub period: u64,
+    pub starved: u64,
+    /// `struct alarm`: end and length of the time in which nothing is told, of those that starved and of the others.
+    pub alarms: [u64; 4],
 }
 
 /// `struct guarded_loop`.
@@ -195,6 +210,8 @@ pub struct Violation {
     pub start: u64,
     pub elapsed: u64,
     pub threshold: u64,
+    pub away: u64,
+    pub ready: u64,
     pub of: u32,
     pub seen: u32,
     pub number: u32,
@@ -262,17 +279,19 @@ impl Record {
 }
 
 fn violation(b: &[u8], head: Head) -> Option<Violation> {
-    const PLACE: usize = 40 + KERNEL_FRAMES * 8;
-    let frames = (u32_at(b, 36)? as usize).min(KERNEL_FRAMES);
+    const PLACE: usize = 56 + KERNEL_FRAMES * 8;
+    let frames = (u32_at(b, 52)? as usize).min(KERNEL_FRAMES);
     Some(Violation {
         head,
         start: u64_at(b, 0)?,
         elapsed: u64_at(b, 8)?,
         threshold: u64_at(b, 16)?,
-        of: u32_at(b, 24)?,
-        seen: u32_at(b, 28)?,
-        number: u32_at(b, 32)?,
-        kernel: (0..frames).map(|i| u64_at(b, 40 + i * 8)).collect::<Option<_>>()?,
+        away: u64_at(b, 24)?,
+        ready: u64_at(b, 32)?,
+        of: u32_at(b, 40)?,
+        seen: u32_at(b, 44)?,
+        number: u32_at(b, 48)?,
+        kernel: (0..frames).map(|i| u64_at(b, 56 + i * 8)).collect::<Option<_>>()?,
         asleep: At { ip: u64_at(b, PLACE)?, sp: u64_at(b, PLACE + 8)? },
         regs: regs(b, PLACE + 24)?.0,
         copy: copy(b, PLACE + 16, PLACE + 24 + REGS)?,
@@ -297,7 +316,7 @@ mod tests {
         size("control", size_of::<Control>());
         size("rec_stack", HEAD + 8 + REGS + 16384);
         size("rec_unit", HEAD + 24 + CONTEXTS * 8);
-        size("rec_violation", HEAD + 40 + KERNEL_FRAMES * 8 + 24 + REGS + 16384);
+        size("rec_violation", HEAD + 56 + KERNEL_FRAMES * 8 + 24 + REGS + 16384);
         size("rec_life", HEAD + 24);
         for (name, value) in [
             ("THREADS", THREADS),
@@ -332,13 +351,15 @@ mod tests {
         b.truncate(HEAD + 24 + 15);
         assert_eq!(Record::parse(&b), None);
 
-        let mut b = vec![0; HEAD + 40 + KERNEL_FRAMES * 8 + 24 + REGS + 8];
+        let mut b = vec![0; HEAD + 56 + KERNEL_FRAMES * 8 + 24 + REGS + 8];
         put(&mut b, 0, 3, 4);
         let at = HEAD;
-        for (field, value, bytes) in [(16, 77, 8), (24, 2, 4), (28, 1, 4), (36, 1, 4), (40, 0xffff, 8)] {
+        let fields =
+            [(16, 77, 8), (24, 30, 8), (32, 20, 8), (40, 2, 4), (44, 1, 4), (52, 1, 4), (56, 0xffff, 8)];
+        for (field, value, bytes) in fields {
             put(&mut b, at + field, value, bytes);
         }
-        let place = at + 40 + KERNEL_FRAMES * 8;
+        let place = at + 56 + KERNEL_FRAMES * 8;
         for (field, value, bytes) in
             [(0, 0x10, 8), (8, 0x20, 8), (16, 8, 4), (24 + 16 * 8, 0x1000, 8), (24 + REGS, 1, 8)]
         {
@@ -346,6 +367,7 @@ mod tests {
         }
         let Some(Record::Violation(v)) = Record::parse(&b) else { panic!() };
         assert_eq!((v.threshold, v.of, v.seen, v.kernel.as_slice()), (77, 2, 1, &[0xffff][..]));
+        assert_eq!((v.away, v.ready), (30, 20));
         assert_eq!((v.asleep, v.regs.ip, v.copy.len()), (At { ip: 0x10, sp: 0x20 }, 0x1000, 8));
     }
 

@@ -4,6 +4,7 @@
 
 use crate::error::Error;
 use aya_obj::Object;
+use aya_obj::btf::Btf;
 use aya_obj::generated::{bpf_attach_type, bpf_attr, bpf_cmd, bpf_prog_type};
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
@@ -49,7 +50,8 @@ fn empty() -> bpf_attr {
 }
 
 impl Program {
-    /// The programs called `names` in an object, which use the maps with these descriptors and no constants.
+    /// The programs called `names` in an object, which use the maps with these descriptors and no constants. Where their
+    /// fields are in the running kernel's structures, `btf` says.
     ///
     /// # Errors
     /// The object is not readable, or the kernel's refusal.
@@ -57,9 +59,11 @@ impl Program {
         object: &[u8],
         names: [&str; N],
         maps: &HashMap<&str, RawFd>,
+        btf: &Btf,
     ) -> Result<[Self; N], Error> {
         let unreadable = |e: &dyn std::error::Error| Error::Failed(format!("the programs for probes: {e}"));
         let mut object = Object::parse(object).map_err(|e| unreadable(&e))?;
+        object.relocate_btf(btf).map_err(|e| unreadable(&e))?;
         let own = object.maps.clone();
         let given =
             own.iter().filter_map(|(name, map)| Some((name.as_str(), *maps.get(name.as_str())?, map)));

@@ -87,7 +87,7 @@ impl Program {
             "scratches",
         ];
         let fds = names.into_iter().filter_map(|n| Some((n, fd_of(ebpf.map(n)?)?))).collect();
-        let probes = match multi::Program::load(OBJECT, ["on_turn", "on_context"], &fds) {
+        let probes = match multi::Program::load(OBJECT, ["on_turn", "on_context"], &fds, &btf) {
             Ok(programs) => Some(programs),
             Err(e) => {
                 notes.push(format!("guards without probes in functions (they need Linux 6.6): {e}"));

@@ -1,7 +1,7 @@
 //! What the programs count of violations, by type, in memory that both have: what user space sees of sleeping units is
 //! counted with the rest, and backs off with it.
 
-use super::layout::{LOOPS, Loop, TYPES, TypeCounts};
+use super::layout::{LOOPS, Loop, SLOW, TYPES, TypeCounts};
 use super::shared::Shared;
 use crate::error::Error;
 use std::mem::offset_of;
@@ -22,12 +22,21 @@ impl Rings {
         self.0.u64(of_loop, offset_of!(Loop, types) + rank.min(TYPES) * size_of::<TypeCounts>() + at)
     }
 
-    /// Counts a violation, seen at `now` (ns), of the type with this number in the kernel. Is it to be told? As `check` in
+    /// Counts a violation if `count`, seen at `now` (ns), of the type with this number in the kernel, of a unit that is
+    /// [`super::layout::STARVED`] or [`SLOW`]. Is it to be told? As `check` in
     /// `guard.bpf.c` has it: after one none for `period`, then for twice as long, up to `longest`.
-    pub fn ring(&self, of_loop: usize, rank: u32, now: u64, (period, longest): (u64, u64)) -> bool {
+    pub fn ring(
+        &self,
+        of_loop: usize,
+        rank: u32,
+        now: u64,
+        (count, how): (bool, u32),
+        (period, longest): (u64, u64),
+    ) -> bool {
         let word = |at| self.word(of_loop, rank as usize, at);
-        word(offset_of!(TypeCounts, violations)).fetch_add(1, Ordering::Relaxed);
-        let (quiet, last) = (word(offset_of!(TypeCounts, quiet_until)), word(offset_of!(TypeCounts, period)));
+        word(offset_of!(TypeCounts, violations)).fetch_add(u64::from(count), Ordering::Relaxed);
+        let alarm = offset_of!(TypeCounts, alarms) + if how == SLOW { 16 } else { 0 };
+        let (quiet, last) = (word(alarm), word(alarm + 8));
         let until = quiet.load(Ordering::Relaxed);
         let Some(next) = backed_off(until, last.load(Ordering::Relaxed), now, (period, longest)) else {
             return false;

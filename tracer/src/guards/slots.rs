@@ -1,7 +1,7 @@
 //! The units of guarded threads as the programs see them, in memory that both have: to look at sleeping ones without a
 //! system call for each.
 
-use super::layout::{At, Boundary, COUNTED, THREADS, TOLD, UNTOLD, Unit, WAITS};
+use super::layout::{At, Boundary, COUNTED, SLOW, THREADS, TOLD, UNTOLD, Unit, WAITS};
 use super::shared::Shared;
 use crate::error::Error;
 use std::mem::offset_of;
@@ -18,6 +18,9 @@ pub struct Asleep {
     pub spent: u64,
     /// Off the CPU since, ns.
     pub off: u64,
+    /// Off the CPU before that, within the unit, and of that ready without one, ns.
+    pub away: u64,
+    pub ready: u64,
     /// In which system call; zeros when in none.
     pub at: At,
     pub best: u32,
@@ -68,7 +71,8 @@ impl Mapped {
         word(i, ip).store(wait.call.ip, Ordering::Release);
     }
 
-    /// The unit of a slot, when its thread sleeps or waits for a CPU in the middle of it and its violation was not told.
+    /// The unit of a slot, when its thread sleeps or waits for a CPU in the middle of it and its violation was not told, or
+    /// only as one for want of a CPU.
     pub fn asleep(&self, slot: usize) -> Option<Asleep> {
         let off = self.u64(slot, offset_of!(Unit, off));
         if off == 0 || !self.is_untold(slot) {
@@ -79,6 +83,8 @@ impl Mapped {
             start: self.u64(slot, offset_of!(Unit, start)),
             spent: self.u64(slot, offset_of!(Unit, spent)),
             off,
+            away: self.u64(slot, offset_of!(Unit, away)),
+            ready: self.u64(slot, offset_of!(Unit, ready)),
             at: At { ip: self.u64(slot, asleep), sp: self.u64(slot, asleep + 8) },
             best: self.u32(slot, offset_of!(Unit, best)).load(Ordering::Relaxed),
             number: self.u32(slot, offset_of!(Unit, number)).load(Ordering::Relaxed),
@@ -86,21 +92,29 @@ impl Mapped {
     }
 
     fn is_untold(&self, slot: usize) -> bool {
-        let is = |at, value| self.u32(slot, at).load(Ordering::Acquire) == value;
-        is(offset_of!(Unit, running), 1) && is(offset_of!(Unit, told), UNTOLD)
+        let word = |at| self.u32(slot, at).load(Ordering::Acquire);
+        word(offset_of!(Unit, running)) == 1 && word(offset_of!(Unit, slow)) < SLOW
     }
 
-    /// Takes it upon itself to tell of a unit that was met asleep. `false` when the programs were first, or it ended.
-    pub fn claim(&self, slot: usize, asleep: &Asleep) -> bool {
-        let told = self.u32(slot, offset_of!(Unit, told));
-        if told.compare_exchange(UNTOLD, COUNTED, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            return false;
+    /// Takes it upon itself to tell of a unit that was met asleep, as one that is [`super::layout::STARVED`] or [`SLOW`].
+    /// `None` when it was told as that already, the programs were first, or it ended; else whether it is to be counted.
+    pub fn claim(&self, slot: usize, asleep: &Asleep, how: u32) -> Option<bool> {
+        let (told, slow) = (self.u32(slot, offset_of!(Unit, told)), self.u32(slot, offset_of!(Unit, slow)));
+        let before = slow.fetch_max(how, Ordering::AcqRel);
+        if before >= how {
+            return None;
         }
-        let same = self.u32(slot, offset_of!(Unit, number)).load(Ordering::Relaxed) == asleep.number;
-        if !same {
+        let count = before == 0;
+        if count && told.compare_exchange(UNTOLD, COUNTED, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return None;
+        }
+        if self.u32(slot, offset_of!(Unit, number)).load(Ordering::Relaxed) != asleep.number {
+            slow.store(0, Ordering::Release);
             told.store(UNTOLD, Ordering::Release);
+            return None;
         }
-        same
+        self.u32(slot, offset_of!(Unit, counted_as)).store(asleep.best, Ordering::Relaxed);
+        Some(count)
     }
 
     /// The claimed unit is told, and its end is to be.

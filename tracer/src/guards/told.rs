@@ -23,6 +23,10 @@ pub struct Violation {
     pub elapsed: Ns,
     /// What it exceeds, ns.
     pub threshold: Ns,
+    /// Of `elapsed`, how long its thread was off the CPU, ns.
+    pub away: Ns,
+    /// Of that, how long it was ready to run and had none, ns.
+    pub ready: Ns,
     /// What saw it.
     pub seen: SeenBy,
     /// Stack of the thread at that moment, or in which it slept, in [`super::Guards::catalog`]; none when the unit had ended.
@@ -35,6 +39,13 @@ pub struct Violation {
     pub kernel: Vec<u64>,
     /// How many frames of the user stack lie inside the loop's.
     pub distance: Option<usize>,
+}
+
+impl Violation {
+    /// With a CPU whenever it was ready, it had taken no longer than it may: others' load, not its own.
+    pub fn is_starved(&self) -> bool {
+        self.elapsed.saturating_sub(self.ready) <= self.threshold
+    }
 }
 
 /// What the guards tell.
@@ -105,4 +116,6 @@ pub struct Counts {
     pub sum: u64,
     /// That took too long.
     pub violations: u64,
+    /// Of these: with a CPU whenever it was ready, it would have taken no longer than it may.
+    pub starved: u64,
 }

@@ -12,7 +12,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 const MS: u64 = 1_000_000;
@@ -29,10 +29,28 @@ struct Server {
     child: Child,
     exe: PathBuf,
     _dir: tempfile::TempDir,
+    _turn: Turn,
+}
+
+/// A test that takes the CPUs from others is alone.
+static TURNS: RwLock<()> = RwLock::new(());
+enum Turn {
+    Shared { _turn: RwLockReadGuard<'static, ()> },
+    Alone { _turn: RwLockWriteGuard<'static, ()> },
 }
 
 impl Server {
     fn start() -> Option<Self> {
+        let turn = TURNS.read().unwrap_or_else(PoisonError::into_inner);
+        Self::start_in(Turn::Shared { _turn: turn })
+    }
+
+    fn start_alone() -> Option<Self> {
+        let turn = TURNS.write().unwrap_or_else(PoisonError::into_inner);
+        Self::start_in(Turn::Alone { _turn: turn })
+    }
+
+    fn start_in(turn: Turn) -> Option<Self> {
         if let Err(e) = check_permission() {
             println!("skipped: recording is not possible: {e}");
             return None;
@@ -50,7 +68,7 @@ impl Server {
         }
         let child =
             Command::new(&exe).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program");
-        let mut server = Self { child, exe, _dir: dir };
+        let mut server = Self { child, exe, _dir: dir, _turn: turn };
         // It is this program when it answers.
         server.serve("s 1");
         Some(server)
@@ -307,6 +325,10 @@ fn a_unit_that_takes_too_long_is_seen_while_it_runs() {
             frames.iter().position(|f| f.starts_with(name)).unwrap_or_else(|| panic!("{what}: {frames:?}"))
         };
         assert!(at(function) < at("handle") && at("handle") < at("main"), "{what}: {frames:?}");
+        // It slept, or it had a CPU or wanted one.
+        let asleep = v.away.saturating_sub(v.ready);
+        assert!(v.away <= v.elapsed + MS && v.ready <= v.away, "{what}: {v:?}");
+        assert!(if of == 2 { asleep > LIMIT / 2 } else { asleep < LIMIT / 4 }, "{what}: {v:?}");
         // Inside the loop's frame is all but `main` and what called it.
         assert_eq!(v.distance, Some(at("main")), "{what}: {frames:?}");
         server.answer();
@@ -320,6 +342,61 @@ fn a_unit_that_takes_too_long_is_seen_while_it_runs() {
         server.serve("s 10");
     }
     assert_eq!(guards.counts(0).iter().map(|c| c.violations).collect::<Vec<_>>(), [1, 1, 1, 0]);
+}
+
+/// Programs that compute on one CPU; ended when dropped.
+struct Hogs(Vec<Child>);
+
+impl Hogs {
+    fn on_cpu_0(count: usize) -> Self {
+        let hog = || Command::new("taskset").args(["-c", "0", "sh", "-c", "while :; do :; done"]).spawn();
+        Self((0..count).filter_map(|_| hog().ok()).collect())
+    }
+}
+
+impl Drop for Hogs {
+    fn drop(&mut self) {
+        for hog in &mut self.0 {
+            let _ = hog.kill();
+            let _ = hog.wait();
+        }
+    }
+}
+
+#[test]
+fn time_without_a_cpu_is_told_apart() {
+    let Some(mut server) = Server::start_alone() else { return };
+    let pinned = Command::new("taskset").args(["-pc", "0", &server.child.id().to_string()]).output();
+    if !pinned.is_ok_and(|o| o.status.success()) {
+        println!("skipped: taskset cannot bind a process to CPU 0");
+        return;
+    }
+    let learnt = learn(&mut server);
+    let mut guards = server.guards_with(guarding(&server, &learnt, LIMIT), learnt.calls.clone());
+    known(&mut server, &mut guards);
+    let hogs = Hogs::on_cpu_0(3);
+    assert_eq!(hogs.0.len(), 3);
+    // A quarter of the time the CPU is its own: 75 ms of 300, 150 may be.
+    server.serve("t 300000");
+    let v = violation(&mut guards);
+    assert!(v.is_starved() && v.ready > v.elapsed / 4, "{v:?}");
+    server.serve("s 10");
+    guards.poll(Duration::from_millis(10));
+    let count =
+        |guards: &Guards| guards.counts(0).iter().fold((0, 0), |n, c| (n.0 + c.violations, n.1 + c.starved));
+    assert_eq!(count(&guards), (1, 1));
+    // And 750 ms of three seconds: it takes too long by itself, which is told as well, and counted once.
+    server.ask("t 3000000");
+    let mut found = Vec::new();
+    while found.last().is_none_or(Violation::is_starved) {
+        found.push(violation(&mut guards));
+    }
+    assert!(found.len() <= 2 && found.iter().all(|v| v.number == found[0].number), "{found:?}");
+    server.answer();
+    server.serve("s 10");
+    guards.poll(Duration::from_millis(10));
+    assert_eq!(count(&guards), (2, 1));
+    drop(hogs);
 }
 
 #[test]

@@ -28,18 +28,22 @@ pub enum Limit {
 }
 
 impl Limit {
+    /// The rule that it is; `None` for a time, and where nothing was said.
+    pub fn rule(self) -> Option<Rule> {
+        match self {
+            Self::Sigma(k) => Some(Rule::Sigma { k: f64::from(k) / 1e3 }),
+            Self::Quantile(q) => Some(Rule::Quantile { q: f64::from(q) / 1e6, confidence: CONFIDENCE }),
+            Self::Auto | Self::Fixed(_) => None,
+        }
+    }
+
     /// The threshold it gives for these durations, where `rule` is the one for all types. `None` when there are none.
     pub fn threshold(self, stats: &UnitStats, rule: Rule) -> Option<Threshold> {
-        let rule = match self {
-            Self::Auto => rule,
-            Self::Sigma(k) => Rule::Sigma { k: f64::from(k) / 1e3 },
-            Self::Quantile(q) => Rule::Quantile { q: f64::from(q) / 1e6, confidence: CONFIDENCE },
-            Self::Fixed(ns) => {
-                let above = stats.greatest()?.gt(&ns).then(|| stats.histogram().above(ns));
-                return Some(Threshold { ns, above: above.unwrap_or(0), caution: None });
-            }
-        };
-        threshold(stats, rule)
+        if let Self::Fixed(ns) = self {
+            let above = stats.greatest()?.gt(&ns).then(|| stats.histogram().above(ns));
+            return Some(Threshold { ns, above: above.unwrap_or(0), caution: None });
+        }
+        threshold(stats, self.rule().unwrap_or(rule))
     }
 }
 

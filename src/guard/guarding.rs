@@ -6,6 +6,7 @@ use pg_graph::units::{
     TypeOptions, candidates, select,
 };
 use pg_tracer::Error;
+use pg_tracer::given::{GivenError, program_first};
 use pg_tracer::guards::{Guarded, GuardedFunction, GuardedLoop, Guards, Judge, Plan, Point, Stacked};
 use pg_tracer::stacks::Binary;
 use std::cell::OnceCell;
@@ -32,6 +33,20 @@ pub enum Refused {
     /// No wait between units is known.
     #[error("the profile does not say which waits are between units: train again")]
     NoBoundary,
+    /// Units that a person gave the boundaries of have none here.
+    #[error(transparent)]
+    Given(#[from] GivenError),
+    /// The profile has no such units.
+    #[error(
+        "the profile knows no units that are {given}: it has {known}; learn them with pg-tui train --unit-begin, or \
+         guard without --profile and say --threshold"
+    )]
+    NotLearnt {
+        /// What was asked for.
+        given: String,
+        /// What there is.
+        known: String,
+    },
 }
 
 /// A loop that is guarded.
@@ -47,6 +62,8 @@ pub struct Watched {
     pub types: Vec<UnitTypeRow>,
     /// Functions at which its types are told from each other.
     pub guards: usize,
+    /// Its units are no turns of a loop: what they are, in words.
+    pub given: Option<String>,
 }
 
 /// What is guarded.
@@ -59,14 +76,34 @@ pub struct Guarding {
     pub loops: Vec<Watched>,
     /// Functions as the plan numbers them.
     pub functions: Vec<FunctionId>,
+    /// Sentences about what is not guarded.
+    pub notes: Vec<String>,
     /// The binaries.
-    binaries: Vec<Opened>,
+    pub(super) binaries: Vec<Opened>,
 }
 
 /// A binary, and whether only processes that are guarded execute it.
-struct Opened {
-    binary: Binary,
+pub(super) struct Opened {
+    pub binary: Binary,
     private: OnceCell<bool>,
+}
+
+impl Opened {
+    /// Do only these processes execute it?
+    pub fn is_private(&self, pids: &[u32]) -> bool {
+        *self.private.get_or_init(|| !self.binary.is_used_beside(pids))
+    }
+}
+
+/// Those of the processes, each once, programs before libraries.
+pub(super) fn opened(pids: &[u32]) -> Result<Vec<Opened>, Refused> {
+    let mut all: Vec<Opened> = Vec::new();
+    for binary in pids.iter().flat_map(|&pid| program_first(pid, Binary::of_process(pid))) {
+        if !all.iter().any(|known| known.binary.is_same(&binary)) {
+            all.push(Opened { binary, private: OnceCell::new() });
+        }
+    }
+    if all.is_empty() { Err(Refused::NoProcess) } else { Ok(all) }
 }
 
 /// What is guarded of a profile in processes, for units of each type up to `limit`; told from each other by probes,
@@ -153,21 +190,30 @@ impl Guarding {
 
     /// The loops that are there, with their boundaries. Their types are not looked at.
     fn loops_of(ask: &Ask) -> Result<Self, Refused> {
-        let mut binaries: Vec<Opened> = Vec::new();
-        for binary in ask.pids.iter().flat_map(|&pid| Binary::of_process(pid)) {
-            if !binaries.iter().any(|known| known.binary.is_same(&binary)) {
-                binaries.push(Opened { binary, private: OnceCell::new() });
-            }
-        }
-        if binaries.is_empty() {
-            return Err(Refused::NoProcess);
-        }
+        let binaries = opened(ask.pids)?;
         let mut plan = Plan::default();
         let (mut loops, mut paths) = (Vec::new(), Vec::new());
         let mut there = false;
+        let is_there = |key: &&LoopKey| find(&binaries, &key.build_id).is_some();
+        // A thread has one unit at a time: those that a person asked for.
+        let given = ask.profile.loops().filter(is_there).any(|k| k.given.is_some());
+        let mut notes = Vec::new();
         for key in ask.profile.loops() {
             let Some(binary) = find(&binaries, &key.build_id).map(|o| &o.binary) else { continue };
             there = true;
+            if let Some(of) = &key.given {
+                let unit = super::given::learnt(of, key, &binaries, ask.pids)?;
+                plan.loops.push(GuardedLoop { given: Some(unit), ..GuardedLoop::default() });
+                paths.push((String::new(), Vec::new()));
+                loops.push(watched(ask, key, binary));
+                continue;
+            }
+            if given {
+                let left = "turns of loops are not guarded beside units that were given: guard these by a profile of \
+                            their own";
+                notes = vec![left.to_owned()];
+                continue;
+            }
             let boundaries: Vec<&Boundary> = ask.profile.boundaries(key).collect();
             if boundaries.is_empty() {
                 continue;
@@ -188,7 +234,7 @@ impl Guarding {
         if loops.is_empty() {
             return Err(Refused::NoBoundary);
         }
-        Ok(Self { plan, judge: judge(paths), loops, functions: Vec::new(), binaries })
+        Ok(Self { plan, judge: judge(paths), loops, functions: Vec::new(), notes, binaries })
     }
 }
 
@@ -220,16 +266,15 @@ fn at(binaries: &[Opened], ask: &Ask, place: &Place) -> Option<GuardedFunction> 
     if Point::find(&file, offset).stepped {
         return None;
     }
-    let private = *opened.private.get_or_init(|| !opened.binary.is_used_beside(ask.pids));
-    private.then_some(GuardedFunction { file, offset })
+    opened.is_private(ask.pids).then_some(GuardedFunction { file, offset })
 }
 
-fn find<'a>(binaries: &'a [Opened], key: &str) -> Option<&'a Opened> {
+pub(super) fn find<'a>(binaries: &'a [Opened], key: &str) -> Option<&'a Opened> {
     binaries.iter().find(|o| o.binary.key() == key)
 }
 
 /// Tells by the calls of each loop in its own module; the C library's places differ from machine to machine.
-fn judge(loops: Vec<(String, Vec<Boundary>)>) -> Judge {
+pub(super) fn judge(loops: Vec<(String, Vec<Boundary>)>) -> Judge {
     Box::new(move |s: &Stacked| {
         loops.iter().enumerate().find_map(|(of, (module, boundaries))| {
             let own = || s.frames.iter().enumerate().filter(|(_, f)| f.module == *module);
@@ -247,7 +292,8 @@ fn judge(loops: Vec<(String, Vec<Boundary>)>) -> Judge {
 
 fn watched(ask: &Ask, key: &LoopKey, binary: &Binary) -> Watched {
     let function = ask.profile.loop_function(key).map_or_else(String::new, |f| f.function.name.clone());
-    Watched { key: key.clone(), module: binary.path.clone(), function, types: Vec::new(), guards: 0 }
+    let given = key.given.as_ref().map(ToString::to_string);
+    Watched { key: key.clone(), module: binary.path.clone(), function, types: Vec::new(), guards: 0, given }
 }
 
 /// The types of a loop for a recording.

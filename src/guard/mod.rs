@@ -1,10 +1,12 @@
 //! Guards of running programs by a profile (PerfGuard, sections 4.4 and 4.6): which loops, functions and contexts of a
 //! profile are there in the processes, what is learnt by probes, and what is told of a violation.
 
+mod given;
 mod guarding;
 mod learn;
 mod tell;
 
+pub use given::{Bounds, Located};
 pub use guarding::{Ask, Guarding, Refused, Watched};
 pub use learn::{Measured, Measuring, measure};
 pub use tell::{Shown, json, metrics, text};

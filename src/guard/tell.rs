@@ -27,6 +27,8 @@ pub struct Shown {
     pub spent: [Ns; 3],
     /// With a CPU whenever it was ready, it had taken no longer than it may.
     pub starved: bool,
+    /// The unit is no turn of a loop: what units are, in words.
+    pub given: Option<String>,
 }
 
 impl Shown {
@@ -55,7 +57,8 @@ impl Shown {
         };
         let ready = v.ready.min(v.away);
         let spent = [v.elapsed.saturating_sub(v.away), ready, v.away - ready];
-        Self { info, of_loop: watched.function.clone(), kernel, spent, starved: v.is_starved() }
+        let given = watched.given.clone();
+        Self { info, of_loop: watched.function.clone(), kernel, spent, starved: v.is_starved(), given }
     }
 }
 
@@ -64,6 +67,9 @@ pub fn text(s: &Shown) -> String {
     let v = &s.info;
     let of = if v.unit_type.is_empty() {
         "a unit of no known type".into()
+    } else if let Some(given) = s.given.as_ref().filter(|_| v.unit_type == s.of_loop) {
+        // There is no other type.
+        given.strip_prefix("calls of ").map_or_else(|| given.clone(), |f| format!("a call of {f}"))
     } else {
         format!("a unit of type {}", v.unit_type)
     };
@@ -86,7 +92,7 @@ pub fn text(s: &Shown) -> String {
     for (i, frame) in user.enumerate().take(FRAMES) {
         let _ = write!(out, "\n    {frame}");
         if v.distance.is_some_and(|d| d as usize == i) {
-            out.push_str("  <- event loop");
+            out.push_str(if s.given.is_some() { "  <- the unit" } else { "  <- event loop" });
             break;
         }
     }
@@ -176,7 +182,7 @@ mod tests {
             ..ViolationInfo::default()
         };
         let spent = [40_000_000, 900_000, 100_000];
-        Shown { info, of_loop: "serve".into(), kernel: 1, spent, starved: false }
+        Shown { info, of_loop: "serve".into(), kernel: 1, spent, starved: false, given: None }
     }
 
     #[test]
@@ -222,6 +228,7 @@ mod tests {
             function: "main".into(),
             types,
             guards: 0,
+            given: None,
         };
         let counts = Counts { units: 4, sum: 2_500_000_000, violations: 1, starved: 1 };
         let text = metrics(&[watched], &[vec![counts, Counts::default()]]);

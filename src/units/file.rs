@@ -178,7 +178,7 @@ mod tests {
             paths: PathSet::new([CallPath::new([FunctionId(0), FunctionId(i)])]),
             contexts: BTreeSet::new(),
         };
-        let key = LoopKey { build_id: "ab".into(), offset: 7 };
+        let key = LoopKey { build_id: "ab".into(), offset: 7, given: None };
         let units: Vec<Unit> = leaves.map(unit).collect();
         Profile::new([], &functions, units.iter().map(|u| (key.clone(), u)))
     }

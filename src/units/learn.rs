@@ -217,7 +217,7 @@ fn program(catalog: &Catalog, thread: ThreadId) -> Option<String> {
 fn key(catalog: &Catalog, at: LoopAt) -> LoopKey {
     let module = catalog.modules.get(at.module.index());
     let build_id = module.map(|m| if m.build_id.is_empty() { m.short() } else { &m.build_id });
-    LoopKey { build_id: build_id.unwrap_or_default().into(), offset: at.head }
+    LoopKey { build_id: build_id.unwrap_or_default().into(), offset: at.head, given: None }
 }
 
 fn boundaries(of: &Loop) -> Vec<Boundary> {

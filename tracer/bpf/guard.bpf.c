@@ -9,7 +9,6 @@
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
-#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
 #include "guard.h"
@@ -114,6 +113,8 @@ static __always_inline void look_at_delay(struct unit *u, struct task_struct *of
 	u->ready = delay - u->delay;
 }
 
+#include "frame.h"
+
 /*
  * Does the unit take too long? `regs` give the stack at this moment, without them the place where it slept last stands
  * for it; `task`, or the context of a sample that met it in the kernel, the kernel's.
@@ -128,7 +129,7 @@ static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs
 		return;
 	struct guarded_type *t = type_of(l, u->best);
 	u64 elapsed = elapsed_of(u, now), threshold = t->threshold;
-	if (!threshold || elapsed <= threshold)
+	if (!threshold || elapsed <= threshold || (seen != BY_END && is_gone(u, regs ? regs->sp : 0)))
 		return;
 	look_at_delay(u, bpf_get_current_task_btf());
 	bool starved = elapsed <= threshold + u->ready;
@@ -176,8 +177,8 @@ static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs
 	if (n > 0)
 		v->kernel_frames = n / 8;
 	if (regs) {
-		v->regs = *regs;
-		v->len = copy_stack(v->data, regs->sp, STACK_BYTES);
+		bpf_probe_read_kernel(&v->regs, sizeof(v->regs), regs);
+		v->len = copy_stack(v->data, v->regs.sp, STACK_BYTES);
 	} else {
 		__builtin_memset(&v->regs, 0, sizeof(v->regs));
 	}
@@ -207,11 +208,12 @@ static __always_inline void begin_unit(struct unit *u, u64 now, u32 woken)
 	u->running = 1;
 }
 
-static __always_inline void end_unit(struct unit *u, u64 now)
+/* `regs` give the stack where it ended, when that is known. */
+static __always_inline void end_unit(struct unit *u, u64 now, struct regs *regs)
 {
 	if (!u->running)
 		return;
-	check(u, now, BY_END, 0, 0, 0);
+	check(u, now, BY_END, regs, 0, 0);
 	u->running = 0;
 	u64 elapsed = elapsed_of(u, now);
 	struct guarded_loop *l = bpf_map_lookup_elem(&loops, &u->loop);
@@ -284,13 +286,15 @@ static __always_inline void leave(struct task_struct *task, bool preempt, u64 no
 {
 	u32 tid = task->pid, tgid = task->tgid;
 	struct unit *u = guarded(tid);
-	if (!u && !bpf_map_lookup_elem(&targets, &tgid))
+	struct control *c = settings();
+	bool given = c && c->given;
+	if (given ? !u || !u->running : !u && !bpf_map_lookup_elem(&targets, &tgid))
 		return;
 	if (u && u->running)
 		look_at_delay(u, task);
 	bool blocked = !preempt && task->__state;
 	struct regs *r = user_regs(task, 0);
-	if (!r || !(r->cs & 3))
+	if (!r || !(r->cs & 3) || (given && u && is_gone(u, r->sp)))
 		return;
 	/* Not in a system call (a page fault, say), or put off the CPU. */
 	if (!blocked || (s64)r->orig_ax < 0) {
@@ -301,8 +305,8 @@ static __always_inline void leave(struct task_struct *task, bool preempt, u64 no
 		}
 		return;
 	}
-	if (u && is_boundary(u, r->ip, r->sp)) {
-		end_unit(u, now);
+	if (!given && u && is_boundary(u, r->ip, r->sp)) {
+		end_unit(u, now, 0);
 		u->off = now;
 		return;
 	}
@@ -393,7 +397,7 @@ int on_turn(struct regs *ctx)
 		/* It began when the thread got the CPU back for this return. */
 		u->woken = 0;
 	} else {
-		end_unit(u, now);
+		end_unit(u, now, 0);
 		begin_unit(u, now, 0);
 	}
 	/* Half of it was before `now`. */
@@ -475,62 +479,6 @@ int on_context(struct regs *ctx)
 	return 0;
 }
 
-static __always_inline void life(u32 type, u32 tid, u32 tgid, u32 other)
-{
-	struct rec_life *r = bpf_ringbuf_reserve(&told, sizeof(*r), 0);
-	if (!r) {
-		lose();
-		return;
-	}
-	head(&r->head, type, tid, tgid, 0, bpf_ktime_get_ns());
-	r->start = r->elapsed = 0;
-	r->other = other;
-	r->of = 0;
-	bpf_ringbuf_submit(r, 0);
-}
+#include "given.h"
 
-SEC("tp_btf/sched_process_fork")
-int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
-{
-	u32 from = parent->tgid, to = child->tgid, one = 1;
-	if (from == to || !bpf_map_lookup_elem(&targets, &from))
-		return 0;
-	bpf_map_update_elem(&targets, &to, &one, BPF_ANY);
-	life(REC_FORK, child->pid, to, from);
-	return 0;
-}
-
-SEC("tp_btf/sched_process_exec")
-int BPF_PROG(on_exec, struct task_struct *task)
-{
-	u32 tid = task->pid, tgid = task->tgid;
-	if (!bpf_map_lookup_elem(&targets, &tgid))
-		return 0;
-	bpf_map_delete_elem(&slots, &tid);
-	life(REC_EXEC, tid, tgid, 0);
-	return 0;
-}
-
-/* How many threads of a process are left is a count of its signals' state. */
-struct signal_struct___left {
-	struct {
-		int counter;
-	} live;
-} __attribute__((preserve_access_index));
-struct task_struct___left {
-	struct signal_struct___left *signal;
-} __attribute__((preserve_access_index));
-
-SEC("tp_btf/sched_process_exit")
-int BPF_PROG(on_exit, struct task_struct *task)
-{
-	u32 tid = task->pid, tgid = task->tgid;
-	if (!bpf_map_lookup_elem(&targets, &tgid))
-		return 0;
-	bpf_map_delete_elem(&slots, &tid);
-	/* The last one: the number may pass on to another process. */
-	if (!BPF_CORE_READ((struct task_struct___left *)task, signal, live.counter))
-		bpf_map_delete_elem(&targets, &tgid);
-	life(REC_EXIT, tid, tgid, 0);
-	return 0;
-}
+#include "lives.h"

@@ -30,7 +30,7 @@ struct control {
 	u64 longest_ns;	/* then for twice as long, up to this */
 	u64 sparse_ns;	/* tell a unit of each loop in so long, to compare slow ones with; 0: none */
 	u32 learning;	/* tell every unit, with its contexts */
-	u32 zero;
+	u32 given;	/* units begin and end at probes, not at waits */
 };
 _Static_assert(sizeof(struct control) == 48, "layout.rs");
 
@@ -67,8 +67,10 @@ struct unit {
 	u32 counted_as;		 /* the type that its violation was counted for */
 	u16 hits[TYPES];
 	u64 context[CONTEXTS];	 /* function << 32 | depth */
+	u64 caller;		 /* given ones: what lay at `frame` as it began, the return address; 0: it is none */
+	u32 returns, pad;	 /* and it ends when the function returns */
 };
-_Static_assert(sizeof(struct unit) == 856, "layout.rs");
+_Static_assert(sizeof(struct unit) == 872, "layout.rs");
 
 #define NOT_LOOKED (~0ULL)
 /* Why it took too long: it was ready without a CPU for what it exceeds; or it would have done so with one. */
@@ -93,8 +95,9 @@ enum told { UNTOLD = 0, COUNTED, TOLD };
 struct guarded_loop {
 	struct guarded_type types[TYPES + 1];
 	u64 passed;		 /* when a unit was told that took no longer than it may */
+	u64 abandoned;		 /* given units whose end was not come by */
 };
-_Static_assert(sizeof(struct guarded_loop) == 4688, "layout.rs");
+_Static_assert(sizeof(struct guarded_loop) == 4696, "layout.rs");
 
 struct context_key {
 	u32 loop, function, depth, zero;
@@ -104,7 +107,11 @@ struct candidates {
 	u8 type[CANDIDATES];
 };
 
-enum record { REC_STACK = 1, REC_UNIT, REC_VIOLATION, REC_ENDED, REC_FORK, REC_EXEC, REC_EXIT, REC_PASSED };
+enum record {
+	REC_STACK = 1, REC_UNIT, REC_VIOLATION, REC_ENDED, REC_FORK, REC_EXEC, REC_EXIT, REC_PASSED,
+	REC_ENLISTED,		 /* a thread began its first given unit; `other` is its slot */
+	REC_CALLER,		 /* a function whose calls are units returns to `start` */
+};
 /* What saw a violation. */
 enum seen { BY_CONTEXT = 0, BY_SWITCH, BY_SAMPLE, BY_SLEEP, BY_END };
 
@@ -225,6 +232,14 @@ struct {
 	__type(key, u32);
 	__type(value, struct asks);
 } asking SEC(".maps");
+
+/* Slots for threads that begin their first given unit. */
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK);
+	__uint(max_entries, THREADS);
+	__uint(key_size, 0);
+	__uint(value_size, 4);
+} spare SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

@@ -6,6 +6,7 @@ pub mod command;
 pub mod error;
 pub mod flags;
 pub mod focus;
+pub mod given;
 pub mod guards;
 pub mod holders;
 pub mod identity;

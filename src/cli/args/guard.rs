@@ -1,9 +1,10 @@
 //! The options of `pg-tui guard`.
 
-use super::values::{pid, seconds};
+use super::values::{pid, point, seconds};
 use crate::unit_rule::parse_limit;
 use clap::{Args, ValueEnum, ValueHint};
 use pg_graph::units::Limit;
+use pg_tracer::given::GivenPoint;
 use std::path::PathBuf;
 
 pub(super) const GUARD_HELP: &str = "\
@@ -14,13 +15,24 @@ long each type may take. A unit that exceeds that is told with its stack at that
 the last seconds of the whole machine around it are written to a file, where `v` lists the violations and one key \
 leads to the cause.
 
+Without a profile, name a function and how long a call of it may take: --unit-begin FUNCTION --threshold 50ms.
+
 The program is not changed but for probes at some of its functions, which the kernel takes out when pg-tui ends, \
 however it ends. A type that rings on and on is told less and less often; all violations are counted.
 
 Exit codes: 0 no unit took too long, 6 some did; else as everywhere.";
 
 const GUARD_EXAMPLES: &str = "\
+\
+WHERE a unit begins or ends: FUNCTION, MODULE:FUNCTION, MODULE+0xOFFSET (entered), usdt:PROVIDER:NAME (a static probe), \
+syscall:NAME or syscall:NAME(fd=socket|pipe|file|device) (begins when the call has given more than 0, ends when it is \
+made).
+
 Examples:
+  Tell me each time a call of this function takes longer than 50 ms, and where it is then:
+      sudo pg-tui guard -p 1234 --unit-begin processCommand --threshold 50ms
+  sudo pg-tui guard --comm postgres --threshold 1s --unit-begin usdt:postgresql:query__start \\
+      --unit-end usdt:postgresql:query__done
   sudo pg-tui guard -p 1234 --profile app.pgprof
   sudo pg-tui guard --comm '^nginx' --profile nginx.pgprof --on-violation record -o /var/tmp
   sudo pg-tui guard -p 1234 --profile app.pgprof --json --duration 60
@@ -49,10 +61,17 @@ pub struct Guard {
     #[arg(long, value_name = "REGEX")]
     pub comm: Vec<String>,
     /// What `pg-tui train` has learnt
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub profile: PathBuf,
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, required_unless_present = "unit_begin")]
+    pub profile: Option<PathBuf>,
+    /// Units begin here: without --unit-end each call of this function is one
+    #[arg(long, value_name = "WHERE", value_parser = point)]
+    pub unit_begin: Option<GivenPoint>,
+    /// And end here
+    #[arg(long, value_name = "WHERE", value_parser = point, requires = "unit_begin")]
+    pub unit_end: Option<GivenPoint>,
     /// How long units may take, where the profile has nobody's word for their type: a time (40ms), mean and deviation
-    /// (k=5: mean + 5 sigma), a quantile that they are to exceed seldom (p99.99), or `auto`: mean + 4 sigma
+    /// (k=5: mean + 5 sigma), a quantile that they are to exceed seldom (p99.99), or `auto`: mean + 4 sigma. Without a
+    /// profile a time
     #[arg(long, value_name = "THRESHOLD", value_parser = parse_limit, default_value = "auto")]
     pub threshold: Limit,
     /// What to do about a violation

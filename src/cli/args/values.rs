@@ -1,6 +1,7 @@
 //! Values of options: what is typed, checked.
 
 use pg_tracer::flags::FlagSpec;
+use pg_tracer::given::GivenPoint;
 
 /// A time in seconds: finite and not negative.
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
@@ -41,6 +42,7 @@ pub(super) fn time(text: &str) -> Result<u64, String> {
     let at = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let (number, unit) = text.split_at(at);
     let scale = match unit.trim() {
+        "us" => 1e3,
         "ms" => 1e6,
         "s" | "" => 1e9,
         "m" | "min" => 60e9,
@@ -51,6 +53,11 @@ pub(super) fn time(text: &str) -> Result<u64, String> {
         Ok(ns) if (0.0..=1e16).contains(&ns) => Ok(ns as u64),
         _ => Err("a time is expected, such as 200ms or 2s".into()),
     }
+}
+
+/// Where a unit begins or ends.
+pub(super) fn point(text: &str) -> Result<GivenPoint, String> {
+    text.parse().map_err(|e: pg_tracer::given::SpecError| e.to_string())
 }
 
 /// A system call and a time: `fsync=200ms`.

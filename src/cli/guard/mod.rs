@@ -1,6 +1,7 @@
 //! `pg-tui guard`: units of work of running programs, held to what a profile says.
 
 mod beside;
+pub(super) mod given;
 pub(super) mod targets;
 mod watch;
 
@@ -8,7 +9,7 @@ use super::args::{Guard, OnViolation};
 use super::exit::{Failure, Outcome};
 use super::{profile, record};
 use crate::clean::{clean, clean_lines};
-use crate::guard::{Ask, Guarding, Watched, json, metrics, text};
+use crate::guard::{Ask, Guarding, Located, Refused, Watched, json, metrics, text};
 use crate::units;
 use pg_graph::words::span;
 use pg_tracer::command::Interrupts;
@@ -39,14 +40,37 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// Run it.
 pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
-    let learnt = units::read(&args.profile).map_err(profile::unreadable)?;
+    let bounds = given::bounds(args.unit_begin.as_ref(), args.unit_end.as_ref())?;
+    let mut learnt =
+        args.profile.as_ref().map(|p| units::read(p).map_err(profile::unreadable)).transpose()?;
     let mut targets = Targets::of(&args.pid, &args.comm)?;
     pg_tracer::check_permission().map_err(|e| record::tracer_failure(&e))?;
     let pids = targets.pids();
-    let file = args.profile.display().to_string();
-    let ask =
-        Ask { profile: &learnt, file: &file, pids: &pids, limit: args.threshold, probes: !args.no_probes };
-    let mut guarding = Guarding::of(&ask).map_err(|e| Failure::Usage(e.to_string()))?;
+    let refused = |e: Refused| Failure::Usage(e.to_string());
+    let located = bounds.map(|b| Located::of(&b, &pids)).transpose().map_err(refused)?;
+    let mut guarding = match (&mut learnt, located) {
+        (Some(learnt), located) => {
+            if let Some(located) = located {
+                located.only(learnt).map_err(refused)?;
+            }
+            let file = args.profile.as_ref().map_or_else(String::new, |p| p.display().to_string());
+            let ask = Ask {
+                profile: learnt,
+                file: &file,
+                pids: &pids,
+                limit: args.threshold,
+                probes: !args.no_probes,
+            };
+            Guarding::of(&ask).map_err(refused)?
+        }
+        (None, Some(located)) => located.guard(given::time(args.threshold)?),
+        (None, None) => {
+            return Err(Failure::Usage("what is guarded? Name a profile (--profile FILE)".into()));
+        }
+    };
+    for n in &guarding.notes {
+        note(n);
+    }
     guarding.plan.share = SHARE;
     (guarding.plan.hz, guarding.plan.period) = (HZ, PERIOD);
     if args.on_violation == OnViolation::Record {
@@ -91,6 +115,13 @@ pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
 fn about(l: &Watched) -> String {
     let name = if l.function.is_empty() { "a loop without a name" } else { &l.function };
     let types = l.types.len();
+    if let (Some(given), [only], 0) = (&l.given, l.types.as_slice(), l.guards) {
+        return match only.threshold {
+            0 => format!("guarding {given}"),
+            ns => format!("guarding {given}: {} each", span(ns)),
+        };
+    }
+    let name = l.given.as_deref().unwrap_or(name);
     let plural = |n: usize| if n == 1 { "" } else { "s" };
     format!(
         "guarding units of {name}: {types} type{}, told from each other at {} function{}",

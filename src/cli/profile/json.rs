@@ -31,11 +31,21 @@ struct Loop {
     function: Option<String>,
     module: Option<String>,
     entry: Option<u64>,
+    /// Where its units begin and end, when a person said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    given: Option<Given>,
     /// The waits between its units.
     boundaries: Vec<Boundary>,
     /// Mean deviation of the ten costliest types, in percent of their means.
     mean_relative_percent: Option<f64>,
     types: Vec<Type>,
+}
+
+#[derive(Serialize)]
+struct Given {
+    begin: String,
+    /// `null`: with the call of the function that they begin with.
+    end: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -95,6 +105,11 @@ fn loop_of(p: &Profile, l: &Listed) -> Loop {
         function: function.map(|f| f.function.name.clone()),
         module: function.map(|f| f.function.module.clone()),
         entry: function.map(|f| f.entry),
+        given: l
+            .key
+            .given
+            .as_ref()
+            .map(|g| Given { begin: g.begin.clone(), end: Some(g.end.clone()).filter(|e| !e.is_empty()) }),
         boundaries: p.boundaries(&l.key).map(boundary).collect(),
         mean_relative_percent: average_relative(&rows),
         types: l.rows.iter().map(|(number, row)| type_of(p, l, *number, row)).collect(),

@@ -79,7 +79,7 @@ fn cost(program: &Program, landmark: Landmark) -> Option<u64> {
     let [_, on_context] = program.probes.as_ref()?;
     let bare = call(landmark);
     // No function of a plan: its calls are not counted.
-    let probe = Probe { offset, cookie: FUNCTIONS as u64 };
+    let probe = Probe { offset, cookie: FUNCTIONS as u64, semaphore: 0 };
     let _link = on_context.attach(Path::new("/proc/self/exe"), &[probe], Some(std::process::id())).ok()?;
     Some(call(landmark).saturating_sub(bare))
 }

@@ -1,6 +1,7 @@
 //! The guards at work.
 
 use super::calibrate;
+use super::given::Given;
 use super::layout::{
     self, At, Boundary, CANDIDATES, Candidates, ContextKey, Control, FUNCTIONS, Head, LOOPS, Loop, Record,
     SLOW, STARVED, THREADS, TYPES, TypeCounts, Unit,
@@ -28,6 +29,8 @@ const AT_ONCE: usize = 4096;
 const MAX_SLEEPS: usize = 1 << 16;
 /// The longest that a type which rings on and on is silent, ns.
 const LONGEST: u64 = 60_000_000_000;
+/// Farther than this is another stack.
+const STACK_REACH: u64 = 8 << 20;
 /// No limit.
 const ENDLESS: u64 = u64::MAX;
 
@@ -53,6 +56,14 @@ impl Frames {
         }
     }
 
+    /// Whether the frame is there whose return address lies at `frame`; `None` when that is not known.
+    fn has(&self, frame: u64) -> Option<bool> {
+        let caller = frame.wrapping_add(8);
+        let there = self.sps.contains(&caller);
+        let beyond = self.sps.iter().any(|&sp| sp > caller && sp - caller < STACK_REACH);
+        (there || beyond).then_some(there)
+    }
+
     /// How many lie inside the one with this stack pointer.
     fn inside(&self, frame: u64) -> Option<usize> {
         self.sps.iter().position(|&sp| sp >= frame).filter(|_| frame != 0)
@@ -74,6 +85,10 @@ pub struct Guards {
     /// Stacks of waits by thread and place.
     sleeps: HashMap<(u32, At), Sleep>,
     probes: Probes,
+    /// Set when units are given.
+    given: Option<Given>,
+    /// Violations of given units that had ended unseen, by loop and type.
+    refuted: HashMap<(usize, Option<usize>), u64>,
     /// Functions that were come by too often.
     shed: usize,
     next_look: u64,
@@ -91,10 +106,15 @@ impl Guards {
     pub fn start(plan: Plan, judge: Judge, pids: &[u32]) -> Result<Self, Error> {
         let mut program = Program::load()?;
         let mut notes = std::mem::take(&mut program.notes);
-        let probed = !plan.functions.is_empty() || plan.loops.iter().any(|l| !l.turns.is_empty());
+        let given = plan.loops.iter().any(|l| l.given.is_some());
+        let probed = given || !plan.functions.is_empty() || plan.loops.iter().any(|l| !l.turns.is_empty());
         let measured = if probed { calibrate::costs(&mut program) } else { None };
         if probed && measured.is_none() && program.probes.take().is_some() {
             notes.push("no probes at functions: Linux 6.6 or newer is needed to set many at a time".into());
+        }
+        if given && measured.is_none() {
+            let reason = notes.pop().unwrap_or_default();
+            return Err(Error::Refused { what: "probes where the units begin and end".into(), reason });
         }
         let costs = measured.unwrap_or_default();
         let mut all = Self {
@@ -108,6 +128,8 @@ impl Guards {
             free: (0..THREADS).rev().collect(),
             sleeps: HashMap::new(),
             probes: Probes::default(),
+            given: None,
+            refuted: HashMap::new(),
             shed: 0,
             next_shed: 0,
             next_look: 0,
@@ -120,10 +142,28 @@ impl Guards {
             all.add(pid)?;
         }
         all.program.attach(all.plan.hz)?;
+        if given {
+            all.set_given(pids)?;
+        }
         if let Some(programs) = all.program.probes.as_ref().filter(|_| probed) {
             all.probes = Probes::set(programs, &all.plan, &mut all.notes);
         }
         Ok(all)
+    }
+
+    /// Units that begin and end at probes: threads get their places when they begin one.
+    fn set_given(&mut self, pids: &[u32]) -> Result<(), Error> {
+        let failed = |e| Error::Failed(format!("cannot set the guards: {e}"));
+        while let Some(slot) = self.free.pop() {
+            self.program.spare.push(slot as u32, 0).map_err(failed)?;
+        }
+        let Some(programs) = &self.program.given else { return Ok(()) };
+        let set = Given::set(programs, &self.plan, pids);
+        if let Some(note) = set.notes.first() {
+            return Err(Error::Refused { what: "the probes of the units".into(), reason: note.clone() });
+        }
+        self.given = Some(set);
+        Ok(())
     }
 
     /// What the plan says, into the maps.
@@ -136,7 +176,7 @@ impl Guards {
             longest_ns: self.longest(),
             learning: u32::from(self.plan.learning),
             sparse_ns: self.plan.sparse,
-            zero: 0,
+            given: u32::from(self.plan.loops.iter().any(|l| l.given.is_some())),
         };
         self.program.control.set(0, control, 0).map_err(failed)?;
         if self.plan.loops.len() > LOOPS {
@@ -149,7 +189,7 @@ impl Guards {
                 t.threshold = limit(of.thresholds[place]);
             }
             types[TYPES].threshold = limit(of.unknown);
-            self.program.loops.set(i as u32, Loop { types, passed: 0 }, 0).map_err(failed)?;
+            self.program.loops.set(i as u32, Loop { types, passed: 0, abandoned: 0 }, 0).map_err(failed)?;
         }
         for (of_loop, function, depth, types) in &self.plan.contexts {
             let Some(ranks) = self.ranks.get(*of_loop) else { continue };
@@ -185,7 +225,17 @@ impl Guards {
     /// There are too many.
     pub fn add(&mut self, pid: u32) -> Result<(), Error> {
         let failed = |e| Error::Failed(format!("cannot guard process {pid}: {e}"));
-        self.program.targets.insert(pid, 1, 0).map_err(failed)
+        self.program.targets.insert(pid, 1, 0).map_err(failed)?;
+        if let (Some(given), Some([begin, end, _])) = (&mut self.given, &self.program.given) {
+            given.add([begin, end], pid);
+        }
+        Ok(())
+    }
+
+    /// Given units of a loop whose end was not seen: left by a jump or an exception, or begun before their end was
+    /// probed.
+    pub fn abandoned(&self, of_loop: usize) -> u64 {
+        self.program.loops.get(&(of_loop as u32), 0).map_or(0, |l| l.abandoned)
     }
 
     /// Nanoseconds that probes cost here, as measured: one at a push, and one at another instruction. 0 when none is
@@ -213,9 +263,18 @@ impl Guards {
     /// Sentences about what could not be guarded.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.notes.clone();
+        notes.extend(self.given.iter().flat_map(|g| g.notes.iter().cloned()));
         if self.shed > 0 {
             let (shed, left) = (self.shed, self.probes.guarded());
             notes.push(format!("{shed} functions were called too often to stay guarded; {left} stayed"));
+        }
+        let given = self.plan.loops.iter().enumerate().filter(|(_, l)| l.given.is_some());
+        let abandoned: u64 = given.map(|(i, _)| self.abandoned(i)).sum();
+        if abandoned > 0 {
+            notes.push(format!(
+                "{abandoned} units are not counted: their end was not come by (left by an exception or longjmp, begun \
+                 anew, or over before their end was probed)"
+            ));
         }
         let lost = self.program.lost();
         if lost > 0 {
@@ -230,6 +289,7 @@ impl Guards {
     pub fn counts(&self, of_loop: usize) -> Vec<Counts> {
         let Some(ranks) = self.ranks.get(of_loop) else { return Vec::new() };
         let Ok(of) = self.program.loops.get(&(of_loop as u32), 0) else { return Vec::new() };
+        let refuted = |of: Option<usize>| self.refuted.get(&(of_loop, of)).copied().unwrap_or(0);
         let read = |t: &TypeCounts| Counts {
             units: t.units,
             sum: t.sum,
@@ -249,6 +309,9 @@ impl Guards {
                 one.starved += unknown.starved;
             }
             all => all[ranks.len()] = unknown,
+        }
+        for (i, c) in counts.iter_mut().enumerate() {
+            c.violations = c.violations.saturating_sub(refuted(Some(i).filter(|i| *i < ranks.len())));
         }
         counts
     }
@@ -307,7 +370,7 @@ impl Guards {
             }),
             Record::Violation(v) => {
                 let told = self.violation(&v);
-                out.push(Told::Violation(Box::new(told)));
+                out.extend(told.map(|t| Told::Violation(Box::new(t))));
             }
             Record::Ended { head, violated, start, elapsed, number, of } => out.push(Told::Ended(Ended {
                 tid: head.tid,
@@ -320,13 +383,34 @@ impl Guards {
                 elapsed,
                 of: self.type_of(head.of_loop as usize, of),
             })),
-            Record::Fork { head, parent } => self.table.fork(parent, head.tgid),
+            Record::Fork { head, parent } => {
+                self.table.fork(parent, head.tgid);
+                if let (Some(given), Some([begin, end, _])) = (&mut self.given, &self.program.given) {
+                    given.add([begin, end], head.tgid);
+                }
+            }
+            Record::Enlisted { head, slot } => {
+                self.threads.insert(head.tid, slot as usize);
+                let (tid, pid, of_loop) = (head.tid, head.tgid, head.of_loop as usize);
+                out.push(Told::Guarded { tid, pid, of_loop });
+            }
+            Record::Caller { head, address } => {
+                if let (Some(given), Some([_, _, returned])) = (&mut self.given, &self.program.given) {
+                    given.called_from(returned, head.tgid, address);
+                }
+            }
             Record::Exec(head) => {
                 self.table.exec(head.tgid);
+                if let Some(given) = &mut self.given {
+                    given.forget(head.tgid);
+                }
                 self.forget(head.tid);
             }
             Record::Exit(head) => {
                 self.table.exit(head.tgid, head.tid == head.tgid);
+                if let Some(given) = self.given.as_mut().filter(|_| head.tid == head.tgid) {
+                    given.forget(head.tgid);
+                }
                 self.forget(head.tid);
             }
         }
@@ -334,7 +418,7 @@ impl Guards {
 
     /// Its slot was given back by the program.
     fn forget(&mut self, tid: u32) {
-        if let Some(slot) = self.threads.remove(&tid) {
+        if let Some(slot) = self.threads.remove(&tid).filter(|_| self.given.is_none()) {
             self.free.push(slot);
         }
     }
@@ -362,7 +446,7 @@ impl Guards {
         if let Some(leaf) = stacked.frames.first_mut() {
             leaf.address = leaf.address.wrapping_sub(1);
         }
-        let found = (self.judge)(&stacked);
+        let found = if self.given.is_some() { None } else { (self.judge)(&stacked) };
         if !turn {
             if self.sleeps.len() >= MAX_SLEEPS {
                 self.sleeps.clear();
@@ -409,7 +493,36 @@ impl Guards {
         Spot { module, address: frame.map_or(0, |f| f.address), sp: f.regs.sp().unwrap_or(0) }
     }
 
-    fn violation(&mut self, v: &layout::Violation) -> Violation {
+    /// Does a unit's loop end its units with the call that they began with?
+    fn is_call(&self, of_loop: usize) -> bool {
+        self.plan.loops.get(of_loop).and_then(|l| l.given.as_ref()).is_some_and(|g| g.ends.is_empty())
+    }
+
+    /// How many frames lie inside the loop's; of a given unit that is one call, inside that of its function. Inner
+    /// `None`: not known. `None` when the stack shows that the call is over.
+    fn distance(
+        &mut self,
+        frames: &Frames,
+        frame: u64,
+        of_loop: usize,
+        of: Option<usize>,
+    ) -> Option<Option<usize>> {
+        let inside = frames.inside(frame);
+        if self.given.is_none() {
+            return Some(inside);
+        }
+        if !self.is_call(of_loop) {
+            // The frame that it began in may be there still.
+            return Some(frames.sps.iter().position(|&sp| sp == frame));
+        }
+        if frames.has(frame) == Some(false) {
+            *self.refuted.entry((of_loop, of)).or_default() += 1;
+            return None;
+        }
+        Some(inside.map(|n| n.saturating_sub(1)))
+    }
+
+    fn violation(&mut self, v: &layout::Violation) -> Option<Violation> {
         let frame = self.threads.get(&v.head.tid).map_or(0, |&s| self.program.mapped.frame(s));
         let (user_stack, frames) = if v.copy.is_empty() {
             self.asleep_at(v.head.tid, v.asleep)
@@ -420,11 +533,20 @@ impl Guards {
         let kernel_stack = if v.kernel.is_empty() { StackId::NONE } else { self.table.kernel(&v.kernel) };
         // The kernel's own count also has the switches that it did not report.
         let ready = v.ready.min(v.elapsed);
-        Violation {
+        let of_loop = v.head.of_loop as usize;
+        let of = self.type_of(of_loop, v.of);
+        let seen = SeenBy::from_u8(v.seen as u8);
+        let distance = match seen {
+            // The stack is that behind its end.
+            SeenBy::End if self.given.is_some() => None,
+            SeenBy::End => frames.inside(frame),
+            _ => self.distance(&frames, frame, of_loop, of)?,
+        };
+        Some(Violation {
             tid: v.head.tid,
             pid: v.head.tgid,
-            of_loop: v.head.of_loop as usize,
-            of: self.type_of(v.head.of_loop as usize, v.of),
+            of_loop,
+            of,
             number: v.number,
             time: v.head.time,
             start: v.start,
@@ -432,13 +554,13 @@ impl Guards {
             threshold: v.threshold,
             away: v.away.min(v.elapsed).max(ready),
             ready,
-            seen: SeenBy::from_u8(v.seen as u8),
+            seen,
             user_stack,
             kernel_stack,
-            distance: frames.inside(frame),
+            distance,
             user: frames.addresses,
             kernel: v.kernel.clone(),
-        }
+        })
     }
 
     /// The stack of a thread that sleeps.
@@ -449,7 +571,8 @@ impl Guards {
 
     /// Units that sleep for too long: their threads come by nothing.
     fn look(&mut self, now: u64, out: &mut Vec<Told>) {
-        for (&tid, &slot) in &self.threads {
+        let threads: Vec<(u32, usize)> = self.threads.iter().map(|(t, s)| (*t, *s)).collect();
+        for (tid, slot) in threads {
             let Some(asleep) = self.program.mapped.asleep(slot) else { continue };
             let Ok(unit) = self.program.units.get(&(slot as u32), 0) else { continue };
             let of_loop = unit.of_loop as usize;
@@ -473,6 +596,7 @@ impl Guards {
             }
             self.program.mapped.tell(slot);
             let (user_stack, frames) = self.asleep_at(tid, asleep.at);
+            let Some(distance) = self.distance(&frames, unit.frame, of_loop, of) else { continue };
             out.push(Told::Violation(Box::new(Violation {
                 tid,
                 pid: unit.tgid,
@@ -488,7 +612,7 @@ impl Guards {
                 seen: SeenBy::Asleep,
                 user_stack,
                 kernel_stack: StackId::NONE,
-                distance: frames.inside(unit.frame),
+                distance,
                 user: frames.addresses,
                 kernel: Vec::new(),
             })));

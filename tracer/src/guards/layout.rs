@@ -21,6 +21,15 @@ pub const SKIP: u32 = 16;
 pub const UNTOLD: u32 = 0;
 pub const COUNTED: u32 = 1;
 pub const TOLD: u32 = 2;
+/// In the cookie of a probe at the begin or end of given units, beside the number of the loop: it is at the entry of a
+/// function.
+pub const FRAMED: u64 = 0x100;
+/// The unit ends when that returns.
+pub const RETURNS: u64 = 0x200;
+/// Only if the call gave more than 0.
+pub const RESULT: u64 = 0x400;
+/// Only if the descriptor in the first argument is of this kind, from this bit on.
+pub const KIND_SHIFT: u32 = 12;
 /// Types that share a context.
 pub const CANDIDATES: usize = 15;
 /// Why a unit took too long (`enum slow`): it was ready without a CPU for what it exceeds, or it would have done so with one.
@@ -40,7 +49,7 @@ pub struct Control {
     pub longest_ns: u64,
     pub sparse_ns: u64,
     pub learning: u32,
-    pub zero: u32,
+    pub given: u32,
 }
 
 /// `struct place`: a system call of a thread.
@@ -86,6 +95,9 @@ pub struct Unit {
     pub counted_as: u32,
     pub hits: [u16; TYPES],
     pub context: [u64; CONTEXTS],
+    pub caller: u64,
+    pub returns: u32,
+    pub pad: u32,
 }
 
 impl Unit {
@@ -115,6 +127,9 @@ impl Unit {
             counted_as: u32::MAX,
             hits: [0; TYPES],
             context: [0; CONTEXTS],
+            caller: 0,
+            returns: 0,
+            pad: 0,
         }
     }
 }
@@ -138,6 +153,7 @@ pub struct TypeCounts {
 pub struct Loop {
     pub types: [TypeCounts; TYPES + 1],
     pub passed: u64,
+    pub abandoned: u64,
 }
 
 /// `struct context_key`.
@@ -201,6 +217,10 @@ pub enum Record {
     Exec(Head),
     /// A thread ended.
     Exit(Head),
+    /// A thread began its first given unit.
+    Enlisted { head: Head, slot: u32 },
+    /// A function whose calls are units returns to this address.
+    Caller { head: Head, address: u64 },
 }
 
 /// `struct rec_violation`.
@@ -273,6 +293,8 @@ impl Record {
             5 => Self::Fork { head, parent: u32_at(b, 16)? },
             6 => Self::Exec(head),
             7 => Self::Exit(head),
+            9 => Self::Enlisted { head, slot: u32_at(b, 16)? },
+            10 => Self::Caller { head, address: u64_at(b, 0)? },
             _ => return None,
         })
     }
@@ -373,7 +395,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes(kind in 0u32..9, mut b in proptest::collection::vec(any::<u8>(), 4..1200)) {
+        fn any_bytes(kind in 0u32..12, mut b in proptest::collection::vec(any::<u8>(), 4..1200)) {
             put(&mut b, 0, kind.into(), 4);
             let _ = Record::parse(&b);
         }

@@ -8,6 +8,7 @@
 //! | `plan` | what is guarded, and how |
 //! | `point` | where in a function a probe goes |
 //! | `probes` | those that are set |
+//! | `given` | units between places that a person named |
 //! | `layout` | what is shared with the programs |
 //! | `program`, `multi` | loading and attaching |
 //! | `slots` | units of threads in shared memory |
@@ -21,6 +22,7 @@
 //! ends.
 
 mod calibrate;
+mod given;
 #[allow(clippy::module_inception)]
 mod guards;
 mod layout;
@@ -35,6 +37,6 @@ mod slots;
 mod told;
 
 pub use guards::Guards;
-pub use plan::{Guarded, GuardedFunction, GuardedLoop, Judge, Plan, Spot, Stacked};
+pub use plan::{GivenProbe, GivenUnit, Guarded, GuardedFunction, GuardedLoop, Judge, Plan, Spot, Stacked};
 pub use point::Point;
 pub use told::{Counts, Ended, Told, Violation};

@@ -23,6 +23,9 @@ pub struct Probe {
     pub offset: u64,
     /// For `bpf_get_attach_cookie`.
     pub cookie: u64,
+    /// Where in the file the counter is that says whether somebody listens to this place (a semaphore of
+    /// `sys/sdt.h`): the kernel counts it up in each process, and down again when the probe goes. 0: there is none.
+    pub semaphore: u64,
 }
 
 /// A program for probes.
@@ -68,6 +71,7 @@ impl Program {
         let given =
             own.iter().filter_map(|(name, map)| Some((name.as_str(), *maps.get(name.as_str())?, map)));
         object.relocate_maps(given, &HashSet::default()).map_err(|e| unreadable(&e))?;
+        object.relocate_btf(btf).map_err(|e| unreadable(&e))?;
         object.relocate_calls(&HashSet::default()).map_err(|e| unreadable(&e))?;
         let mut loaded = Vec::new();
         for name in names {
@@ -123,6 +127,7 @@ impl Program {
         let path = CString::new(file.as_os_str().as_bytes())?;
         let offsets: Vec<u64> = probes.iter().map(|p| p.offset).collect();
         let cookies: Vec<u64> = probes.iter().map(|p| p.cookie).collect();
+        let semaphores: Vec<u64> = probes.iter().map(|p| p.semaphore).collect();
         let mut attr = empty();
         // SAFETY: this command's part of the union, and within it that of this kind of link.
         let link = unsafe { &mut attr.link_create };
@@ -133,6 +138,9 @@ impl Program {
         multi.path = path.as_ptr() as u64;
         multi.offsets = offsets.as_ptr() as u64;
         multi.cookies = cookies.as_ptr() as u64;
+        if semaphores.iter().any(|&s| s != 0) {
+            multi.ref_ctr_offsets = semaphores.as_ptr() as u64;
+        }
         multi.cnt = probes.len() as u32;
         multi.pid = pid.unwrap_or(0);
         Ok(Link { _fd: bpf(bpf_cmd::BPF_LINK_CREATE, &mut attr)? })

@@ -52,6 +52,37 @@ pub struct GuardedLoop {
     pub unknown: Ns,
     /// Places in files behind calls of the loop's own wait, which may return without having waited.
     pub turns: Vec<(PathBuf, u64)>,
+    /// Where its units begin and end when a person said so; then no waits are their boundaries.
+    pub given: Option<GivenUnit>,
+}
+
+/// Units that begin and end at places.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct GivenUnit {
+    /// Where they begin.
+    pub begins: Vec<GivenProbe>,
+    /// Where they end. None: with the call of the function that they begin with.
+    pub ends: Vec<GivenProbe>,
+}
+
+/// A place where a unit begins or ends.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct GivenProbe {
+    /// File of its module, as this process can open it.
+    pub file: PathBuf,
+    /// Where in the file.
+    pub offset: u64,
+    /// It is the first instruction of a function.
+    pub entry: bool,
+    /// Only when the register of results has more than 0.
+    pub positive: bool,
+    /// Only when the descriptor in the register of first arguments is of this kind (bits 12 to 15 of its inode's mode); 0
+    /// for any.
+    pub kind: u8,
+    /// Where in the file the counter is that says whether somebody listens, 0 for none.
+    pub semaphore: u64,
+    /// Processes that are not guarded execute the file, too: the probe is set in those that are.
+    pub shared: bool,
 }
 
 /// A function that tells types from each other.

@@ -25,7 +25,7 @@ pub struct Point {
 
 impl Point {
     /// The entry itself.
-    const ENTRY: Self = Self { skip: 0, lower: 0, stepped: true };
+    pub const ENTRY: Self = Self { skip: 0, lower: 0, stepped: true };
 
     /// For the code at `offset` in a file: a function's, or what follows a call.
     pub fn find(file: &Path, offset: u64) -> Self {

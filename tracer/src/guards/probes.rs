@@ -101,7 +101,7 @@ fn affordable(costs: &[u64], may: f64) -> Option<Vec<usize>> {
 fn probe(number: usize, offset: u64, at: Point) -> Probe {
     let stepped = if at.stepped { STEPPED } else { 0 };
     let cookie = number as u64 | stepped | u64::from(at.lower) << 32;
-    Probe { offset: offset + u64::from(at.skip), cookie }
+    Probe { offset: offset + u64::from(at.skip), cookie, semaphore: 0 }
 }
 
 /// One link for each file; of a file with some that the kernel refuses, the others.

@@ -8,7 +8,7 @@ use crate::collector::sampling::{self, Sampling};
 use crate::error::Error;
 use crate::loading::{patiently, reason};
 use crate::readable::wait_readable;
-use aya::maps::{Array, HashMap, Map, MapData, RingBuf};
+use aya::maps::{Array, HashMap, Map, MapData, RingBuf, Stack};
 use aya::programs::{BtfTracePoint, PerfEvent};
 use aya::{Btf, Ebpf, EbpfLoader};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -42,6 +42,10 @@ pub struct Program {
     /// For probes: behind the loop's own wait call, and at the entry of functions. `None` on kernels without
     /// [`multi`].
     pub probes: Option<[multi::Program; 2]>,
+    /// For probes of given units: where they begin, where they end, and behind calls that are units.
+    pub given: Option<[multi::Program; 3]>,
+    /// Slots for threads that begin their first given unit.
+    pub spare: Stack<MapData, u32>,
     /// Kept for as long as samples are to be taken.
     #[allow(dead_code)]
     sampling: Option<Sampling>,
@@ -55,9 +59,12 @@ fn refused(e: impl std::error::Error) -> Error {
 
 fn fd_of(map: &Map) -> Option<RawFd> {
     match map {
-        Map::Array(m) | Map::HashMap(m) | Map::LruHashMap(m) | Map::RingBuf(m) | Map::PerCpuArray(m) => {
-            Some(m.fd().as_fd().as_raw_fd())
-        }
+        Map::Array(m)
+        | Map::HashMap(m)
+        | Map::LruHashMap(m)
+        | Map::RingBuf(m)
+        | Map::PerCpuArray(m)
+        | Map::Stack(m) => Some(m.fd().as_fd().as_raw_fd()),
         _ => None,
     }
 }
@@ -85,13 +92,17 @@ impl Program {
             "told",
             "lost",
             "scratches",
+            "spare",
         ];
         let fds = names.into_iter().filter_map(|n| Some((n, fd_of(ebpf.map(n)?)?))).collect();
-        let probes = match multi::Program::load(OBJECT, ["on_turn", "on_context"], &fds, &btf) {
-            Ok(programs) => Some(programs),
+        let names = ["on_turn", "on_context", "on_begin", "on_end", "on_return"];
+        let (probes, given) = match multi::Program::load(OBJECT, names, &fds, &btf) {
+            Ok([turn, context, begin, end, returned]) => {
+                (Some([turn, context]), Some([begin, end, returned]))
+            }
             Err(e) => {
                 notes.push(format!("guards without probes in functions (they need Linux 6.6): {e}"));
-                None
+                (None, None)
             }
         };
         let mut take = |name: &str| {
@@ -109,6 +120,7 @@ impl Program {
         let loops = Array::try_from(loops).map_err(refused)?;
         let contexts = HashMap::try_from(take("contexts")?).map_err(refused)?;
         let calls = Array::try_from(take("calls")?).map_err(refused)?;
+        let spare = Stack::try_from(take("spare")?).map_err(refused)?;
         let ring = RingBuf::try_from(take("told")?).map_err(refused)?;
         let lost = Array::try_from(take("lost")?).map_err(refused)?;
         debug_assert!(units.len() as usize == THREADS && loops.len() as usize == LOOPS);
@@ -126,6 +138,8 @@ impl Program {
             ring,
             lost,
             probes,
+            given,
+            spare,
             sampling: None,
             notes,
         };

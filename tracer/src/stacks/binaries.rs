@@ -3,14 +3,39 @@
 use super::elf::Elf;
 use super::maps::{self, Backing};
 use super::module::open_mapped;
+use super::stapsdt::{self, Usdt};
 use crate::procfs::{self, path_of};
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 
 /// Bytes of a memory map that are read.
 const MAX_MAPS: usize = 64 << 20;
+
+/// Bytes that are read at a time.
+const MAX_BYTES: usize = 64 << 20;
+
+/// A place in a file that a process executes.
+pub struct CodePlace {
+    /// The binary.
+    pub binary: Binary,
+    /// Bytes from its beginning.
+    pub offset: u64,
+}
+
+impl CodePlace {
+    /// What a process has at an address.
+    pub fn of(pid: u32, address: u64) -> Option<Self> {
+        let line = maps_of(pid).into_iter().find(|l| (l.start..l.end).contains(&address))?;
+        let Backing::File { path, deleted } = &line.backing else { return None };
+        let file = open_mapped(pid, &line, path, *deleted)?;
+        let meta = file.metadata().ok()?;
+        let elf = Elf::read(&file)?;
+        let binary = Binary { file, elf, path: path.clone(), id: (meta.dev(), meta.ino()) };
+        Some(Self { binary, offset: address - line.start + line.offset })
+    }
+}
 
 /// A program or library that a process has mapped to execute it. Kept open: it is this file whatever becomes of its
 /// name.
@@ -46,6 +71,11 @@ impl Binary {
         if self.elf.build_id.is_empty() { name() } else { &self.elf.build_id }
     }
 
+    /// Device and inode.
+    pub fn id(&self) -> (u64, u64) {
+        self.id
+    }
+
     /// Whether both are one file.
     pub fn is_same(&self, other: &Self) -> bool {
         self.id == other.id
@@ -54,6 +84,32 @@ impl Binary {
     /// Where the byte at an address, as the file counts, is in the file.
     pub fn offset(&self, address: u64) -> Option<u64> {
         self.elf.place(address).map(|p| p.0)
+    }
+
+    /// The static probes in it.
+    pub fn usdt(&self) -> Vec<Usdt> {
+        stapsdt::read(&self.elf, &self.file)
+    }
+
+    /// Bytes of the file from an offset on, as many as there are of so many.
+    pub fn bytes(&self, offset: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len.min(MAX_BYTES)];
+        let read = self.file.read_at(&mut bytes, offset).unwrap_or(0);
+        bytes.truncate(read);
+        bytes
+    }
+
+    /// Its executable sections: addresses as the file counts.
+    pub fn code(&self) -> &[(u64, u64)] {
+        &self.elf.code
+    }
+
+    pub(super) fn elf(&self) -> &Elf {
+        &self.elf
+    }
+
+    pub(super) fn opened(&self) -> &File {
+        &self.file
     }
 
     /// A path by which this process can open it, while `self` lives.

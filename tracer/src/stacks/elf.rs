@@ -189,7 +189,7 @@ impl Elf {
             let name = strings.get(s.name as usize..).unwrap_or_default();
             let name = name.split(|&b| b == 0).next().unwrap_or_default();
             // Of the many sections only these few are ever asked for.
-            let wanted: [&[u8]; 15] = [
+            let wanted: [&[u8]; 17] = [
                 b".rela.plt",
                 b".rela.dyn",
                 b".dynsym",
@@ -205,6 +205,8 @@ impl Elf {
                 b".text",
                 b".gnu_debuglink",
                 b".gnu_debugdata",
+                b".note.stapsdt",
+                b".stapsdt.base",
             ];
             let first = self.sections.iter().all(|(n, _)| n.as_bytes() != name);
             if wanted.contains(&name) && first && s.kind != SHT_NOBITS {
@@ -221,6 +223,39 @@ impl Elf {
     /// Offset and length of a section in the file.
     pub fn place_of(&self, name: &str) -> Option<(u64, u64)> {
         self.section(name).filter(|s| s.kind != SHT_NOBITS).map(|s| (s.offset, s.size))
+    }
+
+    /// Where a section is in memory, as the file counts.
+    pub fn address_of_section(&self, name: &str) -> Option<u64> {
+        self.section(name).map(|s| s.address)
+    }
+
+    /// The functions that a table of symbols defines: name, address, size, and whether it is code that finds the
+    /// function when the program starts (an indirect function).
+    pub fn functions(
+        &self,
+        src: &(impl Bytes + ?Sized),
+        table: &str,
+        names: &str,
+        take: &mut impl FnMut(&[u8], u64, u64, bool),
+    ) -> Option<()> {
+        const ENTRY: usize = 24;
+        const FUNC: u8 = 2;
+        const IFUNC: u8 = 10;
+        let read = |name: &str| self.place_of(name).and_then(|(offset, size)| src.at(offset, size));
+        let (symbols, names) = (read(table)?, read(names)?);
+        for s in symbols.chunks_exact(ENTRY) {
+            let kind = s[4] & 15;
+            if u16_at(s, 6)? == 0 || !matches!(kind, FUNC | IFUNC) {
+                continue;
+            }
+            let name = names.get(u32_at(s, 0)? as usize..).unwrap_or_default();
+            let name = name.split(|&b| b == 0).next().unwrap_or_default();
+            if !name.is_empty() {
+                take(name, u64_at(s, 8)?, u64_at(s, 16)?, kind == IFUNC);
+            }
+        }
+        Some(())
     }
 
     /// The symbols that a table defines: name, address, size.

@@ -23,24 +23,28 @@ mod image;
 mod maps;
 mod mini;
 mod module;
+mod named;
 mod offline;
 mod perfmap;
 mod python;
 mod regs;
 mod room;
 mod space;
+mod stapsdt;
 mod symbol;
 mod table;
 mod text;
 mod unwind;
 
-pub use binaries::Binary;
+pub use binaries::{Binary, CodePlace};
 pub(crate) use image::Image;
 pub(crate) use module::open_plain;
+pub use named::Named;
 pub use offline::symbolize_catalog;
 pub use python::{Followed, PythonStack, RawFrame};
 pub(crate) use regs::PT_REGS;
 pub use regs::{FrameRegs, Regs};
+pub use stapsdt::{Usdt, parse as parse_usdt};
 pub use table::{Coverage, StackTable, UserFrame};
 
 /// The separate debug file for a build-id (hexadecimal), below the recorder's own `/usr/lib/debug`.

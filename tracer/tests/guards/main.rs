@@ -238,7 +238,7 @@ fn guarding(server: &Server, learnt: &Learnt, threshold: u64) -> Plan {
     let turns = calls.iter().map(|c| (server.exe.clone(), server.offset(c + 1))).collect();
     let depths = &learnt.depths;
     Plan {
-        loops: vec![GuardedLoop { thresholds: vec![threshold; 3], unknown: threshold, turns }],
+        loops: vec![GuardedLoop { thresholds: vec![threshold; 3], unknown: threshold, turns, given: None }],
         functions: ["search", "stick", "fetch", "step"].iter().map(|n| server.function(n)).collect(),
         contexts: depths.iter().map(|&(f, depth)| (0, f, depth, vec![f])).collect(),
         hz: 199,
@@ -454,7 +454,7 @@ fn sleepers_are_counted_and_ring_as_others() {
 #[test]
 fn where_there_is_one_type_all_units_are_of_it() {
     let Some(mut server) = Server::start() else { return };
-    let of = GuardedLoop { thresholds: vec![LIMIT], unknown: LIMIT, turns: Vec::new() };
+    let of = GuardedLoop { thresholds: vec![LIMIT], unknown: LIMIT, ..GuardedLoop::default() };
     let mut guards = server.guards(Plan { loops: vec![of], hz: 199, ..Plan::default() });
     assert_eq!(guards.costs(), (0, 0), "no probe is used");
     known(&mut server, &mut guards);

@@ -27,9 +27,9 @@ use super::inference::Context;
 use super::path::{CallPath, FunctionId, PathSet, Unit};
 use super::stats::UnitStats;
 use places::LoopFacts;
-use serde::{Deserialize, Serialize};
 use settings::Settings;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 /// Bytes of a path, build-id or name that are kept.
 pub const MAX_TEXT: usize = 4096;
@@ -52,13 +52,33 @@ pub struct Function {
     pub name: String,
 }
 
-/// An event-processing loop.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+/// Where units begin and end that a person gave the boundaries of, as `pg_tracer::given::GivenPoint` prints it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Given {
+    /// Where they begin.
+    pub begin: String,
+    /// Where they end; empty: with the call of the function that they begin with.
+    pub end: String,
+}
+
+impl fmt::Display for Given {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self.end.as_str() {
+            "" => write!(f, "calls of {}", self.begin),
+            end => write!(f, "{} to {end}", self.begin),
+        }
+    }
+}
+
+/// An event-processing loop, or what a person named in its place.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct LoopKey {
     /// The build-id of the module that it is in, or the module's file name where it has none.
     pub build_id: String,
     /// Where its head is in the module's file, in bytes.
     pub offset: u64,
+    /// Set when its units are no turns of a loop: `offset` is where they begin then.
+    pub given: Option<Given>,
 }
 
 /// What was learnt of the units with one call tree.
@@ -208,7 +228,9 @@ impl Profile {
         }
         let mut loops: BTreeMap<LoopKey, LoopProfile> = BTreeMap::new();
         for (key, l) in &self.loops {
-            let key = LoopKey { build_id: cut(&key.build_id, MAX_TEXT), offset: key.offset };
+            let given = key.given.as_ref();
+            let given = given.map(|g| Given { begin: cut(&g.begin, MAX_TEXT), end: cut(&g.end, MAX_TEXT) });
+            let key = LoopKey { build_id: cut(&key.build_id, MAX_TEXT), offset: key.offset, given };
             let into = loops.entry(key).or_default();
             for (paths, tree) in &l.trees {
                 // Contexts of functions that are not on the paths (any more) would tell what the paths do not.

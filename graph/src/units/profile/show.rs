@@ -43,7 +43,11 @@ impl Profile {
                 None => format!("at {place}"),
             };
             let (types, trees) = (of.types.types().len(), of.types.trees().len());
-            writeln!(out, "loop {place}: {types} types, {trees} distinct call trees")?;
+            let what = match &key.given {
+                Some(given) => format!("{}, given, in", clean(&given.to_string(), 200)),
+                None => "loop".into(),
+            };
+            writeln!(out, "{what} {place}: {types} types, {trees} distinct call trees")?;
             writeln!(
                 out,
                 "{:>4} {:>9} {:>9} {:>9} {:>6} {:>9} {:>9} {:>9} {:>9}  type",

@@ -10,7 +10,9 @@ fn function(i: u32) -> Function {
 }
 
 fn key(offset: u64) -> LoopKey {
-    LoopKey { build_id: "abcd".into(), offset }
+    // Of two loops one is given.
+    let given = (offset == 1).then(|| Given { begin: "f".into(), end: String::new() });
+    LoopKey { build_id: "abcd".into(), offset, given }
 }
 
 /// A run's functions in an order of its own, and units as (loop, duration, stacks of functions, contexts).
@@ -158,7 +160,7 @@ fn claims_of_length_are_not_believed() {
     // An array of four, the first of which claims four billion items.
     let claim = b"PGPROF\x01\x00\x96\xdd\xff\xff\xff\xff";
     assert!(matches!(Profile::decode(claim), Err(DecodeError::Damaged(_))));
-    assert_eq!(Profile::decode(b"PGPROF\x02\x00"), Err(DecodeError::Version(2)));
+    assert_eq!(Profile::decode(b"PGPROF\x03\x00"), Err(DecodeError::Version(3)));
     assert_eq!(Profile::decode(b"PGPROF"), Err(DecodeError::NotAProfile));
     assert!(matches!(Profile::decode(&vec![0; MAX_BYTES + 1]), Err(DecodeError::TooLong(_))));
     // As many empty texts as fit: refused at the first that is too many.
@@ -173,6 +175,16 @@ fn claims_of_length_are_not_believed() {
     let p = Profile::new([], &[long], [(key(0), &unit)]);
     assert_eq!(p.functions()[0].name.len(), MAX_TEXT);
     assert_eq!(Profile::decode(&p.encode().unwrap()), Ok(p));
+}
+
+#[test]
+fn what_an_older_program_can_read_is_written_for_it() {
+    let unit = Unit { duration: 1, paths: PathSet::default(), contexts: BTreeSet::new() };
+    let version = |loops: &[u64]| {
+        let bytes = Profile::new([], &[], loops.iter().map(|l| (key(*l), &unit))).encode().unwrap();
+        bytes[6..8].to_vec()
+    };
+    assert_eq!((version(&[0]), version(&[0, 1])), (vec![1, 0], vec![2, 0]));
 }
 
 /// Two handlers of a server, 40 units each.

@@ -4,8 +4,8 @@
 use super::places::LoopFacts;
 use super::settings::{Dated, Settings};
 use super::{
-    Binary, Boundary, Function, Limit, LoopFunction, LoopKey, LoopProfile, MAX_BUILD_ID, MAX_TEXT, Place,
-    Profile, TreeProfile,
+    Binary, Boundary, Function, Given, Limit, LoopFunction, LoopKey, LoopProfile, MAX_BUILD_ID, MAX_TEXT,
+    Place, Profile, TreeProfile,
 };
 use crate::units::Context;
 use crate::units::histogram::{Histogram, LAST_STEP};
@@ -16,8 +16,11 @@ use pg_event::bounded::{sequence, text};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The version that is written, and the only one there is. It rises when an older reader would misread.
-pub const VERSION: u16 = 1;
+/// The newest version. It rises when an older reader would misread; what an older one can read is written as before.
+pub const VERSION: u16 = 2;
+
+/// The version without given units.
+const LOOPS_ONLY: u16 = 1;
 
 /// The first six bytes; the version follows in two, the lower first.
 const MAGIC: &[u8; 6] = b"PGPROF";
@@ -74,7 +77,7 @@ pub enum DecodeError {
     NotAProfile,
     /// A version that this program does not know.
     #[error(
-        "a profile of version {0}; this program reads version {VERSION}: use a newer one, or train again"
+        "a profile of version {0}; this program reads versions up to {VERSION}: use a newer one, or train again"
     )]
     Version(u16),
     /// It is damaged.
@@ -127,6 +130,9 @@ struct WireLoop {
     trees: Vec<WireTree>,
     #[serde(deserialize_with = "sequence::<MAX_SETTINGS, _, _>")]
     settings: Vec<WireSettings>,
+    /// Where its units begin and end (since version 2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    given: Option<(Text, Text)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -231,7 +237,9 @@ impl Profile {
             builds: builds.into_iter().map(|b| BuildId(b.clone())).collect(),
             loops,
         };
-        let mut bytes = [&MAGIC[..], &VERSION.to_le_bytes()].concat();
+        let given = self.loops.keys().any(|k| k.given.is_some());
+        let version = if given { VERSION } else { LOOPS_ONLY };
+        let mut bytes = [&MAGIC[..], &version.to_le_bytes()].concat();
         bytes.extend(rmp_serde::to_vec(&whole).map_err(|e| EncodeError::Format(e.to_string()))?);
         most("bytes", bytes.len(), MAX_BYTES)?;
         Ok(bytes)
@@ -248,7 +256,7 @@ impl Profile {
         let rest = bytes.strip_prefix(&MAGIC[..]).ok_or(DecodeError::NotAProfile)?;
         let (version, rest) = rest.split_first_chunk::<2>().ok_or(DecodeError::NotAProfile)?;
         let version = u16::from_le_bytes(*version);
-        if version != VERSION {
+        if !(LOOPS_ONLY..=VERSION).contains(&version) {
             return Err(DecodeError::Version(version));
         }
         let mut reader = rmp_serde::Deserializer::new(rest);
@@ -281,7 +289,8 @@ impl Profile {
         let mut budget = MAX_ALL_FRAMES;
         let mut loops = BTreeMap::new();
         for l in whole.loops {
-            let key = LoopKey { build_id: l.build_id.0.clone(), offset: l.offset };
+            let given = l.given.as_ref().map(|g| Given { begin: g.0.0.clone(), end: g.1.0.clone() });
+            let key = LoopKey { build_id: l.build_id.0.clone(), offset: l.offset, given };
             if loops.insert(key, read_loop(l, functions.len(), &mut budget)?).is_some() {
                 return Err(damaged("a loop twice"));
             }
@@ -335,6 +344,7 @@ fn write_loop(key: &LoopKey, l: &LoopProfile) -> WireLoop {
         boundaries: l.facts.boundaries.iter().map(boundary).collect(),
         trees: l.trees.iter().map(tree).collect(),
         settings: l.settings.iter().map(settings).collect(),
+        given: key.given.as_ref().map(|g| (Text(g.begin.clone()), Text(g.end.clone()))),
         nodes,
     }
 }

@@ -421,7 +421,7 @@ fn a_type_that_rings_on_is_told_less_and_less() {
 #[test]
 fn sleepers_are_counted_and_ring_as_others() {
     let Some(mut server) = Server::start() else { return };
-    let of = GuardedLoop { thresholds: vec![MS], unknown: MS, turns: Vec::new() };
+    let of = GuardedLoop { thresholds: vec![MS], unknown: MS, ..GuardedLoop::default() };
     let mut guards = server.guards(Plan { loops: vec![of], period: 100 * MS, ..Plan::default() });
     known(&mut server, &mut guards);
     let before = guards.counts(0)[0].violations;

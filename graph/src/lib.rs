@@ -32,6 +32,7 @@ pub mod sim;
 mod starved;
 mod stats;
 pub mod steps;
+pub mod transactions;
 pub mod units;
 mod unseen;
 mod unserved;

@@ -4,6 +4,7 @@ mod guard;
 mod profile;
 mod record;
 mod train;
+mod units;
 mod values;
 mod violations;
 
@@ -12,6 +13,7 @@ pub use profile::{Change, Profile};
 use record::RECORD_HELP;
 pub use record::{Level, Record};
 pub use train::Train;
+pub use units::Units;
 pub(super) use values::ns;
 use values::{flag, number, pid, seconds, time, whole_seconds};
 pub use violations::Violations;
@@ -97,6 +99,9 @@ pub enum Command {
     /// List units of work that took too long, as a guard recorded them
     #[command(long_about = violations::VIOLATIONS_HELP)]
     Violations(Violations),
+    /// List units of work, and how long work waited between threads
+    #[command(long_about = units::UNITS_HELP)]
+    Units(Units),
     /// Learn how long a program's units of work take, by type
     #[command(long_about = train::TRAIN_HELP)]
     Train(Train),

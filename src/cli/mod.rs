@@ -1,6 +1,7 @@
 //! The command line: what each command does, without a screen.
 
 pub mod args;
+mod chosen;
 mod demo;
 mod diagnose;
 mod exit;
@@ -20,6 +21,7 @@ mod stats;
 mod steps;
 mod text;
 mod train;
+mod units;
 mod violations;
 mod watch_flag;
 
@@ -54,6 +56,7 @@ fn run(command: &Command) -> Outcome {
     let code = match command {
         Command::Diagnose(a) => diagnose::run(a, &mut out)?,
         Command::Violations(a) => violations::run(a, &mut out)?,
+        Command::Units(a) => units::run(a, &mut out)?,
         Command::Redact(a) => redact::run(a, &mut out)?,
         Command::Train(a) => train::run(a, &mut out)?,
         Command::Guard(a) => guard::run(a, &mut out)?,

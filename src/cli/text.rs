@@ -255,7 +255,7 @@ pub fn bytes(n: u64) -> String {
 }
 
 /// A sentence over several lines, the further ones as far in as the first one's text.
-fn wrap(out: &mut String, first: &str, text: &str) -> std::fmt::Result {
+pub(super) fn wrap(out: &mut String, first: &str, text: &str) -> std::fmt::Result {
     let indent = " ".repeat(first.chars().count());
     let mut line = String::from(first);
     let mut used = 0;

@@ -1,7 +1,7 @@
 //! `pg-tui train`: records a program, or reads recordings, and learns how long its units of work take.
 
 use super::args::{Cli, Command, Train};
-use super::diagnose::regex;
+use super::chosen::Chosen;
 use super::exit::{Failure, Outcome};
 use super::guard::targets::Targets;
 use super::measure::measured;
@@ -10,10 +10,8 @@ use crate::clean::clean;
 use crate::session::Session;
 use crate::units::{self, Learnt, Left, Quiet};
 use clap::Parser;
-use pg_event::{Catalog, ThreadId};
 use pg_graph::units::Profile;
 use pg_tracer::units::Places;
-use regex::Regex;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write;
@@ -27,7 +25,13 @@ const MAX_QUIET: usize = 8;
 
 /// Run it.
 pub fn run(args: &Train, out: &mut dyn Write) -> Outcome {
-    let chosen = Chosen::of(args)?;
+    if args.pid.is_empty() && args.comm.is_empty() && args.from.is_empty() && args.command.is_empty() {
+        return Err(Failure::Usage(
+            "whose units? Name the program (-p PID, --comm REGEX, or a command after --), or recordings (--from FILE)"
+                .into(),
+        ));
+    }
+    let chosen = Chosen::of(&args.pid, &args.comm)?;
     if let Some(path) = &args.output {
         // Better to know before minutes are spent.
         match units::read(path) {
@@ -50,43 +54,6 @@ pub fn run(args: &Train, out: &mut dyn Write) -> Outcome {
             Err(Failure::Other(format!("{why}; try again with: pg-tui train --from {}", kept.display())))
         }
         learnt => learnt.map(|_| ExitCode::from(done.code)),
-    }
-}
-
-/// Whose units are learnt from.
-enum Chosen {
-    /// Those in the recording's focus.
-    Focus,
-    /// Those of these processes, and those with such a name.
-    Named(Vec<u32>, Vec<Regex>),
-}
-
-impl Chosen {
-    fn of(args: &Train) -> Result<Self, Failure> {
-        if args.pid.is_empty() && args.comm.is_empty() {
-            if args.from.is_empty() && args.command.is_empty() {
-                return Err(Failure::Usage(
-                    "whose units? Name the program (-p PID, --comm REGEX, or a command after --), or recordings \
-                     (--from FILE)"
-                        .into(),
-                ));
-            }
-            return Ok(Self::Focus);
-        }
-        let comms = args.comm.iter().map(|r| regex("--comm", r)).collect::<Result<_, _>>()?;
-        Ok(Self::Named(args.pid.clone(), comms))
-    }
-
-    fn wants(&self, catalog: &Catalog, id: ThreadId) -> bool {
-        let (thread, process) = (catalog.thread(id), catalog.process_of(id));
-        match self {
-            Self::Focus => thread.is_some_and(|t| t.focus),
-            Self::Named(pids, comms) => {
-                let named = |name: &str| comms.iter().any(|c| c.is_match(name));
-                process.is_some_and(|p| pids.contains(&p.pid) || named(&p.name))
-                    || thread.is_some_and(|t| named(&t.name))
-            }
-        }
     }
 }
 

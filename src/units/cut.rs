@@ -10,11 +10,18 @@
 //! - a unit in which the loop turned without waiting, as far as that shows: a sample in the call that waits, between
 //!   signs of work. Where system calls were recorded, such turns are units of their own;
 //! - a unit that ends in the wait of another loop, or with the thread's program, or that took no time.
+//!
+//! A worker waits for a signal, and then, when whoever signalled has the mutex still, for that, too, by the same call.
+//! Such a wait belongs to the one before, as does one for the mutex just before the wait for the signal.
+//!
+//! A cutter that knows which steps from stack to stack prove a turn ([`Cutter::at_turns`]) cuts there as well: in the
+//! middle between the two, when nothing tells more.
 
 use super::bounds::Bounds;
 use pg_event::{
     Direction, Event, Kind, Ns, ObjectId, ObjectKind, OffCpu, OffState, StackId, Sysno, ThreadId,
 };
+use pg_tracer::units::Turning;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
@@ -22,6 +29,14 @@ use std::ops::Range;
 const MAX_STACKS: usize = 4096;
 /// Switch-out and switch-in have one time each; reading the clock twice takes less than this.
 const SLACK: Ns = 1_000;
+/// From the end of a wait for a signal to the wait for its mutex, and from there to a wait for a signal, takes less.
+const RETAKEN: Ns = 20_000;
+/// What glibc writes into the word of a mutex that others wait for, and then waits with (lowlevellock.h).
+const CONTENDED: u32 = 2;
+/// FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME are no part of the operation.
+const OPERATION: u32 = 127;
+/// FUTEX_WAIT: what waits for a mutex; condition variables use FUTEX_WAIT_BITSET.
+const FUTEX_WAIT: u32 = 0;
 
 /// Something that a unit did, known without a stack.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -70,6 +85,20 @@ struct Open {
     cut: Cut,
     lost: bool,
     turns: Turns,
+    after: After,
+    /// The latest stack in it, and until when the thread had it.
+    last: Option<(StackId, Ns)>,
+}
+
+/// What a unit began after.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum After {
+    /// A wait for an event.
+    Event,
+    /// One for a mutex, on the way to or from the wait for an event.
+    Mutex,
+    /// A turn without a wait.
+    Turn,
 }
 
 /// Signs of several turns in one unit.
@@ -106,6 +135,8 @@ pub struct Cutter<'a, 'b> {
     threads: HashMap<ThreadId, Thread>,
     runs: HashMap<u16, ThreadId>,
     left: Left,
+    turning: Option<&'b Turning>,
+    waited: BTreeSet<(ThreadId, usize)>,
 }
 
 impl<'a, 'b> Cutter<'a, 'b> {
@@ -115,7 +146,14 @@ impl<'a, 'b> Cutter<'a, 'b> {
         lost: &'b [Range<Ns>],
         kind_of: &'b dyn Fn(ObjectId) -> ObjectKind,
     ) -> Self {
-        Self { bounds, kind_of, lost, threads: HashMap::new(), runs: HashMap::new(), left: Left::default() }
+        let (threads, runs, left) = (HashMap::new(), HashMap::new(), Left::default());
+        let waited = BTreeSet::new();
+        Self { bounds, kind_of, lost, threads, runs, left, turning: None, waited }
+    }
+
+    /// Cuts also where a loop is proven to have turned without a wait.
+    pub fn at_turns(self, turning: &'b Turning) -> Self {
+        Self { turning: Some(turning), ..self }
     }
 
     /// An event, in order of time, of any thread of the machine; whether it is of a thread whose units are wanted.
@@ -131,10 +169,7 @@ impl<'a, 'b> Cutter<'a, 'b> {
         }
         match &e.kind {
             Kind::OffCpu(w) => self.wait(e, w),
-            Kind::Sample(s) => {
-                self.seen(e.thread, s.user_stack, true);
-                None
-            }
+            Kind::Sample(s) => self.seen(e.thread, s.user_stack, true, e.time..e.time),
             Kind::Syscall(s) if self.bounds.only_waits(s.nr) => self.turn(e.thread, s.start, e.time),
             Kind::Syscall(s) => {
                 self.did(e.thread, Did::Call(s.nr));
@@ -157,6 +192,11 @@ impl<'a, 'b> Cutter<'a, 'b> {
     pub fn end(mut self) -> Left {
         self.left.edges += self.threads.values().filter(|t| t.unit.is_some()).count() as u64;
         self.left
+    }
+
+    /// Who was seen to wait for the next unit of which loop so far: also those that got none.
+    pub fn waited(&self) -> impl Iterator<Item = (ThreadId, usize)> + '_ {
+        self.waited.iter().copied()
     }
 
     /// A thread got a CPU: who was there before must have left it.
@@ -191,17 +231,37 @@ impl<'a, 'b> Cutter<'a, 'b> {
             unit.lost = true;
         }
         let Some(of) = of else {
-            self.seen(e.thread, w.user_stack, !w.blocked() || w.syscall.is_none());
-            return None;
+            if before == Some(w.start) {
+                // It was told already.
+                if let Some(last) = t.unit.as_mut().and_then(|u| u.last.as_mut()) {
+                    last.1 = e.time;
+                }
+                return None;
+            }
+            return self.seen(e.thread, w.user_stack, !w.blocked() || w.syscall.is_none(), w.start..e.time);
         };
-        let ended = t.unit.take();
+        self.waited.insert((e.thread, of));
+        let mutex = w.op & OPERATION == FUTEX_WAIT && w.value == CONTENDED && w.syscall.is_any(&["futex"]);
+        let mut ended = t.unit.take();
         if !t.begun {
             // What it did before is no whole unit, and was not taken for one.
             t.begun = true;
             self.left.edges += u64::from(!w.begun_before);
         }
+        let mut after = if mutex { After::Mutex } else { After::Event };
+        if let Some(u) = &ended
+            && u.is_nothing(w.start)
+        {
+            match (u.after, mutex) {
+                // The mutex is retaken: the work has not begun.
+                (After::Event, true) => (ended, after) = (None, After::Event),
+                // It was taken to look whether there is work, and there was none; or that was seen before.
+                (After::Mutex, false) | (After::Turn, _) => ended = None,
+                _ => {}
+            }
+        }
         if !w.open {
-            t.unit = Some(Open::new(e.thread, of, e.time));
+            t.unit = Some(Open::new(e.thread, of, e.time, after));
         }
         ended.and_then(|u| self.ends(u, of, w.start))
     }
@@ -215,7 +275,7 @@ impl<'a, 'b> Cutter<'a, 'b> {
             unit.cut.begin = unit.cut.begin.max(time);
             return None;
         }
-        let ended = std::mem::replace(unit, Open::new(thread, of, time));
+        let ended = std::mem::replace(unit, Open::new(thread, of, time, After::Event));
         self.ends(ended, of, start)
     }
 
@@ -237,28 +297,51 @@ impl<'a, 'b> Cutter<'a, 'b> {
         None
     }
 
-    /// A stack of a thread, within a unit or on the way from or to its wait.
-    fn seen(&mut self, thread: ThreadId, stack: StackId, by_chance: bool) {
-        let Some(unit) = self.threads.get_mut(&thread).and_then(|t| t.unit.as_mut()) else { return };
+    /// A stack of a thread, within a unit or on the way from or to its wait; the thread had it in this time. Returns a
+    /// unit that ended by a turn.
+    fn seen(&mut self, thread: ThreadId, stack: StackId, by_chance: bool, when: Range<Ns>) -> Option<Cut> {
+        let unit = self.threads.get_mut(&thread).and_then(|t| t.unit.as_mut())?;
         if stack.is_none() {
-            return;
+            return None;
         }
-        let asks = self.bounds.waits(stack, unit.cut.of);
-        unit.turns = match (unit.turns, asks) {
-            (Turns::Quiet, false) => Turns::Worked,
-            (Turns::Worked, true) => Turns::Asked,
-            (Turns::Asked, false) => Turns::Several,
-            (now, _) => now,
-        };
-        if asks {
-            return;
+        let of = unit.cut.of;
+        let asks = self.bounds.waits(stack, of);
+        let mut ended = None;
+        if let Some(turning) = self.turning {
+            let at = self.bounds.loops()[of].at;
+            let turned = match unit.last {
+                // It asks for its next piece of work, and may not have to wait for it.
+                Some(_) if asks => Some(when.start),
+                Some((last, until)) if turning.turned(thread, last, stack, at) => {
+                    Some(until + when.start.saturating_sub(until) / 2)
+                }
+                _ => None,
+            };
+            if let Some(time) = turned {
+                ended = Some(std::mem::replace(unit, Open::new(thread, of, time, After::Turn)));
+            }
+            if !asks {
+                unit.last = Some((stack, when.end));
+            }
+        } else {
+            unit.turns = match (unit.turns, asks) {
+                (Turns::Quiet, false) => Turns::Worked,
+                (Turns::Worked, true) => Turns::Asked,
+                (Turns::Asked, false) => Turns::Several,
+                (now, _) => now,
+            };
         }
-        let Cut { waits, samples, .. } = &mut unit.cut;
-        if by_chance && (samples.len() < MAX_STACKS || samples.contains_key(&stack)) {
-            *samples.entry(stack).or_default() += 1;
-        } else if !by_chance && waits.len() < MAX_STACKS {
-            waits.insert(stack);
+        if !asks {
+            let Cut { waits, samples, .. } = &mut unit.cut;
+            if by_chance && (samples.len() < MAX_STACKS || samples.contains_key(&stack)) {
+                *samples.entry(stack).or_default() += 1;
+            } else if !by_chance && waits.len() < MAX_STACKS {
+                waits.insert(stack);
+            }
         }
+        let ended = ended?;
+        let time = self.threads.get(&thread)?.unit.as_ref()?.cut.begin;
+        self.ends(ended, of, time)
     }
 
     fn did(&mut self, thread: ThreadId, did: Did) {
@@ -276,9 +359,16 @@ impl<'a, 'b> Cutter<'a, 'b> {
 }
 
 impl Open {
-    fn new(thread: ThreadId, of: usize, begin: Ns) -> Self {
+    fn new(thread: ThreadId, of: usize, begin: Ns, after: After) -> Self {
         let (waits, samples, did) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
         let cut = Cut { thread, of, begin, end: begin, waits, samples, did };
-        Self { cut, lost: false, turns: Turns::Quiet }
+        Self { cut, lost: false, turns: Turns::Quiet, after, last: None }
+    }
+
+    /// Nothing was seen of it, and it took no longer than a mutex does.
+    fn is_nothing(&self, end: Ns) -> bool {
+        let quiet = self.cut.waits.is_empty() && self.cut.samples.is_empty() && self.cut.did.is_empty();
+        // After a turn that was seen at the call that waits, the next wait may take some time to begin.
+        quiet && (self.after == After::Turn || end.saturating_sub(self.cut.begin) <= RETAKEN)
     }
 }

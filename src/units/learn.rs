@@ -3,9 +3,10 @@
 use super::bounds::{Bounds, Loop};
 use super::calls::Calls;
 use super::cut::{Cut, Cutter, Did, Left};
-use pg_event::{Catalog, Item, Kind, Ns, ObjectId, ObjectKind, StackId, Sysno, ThreadId};
+use super::scan::Scanned;
+use pg_event::{Catalog, Item, Ns, ObjectId, ObjectKind, ThreadId};
 use pg_graph::units::{Binary, Boundary, Function, LoopFunction, LoopKey, PathSet, Place, Profile, Unit};
-use pg_tracer::units::{EventLoop, LoopAt, Places, Seen, Wait};
+use pg_tracer::units::{EventLoop, LoopAt, Places};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Units that are put into a profile at a time.
@@ -70,33 +71,7 @@ pub fn learn<I>(
 where
     I: Iterator<Item = Item>,
 {
-    let (mut catalog, mut seen) = (Catalog::default(), Seen::default());
-    let (mut lost, mut notes, mut unheard) = (Vec::new(), Vec::new(), false);
-    let mut waits: BTreeMap<(StackId, Sysno, Wait), u64> = BTreeMap::new();
-    for item in items() {
-        match item {
-            Item::Catalog(delta) => {
-                catalog.apply(delta);
-            }
-            Item::Events(events) => {
-                for e in &events {
-                    match e.kind {
-                        // Samples that were lost say nothing of where units begin.
-                        Kind::Lost { since, ring, .. } if ring != RING_SAMPLES => lost.push(since..e.time),
-                        Kind::Unheard { .. } => unheard = true,
-                        kind if wanted(&catalog, e.thread) => {
-                            let waited = seen.event(&catalog, e.thread, &kind);
-                            if let (Some((wait, syscall)), Kind::OffCpu(w)) = (waited, kind) {
-                                *waits.entry((w.user_stack, syscall, wait)).or_default() += 1;
-                            }
-                        }
-                        _ => {}
-                    }
-                }
-            }
-            Item::End { coverage, .. } => notes = coverage.notes,
-        }
-    }
+    let Scanned { catalog, seen, lost, notes, unheard, waits } = Scanned::of(items(), &wanted);
     let all: Vec<ThreadId> =
         (0..catalog.threads.len() as u32).map(ThreadId).filter(|t| wanted(&catalog, *t)).collect();
     let is_wanted: BTreeSet<ThreadId> = all.iter().copied().collect();
@@ -152,9 +127,6 @@ where
     let program = program.unwrap_or_else(|| "app".into());
     Learnt { profile, program, functions, loops: learnt, left, quiet, notes }
 }
-
-/// Ring number of [`Kind::Lost`] for samples.
-const RING_SAMPLES: u8 = 2;
 
 #[derive(Default)]
 struct Tally {

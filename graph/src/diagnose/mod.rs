@@ -28,7 +28,7 @@ mod walk;
 mod worker;
 mod write_back;
 
-pub(crate) use activity::{Activity, Group, Mostly, activity, total as spans_total};
+pub(crate) use activity::{Activity, Group, Mostly, activity, merged, total as spans_total};
 pub(crate) use answerless::main_thread;
 pub(crate) use data_flag::DATA_FLAG;
 pub use node::SliceNode;

@@ -9,6 +9,7 @@ mod record;
 
 pub(crate) use candidates::add;
 pub use candidates::violation_victim;
+pub(crate) use compare::parts;
 pub use compare::{Comparison, Part, Side, compare};
 pub(crate) use info::unit_info;
 pub use info::{seen_by, violation_info};
@@ -134,6 +135,11 @@ impl EventGraph {
         }
         self.normal_units = normal::normal_units(&self.units, &all, catalog);
         self.violations = all;
+    }
+
+    /// The units that a guard recorded, by thread and begin.
+    pub fn units(&self) -> &[UnitFact] {
+        &self.units
     }
 
     /// Units that took too long, by time. Numbers in messages count them from 1.

@@ -15,6 +15,7 @@ use super::eyes::Eyes;
 use super::interpreter::{native_way, with_python};
 use super::place::{LoopAt, Places};
 use super::seen::{Seen, Step, ThreadSeen};
+use super::turning::{Found, Turning};
 use super::waits::Wait;
 use pg_event::{Catalog, FrameId, ModuleId, StackId, ThreadId};
 use std::borrow::Cow;
@@ -63,11 +64,7 @@ pub struct EventLoop {
 }
 
 /// The event loops of each thread that has one, most waits first.
-pub(super) fn event_loops(
-    seen: &Seen,
-    catalog: &Catalog,
-    places: &mut Places,
-) -> BTreeMap<ThreadId, Vec<EventLoop>> {
+pub(super) fn event_loops(seen: &Seen, catalog: &Catalog, places: &mut Places) -> Found {
     let mut eyes = Eyes::new(catalog, places, &seen.waited);
     let with_waits = seen.threads.iter().filter(|t| !t.1.waits.is_empty());
     let given: Vec<(ThreadId, Cow<ThreadSeen>)> = with_waits
@@ -102,7 +99,11 @@ pub(super) fn event_loops(
             all.insert(*thread, loops);
         }
     }
-    all
+    let mut turning = Turning::default();
+    for (thread, t) in threads.iter().filter(|t| all.contains_key(&t.0)) {
+        turning.add(*thread, t.seen, &t.proven, |stack| t.around(stack));
+    }
+    (all, turning)
 }
 
 /// The loops of a thread's stacks, and what was proven of them.
@@ -121,7 +122,7 @@ struct Thread<'a> {
 /// The event loops of a thread, being put together.
 #[derive(Default)]
 struct Loops {
-    loops: BTreeMap<LoopAt, Found>,
+    loops: BTreeMap<LoopAt, Gathered>,
     /// By stack of a wait: its loop, and the places from its function inwards.
     ways: HashMap<StackId, (LoopAt, Vec<(ModuleId, u64)>)>,
 }
@@ -242,7 +243,7 @@ impl Thread<'_> {
 
 /// A loop that is being put together.
 #[derive(Default)]
-struct Found {
+struct Gathered {
     frame: Option<FrameId>,
     turns: u64,
     all: u64,
@@ -254,7 +255,7 @@ struct Found {
     paths: HashMap<Key, HashMap<Vec<(ModuleId, u64)>, u64>>,
 }
 
-impl Found {
+impl Gathered {
     fn waits(&self) -> u64 {
         self.sites.values().map(|s| s.0 + s.1).sum()
     }

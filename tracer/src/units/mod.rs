@@ -38,6 +38,7 @@ mod python;
 mod seen;
 mod split;
 mod table;
+mod turning;
 mod waits;
 
 pub use boundary::{BoundaryPath, is_boundary};
@@ -47,4 +48,5 @@ pub use function::{Function, Way};
 pub use natural::{Loop, LoopId, Loops};
 pub use place::{LoopAt, Places};
 pub use seen::{Seen, Waited};
+pub use turning::{Found, Turning};
 pub use waits::Wait;

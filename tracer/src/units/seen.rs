@@ -2,6 +2,7 @@
 
 use super::event_loop::{EventLoop, event_loops};
 use super::place::Places;
+use super::turning::Found;
 use super::waits::Wait;
 use pg_event::{Catalog, FrameId, Kind, Ns, StackId, Sysno, ThreadId};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -150,6 +151,11 @@ impl Seen {
 
     /// The event loops of each thread that has one, most waits first.
     pub fn event_loops(&self, catalog: &Catalog, places: &mut Places) -> BTreeMap<ThreadId, Vec<EventLoop>> {
+        event_loops(self, catalog, places).0
+    }
+
+    /// The same, and which steps from stack to stack prove that they turned.
+    pub fn event_loops_turning(&self, catalog: &Catalog, places: &mut Places) -> Found {
         event_loops(self, catalog, places)
     }
 }

@@ -43,9 +43,9 @@ pub fn run(args: &Units, out: &mut dyn Write) -> Outcome {
         work: &work,
     };
     if args.json {
-        found.lines(args.each, out)?
+        found.lines(args.each, out)?;
     } else {
-        found.text(args.each, out)?
+        found.text(args.each, out)?;
     }
     out.flush()?;
     if work.joined.units.is_empty() {
@@ -82,6 +82,23 @@ fn kinds(work: &Work) -> Vec<Kind> {
     let mut all: Vec<Kind> = all.into_iter().map(kind).collect();
     all.sort_by_key(|k| std::cmp::Reverse(k.times.sum));
     all
+}
+
+/// How certain the hand-overs of a pair are.
+fn certain(p: &Pair) -> String {
+    let inferred = match p.by_order {
+        0 => String::new(),
+        n => format!(", {n} put together by the order of the queue (no event shows them)"),
+    };
+    let weak = match p.count - p.strong - p.by_order {
+        0 => String::new(),
+        n => format!(", {n} weak"),
+    };
+    let unknown = match p.unknown {
+        0 => String::new(),
+        n => format!("; of {n} units of the latter it is not known who handed them on"),
+    };
+    format!("{} certain{inferred}{weak}; {} to {} threads{unknown}", p.strong, p.threads.0, p.threads.1)
 }
 
 struct Found<'a> {
@@ -157,7 +174,7 @@ impl Found<'_> {
                 self.name(p.from),
                 self.name(p.to),
             ))?;
-            for words in [self.certain(p), pair_words(p)] {
+            for words in [certain(p), pair_words(p)] {
                 let mut lines = String::new();
                 // Writing to a string does not fail.
                 let _ = wrap(&mut lines, &" ".repeat(10), &words);
@@ -197,23 +214,6 @@ impl Found<'_> {
             }
         }
         Ok(())
-    }
-
-    /// How certain the hand-overs of a pair are.
-    fn certain(&self, p: &Pair) -> String {
-        let inferred = match p.by_order {
-            0 => String::new(),
-            n => format!(", {n} put together by the order of the queue (no event shows them)"),
-        };
-        let weak = match p.count - p.strong - p.by_order {
-            0 => String::new(),
-            n => format!(", {n} weak"),
-        };
-        let unknown = match p.unknown {
-            0 => String::new(),
-            n => format!("; of {n} units of the latter it is not known who handed them on"),
-        };
-        format!("{} certain{inferred}{weak}; {} to {} threads{unknown}", p.strong, p.threads.0, p.threads.1)
     }
 
     fn each(&self) -> impl Iterator<Item = String> + '_ {

@@ -186,7 +186,7 @@ impl Queue<'_> {
 /// `ran`: how long a unit was on the CPU.
 fn matched(events: &[(Ns, At)], ran: &dyn Fn(usize) -> Ns) -> Vec<Matched> {
     let mut all = Vec::new();
-    let (mut puts, mut takes): (Vec<(Ns, usize, Option<usize>)>, Vec<(Ns, usize)>) = Default::default();
+    let (mut puts, mut takes): (Vec<Put>, Vec<(Ns, usize)>) = (Vec::new(), Vec::new());
     for (time, at) in events.iter().chain([&(Ns::MAX, At::Empty)]) {
         match *at {
             At::Put(unit, instead) => puts.push((*time, unit, instead)),
@@ -202,14 +202,11 @@ fn matched(events: &[(Ns, At)], ran: &dyn Fn(usize) -> Ns) -> Vec<Matched> {
 }
 
 type Matched = (usize, usize, Ns, Option<usize>);
+/// When, by which unit, and the hand-over to a worker that found nothing.
+type Put = (Ns, usize, Option<usize>);
 
 /// Of a span at whose begin and end nothing is in the queue.
-fn in_order(
-    puts: &[(Ns, usize, Option<usize>)],
-    takes: &[(Ns, usize)],
-    ran: &dyn Fn(usize) -> Ns,
-    all: &mut Vec<Matched>,
-) {
+fn in_order(puts: &[Put], takes: &[(Ns, usize)], ran: &dyn Fn(usize) -> Ns, all: &mut Vec<Matched>) {
     // A worker that found nothing did so for another reason, if nobody was quicker.
     let certain = puts.iter().filter(|p| p.2.is_none()).count();
     let puts: Vec<_> = puts.iter().filter(|p| p.2.is_none() || certain < takes.len()).collect();

@@ -116,13 +116,15 @@ pub struct Ways {
 
 /// The ways, those that took most time together first.
 pub fn ways(t: &Transactions) -> Vec<Ways> {
-    let mut all: BTreeMap<(Vec<(u32, u32)>, bool), Vec<Transaction>> = BTreeMap::new();
+    /// Types and loops on the way, and whether it comes back.
+    type Key = (Vec<(u32, u32)>, bool);
+    let mut all: BTreeMap<Key, Vec<Transaction>> = BTreeMap::new();
     for x in t.transactions() {
         let way = x.units.iter().map(|u| (t.units[*u].kind, t.units[*u].of_loop)).collect();
         all.entry((way, x.back)).or_default().push(x);
     }
     let of = |all: &[Transaction], value: fn(&Transaction) -> Ns| Times::of(all.iter().map(value).collect());
-    let sum = |((way, back), all): ((Vec<_>, bool), Vec<Transaction>)| Ways {
+    let sum = |((way, back), all): (Key, Vec<Transaction>)| Ways {
         way,
         count: all.len(),
         strong: all.iter().filter(|x| x.strong).count(),

@@ -32,6 +32,7 @@ pub(super) fn hand_overs(graph: &EventGraph, catalog: &Catalog, units: &[WorkUni
         if let How::Woken(e) = h.how
             && graph.edge(e).kind == EdgeKind::Ipc
         {
+            channels.insert((graph.edge(e).object, u.of_loop));
             let took = messages(graph, u).filter(|m| m.1 == by).map(|m| (m.2, u.of_loop));
             channels.extend(took);
         }

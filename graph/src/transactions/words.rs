@@ -11,6 +11,9 @@ const PARTLY: f64 = 0.1;
 /// Waits shorter than this are what a wake-up takes on a busy machine, ns.
 const WAKE_UP: Ns = 1_000_000;
 
+/// Fewer hand-overs than this say little.
+const FEW: usize = 20;
+
 /// Whether the work is slow since it waits for a free worker, and what the workers do meanwhile.
 pub fn pair_words(p: &Pair) -> String {
     let share = p.share_queued();
@@ -21,40 +24,44 @@ pub fn pair_words(p: &Pair) -> String {
         n => format!("all {n} workers"),
     };
     let were = if p.workers == 1 { "was" } else { "were" };
-    let mut words = if share < PARTLY || p.queued.mean < WAKE_UP {
-        format!("work is taken at once: after {mean} on average")
-    } else if share >= MOSTLY {
-        format!(
+    let queues = p.queued.mean >= WAKE_UP && share >= PARTLY;
+    let taken = match () {
+        () if !queues => format!("work is taken at once: after {mean} on average"),
+        () if share >= MOSTLY => format!(
             "slow since work waits {mean} on average (up to {max}) before a worker takes it, not since it takes long \
              ({service})"
-        )
-    } else {
-        format!("work waits {mean} on average (up to {max}) before a worker takes it, and takes {service}")
+        ),
+        () => format!(
+            "work waits {mean} on average (up to {max}) before a worker takes it, and takes {service}"
+        ),
     };
-    let queues = p.queued.mean >= WAKE_UP && share >= PARTLY;
-    if queues && of_queued(p.all_busy) >= MOSTLY {
-        words += &format!(": {workers} {were} busy in {:.0} % of that time", of_queued(p.all_busy) * 100.0);
-    } else if queues && of_queued(p.runnable) >= MOSTLY {
-        words += &format!(": the worker had no CPU in {:.0} % of that time", of_queued(p.runnable) * 100.0);
-    }
+    let busy = queues && of_queued(p.all_busy) >= MOSTLY;
+    let why = match () {
+        () if busy => {
+            format!(": {workers} {were} busy in {:.0} % of that time", of_queued(p.all_busy) * 100.0)
+        }
+        () if queues && of_queued(p.runnable) >= MOSTLY => {
+            format!(": the worker had no CPU in {:.0} % of that time", of_queued(p.runnable) * 100.0)
+        }
+        () => String::new(),
+    };
     let (times, held) = p.held_up;
     let held_up = held / (p.count.max(1) as u64) >= WAKE_UP;
-    if held_up {
-        words += &format!(
+    let outside = match () {
+        () if held_up => format!(
             "; but who hands on waited {times} times until a worker was free, {} in all, and what came meanwhile \
              waited outside",
             span(held)
-        );
-    } else if p.saturated >= MOSTLY && !queues {
-        words += &format!(
+        ),
+        () if p.saturated >= MOSTLY && !queues => format!(
             "; but {workers} {were} busy in {:.0} % of the time, and what came then waited outside",
             p.saturated * 100.0
-        );
-    }
-    if held_up || (queues && of_queued(p.all_busy) >= MOSTLY) {
-        words += &doing(p);
-    }
-    words
+        ),
+        () => String::new(),
+    };
+    let meanwhile = if held_up || busy { doing(p) } else { String::new() };
+    let few = if p.count < FEW { format!("only {} seen: ", p.count) } else { String::new() };
+    format!("{few}{taken}{why}{outside}{meanwhile}")
 }
 
 /// What the workers did meanwhile.

@@ -17,12 +17,15 @@ Units are told by their event loops, which are found from the recording and the 
 guard's recording also by their types.";
 
 const UNITS_FIELDS: &str = "\
-With --json one line for each, times in nanoseconds:
-  {\"units\": ...}        of a loop or type: name, count, threads, mean_ns, median_ns, p99_ns, max_ns
-  {\"hand_over\": ...}    from one to another: from, to, on (through what), count, strong, by_order, unknown,
-                        queued_*_ns, service_*_ns, share_queued, runnable_ns, all_busy_ns, meanwhile, saturated,
-                        workers, held_up, held_up_ns, words
-  {\"transaction\": ...}  a way of work through units: way, count, strong, back, total_*_ns, queued_*_ns, service_*_ns
+With --json one object in each line, times in nanoseconds:
+  units        of a loop or type: name, count, threads, mean_ns, median_ns, p99_ns, max_ns
+  hand_over    from one to another: from, to, on (through what), count; how many of them are strong,
+               by_order, unknown; queued_*_ns, service_*_ns, share_queued; of the queueing time
+               runnable_ns and all_busy_ns; meanwhile (what the workers did); workers, saturated
+               (share of the time they were all busy); held_up, held_up_ns; words
+  transaction  a way of work through units: way, count, strong, back, total_*_ns, queued_*_ns,
+               service_*_ns
+  each         with --each: from_tid, to_tid, time_ns, taken_ns, queued_ns, end_ns, strong, ...
 
 Exit codes: 0 there are units, 1 there are none.
 

@@ -72,6 +72,16 @@ impl fmt::Display for UnitRule {
     }
 }
 
+/// Where a threshold comes from, in words.
+pub fn rule_words(limit: Limit) -> String {
+    match limit {
+        Limit::Auto => "mean + 4 sigma".into(),
+        Limit::Fixed(_) => "set by hand".into(),
+        Limit::Sigma(k) => format!("mean + {} sigma", f64::from(k) / 1e3),
+        Limit::Quantile(q) => format!("{} % quantile", f64::from(q) / 1e4),
+    }
+}
+
 /// A threshold: `40ms`, `k=5`, `p99.9`, `auto`.
 ///
 /// # Errors

@@ -98,7 +98,7 @@ fn decide(state: &mut State, unit_type: UnitTypeId, rule: UnitRule) {
     });
     let profile = known.map_or_else(
         || "The file of its profile is not known: the next guard does not know of it.".into(),
-        |command| format!("For the next guard: {command}"),
+        |command| format!("For its guards: {command}"),
     );
     state.say(Look::Good, format!("{what}. {profile}"));
     if r.session().is_some() {

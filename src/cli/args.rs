@@ -18,9 +18,11 @@ pub(super) use values::ns;
 use values::{flag, number, pid, seconds, time, whole_seconds};
 pub use violations::Violations;
 
+use super::exit::Failure;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use pg_tracer::flags::FlagSpec;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 const ABOUT: &str = "From \"it hangs\" to the thread, the function and the variable that cause it.";
@@ -69,6 +71,19 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// A recording as if its command line had been typed: what `line` (after the program's name) does not say is as
+/// `pg-tui record` has it.
+///
+/// # Errors
+/// A fault of ours: the line is none of `record`.
+pub fn record_as_typed(line: impl IntoIterator<Item = OsString>) -> Result<Record, Failure> {
+    let line = ["pg-tui".into(), "record".into()].into_iter().chain(line);
+    match Cli::try_parse_from(line).map_err(|e| Failure::Other(e.to_string()))?.command {
+        Command::Record(record) => Ok(*record),
+        _ => Err(Failure::Other("the command line is none of a recording".into())),
+    }
 }
 
 /// The commands.

@@ -1,7 +1,7 @@
 //! `pg-tui demo`: the whole way once, on a bundled program that hangs. Who may not trace is told what is
 //! missing, and sees the bundled recording of the same hang instead.
 
-use super::args::{Cli, Command, Demo};
+use super::args::{Cli, Command, Demo, record_as_typed};
 use super::exit::{Failure, Outcome};
 use super::{diagnose, open, record};
 use crate::clean::clean_lines;
@@ -20,8 +20,6 @@ pub fn run(args: &Demo) -> Outcome {
         .map_err(|e| Failure::Other(format!("cannot find this program's own file: {e}")))?;
     // As if typed: the defaults are those of `record`.
     let line: Vec<OsString> = vec![
-        "pg-tui".into(),
-        "record".into(),
         "-o".into(),
         path.clone().into(),
         "--".into(),
@@ -30,10 +28,7 @@ pub fn run(args: &Demo) -> Outcome {
         "--seconds".into(),
         args.seconds.to_string().into(),
     ];
-    let cli = Cli::try_parse_from(line).map_err(|e| Failure::Other(e.to_string()))?;
-    let Command::Record(recording) = cli.command else {
-        return Err(Failure::Other("the demo is no recording".into()));
-    };
+    let recording = record_as_typed(line)?;
     eprintln!("pg-tui: recording a shop whose payment service hangs, for about {:.0} s", args.seconds + 3.0);
     match record::record(&recording) {
         Ok(done) => {

@@ -1,6 +1,6 @@
 //! `pg-tui train`: records a program, or reads recordings, and learns how long its units of work take.
 
-use super::args::{Cli, Command, Train};
+use super::args::{Train, record_as_typed};
 use super::chosen::Chosen;
 use super::exit::{Failure, Outcome};
 use super::guard::targets::Targets;
@@ -9,7 +9,6 @@ use super::{profile, record};
 use crate::clean::clean;
 use crate::session::Session;
 use crate::units::{self, Learnt, Left, Quiet};
-use clap::Parser;
 use pg_graph::units::Profile;
 use pg_tracer::units::Places;
 use std::collections::BTreeSet;
@@ -87,8 +86,7 @@ impl Drop for Recording {
 
 /// The recording, as if typed: what is not said here is as `pg-tui record` has it.
 fn as_typed(args: &Train, path: &Path) -> Result<super::args::Record, Failure> {
-    let mut line: Vec<OsString> =
-        ["pg-tui", "record", "--no-tui", "--no-bursts", "-o"].map(Into::into).into();
+    let mut line: Vec<OsString> = ["--no-tui", "--no-bursts", "-o"].map(Into::into).into();
     line.push(path.into());
     line.extend(["--level".into(), args.level.name().into()]);
     line.extend(["--sample-rate".into(), args.sample_rate.to_string().into()]);
@@ -102,10 +100,7 @@ fn as_typed(args: &Train, path: &Path) -> Result<super::args::Record, Failure> {
         line.push("--".into());
         line.extend(args.command.iter().cloned());
     }
-    match Cli::try_parse_from(line).map_err(|e| Failure::Other(e.to_string()))?.command {
-        Command::Record(record) => Ok(*record),
-        _ => Err(Failure::Other("training is no recording".into())),
-    }
+    record_as_typed(line)
 }
 
 /// Learns from recordings and adds that to the profile.

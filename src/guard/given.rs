@@ -73,6 +73,7 @@ impl Located {
             module: row.module.clone(),
             function: self.name,
             types: vec![row],
+            limits: (vec![threshold], threshold),
             guards: 0,
             given,
         };

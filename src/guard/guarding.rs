@@ -50,7 +50,7 @@ pub enum Refused {
 }
 
 /// A loop that is guarded.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Watched {
     /// Which of the profile.
     pub key: LoopKey,
@@ -60,6 +60,8 @@ pub struct Watched {
     pub function: String,
     /// Its types, by their numbers in the profile. None while learning.
     pub types: Vec<UnitTypeRow>,
+    /// How long they may take, and units of no known type, ns; 0 as long as they like.
+    pub limits: (Vec<Ns>, Ns),
     /// Functions at which its types are told from each other.
     pub guards: usize,
     /// Its units are no turns of a loop: what they are, in words.
@@ -132,14 +134,8 @@ impl Guarding {
         for (i, watched) in all.loops.iter_mut().enumerate() {
             let Some(of) = ask.profile.types(&watched.key, TypeOptions::default()) else { continue };
             watched.types = rows(ask, watched, &of);
-            all.plan.loops[i].thresholds = watched.types.iter().map(|t| t.threshold).collect();
-            for (t, silent) in all.plan.loops[i].thresholds.iter_mut().zip(&of.silent) {
-                *t = if *silent { 0 } else { *t };
-            }
-            let known = all.plan.loops[i].thresholds.iter().copied();
-            // Of no known type: held to the greatest, unless one may take as long as it likes.
-            all.plan.loops[i].unknown =
-                if known.clone().any(|t| t == 0) { 0 } else { known.max().unwrap_or(0) };
+            watched.limits = limits(&watched.types, &of.silent);
+            (all.plan.loops[i].thresholds, all.plan.loops[i].unknown) = watched.limits.clone();
             if !ask.probes {
                 continue;
             }
@@ -293,7 +289,33 @@ pub(super) fn judge(loops: Vec<(String, Vec<Boundary>)>) -> Judge {
 fn watched(ask: &Ask, key: &LoopKey, binary: &Binary) -> Watched {
     let function = ask.profile.loop_function(key).map_or_else(String::new, |f| f.function.name.clone());
     let given = key.given.as_ref().map(ToString::to_string);
-    Watched { key: key.clone(), module: binary.path.clone(), function, types: Vec::new(), guards: 0, given }
+    let (key, module, (types, limits)) = (key.clone(), binary.path.clone(), Default::default());
+    Watched { key, module, function, types, limits, guards: 0, given }
+}
+
+/// How long units may take by the rows of their types, of which some are silent; and those of no known type: the greatest,
+/// unless one type may take as long as it likes.
+fn limits(rows: &[UnitTypeRow], silent: &[bool]) -> (Vec<Ns>, Ns) {
+    let limit = |(row, silent): (&UnitTypeRow, &bool)| if *silent { 0 } else { row.threshold };
+    let known: Vec<Ns> = rows.iter().zip(silent).map(limit).collect();
+    let unknown = if known.contains(&0) { 0 } else { known.iter().copied().max().unwrap_or(0) };
+    (known, unknown)
+}
+
+/// Guarded loops with the names and limits that a person has given their types in the profile since. `None` when it knows
+/// other types now: what tells those from each other is chosen at the start.
+pub fn changed(ask: &Ask, loops: &[Watched]) -> Option<Vec<Watched>> {
+    let change = |watched: &Watched| {
+        let of = ask.profile.types(&watched.key, TypeOptions::default())?;
+        let types = rows(ask, watched, &of);
+        let learnt = |t: &UnitTypeRow| (t.units, t.mean, t.sigma);
+        if !types.iter().map(learnt).eq(watched.types.iter().map(learnt)) {
+            return None;
+        }
+        let limits = limits(&types, &of.silent);
+        Some(Watched { types, limits, ..watched.clone() })
+    };
+    loops.iter().map(change).collect()
 }
 
 /// The types of a loop for a recording.
@@ -315,7 +337,7 @@ fn rows(ask: &Ask, watched: &Watched, of: &LoopTypes) -> Vec<UnitTypeRow> {
             mean: stats.mean().unwrap_or(0.0).round() as Ns,
             sigma: stats.sigma().unwrap_or(0.0).round() as Ns,
             threshold: threshold.unwrap_or(0),
-            rule: crate::units::rule_words(said),
+            rule: crate::unit_rule::rule_words(said),
             histogram: stats.histogram().steps().take(MAX_BINS).collect(),
         }
     };

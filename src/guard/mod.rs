@@ -7,6 +7,6 @@ mod learn;
 mod tell;
 
 pub use given::{Bounds, Located};
-pub use guarding::{Ask, Guarding, Refused, Watched};
+pub use guarding::{Ask, Guarding, Refused, Watched, changed};
 pub use learn::{Measured, Measuring, measure};
 pub use tell::{Shown, json, metrics, text};

@@ -50,7 +50,7 @@ impl Shown {
             elapsed_ns: v.elapsed,
             duration_ns: (v.seen == SeenBy::End).then_some(v.elapsed),
             threshold_ns: v.threshold,
-            excess: v.elapsed as f64 / v.threshold.max(1) as f64,
+            excess: (v.elapsed as f64 / v.threshold.max(1) as f64 * 100.0).round() / 100.0,
             at: pg_graph::seen_by(v.seen).into(),
             stack,
             distance: v.distance.map(|d| d as u32),
@@ -227,6 +227,7 @@ mod tests {
             module: String::new(),
             function: "main".into(),
             types,
+            limits: (Vec::new(), 0),
             guards: 0,
             given: None,
         };

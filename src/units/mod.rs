@@ -25,11 +25,9 @@ mod learn;
 mod scan;
 #[cfg(test)]
 mod tests;
-mod words;
 mod work;
 
 pub use cut::Left;
 pub use file::{ProfileError, Written, read, update};
 pub use learn::{Learnt, LearntLoop, Quiet, learn};
-pub use words::rule_words;
 pub use work::{Work, of_guard, work};

@@ -102,23 +102,31 @@ fn a_slow_unit_is_caught_in_the_act() {
     assert!(least("stick") > 600_000.0 && least("fetch") > 1_400_000.0, "{said}");
 
     // On a busy machine any unit may take some while: the limit is far above, and the slow one farther.
-    for number in 1..=types.len() {
-        let set = pg_tui(&["profile", "threshold", profile, &number.to_string(), "300ms"]).output().unwrap();
-        assert!(set.status.success(), "{}", text(&set));
-    }
+    let set = |limit: &str| {
+        for number in 1..=types.len() {
+            let set =
+                pg_tui(&["profile", "threshold", profile, &number.to_string(), limit]).output().unwrap();
+            assert!(set.status.success(), "{}", text(&set));
+        }
+    };
+    set("60s");
     let metrics = dir.path().join("metrics");
-    let guard = pg_tui(&["guard", "-p", &server.pid(), "--profile", profile, "--json", "-d", "8"])
+    let guard = pg_tui(&["guard", "-p", &server.pid(), "--profile", profile, "--json", "-d", "9"])
         .args(["--on-violation", "record", "-o", dir.path().to_str().unwrap()])
         .args(["--metrics", metrics.to_str().unwrap()])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_secs(4));
+    // Guards that run follow the profile.
+    std::thread::sleep(Duration::from_millis(2500));
+    set("300ms");
+    std::thread::sleep(Duration::from_millis(2500));
     assert!(ask(&server.stdin, "t 1200000"));
     let guarded = guard.wait_with_output().unwrap();
     let said = text(&guarded);
     assert_eq!(guarded.status.code(), Some(6), "{said}");
+    assert!(said.contains("its limits hold from now on"), "{said}");
     let told = lines(&guarded);
     let stack = |v: &Value| -> Vec<String> {
         v["stack"].as_array().into_iter().flatten().map(|f| f.as_str().unwrap().into()).collect()

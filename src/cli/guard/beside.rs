@@ -1,13 +1,13 @@
 //! Guards beside a flight recorder: each violation is an event of the recording, and has the last while written to a
 //! file.
 
+use super::profile_file::ProfileFile;
 use super::targets::Targets;
 use super::watch::{Out, Watch};
 use super::{METRICS, note, tell, write_metrics};
-use crate::cli::args::{Cli, Command, Guard, Record};
+use crate::cli::args::{Guard, Record, record_as_typed};
 use crate::cli::exit::Failure;
 use crate::cli::record::flight::{Companion, run_beside};
-use clap::Parser;
 use pg_event::CatalogDelta;
 use pg_graph::words::span;
 use pg_tracer::Collector;
@@ -16,29 +16,33 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 /// Run it until it ends.
-pub fn run(args: &Guard, watch: &Watch, targets: &mut Targets, out: &mut dyn Write) -> Result<(), Failure> {
+pub fn run<'a>(
+    args: &'a Guard,
+    watch: &'a mut Watch,
+    file: ProfileFile<'a>,
+    targets: &'a mut Targets,
+    out: &'a mut dyn Write,
+) -> Result<(), Failure> {
     let record = as_typed(args)?;
     let until = args.duration.map(|s| Instant::now() + Duration::from_secs_f64(s));
-    let mut beside = Beside { args, watch, targets, out, until, written: Instant::now() };
+    let mut beside = Beside { args, watch, file, targets, out, until, written: Instant::now() };
     run_beside(&record, args.window, Some(&mut beside)).map(|_| ())
 }
 
 /// The flight recorder, as if typed: what is not said here is as `pg-tui record` has it.
 fn as_typed(args: &Guard) -> Result<Record, Failure> {
     // The window is given apart.
-    let mut line: Vec<OsString> = ["pg-tui", "record", "--no-tui", "--flight", "1s"].map(Into::into).into();
+    let mut line: Vec<OsString> = ["--no-tui", "--flight", "1s"].map(Into::into).into();
     line.extend(args.pid.iter().flat_map(|p| ["-p".into(), p.to_string().into()]));
     line.extend(args.comm.iter().map(|c| format!("--comm={c}").into()));
     line.extend(args.output.iter().flat_map(|o| ["-o".into(), o.into()]));
-    match Cli::try_parse_from(line).map_err(|e| Failure::Other(e.to_string()))?.command {
-        Command::Record(record) => Ok(*record),
-        _ => Err(Failure::Other("a flight recorder is no recording".into())),
-    }
+    record_as_typed(line)
 }
 
 struct Beside<'a> {
     args: &'a Guard,
-    watch: &'a Watch,
+    watch: &'a mut Watch,
+    file: ProfileFile<'a>,
     targets: &'a mut Targets,
     out: &'a mut dyn Write,
     until: Option<Instant>,
@@ -71,6 +75,7 @@ impl Companion for Beside<'_> {
             self.watch.add(pid);
             collector.focus_on(pid);
         }
+        self.file.follow(self.watch);
         if self.written.elapsed() >= METRICS {
             self.written = Instant::now();
             write_metrics(self.args, self.watch.loops(), &self.watch.counts());

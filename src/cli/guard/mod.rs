@@ -2,6 +2,7 @@
 
 mod beside;
 pub(super) mod given;
+mod profile_file;
 pub(super) mod targets;
 mod watch;
 
@@ -14,6 +15,7 @@ use crate::units;
 use pg_graph::words::span;
 use pg_tracer::command::Interrupts;
 use pg_tracer::guards::Counts;
+use profile_file::ProfileFile;
 use serde_json::json as value;
 use std::fs::File;
 use std::io::Write;
@@ -40,6 +42,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// Run it.
 pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
+    let mut file = ProfileFile::new(args);
     let bounds = given::bounds(args.unit_begin.as_ref(), args.unit_end.as_ref())?;
     let mut learnt =
         args.profile.as_ref().map(|p| units::read(p).map_err(profile::unreadable)).transpose()?;
@@ -53,10 +56,10 @@ pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
             if let Some(located) = located {
                 located.only(learnt).map_err(refused)?;
             }
-            let file = args.profile.as_ref().map_or_else(String::new, |p| p.display().to_string());
+            let path = args.profile.as_ref().map_or_else(String::new, |p| p.display().to_string());
             let ask = Ask {
                 profile: learnt,
-                file: &file,
+                file: &path,
                 pids: &pids,
                 limit: args.threshold,
                 probes: !args.no_probes,
@@ -79,9 +82,9 @@ pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
     for l in &guarding.loops {
         note(&about(l));
     }
-    let watch = Watch::start(guarding, &pids).map_err(|e| record::tracer_failure(&e))?;
+    let mut watch = Watch::start(guarding, &pids).map_err(|e| record::tracer_failure(&e))?;
     if args.on_violation == OnViolation::Record {
-        beside::run(args, &watch, &mut targets, out)?;
+        beside::run(args, &mut watch, file, &mut targets, out)?;
         return end(args, watch, out);
     }
     let interrupts =
@@ -100,6 +103,7 @@ pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
         for pid in targets.arrived() {
             watch.add(pid);
         }
+        file.follow(&mut watch);
         if written.elapsed() >= METRICS {
             written = Instant::now();
             write_metrics(args, watch.loops(), &watch.counts());

@@ -27,6 +27,7 @@ pub enum Out {
 /// What it is told.
 enum In {
     Add(u32),
+    Limit(Arc<Vec<Watched>>),
     Stop,
 }
 
@@ -55,7 +56,7 @@ impl Watch {
             .spawn(move || match guarding.start(&pids) {
                 Ok(guards) => {
                     let _ = ready.send(Ok(()));
-                    run(guards, &shared, &taken, &tell, &counted)
+                    run(guards, shared, &taken, &tell, &counted)
                 }
                 Err(e) => {
                     let _ = ready.send(Err(e));
@@ -76,6 +77,12 @@ impl Watch {
     /// One more process.
     pub fn add(&self, pid: u32) {
         let _ = self.orders.send(In::Add(pid));
+    }
+
+    /// The same loops, with other limits.
+    pub fn limit(&mut self, loops: Vec<Watched>) {
+        self.loops = Arc::new(loops);
+        let _ = self.orders.send(In::Limit(Arc::clone(&self.loops)));
     }
 
     /// The loops.
@@ -123,7 +130,7 @@ impl Drop for Watch {
 
 fn run(
     mut guards: Guards,
-    loops: &[Watched],
+    mut loops: Arc<Vec<Watched>>,
     orders: &Receiver<In>,
     tell: &Sender<Out>,
     counts: &Mutex<Vec<Vec<Counts>>>,
@@ -131,8 +138,9 @@ fn run(
     let began = guards.began();
     let mut number = 0;
     let mut counted = Instant::now();
+    let many = loops.len();
     let count = |guards: &Guards| {
-        let all = (0..loops.len()).map(|l| guards.counts(l)).collect();
+        let all = (0..many).map(|l| guards.counts(l)).collect();
         *counts.lock().unwrap_or_else(PoisonError::into_inner) = all;
     };
     loop {
@@ -140,7 +148,7 @@ fn run(
             let v = match told {
                 Told::Violation(v) => v,
                 Told::Ended(e) => {
-                    let _ = tell.send(Out::Unit(e, type_id(loops, e.of_loop, e.of)));
+                    let _ = tell.send(Out::Unit(e, type_id(&loops, e.of_loop, e.of)));
                     continue;
                 }
                 _ => continue,
@@ -148,7 +156,7 @@ fn run(
             let Some(watched) = loops.get(v.of_loop) else { continue };
             guards.symbolize();
             number += 1;
-            let of = type_id(loops, v.of_loop, v.of);
+            let of = type_id(&loops, v.of_loop, v.of);
             let shown = Shown::of(&v, number, watched, guards.catalog(), began);
             if tell.send(Out::Violation(v, of, Box::new(shown))).is_err() {
                 return guards.notes();
@@ -160,6 +168,12 @@ fn run(
                     if let Err(e) = guards.add(pid) {
                         let _ = tell.send(Out::Note(e.to_string()));
                     }
+                }
+                In::Limit(new) => {
+                    for (i, l) in new.iter().enumerate() {
+                        guards.limit(i, &l.limits.0, l.limits.1);
+                    }
+                    loops = new;
                 }
                 In::Stop => {
                     count(&guards);

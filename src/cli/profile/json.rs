@@ -1,6 +1,6 @@
 //! A profile as JSON: `profile show --json`. Times are in ns.
 
-use crate::units::rule_words;
+use crate::unit_rule::rule_words;
 use pg_graph::units::{
     Caution, FunctionId, Listed, Profile, Row, Rule, TypeId, TypeOptions, VERSION, average_relative,
 };

@@ -117,7 +117,7 @@ fn change(
     if let Some((l, (number, row))) = of_tree {
         let silent = if l.of.silent[row.of] { ", silent" } else { "" };
         let threshold = pg_graph::words::span(row.threshold.ns);
-        let how = units::rule_words(l.of.limits[row.of]);
+        let how = crate::unit_rule::rule_words(l.of.limits[row.of]);
         writeln!(out, "{number} {}: threshold {threshold} ({how}){silent}", clean(&l.of.names[row.of]))?;
     }
     Ok(())

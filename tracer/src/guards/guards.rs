@@ -182,7 +182,7 @@ impl Guards {
         if self.plan.loops.len() > LOOPS {
             self.notes.push(format!("of {} loops the first {LOOPS} are guarded", self.plan.loops.len()));
         }
-        let limit = |ns: Ns| if ns == 0 || self.plan.learning { ENDLESS } else { ns };
+        let limit = |ns| limit(ns, self.plan.learning);
         for (i, (of, ranks)) in self.plan.loops.iter().zip(&self.ranks).enumerate().take(LOOPS) {
             let mut types = [TypeCounts { threshold: ENDLESS, ..TypeCounts::default() }; TYPES + 1];
             for (t, &place) in types.iter_mut().zip(ranks) {
@@ -212,6 +212,22 @@ impl Guards {
             self.program.contexts.insert(key, candidates, 0).map_err(failed)?;
         }
         Ok(())
+    }
+
+    /// From now on units of a loop may take so long, by their types as the plan counts them, and those of no known type;
+    /// 0: as long as they like.
+    pub fn limit(&mut self, of_loop: usize, thresholds: &[Ns], unknown: Ns) {
+        let Some(plan) = self.plan.loops.get_mut(of_loop).filter(|l| l.thresholds.len() == thresholds.len())
+        else {
+            return;
+        };
+        plan.thresholds = thresholds.into();
+        plan.unknown = unknown;
+        let learning = self.plan.learning;
+        for (rank, &place) in self.ranks[of_loop].iter().enumerate().take(TYPES) {
+            self.program.rings.limit(of_loop, rank, limit(thresholds[place], learning));
+        }
+        self.program.rings.limit(of_loop, TYPES, limit(unknown, learning));
     }
 
     /// The longest that a type is silent, ns.
@@ -618,6 +634,11 @@ impl Guards {
             })));
         }
     }
+}
+
+/// What the programs compare with.
+fn limit(ns: Ns, learning: bool) -> u64 {
+    if ns == 0 || learning { ENDLESS } else { ns }
 }
 
 /// The types by their thresholds, none last.

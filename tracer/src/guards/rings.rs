@@ -22,6 +22,11 @@ impl Rings {
         self.0.u64(of_loop, offset_of!(Loop, types) + rank.min(TYPES) * size_of::<TypeCounts>() + at)
     }
 
+    /// Sets the threshold, ns, of the type with this number in the kernel.
+    pub fn limit(&self, of_loop: usize, rank: usize, ns: u64) {
+        self.word(of_loop, rank, offset_of!(TypeCounts, threshold)).store(ns, Ordering::Relaxed);
+    }
+
     /// Counts a violation if `count`, seen at `now` (ns), of the type with this number in the kernel, of a unit that is
     /// [`super::layout::STARVED`] or [`SLOW`]. Is it to be told? As `check` in
     /// `guard.bpf.c` has it: after one none for `period`, then for twice as long, up to `longest`.

@@ -194,6 +194,15 @@ fn end(args: &Guard, watch: Watch, out: &mut dyn Write) -> Outcome {
     }
     out.flush()?;
     note(&format!("{units} units of work, {}", too_long(violations, starved)));
+    for (l, counts) in loops.iter().zip(&counts) {
+        let none = counts.iter().all(|c| c.units + c.violations == 0);
+        if let Some(given) = l.given.as_ref().filter(|_| none) {
+            note(&format!(
+                "none of {given} was seen: was there work meanwhile? A compiler may also have made a function part of its \
+                 callers, and leave a copy that nobody calls: guard one of its callers then"
+            ));
+        }
+    }
     Ok(ExitCode::from(if violations > 0 { VIOLATED } else { 0 }))
 }
 

@@ -5,4 +5,5 @@ mod boundaries;
 #[path = "../common/mod.rs"]
 mod common;
 mod guard;
+mod pool;
 mod train;

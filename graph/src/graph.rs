@@ -220,6 +220,8 @@ pub struct EventGraph {
     pub(crate) units: Vec<crate::UnitFact>,
     /// By time.
     pub(crate) violations: Vec<crate::ViolationFact>,
+    /// See [`EventGraph::recorded`].
+    pub(crate) recorded: std::sync::OnceLock<Box<crate::transactions::Recorded>>,
     pub(crate) normal_units: HashMap<pg_event::UnitTypeId, crate::NormalUnit>,
     pub(crate) execs: Vec<(ThreadId, Ns)>,
     pub(crate) lost: Vec<(Ns, Ns)>,

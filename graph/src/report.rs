@@ -131,6 +131,39 @@ pub struct ViolationInfo {
     pub stack: Vec<String>,
     /// How many frames of the user stack lie inside of the loop's frame; none when that was not found.
     pub distance: Option<u32>,
+    /// Whose unit handed it on; left out when that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handed_on: Option<HandedOnInfo>,
+}
+
+/// Who handed on a unit of work.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct HandedOnInfo {
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// Process name.
+    pub process: String,
+    /// Thread name.
+    pub thread: String,
+    /// Name of the type of the unit that handed it on; empty when it is not known.
+    #[serde(rename = "type")]
+    pub unit_type: String,
+    /// When that unit began.
+    pub start_ns: u64,
+    /// When it was handed on.
+    pub time_ns: u64,
+    /// How long it waited then.
+    pub queued_ns: u64,
+    /// Of that, how long its thread had no CPU.
+    pub runnable_ns: u64,
+    /// Of that, how long its thread was in other units.
+    pub busy_ns: u64,
+    /// Whether an event shows it; else it is put together by the order of the queue, or weak.
+    pub strong: bool,
+    /// The same in words.
+    pub words: String,
 }
 
 /// A slow unit beside a normal one.

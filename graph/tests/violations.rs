@@ -301,6 +301,38 @@ fn units_of_threads_that_were_not_recorded_are_listed() {
     assert!(victims(&g, &c, &VictimOptions::default()).is_empty());
     let words = |i: usize| pg_graph::words::unit_type(&c, g.violations()[i].unit_type);
     assert_eq!((words(0).as_str(), words(1).as_str()), ("type 0", "unknown type"));
-    let info = pg_graph::violation_info(&c, &g.violations()[0], 1);
+    let info = pg_graph::violation_info(&g, &c, &g.violations()[0], 1);
     assert_eq!((info.distance, info.unit_type.as_str()), (None, ""));
+}
+
+/// A worker finishes one unit, takes 10 ms to get a CPU for the next that a listener woke it for, and is slow.
+#[test]
+fn who_handed_a_slow_unit_on() {
+    let mut d = Drawing::new(3.0);
+    let listener = d.process("shopd", "shopd", None, 0.0);
+    let worker = d.thread(listener, "worker", 0.0);
+    let (accept, get) = (d.unit_type("accept", 0.001, 0.01), d.unit_type("GET /", 0.02, 0.04));
+    let word = d.object(ObjectKind::Futex, 0x40, 1, "");
+    let listens = d.object(ObjectKind::Tcp, 80, 0, "");
+    let stack = d.stack(&["compute (shopd)", "loop (shopd)"]);
+    d.wait(listener, 0.1, 1.0, "accept4").on(listens).timer();
+    d.wait(worker, 0.1, 1.02, "futex").on(word).op(137, 0).queued(0.01).by(listener, "futex", word);
+    d.unit(listener, accept, (1.0, 1.05));
+    d.wait(listener, 1.05, 3.0, "accept4").on(listens).open();
+    d.violation(worker, get, (1.03, 1.1), (stack, 1), SeenBy::Sample);
+    d.unit(worker, get, (1.03, 1.2));
+    d.wait(worker, 1.2, 3.0, "futex").on(word).op(137, 0).open();
+    let (r, _) = worst(d);
+    let unit = r.victim.unit.unwrap();
+    let by = unit.violation.handed_on.as_ref().expect("the listener");
+    assert_eq!(
+        (by.unit_type.as_str(), by.time_ns, by.queued_ns, by.runnable_ns),
+        ("accept", ns(1.02), ns(0.01), ns(0.01))
+    );
+    assert!(by.strong && by.busy_ns == 0);
+    assert!(
+        unit.words.contains("handed on by shopd:1000 at 1.020 s, it waited 10 ms, 10 ms of that for a CPU"),
+        "{}",
+        unit.words
+    );
 }

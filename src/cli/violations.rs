@@ -19,7 +19,7 @@ pub fn run(args: &Violations, out: &mut dyn Write) -> Outcome {
     let loaded = loading::load(&args.file, BuildOptions::default())?;
     let all = loaded.graph.violations();
     for (i, v) in all.iter().enumerate() {
-        let info = violation_info(&loaded.catalog, v, i + 1);
+        let info = violation_info(&loaded.graph, &loaded.catalog, v, i + 1);
         let line = if args.json { json(&info)? } else { text(&loaded, v, &info) };
         writeln!(out, "{line}")?;
     }
@@ -41,11 +41,12 @@ pub fn json(info: &ViolationInfo) -> Result<String, Failure> {
 
 fn text(loaded: &Loaded, v: &ViolationFact, info: &ViolationInfo) -> String {
     const WIDTH: usize = 200;
+    let handed_on = info.handed_on.as_ref().map_or_else(String::new, |h| format!(", {}", h.words));
     let c = &loaded.catalog;
     let more = if v.ended { "" } else { " and went on" };
     let place = crate::frames::innermost(&info.stack, 3).join(" ← ");
     let line = format!(
-        "{:>4}  {:>10}  {}:{}  {}: {}{more}, may take {} ({:.2} x), seen {}  {place}",
+        "{:>4}  {:>10}  {}:{}  {}: {}{more}, may take {} ({:.2} x), seen {}{handed_on}  {place}",
         info.number,
         moment(v.time),
         info.process,

@@ -54,6 +54,8 @@ impl Shown {
             at: pg_graph::seen_by(v.seen).into(),
             stack,
             distance: v.distance.map(|d| d as u32),
+            // Who woke whom is in the recording.
+            handed_on: None,
         };
         let ready = v.ready.min(v.away);
         let spent = [v.elapsed.saturating_sub(v.away), ready, v.away - ready];

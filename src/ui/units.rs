@@ -70,8 +70,10 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
 
 fn heads(ui: &Ui, r: &Recording, buffer: &mut Buffer, body: Rect, v: &ViolationFact, c: &Comparison) {
     let more = if v.ended { "" } else { " and went on" };
+    let by = r.graph.handed_on(&r.catalog, v.thread, v.time);
+    let by = by.map_or_else(String::new, |h| format!(", {}", h.words(&r.catalog)));
     let slow = format!(
-        "  slow    {} at {}: {}{more}, may take {}",
+        "  slow    {} at {}: {}{more}, may take {}{by}",
         r.thread_name(v.thread),
         time::at(v.start),
         ui.length(v.duration()),

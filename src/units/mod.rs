@@ -30,4 +30,4 @@ mod work;
 pub use cut::Left;
 pub use file::{ProfileError, Written, read, update};
 pub use learn::{Learnt, LearntLoop, Quiet, learn};
-pub use work::{Work, of_guard, work};
+pub use work::{Work, work};

@@ -11,7 +11,7 @@ use pg_event::{Catalog, ObjectId, ObjectKind, ThreadId, UnitTypeId};
 use pg_graph::EventGraph;
 use pg_graph::transactions::{Transactions, WorkUnit};
 use pg_tracer::units::{LoopAt, Places};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most units that are joined.
 const MOST_UNITS: usize = 1 << 22;
@@ -49,26 +49,17 @@ pub fn work(loaded: &Loaded, wanted: impl Fn(&Catalog, ThreadId) -> bool) -> Wor
 }
 
 /// The units that a guard recorded, joined.
-pub fn of_guard(graph: &EventGraph, catalog: &Catalog) -> Work {
-    let mut work = Work::default();
-    let mut loops: HashMap<(String, u64), u32> = HashMap::new();
-    let mut units: Vec<WorkUnit> = Vec::new();
-    for u in graph.units().iter().take(MOST_UNITS) {
-        // What is known of the loop is in the row of the type; of unknown types each thread's own is taken.
-        let row = catalog.unit_type(u.unit_type);
-        let key =
-            row.map_or_else(|| (String::new(), u64::from(u.thread.0)), |r| (r.module.clone(), r.offset));
-        let of_loop = *loops.entry(key).or_insert_with(|| {
-            work.loops.push(row.map_or_else(|| "unknown loop".into(), |r| r.function.clone()));
-            work.loops.len() as u32 - 1
-        });
-        let kind = u.unit_type.0;
-        work.types.entry(kind).or_insert_with(|| pg_graph::words::unit_type(catalog, UnitTypeId(kind)));
-        units.push(WorkUnit { thread: u.thread, of_loop, kind, start: u.start, end: u.end });
+fn of_guard(graph: &EventGraph, catalog: &Catalog) -> Work {
+    let recorded = graph.recorded(catalog).clone();
+    let kinds: BTreeSet<u32> = recorded.joined.units.iter().map(|u| u.kind).collect();
+    let named = |kind| (kind, pg_graph::words::unit_type(catalog, UnitTypeId(kind)));
+    Work {
+        joined: recorded.joined,
+        loops: recorded.loops,
+        types: kinds.into_iter().map(named).collect(),
+        cut_short: recorded.cut_short,
+        ..Work::default()
     }
-    work.cut_short = graph.units().len() > MOST_UNITS;
-    work.joined = Transactions::new(graph, catalog, units, &[]);
-    work
 }
 
 /// The units between waits of event loops.

@@ -7,6 +7,7 @@
 //! | `taken` | hand-overs that the event graph shows: who ended the wait before a unit, whose message it took |
 //! | `order` | hand-overs to a busy worker, which no event shows: by the order of the queue |
 //! | `chain` | hand-overs one after the other: ways of work through threads |
+//! | `recorded` | the units of a guard's recording |
 //! | `table` | figures of many |
 //! | `words` | which of it a person should know |
 //!
@@ -17,11 +18,13 @@
 
 mod chain;
 mod order;
+mod recorded;
 mod table;
 mod taken;
 mod words;
 
 pub use chain::Transaction;
+pub use recorded::{HandedOn, Recorded};
 pub use table::{Doing, Pair, Times, Ways, pairs, ways};
 pub use words::pair_words;
 

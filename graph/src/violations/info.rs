@@ -2,9 +2,10 @@
 
 use super::{Part, ViolationFact, compare};
 use crate::EventGraph;
-use crate::report::{NormalInfo, PartInfo, UnitInfo, ViolationInfo};
+use crate::report::{HandedOnInfo, NormalInfo, PartInfo, UnitInfo, ViolationInfo};
+use crate::transactions::HandedOn;
 use crate::words::{moment, short_who, span, unit_type};
-use pg_event::{Catalog, SeenBy};
+use pg_event::{Catalog, SeenBy, UnitTypeId};
 
 /// Parts that are listed at most.
 const MOST_PARTS: usize = 12;
@@ -21,7 +22,12 @@ pub fn seen_by(at: SeenBy) -> &'static str {
 }
 
 /// A violation for programs that read it; `number` counts those of the recording from 1.
-pub fn violation_info(catalog: &Catalog, v: &ViolationFact, number: usize) -> ViolationInfo {
+pub fn violation_info(
+    graph: &EventGraph,
+    catalog: &Catalog,
+    v: &ViolationFact,
+    number: usize,
+) -> ViolationInfo {
     let (t, p) = (catalog.thread(v.thread), catalog.process_of(v.thread));
     let mut stack = catalog.show_stack(v.kernel_stack);
     stack.extend(catalog.show_stack(v.user_stack));
@@ -41,6 +47,26 @@ pub fn violation_info(catalog: &Catalog, v: &ViolationFact, number: usize) -> Vi
         at: seen_by(v.at).to_owned(),
         stack,
         distance: (v.depth > 0).then_some(v.depth),
+        handed_on: graph.handed_on(catalog, v.thread, v.time).map(|h| handed_on(catalog, &h)),
+    }
+}
+
+fn handed_on(catalog: &Catalog, h: &HandedOn) -> HandedOnInfo {
+    let (t, p) = (catalog.thread(h.by.thread), catalog.process_of(h.by.thread));
+    let of = &h.hand_over;
+    HandedOnInfo {
+        pid: p.map_or(0, |p| p.pid),
+        tid: t.map_or(0, |t| t.tid),
+        process: p.map_or_else(String::new, |p| p.name.clone()),
+        thread: t.map_or_else(String::new, |t| t.name.clone()),
+        unit_type: catalog.unit_type(UnitTypeId(h.by.kind)).map_or_else(String::new, |t| t.name.clone()),
+        start_ns: h.by.start,
+        time_ns: of.time,
+        queued_ns: of.queued(),
+        runnable_ns: of.runnable,
+        busy_ns: of.busy,
+        strong: of.is_strong(),
+        words: h.words(catalog),
     }
 }
 
@@ -61,11 +87,13 @@ pub(crate) fn unit_info(graph: &EventGraph, catalog: &Catalog, v: &ViolationFact
         ns: p.slow.time,
         normal_ns: c.with.map(|_| p.normal.time),
     };
+    let handed_on = graph.handed_on(catalog, v.thread, v.time);
+    let handed_on = handed_on.map_or_else(String::new, |h| format!("; {}", h.words(catalog)));
     UnitInfo {
-        violation: violation_info(catalog, v, number.map_or(0, |n| n + 1)),
+        violation: violation_info(graph, catalog, v, number.map_or(0, |n| n + 1)),
         normal,
         parts: c.parts.iter().take(MOST_PARTS).map(part).collect(),
-        words: words(catalog, v, &c),
+        words: words(catalog, v, &c) + &handed_on,
     }
 }
 

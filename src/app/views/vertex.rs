@@ -4,7 +4,7 @@ use super::scrolled;
 use crate::app::recording::Recording;
 use crate::app::time;
 use crate::config::Look;
-use pg_event::{Context, Direction, Event, Kind, Ns, ThreadId};
+use pg_event::{Context, Direction, Event, Kind, Ns, ThreadId, UnitTypeId};
 use pg_graph::{BurstFact, EdgeId, LaneState, NO_STATUS, VertexId};
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -161,6 +161,7 @@ fn rows(r: &Recording, id: VertexId) -> Vec<Row> {
         };
         let words = format!("runs {}{off}", time::length(v.ran()));
         out.push(moment(Look::Running, v.run, words));
+        out.extend(unit(r, v.thread, v.run).map(|words| text(Look::Dim, format!("              {words}"))));
     }
     if let Some((at, status)) =
         r.graph.exited(v.thread).filter(|(at, status)| *at == v.end && *status != NO_STATUS)
@@ -302,6 +303,18 @@ fn profile(r: &Recording, v: &pg_graph::Vertex, out: &mut Vec<Row>) {
             format!("  {:>6} {:>6}  {f}", time::percent(total, whole), time::percent(own, whole)),
         )
     }));
+}
+
+/// The unit of work that a thread is in, if a guard recorded units, and who handed it on.
+fn unit(r: &Recording, thread: ThreadId, time: Ns) -> Option<String> {
+    if r.graph.units().is_empty() {
+        return None;
+    }
+    let joined = &r.graph.recorded(&r.catalog).joined;
+    let u = joined.units[joined.unit_at(thread, time)?];
+    let by = r.graph.handed_on(&r.catalog, thread, time);
+    let by = by.map_or_else(String::new, |h| format!(", {}", h.words(&r.catalog)));
+    Some(format!("in a unit of {}{by}", r.unit_type(UnitTypeId(u.kind))))
 }
 
 /// An event in words.

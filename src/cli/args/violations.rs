@@ -24,6 +24,7 @@ With --json one line for each, in order of time, times in nanoseconds of the rec
   at            what saw it: context (a guarded function), switch, sample, asleep, or end (it was over)
   stack         where it was then, `function (module)`, outermost last, the kernel's functions first
   distance      how many frames of the program lie inside of the loop's; null when that is not known
+  handed_on     whose unit handed it on, and how long it waited then; left out when that is not known
 
 Exit codes: 0 there are some, 1 there are none.
 

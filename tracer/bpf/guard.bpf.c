@@ -122,7 +122,7 @@ static __always_inline void look_at_delay(struct unit *u, struct task_struct *of
 static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs *regs, struct task_struct *task,
 				  void *sample)
 {
-	if (u->slow == SLOW)
+	if (u->told == TOLD && u->slow == SLOW)
 		return;
 	struct guarded_loop *l = bpf_map_lookup_elem(&loops, &u->loop);
 	if (!l)
@@ -132,25 +132,35 @@ static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs
 	if (!threshold || elapsed <= threshold || (seen != BY_END && is_gone(u, regs ? regs->sp : 0)))
 		return;
 	look_at_delay(u, bpf_get_current_task_btf());
-	bool starved = elapsed <= threshold + u->ready;
-	if (starved && u->told)
+	u32 slow = elapsed <= threshold + u->ready ? STARVED : SLOW;
+	if (u->told == TOLD && slow <= u->slow)
 		return;
 	if (!u->told) {
 		u->told = COUNTED;
 		u->counted_as = u->best;
 		__sync_fetch_and_add(&t->violations, 1);
 	}
-	u->slow = starved ? STARVED : SLOW;
+	if (slow > u->slow)
+		u->slow = slow;
 	struct control *c = settings();
-	struct alarm *a = starved ? &t->alarm[0] : &t->alarm[1];
-	if (!c || now < a->quiet_until)
+	struct alarm *a = slow == STARVED ? &t->alarm[0] : &t->alarm[1];
+	if (!c)
 		return;
-	/* One that rings on and on is told less and less often. */
-	u64 period = a->period * 2;
-	if (!period || now - a->quiet_until > period * 2)
-		period = c->period_ns;
-	a->period = period < c->longest_ns ? period : c->longest_ns;
-	a->quiet_until = now + a->period;
+	/* One that rings on and on is told less and less often, but for what is far worse than all before. */
+	if (now < a->quiet_until) {
+		if (elapsed / FAR_BEYOND <= a->worst)
+			return;
+	} else {
+		u64 period = a->period * 2;
+		if (!period || now - a->quiet_until > period * 2) {
+			period = c->period_ns;
+			a->worst = 0;
+		}
+		a->period = period < c->longest_ns ? period : c->longest_ns;
+		a->quiet_until = now + a->period;
+	}
+	if (elapsed > a->worst)
+		a->worst = elapsed;
 	struct rec_violation *v = bpf_ringbuf_reserve(&told, sizeof(*v), 0);
 	if (!v) {
 		lose();
@@ -347,7 +357,7 @@ int on_sample(struct sampled *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct unit *u = guarded(task->pid);
-	if (!u || !u->running || u->slow == SLOW)
+	if (!u || !u->running || (u->told == TOLD && u->slow == SLOW))
 		return 0;
 	struct regs *r = user_regs(task, 1);
 	if (!r)
@@ -427,17 +437,20 @@ SEC("uprobe")
 int on_context(struct regs *ctx)
 {
 	u32 tid = bpf_get_current_pid_tgid();
+	u64 cookie = bpf_get_attach_cookie(ctx);
+	u32 function = cookie & (STEPPED - 1);
+	/* Also by threads that are not guarded: it is the same cost to them. */
+	u64 *calls_of = bpf_map_lookup_elem(&calls, &function);
+	if (calls_of)
+		__sync_fetch_and_add(calls_of, 1);
 	struct unit *u = guarded(tid);
 	if (!u || !u->running)
 		return 0;
 	struct control *s = settings();
 	if (!s)
 		return 0;
-	u64 cookie = bpf_get_attach_cookie(ctx), ours = cookie & STEPPED ? s->step_ns : s->hit_ns;
-	u32 function = cookie & (STEPPED - 1), depth = u->frame - ctx->sp - (cookie >> 32);
-	u64 *calls_of = bpf_map_lookup_elem(&calls, &function);
-	if (calls_of)
-		__sync_fetch_and_add(calls_of, 1);
+	u64 ours = cookie & STEPPED ? s->step_ns : s->hit_ns;
+	u32 depth = u->frame - ctx->sp - (cookie >> 32);
 	if (s->learning) {
 		note_context(u, (u64)function << 32 | depth);
 		u->spent += ours;
@@ -463,7 +476,7 @@ int on_context(struct regs *ctx)
 		u->best = best;
 		u->most = most;
 	}
-	if (u->slow != SLOW) {
+	if (u->told != TOLD || u->slow != SLOW) {
 		u64 now = bpf_ktime_get_ns();
 		struct guarded_loop *l = bpf_map_lookup_elem(&loops, &u->loop);
 		if (l && u->best != NO_TYPE && elapsed_of(u, now) > type_of(l, u->best)->threshold) {

@@ -79,7 +79,9 @@ enum slow { IN_TIME = 0, STARVED, SLOW };
 struct alarm {
 	u64 quiet_until;	 /* no stacks before */
 	u64 period;		 /* and none for so long after the next */
+	u64 worst;		 /* longest that was told of this series; one far beyond is told at once */
 };
+#define FAR_BEYOND 4
 struct guarded_type {
 	u64 threshold;		 /* ns */
 	u64 units, sum;		 /* that ended, and their ns */
@@ -97,7 +99,7 @@ struct guarded_loop {
 	u64 passed;		 /* when a unit was told that took no longer than it may */
 	u64 abandoned;		 /* given units whose end was not come by */
 };
-_Static_assert(sizeof(struct guarded_loop) == 4696, "layout.rs");
+_Static_assert(sizeof(struct guarded_loop) == 5736, "layout.rs");
 
 struct context_key {
 	u32 loop, function, depth, zero;

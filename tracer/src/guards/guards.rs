@@ -607,7 +607,7 @@ impl Guards {
             }
             let Some(count) = self.program.mapped.claim(slot, &asleep, how) else { continue };
             let limits = (self.plan.period, self.longest());
-            if !self.program.rings.ring(of_loop, asleep.best, now, (count, how), limits) {
+            if !self.program.rings.ring((of_loop, asleep.best), (now, elapsed), (count, how), limits) {
                 continue;
             }
             self.program.mapped.tell(slot);

@@ -143,8 +143,9 @@ pub struct TypeCounts {
     pub sum: u64,
     pub violations: u64,
     pub starved: u64,
-    /// `struct alarm`: end and length of the time in which nothing is told, of those that starved and of the others.
-    pub alarms: [u64; 4],
+    /// `struct alarm`: end and length of the time in which nothing is told, and the longest told; of those that starved and of
+    /// the others.
+    pub alarms: [u64; 6],
 }
 
 /// `struct guarded_loop`.

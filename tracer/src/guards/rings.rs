@@ -8,6 +8,9 @@ use std::mem::offset_of;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// How many times the longest that was told: `FAR_BEYOND` of the programs.
+const FAR_BEYOND: u64 = 4;
+
 /// The map `loops`, mapped.
 pub struct Rings(Shared<Loop>);
 
@@ -27,29 +30,38 @@ impl Rings {
         self.word(of_loop, rank, offset_of!(TypeCounts, threshold)).store(ns, Ordering::Relaxed);
     }
 
-    /// Counts a violation if `count`, seen at `now` (ns), of the type with this number in the kernel, of a unit that is
-    /// [`super::layout::STARVED`] or [`SLOW`]. Is it to be told? As `check` in
-    /// `guard.bpf.c` has it: after one none for `period`, then for twice as long, up to `longest`.
+    /// Counts a violation if `count`, seen at `now` (ns) when the unit had taken `elapsed`, of the type with this number in
+    /// the kernel, of a unit that is [`super::layout::STARVED`] or [`SLOW`]. Is it to be told? As `check` in `guard.bpf.c` has
+    /// it: after one none for `period`, then for twice as long, up to `longest`, but for what is far worse.
     pub fn ring(
         &self,
-        of_loop: usize,
-        rank: u32,
-        now: u64,
+        (of_loop, rank): (usize, u32),
+        (now, elapsed): (u64, u64),
         (count, how): (bool, u32),
         (period, longest): (u64, u64),
     ) -> bool {
         let word = |at| self.word(of_loop, rank as usize, at);
         word(offset_of!(TypeCounts, violations)).fetch_add(u64::from(count), Ordering::Relaxed);
-        let alarm = offset_of!(TypeCounts, alarms) + if how == SLOW { 16 } else { 0 };
-        let (quiet, last) = (word(alarm), word(alarm + 8));
+        let alarm = offset_of!(TypeCounts, alarms) + if how == SLOW { 24 } else { 0 };
+        let (quiet, last, worst) = (word(alarm), word(alarm + 8), word(alarm + 16));
         let until = quiet.load(Ordering::Relaxed);
-        let Some(next) = backed_off(until, last.load(Ordering::Relaxed), now, (period, longest)) else {
+        if let Some(next) = backed_off(until, last.load(Ordering::Relaxed), now, (period, longest)) {
+            last.store(next, Ordering::Relaxed);
+            quiet.store(now + next, Ordering::Relaxed);
+            if next == period {
+                worst.store(0, Ordering::Relaxed);
+            }
+        } else if !is_far_beyond(elapsed, worst.load(Ordering::Relaxed)) {
             return false;
-        };
-        last.store(next, Ordering::Relaxed);
-        quiet.store(now + next, Ordering::Relaxed);
+        }
+        worst.fetch_max(elapsed, Ordering::Relaxed);
         true
     }
+}
+
+/// A unit that took so long is told whatever is silent.
+fn is_far_beyond(elapsed: u64, worst: u64) -> bool {
+    elapsed / FAR_BEYOND > worst
 }
 
 /// For how long a type is silent after it was told at `now`, when it was to be silent until `until`, after `last` ns of
@@ -80,5 +92,6 @@ mod tests {
         // After a long peace it begins anew.
         assert_eq!(backed_off(until, last, until + 241, limits), Some(10));
         assert_eq!(backed_off(until, last, until + 240, limits), Some(60));
+        assert!(is_far_beyond(420, 100) && !is_far_beyond(400, 100));
     }
 }

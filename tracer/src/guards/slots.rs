@@ -93,18 +93,19 @@ impl Mapped {
 
     fn is_untold(&self, slot: usize) -> bool {
         let word = |at| self.u32(slot, at).load(Ordering::Acquire);
-        word(offset_of!(Unit, running)) == 1 && word(offset_of!(Unit, slow)) < SLOW
+        let told = word(offset_of!(Unit, told)) == TOLD && word(offset_of!(Unit, slow)) == SLOW;
+        word(offset_of!(Unit, running)) == 1 && !told
     }
 
     /// Takes it upon itself to tell of a unit that was met asleep, as one that is [`super::layout::STARVED`] or [`SLOW`].
     /// `None` when it was told as that already, the programs were first, or it ended; else whether it is to be counted.
     pub fn claim(&self, slot: usize, asleep: &Asleep, how: u32) -> Option<bool> {
         let (told, slow) = (self.u32(slot, offset_of!(Unit, told)), self.u32(slot, offset_of!(Unit, slow)));
-        let before = slow.fetch_max(how, Ordering::AcqRel);
-        if before >= how {
+        let (said, before) = (told.load(Ordering::Acquire), slow.fetch_max(how, Ordering::AcqRel));
+        if said == TOLD && before >= how {
             return None;
         }
-        let count = before == 0;
+        let count = said == UNTOLD;
         if count && told.compare_exchange(UNTOLD, COUNTED, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return None;
         }
@@ -113,7 +114,9 @@ impl Mapped {
             told.store(UNTOLD, Ordering::Release);
             return None;
         }
-        self.u32(slot, offset_of!(Unit, counted_as)).store(asleep.best, Ordering::Relaxed);
+        if count {
+            self.u32(slot, offset_of!(Unit, counted_as)).store(asleep.best, Ordering::Relaxed);
+        }
         Some(count)
     }
 

@@ -117,9 +117,12 @@ impl Binary {
         format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
     }
 
-    /// Whether a process that is not among these executes it, too.
+    /// Whether a process that is not among these executes it, too, and is no other process of one of their programs.
     pub fn is_used_beside(&self, pids: &[u32]) -> bool {
+        let program = |pid: u32| std::fs::metadata(path_of(pid, "exe")).ok().map(|m| (m.dev(), m.ino()));
+        let programs: Vec<_> = pids.iter().filter_map(|&p| program(p)).collect();
         let others = procfs::processes().into_iter().filter(|p| !pids.contains(p));
+        let others = others.filter(|&p| program(p).is_none_or(|of| !programs.contains(&of)));
         others.into_iter().any(|pid| {
             let of_file =
                 |line: &maps::MapLine| line.inode == self.id.1 && !matches!(line.backing, Backing::Vdso);

@@ -7,6 +7,7 @@ use pg_tracer::check_permission;
 use pg_tracer::guards::{
     Guarded, GuardedFunction, GuardedLoop, Guards, Judge, Plan, Stacked, Told, Violation,
 };
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
@@ -385,18 +386,19 @@ fn time_without_a_cpu_is_told_apart() {
     let count =
         |guards: &Guards| guards.counts(0).iter().fold((0, 0), |n, c| (n.0 + c.violations, n.1 + c.starved));
     assert_eq!(count(&guards), (1, 1));
-    // And 750 ms of three seconds: it takes too long by itself, which is told as well, and counted once.
-    server.ask("t 3000000");
-    let mut found = Vec::new();
-    while found.last().is_none_or(Violation::is_starved) {
+    // One that goes on for so long with a CPU takes too long by itself, which is told as well, and counted once.
+    server.ask("t 4000000");
+    let mut found = vec![violation(&mut guards)];
+    drop(hogs);
+    if found[0].is_starved() {
         found.push(violation(&mut guards));
+        assert!(!found[1].is_starved(), "{found:?}");
     }
-    assert!(found.len() <= 2 && found.iter().all(|v| v.number == found[0].number), "{found:?}");
+    assert!(found.iter().all(|v| v.number == found[0].number), "{found:?}");
     server.answer();
     server.serve("s 10");
     guards.poll(Duration::from_millis(10));
     assert_eq!(count(&guards), (2, 1));
-    drop(hogs);
 }
 
 #[test]
@@ -405,17 +407,40 @@ fn a_type_that_rings_on_is_told_less_and_less() {
     let learnt = learn(&mut server);
     let mut guards = server.guards_with(guarding(&server, &learnt, MS), learnt.calls.clone());
     known(&mut server, &mut guards);
-    let (mut told, begun) = (0, Instant::now());
+    let (mut told, worst, begun) = (0, Cell::new(0), Instant::now());
+    let tell = |guards: &mut Guards| {
+        let violations = guards.poll(Duration::ZERO).into_iter().filter_map(|t| match t {
+            Told::Violation(v) => Some(v.elapsed),
+            _ => None,
+        });
+        violations.inspect(|ns| worst.set(worst.get().max(*ns))).count()
+    };
     for _ in 0..200 {
         server.serve("f 3000");
-        told += guards.poll(Duration::ZERO).iter().filter(|t| matches!(t, Told::Violation(_))).count();
+        told += tell(&mut guards);
     }
     let took = begun.elapsed().as_secs_f64();
     let all = guards.counts(0)[2].violations;
     assert!(all >= 199, "{all} were counted of {:?}, {:?}", guards.counts(0), guards.notes());
     // At 0, 0.1, 0.3, 0.7, 1.5 s and so on: told again after twice the time.
     let most = (took / 0.1 + 1.0).log2().ceil() as usize + 1;
+    // And those that are four times as long as all before.
+    let most = most + (worst.get() / MS).max(1).ilog(4) as usize;
     assert!((2..=most).contains(&told), "{told} were told in {took} s");
+    // What is far worse than all of these is told, asleep or not.
+    for _ in 0..20 {
+        server.serve("t 3000");
+    }
+    tell(&mut guards);
+    for what in ["f", "t"] {
+        // How long those before took on a busy machine is not known; the end is told of units that were told.
+        let told = [20, 200, 2000].into_iter().any(|ms: u64| {
+            server.serve(&format!("{what} {}", ms * 1000));
+            let mut told = (0..10).flat_map(|_| guards.poll(Duration::from_millis(10)));
+            told.any(|t| matches!(t, Told::Ended(e) if e.violated && e.elapsed > 10 * MS))
+        });
+        assert!(told, "{what}");
+    }
 }
 
 #[test]
@@ -425,7 +450,7 @@ fn sleepers_are_counted_and_ring_as_others() {
     let mut guards = server.guards(Plan { loops: vec![of], period: 100 * MS, ..Plan::default() });
     known(&mut server, &mut guards);
     let before = guards.counts(0)[0].violations;
-    let (mut told, mut ended) = (0, 0);
+    let (mut told, mut all, mut ended) = (0, 0, 0);
     let asked = 40;
     for _ in 0..asked {
         server.ask("f 30000");
@@ -433,7 +458,10 @@ fn sleepers_are_counted_and_ring_as_others() {
         while Instant::now() < until {
             for t in guards.poll(Duration::from_millis(5)) {
                 match t {
-                    Told::Violation(v) if v.seen == SeenBy::Asleep => told += 1,
+                    Told::Violation(v) => {
+                        all += 1;
+                        told += u32::from(v.seen == SeenBy::Asleep);
+                    }
                     Told::Ended(e) if e.violated => ended += 1,
                     _ => {}
                 }
@@ -448,7 +476,7 @@ fn sleepers_are_counted_and_ring_as_others() {
     assert!((asked * 3 / 4..=asked).contains(&counted), "{counted} of {asked}");
     // 1.2 s: at 0, 0.1, 0.3, 0.7 s.
     assert!((1..=6).contains(&told), "{told}");
-    assert!(ended <= told + 1, "{ended} ends of {told}");
+    assert!(ended <= all + 1, "{ended} ends of {all}");
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod stats;
 mod steps;
 mod text;
 mod train;
+mod train_given;
 mod units;
 mod violations;
 mod watch_flag;

@@ -38,6 +38,9 @@ pub fn run(args: &Train, out: &mut dyn Write) -> Outcome {
             _ => {}
         }
     }
+    if let Some(bounds) = super::guard::given::bounds(args.unit_begin.as_ref(), args.unit_end.as_ref())? {
+        return super::train_given::run(args, &bounds, out);
+    }
     if !args.from.is_empty() {
         return learn(args, &args.from, &chosen, None, out);
     }
@@ -57,13 +60,13 @@ pub fn run(args: &Train, out: &mut dyn Write) -> Outcome {
 }
 
 /// A recording, which goes when it was learnt from unless it is wanted.
-struct Recording {
-    path: PathBuf,
+pub(super) struct Recording {
+    pub path: PathBuf,
     temporary: bool,
 }
 
 impl Recording {
-    fn new(keep: Option<&Path>) -> Self {
+    pub fn new(keep: Option<&Path>) -> Self {
         let name = format!("pg-tui-train-{}.pgs", std::process::id());
         let path = keep.map_or_else(|| std::env::temp_dir().join(name), Path::to_owned);
         Self { path, temporary: keep.is_none() }
@@ -85,7 +88,7 @@ impl Drop for Recording {
 }
 
 /// The recording, as if typed: what is not said here is as `pg-tui record` has it.
-fn as_typed(args: &Train, path: &Path) -> Result<super::args::Record, Failure> {
+pub(super) fn as_typed(args: &Train, path: &Path) -> Result<super::args::Record, Failure> {
     let mut line: Vec<OsString> = ["--no-tui", "--no-bursts", "-o"].map(Into::into).into();
     line.push(path.into());
     line.extend(["--level".into(), args.level.name().into()]);

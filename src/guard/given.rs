@@ -2,10 +2,13 @@
 
 use super::guarding::{Guarding, Opened, Refused, Watched, find, judge, opened};
 use pg_event::{Ns, UnitTypeRow};
-use pg_graph::units::{Given, LoopKey, Profile};
+use pg_graph::units::{
+    Binary, CallPath, Function, FunctionId, Given, LoopFunction, LoopKey, PathSet, Profile, Unit,
+};
 use pg_tracer::given::{FdKind, Found, GivenError, GivenPoint, find as find_point};
 use pg_tracer::guards::{GivenProbe, GivenUnit, GuardedLoop, Plan};
-use pg_tracer::stacks::Binary;
+use pg_tracer::stacks::Binary as Opens;
+use std::collections::BTreeSet;
 
 /// Where units begin, and where they end if that is not with the call of the function.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,7 +38,7 @@ impl Located {
     /// There is no process, or no such place.
     pub fn of(bounds: &Bounds, pids: &[u32]) -> Result<Self, Refused> {
         let binaries = opened(pids)?;
-        let all: Vec<&Binary> = binaries.iter().map(|o| &o.binary).collect();
+        let all: Vec<&Opens> = binaries.iter().map(|o| &o.binary).collect();
         let begins = find_point(&bounds.begin, &all, false)?;
         let ends = ends(bounds.end.as_ref(), &all)?;
         let first = begins.first().ok_or(GivenError::NoCall(String::new()))?;
@@ -87,6 +90,21 @@ impl Located {
         }
     }
 
+    /// A profile that has these units, with nothing learnt of them yet: for [`super::measure`]. One unit stands for all,
+    /// since a profile knows nothing without.
+    pub fn seed(&self) -> Profile {
+        let module = self.module.rsplit('/').next().unwrap_or_default().to_owned();
+        let function = Function { module, name: self.name.clone() };
+        let paths = PathSet::new([CallPath::new([FunctionId(0)])]);
+        let unit = Unit { duration: 0, paths, contexts: BTreeSet::new() };
+        let build_id =
+            if self.key.build_id.contains('.') { String::new() } else { self.key.build_id.clone() };
+        let binary = Binary { path: self.module.clone(), build_id };
+        let mut seed = Profile::new([binary], &[function.clone()], [(self.key.clone(), &unit)]);
+        seed.place_loop(&self.key, LoopFunction { function, entry: self.key.offset }, []);
+        seed
+    }
+
     /// Leaves only these units in a profile.
     ///
     /// # Errors
@@ -119,7 +137,7 @@ pub(super) fn learnt(
     };
     let begin = point(&of.begin)?;
     let end = if of.end.is_empty() { None } else { Some(point(&of.end)?) };
-    let all: Vec<&Binary> = binaries.iter().map(|o| &o.binary).collect();
+    let all: Vec<&Opens> = binaries.iter().map(|o| &o.binary).collect();
     let begins = match &begin {
         // In the binary that it was learnt in, the function at this place, whatever else has its name.
         GivenPoint::Function { .. } | GivenPoint::Address { .. } => {
@@ -135,7 +153,7 @@ pub(super) fn learnt(
     Ok(unit(&begin, &begins, end.as_ref(), &ends, binaries, pids))
 }
 
-fn ends(end: Option<&GivenPoint>, all: &[&Binary]) -> Result<Vec<Found>, GivenError> {
+fn ends(end: Option<&GivenPoint>, all: &[&Opens]) -> Result<Vec<Found>, GivenError> {
     end.map_or(Ok(Vec::new()), |e| find_point(e, all, true))
 }
 

@@ -172,7 +172,7 @@ impl<'a> Calls<'a> {
 
     /// The functions on a stack from the loop's own inwards; `None` when the loop is not on it. The loop's frame is the
     /// outermost of its function.
-    fn inside(&mut self, stack: StackId, of: LoopAt) -> Option<Vec<FunctionId>> {
+    pub fn inside(&mut self, stack: StackId, of: LoopAt) -> Option<Vec<FunctionId>> {
         if let Some(known) = self.inside.get(&(stack, of)) {
             return known.clone();
         }
@@ -189,6 +189,13 @@ impl<'a> Calls<'a> {
         });
         self.inside.insert((stack, of), found.clone());
         found
+    }
+
+    /// All functions on a stack.
+    pub fn whole(&mut self, stack: StackId) -> Vec<FunctionId> {
+        let catalog = self.catalog;
+        let frames = catalog.stacks.get(stack.index()).filter(|s| !s.kernel);
+        frames.into_iter().flat_map(|s| s.frames.iter()).filter_map(|&f| Some(self.at(f)?.function)).collect()
     }
 
     fn at(&mut self, id: FrameId) -> Option<At> {

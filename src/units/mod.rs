@@ -21,6 +21,7 @@ mod bounds;
 mod calls;
 mod cut;
 mod file;
+mod inside;
 mod learn;
 mod scan;
 #[cfg(test)]
@@ -29,5 +30,6 @@ mod work;
 
 pub use cut::Left;
 pub use file::{ProfileError, Written, read, update};
+pub use inside::inside;
 pub use learn::{Learnt, LearntLoop, Quiet, learn};
 pub use work::{Work, work};

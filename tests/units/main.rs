@@ -4,6 +4,7 @@
 mod boundaries;
 #[path = "../common/mod.rs"]
 mod common;
+mod given;
 mod guard;
 mod pool;
 mod train;

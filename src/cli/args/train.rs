@@ -1,8 +1,9 @@
 //! The options of `pg-tui train`.
 
 use super::Level;
-use super::values::{pid, seconds};
+use super::values::{pid, point, seconds};
 use clap::{Args, ValueHint};
+use pg_tracer::given::GivenPoint;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -21,6 +22,9 @@ A unit's type is told by the calls that were seen in it: where it blocked and, i
 it was sampled. Shorter ones are told apart by their system calls alone (--level syscalls), or not at all; the table \
 says so.
 
+Where you know better what a unit of work is, say so: with --unit-begin FUNCTION each call of a function of a running \
+program is one (`pg-tui guard --help` has all forms).
+
 Tracing needs root, or the capabilities CAP_BPF and CAP_PERFMON; learning from recordings (--from) needs nothing. \
 With CMD, the exit code is that of CMD.";
 
@@ -28,6 +32,7 @@ const TRAIN_EXAMPLES: &str = "\
 Examples:
   sudo pg-tui train -p 1234 --duration 60
   sudo pg-tui train --comm '^nginx' -o nginx.pgprof
+  sudo pg-tui train -p 1234 --unit-begin processCommand
   pg-tui train --from monday.pgs tuesday.pgs -o nginx.pgprof
   pg-tui profile show nginx.pgprof";
 
@@ -63,6 +68,12 @@ pub struct Train {
     /// 0 for not at all; a command (CMD) has ended by then
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "10")]
     pub measure: f64,
+    /// Units begin here, not with turns of loops: without --unit-end each call of this function is one
+    #[arg(long, value_name = "WHERE", value_parser = point, conflicts_with_all = ["from", "command"])]
+    pub unit_begin: Option<GivenPoint>,
+    /// And end here
+    #[arg(long, value_name = "WHERE", value_parser = point, requires = "unit_begin")]
+    pub unit_end: Option<GivenPoint>,
     /// Command to run and learn from
     #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments, num_args = 1..)]
     pub command: Vec<OsString>,

@@ -96,6 +96,14 @@ fn list(binaries: &[&Binary], of: impl IntoIterator<Item = usize>) -> String {
     if more > 0 { format!("{told} and {more} more") } else { told }
 }
 
+/// Where something was looked for.
+fn looked(binaries: &[&Binary], of: &[usize]) -> String {
+    match of {
+        [first, _, ..] => format!("{} and its libraries", short(binaries[*first])),
+        _ => list(binaries, of.iter().copied()),
+    }
+}
+
 /// Without the arguments, and what compilers add.
 fn bare(name: &str) -> &str {
     let name = CLONES.iter().fold(name, |n, c| n.split(c).next().unwrap_or(n));
@@ -129,7 +137,7 @@ fn function(name: &str, binaries: &[&Binary], of: &[usize]) -> Result<Found, Giv
         near += ". The program is stripped: only functions that it shares with libraries have names. Install its debug \
                  symbols (Debian: PACKAGE-dbgsym), or say MODULE+0xOFFSET as stacks show it";
     }
-    Err(GivenError::NoFunction { name: name.into(), of: list(binaries, of.iter().copied()), near })
+    Err(GivenError::NoFunction { name: name.into(), of: looked(binaries, of), near })
 }
 
 /// The function of this name in a binary; `None` when there is none.
@@ -181,6 +189,10 @@ fn nearest<'a>(name: &str, all: impl Iterator<Item = &'a String>) -> Vec<String>
         let Some(query) = name.get(..end).filter(|q| q.len() > 2) else { break };
         // A letter too few, or one too many.
         let score = |n: &str| {
+            // A long name has the letters of any short one somewhere.
+            if n.len() > 2 * name.len() + 8 {
+                return None;
+            }
             let more =
                 || matcher.fuzzy_match(query, n).filter(|_| n.len() > 2 && 4 * n.len() >= 3 * query.len());
             Some(matcher.fuzzy_match(n, query).or_else(more)? * 2 - n.len() as i64)
@@ -263,7 +275,7 @@ fn usdt(provider: &str, name: &str, binaries: &[&Binary], of: &[usize]) -> Resul
         (true, false) => format!("; there are {} others, {} among them", there.len(), there[0]),
         (true, true) => ": it was built without such probes".into(),
     };
-    Err(GivenError::NoUsdt { name: typed, of: list(binaries, of.iter().copied()), near })
+    Err(GivenError::NoUsdt { name: typed, of: looked(binaries, of), near })
 }
 
 fn is_nop(code: &[u8]) -> bool {

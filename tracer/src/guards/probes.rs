@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 /// What probes may cost beyond their share before some are taken out: less is chance.
 const TOLERANCE: f64 = 1.3;
 
+/// What probes may take between two looks in any case, ns: a thousandth of one CPU.
+const HARMLESS: f64 = 500_000.0;
+
 /// Probes of a plan.
 #[derive(Default)]
 pub struct Probes {
@@ -61,7 +64,8 @@ impl Probes {
             self.last.0.get(*number).map_or(0, |n| n.saturating_sub(since)) * each
         };
         let costs: Vec<u64> = self.entries.iter().map(cost).collect();
-        let may = (busy.saturating_sub(busy_before)) as f64 * share;
+        // Before the first long unit has ended nothing is known of the units' time: some hits harm nobody.
+        let may = ((busy.saturating_sub(busy_before)) as f64 * share).max(HARMLESS);
         let Some(kept) = affordable(&costs, may) else { return 0 };
         let taken = self.entries.len() - kept.len();
         let mut at = 0;

@@ -100,7 +100,7 @@ impl Located {
         let build_id =
             if self.key.build_id.contains('.') { String::new() } else { self.key.build_id.clone() };
         let binary = Binary { path: self.module.clone(), build_id };
-        let mut seed = Profile::new([binary], &[function.clone()], [(self.key.clone(), &unit)]);
+        let mut seed = Profile::new([binary], std::slice::from_ref(&function), [(self.key.clone(), &unit)]);
         seed.place_loop(&self.key, LoopFunction { function, entry: self.key.offset }, []);
         seed
     }

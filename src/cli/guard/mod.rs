@@ -167,7 +167,12 @@ fn call(command: &str, line: &str) -> std::io::Result<()> {
 
 /// The last counts, and the exit code.
 fn end(args: &Guard, watch: Watch, out: &mut dyn Write) -> Outcome {
-    let (loops, counts, notes) = watch.stop();
+    let (loops, counts, notes, told) = watch.stop();
+    for told in told {
+        if let Out::Violation(_, _, shown) = told {
+            tell(args, &shown, out)?;
+        }
+    }
     for n in notes {
         note(&n);
     }

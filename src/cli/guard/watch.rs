@@ -107,12 +107,14 @@ impl Watch {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends guarding; loops, counts, and sentences about what was not guarded.
-    pub fn stop(mut self) -> (Vec<Watched>, Vec<Vec<Counts>>, Vec<String>) {
+    /// Ends guarding; loops, counts, sentences about what was not guarded, and what was told since it was asked last.
+    pub fn stop(mut self) -> (Vec<Watched>, Vec<Vec<Counts>>, Vec<String>, Vec<Out>) {
         let notes = self.join();
         let counts = self.counts();
         let loops = std::mem::take(&mut self.loops);
-        (Arc::into_inner(loops).unwrap_or_default(), counts, notes)
+        // What was told last: names of its stack may have taken a while.
+        let told = self.told.try_iter().collect();
+        (Arc::into_inner(loops).unwrap_or_default(), counts, notes, told)
     }
 
     fn join(&mut self) -> Vec<String> {

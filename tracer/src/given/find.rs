@@ -131,7 +131,7 @@ fn function(name: &str, binaries: &[&Binary], of: &[usize]) -> Result<Found, Giv
     if let Some(&i) = of.iter().find(|&&i| binaries[i].mentions(name)) {
         return Err(GivenError::Inlined { name: name.into(), of: short(binaries[i]).into() });
     }
-    let near = nearest(name, all.iter().flat_map(|(_, f)| f.iter().flat_map(|f| f.names.first())));
+    let near = nearest(name, all.iter().flat_map(|(_, f)| f.iter().filter_map(|f| f.names.first())));
     let mut near = if near.is_empty() { String::new() } else { format!("; there is {}", near.join(", ")) };
     if all.first().is_some_and(|(i, _)| !binaries[*i].has_symbols()) {
         near += ". The program is stripped: only functions that it shares with libraries have names. Install its debug \
@@ -165,10 +165,11 @@ fn one_of(
                 format!("{}+{:#x}{full}", short(binaries[i]), f.address)
             };
             let more = several.len().saturating_sub(TOLD);
-            let mut candidates = several.iter().take(TOLD).map(candidate).collect::<Vec<_>>().join(", ");
+            let mut candidates: Vec<String> = several.iter().take(TOLD).map(candidate).collect();
             if more > 0 {
-                candidates += &format!(" and {more} more");
+                candidates.push(format!("and {more} more"));
             }
+            let candidates = candidates.join(", ");
             Err(GivenError::Ambiguous { name: name.into(), candidates })
         }
     }

@@ -103,7 +103,7 @@ impl FromStr for GivenPoint {
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let form = || SpecError::Form(text.chars().take(200).collect());
-        let plain = |part: &str| !part.is_empty() && !part.chars().any(|c| c.is_control());
+        let plain = |part: &str| !part.is_empty() && !part.chars().any(char::is_control);
         if text.len() > MAX || !plain(text) {
             return Err(form());
         }

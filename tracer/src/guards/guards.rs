@@ -34,6 +34,9 @@ const STACK_REACH: u64 = 8 << 20;
 /// No limit.
 const ENDLESS: u64 = u64::MAX;
 
+/// The stack shows that the call which is a unit is over.
+struct Over;
+
 /// The stack of a wait.
 struct Sleep {
     stack: StackId,
@@ -514,28 +517,28 @@ impl Guards {
         self.plan.loops.get(of_loop).and_then(|l| l.given.as_ref()).is_some_and(|g| g.ends.is_empty())
     }
 
-    /// How many frames lie inside the loop's; of a given unit that is one call, inside that of its function. Inner
-    /// `None`: not known. `None` when the stack shows that the call is over.
+    /// How many frames lie inside the loop's; of a given unit that is one call, inside that of its function. `None`: not
+    /// known.
     fn distance(
         &mut self,
         frames: &Frames,
         frame: u64,
         of_loop: usize,
         of: Option<usize>,
-    ) -> Option<Option<usize>> {
+    ) -> Result<Option<usize>, Over> {
         let inside = frames.inside(frame);
         if self.given.is_none() {
-            return Some(inside);
+            return Ok(inside);
         }
         if !self.is_call(of_loop) {
             // The frame that it began in may be there still.
-            return Some(frames.sps.iter().position(|&sp| sp == frame));
+            return Ok(frames.sps.iter().position(|&sp| sp == frame));
         }
         if frames.has(frame) == Some(false) {
             *self.refuted.entry((of_loop, of)).or_default() += 1;
-            return None;
+            return Err(Over);
         }
-        Some(inside.map(|n| n.saturating_sub(1)))
+        Ok(inside.map(|n| n.saturating_sub(1)))
     }
 
     fn violation(&mut self, v: &layout::Violation) -> Option<Violation> {
@@ -556,7 +559,7 @@ impl Guards {
             // The stack is that behind its end.
             SeenBy::End if self.given.is_some() => None,
             SeenBy::End => frames.inside(frame),
-            _ => self.distance(&frames, frame, of_loop, of)?,
+            _ => self.distance(&frames, frame, of_loop, of).ok()?,
         };
         Some(Violation {
             tid: v.head.tid,
@@ -612,7 +615,7 @@ impl Guards {
             }
             self.program.mapped.tell(slot);
             let (user_stack, frames) = self.asleep_at(tid, asleep.at);
-            let Some(distance) = self.distance(&frames, unit.frame, of_loop, of) else { continue };
+            let Ok(distance) = self.distance(&frames, unit.frame, of_loop, of) else { continue };
             out.push(Told::Violation(Box::new(Violation {
                 tid,
                 pid: unit.tgid,

@@ -4,10 +4,11 @@ use super::exit::Failure;
 use super::guard::targets::Targets;
 use super::record::tracer_failure;
 use crate::clean::clean;
-use crate::guard::{Ask, Measuring, measure};
+use crate::guard::{Ask, Measuring, UnitLog, measure};
 use pg_graph::units::{Function, Limit, Place, Profile};
 use pg_tracer::command::Interrupts;
 use std::io::Write;
+use std::path::Path;
 use std::time::Duration;
 
 /// The profile with the units of its loops measured anew at these functions; loops without any are left as they are.
@@ -16,20 +17,28 @@ pub fn measured(
     functions: &[(Function, Place)],
     targets: &Targets,
     seconds: f64,
+    units: Option<&Path>,
     out: &mut dyn Write,
 ) -> Result<Profile, Failure> {
     let pids = targets.pids();
     let ask = Ask { profile: &recorded, file: "", pids: &pids, limit: Limit::Auto, probes: true };
     let interrupts =
         Interrupts::install().map_err(|e| Failure::Other(format!("cannot watch for Ctrl-C: {e}")))?;
-    let measured = match measure(&ask, functions, Duration::from_secs_f64(seconds), || interrupts.stop(false))
-    {
+    let unwritable =
+        |p: &Path, e| Failure::Other(format!("cannot write {}: {e}", clean(&p.display().to_string())));
+    let log = match units {
+        Some(p) => Some(UnitLog::create(p, functions).map_err(|e| unwritable(p, e))?),
+        None => None,
+    };
+    let duration = Duration::from_secs_f64(seconds);
+    let measured = match measure(&ask, functions, duration, log, || interrupts.stop(false)) {
         Ok(m) => m,
         Err(Measuring::Refused(e)) => {
             writeln!(out, "not measured by probes: {e}")?;
             return Ok(recorded);
         }
         Err(Measuring::Tracer(e)) => return Err(tracer_failure(&e)),
+        Err(Measuring::Units(e)) => return Err(unwritable(units.unwrap_or(Path::new("")), e)),
     };
     for n in &measured.notes {
         writeln!(out, "note: {}", clean(n))?;
@@ -44,10 +53,11 @@ pub fn measured(
     };
     writeln!(
         out,
-        "measured by probes: {} units at {} functions ({} ns each){hot}",
+        "measured by probes ({} ns each): {} units; seen at {} functions{hot}; times at the {} that tell types apart",
+        measured.hit_ns,
         measured.profile.units(),
         measured.functions,
-        measured.hit_ns
+        measured.telling
     )?;
     let mut all = recorded;
     all.retain_loops(|l| !measured.profile.loops().any(|m| m == l));

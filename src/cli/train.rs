@@ -142,7 +142,8 @@ fn learn(
         // Also those that were learnt earlier: the units of all runs must be told by the same functions.
         let earlier = args.output.as_ref().and_then(|p| units::read(p).ok()).unwrap_or_default();
         functions.extend(earlier.placed_functions());
-        all = measured(all, &functions.into_iter().collect::<Vec<_>>(), targets, args.measure, out)?;
+        let functions: Vec<_> = functions.into_iter().collect();
+        all = measured(all, &functions, targets, args.measure, args.units.as_deref(), out)?;
     }
     let path = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{program}.pgprof")));
     let written =

@@ -2,8 +2,8 @@
 
 use pg_event::{Ns, UnitTypeRow};
 use pg_graph::units::{
-    Boundary, Context, FunctionId, Limit, LoopKey, LoopTypes, Place, Profile, SelectOptions, TypeId,
-    TypeOptions, candidates, select,
+    Boundary, FunctionId, Limit, LoopKey, LoopTypes, Place, Profile, SelectOptions, TypeId, TypeOptions,
+    candidates, guards, telling,
 };
 use pg_tracer::Error;
 use pg_tracer::given::{GivenError, program_first};
@@ -139,8 +139,12 @@ impl Guarding {
             if !ask.probes {
                 continue;
             }
-            for function in guards(&of) {
-                let told = telling(&of.contexts, function);
+            let mut told: BTreeMap<FunctionId, Vec<(u32, Vec<usize>)>> = BTreeMap::new();
+            for (c, types) in telling(&of.contexts) {
+                told.entry(c.function).or_default().push((c.depth, types));
+            }
+            for function in functions_of(&of) {
+                let told = told.remove(&function).unwrap_or_default();
                 let mut places = ask.profile.places(function);
                 let place = places.find_map(|p| at(&all.binaries, ask, p)).filter(|_| !told.is_empty());
                 let Some(place) = place else { continue };
@@ -235,23 +239,11 @@ impl Guarding {
 }
 
 /// Functions that tell the types of a loop from each other, and that contexts are known of.
-fn guards(of: &LoopTypes) -> Vec<FunctionId> {
+pub fn functions_of(of: &LoopTypes) -> Vec<FunctionId> {
     let known: BTreeSet<FunctionId> = of.contexts.iter().flatten().map(|c| c.function).collect();
     let mut all = candidates(&of.types);
     all.retain(|c| known.contains(&c.function));
-    select(&all, SelectOptions::default())
-}
-
-/// Depths of a function at which it tells types from each other, with these. Where more than half of all types come by,
-/// nothing is told: a unit that comes by no other is of no known type, rather than of the shortest of all.
-fn telling(contexts: &[BTreeSet<Context>], function: FunctionId) -> Vec<(u32, Vec<usize>)> {
-    let of = contexts.iter().flatten().filter(|c| c.function == function);
-    let depths: BTreeSet<u32> = of.map(|c| c.depth).collect();
-    let types = |depth| -> Vec<usize> {
-        (0..contexts.len()).filter(|&t| contexts[t].contains(&Context { function, depth })).collect()
-    };
-    let told = depths.into_iter().map(|depth| (depth, types(depth)));
-    told.filter(|(_, types)| types.len() * 2 <= contexts.len()).collect()
+    guards(&of.splits, &all, SelectOptions::default())
 }
 
 /// Where a place is in the binaries. None where the kernel would have to step through its instructions, and in those
@@ -376,22 +368,5 @@ mod tests {
         // Behind the call nothing is known of the system call.
         assert_eq!(told(&[("app", 20), ("app", 30)], None), Some((0, 1, 0)));
         assert_eq!(told(&[("app", 20), ("app", 29)], None), None);
-    }
-
-    #[test]
-    fn what_most_types_come_by_tells_nothing() {
-        let at = |f, depth| Context { function: FunctionId(f), depth };
-        // Function 1 is called by all, at one depth of two by half of them; function 2 by one.
-        let contexts = [
-            [at(1, 8), at(1, 16), at(2, 24)].into(),
-            [at(1, 8), at(1, 16)].into(),
-            [at(1, 8)].into(),
-            [at(1, 8)].into(),
-        ];
-        assert_eq!(telling(&contexts, FunctionId(1)), [(16, vec![0, 1])]);
-        assert_eq!(telling(&contexts, FunctionId(2)), [(24, vec![0])]);
-        assert!(telling(&contexts, FunctionId(3)).is_empty());
-        // The only type needs no telling.
-        assert!(telling(&contexts[..1], FunctionId(2)).is_empty());
     }
 }

@@ -1,12 +1,14 @@
 //! Learning by probes: which functions each unit comes by, how deep, and how long it takes. Stacks of a recording show
 //! some calls of some units; probes at the functions that were seen there show them in every unit, as guards will.
 
-use super::guarding::{Ask, Guarding, Refused};
+use super::guarding::{Ask, Guarding, Refused, functions_of};
+use super::kinds::Kinds;
+use super::unit_log::UnitLog;
 use pg_event::Ns;
-use pg_graph::units::{Context, Function, FunctionId, Place, Profile, Unit, unit_from_hits};
+use pg_graph::units::{Function, FunctionId, LoopKey, Place, Profile, TypeOptions};
 use pg_tracer::Error;
 use pg_tracer::guards::{Guards, Told};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 /// How long calls are counted, to leave out functions that are called too often.
@@ -17,8 +19,11 @@ const MAX_FUNCTIONS: usize = 500;
 const LEARNING: f64 = 0.15;
 /// What probes may take of the time of counting in any case, ns: a thousandth of one CPU.
 const HARMLESS: f64 = 300_000.0;
-/// Units put into a profile at a time.
-const BATCH: usize = 1 << 15;
+/// Share of the time in which it is looked what units there are; in the rest they are measured.
+const EXPLORING: f64 = 0.35;
+
+/// Call trees that are clustered to find what tells types apart.
+const CLUSTERED: usize = 64;
 
 /// What cannot be learnt.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +34,9 @@ pub enum Measuring {
     /// The kernel does not want it.
     #[error(transparent)]
     Tracer(#[from] Error),
+    /// The file of units cannot be written.
+    #[error(transparent)]
+    Units(std::io::Error),
 }
 
 /// What was learnt.
@@ -40,13 +48,19 @@ pub struct Measured {
     pub functions: usize,
     /// See [`Self::functions`].
     pub hot: usize,
+    /// Those at which times were measured.
+    pub telling: usize,
     /// Nanoseconds a probe takes here.
     pub hit_ns: u64,
     /// Sentences about what was not learnt.
     pub notes: Vec<String>,
 }
 
-/// Learns for so long, or until `stop`, at these functions.
+/// Learns for so long, or until `stop`, at these functions; each unit goes into `log`, too.
+///
+/// First all functions are probed that are not called too often, to see what units there are. A probe takes time, though,
+/// and a unit that comes by two hundred takes twice as long: so how long units take is then measured at those functions only
+/// that tell their types from each other, as guards will.
 ///
 /// # Errors
 /// [`Measuring`].
@@ -54,37 +68,40 @@ pub fn measure(
     ask: &Ask,
     functions: &[(Function, Place)],
     duration: Duration,
+    log: Option<UnitLog>,
     stop: impl Fn() -> bool,
 ) -> Result<Measured, Measuring> {
     let numbered = |i: &FunctionId| (*i, &functions[i.0 as usize].1);
     let known: Vec<FunctionId> = (0..functions.len().min(MAX_FUNCTIONS) as u32).map(FunctionId).collect();
     let all = Guarding::learning(ask, known.iter().map(numbered))?;
     let candidates = all.functions.clone();
-    let begun = Instant::now();
     let kept = count(all, ask.pids, &stop)?.quiet(LEARNING);
     let probed: Vec<FunctionId> = kept.iter().filter_map(|&i| candidates.get(i).copied()).collect();
-    let guarding = Guarding::learning(ask, probed.iter().map(numbered))?;
+    let mut seen = Learning::start(Guarding::learning(ask, probed.iter().map(numbered))?, ask, functions)?;
+    seen.run(duration.mul_f64(EXPLORING), &stop);
+    let telling = seen.telling(functions);
+    let Learning { guards, seen, .. } = seen;
+    let (hit_ns, mut notes) = (guards.costs().0, guards.notes());
+    drop(guards);
+    let guarding = Guarding::learning(ask, telling.iter().map(numbered))?;
     let mut learning = Learning::start(guarding, ask, functions)?;
-    while begun.elapsed() < duration && !stop() {
-        for told in learning.guards.poll(Duration::from_millis(20)) {
-            learning.take(told);
-        }
+    learning.log = log;
+    learning.seen = seen.known_at(&telling.iter().copied().collect());
+    learning.run(duration.mul_f64(1.0 - EXPLORING), &stop);
+    let learnt = learning.profile(functions);
+    let Learning { guards, log, seen, names, loops, .. } = learning;
+    if let Some(log) = log {
+        log.end(&seen.types(&learnt, &names, &loops)).map_err(Measuring::Units)?;
     }
-    learning.flush();
-    let Learning { guards, mut learnt, .. } = learning;
-    learnt.place_functions(functions.iter().cloned());
-    for key in ask.profile.loops() {
-        if let Some(function) = ask.profile.loop_function(key) {
-            learnt.place_loop(key, function.clone(), ask.profile.boundaries(key).cloned());
-        }
-    }
+    notes.extend(guards.notes().into_iter().filter(|n| !notes.contains(n)).collect::<Vec<_>>());
     Ok(Measured {
         profile: learnt,
         // None where the kernel sets no probes.
-        functions: if guards.costs().0 == 0 { 0 } else { kept.len() },
+        functions: if hit_ns == 0 { 0 } else { kept.len() },
+        telling: telling.len(),
         hot: candidates.len() - kept.len(),
-        hit_ns: guards.costs().0,
-        notes: guards.notes(),
+        hit_ns,
+        notes,
     })
 }
 
@@ -103,8 +120,8 @@ fn count(of: Guarding, pids: &[u32], stop: &dyn Fn() -> bool) -> Result<Counted,
     let (begun, mut busy) = (Instant::now(), 0);
     while begun.elapsed() < COUNTING && !stop() {
         for told in guards.poll(Duration::from_millis(10)) {
-            if let Told::Unit { start, end, spent, .. } = told {
-                busy += end.saturating_sub(start).saturating_sub(spent);
+            if let Told::Unit(u) = told {
+                busy += u.end.saturating_sub(u.start).saturating_sub(u.spent);
             }
         }
     }
@@ -129,17 +146,17 @@ impl Counted {
     }
 }
 
-/// Units on their way into a profile.
+/// Units as they come.
 struct Learning<'a> {
     guards: Guards,
     ask: &'a Ask<'a>,
     /// Functions as the plan numbers them.
     functions: Vec<FunctionId>,
-    loops: Vec<(pg_graph::units::LoopKey, FunctionId)>,
+    loops: Vec<(LoopKey, FunctionId)>,
     /// Functions by their ids: those that may be probed, then those of the loops.
     names: Vec<Function>,
-    units: Vec<(usize, Unit)>,
-    learnt: Profile,
+    seen: Kinds,
+    log: Option<UnitLog>,
 }
 
 impl<'a> Learning<'a> {
@@ -153,29 +170,57 @@ impl<'a> Learning<'a> {
         }
         let functions = of.functions.clone();
         let guards = of.start(ask.pids)?;
-        Ok(Self { guards, ask, functions, loops, names, units: Vec::new(), learnt: Profile::default() })
+        Ok(Self { guards, ask, functions, loops, names, seen: Kinds::default(), log: None })
     }
 
-    fn take(&mut self, told: Told) {
-        let Told::Unit { of_loop, start, end, spent, contexts, .. } = told else { return };
-        let Some(&(_, own)) = self.loops.get(of_loop) else { return };
-        let named = |(f, depth): &(usize, u32)| Some((*self.functions.get(*f)?, *depth));
-        let hits: Vec<(FunctionId, u32)> = contexts.iter().filter_map(named).collect();
-        let paths = unit_from_hits(std::iter::once((own, 0)).chain(hits.iter().copied()));
-        let duration: Ns = end.saturating_sub(start).saturating_sub(spent);
-        let contexts: BTreeSet<Context> =
-            hits.into_iter().map(|(function, depth)| Context { function, depth }).collect();
-        self.units.push((of_loop, Unit { duration, paths, contexts }));
-        if self.units.len() >= BATCH {
-            self.flush();
+    fn run(&mut self, duration: Duration, stop: &dyn Fn() -> bool) {
+        let begun = Instant::now();
+        while begun.elapsed() < duration && !stop() {
+            for told in self.guards.poll(Duration::from_millis(20)) {
+                self.take(told);
+            }
         }
     }
 
-    fn flush(&mut self) {
-        let units = self.units.iter().map(|(l, u)| (self.loops[*l].0.clone(), u));
-        let learnt = Profile::new(self.ask.profile.binaries().cloned(), &self.names, units);
-        self.learnt = self.learnt.merge(&learnt);
-        self.units.clear();
+    fn take(&mut self, told: Told) {
+        let Told::Unit(u) = told else { return };
+        let Some(&(_, own)) = self.loops.get(u.of_loop) else { return };
+        let named = |(f, depth, _): &(usize, u32, u32)| Some((*self.functions.get(*f)?, *depth));
+        let hits: Vec<(FunctionId, u32)> = u.contexts.iter().filter_map(named).collect();
+        let duration: Ns = u.end.saturating_sub(u.start).saturating_sub(u.spent);
+        let kind = self.seen.add(u.of_loop, own, &hits, duration);
+        if let Some(log) = &mut self.log {
+            log.unit(&u, duration, kind, &self.functions);
+        }
+    }
+
+    /// What was learnt.
+    fn profile(&self, functions: &[(Function, Place)]) -> Profile {
+        let mut learnt = self.seen.profile(self.ask.profile, &self.names, &self.loops);
+        learnt.place_functions(functions.iter().cloned());
+        for key in self.ask.profile.loops() {
+            if let Some(function) = self.ask.profile.loop_function(key) {
+                learnt.place_loop(key, function.clone(), self.ask.profile.boundaries(key).cloned());
+            }
+        }
+        learnt
+    }
+
+    /// Functions, of those that are probed, at which the types that were seen are told from each other; all when that is
+    /// not known.
+    fn telling(&self, functions: &[(Function, Place)]) -> Vec<FunctionId> {
+        let profile = self.profile(functions);
+        let number: HashMap<&Function, FunctionId> =
+            self.functions.iter().map(|&f| (&self.names[f.0 as usize], f)).collect();
+        let mut all: BTreeSet<FunctionId> = BTreeSet::new();
+        // Units pass by meanwhile: the rarer trees join the others.
+        let options = TypeOptions { most: CLUSTERED, ..TypeOptions::default() };
+        for (key, _) in &self.loops {
+            let Some(of) = profile.types(key, options) else { continue };
+            let names = functions_of(&of).into_iter().filter_map(|f| profile.functions().get(f.0 as usize));
+            all.extend(names.filter_map(|f| number.get(f)));
+        }
+        if all.is_empty() { self.functions.clone() } else { all.into_iter().collect() }
     }
 }
 

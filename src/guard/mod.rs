@@ -3,10 +3,13 @@
 
 mod given;
 mod guarding;
+mod kinds;
 mod learn;
 mod tell;
+mod unit_log;
 
 pub use given::{Bounds, Located};
-pub use guarding::{Ask, Guarding, Refused, Watched, changed};
+pub use guarding::{Ask, Guarding, Refused, Watched, changed, functions_of};
 pub use learn::{Measured, Measuring, measure};
 pub use tell::{Shown, json, metrics, text};
+pub use unit_log::UnitLog;

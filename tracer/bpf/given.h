@@ -54,6 +54,7 @@ static __always_inline struct unit *enlist(u32 tid, u32 tgid, u32 loop, u64 now)
 	u->running = 0;
 	u->off = 0;
 	u->number = 0;
+	u->slot = slot;
 	__builtin_memset(u->waits, 0, sizeof(u->waits));
 	u->tgid = tgid;
 	u->tid = tid;

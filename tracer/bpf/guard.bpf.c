@@ -9,12 +9,13 @@
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
-#include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
 #include "guard.h"
 #include "user_stack.h"
-
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
+#include "delay.h"
+#include "learn.h"
 
 static __always_inline void lose(void)
 {
@@ -89,28 +90,6 @@ static __always_inline u64 elapsed_of(struct unit *u, u64 now)
 {
 	u64 since = u->start + u->spent;
 	return now > since ? now - since : 0;
-}
-
-struct sched_info {
-	unsigned long long run_delay;
-} __attribute__((preserve_access_index));
-struct task_struct___delayed {
-	struct sched_info sched_info;
-} __attribute__((preserve_access_index));
-
-/*
- * How long the thread, which has the CPU, was ready without one since its unit began. The kernel counts that up to when a
- * thread gets the CPU, which for the unit's beginning is later than the event that begins it: hence the first look after.
- */
-static __always_inline void look_at_delay(struct unit *u, struct task_struct *of)
-{
-	struct task_struct___delayed *task = (void *)of;
-	if (!bpf_core_field_exists(task->sched_info.run_delay))
-		return;
-	u64 delay = task->sched_info.run_delay;
-	if (u->delay == NOT_LOOKED)
-		u->delay = delay;
-	u->ready = delay - u->delay;
 }
 
 #include "frame.h"
@@ -211,7 +190,7 @@ static __always_inline void begin_unit(struct unit *u, u64 now, u32 woken)
 	u->slow = IN_TIME;
 	u->counted_as = NO_TYPE;
 	u->woken = woken;
-	u->contexts = 0;
+	u->contexts = u->more = 0;
 	u->asleep.ip = u->asleep.sp = 0;
 	u->number++;
 	__builtin_memset(u->hits, 0, sizeof(u->hits));
@@ -236,18 +215,9 @@ static __always_inline void end_unit(struct unit *u, u64 now, struct regs *regs)
 	}
 	struct control *c = settings();
 	if (c && c->learning) {
-		struct rec_unit *r = bpf_ringbuf_reserve(&told, sizeof(*r), 0);
-		if (!r) {
+		look_at_delay(u, bpf_get_current_task_btf());
+		if (tell_unit(u, now))
 			lose();
-			return;
-		}
-		head(&r->head, REC_UNIT, u->tid, u->tgid, u->loop, now);
-		r->start = u->start;
-		r->spent = u->spent;
-		r->of = u->best;
-		r->count = u->contexts;
-		__builtin_memcpy(r->context, u->context, sizeof(r->context));
-		bpf_ringbuf_submit(r, 0);
 	} else if (u->told == TOLD || (!u->told && c && l && c->sparse_ns && now - l->passed > c->sparse_ns)) {
 		if (!u->told)
 			l->passed = now;
@@ -265,13 +235,14 @@ static __always_inline void end_unit(struct unit *u, u64 now, struct regs *regs)
 	}
 }
 
-static __always_inline bool is_boundary(struct unit *u, u64 ip, u64 sp)
+/* Which of them, as a bit; 0 if none. */
+static __always_inline u32 is_boundary(struct unit *u, u64 ip, u64 sp)
 {
 #pragma unroll
 	for (int i = 0; i < WAITS; i++)
 		if (u->waits[i].call.ip == ip && u->waits[i].call.sp == sp)
-			return true;
-	return false;
+			return 1 << i;
+	return 0;
 }
 
 struct scratch {
@@ -315,7 +286,11 @@ static __always_inline void leave(struct task_struct *task, bool preempt, u64 no
 		}
 		return;
 	}
-	if (!given && u && is_boundary(u, r->ip, r->sp)) {
+	u32 boundary = !given && u ? is_boundary(u, r->ip, r->sp) : 0;
+	if (u && boundary) {
+		/* Woken for nothing, as by a connection that another process took: the call did not return. */
+		if (u->woken && u->turned & boundary)
+			u->running = 0;
 		end_unit(u, now, 0);
 		u->off = now;
 		return;
@@ -369,13 +344,14 @@ int on_sample(struct sampled *ctx)
 }
 
 /* The same call returns within units, too, where several parts of a program share it. */
-static __always_inline bool is_turn(struct unit *u, u64 sp)
+static __always_inline u32 is_turn(struct unit *u, u64 sp)
 {
+	u32 found = 0;
 #pragma unroll
 	for (int i = 0; i < WAITS; i++)
 		if (u->waits[i].turn == sp)
-			return true;
-	return false;
+			found |= 1 << i;
+	return found;
 }
 
 /* Behind the loop's own wait call: `onLoopEntry` and `onUnitStart` of algorithm 2. */
@@ -400,8 +376,10 @@ int on_turn(struct regs *ctx)
 		}
 		return 0;
 	}
-	if (!is_turn(u, ctx->sp + (cookie >> 32)))
+	u32 turn = is_turn(u, ctx->sp + (cookie >> 32));
+	if (!turn)
 		return 0;
+	u->turned |= turn;
 	struct control *c = settings();
 	if (u->running && u->woken) {
 		/* It began when the thread got the CPU back for this return. */
@@ -414,22 +392,6 @@ int on_turn(struct regs *ctx)
 	if (c)
 		u->spent += (cookie & STEPPED ? c->step_ns : c->hit_ns) / 2;
 	return 0;
-}
-
-static __always_inline void note_context(struct unit *u, u64 context)
-{
-	u32 n = u->contexts;
-	if (n >= CONTEXTS)
-		return;
-	/* The same again, as in a loop, is one. */
-	for (u32 i = 0; i < CONTEXTS; i++) {
-		if (i >= n)
-			break;
-		if (u->context[i] == context)
-			return;
-	}
-	u->context[n & (CONTEXTS - 1)] = context;
-	u->contexts = n + 1;
 }
 
 /* At the entry of a guarded function: `onUnitContext`. */
@@ -452,7 +414,9 @@ int on_context(struct regs *ctx)
 	u64 ours = cookie & STEPPED ? s->step_ns : s->hit_ns;
 	u32 depth = u->frame - ctx->sp - (cookie >> 32);
 	if (s->learning) {
-		note_context(u, (u64)function << 32 | depth);
+		note_context(u, function, depth);
+		if (s->stacks && tell_call(u, function, depth, ctx))
+			lose();
 		u->spent += ours;
 		return 0;
 	}

@@ -9,7 +9,6 @@
 #define TYPES 64       /* of a loop */
 #define WAITS 4	       /* boundary waits of a thread */
 #define CANDIDATES 15  /* types that share a context; one that more share tells nothing */
-#define CONTEXTS 64    /* different ones kept of a unit that is learnt from */
 #define NO_TYPE 0xffffffff
 /* The cookie of a probe: how much lower the stack pointer is there than at the entry << 32 | this | number. */
 #define STEPPED 0x80000000u
@@ -31,8 +30,10 @@ struct control {
 	u64 sparse_ns;	/* tell a unit of each loop in so long, to compare slow ones with; 0: none */
 	u32 learning;	/* tell every unit, with its contexts */
 	u32 given;	/* units begin and end at probes, not at waits */
+	u32 stacks;	/* while learning, tell the stack of every call of a function, to compare with */
+	u32 zero;
 };
-_Static_assert(sizeof(struct control) == 48, "layout.rs");
+_Static_assert(sizeof(struct control) == 56, "layout.rs");
 
 struct place {
 	u64 ip, sp;
@@ -62,15 +63,18 @@ struct unit {
 	u32 told;		 /* enum told */
 	u32 woken;		 /* it began when the thread got the CPU back */
 	u32 number;		 /* units so far */
-	u32 contexts;		 /* kept in `context` */
 	u32 slow;		 /* enum slow */
 	u32 counted_as;		 /* the type that its violation was counted for */
+	u32 turned;		 /* of which of `waits` the probe behind the call was come by, a bit each */
+	u32 slot;		 /* its place in `units` */
+	/* Of a unit that is learnt from, see learn.h. */
+	u32 contexts;		 /* kept */
+	u32 more, unused;	 /* and not kept */
 	u16 hits[TYPES];
-	u64 context[CONTEXTS];	 /* function << 32 | depth */
 	u64 caller;		 /* given ones: what lay at `frame` as it began, the return address; 0: it is none */
 	u32 returns, pad;	 /* and it ends when the function returns */
 };
-_Static_assert(sizeof(struct unit) == 872, "layout.rs");
+_Static_assert(sizeof(struct unit) == 376, "layout.rs");
 
 #define NOT_LOOKED (~0ULL)
 /* Why it took too long: it was ready without a CPU for what it exceeds; or it would have done so with one. */
@@ -113,6 +117,7 @@ enum record {
 	REC_STACK = 1, REC_UNIT, REC_VIOLATION, REC_ENDED, REC_FORK, REC_EXEC, REC_EXIT, REC_PASSED,
 	REC_ENLISTED,		 /* a thread began its first given unit; `other` is its slot */
 	REC_CALLER,		 /* a function whose calls are units returns to `start` */
+	REC_CALL,		 /* a function was called */
 };
 /* What saw a violation. */
 enum seen { BY_CONTEXT = 0, BY_SWITCH, BY_SAMPLE, BY_SLEEP, BY_END };
@@ -133,15 +138,6 @@ struct rec_stack {
 	u8 data[STACK_BYTES];
 };
 _Static_assert(sizeof(struct rec_stack) == 16584, "layout.rs");
-
-/* A unit that ended. `count` of `context` follow. */
-struct rec_unit {
-	struct head head;
-	u64 start, spent;
-	u32 of, count;
-	u64 context[CONTEXTS];
-};
-_Static_assert(sizeof(struct rec_unit) == 560, "layout.rs");
 
 /* A unit that takes too long. */
 struct rec_violation {

@@ -14,6 +14,7 @@ pub use fd::{
 pub use locks::{FileLock, LockKind, parse_locks, read_locks};
 pub use net::{InetSocket, TCP_LISTEN, UnixSocket, parse_inet, parse_unix, read_inet, read_unix};
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -307,6 +308,28 @@ fn numbers_in(path: &Path) -> Vec<u32> {
 /// All processes, ascending.
 pub fn processes() -> Vec<u32> {
     numbers_in(Path::new("/proc"))
+}
+
+/// These processes and all that descend from them, ascending. One whose parent has ended belongs to nobody's family.
+pub fn family(of: &[u32]) -> Vec<u32> {
+    let parents = processes().into_iter().filter_map(read_stat).map(|s| (s.pid, s.ppid));
+    descendants(of, &parents.collect())
+}
+
+/// The same, given everybody's parent.
+fn descendants(of: &[u32], parents: &BTreeMap<u32, u32>) -> Vec<u32> {
+    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (&pid, &parent) in parents {
+        children.entry(parent).or_default().push(pid);
+    }
+    let mut all: BTreeSet<u32> = BTreeSet::new();
+    let mut open: Vec<u32> = of.to_vec();
+    while let Some(pid) = open.pop() {
+        if all.insert(pid) {
+            open.extend(children.get(&pid).into_iter().flatten());
+        }
+    }
+    all.into_iter().collect()
 }
 
 /// All threads of a process, ascending; empty when it is gone.

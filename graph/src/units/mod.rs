@@ -15,6 +15,7 @@
 //! | `distance` | distance of paths and of units (equations 1 and 2; algorithm 1, lines 11 to 22) |
 //! | `cluster` | hierarchical clustering of any distances |
 //! | `types` | types of units, and where an unknown unit belongs |
+//! | `refine` | types split by what explains their units' times, as far as guards can tell |
 //! | `names` | names for types |
 //! | `histogram`, `stats` | durations in figures that merge exactly |
 //! | `thresholds` | how long a type may take (equation 3), and quantiles |
@@ -33,6 +34,7 @@ mod lcs;
 mod names;
 mod path;
 mod profile;
+mod refine;
 mod select;
 mod stats;
 mod table;
@@ -52,7 +54,8 @@ pub use profile::{
     Binary, Boundary, CONFIDENCE, DecodeError, EncodeError, Function, Given, Limit, Listed, LoopFunction,
     LoopKey, LoopTypes, MAX_BUILD_ID, MAX_BYTES, MAX_TEXT, Place, Profile, VERSION,
 };
-pub use select::{Candidate, SelectOptions, candidates, select};
+pub use refine::{RefineOptions, Refined, TreeTimes, confused, refine};
+pub use select::{Candidate, MOST_SHARED, SelectOptions, candidates, guards, select, telling};
 pub use stats::{Contradiction, UnitStats};
 pub use table::{Row, average_relative, table};
 pub use thresholds::{Caution, Rule, Threshold, needed, threshold};

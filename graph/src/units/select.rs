@@ -1,8 +1,23 @@
 //! Which functions are guarded: those shared by units of the fewest types (section 5, "Low Run-Time Overhead").
 
+use super::inference::Context;
 use super::path::{CallPath, FunctionId};
 use super::types::{TypeId, UnitTypes};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Types that share a context, at most: one that more share is not told by guards.
+pub const MOST_SHARED: usize = 15;
+
+/// Contexts that tell types from each other, each with these types, given the contexts of each type. Where more than half of
+/// all types come by, nothing is told: a unit that comes by no other is of no known type, rather than of the shortest of all.
+pub fn telling(contexts: &[BTreeSet<Context>]) -> BTreeMap<Context, Vec<usize>> {
+    let mut told: BTreeMap<Context, Vec<usize>> = BTreeMap::new();
+    for (t, c) in contexts.iter().enumerate().flat_map(|(t, all)| all.iter().map(move |c| (t, *c))) {
+        told.entry(c).or_default().push(t);
+    }
+    told.retain(|_, types| types.len() * 2 <= contexts.len());
+    told
+}
 
 /// A function that could be guarded.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -90,6 +105,19 @@ pub fn select(candidates: &[Candidate], options: SelectOptions) -> Vec<FunctionI
     chosen
 }
 
+/// The functions to guard of types that were split by these contexts: those first, then as [`select`] has it.
+pub fn guards(splits: &[Context], candidates: &[Candidate], options: SelectOptions) -> Vec<FunctionId> {
+    let known: BTreeSet<FunctionId> = candidates.iter().map(|c| c.function).collect();
+    let mut chosen: Vec<FunctionId> = Vec::new();
+    let split = splits.iter().map(|c| c.function).filter(|f| known.contains(f));
+    for f in split.chain(select(candidates, options)) {
+        if chosen.len() < options.most && !chosen.contains(&f) {
+            chosen.push(f);
+        }
+    }
+    chosen
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,6 +151,34 @@ mod tests {
             |function, calls| Candidate { function: FunctionId(function), types: [TypeId(0)].into(), calls };
         let chosen = select(&[one(1, 900), one(2, 3), one(3, 40)], SelectOptions { most: 9, per_type: 2 });
         assert_eq!(chosen, [FunctionId(2), FunctionId(3)]);
+    }
+
+    #[test]
+    fn what_most_types_come_by_tells_nothing() {
+        let at = |f, depth| Context { function: FunctionId(f), depth };
+        // Function 1 is called by all, at one depth of two by half of them; function 2 by one.
+        let contexts = [
+            [at(1, 8), at(1, 16), at(2, 24)].into(),
+            [at(1, 8), at(1, 16)].into(),
+            [at(1, 8)].into(),
+            [at(1, 8)].into(),
+        ];
+        assert_eq!(telling(&contexts), [(at(1, 16), vec![0, 1]), (at(2, 24), vec![0])].into());
+        // The only type needs no telling.
+        assert!(telling(&contexts[..1]).is_empty());
+    }
+
+    #[test]
+    fn what_explains_times_is_guarded_first() {
+        let one =
+            |function| Candidate { function: FunctionId(function), types: [TypeId(0)].into(), calls: 0 };
+        let at = |f| Context { function: FunctionId(f), depth: 8 };
+        let guards = |most| {
+            guards(&[at(3), at(9), at(3)], &[one(1), one(2), one(3)], SelectOptions { most, per_type: 1 })
+        };
+        // 9 is no candidate; 1 is what `select` takes.
+        assert_eq!(guards(5), [FunctionId(3), FunctionId(1)]);
+        assert_eq!(guards(1), [FunctionId(3)]);
     }
 
     /// The same by looking through everything for each choice.

@@ -3,7 +3,9 @@
 
 use super::cluster::{Linkage, cut, merges};
 use super::distance::PathDistances;
+use super::inference::Context;
 use super::path::{CallPath, FunctionId, PathSet};
+use super::refine::{RefineOptions, TreeTimes, refine};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -45,6 +47,8 @@ pub struct TypeOptions {
     /// time grows with the square. What is rarer joins the type whose representative it shares most functions
     /// with, half of both's at least; what shares less becomes one type, the last before sorting.
     pub most: usize,
+    /// What is split by time after that.
+    pub refine: RefineOptions,
 }
 
 impl Default for TypeOptions {
@@ -55,6 +59,7 @@ impl Default for TypeOptions {
             cut_off: 0.1,
             unknown: 0.2,
             most: 1024,
+            refine: RefineOptions::default(),
         }
     }
 }
@@ -131,14 +136,49 @@ impl UnitTypes {
         }
         let mut types: Vec<UnitType> = groups.into_iter().map(|g| one(g, &trees, &mut distances)).collect();
         join_rare(&mut types, rare, &trees);
-        types.sort_by_key(|t| (std::cmp::Reverse(t.units), t.trees[0]));
-        let mut type_of = vec![TypeId(0); trees.len()];
-        for (t, tree) in
-            types.iter().enumerate().flat_map(|(t, of)| of.trees.iter().map(move |&tree| (t, tree)))
-        {
-            type_of[tree] = TypeId(t as u32);
+        let mut all = Self { options, trees, types, type_of: Vec::new(), distances };
+        all.number();
+        all
+    }
+
+    /// Those with most units first.
+    fn number(&mut self) {
+        self.types.sort_by_key(|t| (std::cmp::Reverse(t.units), t.trees[0]));
+        self.type_of = vec![TypeId(0); self.trees.len()];
+        for (t, of) in self.types.iter().enumerate() {
+            for &tree in &of.trees {
+                self.type_of[tree] = TypeId(t as u32);
+            }
         }
-        Self { options, trees, types, type_of, distances }
+    }
+
+    /// Splits types by what explains how long their units took, see [`refine`]; `times` has an entry for each of
+    /// [`Self::trees`], else nothing is done. The contexts that split are given back, what explains most first.
+    pub fn refine(&mut self, times: &[TreeTimes]) -> Vec<Context> {
+        if times.len() != self.trees.len() {
+            return Vec::new();
+        }
+        let groups = self.types.iter().map(|t| t.trees.clone()).collect();
+        let refined = refine(groups, times, self.options.refine);
+        // Rare trees have no distances: the most frequent stands for a type of such.
+        let mut types = Vec::new();
+        for group in refined.groups {
+            let known = group.iter().all(|i| self.distances.own.contains_key(i));
+            let of = match self.types.iter().find(|t| t.trees == group) {
+                Some(same) => same.clone(),
+                None if known => one(group, &self.trees, &mut self.distances),
+                None => {
+                    let most = group.iter().max_by_key(|&&i| (self.trees[i].units, std::cmp::Reverse(i)));
+                    let representative = most.copied().unwrap_or_default();
+                    let units = group.iter().fold(0u64, |sum, &i| sum.saturating_add(self.trees[i].units));
+                    UnitType { trees: group, representative, units }
+                }
+            };
+            types.push(of);
+        }
+        self.types = types;
+        self.number();
+        refined.splits
     }
 
     /// The distinct call trees, ascending by their paths.

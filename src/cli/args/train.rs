@@ -74,6 +74,10 @@ pub struct Train {
     /// And end here
     #[arg(long, value_name = "WHERE", value_parser = point, requires = "unit_begin")]
     pub unit_end: Option<GivenPoint>,
+    /// Write each measured unit to this file as well, a line of JSON each: how long it took, how long of that it had no CPU,
+    /// and the functions it came by
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "command"], value_hint = ValueHint::FilePath)]
+    pub units: Option<PathBuf>,
     /// Command to run and learn from
     #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments, num_args = 1..)]
     pub command: Vec<OsString>,

@@ -2,7 +2,7 @@
 
 use crate::cli::diagnose::regex;
 use crate::cli::exit::Failure;
-use pg_tracer::procfs::{Stat, processes, read_stat};
+use pg_tracer::procfs::{Stat, family, processes, read_stat};
 use regex::Regex;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -37,11 +37,9 @@ impl Targets {
         Ok(all)
     }
 
-    /// All so far.
+    /// All so far, and those that descend from them, ascending.
     pub fn pids(&self) -> Vec<u32> {
-        let mut all: Vec<u32> = self.known.keys().copied().collect();
-        all.sort_unstable();
-        all
+        family(&self.known.keys().copied().collect::<Vec<_>>())
     }
 
     /// Those that came since the last look.

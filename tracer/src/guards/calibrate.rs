@@ -62,7 +62,7 @@ pub fn costs(program: &mut Program) -> Option<Costs> {
     // This thread as one with a unit under way, which no threshold ends.
     // SAFETY: takes nothing, cannot fail.
     let tid = unsafe { libc::gettid() as u32 };
-    let mut unit = Unit::new(tid, std::process::id(), 0, 0);
+    let mut unit = Unit::new(tid, std::process::id(), 0, 0, 0);
     unit.running = 1;
     program.units.set(0, unit, 0).ok()?;
     program.slots.insert(tid, 0, 0).ok()?;

@@ -9,7 +9,7 @@ use super::layout::{
 use super::plan::{Guarded, Judge, Plan, Spot, Stacked};
 use super::probes::Probes;
 use super::program::Program;
-use super::told::{Counts, Ended, Told, Violation};
+use super::told::{Counts, Ended, Told, UnitTold, Violation};
 use crate::collector::monotonic;
 use crate::error::Error;
 use crate::stacks::{Regs, StackTable, UserFrame};
@@ -107,7 +107,7 @@ impl Guards {
     /// # Errors
     /// The kernel's refusal.
     pub fn start(plan: Plan, judge: Judge, pids: &[u32]) -> Result<Self, Error> {
-        let mut program = Program::load()?;
+        let mut program = Program::load(plan.learning)?;
         let mut notes = std::mem::take(&mut program.notes);
         let given = plan.loops.iter().any(|l| l.given.is_some());
         let probed = given || !plan.functions.is_empty() || plan.loops.iter().any(|l| !l.turns.is_empty());
@@ -180,6 +180,8 @@ impl Guards {
             learning: u32::from(self.plan.learning),
             sparse_ns: self.plan.sparse,
             given: u32::from(self.plan.loops.iter().any(|l| l.given.is_some())),
+            stacks: u32::from(self.plan.stacks),
+            zero: 0,
         };
         self.program.control.set(0, control, 0).map_err(failed)?;
         if self.plan.loops.len() > LOOPS {
@@ -378,15 +380,13 @@ impl Guards {
             Record::Stack { head, turn, regs, syscall, copy } => {
                 out.extend(self.asked(head, turn, &regs, syscall, &copy));
             }
-            Record::Unit { head, start, spent, contexts, .. } => out.push(Told::Unit {
-                tid: head.tid,
-                pid: head.tgid,
-                of_loop: head.of_loop as usize,
-                start,
-                end: head.time,
-                spent,
-                contexts: contexts.into_iter().map(|(f, d)| (f as usize, d)).collect(),
-            }),
+            Record::Unit(u) => out.push(Told::Unit(UnitTold::from(*u))),
+            Record::Call { tid, tgid, function, depth, frame, regs, copy } => {
+                let (frames, _) = self.table.unwind(tgid, &regs, &copy);
+                let inside = frames.iter().position(|f| f.regs.sp().is_some_and(|sp| sp >= frame));
+                let path = inside.map(|n| frames[..=n].iter().map(|f| f.frame).collect());
+                out.push(Told::Call { tid, function: function as usize, depth, path });
+            }
             Record::Violation(v) => {
                 let told = self.violation(&v);
                 out.extend(told.map(|t| Told::Violation(Box::new(t))));
@@ -488,7 +488,7 @@ impl Guards {
             }
             return None;
         };
-        let mut unit = Unit::new(head.tid, head.tgid, of as u32, frame);
+        let mut unit = Unit::new(head.tid, head.tgid, of as u32, frame, slot as u32);
         unit.waits[0] = wait;
         if !turn {
             // It goes to sleep: the first unit begins when it wakes.

@@ -36,7 +36,10 @@ pub const CANDIDATES: usize = 15;
 pub const STARVED: u32 = 1;
 /// See [`STARVED`].
 pub const SLOW: u32 = 2;
-const CONTEXTS: usize = 64;
+/// Different contexts kept of a unit that is learnt from.
+const CONTEXTS: usize = 512;
+/// Threads of which units are learnt.
+pub const LEARNERS: usize = 1024;
 const KERNEL_FRAMES: usize = 64;
 
 /// `struct control`.
@@ -50,6 +53,8 @@ pub struct Control {
     pub sparse_ns: u64,
     pub learning: u32,
     pub given: u32,
+    pub stacks: u32,
+    pub zero: u32,
 }
 
 /// `struct place`: a system call of a thread.
@@ -90,11 +95,14 @@ pub struct Unit {
     pub told: u32,
     pub woken: u32,
     pub number: u32,
-    pub contexts: u32,
     pub slow: u32,
     pub counted_as: u32,
+    pub turned: u32,
+    pub slot: u32,
+    pub contexts: u32,
+    pub more: u32,
+    pub unused: u32,
     pub hits: [u16; TYPES],
-    pub context: [u64; CONTEXTS],
     pub caller: u64,
     pub returns: u32,
     pub pad: u32,
@@ -102,7 +110,7 @@ pub struct Unit {
 
 impl Unit {
     /// A thread of which no unit began yet.
-    pub fn new(tid: u32, tgid: u32, of_loop: u32, frame: u64) -> Self {
+    pub fn new(tid: u32, tgid: u32, of_loop: u32, frame: u64, slot: u32) -> Self {
         Self {
             tid,
             tgid,
@@ -122,11 +130,14 @@ impl Unit {
             told: 0,
             woken: 0,
             number: 0,
-            contexts: 0,
             slow: 0,
             counted_as: u32::MAX,
+            turned: 0,
+            slot,
+            contexts: 0,
+            more: 0,
+            unused: 0,
             hits: [0; TYPES],
-            context: [0; CONTEXTS],
             caller: 0,
             returns: 0,
             pad: 0,
@@ -206,8 +217,10 @@ pub struct Head {
 pub enum Record {
     /// A stack that is not known yet, of a wait or of a turn.
     Stack { head: Head, turn: bool, regs: Regs, syscall: i64, copy: Vec<u8> },
-    /// A unit that ended; contexts are (function, depth).
-    Unit { head: Head, start: u64, spent: u64, of: u32, contexts: Vec<(u32, u32)> },
+    /// A unit that ended.
+    Unit(Box<Ended>),
+    /// The stack of a call; `frame` is the stack pointer of the loop's frame.
+    Call { tid: u32, tgid: u32, function: u32, depth: u32, frame: u64, regs: Regs, copy: Vec<u8> },
     /// A unit that takes too long.
     Violation(Box<Violation>),
     /// A unit ended: one whose violation was told, or one that took no longer than it may.
@@ -222,6 +235,21 @@ pub enum Record {
     Enlisted { head: Head, slot: u32 },
     /// A function whose calls are units returns to this address.
     Caller { head: Head, address: u64 },
+}
+
+/// `struct rec_unit`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ended {
+    pub head: Head,
+    pub start: u64,
+    pub spent: u64,
+    /// Off the CPU, and of that ready to run.
+    pub away: u64,
+    pub ready: u64,
+    /// Function, depth, how often.
+    pub contexts: Vec<(u32, u32, u32)>,
+    /// Times that it came by others.
+    pub more: u32,
 }
 
 /// `struct rec_violation`.
@@ -275,13 +303,7 @@ impl Record {
                 let (regs, syscall) = regs(b, 8)?;
                 Self::Stack { head, turn: u32_at(b, 0)? != 0, regs, syscall, copy: copy(b, 4, 8 + REGS)? }
             }
-            2 => {
-                let count = (u32_at(b, 20)? as usize).min(CONTEXTS);
-                let context =
-                    |i| Some(((u64_at(b, 24 + i * 8)? >> 32) as u32, u64_at(b, 24 + i * 8)? as u32));
-                let contexts = (0..count).map(context).collect::<Option<_>>()?;
-                Self::Unit { head, start: u64_at(b, 0)?, spent: u64_at(b, 8)?, of: u32_at(b, 16)?, contexts }
-            }
+            2 => Self::Unit(Box::new(ended(b, head)?)),
             3 => Self::Violation(Box::new(violation(b, head)?)),
             4 | 8 => Self::Ended {
                 head,
@@ -291,6 +313,15 @@ impl Record {
                 number: u32_at(b, 16)?,
                 of: u32_at(b, 20)?,
             },
+            11 => Self::Call {
+                tid: head.tid,
+                tgid: head.tgid,
+                function: head.of_loop,
+                depth: u32_at(b, 0)?,
+                frame: head.time,
+                regs: regs(b, 8)?.0,
+                copy: copy(b, 4, 8 + REGS)?,
+            },
             5 => Self::Fork { head, parent: u32_at(b, 16)? },
             6 => Self::Exec(head),
             7 => Self::Exit(head),
@@ -299,6 +330,24 @@ impl Record {
             _ => return None,
         })
     }
+}
+
+fn ended(b: &[u8], head: Head) -> Option<Ended> {
+    const CONTEXT: usize = 48;
+    let count = (u32_at(b, 36)? as usize).min(CONTEXTS);
+    let context = |i| {
+        let at = CONTEXT + i * 12;
+        Some((u32_at(b, at)?, u32_at(b, at + 4)?, u32_at(b, at + 8)?))
+    };
+    Some(Ended {
+        head,
+        start: u64_at(b, 0)?,
+        spent: u64_at(b, 8)?,
+        away: u64_at(b, 16)?,
+        ready: u64_at(b, 24)?,
+        contexts: (0..count).map(context).collect::<Option<_>>()?,
+        more: u32_at(b, 40)?,
+    })
 }
 
 fn violation(b: &[u8], head: Head) -> Option<Violation> {
@@ -329,7 +378,7 @@ mod tests {
     /// The numbers in the source of the programs.
     #[test]
     fn sizes_are_those_of_the_programs() {
-        let source = include_str!("../../bpf/guard.h");
+        let source = concat!(include_str!("../../bpf/guard.h"), include_str!("../../bpf/learn.h"));
         let size = |name: &str, size: usize| {
             let line = format!("_Static_assert(sizeof(struct {name}) == {size}, ");
             assert!(source.contains(&line), "{name}: {size}");
@@ -338,7 +387,7 @@ mod tests {
         size("guarded_loop", size_of::<Loop>());
         size("control", size_of::<Control>());
         size("rec_stack", HEAD + 8 + REGS + 16384);
-        size("rec_unit", HEAD + 24 + CONTEXTS * 8);
+        size("rec_unit", HEAD + 48 + CONTEXTS * 12);
         size("rec_violation", HEAD + 56 + KERNEL_FRAMES * 8 + 24 + REGS + 16384);
         size("rec_life", HEAD + 24);
         for (name, value) in [
@@ -348,6 +397,8 @@ mod tests {
             ("FUNCTIONS", FUNCTIONS),
             ("WAITS", WAITS),
             ("CANDIDATES", CANDIDATES),
+            ("CONTEXTS", CONTEXTS),
+            ("LEARNERS", LEARNERS),
         ] {
             let defined = |l: &str| l.split_whitespace().take(3).eq(["#define", name, &value.to_string()]);
             assert!(source.lines().any(defined), "{name}");
@@ -360,18 +411,27 @@ mod tests {
 
     #[test]
     fn fields_are_where_the_programs_put_them() {
-        let mut b = vec![0; HEAD + 24 + CONTEXTS * 8];
-        for (at, value, bytes) in [(0, 2, 4), (4, 7, 4), (8, 5, 4), (12, 3, 4), (16, 9_000, 8)] {
-            put(&mut b, at, value, bytes);
-        }
-        for (at, value, bytes) in [(24, 4_000, 8), (32, 11, 8), (40, 6, 4), (44, 2, 4), (48, 5 << 32 | 64, 8)]
-        {
+        let mut b = vec![0; HEAD + 48 + 2 * 12];
+        let fields =
+            [(0, 2, 4), (4, 7, 4), (8, 5, 4), (12, 3, 4), (16, 9_000, 8), (24, 4_000, 8), (32, 11, 8)];
+        let more = [
+            (40, 300, 8),
+            (48, 100, 8),
+            (56, 6, 4),
+            (60, 2, 4),
+            (64, 9, 4),
+            (72, 5, 4),
+            (76, 64, 4),
+            (92, 7, 4),
+        ];
+        for (at, value, bytes) in fields.into_iter().chain(more) {
             put(&mut b, at, value, bytes);
         }
         let head = Head { tid: 7, tgid: 5, of_loop: 3, time: 9_000 };
-        let unit = Record::Unit { head, start: 4_000, spent: 11, of: 6, contexts: vec![(5, 64), (0, 0)] };
-        assert_eq!(Record::parse(&b), Some(unit));
-        b.truncate(HEAD + 24 + 15);
+        let contexts = vec![(5, 64, 0), (0, 0, 7)];
+        let unit = Ended { head, start: 4_000, spent: 11, away: 300, ready: 100, contexts, more: 9 };
+        assert_eq!(Record::parse(&b), Some(Record::Unit(Box::new(unit))));
+        b.truncate(HEAD + 48 + 2 * 12 - 1);
         assert_eq!(Record::parse(&b), None);
 
         let mut b = vec![0; HEAD + 56 + KERNEL_FRAMES * 8 + 24 + REGS + 8];
@@ -396,7 +456,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes(kind in 0u32..12, mut b in proptest::collection::vec(any::<u8>(), 4..1200)) {
+        fn any_bytes(kind in 0u32..13, mut b in proptest::collection::vec(any::<u8>(), 4..1200)) {
             put(&mut b, 0, kind.into(), 4);
             let _ = Record::parse(&b);
         }

@@ -39,4 +39,4 @@ mod told;
 pub use guards::Guards;
 pub use plan::{GivenProbe, GivenUnit, Guarded, GuardedFunction, GuardedLoop, Judge, Plan, Spot, Stacked};
 pub use point::Point;
-pub use told::{Counts, Ended, Told, Violation};
+pub use told::{Counts, Ended, Told, UnitTold, Violation};

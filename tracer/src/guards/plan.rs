@@ -110,6 +110,8 @@ pub struct Plan {
     pub share: f64,
     /// Tell every unit with its contexts, and do not look for violations.
     pub learning: bool,
+    /// While learning, tell every call of a function with its stack, too: slow, to compare with what guards know of it.
+    pub stacks: bool,
     /// Samples a second on each CPU, to see units that run long without coming by a guard.
     pub hz: u32,
     /// Tell a unit of each loop in so long that took no longer than it may, ns: to compare slow ones with. 0 for none.

@@ -1,6 +1,6 @@
 //! Loads the programs of the guards and attaches them.
 
-use super::layout::{Candidates, ContextKey, Control, LOOPS, Loop, Record, THREADS, Unit};
+use super::layout::{Candidates, ContextKey, Control, LEARNERS, LOOPS, Loop, Record, THREADS, Unit};
 use super::multi;
 use super::rings::Rings;
 use super::slots::Mapped;
@@ -70,13 +70,17 @@ fn fd_of(map: &Map) -> Option<RawFd> {
 }
 
 impl Program {
-    /// Load the programs. Nothing is attached yet.
+    /// Load the programs, with room for what is learnt of units if that is wanted. Nothing is attached yet.
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub fn load() -> Result<Self, Error> {
+    pub fn load(learning: bool) -> Result<Self, Error> {
         let btf = Btf::from_sys_fs().map_err(|_| Error::NoBtf)?;
-        let mut ebpf = EbpfLoader::new().btf(Some(&btf)).load(OBJECT).map_err(refused)?;
+        let mut ebpf = EbpfLoader::new()
+            .btf(Some(&btf))
+            .map_max_entries("learnt", if learning { LEARNERS as u32 } else { 1 })
+            .load(OBJECT)
+            .map_err(refused)?;
         let mut notes = Vec::new();
         // Their descriptors must be told before the maps are taken.
         let names = [
@@ -91,6 +95,7 @@ impl Program {
             "asking",
             "told",
             "lost",
+            "learnt",
             "scratches",
             "spare",
         ];

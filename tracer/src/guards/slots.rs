@@ -66,6 +66,7 @@ impl Mapped {
         let free = || (0..WAITS).find(|&i| read(i, turn) == 0);
         let i = same.or_else(free).unwrap_or(0);
         self.word(slot, offset_of!(Unit, frame)).store(frame, Ordering::Relaxed);
+        self.u32(slot, offset_of!(Unit, turned)).fetch_and(!(1 << i), Ordering::Relaxed);
         word(i, turn).store(wait.turn, Ordering::Relaxed);
         word(i, sp).store(wait.call.sp, Ordering::Release);
         word(i, ip).store(wait.call.ip, Ordering::Release);

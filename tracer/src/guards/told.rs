@@ -1,6 +1,7 @@
 //! What the guards tell.
 
-use pg_event::{Ns, SeenBy, StackId};
+use super::layout;
+use pg_event::{FrameId, Ns, SeenBy, StackId};
 
 /// A unit that takes longer than its type may.
 #[derive(Clone, PartialEq, Debug)]
@@ -48,6 +49,49 @@ impl Violation {
     }
 }
 
+/// A unit that ended, as it is told while learning.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct UnitTold {
+    /// The thread.
+    pub tid: u32,
+    /// Its process.
+    pub pid: u32,
+    /// Which loop.
+    pub of_loop: usize,
+    /// When it began, `CLOCK_MONOTONIC`, ns.
+    pub start: Ns,
+    /// When it ended, ns.
+    pub end: Ns,
+    /// Of that time, what the guards took, ns.
+    pub spent: Ns,
+    /// Of that time, how long the thread had no CPU, asleep or ready, ns.
+    pub away: Ns,
+    /// Of `away`, how long it was ready to run, ns; 0 where the kernel does not count that.
+    pub ready: Ns,
+    /// Functions (indices in the plan) that it came by first in this order, how deep, in bytes below the loop's frame,
+    /// and how often.
+    pub contexts: Vec<(usize, u32, u32)>,
+    /// How often it came by others, for which there was no room.
+    pub more: u32,
+}
+
+impl From<layout::Ended> for UnitTold {
+    fn from(u: layout::Ended) -> Self {
+        Self {
+            tid: u.head.tid,
+            pid: u.head.tgid,
+            of_loop: u.head.of_loop as usize,
+            start: u.start,
+            end: u.head.time,
+            spent: u.spent,
+            away: u.away,
+            ready: u.ready.min(u.away),
+            contexts: u.contexts.into_iter().map(|(f, d, n)| (f as usize, d, n)).collect(),
+            more: u.more,
+        }
+    }
+}
+
 /// What the guards tell.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Told {
@@ -61,21 +105,17 @@ pub enum Told {
         of_loop: usize,
     },
     /// A unit ended (only while learning).
-    Unit {
+    Unit(UnitTold),
+    /// A function was called in a unit (only if [`super::Plan::stacks`] asks for that).
+    Call {
         /// The thread.
         tid: u32,
-        /// Its process.
-        pid: u32,
-        /// Which loop.
-        of_loop: usize,
-        /// When it began, ns.
-        start: Ns,
-        /// When it ended, ns.
-        end: Ns,
-        /// Of that time, what the guards took, ns.
-        spent: Ns,
-        /// Functions (indices in the plan) that it came by and how deep, in bytes below the loop's frame.
-        contexts: Vec<(usize, u32)>,
+        /// The function, an index in the plan.
+        function: usize,
+        /// How deep, in bytes below the loop's frame.
+        depth: u32,
+        /// Frames of its stack, its own first, up to the loop's; `None` when the loop's frame was not reached.
+        path: Option<Vec<FrameId>>,
     },
     /// A unit takes too long.
     Violation(Box<Violation>),

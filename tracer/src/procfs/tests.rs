@@ -48,6 +48,21 @@ fn status_of_a_nested_namespace() {
 }
 
 #[test]
+fn a_family_is_who_descends() {
+    // 1 has 2 and 5, 2 has 3, 3 has 4; numbers may name each other in a circle while processes come and go.
+    let parents = [(2, 1), (3, 2), (4, 3), (5, 1), (7, 8), (8, 7)].into();
+    assert_eq!(descendants(&[2], &parents), [2, 3, 4]);
+    assert_eq!(descendants(&[4, 5, 99], &parents), [4, 5, 99]);
+    assert_eq!(descendants(&[7], &parents), [7, 8]);
+    assert!(descendants(&[], &parents).is_empty());
+    let mut child = std::process::Command::new("sleep").arg("9").spawn().expect("sleep");
+    let family = family(&[std::process::id()]);
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+    assert!(family.contains(&child.id()) && family.contains(&std::process::id()));
+}
+
+#[test]
 fn cgroup_lines_with_colons() {
     let lines = parse_cgroup(b"4:cpu,cpuacct:/a:b\n0::/x\nnonsense\n:x:/y\n");
     assert_eq!(lines.len(), 2);

@@ -117,8 +117,9 @@ impl Binary {
         format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
     }
 
-    /// Whether a process that is not among these executes it, too, and is no other process of one of their programs.
+    /// Whether a process that neither is among these, nor descends from one, nor executes the same program executes it, too.
     pub fn is_used_beside(&self, pids: &[u32]) -> bool {
+        let pids = procfs::family(pids);
         let program = |pid: u32| std::fs::metadata(path_of(pid, "exe")).ok().map(|m| (m.dev(), m.ino()));
         let programs: Vec<_> = pids.iter().filter_map(|&p| program(p)).collect();
         let others = procfs::processes().into_iter().filter(|p| !pids.contains(p));

@@ -205,16 +205,17 @@ fn units_are_told_with_their_contexts() {
     }
     let mut units = Vec::new();
     wait_for(&mut guards, |told| {
-        if let Told::Unit { start, end, spent, contexts, .. } = told
-            && end - start > 1_500_000
+        if let Told::Unit(u) = told
+            && u.end - u.start > 1_500_000
         {
-            units.push((end - start, spent, contexts));
+            units.push((u.end - u.start, u.spent, u.contexts));
         }
         // The last unit ends when its thread waits again.
         (units.len() == 3).then_some(())
     });
     let took = since.elapsed().as_nanos() as u64;
-    let of = |contexts: &[(usize, u32)]| -> BTreeSet<&str> { contexts.iter().map(|c| names[c.0]).collect() };
+    let of =
+        |contexts: &[(usize, u32, u32)]| -> BTreeSet<&str> { contexts.iter().map(|c| names[c.0]).collect() };
     assert_eq!(units.len(), 3, "{units:?} {:?}", guards.notes());
     let [stick, fetch, search] = units.as_slice() else { panic!() };
     assert_eq!(of(&stick.2), ["handle", "stick"].into());
@@ -226,7 +227,8 @@ fn units_are_told_with_their_contexts() {
     // Thousands of probes were hit in the search: that was ours.
     assert!(search.1 > 10 * stick.1, "{units:?}");
     // The same function is as deep below the loop whenever it is called from the same place.
-    let depth = |contexts: &[(usize, u32)], name| contexts.iter().find(|c| names[c.0] == name).unwrap().1;
+    let depth =
+        |contexts: &[(usize, u32, u32)], name| contexts.iter().find(|c| names[c.0] == name).unwrap().1;
     let handle = depth(&stick.2, "handle");
     assert_eq!((depth(&fetch.2, "handle"), depth(&search.2, "handle")), (handle, handle));
     assert!(depth(&fetch.2, "step") > depth(&fetch.2, "fetch") && depth(&fetch.2, "fetch") > handle);
@@ -267,8 +269,8 @@ fn learn(server: &mut Server) -> Learnt {
         server.serve(what);
     }
     wait_for(&mut guards, |told| {
-        if let Told::Unit { contexts, .. } = told {
-            found.extend(contexts.into_iter().filter(|c| c.0 < 3));
+        if let Told::Unit(u) = told {
+            found.extend(u.contexts.into_iter().map(|c| (c.0, c.1)).filter(|c| c.0 < 3));
         }
         (found.len() == 3).then_some(())
     });

@@ -141,6 +141,23 @@ impl Profile {
         Self { binaries, functions: functions.to_vec(), places, loops }.in_one_form(super::MAX_FRAMES)
     }
 
+    /// The same of units that were counted together: those of a loop that called the same, with what they came by and how
+    /// long they took.
+    pub fn of_trees(
+        binaries: impl IntoIterator<Item = Binary>,
+        functions: &[Function],
+        trees: impl IntoIterator<Item = (LoopKey, PathSet, BTreeSet<Context>, UnitStats)>,
+    ) -> Self {
+        let mut loops: BTreeMap<LoopKey, LoopProfile> = BTreeMap::new();
+        for (key, paths, contexts, stats) in trees {
+            let tree = TreeProfile { stats, contexts };
+            loops.entry(key).or_default().trees.entry(paths).or_default().merge(&tree);
+        }
+        let binaries = binaries.into_iter().collect();
+        let places = vec![BTreeSet::new(); functions.len()];
+        Self { binaries, functions: functions.to_vec(), places, loops }.in_one_form(super::MAX_FRAMES)
+    }
+
     /// What both have learnt. Exact, and the same in any order and grouping: `a.merge(&b) == b.merge(&a)`.
     #[must_use]
     pub fn merge(&self, other: &Self) -> Self {

@@ -4,6 +4,7 @@ use super::{Function, Limit, LoopKey, Profile};
 use crate::units::inference::Context;
 use crate::units::names::type_names;
 use crate::units::path::{CallPath, FunctionId};
+use crate::units::refine::TreeTimes;
 use crate::units::stats::UnitStats;
 use crate::units::table::{Row, table};
 use crate::units::thresholds::{Caution, FEW, Rule, Threshold};
@@ -22,6 +23,8 @@ pub struct LoopTypes {
     pub stats: Vec<UnitStats>,
     /// The contexts of each: with a threshold they are [`crate::units::TypeContexts`].
     pub contexts: Vec<BTreeSet<Context>>,
+    /// Contexts that tell types of much different times from each other, what explains most first.
+    pub splits: Vec<Context>,
     /// The name of each: the one that a person gave, or one made of its functions.
     pub names: Vec<String>,
     /// How long units of each may take, as a person said.
@@ -85,14 +88,16 @@ impl Profile {
     /// The types of a loop's units with their durations and names. `None` when the loop is not known.
     pub fn types(&self, of: &LoopKey, options: TypeOptions) -> Option<LoopTypes> {
         let l = self.loops.get(of)?;
-        let types = UnitTypes::new(l.trees.iter().map(|(p, t)| (p.clone(), t.stats.count())), options);
+        let mut types = UnitTypes::new(l.trees.iter().map(|(p, t)| (p.clone(), t.stats.count())), options);
+        // Trees are in the same order on both sides: sorted by their paths.
+        let times = l.trees.values().map(|t| TreeTimes { stats: &t.stats, contexts: &t.contexts });
+        let splits = types.refine(&times.collect::<Vec<_>>());
         let name = |f: FunctionId| self.functions.get(f.0 as usize).map_or("?", |f| f.name.as_str());
         let mut names = type_names(&types, name);
         let count = types.types().len();
         let mut stats = vec![UnitStats::default(); count];
         let mut contexts = vec![BTreeSet::new(); count];
         for (i, (paths, tree)) in l.trees.iter().enumerate() {
-            // Trees are in the same order on both sides: sorted by their paths.
             let Some(t) = types.type_of(i) else { continue };
             debug_assert_eq!(&types.trees()[i].paths, paths);
             stats[t.0 as usize].merge(&tree.stats);
@@ -108,7 +113,7 @@ impl Profile {
             limits[t] = said().filter_map(|s| s.limit.as_ref()).max().map_or(Limit::Auto, |l| l.what);
             silent[t] = said().filter_map(|s| s.silent.as_ref()).max().is_some_and(|s| s.what);
         }
-        Some(LoopTypes { types, stats, contexts, names, limits, silent })
+        Some(LoopTypes { types, stats, contexts, splits, names, limits, silent })
     }
 
     /// All loops with their types, numbered.

@@ -1,0 +1,191 @@
+//! Units of the same contexts, counted together: what probes show of them.
+
+use pg_event::Ns;
+use pg_graph::units::{
+    CallPath, Context, Function, FunctionId, LoopKey, PathSet, Profile, TypeOptions, UnitStats,
+    unit_from_hits,
+};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Kinds that are kept; units of more are left out.
+const MAX_KINDS: usize = 1 << 14;
+/// Times that are kept of one.
+const MAX_TIMES: usize = 1 << 20;
+
+/// What a unit of a loop came by.
+type Key = (usize, BTreeSet<Context>);
+
+/// Units that came by the same.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Kind {
+    of_loop: usize,
+    paths: PathSet,
+    contexts: BTreeSet<Context>,
+    times: Vec<Ns>,
+    /// How often it was seen when all functions were probed, if it was.
+    seen: usize,
+}
+
+/// All kinds so far.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Kinds {
+    kinds: Vec<Kind>,
+    numbers: HashMap<Key, usize>,
+}
+
+impl Kinds {
+    /// A unit with these contexts, in the order in which it came by them. Its kind's number.
+    pub(super) fn add(
+        &mut self,
+        of_loop: usize,
+        own: FunctionId,
+        hits: &[(FunctionId, u32)],
+        time: Ns,
+    ) -> Option<usize> {
+        let contexts: BTreeSet<Context> =
+            hits.iter().map(|&(function, depth)| Context { function, depth }).collect();
+        let key = (of_loop, contexts);
+        let number = match self.numbers.get(&key) {
+            Some(&number) => number,
+            None if self.kinds.len() < MAX_KINDS => {
+                let paths = unit_from_hits(std::iter::once((own, 0)).chain(hits.iter().copied()));
+                let contexts = key.1.clone();
+                self.kinds.push(Kind { of_loop, paths, contexts, ..Kind::default() });
+                self.numbers.insert(key, self.kinds.len() - 1);
+                self.kinds.len() - 1
+            }
+            None => return None,
+        };
+        let times = &mut self.kinds[number].times;
+        if times.len() < MAX_TIMES {
+            times.push(time);
+        }
+        Some(number)
+    }
+
+    /// The same kinds, known again by what they come by of these functions alone; of several that come by the same of them
+    /// the commonest stands for all. They keep the times that they had for want of better ones.
+    pub(super) fn known_at(self, functions: &BTreeSet<FunctionId>) -> Self {
+        let mut all: BTreeMap<Key, Kind> = BTreeMap::new();
+        for mut kind in self.kinds {
+            let contexts =
+                kind.contexts.iter().filter(|c| functions.contains(&c.function)).copied().collect();
+            let known = all.entry((kind.of_loop, contexts)).or_default();
+            let seen = kind.times.len();
+            if seen > known.seen {
+                kind.times.append(&mut known.times);
+                kind.seen = seen;
+                *known = kind;
+            } else {
+                known.times.append(&mut kind.times);
+            }
+        }
+        let mut known = Self::default();
+        for (key, mut kind) in all {
+            kind.seen = kind.times.len();
+            known.numbers.insert(key, known.kinds.len());
+            known.kinds.push(kind);
+        }
+        known
+    }
+
+    /// Of all these units: of kinds that were measured at few functions only those times, of others what there is.
+    pub(super) fn profile(
+        &self,
+        of: &Profile,
+        names: &[Function],
+        loops: &[(LoopKey, FunctionId)],
+    ) -> Profile {
+        let trees = self.kinds.iter().filter_map(|k| {
+            let (key, _) = loops.get(k.of_loop)?;
+            let stats = UnitStats::of(k.measured().iter().copied());
+            Some((key.clone(), k.paths.clone(), k.contexts.clone(), stats))
+        });
+        Profile::of_trees(of.binaries().cloned(), names, trees)
+    }
+
+    /// The name of each kind's type in the profile that was made of them.
+    pub(super) fn types(
+        &self,
+        learnt: &Profile,
+        names: &[Function],
+        loops: &[(LoopKey, FunctionId)],
+    ) -> Vec<Option<String>> {
+        let number: HashMap<&Function, FunctionId> =
+            learnt.functions().iter().zip(0..).map(|(f, i)| (f, FunctionId(i))).collect();
+        let there = |f: &FunctionId| number.get(names.get(f.0 as usize)?).copied();
+        let types: Vec<_> = loops.iter().map(|(key, _)| learnt.types(key, TypeOptions::default())).collect();
+        let name = |k: &Kind| {
+            let of = types.get(k.of_loop)?.as_ref()?;
+            let path = |p: &CallPath| {
+                Some(CallPath::new(p.functions().iter().map(there).collect::<Option<Vec<_>>>()?))
+            };
+            let paths = PathSet::new(k.paths.paths().iter().map(path).collect::<Option<Vec<_>>>()?);
+            let tree = of.types.trees().binary_search_by(|t| t.paths.cmp(&paths)).ok()?;
+            let of_type = of.types.type_of(tree)?.0 as usize;
+            Some(format!("{} {}", of_type, of.names.get(of_type)?))
+        };
+        self.kinds.iter().map(name).collect()
+    }
+}
+
+impl Kind {
+    fn measured(&self) -> &[Ns] {
+        if self.times.len() > self.seen { &self.times[self.seen..] } else { &self.times }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: FunctionId = FunctionId(9);
+
+    fn hits(letters: &str) -> Vec<(FunctionId, u32)> {
+        letters.bytes().zip(1..).map(|(l, depth)| (FunctionId((l - b'A').into()), depth * 16)).collect()
+    }
+
+    fn times(kinds: &Kinds) -> Vec<(usize, Vec<Ns>)> {
+        let mut all: Vec<_> = kinds.kinds.iter().map(|k| (k.contexts.len(), k.measured().to_vec())).collect();
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn units_measured_at_few_functions_are_those_that_were_seen_at_all() {
+        let mut kinds = Kinds::default();
+        for (letters, time) in [("ABC", 50), ("ABC", 51), ("ABD", 90), ("ABCE", 52), ("F", 7)] {
+            kinds.add(0, OWN, &hits(letters), time);
+        }
+        assert_eq!(times(&kinds), [(1, vec![7]), (3, vec![50, 51]), (3, vec![90]), (4, vec![52])]);
+        // Only C and D are probed: ABC and ABCE are not told apart, of which ABC is the commoner.
+        let c = |letters: &str| -> Vec<_> {
+            hits(letters).into_iter().filter(|h| [2, 3].contains(&h.0.0)).collect()
+        };
+        let mut known = kinds.known_at(&[FunctionId(2), FunctionId(3)].into());
+        assert_eq!(times(&known), [(1, vec![7]), (3, vec![50, 51, 52]), (3, vec![90])]);
+        assert_eq!(known.add(0, OWN, &c("ABC"), 40), known.add(0, OWN, &c("ABCE"), 41));
+        // Of what was not measured what was seen counts; what is new is what it is.
+        known.add(0, OWN, &hits("CD")[..1], 3);
+        assert_eq!(times(&known), [(1, vec![3]), (1, vec![7]), (3, vec![40, 41]), (3, vec![90])]);
+    }
+
+    #[test]
+    fn kinds_are_of_types() {
+        let mut kinds = Kinds::default();
+        for n in 0..60 {
+            kinds.add(0, OWN, &hits("AB"), 1000 + n);
+            kinds.add(0, OWN, &hits("CD"), 9000 + n);
+        }
+        let names: Vec<Function> =
+            ('a'..='j').map(|l| Function { module: "m".into(), name: l.to_string() }).collect();
+        let loops = [(LoopKey { build_id: "id".into(), offset: 4 }, OWN)];
+        let learnt = kinds.profile(&Profile::default(), &names, &loops);
+        assert_eq!(learnt.units(), 120);
+        let types = kinds.types(&learnt, &names, &loops);
+        assert!(
+            types.len() == 2 && types[0] != types[1] && types[0].is_some() && types[1].is_some(),
+            "{types:?}"
+        );
+    }
+}

@@ -179,7 +179,7 @@ mod tests {
         }
         let names: Vec<Function> =
             ('a'..='j').map(|l| Function { module: "m".into(), name: l.to_string() }).collect();
-        let loops = [(LoopKey { build_id: "id".into(), offset: 4 }, OWN)];
+        let loops = [(LoopKey { build_id: "id".into(), offset: 4, ..LoopKey::default() }, OWN)];
         let learnt = kinds.profile(&Profile::default(), &names, &loops);
         assert_eq!(learnt.units(), 120);
         let types = kinds.types(&learnt, &names, &loops);

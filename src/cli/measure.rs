@@ -11,6 +11,17 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
+/// The file that each measured unit is written to, when one is wanted.
+pub fn log(units: Option<&Path>, functions: &[(Function, Place)]) -> Result<Option<UnitLog>, Failure> {
+    units.map(|p| UnitLog::create(p, functions)).transpose().map_err(|e| unwritable(units, &e))
+}
+
+/// It cannot be written.
+pub fn unwritable(units: Option<&Path>, e: &std::io::Error) -> Failure {
+    let path = units.map_or_else(String::new, |p| p.display().to_string());
+    Failure::Other(format!("cannot write {}: {e}", clean(&path)))
+}
+
 /// The profile with the units of its loops measured anew at these functions; loops without any are left as they are.
 pub fn measured(
     recorded: Profile,
@@ -24,12 +35,7 @@ pub fn measured(
     let ask = Ask { profile: &recorded, file: "", pids: &pids, limit: Limit::Auto, probes: true };
     let interrupts =
         Interrupts::install().map_err(|e| Failure::Other(format!("cannot watch for Ctrl-C: {e}")))?;
-    let unwritable =
-        |p: &Path, e| Failure::Other(format!("cannot write {}: {e}", clean(&p.display().to_string())));
-    let log = match units {
-        Some(p) => Some(UnitLog::create(p, functions).map_err(|e| unwritable(p, e))?),
-        None => None,
-    };
+    let log = log(units, functions)?;
     let duration = Duration::from_secs_f64(seconds);
     let measured = match measure(&ask, functions, duration, log, || interrupts.stop(false)) {
         Ok(m) => m,
@@ -38,7 +44,7 @@ pub fn measured(
             return Ok(recorded);
         }
         Err(Measuring::Tracer(e)) => return Err(tracer_failure(&e)),
-        Err(Measuring::Units(e)) => return Err(unwritable(units.unwrap_or(Path::new("")), e)),
+        Err(Measuring::Units(e)) => return Err(unwritable(units, &e)),
     };
     for n in &measured.notes {
         writeln!(out, "note: {}", clean(n))?;

@@ -4,6 +4,7 @@
 use super::args::Train;
 use super::exit::{Failure, Outcome};
 use super::guard::targets::Targets;
+use super::measure::{log, unwritable};
 use super::record::{self, tracer_failure};
 use super::train::{Recording, as_typed};
 use super::{profile, record::record};
@@ -49,10 +50,14 @@ pub fn run(args: &Train, bounds: &Bounds, out: &mut dyn Write) -> Outcome {
         Interrupts::install().map_err(|e| Failure::Other(format!("cannot watch for Ctrl-C: {e}")))?;
     let duration = Duration::from_secs_f64(args.measure.max(LEAST));
     out.flush()?;
-    let measured = measure(&ask, &functions, duration, || interrupts.stop(false)).map_err(|e| match e {
-        Measuring::Refused(e) => Failure::Usage(e.to_string()),
-        Measuring::Tracer(e) => record::tracer_failure(&e),
-    })?;
+    let units_file = args.units.as_deref();
+    let log = log(units_file, &functions)?;
+    let measured =
+        measure(&ask, &functions, duration, log, || interrupts.stop(false)).map_err(|e| match e {
+            Measuring::Refused(e) => Failure::Usage(e.to_string()),
+            Measuring::Tracer(e) => record::tracer_failure(&e),
+            Measuring::Units(e) => unwritable(units_file, &e),
+        })?;
     for n in &measured.notes {
         writeln!(out, "note: {}", clean(n))?;
     }

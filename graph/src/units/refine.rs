@@ -199,7 +199,9 @@ pub fn confused(groups: &[Vec<usize>], trees: &[TreeTimes]) -> Vec<(usize, usize
     let contexts: Vec<BTreeSet<Context>> = groups.iter().map(|g| of(g)).collect();
     let limit = |g: &Vec<usize>| {
         let mut all = UnitStats::default();
-        g.iter().for_each(|&t| all.merge(trees[t].stats));
+        for &t in g {
+            all.merge(trees[t].stats);
+        }
         (threshold(&all, Rule::default()).map_or(0, |t| t.ns), all.count())
     };
     let limits: Vec<(u64, u64)> = groups.iter().map(limit).collect();

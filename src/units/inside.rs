@@ -35,13 +35,15 @@ pub fn inside(
         }
     }
     let named = |m: &pg_event::Module| m.build_id == key.build_id || m.short() == key.build_id;
-    let Some(module) = catalog.modules.iter().position(named) else { return Vec::new() };
-    let of = LoopAt { module: ModuleId(module as u32), head: key.offset, function: key.offset };
+    // The same program may be there in several files (containers).
+    let modules = (0..).zip(&catalog.modules).filter(|(_, m)| named(m)).map(|(i, _)| ModuleId(i));
+    let places_of: Vec<LoopAt> =
+        modules.map(|module| LoopAt { module, head: key.offset, function: key.offset }).collect();
     let mut calls = Calls::new(&catalog, places);
     let mut seen: BTreeSet<FunctionId> = BTreeSet::new();
     for stack in stacks {
         if within {
-            seen.extend(calls.inside(stack, of).into_iter().flatten());
+            seen.extend(places_of.iter().find_map(|&of| calls.inside(stack, of)).into_iter().flatten());
         } else {
             seen.extend(calls.whole(stack));
         }

@@ -157,7 +157,8 @@ impl Guards {
     /// Units that begin and end at probes: threads get their places when they begin one.
     fn set_given(&mut self, pids: &[u32]) -> Result<(), Error> {
         let failed = |e| Error::Failed(format!("cannot set the guards: {e}"));
-        while let Some(slot) = self.free.pop() {
+        // The first places last: they are taken from the end, and units are learnt of in the first ones only.
+        for slot in std::mem::take(&mut self.free) {
             self.program.spare.push(slot as u32, 0).map_err(failed)?;
         }
         let Some(programs) = &self.program.given else { return Ok(()) };

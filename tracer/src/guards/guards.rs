@@ -1,19 +1,22 @@
 //! The guards at work.
 
+mod slow;
+
 use super::calibrate;
+use super::frames::{Frames, Sleep};
 use super::given::Given;
 use super::layout::{
-    self, At, Boundary, CANDIDATES, Candidates, ContextKey, Control, FUNCTIONS, Head, LOOPS, Loop, Record,
-    SLOW, STARVED, THREADS, TYPES, TypeCounts, Unit,
+    At, Boundary, CANDIDATES, Candidates, ContextKey, Control, FUNCTIONS, Head, LOOPS, Loop, Record, THREADS,
+    TYPES, TypeCounts, Unit,
 };
 use super::plan::{Guarded, Judge, Plan, Spot, Stacked};
 use super::probes::Probes;
 use super::program::Program;
-use super::told::{Counts, Ended, Told, UnitTold, Violation};
+use super::told::{Counts, Ended, Told, UnitTold};
 use crate::collector::monotonic;
 use crate::error::Error;
 use crate::stacks::{Regs, StackTable, UserFrame};
-use pg_event::{Catalog, Ns, SeenBy, StackId, Sysno};
+use pg_event::{Catalog, Ns, Sysno};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -21,57 +24,14 @@ use std::time::Duration;
 const LOOK: u64 = 10_000_000;
 /// How often it is looked whether probes cost too much, ns.
 const SHED: u64 = 500_000_000;
-/// A unit without a CPU for so long is told as one that sleeps, ns.
-const STARVED_FOR: u64 = 1_000_000_000;
 /// Records taken at a time.
 const AT_ONCE: usize = 4096;
 /// Stacks of sleeping threads that are remembered.
 const MAX_SLEEPS: usize = 1 << 16;
 /// The longest that a type which rings on and on is silent, ns.
 const LONGEST: u64 = 60_000_000_000;
-/// Farther than this is another stack.
-const STACK_REACH: u64 = 8 << 20;
 /// No limit.
 const ENDLESS: u64 = u64::MAX;
-
-/// The stack shows that the call which is a unit is over.
-struct Over;
-
-/// The stack of a wait.
-struct Sleep {
-    stack: StackId,
-    frames: Frames,
-}
-
-/// Frames of a stack, the leaf first.
-#[derive(Clone, Default)]
-struct Frames {
-    addresses: Box<[u64]>,
-    /// Their stack pointers; 0 where it is not known.
-    sps: Box<[u64]>,
-}
-
-impl Frames {
-    fn of(frames: &[UserFrame]) -> Self {
-        Self {
-            addresses: frames.iter().map(|f| f.address).collect(),
-            sps: frames.iter().map(|f| f.regs.sp().unwrap_or(0)).collect(),
-        }
-    }
-
-    /// Whether the frame is there whose return address lies at `frame`; `None` when that is not known.
-    fn has(&self, frame: u64) -> Option<bool> {
-        let caller = frame.wrapping_add(8);
-        let there = self.sps.contains(&caller);
-        let beyond = self.sps.iter().any(|&sp| sp > caller && sp - caller < STACK_REACH);
-        (there || beyond).then_some(there)
-    }
-
-    /// How many lie inside the one with this stack pointer.
-    fn inside(&self, frame: u64) -> Option<usize> {
-        self.sps.iter().position(|&sp| sp >= frame).filter(|_| frame != 0)
-    }
-}
 
 /// The guards; dropping it leaves everything as it was.
 pub struct Guards {
@@ -511,132 +471,6 @@ impl Guards {
             if m.build_id.is_empty() { m.short().to_owned() } else { m.build_id.clone() }
         });
         Spot { module, address: frame.map_or(0, |f| f.address), sp: f.regs.sp().unwrap_or(0) }
-    }
-
-    /// Does a unit's loop end its units with the call that they began with?
-    fn is_call(&self, of_loop: usize) -> bool {
-        self.plan.loops.get(of_loop).and_then(|l| l.given.as_ref()).is_some_and(|g| g.ends.is_empty())
-    }
-
-    /// How many frames lie inside the loop's; of a given unit that is one call, inside that of its function. `None`: not
-    /// known.
-    fn distance(
-        &mut self,
-        frames: &Frames,
-        frame: u64,
-        of_loop: usize,
-        of: Option<usize>,
-    ) -> Result<Option<usize>, Over> {
-        let inside = frames.inside(frame);
-        if self.given.is_none() {
-            return Ok(inside);
-        }
-        if !self.is_call(of_loop) {
-            // The frame that it began in may be there still.
-            return Ok(frames.sps.iter().position(|&sp| sp == frame));
-        }
-        if frames.has(frame) == Some(false) {
-            *self.refuted.entry((of_loop, of)).or_default() += 1;
-            return Err(Over);
-        }
-        Ok(inside.map(|n| n.saturating_sub(1)))
-    }
-
-    fn violation(&mut self, v: &layout::Violation) -> Option<Violation> {
-        let frame = self.threads.get(&v.head.tid).map_or(0, |&s| self.program.mapped.frame(s));
-        let (user_stack, frames) = if v.copy.is_empty() {
-            self.asleep_at(v.head.tid, v.asleep)
-        } else {
-            let (frames, complete) = self.table.unwind(v.head.tgid, &v.regs, &v.copy);
-            (self.table.keep(&frames, complete), Frames::of(&frames))
-        };
-        let kernel_stack = if v.kernel.is_empty() { StackId::NONE } else { self.table.kernel(&v.kernel) };
-        // The kernel's own count also has the switches that it did not report.
-        let ready = v.ready.min(v.elapsed);
-        let of_loop = v.head.of_loop as usize;
-        let of = self.type_of(of_loop, v.of);
-        let seen = SeenBy::from_u8(v.seen as u8);
-        let distance = match seen {
-            // The stack is that behind its end.
-            SeenBy::End if self.given.is_some() => None,
-            SeenBy::End => frames.inside(frame),
-            _ => self.distance(&frames, frame, of_loop, of).ok()?,
-        };
-        Some(Violation {
-            tid: v.head.tid,
-            pid: v.head.tgid,
-            of_loop,
-            of,
-            number: v.number,
-            time: v.head.time,
-            start: v.start,
-            elapsed: v.elapsed,
-            threshold: v.threshold,
-            away: v.away.min(v.elapsed).max(ready),
-            ready,
-            seen,
-            user_stack,
-            kernel_stack,
-            distance,
-            user: frames.addresses,
-            kernel: v.kernel.clone(),
-        })
-    }
-
-    /// The stack of a thread that sleeps.
-    fn asleep_at(&self, tid: u32, at: At) -> (StackId, Frames) {
-        let known = self.sleeps.get(&(tid, at));
-        known.map_or_else(|| (StackId::NONE, Frames::default()), |s| (s.stack, s.frames.clone()))
-    }
-
-    /// Units that sleep for too long: their threads come by nothing.
-    fn look(&mut self, now: u64, out: &mut Vec<Told>) {
-        let threads: Vec<(u32, usize)> = self.threads.iter().map(|(t, s)| (*t, *s)).collect();
-        for (tid, slot) in threads {
-            let Some(asleep) = self.program.mapped.asleep(slot) else { continue };
-            let Ok(unit) = self.program.units.get(&(slot as u32), 0) else { continue };
-            let of_loop = unit.of_loop as usize;
-            let of = self.type_of(of_loop, asleep.best);
-            let Some(plan) = self.plan.loops.get(of_loop) else { continue };
-            let threshold = of.map_or(plan.unknown, |t| plan.thresholds[t]);
-            let elapsed = now.saturating_sub(asleep.start.saturating_add(asleep.spent));
-            let (nowhere, off) = (asleep.at == At::default(), now.saturating_sub(asleep.off));
-            let away = asleep.away.saturating_add(off);
-            let ready = asleep.ready.saturating_add(if nowhere { off } else { 0 });
-            // One that only lost its CPU is met when it gets one, with its stack.
-            let over = threshold != 0 && elapsed > threshold && !(nowhere && off < STARVED_FOR);
-            let how = if elapsed.saturating_sub(ready) > threshold { SLOW } else { STARVED };
-            if !over || unit.tid != tid {
-                continue;
-            }
-            let Some(count) = self.program.mapped.claim(slot, &asleep, how) else { continue };
-            let limits = (self.plan.period, self.longest());
-            if !self.program.rings.ring((of_loop, asleep.best), (now, elapsed), (count, how), limits) {
-                continue;
-            }
-            self.program.mapped.tell(slot);
-            let (user_stack, frames) = self.asleep_at(tid, asleep.at);
-            let Ok(distance) = self.distance(&frames, unit.frame, of_loop, of) else { continue };
-            out.push(Told::Violation(Box::new(Violation {
-                tid,
-                pid: unit.tgid,
-                of_loop,
-                of,
-                number: asleep.number,
-                time: now,
-                start: asleep.start,
-                elapsed,
-                threshold,
-                away,
-                ready,
-                seen: SeenBy::Asleep,
-                user_stack,
-                kernel_stack: StackId::NONE,
-                distance,
-                user: frames.addresses,
-                kernel: Vec::new(),
-            })));
-        }
     }
 }
 

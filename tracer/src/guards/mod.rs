@@ -22,6 +22,7 @@
 //! ends.
 
 mod calibrate;
+mod frames;
 mod given;
 #[allow(clippy::module_inception)]
 mod guards;

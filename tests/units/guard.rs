@@ -111,7 +111,7 @@ fn a_slow_unit_is_caught_in_the_act() {
     };
     set("60s");
     let metrics = dir.path().join("metrics");
-    let guard = pg_tui(&["guard", "-p", &server.pid(), "--profile", profile, "--json", "-d", "9"])
+    let guard = pg_tui(&["guard", "-p", &server.pid(), "--profile", profile, "--json", "-d", "13"])
         .args(["--on-violation", "record", "-o", dir.path().to_str().unwrap()])
         .args(["--metrics", metrics.to_str().unwrap()])
         .stdout(Stdio::piped())
@@ -123,6 +123,9 @@ fn a_slow_unit_is_caught_in_the_act() {
     set("300ms");
     std::thread::sleep(Duration::from_millis(2500));
     assert!(ask(&server.stdin, "t 1200000"));
+    // One that is far worse has a file of its own, soon after the other or not.
+    std::thread::sleep(Duration::from_millis(3500));
+    assert!(ask(&server.stdin, "t 2400000"));
     let guarded = guard.wait_with_output().unwrap();
     let said = text(&guarded);
     assert_eq!(guarded.status.code(), Some(6), "{said}");
@@ -135,7 +138,7 @@ fn a_slow_unit_is_caught_in_the_act() {
     let slow = told.iter().filter(|v| v["event"] == "violation" && v["starved"] == false);
     let slow: Vec<&Value> =
         slow.filter(|v| stack(v).iter().any(|f| f.starts_with("stick (server)"))).collect();
-    let [slow] = slow.as_slice() else { panic!("{said}") };
+    let [slow, _] = slow.as_slice() else { panic!("{said}") };
     assert_eq!((&slow["type"], &slow["threshold_ns"]), (&"stick".into(), &300_000_000.into()), "{said}");
     // It was seen while it ran.
     let elapsed = slow["elapsed_ns"].as_u64().unwrap();
@@ -147,10 +150,13 @@ fn a_slow_unit_is_caught_in_the_act() {
         "{said}"
     );
     let metrics = std::fs::read_to_string(metrics).unwrap();
-    assert!(metrics.contains("pg_tui_violations_total{loop=\"main\",type=\"stick\"} 1\n"), "{metrics}");
+    assert!(metrics.contains("pg_tui_violations_total{loop=\"main\",type=\"stick\"} 2\n"), "{metrics}");
 
     // What the machine did around it was written, with the unit as the victim.
-    let file = files(dir.path()).pop().unwrap_or_else(|| panic!("no file: {said}"));
+    let mut written = files(dir.path());
+    assert_eq!(written.len(), 2, "{said}");
+    written.sort();
+    let file = &written[0];
     let file = file.to_str().unwrap();
     let listed = pg_tui(&["violations", "--json", file]).output().unwrap();
     let listed = lines(&listed);

@@ -8,9 +8,10 @@ use super::{METRICS, note, tell, write_metrics};
 use crate::cli::args::{Guard, Record, record_as_typed};
 use crate::cli::exit::Failure;
 use crate::cli::record::flight::{Companion, run_beside};
-use pg_event::CatalogDelta;
+use pg_event::{CatalogDelta, Ns};
 use pg_graph::words::span;
 use pg_tracer::Collector;
+use pg_tracer::guards::Ended;
 use std::ffi::OsString;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -49,25 +50,48 @@ struct Beside<'a> {
     written: Instant,
 }
 
+impl Beside<'_> {
+    /// What kind of unit it was, and how long it may take, ns; `None`: as long as it likes.
+    fn limit(&self, unit: &Ended) -> Option<(&str, Ns)> {
+        let watched = self.watch.loops().get(unit.of_loop)?;
+        let known =
+            unit.of.and_then(|t| Some((watched.types.get(t)?.name.as_str(), *watched.limits.0.get(t)?)));
+        Some(known.unwrap_or(("a unit", watched.limits.1))).filter(|l| l.1 > 0)
+    }
+}
+
 impl Companion for Beside<'_> {
     fn rows(&self) -> CatalogDelta {
         self.watch.rows()
     }
 
-    fn look(&mut self, collector: &Collector) -> Result<Option<String>, Failure> {
-        let mut why = None;
+    fn look(&mut self, collector: &Collector) -> Result<Option<(String, f64)>, Failure> {
+        let mut why: Option<(String, f64)> = None;
+        let mut weigh = |text: String, weight: f64| {
+            if why.as_ref().is_none_or(|w| w.1 < weight) {
+                why = Some((text, weight));
+            }
+        };
         for told in self.watch.receive(Duration::ZERO) {
             match told {
                 Out::Violation(v, of, shown) => {
                     tell(self.args, &shown, self.out)?;
                     let named =
                         if shown.info.unit_type.is_empty() { "a unit" } else { &shown.info.unit_type };
-                    why.get_or_insert_with(|| {
-                        format!("{named} of {} runs for {}", shown.info.process, span(shown.info.elapsed_ns))
-                    });
+                    // For want of a CPU any unit may take some while.
+                    let weight = if shown.starved { 1.0 } else { shown.info.excess };
+                    let (process, took) = (&shown.info.process, span(shown.info.elapsed_ns));
+                    weigh(format!("{named} of {process} runs for {took}"), weight);
                     collector.violation(*v, of);
                 }
-                Out::Unit(unit, of) => collector.unit(unit, of),
+                Out::Unit(unit, of) => {
+                    // Only its end says how long it took: it is told as soon as it takes too long.
+                    if let Some((name, limit)) = self.limit(&unit).filter(|_| unit.violated) {
+                        let took = format!("{name} of process {} took {}", unit.pid, span(unit.elapsed));
+                        weigh(took, unit.elapsed as f64 / limit as f64);
+                    }
+                    collector.unit(unit, of);
+                }
                 Out::Note(n) => note(&n),
             }
         }

@@ -62,18 +62,24 @@ struct Flight<'a> {
     /// Files written, the oldest first.
     files: VecDeque<PathBuf>,
     last: Option<Instant>,
+    /// How bad that was which the last file by a trigger was written for.
+    weight: f64,
     failed: bool,
 }
+
+/// See [`Companion::look`].
+const WORSE: f64 = 4.0;
 
 /// What goes on beside it, and has files written as well.
 pub trait Companion {
     /// Rows that its events name.
     fn rows(&self) -> CatalogDelta;
-    /// Look at what happened: gives it to the collector, and says why a file is to be written.
+    /// Look at what happened: gives it to the collector, and says why a file is to be written, and how bad that is: what is
+    /// [`WORSE`] times as bad as what the last file was written for does not wait its time.
     ///
     /// # Errors
     /// What it tells cannot be told.
-    fn look(&mut self, collector: &Collector) -> Result<Option<String>, Failure>;
+    fn look(&mut self, collector: &Collector) -> Result<Option<(String, f64)>, Failure>;
     /// It is over.
     fn has_ended(&mut self) -> bool;
 }
@@ -141,6 +147,7 @@ pub fn run_beside(args: &Record, limit: Limit, companion: Option<&mut dyn Compan
         writing: None,
         files: VecDeque::new(),
         last: None,
+        weight: 0.0,
         failed: false,
     };
     eprintln!(
@@ -198,7 +205,7 @@ impl Flight<'_> {
                 }
                 if let Some(c) = &mut companion {
                     match c.look(&self.collector) {
-                        Ok(Some(why)) => self.triggered(why, now, ThreadId::NONE),
+                        Ok(Some((why, weight))) => self.triggered(why, now, ThreadId::NONE, weight),
                         Ok(None) if !c.has_ended() => {}
                         // Who cannot be told any more has gone.
                         Ok(None) | Err(_) => return Why::TargetsEnded,
@@ -208,7 +215,7 @@ impl Flight<'_> {
                     self.fire("SIGUSR1".into(), now, ThreadId::NONE, None);
                 }
                 if let Some(f) = self.triggers.tick(&self.window, now) {
-                    self.triggered(f.why, f.time, f.thread);
+                    self.triggered(f.why, f.time, f.thread, 1.0);
                 }
                 self.write_when_due(items, false);
             }
@@ -232,18 +239,21 @@ impl Flight<'_> {
         if let Item::Events(events) = &item
             && let Some(f) = self.triggers.events(events, self.window.catalog())
         {
-            self.triggered(f.why, f.time, f.thread);
+            self.triggered(f.why, f.time, f.thread, 1.0);
         }
         self.window.item(item);
     }
 
     /// A trigger fired. People who ask get a file whenever they do; these get one now and then.
-    fn triggered(&mut self, why: String, time: Ns, thread: ThreadId) {
+    fn triggered(&mut self, why: String, time: Ns, thread: ThreadId, weight: f64) {
         let every = Duration::from_nanos(self.args.every);
-        if self.pending.is_some() || self.last.is_some_and(|t| t.elapsed() < every) {
+        let soon = self.last.is_some_and(|t| t.elapsed() < every);
+        // What comes while a file is pending will be in it.
+        if self.pending.is_some() || (soon && weight < WORSE * self.weight) {
             tracing::info!("not written, too soon after another: {why}");
             return;
         }
+        self.weight = weight;
         self.fire(why, time, thread, None);
     }
 

@@ -12,6 +12,7 @@ use pg_event::{CatalogDelta, Ns};
 use pg_graph::words::span;
 use pg_tracer::Collector;
 use pg_tracer::guards::Ended;
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -26,7 +27,8 @@ pub fn run<'a>(
 ) -> Result<(), Failure> {
     let record = as_typed(args)?;
     let until = args.duration.map(|s| Instant::now() + Duration::from_secs_f64(s));
-    let mut beside = Beside { args, watch, file, targets, out, until, written: Instant::now() };
+    let mut beside =
+        Beside { args, watch, file, targets, out, until, written: Instant::now(), slow: HashMap::new() };
     run_beside(&record, args.window, Some(&mut beside)).map(|_| ())
 }
 
@@ -48,6 +50,8 @@ struct Beside<'a> {
     out: &'a mut dyn Write,
     until: Option<Instant>,
     written: Instant,
+    /// Of threads, the unit under way that was told as slow by itself, not for want of a CPU.
+    slow: HashMap<u32, u32>,
 }
 
 impl Beside<'_> {
@@ -80,13 +84,17 @@ impl Companion for Beside<'_> {
                         if shown.info.unit_type.is_empty() { "a unit" } else { &shown.info.unit_type };
                     // For want of a CPU any unit may take some while.
                     let weight = if shown.starved { 1.0 } else { shown.info.excess };
+                    if !shown.starved {
+                        self.slow.insert(v.tid, v.number);
+                    }
                     let (process, took) = (&shown.info.process, span(shown.info.elapsed_ns));
                     weigh(format!("{named} of {process} runs for {took}"), weight);
                     collector.violation(*v, of);
                 }
                 Out::Unit(unit, of) => {
                     // Only its end says how long it took: it is told as soon as it takes too long.
-                    if let Some((name, limit)) = self.limit(&unit).filter(|_| unit.violated) {
+                    let slow = unit.violated && self.slow.remove(&unit.tid) == Some(unit.number);
+                    if let Some((name, limit)) = self.limit(&unit).filter(|_| slow) {
                         let took = format!("{name} of process {} took {}", unit.pid, span(unit.elapsed));
                         weigh(took, unit.elapsed as f64 / limit as f64);
                     }

@@ -92,6 +92,9 @@ PAGES = (
 SIZES = {"plain1": 1500, "plain2": 9000, "plain3": 30_000, "plain4": 90_000, "plain5": 250_000,
          "zip1": 4000, "zip2": 15_000, "zip3": 50_000, "zip4": 150_000}
 
+# Sizes of the 20 static pages: those of examples of a style sheet's authors, about, which the paper took.
+STATIC = [(f"/page{n}.html", ()) for n in range(20)]
+
 
 def site(folder):
     """Writes the files of the 20 pages."""
@@ -106,6 +109,8 @@ def site(folder):
 
     for name, size in SIZES.items():
         write(f"{name}.html", text(size, name))
+    for n in range(20):
+        write(f"page{n}.html", text(2000 + 1200 * n, f"page{n}"))
     for n in range(24):
         write(f"inc/part{n}.html", text(400 + 100 * n, f"part{n}"))
     for n, parts in ((1, 2), (2, 8), (3, 24)):
@@ -122,7 +127,7 @@ def site(folder):
     write("../passwords", f"user:{apr1.stdout.strip()}\n")
 
 
-def apache(folder, mpm="prefork", processes=6):
+def apache(folder, mpm="prefork", processes=6, pages=PAGES):
     """Apache httpd with the site; `mpm` is prefork, worker or event."""
     httpd, port = need("apache2", "/usr/sbin/apache2", "httpd"), free_port()
     site(folder)
@@ -180,7 +185,7 @@ Redirect /moved /plain1.html
     main = subprocess.Popen([httpd, "-f", f"{folder}/httpd.conf", "-DFOREGROUND"], start_new_session=True, **{**QUIET, "stderr": None})
     until(lambda: listens(port))
     server = Server(main, port)
-    server.pages = [(f"http://127.0.0.1:{port}{path}", headers) for path, headers in PAGES]
+    server.pages = [(f"http://127.0.0.1:{port}{path}", headers) for path, headers in pages]
     return server
 
 

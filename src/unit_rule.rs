@@ -128,7 +128,7 @@ fn quantile(of: &UnitTypeRow, q: u32) -> Option<Ns> {
 }
 
 /// A word for a shell.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
     if !word.is_empty() && !word.starts_with('-') && word.chars().all(plain) {
         word.to_owned()

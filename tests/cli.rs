@@ -210,6 +210,10 @@ fn profiles_and_what_is_none() {
     p.exits(&["train", "--from", "shop.pgs", "--comm", "nobody"], 1, "that -p and --comm name");
     p.exits(&["train", "--from", "shop.pgs", "--comm", "("], 2, "--comm");
     p.exits(&["train", "--from", "shop.pgs", "--", "true"], 2, "cannot be used with");
+    p.exits(&["train", "--from", "shop.pgs", "--measure", "3"], 2, "cannot be used with --from");
+    p.exits(&["train", "--units", "u.jsonl", "--", "true"], 2, "cannot be used with a command");
+    // A recording has no times of units that a person names.
+    p.exits(&["train", "--from", "shop.pgs", "--unit-begin", "serve"], 2, "Name it as well");
     // Before anything is recorded.
     p.exits(&["train", "-o", "notes.txt", "--", "true"], 3, "no profile");
     p.exits(&["profile", "show", "a.pgprof"], 0, "search (too few units: 3 of 30)");

@@ -392,8 +392,9 @@ fn a_full_disk_ends_the_recording_and_not_the_command() {
         println!("skipped: {test}: no tmpfs can be mounted here");
         return;
     };
-    // Each process takes room.
-    let script = "for i in $(seq 4000); do /bin/true; done; echo went on";
+    // Each process takes room. On a busy machine all of them were in the first piece that did not fit: what comes before
+    // them is written by then.
+    let script = "sleep 2; for i in $(seq 4000); do /bin/true; done; echo went on";
     let file = disk.0.join("a.pgs");
     let out = pg_tui(dir.path())
         .current_dir(dir.path())

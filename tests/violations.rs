@@ -69,6 +69,32 @@ fn each_violation_is_a_line_of_json() {
     assert!(last["duration_ns"].is_null() && last["distance"].is_null() && last["type"] == "", "{last}");
 }
 
+/// Who handed one on is told, and of its transaction the part is diagnosed that took longest.
+#[test]
+fn slow_units_that_were_handed_on() {
+    let p = Place::new();
+    let out = p.exits(&["violations", "slow.pgs", "--json"], 0);
+    let lines: Vec<Value> = out.lines().map(|l| serde_json::from_str(l).expect("JSON")).collect();
+    let by: Vec<Option<u64>> = lines.iter().map(|v| v["handed_on"]["queued_ns"].as_u64()).collect();
+    assert_eq!(by, [None, None, Some(30_000_000), Some(20_000_000), None]);
+    assert_eq!(
+        (&lines[2]["handed_on"]["type"], &lines[2]["handed_on"]["thread"]),
+        (&"accept".into(), &"listener".into())
+    );
+    let list = p.exits(&["violations", "slow.pgs"], 0);
+    assert!(list.contains("30 ms before it was taken (30 ms without a CPU), at 3.970 s"), "{list}");
+    let said = p.exits(&["diagnose", "slow.pgs", "--violation", "4", "--transaction"], 0);
+    assert!(
+        said.contains("880 ms of that in the unit of shopd/listener") && said.contains("parse_headers"),
+        "{said}"
+    );
+    let said = p.exits(&["diagnose", "slow.pgs", "--violation", "3", "--transaction"], 0);
+    assert!(said.contains("in the slow unit, shopd/worker-1"), "{said}");
+    let said = p.exits(&["diagnose", "slow.pgs", "--violation", "1", "--transaction"], 1);
+    assert!(said.contains("no other thread is known"), "{said}");
+    p.exits(&["diagnose", "slow.pgs", "--transaction"], 2);
+}
+
 #[test]
 fn names_do_no_harm() {
     let p = Place::new();

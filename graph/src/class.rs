@@ -35,7 +35,8 @@ pub enum WaitClass {
 }
 
 const POLLS: &[&str] = &["poll", "ppoll", "select", "pselect6"];
-const EPOLLS: &[&str] = &["epoll_wait", "epoll_pwait", "epoll_pwait2", "io_getevents", "io_uring_enter"];
+const EPOLLS: &[&str] =
+    &["epoll_wait", "epoll_pwait", "epoll_pwait2", "io_getevents", "io_pgetevents", "io_uring_enter"];
 const SENDS: &[&str] = &[
     "write", "writev", "pwrite64", "pwritev", "pwritev2", "sendto", "sendmsg", "sendmmsg", "sendfile",
     "splice", "connect",
@@ -108,6 +109,15 @@ pub(crate) fn private_futex(v: &Vertex, catalog: &Catalog) -> bool {
 pub(crate) fn joins(v: &Vertex, catalog: &Catalog) -> bool {
     let Some(own) = catalog.thread(v.thread).map(|t| t.process) else { return false };
     v.syscall.is_any(FUTEXES) && v.value != 0 && catalog.has_thread(own, v.value)
+}
+
+/// Is it a wait for a semaphore, or for a lock made of one? Who gets that has it taken: it can be given back. By the names
+/// on the stack; without such names it is not known.
+pub(crate) fn takes_semaphore(v: &Vertex, catalog: &Catalog) -> bool {
+    const NAMES: [&str; 4] = ["sem_wait", "sem_timedwait", "sem_clockwait", "pythread_acquire_lock"];
+    const NEAR: usize = 6;
+    v.syscall.is_any(FUTEXES)
+        && catalog.frames_of(v.user_stack).take(NEAR).any(|f| tells_of(&f.function, &NAMES))
 }
 
 /// A futex wait of which nothing tells that it is for a lock: a barrier, a worker without work, ...

@@ -101,6 +101,33 @@ fn who_unlocks_hands_on_nothing() {
     assert!(t.hand_overs.is_empty() && t.transactions().next().is_none());
 }
 
+/// Two workers wait for one word; the listener lets the first in, the first the second.
+fn let_in_one_after_the_other(function: &str) -> Vec<(usize, usize)> {
+    let mut s = server(&["listener", "first", "second"]);
+    let [l, a, b] = s.threads[..] else { unreachable!() };
+    let stack = s.d.stack(&["futex_wait (libc.so)", &format!("{function} (libc.so)"), "work (server)"]);
+    s.asked(l, 0.1, 1.0);
+    for (thread, until, by) in [(a, 1.1, l), (b, 1.2, a)] {
+        let w = s.d.wait(thread, 0.1, until, "futex").on(s.word).op(CONDITION.0, CONDITION.1).stack(stack);
+        w.by(by, "futex", s.word);
+    }
+    s.asked(l, 1.15, 9.0);
+    s.d.wait(a, 2.0, 9.0, "futex").on(s.word).op(CONDITION.0, CONDITION.1).stack(stack).open();
+    s.d.wait(b, 3.0, 9.0, "futex").on(s.word).op(CONDITION.0, CONDITION.1).stack(stack).open();
+    let units = vec![unit(l, 0, 1.0, 1.15), unit(a, 1, 1.1, 2.0), unit(b, 1, 1.2, 3.0)];
+    let (graph, catalog) = s.d.build();
+    let t = Transactions::new(&graph, &catalog, units, &[]);
+    t.hand_overs.iter().map(|h| (h.from, h.to)).collect()
+}
+
+#[test]
+fn who_gives_back_a_semaphore_hands_on_nothing() {
+    assert_eq!(let_in_one_after_the_other("__new_sem_wait_slow64"), [(0, 1)]);
+    assert_eq!(let_in_one_after_the_other("PyThread_acquire_lock_timed"), [(0, 1)]);
+    // A condition is not taken: the second was signalled by the first.
+    assert_eq!(let_in_one_after_the_other("pthread_cond_wait"), [(0, 1), (1, 2)]);
+}
+
 #[test]
 fn a_way_ends_where_it_comes_back() {
     let mut s = server(&["loop", "pool"]);

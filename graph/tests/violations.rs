@@ -331,8 +331,79 @@ fn who_handed_a_slow_unit_on() {
     );
     assert!(by.strong && by.busy_ns == 0);
     assert!(
-        unit.words.contains("handed on by shopd:1000 at 1.020 s, it waited 10 ms, 10 ms of that for a CPU"),
+        unit.words
+            .contains("handed on by shopd:1000 10 ms before it was taken (10 ms without a CPU), at 1.020 s"),
         "{}",
         unit.words
     );
+}
+
+/// A listener that hands a request on at `handed`, and a worker that waits for a CPU for `queued` then, and is slow.
+fn transaction(handed: f64, queued: f64) -> Drawing {
+    let mut d = Drawing::new(9.0);
+    let listener = d.process("shopd", "shopd", None, 0.0);
+    let worker = d.thread(listener, "worker", 0.0);
+    let (accept, get) = (d.unit_type("accept", 0.001, 9.0), d.unit_type("GET /", 0.02, 0.04));
+    let word = d.object(ObjectKind::Futex, 0x40, 1, "");
+    let listens = d.object(ObjectKind::Tcp, 80, 0, "");
+    let (parses, stack) = (d.stack(&["parse (shopd)"]), d.stack(&["compute (shopd)", "loop (shopd)"]));
+    let taken = handed + queued;
+    d.wait(listener, 0.1, 1.0, "accept4").on(listens).timer();
+    d.wait(worker, 0.1, handed, "futex").on(word).op(137, 0).queued(queued).by(listener, "futex", word);
+    d.unit(listener, accept, (1.0, handed + 0.005));
+    d.runs(listener, 1.0, handed + 0.005, parses);
+    d.wait(listener, handed + 0.005, 9.0, "accept4").on(listens).open();
+    d.violation(worker, get, (taken, taken + 0.05), (stack, 1), SeenBy::Sample);
+    d.unit(worker, get, (taken, taken + 0.1));
+    d.runs(worker, taken, taken + 0.1, stack);
+    d.wait(worker, taken + 0.1, 9.0, "futex").on(word).op(137, 0).open();
+    d
+}
+
+#[test]
+fn a_slow_transaction_is_diagnosed_where_most_of_its_time_went() {
+    let of = |handed, queued| {
+        let (g, c) = transaction(handed, queued).build();
+        let v = g.violations()[0];
+        let way = g.slow_way(&c, &v).expect("the listener handed it on");
+        let name = |t| c.thread(t).unwrap().name.clone();
+        let all: Vec<_> = way.parts.iter().map(|p| (name(p.thread), p.start, p.end, p.queued)).collect();
+        let (taken, done) = (ns(handed + queued), ns(handed + queued + 0.1));
+        let expected = [
+            ("shopd".to_owned(), ns(1.0), ns(handed), false),
+            ("worker".into(), ns(handed), taken, true),
+            ("worker".into(), taken, done, false),
+        ];
+        assert_eq!(all, expected);
+        let victim = pg_graph::way_victim(&g, &c, &v, &way).unwrap();
+        (name(victim.thread), victim.start, victim.end(), victim.violation.is_some(), way.words(&c))
+    };
+    // The listener takes long before it hands on.
+    let (thread, start, end, slow, words) = of(1.5, 0.02);
+    assert_eq!((thread.as_str(), start, end, slow), ("shopd", ns(1.0), ns(1.5), false));
+    assert_eq!(
+        words,
+        "the transaction took 620 ms, 500 ms of that in the unit of shopd:1000, before it was handed on"
+    );
+    // It lies in the queue.
+    let (thread, start, end, slow, words) = of(1.05, 0.4);
+    assert_eq!((thread.as_str(), start, end, slow), ("worker", ns(1.05), ns(1.45), false));
+    assert!(words.contains("took 550 ms, 400 ms of that handed on, until shopd/worker"), "{words}");
+    // The slow unit itself.
+    let (thread, start, _, slow, words) = of(1.01, 0.01);
+    assert_eq!((thread.as_str(), start, slow), ("worker", ns(1.02), true));
+    assert!(words.contains("in the slow unit"), "{words}");
+}
+
+/// A unit that nobody is known to have handed on is no transaction.
+#[test]
+fn without_a_hand_over_there_is_no_transaction() {
+    let mut d = Drawing::new(3.0);
+    let t = d.process("shopd", "shopd", None, 0.0);
+    let get = d.unit_type("GET /", 0.02, 0.04);
+    let stack = d.stack(&["serve (shopd)"]);
+    d.violation(t, get, (1.0, 1.041), (stack, 0), SeenBy::Context);
+    d.unit(t, get, (1.0, 1.1));
+    let (g, c) = d.build();
+    assert_eq!(g.slow_way(&c, &g.violations()[0]), None);
 }

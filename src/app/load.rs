@@ -21,6 +21,11 @@ pub fn load(path: &Path, progress: &dyn Fn(&'static str, f64)) -> Result<Recordi
         ControlFlow::Continue(())
     })
     .map_err(|e| e.to_string())?;
+    if !loaded.graph.violations().is_empty() {
+        progress("joining units", 1.0);
+        // Here, since a screen must not wait for it.
+        loaded.graph.recorded(&loaded.catalog);
+    }
     progress("naming threads", 1.0);
     let warnings = loaded.warnings.iter().map(ToString::to_string).collect();
     Ok(Recording::new(

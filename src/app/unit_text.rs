@@ -12,13 +12,14 @@ pub fn violations(state: &State) -> String {
         return String::new();
     }
     let mut out = String::from(
-        "| type | thread | when | took | may take | excess | seen in |\n|---|---|---|---|---|---|---|\n",
+        "| type | thread | when | queued | took | may take | excess | seen in |\n|---|---|---|---|---|---|---|---|\n",
     );
-    for (_, v) in &state.violations.rows {
+    for (n, v) in &state.violations.rows {
+        let queued = state.violations.queued(*n).map_or_else(String::new, time::length);
         // Writing to a string does not fail.
         let _ = writeln!(
             out,
-            "| {} | {} | {} | {} | {} | {:.2} x | {} |",
+            "| {} | {} | {} | {queued} | {} | {} | {:.2} x | {} |",
             escape(&r.unit_type(v.unit_type)),
             escape(r.thread_name(v.thread)),
             time::at(v.time),
@@ -43,6 +44,9 @@ pub fn units(state: &State) -> String {
         time::length(v.duration()),
         time::length(v.threshold)
     );
+    if let Some(h) = r.graph.handed_on(&r.catalog, v.thread, v.time) {
+        let _ = writeln!(out, "It was {}.", escape(&h.words(&r.catalog)));
+    }
     if let Some(n) = c.with {
         let _ = writeln!(
             out,

@@ -112,6 +112,8 @@ pub fn run(state: &mut State, cmd: Cmd) {
         Cmd::WhyNot => state.layers.push(Layer::WhyNot(0)),
         Cmd::ShowSlice => state.go(View::Slice),
         Cmd::DiagnoseUnit
+        | Cmd::DiagnoseTransaction
+        | Cmd::SeeHander
         | Cmd::CompareUnits
         | Cmd::SortViolations
         | Cmd::AdjustGuard

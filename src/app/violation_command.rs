@@ -4,6 +4,7 @@ use super::command::Cmd;
 use super::jobs::Job;
 use super::layer::{GuardBox, Layer};
 use super::place;
+use super::recording::Recording;
 use super::state::{State, View};
 use super::update::run_job;
 use crate::app::input::Line;
@@ -36,6 +37,14 @@ pub fn run(state: &mut State, cmd: Cmd) {
                 );
             }
         },
+        Cmd::DiagnoseTransaction => diagnose_transaction(state, &r, &v),
+        Cmd::SeeHander => match r.graph.handed_on(&r.catalog, v.thread, v.time) {
+            Some(h) => {
+                place::see(state, h.by.thread, (h.by.start, h.by.end), h.hand_over.time);
+                state.say_only(Look::Dim, h.words(&r.catalog));
+            }
+            None => state.say_only(Look::Dim, NOT_HANDED_ON),
+        },
         Cmd::CompareUnits => run_job(state, Job::Compare(r, Box::new(v))),
         Cmd::AdjustGuard if v.unit_type.is_some() => {
             let before =
@@ -54,6 +63,25 @@ pub fn run(state: &mut State, cmd: Cmd) {
             );
         }
         _ => {}
+    }
+}
+
+/// What is said where nobody is known who handed a unit on.
+const NOT_HANDED_ON: &str = "no other thread is known to have handed this unit on";
+
+/// Diagnoses the part of a slow unit's transaction that took longest.
+fn diagnose_transaction(state: &mut State, r: &Recording, v: &ViolationFact) {
+    let Some(way) = r.graph.slow_way(&r.catalog, v) else {
+        state.say_only(Look::Dim, format!("{NOT_HANDED_ON}: d diagnoses it"));
+        return;
+    };
+    let words = way.words(&r.catalog);
+    match pg_graph::way_victim(&r.graph, &r.catalog, v, &way) {
+        Some(victim) => {
+            place::diagnose(state, victim, None);
+            state.say(Look::Good, words);
+        }
+        None => state.say(Look::Warning, format!("{words}; nothing was recorded of this thread meanwhile")),
     }
 }
 

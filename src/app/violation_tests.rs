@@ -74,6 +74,8 @@ fn through_the_violations_by_keys() {
     assert_eq!(order(&s), [0, 1, 2, 3, 4]);
     s.keys("o home");
     assert!(s.shows("by type"), "{}", s.screen());
+    s.keys("o");
+    assert_eq!(order(&s)[..2], [2, 3], "by time queued: {}", s.screen());
     // Diagnosis: from the slow unit to who has the lock.
     s.keys("o home j");
     assert!(
@@ -94,7 +96,7 @@ fn through_the_violations_by_keys() {
     assert_eq!(s.state.view, View::Timeline, "{}", s.screen());
     // What is copied is the list, or the two units.
     for (keys, text) in
-        [("g u y", "| type GET / | shopd/worker-1 | 3.026 s | 212 ms"), ("c y", "A normal one of shopd/")]
+        [("g u y", "| type GET / | shopd/worker-1 | 3.026 s |  | 212 ms"), ("c y", "A normal one of shopd/")]
     {
         s.asked.clear();
         s.keys(keys);
@@ -102,6 +104,44 @@ fn through_the_violations_by_keys() {
             s.asked.iter().find_map(|e| if let Effect::Osc52(t) = e { Some(t.clone()) } else { None });
         assert!(copied.as_ref().is_some_and(|c| c.contains(text)), "{copied:?}");
     }
+}
+
+/// Who handed a slow unit on, how long it waited then, and where most of its transaction's time went.
+#[test]
+fn slow_units_that_were_handed_on() {
+    let mut s = Session::with(slow(), 120, 40, false);
+    // Number 2 waited 30 ms, number 3 for 20 ms; of others it is not known.
+    s.keys("v o o o home");
+    assert!(s.shows("by time queued") && s.shows("30.0 ms") && s.shows("20.0 ms"), "{}", s.screen());
+    assert!(
+        s.shows("handed on by shopd/listener")
+            && s.shows("30 ms before it was taken (30 ms without a CPU), at 3.970 s"),
+        "{}",
+        s.screen()
+    );
+    // Most of its time it was slow itself: that is what is diagnosed.
+    s.keys("D A");
+    assert!(s.shows("journal"), "{}", s.screen());
+    // The other one was parsed for long: the listener's unit is diagnosed, and a key leads to it.
+    s.keys("v j D A");
+    assert_eq!(s.state.view, View::Verdict, "{}", s.screen());
+    let victim = s.state.diagnosis.victim().unwrap();
+    let name = s.state.recording.as_ref().unwrap().thread_name(victim.thread).to_owned();
+    assert_eq!((name.as_str(), victim.start), ("shopd/listener", 4_600_000_000), "{}", s.screen());
+    assert!(s.shows("parse_headers"), "{}", s.screen());
+    s.keys("v [");
+    assert_eq!(s.state.view, View::Timeline, "{}", s.screen());
+    let t = &s.state.timeline;
+    assert_eq!((t.thread, t.cursor), (Some(victim_thread(&s)), 5_480_000_000), "{}", s.screen());
+    // Of others nobody is known.
+    s.keys("g u o home [");
+    assert!(s.shows("no other thread is known") && s.state.view == View::Violations, "{}", s.screen());
+    s.keys("D");
+    assert!(s.shows("d diagnoses it") && s.state.view == View::Violations, "{}", s.screen());
+}
+
+fn victim_thread(s: &Session) -> pg_event::ThreadId {
+    s.state.diagnosis.victim().unwrap().thread
 }
 
 /// What is decided is kept in the session, and the command for the profile is told.

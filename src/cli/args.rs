@@ -304,6 +304,7 @@ Examples:
   pg-tui diagnose hang.pgs --process '^redis-cli .* get'
   pg-tui diagnose hang.pgs --tid 4711 --at 12.5
   pg-tui diagnose guarded.pgs --violation 1
+  pg-tui diagnose guarded.pgs --violation 1 --transaction
   pg-tui diagnose hang.pgs --steps
   pg-tui diagnose hang.pgs --json | jq '.root_causes[0].why'";
 
@@ -329,6 +330,10 @@ pub struct Diagnose {
     /// It is this unit of work that took too long, by its number (`pg-tui violations`)
     #[arg(long, value_name = "N", conflicts_with_all = ["who", "at", "steps"], help_heading = "Which hang")]
     pub violation: Option<std::num::NonZeroUsize>,
+    /// Not that unit alone: of its transaction (the unit that handed it on, the wait until it was taken, ...) the part that
+    /// took longest
+    #[arg(long, requires = "violation")]
+    pub transaction: bool,
     /// Answer questions from this file (`-`: standard input)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "replay")]
     pub answers: Option<PathBuf>,

@@ -26,7 +26,7 @@ pub fn run(args: &Diagnose, out: &mut dyn Write) -> Outcome {
         return super::steps::run(args, process.as_ref(), &loaded, out);
     }
     let victim = match args.violation {
-        Some(number) => super::violations::victim(&loaded, &args.file, number)?,
+        Some(number) => super::violations::victim(&loaded, &args.file, number, args.transaction)?,
         None => select(args, process, &loaded)?,
     };
     let mut report = diagnose(&loaded, victim.clone(), answers, args.replay, usize::from(args.top));

@@ -8,6 +8,7 @@ mod exit;
 mod find_flag;
 mod generate;
 mod guard;
+mod launched;
 mod live;
 mod loading;
 mod log;

@@ -19,6 +19,8 @@ use std::process::ExitCode;
 
 /// How long is recorded when nothing says so, in seconds.
 const DURATION: f64 = 30.0;
+/// How long is measured by probes when nothing says so, in seconds.
+pub(super) const MEASURE: f64 = 10.0;
 /// Names of threads that are told at most.
 const MAX_QUIET: usize = 8;
 
@@ -41,14 +43,16 @@ pub fn run(args: &Train, out: &mut dyn Write) -> Outcome {
     if let Some(bounds) = super::guard::given::bounds(args.unit_begin.as_ref(), args.unit_end.as_ref())? {
         return super::train_given::run(args, &bounds, out);
     }
+    fits(args)?;
     if !args.from.is_empty() {
         return learn(args, &args.from, &chosen, None, out);
     }
     // A command has ended when its recording has.
-    let running = args.command.is_empty() && args.measure > 0.0;
+    let seconds = args.measure.unwrap_or(MEASURE);
+    let running = args.command.is_empty() && seconds > 0.0;
     let targets = if running { Some(Targets::of(&args.pid, &args.comm)?) } else { None };
     let recording = Recording::new(args.keep.as_deref());
-    let done = record::record(&as_typed(args, &recording.path)?)?;
+    let done = record::record(&as_typed(args, &recording.path, None)?)?;
     match learn(args, std::slice::from_ref(&done.path), &Chosen::Focus, targets.as_ref(), out) {
         // What was recorded is worth another try.
         Err(Failure::Other(why)) => {
@@ -57,6 +61,23 @@ pub fn run(args: &Train, out: &mut dyn Write) -> Outcome {
         }
         learnt => learnt.map(|_| ExitCode::from(done.code)),
     }
+}
+
+/// What has no meaning for turns of loops.
+fn fits(args: &Train) -> Result<(), Failure> {
+    let (from, command) = (!args.from.is_empty(), !args.command.is_empty());
+    let refused = match () {
+        () if from && command => "--from cannot be used with a command: one of them is learnt from",
+        () if from && (args.measure.is_some() || args.units.is_some()) => {
+            "--measure and --units cannot be used with --from: probes measure a program that runs (-p PID)"
+        }
+        () if command && args.units.is_some() => {
+            "--units cannot be used with a command, which has ended when its units would be measured: start it, and name \
+             it with -p PID"
+        }
+        () => return Ok(()),
+    };
+    Err(Failure::Usage(refused.into()))
 }
 
 /// A recording, which goes when it was learnt from unless it is wanted.
@@ -72,7 +93,8 @@ impl Recording {
         Self { path, temporary: keep.is_none() }
     }
 
-    fn keep(mut self) -> PathBuf {
+    /// Keeps it; its path.
+    pub fn keep(mut self) -> PathBuf {
         self.temporary = false;
         self.path.clone()
     }
@@ -87,21 +109,28 @@ impl Drop for Recording {
     }
 }
 
-/// The recording, as if typed: what is not said here is as `pg-tui record` has it.
-pub(super) fn as_typed(args: &Train, path: &Path) -> Result<super::args::Record, Failure> {
+/// The recording, as if typed: what is not said here is as `pg-tui record` has it. `launched`: of a command that was
+/// started before, with its process and how many seconds if nothing says it.
+pub(super) fn as_typed(
+    args: &Train,
+    path: &Path,
+    launched: Option<(u32, f64)>,
+) -> Result<super::args::Record, Failure> {
     let mut line: Vec<OsString> = ["--no-tui", "--no-bursts", "-o"].map(Into::into).into();
     line.push(path.into());
     line.extend(["--level".into(), args.level.name().into()]);
     line.extend(["--sample-rate".into(), args.sample_rate.to_string().into()]);
-    let end = args.command.is_empty().then_some(DURATION);
-    if let Some(s) = args.duration.or(end) {
+    let command = if launched.is_none() { args.command.as_slice() } else { &[] };
+    let end = launched.map_or(DURATION, |l| l.1);
+    if let Some(s) = args.duration.or(command.is_empty().then_some(end)) {
         line.extend(["--duration".into(), s.to_string().into()]);
     }
-    line.extend(args.pid.iter().flat_map(|p| ["-p".into(), p.to_string().into()]));
+    let pids = args.pid.iter().copied().chain(launched.map(|l| l.0));
+    line.extend(pids.flat_map(|p| ["-p".into(), p.to_string().into()]));
     line.extend(args.comm.iter().map(|c| format!("--comm={c}").into()));
-    if !args.command.is_empty() {
+    if !command.is_empty() {
         line.push("--".into());
-        line.extend(args.command.iter().cloned());
+        line.extend(command.iter().cloned());
     }
     record_as_typed(line)
 }
@@ -143,7 +172,8 @@ fn learn(
         let earlier = args.output.as_ref().and_then(|p| units::read(p).ok()).unwrap_or_default();
         functions.extend(earlier.placed_functions());
         let functions: Vec<_> = functions.into_iter().collect();
-        all = measured(all, &functions, targets, args.measure, args.units.as_deref(), out)?;
+        all =
+            measured(all, &functions, targets, args.measure.unwrap_or(MEASURE), args.units.as_deref(), out)?;
     }
     let path = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{program}.pgprof")));
     let written =

@@ -9,6 +9,7 @@ use super::text::wrap;
 use crate::clean::{clean, clean_to};
 use crate::session::Loaded;
 use crate::units::{self, Work};
+use pg_event::Ns;
 use pg_graph::BuildOptions;
 use pg_graph::transactions::{Pair, Times, Ways, pair_words, pairs, ways};
 use pg_graph::words::{moment, short_who, span};
@@ -101,6 +102,48 @@ fn certain(p: &Pair) -> String {
     format!("{} certain{inferred}{weak}; {} to {} threads{unknown}", p.strong, p.threads.0, p.threads.1)
 }
 
+/// A line of a table, and sentences below it.
+struct Row {
+    figures: Vec<String>,
+    /// What they are of.
+    of: String,
+    below: Vec<String>,
+}
+
+/// How many, four times, and the share of the time that was spent waiting.
+fn shares(count: usize, times: [Ns; 4], waiting: f64) -> Vec<String> {
+    let mut figures = vec![count.to_string()];
+    figures.extend(times.map(span));
+    figures.push(format!("{:.0}%", waiting * 100.0));
+    figures
+}
+
+fn put(out: &mut dyn Write, line: &str) -> std::io::Result<()> {
+    writeln!(out, "{}", clean_to(line, WIDTH))
+}
+
+/// Figures below their heads, then what they are of; the first rows of many.
+fn table(out: &mut dyn Write, heads: &[&str], of: &str, rows: Vec<Row>) -> std::io::Result<()> {
+    let line = |figures: &mut dyn Iterator<Item = &str>, of: &str| -> String {
+        let padded: Vec<String> = figures.map(|f| format!("{f:>8}")).collect();
+        format!("{}  {of}", padded.join(" "))
+    };
+    put(out, &line(&mut heads.iter().copied(), of))?;
+    for row in rows.iter().take(MOST) {
+        put(out, &line(&mut row.figures.iter().map(String::as_str), &row.of))?;
+        for words in &row.below {
+            let mut lines = String::new();
+            // Writing to a string does not fail.
+            let _ = wrap(&mut lines, &" ".repeat(10), words);
+            lines.lines().try_for_each(|l| put(out, l))?;
+        }
+    }
+    match rows.len().saturating_sub(MOST) {
+        0 => Ok(()),
+        n => put(out, &format!("and {n} others")),
+    }
+}
+
 struct Found<'a> {
     loaded: &'a Loaded,
     work: &'a Work,
@@ -124,96 +167,62 @@ impl Found<'_> {
     }
 
     fn text(&self, each: bool, out: &mut dyn Write) -> std::io::Result<()> {
-        let mut put = |line: String| writeln!(out, "{}", clean_to(&line, WIDTH));
-        put(format!(
-            "{:>8} {:>8} {:>8} {:>8} {:>8} {:>8}  units of",
-            "number", "threads", "mean", "median", "p99", "max"
-        ))?;
-        for k in self.kinds.iter().take(MOST) {
-            let t = &k.times;
-            put(format!(
-                "{:>8} {:>8} {:>8} {:>8} {:>8} {:>8}  {}",
-                k.count,
-                k.threads,
-                span(t.mean),
-                span(t.median),
-                span(t.p99),
-                span(t.max),
-                self.name(k.of)
-            ))?;
-        }
-        if self.kinds.len() > MOST {
-            put(format!("and {} others", self.kinds.len() - MOST))?;
-        }
+        let kinds = self.kinds.iter().map(|k| self.kind_row(k)).collect();
+        table(out, &["number", "threads", "mean", "median", "p99", "max"], "units of", kinds)?;
         let left = self.work.left;
         let n = left.edges + left.lost + left.other + left.empty;
         if n > 0 {
-            put(format!("left out: {n} units that were not whole (`pg-tui train --from` says why)"))?;
+            put(out, &format!("left out: {n} units that were not whole (`pg-tui train --from` says why)"))?;
         }
         if self.work.cut_short {
-            put("there are more units than are looked at: the rest is left out".into())?;
+            put(out, "there are more units than are looked at: the rest is left out")?;
         }
         if self.pairs.is_empty() {
-            return put("\nno unit was seen to hand work on to another thread's".into());
+            put(out, "")?;
+            return put(out, "no unit was seen to hand work on to another thread's");
         }
-        put(format!(
-            "\n{:>8} {:>8} {:>8} {:>8} {:>8} {:>7}  work handed on",
-            "number", "queued", "p99", "service", "p99", "waiting"
-        ))?;
-        for p in self.pairs.iter().take(MOST) {
-            let object = self.object(p);
-            let on = if object.is_empty() { String::new() } else { format!(", by {object}") };
-            put(format!(
-                "{:>8} {:>8} {:>8} {:>8} {:>8} {:>6.0}%  {} → {}{on}",
-                p.count,
-                span(p.queued.mean),
-                span(p.queued.p99),
-                span(p.service.mean),
-                span(p.service.p99),
-                p.share_queued() * 100.0,
-                self.name(p.from),
-                self.name(p.to),
-            ))?;
-            for words in [certain(p), pair_words(p)] {
-                let mut lines = String::new();
-                // Writing to a string does not fail.
-                let _ = wrap(&mut lines, &" ".repeat(10), &words);
-                lines.lines().try_for_each(|l| put(l.to_owned()))?;
-            }
-        }
-        if self.pairs.len() > MOST {
-            put(format!("and {} others", self.pairs.len() - MOST))?;
-        }
-        put(format!(
-            "\n{:>8} {:>8} {:>8} {:>8} {:>8} {:>7}  transactions",
-            "number", "total", "p99", "queued", "service", "waiting"
-        ))?;
-        for w in self.ways.iter().take(MOST) {
-            let back = if w.back { " (and back)" } else { "" };
-            put(format!(
-                "{:>8} {:>8} {:>8} {:>8} {:>8} {:>6.0}%  {}{back}",
-                w.count,
-                span(w.total.mean),
-                span(w.total.p99),
-                span(w.queued.mean),
-                span(w.service.mean),
-                w.queued.sum as f64 / w.total.sum.max(1) as f64 * 100.0,
-                self.way(w).join(" → "),
-            ))?;
-        }
+        put(out, "")?;
+        let pairs = self.pairs.iter().map(|p| self.pair_row(p)).collect();
+        table(out, &["number", "queued", "p99", "service", "p99", "waiting"], "work handed on", pairs)?;
+        put(out, "")?;
+        let ways = self.ways.iter().map(|w| self.way_row(w)).collect();
+        table(out, &["number", "total", "p99", "queued", "service", "waiting"], "transactions", ways)?;
         let (several, most) = self.work.joined.fan_out();
         if several > 0 {
-            put(format!(
-                "{several} units handed on to several, one to {most}: each is told as a transaction"
-            ))?;
+            let each = "each is told as a transaction";
+            put(out, &format!("{several} units handed on to several, one to {most}: {each}"))?;
         }
         if each {
-            put(String::new())?;
-            for line in self.each() {
-                put(line)?;
-            }
+            put(out, "")?;
+            self.each().try_for_each(|line| put(out, &line))?;
         }
         Ok(())
+    }
+
+    fn kind_row(&self, k: &Kind) -> Row {
+        let t = &k.times;
+        let mut figures = vec![k.count.to_string(), k.threads.to_string()];
+        figures.extend([t.mean, t.median, t.p99, t.max].map(span));
+        Row { figures, of: self.name(k.of).to_owned(), below: Vec::new() }
+    }
+
+    fn pair_row(&self, p: &Pair) -> Row {
+        let times = [p.queued.mean, p.queued.p99, p.service.mean, p.service.p99];
+        let object = self.object(p);
+        let on = if object.is_empty() { String::new() } else { format!(", by {object}") };
+        Row {
+            figures: shares(p.count, times, p.share_queued()),
+            of: format!("{} → {}{on}", self.name(p.from), self.name(p.to)),
+            below: vec![certain(p), pair_words(p)],
+        }
+    }
+
+    fn way_row(&self, w: &Ways) -> Row {
+        let times = [w.total.mean, w.total.p99, w.queued.mean, w.service.mean];
+        let waiting = w.queued.sum as f64 / w.total.sum.max(1) as f64;
+        let back = if w.back { " (and back)" } else { "" };
+        let of = self.way(w).join(" → ") + back;
+        Row { figures: shares(w.count, times, waiting), of, below: Vec::new() }
     }
 
     fn each(&self) -> impl Iterator<Item = String> + '_ {

@@ -4,11 +4,11 @@ use super::args::Violations;
 use super::diagnose::harmless;
 use super::exit::{Failure, Outcome};
 use super::loading;
-use crate::clean::clean_to;
+use crate::clean::{clean, clean_to};
 use crate::session::Loaded;
 use pg_graph::report::ViolationInfo;
 use pg_graph::words::{moment, span, unit_type};
-use pg_graph::{BuildOptions, Victim, ViolationFact, violation_info, violation_victim};
+use pg_graph::{BuildOptions, Victim, ViolationFact, violation_info, violation_victim, way_victim};
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -60,18 +60,34 @@ fn text(loaded: &Loaded, v: &ViolationFact, info: &ViolationInfo) -> String {
     clean_to(&line, WIDTH)
 }
 
-/// The victim that a violation is, by its number in the recording.
-pub fn victim(loaded: &Loaded, file: &Path, number: NonZeroUsize) -> Result<Victim, Failure> {
-    let (file, all) = (file.display(), loaded.graph.violations());
+/// The victim that a violation is, by its number in the recording; or the part of its transaction that took longest.
+pub fn victim(
+    loaded: &Loaded,
+    file: &Path,
+    number: NonZeroUsize,
+    transaction: bool,
+) -> Result<Victim, Failure> {
+    let (graph, catalog) = (&loaded.graph, &loaded.catalog);
+    let (file, all) = (file.display(), graph.violations());
     let v = all.get(number.get() - 1).ok_or_else(|| {
         Failure::Usage(format!(
             "{file}: there is no violation {number}; it has {} (pg-tui violations)",
             all.len()
         ))
     })?;
-    violation_victim(&loaded.graph, &loaded.catalog, v).ok_or_else(|| {
+    let nothing = || {
         Failure::Nothing(format!(
             "{file}: nothing was recorded of the thread of violation {number} meanwhile"
         ))
-    })
+    };
+    if !transaction {
+        return violation_victim(graph, catalog, v).ok_or_else(nothing);
+    }
+    let way = graph.slow_way(catalog, v).ok_or_else(|| {
+        Failure::Nothing(format!(
+            "{file}: no other thread is known to have handed the unit of violation {number} on"
+        ))
+    })?;
+    eprintln!("pg-tui: {}", clean(&way.words(catalog)));
+    way_victim(graph, catalog, v, &way).ok_or_else(nothing)
 }

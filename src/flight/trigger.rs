@@ -34,8 +34,18 @@ pub struct Fired {
 }
 
 /// Calls in which an event loop waits for events.
-const LOOPS: [&str; 8] =
-    ["epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect6", "io_uring_enter"];
+const LOOPS: [&str; 10] = [
+    "epoll_wait",
+    "epoll_pwait",
+    "epoll_pwait2",
+    "poll",
+    "ppoll",
+    "select",
+    "pselect6",
+    "io_uring_enter",
+    "io_getevents",
+    "io_pgetevents",
+];
 /// Calls in which a thread waits for work, time or the end of others: as long as it takes.
 const IDLE: [&str; 13] = [
     "accept",

@@ -3,7 +3,7 @@
 use super::guarding::{Guarding, Opened, Refused, Watched, find, judge, opened};
 use pg_event::{Ns, UnitTypeRow};
 use pg_graph::units::{
-    Binary, CallPath, Function, FunctionId, Given, LoopFunction, LoopKey, PathSet, Profile, Unit,
+    Binary, CallPath, Function, FunctionId, Given, KnownTypes, LoopFunction, LoopKey, PathSet, Profile, Unit,
 };
 use pg_tracer::given::{FdKind, Found, GivenError, GivenPoint, find as find_point};
 use pg_tracer::guards::{GivenProbe, GivenUnit, GuardedLoop, Plan};
@@ -76,6 +76,7 @@ impl Located {
             module: row.module.clone(),
             function: self.name,
             types: vec![row],
+            known: KnownTypes::default(),
             limits: (vec![threshold], threshold),
             guards: 0,
             given,
@@ -183,7 +184,7 @@ fn unit(
             file: binaries[f.binary].binary.file(),
             offset: f.offset,
             entry: f.entry,
-            positive: f.result,
+            call: f.call,
             kind,
             semaphore: f.semaphore,
             shared: !binaries[f.binary].is_private(pids),

@@ -2,8 +2,8 @@
 
 use pg_event::{Ns, UnitTypeRow};
 use pg_graph::units::{
-    Boundary, FunctionId, Limit, LoopKey, LoopTypes, Place, Profile, SelectOptions, TypeId, TypeOptions,
-    candidates, guards, telling,
+    Boundary, FunctionId, KnownTypes, Limit, LoopKey, LoopTypes, Place, Profile, SelectOptions, TypeId,
+    TypeOptions, candidates, guards, telling,
 };
 use pg_tracer::Error;
 use pg_tracer::given::{GivenError, program_first};
@@ -60,6 +60,8 @@ pub struct Watched {
     pub function: String,
     /// Its types, by their numbers in the profile. None while learning.
     pub types: Vec<UnitTypeRow>,
+    /// The same as the profile has them.
+    pub known: KnownTypes,
     /// How long they may take, and units of no known type, ns; 0 as long as they like.
     pub limits: (Vec<Ns>, Ns),
     /// Functions at which its types are told from each other.
@@ -133,10 +135,11 @@ impl Guarding {
         let mut guarded: BTreeMap<FunctionId, usize> = BTreeMap::new();
         for (i, watched) in all.loops.iter_mut().enumerate() {
             let Some(of) = ask.profile.types(&watched.key, TypeOptions::default()) else { continue };
-            watched.types = rows(ask, watched, &of);
-            watched.limits = limits(&watched.types, &of.silent);
+            watched.types = rows(ask, watched, &of.known);
+            watched.limits = limits(&watched.types, &of.known.silent);
             (all.plan.loops[i].thresholds, all.plan.loops[i].unknown) = watched.limits.clone();
             if !ask.probes {
+                watched.known = of.known;
                 continue;
             }
             let mut told: BTreeMap<FunctionId, Vec<(u32, Vec<usize>)>> = BTreeMap::new();
@@ -156,6 +159,7 @@ impl Guarding {
                 watched.guards += 1;
                 all.plan.contexts.extend(told.into_iter().map(|(depth, types)| (i, number, depth, types)));
             }
+            watched.known = of.known;
         }
         Ok(all)
     }
@@ -281,8 +285,8 @@ pub(super) fn judge(loops: Vec<(String, Vec<Boundary>)>) -> Judge {
 fn watched(ask: &Ask, key: &LoopKey, binary: &Binary) -> Watched {
     let function = ask.profile.loop_function(key).map_or_else(String::new, |f| f.function.name.clone());
     let given = key.given.as_ref().map(ToString::to_string);
-    let (key, module, (types, limits)) = (key.clone(), binary.path.clone(), Default::default());
-    Watched { key, module, function, types, limits, guards: 0, given }
+    let (key, module, (types, limits, known)) = (key.clone(), binary.path.clone(), Default::default());
+    Watched { key, module, function, types, known, limits, guards: 0, given }
 }
 
 /// How long units may take by the rows of their types, of which some are silent; and those of no known type: the greatest,
@@ -294,24 +298,21 @@ fn limits(rows: &[UnitTypeRow], silent: &[bool]) -> (Vec<Ns>, Ns) {
     (known, unknown)
 }
 
-/// Guarded loops with the names and limits that a person has given their types in the profile since. `None` when it knows
-/// other types now: what tells those from each other is chosen at the start.
-pub fn changed(ask: &Ask, loops: &[Watched]) -> Option<Vec<Watched>> {
+/// Guarded loops with the names and limits that a person has given their types in the profile since it was `learnt`.
+/// `None` when it knows other units of them now: their types may be others, and what tells those from each other is chosen
+/// at the start. Nothing is clustered.
+pub fn changed(ask: &Ask, learnt: &Profile, loops: &[Watched]) -> Option<Vec<Watched>> {
     let change = |watched: &Watched| {
-        let of = ask.profile.types(&watched.key, TypeOptions::default())?;
-        let types = rows(ask, watched, &of);
-        let learnt = |t: &UnitTypeRow| (t.units, t.mean, t.sigma);
-        if !types.iter().map(learnt).eq(watched.types.iter().map(learnt)) {
-            return None;
-        }
-        let limits = limits(&types, &of.silent);
-        Some(Watched { types, limits, ..watched.clone() })
+        let known = ask.profile.said_since(learnt, &watched.key, &watched.known)?;
+        let types = rows(ask, watched, &known);
+        let limits = limits(&types, &known.silent);
+        Some(Watched { types, known, limits, ..watched.clone() })
     };
     loops.iter().map(change).collect()
 }
 
 /// The types of a loop for a recording.
-fn rows(ask: &Ask, watched: &Watched, of: &LoopTypes) -> Vec<UnitTypeRow> {
+fn rows(ask: &Ask, watched: &Watched, of: &KnownTypes) -> Vec<UnitTypeRow> {
     let row = |t: usize| {
         let stats = &of.stats[t];
         let said = if of.limits[t] == Limit::Auto { ask.limit } else { of.limits[t] };

@@ -123,7 +123,7 @@ impl Kinds {
             let paths = PathSet::new(k.paths.paths().iter().map(path).collect::<Option<Vec<_>>>()?);
             let tree = of.types.trees().binary_search_by(|t| t.paths.cmp(&paths)).ok()?;
             let of_type = of.types.type_of(tree)?.0 as usize;
-            Some(format!("{} {}", of_type, of.names.get(of_type)?))
+            Some(format!("{} {}", of_type, of.known.names.get(of_type)?))
         };
         self.kinds.iter().map(name).collect()
     }

@@ -17,6 +17,9 @@ const COUNTING: Duration = Duration::from_millis(300);
 const MAX_FUNCTIONS: usize = 500;
 /// What all probes together may take of the time that units take, for the seconds of learning.
 const LEARNING: f64 = 0.15;
+/// What those at one function may take of the units that come by it, while times are measured: what a probe takes differs
+/// from hit to hit, and a unit's time is known no better than that of its probes.
+const WITHIN: f64 = 0.25;
 /// What probes may take of the time of counting in any case, ns: a thousandth of one CPU.
 const HARMLESS: f64 = 300_000.0;
 /// Share of the time in which it is looked what units there are; in the rest they are measured.
@@ -60,7 +63,7 @@ pub struct Measured {
 ///
 /// First all functions are probed that are not called too often, to see what units there are. A probe takes time, though,
 /// and a unit that comes by two hundred takes twice as long: so how long units take is then measured at those functions only
-/// that tell their types from each other, as guards will.
+/// that tell their types from each other, as guards will, and that no unit calls so often that its time would be the probes'.
 ///
 /// # Errors
 /// [`Measuring`].
@@ -79,6 +82,7 @@ pub fn measure(
     let probed: Vec<FunctionId> = kept.iter().filter_map(|&i| candidates.get(i).copied()).collect();
     let mut seen = Learning::start(Guarding::learning(ask, probed.iter().map(numbered))?, ask, functions)?;
     seen.run(duration.mul_f64(EXPLORING), &stop);
+    seen.forget_hot();
     let telling = seen.telling(functions);
     let Learning { guards, seen, .. } = seen;
     let (hit_ns, mut notes) = (guards.costs().0, guards.notes());
@@ -157,6 +161,45 @@ struct Learning<'a> {
     names: Vec<Function>,
     seen: Kinds,
     log: Option<UnitLog>,
+    /// How the units' time is shared out; functions as the plan numbers them.
+    shares: Shares,
+}
+
+/// What probes take of the units' time.
+#[derive(Default)]
+struct Shares {
+    /// Nanoseconds of all units, without those of the probes.
+    busy: u64,
+    /// Of each function: how often it was come by, and the nanoseconds of the units that did.
+    within: Vec<(u64, u64)>,
+}
+
+impl Shares {
+    /// A unit of this time that came so often by these functions.
+    fn unit(&mut self, time: Ns, contexts: &[(usize, u32, u32)]) {
+        self.busy += time;
+        let mut calls: HashMap<usize, u64> = HashMap::new();
+        for &(f, _, n) in contexts {
+            *calls.entry(f).or_default() += u64::from(n);
+        }
+        for (f, n) in calls {
+            if let Some(of) = self.within.get_mut(f) {
+                *of = (of.0 + n, of.1 + time);
+            }
+        }
+    }
+
+    /// Functions at which probes of `hit` ns take little ([`LEARNING`], [`WITHIN`]), of all units and of those that come by
+    /// each.
+    fn quiet(&self, hit: u64) -> Vec<usize> {
+        let calls = self.within.iter().map(|w| w.0).collect();
+        let mut quiet = Counted { calls, busy: self.busy, hit }.quiet(LEARNING);
+        quiet.retain(|&f| {
+            let (calls, busy) = self.within[f];
+            (calls * hit) as f64 <= busy as f64 * WITHIN
+        });
+        quiet
+    }
 }
 
 impl<'a> Learning<'a> {
@@ -170,7 +213,8 @@ impl<'a> Learning<'a> {
         }
         let functions = of.functions.clone();
         let guards = of.start(ask.pids)?;
-        Ok(Self { guards, ask, functions, loops, names, seen: Kinds::default(), log: None })
+        let shares = Shares { busy: 0, within: vec![(0, 0); functions.len()] };
+        Ok(Self { guards, ask, functions, loops, names, seen: Kinds::default(), log: None, shares })
     }
 
     fn run(&mut self, duration: Duration, stop: &dyn Fn() -> bool) {
@@ -189,6 +233,7 @@ impl<'a> Learning<'a> {
         let hits: Vec<(FunctionId, u32)> = u.contexts.iter().filter_map(named).collect();
         let duration: Ns = u.end.saturating_sub(u.start).saturating_sub(u.spent);
         let kind = self.seen.add(u.of_loop, own, &hits, duration);
+        self.shares.unit(duration, &u.contexts);
         if let Some(log) = &mut self.log {
             log.unit(&u, duration, kind, &self.functions);
         }
@@ -204,6 +249,14 @@ impl<'a> Learning<'a> {
             }
         }
         learnt
+    }
+
+    /// Functions that some units call too often to have their times measured there tell no types.
+    fn forget_hot(&mut self) {
+        let quiet = self.shares.quiet(self.guards.costs().0);
+        self.functions = quiet.iter().filter_map(|&i| self.functions.get(i).copied()).collect();
+        let kept = self.functions.iter().copied().collect();
+        self.seen = std::mem::take(&mut self.seen).known_at(&kept);
     }
 
     /// Functions, of those that are probed, at which the types that were seen are told from each other; all when that is
@@ -227,6 +280,22 @@ impl<'a> Learning<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_function_that_few_units_call_very_often_is_left_out_where_times_are_measured() {
+        let mut shares = Shares { busy: 0, within: vec![(0, 0); 3] };
+        // A thousand units come once by the first; one in a hundred ten thousand times by the second, at two depths.
+        for n in 0..1000 {
+            let often = [(0, 16, 1), (1, 32, 6000), (1, 48, 4000)];
+            shares.unit(1_000_000, if n % 100 == 0 { &often } else { &often[..1] });
+        }
+        assert_eq!(shares.within, [(1000, 1_000_000_000), (100_000, 10_000_000), (0, 0)]);
+        // A probe of 1 us: a thousandth of the time at the first; at the second a tenth, but ten times as much as its units.
+        assert_eq!(shares.quiet(1000), [0, 2]);
+        assert_eq!(shares.quiet(10), [0, 1, 2]);
+        // Of 200 us: a fifth of all at the first.
+        assert_eq!(shares.quiet(200_000), [2]);
+    }
 
     #[test]
     fn what_is_called_too_often_is_left_out() {

@@ -169,7 +169,7 @@ fn label(text: &str) -> String {
 mod tests {
     use super::*;
     use pg_event::UnitTypeRow;
-    use pg_graph::units::LoopKey;
+    use pg_graph::units::{KnownTypes, LoopKey};
 
     fn shown() -> Shown {
         let info = ViolationInfo {
@@ -242,6 +242,7 @@ mod tests {
             module: String::new(),
             function: "main".into(),
             types,
+            known: KnownTypes::default(),
             limits: (Vec::new(), 0),
             guards: 0,
             given: None,

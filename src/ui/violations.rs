@@ -50,14 +50,17 @@ pub fn layout(state: &State, body: Rect) -> Areas {
     Areas { rows, distribution, stack }
 }
 
-/// Widths of: type, thread, when, took, may take, excess. 0: left out.
-fn columns(width: usize) -> [usize; 6] {
+/// Widths of: type, thread, when, queued, took, may take, excess. 0: left out.
+fn columns(width: usize, queued: bool) -> [usize; 7] {
     let room = width.saturating_sub(2);
     if width >= 72 {
-        let flexible = share_out(room - 42, &[(3, 10), (2, 10)]);
-        [flexible[0], flexible[1], 11, 11, 11, 9]
+        let queued = if queued { 10 } else { 0 };
+        // It stands below as well, of the selected one.
+        let may_take = if queued > 0 && width < 100 { 0 } else { 11 };
+        let flexible = share_out(room - 31 - queued - may_take, &[(3, 10), (2, 10)]);
+        [flexible[0], flexible[1], 11, queued, 11, may_take, 9]
     } else {
-        [room.saturating_sub(20), 0, 0, 11, 0, 9]
+        [room.saturating_sub(20), 0, 0, 0, 11, 0, 9]
     }
 }
 
@@ -75,9 +78,10 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
         nothing(ui, buffer, Rect { y: body.y + 1, height: body.height.saturating_sub(1), ..body }, text);
         return;
     }
-    let w = columns(usize::from(body.width));
+    let w = columns(usize::from(body.width), s.knows_queued());
     let mut head = vec![Span::raw("  ")];
-    for (i, (name, n)) in ["type", "thread", "when", "took", "may take", "excess"].iter().zip(w).enumerate() {
+    let heads = ["type", "thread", "when", "queued", "took", "may take", "excess"];
+    for (i, (name, n)) in heads.iter().zip(w).enumerate() {
         if n > 0 {
             head.push(ui.span(Look::Dim, if i >= 2 { right(name, n - 1) + " " } else { left(name, n) }));
         }
@@ -85,7 +89,14 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     buffer.set_line(body.x, body.y + 1, &Line::from(head), body.width);
     for (i, (n, v)) in s.rows.iter().enumerate().skip(s.offset).take(usize::from(a.rows.height)) {
         let selected = *n == s.selected;
-        put(ui, buffer, a.rows, a.rows.y + (i - s.offset) as u16, &line(ui, r, v, w, selected), selected);
+        put(
+            ui,
+            buffer,
+            a.rows,
+            a.rows.y + (i - s.offset) as u16,
+            &line(ui, r, (*n, v), w, selected),
+            selected,
+        );
     }
     if let Some(v) = s.current() {
         distribution(ui, r, buffer, a.distribution, v);
@@ -93,7 +104,13 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     }
 }
 
-fn line(ui: &Ui, r: &Recording, v: &ViolationFact, w: [usize; 6], selected: bool) -> Line<'static> {
+fn line(
+    ui: &Ui,
+    r: &Recording,
+    (number, v): (usize, &ViolationFact),
+    w: [usize; 7],
+    selected: bool,
+) -> Line<'static> {
     let counts = ui.state.violations.counts(r, v);
     // What was silenced since, or may take longer now, stays in sight and out of the way.
     let (look, strong) = if counts { (Look::Victim, Look::Strong) } else { (Look::Dim, Look::Dim) };
@@ -105,12 +122,16 @@ fn line(ui: &Ui, r: &Recording, v: &ViolationFact, w: [usize; 6], selected: bool
         spans.push(ui.span(if counts { Look::Text } else { Look::Dim }, left(&thread, w[1])));
         spans.push(ui.span(Look::Dim, right(&time::at(v.time), w[2] - 1) + " "));
     }
-    let more = if v.ended { "" } else { "+" };
-    spans.push(ui.span(look, right(&format!("{}{more}", ui.length(v.duration())), w[3] - 1) + " "));
-    if w[4] > 0 {
-        spans.push(ui.span(Look::Dim, right(&ui.length(v.threshold), w[4] - 1) + " "));
+    if w[3] > 0 {
+        let queued = ui.state.violations.queued(number).map_or_else(String::new, |ns| ui.length(ns));
+        spans.push(ui.span(Look::Dim, right(&queued, w[3] - 1) + " "));
     }
-    spans.push(ui.span(look, right(&excess(v), w[5] - 1)));
+    let more = if v.ended { "" } else { "+" };
+    spans.push(ui.span(look, right(&format!("{}{more}", ui.length(v.duration())), w[4] - 1) + " "));
+    if w[5] > 0 {
+        spans.push(ui.span(Look::Dim, right(&ui.length(v.threshold), w[5] - 1) + " "));
+    }
+    spans.push(ui.span(look, right(&excess(v), w[6] - 1)));
     Line::from(spans)
 }
 
@@ -153,6 +174,17 @@ fn seen_by(v: &ViolationFact) -> &'static str {
     }
 }
 
+/// Who handed the unit on, and how long it waited then, below the rule of an area. How many lines that took: none where
+/// it is not known, or the stack would have no room.
+fn handed_on(ui: &Ui, r: &Recording, buffer: &mut Buffer, area: Rect, v: &ViolationFact) -> u16 {
+    let Some(h) = r.graph.handed_on(&r.catalog, v.thread, v.time).filter(|_| area.height > 3) else {
+        return 0;
+    };
+    let words = clean_to(&ui.plain(&h.words(&r.catalog)), usize::from(area.width).saturating_sub(4));
+    buffer.set_string(area.x + 2, area.y + 1, words, ui.style(Look::Text));
+    1
+}
+
 /// The stack at detection: how far each frame is from the loop's.
 fn seen_at(ui: &Ui, r: &Recording, buffer: &mut Buffer, area: Rect, v: &ViolationFact) {
     if area.height == 0 {
@@ -163,8 +195,9 @@ fn seen_at(ui: &Ui, r: &Recording, buffer: &mut Buffer, area: Rect, v: &Violatio
         if v.depth > 0 { format!("{} frames inside of the loop", v.depth) } else { "loop not found".into() };
     rule(ui, buffer, area, &title, &aside);
     let frames = r.seen_at(v);
-    let height = usize::from(area.height) - 1;
-    let inner = Rect { y: area.y + 1, height: height as u16, ..area };
+    let said = handed_on(ui, r, buffer, area, v);
+    let height = usize::from(area.height - 1 - said);
+    let inner = Rect { y: area.y + 1 + said, height: height as u16, ..area };
     if frames.is_empty() {
         nothing(ui, buffer, inner, "No stack was taken.");
         return;

@@ -1,7 +1,7 @@
 //! Which waits of a recording are between two units.
 
 use pg_event::{Catalog, Frame, ModuleId, StackId, Sysno};
-use pg_tracer::units::{BoundaryPath, EventLoop, LoopAt, Wait, is_boundary};
+use pg_tracer::units::{BoundaryPath, EventLoop, LoopAt, Wait, is_boundary, waits_for_interpreter};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Most stacks whose answer is remembered.
@@ -25,14 +25,30 @@ pub struct Bounds<'a> {
     catalog: &'a Catalog,
     loops: Vec<Loop>,
     known: HashMap<(StackId, Sysno), Option<usize>>,
+    /// By stack: it waits for the interpreter's lock.
+    locks: HashMap<StackId, bool>,
     /// System calls in which nothing but a wait between units is done.
     calls: HashSet<Sysno>,
 }
 
-/// Calls that wait for events of several descriptors, or for a connection: a program makes them to get its next piece
-/// of work. (A `read` may be of the piece that it works on.)
-const PURE: [&str; 9] =
-    ["epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect6", "accept", "accept4"];
+/// Calls that do nothing but wait for events of several descriptors, or for a connection: a program makes them to get its
+/// next piece of work. (A `read` may be of the piece that it works on.)
+const PURE: [&str; 11] = [
+    "epoll_wait",
+    "epoll_pwait",
+    "epoll_pwait2",
+    "poll",
+    "ppoll",
+    "select",
+    "pselect6",
+    "accept",
+    "accept4",
+    "io_getevents",
+    "io_pgetevents",
+];
+
+/// The same, and handing requests in, at once or for itself.
+const RING: [&str; 1] = ["io_uring_enter"];
 
 impl<'a> Bounds<'a> {
     /// Of the event loops that threads were found to turn, and how often they waited with which stack. A loop that
@@ -70,7 +86,7 @@ impl<'a> Bounds<'a> {
         let loops: Vec<Loop> = loops.into_values().collect();
         let calls = loops.iter().flat_map(|l| &l.boundary).map(|b| b.syscall);
         let calls = calls.filter(|c| c.is_any(&PURE)).collect();
-        Self { catalog, loops, known: HashMap::new(), calls }
+        Self { catalog, loops, known: HashMap::new(), locks: HashMap::new(), calls }
     }
 
     /// The loops.
@@ -104,6 +120,18 @@ impl<'a> Bounds<'a> {
         !known && self.loops.iter().flat_map(|l| &l.boundary).any(|b| b.syscall == syscall)
     }
 
+    /// Whether a thread with this stack waits for the interpreter's lock, which says nothing of where it was.
+    pub fn waits_for_interpreter(&mut self, stack: StackId) -> bool {
+        if let Some(known) = self.locks.get(&stack) {
+            return *known;
+        }
+        let waits = waits_for_interpreter(self.catalog, stack);
+        if self.locks.len() < MAX_KNOWN {
+            self.locks.insert(stack, waits);
+        }
+        waits
+    }
+
     /// Whether nothing is done in this system call but to wait for a next unit.
     pub fn only_waits(&self, syscall: Sysno) -> bool {
         self.calls.contains(&syscall)
@@ -134,7 +162,8 @@ fn polled(
     waits: &BTreeMap<(StackId, Sysno, Wait), u64>,
 ) -> Option<BoundaryPath> {
     let mut all = Vec::new();
-    for (&(stack, syscall, wait), &count) in waits.iter().filter(|w| w.0.1.is_any(&PURE)) {
+    let for_events = |call: Sysno| call.is_any(&PURE) || call.is_any(&RING);
+    for (&(stack, syscall, wait), &count) in waits.iter().filter(|w| for_events(w.0.1)) {
         let mut frames = frames(catalog, stack);
         let of_loop = |f: &(ModuleId, u64)| f.0 == at.module && calls.contains(&f.1);
         if let Some(outermost) = frames.iter().rposition(of_loop) {

@@ -307,7 +307,7 @@ impl<'a, 'b> Cutter<'a, 'b> {
         let of = unit.cut.of;
         let asks = self.bounds.waits(stack, of);
         let mut ended = None;
-        if let Some(turning) = self.turning {
+        if let Some(turning) = self.turning.filter(|_| !self.bounds.waits_for_interpreter(stack)) {
             let at = self.bounds.loops()[of].at;
             let turned = match unit.last {
                 // It asks for its next piece of work, and may not have to wait for it.

@@ -161,8 +161,8 @@ fn place<T: PartialEq>(all: &mut Vec<T>, one: T) -> u32 {
 fn types(p: &Profile) -> Vec<(String, u64, Ns, Ns)> {
     let listed = p.listed(TypeOptions::default(), Rule::default());
     let row = |l: &pg_graph::units::Listed, of: usize| {
-        let s = &l.of.stats[of];
-        (l.of.names[of].clone(), s.count(), s.least().unwrap() / US, s.greatest().unwrap() / US)
+        let s = &l.of.known.stats[of];
+        (l.of.known.names[of].clone(), s.count(), s.least().unwrap() / US, s.greatest().unwrap() / US)
     };
     let mut all: Vec<_> = listed.iter().flat_map(|l| l.rows.iter().map(|r| row(l, r.1.of))).collect();
     all.sort();

@@ -56,7 +56,7 @@ impl Setup {
     fn followed(&self, exe: &Path, kind: &str, enough: impl Fn(&Value) -> bool) -> Value {
         let mut last = Value::Null;
         for _ in 0..4 {
-            let mut target = Target::start(exe, kind, "20");
+            let mut target = Target::start(exe, kind, "200");
             let pid = target.pid();
             let out = self
                 .tool(&["record", "--no-tui", "-o", "a.pgs", "-p", &pid, "-d", "2.5"])
@@ -202,8 +202,9 @@ fn who_cannot_be_followed_is_told() {
 #[test]
 fn the_target_ends_as_it_should() {
     let Some(s) = setup("the_target_ends_as_it_should") else { return };
+    let mut followed = Vec::new();
     for kind in ["fib", "calls", "deep", "signals", "nap", "inlined"] {
-        let mut target = Target::start(&s.exe, kind, "4");
+        let target = Target::start(&s.exe, kind, "4");
         let pid = target.pid();
         let out = s
             .tool(&[
@@ -223,6 +224,9 @@ fn the_target_ends_as_it_should() {
             .output()
             .expect("it starts");
         assert!(out.status.success(), "{}", text(&out));
+        followed.push((kind, target, out));
+    }
+    for (kind, mut target, out) in followed {
         let ended = target.child.wait().expect("ours");
         assert!(ended.success(), "{kind}: {ended:?}: {}", text(&out));
     }

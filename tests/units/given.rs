@@ -4,23 +4,28 @@
 use super::common::{can_trace_and_compile, pg_tui, text};
 use serde_json::Value;
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long it may take until probes are set, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(40);
 
+/// The program that is asked, compiled.
+fn built(dir: &Path) -> PathBuf {
+    let exe = dir.join("given");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/units/given.c");
+    let args = ["-O1", "-g", "-fno-optimize-sibling-calls", "-Wl,--build-id", "-o"];
+    let built = Command::new("gcc").args(args).arg(&exe).arg(source).status();
+    assert!(built.is_ok_and(|s| s.success()));
+    exe
+}
+
 struct Server(Child);
 
 impl Server {
     fn start(dir: &Path) -> Self {
-        let exe = dir.join("given");
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/units/given.c");
-        let args = ["-O1", "-g", "-fno-optimize-sibling-calls", "-Wl,--build-id", "-o"];
-        let built = Command::new("gcc").args(args).arg(&exe).arg(source).status();
-        assert!(built.is_ok_and(|s| s.success()));
-        Self(Command::new(exe).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
+        Self(Command::new(built(dir)).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
     }
 
     fn pid(&self) -> String {
@@ -194,6 +199,54 @@ fn units_that_are_given_are_learnt() {
         .unwrap();
     assert_eq!(other.status.code(), Some(2));
     assert!(text(&other).contains("calls of serve"), "{}", text(&other));
+}
+
+/// Trains with a command that is asked all the time, until pg-tui ends it.
+fn train_with(dir: &Path, args: &[&str]) -> Output {
+    let train = pg_tui(dir)
+        .current_dir(dir)
+        .args(["train", "--unit-begin", "serve"])
+        .args(args)
+        // What it answers is not looked at.
+        .args(["--", "sh", "-c", "exec ./given > answers"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut train = train.unwrap();
+    let mut asks = train.stdin.take().unwrap();
+    while train.try_wait().unwrap().is_none() {
+        // Nobody reads when the command has ended.
+        let _ = asks.write_all(b"qqqqs");
+        std::thread::sleep(Duration::from_millis(700));
+    }
+    train.wait_with_output().unwrap()
+}
+
+#[test]
+fn units_that_are_given_are_learnt_of_a_command() {
+    if !can_trace_and_compile("units_that_are_given_are_learnt_of_a_command") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    built(dir.path());
+    let out = train_with(dir.path(), &["-d", "1", "--measure", "3", "-o", "a.pgprof"]);
+    let said = text(&out);
+    assert!(out.status.success() && said.contains("measured by probes"), "{said}");
+    let file = dir.path().join("a.pgprof");
+    let shown = pg_tui(dir.path()).args(["profile", "show", "--json"]).arg(file).output().unwrap();
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let types = shown["loops"][0]["types"].as_array().unwrap().clone();
+    let nap = types.iter().find(|t| t["median_ns"].as_f64().unwrap() > 500e6);
+    let nap = nap.unwrap_or_else(|| panic!("{said}"));
+    assert!(nap["name"].as_str().unwrap().contains("nap"), "{said}");
+    // It was asked to end.
+    let exe = dir.path().join("given").canonicalize().unwrap();
+    let runs = |p: std::fs::DirEntry| std::fs::read_link(p.path().join("exe")).is_ok_and(|e| e == exe);
+    assert!(!std::fs::read_dir("/proc").unwrap().flatten().any(runs));
+    // Where the command has ended before there was anything to be measured.
+    let soon = pg_tui(dir.path()).args(["train", "--unit-begin", "serve", "--", "true"]).output().unwrap();
+    assert!(soon.status.code() == Some(1) && text(&soon).contains("the command ended"), "{}", text(&soon));
 }
 
 #[test]

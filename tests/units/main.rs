@@ -8,3 +8,4 @@ mod given;
 mod guard;
 mod pool;
 mod train;
+mod uring;

@@ -14,8 +14,19 @@
 #define OF_LOOP 0xffu
 #define FRAMED 0x100u	/* at the entry of a function: the stack pointer is that of its return address */
 #define RETURNS 0x200u	/* and the unit ends with that call */
-#define RESULT 0x400u	/* only if the call gave more than 0 */
+#define RESULT 0x400u	/* behind a system call, only if it gave more than 0, */
 #define KIND_SHIFT 12	/* 4 bits: only if the descriptor in the first argument is of this kind, as in `i_mode` */
+#define NO_ERROR 0x10000u	 /* or 0, too, */
+#define ANYTHING 0x20000u	 /* or whatever */
+#define WAITS_FOR_RING 0x40000u	 /* only if this use of io_uring_enter waits */
+#define WAITS_FOR_WORD 0x80000u	 /* only if this use of futex waits */
+#define BY_FUNCTION 0x100000u	 /* made by syscall(2): before it arguments are a function's, behind the number */
+/* What tells that they do (linux/io_uring.h, linux/futex.h). */
+#define ENTER_GETEVENTS 1u
+#define FUTEX_OPERATION 127u
+#define FUTEX_WAIT 0
+#define FUTEX_WAIT_BITSET 9
+#define FUTEX_WAIT_REQUEUE_PI 11
 /* Mixed into the keys of return addresses in `asked`. */
 #define CALLER_KEY 0x5ca11e5ULL
 
@@ -32,47 +43,28 @@ static __always_inline u64 mode_of(u32 fd)
 	return f ? BPF_CORE_READ(f, f_inode, i_mode) : 0;
 }
 
-static __always_inline bool is_wanted(struct regs *ctx, u64 cookie)
+static __always_inline bool is_wanted(struct regs *of, u64 cookie)
 {
-	if (cookie & RESULT && (s64)ctx->ax <= 0)
+	/* Each from its own place: the kernel refuses to read where the compiler made one of two places of. */
+	const volatile struct regs *at = of;
+	const struct regs all = { .ax = at->ax, .cx = at->cx, .dx = at->dx, .si = at->si, .di = at->di, .r8 = at->r8, .r10 = at->r10 };
+	const struct regs *ctx = &all;
+	/* Behind the call they are where the kernel takes them, whoever made it. */
+	bool shifted = cookie & BY_FUNCTION && !(cookie & RESULT);
+	if (cookie & RESULT && !(cookie & ANYTHING) && (s64)ctx->ax < (cookie & NO_ERROR ? 0 : 1))
 		return false;
+	if (cookie & WAITS_FOR_RING) {
+		u32 least = shifted ? ctx->cx : ctx->dx, flags = shifted ? ctx->r8 : ctx->r10;
+		if (!least || !(flags & ENTER_GETEVENTS))
+			return false;
+	}
+	if (cookie & WAITS_FOR_WORD) {
+		u32 op = (shifted ? ctx->dx : ctx->si) & FUTEX_OPERATION;
+		if (op != FUTEX_WAIT && op != FUTEX_WAIT_BITSET && op != FUTEX_WAIT_REQUEUE_PI)
+			return false;
+	}
 	u32 kind = (u32)cookie >> KIND_SHIFT & 15;
-	return !kind || (mode_of(ctx->di) >> 12 & 15) == kind;
-}
-
-/* A thread that comes by for the first time. */
-static __always_inline struct unit *enlist(u32 tid, u32 tgid, u32 loop, u64 now)
-{
-	u32 slot;
-	if (bpf_map_pop_elem(&spare, &slot)) {
-		lose();
-		return 0;
-	}
-	struct unit *u = bpf_map_lookup_elem(&units, &slot);
-	if (!u)
-		return 0;
-	u->running = 0;
-	u->off = 0;
-	u->number = 0;
-	u->slot = slot;
-	__builtin_memset(u->waits, 0, sizeof(u->waits));
-	u->tgid = tgid;
-	u->tid = tid;
-	if (bpf_map_update_elem(&slots, &tid, &slot, BPF_ANY)) {
-		bpf_map_push_elem(&spare, &slot, BPF_ANY);
-		return 0;
-	}
-	struct rec_life *r = bpf_ringbuf_reserve(&told, sizeof(*r), 0);
-	if (!r) {
-		lose();
-		return u;
-	}
-	head(&r->head, REC_ENLISTED, tid, tgid, loop, now);
-	r->start = r->elapsed = 0;
-	r->other = slot;
-	r->of = 0;
-	bpf_ringbuf_submit(r, 0);
-	return u;
+	return !kind || (mode_of(shifted ? ctx->si : ctx->di) >> 12 & 15) == kind;
 }
 
 /* Where a call returns to, once for each process. */

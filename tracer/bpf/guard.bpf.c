@@ -16,6 +16,7 @@
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #include "delay.h"
 #include "learn.h"
+#include "shape.h"
 
 static __always_inline void lose(void)
 {
@@ -50,7 +51,7 @@ static __always_inline void head(struct head *h, u32 type, u32 tid, u32 tgid, u3
 }
 
 /* Ask user space about a stack of the current thread, unless it was asked lately or often. */
-static __always_inline void ask(u32 tid, u32 tgid, struct regs *regs, u32 turn, u64 now)
+static __always_inline void ask(u32 tid, u32 tgid, u64 image, struct regs *regs, u32 turn, u64 now)
 {
 	u64 key = stack_key(tid, regs->ip, regs->sp);
 	u64 *last = bpf_map_lookup_elem(&asked, &key);
@@ -73,10 +74,53 @@ static __always_inline void ask(u32 tid, u32 tgid, struct regs *regs, u32 turn, 
 	}
 	head(&r->head, REC_STACK, tid, tgid, 0, now);
 	r->turn = turn;
+	r->image = image;
 	r->regs = *regs;
 	r->len = copy_stack(r->data, regs->sp, STACK_BYTES);
 	bpf_ringbuf_submit(r, 0);
 	bpf_map_update_elem(&asked, &key, &now, BPF_ANY);
+}
+
+/* A thread that comes under guard: it has a place from now on, and user space is told of that. */
+static __always_inline struct unit *enlist(u32 tid, u32 tgid, u32 loop, u64 now)
+{
+	u32 slot;
+	struct rec_life *r = bpf_ringbuf_reserve(&told, sizeof(*r), 0);
+	if (!r) {
+		lose();
+		return 0;
+	}
+	if (bpf_map_pop_elem(&spare, &slot)) {
+		bpf_ringbuf_discard(r, 0);
+		lose();
+		return 0;
+	}
+	struct unit *u = bpf_map_lookup_elem(&units, &slot);
+	if (!u) {
+		bpf_ringbuf_discard(r, 0);
+		return 0;
+	}
+	u->running = 0;
+	u->off = 0;
+	u->number = 0;
+	u->turned = 0;
+	u->loop = loop;
+	u->slot = slot;
+	__builtin_memset(u->waits, 0, sizeof(u->waits));
+	u->tgid = tgid;
+	u->tid = tid;
+	/* User space may have given it another meanwhile. */
+	if (bpf_map_update_elem(&slots, &tid, &slot, BPF_NOEXIST)) {
+		bpf_map_push_elem(&spare, &slot, BPF_ANY);
+		bpf_ringbuf_discard(r, 0);
+		return 0;
+	}
+	head(&r->head, REC_ENLISTED, tid, tgid, loop, now);
+	r->start = r->elapsed = 0;
+	r->other = slot;
+	r->of = 0;
+	bpf_ringbuf_submit(r, 0);
+	return u;
 }
 
 static __always_inline struct guarded_type *type_of(struct guarded_loop *l, u32 of)
@@ -167,6 +211,8 @@ static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs
 		v->kernel_frames = n / 8;
 	if (regs) {
 		bpf_probe_read_kernel(&v->regs, sizeof(v->regs), regs);
+		if (task || sample)
+			put_back(&v->regs);
 		v->len = copy_stack(v->data, v->regs.sp, STACK_BYTES);
 	} else {
 		__builtin_memset(&v->regs, 0, sizeof(v->regs));
@@ -286,7 +332,16 @@ static __always_inline void leave(struct task_struct *task, bool preempt, u64 no
 		}
 		return;
 	}
+	u64 image = 0;
 	u32 boundary = !given && u ? is_boundary(u, r->ip, r->sp) : 0;
+	if (!given && !boundary) {
+		image = image_of(task);
+		struct shape *known = shape_of(image, r->ip, r->sp);
+		if (known && !u)
+			u = enlist(tid, tgid, known->loop, now);
+		if (known && u)
+			boundary = add_wait(u, known, (struct place){ r->ip, r->sp }, r->sp);
+	}
 	if (u && boundary) {
 		/* Woken for nothing, as by a connection that another process took: the call did not return. */
 		if (u->woken && u->turned & boundary)
@@ -295,7 +350,7 @@ static __always_inline void leave(struct task_struct *task, bool preempt, u64 no
 		u->off = now;
 		return;
 	}
-	ask(tid, tgid, r, 0, now);
+	ask(tid, tgid, image, r, 0, now);
 	if (u && u->running) {
 		u->off = now;
 		u->asleep.ip = r->ip;
@@ -362,22 +417,28 @@ int on_turn(struct regs *ctx)
 	u32 tid = id, tgid = id >> 32;
 	u64 cookie = bpf_get_attach_cookie(ctx);
 	struct unit *u = guarded(tid);
-	if (!u) {
-		if (bpf_map_lookup_elem(&targets, &tgid)) {
-			u32 which = 1;
-			struct scratch *s = bpf_map_lookup_elem(&scratches, &which);
-			if (s) {
-				bpf_probe_read_kernel(&s->regs, sizeof(s->regs), ctx);
-				/* As it was where the call returned to. */
-				s->regs.ip -= (cookie & (STEPPED - 1)) >> SKIP & 0xffff;
-				s->regs.sp += cookie >> 32;
-				ask(tid, tgid, &s->regs, 1, now);
-			}
-		}
+	if (!u && !bpf_map_lookup_elem(&targets, &tgid))
 		return 0;
+	/* As they were where the call returned to. */
+	u64 ip = ctx->ip - ((cookie & (STEPPED - 1)) >> SKIP & 0xffff), sp = ctx->sp + (cookie >> 32);
+	u32 turn = u ? is_turn(u, sp) : 0;
+	if (!turn) {
+		u64 image = image_of(bpf_get_current_task_btf());
+		struct shape *known = shape_of(image, ip, sp);
+		if (known && !u)
+			u = enlist(tid, tgid, known->loop, now);
+		if (known && u)
+			turn = add_wait(u, known, (struct place){ 0, 0 }, sp);
+		u32 which = 1;
+		struct scratch *s = u ? 0 : bpf_map_lookup_elem(&scratches, &which);
+		if (s) {
+			bpf_probe_read_kernel(&s->regs, sizeof(s->regs), ctx);
+			s->regs.ip = ip;
+			s->regs.sp = sp;
+			ask(tid, tgid, image, &s->regs, 1, now);
+		}
 	}
-	u32 turn = is_turn(u, ctx->sp + (cookie >> 32));
-	if (!turn)
+	if (!u || !turn)
 		return 0;
 	u->turned |= turn;
 	struct control *c = settings();

@@ -115,7 +115,7 @@ struct candidates {
 
 enum record {
 	REC_STACK = 1, REC_UNIT, REC_VIOLATION, REC_ENDED, REC_FORK, REC_EXEC, REC_EXIT, REC_PASSED,
-	REC_ENLISTED,		 /* a thread began its first given unit; `other` is its slot */
+	REC_ENLISTED,		 /* a thread came under guard; `other` is its slot */
 	REC_CALLER,		 /* a function whose calls are units returns to `start` */
 	REC_CALL,		 /* a function was called */
 };
@@ -134,10 +134,11 @@ struct rec_stack {
 	struct head head;
 	u32 turn;		 /* hit by the probe behind the loop's own wait call, else a wait */
 	u32 len;
+	u64 image;		 /* of its process, see shape.h */
 	struct regs regs;
 	u8 data[STACK_BYTES];
 };
-_Static_assert(sizeof(struct rec_stack) == 16584, "layout.rs");
+_Static_assert(sizeof(struct rec_stack) == 16592, "layout.rs");
 
 /* A unit that takes too long. */
 struct rec_violation {
@@ -231,7 +232,7 @@ struct {
 	__type(value, struct asks);
 } asking SEC(".maps");
 
-/* Slots for threads that begin their first given unit. */
+/* Slots for threads that come under guard. */
 struct {
 	__uint(type, BPF_MAP_TYPE_STACK);
 	__uint(max_entries, THREADS);

@@ -24,7 +24,7 @@ struct rec_unit {
 };
 _Static_assert(sizeof(struct rec_unit) == 6216, "layout.rs");
 
-/* A call, laid out as `struct rec_stack`. Most lie no deeper below the loop. */
+/* A call. Most lie no deeper below the loop. */
 #define CALL_BYTES 4096
 struct rec_call {
 	struct head head;

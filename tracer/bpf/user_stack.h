@@ -25,6 +25,17 @@ static __always_inline u32 copy_stack(u8 *to, u64 sp, u32 size)
 	return done;
 }
 
+#define BREAKPOINT 0xcc
+
+/* A thread in the trap of a probe that the kernel has not dealt with yet stands behind the breakpoint: to unwind its
+ * stack it must stand where it was. */
+static __always_inline void put_back(struct regs *r)
+{
+	u8 before;
+	if (!bpf_probe_read_user(&before, sizeof(before), (void *)(r->ip - 1)) && before == BREAKPOINT)
+		r->ip--;
+}
+
 static __always_inline u64 stack_key(u32 tid, u64 ip, u64 sp)
 {
 	return mix(mix(tid, ip), sp) | 1;

@@ -22,7 +22,7 @@ pub mod steps;
 pub mod units;
 mod unserved;
 
-pub use collector::{Collector, LiveStats, check_permission, raise_priority};
+pub use collector::{Collector, LiveStats, check_permission, lower_priority, raise_priority};
 pub use error::Error;
 pub use focus::Focus;
 pub use options::{Level, Options};

@@ -79,7 +79,17 @@ const CLASSES: &[(u16, &[&str])] = &[
     ),
     (
         POLL,
-        &["poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2", "io_getevents"],
+        &[
+            "poll",
+            "ppoll",
+            "select",
+            "pselect6",
+            "epoll_wait",
+            "epoll_pwait",
+            "epoll_pwait2",
+            "io_getevents",
+            "io_pgetevents",
+        ],
     ),
     (YIELD, &["sched_yield"]),
     (SLEEP, &["nanosleep", "clock_nanosleep"]),

@@ -144,9 +144,18 @@ impl Transactions {
 
     /// The hand-overs into a unit, by when they were taken.
     pub fn into_unit(&self, unit: usize) -> impl Iterator<Item = &HandOver> + '_ {
+        self.numbers_into(unit).iter().map(|&h| &self.hand_overs[h as usize])
+    }
+
+    /// Number of the first hand-over into a unit.
+    pub fn first_into(&self, unit: usize) -> Option<usize> {
+        self.numbers_into(unit).first().map(|&h| h as usize)
+    }
+
+    fn numbers_into(&self, unit: usize) -> &[u32] {
         let at = |i: usize| self.into_start.get(i).copied().unwrap_or(0) as usize;
         let (a, b) = (at(unit), at(unit + 1));
-        self.into[a..b.max(a)].iter().map(|&h| &self.hand_overs[h as usize])
+        &self.into[a..b.max(a)]
     }
 
     /// Number of the unit that a thread is in at a moment. What is at its very end belongs to it.

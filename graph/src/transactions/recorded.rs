@@ -66,22 +66,21 @@ fn join(graph: &EventGraph, catalog: &Catalog) -> Recorded {
 }
 
 impl HandedOn {
-    /// In words: by whom, when, how long it waited, and what for.
+    /// In words: by whom, how long it waited then, what for, and when it was handed on.
     pub fn words(&self, catalog: &Catalog) -> String {
         let h = &self.hand_over;
         let why = match (h.busy, h.runnable) {
             (0, 0) => String::new(),
-            (busy, runnable) if busy >= runnable => {
-                format!(", {} of that for this thread to finish other units", span(busy))
-            }
-            (_, runnable) => format!(", {} of that for a CPU", span(runnable)),
+            // This thread had others to finish.
+            (busy, runnable) if busy >= runnable => format!(" ({} in other units)", span(busy)),
+            (_, runnable) => format!(" ({} without a CPU)", span(runnable)),
         };
-        let perhaps = if h.is_strong() { "" } else { " (perhaps)" };
+        let perhaps = if h.is_strong() { "" } else { "perhaps " };
         format!(
-            "handed on by {} at {}{perhaps}, it waited {}{why}",
+            "{perhaps}handed on by {} {} before it was taken{why}, at {}",
             short_who(catalog, self.by.thread),
-            moment(h.time),
-            span(h.queued())
+            span(h.queued()),
+            moment(h.time)
         )
     }
 }

@@ -6,6 +6,7 @@
 //! it; these are hand-overs if the same channel was seen to end waits before units: other messages are answers.
 
 use super::{HandOver, How, Transactions, WorkUnit, previous, unit_before};
+use crate::class::takes_semaphore;
 use crate::{EdgeId, EdgeKind, EventGraph, Vertex, VertexId, Weak};
 use pg_event::{Catalog, Ns, ObjectId, ThreadId};
 use std::collections::HashSet;
@@ -76,6 +77,9 @@ fn woken(
     waits: &[VertexId],
 ) -> Option<HandOver> {
     let from_unit = |v: &VertexId| {
+        if gives_back(graph, catalog, units, *v) {
+            return None;
+        }
         let id = graph.waking(*v)?;
         let e = graph.edge(id);
         if e.weak == Some(Weak::MutexHandOff)
@@ -108,6 +112,21 @@ fn woken(
         how: How::Woken(id),
         weak: e.weak,
     })
+}
+
+/// Whether a wait for a semaphore was ended by a thread that had got in by the same one before its unit, as the queues of
+/// Python's executors do: who was let in lets the next one in, to look whether there is more. Who has put something in is
+/// not told by that. Where the thread puts in something itself later in that unit, that is left out, too.
+fn gives_back(graph: &EventGraph, catalog: &Catalog, units: &[WorkUnit], wait: VertexId) -> bool {
+    let v = graph.vertex(wait);
+    let Some(e) = graph.waking(wait).map(|e| graph.edge(e)) else { return false };
+    let by = graph.vertex(e.from).thread;
+    if e.kind != EdgeKind::Futex || v.object.is_none() || !takes_semaphore(&v, catalog) {
+        return false;
+    }
+    let unit = Transactions::containing(units, by, e.from_time);
+    let before = unit.and_then(|u| waited_before(graph, units, u)).unwrap_or_default();
+    before.iter().any(|w| graph.vertex(*w).object == v.object)
 }
 
 /// An object that the catalogue has.

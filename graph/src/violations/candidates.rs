@@ -5,7 +5,7 @@ use super::{Side, ViolationFact};
 use crate::diagnose::{Activity, Group, activity};
 use crate::victim::{COMPLAINT, bare, tell};
 use crate::{Episode, EventGraph, Victim};
-use pg_event::{Catalog, Ns, ThreadId};
+use pg_event::{Catalog, Ns, ThreadId, UnitTypeId};
 use std::collections::HashMap;
 
 /// A guard says that it is unusual.
@@ -49,12 +49,25 @@ pub fn violation_victim(graph: &EventGraph, catalog: &Catalog, v: &ViolationFact
 }
 
 fn victim(graph: &EventGraph, catalog: &Catalog, v: &ViolationFact) -> Option<Victim> {
-    let (start, end) = (v.start, v.until);
-    let mut within = graph.vertices_in(v.thread, start..end.max(start + 1));
+    let mut victim = span_victim(graph, catalog, v.thread, (v.start, v.until), v.unit_type.some())?;
+    victim.violation = Some(*v);
+    Some(victim)
+}
+
+/// A span of a thread as a victim that nothing was told of yet, with the waits that it spent most on; beyond what a normal
+/// unit of this type spends on them.
+pub(super) fn span_victim(
+    graph: &EventGraph,
+    catalog: &Catalog,
+    thread: ThreadId,
+    (start, end): (Ns, Ns),
+    unit_type: Option<UnitTypeId>,
+) -> Option<Victim> {
+    let mut within = graph.vertices_in(thread, start..end.max(start + 1));
     let first = within.next()?;
-    let act = activity(graph, catalog, v.thread, &[(start, end)]);
+    let act = activity(graph, catalog, thread, &[(start, end)]);
     let mut e = Episode {
-        thread: v.thread,
+        thread,
         first,
         last: within.next_back().unwrap_or(first),
         start,
@@ -66,15 +79,13 @@ fn victim(graph: &EventGraph, catalog: &Catalog, v: &ViolationFact) -> Option<Vi
         key: None,
         tries: 0,
     };
-    if let Some(group) = excess_group(graph, catalog, v, &act)
+    if let Some(group) = excess_group(graph, catalog, unit_type, &act)
         && let Some(clip) = group.longest()
     {
         (e.key, e.last, e.blocked, e.waits, e.longest) =
             (Some(group.key), clip.last, group.blocked, group.waits, clip.blocked);
     }
-    let mut victim = bare(&e, WEIGHT);
-    victim.violation = Some(*v);
-    Some(victim)
+    Some(bare(&e, WEIGHT))
 }
 
 /// The group of waits that the slow unit spent most on beyond what a normal one does; `None` when that is the CPU.
@@ -82,11 +93,11 @@ fn victim(graph: &EventGraph, catalog: &Catalog, v: &ViolationFact) -> Option<Vi
 fn excess_group<'a>(
     graph: &EventGraph,
     catalog: &Catalog,
-    v: &ViolationFact,
+    unit_type: Option<UnitTypeId>,
     act: &'a Activity,
 ) -> Option<&'a Group> {
     let mut normal: HashMap<PartKey, Ns> = HashMap::new();
-    if let Some(n) = graph.normal_unit(v.unit_type) {
+    if let Some(n) = unit_type.and_then(|t| graph.normal_unit(t)) {
         let usual = activity(graph, catalog, n.unit.thread, &[(n.unit.start, n.unit.end)]);
         normal.extend(parts(graph, catalog, &usual).into_iter().map(|(k, s)| (k, s.time)));
     }

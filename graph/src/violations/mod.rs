@@ -6,6 +6,7 @@ mod compare;
 mod info;
 mod normal;
 mod record;
+mod way;
 
 pub(crate) use candidates::add;
 pub use candidates::violation_victim;
@@ -15,6 +16,7 @@ pub(crate) use info::unit_info;
 pub use info::{seen_by, violation_info};
 pub use normal::NormalUnit;
 pub(crate) use record::Units;
+pub use way::{SlowWay, WayPart, way_victim};
 
 use crate::EventGraph;
 use crate::class::{WaitClass, class};

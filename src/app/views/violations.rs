@@ -3,7 +3,7 @@
 use super::Move;
 use crate::app::recording::Recording;
 use crate::unit_rule::UnitRule;
-use pg_event::UnitTypeId;
+use pg_event::{Ns, UnitTypeId};
 use pg_graph::{Comparison, ViolationFact};
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -18,14 +18,18 @@ pub enum Sort {
     Time,
     /// By type, each type's most excess first.
     Type,
+    /// Those first that waited longest before they were taken.
+    Queued,
 }
 
 impl Sort {
-    fn next(self) -> Self {
+    /// The next one; whether they were queued is not known in every recording.
+    fn next(self, queued: bool) -> Self {
         match self {
             Self::Excess => Self::Time,
             Self::Time => Self::Type,
-            Self::Type => Self::Excess,
+            Self::Type if queued => Self::Queued,
+            Self::Type | Self::Queued => Self::Excess,
         }
     }
 
@@ -35,6 +39,7 @@ impl Sort {
             Self::Excess => "excess",
             Self::Time => "time",
             Self::Type => "type",
+            Self::Queued => "time queued",
         }
     }
 }
@@ -44,6 +49,9 @@ impl Sort {
 pub struct ViolationsState {
     /// In the order shown: the number of each in the recording, from 0, and itself.
     pub rows: Vec<(usize, ViolationFact)>,
+    /// Of each by its number, how long it waited from when it was handed on until it was taken; `None` where that is not
+    /// known.
+    pub queued: Vec<Option<Ns>>,
     /// Number of the selected one.
     pub selected: usize,
     /// First line shown.
@@ -58,6 +66,9 @@ impl ViolationsState {
     /// Takes over those of a recording.
     pub fn open(&mut self, r: &Recording) {
         self.rows = r.graph.violations().iter().copied().enumerate().collect();
+        let handed_on = |v: &ViolationFact| r.graph.handed_on(&r.catalog, v.thread, v.time);
+        self.queued =
+            r.graph.violations().iter().map(|v| handed_on(v).map(|h| h.hand_over.queued())).collect();
         self.rules = r.guard_rules();
         self.order(r);
         self.selected = self.rows.first().map_or(0, |r| r.0);
@@ -81,8 +92,18 @@ impl ViolationsState {
 
     /// Changes the order.
     pub fn next_order(&mut self, r: &Recording) {
-        self.sort = self.sort.next();
+        self.sort = self.sort.next(self.knows_queued());
         self.order(r);
+    }
+
+    /// How long one waited before it was taken, by its number.
+    pub fn queued(&self, number: usize) -> Option<Ns> {
+        self.queued.get(number).copied().flatten()
+    }
+
+    /// Is that known of any?
+    pub fn knows_queued(&self) -> bool {
+        self.queued.iter().any(Option::is_some)
     }
 
     fn order(&mut self, r: &Recording) {
@@ -90,6 +111,10 @@ impl ViolationsState {
         match self.sort {
             Sort::Excess => self.rows.sort_by_key(|(n, v)| (excess(v), *n)),
             Sort::Time => self.rows.sort_by_key(|r| r.0),
+            Sort::Queued => {
+                let queued = &self.queued;
+                self.rows.sort_by_key(|(n, v)| (Reverse(queued.get(*n).copied().flatten()), excess(v), *n));
+            }
             Sort::Type => self.rows.sort_by_cached_key(|(n, v)| (r.unit_type(v.unit_type), excess(v), *n)),
         }
     }

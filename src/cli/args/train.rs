@@ -22,8 +22,9 @@ A unit's type is told by the calls that were seen in it: where it blocked and, i
 it was sampled. Shorter ones are told apart by their system calls alone (--level syscalls), or not at all; the table \
 says so.
 
-Where you know better what a unit of work is, say so: with --unit-begin FUNCTION each call of a function of a running \
-program is one (`pg-tui guard --help` has all forms).
+Where you know better what a unit of work is, say so: with --unit-begin FUNCTION each call of a function is one (`pg-tui \
+guard --help` has all forms). Such units are measured by probes in the running program; a recording (5 s of a command, 30 s \
+of other programs, or what --from names) only shows which functions tell them apart.
 
 Tracing needs root, or the capabilities CAP_BPF and CAP_PERFMON; learning from recordings (--from) needs nothing. \
 With CMD, the exit code is that of CMD.";
@@ -33,6 +34,7 @@ Examples:
   sudo pg-tui train -p 1234 --duration 60
   sudo pg-tui train --comm '^nginx' -o nginx.pgprof
   sudo pg-tui train -p 1234 --unit-begin processCommand
+  sudo pg-tui train --unit-begin handle_line --duration 3 --measure 20 -- ./batch input.txt
   pg-tui train --from monday.pgs tuesday.pgs -o nginx.pgprof
   pg-tui profile show nginx.pgprof";
 
@@ -46,13 +48,14 @@ pub struct Train {
     /// Learn from processes and threads whose name matches this regular expression (can be repeated)
     #[arg(long, value_name = "REGEX")]
     pub comm: Vec<String>,
-    /// Learn from these recordings instead; of threads in their focus, or of those that -p and --comm name
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["command", "duration", "keep", "level", "sample_rate", "measure"], value_hint = ValueHint::FilePath)]
+    /// Learn from these recordings instead; of threads in their focus, or of those that -p and --comm name. With --unit-begin
+    /// they only show what units call: how long these take is measured in the program that -p, --comm or CMD names
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["duration", "keep", "level", "sample_rate"], value_hint = ValueHint::FilePath)]
     pub from: Vec<PathBuf>,
     /// The profile; what it has already is added to [default: PROGRAM.pgprof in this folder]
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
-    /// End after this many seconds [default: 30; with CMD, when that ends]
+    /// Record for so many seconds [default: 30; with CMD until that ends, with CMD and --unit-begin 5]
     #[arg(short, long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub duration: Option<f64>,
     /// Keep the recording that was learnt from
@@ -65,18 +68,18 @@ pub struct Train {
     #[arg(long, value_name = "HZ", default_value_t = 3989, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub sample_rate: u32,
     /// Then measure for so many seconds by probes at the functions that were seen, which shows the calls of every unit,
-    /// 0 for not at all; a command (CMD) has ended by then
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "10")]
-    pub measure: f64,
+    /// 0 for not at all [default: 10]. Not with CMD, which has ended by then, unless --unit-begin says what a unit is
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub measure: Option<f64>,
     /// Units begin here, not with turns of loops: without --unit-end each call of this function is one
-    #[arg(long, value_name = "WHERE", value_parser = point, conflicts_with_all = ["from", "command"])]
+    #[arg(long, value_name = "WHERE", value_parser = point)]
     pub unit_begin: Option<GivenPoint>,
     /// And end here
     #[arg(long, value_name = "WHERE", value_parser = point, requires = "unit_begin")]
     pub unit_end: Option<GivenPoint>,
     /// Write each measured unit to this file as well, a line of JSON each: how long it took, how long of that it had no CPU,
     /// and the functions it came by
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "command"], value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub units: Option<PathBuf>,
     /// Command to run and learn from
     #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments, num_args = 1..)]

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 pub fn run<'a>(
     args: &'a Guard,
     watch: &'a mut Watch,
-    file: ProfileFile<'a>,
+    file: ProfileFile,
     targets: &'a mut Targets,
     out: &'a mut dyn Write,
 ) -> Result<(), Failure> {
@@ -45,7 +45,7 @@ fn as_typed(args: &Guard) -> Result<Record, Failure> {
 struct Beside<'a> {
     args: &'a Guard,
     watch: &'a mut Watch,
-    file: ProfileFile<'a>,
+    file: ProfileFile,
     targets: &'a mut Targets,
     out: &'a mut dyn Write,
     until: Option<Instant>,

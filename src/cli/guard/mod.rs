@@ -71,6 +71,9 @@ pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
             return Err(Failure::Usage("what is guarded? Name a profile (--profile FILE)".into()));
         }
     };
+    if let Some(learnt) = learnt {
+        file.guards(learnt);
+    }
     for n in &guarding.notes {
         note(n);
     }
@@ -177,16 +180,9 @@ fn end(args: &Guard, watch: Watch, out: &mut dyn Write) -> Outcome {
         note(&n);
     }
     write_metrics(args, &loops, &counts);
-    let all = counts.iter().flatten();
-    let sum = |a: Counts, c: &Counts| Counts {
-        units: a.units + c.units,
-        violations: a.violations + c.violations,
-        starved: a.starved + c.starved,
-        sum: a.sum,
-    };
-    let Counts { units, violations, starved, .. } = all.fold(Counts::default(), sum);
+    let all = total(&counts);
     if args.json {
-        writeln!(out, "{}", summary(&loops, &counts))?;
+        writeln!(out, "{}", summary(&loops, &counts, &all))?;
     } else {
         for (l, counts) in loops.iter().zip(&counts) {
             for (t, c) in counts.iter().enumerate().filter(|(_, c)| c.units > 0) {
@@ -198,7 +194,7 @@ fn end(args: &Guard, watch: Watch, out: &mut dyn Write) -> Outcome {
         }
     }
     out.flush()?;
-    note(&format!("{units} units of work, {}", too_long(violations, starved)));
+    note(&format!("{} units of work, {}", all.units, too_long(all.violations, all.starved)));
     for (l, counts) in loops.iter().zip(&counts) {
         let none = counts.iter().all(|c| c.units + c.violations == 0);
         if let Some(given) = l.given.as_ref().filter(|_| none) {
@@ -208,7 +204,7 @@ fn end(args: &Guard, watch: Watch, out: &mut dyn Write) -> Outcome {
             ));
         }
     }
-    Ok(ExitCode::from(if violations > 0 { VIOLATED } else { 0 }))
+    Ok(ExitCode::from(if all.violations > 0 { VIOLATED } else { 0 }))
 }
 
 fn too_long(violations: u64, starved: u64) -> String {
@@ -218,7 +214,17 @@ fn too_long(violations: u64, starved: u64) -> String {
     }
 }
 
-fn summary(loops: &[Watched], counts: &[Vec<Counts>]) -> serde_json::Value {
+/// The counts of all types of all loops together.
+fn total(counts: &[Vec<Counts>]) -> Counts {
+    counts.iter().flatten().fold(Counts::default(), |a, c| Counts {
+        units: a.units + c.units,
+        violations: a.violations + c.violations,
+        starved: a.starved + c.starved,
+        sum: a.sum + c.sum,
+    })
+}
+
+fn summary(loops: &[Watched], counts: &[Vec<Counts>], all: &Counts) -> serde_json::Value {
     let types = loops.iter().zip(counts).flat_map(|(l, counts)| {
         counts.iter().enumerate().filter(|(_, c)| c.units > 0).map(|(t, c)| {
             let of = l.types.get(t);
@@ -233,12 +239,11 @@ fn summary(loops: &[Watched], counts: &[Vec<Counts>]) -> serde_json::Value {
             })
         })
     });
-    let total = |of: fn(&Counts) -> u64| counts.iter().flatten().map(of).sum::<u64>();
     value!({
         "event": "summary",
-        "units": total(|c| c.units),
-        "violations": total(|c| c.violations),
-        "starved": total(|c| c.starved),
+        "units": all.units,
+        "violations": all.violations,
+        "starved": all.starved,
         "types": types.collect::<Vec<_>>(),
     })
 }

@@ -90,6 +90,11 @@ impl Watch {
         &self.loops
     }
 
+    /// They, for another thread.
+    pub fn shared(&self) -> Arc<Vec<Watched>> {
+        Arc::clone(&self.loops)
+    }
+
     /// Rows for the types, for a recording: they are numbered from 0 on, loop after loop.
     pub fn rows(&self) -> CatalogDelta {
         let rows = self.loops.iter().flat_map(|l| &l.types);
@@ -114,7 +119,7 @@ impl Watch {
         let loops = std::mem::take(&mut self.loops);
         // What was told last: names of its stack may have taken a while.
         let told = self.told.try_iter().collect();
-        (Arc::into_inner(loops).unwrap_or_default(), counts, notes, told)
+        (Arc::unwrap_or_clone(loops), counts, notes, told)
     }
 
     fn join(&mut self) -> Vec<String> {

@@ -127,7 +127,7 @@ fn type_of(p: &Profile, l: &Listed, number: usize, row: &Row) -> Type {
     };
     Type {
         number,
-        name: l.of.names[row.of].clone(),
+        name: l.of.known.names[row.of].clone(),
         units: row.units,
         mean_ns: row.mean,
         sigma_ns: row.sigma,
@@ -136,10 +136,10 @@ fn type_of(p: &Profile, l: &Listed, number: usize, row: &Row) -> Type {
         p99_ns: row.p99,
         greatest_ns: row.greatest,
         threshold_ns: row.threshold.ns,
-        rule: rule_words(l.of.limits[row.of]),
+        rule: rule_words(l.of.known.limits[row.of]),
         above: row.threshold.above,
         needs_units,
-        silent: l.of.silent[row.of],
+        silent: l.of.known.silent[row.of],
         unseen: l.of.unseen(TypeId(row.of as u32), p.functions()),
         call_trees: of.trees.len(),
         call_paths: paths.iter().map(|p| p.functions().iter().map(function).collect()).collect(),

@@ -115,10 +115,14 @@ fn change(
         Some((l, l.rows.iter().find(|r| r.1.of == of)?))
     });
     if let Some((l, (number, row))) = of_tree {
-        let silent = if l.of.silent[row.of] { ", silent" } else { "" };
+        let silent = if l.of.known.silent[row.of] { ", silent" } else { "" };
         let threshold = pg_graph::words::span(row.threshold.ns);
-        let how = crate::unit_rule::rule_words(l.of.limits[row.of]);
-        writeln!(out, "{number} {}: threshold {threshold} ({how}){silent}", clean(&l.of.names[row.of]))?;
+        let how = crate::unit_rule::rule_words(l.of.known.limits[row.of]);
+        writeln!(
+            out,
+            "{number} {}: threshold {threshold} ({how}){silent}",
+            clean(&l.of.known.names[row.of])
+        )?;
     }
     Ok(())
 }
@@ -127,7 +131,7 @@ fn change(
 fn find(profile: &Profile, of: &str) -> Result<(LoopKey, PathSet), Failure> {
     let listed = profile.listed(TypeOptions::default(), Rule::default());
     let all = || listed.iter().flat_map(|l| l.rows.iter().map(move |r| (l, r)));
-    let mut named = all().filter(|(l, (_, row))| l.of.names[row.of] == of);
+    let mut named = all().filter(|(l, (_, row))| l.of.known.names[row.of] == of);
     let found = match (named.next(), named.next(), of.parse::<usize>()) {
         (Some(one), None, _) => Some(one),
         (Some(_), Some(_), _) => {

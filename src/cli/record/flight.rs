@@ -171,7 +171,7 @@ pub fn run_beside(args: &Record, limit: Limit, companion: Option<&mut dyn Compan
         lost(&stats)
     );
     let code = match &mut command {
-        Some(c) => end_of(c, why, &interrupts),
+        Some(c) => end_of(c, why.is_ours(), why == super::Why::TimeOver, &interrupts),
         None => u8::from(why == super::Why::CollectorEnded || failed) * 5,
     };
     Ok(ExitCode::from(code))

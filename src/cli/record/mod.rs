@@ -93,6 +93,13 @@ enum Why {
     CannotWrite,
 }
 
+impl Why {
+    /// Did the recorder end, and may a command go on that is its own to end?
+    fn is_ours(self) -> bool {
+        !matches!(self, Self::CommandEnded | Self::CannotWrite | Self::CollectorEnded)
+    }
+}
+
 /// Record to a file.
 pub fn record(args: &Record) -> Result<Recorded, Failure> {
     let options = about::options(args)?;
@@ -179,7 +186,7 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
     }
     if let Some(c) = &mut command {
         // The command's own failure tells more; its success must not hide ours.
-        code = match end_of(c, why, &interrupts) {
+        code = match end_of(c, why.is_ours(), why == Why::TimeOver, &interrupts) {
             0 => code,
             own => own,
         };
@@ -296,9 +303,9 @@ impl Run {
     }
 }
 
-/// The command's exit code. One that outlived its recording is asked to end.
-fn end_of(command: &mut Command, why: Why, interrupts: &Interrupts) -> u8 {
-    let ours = !matches!(why, Why::CommandEnded | Why::CannotWrite | Why::CollectorEnded);
+/// The command's exit code. If it is `ours` to end it, and it has not ended by itself, it is asked to; where that was
+/// `foreseen` it is no failure of it.
+pub(super) fn end_of(command: &mut Command, ours: bool, foreseen: bool, interrupts: &Interrupts) -> u8 {
     if ours && command.try_wait().is_ok_and(|s| s.is_none()) {
         command.terminate();
         let begin = Instant::now();
@@ -314,7 +321,7 @@ fn end_of(command: &mut Command, why: Why, interrupts: &Interrupts) -> u8 {
             std::thread::sleep(Duration::from_millis(20));
         }
         // It was ended by us: that is what was asked for.
-        if why == Why::TimeOver {
+        if foreseen {
             return 0;
         }
     }
@@ -345,7 +352,8 @@ fn put_back(path: &Path, kept: Option<&Path>) {
     }
 }
 
-fn not_started(e: &CommandError) -> Failure {
+/// Why a command was not started, with the exit code that a shell would give.
+pub(super) fn not_started(e: &CommandError) -> Failure {
     Failure::Command(e.exit_code() as u8, e.to_string())
 }
 

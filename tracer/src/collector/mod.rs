@@ -32,8 +32,7 @@ mod words;
 
 pub(crate) use clock::{monotonic, thread_cpu};
 pub use permission::check_permission;
-pub(crate) use priority::lower_priority;
-pub use priority::raise_priority;
+pub use priority::{lower_priority, raise_priority};
 
 use crate::error::Error;
 use crate::flags::{FlagError, FlagSpec, Touch, Watch};

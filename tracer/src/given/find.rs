@@ -2,6 +2,7 @@
 
 use super::calls;
 use super::error::GivenError;
+use super::rule::AtCall;
 use super::spec::GivenPoint;
 use crate::stacks::{Binary, Named};
 use fuzzy_matcher::FuzzyMatcher;
@@ -29,8 +30,8 @@ pub struct Found {
     pub semaphore: u64,
     /// It is the first instruction of a function: at the next the stack may have changed, but nothing else.
     pub entry: bool,
-    /// Behind a system call, with what it gave.
-    pub result: bool,
+    /// It is one of a system call: what has to be so there.
+    pub call: Option<AtCall>,
     /// What it is called.
     pub name: String,
 }
@@ -177,7 +178,7 @@ fn one_of(
 
 fn found_at(i: usize, binary: &Binary, address: u64, name: &str) -> Option<Found> {
     let offset = binary.offset(address)?;
-    Some(Found { binary: i, address, offset, semaphore: 0, entry: true, result: false, name: name.into() })
+    Some(Found { binary: i, address, offset, semaphore: 0, entry: true, call: None, name: name.into() })
 }
 
 /// Those that look most like a name.
@@ -252,15 +253,7 @@ fn usdt(provider: &str, name: &str, binaries: &[&Binary], of: &[usize]) -> Resul
             if (semaphore == 0) == (probe.semaphore == 0) {
                 let name = format!("{provider}:{name}");
                 let address = probe.address;
-                found.push(Found {
-                    binary: i,
-                    address,
-                    offset,
-                    semaphore,
-                    entry: false,
-                    result: false,
-                    name,
-                });
+                found.push(Found { binary: i, address, offset, semaphore, entry: false, call: None, name });
             }
         }
     }

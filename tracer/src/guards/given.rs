@@ -3,10 +3,14 @@
 //! known of the function, nothing of the stack is changed, and a call that ends with a jump into another function ends
 //! where that returns.
 
-use super::layout::{FRAMED, KIND_SHIFT, RESULT, RETURNS, SKIP, STEPPED};
+use super::layout::{
+    ANYTHING, BY_FUNCTION, FRAMED, KIND_SHIFT, NO_ERROR, RESULT, RETURNS, SKIP, STEPPED, WAITS_FOR_RING,
+    WAITS_FOR_WORD,
+};
 use super::multi::{Link, Probe, Program};
 use super::plan::{GivenProbe, Plan};
 use super::point::Point;
+use crate::given::{AtCall, Gave, Waiting};
 use crate::stacks::CodePlace;
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
@@ -169,12 +173,28 @@ fn set(of: usize, p: &GivenProbe, begins: bool, returns: bool) -> Set {
     let cookie = of as u64
         | flag(framed, FRAMED)
         | flag(framed && returns, RETURNS)
-        | flag(p.positive, RESULT)
+        | p.call.map_or(0, of_call)
         | u64::from(p.kind & 15) << KIND_SHIFT
         | flag(at.stepped, STEPPED)
         | u64::from(at.lower) << 32;
     let probe = Probe { offset: p.offset + u64::from(at.skip), cookie, semaphore: p.semaphore };
     Set { begins, file: p.file.clone(), probe, shared: p.shared }
+}
+
+/// What of a cookie says what has to be so at a system call.
+fn of_call(at: AtCall) -> u64 {
+    let gave = match at.gave {
+        None => 0,
+        Some(Gave::Something) => RESULT,
+        Some(Gave::NoError) => RESULT | NO_ERROR,
+        Some(Gave::Anything) => RESULT | ANYTHING,
+    };
+    let waits = match at.waits {
+        None => 0,
+        Some(Waiting::Ring) => WAITS_FOR_RING,
+        Some(Waiting::Futex) => WAITS_FOR_WORD,
+    };
+    gave | waits | if at.by_function { BY_FUNCTION } else { 0 }
 }
 
 /// At this very instruction.

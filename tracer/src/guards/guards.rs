@@ -1,22 +1,24 @@
 //! The guards at work.
 
+mod asked;
 mod slow;
 
 use super::calibrate;
-use super::frames::{Frames, Sleep};
+use super::frames::Sleep;
 use super::given::Given;
 use super::layout::{
-    At, Boundary, CANDIDATES, Candidates, ContextKey, Control, FUNCTIONS, Head, LOOPS, Loop, Record, THREADS,
-    TYPES, TypeCounts, Unit,
+    At, CANDIDATES, Candidates, ContextKey, Control, FUNCTIONS, LOOPS, Loop, Record, THREADS, TYPES,
+    TypeCounts,
 };
-use super::plan::{Guarded, Judge, Plan, Spot, Stacked};
+use super::plan::{Judge, Plan};
 use super::probes::Probes;
 use super::program::Program;
+use super::shapes::Shapes;
 use super::told::{Counts, Ended, Told, UnitTold};
 use crate::collector::monotonic;
 use crate::error::Error;
-use crate::stacks::{Regs, StackTable, UserFrame};
-use pg_event::{Catalog, Ns, Sysno};
+use crate::stacks::StackTable;
+use pg_event::{Catalog, Ns};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -44,7 +46,7 @@ pub struct Guards {
     catalog: Catalog,
     /// Slots of threads.
     threads: HashMap<u32, usize>,
-    free: Vec<usize>,
+    shapes: Shapes,
     /// Stacks of waits by thread and place.
     sleeps: HashMap<(u32, At), Sleep>,
     probes: Probes,
@@ -88,7 +90,7 @@ impl Guards {
             table: StackTable::new(),
             catalog: Catalog::default(),
             threads: HashMap::new(),
-            free: (0..THREADS).rev().collect(),
+            shapes: Shapes::default(),
             sleeps: HashMap::new(),
             probes: Probes::default(),
             given: None,
@@ -116,11 +118,6 @@ impl Guards {
 
     /// Units that begin and end at probes: threads get their places when they begin one.
     fn set_given(&mut self, pids: &[u32]) -> Result<(), Error> {
-        let failed = |e| Error::Failed(format!("cannot set the guards: {e}"));
-        // The first places last: they are taken from the end, and units are learnt of in the first ones only.
-        for slot in std::mem::take(&mut self.free) {
-            self.program.spare.push(slot as u32, 0).map_err(failed)?;
-        }
         let Some(programs) = &self.program.given else { return Ok(()) };
         let set = Given::set(programs, &self.plan, pids);
         if let Some(note) = set.notes.first() {
@@ -147,6 +144,10 @@ impl Guards {
         self.program.control.set(0, control, 0).map_err(failed)?;
         if self.plan.loops.len() > LOOPS {
             self.notes.push(format!("of {} loops the first {LOOPS} are guarded", self.plan.loops.len()));
+        }
+        // The first places last: they are taken from the end, and units are learnt of in the first ones only.
+        for slot in (0..THREADS).rev() {
+            self.program.spare.push(slot as u32, 0).map_err(failed)?;
         }
         let limit = |ns| limit(ns, self.plan.learning);
         for (i, (of, ranks)) in self.plan.loops.iter().zip(&self.ranks).enumerate().take(LOOPS) {
@@ -338,8 +339,8 @@ impl Guards {
 
     fn take(&mut self, record: Record, out: &mut Vec<Told>) {
         match record {
-            Record::Stack { head, turn, regs, syscall, copy } => {
-                out.extend(self.asked(head, turn, &regs, syscall, &copy));
+            Record::Stack { head, turn, image, regs, syscall, copy } => {
+                out.extend(self.asked((head, image), turn, &regs, syscall, &copy));
             }
             Record::Unit(u) => out.push(Told::Unit(UnitTold::from(*u))),
             Record::Call { tid, tgid, function, depth, frame, regs, copy } => {
@@ -396,81 +397,12 @@ impl Guards {
         }
     }
 
-    /// Its slot was given back by the program.
-    fn forget(&mut self, tid: u32) {
-        if let Some(slot) = self.threads.remove(&tid).filter(|_| self.given.is_none()) {
-            self.free.push(slot);
-        }
-    }
-
     /// The type with this number in the kernel. Where there is only one, all units are of it.
     fn type_of(&self, of_loop: usize, rank: u32) -> Option<usize> {
         match self.ranks.get(of_loop)?.as_slice() {
             [one] => Some(*one),
             ranks => ranks.get(rank as usize).copied(),
         }
-    }
-
-    /// A stack that the programs did not know: is it a boundary wait?
-    fn asked(&mut self, head: Head, turn: bool, regs: &Regs, syscall: i64, copy: &[u8]) -> Option<Told> {
-        let (frames, complete) = self.table.unwind(head.tgid, regs, copy);
-        let delta = self.table.drain();
-        self.catalog.apply(delta);
-        let at = At { ip: regs.ip, sp: regs.sp };
-        let mut stacked = Stacked {
-            tid: head.tid,
-            pid: head.tgid,
-            syscall: (!turn).then_some(Sysno(syscall as u16)),
-            frames: frames.iter().map(|f| self.spot(f)).collect(),
-        };
-        if let Some(leaf) = stacked.frames.first_mut() {
-            leaf.address = leaf.address.wrapping_sub(1);
-        }
-        let found = if self.given.is_some() { None } else { (self.judge)(&stacked) };
-        if !turn {
-            if self.sleeps.len() >= MAX_SLEEPS {
-                self.sleeps.clear();
-            }
-            let stack = self.table.keep(&frames, complete);
-            self.sleeps.insert((head.tid, at), Sleep { stack, frames: Frames::of(&frames) });
-        }
-        let Guarded { of, frame, turn: own } = found.filter(|g| g.of < self.plan.loops.len().min(LOOPS))?;
-        let frame = stacked.frames.get(frame)?.sp;
-        let call = if turn { At::default() } else { at };
-        let wait = Boundary { call, turn: stacked.frames.get(own)?.sp };
-        if let Some(&slot) = self.threads.get(&head.tid) {
-            self.program.mapped.wait_at(slot, wait, frame);
-            return None;
-        }
-        let Some(slot) = self.free.pop() else {
-            let crowded = format!("more than {THREADS} threads: those that came later are not guarded");
-            if !self.notes.contains(&crowded) {
-                self.notes.push(crowded);
-            }
-            return None;
-        };
-        let mut unit = Unit::new(head.tid, head.tgid, of as u32, frame, slot as u32);
-        unit.waits[0] = wait;
-        if !turn {
-            // It goes to sleep: the first unit begins when it wakes.
-            unit.off = head.time;
-        }
-        let set = self.program.units.set(slot as u32, unit, 0);
-        if set.and_then(|()| self.program.slots.insert(head.tid, slot as u32, 0)).is_err() {
-            self.free.push(slot);
-            return None;
-        }
-        self.threads.insert(head.tid, slot);
-        Some(Told::Guarded { tid: head.tid, pid: head.tgid, of_loop: of })
-    }
-
-    fn spot(&self, f: &UserFrame) -> Spot {
-        let frame = self.catalog.frames.get(f.frame.index());
-        let module = frame.and_then(|f| self.catalog.modules.get(f.module.index()));
-        let module = module.map_or_else(String::new, |m| {
-            if m.build_id.is_empty() { m.short().to_owned() } else { m.build_id.clone() }
-        });
-        Spot { module, address: frame.map_or(0, |f| f.address), sp: f.regs.sp().unwrap_or(0) }
     }
 }
 

@@ -13,6 +13,12 @@ pub const FUNCTIONS: usize = 4096;
 pub const TYPES: usize = 64;
 /// Boundary waits of a thread.
 pub const WAITS: usize = 4;
+/// Boundary waits that are known in all threads of an image.
+pub const SHAPES: usize = 4096;
+/// Different stacks of one place in an image.
+pub const VARIANTS: usize = 4;
+/// Frames from a boundary wait to its loop.
+pub const LINKS: usize = 16;
 /// In the cookie of a probe: the kernel has to step through its instruction.
 pub const STEPPED: u64 = 0x8000_0000;
 /// Of a turn's, behind the number of the loop: bytes from the return address to the probe, from this bit on.
@@ -26,8 +32,18 @@ pub const TOLD: u32 = 2;
 pub const FRAMED: u64 = 0x100;
 /// The unit ends when that returns.
 pub const RETURNS: u64 = 0x200;
-/// Only if the call gave more than 0.
+/// Behind a system call, only if it gave more than 0,
 pub const RESULT: u64 = 0x400;
+/// or 0, too,
+pub const NO_ERROR: u64 = 0x1_0000;
+/// or whatever.
+pub const ANYTHING: u64 = 0x2_0000;
+/// Only if this use of `io_uring_enter` waits.
+pub const WAITS_FOR_RING: u64 = 0x4_0000;
+/// Only if this use of `futex` waits.
+pub const WAITS_FOR_WORD: u64 = 0x8_0000;
+/// It is made by `syscall(2)`: before that the arguments are where functions have them, behind the number.
+pub const BY_FUNCTION: u64 = 0x10_0000;
 /// Only if the descriptor in the first argument is of this kind, from this bit on.
 pub const KIND_SHIFT: u32 = 12;
 /// Types that share a context.
@@ -186,8 +202,42 @@ pub struct Candidates {
     pub types: [u8; CANDIDATES],
 }
 
+/// `struct shape_key`: a place in what processes have mapped that were forked from each other.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct ShapeKey {
+    pub image: u64,
+    pub ip: u64,
+    pub variant: u32,
+    pub zero: u32,
+}
+
+/// `struct link`: a return address, and where it lies above the stack pointer.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Link {
+    pub address: u64,
+    pub at: u32,
+    pub zero: u32,
+}
+
+/// `struct shape`: the stack of a boundary wait.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shape {
+    pub of_loop: u32,
+    pub count: u32,
+    pub frame: u32,
+    pub turn: u32,
+    pub links: [Link; LINKS],
+}
+
 // SAFETY: plain numbers without padding, laid out as in C.
 unsafe impl aya::Pod for Control {}
+// SAFETY: as above.
+unsafe impl aya::Pod for ShapeKey {}
+// SAFETY: as above.
+unsafe impl aya::Pod for Shape {}
 // SAFETY: as above.
 unsafe impl aya::Pod for Unit {}
 // SAFETY: as above.
@@ -216,7 +266,7 @@ pub struct Head {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Record {
     /// A stack that is not known yet, of a wait or of a turn.
-    Stack { head: Head, turn: bool, regs: Regs, syscall: i64, copy: Vec<u8> },
+    Stack { head: Head, turn: bool, image: u64, regs: Regs, syscall: i64, copy: Vec<u8> },
     /// A unit that ended.
     Unit(Box<Ended>),
     /// The stack of a call; `frame` is the stack pointer of the loop's frame.
@@ -231,7 +281,7 @@ pub enum Record {
     Exec(Head),
     /// A thread ended.
     Exit(Head),
-    /// A thread began its first given unit.
+    /// A thread came under guard.
     Enlisted { head: Head, slot: u32 },
     /// A function whose calls are units returns to this address.
     Caller { head: Head, address: u64 },
@@ -300,8 +350,9 @@ impl Record {
         let b = b.get(HEAD..)?;
         Some(match kind {
             1 => {
-                let (regs, syscall) = regs(b, 8)?;
-                Self::Stack { head, turn: u32_at(b, 0)? != 0, regs, syscall, copy: copy(b, 4, 8 + REGS)? }
+                let (regs, syscall) = regs(b, 16)?;
+                let (turn, image) = (u32_at(b, 0)? != 0, u64_at(b, 8)?);
+                Self::Stack { head, turn, image, regs, syscall, copy: copy(b, 4, 16 + REGS)? }
             }
             2 => Self::Unit(Box::new(ended(b, head)?)),
             3 => Self::Violation(Box::new(violation(b, head)?)),
@@ -378,7 +429,11 @@ mod tests {
     /// The numbers in the source of the programs.
     #[test]
     fn sizes_are_those_of_the_programs() {
-        let source = concat!(include_str!("../../bpf/guard.h"), include_str!("../../bpf/learn.h"));
+        let source = concat!(
+            include_str!("../../bpf/guard.h"),
+            include_str!("../../bpf/learn.h"),
+            include_str!("../../bpf/shape.h")
+        );
         let size = |name: &str, size: usize| {
             let line = format!("_Static_assert(sizeof(struct {name}) == {size}, ");
             assert!(source.contains(&line), "{name}: {size}");
@@ -386,7 +441,8 @@ mod tests {
         size("unit", size_of::<Unit>());
         size("guarded_loop", size_of::<Loop>());
         size("control", size_of::<Control>());
-        size("rec_stack", HEAD + 8 + REGS + 16384);
+        size("rec_stack", HEAD + 16 + REGS + 16384);
+        size("shape", size_of::<Shape>());
         size("rec_unit", HEAD + 48 + CONTEXTS * 12);
         size("rec_violation", HEAD + 56 + KERNEL_FRAMES * 8 + 24 + REGS + 16384);
         size("rec_life", HEAD + 24);
@@ -399,6 +455,9 @@ mod tests {
             ("CANDIDATES", CANDIDATES),
             ("CONTEXTS", CONTEXTS),
             ("LEARNERS", LEARNERS),
+            ("SHAPES", SHAPES),
+            ("VARIANTS", VARIANTS),
+            ("LINKS", LINKS),
         ] {
             let defined = |l: &str| l.split_whitespace().take(3).eq(["#define", name, &value.to_string()]);
             assert!(source.lines().any(defined), "{name}");

@@ -11,6 +11,7 @@
 //! | `given` | units between places that a person named |
 //! | `layout` | what is shared with the programs |
 //! | `program`, `multi` | loading and attaching |
+//! | `shapes` | boundary waits that are known in threads to come |
 //! | `slots` | units of threads in shared memory |
 //! | `calibrate` | what a probe costs |
 //! | `told` | what the guards tell |
@@ -33,6 +34,7 @@ mod point;
 mod probes;
 mod program;
 mod rings;
+mod shapes;
 mod shared;
 mod slots;
 mod told;

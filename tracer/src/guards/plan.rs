@@ -1,5 +1,6 @@
 //! What is guarded, and how.
 
+use crate::given::AtCall;
 use crate::stacks::Binary;
 use pg_event::{Ns, Sysno};
 use std::path::PathBuf;
@@ -74,8 +75,8 @@ pub struct GivenProbe {
     pub offset: u64,
     /// It is the first instruction of a function.
     pub entry: bool,
-    /// Only when the register of results has more than 0.
-    pub positive: bool,
+    /// It is one of a system call: what has to be so there.
+    pub call: Option<AtCall>,
     /// Only when the descriptor in the register of first arguments is of this kind (bits 12 to 15 of its inode's mode); 0
     /// for any.
     pub kind: u8,

@@ -1,6 +1,8 @@
 //! Loads the programs of the guards and attaches them.
 
-use super::layout::{Candidates, ContextKey, Control, LEARNERS, LOOPS, Loop, Record, THREADS, Unit};
+use super::layout::{
+    Candidates, ContextKey, Control, LEARNERS, LOOPS, Loop, Record, Shape, ShapeKey, THREADS, Unit,
+};
 use super::multi;
 use super::rings::Rings;
 use super::slots::Mapped;
@@ -35,6 +37,7 @@ pub struct Program {
     pub loops: Array<MapData, Loop>,
     pub contexts: HashMap<MapData, ContextKey, Candidates>,
     pub calls: Array<MapData, u64>,
+    pub shapes: HashMap<MapData, ShapeKey, Shape>,
     pub mapped: Mapped,
     pub rings: Rings,
     ring: RingBuf<MapData>,
@@ -44,7 +47,7 @@ pub struct Program {
     pub probes: Option<[multi::Program; 2]>,
     /// For probes of given units: where they begin, where they end, and behind calls that are units.
     pub given: Option<[multi::Program; 3]>,
-    /// Slots for threads that begin their first given unit.
+    /// Slots for threads that come under guard.
     pub spare: Stack<MapData, u32>,
     /// Kept for as long as samples are to be taken.
     #[allow(dead_code)]
@@ -98,6 +101,7 @@ impl Program {
             "learnt",
             "scratches",
             "spare",
+            "shapes",
         ];
         let fds = names.into_iter().filter_map(|n| Some((n, fd_of(ebpf.map(n)?)?))).collect();
         let names = ["on_turn", "on_context", "on_begin", "on_end", "on_return"];
@@ -125,6 +129,7 @@ impl Program {
         let loops = Array::try_from(loops).map_err(refused)?;
         let contexts = HashMap::try_from(take("contexts")?).map_err(refused)?;
         let calls = Array::try_from(take("calls")?).map_err(refused)?;
+        let shapes = HashMap::try_from(take("shapes")?).map_err(refused)?;
         let spare = Stack::try_from(take("spare")?).map_err(refused)?;
         let ring = RingBuf::try_from(take("told")?).map_err(refused)?;
         let lost = Array::try_from(take("lost")?).map_err(refused)?;
@@ -138,6 +143,7 @@ impl Program {
             loops,
             contexts,
             calls,
+            shapes,
             mapped,
             rings,
             ring,

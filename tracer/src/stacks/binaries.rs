@@ -1,6 +1,7 @@
 //! The binaries that a process executes, opened: for what has to find places in their files.
 
 use super::elf::Elf;
+use super::image;
 use super::maps::{self, Backing};
 use super::module::open_mapped;
 use super::stapsdt::{self, Usdt};
@@ -84,6 +85,11 @@ impl Binary {
     /// Where the byte at an address, as the file counts, is in the file.
     pub fn offset(&self, address: u64) -> Option<u64> {
         self.elf.place(address).map(|p| p.0)
+    }
+
+    /// Slots that the loader fills with the address of one of these functions, sorted.
+    pub fn slots_of(&self, wanted: &[&[u8]]) -> Vec<u64> {
+        image::slots_of(&self.elf, &self.file, wanted)
     }
 
     /// The static probes in it.

@@ -90,28 +90,32 @@ impl Image {
         out
     }
 
-    /// Slots that the loader fills with the address of one of these functions.
+    /// Slots that the loader fills with the address of one of these functions, sorted.
     pub fn slots_of(&self, wanted: &[&[u8]]) -> Vec<u64> {
-        let read = |name: &str| {
-            self.elf.place_of(name).and_then(|(offset, size)| self.file.at(offset, size)).unwrap_or_default()
-        };
-        let (symbols, names) = (read(".dynsym"), read(".dynstr"));
-        let named = |index: usize| {
-            let name = names.get(u32_at(&symbols, index.checked_mul(24)?)? as usize..)?;
-            name.split(|&b| b == 0).next()
-        };
-        let mut out = Vec::new();
-        for table in [".rela.plt", ".rela.dyn"] {
-            for entry in read(table).chunks_exact(24) {
-                let (Some(slot), Some(info)) = (u64_at(entry, 0), u64_at(entry, 8)) else { continue };
-                if [GLOB_DAT, JUMP_SLOT].contains(&(info as u32))
-                    && named((info >> 32) as usize).is_some_and(|n| wanted.contains(&n))
-                {
-                    out.push(slot);
-                }
+        slots_of(&self.elf, &self.file, wanted)
+    }
+}
+
+/// Slots that the loader fills with the address of one of these functions, sorted.
+pub(super) fn slots_of(elf: &Elf, file: &File, wanted: &[&[u8]]) -> Vec<u64> {
+    let read =
+        |name: &str| elf.place_of(name).and_then(|(offset, size)| file.at(offset, size)).unwrap_or_default();
+    let (symbols, names) = (read(".dynsym"), read(".dynstr"));
+    let named = |index: usize| {
+        let name = names.get(u32_at(&symbols, index.checked_mul(24)?)? as usize..)?;
+        name.split(|&b| b == 0).next()
+    };
+    let mut out = Vec::new();
+    for table in [".rela.plt", ".rela.dyn"] {
+        for entry in read(table).chunks_exact(24) {
+            let (Some(slot), Some(info)) = (u64_at(entry, 0), u64_at(entry, 8)) else { continue };
+            if [GLOB_DAT, JUMP_SLOT].contains(&(info as u32))
+                && named((info >> 32) as usize).is_some_and(|n| wanted.contains(&n))
+            {
+                out.push(slot);
             }
         }
-        out.sort_unstable();
-        out
     }
+    out.sort_unstable();
+    out
 }

@@ -12,7 +12,7 @@
 use super::boundary::BoundaryPath;
 use super::evidence::{Clock, Evidence, Key};
 use super::eyes::Eyes;
-use super::interpreter::{native_way, with_python};
+use super::interpreter::{Read, native_way};
 use super::place::{LoopAt, Places};
 use super::seen::{Seen, Step, ThreadSeen};
 use super::turning::{Found, Turning};
@@ -66,9 +66,10 @@ pub struct EventLoop {
 /// The event loops of each thread that has one, most waits first.
 pub(super) fn event_loops(seen: &Seen, catalog: &Catalog, places: &mut Places) -> Found {
     let mut eyes = Eyes::new(catalog, places, &seen.waited);
+    let read = Read::of(catalog, seen.threads.iter().map(|(&t, s)| (t, s)));
     let with_waits = seen.threads.iter().filter(|t| !t.1.waits.is_empty());
     let given: Vec<(ThreadId, Cow<ThreadSeen>)> = with_waits
-        .map(|(&t, seen)| (t, with_python(catalog, seen).map_or(Cow::Borrowed(seen), Cow::Owned)))
+        .map(|(&t, seen)| (t, read.give(catalog, t, seen).map_or(Cow::Borrowed(seen), Cow::Owned)))
         .collect();
     let threads: Vec<(ThreadId, Thread)> = given.iter().map(|(t, seen)| (*t, eyes.thread(seen))).collect();
     let mut evidence: HashMap<LoopAt, Evidence> = HashMap::new();

@@ -10,7 +10,7 @@ use super::natural::LoopId;
 use super::place::{LoopAt, Place, Places};
 use super::seen::{ThreadSeen, Waited};
 use super::waits::Wait;
-use pg_event::{Catalog, Frame, FrameId, ModuleId, StackId, Sysno};
+use pg_event::{Catalog, Frame, FrameId, ModuleId, ModuleKind, StackId, Sysno};
 use std::collections::{BTreeSet, HashMap};
 
 /// A thread works in a loop when one in this many of the times it did not just wait it was there.
@@ -108,10 +108,22 @@ impl<'a> Eyes<'a> {
         Some((a, b))
     }
 
+    /// Of the first frames of a stack: the interpreter's own functions that functions of Python called. Like those of the C
+    /// library they repeat what was interrupted (PEP 475). Told by the number of the first of them and their module.
+    fn own_of_interpreter(&self, frames: &[At]) -> Option<(usize, ModuleId)> {
+        let kind = |m: ModuleId| self.catalog.modules.get(m.index()).map(|m| m.kind);
+        let python = |f: &At| kind(f.1) == Some(ModuleKind::Python);
+        let last = frames.iter().rposition(python)?;
+        let interpreter = frames[..last].iter().rev().find(|f| !python(f))?;
+        Some((last + 1, interpreter.1))
+    }
+
     /// The innermost loop that explains a step from stack to stack, of those that the thread works in.
     pub fn turned(&mut self, from: StackId, to: StackId, works: &BTreeSet<LoopAt>) -> Option<LoopAt> {
         let (a, b) = self.side_by_side(from, to)?;
         let same = a.iter().zip(&b).take_while(|(a, b)| a.2 == b.2 && a.1 == b.1).count();
+        let own = self.own_of_interpreter(&a[..same]);
+        let is_own = |depth: usize, f: &At| own.is_some_and(|(first, m)| depth >= first && f.1 == m);
         if let (Some(a), Some(b)) = (a.get(same), b.get(same)) {
             let (here, there) = (self.places.of(self.catalog, a.0), self.places.of(self.catalog, b.0));
             let unknown = matches!(here, Place::Unknown) || matches!(there, Place::Unknown);
@@ -135,7 +147,8 @@ impl<'a> Eyes<'a> {
             // One stack is the other's beginning: a call was begun or has ended.
             return None;
         }
-        for &(id, module, address) in a[..same].iter().rev() {
+        let callers = a[..same].iter().enumerate().rev().filter(|(depth, f)| !is_own(*depth, f));
+        for (_, &(id, module, address)) in callers {
             let place = self.places.of(self.catalog, id);
             match place.way(address, address) {
                 Way::Around(_) => match explains(&place, module, place.around(address), works) {

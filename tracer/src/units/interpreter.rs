@@ -1,14 +1,28 @@
 //! Functions of Python given to stacks that were taken without them.
 //!
 //! The interpreter's frames are read of samples and of long waits; short waits show only the call of the interpreter
-//! that runs Python. Where a thread's waits with the same native frames were all in the same functions of Python as far as
-//! they were read, the others are taken to be, too.
+//! that runs Python. Where a process's waits with the same native frames were all in the same functions of Python as far
+//! as they were read, the others are taken to be, too.
+//!
+//! A thread that has got what it waited for waits for the interpreter's lock next. That is a wait for nobody's signal, and
+//! too short to be read: it is left out, since it would stand between two stacks that say where the thread was.
 
 use super::eyes::{At, Eyes};
 use super::place::is_interpreter;
 use super::seen::ThreadSeen;
-use pg_event::{Catalog, FrameId, ModuleId, ModuleKind, StackId};
-use std::collections::HashMap;
+use pg_event::{Catalog, FrameId, ModuleId, ModuleKind, ProcessId, StackId, ThreadId};
+use std::collections::{BTreeSet, HashMap};
+
+/// Frames of the C library and of the lock itself around a wait for it.
+const NEAR: usize = 8;
+/// What takes the interpreter's lock, as programs that embed it call it (Python's C API).
+const LOCK: [&str; 5] =
+    ["take_gil", "PyEval_RestoreThread", "PyEval_AcquireThread", "PyEval_AcquireLock", "PyGILState_Ensure"];
+
+/// Is a stack that of a wait for the interpreter's lock?
+pub fn waits_for_interpreter(catalog: &Catalog, stack: StackId) -> bool {
+    catalog.frames_of(stack).take(NEAR).any(|f| LOCK.contains(&f.function.as_str()))
+}
 
 /// A native frame; `None` for the functions of Python that one call of the interpreter runs.
 type Native = Vec<Option<FrameId>>;
@@ -32,26 +46,52 @@ fn native(catalog: &Catalog, stack: StackId) -> (Native, bool, bool) {
     (all, python, bare)
 }
 
-/// What was seen of a thread, with functions of Python for its waits that lack them; `None` when there is nothing to give.
-pub(super) fn with_python(catalog: &Catalog, seen: &ThreadSeen) -> Option<ThreadSeen> {
-    // By native frames: the stack with functions of Python; `None` when there are several.
-    let mut known: HashMap<Native, Option<StackId>> = HashMap::new();
-    let mut without: Vec<(StackId, Native)> = Vec::new();
-    let mut stacks: Vec<StackId> = seen.waits.keys().map(|k| k.0).collect();
-    stacks.dedup();
-    for stack in stacks {
-        match native(catalog, stack) {
-            (frames, true, false) => {
-                known.entry(frames).and_modify(|s| *s = None).or_insert(Some(stack));
+/// The stacks with which a thread waited, for whatever.
+fn waited(seen: &ThreadSeen) -> BTreeSet<StackId> {
+    seen.waits.keys().map(|k| k.0).chain(seen.blocked.iter().copied()).collect()
+}
+
+/// The functions of Python that were read, of all threads of each process.
+pub(super) struct Read {
+    /// By native frames: the stack with functions of Python; `None` when there are several.
+    known: HashMap<(ProcessId, Native), Option<StackId>>,
+}
+
+fn process(catalog: &Catalog, thread: ThreadId) -> ProcessId {
+    catalog.thread(thread).map_or(ProcessId::NONE, |t| t.process)
+}
+
+impl Read {
+    /// Of all that was seen.
+    pub fn of<'a>(catalog: &Catalog, threads: impl Iterator<Item = (ThreadId, &'a ThreadSeen)>) -> Self {
+        let mut known: HashMap<(ProcessId, Native), Option<StackId>> = HashMap::new();
+        let frames = |s: StackId| catalog.stack(s).map(|s| &s.frames);
+        for (thread, seen) in threads {
+            for stack in waited(seen) {
+                if let (native, true, false) = native(catalog, stack) {
+                    let one = known.entry((process(catalog, thread), native)).or_insert(Some(stack));
+                    *one = one.filter(|s| frames(*s) == frames(stack));
+                }
             }
-            (frames, false, true) => without.push((stack, frames)),
-            _ => {}
         }
+        Self { known }
     }
-    let given = without.into_iter().filter_map(|(s, frames)| Some((s, (*known.get(&frames)?)?)));
-    let instead: HashMap<StackId, StackId> = given.collect();
-    let of = |s: StackId| instead.get(&s).copied().unwrap_or(s);
-    (!instead.is_empty()).then(|| seen.map_stacks(of))
+
+    /// What was seen of a thread, with functions of Python for its waits that lack them; `None` when there is nothing
+    /// to give.
+    pub fn give(&self, catalog: &Catalog, thread: ThreadId, seen: &ThreadSeen) -> Option<ThreadSeen> {
+        if self.known.is_empty() {
+            return None;
+        }
+        let of = process(catalog, thread);
+        let instead = |stack: StackId| {
+            let (native, false, true) = native(catalog, stack) else { return None };
+            Some((stack, (*self.known.get(&(of, native))?)?))
+        };
+        let instead: HashMap<StackId, StackId> = waited(seen).into_iter().filter_map(instead).collect();
+        let of = |s: StackId| instead.get(&s).copied().unwrap_or(s);
+        (!instead.is_empty()).then(|| seen.map_stacks(of))
+    }
 }
 
 /// The way to a wait in a stack without functions of Python: from the call of the interpreter that runs the loop.
@@ -74,12 +114,14 @@ pub(super) fn native_way(
 #[cfg(test)]
 mod tests {
     use super::super::boundary::is_boundary;
+    use super::super::fake::Program;
+    use super::super::function::Function;
     use super::super::place::{Place, Places};
     use super::super::python::PythonFunction;
     use super::super::seen::Seen;
     use super::super::waits::Wait;
     use super::*;
-    use pg_event::{Frame, Module, Stack, Sysno, ThreadId};
+    use pg_event::{Frame, Kind, Module, OffCpu, OffState, Stack, Sysno};
     use std::rc::Rc;
 
     /// Frames 0 `epoll_wait`, 1 the interpreter, 2 `main`, 3 and 4 functions of Python, 5 another wait.
@@ -111,6 +153,12 @@ mod tests {
         }
     }
 
+    /// The first thread, with what was read of all.
+    fn read(catalog: &Catalog, seen: &Seen) -> Option<ThreadSeen> {
+        let all = Read::of(catalog, seen.threads.iter().map(|(&t, s)| (t, s)));
+        all.give(catalog, ThreadId(0), &seen.threads[&ThreadId(0)])
+    }
+
     /// The stacks of a thread's waits, with functions of Python where they could be given.
     fn given(stacks: &[&[u32]]) -> Option<Vec<u32>> {
         let catalog = catalog(stacks);
@@ -118,7 +166,7 @@ mod tests {
         for i in 0..stacks.len() {
             seen.stack(&catalog, ThreadId(0), StackId(i as u32), Some((Wait::Input, Sysno(1))));
         }
-        let new = with_python(&catalog, &seen.threads[&ThreadId(0)])?;
+        let new = read(&catalog, &seen)?;
         Some(new.steps.iter().map(|s| s.0.to.0).collect())
     }
 
@@ -133,6 +181,88 @@ mod tests {
         assert_eq!(given(&[short, long, &[0, 3, 2]]), None);
         assert_eq!(given(&[short]), None);
     }
+
+    #[test]
+    fn waits_for_no_event_get_them_too() {
+        // Asleep within a unit, short and long; the loop waits for its next in between.
+        let stacks: [&[u32]; 4] = [&[5, 1, 2], &[5, 3, 4, 2], &[0, 1, 2], &[0, 3, 4, 2]];
+        let catalog = catalog(&stacks);
+        let mut seen = Seen::default();
+        let poll = pg_event::syscall_number("epoll_wait").unwrap();
+        let nap = pg_event::syscall_number("nanosleep").unwrap();
+        for (time, stack) in [2, 0, 3, 1, 2].into_iter().enumerate() {
+            let off = OffCpu::new(time as u64, time as u64 + 1, OffState::Interruptible);
+            let syscall = if stack < 2 { nap } else { poll };
+            let wait = OffCpu { syscall, user_stack: StackId(stack), ..off };
+            seen.event(&catalog, ThreadId(0), &Kind::OffCpu(wait));
+        }
+        let new = read(&catalog, &seen).unwrap();
+        assert_eq!(new.given_blocked, [(StackId(0), StackId(1))]);
+        let steps: Vec<u32> = new.order.iter().map(|&n| new.steps[n as usize].0.to.0).collect();
+        assert_eq!(steps, [3, 1, 3, 1, 3]);
+    }
+
+    #[test]
+    fn what_was_read_of_one_worker_is_given_to_the_other() {
+        let (short, long): (&[u32], &[u32]) = (&[0, 1, 2], &[0, 3, 4, 2]);
+        let catalog = catalog(&[short, long, &[0, 3, 2]]);
+        let mut seen = Seen::default();
+        let wait = |seen: &mut Seen, thread, stack| {
+            seen.stack(&catalog, ThreadId(thread), StackId(stack), Some((Wait::Input, Sysno(1))));
+        };
+        wait(&mut seen, 0, 0);
+        wait(&mut seen, 1, 1);
+        assert_eq!(read(&catalog, &seen).unwrap().steps[0].0.to, StackId(1));
+        // A third one waits elsewhere, by the same native frames.
+        wait(&mut seen, 2, 2);
+        assert!(read(&catalog, &seen).is_none());
+    }
+
+    #[test]
+    fn waits_for_the_interpreter_are_left_out() {
+        let mut catalog = catalog(&[&[0, 1, 2], &[5, 1, 2]]);
+        catalog.frames[5].function = "PyEval_RestoreThread".into();
+        assert!(!waits_for_interpreter(&catalog, StackId(0)) && waits_for_interpreter(&catalog, StackId(1)));
+        let mut seen = Seen::default();
+        let futex = pg_event::syscall_number("futex").unwrap();
+        let mut tell = |stack| {
+            let off = OffCpu::new(1, 2, OffState::Interruptible);
+            let wait = OffCpu { syscall: futex, user_stack: StackId(stack), ..off };
+            seen.event(&catalog, ThreadId(0), &Kind::OffCpu(wait)).is_some()
+        };
+        assert_eq!([tell(0), tell(1), tell(0)], [true, false, true]);
+        assert_eq!(seen.threads[&ThreadId(0)].stacks.len(), 1);
+    }
+
+    #[test]
+    fn the_interpreters_own_loop_around_a_nap_explains_nothing() {
+        let text = "def run():\n    while True:\n        poll()\n        nap()\n";
+        let source: Vec<String> = text.lines().map(str::to_owned).collect();
+        // The loop polls, or naps over what is there already: by a function that naps again when it was interrupted.
+        let mut catalog = catalog(&[&[0, 3, 2], &[5, 1, 4, 2]]);
+        let program = Program::new("again: nop nap: call jne:again ret");
+        for (i, f) in catalog.frames.iter_mut().enumerate() {
+            f.address = [0x100, program.at("nap") - 1, 0x300, 3, 4, 0x400][i];
+            f.module = ModuleId(u32::from(i == 3 || i == 4));
+        }
+        catalog.frames[1].function = "time_sleep".into();
+        let run = Place::Python(Rc::new(PythonFunction::read(&source, 1).unwrap()));
+        let again = Place::Code(Rc::new(Function::read(&program, program.at("again")).unwrap()));
+        let mut places = Places::default();
+        for (id, place) in [(0, Place::Library), (5, Place::Library), (1, again), (3, run.clone()), (4, run)]
+        {
+            places.know(FrameId(id), place);
+        }
+        let (mut seen, thread) = (Seen::default(), ThreadId(0));
+        for stack in [0, 1, 1, 1, 0, 1, 0] {
+            let wait = (stack == 0).then_some((Wait::Input, Sysno(1)));
+            seen.stack(&catalog, thread, StackId(stack), wait);
+        }
+        let found = seen.event_loops(&catalog, &mut places).remove(&thread).unwrap();
+        // Twice without a poll in between.
+        assert_eq!((found.len(), found[0].at.head, found[0].turns), (1, 2, 4));
+    }
+
     #[test]
     fn a_loop_of_python_is_known_by_both_ways_to_its_wait() {
         let text =

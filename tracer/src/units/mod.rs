@@ -45,6 +45,7 @@ pub use boundary::{BoundaryPath, is_boundary};
 pub use event_loop::{EventLoop, Site};
 pub use flow::{Block, Flow, FlowError, Returns, Source};
 pub use function::{Function, Way};
+pub use interpreter::waits_for_interpreter;
 pub use natural::{Loop, LoopId, Loops};
 pub use place::{LoopAt, Places};
 pub use seen::{Seen, Waited};

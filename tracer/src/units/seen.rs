@@ -1,6 +1,7 @@
 //! What is remembered of the stacks of threads, one after the other.
 
 use super::event_loop::{EventLoop, event_loops};
+use super::interpreter::waits_for_interpreter;
 use super::place::Places;
 use super::turning::Found;
 use super::waits::Wait;
@@ -47,6 +48,10 @@ pub(super) struct ThreadSeen {
     pub waits: BTreeMap<(StackId, Waited), u64>,
     /// By waits: the stacks that they were given instead of, and how often those were seen.
     pub given: BTreeMap<(StackId, Waited), Vec<(StackId, u64)>>,
+    /// Stacks with which it blocked for no event (for a time, for a disk).
+    pub blocked: BTreeSet<StackId>,
+    /// Of these, the ones that were given another, with that.
+    pub given_blocked: Vec<(StackId, StackId)>,
 }
 
 impl ThreadSeen {
@@ -65,6 +70,9 @@ impl ThreadSeen {
                 new.given.entry((of(stack), wait)).or_default().push((stack, n));
             }
         }
+        new.blocked = self.blocked.iter().map(|s| of(*s)).collect();
+        new.given_blocked =
+            self.blocked.iter().map(|s| (*s, of(*s))).filter(|(before, after)| before != after).collect();
         new
     }
 
@@ -108,8 +116,19 @@ impl Seen {
                 if w.open && self.open.len() < MAX_OPEN {
                     self.open.insert(wait);
                 }
+                if waits_for_interpreter(catalog, w.user_stack) {
+                    return None;
+                }
                 let wait = Wait::of(w, catalog).map(|wait| (wait, w.syscall));
                 self.stack(catalog, thread, w.user_stack, wait);
+                if wait.is_none()
+                    && w.blocked()
+                    && w.syscall.is_some()
+                    && let Some(seen) = self.threads.get_mut(&thread)
+                    && seen.stacks.contains_key(&w.user_stack)
+                {
+                    seen.blocked.insert(w.user_stack);
+                }
                 wait
             }
             Kind::Sample(s) => {

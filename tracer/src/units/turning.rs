@@ -36,6 +36,7 @@ impl Turning {
         for (&(stack, _), given) in &seen.given {
             self.instead.extend(given.iter().filter(|g| g.0 != stack).map(|g| ((thread, g.0), stack)));
         }
+        self.instead.extend(seen.given_blocked.iter().map(|&(stack, given)| ((thread, stack), given)));
         for ((Step { from, to, .. }, _), at) in seen.steps.iter().zip(turned) {
             let (Some(from), Some(at)) = (*from, *at) else { continue };
             if self.steps.len() >= MAX_STEPS {

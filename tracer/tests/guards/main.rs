@@ -1,6 +1,8 @@
 //! Guards on a real program: what its units are, which contexts they come by, and that one that takes too long is seen
 //! while it runs, whatever it does.
 
+mod born;
+
 use object::{Object, ObjectSegment, ObjectSymbol};
 use pg_event::SeenBy;
 use pg_tracer::check_permission;
@@ -21,6 +23,8 @@ const MS: u64 = 1_000_000;
 const LIMIT: u64 = 150 * MS;
 /// The units that take too long, in microseconds.
 const LONG: u64 = 400_000;
+
+const SERVER: &str = include_str!("server.c");
 
 /// Addresses of calls, last byte, as the file counts.
 type Calls = Arc<Mutex<BTreeSet<u64>>>;
@@ -43,22 +47,28 @@ enum Turn {
 impl Server {
     fn start() -> Option<Self> {
         let turn = TURNS.read().unwrap_or_else(PoisonError::into_inner);
-        Self::start_in(Turn::Shared { _turn: turn })
+        Self::start_in(Turn::Shared { _turn: turn }, SERVER)
+    }
+
+    /// Another program, which takes its work as the server does.
+    fn start_with(source: &str) -> Option<Self> {
+        let turn = TURNS.read().unwrap_or_else(PoisonError::into_inner);
+        Self::start_in(Turn::Shared { _turn: turn }, source)
     }
 
     fn start_alone() -> Option<Self> {
         let turn = TURNS.write().unwrap_or_else(PoisonError::into_inner);
-        Self::start_in(Turn::Alone { _turn: turn })
+        Self::start_in(Turn::Alone { _turn: turn }, SERVER)
     }
 
-    fn start_in(turn: Turn) -> Option<Self> {
+    fn start_in(turn: Turn, program: &str) -> Option<Self> {
         if let Err(e) = check_permission() {
             println!("skipped: recording is not possible: {e}");
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
         let (source, exe) = (dir.path().join("server.c"), dir.path().join("server"));
-        fs::write(&source, include_str!("server.c")).unwrap();
+        fs::write(&source, program).unwrap();
         let built = Command::new("cc")
             .args(["-O1", "-g", "-fno-optimize-sibling-calls", "-Wl,--build-id", "-o"])
             .args([&exe, &source])

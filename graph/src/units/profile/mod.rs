@@ -10,6 +10,7 @@
 //! A profile is always in one form: functions sorted and only those that occur, numbered in that order. So equal
 //! contents are equal values and, written, equal bytes.
 
+mod known;
 mod places;
 mod settings;
 mod show;
@@ -18,6 +19,7 @@ mod tests;
 mod types;
 mod wire;
 
+pub use known::KnownTypes;
 pub use places::{Boundary, LoopFunction, MAX_BUILD_ID, Place};
 pub use settings::{CONFIDENCE, Limit};
 pub use types::{Listed, LoopTypes};

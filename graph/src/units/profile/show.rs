@@ -78,7 +78,7 @@ impl Profile {
             span(row.p99),
             span(row.greatest),
             span(row.threshold.ns),
-            of.names[row.of],
+            of.known.names[row.of],
         )?;
         match row.threshold.caution {
             Some(Caution::TooFew { have, need }) => write!(out, " (too few units: {have} of {need})")?,
@@ -88,13 +88,13 @@ impl Profile {
         if row.threshold.above > 0 {
             write!(out, " ({} of these units were above it)", row.threshold.above)?;
         }
-        match of.limits[row.of] {
+        match of.known.limits[row.of] {
             Limit::Auto => {}
             Limit::Fixed(_) => write!(out, " (threshold set by hand)")?,
             Limit::Sigma(k) => write!(out, " (set to mean + {} sigma)", f64::from(k) / 1e3)?,
             Limit::Quantile(q) => write!(out, " (set to the {} % quantile)", f64::from(q) / 1e4)?,
         }
-        if of.silent[row.of] {
+        if of.known.silent[row.of] {
             write!(out, " (silent)")?;
         }
         if of.unseen(TypeId(row.of as u32), &self.functions) {

@@ -1,7 +1,7 @@
 //! Merging in any order, writing and reading, and reading what is no profile.
 
 use super::*;
-use crate::units::{Caution, Rule, TypeId, TypeOptions, threshold};
+use crate::units::{Caution, RefineOptions, Rule, TypeId, TypeOptions, threshold};
 use pg_event::Sysno;
 use proptest::prelude::*;
 
@@ -77,17 +77,29 @@ fn with_places(mut p: Profile, functions: &[(u32, u64)], loops: &[(u64, u64)]) -
     p
 }
 
-fn any_profile() -> impl Strategy<Value = Profile> {
+fn any_said() -> impl Strategy<Value = Vec<(prop::sample::Index, u64, Said)>> {
     let said = prop_oneof![
         "[ab]{0,2}".prop_map(Said::Name),
         prop_oneof![Just(Limit::Auto), (0u64..3).prop_map(Limit::Fixed), (0u32..3).prop_map(Limit::Sigma)]
             .prop_map(Said::Limit),
         any::<bool>().prop_map(Said::Silent),
     ];
-    let said = prop::collection::vec((any::<prop::sample::Index>(), 0u64..3, said), 0..4);
+    prop::collection::vec((any::<prop::sample::Index>(), 0u64..3, said), 0..4)
+}
+
+/// What was learnt of one loop, as of one at another place and by functions of which some have no other name.
+fn only(p: &Profile, offset: u64) -> Profile {
+    let mut all = p.clone();
+    let loops = std::mem::take(&mut all.loops).into_values().take(1);
+    all.loops = loops.map(|l| (key(offset), LoopProfile { settings: BTreeMap::new(), ..l })).collect();
+    all.functions.iter_mut().step_by(2).for_each(|f| f.name.insert(0, 'a'));
+    all.in_one_form(crate::units::MAX_FRAMES)
+}
+
+fn any_profile() -> impl Strategy<Value = Profile> {
     let functions = prop::collection::vec((0u32..8, 0u64..4), 0..6);
     let loops = prop::collection::vec((0u64..2, 0u64..4), 0..3);
-    (any_run(), said, functions, loops).prop_map(|(run, said, functions, loops)| {
+    (any_run(), any_said(), functions, loops).prop_map(|(run, said, functions, loops)| {
         with_places(with_settings(profile(&run), &said), &functions, &loops)
     })
 }
@@ -142,6 +154,22 @@ proptest! {
             prop_assert_eq!(Profile::decode(&read.encode().expect("it was read")), Ok(read.clone()));
             let text = read.show(TypeOptions::default(), Rule::Quantile { q: 0.99, confidence: 0.9 });
             prop_assert!(text.chars().all(|c| c == '\n' || !c.is_control()));
+        }
+    }
+
+    /// What is said of types is read without clustering, and is what clustering gives, also where other loops were learnt
+    /// meanwhile and functions have other numbers.
+    #[test]
+    fn units_what_is_said_is_read_alone(p in any_profile(), later in any_profile(), said in any_said()) {
+        let now = with_settings(p.merge(&only(&later, 5)), &said);
+        let clustered = |p: &Profile, of| p.types(of, TypeOptions::default()).map(|t| t.known);
+        for of in p.loops() {
+            let known = clustered(&p, of).expect("it is there");
+            prop_assert_eq!(now.said_since(&p, of, &known), clustered(&now, of));
+            prop_assert_eq!(now.said_since(&p, &key(9), &known), None);
+            // More units may be other types.
+            let twice = p.merge(&p);
+            prop_assert_eq!(twice.said_since(&p, of, &known), None);
         }
     }
 
@@ -240,8 +268,8 @@ mean c of the 2 costliest types: 6.0 %
 fn names_that_people_give_stay_with_the_type() {
     let mut p = server();
     let types = p.types(&key(0x1234), TypeOptions::default()).unwrap();
-    assert_eq!(types.stats.iter().map(UnitStats::count).collect::<Vec<_>>(), [40, 40]);
-    let cgi = types.names.iter().position(|n| n == "run_cgi").unwrap();
+    assert_eq!(types.known.stats.iter().map(UnitStats::count).collect::<Vec<_>>(), [40, 40]);
+    let cgi = types.known.names.iter().position(|n| n == "run_cgi").unwrap();
     let paths = types.types.trees()[types.types.types()[cgi].representative].paths.clone();
     let contexts = |t: usize| -> Vec<(&str, u32)> {
         let name = |c: &Context| (p.functions()[c.function.0 as usize].name.as_str(), c.depth);
@@ -249,7 +277,7 @@ fn names_that_people_give_stay_with_the_type() {
     };
     assert_eq!(contexts(cgi), [("run_cgi", 64)]);
     assert_eq!(contexts(1 - cgi), [("read_file", 96), ("stat", 160)]);
-    let name = |p: &Profile| p.types(&key(0x1234), TypeOptions::default()).unwrap().names[cgi].clone();
+    let name = |p: &Profile| p.types(&key(0x1234), TypeOptions::default()).unwrap().known.names[cgi].clone();
     let other = p.clone();
     p.name_type(&key(0x1234), &paths, 5, "the\u{1b} gateway");
     assert_eq!(name(&p), "the? gateway");
@@ -281,17 +309,38 @@ fn what_is_too_large_is_told_and_can_be_cut() {
     assert_eq!((cut.units(), cut.functions().len()), (19_998, 2));
     assert_eq!(Profile::decode(&cut.encode().unwrap()), Ok(cut.clone()));
     let types = cut.types(&key(0), TypeOptions::default()).unwrap();
-    let t = threshold(&types.stats[0], Rule::Quantile { q: 0.9999, confidence: 0.95 }).unwrap();
+    let t = threshold(&types.known.stats[0], Rule::Quantile { q: 0.9999, confidence: 0.95 }).unwrap();
     assert_eq!((t.ns, t.caution), (5, Some(Caution::TooFew { have: 19_998, need: 29_956 })));
+}
+
+/// Types that were found by other rules stay: nothing is clustered anew.
+#[test]
+fn types_stay_as_they_were_found() {
+    let mut p = server();
+    let before = p.clone();
+    let apart = TypeOptions { cut_off: 1.0, ..TypeOptions::default() };
+    let known =
+        p.types(&key(0x1234), TypeOptions { refine: RefineOptions { most: 0, ..apart.refine }, ..apart });
+    let known = known.unwrap().known;
+    assert_eq!(known.stats.len(), 1, "by default there are two");
+    let paths = p.loops[&key(0x1234)].trees.keys().next_back().unwrap().clone();
+    p.name_type(&key(0x1234), &paths, 5, "all");
+    p.silence_type(&key(0x1234), &paths, 5, true);
+    let heard = p.said_since(&before, &key(0x1234), &known).unwrap();
+    assert_eq!(
+        (heard.names.as_slice(), heard.silent.as_slice()),
+        (["all".to_owned()].as_slice(), [true].as_slice())
+    );
+    assert_eq!(heard.stats, known.stats);
 }
 
 #[test]
 fn limits_and_silence_stay_with_the_type() {
     let mut p = server();
     let of = p.types(&key(0x1234), TypeOptions::default()).unwrap();
-    let at = of.names.iter().position(|n| n == "run_cgi").unwrap();
+    let at = of.known.names.iter().position(|n| n == "run_cgi").unwrap();
     let paths = of.types.trees()[of.types.types()[at].representative].paths.clone();
-    let auto = of.threshold(TypeId(at as u32), Rule::default()).unwrap().ns;
+    let auto = of.known.threshold(TypeId(at as u32), Rule::default()).unwrap().ns;
     let other = p.clone();
     p.limit_type(&key(0x1234), &paths, 5, Limit::Fixed(5_100_000));
     p.silence_type(&key(0x1234), &paths, 5, true);
@@ -302,9 +351,9 @@ fn limits_and_silence_stay_with_the_type() {
     let merged = Profile::decode(&earlier.merge(&p).encode().unwrap()).unwrap();
     assert_eq!(merged, p.merge(&earlier));
     let of = merged.types(&key(0x1234), TypeOptions::default()).unwrap();
-    assert_eq!((of.limits[at], of.silent[at]), (Limit::Fixed(5_100_000), true));
-    assert_eq!((of.limits[1 - at], of.silent[1 - at]), (Limit::Auto, false));
-    assert_eq!(of.threshold(TypeId(at as u32), Rule::default()).unwrap().ns, 5_100_000);
+    assert_eq!((of.known.limits[at], of.known.silent[at]), (Limit::Fixed(5_100_000), true));
+    assert_eq!((of.known.limits[1 - at], of.known.silent[1 - at]), (Limit::Auto, false));
+    assert_eq!(of.known.threshold(TypeId(at as u32), Rule::default()).unwrap().ns, 5_100_000);
     let rows = of.table(Rule::default());
     let row = rows.iter().find(|r| r.of == at).unwrap();
     assert_eq!(row.threshold.ns, 5_100_000);
@@ -314,8 +363,8 @@ fn limits_and_silence_stay_with_the_type() {
     p.limit_type(&key(0x1234), &paths, 6, Limit::Auto);
     p.silence_type(&key(0x1234), &paths, 6, false);
     let of = p.types(&key(0x1234), TypeOptions::default()).unwrap();
-    assert_eq!(of.threshold(TypeId(at as u32), Rule::default()).unwrap().ns, auto);
-    assert!(!of.silent[at]);
+    assert_eq!(of.known.threshold(TypeId(at as u32), Rule::default()).unwrap().ns, auto);
+    assert!(!of.known.silent[at]);
 }
 
 #[test]
@@ -336,22 +385,26 @@ fn units_of_a_rare_type_may_take_as_long_as_any_of_the_loop() {
     let all = UnitStats::of(units.iter().map(|u| u.duration));
     let pooled = threshold(&all, Rule::default()).unwrap().ns;
     let of = p.types(&key(0), TypeOptions::default()).unwrap();
-    let at =
-        |mean: f64| of.stats.iter().position(|s| s.mean().is_some_and(|m| (m - mean).abs() < 4.0)).unwrap();
-    let ns = |of: &LoopTypes, t: usize, rule| of.threshold(TypeId(t as u32), rule).unwrap().ns;
+    let at = |mean: f64| {
+        of.known.stats.iter().position(|s| s.mean().is_some_and(|m| (m - mean).abs() < 4.0)).unwrap()
+    };
+    let ns = |of: &LoopTypes, t: usize, rule| of.known.threshold(TypeId(t as u32), rule).unwrap().ns;
     let (usual, rare, slow) = (at(103.0), at(11.0), at(6000.0));
-    assert_eq!(ns(&of, usual, Rule::default()), threshold(&of.stats[usual], Rule::default()).unwrap().ns);
+    assert_eq!(
+        ns(&of, usual, Rule::default()),
+        threshold(&of.known.stats[usual], Rule::default()).unwrap().ns
+    );
     assert_eq!(ns(&of, rare, Rule::default()), pooled);
     // Its own is more.
-    assert_eq!(ns(&of, slow, Rule::default()), threshold(&of.stats[slow], Rule::default()).unwrap().ns);
+    assert_eq!(ns(&of, slow, Rule::default()), threshold(&of.known.stats[slow], Rule::default()).unwrap().ns);
     assert!(ns(&of, slow, Rule::default()) > pooled);
-    let few = of.threshold(TypeId(rare as u32), Rule::default()).unwrap().caution;
+    let few = of.known.threshold(TypeId(rare as u32), Rule::default()).unwrap().caution;
     assert_eq!(few, Some(Caution::TooFew { have: 3, need: 30 }));
     // What a person says of it counts.
     let paths = of.types.trees()[of.types.types()[rare].representative].paths.clone();
     p.limit_type(&key(0), &paths, 1, Limit::Sigma(4000));
     let of = p.types(&key(0), TypeOptions::default()).unwrap();
-    assert_eq!(ns(&of, rare, Rule::default()), threshold(&of.stats[rare], Rule::default()).unwrap().ns);
+    assert_eq!(ns(&of, rare, Rule::default()), threshold(&of.known.stats[rare], Rule::default()).unwrap().ns);
 }
 
 #[test]
@@ -396,7 +449,7 @@ fn units_without_a_stack_are_told_by_what_they_did() {
     let of = p.types(&key(0), TypeOptions::default()).unwrap();
     let unseen = |t| of.unseen(TypeId(t as u32), p.functions());
     let mut told: Vec<(&str, bool)> =
-        of.names.iter().enumerate().map(|(t, n)| (n.as_str(), unseen(t))).collect();
+        of.known.names.iter().enumerate().map(|(t, n)| (n.as_str(), unseen(t))).collect();
     told.sort_unstable();
     assert_eq!(told, [("(unseen: accept4)", true), ("(unseen: recvfrom, writev)", true), ("run_cgi", false)]);
     let listed = p.listed(TypeOptions::default(), Rule::default());

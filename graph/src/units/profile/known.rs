@@ -1,0 +1,116 @@
+//! What a profile says of a loop's types, kept apart from how they were found: to cluster a big profile takes minutes, and
+//! whoever only names, limits or silences a type changes none.
+
+use super::Limit;
+use super::{LoopKey, LoopProfile, Profile};
+use crate::units::inference::Context;
+use crate::units::path::{CallPath, FunctionId, PathSet};
+use crate::units::stats::UnitStats;
+use crate::units::thresholds::{Caution, FEW, Rule, Threshold};
+use crate::units::types::{TypeId, UnitTypes};
+
+/// The durations of the types of a loop, and what people say of them, by [`TypeId`].
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct KnownTypes {
+    /// The durations of each.
+    pub stats: Vec<UnitStats>,
+    /// The name of each: the one that a person gave, or one made of its functions.
+    pub names: Vec<String>,
+    /// How long units of each may take, as a person said.
+    pub limits: Vec<Limit>,
+    /// Whether violations of each are not to be told.
+    pub silent: Vec<bool>,
+    /// Names made of their functions.
+    made: Vec<String>,
+    /// The type of each call tree, in the order of the profile.
+    type_of: Vec<TypeId>,
+}
+
+impl KnownTypes {
+    /// Of the types of a loop, with the names that were made for them.
+    pub(super) fn new(of: &LoopProfile, types: &UnitTypes, made: Vec<String>) -> Self {
+        let count = types.types().len();
+        let mut known = Self { stats: vec![UnitStats::default(); count], made, ..Self::default() };
+        // Trees are in the same order on both sides: sorted by their paths.
+        for (i, (paths, tree)) in of.trees.iter().enumerate() {
+            debug_assert_eq!(&types.trees()[i].paths, paths);
+            let t = types.type_of(i).unwrap_or(TypeId(0));
+            known.type_of.push(t);
+            known.stats[t.0 as usize].merge(&tree.stats);
+        }
+        known.hear(of);
+        known
+    }
+
+    /// Takes over what people say in a profile of the same types.
+    fn hear(&mut self, of: &LoopProfile) {
+        let count = self.stats.len();
+        let (mut names, mut limits, mut silent) = (vec![None; count], vec![None; count], vec![None; count]);
+        for (paths, t) in of.trees.keys().zip(&self.type_of) {
+            let (Some(said), t) = (of.settings.get(paths), t.0 as usize) else { continue };
+            // The latest of all trees counts.
+            names[t] = names[t].take().max(said.name.as_ref());
+            limits[t] = limits[t].take().max(said.limit.as_ref());
+            silent[t] = silent[t].take().max(said.silent.as_ref());
+        }
+        let name = |(made, said): (&String, Option<&super::settings::Dated<String>>)| match said {
+            Some(said) if !said.what.is_empty() => crate::words::clean(&said.what, 200),
+            _ => made.clone(),
+        };
+        self.names = self.made.iter().zip(names).map(name).collect();
+        self.limits = limits.into_iter().map(|l| l.map_or(Limit::Auto, |l| l.what)).collect();
+        self.silent = silent.into_iter().map(|s| s.is_some_and(|s| s.what)).collect();
+    }
+
+    /// How long a unit of a type may take: as a person said, or by `rule`. What a handful of units took bounds nothing:
+    /// units of such a type may take as long as those of the whole loop may, if that is more. `None` for a type without
+    /// units.
+    pub fn threshold(&self, of: TypeId, rule: Rule) -> Option<Threshold> {
+        let i = of.0 as usize;
+        let (limit, stats) = (self.limits.get(i)?, self.stats.get(i)?);
+        let own = limit.threshold(stats, rule)?;
+        if *limit != Limit::Auto || stats.count() >= FEW {
+            return Some(own);
+        }
+        let mut all = UnitStats::default();
+        self.stats.iter().for_each(|s| all.merge(s));
+        let Some(all) = limit.threshold(&all, rule).filter(|a| a.ns > own.ns) else { return Some(own) };
+        let caution = Caution::TooFew { have: stats.count(), need: FEW };
+        let above = if stats.greatest()? <= all.ns { 0 } else { stats.histogram().above(all.ns) };
+        Some(Threshold { ns: all.ns, above, caution: Some(caution) })
+    }
+}
+
+impl Profile {
+    /// The types of a loop with what people say of them in this profile, where it knows the same units of this loop as
+    /// `before`, of which they are `known`. Nothing is clustered: it takes as long as it takes to compare both. `None` when
+    /// it knows other units, and so may have other types, or does not know the loop.
+    pub fn said_since(&self, before: &Self, of: &LoopKey, known: &KnownTypes) -> Option<KnownTypes> {
+        let (was, is) = (before.loops.get(of)?, self.loops.get(of)?);
+        // Functions are sorted in both: their numbers may differ, the order of trees and contexts does not.
+        let number = |f| self.functions.binary_search(f).ok().map(|i| FunctionId(i as u32));
+        let now: Vec<Option<FunctionId>> = before.functions.iter().map(number).collect();
+        let now = |f: &FunctionId| now.get(f.0 as usize).copied().flatten();
+        let same_path = |(a, b): (&CallPath, &CallPath)| {
+            a.len() == b.len() && a.functions().iter().zip(b.functions()).all(|(a, b)| now(a) == Some(*b))
+        };
+        let same_paths =
+            |a: &PathSet, b: &PathSet| a.len() == b.len() && a.paths().iter().zip(b.paths()).all(same_path);
+        let same_context =
+            |(a, b): (&Context, &Context)| a.depth == b.depth && now(&a.function) == Some(b.function);
+        let same = was.trees.len() == is.trees.len()
+            && known.type_of.len() == is.trees.len()
+            && was.trees.iter().zip(&is.trees).all(|((a_paths, a), (b_paths, b))| {
+                a.stats == b.stats
+                    && a.contexts.len() == b.contexts.len()
+                    && same_paths(a_paths, b_paths)
+                    && a.contexts.iter().zip(&b.contexts).all(same_context)
+            });
+        if !same {
+            return None;
+        }
+        let mut known = known.clone();
+        known.hear(is);
+        Some(known)
+    }
+}

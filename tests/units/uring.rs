@@ -1,0 +1,144 @@
+//! A server on io_uring: the turns of its loop are units, learnt, and guarded as found and as given.
+
+use super::common::{can_trace_and_compile, pg_tui, text};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const LIMIT: &str = "300ms";
+
+/// The server, kept busy with work that takes 2 ms and some that takes none.
+struct Server {
+    child: Child,
+    stdin: Arc<Mutex<ChildStdin>>,
+    over: Arc<AtomicBool>,
+    load: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// `None` where the kernel lets nobody use io_uring.
+    fn start(dir: &Path) -> Option<Self> {
+        let exe = dir.join("uring");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/units/uring.c");
+        let args = ["-O1", "-g", "-fno-optimize-sibling-calls", "-Wl,--build-id", "-o"];
+        let built = Command::new("gcc").args(args).arg(&exe).arg(source).status();
+        assert!(built.is_ok_and(|s| s.success()));
+        let mut child = Command::new(&exe).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut stdout = child.stdout.take().unwrap();
+        let stdin = Arc::new(Mutex::new(child.stdin.take().unwrap()));
+        let mut done = [0];
+        // Without io_uring it has ended.
+        if !ask(&stdin, b'q') || stdout.read_exact(&mut done).is_err() {
+            assert_eq!(child.wait().unwrap().code(), Some(77));
+            return None;
+        }
+        let over = Arc::new(AtomicBool::new(false));
+        let (asking, stop) = (Arc::clone(&stdin), Arc::clone(&over));
+        let load = std::thread::spawn(move || {
+            for what in b"qw".iter().cycle() {
+                if stop.load(Ordering::Relaxed)
+                    || !ask(&asking, *what)
+                    || stdout.read_exact(&mut done).is_err()
+                {
+                    return;
+                }
+                // It waits for its next work.
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        Some(Self { child, stdin, over, load: Some(load) })
+    }
+
+    fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = self.load.take().map(JoinHandle::join);
+    }
+}
+
+fn ask(stdin: &Mutex<ChildStdin>, what: u8) -> bool {
+    stdin.lock().unwrap_or_else(PoisonError::into_inner).write_all(&[what]).is_ok()
+}
+
+/// Guards the server while it is given slow work a few times. Returns what was told of such, and all that was said.
+fn guarded(dir: &Path, server: &Server, args: &[&str]) -> (Vec<Value>, Output) {
+    let mut guard = pg_tui(dir);
+    guard.args(["guard", "--json", "-p", &server.pid(), "-d", "60"]).args(args);
+    let mut guard = guard.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Nothing says when guards are set.
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_millis(500));
+        ask(&server.stdin, b's');
+    }
+    std::thread::sleep(Duration::from_millis(700));
+    let pid = guard.id().to_string();
+    let ended = Command::new("kill").args(["-INT", &pid]).status();
+    assert!(ended.is_ok_and(|s| s.success()), "{:?}", guard.try_wait());
+    let out = guard.wait_with_output().unwrap();
+    let lines =
+        String::from_utf8_lossy(&out.stdout).lines().filter_map(|l| serde_json::from_str(l).ok()).collect();
+    let all: Vec<Value> = lines;
+    let slow = all.into_iter().filter(|v| v["event"] == "violation");
+    (slow.filter(|v| goes_by(v, "nap") && goes_by(v, "handle")).collect(), out)
+}
+
+fn goes_by(v: &Value, function: &str) -> bool {
+    let frame = format!("{function} (uring)");
+    v["stack"].as_array().is_some_and(|s| s.iter().any(|f| f.as_str().is_some_and(|f| f.starts_with(&frame))))
+}
+
+#[test]
+fn turns_of_a_loop_on_io_uring() {
+    if !can_trace_and_compile("turns_of_a_loop_on_io_uring") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let Some(server) = Server::start(dir.path()) else {
+        println!("skipped: the kernel has no io_uring, or refuses it (kernel.io_uring_disabled)");
+        return;
+    };
+    let profile = dir.path().join("uring.pgprof");
+    let profile = profile.to_str().unwrap();
+    let run = |args: &[&str]| pg_tui(dir.path()).args(args).output().unwrap();
+    let trained = run(&["train", "-p", &server.pid(), "-d", "1", "--measure", "1", "-o", profile]);
+    let said = text(&trained);
+    assert!(trained.status.success(), "{said}");
+    let shown = run(&["profile", "show", "--json", profile]);
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    // The wait is made by a function of the loop, which both hands in and waits.
+    let of = &shown["loops"][0];
+    assert_eq!(of["function"], "serve", "{said}");
+    let boundaries = of["boundaries"].as_array().unwrap();
+    assert!(boundaries.iter().all(|b| b["syscall"] == "io_uring_enter"), "{of:#}");
+    let types = of["types"].as_array().unwrap().len();
+    for number in 1..=types {
+        let set = run(&["profile", "threshold", profile, &number.to_string(), LIMIT]);
+        assert!(set.status.success(), "{}", text(&set));
+    }
+    let (slow, out) = guarded(dir.path(), &server, &["--profile", profile]);
+    let said = text(&out);
+    assert_eq!(out.status.code(), Some(6), "{said}");
+    // Seen while it ran.
+    let early =
+        |v: &Value| v["elapsed_ns"].as_u64().is_some_and(|ns| (300_000_000..600_000_000).contains(&ns));
+    assert!(slow.iter().any(early), "{said}");
+
+    // The call that only hands in, in the midst of the unit, neither ends it nor begins another.
+    let bounds = ["--unit-begin", "syscall:io_uring_enter", "--unit-end", "syscall:io_uring_enter"];
+    let (slow, out) = guarded(dir.path(), &server, &[&bounds[..], &["--threshold", "450ms"]].concat());
+    let said = text(&out);
+    assert_eq!(out.status.code(), Some(6), "{said}");
+    assert!(!slow.is_empty(), "{said}");
+}

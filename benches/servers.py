@@ -1,7 +1,7 @@
-"""Servers with known work, for benches/types and benches/contexts: Apache httpd with a site of 20 pages, PostgreSQL with
+"""Servers with known work, for benches/types and benches/contexts: Apache httpd with sites of 20 pages, PostgreSQL with
 20 statements. Each in a folder of its own, on the loopback interface; `Server.close` ends it by its process id.
 """
-import os, random, shutil, signal, socket, subprocess, time
+import glob, os, random, shutil, signal, socket, subprocess, time
 
 MODULES = "/usr/lib/apache2/modules"
 QUIET = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -96,8 +96,34 @@ SIZES = {"plain1": 1500, "plain2": 9000, "plain3": 30_000, "plain4": 90_000, "pl
 STATIC = [(f"/page{n}.html", ()) for n in range(20)]
 
 
+# 20 pages of PHP, each with some work that pages do, of some milliseconds: name and body.
+SCRIPTS = {
+    "sorted": "$a = range(1, 9000); mt_srand(7); shuffle($a); sort($a); echo $a[10];",
+    "compared": "$a = []; for ($i = 0; $i < 2500; $i++) $a[] = 'w' . ($i * 7919 % 2503); usort($a, fn($x, $y) => strcmp($x, $y)); echo $a[3];",
+    "matched": "preg_match_all('/([a-z]+)-(\\d+)/', str_repeat('unit-17 loop-4711 wait ', 2500), $m); echo count($m[0]);",
+    "replaced": "echo strlen(preg_replace_callback('/\\b(\\w)(\\w*)\\b/', fn($m) => strtoupper($m[1]) . $m[2], str_repeat('some words of a page ', 900)));",
+    "encoded": "$a = []; for ($i = 0; $i < 4000; $i++) $a[] = ['id' => $i, 'name' => \"name $i\"]; echo strlen(json_encode($a));",
+    "decoded": "$t = '[' . str_repeat('{\"id\":17,\"name\":\"a name\"},', 4000) . '0]'; echo count(json_decode($t, true));",
+    "hashed": "$h = 'x'; for ($i = 0; $i < 4000; $i++) $h = hash('sha256', $h . 'a text that is hashed again and again'); echo $h;",
+    "digested": "$h = 'x'; for ($i = 0; $i < 12000; $i++) $h = md5($h); echo $h;",
+    "escaped": "$t = ''; for ($i = 0; $i < 6000; $i++) $t .= '<td>' . htmlspecialchars(\"<cell & \\\"$i\\\">\") . '</td>'; echo strlen($t);",
+    "mapped": "$a = array_map(fn($x) => $x * $x % 97, range(1, 30000)); echo count(array_unique(array_filter($a, fn($x) => $x > 40)));",
+    "dated": "date_default_timezone_set('UTC'); $n = 0; for ($i = 0; $i < 3000; $i++) $n += strlen(date('D, d M Y H:i:s', $i * 86400)); echo $n;",
+    "printed": "$t = ''; for ($i = 0; $i < 9000; $i++) $t .= sprintf('%05d %-10s %8.3f', $i, 'row', $i / 7); echo strlen($t);",
+    "parsed": "$n = 0; for ($i = 0; $i < 2500; $i++) $n += count(str_getcsv('1,\"two, three\",4,five,6,\"seven\"')); echo $n;",
+    "serialized": "$a = []; for ($i = 0; $i < 6000; $i++) $a[\"k$i\"] = [$i, 'v']; echo count(unserialize(serialize($a)));",
+    "distant": "$n = 0; for ($i = 0; $i < 120; $i++) $n += levenshtein(str_repeat('kitten', 20), str_repeat('sitting', 17)); echo $n;",
+    "compressed": "echo strlen(gzcompress(implode(' ', range(1, 9000)), 6));",
+    "wrapped": "$n = 0; for ($i = 0; $i < 60; $i++) $n += strlen(nl2br(wordwrap(str_repeat('words in a row ', 400), 70, \"\\n\", true))); echo $n;",
+    "transformed": "$t = str_repeat('some bytes', 900); for ($i = 0; $i < 150; $i++) $t = strrev(base64_decode(base64_encode($t))); echo crc32($t);",
+    "recursed": "$fib = function ($n) use (&$fib) { return $n < 2 ? $n : $fib($n - 1) + $fib($n - 2); }; echo $fib(21);",
+    "split": "$t = str_repeat('key=value;', 6000); $n = 0; foreach (explode(';', $t) as $p) $n += count(explode('=', $p)); echo $n;",
+}
+PHP = [(f"/{name}.php", ()) for name in SCRIPTS]
+
+
 def site(folder):
-    """Writes the files of the 20 pages."""
+    """Writes the files of the 20 pages of each kind."""
     root = f"{folder}/site"
     for sub in ("few", "many", "locked", "inc"):
         os.makedirs(f"{root}/{sub}", exist_ok=True)
@@ -122,6 +148,8 @@ def site(folder):
     write("locked/page.html", text(5000, "locked"))
     for name, body in (("script", "echo hello"), ("form", "IFS='&'; for p in $QUERY_STRING; do echo \"$p\"; done")):
         write(f"{name}.cgi", f"#!/bin/sh\necho 'Content-Type: text/plain'; echo\n{body}\n", 0o755)
+    for name, body in SCRIPTS.items():
+        write(f"{name}.php", f"<?php for ($round = 0; $round < 4; $round++) {{ {body} }}")
     # The password "pass", as `openssl passwd -apr1` has it.
     apr1 = subprocess.run(["openssl", "passwd", "-apr1", "-salt", "saltsalt", "pass"], capture_output=True, text=True)
     write("../passwords", f"user:{apr1.stdout.strip()}\n")
@@ -140,6 +168,12 @@ def apache(folder, mpm="prefork", processes=6, pages=PAGES):
     modules += f"alias status env setenvif {'cgi' if mpm == 'prefork' else 'cgid'} mpm_{mpm}"
     for m in modules.split():
         shutil.copy(f"{MODULES}/mod_{m}.so", own)
+    php = ""
+    if pages is PHP:
+        have = sorted(glob.glob(f"{MODULES}/libphp*.so"))
+        if not have:
+            raise Missing("libapache2-mod-php is not installed")
+        php = f"LoadModule php_module {shutil.copy(have[-1], own)}\nAddHandler application/x-httpd-php .php"
     loads = "\n".join(f"LoadModule {m}_module {own}/mod_{m}.so" for m in modules.split())
     size = f"StartServers {processes}\nMinSpareServers {processes}\nMaxSpareServers {processes}\nMaxRequestWorkers {processes}"
     if mpm != "prefork":
@@ -148,6 +182,7 @@ def apache(folder, mpm="prefork", processes=6, pages=PAGES):
         f.write(f"""
 ServerRoot {folder}
 {loads}
+{php}
 Listen 127.0.0.1:{port}
 PidFile {folder}/pid
 ServerName localhost
@@ -233,7 +268,6 @@ VACUUM ANALYZE;
 
 def postgres(folder, work=STATEMENTS, mode="prepared"):
     """PostgreSQL with pgbench's tables and some of its own; the statements as scripts for pgbench."""
-    import glob
     bins = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
     if not bins:
         raise Missing("postgresql is not installed")

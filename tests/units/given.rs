@@ -230,7 +230,7 @@ fn units_that_are_given_are_learnt_of_a_command() {
     }
     let dir = tempfile::tempdir().unwrap();
     built(dir.path());
-    let out = train_with(dir.path(), &["-d", "1", "--measure", "3", "-o", "a.pgprof"]);
+    let out = train_with(dir.path(), &["-d", "3", "--measure", "6", "-o", "a.pgprof"]);
     let said = text(&out);
     assert!(out.status.success() && said.contains("measured by probes"), "{said}");
     let file = dir.path().join("a.pgprof");

@@ -120,7 +120,7 @@ fn a_slow_unit_is_caught_in_the_act() {
         .unwrap();
     // Guards that run follow the profile.
     std::thread::sleep(Duration::from_millis(2500));
-    set("300ms");
+    set("150ms");
     std::thread::sleep(Duration::from_millis(2500));
     assert!(ask(&server.stdin, "t 1200000"));
     // One that is far worse has a file of its own, soon after the other or not.
@@ -139,10 +139,10 @@ fn a_slow_unit_is_caught_in_the_act() {
     let slow: Vec<&Value> =
         slow.filter(|v| stack(v).iter().any(|f| f.starts_with("stick (server)"))).collect();
     let [slow, _] = slow.as_slice() else { panic!("{said}") };
-    assert_eq!((&slow["type"], &slow["threshold_ns"]), (&"stick".into(), &300_000_000.into()), "{said}");
+    assert_eq!((&slow["type"], &slow["threshold_ns"]), (&"stick".into(), &150_000_000.into()), "{said}");
     // It was seen while it ran.
     let elapsed = slow["elapsed_ns"].as_u64().unwrap();
-    assert!((300_000_000..1_200_000_000).contains(&elapsed), "{said}");
+    assert!((150_000_000..1_200_000_000).contains(&elapsed), "{said}");
     let summary = told.last().unwrap();
     assert_eq!(summary["event"], "summary", "{said}");
     assert!(
@@ -160,7 +160,7 @@ fn a_slow_unit_is_caught_in_the_act() {
     let file = file.to_str().unwrap();
     let listed = pg_tui(&["violations", "--json", file]).output().unwrap();
     let listed = lines(&listed);
-    let number = listed.iter().find(|v| v["type"] == "stick" && v["threshold_ns"] == 300_000_000);
+    let number = listed.iter().find(|v| v["type"] == "stick" && v["threshold_ns"] == 150_000_000);
     let number = number.unwrap_or_else(|| panic!("{listed:?}, told was: {said}"));
     assert!(stack(number).iter().any(|f| f.starts_with("stick (server)")), "{number}");
     let number = number["number"].to_string();

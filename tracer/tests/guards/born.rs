@@ -76,9 +76,20 @@ fn first_units_of_new_threads_and_children_are_guarded() {
     server.serve("F 10");
     let judged = wait_for(&mut guards, |told| matches!(told, Told::Guarded { .. }).then_some(()));
     assert!(judged.is_some(), "{:?}", guards.notes());
+    let mut asked = 0;
     for kind in ["F", "T", "f", "t"] {
-        server.ask(&format!("{kind} {LONG}"));
-        let v = violation(&mut guards);
+        // One that hardly had a CPU on a busy machine came by nothing: another one is asked for.
+        let v = loop {
+            asked += 1;
+            assert!(asked <= 12, "hardly any of {asked} had a CPU");
+            server.ask(&format!("{kind} {LONG}"));
+            let v = violation(&mut guards);
+            if v.ready * 2 < v.elapsed {
+                break v;
+            }
+            server.answer();
+            guards.poll(Duration::from_millis(10));
+        };
         guards.symbolize();
         let frames = guards.catalog().show_stack(v.user_stack);
         assert_eq!((v.number, v.of, v.threshold), (1, Some(0), LIMIT), "{kind}: {v:?} {frames:?}");
@@ -91,5 +102,5 @@ fn first_units_of_new_threads_and_children_are_guarded() {
         guards.poll(Duration::from_millis(10));
     }
     let counts = guards.counts(0);
-    assert_eq!(counts.iter().map(|c| c.violations).collect::<Vec<_>>(), [4, 0, 0], "{counts:?}");
+    assert_eq!(counts.iter().map(|c| c.violations).collect::<Vec<_>>(), [asked, 0, 0], "{counts:?}");
 }

@@ -5,8 +5,11 @@
 pub mod contract;
 pub mod sample;
 
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 /// The program under test, with its log in `dir`.
 pub fn pg_tui(dir: &Path) -> Command {
@@ -33,4 +36,47 @@ pub fn can_trace_and_compile(test: &str) -> bool {
         println!("skipped: {test}: there is no gcc");
     }
     found
+}
+
+/// `pg-tui guard` that runs, ended by a signal.
+pub struct Guard {
+    child: Child,
+    said: std::thread::JoinHandle<String>,
+}
+
+impl Guard {
+    /// Starts it, and waits until it says that it guards. A busy machine may take long for that.
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (guards, until) = mpsc::channel();
+        let said = std::thread::spawn(move || {
+            let mut all = String::new();
+            for line in stderr.lines().map_while(Result::ok) {
+                all += &line;
+                all.push('\n');
+                if line.contains("guarding ") {
+                    let _ = guards.send(());
+                }
+            }
+            all
+        });
+        let begun = until.recv_timeout(Duration::from_secs(60));
+        if begun.is_err() {
+            let _ = child.kill();
+            panic!("it does not guard: {}", said.join().unwrap_or_default());
+        }
+        Self { child, said }
+    }
+
+    /// Asks it to end; what it said.
+    pub fn end(mut self) -> Output {
+        let pid = self.child.id().to_string();
+        let asked = Command::new("kill").args(["-INT", &pid]).status();
+        assert!(asked.is_ok_and(|s| s.success()), "{:?}", self.child.try_wait());
+        let mut stdout = Vec::new();
+        self.child.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
+        let stderr = self.said.join().unwrap().into_bytes();
+        Output { status: self.child.wait().unwrap(), stdout, stderr }
+    }
 }

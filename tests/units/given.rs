@@ -1,7 +1,7 @@
 //! Units that a person says where they begin and end: a function, static probes, system calls; guarded without a
 //! profile, and learnt.
 
-use super::common::{can_trace_and_compile, pg_tui, text};
+use super::common::{Guard, can_trace_and_compile, pg_tui, text};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -70,14 +70,10 @@ fn goes_by(v: &Value, function: &str) -> bool {
 
 /// Guards these units while the server is asked; nothing is left when that has ended.
 fn guarded(dir: &Path, server: &mut Server, bounds: &[&str], ask: impl FnOnce(&mut Server)) -> Output {
-    let mut guard = pg_tui(dir);
-    guard.args(["guard", "--json", "-p", &server.pid(), "-d", "60"]).args(bounds);
-    let mut guard = guard.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let guard =
+        Guard::start(pg_tui(dir).args(["guard", "--json", "-p", &server.pid(), "-d", "60"]).args(bounds));
     ask(server);
-    let pid = guard.id().to_string();
-    let ended = Command::new("kill").args(["-INT", &pid]).status();
-    assert!(ended.is_ok_and(|s| s.success()), "{:?}", guard.try_wait());
-    guard.wait_with_output().unwrap()
+    guard.end()
 }
 
 #[test]

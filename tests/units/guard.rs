@@ -111,7 +111,7 @@ fn a_slow_unit_is_caught_in_the_act() {
     };
     set("60s");
     let metrics = dir.path().join("metrics");
-    let guard = pg_tui(&["guard", "-p", &server.pid(), "--profile", profile, "--json", "-d", "13"])
+    let guard = pg_tui(&["guard", "-p", &server.pid(), "--profile", profile, "--json", "-d", "15"])
         .args(["--on-violation", "record", "-o", dir.path().to_str().unwrap()])
         .args(["--metrics", metrics.to_str().unwrap()])
         .stdout(Stdio::piped())
@@ -125,7 +125,7 @@ fn a_slow_unit_is_caught_in_the_act() {
     assert!(ask(&server.stdin, "t 1200000"));
     // One that is far worse has a file of its own, soon after the other or not.
     std::thread::sleep(Duration::from_millis(3500));
-    assert!(ask(&server.stdin, "t 2400000"));
+    assert!(ask(&server.stdin, "t 3600000"));
     let guarded = guard.wait_with_output().unwrap();
     let said = text(&guarded);
     assert_eq!(guarded.status.code(), Some(6), "{said}");

@@ -1,6 +1,6 @@
 //! A server on io_uring: the turns of its loop are units, learnt, and guarded as found and as given.
 
-use super::common::{can_trace_and_compile, pg_tui, text};
+use super::common::{Guard, can_trace_and_compile, pg_tui, text};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -74,19 +74,13 @@ fn ask(stdin: &Mutex<ChildStdin>, what: u8) -> bool {
 
 /// Guards the server while it is given slow work a few times. Returns what was told of such, and all that was said.
 fn guarded(dir: &Path, server: &Server, args: &[&str]) -> (Vec<Value>, Output) {
-    let mut guard = pg_tui(dir);
-    guard.args(["guard", "--json", "-p", &server.pid(), "-d", "60"]).args(args);
-    let mut guard = guard.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // Nothing says when guards are set.
+    let guard =
+        Guard::start(pg_tui(dir).args(["guard", "--json", "-p", &server.pid(), "-d", "60"]).args(args));
     for _ in 0..3 {
-        std::thread::sleep(Duration::from_millis(500));
         ask(&server.stdin, b's');
+        std::thread::sleep(Duration::from_millis(900));
     }
-    std::thread::sleep(Duration::from_millis(700));
-    let pid = guard.id().to_string();
-    let ended = Command::new("kill").args(["-INT", &pid]).status();
-    assert!(ended.is_ok_and(|s| s.success()), "{:?}", guard.try_wait());
-    let out = guard.wait_with_output().unwrap();
+    let out = guard.end();
     let lines =
         String::from_utf8_lossy(&out.stdout).lines().filter_map(|l| serde_json::from_str(l).ok()).collect();
     let all: Vec<Value> = lines;

@@ -82,10 +82,12 @@ pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
     if args.on_violation == OnViolation::Record {
         guarding.plan.sparse = SPARSE;
     }
-    for l in &guarding.loops {
-        note(&about(l));
-    }
+    let about: Vec<String> = guarding.loops.iter().map(about).collect();
     let mut watch = Watch::start(guarding, &pids).map_err(|e| record::tracer_failure(&e))?;
+    // Said when it is true.
+    for l in &about {
+        note(l);
+    }
     if args.on_violation == OnViolation::Record {
         beside::run(args, &mut watch, file, &mut targets, out)?;
         return end(args, watch, out);

@@ -42,7 +42,9 @@ pub fn run(args: &Train, bounds: &Bounds, out: &mut dyn Write) -> Outcome {
     pg_tracer::check_permission().map_err(|e| tracer_failure(&e))?;
     let launched = if command.is_empty() { None } else { Some(Launched::start(command)?) };
     let named = args.pid.iter().copied().chain(launched.as_ref().map(Launched::pid));
-    let mut targets = Targets::of(&named.collect::<Vec<_>>(), &args.comm)?;
+    // A command may have ended meanwhile.
+    let ended = |e| if launched.as_ref().is_some_and(Launched::has_ended) { too_short() } else { e };
+    let mut targets = Targets::of(&named.collect::<Vec<_>>(), &args.comm).map_err(ended)?;
     // Better to know before minutes are spent.
     let located = match &launched {
         Some(launched) => launched.locate(bounds)?,

@@ -161,7 +161,13 @@ impl Writer<'_> {
         }
         let tells = !matches!(before.waits_on.as_deref(), Some("ptrace" | "child"));
         let on = if tells { at_the(self.waited_for(before)) } else { String::new() };
-        format!("; this held up {via}{on}, and in the end {last} for {time}")
+        // What has no name of its own is said here, or nowhere.
+        let nameless = ["memory-reclaim", "write-back", "page-fault"];
+        let waiting = match v.waits_on.as_deref().filter(|w| nameless.contains(w)) {
+            Some(_) => format!(", waiting{},", self.waited_for(v)),
+            None => String::new(),
+        };
+        format!("; this held up {via}{on}, and in the end {last}{waiting} for {time}")
     }
 
     /// Says what a blocked write means.

@@ -1,5 +1,5 @@
 """Servers with known work, for benches/types and benches/contexts: Apache httpd with sites of 20 pages, PostgreSQL with
-20 statements. Each in a folder of its own, on the loopback interface; `Server.close` ends it by its process id.
+20 statements, MariaDB for its client. Each in a folder of its own, on the loopback interface; `Server.close` ends it by its process id.
 """
 import glob, os, random, shutil, signal, socket, subprocess, time
 
@@ -308,3 +308,31 @@ def query(server, clients=4):
     for s in server.scripts:
         argv += ["-f", s]
     server.load(argv, env=server.env)
+
+
+QUERIES = [
+    "SELECT id FROM t WHERE id = 77;", "SELECT * FROM t WHERE id < 40;", "SELECT kind, COUNT(*) FROM t GROUP BY kind;",
+    "SELECT * FROM t ORDER BY pad LIMIT 20;", "SELECT COUNT(*) FROM t a JOIN t b ON a.kind = b.id;", "SELECT 1/0, NULL, 'text', 2.5, NOW();",
+    "UPDATE t SET value = value + 1 WHERE id = 9;", "INSERT INTO t SELECT MAX(id) + 1, 1, 1, 'new' FROM t;", "DELETE FROM t WHERE id > 5000;",
+    "SHOW TABLES;", "DESCRIBE t;", "SHOW STATUS LIKE 'Com_s%';", "SELECT wrong FROM t;", "BEGIN;", "COMMIT;", "SET @v = 3;", "SELECT @v;",
+    "EXPLAIN SELECT * FROM t WHERE id = 3;", "status", "use d", "SELECT * FROM t WHERE id < 5\\G", "delimiter //", "SELECT 2//", "delimiter ;",
+    "-- a remark", "SELECT REPEAT('x', 3000);", "SELECT HEX('abc'), CAST('7' AS UNSIGNED), JSON_ARRAY(1, 2);", "warnings", "SHOW CREATE TABLE t;",
+]
+
+
+def mariadb(folder):
+    """MariaDB with one table; `server.client` is what starts its client program."""
+    need("mariadbd", "/usr/sbin/mariadbd")
+    data, sock = f"{folder}/data", f"{folder}/s"
+    common = ["--no-defaults", f"--datadir={data}", "--user=root"]
+    install = need("mariadb-install-db")
+    subprocess.run([install, *common, "--auth-root-authentication-method=normal"], check=True, **QUIET)
+    main = subprocess.Popen(["mariadbd", *common, f"--socket={sock}", "--skip-networking", f"--pid-file={folder}/pid"],
+                            start_new_session=True, **QUIET)
+    until(lambda: os.path.exists(sock))
+    server = Server(main, 0)
+    server.client = [need("mariadb", "mysql"), "--no-defaults", "-uroot", f"--socket={sock}", "--force", "--table", "--unbuffered"]
+    fill = ("CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY, kind INT, value INT, pad VARCHAR(60));"
+            "INSERT INTO d.t SELECT seq, seq % 37, seq * 7919 % 1000, CONCAT('pad ', seq) FROM d.seq_1_to_3000;")
+    subprocess.run([*server.client, "-e", fill], check=True, **QUIET)
+    return server

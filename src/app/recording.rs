@@ -58,6 +58,8 @@ pub struct SeenFrame {
     /// How many frames it lies inside of the loop's: 0 is the loop's own, less what is outside; none for the kernel's,
     /// and when the loop's frame was not found.
     pub distance: Option<i64>,
+    /// Of the kernel.
+    pub kernel: bool,
 }
 
 impl std::fmt::Debug for Recording {
@@ -180,14 +182,15 @@ impl Recording {
 
     /// Where a unit was seen to take too long, innermost first: the kernel's frames, then those of the program.
     pub fn seen_at(&self, v: &ViolationFact) -> Vec<SeenFrame> {
-        let kernel = self.frames(v.kernel_stack).into_iter().map(|text| SeenFrame { text, distance: None });
-        let mut out: Vec<SeenFrame> = kernel.collect();
+        let kernel = pg_graph::kernel_frames(&self.catalog, v.kernel_stack);
+        let of_kernel = |t: String| SeenFrame { text: clean_to(&t, 300), distance: None, kernel: true };
+        let mut out: Vec<SeenFrame> = kernel.into_iter().map(of_kernel).collect();
         for (i, f) in self.catalog.frames_of(v.user_stack).enumerate() {
             let distance = (v.depth > 0).then(|| i64::from(v.depth) - i as i64);
             let module = self.catalog.modules.get(f.module.index()).map_or("[unknown]", |m| m.short());
             let inlined = f.inlined.iter().map(|name| format!("{name} ({module})"));
             let texts = inlined.chain([self.catalog.show_frame(f)]);
-            out.extend(texts.map(|t| SeenFrame { text: clean_to(&t, 300), distance }));
+            out.extend(texts.map(|t| SeenFrame { text: clean_to(&t, 300), distance, kernel: false }));
         }
         out
     }

@@ -35,8 +35,7 @@ impl Shown {
     /// Of a violation, the `number`th since `began`. `catalog` names its stacks.
     pub fn of(v: &Violation, number: usize, watched: &Watched, catalog: &Catalog, began: Ns) -> Self {
         let name = |pid| read_stat(pid).map_or_else(String::new, |s| lossy(&s.comm, NAME));
-        let mut stack = catalog.show_stack(v.kernel_stack);
-        stack.drain(..looking(&stack));
+        let mut stack = pg_graph::kernel_frames(catalog, v.kernel_stack);
         let kernel = stack.len();
         stack.extend(catalog.show_stack(v.user_stack));
         let info = ViolationInfo {
@@ -63,11 +62,6 @@ impl Shown {
         let given = watched.given.clone();
         Self { info, of_loop: watched.function.clone(), kernel, spent, starved: v.is_starved(), given }
     }
-}
-
-/// How many frames of a kernel's stack are those of the look at it, the innermost.
-fn looking(stack: &[String]) -> usize {
-    stack.iter().rposition(|f| f.starts_with("__traceiter_")).map_or(0, |at| at + 1)
 }
 
 /// For people: what took too long, and where it was.
@@ -213,13 +207,6 @@ mod tests {
         );
         assert_eq!(of([500_000, 0, 40_000_000], false), " (40 ms asleep)");
         assert_eq!(of([0; 3], false), "");
-    }
-
-    #[test]
-    fn the_look_itself_is_no_part_of_a_stack() {
-        let stack = ["bpf_get_task_stack", "bpf_prog_1_on_switch", "__traceiter_sched_switch", "futex_wait"];
-        assert_eq!(looking(&stack.map(String::from)), 3);
-        assert_eq!(looking(&["do_page_fault".into()]), 0);
     }
 
     #[test]

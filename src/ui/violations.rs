@@ -194,7 +194,7 @@ fn seen_at(ui: &Ui, r: &Recording, buffer: &mut Buffer, area: Rect, v: &Violatio
     let aside =
         if v.depth > 0 { format!("{} frames inside of the loop", v.depth) } else { "loop not found".into() };
     rule(ui, buffer, area, &title, &aside);
-    let frames = r.seen_at(v);
+    let mut frames = r.seen_at(v);
     let said = handed_on(ui, r, buffer, area, v);
     let height = usize::from(area.height - 1 - said);
     let inner = Rect { y: area.y + 1 + said, height: height as u16, ..area };
@@ -202,7 +202,12 @@ fn seen_at(ui: &Ui, r: &Recording, buffer: &mut Buffer, area: Rect, v: &Violatio
         nothing(ui, buffer, inner, "No stack was taken.");
         return;
     }
-    // Where not all of it fits, the innermost frames and the loop's own.
+    // Where not all of it fits, what the kernel does for it is told by its innermost function; then the innermost frames
+    // of the program and the loop's own.
+    if frames.len() > height {
+        let mut first = true;
+        frames.retain(|f| !f.kernel || std::mem::take(&mut first));
+    }
     let of_loop = frames.iter().position(|f| f.distance == Some(0)).filter(|l| *l >= height && height >= 3);
     let shown: Vec<Option<usize>> = match of_loop {
         Some(l) => (0..height - 2).map(Some).chain([None, Some(l)]).collect(),

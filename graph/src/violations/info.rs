@@ -5,7 +5,7 @@ use crate::EventGraph;
 use crate::report::{HandedOnInfo, NormalInfo, PartInfo, UnitInfo, ViolationInfo};
 use crate::transactions::HandedOn;
 use crate::words::{moment, short_who, span, unit_type};
-use pg_event::{Catalog, SeenBy, UnitTypeId};
+use pg_event::{Catalog, SeenBy, StackId, UnitTypeId};
 
 /// Parts that are listed at most.
 const MOST_PARTS: usize = 12;
@@ -21,6 +21,18 @@ pub fn seen_by(at: SeenBy) -> &'static str {
     }
 }
 
+/// The kernel's part of a stack at detection, the innermost frame first, without the frames of the look at it.
+pub fn kernel_frames(catalog: &Catalog, stack: StackId) -> Vec<String> {
+    let mut frames = catalog.show_stack(stack);
+    frames.drain(..looking(&frames));
+    frames
+}
+
+/// How many frames of a kernel's stack are those of the look at it, the innermost.
+fn looking(stack: &[String]) -> usize {
+    stack.iter().rposition(|f| f.starts_with("__traceiter_")).map_or(0, |at| at + 1)
+}
+
 /// A violation for programs that read it; `number` counts those of the recording from 1.
 pub fn violation_info(
     graph: &EventGraph,
@@ -29,7 +41,7 @@ pub fn violation_info(
     number: usize,
 ) -> ViolationInfo {
     let (t, p) = (catalog.thread(v.thread), catalog.process_of(v.thread));
-    let mut stack = catalog.show_stack(v.kernel_stack);
+    let mut stack = kernel_frames(catalog, v.kernel_stack);
     stack.extend(catalog.show_stack(v.user_stack));
     ViolationInfo {
         number,
@@ -131,5 +143,17 @@ fn spent_on(p: &Part) -> String {
         ("unseen", _) => "unseen".into(),
         (what, "") => format!("in waits ({what})"),
         (what, function) => format!("in waits ({what}) of {function}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_look_at_a_stack_is_no_part_of_it() {
+        let stack = ["bpf_get_task_stack", "bpf_prog_1_on_switch", "__traceiter_sched_switch", "futex_wait"];
+        assert_eq!(looking(&stack.map(String::from)), 3);
+        assert_eq!(looking(&["do_page_fault".into()]), 0);
     }
 }

@@ -13,7 +13,7 @@ pub use candidates::violation_victim;
 pub(crate) use compare::parts;
 pub use compare::{Comparison, Part, Side, compare};
 pub(crate) use info::unit_info;
-pub use info::{seen_by, violation_info};
+pub use info::{kernel_frames, seen_by, violation_info};
 pub use normal::NormalUnit;
 pub(crate) use record::Units;
 pub use way::{SlowWay, WayPart, way_victim};

@@ -27,6 +27,8 @@ pub struct Shown {
     pub spent: [Ns; 3],
     /// With a CPU whenever it was ready, it had taken no longer than it may.
     pub starved: bool,
+    /// The same unit was told before: it goes on.
+    pub goes_on: bool,
     /// The unit is no turn of a loop: what units are, in words.
     pub given: Option<String>,
 }
@@ -60,7 +62,8 @@ impl Shown {
         let ready = v.ready.min(v.away);
         let spent = [v.elapsed.saturating_sub(v.away), ready, v.away - ready];
         let given = watched.given.clone();
-        Self { info, of_loop: watched.function.clone(), kernel, spent, starved: v.is_starved(), given }
+        let of_loop = watched.function.clone();
+        Self { info, of_loop, kernel, spent, starved: v.is_starved(), goes_on: false, given }
     }
 }
 
@@ -75,7 +78,11 @@ pub fn text(s: &Shown) -> String {
     } else {
         format!("a unit of type {}", v.unit_type)
     };
-    let what = if v.at == "end" { "took" } else { "runs for" };
+    let what = match v.at.as_str() {
+        "end" => "took",
+        _ if s.goes_on => "goes on for",
+        _ => "runs for",
+    };
     let mut out = format!(
         "{}/{}{}: {of} {what} {}, {:.1} times the {} it may",
         v.process,
@@ -123,6 +130,7 @@ pub fn json(s: &Shown) -> Value {
             map.insert(name.into(), json!(ns));
         }
         map.insert("starved".into(), json!(s.starved));
+        map.insert("goes_on".into(), json!(s.goes_on));
     }
     line
 }
@@ -184,7 +192,7 @@ mod tests {
             ..ViolationInfo::default()
         };
         let spent = [40_000_000, 900_000, 100_000];
-        Shown { info, of_loop: "serve".into(), kernel: 1, spent, starved: false, given: None }
+        Shown { info, of_loop: "serve".into(), kernel: 1, spent, starved: false, goes_on: false, given: None }
     }
 
     #[test]

@@ -136,8 +136,10 @@ fn a_slow_unit_is_caught_in_the_act() {
     };
     // A while without a CPU is told apart, and may be told first.
     let slow = told.iter().filter(|v| v["event"] == "violation" && v["starved"] == false);
-    let slow: Vec<&Value> =
+    let mut slow: Vec<&Value> =
         slow.filter(|v| stack(v).iter().any(|f| f.starts_with("stick (server)"))).collect();
+    // One that goes on is told again.
+    slow.dedup_by_key(|v| &v["start_ns"]);
     let [slow, _] = slow.as_slice() else { panic!("{said}") };
     assert_eq!((&slow["type"], &slow["threshold_ns"]), (&"stick".into(), &150_000_000.into()), "{said}");
     // It was seen while it ran.

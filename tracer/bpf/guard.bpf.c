@@ -138,6 +138,12 @@ static __always_inline u64 elapsed_of(struct unit *u, u64 now)
 
 #include "frame.h"
 
+/* Told with its stack, and not gone on for much longer since. */
+static __always_inline bool is_told(struct unit *u, u64 now)
+{
+	return u->told == TOLD && u->slow == SLOW && elapsed_of(u, now) < u->again;
+}
+
 /*
  * Does the unit take too long? `regs` give the stack at this moment, without them the place where it slept last stands
  * for it; `task`, or the context of a sample that met it in the kernel, the kernel's.
@@ -145,7 +151,7 @@ static __always_inline u64 elapsed_of(struct unit *u, u64 now)
 static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs *regs, struct task_struct *task,
 				  void *sample)
 {
-	if (u->told == TOLD && u->slow == SLOW)
+	if (is_told(u, now) || (seen == BY_END && u->told == TOLD && u->slow == SLOW))
 		return;
 	struct guarded_loop *l = bpf_map_lookup_elem(&loops, &u->loop);
 	if (!l)
@@ -156,7 +162,7 @@ static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs
 		return;
 	look_at_delay(u, bpf_get_current_task_btf());
 	u32 slow = elapsed <= threshold + u->ready ? STARVED : SLOW;
-	if (u->told == TOLD && slow <= u->slow)
+	if (u->told == TOLD && slow <= u->slow && (slow != SLOW || elapsed < u->again))
 		return;
 	if (!u->told) {
 		u->told = COUNTED;
@@ -219,6 +225,7 @@ static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs
 	}
 	bpf_ringbuf_submit(v, 0);
 	u->told = TOLD;
+	u->again = elapsed * AGAIN;
 	/* This took long, and was ours. */
 	u->spent += bpf_ktime_get_ns() - now;
 }
@@ -387,14 +394,15 @@ int on_sample(struct sampled *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct unit *u = guarded(task->pid);
-	if (!u || !u->running || (u->told == TOLD && u->slow == SLOW))
+	if (!u || !u->running)
 		return 0;
-	struct regs *r = user_regs(task, 1);
+	u64 now = bpf_ktime_get_ns();
+	struct regs *r = is_told(u, now) ? 0 : user_regs(task, 1);
 	if (!r)
 		return 0;
 	/* Of one that was met in user mode the kernel's stack is the sampling. */
 	bool kernel = !(ctx->regs.cs & 3);
-	check(u, bpf_ktime_get_ns(), BY_SAMPLE, r, 0, kernel ? ctx : 0);
+	check(u, now, BY_SAMPLE, r, 0, kernel ? ctx : 0);
 	return 0;
 }
 

@@ -73,8 +73,9 @@ struct unit {
 	u16 hits[TYPES];
 	u64 caller;		 /* given ones: what lay at `frame` as it began, the return address; 0: it is none */
 	u32 returns, pad;	 /* and it ends when the function returns */
+	u64 again;		 /* told, it is told again with its stack when it has taken so long */
 };
-_Static_assert(sizeof(struct unit) == 376, "layout.rs");
+_Static_assert(sizeof(struct unit) == 384, "layout.rs");
 
 #define NOT_LOOKED (~0ULL)
 /* Why it took too long: it was ready without a CPU for what it exceeds; or it would have done so with one. */
@@ -86,6 +87,9 @@ struct alarm {
 	u64 worst;		 /* longest that was told of this series; one far beyond is told at once */
 };
 #define FAR_BEYOND 4
+/* A unit that goes on is told again when it has taken so many times as long: where it was first may be not yet what takes
+ * long. */
+#define AGAIN 8
 struct guarded_type {
 	u64 threshold;		 /* ns */
 	u64 units, sum;		 /* that ended, and their ns */

@@ -56,13 +56,13 @@ pub struct ViolationFact {
     pub thread: ThreadId,
     /// When the unit began, ns.
     pub start: Ns,
-    /// How long it had taken when it was seen, without what the guard took, ns.
+    /// How long it had taken when its stack was seen, the last time that it was, without what the guard took, ns.
     pub elapsed: Ns,
     /// How long it may take, ns.
     pub threshold: Ns,
     /// Its type.
     pub unit_type: UnitTypeId,
-    /// Where the thread was when it was seen.
+    /// Where the thread was then.
     pub user_stack: StackId,
     /// Where in the kernel.
     pub kernel_stack: StackId,
@@ -95,6 +95,12 @@ impl ViolationFact {
             until,
             ended,
         }
+    }
+
+    /// A later look at the same unit: where it was then, and what it was taken for.
+    fn looked_at(&mut self, later: &Self) {
+        let Self { elapsed, threshold, unit_type, user_stack, kernel_stack, depth, at, .. } = *later;
+        *self = Self { elapsed, threshold, unit_type, user_stack, kernel_stack, depth, at, ..*self };
     }
 
     /// How long the unit took, as far as is known, ns.

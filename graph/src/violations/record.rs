@@ -1,7 +1,7 @@
 //! From the events of units to facts.
 
 use super::{UnitFact, ViolationFact};
-use pg_event::{Event, Kind, Ns, ThreadId, UnitTypeId};
+use pg_event::{Event, Kind, Ns, SeenBy, ThreadId, UnitTypeId};
 use std::collections::HashMap;
 
 /// Units and violations while events come.
@@ -49,11 +49,15 @@ impl Units {
         self.closed.sort_by_key(|u| (u.thread, u.start));
         let mut all = self.violations;
         all.sort_by_key(|v| (v.thread, v.start, v.time));
-        // A unit that goes on may be told of again: what was seen first counts.
+        // A unit that goes on is told of again. When it was seen first counts, but where it was then may not be yet what takes
+        // long: its stack is the one that was seen last.
         all.dedup_by(|later, first| {
             let same = (later.thread, later.start) == (first.thread, first.start);
             if same {
                 first.until = first.until.max(later.until);
+                if later.user_stack.is_some() && later.at != SeenBy::End {
+                    first.looked_at(later);
+                }
             }
             same
         });

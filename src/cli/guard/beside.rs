@@ -84,11 +84,12 @@ impl Companion for Beside<'_> {
                         if shown.info.unit_type.is_empty() { "a unit" } else { &shown.info.unit_type };
                     // For want of a CPU any unit may take some while.
                     let weight = if shown.starved { 1.0 } else { shown.info.excess };
-                    if !shown.starved {
-                        self.slow.insert(v.tid, v.number);
-                    }
+                    // Told again as slow: what it took in the end is weighed then.
+                    let known = !shown.starved && self.slow.insert(v.tid, v.number) == Some(v.number);
                     let (process, took) = (&shown.info.process, span(shown.info.elapsed_ns));
-                    weigh(format!("{named} of {process} runs for {took}"), weight);
+                    if !known {
+                        weigh(format!("{named} of {process} runs for {took}"), weight);
+                    }
                     collector.violation(*v, of);
                 }
                 Out::Unit(unit, of) => {

@@ -149,7 +149,8 @@ fn tell(args: &Guard, shown: &crate::guard::Shown, out: &mut dyn Write) -> Resul
         writeln!(out, "{}", clean_lines(&text(shown)))?;
     }
     out.flush()?;
-    if let Some(command) = args.run.as_deref().filter(|_| args.on_violation == OnViolation::Command)
+    let calls = args.on_violation == OnViolation::Command && !shown.goes_on;
+    if let Some(command) = args.run.as_deref().filter(|_| calls)
         && let Err(e) = call(command, &line)
     {
         note(&format!("cannot run {command:?}: {e}"));
@@ -233,7 +234,7 @@ fn summary(loops: &[Watched], counts: &[Vec<Counts>], all: &Counts) -> serde_jso
             value!({
                 "loop": l.function,
                 "type": of.map_or("", |t| t.name.as_str()),
-                "threshold_ns": of.map(|t| t.threshold),
+                "threshold_ns": of.map_or(l.limits.1, |t| t.threshold),
                 "units": c.units,
                 "sum_ns": c.sum,
                 "violations": c.violations,

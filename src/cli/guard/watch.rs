@@ -5,6 +5,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use pg_event::{CatalogDelta, UnitTypeId};
 use pg_tracer::Error;
 use pg_tracer::guards::{Counts, Ended, Guards, Told, Violation};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -144,6 +145,8 @@ fn run(
 ) -> Vec<String> {
     let began = guards.began();
     let mut number = 0;
+    // By thread, the unit of it that was told last.
+    let mut before: HashMap<u32, u32> = HashMap::new();
     let mut counted = Instant::now();
     let many = loops.len();
     let count = |guards: &Guards| {
@@ -155,6 +158,7 @@ fn run(
             let v = match told {
                 Told::Violation(v) => v,
                 Told::Ended(e) => {
+                    before.remove(&e.tid);
                     let _ = tell.send(Out::Unit(e, type_id(&loops, e.of_loop, e.of)));
                     continue;
                 }
@@ -164,7 +168,8 @@ fn run(
             guards.symbolize();
             number += 1;
             let of = type_id(&loops, v.of_loop, v.of);
-            let shown = Shown::of(&v, number, watched, guards.catalog(), began);
+            let mut shown = Shown::of(&v, number, watched, guards.catalog(), began);
+            shown.goes_on = before.insert(v.tid, v.number) == Some(v.number);
             if tell.send(Out::Violation(v, of, Box::new(shown))).is_err() {
                 return guards.notes();
             }

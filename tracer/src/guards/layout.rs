@@ -52,6 +52,8 @@ pub const CANDIDATES: usize = 15;
 pub const STARVED: u32 = 1;
 /// See [`STARVED`].
 pub const SLOW: u32 = 2;
+/// A unit that goes on is told again when it has taken so many times as long.
+pub const AGAIN: u64 = 8;
 /// Different contexts kept of a unit that is learnt from.
 const CONTEXTS: usize = 512;
 /// Threads of which units are learnt.
@@ -122,6 +124,7 @@ pub struct Unit {
     pub caller: u64,
     pub returns: u32,
     pub pad: u32,
+    pub again: u64,
 }
 
 impl Unit {
@@ -157,6 +160,7 @@ impl Unit {
             caller: 0,
             returns: 0,
             pad: 0,
+            again: 0,
         }
     }
 }

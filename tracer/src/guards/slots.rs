@@ -1,7 +1,7 @@
 //! The units of guarded threads as the programs see them, in memory that both have: to look at sleeping ones without a
 //! system call for each.
 
-use super::layout::{At, Boundary, COUNTED, SLOW, THREADS, TOLD, UNTOLD, Unit, WAITS};
+use super::layout::{AGAIN, At, Boundary, COUNTED, SLOW, THREADS, TOLD, UNTOLD, Unit, WAITS};
 use super::shared::Shared;
 use crate::error::Error;
 use std::mem::offset_of;
@@ -121,8 +121,9 @@ impl Mapped {
         Some(count)
     }
 
-    /// The claimed unit is told, and its end is to be.
-    pub fn tell(&self, slot: usize) {
+    /// The claimed unit is told, after `elapsed` ns, and its end is to be.
+    pub fn tell(&self, slot: usize, elapsed: u64) {
+        self.word(slot, offset_of!(Unit, again)).store(elapsed.saturating_mul(AGAIN), Ordering::Release);
         self.u32(slot, offset_of!(Unit, told)).store(TOLD, Ordering::Release);
     }
 }

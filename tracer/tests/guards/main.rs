@@ -357,6 +357,32 @@ fn a_unit_that_takes_too_long_is_seen_while_it_runs() {
     assert_eq!(guards.counts(0).iter().map(|c| c.violations).collect::<Vec<_>>(), [1, 1, 1, 0]);
 }
 
+#[test]
+fn a_unit_that_goes_on_is_told_again() {
+    let Some(mut server) = Server::start() else { return };
+    let learnt = learn(&mut server);
+    let mut guards = server.guards_with(guarding(&server, &learnt, LIMIT), learnt.calls.clone());
+    known(&mut server, &mut guards);
+    server.ask("t 2400000");
+    // A while without a CPU is told apart, and may be told first.
+    let slow = |v: &Violation| v.elapsed - v.ready > LIMIT;
+    let mut told = Vec::new();
+    while told.len() < 2 {
+        let v = violation(&mut guards);
+        if slow(&v) {
+            told.push(v);
+        }
+    }
+    server.answer();
+    let [first, again] = told.as_slice() else { unreachable!() };
+    assert_eq!((first.number, first.start), (again.number, again.start), "{first:?} {again:?}");
+    assert!(again.elapsed >= first.elapsed * 8 && again.elapsed < 2_400 * MS, "{first:?} {again:?}");
+    assert!(!again.user.is_empty(), "{again:?}");
+    // It is one that took too long.
+    server.serve("s 10");
+    assert_eq!(guards.counts(0).iter().map(|c| c.violations).sum::<u64>(), 1);
+}
+
 /// Programs that compute on one CPU; ended when dropped.
 struct Hogs(Vec<Child>);
 

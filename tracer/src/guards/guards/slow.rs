@@ -114,7 +114,7 @@ impl Guards {
             if !self.program.rings.ring((of_loop, asleep.best), (now, elapsed), (count, how), limits) {
                 continue;
             }
-            self.program.mapped.tell(slot);
+            self.program.mapped.tell(slot, elapsed);
             let (user_stack, frames) = self.asleep_at(tid, asleep.at);
             let Ok(distance) = self.distance(&frames, unit.frame, of_loop, of) else { continue };
             out.push(Told::Violation(Box::new(Violation {

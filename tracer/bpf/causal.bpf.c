@@ -19,6 +19,7 @@
 #include "mapping.h"
 #include "target.h"
 #include "stack.h"
+#include "context.h"
 #include "disk.h"
 #include "quota.h"
 #include "work.h"
@@ -401,14 +402,10 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int state)
 {
 	u64 now = bpf_ktime_get_ns();
-	/* No interrupt outlasts a switch: whatever entry or exit was missed is forgotten here. */
 	struct cpu *c = this_cpu();
 	if (!c)
 		return 0;
-	c->softirq = 0;
-	c->irq = 0;
-	c->timer = 0;
-	c->completing = COMPLETED;
+	no_interrupt(c);
 	check_current(c, prev, next);
 	u32 tid = prev->pid, tgid = prev->tgid;
 	if (tid && tgid != own_tgid)
@@ -418,19 +415,6 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	if (tid && tgid != own_tgid)
 		switch_in(next, tid, tgid, now);
 	return 0;
-}
-
-static __always_inline u8 context_now(struct cpu *c)
-{
-	if (!c)
-		return CTX_TASK;
-	if (c->timer)
-		return CTX_TIMER;
-	if (c->irq)
-		return CTX_HARDIRQ;
-	if (c->softirq)
-		return c->softirq == 3 + 1 ? CTX_NET_RX : CTX_SOFTIRQ;
-	return CTX_TASK;
 }
 
 /* `waker` is the current thread; its numbers are in `t` already. */
@@ -517,26 +501,6 @@ int BPF_PROG(on_wakeup_new, struct task_struct *task)
 	return 0;
 }
 
-SEC("tp_btf/softirq_entry")
-int BPF_PROG(on_softirq_entry, unsigned int vector)
-{
-	struct cpu *c = this_cpu();
-	if (c)
-		c->softirq = vector + 1;
-	return 0;
-}
-
-SEC("tp_btf/softirq_exit")
-int BPF_PROG(on_softirq_exit, unsigned int vector)
-{
-	struct cpu *c = this_cpu();
-	if (c) {
-		c->softirq = 0;
-		c->completing = COMPLETED;
-	}
-	return 0;
-}
-
 /* Who asked for packets to be delivered: a device, or the thread that sends over the loopback. */
 SEC("tp_btf/softirq_raise")
 int BPF_PROG(on_softirq_raise, unsigned int vector)
@@ -544,75 +508,16 @@ int BPF_PROG(on_softirq_raise, unsigned int vector)
 	struct cpu *c = this_cpu();
 	if (c && vector == BLOCK_VECTOR)
 		completed_by(c);
-	if (vector != 3)
+	if (!c || vector != NET_RX_VECTOR)
 		return 0;
-	if (c && (c->irq || !c->softirq))
+	/* What packets cause that are being received is by who asked for those. */
+	if (asked) {
+		u32 n = interrupts(c);
+		if (n != SERVES_SOFTIRQ)
+			c->net_raised_by_irq = n != 0;
+	} else if (c->irq || !c->softirq) {
 		c->net_raised_by_irq = c->irq != 0;
-	return 0;
-}
-
-SEC("tp_btf/irq_handler_entry")
-int BPF_PROG(on_irq_entry, int irq)
-{
-	struct cpu *c = this_cpu();
-	if (c)
-		c->irq++;
-	return 0;
-}
-
-SEC("tp_btf/irq_handler_exit")
-int BPF_PROG(on_irq_exit, int irq)
-{
-	struct cpu *c = this_cpu();
-	if (c && c->irq) {
-		c->irq--;
-		if (c->completing == COMPLETING_IN_IRQ)
-			c->completing = COMPLETED;
 	}
-	return 0;
-}
-
-static __always_inline void timer_begins(void)
-{
-	struct cpu *c = this_cpu();
-	if (c)
-		c->timer++;
-}
-
-static __always_inline void timer_ends(void)
-{
-	struct cpu *c = this_cpu();
-	if (c && c->timer)
-		c->timer--;
-}
-
-SEC("tp_btf/hrtimer_expire_entry")
-int BPF_PROG(on_hrtimer_entry, struct hrtimer *timer)
-{
-	timer_begins();
-	if (messages)
-		overdue_uses();
-	return 0;
-}
-
-SEC("tp_btf/hrtimer_expire_exit")
-int BPF_PROG(on_hrtimer_exit, struct hrtimer *timer)
-{
-	timer_ends();
-	return 0;
-}
-
-SEC("tp_btf/timer_expire_entry")
-int BPF_PROG(on_timer_entry, struct timer_list *timer)
-{
-	timer_begins();
-	return 0;
-}
-
-SEC("tp_btf/timer_expire_exit")
-int BPF_PROG(on_timer_exit, struct timer_list *timer)
-{
-	timer_ends();
 	return 0;
 }
 
@@ -720,7 +625,8 @@ SEC("tp_btf/signal_generate")
 int BPF_PROG(on_signal, int signal, struct kernel_siginfo *info, struct task_struct *task, int group, int result)
 {
 	struct task_struct *sender = bpf_get_current_task_btf();
-	if (!sender->pid || context_now(this_cpu()) != CTX_TASK)
+	struct cpu *c = this_cpu();
+	if (!sender->pid || (c && in_interrupt(c)))
 		return 0;
 	struct rec_signal *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 	if (!e) {

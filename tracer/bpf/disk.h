@@ -22,18 +22,12 @@ struct {
  * request causes may be left to another interrupt. */
 #define COMPLETION_NS 100000
 
-/* Where the last request was completed, as long as that is not left. A request of a megabyte has hundreds of pages,
- * whose waiters are woken one after the other: that takes longer than COMPLETION_NS. */
-enum completing { COMPLETED = 0, COMPLETING_IN_IRQ, COMPLETING_IN_SOFTIRQ };
-
-#define BLOCK_VECTOR 4
-
 /* Completions are to be dealt with on this CPU: of a device, in its interrupt, or of a disk that is served by a
  * thread (a loop device): then that thread is who ends the wait. */
 static __always_inline void completed_by(struct cpu *c)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	bool device = c->irq || c->softirq;
+	bool device = in_interrupt(c);
 	c->completer_tid = device ? 0 : task->pid;
 	c->completer_tgid = device ? 0 : task->tgid;
 }
@@ -45,7 +39,7 @@ static __always_inline int submitted(struct request *rq, u64 flag)
 	struct submitted s = { .tid = task->pid, .tgid = task->tgid, .time = bpf_ktime_get_ns() };
 	/* An interrupt (a request that is tried again) asks on behalf of nobody. */
 	struct cpu *c = this_cpu();
-	if (!s.tid || s.tgid == own_tgid || !c || c->irq || c->softirq)
+	if (!s.tid || s.tgid == own_tgid || !c || in_interrupt(c))
 		return 0;
 	bpf_map_update_elem(&requests, &key, &s, flag);
 	return 0;
@@ -76,6 +70,26 @@ static __noinline void send_disk_name(struct object *o, struct gendisk *disk)
 	send_name(r, 64, hash);
 }
 
+/* A request is completed here and now: is that in the soft interrupt for disks? */
+static __noinline bool completes(struct cpu *c)
+{
+	if (!asked) {
+		c->completing = c->irq ? COMPLETING_IN_IRQ : c->softirq ? COMPLETING_IN_SOFTIRQ : COMPLETED;
+		return c->softirq == BLOCK_VECTOR + 1;
+	}
+	u32 n = interrupts(c), blocks;
+	c->completing = c->irq ? COMPLETING_IN_IRQ : n == SERVES_SOFTIRQ ? COMPLETING_IN_SOFTIRQ : COMPLETED;
+	if (n != SERVES_SOFTIRQ)
+		return false;
+	c->completing_in = soft_interrupt(c, &blocks);
+	/* The first request that is completed after the kernel began with one more of them is completed in that. */
+	if (blocks != c->blocks) {
+		c->blocks = blocks;
+		c->block = c->completing_in;
+	}
+	return c->block == c->completing_in;
+}
+
 static __noinline void disk_used(struct submitted *s, struct object *disk, u32 bytes, struct cpu *c, u32 direction);
 
 SEC("tp_btf/block_rq_complete")
@@ -91,11 +105,10 @@ int BPF_PROG(on_disk_complete, struct request *rq, unsigned char error, unsigned
 		struct object o = { .kind = K_BLOCK };
 		o.id = user_device(disk->part0->bd_dev);
 		c->disk = o.id;
-		bool served = c->softirq == BLOCK_VECTOR + 1 && c->completer_tid;
+		bool served = completes(c) && c->completer_tid;
 		c->disk_tid = served ? c->completer_tid : s->tid;
 		c->disk_tgid = served ? c->completer_tgid : s->tgid;
 		c->disk_time = bpf_ktime_get_ns();
-		c->completing = c->irq ? COMPLETING_IN_IRQ : c->softirq ? COMPLETING_IN_SOFTIRQ : COMPLETED;
 		send_disk_name(&o, disk);
 		if (messages)
 			disk_used(s, &o, bytes, c, 0);
@@ -110,10 +123,15 @@ int BPF_PROG(on_disk_complete, struct request *rq, unsigned char error, unsigned
 }
 
 /* Is what happens at `now`, in an interrupt, by the disk request that was completed last? */
-static __always_inline bool just_completed(struct cpu *c, u64 now)
+static __noinline bool just_completed(struct cpu *c, u64 now)
 {
-	return now - c->disk_time < COMPLETION_NS ||
-	       c->completing == (c->irq ? COMPLETING_IN_IRQ : COMPLETING_IN_SOFTIRQ);
+	u32 blocks;
+	if (now - c->disk_time < COMPLETION_NS)
+		return true;
+	if (c->completing != (c->irq ? COMPLETING_IN_IRQ : COMPLETING_IN_SOFTIRQ))
+		return false;
+	/* Where CPUs are asked, nobody told that the soft interrupt was left. */
+	return !asked || c->irq || c->completing_in == soft_interrupt(c, &blocks);
 }
 
 /* A thread is woken in an interrupt: by a disk request that was just completed? */

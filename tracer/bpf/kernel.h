@@ -130,6 +130,15 @@ struct ipc_namespace {
 struct nsproxy {
 	struct ipc_namespace *ipc_ns;
 };
+struct rq {
+	int cpu;
+};
+struct cfs_rq {
+	struct rq *rq;
+};
+struct sched_entity {
+	struct cfs_rq *cfs_rq;
+};
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
@@ -144,6 +153,7 @@ struct task_struct {
 	int *clear_child_tid;
 	char comm[16];
 	struct nsproxy *nsproxy;
+	struct sched_entity se;
 	struct files_struct *files;
 	struct mm_struct *mm;
 	struct task_group *sched_task_group;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * Passes over all threads: at the start, over those that are blocked already; every second, over waits
- * that have become long; at the end, over waits that go on.
+ * that have become long; at the end, over waits that go on. Before the start, one that only finds out whether this CPU can be
+ * asked what it is at (context.h).
  */
 #ifndef PG_PASS_H
 #define PG_PASS_H
@@ -109,6 +110,13 @@ int on_task(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct control *c = controls();
+	if (asked && c && c->pass == PASS_FIND) {
+		/* This is no interrupt: if it looked like one, CPUs could not be asked. */
+		struct cpu *cpu = this_cpu();
+		if (cpu && !interrupts(cpu) && cpu->section)
+			count(COUNT_FOUND);
+		return 0;
+	}
 	if (!task || !c || !task->pid || task->tgid == own_tgid)
 		return 0;
 	u64 now = bpf_ktime_get_ns();

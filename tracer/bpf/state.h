@@ -15,7 +15,7 @@ const volatile u64 jiffy_ns = 4000000;	       /* for socket time-outs */
 const volatile u64 long_wait_ns = 1000000000;  /* when a wait is reported while it goes on */
 
 /* What the task iterator is to do. */
-enum pass { PASS_SEED = 1, PASS_LONG = 2, PASS_FLUSH = 3, PASS_USES = 4 };
+enum pass { PASS_SEED = 1, PASS_LONG = 2, PASS_FLUSH = 3, PASS_USES = 4, PASS_FIND = 5 };
 
 /* Changed by the collector while the programs run. */
 struct control {
@@ -50,7 +50,7 @@ struct {
 } bursting SEC(".maps");
 
 /* Losses and totals, by CPU. Numbers of `pg_event::Kind::Lost::ring` first. */
-enum count { LOST_EVENTS = 0, LOST_STACKS, LOST_SAMPLES, COUNT_LEFT, COUNT_UNREPORTED, COUNT_MESSAGES, COUNTS };
+enum count { LOST_EVENTS = 0, LOST_STACKS, LOST_SAMPLES, COUNT_LEFT, COUNT_UNREPORTED, COUNT_MESSAGES, COUNT_FOUND, COUNTS };
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, COUNTS);
@@ -200,12 +200,17 @@ struct {
 	__type(value, struct uses);
 } uses SEC(".maps");
 
-/* In what interrupt this CPU is. */
+/* Where the last disk request was completed, as long as that is not left. A request of a megabyte has hundreds of
+ * pages, whose waiters are woken one after the other: that takes longer than COMPLETION_NS. */
+enum completing { COMPLETED = 0, COMPLETING_IN_IRQ, COMPLETING_IN_SOFTIRQ };
+
+/* In what interrupt this CPU is, as far as programs follow it (context.h). */
 struct cpu {
 	u32 softirq; /* vector + 1 */
 	u32 irq;     /* depth of device interrupts */
 	u32 timer;   /* depth of expiring timers */
 	u32 net_raised_by_irq;
+	u64 section; /* where the kernel keeps its variables of this CPU, 0: not known yet */
 	/* How many records of messages may be sent at once: what one CPU adds to the ring stays bounded. */
 	u32 tokens;
 	u32 talked; /* the thread on it passed messages since it came */
@@ -216,7 +221,9 @@ struct cpu {
 	/* The thread that asked for completions to be dealt with, 0 when a device did. */
 	u32 completer_tid, completer_tgid;
 	u32 completing; /* it was in what is being dealt with now (enum completing) */
-	u32 pad;
+	u32 completing_in; /* ... if in a soft interrupt, in which (soft_interrupt()) */
+	/* How many soft interrupts for disks this CPU has served, and the last one in which a request was completed. */
+	u32 blocks, block;
 	u64 current; /* the thread that was seen to come last */
 	u64 samples; /* of threads that waited a moment ago */
 	u64 before[WAIT_WORDS]; /* what it waited on the last time: room for on_switch (Linux 6.1 gives 512 bytes of stack) */

@@ -46,7 +46,7 @@ int BPF_PROG(on_timer_setup, struct hrtimer *timer)
 	if ((nr != NR_TIMERFD_SETTIME && nr != NR_TIMER_SETTIME) || call_of(task, nr) != nr)
 		return 0;
 	struct cpu *c = this_cpu();
-	if (!c || c->irq || c->softirq || c->timer || task->tgid == own_tgid)
+	if (!c || in_interrupt(c) || task->tgid == own_tgid)
 		return 0;
 	struct object o = { .kind = K_TIMER, .id = task->tgid };
 	if (nr == NR_TIMERFD_SETTIME) {

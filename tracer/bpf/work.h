@@ -40,7 +40,7 @@ int BPF_PROG(on_queue_work, int cpu, struct pool_workqueue *pwq, struct work_str
 	struct cpu *c = this_cpu();
 	if (!c || task->tgid == own_tgid)
 		return 0;
-	if (!c->irq && !c->softirq && !c->timer) {
+	if (!in_interrupt(c)) {
 		q.tid = task->pid;
 		q.tgid = task->tgid;
 	} else if (just_completed(c, q.time)) {

@@ -45,6 +45,9 @@ pub struct Options {
     /// Look functions' names up only when a report of open waits is asked for, and forget what was read for
     /// that: a recorder that runs all the time reads no debug information of what nobody will look at.
     pub names_on_report: bool,
+    /// Follow by programs in what interrupt each CPU is, also where the kernel can be asked (`bpf/context.h`): costs
+    /// more, for tests of what older kernels need.
+    pub follow_interrupts: bool,
 }
 
 impl Default for Options {
@@ -63,6 +66,7 @@ impl Default for Options {
             thin_messages: true,
             adaptive: true,
             names_on_report: false,
+            follow_interrupts: false,
         }
     }
 }

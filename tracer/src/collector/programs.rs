@@ -4,6 +4,7 @@
 use super::clock;
 use super::drain::Rings;
 use super::lanes::{self, Lanes};
+use super::percpu::{self, PLACES};
 use super::permission::not_permitted;
 use super::sampling::{self, Sampling};
 use crate::error::Error;
@@ -33,14 +34,10 @@ const CORE: &[(&str, &str)] = &[
 const EXTRA: &[(&str, &str, &str)] = &[
     ("on_rename", "task_rename", "threads keep the names they had when first seen"),
     ("on_signal", "signal_generate", "signals are not recorded"),
-    // Exits before entries: an interrupt that is under way now must not be seen to begin and never end.
-    ("on_softirq_exit", "softirq_exit", "wakers in soft interrupts look like threads"),
-    ("on_softirq_entry", "softirq_entry", "wakers in soft interrupts look like threads"),
     ("on_softirq_raise", "softirq_raise", "packets from devices look like packets from threads"),
+    // Exits before entries: an interrupt that is under way now must not be seen to begin and never end.
     ("on_irq_exit", "irq_handler_exit", "wakers in interrupts look like threads"),
     ("on_irq_entry", "irq_handler_entry", "wakers in interrupts look like threads"),
-    ("on_hrtimer_exit", "hrtimer_expire_exit", "timers look like threads"),
-    ("on_hrtimer_entry", "hrtimer_expire_entry", "timers look like threads"),
     ("on_timer_exit", "timer_expire_exit", "timers look like threads"),
     ("on_timer_entry", "timer_expire_entry", "timers look like threads"),
     ("on_timer_setup", "hrtimer_setup", "who armed a timer is not recorded"),
@@ -50,6 +47,19 @@ const EXTRA: &[(&str, &str, &str)] = &[
     ("on_disk_start", "block_io_start", "who asked for what a disk delivers is known for some queues only"),
     ("on_disk_issue", "block_rq_issue", "who asked for what a disk delivers is known for some queues only"),
 ];
+/// What else follows in what interrupt a CPU is, where it cannot be asked.
+const FOLLOW: &[(&str, &str, &str)] = &[
+    ("on_softirq_exit", "softirq_exit", "wakers in soft interrupts look like threads"),
+    ("on_softirq_entry", "softirq_entry", "wakers in soft interrupts look like threads"),
+    ("on_hrtimer_exit", "hrtimer_expire_exit", "timers look like threads"),
+    ("on_hrtimer_entry", "hrtimer_expire_entry", "timers look like threads"),
+];
+/// Where it can: messages of a thread that never waits are sent by timers.
+const OVERDUE: &[(&str, &str, &str)] = &[(
+    "on_hrtimer_entry",
+    "hrtimer_expire_entry",
+    "messages of a thread that is never switched out are recorded late",
+)];
 /// Tracepoints that had another name in earlier kernels.
 const RENAMED: &[(&str, &str)] = &[("hrtimer_setup", "hrtimer_init")];
 const RECEIVE: &str = "on_receive";
@@ -72,6 +82,8 @@ pub enum Pass {
     Flush = 3,
     /// Send the messages that blocked threads were left with.
     Uses = 4,
+    /// Find out whether CPUs can be asked in what interrupt they are.
+    Find = 5,
 }
 
 /// `struct control` in `bpf/state.h`.
@@ -92,6 +104,7 @@ const LOST: [u32; 3] = [0, 1, 2];
 const LEFT: u32 = 3;
 const UNREPORTED: u32 = 4;
 const HEARD: u32 = 5;
+const FOUND: u32 = 6;
 
 /// The loaded and attached programs; dropping it detaches everything.
 pub struct Programs {
@@ -106,6 +119,8 @@ pub struct Programs {
     datagrams: Option<BtfTracePointLinkId>,
     /// The kernel took the program for datagrams.
     datagrams_loaded: bool,
+    /// CPUs are asked in what interrupt they are (`bpf/context.h`).
+    asked: bool,
     /// What is received over sockets is recorded.
     pub receptions: bool,
     bursting: HashMap<MapData, u32, u32>,
@@ -171,6 +186,24 @@ impl Programs {
     /// [`Error::NotPermitted`], [`Error::NoBtf`], [`Error::Refused`].
     pub fn start(options: &Options, own_pid: u32) -> Result<Self, Error> {
         let btf = Btf::from_sys_fs().map_err(|_| Error::NoBtf)?;
+        let places = if options.follow_interrupts { None } else { percpu::places() };
+        let mut this = Self::load(options, own_pid, &btf, places)?;
+        if this.asked && !this.finds()? {
+            tracing::warn!("the kernel's variables of each CPU are not where its type information has them");
+            drop(this);
+            this = Self::load(options, own_pid, &btf, None)?;
+        }
+        this.attach(options, &btf)?;
+        Ok(this)
+    }
+
+    fn load(
+        options: &Options,
+        own_pid: u32,
+        btf: &Btf,
+        places: Option<[u32; PLACES]>,
+    ) -> Result<Self, Error> {
+        let asked = u32::from(places.is_some());
         let messages = u32::from(options.level >= Level::Messages);
         let (kernel_stacks, user_stacks) = (u32::from(options.kernel_stacks), u32::from(options.user_stacks));
         let jiffy = clock::jiffy();
@@ -179,7 +212,7 @@ impl Programs {
             as u32;
         let lane_blocks = lanes::blocks(options.ring_bytes, cpus);
         let mut ebpf = EbpfLoader::new()
-            .btf(Some(&btf))
+            .btf(Some(btf))
             .allow_unsupported_maps()
             .override_global("own_tgid", &own_pid, true)
             .override_global("messages", &messages, true)
@@ -189,6 +222,8 @@ impl Programs {
             .override_global("long_wait_ns", &options.long_wait_ns, true)
             .override_global("jiffy_ns", &jiffy, true)
             .override_global("lane_blocks", &lane_blocks, true)
+            .override_global("asked", &asked, true)
+            .override_global("places", &places.unwrap_or_default(), true)
             .map_max_entries("lanes", cpus)
             .map_max_entries("blocks", cpus * lane_blocks)
             .map_max_entries("events", ring_size(options.ring_bytes / 2))
@@ -207,6 +242,7 @@ impl Programs {
             calls: None,
             messages: Vec::new(),
             datagrams: None,
+            asked: places.is_some(),
             receptions: false,
             datagrams_loaded: false,
             rings: Some(Rings {
@@ -228,16 +264,26 @@ impl Programs {
             ebpf,
         };
         this.set_realtime_offset(clock::realtime_offset());
-        this.attach(options, &btf)?;
+        let iter: &mut Iter = program(&mut this.ebpf, "on_task")?;
+        patiently(|| iter.load("task", btf)).map_err(|e| refused("on_task", &e))?;
         Ok(this)
     }
 
+    /// Are the kernel's variables of this CPU where they are thought to be?
+    fn finds(&mut self) -> Result<bool, Error> {
+        self.pass(Pass::Find)?;
+        Ok(self.count(FOUND) > 0)
+    }
+
     fn attach(&mut self, options: &Options, btf: &Btf) -> Result<(), Error> {
-        let iter: &mut Iter = program(&mut self.ebpf, "on_task")?;
-        patiently(|| iter.load("task", btf)).map_err(|e| refused("on_task", &e))?;
         // What is optional first: whatever of it wakes the core finds it not yet there.
         let messages = if options.level >= Level::Messages { MESSAGES } else { &[] };
-        for (name, tracepoint, loss) in EXTRA.iter().chain(messages) {
+        let interrupts = match self.asked {
+            true if options.level >= Level::Messages => OVERDUE,
+            true => &[],
+            false => FOLLOW,
+        };
+        for (name, tracepoint, loss) in EXTRA.iter().chain(interrupts).chain(messages) {
             let earlier = RENAMED.iter().find(|r| r.0 == *tracepoint);
             let attached = attach(&mut self.ebpf, name, tracepoint, btf).or_else(|e| match earlier {
                 Some((_, earlier)) => attach(&mut self.ebpf, name, earlier, btf),

@@ -15,7 +15,10 @@ fn programs_are_easily_verified() {
         return;
     }
     let (sender, items) = crossbeam_channel::unbounded();
-    let collector = Collector::start(Options::default(), sender).unwrap();
+    let collector = Collector::start(Options::default(), sender.clone()).unwrap();
+    // What older kernels need besides.
+    let follows = Options { follow_interrupts: true, ..Options::default() };
+    let following = Collector::start(follows, sender).unwrap();
     let guards = Guards::start(Plan::default(), Box::new(|_| None), &[]).unwrap();
     assert_eq!(guards.notes(), [""; 0]);
     let mut seen = 0;
@@ -31,6 +34,7 @@ fn programs_are_easily_verified() {
     }
     drop(guards);
     collector.stop().unwrap();
+    following.stop().unwrap();
     drop(items);
     assert!(seen > 26, "only {seen} programs found");
 }

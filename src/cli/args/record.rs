@@ -116,11 +116,13 @@ pub struct Record {
     /// Memory for copies of user stacks under way, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Cost and detail")]
     pub stack_ring_size: u32,
-    /// Samples per second of what runs on each CPU; 0 takes none
+    /// Samples per second of what runs on each CPU, 0 for none [default: 99, with `--level waits` 0]
     ///
-    /// Of threads that waited less than 4 ms ago one in four is taken: their waits have stacks, too.
-    #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(0..=10_000), help_heading = "Cost and detail")]
-    pub sample_rate: u32,
+    /// Of threads that waited less than 4 ms ago one in four is taken: their waits have stacks, too. Without samples a
+    /// thread that ran for long has no profile, and nobody notices a loop that only computes or asks: verdicts about such
+    /// threads name no function.
+    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(0..=10_000), help_heading = "Cost and detail")]
+    pub sample_rate: Option<u32>,
     /// Take kernel stacks of waits longer than this many milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1.0, value_parser = milliseconds, allow_negative_numbers = true, help_heading = "Cost and detail")]
     pub kernel_stack_threshold: f64,
@@ -172,6 +174,13 @@ pub struct Record {
     /// Command to run and record: it is the focus, and the recording ends with it
     #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments, num_args = 1..)]
     pub command: Vec<OsString>,
+}
+
+impl Record {
+    /// How many samples a second are taken on each CPU.
+    pub fn samples(&self) -> u32 {
+        self.sample_rate.unwrap_or(if self.level == Some(Level::Waits) { 0 } else { 99 })
+    }
 }
 
 /// How long a thread is followed: the shorter the better for the program.

@@ -47,7 +47,7 @@ pub fn options(args: &Record) -> Result<Options, Failure> {
         focus,
         ring_bytes: args.ring_size << 20,
         stack_ring_bytes: args.stack_ring_size << 20,
-        sample_hz: args.sample_rate,
+        sample_hz: args.samples(),
         kernel_stacks: !args.no_kernel_stacks,
         kernel_stack_threshold_ns: ns(args.kernel_stack_threshold),
         user_stacks: !args.no_user_stacks,
@@ -55,6 +55,7 @@ pub fn options(args: &Record) -> Result<Options, Failure> {
         unserved_ns: args.on_unserved.unwrap_or(defaults.unserved_ns),
         adaptive: !args.no_bursts,
         names_on_report: args.flight.is_some(),
+        follow_interrupts: defaults.follow_interrupts,
     })
 }
 
@@ -79,7 +80,7 @@ pub fn header(args: &Record) -> Header {
             setting("level", &args.level.map_or("messages, thinned out", Level::name)),
             setting("ring-size", &args.ring_size),
             setting("stack-ring-size", &args.stack_ring_size),
-            setting("sample-rate", &args.sample_rate),
+            setting("sample-rate", &args.samples()),
             setting("kernel-stacks", &!args.no_kernel_stacks),
             setting("kernel-stack-threshold", &args.kernel_stack_threshold),
             setting("user-stacks", &!args.no_user_stacks),
@@ -113,4 +114,27 @@ fn focus(args: &Record) -> String {
     words.extend(args.cgroup.iter().map(|c| format!("cgroup {c}")));
     words.extend(args.comm.iter().map(|c| format!("comm /{c}/")));
     if words.is_empty() { "everything".into() } else { words.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::args::record_as_typed;
+
+    #[test]
+    fn the_cheapest_level_takes_samples_only_if_asked_to() {
+        let samples = |line: &[&str]| {
+            let typed = record_as_typed(line.iter().map(Into::into)).unwrap();
+            let told = header(&typed).options.into_iter().find(|(name, _)| name == "sample-rate").unwrap().1;
+            let taken = options(&typed).unwrap().sample_hz;
+            assert_eq!(told, taken.to_string());
+            taken
+        };
+        assert_eq!(samples(&[]), 99);
+        assert_eq!(samples(&["--level", "messages"]), 99);
+        assert_eq!(samples(&["--level", "syscalls"]), 99);
+        assert_eq!(samples(&["--level", "waits"]), 0);
+        assert_eq!(samples(&["--level", "waits", "--sample-rate", "49"]), 49);
+        assert_eq!(samples(&["--sample-rate", "0"]), 0);
+    }
 }

@@ -86,6 +86,11 @@ fn options(level: Level) -> Options {
     Options { level, focus, ..Options::default() }
 }
 
+/// The same where the kernel is asked in what interrupt a CPU is, as far as it can be, and where programs follow it.
+fn both_ways(level: Level) -> [Options; 2] {
+    [false, true].map(|follow_interrupts| Options { follow_interrupts, ..options(level) })
+}
+
 fn collect(items: crossbeam_channel::Receiver<Item>, facts: HashMap<String, String>) -> Recording {
     let mut r = Recording { facts, ..Recording::default() };
     items.into_iter().for_each(|item| r.take(item));
@@ -263,37 +268,39 @@ fn tcp_over_the_loopback_names_ports_and_bytes() {
     if !allowed("tcp_over_the_loopback_names_ports_and_bytes") {
         return;
     }
-    recorded("tcp", &options(Level::Messages), |r| {
-        let w = r.wait("self", "recvfrom");
-        let (mine, theirs) = (r.object(w.object), r.object(w.waker_object));
-        assert_eq!(
-            (mine.kind, mine.id & 0xffff, mine.peer & 0xffff),
-            (ObjectKind::Tcp, r.fact("a"), r.fact("b"))
-        );
-        assert!(mine.is_other_end_of(theirs), "{theirs:?}");
-        // The packet is delivered by a soft interrupt inside the sender's own call.
-        assert_eq!((w.waker, w.waker_context), (r.thread("other"), Context::NetRx));
-        assert!(w.waker_syscall.is_any(&["sendto"]), "{:?}", w.waker_syscall);
-        let uses = |fact: &str| -> Vec<_> {
-            let thread = r.thread(fact);
-            r.events
-                .iter()
-                .filter(|e| e.thread == thread)
-                .filter_map(|e| if let Kind::Ipc(u) = e.kind { Some(u) } else { None })
-                .collect()
-        };
-        let sent = uses("other")
-            .into_iter()
-            .find(|u| u.direction == pg_event::Direction::Send)
-            .expect("nothing sent");
-        let got = uses("self")
-            .into_iter()
-            .find(|u| u.direction == pg_event::Direction::Receive)
-            .expect("nothing got");
-        assert_eq!((sent.bytes, got.bytes, sent.count, got.count), (5, 5, 1, 1));
-        assert_eq!(sent.position, got.position, "the same byte has the same position at both ends");
-        assert_eq!((sent.object, got.object), (w.waker_object, w.object));
-    });
+    for options in both_ways(Level::Messages) {
+        recorded("tcp", &options, |r| {
+            let w = r.wait("self", "recvfrom");
+            let (mine, theirs) = (r.object(w.object), r.object(w.waker_object));
+            assert_eq!(
+                (mine.kind, mine.id & 0xffff, mine.peer & 0xffff),
+                (ObjectKind::Tcp, r.fact("a"), r.fact("b"))
+            );
+            assert!(mine.is_other_end_of(theirs), "{theirs:?}");
+            // The packet is delivered by a soft interrupt inside the sender's own call.
+            assert_eq!((w.waker, w.waker_context), (r.thread("other"), Context::NetRx));
+            assert!(w.waker_syscall.is_any(&["sendto"]), "{:?}", w.waker_syscall);
+            let uses = |fact: &str| -> Vec<_> {
+                let thread = r.thread(fact);
+                r.events
+                    .iter()
+                    .filter(|e| e.thread == thread)
+                    .filter_map(|e| if let Kind::Ipc(u) = e.kind { Some(u) } else { None })
+                    .collect()
+            };
+            let sent = uses("other")
+                .into_iter()
+                .find(|u| u.direction == pg_event::Direction::Send)
+                .expect("nothing sent");
+            let got = uses("self")
+                .into_iter()
+                .find(|u| u.direction == pg_event::Direction::Receive)
+                .expect("nothing got");
+            assert_eq!((sent.bytes, got.bytes, sent.count, got.count), (5, 5, 1, 1));
+            assert_eq!(sent.position, got.position, "the same byte has the same position at both ends");
+            assert_eq!((sent.object, got.object), (w.waker_object, w.object));
+        });
+    }
 }
 
 #[test]
@@ -379,13 +386,15 @@ fn a_sleep_is_ended_by_its_timer() {
     if !allowed("a_sleep_is_ended_by_its_timer") {
         return;
     }
-    recorded("sleep", &options(Level::Waits), |r| {
-        let waits = r.waits("self", "clock_nanosleep");
-        let w = waits.iter().find(|(_, o)| o.timeout <= 100_000_000).expect("the sleep is missing").1;
-        assert_eq!(w.waker_context, Context::Timer);
-        assert!(w.waker_syscall.is_none(), "whom the timer interrupts is no matter");
-        assert!((55_000_000..=60_000_000).contains(&w.timeout), "{}", w.timeout);
-    });
+    for options in both_ways(Level::Waits) {
+        recorded("sleep", &options, |r| {
+            let waits = r.waits("self", "clock_nanosleep");
+            let w = waits.iter().find(|(_, o)| o.timeout <= 100_000_000).expect("the sleep is missing").1;
+            assert_eq!(w.waker_context, Context::Timer);
+            assert!(w.waker_syscall.is_none(), "whom the timer interrupts is no matter");
+            assert!((55_000_000..=60_000_000).contains(&w.timeout), "{}", w.timeout);
+        });
+    }
 }
 
 #[test]

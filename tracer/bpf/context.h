@@ -80,7 +80,7 @@ static __always_inline bool in_hrtimer(struct cpu *c)
 }
 
 /* Are packets received on this CPU, which serves a soft interrupt? The mark also stays where some were left for the
- * next time, which is then pending. */
+ * next time, which is then pending (until it comes: then tasklets and packets that were sent are dealt with first). */
 static __always_inline bool in_net_rx(struct cpu *c)
 {
 	u8 in = 0, pending = 0;

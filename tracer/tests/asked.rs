@@ -3,6 +3,9 @@
 
 use pg_tracer::{Collector, Level, Options, check_permission};
 
+/// What would be followed otherwise.
+const ALL: [&str; 4] = ["hrtimer_expire_entry", "hrtimer_expire_exit", "softirq_entry", "softirq_exit"];
+
 /// The tracepoints that this process has programs at.
 fn tracepoints() -> Vec<String> {
     let of = |info: String| {
@@ -24,12 +27,8 @@ fn frequent(options: Options) -> Vec<String> {
     let all = tracepoints();
     collector.stop().unwrap();
     drop(items);
-    let frequent = |name: &String| {
-        ["softirq_entry", "softirq_exit", "hrtimer_expire_entry", "hrtimer_expire_exit"]
-            .contains(&name.as_str())
-    };
     assert!(all.iter().any(|n| n == "irq_handler_entry"), "{all:?}");
-    all.into_iter().filter(frequent).collect()
+    all.into_iter().filter(|name| ALL.contains(&name.as_str())).collect()
 }
 
 #[test]
@@ -38,7 +37,6 @@ fn frequent_interrupts_are_followed_only_where_the_kernel_cannot_be_asked() {
         println!("skipped: frequent_interrupts_are_followed_only_where_the_kernel_cannot_be_asked: {e}");
         return;
     }
-    const ALL: [&str; 4] = ["hrtimer_expire_entry", "hrtimer_expire_exit", "softirq_entry", "softirq_exit"];
     for level in [Level::Waits, Level::Messages] {
         assert_eq!(frequent(Options { level, follow_interrupts: true, ..Options::default() }), ALL);
     }

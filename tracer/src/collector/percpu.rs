@@ -7,8 +7,12 @@ pub const PLACES: usize = 8;
 const SECTION: &str = ".data..percpu";
 /// More than any kernel's type information has.
 const MOST_BYTES: u64 = 64 << 20;
-/// How often a type may name another one, or lie within another one without a name of its own.
+/// How often a type may name another one.
 const MOST_STEPS: usize = 16;
+/// Members looked at for one name, those of structures within without a name of their own counted, and how deep these
+/// lie.
+const MOST_MEMBERS: usize = 10_000;
+const MOST_DEPTH: usize = 4;
 /// Soft interrupts, and clocks of high-resolution timers (`VECTORS` and `CLOCKS` in `bpf/context.h`).
 const VECTORS: u32 = 10;
 const CLOCKS: u32 = 8;
@@ -162,12 +166,13 @@ impl<'a> Types<'a> {
         found.next().is_none().then_some(first)
     }
 
-    fn member(&self, ty: u32, name: &str, steps: usize) -> Option<Part> {
+    fn member(&self, ty: u32, name: &str, depth: usize, left: &mut usize) -> Option<Part> {
         let t = self.get(self.resolved(ty)?)?;
-        if !matches!(t.kind, STRUCT | UNION) || steps == 0 {
+        if !matches!(t.kind, STRUCT | UNION) || depth == 0 {
             return None;
         }
         t.rest.chunks_exact(12).find_map(|member| {
+            *left = left.checked_sub(1)?;
             let (own, ty, at) = (word(member, 0)?, word(member, 1)?, word(member, 2)?);
             let bits = if t.bits { at & 0xff_ffff } else { at };
             let is_field_of_bits = (t.bits && at >> 24 != 0) || bits % 8 != 0;
@@ -176,7 +181,7 @@ impl<'a> Types<'a> {
             } else if self.is_named(own, name) {
                 Some(Part { at: bits / 8, ty })
             } else if self.is_named(own, "") {
-                let inner = self.member(ty, name, steps - 1)?;
+                let inner = self.member(ty, name, depth - 1, left)?;
                 Some(Part { at: inner.at.checked_add(bits / 8)?, ..inner })
             } else {
                 None
@@ -188,7 +193,7 @@ impl<'a> Types<'a> {
 impl Part {
     /// A member of the structure that lies here.
     fn member(self, types: &Types<'_>, name: &str) -> Option<Self> {
-        let member = types.member(self.ty, name, MOST_STEPS)?;
+        let member = types.member(self.ty, name, MOST_DEPTH, &mut { MOST_MEMBERS })?;
         Some(Self { at: self.at.checked_add(member.at)?, ..member })
     }
 
@@ -362,9 +367,9 @@ mod tests {
         let within = turns.structure("", 8, &[]);
         turns.section(&[("current_task", 1, 0), ("pcpu_hot", within, 0)]);
         assert_eq!(find(&turns.bytes()), None);
-        // A structure without a name that has itself as a member.
+        // A structure that has itself as a member without a name, very often.
         let mut within = Made::default();
-        let name = within.structure("", 8, &[("", 1, 0)]);
+        let name = within.structure("", 8, &vec![("", 1, 0); 60_000]);
         within.section(&[("pcpu_hot", name, 0)]);
         assert_eq!(find(&within.bytes()), None);
     }

@@ -17,7 +17,6 @@ struct Server {
     workers: [ThreadId; 2],
     get: UnitTypeId,
     query: StackId,
-    lock: StackId,
 }
 
 fn server(slow_lock: f64) -> Server {
@@ -62,7 +61,7 @@ fn server(slow_lock: f64) -> Server {
         at[w] = end;
     }
     d.wait(one, at[0], 5.0, "epoll_wait").stack(idle).open();
-    Server { d, workers: [one, two], get, query, lock }
+    Server { d, workers: [one, two], get, query }
 }
 
 fn worst(d: Drawing) -> (Report, Victim) {

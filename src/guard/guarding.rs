@@ -1,6 +1,6 @@
 //! What of a profile can be guarded in processes.
 
-use pg_event::{Ns, UnitTypeRow};
+use pg_event::{Ns, Sysno, UnitTypeRow};
 use pg_graph::units::{
     Boundary, FunctionId, KnownTypes, Limit, LoopKey, LoopTypes, Place, Profile, SelectOptions, TypeId,
     TypeOptions, candidates, guards, telling,
@@ -11,6 +11,7 @@ use pg_tracer::guards::{Guarded, GuardedFunction, GuardedLoop, Guards, Judge, Pl
 use pg_tracer::stacks::Binary;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 /// Bins of a type's histogram that a recording gets.
 const MAX_BINS: usize = 512;
@@ -203,13 +204,20 @@ impl Guarding {
         let given = ask.profile.loops().filter(is_there).any(|k| k.given.is_some());
         let mut notes = Vec::new();
         for key in ask.profile.loops() {
-            let Some(binary) = find(&binaries, &key.build_id).map(|o| &o.binary) else { continue };
-            there = true;
+            let own = find(&binaries, &key.build_id).map(|o| &o.binary);
+            let ways: Vec<Way> =
+                ask.profile.boundaries(key).filter_map(|b| Way::of(key, b, &binaries)).collect();
+            // Of a loop of Python an older profile has no way that guards would know.
+            there |= own.is_some() || !ways.is_empty() || is_older_python(ask.profile, key);
             if let Some(of) = &key.given {
+                let Some(binary) = own else { continue };
                 let unit = super::given::learnt(of, key, &binaries, ask.pids)?;
                 plan.loops.push(GuardedLoop { given: Some(unit), ..GuardedLoop::default() });
-                paths.push((String::new(), Vec::new()));
-                loops.push(watched(ask, key, binary));
+                paths.push(Vec::new());
+                loops.push(watched(ask, key, &binary.path));
+                continue;
+            }
+            if ways.is_empty() {
                 continue;
             }
             if given {
@@ -218,18 +226,14 @@ impl Guarding {
                 notes = vec![left.to_owned()];
                 continue;
             }
-            let boundaries: Vec<&Boundary> = ask.profile.boundaries(key).collect();
-            if boundaries.is_empty() {
-                continue;
-            }
-            // Behind the innermost call: what it returns to.
-            let behind = |b: &&Boundary| binary.offset(b.calls.last()?.checked_add(1)?);
-            let turns: BTreeSet<u64> = boundaries.iter().filter_map(behind).collect();
-            let turns =
-                if ask.probes { turns.into_iter().map(|t| (binary.file(), t)).collect() } else { Vec::new() };
-            plan.loops.push(GuardedLoop { turns, ..GuardedLoop::default() });
-            paths.push((key.build_id.clone(), boundaries.into_iter().cloned().collect()));
-            loops.push(watched(ask, key, binary));
+            let turns: BTreeSet<(PathBuf, u64)> = ways.iter().filter_map(|w| w.behind(&binaries)).collect();
+            let turns = turns.into_iter().filter(|_| ask.probes).collect();
+            let function = ask.profile.loop_function(key).map(|f| &f.function);
+            let python = function.filter(|_| ways.iter().any(|w| w.wait.is_some())).map(|f| f.name.clone());
+            plan.loops.push(GuardedLoop { turns, python, ..GuardedLoop::default() });
+            paths.push(ways);
+            let file = function.map(|f| f.module.clone());
+            loops.push(watched(ask, key, &own.map(|b| b.path.clone()).or(file).unwrap_or_default()));
         }
         if !there {
             let learnt: Vec<&str> = ask.profile.binaries().map(|b| b.path.as_str()).collect();
@@ -265,27 +269,75 @@ pub(super) fn find<'a>(binaries: &'a [Opened], key: &str) -> Option<&'a Opened> 
     binaries.iter().find(|o| o.binary.key() == key)
 }
 
+/// Was it learnt of a loop of Python by a version that kept no native way to its waits?
+fn is_older_python(profile: &Profile, key: &LoopKey) -> bool {
+    let is_source = Path::new(&key.build_id).extension().is_some_and(|e| e == "py");
+    is_source && profile.boundaries(key).all(|b| b.native.is_none())
+}
+
+/// A wait between two units, as stacks of the kernel show it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Way {
+    /// The module that the loop runs in: its own or, of a loop of Python, the interpreter's.
+    module: String,
+    /// Places of its frames in there, the outermost first.
+    calls: Vec<u64>,
+    syscall: Sysno,
+    /// The call that enters the C library, where it is another module's: of a loop of Python the one that it waits in may
+    /// be a library of its own.
+    wait: Option<(String, u64)>,
+}
+
+impl Way {
+    /// Where there is such a module. (A loop of Python also has ways by its lines, which no such stack shows.)
+    fn of(key: &LoopKey, b: &Boundary, binaries: &[Opened]) -> Option<Self> {
+        let module = b.native.as_ref().map_or(&key.build_id, |n| &n.interpreter);
+        find(binaries, module)?;
+        let wait = b.native.as_ref().map(|n| (n.module.clone(), n.call));
+        Some(Self { module: module.clone(), calls: b.calls.clone(), syscall: b.syscall, wait })
+    }
+
+    /// Behind the innermost call: the file and place that it returns to.
+    fn behind(&self, binaries: &[Opened]) -> Option<(PathBuf, u64)> {
+        let own = || Some((&self.module, *self.calls.last()?));
+        let (module, call) = self.wait.as_ref().map(|w| (&w.0, w.1)).or_else(own)?;
+        let binary = &find(binaries, module)?.binary;
+        Some((binary.file(), binary.offset(call.checked_add(1)?)?))
+    }
+
+    /// The loop's frame in a stack, and the one that made the innermost call, if this is it.
+    fn leads_to(&self, s: &Stacked) -> Option<(usize, usize)> {
+        if s.syscall.is_some_and(|nr| nr != self.syscall) {
+            return None;
+        }
+        let own = || s.frames.iter().enumerate().filter(|(_, f)| f.module == self.module);
+        let turn = match &self.wait {
+            Some((module, call)) => {
+                let (turn, f) = s.frames.iter().enumerate().find(|(_, f)| f.module == *module)?;
+                (f.address == *call).then_some(turn)?
+            }
+            None => own().next()?.0,
+        };
+        let here = own().take(self.calls.len());
+        let (frame, _) = here.clone().last()?;
+        here.map(|f| f.1.address).eq(self.calls.iter().rev().copied()).then_some((frame, turn))
+    }
+}
+
 /// Tells by the calls of each loop in its own module; the C library's places differ from machine to machine.
-pub(super) fn judge(loops: Vec<(String, Vec<Boundary>)>) -> Judge {
+pub(super) fn judge(loops: Vec<Vec<Way>>) -> Judge {
     Box::new(move |s: &Stacked| {
-        loops.iter().enumerate().find_map(|(of, (module, boundaries))| {
-            let own = || s.frames.iter().enumerate().filter(|(_, f)| f.module == *module);
-            let turn = own().next()?.0;
-            let frame =
-                boundaries.iter().filter(|b| s.syscall.is_none_or(|nr| nr == b.syscall)).find_map(|b| {
-                    let here = own().take(b.calls.len());
-                    let (depth, _) = here.clone().last()?;
-                    here.map(|f| f.1.address).eq(b.calls.iter().rev().copied()).then_some(depth)
-                })?;
+        loops.iter().enumerate().find_map(|(of, ways)| {
+            let (frame, turn) = ways.iter().find_map(|w| w.leads_to(s))?;
             Some(Guarded { of, frame, turn })
         })
     })
 }
 
-fn watched(ask: &Ask, key: &LoopKey, binary: &Binary) -> Watched {
+fn watched(ask: &Ask, key: &LoopKey, module: &str) -> Watched {
     let function = ask.profile.loop_function(key).map_or_else(String::new, |f| f.function.name.clone());
     let given = key.given.as_ref().map(ToString::to_string);
-    let (key, module, (types, limits, known)) = (key.clone(), binary.path.clone(), Default::default());
+    let (key, module, (types, limits, known)) = (key.clone(), module.to_owned(), Default::default());
     Watched { key, module, function, types, known, limits, guards: 0, given }
 }
 
@@ -340,14 +392,21 @@ fn rows(ask: &Ask, watched: &Watched, of: &KnownTypes) -> Vec<UnitTypeRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pg_event::Sysno;
     use pg_tracer::guards::Spot;
 
     const POLL: Sysno = Sysno(7);
 
     fn told(frames: &[(&str, u64)], syscall: Option<Sysno>) -> Option<(usize, usize, usize)> {
-        let boundary = |calls: &[u64]| Boundary { calls: calls.into(), syscall: POLL };
-        let loops = [("app".to_owned(), vec![boundary(&[30, 20]), boundary(&[31])])];
+        let way =
+            |calls: &[u64]| Way { module: "app".into(), calls: calls.into(), syscall: POLL, wait: None };
+        // The interpreter's call runs the loop; the wait is one of a library of it.
+        let python = Way {
+            module: "python".into(),
+            calls: [50, 40].into(),
+            syscall: POLL,
+            wait: Some(("select.so".into(), 7)),
+        };
+        let loops = [vec![way(&[30, 20]), way(&[31])], vec![python]];
         let spot = |f: &(&str, u64)| Spot { module: f.0.into(), address: f.1, sp: 0 };
         let frames = frames.iter().map(spot).collect();
         let found = judge(loops.into())(&Stacked { tid: 1, pid: 1, syscall, frames })?;
@@ -369,5 +428,23 @@ mod tests {
         // Behind the call nothing is known of the system call.
         assert_eq!(told(&[("app", 20), ("app", 30)], None), Some((0, 1, 0)));
         assert_eq!(told(&[("app", 20), ("app", 29)], None), None);
+    }
+
+    #[test]
+    fn boundaries_of_python_are_told_by_the_interpreters_calls() {
+        let python = [("libc", 1), ("select.so", 7), ("python", 40), ("python", 50), ("python", 60)];
+        assert_eq!(told(&python, Some(POLL)), Some((1, 3, 1)));
+        // Where the wait call just returned.
+        assert_eq!(told(&python[1..], None), Some((1, 2, 0)));
+        // Another system call, another wait of that library, another way through the interpreter, none of the library.
+        assert_eq!(told(&python, Some(Sysno(0))), None);
+        let with = |i: usize, f| {
+            let mut other = python;
+            other[i] = f;
+            other
+        };
+        assert_eq!(told(&with(1, ("select.so", 8)), Some(POLL)), None);
+        assert_eq!(told(&with(3, ("python", 51)), Some(POLL)), None);
+        assert_eq!(told(&with(1, ("time.so", 7)), Some(POLL)), None);
     }
 }

@@ -55,7 +55,7 @@ impl Shown {
             excess: (v.elapsed as f64 / v.threshold.max(1) as f64 * 100.0).round() / 100.0,
             at: pg_graph::seen_by(v.seen).into(),
             stack,
-            distance: v.distance.map(|d| d as u32),
+            distance: v.distance.map(|d| catalog.shown_at(v.user_stack, d) as u32),
             // Who woke whom is in the recording.
             handed_on: None,
         };

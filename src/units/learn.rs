@@ -4,9 +4,11 @@ use super::bounds::{Bounds, Loop};
 use super::calls::Calls;
 use super::cut::{Cut, Cutter, Did, Left};
 use super::scan::Scanned;
-use pg_event::{Catalog, Item, Ns, ObjectId, ObjectKind, ThreadId};
-use pg_graph::units::{Binary, Boundary, Function, LoopFunction, LoopKey, PathSet, Place, Profile, Unit};
-use pg_tracer::units::{EventLoop, LoopAt, Places};
+use pg_event::{Catalog, Item, ModuleId, Ns, ObjectId, ObjectKind, ThreadId};
+use pg_graph::units::{
+    Binary, Boundary, Function, LoopFunction, LoopKey, NativeWay, PathSet, Place, Profile, Unit,
+};
+use pg_tracer::units::{BoundaryPath, EventLoop, LoopAt, Places};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Units that are put into a profile at a time.
@@ -80,7 +82,7 @@ where
     let kind_of = |o: ObjectId| catalog.object(o).map_or(ObjectKind::Unknown, |o| o.kind);
     let loops: Vec<(LoopAt, String)> = bounds.loops().iter().map(|l| (l.at, l.name.clone())).collect();
     let likely: Vec<bool> = bounds.loops().iter().map(|l| l.likely).collect();
-    let boundaries: Vec<Vec<Boundary>> = bounds.loops().iter().map(boundaries).collect();
+    let boundaries: Vec<Vec<Boundary>> = bounds.loops().iter().map(|l| boundaries(&catalog, l)).collect();
     let mut gathered = Gathered {
         calls: Calls::new(&catalog, places),
         keys: loops.iter().map(|l| key(&catalog, l.0)).collect(),
@@ -104,6 +106,12 @@ where
     let left = cutter.end();
     gathered.flush();
     let Gathered { calls, mut profile, keys, loops, tally, .. } = gathered;
+    // A loop of Python is guarded where its interpreter runs.
+    let interpreters = boundaries.iter().flatten().filter_map(|b| Some(&b.native.as_ref()?.interpreter));
+    let interpreters: BTreeSet<&String> = interpreters.collect();
+    let modules = catalog.modules.iter().filter(|m| interpreters.contains(&m.build_id));
+    let binaries = modules.map(|m| Binary { path: m.path.clone(), build_id: m.build_id.clone() });
+    profile = profile.merge(&Profile::new(binaries, &[], []));
     let functions: Vec<(Function, Place)> = calls.places().collect();
     profile.place_functions(functions.iter().cloned());
     for (((at, name), key), waits) in loops.iter().zip(&keys).zip(boundaries) {
@@ -187,13 +195,25 @@ fn program(catalog: &Catalog, thread: ThreadId) -> Option<String> {
 
 /// What names a loop in all recordings.
 fn key(catalog: &Catalog, at: LoopAt) -> LoopKey {
-    let module = catalog.modules.get(at.module.index());
-    let build_id = module.map(|m| if m.build_id.is_empty() { m.short() } else { &m.build_id });
-    LoopKey { build_id: build_id.unwrap_or_default().into(), offset: at.head, given: None }
+    LoopKey { build_id: module_key(catalog, at.module).into(), offset: at.head, given: None }
 }
 
-fn boundaries(of: &Loop) -> Vec<Boundary> {
-    of.boundary.iter().map(|b| Boundary { calls: b.own().collect(), syscall: b.syscall }).collect()
+/// What names a module in all recordings.
+fn module_key(catalog: &Catalog, module: ModuleId) -> &str {
+    let module = catalog.modules.get(module.index());
+    module.map_or("", |m| if m.build_id.is_empty() { m.short() } else { &m.build_id })
+}
+
+fn boundaries(catalog: &Catalog, of: &Loop) -> Vec<Boundary> {
+    let boundary = |b: &BoundaryPath| {
+        let native = b.native_of(catalog, of.at).map(|(interpreter, (module, call))| NativeWay {
+            interpreter: module_key(catalog, interpreter).into(),
+            module: module_key(catalog, module).into(),
+            call,
+        });
+        Boundary { calls: b.own().collect(), syscall: b.syscall, native }
+    };
+    of.boundary.iter().map(boundary).collect()
 }
 
 /// Threads without units by their names, most waits first.

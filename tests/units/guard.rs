@@ -1,5 +1,6 @@
 //! From a running program to a violation: train, profile, guard, and the recording around the slow unit.
 
+use super::RECORDER;
 use super::common::{can_trace_and_compile, pg_tui, text};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -76,6 +77,7 @@ fn a_slow_unit_is_caught_in_the_act() {
     if !can_trace_and_compile("a_slow_unit_is_caught_in_the_act") {
         return;
     }
+    let _turn = RECORDER.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
     let pg_tui = |args: &[&str]| {
         let mut command = pg_tui(dir.path());

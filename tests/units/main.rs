@@ -7,5 +7,9 @@ mod common;
 mod given;
 mod guard;
 mod pool;
+mod python;
 mod train;
 mod uring;
+
+/// A machine has one flight recorder at a time: tests that start one take turns.
+static RECORDER: std::sync::Mutex<()> = std::sync::Mutex::new(());

@@ -144,6 +144,17 @@ static __always_inline bool is_told(struct unit *u, u64 now)
 	return u->told == TOLD && u->slow == SLOW && elapsed_of(u, now) < u->again;
 }
 
+/* Functions of Python that the current thread is in. */
+static __noinline u32 whole_python(struct unit *u, struct py_frame *frames)
+{
+	u64 frame = 0;
+	struct python *p = python_of(u->tid, u->tgid, &frame);
+	if (!p)
+		return 0;
+	u32 count = python_frames(p, &frame, frames);
+	return frame && count < PY_FRAMES ? 0 : count;
+}
+
 /*
  * Does the unit take too long? `regs` give the stack at this moment, without them the place where it slept last stands
  * for it; `task`, or the context of a sample that met it in the kernel, the kernel's.
@@ -205,7 +216,7 @@ static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs
 	v->seen = seen;
 	v->number = u->number;
 	v->place = u->asleep;
-	v->pad = 0;
+	v->python = 0;
 	v->kernel_frames = 0;
 	v->len = 0;
 	long n = 0;
@@ -220,6 +231,7 @@ static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs
 		if (task || sample)
 			put_back(&v->regs);
 		v->len = copy_stack(v->data, v->regs.sp, STACK_BYTES);
+		v->python = whole_python(u, v->frames);
 	} else {
 		__builtin_memset(&v->regs, 0, sizeof(v->regs));
 	}

@@ -3,6 +3,8 @@
 #ifndef PG_GUARD_H
 #define PG_GUARD_H
 
+#include "python_frames.h"
+
 #define THREADS 8192   /* guarded at a time */
 #define LOOPS 16       /* of a profile */
 #define FUNCTIONS 4096 /* probed */
@@ -154,11 +156,13 @@ struct rec_violation {
 	u32 kernel_frames;
 	u64 kernel[KERNEL_FRAMES];
 	struct place place;	 /* BY_SWITCH, BY_END: where it slept last; no registers then */
-	u32 len, pad;
+	u32 len;
+	u32 python;		 /* frames of Python that were read, the innermost; 0: none */
+	struct py_frame frames[PY_FRAMES];
 	struct regs regs;
 	u8 data[STACK_BYTES];
 };
-_Static_assert(sizeof(struct rec_violation) == 17168, "layout.rs");
+_Static_assert(sizeof(struct rec_violation) == 18320, "layout.rs");
 
 /* A thread or process came or went, or a unit ended: one whose violation was told, or one that took no longer than it may. */
 struct rec_life {

@@ -285,8 +285,9 @@ fn a_stack_is_given_to_the_wait_it_was_read_in_and_to_no_other() {
         };
         let long: Vec<String> =
             waits.iter().filter(|w| !w.open && w.woken.saturating_sub(w.start) > LONG).map(of).collect();
+        // The long one while it went on is no other.
         let short: Vec<String> =
-            waits.iter().filter(|w| w.woken.saturating_sub(w.start) < LONG / 2).map(of).collect();
+            waits.iter().filter(|w| !w.open && w.woken.saturating_sub(w.start) < LONG / 2).map(of).collect();
         // A busy machine's recorder may come too late to look at it.
         let unseen = || long.iter().any(String::is_empty);
         if attempt < 3 && (long.len() != 1 || short.len() < 5 || unseen()) {
@@ -294,7 +295,8 @@ fn a_stack_is_given_to_the_wait_it_was_read_in_and_to_no_other() {
         }
         assert_eq!(long.len(), 1, "{long:?}");
         assert!(long[0].ends_with("first"), "{long:?}");
-        assert!(short.len() >= 5 && short.iter().all(String::is_empty), "{short:?}");
+        // Some short ones are read, too, each for itself.
+        assert!(short.len() >= 5 && short.iter().all(|f| !f.ends_with("first")), "{short:?}");
         return;
     }
 }

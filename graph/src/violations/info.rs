@@ -58,7 +58,7 @@ pub fn violation_info(
         excess: (v.excess() * 100.0).round() / 100.0,
         at: seen_by(v.at).to_owned(),
         stack,
-        distance: (v.depth > 0).then_some(v.depth),
+        distance: (v.depth > 0).then(|| catalog.shown_at(v.user_stack, v.depth as usize) as u32),
         handed_on: graph.handed_on(catalog, v.thread, v.time).map(|h| handed_on(catalog, &h)),
     }
 }

@@ -52,6 +52,9 @@ struct Given {
 struct Boundary {
     syscall: String,
     calls: Vec<u64>,
+    /// Of a loop of Python: the build-id of the interpreter's binary, when the calls are in that; else they are lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interpreter: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -97,6 +100,7 @@ fn loop_of(p: &Profile, l: &Listed) -> Loop {
     let boundary = |b: &pg_graph::units::Boundary| Boundary {
         syscall: b.syscall.name().unwrap_or_default().into_owned(),
         calls: b.calls.clone(),
+        interpreter: b.native.as_ref().map(|n| n.interpreter.clone()),
     };
     let rows: Vec<Row> = l.rows.iter().map(|r| r.1.clone()).collect();
     Loop {

@@ -412,11 +412,39 @@ impl Catalog {
         }
         out
     }
+
+    /// Where in [`Self::show_stack`] the function of a stack's frame stands: the texts before it are inside of it, with
+    /// those inlined into it.
+    pub fn shown_at(&self, id: StackId, frame: usize) -> usize {
+        let inlined = self.frames_of(id).take(frame.saturating_add(1)).map(|f| f.inlined.len());
+        frame.saturating_add(inlined.sum())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn inlined_functions_count_where_frames_are_shown() {
+        let frame = |inlined: &[&str]| Frame {
+            function: "f".into(),
+            inlined: inlined.iter().map(|&i| i.into()).collect(),
+            ..Frame::default()
+        };
+        let catalog = Catalog {
+            modules: vec![Module::default()],
+            frames: [frame(&["a", "b"]), frame(&[]), frame(&["c"])]
+                .map(|f| Frame { module: ModuleId(0), ..f })
+                .into(),
+            stacks: vec![Stack { frames: [0, 1, 2].map(FrameId).into(), ..Stack::default() }],
+            ..Catalog::default()
+        };
+        let shown = catalog.show_stack(StackId(0));
+        assert_eq!((shown.len(), [0, 1, 2].map(|i| catalog.shown_at(StackId(0), i))), (6, [2, 3, 5]));
+        assert!([2, 3, 5].iter().all(|&i| shown[i].starts_with("f (")), "{shown:?}");
+        assert_eq!(catalog.shown_at(StackId::NONE, 4), 4);
+    }
 
     #[test]
     fn python_files_are_shown_by_what_tells_them_apart() {

@@ -664,6 +664,12 @@ impl Pipeline {
         let none = |id: StackId, empty: bool| if empty { StackId::NONE } else { id };
         let user_stack = none(self.stacks.at(v.pid, &v.user), v.user.is_empty());
         let kernel_stack = none(self.stacks.kernel(&v.kernel), v.kernel.is_empty());
+        let (mut user_stack, mut depth) = (user_stack, v.depth);
+        if let Some((calls, own)) = v.python.as_ref().filter(|_| user_stack.is_some())
+            && let Some(python) = self.stacks.python_read(v.pid, calls.clone())
+        {
+            (user_stack, depth) = self.stacks.with_python_inside(user_stack, &python, depth, own);
+        }
         let violation = Violation {
             start: self.time(v.start).min(time),
             elapsed: v.elapsed,
@@ -671,7 +677,7 @@ impl Pipeline {
             unit_type,
             user_stack,
             kernel_stack,
-            depth: v.distance.map_or(0, |d| d as u32),
+            depth: depth.map_or(0, |d| d as u32),
             at: v.seen,
         };
         let kind = Kind::UnitBoundary { unit_type, begin: true };

@@ -470,16 +470,7 @@ impl Programs {
     pub fn follow_python(&mut self, tgid: u32, tid: u32, python: Option<Followed>) {
         // A map that is full forgets those it has not seen for longest; one that was not there is as good.
         let _ = match python {
-            Some(f) => {
-                const NONE: u16 = 0xffff;
-                let halves = |a: u16, b: u16| u64::from(a) | u64::from(b) << 16;
-                let words = [
-                    f.state,
-                    u64::from(tgid) | halves(f.current, f.then.unwrap_or(NONE)) << 32,
-                    halves(f.previous, f.code) | halves(f.instruction, f.marks.into()) << 32,
-                ];
-                self.pythons.insert(tid, words, 0)
-            }
+            Some(f) => self.pythons.insert(tid, f.words(tgid), 0),
             None => self.pythons.remove(&tid),
         };
     }

@@ -151,6 +151,10 @@ impl Python {
         if let Some((at, frames)) = self.frames.remove(&tid)
             && at == time
         {
+            // What it waits for between its work may be too short to be long waits, and is of interest all the same.
+            if focus {
+                self.want_some(tgid, tid);
+            }
             let python = stacks.python_sampled(tgid, &frames);
             return python.map_or(native, |p| stacks.with_python(native, &p));
         }

@@ -1,6 +1,7 @@
 //! The guards at work.
 
 mod asked;
+mod python;
 mod slow;
 
 use super::calibrate;
@@ -372,6 +373,7 @@ impl Guards {
             }
             Record::Enlisted { head, slot } => {
                 self.threads.insert(head.tid, slot as usize);
+                self.follow_python(head.of_loop as usize, head.tgid, head.tid);
                 let (tid, pid, of_loop) = (head.tid, head.tgid, head.of_loop as usize);
                 out.push(Told::Guarded { tid, pid, of_loop });
             }

@@ -1,7 +1,7 @@
 //! What user space and the programs share: `bpf/guard.h`, field by field.
 #![allow(unsafe_code)] // `aya::Pod` is an unsafe marker trait.
 
-use crate::stacks::{PT_REGS, Regs};
+use crate::stacks::{PT_REGS, RawFrame, Regs};
 
 /// Threads guarded at a time.
 pub const THREADS: usize = 8192;
@@ -59,6 +59,9 @@ const CONTEXTS: usize = 512;
 /// Threads of which units are learnt.
 pub const LEARNERS: usize = 1024;
 const KERNEL_FRAMES: usize = 64;
+/// Frames of Python, and bytes of each.
+const PY_FRAMES: usize = 48;
+const PY_FRAME: usize = 24;
 
 /// `struct control`.
 #[repr(C)]
@@ -320,6 +323,8 @@ pub struct Violation {
     pub number: u32,
     pub kernel: Vec<u64>,
     pub asleep: At,
+    /// The innermost frames of Python, where they were read.
+    pub python: Vec<RawFrame>,
     pub regs: Regs,
     pub copy: Vec<u8>,
 }
@@ -407,7 +412,15 @@ fn ended(b: &[u8], head: Head) -> Option<Ended> {
 
 fn violation(b: &[u8], head: Head) -> Option<Violation> {
     const PLACE: usize = 56 + KERNEL_FRAMES * 8;
+    const PYTHON: usize = PLACE + 24;
+    const REGISTERS: usize = PYTHON + PY_FRAMES * PY_FRAME;
     let frames = (u32_at(b, 52)? as usize).min(KERNEL_FRAMES);
+    let python = (u32_at(b, PLACE + 20)? as usize).min(PY_FRAMES);
+    let python_frame = |i| {
+        let at = PYTHON + i * PY_FRAME;
+        let (code, instruction, marks) = (u64_at(b, at)?, u64_at(b, at + 8)?, u64_at(b, at + 16)?);
+        Some(RawFrame { code, instruction, marks })
+    };
     Some(Violation {
         head,
         start: u64_at(b, 0)?,
@@ -420,8 +433,9 @@ fn violation(b: &[u8], head: Head) -> Option<Violation> {
         number: u32_at(b, 48)?,
         kernel: (0..frames).map(|i| u64_at(b, 56 + i * 8)).collect::<Option<_>>()?,
         asleep: At { ip: u64_at(b, PLACE)?, sp: u64_at(b, PLACE + 8)? },
-        regs: regs(b, PLACE + 24)?.0,
-        copy: copy(b, PLACE + 16, PLACE + 24 + REGS)?,
+        python: (0..python).map(python_frame).collect::<Option<_>>()?,
+        regs: regs(b, REGISTERS)?.0,
+        copy: copy(b, PLACE + 16, REGISTERS + REGS)?,
     })
 }
 
@@ -436,6 +450,7 @@ mod tests {
         let source = concat!(
             include_str!("../../bpf/guard.h"),
             include_str!("../../bpf/learn.h"),
+            include_str!("../../bpf/python_frames.h"),
             include_str!("../../bpf/shape.h")
         );
         let size = |name: &str, size: usize| {
@@ -448,7 +463,7 @@ mod tests {
         size("rec_stack", HEAD + 16 + REGS + 16384);
         size("shape", size_of::<Shape>());
         size("rec_unit", HEAD + 48 + CONTEXTS * 12);
-        size("rec_violation", HEAD + 56 + KERNEL_FRAMES * 8 + 24 + REGS + 16384);
+        size("rec_violation", HEAD + 56 + KERNEL_FRAMES * 8 + 24 + PY_FRAMES * PY_FRAME + REGS + 16384);
         size("rec_life", HEAD + 24);
         for (name, value) in [
             ("THREADS", THREADS),
@@ -462,6 +477,7 @@ mod tests {
             ("SHAPES", SHAPES),
             ("VARIANTS", VARIANTS),
             ("LINKS", LINKS),
+            ("PY_FRAMES", PY_FRAMES),
         ] {
             let defined = |l: &str| l.split_whitespace().take(3).eq(["#define", name, &value.to_string()]);
             assert!(source.lines().any(defined), "{name}");
@@ -497,7 +513,8 @@ mod tests {
         b.truncate(HEAD + 48 + 2 * 12 - 1);
         assert_eq!(Record::parse(&b), None);
 
-        let mut b = vec![0; HEAD + 56 + KERNEL_FRAMES * 8 + 24 + REGS + 8];
+        let frames = PY_FRAMES * PY_FRAME;
+        let mut b = vec![0; HEAD + 56 + KERNEL_FRAMES * 8 + 24 + frames + REGS + 8];
         put(&mut b, 0, 3, 4);
         let at = HEAD;
         let fields =
@@ -507,14 +524,19 @@ mod tests {
         }
         let place = at + 56 + KERNEL_FRAMES * 8;
         for (field, value, bytes) in
-            [(0, 0x10, 8), (8, 0x20, 8), (16, 8, 4), (24 + 16 * 8, 0x1000, 8), (24 + REGS, 1, 8)]
+            [(0, 0x10, 8), (8, 0x20, 8), (16, 8, 4), (20, 2, 4), (24 + PY_FRAME, 0x77, 8), (64, 5, 8)]
         {
+            put(&mut b, place + field, value, bytes);
+        }
+        for (field, value, bytes) in [(24 + frames + 16 * 8, 0x1000, 8), (24 + frames + REGS, 1, 8)] {
             put(&mut b, place + field, value, bytes);
         }
         let Some(Record::Violation(v)) = Record::parse(&b) else { panic!() };
         assert_eq!((v.threshold, v.of, v.seen, v.kernel.as_slice()), (77, 2, 1, &[0xffff][..]));
         assert_eq!((v.away, v.ready), (30, 20));
         assert_eq!((v.asleep, v.regs.ip, v.copy.len()), (At { ip: 0x10, sp: 0x20 }, 0x1000, 8));
+        let python: Vec<_> = v.python.iter().map(|f| (f.code, f.instruction, f.marks)).collect();
+        assert_eq!(python, [(0, 0, 0), (0x77, 0, 5)]);
     }
 
     proptest! {

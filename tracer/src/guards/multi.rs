@@ -72,7 +72,8 @@ impl Program {
             own.iter().filter_map(|(name, map)| Some((name.as_str(), *maps.get(name.as_str())?, map)));
         object.relocate_maps(given, &HashSet::default()).map_err(|e| unreadable(&e))?;
         object.relocate_btf(btf).map_err(|e| unreadable(&e))?;
-        object.relocate_calls(&HashSet::default()).map_err(|e| unreadable(&e))?;
+        let sections: HashSet<usize> = object.functions.keys().map(|f| f.0).collect();
+        object.relocate_calls(&sections).map_err(|e| unreadable(&e))?;
         let mut loaded = Vec::new();
         for name in names {
             let program = object.programs.get(name);
@@ -84,7 +85,9 @@ impl Program {
     }
 
     fn load_one(name: &str, code: &[aya_obj::generated::bpf_insn]) -> Result<Self, Error> {
-        let mut log = vec![0u8; LOG];
+        // What the verifier says is wanted when it refuses, and a program that it takes may have more of it than there is
+        // room for.
+        let mut log = Vec::new();
         for tries in 0.. {
             let mut attr = empty();
             // SAFETY: this command's part of the union.
@@ -94,9 +97,11 @@ impl Program {
             load.insn_cnt = code.len() as u32;
             load.insns = code.as_ptr() as u64;
             load.license = c"Dual MIT/GPL".as_ptr() as u64;
-            load.log_level = 1;
-            load.log_size = LOG as u32;
-            load.log_buf = log.as_mut_ptr() as u64;
+            if !log.is_empty() {
+                load.log_level = 1;
+                load.log_size = LOG as u32;
+                load.log_buf = log.as_mut_ptr() as u64;
+            }
             for (to, from) in load.prog_name.iter_mut().zip(name.bytes().take(15)) {
                 *to = from as libc::c_char;
             }
@@ -104,6 +109,7 @@ impl Program {
                 Ok(fd) => return Ok(Self(fd)),
                 // A signal came while it was checked: see `loading.rs`.
                 Err(e) if crate::loading::is_signal(&e) && tries < crate::loading::TRIES => {}
+                Err(_) if log.is_empty() => log = vec![0u8; LOG],
                 Err(e) => {
                     let text = String::from_utf8_lossy(&log);
                     let told = |l: &&str| !l.starts_with("processed ");

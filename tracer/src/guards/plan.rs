@@ -53,6 +53,8 @@ pub struct GuardedLoop {
     pub unknown: Ns,
     /// Places in files behind calls of the loop's own wait, which may return without having waited.
     pub turns: Vec<(PathBuf, u64)>,
+    /// The name of its function when that is one of Python: such functions stand in the stacks of its violations.
+    pub python: Option<String>,
     /// Where its units begin and end when a person said so; then no waits are their boundaries.
     pub given: Option<GivenUnit>,
 }

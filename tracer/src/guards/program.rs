@@ -38,6 +38,8 @@ pub struct Program {
     pub contexts: HashMap<MapData, ContextKey, Candidates>,
     pub calls: Array<MapData, u64>,
     pub shapes: HashMap<MapData, ShapeKey, Shape>,
+    /// Threads whose frames of Python are read, by [`Followed::words`].
+    pub pythons: HashMap<MapData, u32, [u64; 3]>,
     pub mapped: Mapped,
     pub rings: Rings,
     ring: RingBuf<MapData>,
@@ -102,6 +104,7 @@ impl Program {
             "scratches",
             "spare",
             "shapes",
+            "pythons",
         ];
         let fds = names.into_iter().filter_map(|n| Some((n, fd_of(ebpf.map(n)?)?))).collect();
         let names = ["on_turn", "on_context", "on_begin", "on_end", "on_return"];
@@ -130,6 +133,7 @@ impl Program {
         let contexts = HashMap::try_from(take("contexts")?).map_err(refused)?;
         let calls = Array::try_from(take("calls")?).map_err(refused)?;
         let shapes = HashMap::try_from(take("shapes")?).map_err(refused)?;
+        let pythons = HashMap::try_from(take("pythons")?).map_err(refused)?;
         let spare = Stack::try_from(take("spare")?).map_err(refused)?;
         let ring = RingBuf::try_from(take("told")?).map_err(refused)?;
         let lost = Array::try_from(take("lost")?).map_err(refused)?;
@@ -144,6 +148,7 @@ impl Program {
             contexts,
             calls,
             shapes,
+            pythons,
             mapped,
             rings,
             ring,

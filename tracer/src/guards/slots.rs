@@ -92,6 +92,13 @@ impl Mapped {
         })
     }
 
+    /// Where the thread of a slot sleeps, and since when.
+    pub fn sleep(&self, slot: usize) -> (At, u64) {
+        let asleep = offset_of!(Unit, asleep);
+        let at = At { ip: self.u64(slot, asleep), sp: self.u64(slot, asleep + 8) };
+        (at, self.u64(slot, offset_of!(Unit, off)))
+    }
+
     fn is_untold(&self, slot: usize) -> bool {
         let word = |at| self.u32(slot, at).load(Ordering::Acquire);
         let told = word(offset_of!(Unit, told)) == TOLD && word(offset_of!(Unit, slow)) == SLOW;

@@ -1,6 +1,7 @@
 //! What the guards tell.
 
 use super::layout;
+use crate::stacks::PythonCalls;
 use pg_event::{FrameId, Ns, SeenBy, StackId};
 
 /// A unit that takes longer than its type may.
@@ -31,6 +32,7 @@ pub struct Violation {
     /// What saw it.
     pub seen: SeenBy,
     /// Stack of the thread at that moment, or in which it slept, in [`super::Guards::catalog`]; none when the unit had ended.
+    /// Of a loop of Python with the functions of Python, where these could be read.
     pub user_stack: StackId,
     /// In the kernel.
     pub kernel_stack: StackId,
@@ -40,6 +42,10 @@ pub struct Violation {
     pub kernel: Vec<u64>,
     /// How many frames of the user stack lie inside the loop's.
     pub distance: Option<usize>,
+    /// How many of [`Self::user`] do: the user stack may have functions of Python in place of the interpreter's calls.
+    pub depth: Option<usize>,
+    /// These functions, and that of the loop, for who makes that stack of [`Self::user`].
+    pub python: Option<(PythonCalls, String)>,
 }
 
 impl Violation {

@@ -41,7 +41,7 @@ pub(crate) use image::Image;
 pub(crate) use module::open_plain;
 pub use named::Named;
 pub use offline::symbolize_catalog;
-pub use python::{Followed, PythonStack, RawFrame};
+pub use python::{Followed, PythonCalls, PythonStack, RawFrame};
 pub(crate) use regs::PT_REGS;
 pub use regs::{FrameRegs, Regs};
 pub use stapsdt::{Usdt, parse as parse_usdt};

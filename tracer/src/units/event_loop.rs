@@ -12,7 +12,7 @@
 use super::boundary::BoundaryPath;
 use super::evidence::{Clock, Evidence, Key};
 use super::eyes::Eyes;
-use super::interpreter::{Read, native_way};
+use super::interpreter::{Read, is_python, native_way};
 use super::place::{LoopAt, Places};
 use super::seen::{Seen, Step, ThreadSeen};
 use super::turning::{Found, Turning};
@@ -73,9 +73,9 @@ pub(super) fn event_loops(seen: &Seen, catalog: &Catalog, places: &mut Places) -
         .collect();
     let threads: Vec<(ThreadId, Thread)> = given.iter().map(|(t, seen)| (*t, eyes.thread(seen))).collect();
     let mut evidence: HashMap<LoopAt, Evidence> = HashMap::new();
-    let mut found: Vec<_> = threads.iter().map(|(_, t)| t.loops(&eyes, &t.turns)).collect();
+    let mut found: Vec<_> = threads.iter().map(|(_, t)| t.loops(&eyes, &read, &t.turns)).collect();
     for ((_, t), found) in threads.iter().zip(&found) {
-        t.tell(found, &mut evidence);
+        t.tell(catalog, found, &mut evidence);
     }
     let boundaries: HashMap<LoopAt, BTreeSet<&Key>> =
         evidence.iter().map(|(&at, e)| (at, e.boundaries().into_iter().collect())).collect();
@@ -88,7 +88,7 @@ pub(super) fn event_loops(seen: &Seen, catalog: &Catalog, places: &mut Places) -
         let known = t.known_from_others(&eyes, found, &shared);
         if !known.is_empty() {
             let turns = known.into_iter().map(|at| (at, 0)).chain(t.turns.iter().map(|(&at, &n)| (at, n)));
-            *found = t.loops(&eyes, &turns.collect());
+            *found = t.loops(&eyes, &read, &turns.collect());
         }
     }
     let mut all = BTreeMap::new();
@@ -156,7 +156,7 @@ impl Thread<'_> {
     }
 
     /// Each wait's outermost loop of those that turned.
-    fn loops(&self, eyes: &Eyes, turns: &HashMap<LoopAt, u64>) -> Loops {
+    fn loops(&self, eyes: &Eyes, known: &Read, turns: &HashMap<LoopAt, u64>) -> Loops {
         let mut all = Loops::default();
         for (&(stack, waited), &count) in &self.seen.waits {
             let around = self.around(stack);
@@ -179,7 +179,14 @@ impl Thread<'_> {
             let native = given.iter().filter_map(|&(s, n)| Some((native_way(eyes, s, &way)?, n)));
             let native: Vec<_> = native.collect();
             let read = count - native.iter().map(|n| n.1).sum::<u64>();
-            for (way, n) in native.into_iter().chain([(way.clone(), read)]) {
+            // Guards see no functions of Python: the way is wanted also where all waits were read with these.
+            let bare = known.bare(eyes.catalog, stack).iter().filter_map(|&s| native_way(eyes, s, &way));
+            // No wait is left with that stack; where this one waits, it does.
+            let bare = bare.map(|mut native| {
+                native.truncate(native.len() - 1);
+                (native.into_iter().chain(way.last().copied()).collect(), 0)
+            });
+            for (way, n) in native.into_iter().chain(bare).chain([(way.clone(), read)]) {
                 *ways.entry(way).or_default() += n;
             }
             all.ways.insert(stack, (at, way));
@@ -189,10 +196,16 @@ impl Thread<'_> {
     }
 
     /// Turns and waits of its loops as they came.
-    fn tell(&self, found: &Loops, evidence: &mut HashMap<LoopAt, Evidence>) {
+    fn tell(&self, catalog: &Catalog, found: &Loops, evidence: &mut HashMap<LoopAt, Evidence>) {
         let mut clocks: HashMap<LoopAt, Clock> = HashMap::new();
+        let python = found.loops.keys().any(|at| is_python(catalog, at.module));
+        let bare = self.seen.stacks.keys().copied().filter(|&s| python && Read::is_bare(catalog, s));
+        let bare: BTreeSet<StackId> = bare.collect();
         for &number in &self.seen.order {
             let step = self.seen.steps[number as usize].0;
+            if bare.contains(&step.to) {
+                clocks.values_mut().for_each(Clock::doubt);
+            }
             if let Some(turned) = self.proven[number as usize] {
                 let around = self.around(step.to);
                 let here = around.iter().position(|a| a.1 == turned).unwrap_or(around.len());

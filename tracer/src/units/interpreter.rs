@@ -7,8 +7,9 @@
 //! A thread that has got what it waited for waits for the interpreter's lock next. That is a wait for nobody's signal, and
 //! too short to be read: it is left out, since it would stand between two stacks that say where the thread was.
 
+use super::boundary::BoundaryPath;
 use super::eyes::{At, Eyes};
-use super::place::is_interpreter;
+use super::place::{LoopAt, is_interpreter};
 use super::seen::ThreadSeen;
 use pg_event::{Catalog, FrameId, ModuleId, ModuleKind, ProcessId, StackId, ThreadId};
 use std::collections::{BTreeSet, HashMap};
@@ -22,6 +23,11 @@ const LOCK: [&str; 5] =
 /// Is a stack that of a wait for the interpreter's lock?
 pub fn waits_for_interpreter(catalog: &Catalog, stack: StackId) -> bool {
     catalog.frames_of(stack).take(NEAR).any(|f| LOCK.contains(&f.function.as_str()))
+}
+
+/// Is it a file of Python?
+pub(super) fn is_python(catalog: &Catalog, module: ModuleId) -> bool {
+    catalog.modules.get(module.index()).is_some_and(|m| m.kind == ModuleKind::Python)
 }
 
 /// A native frame; `None` for the functions of Python that one call of the interpreter runs.
@@ -55,6 +61,9 @@ fn waited(seen: &ThreadSeen) -> BTreeSet<StackId> {
 pub(super) struct Read {
     /// By native frames: the stack with functions of Python; `None` when there are several.
     known: HashMap<(ProcessId, Native), Option<StackId>>,
+    /// By native frames with such functions: the stacks as the kernel saw them, also those that no wait is left with
+    /// since all were read.
+    bare: HashMap<Native, Vec<StackId>>,
 }
 
 fn process(catalog: &Catalog, thread: ThreadId) -> ProcessId {
@@ -74,7 +83,30 @@ impl Read {
                 }
             }
         }
-        Self { known }
+        let wanted: BTreeSet<&Native> = known.keys().map(|k| &k.1).collect();
+        let mut bare: HashMap<Native, Vec<StackId>> = HashMap::new();
+        for stack in (0..catalog.stacks.len() as u32).map(StackId).filter(|_| !wanted.is_empty()) {
+            if let (native, false, true) = native(catalog, stack)
+                && wanted.contains(&native)
+            {
+                bare.entry(native).or_default().push(stack);
+            }
+        }
+        Self { known, bare }
+    }
+
+    /// Does a stack show the interpreter, but none of the functions that it runs? Which loops turned before it nobody knows.
+    pub fn is_bare(catalog: &Catalog, stack: StackId) -> bool {
+        matches!(native(catalog, stack), (_, false, true))
+    }
+
+    /// The stacks without functions of Python that one with them may have been.
+    pub fn bare(&self, catalog: &Catalog, stack: StackId) -> &[StackId] {
+        if self.bare.is_empty() {
+            return &[];
+        }
+        let (native, python, _) = native(catalog, stack);
+        self.bare.get(&native).filter(|_| python).map_or(&[], Vec::as_slice)
     }
 
     /// What was seen of a thread, with functions of Python for its waits that lack them; `None` when there is nothing
@@ -109,6 +141,20 @@ pub(super) fn native_way(
     let is_call = |f: &At| eyes.catalog.frames.get(f.0.index()).is_some_and(is_interpreter);
     let at = (0..frames.len()).rev().filter(|&i| is_call(&frames[i])).nth(calls.checked_sub(1)?)?;
     Some(frames[at..].iter().map(|f| (f.1, f.2)).collect())
+}
+
+impl BoundaryPath {
+    /// Of a loop of Python the way as the kernel sees it: the interpreter's module, and the call that enters the C library
+    /// to wait. `None` for a way by functions of Python, and of other loops.
+    pub fn native_of(&self, catalog: &Catalog, of: LoopAt) -> Option<(ModuleId, (ModuleId, u64))> {
+        let interpreter = self.frames.first()?.0;
+        if !is_python(catalog, of.module) || self.frames.iter().any(|f| is_python(catalog, f.0)) {
+            return None;
+        }
+        let leaf = self.frames.last()?;
+        let caller = self.frames.iter().rfind(|f| f.0 != leaf.0).unwrap_or(leaf);
+        Some((interpreter, *caller))
+    }
 }
 
 #[cfg(test)]
@@ -263,12 +309,12 @@ mod tests {
         assert_eq!((found.len(), found[0].at.head, found[0].turns), (1, 2, 4));
     }
 
-    #[test]
-    fn a_loop_of_python_is_known_by_both_ways_to_its_wait() {
+    /// A loop that waits (stack 0 without functions of Python, 1 with them) and works (2; 3 without them).
+    fn server() -> (Catalog, Places) {
         let text =
             "def select():\n    poll()\ndef run():\n    while True:\n        select()\n        work()\n";
         let source: Vec<String> = text.lines().map(str::to_owned).collect();
-        let mut catalog = catalog(&[&[0, 1, 2], &[0, 3, 4, 2], &[5, 4, 2]]);
+        let mut catalog = catalog(&[&[0, 1, 2], &[0, 3, 4, 2], &[5, 4, 2], &[5, 1, 2]]);
         for (i, f) in catalog.frames.iter_mut().enumerate() {
             f.address = [0x100, 0x200, 0x300, 2, 5, 0x400][i];
         }
@@ -283,18 +329,46 @@ mod tests {
         {
             places.know(FrameId(id), place);
         }
+        (catalog, places)
+    }
+
+    /// The loop that a thread with these stacks turns; those that wait are the first two.
+    fn turned(stacks: &[u32]) -> (Catalog, super::super::EventLoop) {
+        let (catalog, mut places) = server();
         let (mut seen, thread) = (Seen::default(), ThreadId(0));
-        for stack in [0, 2, 0, 2, 1, 2, 0, 0] {
-            let wait = (stack != 2).then_some((Wait::Input, Sysno(1)));
+        for &stack in stacks {
+            let wait = (stack < 2).then_some((Wait::Input, Sysno(1)));
             seen.stack(&catalog, thread, StackId(stack), wait);
         }
         let found = seen.event_loops(&catalog, &mut places).remove(&thread).unwrap();
-        assert_eq!((found.len(), found[0].at.head, found[0].waits), (1, 4, 5));
-        let own = |i: usize| found[0].boundary[i].own().collect::<Vec<_>>();
-        let waits = found[0].boundary.iter().map(|b| b.waits).collect::<Vec<_>>();
+        assert_eq!((found.len(), found[0].at.head), (1, 4));
+        (catalog, found.into_iter().next().unwrap())
+    }
+
+    #[test]
+    fn a_loop_of_python_is_known_by_both_ways_to_its_wait() {
+        let (catalog, of) = turned(&[0, 2, 0, 2, 1, 2, 0, 0]);
+        let own = |i: usize| of.boundary[i].own().collect::<Vec<_>>();
+        let waits = of.boundary.iter().map(|b| b.waits).collect::<Vec<_>>();
         // A short wait by the interpreter's call, the long one by lines.
-        assert_eq!((own(0), own(1), waits), (vec![0x200, 0xff], vec![5, 2], vec![4, 1]));
+        assert_eq!((own(0), own(1), waits, of.waits), (vec![0x200, 0xff], vec![5, 2], vec![4, 1], 5));
         let short = [(ModuleId(0), 0xff), (ModuleId(0), 0x200), (ModuleId(0), 0x300)];
-        assert_eq!(is_boundary(&short, Sysno(1), &found[0].boundary), Some((0, 1)));
+        assert_eq!(is_boundary(&short, Sysno(1), &of.boundary), Some((0, 1)));
+        let native: Vec<_> = of.boundary.iter().map(|b| b.native_of(&catalog, of.at)).collect();
+        assert_eq!(native, [Some((ModuleId(0), (ModuleId(0), 0xff))), None]);
+    }
+
+    #[test]
+    fn the_native_way_is_known_where_all_waits_were_read() {
+        // The recording has the stack as the kernel saw it, too.
+        let (catalog, of) = turned(&[1, 2, 1, 2, 1, 2, 1]);
+        let native = of.boundary.iter().find(|b| b.native_of(&catalog, of.at).is_some()).unwrap();
+        assert_eq!((native.waits, native.own().collect::<Vec<_>>()), (0, vec![0x200, 0xff]));
+    }
+
+    #[test]
+    fn work_without_functions_of_python_does_not_say_that_no_loop_turned() {
+        let (_, of) = turned(&[1, 2, 1, 3, 1, 3, 1, 2, 1, 3, 1, 2, 1, 3, 1]);
+        assert!(!of.boundary.is_empty() && of.turns == 3, "{of:?}");
     }
 }

@@ -251,7 +251,12 @@ fn guarding(server: &Server, learnt: &Learnt, threshold: u64) -> Plan {
     let turns = calls.iter().map(|c| (server.exe.clone(), server.offset(c + 1))).collect();
     let depths = &learnt.depths;
     Plan {
-        loops: vec![GuardedLoop { thresholds: vec![threshold; 3], unknown: threshold, turns, given: None }],
+        loops: vec![GuardedLoop {
+            thresholds: vec![threshold; 3],
+            unknown: threshold,
+            turns,
+            ..GuardedLoop::default()
+        }],
         functions: ["search", "stick", "fetch", "step"].iter().map(|n| server.function(n)).collect(),
         contexts: depths.iter().map(|&(f, depth)| (0, f, depth, vec![f])).collect(),
         hz: 199,

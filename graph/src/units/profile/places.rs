@@ -29,10 +29,30 @@ pub struct LoopFunction {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Boundary {
     /// Addresses of the calls in the loop's own binary, as its file counts (of the last byte of each), the outermost
-    /// first: that of the loop's function is the first.
+    /// first: that of the loop's function is the first. Lines where the loop is one of Python, unless `native` is set.
     pub calls: Vec<u64>,
     /// The system call that waits.
     pub syscall: Sysno,
+    /// Set for the same way of a loop of Python as the kernel sees it: `calls` are the interpreter's then.
+    pub native: Option<NativeWay>,
+}
+
+/// The binaries on the way from an interpreter's call that runs a loop to its wait.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct NativeWay {
+    /// Build-id of the interpreter's binary, or its file name where it has none.
+    pub interpreter: String,
+    /// Binary of the call that enters the C library to wait, named likewise: the interpreter's or that of a module of it.
+    pub module: String,
+    /// Address of that call's last byte, as the binary's file counts.
+    pub call: u64,
+}
+
+impl NativeWay {
+    fn in_one_form(&self) -> Self {
+        let text = |t: &str| cut(t, MAX_TEXT);
+        Self { interpreter: text(&self.interpreter), module: text(&self.module), call: self.call }
+    }
 }
 
 /// Where a loop is.
@@ -55,6 +75,7 @@ impl LoopFacts {
         let boundary = |b: &Boundary| Boundary {
             calls: b.calls.iter().take(crate::units::MAX_FRAMES).copied().collect(),
             syscall: b.syscall,
+            native: b.native.as_ref().map(NativeWay::in_one_form),
         };
         Self {
             functions: self.functions.iter().map(function).collect(),

@@ -71,7 +71,12 @@ fn with_places(mut p: Profile, functions: &[(u32, u64)], loops: &[(u64, u64)]) -
     let place = |at: u64| Place { build_id: format!("build{}", at % 2), entry: at };
     p.place_functions(functions.iter().map(|&(f, at)| (function(f), place(at))));
     for &(l, at) in loops {
-        let boundary = Boundary { calls: vec![at, at + 1], syscall: Sysno(at as u16) };
+        let native = (at % 3 == 2).then(|| NativeWay {
+            interpreter: format!("py{}", at % 2),
+            module: "select.so".into(),
+            call: at,
+        });
+        let boundary = Boundary { calls: vec![at, at + 1], syscall: Sysno(at as u16), native };
         p.place_loop(&key(l), LoopFunction { function: function(1), entry: at }, [boundary]);
     }
     p
@@ -188,7 +193,7 @@ fn claims_of_length_are_not_believed() {
     // An array of four, the first of which claims four billion items.
     let claim = b"PGPROF\x01\x00\x96\xdd\xff\xff\xff\xff";
     assert!(matches!(Profile::decode(claim), Err(DecodeError::Damaged(_))));
-    assert_eq!(Profile::decode(b"PGPROF\x03\x00"), Err(DecodeError::Version(3)));
+    assert_eq!(Profile::decode(b"PGPROF\x04\x00"), Err(DecodeError::Version(4)));
     assert_eq!(Profile::decode(b"PGPROF"), Err(DecodeError::NotAProfile));
     assert!(matches!(Profile::decode(&vec![0; MAX_BYTES + 1]), Err(DecodeError::TooLong(_))));
     // As many empty texts as fit: refused at the first that is too many.
@@ -213,6 +218,16 @@ fn what_an_older_program_can_read_is_written_for_it() {
         bytes[6..8].to_vec()
     };
     assert_eq!((version(&[0]), version(&[0, 1])), (vec![1, 0], vec![2, 0]));
+    // Of a loop of Python, as guards know its wait again.
+    let native = NativeWay { interpreter: "cafe".into(), module: "select.so".into(), call: 7 };
+    let mut p = server();
+    let of = p.loops().next().unwrap().clone();
+    let boundary = Boundary { calls: vec![64], syscall: Sysno(7), native: Some(native) };
+    p.place_loop(&of, LoopFunction::default(), [boundary.clone()]);
+    let bytes = p.encode().unwrap();
+    assert_eq!(bytes[6..8], [3, 0]);
+    let read = Profile::decode(&bytes).unwrap();
+    assert!(read.boundaries(&of).any(|b| *b == boundary) && read == p);
 }
 
 /// Two handlers of a server, 40 units each.
@@ -416,7 +431,7 @@ fn places_are_joined_and_are_no_part_of_what_a_function_is() {
         let nowhere = Function { module: "httpd".into(), name: "nowhere".into() };
         p.place_functions([(cgi, place(of, entry)), (nowhere, place(of, 1))]);
         let main = Function { module: "httpd".into(), name: "main".into() };
-        let boundary = Boundary { calls: vec![entry], syscall: Sysno(7) };
+        let boundary = Boundary { calls: vec![entry], syscall: Sysno(7), native: None };
         p.place_loop(&key(0x1234), LoopFunction { function: main, entry: 0x1200 }, [boundary]);
         p
     };

@@ -5,7 +5,7 @@ use super::places::LoopFacts;
 use super::settings::{Dated, Settings};
 use super::{
     Binary, Boundary, Function, Given, Limit, LoopFunction, LoopKey, LoopProfile, MAX_BUILD_ID, MAX_TEXT,
-    Place, Profile, TreeProfile,
+    NativeWay, Place, Profile, TreeProfile,
 };
 use crate::units::Context;
 use crate::units::histogram::{Histogram, LAST_STEP};
@@ -17,9 +17,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The newest version. It rises when an older reader would misread; what an older one can read is written as before.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
-/// The version without given units.
+/// The version without native ways of Python's loops.
+const GIVEN: u16 = 2;
+
+/// The version without given units, too.
 const LOOPS_ONLY: u16 = 1;
 
 /// The first six bytes; the version follows in two, the lower first.
@@ -166,6 +169,9 @@ struct WireBoundary {
     #[serde(deserialize_with = "sequence::<MAX_FRAMES, _, _>")]
     calls: Vec<u64>,
     syscall: Sysno,
+    /// Of a loop of Python: the interpreter's binary, and where the call is that waits (since version 3).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    native: Option<(Text, Text, u64)>,
 }
 
 fn halves(n: u128) -> (u64, u64) {
@@ -238,7 +244,12 @@ impl Profile {
             loops,
         };
         let given = self.loops.keys().any(|k| k.given.is_some());
-        let version = if given { VERSION } else { LOOPS_ONLY };
+        let native = self.loops.values().flat_map(|l| &l.facts.boundaries).any(|b| b.native.is_some());
+        let version = match (native, given) {
+            (true, _) => VERSION,
+            (false, true) => GIVEN,
+            (false, false) => LOOPS_ONLY,
+        };
         let mut bytes = [&MAGIC[..], &version.to_le_bytes()].concat();
         bytes.extend(rmp_serde::to_vec(&whole).map_err(|e| EncodeError::Format(e.to_string()))?);
         most("bytes", bytes.len(), MAX_BYTES)?;
@@ -336,7 +347,12 @@ fn write_loop(key: &LoopKey, l: &LoopProfile) -> WireLoop {
     };
     let function =
         |f: &LoopFunction| (Text(f.function.module.clone()), Text(f.function.name.clone()), f.entry);
-    let boundary = |b: &Boundary| WireBoundary { calls: b.calls.clone(), syscall: b.syscall };
+    let native = |n: &NativeWay| (Text(n.interpreter.clone()), Text(n.module.clone()), n.call);
+    let boundary = |b: &Boundary| WireBoundary {
+        calls: b.calls.clone(),
+        syscall: b.syscall,
+        native: b.native.as_ref().map(native),
+    };
     WireLoop {
         build_id: Text(key.build_id.clone()),
         offset: key.offset,
@@ -412,7 +428,13 @@ fn read_loop(l: WireLoop, functions: usize, budget: &mut usize) -> Result<LoopPr
         function: Function { module: module.0, name: name.0 },
         entry,
     };
-    let boundary = |b: WireBoundary| Boundary { calls: b.calls, syscall: b.syscall };
+    let native = |(interpreter, module, call): (Text, Text, u64)| NativeWay {
+        interpreter: interpreter.0,
+        module: module.0,
+        call,
+    };
+    let boundary =
+        |b: WireBoundary| Boundary { calls: b.calls, syscall: b.syscall, native: b.native.map(native) };
     read.facts = LoopFacts {
         functions: l.functions.into_iter().map(function).collect(),
         boundaries: l.boundaries.into_iter().map(boundary).collect(),

@@ -86,11 +86,13 @@ impl Guards {
             return None;
         }
         self.threads.insert(head.tid, slot as usize);
+        self.follow_python(of, head.tgid, head.tid);
         Some(Told::Guarded { tid: head.tid, pid: head.tgid, of_loop: of })
     }
 
     /// A thread is gone. Its place is free again; the programs have seen to that where units are given.
     pub(super) fn forget(&mut self, tid: u32) {
+        let _ = self.program.pythons.remove(&tid);
         let Some(slot) = self.threads.remove(&tid).filter(|_| self.given.is_none()) else { return };
         // It may have got its place when it was gone already.
         if self.program.slots.get(&tid, 0).is_ok_and(|s| s as usize == slot) {

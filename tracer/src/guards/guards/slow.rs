@@ -4,6 +4,7 @@ use super::super::frames::Frames;
 use super::super::layout::{self, At, SLOW, STARVED};
 use super::super::told::{Told, Violation};
 use super::Guards;
+use super::python::Mixed;
 use pg_event::{SeenBy, StackId};
 
 /// A unit without a CPU for so long is told as one that sleeps, ns.
@@ -62,6 +63,10 @@ impl Guards {
             SeenBy::End => frames.inside(frame),
             _ => self.distance(&frames, frame, of_loop, of).ok()?,
         };
+        let depth = distance;
+        let python = self.python_read(v.head.tgid, &v.python);
+        let Mixed { stack: user_stack, distance, python } =
+            self.mixed(of_loop, (user_stack, distance), python);
         Some(Violation {
             tid: v.head.tid,
             pid: v.head.tgid,
@@ -78,6 +83,8 @@ impl Guards {
             user_stack,
             kernel_stack,
             distance,
+            depth,
+            python,
             user: frames.addresses,
             kernel: v.kernel.clone(),
         })
@@ -116,7 +123,10 @@ impl Guards {
             }
             self.program.mapped.tell(slot, elapsed);
             let (user_stack, frames) = self.asleep_at(tid, asleep.at);
-            let Ok(distance) = self.distance(&frames, unit.frame, of_loop, of) else { continue };
+            let Ok(depth) = self.distance(&frames, unit.frame, of_loop, of) else { continue };
+            let python = self.python_asleep(of_loop, (unit.tgid, tid, slot), (asleep.at, asleep.off));
+            let Mixed { stack: user_stack, distance, python } =
+                self.mixed(of_loop, (user_stack, depth), python);
             out.push(Told::Violation(Box::new(Violation {
                 tid,
                 pid: unit.tgid,
@@ -133,6 +143,8 @@ impl Guards {
                 user_stack,
                 kernel_stack: StackId::NONE,
                 distance,
+                depth,
+                python,
                 user: frames.addresses,
                 kernel: Vec::new(),
             })));

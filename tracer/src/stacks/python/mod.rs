@@ -23,8 +23,8 @@ mod fake;
 
 pub use frames::RawFrame;
 pub use sampled::Followed;
-pub use table::PythonStack;
 pub(super) use table::Pythons;
+pub use table::{PythonCalls, PythonStack};
 
 use crate::collector::monotonic;
 use crate::procfs::{path_of, read_bounded};

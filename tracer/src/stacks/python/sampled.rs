@@ -39,6 +39,19 @@ pub struct Followed {
     pub marks: bool,
 }
 
+impl Followed {
+    /// `struct python` of the programs (`bpf/python_frames.h`), for a thread of the process `tgid`.
+    pub fn words(&self, tgid: u32) -> [u64; 3] {
+        const NONE: u16 = 0xffff;
+        let halves = |a: u16, b: u16| u64::from(a) | u64::from(b) << 16;
+        [
+            self.state,
+            u64::from(tgid) | halves(self.current, self.then.unwrap_or(NONE)) << 32,
+            halves(self.previous, self.code) | halves(self.instruction, self.marks.into()) << 32,
+        ]
+    }
+}
+
 impl StackTable {
     /// How the frames of a thread are found; `None` when it is in no Python function.
     pub fn follow_python(&mut self, pid: u32, tid: u32) -> Option<Followed> {

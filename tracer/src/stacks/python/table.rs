@@ -1,7 +1,7 @@
 //! Which processes run Python, and stacks with their Python functions in the table of stacks.
 
 use super::locate::{Image, Unread, may_be_python};
-use super::mix::mix;
+use super::mix::{inside, mix};
 use super::sampled::{Known, Place};
 use super::{Calls, Function, Interpreter};
 use crate::collector::hash::FastMap;
@@ -35,6 +35,16 @@ pub struct PythonStack {
     pub(super) image: Arc<Image>,
     /// `CLOCK_MONOTONIC` before and after it was read; it did not run in between.
     pub read: (u64, u64),
+}
+
+/// The functions of a thread, whichever table has them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PythonCalls(Calls);
+
+impl From<&PythonStack> for PythonCalls {
+    fn from(stack: &PythonStack) -> Self {
+        Self(stack.calls.clone())
+    }
 }
 
 /// The interpreter of a process, with the module it is in.
@@ -104,14 +114,34 @@ impl StackTable {
         self.pythons.processes.get(&pid).is_some_and(Result::is_ok)
     }
 
+    /// The same for a thread that was read by another table.
+    pub fn python_read(&mut self, pid: u32, calls: PythonCalls) -> Option<PythonStack> {
+        let Found { module, image, .. } = self.interpreter(pid)?;
+        Some(PythonStack { calls: calls.0, module, image, read: (0, 0) })
+    }
+
     /// A stack with its Python functions in place of the interpreter's loop; the stack itself where there is no
     /// room for more.
     pub fn with_python(&mut self, native: StackId, python: &PythonStack) -> StackId {
+        self.with_python_inside(native, python, None, "").0
+    }
+
+    /// The same, and how many of its frames lie inside of the event loop's: of the function called `own` that native frame
+    /// `frame` runs.
+    pub fn with_python_inside(
+        &mut self,
+        native: StackId,
+        python: &PythonStack,
+        frame: Option<usize>,
+        own: &str,
+    ) -> (StackId, Option<usize>) {
+        let mut owned = Vec::new();
         let mut calls = Vec::with_capacity(python.calls.len());
         for call in &python.calls {
             let mut frames = Vec::with_capacity(call.len());
             for f in call {
-                let Some(id) = self.place(f) else { return native };
+                let Some(id) = self.place(f) else { return (native, frame) };
+                owned.extend((f.name == own).then_some(id));
                 frames.push(id);
             }
             calls.push(frames);
@@ -122,10 +152,11 @@ impl StackTable {
             let known = self.frames.get(f).filter(|k| k.module == python.module);
             known.is_some_and(|k| python.image.loops.iter().any(|&(a, b)| (a..b).contains(&k.address)))
         };
+        let inside = frame.map(|frame| inside(frames, in_loop, &calls, frame, |f| owned.contains(f)));
         let frames = mix(frames, in_loop, &calls);
         match self.stack(Stack { frames, kernel: false, truncated }) {
-            StackId::NONE => native,
-            id => id,
+            StackId::NONE => (native, frame),
+            id => (id, inside),
         }
     }
 

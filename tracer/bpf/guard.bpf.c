@@ -275,6 +275,8 @@ static __always_inline void end_unit(struct unit *u, u64 now, struct regs *regs)
 		struct guarded_type *t = type_of(l, u->best);
 		__sync_fetch_and_add(&t->units, 1);
 		__sync_fetch_and_add(&t->sum, elapsed);
+		if (elapsed > u->away)
+			__sync_fetch_and_add(&l->busy, elapsed - u->away);
 		if (u->slow == STARVED)
 			__sync_fetch_and_add(&type_of(l, u->counted_as)->starved, 1);
 	}

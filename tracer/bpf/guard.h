@@ -108,8 +108,9 @@ struct guarded_loop {
 	struct guarded_type types[TYPES + 1];
 	u64 passed;		 /* when a unit was told that took no longer than it may */
 	u64 abandoned;		 /* given units whose end was not come by */
+	u64 busy;		 /* ns that units which ended had a CPU */
 };
-_Static_assert(sizeof(struct guarded_loop) == 5736, "layout.rs");
+_Static_assert(sizeof(struct guarded_loop) == 5744, "layout.rs");
 
 struct context_key {
 	u32 loop, function, depth, zero;

@@ -157,7 +157,10 @@ impl Guards {
                 t.threshold = limit(of.thresholds[place]);
             }
             types[TYPES].threshold = limit(of.unknown);
-            self.program.loops.set(i as u32, Loop { types, passed: 0, abandoned: 0 }, 0).map_err(failed)?;
+            self.program
+                .loops
+                .set(i as u32, Loop { types, passed: 0, abandoned: 0, busy: 0 }, 0)
+                .map_err(failed)?;
         }
         for (of_loop, function, depth, types) in &self.plan.contexts {
             let Some(ranks) = self.ranks.get(*of_loop) else { continue };
@@ -303,7 +306,8 @@ impl Guards {
     /// Probes that cost more than they may are taken out.
     fn shed(&mut self) {
         let Some([_, on_context]) = &self.program.probes else { return };
-        let busy = (0..self.ranks.len()).flat_map(|l| self.counts(l)).map(|c| c.sum).sum();
+        let of = |l: usize| self.program.loops.get(&(l as u32), 0).map_or(0, |l| l.busy);
+        let busy = (0..self.ranks.len()).map(of).sum();
         let (counted, costs) = ((self.calls(), busy), self.costs());
         self.shed += self.probes.shed(on_context, counted, costs, self.plan.share, &mut self.notes);
     }

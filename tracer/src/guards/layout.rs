@@ -189,6 +189,7 @@ pub struct Loop {
     pub types: [TypeCounts; TYPES + 1],
     pub passed: u64,
     pub abandoned: u64,
+    pub busy: u64,
 }
 
 /// `struct context_key`.

@@ -108,8 +108,8 @@ pub struct Plan {
     pub contexts: Vec<(usize, usize, u32, Vec<usize>)>,
     /// Files of the functions and turns, kept open: they are named by that.
     pub binaries: Vec<Binary>,
-    /// What the probes at functions may take of the units' time, 0 for no limit: those that are come by most are taken
-    /// out.
+    /// What the probes at functions may take of the time that units have a CPU, 0 for no limit: those that are come by most
+    /// are taken out.
     pub share: f64,
     /// Tell every unit with its contexts, and do not look for violations.
     pub learning: bool,

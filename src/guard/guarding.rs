@@ -324,13 +324,15 @@ impl Way {
     }
 }
 
-/// Tells by the calls of each loop in its own module; the C library's places differ from machine to machine.
+/// Tells by the calls of each loop in its own module; the C library's places differ from machine to machine. Of several
+/// loops the outermost: a function that many call to wait may have a loop of its own.
 pub(super) fn judge(loops: Vec<Vec<Way>>) -> Judge {
     Box::new(move |s: &Stacked| {
-        loops.iter().enumerate().find_map(|(of, ways)| {
+        let told = loops.iter().enumerate().filter_map(|(of, ways)| {
             let (frame, turn) = ways.iter().find_map(|w| w.leads_to(s))?;
             Some(Guarded { of, frame, turn })
-        })
+        });
+        told.reduce(|a, b| if b.frame > a.frame { b } else { a })
     })
 }
 
@@ -428,6 +430,25 @@ mod tests {
         // Behind the call nothing is known of the system call.
         assert_eq!(told(&[("app", 20), ("app", 30)], None), Some((0, 1, 0)));
         assert_eq!(told(&[("app", 20), ("app", 29)], None), None);
+    }
+
+    #[test]
+    fn the_outermost_loop_is_told() {
+        // One repeats the wait in the function that another calls to wait; which comes first does not matter.
+        let way = |calls: &[u64]| {
+            vec![Way { module: "app".into(), calls: calls.into(), syscall: POLL, wait: None }]
+        };
+        let of = |loops: [Vec<Way>; 2], frames: &[(&str, u64)]| {
+            let spot = |f: &(&str, u64)| Spot { module: f.0.into(), address: f.1, sp: 0 };
+            let frames = frames.iter().map(spot).collect();
+            let found = judge(loops.into())(&Stacked { tid: 1, pid: 1, syscall: Some(POLL), frames })?;
+            Some((found.of, found.frame))
+        };
+        let session = [("libc", 1), ("app", 20), ("app", 30), ("app", 9)];
+        assert_eq!(of([way(&[20]), way(&[30, 20])], &session), Some((1, 2)));
+        assert_eq!(of([way(&[30, 20]), way(&[20])], &session), Some((0, 2)));
+        // Who only repeats it keeps that.
+        assert_eq!(of([way(&[20]), way(&[30, 20])], &[("libc", 1), ("app", 20), ("app", 40)]), Some((0, 1)));
     }
 
     #[test]

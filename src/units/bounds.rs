@@ -2,6 +2,7 @@
 
 use pg_event::{Catalog, Frame, ModuleId, StackId, Sysno};
 use pg_tracer::units::{BoundaryPath, EventLoop, LoopAt, Wait, is_boundary, waits_for_interpreter};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Most stacks whose answer is remembered.
@@ -94,13 +95,16 @@ impl<'a> Bounds<'a> {
         &self.loops
     }
 
-    /// The loop whose next unit a thread with this stack waits for, in this system call.
+    /// The loop whose next unit a thread with this stack waits for, in this system call: the outermost, since a loop in
+    /// a function that many call (to wait, and repeat that) is on the stacks of those that turn their own around it.
     pub fn of_wait(&mut self, stack: StackId, syscall: Sysno) -> Option<usize> {
         if let Some(known) = self.known.get(&(stack, syscall)) {
             return *known;
         }
         let frames = frames(self.catalog, stack);
-        let found = self.loops.iter().position(|l| is_boundary(&frames, syscall, &l.boundary).is_some());
+        let depth = |l: &Loop| is_boundary(&frames, syscall, &l.boundary).map(|(_, depth)| depth);
+        let all = self.loops.iter().enumerate().filter_map(|(of, l)| Some((depth(l)?, Reverse(of))));
+        let found = all.max().map(|(_, Reverse(of))| of);
         if self.known.len() < MAX_KNOWN {
             self.known.insert((stack, syscall), found);
         }
@@ -239,6 +243,30 @@ mod tests {
         assert!(Bounds::new(&catalog, &[unproven(121)], &waits).loops().is_empty());
         let reads = BTreeMap::from([wait(0, READ, 60)]);
         assert!(Bounds::new(&catalog, &[unproven(60)], &reads).loops().is_empty());
+    }
+
+    #[test]
+    fn a_wait_is_the_outermost_loops() {
+        // A session waits by 110 below its loop's 100; of another thread only the loop at 110 itself was found.
+        let catalog = catalog(&[&[50, 100, 110, 1007], &[50, 60, 110, 1007]]);
+        let path = |frames: &[u64]| BoundaryPath {
+            frames: frames.iter().map(|&f| (ModuleId(0), f)).chain([(ModuleId(1), 1007)]).collect(),
+            syscall: POLL,
+            wait: Wait::Input,
+            waits: 3,
+        };
+        let repeats = |head| EventLoop {
+            at: LoopAt { head, function: head, ..AT },
+            boundary: vec![path(&[110])],
+            ..unproven(9)
+        };
+        let session = EventLoop { boundary: vec![path(&[100, 110])], ..unproven(9) };
+        // Whichever comes first in the program's file.
+        for head in [AT.head - 50, AT.head + 50] {
+            let mut bounds = Bounds::new(&catalog, &[session.clone(), repeats(head)], &BTreeMap::new());
+            let mut of = |stack| bounds.of_wait(StackId(stack), POLL).map(|l| bounds.loops()[l].at.head);
+            assert_eq!((of(0), of(1)), (Some(AT.head), Some(head)));
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@
 
 use super::boundary::BoundaryPath;
 use super::evidence::{Clock, Evidence, Key};
-use super::eyes::Eyes;
+use super::eyes::{Eyes, Together, Work};
 use super::interpreter::{Read, is_python, native_way};
 use super::place::{LoopAt, Places};
 use super::seen::{Seen, Step, ThreadSeen};
@@ -71,7 +71,15 @@ pub(super) fn event_loops(seen: &Seen, catalog: &Catalog, places: &mut Places) -
     let given: Vec<(ThreadId, Cow<ThreadSeen>)> = with_waits
         .map(|(&t, seen)| (t, read.give(catalog, t, seen).map_or(Cow::Borrowed(seen), Cow::Owned)))
         .collect();
-    let threads: Vec<(ThreadId, Thread)> = given.iter().map(|(t, seen)| (*t, eyes.thread(seen))).collect();
+    let around: Vec<Around> = given.iter().map(|(_, seen)| eyes.around(seen)).collect();
+    let work: Vec<Work> = given.iter().zip(&around).map(|((_, seen), a)| eyes.work(seen, a)).collect();
+    let mut together = Together::default();
+    for w in &work {
+        together.add(w);
+    }
+    let told = given.iter().zip(around).zip(&work);
+    let threads: Vec<(ThreadId, Thread)> =
+        told.map(|(((t, seen), a), w)| (*t, eyes.thread(seen, a, w, &together))).collect();
     let mut evidence: HashMap<LoopAt, Evidence> = HashMap::new();
     let mut found: Vec<_> = threads.iter().map(|(_, t)| t.loops(&eyes, &read, &t.turns)).collect();
     for ((_, t), found) in threads.iter().zip(&found) {
@@ -107,11 +115,13 @@ pub(super) fn event_loops(seen: &Seen, catalog: &Catalog, places: &mut Places) -
     (all, turning)
 }
 
+/// The loops around each frame of each stack, outer ones first, with the frame's number.
+type Around = HashMap<StackId, Vec<(usize, LoopAt)>>;
+
 /// The loops of a thread's stacks, and what was proven of them.
 struct Thread<'a> {
     seen: &'a ThreadSeen,
-    /// The loops around each frame, outer ones first, with the frame's number.
-    around: HashMap<StackId, Vec<(usize, LoopAt)>>,
+    around: Around,
     /// By number of a step: the loop that turned.
     proven: Vec<Option<LoopAt>>,
     /// Loops that turned often enough, and how often.
@@ -130,9 +140,15 @@ struct Loops {
 
 impl Eyes<'_> {
     /// What a thread's stacks prove.
-    fn thread<'a>(&mut self, seen: &'a ThreadSeen) -> Thread<'a> {
-        let around = self.around(seen);
-        let (works, busy) = self.works(seen, &around);
+    fn thread<'a>(
+        &mut self,
+        seen: &'a ThreadSeen,
+        around: Around,
+        work: &Work,
+        together: &Together,
+    ) -> Thread<'a> {
+        let waits = seen.waits.keys().filter_map(|w| around.get(&w.0)).map(Vec::as_slice);
+        let works = work.works(together, waits);
         let mut known = HashMap::new();
         let mut turned = |step: &Step| {
             let from = step.from?;
@@ -146,7 +162,7 @@ impl Eyes<'_> {
             }
         }
         turns.retain(|_, n| *n >= LEAST);
-        Thread { seen, around, proven, turns, busy }
+        Thread { seen, around, proven, turns, busy: work.is_busy() }
     }
 }
 

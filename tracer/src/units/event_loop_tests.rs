@@ -1,6 +1,7 @@
 //! Stacks told by hand over a small program.
 
 use super::drawn::Told;
+use pg_event::ThreadId;
 
 /// A function that forks in a loop, two event loops, and a library's function that repeats an interrupted wait.
 const TEXT: &str = "forks: spawn: call jne:forks ret
@@ -39,6 +40,64 @@ fn a_loop_that_only_repeats_a_wait_is_none() {
     t.stacks(&[wait, wait, wait]);
     let retry = t.program.at("retry");
     assert_eq!(t.heads(), [(retry, 2, 3)]);
+}
+
+/// Sessions wait by `retry` in their own loop, `head`, and work; others wait by it in `other`.
+fn sessions() -> Told {
+    let mut t = told();
+    for session in 0..4 {
+        t.thread = ThreadId(session);
+        for _ in 0..8 {
+            t.stacks(&["spawn poll wait once!", "spawn poll wait once!", "spawn work"]);
+        }
+    }
+    t
+}
+
+#[test]
+fn who_is_hardly_seen_at_work_does_not_turn_a_loop_in_which_others_only_wait() {
+    let wait = "spawn sleep wait once!";
+    let mut t = sessions();
+    let (head, other, retry) = (t.program.at("head"), t.program.at("other"), t.program.at("retry"));
+    // One that only waits; one that by chance was seen just behind the call; one of which a wait's stack was cut off.
+    t.thread = ThreadId(10);
+    t.stacks(&[wait; 5]);
+    assert_eq!(t.heads(), [(other, 4, 5)]);
+    t.thread = ThreadId(11);
+    t.stacks(&[wait, wait, wait, "spawn sleep wait", wait, wait]);
+    assert_eq!(t.heads().iter().map(|h| (h.0, h.2)).collect::<Vec<_>>(), [(other, 5)]);
+    t.thread = ThreadId(12);
+    t.stacks(&[wait; 4]);
+    t.cut = true;
+    t.stacks(&["sleep wait once!"]);
+    t.cut = false;
+    assert_eq!(t.heads().iter().map(|h| (h.0, h.2)).collect::<Vec<_>>(), [(other, 5)]);
+    // Where there is no loop around it, nobody can tell.
+    t.thread = ThreadId(13);
+    t.stacks(&["once wait once!"; 3]);
+    assert_eq!(t.heads(), [(retry, 2, 3)]);
+    // The sessions keep theirs, and one that was hardly seen has it, too.
+    t.thread = ThreadId(14);
+    t.stacks(&["spawn poll wait once!"; 3]);
+    assert_eq!(t.heads(), [(head, 2, 3)]);
+    t.thread = ThreadId(0);
+    assert_eq!(t.heads(), [(head, 15, 16)]);
+}
+
+#[test]
+fn who_is_hardly_seen_at_work_turns_a_loop_in_which_others_work() {
+    // The same function waits, and works.
+    let mut t = told();
+    for session in 0..4 {
+        t.thread = ThreadId(session);
+        for _ in 0..8 {
+            t.stacks(&["spawn poll once!", "spawn work"]);
+        }
+    }
+    let head = t.program.at("head");
+    t.thread = ThreadId(10);
+    t.stacks(&["sleep poll once!"; 3]);
+    assert_eq!(t.heads(), [(head, 2, 3)]);
 }
 
 #[test]

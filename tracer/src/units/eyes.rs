@@ -30,6 +30,69 @@ struct Tally {
     ways: HashMap<Vec<(ModuleId, u64)>, (u64, bool)>,
 }
 
+/// What a thread was seen doing.
+pub(super) struct Work {
+    /// By loop: how often it was seen there in other ways than the one in which it waits there most, and whether it waits
+    /// there at all.
+    loops: HashMap<LoopAt, (u64, bool)>,
+    /// How often it was seen elsewhere than in its commonest wait.
+    all: u64,
+}
+
+impl Work {
+    /// It was seen doing something else than wait.
+    pub fn is_busy(&self) -> bool {
+        self.all > 0
+    }
+
+    /// The loops that the thread works in: it was seen there in other ways than the one in which it waits most. A loop
+    /// that only repeats a call that was interrupted, or woke up for nothing, is none. Of a thread that was seen doing
+    /// nothing but wait, every loop.
+    ///
+    /// Of one that was hardly seen at work, chance would decide. A loop in which all threads together only wait is not
+    /// its own either, if there is another around each such wait. `waits`: the loops around each, outer ones first.
+    pub fn works<'a>(
+        &self,
+        together: &Together,
+        waits: impl Iterator<Item = &'a [(usize, LoopAt)]>,
+    ) -> BTreeSet<LoopAt> {
+        let least = self.all.div_ceil(WORKS);
+        let mut works: BTreeSet<LoopAt> =
+            self.loops.iter().filter(|l| l.1.0 >= least).map(|l| *l.0).collect();
+        if self.all >= WORKS {
+            return works;
+        }
+        let repeats: BTreeSet<LoopAt> =
+            works.iter().copied().filter(|&at| together.only_repeats(at)).collect();
+        let mut outermost = BTreeSet::new();
+        for around in waits {
+            let other = around.iter().position(|l| works.contains(&l.1) && !repeats.contains(&l.1));
+            outermost.extend(around[..other.unwrap_or(around.len())].iter().map(|l| l.1));
+        }
+        works.retain(|at| !repeats.contains(at) || outermost.contains(at));
+        works
+    }
+}
+
+/// What all threads were seen doing in the loops that they wait in: a function that many call to wait may repeat that in a
+/// loop, and who does little else cannot tell.
+#[derive(Default)]
+pub(super) struct Together(HashMap<LoopAt, (u64, u64)>);
+
+impl Together {
+    pub fn add(&mut self, work: &Work) {
+        for (&at, &(others, _)) in work.loops.iter().filter(|l| l.1.1) {
+            let of = self.0.entry(at).or_default();
+            *of = (of.0 + others, of.1 + work.all);
+        }
+    }
+
+    /// Enough was seen of who waits in it, and hardly anything in it but the wait.
+    fn only_repeats(&self, at: LoopAt) -> bool {
+        self.0.get(&at).is_some_and(|&(others, all)| all >= WORKS && others < all.div_ceil(WORKS))
+    }
+}
+
 /// What a loop that may have turned says of a step.
 enum Explained {
     By(LoopAt),
@@ -170,27 +233,26 @@ impl<'a> Eyes<'a> {
         frames[..frames.len() - inner].iter().map(|f| (f.1, f.2)).collect()
     }
 
-    /// The loops that the thread works in: it was seen there in other ways than the one in which it waits most. A loop
-    /// that only repeats a call that was interrupted, or woke up for nothing, is none. Of a thread that was seen doing
-    /// nothing but wait (then the second is `false`), every loop.
-    pub fn works(
-        &mut self,
-        seen: &ThreadSeen,
-        around: &HashMap<StackId, Vec<(usize, LoopAt)>>,
-    ) -> (BTreeSet<LoopAt>, bool) {
+    /// What a thread was seen doing in the loops around its stacks.
+    pub fn work(&mut self, seen: &ThreadSeen, around: &HashMap<StackId, Vec<(usize, LoopAt)>>) -> Work {
         let waits =
             |stack: &StackId| seen.waits.range((*stack, FIRST)..).next().is_some_and(|w| w.0.0 == *stack);
         let mut tally: HashMap<LoopAt, Tally> = HashMap::new();
         let most = seen.waits.iter().max_by_key(|w| w.1).map(|(&(stack, _), _)| stack);
         let base = most.map(|m| self.frames(m)).unwrap_or_default();
         let waiting = self.calls(&base);
+        let base_cut = most.is_some_and(|m| self.cut(m));
         let mut all = 0;
         for (stack, &count) in &seen.stacks {
             let frames = self.frames(*stack);
             let calls = self.calls(&frames);
+            let cut = self.cut(*stack);
             // Of a stack cut off too far to tell, nobody knows whether it is in the loop.
-            let told = !self.cut(*stack) || self.meet(&frames, &base).is_some();
-            all += if told && calls != waiting { count } else { 0 };
+            let told = !cut || self.meet(&frames, &base).is_some();
+            let waits_so = calls == waiting
+                || (cut && waiting.ends_with(&calls))
+                || (base_cut && calls.ends_with(&waiting));
+            all += if told && !waits_so { count } else { 0 };
             for (depth, at) in around.get(stack).into_iter().flatten() {
                 let tally = tally.entry(*at).or_default();
                 tally.seen += count;
@@ -198,12 +260,11 @@ impl<'a> Eyes<'a> {
                 *way = (way.0 + count, way.1 || waits(stack));
             }
         }
-        let least = all.div_ceil(WORKS);
-        let works = |(at, tally): (LoopAt, Tally)| {
-            let most = tally.ways.values().filter(|w| w.1).map(|w| w.0).max().unwrap_or(0);
-            (tally.seen - most >= least).then_some(at)
+        let others = |(at, tally): (LoopAt, Tally)| {
+            let most = tally.ways.values().filter(|w| w.1).map(|w| w.0).max();
+            (at, (tally.seen - most.unwrap_or(0), most.is_some()))
         };
-        (tally.into_iter().filter_map(works).collect(), all > 0)
+        Work { loops: tally.into_iter().map(others).collect(), all }
     }
 
     /// The loops around each frame of each stack, outer ones first, with the frame's number.

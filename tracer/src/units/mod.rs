@@ -8,13 +8,14 @@
 //! again by its stack, in a recording or in a running process.
 //!
 //! Known limits: a loop in code of a just-in-time compiler is not seen. Of a Python program some waits must have been
-//! recorded with the interpreter's frames (those longer than `record --long-wait`); the others are taken to be in the same
-//! functions (`interpreter.rs`). Landing pads of C++ exceptions are in no loop. Fibres that begin at the same call are taken
-//! for one. Of a thread that was seen doing nothing but wait the innermost loop is told, which may only repeat the wait,
-//! unless other threads wait at the same boundary and are seen to do more. Two waits that both happen once in each turn
-//! cannot be told apart for certain: the first of the turn is taken, also when the other waits more often. One boundary is
-//! told of a loop, whatever threads have it: of a pool in which one thread waits for the others' sockets and they for it
-//! (MariaDB's), that of most turns.
+//! recorded with the interpreter's frames (those longer than `record --long-wait`); the others are taken to be in the
+//! same functions (`interpreter.rs`). Landing pads of C++ exceptions are in no loop. Fibres that begin at the same call
+//! are taken for one. Of a thread that was seen doing nothing but wait the innermost loop is told, which may only
+//! repeat the wait, unless other threads wait at the same boundary and are seen to do more, or wait in that loop, too,
+//! and are seen to work elsewhere. Two waits that both happen once in each turn cannot be told apart for certain: the
+//! first of the turn is taken, also when the other waits more often. One boundary is told of a loop, whatever threads
+//! have it: of a pool in which one thread waits for the others' sockets and they for it (MariaDB's), that of most
+//! turns.
 
 mod binary;
 mod boundary;

@@ -143,6 +143,7 @@ impl Guarding {
                 watched.known = of.known;
                 continue;
             }
+            all.plan.loops[i].first.clone_from(&of.first);
             let mut told: BTreeMap<FunctionId, Vec<(u32, Vec<usize>)>> = BTreeMap::new();
             for (c, types) in telling(&of.contexts) {
                 told.entry(c.function).or_default().push((c.depth, types));

@@ -514,7 +514,7 @@ int on_context(struct regs *ctx)
 			if (of >= TYPES)
 				break;
 			u32 hits = ++u->hits[of];
-			/* Of those with the most hits the one with the smallest threshold, which is the first. */
+			/* Of those with the most hits the one with the smallest threshold, which is mostly the first. */
 			if (hits > most || (hits == most && of < best)) {
 				most = hits;
 				best = of;

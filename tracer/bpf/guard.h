@@ -103,7 +103,7 @@ struct guarded_type {
 /* Whether a unit took too long: not yet; yes, and it was counted; yes, and it was told with its stack. */
 enum told { UNTOLD = 0, COUNTED, TOLD };
 
-/* Types are in order of their thresholds; the last one stands for units of no known type. */
+/* Types are in order of their thresholds, but for some (ranks in guards.rs); the last one stands for units of no known type. */
 struct guarded_loop {
 	struct guarded_type types[TYPES + 1];
 	u64 passed;		 /* when a unit was told that took no longer than it may */

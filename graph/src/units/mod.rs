@@ -54,7 +54,7 @@ pub use profile::{
     Binary, Boundary, CONFIDENCE, DecodeError, EncodeError, Function, Given, KnownTypes, Limit, Listed,
     LoopFunction, LoopKey, LoopTypes, MAX_BUILD_ID, MAX_BYTES, MAX_TEXT, NativeWay, Place, Profile, VERSION,
 };
-pub use refine::{RefineOptions, Refined, TreeTimes, confused, refine};
+pub use refine::{RefineOptions, Refined, TreeTimes, precedence, refine};
 pub use select::{Candidate, MOST_SHARED, SelectOptions, candidates, guards, select, telling};
 pub use stats::{Contradiction, UnitStats};
 pub use table::{Row, average_relative, table};

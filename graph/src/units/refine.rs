@@ -17,17 +17,21 @@ pub struct RefineOptions {
     pub most: usize,
     /// Units that each side must have at least.
     pub units: u64,
-    /// Share of the variance (of the logarithm of times) within a type that a split must explain, 0 to 1.
+    /// Share of the variance (of the logarithm of times) within a type that a split must explain, 0 to 1,
     pub gain: f64,
+    /// or of what the units of one side differ from the mean of the type: of a type of twenty kinds of work that all
+    /// differ no single one explains much of the whole.
+    pub own: f64,
     /// How far apart the means of both sides must be: the difference of logarithms, so 0.1 is about 10 %.
     pub apart: f64,
 }
 
 impl Default for RefineOptions {
     /// 60 types: guards know 64 of a loop. 30 units are what a deviation takes. 10 % of time and of variance: less is what
-    /// the paper finds within types (section 7.2).
+    /// the paper finds within types (section 7.2). A third of what a side differs by: 30 units with times at random have
+    /// that once in ten thousand times, and there may be hundreds of contexts.
     fn default() -> Self {
-        Self { most: 60, units: 30, gain: 0.1, apart: 0.1 }
+        Self { most: 60, units: 30, gain: 0.1, own: 0.33, apart: 0.1 }
     }
 }
 
@@ -81,6 +85,12 @@ impl Moments {
     fn around(self) -> f64 {
         if self.n > 0.0 { (self.squares - self.sum * self.sum / self.n).max(0.0) } else { 0.0 }
     }
+
+    /// Share of the sum of squares around `mean` that lies in its own mean being another, 0 to 1.
+    fn explained(self, mean: f64) -> f64 {
+        let by_mean = self.n * (self.mean() - mean).powi(2);
+        by_mean / (by_mean + self.around()).max(f64::MIN_POSITIVE)
+    }
 }
 
 /// A way to split a group.
@@ -121,7 +131,8 @@ impl Refining {
             }
             let gain = all.around() - with.around() - without.around();
             let apart = (with.mean() - without.mean()).abs();
-            if gain < o.gain * all.around()
+            let own = with.explained(all.mean()).max(without.explained(all.mean()));
+            if (gain < o.gain * all.around() && own < o.own)
                 || apart < o.apart
                 || best.as_ref().is_some_and(|b| b.gain >= gain)
             {
@@ -134,7 +145,7 @@ impl Refining {
 }
 
 /// Splits groups of call trees, what explains most of all time's variance first. Then puts together what guards take for
-/// each other, see [`confused`]. The same trees give the same groups in any order.
+/// each other's. The same trees give the same groups in any order.
 pub fn refine(mut groups: Vec<Vec<usize>>, trees: &[TreeTimes], options: RefineOptions) -> Refined {
     let known: BTreeSet<Context> = trees.iter().flat_map(|t| t.contexts).copied().collect();
     let known: Vec<Context> = known.into_iter().collect();
@@ -171,7 +182,7 @@ pub fn refine(mut groups: Vec<Vec<usize>>, trees: &[TreeTimes], options: RefineO
     Refined { groups, splits }
 }
 
-/// Joins groups that came of one type as long as units of one would be told as too slow since they are taken for another.
+/// Joins groups that came of one type as long as guards take most units of one for another's.
 fn put_together(mut groups: Vec<Vec<usize>>, before: &[Vec<usize>], trees: &[TreeTimes]) -> Vec<Vec<usize>> {
     let mut whole = vec![usize::MAX; trees.len()];
     for (g, t) in before.iter().enumerate().flat_map(|(g, all)| all.iter().map(move |&t| (g, t))) {
@@ -179,7 +190,7 @@ fn put_together(mut groups: Vec<Vec<usize>>, before: &[Vec<usize>], trees: &[Tre
     }
     loop {
         groups.sort();
-        let found = confused(&groups, trees);
+        let found = Inferring::of(&groups, trees).confused();
         let related = |&&(a, b): &&(usize, usize)| whole[groups[a][0]] == whole[groups[b][0]];
         let Some(&(a, b)) = found.iter().find(related) else { break };
         let (keep, gone) = (a.min(b), a.max(b));
@@ -190,46 +201,88 @@ fn put_together(mut groups: Vec<Vec<usize>>, before: &[Vec<usize>], trees: &[Tre
     groups
 }
 
-/// Pairs (a, b) of groups such that units of a would be told as too slow since guards take them for b: the most first. It is
-/// played through what algorithm 2 does with each call tree at the contexts that tell types; those that are come by again and
-/// again count once.
-pub fn confused(groups: &[Vec<usize>], trees: &[TreeTimes]) -> Vec<(usize, usize)> {
-    let of =
-        |g: &[usize]| -> BTreeSet<Context> { g.iter().flat_map(|&t| trees[t].contexts).copied().collect() };
-    let contexts: Vec<BTreeSet<Context>> = groups.iter().map(|g| of(g)).collect();
-    let limit = |g: &Vec<usize>| {
-        let mut all = UnitStats::default();
-        for &t in g {
-            all.merge(trees[t].stats);
-        }
-        (threshold(&all, Rule::default()).map_or(0, |t| t.ns), all.count())
-    };
-    let limits: Vec<(u64, u64)> = groups.iter().map(limit).collect();
-    let told: BTreeMap<Context, Vec<usize>> =
-        telling(&contexts).into_iter().filter(|(_, types)| types.len() <= MOST_SHARED).collect();
-    let mut wrong: BTreeMap<(usize, usize), u64> = BTreeMap::new();
-    for (own, group) in groups.iter().enumerate() {
-        for &t in group {
+/// Pairs (a, b) of types such that a comes before b where a unit has come by as many contexts of the one as of the other,
+/// though b has the smaller threshold: units of a come by nothing that b's do not, and would be told as too slow for b. Units of
+/// b come by more sooner or later. (Algorithm 2 takes the smallest threshold of all in any case.) The first of a pair has the
+/// greater threshold, so no pairs go round in circles.
+pub fn precedence(groups: &[Vec<usize>], trees: &[TreeTimes]) -> Vec<(usize, usize)> {
+    Inferring::of(groups, trees).first
+}
+
+/// What guards make of units of these types, played through with each call tree: contexts that are come by again and again
+/// count once.
+struct Inferring<'a> {
+    groups: &'a [Vec<usize>],
+    trees: &'a [TreeTimes<'a>],
+    /// For each tree the groups with the most of its contexts, ascending.
+    likely: Vec<Vec<usize>>,
+    /// How long units of each may take, ns, and how many there are.
+    limits: Vec<(u64, u64)>,
+    /// [`precedence`], ascending.
+    first: Vec<(usize, usize)>,
+}
+
+impl<'a> Inferring<'a> {
+    fn of(groups: &'a [Vec<usize>], trees: &'a [TreeTimes<'a>]) -> Self {
+        let of = |g: &Vec<usize>| g.iter().flat_map(|&t| trees[t].contexts).copied().collect();
+        let contexts: Vec<BTreeSet<Context>> = groups.iter().map(of).collect();
+        let limit = |g: &Vec<usize>| {
+            let mut all = UnitStats::default();
+            for &t in g {
+                all.merge(trees[t].stats);
+            }
+            (threshold(&all, Rule::default()).map_or(0, |t| t.ns), all.count())
+        };
+        let limits: Vec<(u64, u64)> = groups.iter().map(limit).collect();
+        let told: BTreeMap<Context, Vec<usize>> =
+            telling(&contexts).into_iter().filter(|(_, types)| types.len() <= MOST_SHARED).collect();
+        let likely = |t: &TreeTimes| {
             let mut hits: BTreeMap<usize, u32> = BTreeMap::new();
-            for of in trees[t].contexts.iter().filter_map(|c| told.get(c)).flatten() {
+            for of in t.contexts.iter().filter_map(|c| told.get(c)).flatten() {
                 *hits.entry(*of).or_default() += 1;
             }
-            // The most hits, then the smallest threshold; the first of equals.
-            let best = hits.iter().min_by_key(|(g, n)| (std::cmp::Reverse(**n), limits[**g].0, **g));
-            let Some((&best, _)) = best.filter(|b| *b.0 != own && limits[*b.0].0 < limits[own].0) else {
-                continue;
-            };
-            let too_slow = trees[t].stats.histogram().above(limits[best].0);
-            if too_slow > 0 {
-                *wrong.entry((own, best)).or_default() += too_slow;
+            let most = hits.values().max().copied();
+            hits.into_iter().filter(|(_, n)| Some(*n) == most).map(|(g, _)| g).collect()
+        };
+        let mut all =
+            Self { groups, trees, likely: trees.iter().map(likely).collect(), limits, first: Vec::new() };
+        all.first = all.order();
+        all
+    }
+
+    fn order(&self) -> Vec<(usize, usize)> {
+        let mut wrong: BTreeMap<(usize, usize), u64> = BTreeMap::new();
+        for (own, &t) in self.groups.iter().enumerate().flat_map(|(g, all)| all.iter().map(move |t| (g, t))) {
+            for &other in self.likely[t].iter().filter(|&&g| self.limits[g].0 < self.limits[own].0) {
+                *wrong.entry((own, other)).or_default() +=
+                    self.trees[t].stats.histogram().above(self.limits[other].0);
             }
         }
+        // A unit in ten thousand is what may be told without cause.
+        wrong.retain(|(own, _), n| n.saturating_mul(10_000) > self.limits[*own].1);
+        wrong.into_keys().collect()
     }
-    // A unit in ten thousand is what may be told without cause.
-    let mut all: Vec<_> =
-        wrong.into_iter().filter(|((own, _), n)| n.saturating_mul(10_000) > limits[*own].1).collect();
-    all.sort_by_key(|(pair, n)| (std::cmp::Reverse(*n), *pair));
-    all.into_iter().map(|(pair, _)| pair).collect()
+
+    /// What a unit with a tree is taken for at last: of the likely ones that no other precedes, that with the smallest
+    /// threshold, the first of equals.
+    fn inferred(&self, tree: usize) -> Option<usize> {
+        let likely = &self.likely[tree];
+        let preceded = |b: &&usize| likely.iter().any(|&a| self.first.binary_search(&(a, **b)).is_ok());
+        likely.iter().filter(|b| !preceded(b)).min_by_key(|&&g| (self.limits[g].0, g)).copied()
+    }
+
+    /// Pairs (a, b) of groups such that most units of a are taken for b: the most first.
+    fn confused(&self) -> Vec<(usize, usize)> {
+        let mut taken: BTreeMap<(usize, usize), u64> = BTreeMap::new();
+        for (own, &t) in self.groups.iter().enumerate().flat_map(|(g, all)| all.iter().map(move |t| (g, t))) {
+            if let Some(other) = self.inferred(t).filter(|&g| g != own) {
+                *taken.entry((own, other)).or_default() += self.trees[t].stats.count();
+            }
+        }
+        let mut all: Vec<_> = taken.into_iter().filter(|((own, _), n)| 2 * n > self.limits[*own].1).collect();
+        all.sort_by_key(|(pair, n)| (std::cmp::Reverse(*n), *pair));
+        all.into_iter().map(|(pair, _)| pair).collect()
+    }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::collector::monotonic;
 use crate::error::Error;
 use crate::stacks::StackTable;
 use pg_event::{Catalog, Ns};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 /// How often sleeping units are looked at, ns.
@@ -86,7 +86,7 @@ impl Guards {
         let mut all = Self {
             program,
             judge,
-            ranks: plan.loops.iter().map(|l| ranks(&l.thresholds)).collect(),
+            ranks: plan.loops.iter().map(|l| ranks(&l.thresholds, &l.first)).collect(),
             plan,
             table: StackTable::new(),
             catalog: Catalog::default(),
@@ -251,7 +251,7 @@ impl Guards {
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.notes.clone();
         notes.extend(self.given.iter().flat_map(|g| g.notes.iter().cloned()));
-        if self.shed > 0 {
+        if self.shed > 0 && !self.plan.learning {
             let (shed, left) = (self.shed, self.probes.guarded());
             notes.push(format!("{shed} functions were called too often to stay guarded; {left} stayed"));
         }
@@ -316,6 +316,11 @@ impl Guards {
     pub fn calls(&self) -> Vec<u64> {
         let functions = 0..self.plan.functions.len().min(FUNCTIONS) as u32;
         functions.map(|i| self.program.calls.get(&i, 0).unwrap_or(0)).collect()
+    }
+
+    /// Functions of the plan that still have their probes, ascending: see [`Plan::share`].
+    pub fn probed(&self) -> impl Iterator<Item = usize> {
+        self.probes.functions()
     }
 
     /// Wait for what comes, `most` at the longest, and take it.
@@ -417,10 +422,19 @@ fn limit(ns: Ns, learning: bool) -> u64 {
     if ns == 0 || learning { ENDLESS } else { ns }
 }
 
-/// The types by their thresholds, none last.
-fn ranks(thresholds: &[Ns]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..thresholds.len()).collect();
-    order.sort_by_key(|&t| (if thresholds[t] == 0 { ENDLESS } else { thresholds[t] }, t));
+/// The types by their thresholds, none last; the first of a pair comes before the second though its threshold is greater.
+fn ranks(thresholds: &[Ns], first: &[(usize, usize)]) -> Vec<usize> {
+    let key = |t: usize| (if thresholds[t] == 0 { ENDLESS } else { thresholds[t] }, t);
+    let mut rest: BTreeSet<_> = (0..thresholds.len()).map(key).collect();
+    // A person may have said other thresholds since: only what has the greater one waits for nothing that waits for it.
+    let known = first.iter().filter(|(a, b)| a.max(b) < &thresholds.len() && key(*a) > key(*b));
+    let mut awaited: Vec<(usize, usize)> = known.copied().collect();
+    let mut order = Vec::with_capacity(rest.len());
+    while let Some(next) = rest.iter().find(|(_, t)| awaited.iter().all(|(_, b)| b != t)).copied() {
+        rest.remove(&next);
+        awaited.retain(|(a, _)| *a != next.1);
+        order.push(next.1);
+    }
     order
 }
 
@@ -430,6 +444,12 @@ mod tests {
 
     #[test]
     fn types_go_by_their_thresholds() {
-        assert_eq!(ranks(&[50, 0, 20, 50, 0]), [2, 0, 3, 1, 4]);
+        assert_eq!(ranks(&[50, 0, 20, 50, 0], &[]), [2, 0, 3, 1, 4]);
+        // The first, which has the greatest threshold, before the third and that before the others.
+        assert_eq!(ranks(&[50, 10, 40, 30], &[(0, 2), (2, 1)]), [3, 0, 2, 1]);
+        assert_eq!(ranks(&[0, 10, 40], &[(0, 1)]), [2, 0, 1]);
+        // Since then the threshold became smaller; a loop that has become smaller.
+        assert_eq!(ranks(&[50, 60], &[(1, 0)]), [1, 0]);
+        assert_eq!(ranks(&[50, 60], &[(0, 1), (7, 0)]), [0, 1]);
     }
 }

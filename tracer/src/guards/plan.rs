@@ -49,6 +49,8 @@ pub type Judge = Box<dyn FnMut(&Stacked) -> Option<Guarded> + Send>;
 pub struct GuardedLoop {
     /// How long units of each type may take, ns; 0 is no limit. The types are numbered by their places here.
     pub thresholds: Vec<Ns>,
+    /// Types of which the first is meant where a unit has come by as much of both, though its threshold is the greater.
+    pub first: Vec<(usize, usize)>,
     /// How long a unit may take that came by no context of any type, ns; 0 is no limit.
     pub unknown: Ns,
     /// Places in files behind calls of the loop's own wait, which may return without having waited.

@@ -4,7 +4,7 @@ use super::{Function, KnownTypes, LoopKey, Profile};
 use crate::units::inference::Context;
 use crate::units::names::type_names;
 use crate::units::path::{CallPath, FunctionId};
-use crate::units::refine::TreeTimes;
+use crate::units::refine::{TreeTimes, precedence};
 use crate::units::table::{Row, table};
 use crate::units::thresholds::Rule;
 use crate::units::types::{TypeId, TypeOptions, UnitTypes};
@@ -22,6 +22,9 @@ pub struct LoopTypes {
     pub contexts: Vec<BTreeSet<Context>>,
     /// Contexts that tell types of much different times from each other, what explains most first.
     pub splits: Vec<Context>,
+    /// Types, by their numbers, of which the first is meant where a unit may be of both, though the second has the smaller
+    /// threshold: [`precedence`].
+    pub first: Vec<(usize, usize)>,
     /// Their durations, and what people say of them.
     pub known: KnownTypes,
 }
@@ -66,7 +69,10 @@ impl Profile {
         let mut types = UnitTypes::new(l.trees.iter().map(|(p, t)| (p.clone(), t.stats.count())), options);
         // Trees are in the same order on both sides: sorted by their paths.
         let times = l.trees.values().map(|t| TreeTimes { stats: &t.stats, contexts: &t.contexts });
-        let splits = types.refine(&times.collect::<Vec<_>>());
+        let times: Vec<TreeTimes> = times.collect();
+        let splits = types.refine(&times);
+        let groups: Vec<Vec<usize>> = types.types().iter().map(|t| t.trees.clone()).collect();
+        let first = precedence(&groups, &times);
         let name = |f: FunctionId| self.functions.get(f.0 as usize).map_or("?", |f| f.name.as_str());
         let known = KnownTypes::new(l, &types, type_names(&types, name));
         let mut contexts = vec![BTreeSet::new(); types.types().len()];
@@ -74,7 +80,7 @@ impl Profile {
             let Some(t) = types.type_of(i) else { continue };
             contexts[t.0 as usize].extend(&tree.contexts);
         }
-        Some(LoopTypes { types, contexts, splits, known })
+        Some(LoopTypes { types, contexts, splits, first, known })
     }
 
     /// All loops with their types, numbered.

@@ -60,23 +60,67 @@ fn what_takes_as_long_stays_together() {
 }
 
 #[test]
-fn what_guards_would_mistake_is_one_type() {
-    // The slow ones come by nothing that the quick ones do not: they would be taken for these.
-    let trees =
-        [("AB", around(1000, 90)), ("A", around(9000, 90)), ("Z", around(5, 90)), ("Y", around(5, 90))];
-    assert_eq!(
-        refined(&trees, &[&[0, 1], &[2], &[3]], RefineOptions::default()).0,
-        [vec![0, 1], vec![2], vec![3]]
-    );
-    // The other way round the quick ones are taken for what they are: it has the smaller threshold.
-    let trees =
-        [("AB", around(9000, 90)), ("A", around(1000, 90)), ("Z", around(5, 90)), ("Y", around(5, 90))];
-    assert_eq!(refined(&trees, &[&[0, 1], &[2], &[3]], RefineOptions::default()).0.len(), 4);
+fn a_type_of_many_kinds_of_work_is_split_though_none_explains_much_of_it() {
+    // Forty pages, each by a function of its own, of 1 and of 2 ms.
+    let pages: Vec<(String, Vec<Ns>)> = ('\u{100}'..'\u{128}')
+        .enumerate()
+        .map(|(i, l)| (format!("A{l}"), around(1_000_000 + 1_000_000 * (i as u64 % 2), 40)))
+        .collect();
+    let trees: Vec<(&str, Vec<Ns>)> = pages.iter().map(|(p, t)| (p.as_str(), t.clone())).collect();
+    let group: Vec<usize> = (0..trees.len()).collect();
+    let (groups, splits) = refined(&trees, &[&group], RefineOptions::default());
+    assert!(groups.len() >= 20 && splits.len() + 1 >= groups.len(), "{groups:?} {splits}");
+    let (whole, _) = refined(&trees, &[&group], RefineOptions { own: 2.0, ..RefineOptions::default() });
+    assert_eq!(whole, [group]);
+    // What some come by at random is no kind of work.
+    let times =
+        |seed: u64| (0..40).map(move |i| 1_000_000 + (i * 7919 + seed * 104_729) % 997 * 1000).collect();
+    let trees = [("A", times(1)), ("AB", times(2)), ("AC", times(3)), ("AD", times(4))];
+    assert_eq!(refined(&trees, &[&[0, 1, 2, 3]], RefineOptions::default()).0, [vec![0, 1, 2, 3]]);
+}
+
+#[test]
+fn what_guards_cannot_tell_is_one_type() {
+    let others = [("ZB", around(5, 90)), ("YB", around(5, 90))];
+    let with = |own: [(&'static str, Vec<Ns>); 2]| [own.to_vec(), others.to_vec()].concat();
+    // B is come by all but one: it tells nothing, and A nothing of these two.
+    let trees = with([("AB", around(1000, 90)), ("A", around(9000, 90))]);
+    let of = |trees: &[_]| refined(trees, &[&[0, 1], &[2], &[3]], RefineOptions::default()).0;
+    assert_eq!(of(&trees), [vec![0, 1], vec![2], vec![3]]);
+    // C tells the quick ones.
+    let trees = with([("AC", around(1000, 90)), ("A", around(9000, 90))]);
+    assert_eq!(of(&trees).len(), 4);
+    let trees = with([("AC", around(9000, 90)), ("A", around(1000, 90))]);
+    assert_eq!(of(&trees).len(), 4);
+}
+
+/// [`precedence`] of types of one tree each.
+fn preceding(trees: &[(&str, Vec<Ns>)]) -> Vec<(usize, usize)> {
+    let stats: Vec<UnitStats> = trees.iter().map(|t| UnitStats::of(t.1.iter().copied())).collect();
+    let contexts: Vec<BTreeSet<Context>> = trees.iter().map(|t| t.0.chars().map(at).collect()).collect();
+    let times: Vec<TreeTimes> =
+        stats.iter().zip(&contexts).map(|(stats, contexts)| TreeTimes { stats, contexts }).collect();
+    precedence(&(0..trees.len()).map(|t| vec![t]).collect::<Vec<_>>(), &times)
+}
+
+#[test]
+fn a_slow_type_that_comes_by_less_precedes_the_quick_one_that_comes_by_more() {
+    let others = [("Z", around(5, 90)), ("Y", around(5, 90))];
+    let of = |quick, slow| {
+        preceding(&[&[("AC", around(quick, 90)), ("A", around(slow, 90))], &others[..]].concat())
+    };
+    assert_eq!(of(1000, 9000), [(1, 0)]);
+    // It has the smaller threshold anyway; or takes no longer than the other may.
+    assert_eq!(of(9000, 1000), []);
+    assert_eq!(of(1000, 1001), []);
+    // Each comes by something of its own.
+    assert_eq!(preceding(&[("AC", around(1000, 90)), ("AD", around(9000, 90)), ("Z", around(5, 90))]), []);
 }
 
 proptest! {
-    /// Every tree is in one type, of no other type before than it was; no type has units that are told as too slow since
-    /// they are taken for another that it was split from; and the order of things does not matter.
+    /// Every tree is in one type, of no other type before than it was; no units are told as too slow since they are taken
+    /// for another type's; most units of a type are not taken for another's that it was split from; and the order of things
+    /// does not matter.
     #[test]
     fn units_refined_are_the_same_units(
         drawn in prop::collection::vec((prop::collection::btree_set(0u32..8, 0..6), 1u64..5, 1u64..60, 0usize..3), 1..14),
@@ -97,7 +141,13 @@ proptest! {
         for g in &refined.groups {
             prop_assert!(before.iter().any(|b| g.iter().all(|t| b.contains(t))));
         }
-        for (a, b) in confused(&refined.groups, &times) {
+        let inferring = Inferring::of(&refined.groups, &times);
+        for (own, &t) in refined.groups.iter().enumerate().flat_map(|(g, all)| all.iter().map(move |t| (g, t))) {
+            let Some(other) = inferring.inferred(t) else { continue };
+            let above = times[t].stats.histogram().above(inferring.limits[other].0);
+            prop_assert!(other == own || above == 0 || inferring.limits[other].0 >= inferring.limits[own].0);
+        }
+        for (a, b) in inferring.confused() {
             let whole = |g: usize| before.iter().position(|w| w.contains(&refined.groups[g][0]));
             prop_assert_ne!(whole(a), whole(b));
         }

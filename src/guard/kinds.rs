@@ -5,12 +5,17 @@ use pg_graph::units::{
     CallPath, Context, Function, FunctionId, LoopKey, PathSet, Profile, TypeOptions, UnitStats,
     unit_from_hits,
 };
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Kinds that are kept; units of more are left out.
 const MAX_KINDS: usize = 1 << 14;
 /// Times that are kept of one.
 const MAX_TIMES: usize = 1 << 20;
+
+/// Kinds whose means are this far apart are to be told from each other: the difference of logarithms, as in
+/// [`pg_graph::units::RefineOptions::apart`].
+const APART: f64 = 0.1;
 
 /// What a unit of a loop came by.
 type Key = (usize, BTreeSet<Context>);
@@ -89,6 +94,50 @@ impl Kinds {
         known
     }
 
+    /// These functions, and others at which kinds of much different times are told apart that are the same at these: in turn
+    /// the one that tells most pairs of kinds, of equals the one that is called least. Kinds of fewer than `few` units count
+    /// for nothing; `most` functions at most.
+    pub(super) fn told_apart(
+        &self,
+        mut functions: BTreeSet<FunctionId>,
+        calls: &HashMap<FunctionId, u64>,
+        (few, most): (usize, usize),
+    ) -> BTreeSet<FunctionId> {
+        let kinds: Vec<(&Kind, f64)> =
+            self.kinds.iter().filter(|k| k.times.len() >= few).map(|k| (k, k.mean())).collect();
+        let at = |k: &Kind, f: &FunctionId| -> Vec<u32> {
+            k.contexts.iter().filter(|c| c.function == *f).map(|c| c.depth).collect()
+        };
+        let mut alike: Vec<(usize, usize)> = Vec::new();
+        for (i, (a, slow)) in kinds.iter().enumerate() {
+            for (j, (b, quick)) in kinds.iter().enumerate().skip(i + 1) {
+                let apart = (slow.max(1.0) / quick.max(1.0)).ln().abs() >= APART;
+                if apart && a.of_loop == b.of_loop && functions.iter().all(|f| at(a, f) == at(b, f)) {
+                    alike.push((i, j));
+                }
+            }
+        }
+        // At which functions each pair differs.
+        let differ = |&(i, j): &(usize, usize)| -> BTreeSet<FunctionId> {
+            kinds[i].0.contexts.symmetric_difference(&kinds[j].0.contexts).map(|c| c.function).collect()
+        };
+        let mut open: Vec<BTreeSet<FunctionId>> = alike.iter().map(differ).collect();
+        while functions.len() < most {
+            let mut tells: BTreeMap<FunctionId, usize> = BTreeMap::new();
+            for f in open.iter().flatten() {
+                *tells.entry(*f).or_default() += 1;
+            }
+            let called = |f: &FunctionId| calls.get(f).copied().unwrap_or(0);
+            let Some((&best, _)) = tells.iter().max_by_key(|(f, n)| (**n, Reverse(called(f)), Reverse(**f)))
+            else {
+                break;
+            };
+            functions.insert(best);
+            open.retain(|of| !of.contains(&best));
+        }
+        functions
+    }
+
     /// Of all these units: of kinds that were measured at few functions only those times, of others what there is.
     pub(super) fn profile(
         &self,
@@ -130,6 +179,11 @@ impl Kinds {
 }
 
 impl Kind {
+    /// Of all its times, ns.
+    fn mean(&self) -> f64 {
+        self.times.iter().map(|&t| t as f64).sum::<f64>() / self.times.len().max(1) as f64
+    }
+
     fn measured(&self) -> &[Ns] {
         if self.times.len() > self.seen { &self.times[self.seen..] } else { &self.times }
     }
@@ -168,6 +222,30 @@ mod tests {
         // Of what was not measured what was seen counts; what is new is what it is.
         known.add(0, OWN, &hits("CD")[..1], 3);
         assert_eq!(times(&known), [(1, vec![3]), (1, vec![7]), (3, vec![40, 41]), (3, vec![90])]);
+    }
+
+    #[test]
+    fn kinds_of_other_times_are_told_apart() {
+        let mut kinds = Kinds::default();
+        for n in 0..5 {
+            // B tells the first from all others, C and D the second from the third, E what takes as long.
+            for (letters, time) in [("AB", 100), ("ACD", 200), ("ACDE", 201), ("A", 300)] {
+                kinds.add(0, OWN, &hits(letters), time + n);
+            }
+        }
+        kinds.add(0, OWN, &hits("AF"), 9000);
+        let calls: HashMap<FunctionId, u64> =
+            [9, 9, 7, 3, 1, 1].into_iter().zip(0..).map(|(n, f)| (FunctionId(f), n)).collect();
+        let told = |own: &str, most| -> String {
+            let own = hits(own).iter().map(|h| h.0).collect();
+            let told = kinds.told_apart(own, &calls, (5, most));
+            told.iter().map(|f| char::from(b'A' + f.0 as u8)).collect()
+        };
+        // D is called less than C, and tells as much; what is left is the first and the last.
+        assert_eq!(told("", 9), "BD");
+        assert_eq!(told("B", 9), "BD");
+        assert_eq!(told("BC", 9), "BC");
+        assert_eq!(told("", 1), "D");
     }
 
     #[test]

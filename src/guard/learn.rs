@@ -5,7 +5,9 @@ use super::guarding::{Ask, Guarding, Refused, functions_of};
 use super::kinds::Kinds;
 use super::unit_log::UnitLog;
 use pg_event::Ns;
-use pg_graph::units::{Function, FunctionId, LoopKey, Place, Profile, TypeOptions};
+use pg_graph::units::{
+    Function, FunctionId, LoopKey, Place, Profile, RefineOptions, SelectOptions, TypeOptions,
+};
 use pg_tracer::Error;
 use pg_tracer::guards::{Guards, Told};
 use std::collections::{BTreeSet, HashMap};
@@ -17,6 +19,8 @@ const COUNTING: Duration = Duration::from_millis(300);
 const MAX_FUNCTIONS: usize = 500;
 /// What all probes together may take of the time that units take, for the seconds of learning.
 const LEARNING: f64 = 0.15;
+/// What they may take beside the units' own time while it is looked what units there are; those that take more hinder it.
+const HINDERING: f64 = 1.0;
 /// What those at one function may take of the units that come by it, while times are measured: what a probe takes differs
 /// from hit to hit, and a unit's time is known no better than that of its probes.
 const WITHIN: f64 = 0.25;
@@ -24,6 +28,13 @@ const WITHIN: f64 = 0.25;
 const HARMLESS: f64 = 300_000.0;
 /// Share of the time in which it is looked what units there are; in the rest they are measured.
 const EXPLORING: f64 = 0.35;
+/// Share of the time in which it is tried whether those functions at which units are to be measured are called too often by
+/// work that was not seen before: few units pass while all functions are probed.
+const TRYING: f64 = 0.15;
+
+/// Units of each kind of work that suffice to choose functions at which its time is then measured: while all functions are
+/// probed, not many units pass.
+const FEW: u64 = 5;
 
 /// Call trees that are clustered to find what tells types apart.
 const CLUSTERED: usize = 64;
@@ -63,7 +74,8 @@ pub struct Measured {
 ///
 /// First all functions are probed that are not called too often, to see what units there are. A probe takes time, though,
 /// and a unit that comes by two hundred takes twice as long: so how long units take is then measured at those functions only
-/// that tell their types from each other, as guards will, and that no unit calls so often that its time would be the probes'.
+/// that tell their types from each other, as guards will, and that no unit calls so often that its time would be the probes';
+/// after a while in which that is tried.
 ///
 /// # Errors
 /// [`Measuring`].
@@ -80,18 +92,31 @@ pub fn measure(
     let candidates = all.functions.clone();
     let kept = count(all, ask.pids, &stop)?.quiet(LEARNING);
     let probed: Vec<FunctionId> = kept.iter().filter_map(|&i| candidates.get(i).copied()).collect();
-    let mut seen = Learning::start(Guarding::learning(ask, probed.iter().map(numbered))?, ask, functions)?;
+    let mut exploring = Guarding::learning(ask, probed.iter().map(numbered))?;
+    // Work that the short while did not show may call a function a million times, and nothing else would be seen.
+    exploring.plan.share = HINDERING;
+    let mut seen = Learning::start(exploring, ask, functions)?;
     seen.run(duration.mul_f64(EXPLORING), &stop);
-    seen.forget_hot();
-    let telling = seen.telling(functions);
+    let calls = seen.forget_hot();
+    let explored = seen.guards.probed().count();
+    let telling = seen.telling(functions, &calls);
     let Learning { guards, seen, .. } = seen;
     let (hit_ns, mut notes) = (guards.costs().0, guards.notes());
     drop(guards);
-    let guarding = Guarding::learning(ask, telling.iter().map(numbered))?;
-    let mut learning = Learning::start(guarding, ask, functions)?;
+    let mut tried = Guarding::learning(ask, telling.iter().map(numbered))?;
+    tried.plan.share = HINDERING;
+    let mut tried = Learning::start(tried, ask, functions)?;
+    tried.seen = seen.known_at(&telling.iter().copied().collect());
+    tried.run(duration.mul_f64(TRYING), &stop);
+    tried.forget_hot();
+    let Learning { guards, seen, functions: telling, .. } = tried;
+    drop(guards);
+    let mut measuring = Guarding::learning(ask, telling.iter().map(numbered))?;
+    measuring.plan.share = HINDERING;
+    let mut learning = Learning::start(measuring, ask, functions)?;
     learning.log = log;
-    learning.seen = seen.known_at(&telling.iter().copied().collect());
-    learning.run(duration.mul_f64(1.0 - EXPLORING), &stop);
+    learning.seen = seen;
+    learning.run(duration.mul_f64(1.0 - EXPLORING - TRYING), &stop);
     let learnt = learning.profile(functions);
     let Learning { guards, log, seen, names, loops, .. } = learning;
     if let Some(log) = log {
@@ -101,9 +126,9 @@ pub fn measure(
     Ok(Measured {
         profile: learnt,
         // None where the kernel sets no probes.
-        functions: if hit_ns == 0 { 0 } else { kept.len() },
+        functions: if hit_ns == 0 { 0 } else { explored },
         telling: telling.len(),
-        hot: candidates.len() - kept.len(),
+        hot: candidates.len() - explored,
         hit_ns,
         notes,
     })
@@ -251,28 +276,36 @@ impl<'a> Learning<'a> {
         learnt
     }
 
-    /// Functions that some units call too often to have their times measured there tell no types.
-    fn forget_hot(&mut self) {
-        let quiet = self.shares.quiet(self.guards.costs().0);
+    /// Functions that some units call too often to have their times measured there tell no types, nor those that were
+    /// called so often that their probes were taken out.
+    /// How often each was called.
+    fn forget_hot(&mut self) -> HashMap<FunctionId, u64> {
+        let calls = self.functions.iter().copied().zip(self.shares.within.iter().map(|w| w.0)).collect();
+        let mut quiet = self.shares.quiet(self.guards.costs().0);
+        let probed: BTreeSet<usize> = self.guards.probed().collect();
+        quiet.retain(|f| probed.contains(f));
         self.functions = quiet.iter().filter_map(|&i| self.functions.get(i).copied()).collect();
         let kept = self.functions.iter().copied().collect();
         self.seen = std::mem::take(&mut self.seen).known_at(&kept);
+        calls
     }
 
-    /// Functions, of those that are probed, at which the types that were seen are told from each other; all when that is
-    /// not known.
-    fn telling(&self, functions: &[(Function, Place)]) -> Vec<FunctionId> {
+    /// Functions, of those that are probed, at which the types that were seen are told from each other, and kinds of units
+    /// that take other times; all when that is not known.
+    fn telling(&self, functions: &[(Function, Place)], calls: &HashMap<FunctionId, u64>) -> Vec<FunctionId> {
         let profile = self.profile(functions);
         let number: HashMap<&Function, FunctionId> =
             self.functions.iter().map(|&f| (&self.names[f.0 as usize], f)).collect();
         let mut all: BTreeSet<FunctionId> = BTreeSet::new();
         // Units pass by meanwhile: the rarer trees join the others.
-        let options = TypeOptions { most: CLUSTERED, ..TypeOptions::default() };
+        let refine = RefineOptions { units: FEW, ..RefineOptions::default() };
+        let options = TypeOptions { most: CLUSTERED, refine, ..TypeOptions::default() };
         for (key, _) in &self.loops {
             let Some(of) = profile.types(key, options) else { continue };
             let names = functions_of(&of).into_iter().filter_map(|f| profile.functions().get(f.0 as usize));
             all.extend(names.filter_map(|f| number.get(f)));
         }
+        let all = self.seen.told_apart(all, calls, (FEW as usize, SelectOptions::default().most));
         if all.is_empty() { self.functions.clone() } else { all.into_iter().collect() }
     }
 }

@@ -2,70 +2,22 @@
 
 use super::RECORDER;
 use super::common::{can_trace_and_compile, pg_tui, text};
+use super::fed::Fed;
 use serde_json::Value;
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Output, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::process::{Output, Stdio};
+use std::sync::PoisonError;
 use std::time::Duration;
 
-/// A server that is kept busy with three kinds of work.
-struct Server {
-    child: Child,
-    stdin: Arc<Mutex<ChildStdin>>,
-    over: Arc<AtomicBool>,
-    load: Option<JoinHandle<()>>,
+/// The server with three kinds of work.
+fn server(dir: &Path) -> Fed {
+    let work = ["s 300", "t 700", "f 1500"].iter().map(|w| line(w)).collect();
+    Fed::start(dir, "tracer/tests/guards/server.c", work).unwrap()
 }
 
-fn ask(stdin: &Mutex<ChildStdin>, what: &str) -> bool {
-    let line = format!("{what:<16}");
-    stdin.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes()).is_ok()
-}
-
-impl Server {
-    fn start(dir: &Path) -> Self {
-        let (source, exe) = (dir.join("server.c"), dir.join("server"));
-        std::fs::write(&source, include_str!("../../tracer/tests/guards/server.c")).unwrap();
-        let built = Command::new("gcc")
-            .args(["-O1", "-g", "-fno-optimize-sibling-calls", "-Wl,--build-id", "-o"])
-            .args([&exe, &source])
-            .status();
-        assert!(built.is_ok_and(|s| s.success()));
-        let mut child = Command::new(&exe).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let stdin = Arc::new(Mutex::new(child.stdin.take().unwrap()));
-        let mut stdout = child.stdout.take().unwrap();
-        let over = Arc::new(AtomicBool::new(false));
-        let (asking, stop) = (Arc::clone(&stdin), Arc::clone(&over));
-        let load = std::thread::spawn(move || {
-            let mut done = [0];
-            for what in ["s 300", "t 700", "f 1500"].iter().cycle() {
-                if stop.load(Ordering::Relaxed)
-                    || !ask(&asking, what)
-                    || stdout.read_exact(&mut done).is_err()
-                {
-                    return;
-                }
-                // The server waits for its next work.
-                std::thread::sleep(Duration::from_millis(2));
-            }
-        });
-        Self { child, stdin, over, load: Some(load) }
-    }
-
-    fn pid(&self) -> String {
-        self.child.id().to_string()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = self.load.take().map(JoinHandle::join);
-    }
+/// A piece of work as the server reads it.
+fn line(what: &str) -> Vec<u8> {
+    format!("{what:<16}").into_bytes()
 }
 
 fn lines(out: &Output) -> Vec<Value> {
@@ -84,12 +36,14 @@ fn a_slow_unit_is_caught_in_the_act() {
         command.args(args);
         command
     };
-    let server = Server::start(dir.path());
+    let server = server(dir.path());
     let profile = dir.path().join("server.pgprof");
     let profile = profile.to_str().unwrap();
 
     let trained =
-        pg_tui(&["train", "-p", &server.pid(), "-d", "4", "--measure", "4", "-o", profile]).output().unwrap();
+        pg_tui(&["train", "-p", &server.pid().to_string(), "-d", "4", "--measure", "4", "-o", profile])
+            .output()
+            .unwrap();
     let said = text(&trained);
     assert!(trained.status.success() && said.contains("measured by probes"), "{said}");
     let shown = pg_tui(&["profile", "show", "--json", profile]).output().unwrap();
@@ -113,21 +67,22 @@ fn a_slow_unit_is_caught_in_the_act() {
     };
     set("60s");
     let metrics = dir.path().join("metrics");
-    let guard = pg_tui(&["guard", "-p", &server.pid(), "--profile", profile, "--json", "-d", "15"])
-        .args(["--on-violation", "record", "-o", dir.path().to_str().unwrap()])
-        .args(["--metrics", metrics.to_str().unwrap()])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let guard =
+        pg_tui(&["guard", "-p", &server.pid().to_string(), "--profile", profile, "--json", "-d", "15"])
+            .args(["--on-violation", "record", "-o", dir.path().to_str().unwrap()])
+            .args(["--metrics", metrics.to_str().unwrap()])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
     // Guards that run follow the profile.
     std::thread::sleep(Duration::from_millis(2500));
     set("150ms");
     std::thread::sleep(Duration::from_millis(2500));
-    assert!(ask(&server.stdin, "t 1200000"));
+    assert!(server.ask(&line("t 1200000")));
     // One that is far worse has a file of its own, soon after the other or not.
     std::thread::sleep(Duration::from_millis(3500));
-    assert!(ask(&server.stdin, "t 3600000"));
+    assert!(server.ask(&line("t 3600000")));
     let guarded = guard.wait_with_output().unwrap();
     let said = text(&guarded);
     assert_eq!(guarded.status.code(), Some(6), "{said}");
@@ -171,12 +126,12 @@ fn a_slow_unit_is_caught_in_the_act() {
     let diagnosed = pg_tui(&["diagnose", "--json", "--violation", &number, file]).output().unwrap();
     let report: Value =
         serde_json::from_slice(&diagnosed.stdout).unwrap_or_else(|e| panic!("{e}: {}", text(&diagnosed)));
-    assert_eq!(report["victim"]["pid"].as_u64(), Some(u64::from(server.child.id())), "{report}");
+    assert_eq!(report["victim"]["pid"].as_u64(), Some(u64::from(server.pid())), "{report}");
     // It is compared with another of its type, which took about as long as these do.
     let normal = report["victim"]["unit"]["normal"]["duration_ns"].as_u64();
     assert!(normal.is_some_and(|ns| (300_000..100_000_000).contains(&ns)), "{}", report["victim"]);
     let cause = &report["root_causes"][0];
-    assert_eq!(cause["pid"].as_u64(), Some(u64::from(server.child.id())), "{report}");
+    assert_eq!(cause["pid"].as_u64(), Some(u64::from(server.pid())), "{report}");
     assert!(cause["stack"].to_string().contains("stick (server)"), "{cause}");
 }
 

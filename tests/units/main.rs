@@ -4,8 +4,10 @@
 mod boundaries;
 #[path = "../common/mod.rs"]
 mod common;
+mod fed;
 mod given;
 mod guard;
+mod hot;
 mod pool;
 mod python;
 mod train;

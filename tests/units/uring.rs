@@ -1,83 +1,28 @@
 //! A server on io_uring: the turns of its loop are units, learnt, and guarded as found and as given.
 
 use super::common::{Guard, can_trace_and_compile, pg_tui, text};
+use super::fed::Fed;
 use serde_json::Value;
-use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Output, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::process::Output;
 use std::time::Duration;
 
 const LIMIT: &str = "300ms";
 
-/// The server, kept busy with work that takes 2 ms and some that takes none.
-struct Server {
-    child: Child,
-    stdin: Arc<Mutex<ChildStdin>>,
-    over: Arc<AtomicBool>,
-    load: Option<JoinHandle<()>>,
-}
-
-impl Server {
-    /// `None` where the kernel lets nobody use io_uring.
-    fn start(dir: &Path) -> Option<Self> {
-        let exe = dir.join("uring");
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/units/uring.c");
-        let args = ["-O1", "-g", "-fno-optimize-sibling-calls", "-Wl,--build-id", "-o"];
-        let built = Command::new("gcc").args(args).arg(&exe).arg(source).status();
-        assert!(built.is_ok_and(|s| s.success()));
-        let mut child = Command::new(&exe).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut stdout = child.stdout.take().unwrap();
-        let stdin = Arc::new(Mutex::new(child.stdin.take().unwrap()));
-        let mut done = [0];
-        // Without io_uring it has ended.
-        if !ask(&stdin, b'q') || stdout.read_exact(&mut done).is_err() {
-            assert_eq!(child.wait().unwrap().code(), Some(77));
-            return None;
-        }
-        let over = Arc::new(AtomicBool::new(false));
-        let (asking, stop) = (Arc::clone(&stdin), Arc::clone(&over));
-        let load = std::thread::spawn(move || {
-            for what in b"qw".iter().cycle() {
-                if stop.load(Ordering::Relaxed)
-                    || !ask(&asking, *what)
-                    || stdout.read_exact(&mut done).is_err()
-                {
-                    return;
-                }
-                // It waits for its next work.
-                std::thread::sleep(Duration::from_millis(2));
-            }
-        });
-        Some(Self { child, stdin, over, load: Some(load) })
-    }
-
-    fn pid(&self) -> String {
-        self.child.id().to_string()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = self.load.take().map(JoinHandle::join);
-    }
-}
-
-fn ask(stdin: &Mutex<ChildStdin>, what: u8) -> bool {
-    stdin.lock().unwrap_or_else(PoisonError::into_inner).write_all(&[what]).is_ok()
+/// The server, kept busy with work that takes 2 ms and some that takes none. `None` where the kernel lets nobody use io_uring.
+fn server(dir: &Path) -> Option<Fed> {
+    let started = Fed::start(dir, "tests/units/uring.c", b"qw".iter().map(|k| vec![*k]).collect());
+    // Without io_uring it has ended.
+    started.map_err(|code| assert_eq!(code, Some(77))).ok()
 }
 
 /// Guards the server while it is given slow work a few times. Returns what was told of such, and all that was said.
-fn guarded(dir: &Path, server: &Server, args: &[&str]) -> (Vec<Value>, Output) {
-    let guard =
-        Guard::start(pg_tui(dir).args(["guard", "--json", "-p", &server.pid(), "-d", "60"]).args(args));
+fn guarded(dir: &Path, server: &Fed, args: &[&str]) -> (Vec<Value>, Output) {
+    let guard = Guard::start(
+        pg_tui(dir).args(["guard", "--json", "-p", &server.pid().to_string(), "-d", "60"]).args(args),
+    );
     for _ in 0..3 {
-        ask(&server.stdin, b's');
+        server.ask(b"s");
         std::thread::sleep(Duration::from_millis(900));
     }
     let out = guard.end();
@@ -99,14 +44,15 @@ fn turns_of_a_loop_on_io_uring() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let Some(server) = Server::start(dir.path()) else {
+    let Some(server) = server(dir.path()) else {
         println!("skipped: the kernel has no io_uring, or refuses it (kernel.io_uring_disabled)");
         return;
     };
     let profile = dir.path().join("uring.pgprof");
     let profile = profile.to_str().unwrap();
     let run = |args: &[&str]| pg_tui(dir.path()).args(args).output().unwrap();
-    let trained = run(&["train", "-p", &server.pid(), "-d", "1", "--measure", "1", "-o", profile]);
+    let trained =
+        run(&["train", "-p", &server.pid().to_string(), "-d", "1", "--measure", "1", "-o", profile]);
     let said = text(&trained);
     assert!(trained.status.success(), "{said}");
     let shown = run(&["profile", "show", "--json", profile]);

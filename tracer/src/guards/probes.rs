@@ -78,6 +78,11 @@ impl Probes {
         taken
     }
 
+    /// Numbers of the functions at which there are probes, ascending.
+    pub fn functions(&self) -> impl Iterator<Item = usize> {
+        self.entries.iter().map(|e| e.0)
+    }
+
     /// How many functions are guarded.
     pub fn guarded(&self) -> usize {
         self.entries.len()

@@ -244,6 +244,34 @@ fn units_are_told_with_their_contexts() {
     assert!(depth(&fetch.2, "step") > depth(&fetch.2, "fetch") && depth(&fetch.2, "fetch") > handle);
 }
 
+#[test]
+fn what_is_called_too_often_is_probed_no_more_while_units_are_learnt() {
+    let Some(mut server) = Server::start() else { return };
+    let learnt = learn(&mut server);
+    let plan = Plan {
+        loops: guarding(&server, &learnt, 0).loops,
+        functions: ["handle", "search", "count"].iter().map(|n| server.function(n)).collect(),
+        learning: true,
+        share: 0.5,
+        ..Plan::default()
+    };
+    let mut guards = server.guards_with(plan, learnt.calls.clone());
+    known(&mut server, &mut guards);
+    let end = Instant::now() + Duration::from_secs(20);
+    while guards.probed().count() == 3 && Instant::now() < end {
+        // Thousands of calls in each, which take more than all else.
+        server.serve("s 2000");
+        guards.poll(Duration::from_millis(10));
+    }
+    assert_eq!(guards.probed().collect::<Vec<_>>(), [0, 1], "{:?}", guards.calls());
+    // That is no news to those who ask for it.
+    assert!(guards.notes().iter().all(|n| !n.contains("too often")), "{:?}", guards.notes());
+    let before = guards.calls();
+    server.serve("s 2000");
+    let since: Vec<u64> = guards.calls().iter().zip(&before).map(|(now, then)| now - then).collect();
+    assert_eq!(since, [1, 1, 0]);
+}
+
 /// Guard the types search, stick and fetch, told from each other by one function each, and units also where poll(2)
 /// returned at once.
 fn guarding(server: &Server, learnt: &Learnt, threshold: u64) -> Plan {

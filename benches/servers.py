@@ -175,7 +175,7 @@ def apache(folder, mpm="prefork", processes=6, pages=PAGES):
             raise Missing("libapache2-mod-php is not installed")
         php = f"LoadModule php_module {shutil.copy(have[-1], own)}\nAddHandler application/x-httpd-php .php"
     loads = "\n".join(f"LoadModule {m}_module {own}/mod_{m}.so" for m in modules.split())
-    size = f"StartServers {processes}\nMinSpareServers {processes}\nMaxSpareServers {processes}\nMaxRequestWorkers {processes}"
+    size = f"StartServers {processes}\nMinSpareServers {processes}\nMaxSpareServers {processes}\nMaxRequestWorkers {processes}\nServerLimit {processes}"
     if mpm != "prefork":
         size = "StartServers 1\nThreadsPerChild 8\nMaxRequestWorkers 8\nServerLimit 1"
     with open(f"{folder}/httpd.conf", "w") as f:
@@ -224,7 +224,7 @@ Redirect /moved /plain1.html
     return server
 
 
-def browse(server, clients=4, each=60):
+def browse(server, clients=4, each=10):
     """Fetches all pages with so many clients at a time (`ab -c`), one kind after the other, over and over."""
     ab = need("ab")
     lines = []

@@ -56,6 +56,8 @@ impl Watch {
             .name("pg-guards".into())
             .spawn(move || match guarding.start(&pids) {
                 Ok(guards) => {
+                    // What is guarded comes first: slow units are seen in the kernel, telling them can wait a little.
+                    pg_tracer::lower_priority();
                     let _ = ready.send(Ok(()));
                     run(guards, shared, &taken, &tell, &counted)
                 }

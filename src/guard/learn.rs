@@ -19,8 +19,9 @@ const COUNTING: Duration = Duration::from_millis(300);
 const MAX_FUNCTIONS: usize = 500;
 /// What all probes together may take of the time that units take, for the seconds of learning.
 const LEARNING: f64 = 0.15;
-/// What they may take beside the units' own time while it is looked what units there are; those that take more hinder it.
-const HINDERING: f64 = 1.0;
+/// What they may take beside the units' own time, as a multiple, while it is looked what units there are; those that take
+/// more hinder it.
+const HINDERING: f64 = 3.0;
 /// What those at one function may take of the units that come by it, while times are measured: what a probe takes differs
 /// from hit to hit, and a unit's time is known no better than that of its probes.
 const WITHIN: f64 = 0.25;

@@ -15,7 +15,7 @@ fn a_function_called_millions_of_times_hides_no_other_work() {
     let _turn = RECORDER.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
     // Each kind a while, so that a first short look shows not all of them.
-    let work = b"dabc".iter().flat_map(|k| std::iter::repeat_n(vec![*k], 60)).collect();
+    let work = b"dabc".iter().flat_map(|k| std::iter::repeat_n(vec![*k], 30)).collect();
     let server = Fed::start(dir.path(), "tests/units/hot.c", work).unwrap();
     let profile = dir.path().join("hot.pgprof");
     let profile = profile.to_str().unwrap();

@@ -89,6 +89,13 @@ fn futex_use<'a>(v: &Vertex, catalog: &'a Catalog) -> FutexUse {
     }
 }
 
+/// Do the names on its stack tell that it waits for a condition variable of the C library? What is counted in the words
+/// beside the one that it sleeps on looks like the readers of a lock then, and is none.
+pub(crate) fn on_condition(v: &Vertex, catalog: &Catalog) -> bool {
+    let tells = |f: &Frame| tells_of(&f.function, &["cond_wait", "cond_timedwait", "cond_clockwait"]);
+    catalog.frames_of(v.user_stack).any(tells)
+}
+
 /// Has a function's name one of these words in it, in upper or lower case?
 fn tells_of(function: &str, words: &[&str]) -> bool {
     let name = function.as_bytes();

@@ -6,7 +6,7 @@ use super::ask::Candidate;
 use super::node::Entry;
 use super::walk::Walk;
 use crate::builder::{SIGWAIT, call_is};
-use crate::class::{WaitClass, class};
+use crate::class::{WaitClass, class, on_condition};
 use crate::{EdgeKind, Weak};
 use pg_event::{Ns, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
 
@@ -51,8 +51,9 @@ impl Walk<'_> {
             facts.extend(self.g.holds.iter().filter(of).map(|h| (h.holder, h.relation, h.time)));
         }
         let from_facts = !facts.is_empty();
-        if let Some((at, n)) =
-            silent.first().zip(silent.last()).and_then(|(a, b)| self.g.readers(thread, a.0..b.1 + 1))
+        if !on_condition(&self.representative(group), self.c)
+            && let Some((at, n)) =
+                silent.first().zip(silent.last()).and_then(|(a, b)| self.g.readers(thread, a.0..b.1 + 1))
         {
             let seen = self.seen_to_read(thread, group, at, silent, n);
             if !seen.is_empty() {

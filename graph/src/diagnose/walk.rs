@@ -260,7 +260,8 @@ impl<'g> Walk<'g> {
         node.spent = group.blocked;
         node.waits = group.waits;
         self.out.nodes.push(node);
-        if let Some((at, readers)) = self.g.readers(thread, a..b.saturating_add(1)).filter(|_| !self.auto) {
+        let lock = !self.auto && !crate::class::on_condition(&self.representative(group), self.c);
+        if let Some((at, readers)) = self.g.readers(thread, a..b.saturating_add(1)).filter(|_| lock) {
             let s = if readers == 1 { " has" } else { "s have" };
             self.out.notes.push(format!(
                 "{readers} reader{s} the lock that {} wants to write (at {}); the C library counts readers and does not record who they are",

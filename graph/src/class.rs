@@ -54,13 +54,23 @@ enum FutexUse {
     Unknown,
 }
 
-/// Does the user stack tell of a condition variable, a semaphore or a parked thread, or of a lock? What is
-/// nearest to the leaf decides, but a monitor that is entered is a lock however its runtime waits. Without names the call does: the C library waits for conditions with a bit
-/// set (for clocks), for its mutexes without; the value 2 means "locked, and others wait" to most mutexes.
-fn futex_use<'a>(v: &Vertex, catalog: &'a Catalog) -> FutexUse {
+/// Does the user stack tell of a condition variable, a semaphore or a parked thread, or of a lock? Without names the call
+/// does: the C library waits for conditions with a bit set (for clocks), for its mutexes without; the value 2 means "locked,
+/// and others wait" to most mutexes.
+fn futex_use(v: &Vertex, catalog: &Catalog) -> FutexUse {
     const COMMAND: u32 = 0x7f;
     const WAIT_BITSET: u32 = 9;
     const LOCKED: u32 = 2;
+    let by_call = || {
+        let clock = v.op & COMMAND == WAIT_BITSET && v.value != LOCKED && !joins(v, catalog);
+        if clock { FutexUse::Condition } else { FutexUse::Unknown }
+    };
+    named_use(v, catalog).unwrap_or_else(by_call)
+}
+
+/// What the names on the user stack tell, if any does: what is nearest to the leaf decides, but a monitor that is entered is a
+/// lock however its runtime waits.
+fn named_use<'a>(v: &Vertex, catalog: &'a Catalog) -> Option<FutexUse> {
     /// Frames between a runtime's lock and the condition by which it waits, at most.
     const NEAR: usize = 12;
     // Asked for every futex wait: allocates nothing.
@@ -69,31 +79,22 @@ fn futex_use<'a>(v: &Vertex, catalog: &'a Catalog) -> FutexUse {
         catalog.frames_of(v.user_stack).flat_map(all)
     };
     if functions().take(NEAR).any(|f| tells_of(f, &["monitor::enter", "monitorenter", "monitor_enter"])) {
-        return FutexUse::Lock;
+        return Some(FutexUse::Lock);
     }
-    for f in functions() {
-        if tells_of(
-            f,
-            &["cond_wait", "cond_timedwait", "cond_clockwait", "condvar", "condition", "park", "sem_wait"],
-        ) {
-            return FutexUse::Condition;
+    functions().find_map(|f| {
+        let condition =
+            ["cond_wait", "cond_timedwait", "cond_clockwait", "condvar", "condition", "park", "sem_wait"];
+        if tells_of(f, &condition) {
+            return Some(FutexUse::Condition);
         }
-        if tells_of(f, &["mutex", "rwlock", "lll_lock", "lock_contended"]) {
-            return FutexUse::Lock;
-        }
-    }
-    if v.op & COMMAND == WAIT_BITSET && v.value != LOCKED && !joins(v, catalog) {
-        FutexUse::Condition
-    } else {
-        FutexUse::Unknown
-    }
+        tells_of(f, &["mutex", "rwlock", "lll_lock", "lock_contended"]).then_some(FutexUse::Lock)
+    })
 }
 
-/// Do the names on its stack tell that it waits for a condition variable of the C library? What is counted in the words
-/// beside the one that it sleeps on looks like the readers of a lock then, and is none.
+/// Do the names on its stack tell that it waits for a condition? What is counted in the words beside the one that it sleeps
+/// on looks like the readers of a lock then, and is none.
 pub(crate) fn on_condition(v: &Vertex, catalog: &Catalog) -> bool {
-    let tells = |f: &Frame| tells_of(&f.function, &["cond_wait", "cond_timedwait", "cond_clockwait"]);
-    catalog.frames_of(v.user_stack).any(tells)
+    named_use(v, catalog) == Some(FutexUse::Condition)
 }
 
 /// Has a function's name one of these words in it, in upper or lower case?

@@ -13,6 +13,8 @@ const MAX_KINDS: usize = 1 << 14;
 /// Times that are kept of one.
 const MAX_TIMES: usize = 1 << 20;
 
+/// Kinds that are compared in pairs at most, the commonest: units pass by meanwhile.
+const MAX_COMPARED: usize = 256;
 /// Kinds whose means are this far apart are to be told from each other: the difference of logarithms, as in
 /// [`pg_graph::units::RefineOptions::apart`].
 const APART: f64 = 0.1;
@@ -103,25 +105,22 @@ impl Kinds {
         calls: &HashMap<FunctionId, u64>,
         (few, most): (usize, usize),
     ) -> BTreeSet<FunctionId> {
-        let kinds: Vec<(&Kind, f64)> =
+        let mut kinds: Vec<(&Kind, f64)> =
             self.kinds.iter().filter(|k| k.times.len() >= few).map(|k| (k, k.mean())).collect();
-        let at = |k: &Kind, f: &FunctionId| -> Vec<u32> {
-            k.contexts.iter().filter(|c| c.function == *f).map(|c| c.depth).collect()
-        };
-        let mut alike: Vec<(usize, usize)> = Vec::new();
+        kinds.sort_by_key(|k| Reverse(k.0.times.len()));
+        kinds.truncate(MAX_COMPARED);
+        // Of each pair that is the same at `functions` those at which it differs.
+        let mut open: Vec<BTreeSet<FunctionId>> = Vec::new();
         for (i, (a, slow)) in kinds.iter().enumerate() {
-            for (j, (b, quick)) in kinds.iter().enumerate().skip(i + 1) {
+            for (b, quick) in &kinds[i + 1..] {
                 let apart = (slow.max(1.0) / quick.max(1.0)).ln().abs() >= APART;
-                if apart && a.of_loop == b.of_loop && functions.iter().all(|f| at(a, f) == at(b, f)) {
-                    alike.push((i, j));
+                if apart && a.of_loop == b.of_loop {
+                    let differ: BTreeSet<FunctionId> =
+                        a.contexts.symmetric_difference(&b.contexts).map(|c| c.function).collect();
+                    open.extend(Some(differ).filter(|d| d.is_disjoint(&functions)));
                 }
             }
         }
-        // At which functions each pair differs.
-        let differ = |&(i, j): &(usize, usize)| -> BTreeSet<FunctionId> {
-            kinds[i].0.contexts.symmetric_difference(&kinds[j].0.contexts).map(|c| c.function).collect()
-        };
-        let mut open: Vec<BTreeSet<FunctionId>> = alike.iter().map(differ).collect();
         while functions.len() < most {
             let mut tells: BTreeMap<FunctionId, usize> = BTreeMap::new();
             for f in open.iter().flatten() {

@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut named = profile.clone();
     for listed in profile.listed(TypeOptions { most: 64, ..TypeOptions::default() }, Rule::default()) {
         let Some(first) = listed.of.types.trees().first() else { continue };
-        named.silence_type(&listed.key, &first.paths, profile.last_said().saturating_add(1), true);
+        named.silence_type(&listed.key, &first.called(), profile.last_said().saturating_add(1), true);
     }
     if let Ok(bytes) = named.encode() {
         assert_eq!(Profile::decode(&bytes), Ok(named));

@@ -2,7 +2,7 @@
 
 use pg_event::Ns;
 use pg_graph::units::{
-    CallPath, Context, Function, FunctionId, LoopKey, PathSet, Profile, TypeOptions, UnitStats,
+    CallPath, Called, Context, Function, FunctionId, LoopKey, PathSet, Profile, Tree, TypeOptions, UnitStats,
     unit_from_hits,
 };
 use std::cmp::Reverse;
@@ -147,7 +147,7 @@ impl Kinds {
         let trees = self.kinds.iter().filter_map(|k| {
             let (key, _) = loops.get(k.of_loop)?;
             let stats = UnitStats::of(k.measured().iter().copied());
-            Some((key.clone(), k.paths.clone(), k.contexts.clone(), stats))
+            Some((key.clone(), Called { paths: k.paths.clone(), contexts: k.contexts.clone() }, stats))
         });
         Profile::of_trees(of.binaries().cloned(), names, trees)
     }
@@ -169,7 +169,10 @@ impl Kinds {
                 Some(CallPath::new(p.functions().iter().map(there).collect::<Option<Vec<_>>>()?))
             };
             let paths = PathSet::new(k.paths.paths().iter().map(path).collect::<Option<Vec<_>>>()?);
-            let tree = of.types.trees().binary_search_by(|t| t.paths.cmp(&paths)).ok()?;
+            let context = |c: &Context| Some(Context { function: there(&c.function)?, ..*c });
+            let contexts = k.contexts.iter().map(context).collect::<Option<BTreeSet<_>>>()?;
+            let same = |t: &Tree| (&t.paths, &t.contexts).cmp(&(&paths, &contexts));
+            let tree = of.types.trees().binary_search_by(same).ok()?;
             let of_type = of.types.type_of(tree)?.0 as usize;
             Some(format!("{} {}", of_type, of.known.names.get(of_type)?))
         };

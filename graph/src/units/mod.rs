@@ -49,7 +49,7 @@ pub use histogram::{Histogram, LONGEST};
 pub use inference::{Context, Contexts, Inference, TypeContexts};
 pub use lcs::Lcs;
 pub use names::type_names;
-pub use path::{CallPath, FunctionId, MAX_FRAMES, PathSet, Unit};
+pub use path::{CallPath, Called, FunctionId, MAX_FRAMES, PathSet, Unit};
 pub use profile::{
     Binary, Boundary, CONFIDENCE, DecodeError, EncodeError, Function, Given, KnownTypes, Limit, Listed,
     LoopFunction, LoopKey, LoopTypes, MAX_BUILD_ID, MAX_BYTES, MAX_TEXT, NativeWay, Place, Profile, VERSION,

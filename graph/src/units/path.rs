@@ -76,6 +76,22 @@ impl PathSet {
     }
 }
 
+/// What a unit called: its call tree, and where the functions of it were called with how deep a stack, as far as that is
+/// known. Two units with the same paths may differ in the latter, where calls between are not seen.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Called {
+    /// The paths.
+    pub paths: PathSet,
+    /// The contexts that it came by.
+    pub contexts: BTreeSet<Context>,
+}
+
+impl From<PathSet> for Called {
+    fn from(paths: PathSet) -> Self {
+        Self { paths, contexts: BTreeSet::new() }
+    }
+}
+
 /// A unit of work as it was recorded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unit {

@@ -10,6 +10,9 @@ use super::stats::UnitStats;
 use super::thresholds::{Rule, threshold};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// A context that fewer than one of so many units of a type come by is not the type's.
+const RARE: u64 = 100;
+
 /// What is split, and how far.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RefineOptions {
@@ -201,6 +204,19 @@ fn put_together(mut groups: Vec<Vec<usize>>, before: &[Vec<usize>], trees: &[Tre
     groups
 }
 
+/// What units of a type with these trees come by: every context that at least one of [`RARE`] does. A unit that once came by
+/// what tells another type makes neither of the two the other.
+pub fn contexts_of(group: &[usize], trees: &[TreeTimes]) -> BTreeSet<Context> {
+    let mut units: BTreeMap<Context, u64> = BTreeMap::new();
+    for t in group.iter().map(|&t| &trees[t]) {
+        for c in t.contexts {
+            *units.entry(*c).or_default() += t.stats.count();
+        }
+    }
+    let all: u64 = group.iter().map(|&t| trees[t].stats.count()).sum();
+    units.into_iter().filter(|(_, n)| n.saturating_mul(RARE) >= all).map(|(c, _)| c).collect()
+}
+
 /// Pairs (a, b) of types such that a comes before b where a unit has come by as many contexts of the one as of the other,
 /// though b has the smaller threshold: units of a come by nothing that b's do not, and would be told as too slow for b. Units of
 /// b come by more sooner or later. (Algorithm 2 takes the smallest threshold of all in any case.) The first of a pair has the
@@ -224,8 +240,7 @@ struct Inferring<'a> {
 
 impl<'a> Inferring<'a> {
     fn of(groups: &'a [Vec<usize>], trees: &'a [TreeTimes<'a>]) -> Self {
-        let of = |g: &Vec<usize>| g.iter().flat_map(|&t| trees[t].contexts).copied().collect();
-        let contexts: Vec<BTreeSet<Context>> = groups.iter().map(of).collect();
+        let contexts: Vec<BTreeSet<Context>> = groups.iter().map(|g| contexts_of(g, trees)).collect();
         let limit = |g: &Vec<usize>| {
             let mut all = UnitStats::default();
             for &t in g {

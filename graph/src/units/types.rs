@@ -4,7 +4,7 @@
 use super::cluster::{Linkage, cut, merges};
 use super::distance::PathDistances;
 use super::inference::Context;
-use super::path::{CallPath, FunctionId, PathSet};
+use super::path::{CallPath, Called, FunctionId, PathSet};
 use super::refine::{RefineOptions, TreeTimes, refine};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -69,8 +69,17 @@ impl Default for TypeOptions {
 pub struct Tree {
     /// Its call paths.
     pub paths: PathSet,
+    /// What its units came by, as far as that is known: trees of the same paths are told from each other by it.
+    pub contexts: BTreeSet<Context>,
     /// Units that had exactly these.
     pub units: u64,
+}
+
+impl Tree {
+    /// What its units called.
+    pub fn called(&self) -> Called {
+        Called { paths: self.paths.clone(), contexts: self.contexts.clone() }
+    }
 }
 
 /// One type.
@@ -87,7 +96,7 @@ pub struct UnitType {
 /// Where a unit belongs.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Belongs {
-    /// Its call tree is known.
+    /// Its call tree is known (that of most units, where several have its paths).
     Known(TypeId),
     /// To the type of the nearest known call tree, at this distance.
     Near(TypeId, f64),
@@ -108,13 +117,14 @@ pub struct UnitTypes {
 impl UnitTypes {
     /// Clusters call trees, given with the number of units that had them, in any order and with repetitions.
     /// The same units give the same types, whatever the order.
-    pub fn new(trees: impl IntoIterator<Item = (PathSet, u64)>, options: TypeOptions) -> Self {
-        let mut by_paths = BTreeMap::<PathSet, u64>::new();
-        for (paths, units) in trees {
-            let n = by_paths.entry(paths).or_default();
+    pub fn new(trees: impl IntoIterator<Item = (impl Into<Called>, u64)>, options: TypeOptions) -> Self {
+        let mut distinct = BTreeMap::<Called, u64>::new();
+        for (called, units) in trees {
+            let n = distinct.entry(called.into()).or_default();
             *n = n.saturating_add(units);
         }
-        let trees: Vec<Tree> = by_paths.into_iter().map(|(paths, units)| Tree { paths, units }).collect();
+        let tree = |(Called { paths, contexts }, units)| Tree { paths, contexts, units };
+        let trees: Vec<Tree> = distinct.into_iter().map(tree).collect();
         // The most frequent are clustered; among equals the first in order of their paths.
         let mut order: Vec<usize> = (0..trees.len()).collect();
         order.sort_by_key(|&i| (std::cmp::Reverse(trees[i].units), i));
@@ -181,7 +191,7 @@ impl UnitTypes {
         refined.splits
     }
 
-    /// The distinct call trees, ascending by their paths.
+    /// The distinct call trees, ascending by their paths, then by what their units came by.
     pub fn trees(&self) -> &[Tree] {
         &self.trees
     }
@@ -199,7 +209,9 @@ impl UnitTypes {
     /// Where a unit with these paths belongs: to the type of the nearest known unit ("mapping a new unit to the
     /// closest known unit", section 4.3), unless that is further than [`TypeOptions::unknown`].
     pub fn belongs(&self, paths: &PathSet) -> Belongs {
-        if let Ok(i) = self.trees.binary_search_by(|t| t.paths.cmp(paths)) {
+        let from = self.trees.partition_point(|t| t.paths < *paths);
+        let known = (from..self.trees.len()).take_while(|&i| self.trees[i].paths == *paths);
+        if let Some(i) = known.max_by_key(|&i| (self.trees[i].units, std::cmp::Reverse(i))) {
             return Belongs::Known(self.type_of[i]);
         }
         let measure = self.options.measure;

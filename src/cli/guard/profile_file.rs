@@ -160,7 +160,12 @@ mod tests {
             }
         };
         let mut said = learnt.clone();
-        said.limit_type(&key, &PathSet::new([CallPath::new([FunctionId(0)])]), 1, Limit::Fixed(900_000));
+        said.limit_type(
+            &key,
+            &PathSet::new([CallPath::new([FunctionId(0)])]).into(),
+            1,
+            Limit::Fixed(900_000),
+        );
         write(&said);
         let limits = told(&mut file).unwrap().unwrap().remove(0).limits;
         assert_eq!(limits, (vec![900_000], 900_000));

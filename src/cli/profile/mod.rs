@@ -7,7 +7,7 @@ use super::diagnose::harmless;
 use super::exit::{Failure, Outcome};
 use crate::clean::{clean, clean_lines};
 use crate::units::{self, ProfileError};
-use pg_graph::units::{LoopKey, PathSet, Profile, Rule, TypeOptions};
+use pg_graph::units::{Called, LoopKey, Profile, Rule, TypeOptions};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -29,13 +29,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         }
         Change::Merge { out: to, from } => merge(to, from, out)?,
         Change::Name { file, of, name } => {
-            change(file, of, |p, key, paths, at| p.name_type(key, paths, at, name), out)?;
+            change(file, of, |p, key, tree, at| p.name_type(key, tree, at, name), out)?;
         }
         Change::Threshold { file, of, limit } => {
-            change(file, of, |p, key, paths, at| p.limit_type(key, paths, at, *limit), out)?;
+            change(file, of, |p, key, tree, at| p.limit_type(key, tree, at, *limit), out)?;
         }
         Change::Silence { file, of, off } => {
-            change(file, of, |p, key, paths, at| p.silence_type(key, paths, at, !off), out)?;
+            change(file, of, |p, key, tree, at| p.silence_type(key, tree, at, !off), out)?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -94,23 +94,23 @@ fn merge(to: &Path, from: &[PathBuf], out: &mut dyn Write) -> Result<(), Failure
 fn change(
     file: &Path,
     of: &str,
-    say: impl FnOnce(&mut Profile, &LoopKey, &PathSet, u64),
+    say: impl FnOnce(&mut Profile, &LoopKey, &Called, u64),
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let (key, paths) = find(&units::read(file).map_err(unreadable)?, of)?;
+    let (key, called) = find(&units::read(file).map_err(unreadable)?, of)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
     // What others added meanwhile is kept: trees never leave a profile.
     let written = units::update(file, |current| {
         let mut current = current.unwrap_or_default();
         // What was said on a machine whose clock is ahead must not outlive what is said now.
         let at = now.max(current.last_said().saturating_add(1));
-        say(&mut current, &key, &paths, at);
+        say(&mut current, &key, &called, at);
         current
     })
     .map_err(unchanged)?;
     let listed = written.profile.listed(TypeOptions::default(), Rule::default());
     let of_tree = listed.iter().filter(|l| l.key == key).find_map(|l| {
-        let tree = l.of.types.trees().iter().position(|t| t.paths == paths)?;
+        let tree = l.of.types.trees().iter().position(|t| t.called() == called)?;
         let of = l.of.types.type_of(tree)?.0 as usize;
         Some((l, l.rows.iter().find(|r| r.1.of == of)?))
     });
@@ -128,7 +128,7 @@ fn change(
 }
 
 /// The type with this number or name: its loop and its representative call tree.
-fn find(profile: &Profile, of: &str) -> Result<(LoopKey, PathSet), Failure> {
+fn find(profile: &Profile, of: &str) -> Result<(LoopKey, Called), Failure> {
     let listed = profile.listed(TypeOptions::default(), Rule::default());
     let all = || listed.iter().flat_map(|l| l.rows.iter().map(move |r| (l, r)));
     let mut named = all().filter(|(l, (_, row))| l.of.known.names[row.of] == of);
@@ -147,5 +147,5 @@ fn find(profile: &Profile, of: &str) -> Result<(LoopKey, PathSet), Failure> {
         )));
     };
     let representative = l.of.types.types()[row.of].representative;
-    Ok((l.key.clone(), l.of.types.trees()[representative].paths.clone()))
+    Ok((l.key.clone(), l.of.types.trees()[representative].called()))
 }

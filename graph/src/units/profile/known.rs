@@ -31,12 +31,12 @@ impl KnownTypes {
     pub(super) fn new(of: &LoopProfile, types: &UnitTypes, made: Vec<String>) -> Self {
         let count = types.types().len();
         let mut known = Self { stats: vec![UnitStats::default(); count], made, ..Self::default() };
-        // Trees are in the same order on both sides: sorted by their paths.
-        for (i, (paths, tree)) in of.trees.iter().enumerate() {
-            debug_assert_eq!(&types.trees()[i].paths, paths);
+        // Trees are in the same order on both sides.
+        for (i, (called, stats)) in of.trees.iter().enumerate() {
+            debug_assert_eq!(&types.trees()[i].called(), called);
             let t = types.type_of(i).unwrap_or(TypeId(0));
             known.type_of.push(t);
-            known.stats[t.0 as usize].merge(&tree.stats);
+            known.stats[t.0 as usize].merge(stats);
         }
         known.hear(of);
         known
@@ -46,8 +46,8 @@ impl KnownTypes {
     fn hear(&mut self, of: &LoopProfile) {
         let count = self.stats.len();
         let (mut names, mut limits, mut silent) = (vec![None; count], vec![None; count], vec![None; count]);
-        for (paths, t) in of.trees.keys().zip(&self.type_of) {
-            let (Some(said), t) = (of.settings.get(paths), t.0 as usize) else { continue };
+        for (called, t) in of.trees.keys().zip(&self.type_of) {
+            let (Some(said), t) = (of.settings.get(called), t.0 as usize) else { continue };
             // The latest of all trees counts.
             names[t] = names[t].take().max(said.name.as_ref());
             limits[t] = limits[t].take().max(said.limit.as_ref());
@@ -100,10 +100,10 @@ impl Profile {
             |(a, b): (&Context, &Context)| a.depth == b.depth && now(&a.function) == Some(b.function);
         let same = was.trees.len() == is.trees.len()
             && known.type_of.len() == is.trees.len()
-            && was.trees.iter().zip(&is.trees).all(|((a_paths, a), (b_paths, b))| {
-                a.stats == b.stats
+            && was.trees.iter().zip(&is.trees).all(|((a, a_stats), (b, b_stats))| {
+                a_stats == b_stats
                     && a.contexts.len() == b.contexts.len()
-                    && same_paths(a_paths, b_paths)
+                    && same_paths(&a.paths, &b.paths)
                     && a.contexts.iter().zip(&b.contexts).all(same_context)
             });
         if !same {

@@ -26,7 +26,7 @@ pub use types::{Listed, LoopTypes};
 pub use wire::{DecodeError, EncodeError, MAX_BYTES, VERSION};
 
 use super::inference::Context;
-use super::path::{CallPath, FunctionId, PathSet, Unit};
+use super::path::{CallPath, Called, FunctionId, PathSet, Unit};
 use super::stats::UnitStats;
 use places::LoopFacts;
 use settings::Settings;
@@ -83,31 +83,15 @@ pub struct LoopKey {
     pub given: Option<Given>,
 }
 
-/// What was learnt of the units with one call tree.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-struct TreeProfile {
-    /// Their durations.
-    stats: UnitStats,
-    /// The contexts that they came by.
-    contexts: BTreeSet<Context>,
-}
-
-impl TreeProfile {
-    fn merge(&mut self, other: &Self) {
-        self.stats.merge(&other.stats);
-        self.contexts.extend(&other.contexts);
-    }
-}
-
 /// What was learnt of one loop.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct LoopProfile {
     /// Where it is.
     facts: LoopFacts,
-    /// What is known of the units with each distinct call tree.
-    trees: BTreeMap<PathSet, TreeProfile>,
+    /// How long the units with each distinct call tree took.
+    trees: BTreeMap<Called, UnitStats>,
     /// What people said, by a call tree of the type that it was said of.
-    settings: BTreeMap<PathSet, Settings>,
+    settings: BTreeMap<Called, Settings>,
 }
 
 /// What has been learnt of a program's units.
@@ -130,13 +114,8 @@ impl Profile {
     ) -> Self {
         let mut loops: BTreeMap<LoopKey, LoopProfile> = BTreeMap::new();
         for (key, unit) in units {
-            let trees = &mut loops.entry(key).or_default().trees;
-            let tree = match trees.get_mut(&unit.paths) {
-                Some(tree) => tree,
-                None => trees.entry(unit.paths.clone()).or_default(),
-            };
-            tree.stats.add(unit.duration);
-            tree.contexts.extend(&unit.contexts);
+            let called = Called { paths: unit.paths.clone(), contexts: unit.contexts.clone() };
+            loops.entry(key).or_default().trees.entry(called).or_default().add(unit.duration);
         }
         let binaries = binaries.into_iter().collect();
         let places = vec![BTreeSet::new(); functions.len()];
@@ -148,12 +127,11 @@ impl Profile {
     pub fn of_trees(
         binaries: impl IntoIterator<Item = Binary>,
         functions: &[Function],
-        trees: impl IntoIterator<Item = (LoopKey, PathSet, BTreeSet<Context>, UnitStats)>,
+        trees: impl IntoIterator<Item = (LoopKey, Called, UnitStats)>,
     ) -> Self {
         let mut loops: BTreeMap<LoopKey, LoopProfile> = BTreeMap::new();
-        for (key, paths, contexts, stats) in trees {
-            let tree = TreeProfile { stats, contexts };
-            loops.entry(key).or_default().trees.entry(paths).or_default().merge(&tree);
+        for (key, called, stats) in trees {
+            loops.entry(key).or_default().trees.entry(called).or_default().merge(&stats);
         }
         let binaries = binaries.into_iter().collect();
         let places = vec![BTreeSet::new(); functions.len()];
@@ -171,15 +149,12 @@ impl Profile {
         for (key, theirs) in &other.loops {
             let ours = all.loops.entry(key.clone()).or_default();
             // Not sorted into ours yet: places above `shift` are other functions, which `in_one_form` joins.
-            let moved = |paths: &PathSet| mapped(paths, super::MAX_FRAMES, |f| FunctionId(f.0 + shift));
-            for (paths, tree) in &theirs.trees {
-                let function = |c: &Context| Context { function: FunctionId(c.function.0 + shift), ..*c };
-                let contexts = tree.contexts.iter().map(function).collect();
-                let moved_tree = TreeProfile { stats: tree.stats.clone(), contexts };
-                ours.trees.entry(moved(paths)).or_default().merge(&moved_tree);
+            let moved = |called: &Called| mapped(called, super::MAX_FRAMES, |f| FunctionId(f.0 + shift));
+            for (called, stats) in &theirs.trees {
+                ours.trees.entry(moved(called)).or_default().merge(stats);
             }
-            for (paths, settings) in &theirs.settings {
-                ours.settings.entry(moved(paths)).or_default().merge(settings.clone());
+            for (called, settings) in &theirs.settings {
+                ours.settings.entry(moved(called)).or_default().merge(settings.clone());
             }
             ours.facts.merge(theirs.facts.clone());
         }
@@ -218,7 +193,7 @@ impl Profile {
     /// Units learnt from, of all loops.
     pub fn units(&self) -> u64 {
         let all = self.loops.values().flat_map(|l| l.trees.values());
-        all.fold(0, |sum, t| sum.saturating_add(t.stats.count()))
+        all.fold(0, |sum, stats| sum.saturating_add(stats.count()))
     }
 
     /// Functions sorted, each once, and only those that occur; texts and paths no longer than allowed.
@@ -226,12 +201,13 @@ impl Profile {
         let binary =
             |b: Binary| Binary { path: cut(&b.path, MAX_TEXT), build_id: cut(&b.build_id, MAX_TEXT) };
         self.binaries = self.binaries.into_iter().map(binary).collect();
-        self.loops.values_mut().for_each(|l| l.trees.retain(|_, t| t.stats.count() > 0));
+        self.loops.values_mut().for_each(|l| l.trees.retain(|_, stats| stats.count() > 0));
         self.loops.retain(|_, l| !l.trees.is_empty());
         let unknown = Function { module: String::new(), name: "?".into() };
         let mut used: BTreeMap<FunctionId, Function> = BTreeMap::new();
         let sets = self.loops.values().flat_map(|l| l.trees.keys().chain(l.settings.keys()));
-        for id in sets.flat_map(PathSet::paths).flat_map(|p| p.functions().iter().take(frames)) {
+        for id in sets.flat_map(|called| called.paths.paths()).flat_map(|p| p.functions().iter().take(frames))
+        {
             used.entry(*id).or_insert_with(|| {
                 self.functions.get(id.0 as usize).map_or_else(|| unknown.clone(), Function::in_one_form)
             });
@@ -251,18 +227,11 @@ impl Profile {
             let given = given.map(|g| Given { begin: cut(&g.begin, MAX_TEXT), end: cut(&g.end, MAX_TEXT) });
             let key = LoopKey { build_id: cut(&key.build_id, MAX_TEXT), offset: key.offset, given };
             let into = loops.entry(key).or_default();
-            for (paths, tree) in &l.trees {
-                // Contexts of functions that are not on the paths (any more) would tell what the paths do not.
-                let all = paths.paths().iter().flat_map(|p| p.functions().iter().take(frames));
-                let on_paths: BTreeSet<&FunctionId> = all.collect();
-                let kept = tree.contexts.iter().filter(|c| on_paths.contains(&c.function));
-                let contexts = kept.map(|c| Context { function: to[&c.function], ..*c }).collect();
-                let tree = TreeProfile { stats: tree.stats.clone(), contexts };
-                into.trees.entry(mapped(paths, frames, |f| to[&f])).or_default().merge(&tree);
+            for (called, stats) in &l.trees {
+                into.trees.entry(mapped(called, frames, |f| to[&f])).or_default().merge(stats);
             }
-            for (paths, settings) in &l.settings {
-                let of = into.settings.entry(mapped(paths, frames, |f| to[&f])).or_default();
-                of.merge(settings.clone());
+            for (called, settings) in &l.settings {
+                into.settings.entry(mapped(called, frames, |f| to[&f])).or_default().merge(settings.clone());
             }
             into.facts.merge(l.facts.in_one_form());
         }
@@ -271,10 +240,16 @@ impl Profile {
     }
 }
 
-fn mapped(paths: &PathSet, frames: usize, to: impl Fn(FunctionId) -> FunctionId) -> PathSet {
-    PathSet::new(
-        paths.paths().iter().map(|p| CallPath::new(p.functions().iter().take(frames).map(|f| to(*f)))),
-    )
+/// The same of other numbers, with paths cut. Contexts of functions that are not on the paths (any more) would tell what the
+/// paths do not.
+fn mapped(called: &Called, frames: usize, to: impl Fn(FunctionId) -> FunctionId) -> Called {
+    let paths = || called.paths.paths().iter().map(|p| p.functions().iter().take(frames));
+    let on_paths: BTreeSet<&FunctionId> = paths().flatten().collect();
+    let kept = called.contexts.iter().filter(|c| on_paths.contains(&c.function));
+    Called {
+        contexts: kept.map(|c| Context { function: to(c.function), ..*c }).collect(),
+        paths: PathSet::new(paths().map(|p| CallPath::new(p.map(|f| to(*f))))),
+    }
 }
 
 /// The first `most` bytes at most, without a broken character.

@@ -4,7 +4,7 @@
 //! change, and merging takes the latest whatever the order.
 
 use super::{LoopKey, MAX_TEXT, Profile, cut};
-use crate::units::path::PathSet;
+use crate::units::path::Called;
 use crate::units::stats::UnitStats;
 use crate::units::thresholds::{Rule, Threshold, threshold};
 use pg_event::Ns;
@@ -76,25 +76,25 @@ impl Settings {
 }
 
 /// # Settings
-/// Each is said of the type that has a call tree with these `paths` (of this profile's functions), at a moment given
+/// Each is said of the type that has this call `tree` (of this profile's functions), at a moment given
 /// in ns since the epoch: the latest counts. Nothing happens when the loop or the tree is not known.
 impl Profile {
     /// Names a type; an empty name takes an earlier one back.
-    pub fn name_type(&mut self, of: &LoopKey, paths: &PathSet, at: Ns, name: &str) {
+    pub fn name_type(&mut self, of: &LoopKey, tree: &Called, at: Ns, name: &str) {
         let name = Some(Dated { at, what: cut(name, MAX_TEXT) });
-        self.set(of, paths, Settings { name, ..Settings::default() });
+        self.set(of, tree, Settings { name, ..Settings::default() });
     }
 
     /// Says how long units of a type may take.
-    pub fn limit_type(&mut self, of: &LoopKey, paths: &PathSet, at: Ns, limit: Limit) {
+    pub fn limit_type(&mut self, of: &LoopKey, tree: &Called, at: Ns, limit: Limit) {
         let limit = Some(Dated { at, what: limit });
-        self.set(of, paths, Settings { limit, ..Settings::default() });
+        self.set(of, tree, Settings { limit, ..Settings::default() });
     }
 
     /// Says whether violations of a type are not to be told.
-    pub fn silence_type(&mut self, of: &LoopKey, paths: &PathSet, at: Ns, silent: bool) {
+    pub fn silence_type(&mut self, of: &LoopKey, tree: &Called, at: Ns, silent: bool) {
         let silent = Some(Dated { at, what: silent });
-        self.set(of, paths, Settings { silent, ..Settings::default() });
+        self.set(of, tree, Settings { silent, ..Settings::default() });
     }
 
     /// The latest moment at which something was said; 0 when nothing was.
@@ -106,11 +106,11 @@ impl Profile {
         moments.flatten().max().unwrap_or(0)
     }
 
-    fn set(&mut self, of: &LoopKey, paths: &PathSet, settings: Settings) {
+    fn set(&mut self, of: &LoopKey, tree: &Called, settings: Settings) {
         if let Some(l) = self.loops.get_mut(of)
-            && l.trees.contains_key(paths)
+            && l.trees.contains_key(tree)
         {
-            l.settings.entry(paths.clone()).or_default().merge(settings);
+            l.settings.entry(tree.clone()).or_default().merge(settings);
         }
     }
 }

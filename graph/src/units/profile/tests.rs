@@ -52,14 +52,14 @@ enum Said {
 /// The profile with something said of what it knows.
 fn with_settings(mut p: Profile, all_said: &[(prop::sample::Index, u64, Said)]) -> Profile {
     for (which, at, said) in all_said {
-        let all: Vec<(LoopKey, PathSet)> =
+        let all: Vec<(LoopKey, Called)> =
             p.loops.iter().flat_map(|(k, l)| l.trees.keys().map(|t| (k.clone(), t.clone()))).collect();
         if !all.is_empty() {
-            let (k, paths) = &all[which.index(all.len())];
+            let (k, tree) = &all[which.index(all.len())];
             match said {
-                Said::Name(text) => p.name_type(k, paths, *at, text),
-                Said::Limit(limit) => p.limit_type(k, paths, *at, *limit),
-                Said::Silent(silent) => p.silence_type(k, paths, *at, *silent),
+                Said::Name(text) => p.name_type(k, tree, *at, text),
+                Said::Limit(limit) => p.limit_type(k, tree, *at, *limit),
+                Said::Silent(silent) => p.silence_type(k, tree, *at, *silent),
             }
         }
     }
@@ -193,7 +193,7 @@ fn claims_of_length_are_not_believed() {
     // An array of four, the first of which claims four billion items.
     let claim = b"PGPROF\x01\x00\x96\xdd\xff\xff\xff\xff";
     assert!(matches!(Profile::decode(claim), Err(DecodeError::Damaged(_))));
-    assert_eq!(Profile::decode(b"PGPROF\x04\x00"), Err(DecodeError::Version(4)));
+    assert_eq!(Profile::decode(b"PGPROF\x05\x00"), Err(DecodeError::Version(5)));
     assert_eq!(Profile::decode(b"PGPROF"), Err(DecodeError::NotAProfile));
     assert!(matches!(Profile::decode(&vec![0; MAX_BYTES + 1]), Err(DecodeError::TooLong(_))));
     // As many empty texts as fit: refused at the first that is too many.
@@ -285,7 +285,7 @@ fn names_that_people_give_stay_with_the_type() {
     let types = p.types(&key(0x1234), TypeOptions::default()).unwrap();
     assert_eq!(types.known.stats.iter().map(UnitStats::count).collect::<Vec<_>>(), [40, 40]);
     let cgi = types.known.names.iter().position(|n| n == "run_cgi").unwrap();
-    let paths = types.types.trees()[types.types.types()[cgi].representative].paths.clone();
+    let tree = types.types.trees()[types.types.types()[cgi].representative].called();
     let contexts = |t: usize| -> Vec<(&str, u32)> {
         let name = |c: &Context| (p.functions()[c.function.0 as usize].name.as_str(), c.depth);
         types.contexts[t].iter().map(name).collect()
@@ -294,13 +294,13 @@ fn names_that_people_give_stay_with_the_type() {
     assert_eq!(contexts(1 - cgi), [("read_file", 96), ("stat", 160)]);
     let name = |p: &Profile| p.types(&key(0x1234), TypeOptions::default()).unwrap().known.names[cgi].clone();
     let other = p.clone();
-    p.name_type(&key(0x1234), &paths, 5, "the\u{1b} gateway");
+    p.name_type(&key(0x1234), &tree, 5, "the\u{1b} gateway");
     assert_eq!(name(&p), "the? gateway");
     // An earlier name does not count; it is kept through merging and writing; an empty one takes it back.
-    p.name_type(&key(0x1234), &paths, 4, "old");
+    p.name_type(&key(0x1234), &tree, 4, "old");
     let p2 = Profile::decode(&other.merge(&p).encode().unwrap()).unwrap();
     assert_eq!(name(&p2), "the? gateway");
-    p.name_type(&key(0x1234), &paths, 6, "");
+    p.name_type(&key(0x1234), &tree, 6, "");
     assert_eq!(name(&p), "run_cgi");
     assert!(p.types(&key(7), TypeOptions::default()).is_none());
 }
@@ -328,6 +328,43 @@ fn what_is_too_large_is_told_and_can_be_cut() {
     assert_eq!((t.ns, t.caution), (5, Some(Caution::TooFew { have: 19_998, need: 29_956 })));
 }
 
+/// Between the loop and a function calls may be that are not seen: how deep the stack is tells them.
+#[test]
+fn units_of_the_same_paths_at_other_depths_are_told_apart() {
+    let functions: Vec<Function> = (0..3).map(function).collect();
+    let unit = |f: u32, depth, duration| Unit {
+        duration,
+        paths: PathSet::new([CallPath::new([FunctionId(0), FunctionId(f)])]),
+        contexts: [Context { function: FunctionId(f), depth }].into(),
+    };
+    let of = |depth, duration: u64| (0..50).map(move |i| unit(1, depth, duration + i));
+    let others = (0..50).map(|i| unit(2, 8, 10 + i % 3));
+    let units: Vec<Unit> = of(64, 1000).chain(of(96, 5000)).chain(others).collect();
+    let mut p = Profile::new([], &functions, units.iter().map(|u| (key(0), u)));
+    let types = |p: &Profile| p.types(&key(0), TypeOptions::default()).unwrap();
+    let stats = |p: &Profile| -> Vec<(u64, Option<u64>)> {
+        let mut all: Vec<_> = types(p).known.stats.iter().map(|s| (s.count(), s.least())).collect();
+        all.sort_unstable();
+        all
+    };
+    assert_eq!(stats(&p), [(50, Some(10)), (50, Some(1000)), (50, Some(5000))]);
+    let bytes = p.encode().unwrap();
+    assert_eq!((bytes[6], Profile::decode(&bytes).as_ref()), (1, Ok(&p)), "earlier programs can read it");
+    // What is said of the one is not said of the other, whoever merges with whom.
+    let slow = types(&p);
+    let slow = slow.types.trees().iter().find(|t| t.contexts.iter().any(|c| c.depth == 96)).unwrap().called();
+    let before = p.clone();
+    p.silence_type(&key(0), &slow, 5, true);
+    let bytes = p.encode().unwrap();
+    assert_eq!(bytes[6], 4);
+    for p in [Profile::decode(&bytes).unwrap(), before.merge(&p), p.merge(&before)] {
+        let of = types(&p).known;
+        let silent: Vec<_> =
+            of.stats.iter().zip(&of.silent).filter(|(_, s)| **s).map(|(s, _)| s.least()).collect();
+        assert_eq!(silent, [Some(5000)]);
+    }
+}
+
 /// Types that were found by other rules stay: nothing is clustered anew.
 #[test]
 fn types_stay_as_they_were_found() {
@@ -338,9 +375,9 @@ fn types_stay_as_they_were_found() {
         p.types(&key(0x1234), TypeOptions { refine: RefineOptions { most: 0, ..apart.refine }, ..apart });
     let known = known.unwrap().known;
     assert_eq!(known.stats.len(), 1, "by default there are two");
-    let paths = p.loops[&key(0x1234)].trees.keys().next_back().unwrap().clone();
-    p.name_type(&key(0x1234), &paths, 5, "all");
-    p.silence_type(&key(0x1234), &paths, 5, true);
+    let tree = p.loops[&key(0x1234)].trees.keys().next_back().unwrap().clone();
+    p.name_type(&key(0x1234), &tree, 5, "all");
+    p.silence_type(&key(0x1234), &tree, 5, true);
     let heard = p.said_since(&before, &key(0x1234), &known).unwrap();
     assert_eq!(
         (heard.names.as_slice(), heard.silent.as_slice()),
@@ -354,15 +391,15 @@ fn limits_and_silence_stay_with_the_type() {
     let mut p = server();
     let of = p.types(&key(0x1234), TypeOptions::default()).unwrap();
     let at = of.known.names.iter().position(|n| n == "run_cgi").unwrap();
-    let paths = of.types.trees()[of.types.types()[at].representative].paths.clone();
+    let tree = of.types.trees()[of.types.types()[at].representative].called();
     let auto = of.known.threshold(TypeId(at as u32), Rule::default()).unwrap().ns;
     let other = p.clone();
-    p.limit_type(&key(0x1234), &paths, 5, Limit::Fixed(5_100_000));
-    p.silence_type(&key(0x1234), &paths, 5, true);
+    p.limit_type(&key(0x1234), &tree, 5, Limit::Fixed(5_100_000));
+    p.silence_type(&key(0x1234), &tree, 5, true);
     // What was said before does not count, whoever merges with whom; nor what is said of a tree that nobody has.
     let mut earlier = other.clone();
-    earlier.limit_type(&key(0x1234), &paths, 4, Limit::Fixed(1));
-    earlier.silence_type(&key(0x1234), &PathSet::default(), 9, true);
+    earlier.limit_type(&key(0x1234), &tree, 4, Limit::Fixed(1));
+    earlier.silence_type(&key(0x1234), &Called::default(), 9, true);
     let merged = Profile::decode(&earlier.merge(&p).encode().unwrap()).unwrap();
     assert_eq!(merged, p.merge(&earlier));
     let of = merged.types(&key(0x1234), TypeOptions::default()).unwrap();
@@ -375,8 +412,8 @@ fn limits_and_silence_stay_with_the_type() {
     let text = merged.show(TypeOptions::default(), Rule::default());
     assert!(text.contains("run_cgi") && text.contains("(threshold set by hand) (silent)"), "{text}");
     // Auto and no silence take both back.
-    p.limit_type(&key(0x1234), &paths, 6, Limit::Auto);
-    p.silence_type(&key(0x1234), &paths, 6, false);
+    p.limit_type(&key(0x1234), &tree, 6, Limit::Auto);
+    p.silence_type(&key(0x1234), &tree, 6, false);
     let of = p.types(&key(0x1234), TypeOptions::default()).unwrap();
     assert_eq!(of.known.threshold(TypeId(at as u32), Rule::default()).unwrap().ns, auto);
     assert!(!of.known.silent[at]);
@@ -416,8 +453,8 @@ fn units_of_a_rare_type_may_take_as_long_as_any_of_the_loop() {
     let few = of.known.threshold(TypeId(rare as u32), Rule::default()).unwrap().caution;
     assert_eq!(few, Some(Caution::TooFew { have: 3, need: 30 }));
     // What a person says of it counts.
-    let paths = of.types.trees()[of.types.types()[rare].representative].paths.clone();
-    p.limit_type(&key(0), &paths, 1, Limit::Sigma(4000));
+    let tree = of.types.trees()[of.types.types()[rare].representative].called();
+    p.limit_type(&key(0), &tree, 1, Limit::Sigma(4000));
     let of = p.types(&key(0), TypeOptions::default()).unwrap();
     assert_eq!(ns(&of, rare, Rule::default()), threshold(&of.known.stats[rare], Rule::default()).unwrap().ns);
 }

@@ -4,7 +4,7 @@ use super::{Function, KnownTypes, LoopKey, Profile};
 use crate::units::inference::Context;
 use crate::units::names::type_names;
 use crate::units::path::{CallPath, FunctionId};
-use crate::units::refine::{TreeTimes, precedence};
+use crate::units::refine::{TreeTimes, contexts_of, precedence};
 use crate::units::table::{Row, table};
 use crate::units::thresholds::Rule;
 use crate::units::types::{TypeId, TypeOptions, UnitTypes};
@@ -18,7 +18,7 @@ const UNSEEN: &str = "(unseen";
 pub struct LoopTypes {
     /// The types, by [`TypeId`]; functions are those of [`Profile::functions`].
     pub types: UnitTypes,
-    /// The contexts of each: with a threshold they are [`crate::units::TypeContexts`].
+    /// The usual contexts of each: with a threshold they are [`crate::units::TypeContexts`].
     pub contexts: Vec<BTreeSet<Context>>,
     /// Contexts that tell types of much different times from each other, what explains most first.
     pub splits: Vec<Context>,
@@ -66,20 +66,17 @@ impl Profile {
     /// The types of a loop's units with their durations and names. `None` when the loop is not known.
     pub fn types(&self, of: &LoopKey, options: TypeOptions) -> Option<LoopTypes> {
         let l = self.loops.get(of)?;
-        let mut types = UnitTypes::new(l.trees.iter().map(|(p, t)| (p.clone(), t.stats.count())), options);
-        // Trees are in the same order on both sides: sorted by their paths.
-        let times = l.trees.values().map(|t| TreeTimes { stats: &t.stats, contexts: &t.contexts });
+        let mut types =
+            UnitTypes::new(l.trees.iter().map(|(of, stats)| (of.clone(), stats.count())), options);
+        // Trees are in the same order on both sides.
+        let times = l.trees.iter().map(|(of, stats)| TreeTimes { stats, contexts: &of.contexts });
         let times: Vec<TreeTimes> = times.collect();
         let splits = types.refine(&times);
         let groups: Vec<Vec<usize>> = types.types().iter().map(|t| t.trees.clone()).collect();
         let first = precedence(&groups, &times);
         let name = |f: FunctionId| self.functions.get(f.0 as usize).map_or("?", |f| f.name.as_str());
         let known = KnownTypes::new(l, &types, type_names(&types, name));
-        let mut contexts = vec![BTreeSet::new(); types.types().len()];
-        for (i, tree) in l.trees.values().enumerate() {
-            let Some(t) = types.type_of(i) else { continue };
-            contexts[t.0 as usize].extend(&tree.contexts);
-        }
+        let contexts = groups.iter().map(|g| contexts_of(g, &times)).collect();
         Some(LoopTypes { types, contexts, splits, first, known })
     }
 

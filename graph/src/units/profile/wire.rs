@@ -5,11 +5,11 @@ use super::places::LoopFacts;
 use super::settings::{Dated, Settings};
 use super::{
     Binary, Boundary, Function, Given, Limit, LoopFunction, LoopKey, LoopProfile, MAX_BUILD_ID, MAX_TEXT,
-    NativeWay, Place, Profile, TreeProfile,
+    NativeWay, Place, Profile,
 };
 use crate::units::Context;
 use crate::units::histogram::{Histogram, LAST_STEP};
-use crate::units::path::{CallPath, FunctionId, MAX_FRAMES, PathSet};
+use crate::units::path::{CallPath, Called, FunctionId, MAX_FRAMES, PathSet};
 use crate::units::stats::UnitStats;
 use pg_event::Sysno;
 use pg_event::bounded::{sequence, text};
@@ -17,7 +17,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The newest version. It rises when an older reader would misread; what an older one can read is written as before.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
+
+/// The version whose settings know call trees by their paths alone.
+const BY_PATHS: u16 = 3;
 
 /// The version without native ways of Python's loops.
 const GIVEN: u16 = 2;
@@ -150,9 +153,7 @@ struct WireTree {
     greatest: u64,
     #[serde(deserialize_with = "sequence::<MAX_STEPS, _, _>")]
     steps: Vec<(u16, u64)>,
-    /// Function and depth.
-    #[serde(deserialize_with = "sequence::<MAX_CONTEXTS, _, _>")]
-    contexts: Vec<(u32, u32)>,
+    contexts: Contexts,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -162,7 +163,14 @@ struct WireSettings {
     name: Option<(u64, Text)>,
     limit: Option<(u64, Limit)>,
     silent: Option<(u64, bool)>,
+    /// What units of the call tree came by, where others have the same paths (since version 4).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    contexts: Option<Contexts>,
 }
+
+/// Function and depth of each.
+#[derive(Serialize, Deserialize)]
+struct Contexts(#[serde(deserialize_with = "sequence::<MAX_CONTEXTS, _, _>")] Vec<(u32, u32)>);
 
 #[derive(Serialize, Deserialize)]
 struct WireBoundary {
@@ -214,15 +222,15 @@ impl Profile {
             most("call paths of one unit", paths().map(Vec::len).max().unwrap_or(0), MAX_PATHS)?;
             most(
                 "contexts of one unit",
-                l.trees.iter().map(|t| t.contexts.len()).max().unwrap_or(0),
+                l.trees.iter().map(|t| t.contexts.0.len()).max().unwrap_or(0),
                 MAX_CONTEXTS,
             )?;
-            contexts += l.trees.iter().map(|t| t.contexts.len()).sum::<usize>();
+            contexts += l.trees.iter().map(|t| t.contexts.0.len()).sum::<usize>();
             loops.push(l);
         }
         let sets = self.loops.values().flat_map(|l| l.trees.keys().chain(l.settings.keys()));
         // One more for each path, as the reader counts.
-        let frames: usize = sets.flat_map(PathSet::paths).map(|p| p.len() + 1).sum();
+        let frames: usize = sets.flat_map(|of| of.paths.paths()).map(|p| p.len() + 1).sum();
         most("frames of call paths and contexts", frames + contexts, MAX_ALL_FRAMES)?;
         let binary =
             |b: &Binary| WireBinary { path: Text(b.path.clone()), build_id: Text(b.build_id.clone()) };
@@ -245,10 +253,12 @@ impl Profile {
         };
         let given = self.loops.keys().any(|k| k.given.is_some());
         let native = self.loops.values().flat_map(|l| &l.facts.boundaries).any(|b| b.native.is_some());
-        let version = match (native, given) {
-            (true, _) => VERSION,
-            (false, true) => GIVEN,
-            (false, false) => LOOPS_ONLY,
+        let by_contexts = whole.loops.iter().flat_map(|l| &l.settings).any(|s| s.contexts.is_some());
+        let version = match (by_contexts, native, given) {
+            (true, _, _) => VERSION,
+            (false, true, _) => BY_PATHS,
+            (false, false, true) => GIVEN,
+            (false, false, false) => LOOPS_ONLY,
         };
         let mut bytes = [&MAGIC[..], &version.to_le_bytes()].concat();
         bytes.extend(rmp_serde::to_vec(&whole).map_err(|e| EncodeError::Format(e.to_string()))?);
@@ -312,10 +322,19 @@ impl Profile {
     }
 }
 
+/// The trees with these paths, by what their units came by.
+fn with_paths<'a>(
+    trees: &'a BTreeMap<Called, UnitStats>,
+    paths: &'a PathSet,
+) -> impl Iterator<Item = &'a Called> {
+    let all = trees.range(Called::from(paths.clone())..);
+    all.map(|(of, _)| of).take_while(move |of| of.paths == *paths)
+}
+
 fn write_loop(key: &LoopKey, l: &LoopProfile) -> WireLoop {
     // In the order of the paths, so that the numbers follow from the contents.
     let sets = || l.trees.keys().chain(l.settings.keys());
-    let paths: BTreeSet<&CallPath> = sets().flat_map(PathSet::paths).collect();
+    let paths: BTreeSet<&CallPath> = sets().flat_map(|of| of.paths.paths()).collect();
     let mut node: BTreeMap<(u32, FunctionId), u32> = BTreeMap::new();
     let mut nodes = Vec::new();
     let mut ends: BTreeMap<&CallPath, u32> = BTreeMap::new();
@@ -330,17 +349,20 @@ fn write_loop(key: &LoopKey, l: &LoopProfile) -> WireLoop {
         ends.insert(p, at);
     }
     let places = |s: &PathSet| s.paths().iter().map(|p| ends[p]).collect();
-    let tree = |(paths, TreeProfile { stats: s, contexts }): (&PathSet, &TreeProfile)| WireTree {
-        paths: places(paths),
+    let contexts = |of: &Called| Contexts(of.contexts.iter().map(|c| (c.function.0, c.depth)).collect());
+    let tree = |(of, s): (&Called, &UnitStats)| WireTree {
+        paths: places(&of.paths),
         sum: halves(s.sum()),
         squares: halves(s.squares()),
         least: s.least().unwrap_or(0),
         greatest: s.greatest().unwrap_or(0),
         steps: s.histogram().counts().iter().map(|(s, n)| (*s, *n)).collect(),
-        contexts: contexts.iter().map(|c| (c.function.0, c.depth)).collect(),
+        contexts: contexts(of),
     };
-    let settings = |(paths, s): (&PathSet, &Settings)| WireSettings {
-        paths: places(paths),
+    // By their paths alone, where those are enough.
+    let settings = |(of, s): (&Called, &Settings)| WireSettings {
+        paths: places(&of.paths),
+        contexts: with_paths(&l.trees, &of.paths).nth(1).map(|_| contexts(of)),
         name: s.name.as_ref().map(|d| (d.at, Text(d.what.clone()))),
         limit: s.limit.as_ref().map(|d| (d.at, d.what)),
         silent: s.silent.as_ref().map(|d| (d.at, d.what)),
@@ -395,7 +417,14 @@ fn read_loop(l: WireLoop, functions: usize, budget: &mut usize) -> Result<LoopPr
         Ok(PathSet::new(all))
     };
     let mut read = LoopProfile::default();
-    let mut context_budget = MAX_ALL_FRAMES;
+    let mut budget = MAX_ALL_FRAMES;
+    let mut contexts = |Contexts(all): &Contexts| -> Result<BTreeSet<Context>, DecodeError> {
+        if all.iter().any(|&(f, _)| f as usize >= functions) {
+            return Err(damaged("a context of no function"));
+        }
+        budget = budget.checked_sub(all.len()).ok_or_else(|| damaged("too many contexts"))?;
+        Ok(all.iter().map(|&(f, depth)| Context { function: FunctionId(f), depth }).collect())
+    };
     for tree in &l.trees {
         let mut counts = BTreeMap::new();
         for &(step, n) in &tree.steps {
@@ -407,14 +436,8 @@ fn read_loop(l: WireLoop, functions: usize, budget: &mut usize) -> Result<LoopPr
         let stats =
             UnitStats::from_parts(whole(tree.sum), whole(tree.squares), tree.least, tree.greatest, histogram)
                 .map_err(damaged)?;
-        let contexts: BTreeSet<Context> =
-            tree.contexts.iter().map(|&(f, depth)| Context { function: FunctionId(f), depth }).collect();
-        if contexts.iter().any(|c| c.function.0 as usize >= functions) {
-            return Err(damaged("a context of no function"));
-        }
-        context_budget =
-            context_budget.checked_sub(contexts.len()).ok_or_else(|| damaged("too many contexts"))?;
-        read.trees.entry(paths(&tree.paths)?).or_default().merge(&TreeProfile { stats, contexts });
+        let called = Called { paths: paths(&tree.paths)?, contexts: contexts(&tree.contexts)? };
+        read.trees.entry(called).or_default().merge(&stats);
     }
     for s in l.settings {
         let settings = Settings {
@@ -422,7 +445,16 @@ fn read_loop(l: WireLoop, functions: usize, budget: &mut usize) -> Result<LoopPr
             limit: s.limit.map(|(at, what)| Dated { at, what }),
             silent: s.silent.map(|(at, what)| Dated { at, what }),
         };
-        read.settings.entry(paths(&s.paths)?).or_default().merge(settings);
+        let paths = paths(&s.paths)?;
+        let called = match s.contexts {
+            Some(of) => Called { paths, contexts: contexts(&of)? },
+            // There is one tree with these paths, if any.
+            None => match with_paths(&read.trees, &paths).next() {
+                Some(tree) => tree.clone(),
+                None => continue,
+            },
+        };
+        read.settings.entry(called).or_default().merge(settings);
     }
     let function = |(module, name, entry): (Text, Text, u64)| LoopFunction {
         function: Function { module: module.0, name: name.0 },

@@ -94,6 +94,29 @@ fn what_guards_cannot_tell_is_one_type() {
     assert_eq!(of(&trees).len(), 4);
 }
 
+#[test]
+fn what_hardly_any_unit_comes_by_tells_no_type() {
+    // One of B's units came by what tells C's, too.
+    let of = |rare| {
+        let trees = [("AB", around(1000, 990)), ("ABC", around(1000, rare)), ("AC", around(9000, 990))];
+        refined(
+            &[&trees[..], &[("Z", around(5, 90)), ("Y", around(5, 90))]].concat(),
+            &[&[0, 1, 2], &[3], &[4]],
+            RefineOptions::default(),
+        )
+        .0
+    };
+    assert_eq!(of(1), [vec![0, 1], vec![2], vec![3], vec![4]]);
+    let times =
+        [UnitStats::of(around(1000, 297)), UnitStats::of(around(1000, 3)), UnitStats::of(around(1000, 2))];
+    let contexts = ["A", "AB", "AC"].map(|t| t.chars().map(at).collect::<BTreeSet<_>>());
+    let trees: Vec<TreeTimes> =
+        times.iter().zip(&contexts).map(|(stats, contexts)| TreeTimes { stats, contexts }).collect();
+    assert_eq!(contexts_of(&[0, 1], &trees), ['A', 'B'].map(at).into());
+    assert_eq!(contexts_of(&[0, 1, 2], &trees), [at('A')].into());
+    assert_eq!(contexts_of(&[2], &trees), ['A', 'C'].map(at).into());
+}
+
 /// [`precedence`] of types of one tree each.
 fn preceding(trees: &[(&str, Vec<Ns>)]) -> Vec<(usize, usize)> {
     let stats: Vec<UnitStats> = trees.iter().map(|t| UnitStats::of(t.1.iter().copied())).collect();

@@ -168,7 +168,7 @@ proptest! {
 
 #[test]
 fn nothing_is_known() {
-    let none = UnitTypes::new([], TypeOptions::default());
+    let none = UnitTypes::new([(); 0].map(|()| (PathSet::default(), 0)), TypeOptions::default());
     assert_eq!(none.belongs(&paths(&["AB"])), Belongs::New(None));
     assert_eq!(none.types(), []);
 }

@@ -49,6 +49,10 @@ fn main() -> Result<(), Error> {
                 Told::Call { function, depth, path: Some(path), .. } => {
                     let of = |f: &FrameId| place(guards.catalog(), &mut places, *f);
                     let way: Way = path.iter().map(of).collect();
+                    let call = way.get(1).map_or(0, |f| f.2 & 0xfff) as u32;
+                    let triple = (function, depth << 12 | call);
+                    let of_functions = way.iter().map(|f| (f.0, f.1, 0)).collect();
+                    *seen.with_call.entry(triple).or_default().entry(of_functions).or_default() += 1;
                     let pair = (function, depth);
                     *seen.by_calls.entry(pair).or_default().entry(way.clone()).or_default() += 1;
                     let functions = way.into_iter().map(|f| (f.0, f.1, 0)).collect();
@@ -70,7 +74,11 @@ fn main() -> Result<(), Error> {
         seen.cut
     );
     let at_guards = |f| name(f).is_some_and(|n| guarded.contains(n));
-    for (calls, how) in [(&seen.calls, "functions on the way"), (&seen.by_calls, "calls on the way")] {
+    for (calls, how) in [
+        (&seen.calls, "functions on the way"),
+        (&seen.by_calls, "calls on the way"),
+        (&seen.with_call, "with the place of the call"),
+    ] {
         Seen::tell(calls, &format!("{how}, all functions of the profile"), |_| true);
         Seen::tell(calls, &format!("{how}, functions that guards are set at"), at_guards);
     }
@@ -96,6 +104,8 @@ struct Seen {
     cut: u64,
     /// Ways as functions: what the paper calls a calling context.
     calls: Calls,
+    /// As functions, of each pair and the place of the call.
+    with_call: Calls,
     /// Ways as calls: two calls in one function are two.
     by_calls: Calls,
 }

@@ -501,3 +501,15 @@ fn who_has_the_lock_already_waits_for_itself() {
         assert_eq!(why.contains("has already"), owner == 0, "{why}");
     }
 }
+
+/// Who waits for a part of a file has another part of it; who has the wanted one was not found.
+#[test]
+fn a_lock_of_another_part_of_the_file_is_not_the_one_it_waits_for() {
+    let mut d = Drawing::new(20.0);
+    let app = d.process("app", "app", None, 0.0);
+    let file = d.object(ObjectKind::FileLock, 7, 1, "/data/file");
+    d.wait(app, 1.0, 20.0, "fcntl").on(file).op(7, 0).open();
+    d.hold(app, app, file, Relation::Owns, 2.0);
+    let r = d.diagnose("^app$");
+    assert!(!r.root_causes[0].why.contains("itself"), "{}", r.root_causes[0].why);
+}

@@ -9,25 +9,27 @@ use crate::class::{WaitClass, asked, class, vague};
 use crate::{EdgeKind, EventGraph, VertexId, Weak};
 use pg_event::{Catalog, Ns, ObjectKind, Relation, ThreadId};
 
-/// By what a thread keeps itself waiting in this time: it has the lock that it wants already, or the connection on
+/// By what a thread keeps itself waiting in this time: the word of the lock that it wants names it, or the connection on
 /// which it waits is to a socket at which it listens itself. `None` when another one is there to act, too.
 pub(crate) fn keeps_itself(g: &EventGraph, c: &Catalog, t: ThreadId, (a, b): (Ns, Ns)) -> Option<Relation> {
     let process = |t: ThreadId| c.thread(t).map(|t| t.process);
     let own = process(t)?;
+    let lived = |x: &ThreadId| c.thread(*x).is_some_and(|x| x.start <= b && x.end.is_none_or(|e| e > a));
     let mut found = None;
     for h in g.holds(t, a..b.saturating_add(1)) {
-        let by = matches!(h.relation, Relation::Owns | Relation::Listens).then_some(h.relation);
-        if process(h.holder) != Some(own) || by.is_none() || found.is_some_and(|f| Some(f) != by) {
+        let by = match h.relation {
+            // Who has a lock of a file may have another part of it.
+            Relation::Owns if c.object(h.object).is_some_and(|o| o.kind == ObjectKind::Futex) => {
+                h.holder == t
+            }
+            // Who has a socket is known by process only.
+            Relation::Listens => h.holder == t && g.threads_of(own).filter(lived).count() == 1,
+            _ => false,
+        };
+        if !by || found.is_some_and(|f| f != h.relation) {
             return None;
         }
-        // A word names a thread; who has a file or socket is only known by process.
-        let word = c.object(h.object).is_some_and(|o| o.kind == ObjectKind::Futex);
-        let lived = |x: &ThreadId| c.thread(*x).is_some_and(|x| x.start <= b && x.end.is_none_or(|e| e > a));
-        let alone = !word && g.threads_of(own).filter(lived).count() == 1;
-        if h.holder != t || !(word || alone) {
-            return None;
-        }
-        found = by;
+        found = Some(h.relation);
     }
     found
 }

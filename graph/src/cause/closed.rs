@@ -93,20 +93,13 @@ impl Writer<'_> {
         let [.., a, b] = &self.o.nodes[..] else { return None };
         let within = (n.start, n.start + n.duration);
         let by = keeps_itself(self.g, self.c, n.thread, within).filter(|_| a.thread == b.thread)?;
-        let (sort, meanwhile) = if self.g.vertex(self.last_of(n)).timed_out {
-            ("until a time-out of its own", "and did not come to that until its wait timed out")
-        } else {
-            ("deadlock", "and does not come to that as long as it waits")
+        let over = self.g.vertex(self.last_of(n)).timed_out;
+        let sort = if over { "until its own time-out" } else { "deadlock" };
+        let what = match by {
+            Relation::Listens => " for an answer that only it could give, since it listens there itself",
+            _ => ", for a lock that it has already",
         };
-        let waited = self.waited(n);
-        Some(match by {
-            Relation::Listens => format!(
-                "it waits for itself ({sort}): {full} {waited} for an answer that only it could give: it is the one that listens there, {meanwhile}"
-            ),
-            _ => format!(
-                "it waits for itself ({sort}): {full} {waited}, for a lock that it has already: it would have to release it, {meanwhile}"
-            ),
-        })
+        Some(format!("{full} waited for itself ({sort}): it {}{what}", self.waited(n)))
     }
 
     pub(super) fn why_circular(&self, r: &Ranked) -> String {

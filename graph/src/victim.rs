@@ -282,6 +282,8 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
         WaitClass::Other => 0.5,
         // Whoever waits for a child sees only the child's hang.
         WaitClass::Child => 0.12,
+        // It sleeps between tries for a lock: somebody was found to have that.
+        WaitClass::Sleep if kept_out(graph, e) => 0.7,
         WaitClass::Sleep if pauses_a_loop(graph, catalog, e) => 0.02,
         WaitClass::Sleep if e.block_type() == BlockType::RepeatedYield => 0.5,
         WaitClass::Sleep => 0.1,
@@ -309,6 +311,11 @@ fn turning(graph: &EventGraph, catalog: &Catalog, e: &Episode) -> Option<(f64, N
         Purpose::Looks(_) | Purpose::Unknown => (0.15, 20 * S),
         Purpose::Job => (0.07, 10 * S),
     })
+}
+
+/// Was another one found to have a lock that the thread tried for meanwhile?
+fn kept_out(graph: &EventGraph, e: &Episode) -> bool {
+    graph.holds(e.thread, e.start..e.end).any(|h| h.relation.has_lock() && h.holder != e.thread)
 }
 
 /// Is it the sleep of a child by which a loop of its parent lets time pass? The loop is told instead.

@@ -427,3 +427,89 @@ fn nobody_is_left_to_wake_the_only_thread() {
         assert_eq!(why.contains("only threads of its process can, and it is the only one"), private, "{why}");
     }
 }
+
+/// A server with one process asks itself over a connection that it would have to accept: it waits for itself, and not
+/// for somebody who was not found. With another process or thread that could accept it is not said.
+#[test]
+fn a_server_that_asks_itself_waits_for_itself() {
+    for (others, over) in
+        [("", true), ("", false), ("process", true), ("thread", true), ("came and went", true)]
+    {
+        let mut d = Drawing::new(20.0);
+        let php = d.process("php", "php -S 127.0.0.7:80", None, 0.0);
+        let curl = d.process("curl", "curl page", None, 0.9);
+        let (a, b) = (d.object(ObjectKind::Tcp, 1, 2, ""), d.object(ObjectKind::Tcp, 2, 1, ""));
+        let part = d.object(ObjectKind::Tcp, 3, 4, "127.0.0.1:5->127.0.0.7:80");
+        d.message(curl, a, Direction::Send, 1.0, 80);
+        d.message(php, b, Direction::Receive, 1.01, 80);
+        d.message(php, part, Direction::Send, 1.05, 60);
+        d.hold(php, php, part, Relation::Listens, 2.0);
+        match others {
+            "process" => {
+                let worker = d.process("php", "php -S 127.0.0.7:80 worker", Some(php), 0.1);
+                d.hold(worker, php, part, Relation::Listens, 2.0);
+                d.wait(worker, 0.2, 20.0, "clock_nanosleep").times_out();
+            }
+            "thread" => {
+                let worker = d.thread(php, "worker", 0.1);
+                d.wait(worker, 0.2, 20.0, "clock_nanosleep").times_out();
+            }
+            "came and went" => {
+                let early = d.thread(php, "early", 0.1);
+                d.catalog.threads[early.index()].end = Some(draw::ns(0.5));
+            }
+            _ => {}
+        }
+        if over {
+            d.wait(php, 1.1, 14.1, "poll").on(part).times_out();
+            d.message(php, b, Direction::Send, 14.2, 9);
+            d.wait(curl, 1.05, 14.2, "poll").on(a).by(php, "sendto", b);
+        } else {
+            d.wait(php, 1.1, 20.0, "poll").on(part).open();
+            d.hold(php, curl, a, Relation::Peer, 2.0);
+            d.wait(curl, 1.05, 20.0, "poll").on(a).open();
+        }
+        let r = d.diagnose("^curl page$");
+        let first = &r.root_causes[0];
+        let itself = first.why.contains("waited for itself (");
+        assert_eq!(itself, others.is_empty() || others == "came and went", "{others}: {}", first.why);
+        if itself {
+            assert_eq!(first.cmdline.as_deref(), Some("php -S 127.0.0.7:80"));
+            assert!(first.why.contains("listens there") && first.why.contains("curl"), "{}", first.why);
+            assert_eq!(first.why.contains("time-out"), over, "{}", first.why);
+            let way: Vec<_> = r.slice.iter().map(|n| n.process.as_str()).collect();
+            assert_eq!((way, r.circle), (vec!["curl", "php", "php"], vec![1]));
+        }
+    }
+}
+
+/// A mutex that is locked twice by the same thread. Its word names the thread: what the others do does not matter.
+#[test]
+fn who_has_the_lock_already_waits_for_itself() {
+    for owner in [0, 1] {
+        let mut d = Drawing::new(20.0);
+        let main = d.process("app", "app", None, 0.0);
+        let threads = [main, d.thread(main, "other", 0.1)];
+        let word = d.object(ObjectKind::Futex, 0x100, 1, "");
+        let lock = d.stack(&["pthread_mutex_lock (libc.so.6)", "log_line (app)", "main (app)"]);
+        d.wait(main, 1.0, 20.0, "futex").on(word).stack(lock).op(128, 2).open();
+        d.wait(threads[1], 1.0, 20.0, "clock_nanosleep").open();
+        d.hold(threads[owner], main, word, Relation::Owns, 2.0);
+        let r = d.diagnose("^app$");
+        let why = &r.root_causes[0].why;
+        assert_eq!(why.contains("waited for itself (deadlock)"), owner == 0, "{why}");
+        assert_eq!(why.contains("has already"), owner == 0, "{why}");
+    }
+}
+
+/// Who waits for a part of a file has another part of it; who has the wanted one was not found.
+#[test]
+fn a_lock_of_another_part_of_the_file_is_not_the_one_it_waits_for() {
+    let mut d = Drawing::new(20.0);
+    let app = d.process("app", "app", None, 0.0);
+    let file = d.object(ObjectKind::FileLock, 7, 1, "/data/file");
+    d.wait(app, 1.0, 20.0, "fcntl").on(file).op(7, 0).open();
+    d.hold(app, app, file, Relation::Owns, 2.0);
+    let r = d.diagnose("^app$");
+    assert!(!r.root_causes[0].why.contains("itself"), "{}", r.root_causes[0].why);
+}

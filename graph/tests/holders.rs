@@ -83,6 +83,30 @@ fn a_connection_that_was_not_accepted() {
     assert!(said, "{r:#?}");
 }
 
+/// A connection that is not even made: on this machine the queue of who listens is full; of a host far away that is
+/// not known. Nothing was written yet that nobody reads.
+#[test]
+fn a_connection_that_is_not_made() {
+    for (kind, here) in [(ObjectKind::Tcp, true), (ObjectKind::Tcp, false), (ObjectKind::UnixStream, true)] {
+        let mut d = Drawing::new(9.0);
+        let server = d.process("server", "server", None, 0.0);
+        let client = d.process("client", "client", None, 0.9);
+        let c = d.object(kind, 4000, 80, "");
+        let epoll = d.object(ObjectKind::Epoll, 9, 0, "");
+        d.wait(client, 1.0, 9.0, "connect").on(c).open();
+        if here {
+            d.hold(server, client, c, Relation::Listens, 2.0);
+        }
+        d.wait(server, 0.5, 9.0, "epoll_wait").on(epoll).open();
+        let r = d.diagnose("^client$");
+        let why: Vec<_> = r.root_causes.iter().map(|c| c.why.as_str()).collect();
+        let says = |what: &str| why.iter().any(|w| w.contains(what));
+        assert_eq!(says("that wait to be accepted there is full"), here, "{why:?}");
+        assert_eq!(says("was not answered"), !here, "{why:?}");
+        assert!(!says("nobody reads"), "{why:?}");
+    }
+}
+
 /// A bus was asked for a service, made a helper and that the service, which never answers: the bus idles, and so
 /// does its helper; another program of the bus was there long before.
 #[test]

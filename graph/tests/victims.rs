@@ -3,7 +3,7 @@
 mod draw;
 
 use draw::Drawing;
-use pg_event::{Direction, ObjectId, ObjectKind, OffState, ThreadId};
+use pg_event::{Direction, ObjectId, ObjectKind, OffState, Relation, ThreadId};
 use pg_graph::{BlockType, Options, Selection, VictimOptions, run_with_policy, select, victims};
 
 /// Two clients wait for the same busy server: the first one's request is what it computes, so the second one
@@ -60,6 +60,41 @@ fn a_retry_loop_on_a_busy_machine_is_one() {
     let all = victims(&g, &c, &VictimOptions::default());
     assert_eq!(all[0].thread, sql);
     assert!(all[0].duration > 13_500_000_000, "{}", all[0].duration);
+}
+
+/// Who sleeps a second between tries for a lock is who complains, and not the shell around it, nor who has the lock and
+/// waits for a job. A sleep that is for no lock, or for one of its own, is not preferred.
+#[test]
+fn who_tries_for_a_lock_again_and_again_is_the_victim() {
+    for found in ["owner", "nobody", "itself"] {
+        let mut d = Drawing::new(20.0);
+        let script = d.process("bash", "bash run.sh", None, 0.0);
+        let first = d.process("pkg", "pkg install a", Some(script), 0.5);
+        let job = d.process("job", "job", Some(first), 0.6);
+        let second = d.process("pkg", "pkg install b", Some(script), 1.0);
+        let (any, child) = (d.object(ObjectKind::Child, 0, 0, ""), d.object(ObjectKind::Child, 1002, 0, ""));
+        let lock = d.object(ObjectKind::FileLock, 7, 1, "/run/lock");
+        d.wait(job, 0.7, 16.0, "clock_nanosleep").times_out();
+        d.exit(job, 16.0);
+        d.wait(first, 0.7, 16.1, "wait4").on(child).by(job, "exit_group", ObjectId::NONE);
+        d.hold(job, first, child, Relation::ChildOf, 2.0);
+        let mut t = 1.1;
+        while t < 16.1 {
+            d.call(second, t, "fcntl", lock, -11);
+            d.wait(second, t + 0.001, t + 1.0, "clock_nanosleep").times_out();
+            t += 1.002;
+        }
+        match found {
+            "owner" => d.hold(first, second, lock, Relation::Owns, 5.0),
+            "itself" => d.hold(second, second, lock, Relation::Owns, 5.0),
+            _ => {}
+        }
+        d.exit(second, 16.4);
+        d.wait(script, 1.05, 16.5, "wait4").on(any).by(second, "exit_group", ObjectId::NONE);
+        let (g, c) = d.build();
+        let all = victims(&g, &c, &VictimOptions::default());
+        assert_eq!(all[0].thread == second, found == "owner", "{found}: {all:#?}");
+    }
 }
 
 /// One write of a big file to a slow file system: no single wait is long, all of them together are.

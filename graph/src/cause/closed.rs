@@ -2,9 +2,9 @@
 
 use super::{Ranked, Writer};
 use crate::class::{WaitClass, class, opens_fifo};
-use crate::diagnose::{FindingKind, SliceNode};
+use crate::diagnose::{FindingKind, SliceNode, keeps_itself};
 use crate::words::{moment, short_who, who};
-use pg_event::{Ns, ThreadId};
+use pg_event::{Ns, Relation, ThreadId};
 
 impl Writer<'_> {
     pub(super) fn why_closed(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
@@ -86,6 +86,20 @@ impl Writer<'_> {
         of.filter_map(|t| self.g.exited(t).map(|x| (t, x.0)))
             .filter(|x| n.start <= x.1 && x.1 <= until)
             .max_by_key(|x| x.1)
+    }
+
+    /// A circle of one.
+    pub(super) fn why_by_itself(&self, n: &SliceNode, full: &str) -> Option<String> {
+        let [.., a, b] = &self.o.nodes[..] else { return None };
+        let within = (n.start, n.start + n.duration);
+        let by = keeps_itself(self.g, self.c, n.thread, within).filter(|_| a.thread == b.thread)?;
+        let over = self.g.vertex(self.last_of(n)).timed_out;
+        let sort = if over { "until its own time-out" } else { "deadlock" };
+        let what = match by {
+            Relation::Listens => " for an answer that only it could give, since it listens there itself",
+            _ => ", for a lock that it has already",
+        };
+        Some(format!("{full} waited for itself ({sort}): it {}{what}", self.waited(n)))
     }
 
     pub(super) fn why_circular(&self, r: &Ranked) -> String {

@@ -175,6 +175,9 @@ impl Writer<'_> {
         let v = self.g.vertex(n.vertex);
         if n.state == "blocked" && class(&v, self.c) == WaitClass::Room {
             let kind = self.c.object(v.object).map_or(ObjectKind::Unknown, |o| o.kind);
+            if v.syscall.is_any(&["connect"]) {
+                return self.full_queue(n, kind);
+            }
             let what = match kind {
                 ObjectKind::Pipe | ObjectKind::Fifo => "the pipe is full: nobody reads it",
                 _ => "its buffer is full: nobody reads the other end",
@@ -182,6 +185,15 @@ impl Writer<'_> {
             return format!(" ({what})");
         }
         String::new()
+    }
+
+    /// Says what a connection that is not made means. That a host far away has no room is not known.
+    fn full_queue(&self, n: &SliceNode, kind: ObjectKind) -> String {
+        let mut holds = self.g.holds(n.thread, n.start..n.start + n.duration + 1);
+        let here = kind == ObjectKind::UnixStream || holds.any(|h| h.relation == Relation::Listens);
+        let full = "the queue of connections that wait to be accepted there is full";
+        let what = if here { full } else { "its request for a connection was not answered" };
+        format!(" ({what})")
     }
 
     /// What `waiter` sent over what it waits for since shortly before the wait: "2 messages, 70 B, the last

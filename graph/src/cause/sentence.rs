@@ -123,7 +123,10 @@ impl Writer<'_> {
             }
             Some(FindingKind::Idle) => self.why_idle(r, n, &full),
             Some(FindingKind::Unanswered) => self.why_unanswered(n, &full, next),
-            Some(FindingKind::Circular) => return self.why_circular(r),
+            Some(FindingKind::Circular) => match self.why_by_itself(n, &full) {
+                Some(alone) => alone,
+                None => return self.why_circular(r),
+            },
             Some(FindingKind::Closed) => return self.why_closed(r, n, &full),
             Some(FindingKind::Device) => {
                 let what = match n.waits_on.as_deref() {

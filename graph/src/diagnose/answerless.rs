@@ -74,6 +74,9 @@ impl Walk<'_> {
             holders.extend(self.interruptions(group));
             return self.follow_holder(thread, group, class, holders);
         }
+        if self.waits_for_itself(thread, group, &silent) {
+            return Ok(());
+        }
         // Nobody is left who could act: how it goes when it goes well tells no more, and is not asked.
         if let Some(others) = self.locked_in(thread, group, &silent) {
             self.closed(thread, group, others);

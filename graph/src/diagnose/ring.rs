@@ -1,12 +1,38 @@
 //! The way comes back to a thread that is on it: a circle of waits, or somebody in it who idles.
 
-use super::activity::Spans;
+use super::activity::{Group, Spans};
+use super::answerless::relation_words;
 use super::data_flag::DATA_FLAG;
 use super::node::{Entry, SliceNode};
 use super::walk::{Finding, FindingKind, Walk};
-use crate::VertexId;
 use crate::class::{WaitClass, asked, class, vague};
-use pg_event::{ObjectKind, ThreadId};
+use crate::{EdgeKind, EventGraph, VertexId, Weak};
+use pg_event::{Catalog, Ns, ObjectKind, Relation, ThreadId};
+
+/// By what a thread keeps itself waiting in this time: the word of the lock that it wants names it, or the connection on
+/// which it waits is to a socket at which it listens itself. `None` when another one is there to act, too.
+pub(crate) fn keeps_itself(g: &EventGraph, c: &Catalog, t: ThreadId, (a, b): (Ns, Ns)) -> Option<Relation> {
+    let process = |t: ThreadId| c.thread(t).map(|t| t.process);
+    let own = process(t)?;
+    let lived = |x: &ThreadId| c.thread(*x).is_some_and(|x| x.start <= b && x.end.is_none_or(|e| e > a));
+    let mut found = None;
+    for h in g.holds(t, a..b.saturating_add(1)) {
+        let by = match h.relation {
+            // Who has a lock of a file may have another part of it.
+            Relation::Owns if c.object(h.object).is_some_and(|o| o.kind == ObjectKind::Futex) => {
+                h.holder == t
+            }
+            // Who has a socket is known by process only.
+            Relation::Listens => h.holder == t && g.threads_of(own).filter(lived).count() == 1,
+            _ => false,
+        };
+        if !by || found.is_some_and(|f| f != h.relation) {
+            return None;
+        }
+        found = Some(h.relation);
+    }
+    found
+}
 
 impl Walk<'_> {
     /// The thread is on the way already. When every step of the ring must be ended by the next one, it waits
@@ -73,6 +99,22 @@ impl Walk<'_> {
             .vertices_in(n.thread, n.start..n.start + n.duration)
             .find(|v| crate::episode::wait_key(&self.g.vertex(*v), self.c) == key)
             .unwrap_or(n.vertex)
+    }
+
+    /// Does the thread wait for what only it could bring? Then it is a circle of one.
+    pub(super) fn waits_for_itself(&mut self, thread: ThreadId, group: &Group, silent: &Spans) -> bool {
+        let v = self.representative(group);
+        // Whoever watches the socket at which it listens, too, is woken by the connection.
+        let Some(within) = silent.first().zip(silent.last()).map(|(a, b)| (a.0, b.1)) else { return false };
+        if vague(&v, self.c) || class(&v, self.c) == WaitClass::EventLoop {
+            return false;
+        }
+        let Some(by) = keeps_itself(self.g, self.c, thread, within) else { return false };
+        let why = format!("{}: {}", Weak::FromState.words(), relation_words(by));
+        self.out.ring = true;
+        let entry = Entry { edge: Some(EdgeKind::Holder), why_weak: Some(why), ..Entry::default() };
+        self.circular(thread, silent, entry);
+        true
     }
 
     /// The thread is on the way already: it waits for itself in the end.

@@ -177,7 +177,8 @@ impl Context {
 pub struct OffCpu {
     /// When the thread left the CPU.
     pub start: Ns,
-    /// When it was made runnable; equal to `start` if it always was, 0 if it never was (open wait).
+    /// When it was made runnable; equal to `start` if it always was, the interval's end if that was not reported, 0 if
+    /// it never was (open wait).
     pub woken: Ns,
     /// Its state meanwhile.
     pub state: OffState,

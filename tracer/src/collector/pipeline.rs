@@ -397,8 +397,13 @@ impl Pipeline {
         let time = self.time(r.time.min(self.end));
         let thread = self.identity.thread(r.tid, r.tgid, time);
         let start = self.time(r.start).min(time);
-        let woken =
-            if r.woken == 0 { if open { 0 } else { start } } else { self.time(r.woken).clamp(start, time) };
+        // A wait that ended and whose waking the kernel did not report was one until it was seen to be over: who left
+        // the CPU by waiting was not runnable all that time.
+        let woken = match r.woken {
+            0 if open => 0,
+            0 => time,
+            woken => self.time(woken).clamp(start, time),
+        };
         let waker_known = r.woken != 0 && r.waker != 0;
         let context = Context::from_u8(r.context);
         let object =
@@ -780,5 +785,50 @@ mod tests {
             .map(|e| if let Kind::Lost { count, .. } = e.kind { (count, e.time) } else { (0, 0) })
             .collect();
         assert_eq!(seen, [(1, 3000), (2, 4000)]);
+    }
+
+    /// Neither that a timer woke it nor that it got the CPU was reported: the program's record comes when it leaves
+    /// the CPU again.
+    #[test]
+    fn a_wait_whose_waking_was_not_reported_lasts_until_its_end() {
+        let mut p = Pipeline::new(1000, Identity::new(1000, &Focus::default(), 1), 99);
+        let none = RawObject { kind: K_NONE, id: 0, peer: 0 };
+        for (time, start, woken, flags) in
+            [(1500, 1100, 0, F_LONG), (9000, 1100, 0, 0), (9700, 9100, 9600, 0), (9800, 9750, 9749, 0)]
+        {
+            p.off(&Off {
+                state: 1,
+                context: 0,
+                flags,
+                tid: 7,
+                tgid: 7,
+                time,
+                start,
+                woken,
+                waker: 0,
+                waker_tgid: 0,
+                call: 230,
+                waker_call: u16::MAX,
+                cpu: 0,
+                op: 0,
+                value: 0,
+                fd: u32::MAX,
+                timeout: 0,
+                object: none,
+                waker_object: none,
+                user_stack: 0,
+                kernel_stack: 0,
+                waker_stack: 0,
+            });
+        }
+        let items = p.release(u64::MAX, true).into_iter();
+        let events = items.flat_map(|i| if let Item::Events(e) = i { e } else { Vec::new() });
+        let waits: Vec<_> = events
+            .filter_map(
+                |e| if let Kind::OffCpu(o) = e.kind { Some((o.start, o.woken, e.time)) } else { None },
+            )
+            .collect();
+        // One that was woken just before it left the CPU was runnable all the time.
+        assert_eq!(waits, [(100, 0, 500), (100, 8000, 8000), (8100, 8600, 8700), (8750, 8750, 8800)]);
     }
 }

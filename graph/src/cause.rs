@@ -277,6 +277,7 @@ impl Writer<'_> {
                 | FindingKind::NoCpu
                 | FindingKind::Stopped
                 | FindingKind::Paused
+                | FindingKind::Input
                 | FindingKind::Yielding
                 | FindingKind::Retrying,
             ) => 0.75,

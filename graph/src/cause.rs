@@ -5,6 +5,7 @@ mod crashed;
 mod freezer;
 mod late;
 mod parts;
+mod pipe_end;
 mod purpose;
 mod retrying;
 mod sentence;

@@ -84,6 +84,7 @@ fn services_that_ask_each_other_wait_in_a_circle() {
     let c = &r.root_causes[0];
     assert_eq!(c.process.as_deref(), Some("bank"), "{r:#?}");
     assert!(c.why.contains("circular") && c.why.contains("shop"), "{}", c.why);
+    assert!(c.why.contains("a time-out broke it"), "{}", c.why);
     assert_eq!(r.circle.len(), 2, "{r:#?}");
 }
 

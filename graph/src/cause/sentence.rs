@@ -266,7 +266,10 @@ impl Writer<'_> {
         if let Some(from) = self.served(n) {
             s += &from;
         }
-        if off > n.spent {
+        // On a busy machine many had a little of it.
+        if off > n.spent
+            && starved(self.g, self.c, r.thread, spans).others.first().is_some_and(|o| o.1 >= 0.3)
+        {
             s += &self.cpus_had(r);
         }
         s
@@ -327,6 +330,9 @@ impl Writer<'_> {
                 who(self.c, w.thread),
                 self.patience(w)
             );
+        }
+        if let Some(s) = self.kept_open(full, n, w) {
+            return s;
         }
         let asked = match self.asked_for(w) {
             Some(what) => format!("was sent the request ({what})"),

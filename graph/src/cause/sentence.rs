@@ -10,7 +10,7 @@ use crate::profile::Profile;
 use crate::starved::starved;
 use crate::words::{clean, moment, percent, short_label, short_who, span, who};
 use crate::yields::{ASKS, YieldLoop, yield_loop};
-use pg_event::{Direction, Ns, ProcessId, ThreadId};
+use pg_event::{Direction, ProcessId, ThreadId};
 use std::fmt::Write;
 
 /// Most words of a sentence for a ticket.

@@ -331,7 +331,7 @@ impl Writer<'_> {
                 self.patience(w)
             );
         }
-        if let Some(s) = self.kept_open(full, n, w) {
+        if let Some(s) = self.o.nodes[..r.node].iter().rev().find_map(|of| self.kept_open(full, n, of)) {
             return s;
         }
         let asked = match self.asked_for(w) {

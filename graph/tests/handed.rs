@@ -111,3 +111,34 @@ fn who_was_handed_the_request_is_found_behind_the_server() {
     assert_eq!((c.process.as_deref(), c.function.as_deref()), (Some("shop"), Some("add_up")), "{r:#?}");
     assert_eq!(slice(&r), ["busd", "shop serve"], "{r:#?}");
 }
+
+/// A client of a display server grabs it and waits for a person; others get no answer until it is killed.
+#[test]
+fn whose_end_lets_a_server_answer_had_kept_it() {
+    let mut b = Bus::new(&["xset q", "twm", "xterm"]);
+    let script = b.d.process("bash", "bash run", None, 0.0);
+    let (twm, twms, _) = b.ends[1];
+    // The manager has the server, tells it something, and waits for a click.
+    b.send(1, 2, 0.5);
+    b.d.wait(twm, 0.51, 13.0, "poll").on(twms).interrupted();
+    b.send(0, 0, 1.0);
+    let (xset, own, far) = b.ends[0];
+    b.d.signal(script, twm, 9, 12.999);
+    b.d.exit(twm, 13.0012);
+    b.d.wait(b.daemon, b.idle, 13.001, "epoll_wait").on(b.epoll).by(twm, "exit_group", twms);
+    b.idle = 13.003;
+    b.d.message(b.daemon, far, Direction::Send, 13.002, 32);
+    b.waits(0, 1.01, 13.0021);
+    b.d.hold(b.daemon, xset, own, Relation::Peer, 3.0);
+    for n in 0..3 {
+        let (client, _, far) = b.ends[n];
+        b.d.hold(client, b.daemon, far, Relation::Peer, 3.0);
+    }
+    b.d.wait(xset, 13.01, 20.0, "pause").open();
+    let (xterm, xterms, _) = b.ends[2];
+    b.d.wait(xterm, 0.51, 20.0, "poll").on(xterms).open();
+    let r = b.diagnose("^xset ");
+    assert_eq!(slice(&r), ["busd", "twm"], "{r:#?}");
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("twm"), "{r:#?}");
+    assert!(r.circle.is_empty(), "{r:#?}");
+}

@@ -77,7 +77,7 @@ impl Walk<'_> {
     }
 
     /// Does a thread mostly wait for whatever comes from many?
-    fn serves_all(&self, t: ThreadId, spans: &Spans) -> bool {
+    pub(super) fn serves_all(&self, t: ThreadId, spans: &Spans) -> bool {
         let act = activity(self.g, self.c, t, spans);
         let Mostly::Waiting(i) = act.mostly() else { return false };
         let loops = |g| class(&self.representative(g), self.c) == WaitClass::EventLoop;

@@ -81,7 +81,7 @@ fn a_cpu_that_others_have_is_no_quota_though_another_one_idles() {
         for t in [holder, hogs[0], hogs[1]] {
             d.on_cpu(t, 1);
             d.put_off(t, 0.5, 0.6);
-            d.on_cpu(t, if bound || t == holder { 0 } else { 1 });
+            d.on_cpu(t, u16::from(!bound && t != holder));
         }
         let mut t = 1.0;
         while t < 11.0 {

@@ -5,6 +5,7 @@ mod crashed;
 mod freezer;
 mod late;
 mod parts;
+mod pipe_end;
 mod purpose;
 mod retrying;
 mod sentence;
@@ -277,6 +278,7 @@ impl Writer<'_> {
                 | FindingKind::NoCpu
                 | FindingKind::Stopped
                 | FindingKind::Paused
+                | FindingKind::Input
                 | FindingKind::Yielding
                 | FindingKind::Retrying,
             ) => 0.75,

@@ -145,6 +145,15 @@ fn only_polls_many(catalog: &Catalog, o: &Object) -> bool {
     o.members.len() >= 4 || members(catalog, o).any(|m| matches!(m.kind, ObjectKind::Epoll))
 }
 
+/// Sockets that listen: nobody but a client to come ends a wait for them.
+pub(crate) fn only_listens(catalog: &Catalog, o: &Object) -> bool {
+    let listens = |o: &Object| matches!(o.kind, ObjectKind::Tcp | ObjectKind::UnixStream) && o.peer == 0;
+    match o.kind {
+        ObjectKind::Set => !o.members.is_empty() && members(catalog, o).all(listens),
+        _ => listens(o),
+    }
+}
+
 /// A wait for the completion of requests (io_uring) to these files. `None` when they are not known.
 fn of_requests(o: &Object, catalog: &Catalog) -> Option<WaitClass> {
     let file = |o: &Object| matches!(o.kind, ObjectKind::File | ObjectKind::BlockDevice);
@@ -204,7 +213,7 @@ pub fn class(v: &Vertex, catalog: &Catalog) -> WaitClass {
             return WaitClass::Sleep;
         }
         return match object {
-            Some(o) if only_polls_many(catalog, o) => WaitClass::EventLoop,
+            Some(o) if only_polls_many(catalog, o) || only_listens(catalog, o) => WaitClass::EventLoop,
             Some(o) if o.kind == ObjectKind::Tty => WaitClass::Terminal,
             _ => WaitClass::Channel,
         };

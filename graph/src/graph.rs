@@ -177,6 +177,8 @@ pub(crate) struct ThreadRows {
     pub vertices: Range<u32>,
     /// Runnable without a CPU in the middle of a segment.
     pub put_off: Vec<(Ns, Ns)>,
+    /// From when on it was on which CPU; the same one until the next row.
+    pub cpus: Vec<(Ns, u16)>,
     /// When it gave the CPU up by itself (sched_yield).
     pub yields: Vec<Ns>,
     pub samples: Vec<SamplePoint>,
@@ -335,6 +337,7 @@ impl EventGraph {
         static NOTHING: ThreadRows = ThreadRows {
             vertices: 0..0,
             put_off: Vec::new(),
+            cpus: Vec::new(),
             yields: Vec::new(),
             samples: Vec::new(),
             ipc: Vec::new(),
@@ -575,7 +578,12 @@ impl EventGraph {
             v.capacity() * size_of::<T>()
         }
         let own = |t: &ThreadRows| {
-            bytes(&t.put_off) + bytes(&t.yields) + bytes(&t.samples) + bytes(&t.ipc) + bytes(&t.syscalls)
+            bytes(&t.put_off)
+                + bytes(&t.cpus)
+                + bytes(&t.yields)
+                + bytes(&t.samples)
+                + bytes(&t.ipc)
+                + bytes(&t.syscalls)
         };
         bytes(&self.times)
             + bytes(&self.details)

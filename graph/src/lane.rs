@@ -305,6 +305,22 @@ impl EventGraph {
         c.until(span.end.max(span.start)).minus(&before)
     }
 
+    /// The CPU that a thread went on at last before `time`.
+    pub(crate) fn cpu_at(&self, t: ThreadId, time: Ns) -> Option<u16> {
+        let rows = &self.rows(t).cpus;
+        rows.get(rows.partition_point(|x| x.0 <= time).checked_sub(1)?).map(|x| x.1)
+    }
+
+    /// How long a thread was on one CPU within a span.
+    pub(crate) fn ran_on(&self, t: ThreadId, cpu: u16, span: Range<Ns>) -> Ns {
+        let rows = &self.rows(t).cpus;
+        let from = rows.partition_point(|x| x.0 <= span.start).saturating_sub(1);
+        let until = |i: usize| rows.get(i + 1).map_or(span.end, |x| x.0.min(span.end));
+        let within = rows.iter().enumerate().skip(from).take_while(|(_, x)| x.0 < span.end);
+        let stays = within.filter(|(_, x)| x.1 == cpu);
+        stays.map(|(i, x)| self.share(t, x.0.max(span.start)..until(i)).running()).sum()
+    }
+
     /// A lane of `n` cells over a span. Where a cell is shorter than a nanosecond it shows the moment.
     pub fn cells(&self, t: ThreadId, span: Range<Ns>, n: usize) -> Vec<Cell> {
         let length = span.end.saturating_sub(span.start);

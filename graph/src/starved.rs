@@ -21,7 +21,11 @@ pub(crate) struct Starved {
     pub cpus: f64,
     /// Not everybody is in the recording: nothing is known of idle CPUs.
     pub partial: bool,
-    /// Other threads that ran meanwhile and their share of it, most first.
+    /// The same of the very CPU on which it went on afterwards.
+    pub its_own: f64,
+    /// Longest single stretch, ns.
+    pub longest: Ns,
+    /// Other threads that ran meanwhile and their share of it, most first; where its own CPU was had by others, on that.
     pub others: Vec<(ThreadId, f64)>,
     /// What it got between two stretches, ns (median).
     pub slice: Ns,
@@ -33,6 +37,9 @@ pub(crate) struct Starved {
 const LOOKED_AT: usize = 128;
 /// A stretch without a CPU this long is none of the scheduler's usual turns, ns.
 const LONG: Ns = 8_000_000;
+
+/// No scheduler lets a thread wait this long for its turn among equals, ns.
+const LEFT_OUT: Ns = 1_000_000_000;
 
 /// Look at `thread` within `spans`.
 pub(crate) fn starved(g: &EventGraph, c: &Catalog, thread: ThreadId, spans: &[(Ns, Ns)]) -> Starved {
@@ -65,6 +72,7 @@ pub(crate) fn starved(g: &EventGraph, c: &Catalog, thread: ThreadId, spans: &[(N
         Starved { queued: gaps.iter().map(|g| g.1 - g.0).sum(), times: gaps.len(), ..Starved::default() };
     gaps.sort_unstable_by_key(|x| std::cmp::Reverse(x.1 - x.0));
     gaps.truncate(LOOKED_AT);
+    out.longest = gaps.first().map_or(0, |x| x.1 - x.0);
     runs.sort_unstable_by_key(|x| std::cmp::Reverse(x.1 - x.0));
     runs.truncate(LOOKED_AT);
     let sum = |spans: &[(Ns, Ns)]| -> Ns { spans.iter().map(|x| x.1 - x.0).sum() };
@@ -72,6 +80,9 @@ pub(crate) fn starved(g: &EventGraph, c: &Catalog, thread: ThreadId, spans: &[(N
     if length == 0 {
         return out;
     }
+    // A thread may be bound to a CPU that others have, while another one idles.
+    let own: Vec<_> = gaps.iter().filter_map(|x| Some((*x, g.cpu_at(thread, x.1)?))).collect();
+    let mut on_it: Vec<(ThreadId, f64)> = Vec::new();
     for t in g.threads().filter(|t| *t != thread && c.thread(*t).is_some_and(|t| t.tid != 0 && !t.own)) {
         let within =
             |spans: &[(Ns, Ns)]| -> Ns { spans.iter().map(|x| g.share(t, x.0..x.1).running()).sum() };
@@ -80,7 +91,13 @@ pub(crate) fn starved(g: &EventGraph, c: &Catalog, thread: ThreadId, spans: &[(N
         // Whoever ran beside it had another CPU.
         if ran > 0 && within(&runs) * 5 <= together * 4 {
             out.others.push((t, ran as f64 / length as f64));
+            let same: Ns = own.iter().map(|(x, cpu)| g.ran_on(t, *cpu, x.0..x.1)).sum();
+            on_it.extend((same > 0).then_some((t, same as f64 / length as f64)));
         }
+    }
+    out.its_own = on_it.iter().map(|o| o.1).sum();
+    if out.taken() {
+        out.others = on_it;
     }
     (out.cpus, out.partial) = (f64::from(g.cpus), g.partial);
     out.busy = out.others.iter().map(|o| o.1).sum();
@@ -100,7 +117,17 @@ impl Starved {
     pub fn throttled(&self) -> bool {
         let turns = self.times >= 3 && self.queued / self.times as u64 >= LONG && self.period > 0;
         let rival = self.others.first().is_some_and(|o| o.1 >= 0.8);
-        turns && (self.unrivalled() || self.idle() && !rival)
+        turns && !self.taken() && (self.unrivalled() || self.idle() && !rival)
+    }
+
+    /// Others had its own CPU for most of the time.
+    fn taken(&self) -> bool {
+        self.its_own >= 0.7
+    }
+
+    /// It went without a CPU for longer at one go than any fair turns of a busy machine would let it.
+    pub fn passed_over(&self, total: Ns) -> bool {
+        self.longest >= LEFT_OUT && self.longest * 2 >= total
     }
 
     /// Did nobody else have its CPU for half of the time?

@@ -139,6 +139,48 @@ fn a_deadlock_of_locks_without_owner_names_all() {
     assert!(r.slice[1..].iter().all(|n| n.edge.as_deref() == Some("holder") && n.why_weak.is_some()));
 }
 
+/// Two that serve clients want each other's lock; a third thread polls for clients to come, by turns, and has no part.
+#[test]
+fn who_waits_for_clients_is_none_of_a_deadlock() {
+    for sets in [false, true] {
+        let mut d = Drawing::new(14.0);
+        let main = d.process("app", "app", None, 0.0);
+        let (book, count) = (d.thread(main, "book", 0.3), d.thread(main, "count", 0.5));
+        let curl = d.process("curl", "curl /count", None, 0.4);
+        let other = d.process("curl", "curl /book", None, 0.2);
+        let port = d.object(ObjectKind::Tcp, 80, 0, "");
+        let port = if sets { d.set(&[port]) } else { port };
+        let conn = d.object(ObjectKind::Tcp, 1, 80, "");
+        let theirs = d.object(ObjectKind::Tcp, 2, 80, "");
+        let lock = d.stack(&["new_sem_wait (libc.so.6)", "take_lock (app)", "serve (app)"]);
+        let (a, b) =
+            (d.object(ObjectKind::Futex, 0x10, 1000, ""), d.object(ObjectKind::Futex, 0x20, 1000, ""));
+        d.wait(main, 0.0, 0.3, "poll").on(port).by_packet(other, "connect", theirs);
+        d.wait(main, 0.31, 0.5, "poll").on(port).by_packet(curl, "connect", conn);
+        d.spawn(main, book, 0.301);
+        d.spawn(main, count, 0.501);
+        let mut t = 0.51;
+        while t < 13.5 {
+            d.wait(main, t, t + 0.5, "poll").on(port).times_out();
+            t += 0.5001;
+        }
+        d.message(curl, conn, Direction::Send, 0.5, 80);
+        d.message(other, theirs, Direction::Send, 0.3, 80);
+        d.wait(book, 0.8, 13.9, "futex").on(a).stack(lock).op(128 | 9, 0).open();
+        d.wait(count, 1.0, 13.9, "futex").on(b).stack(lock).op(128 | 9, 0).open();
+        d.wait(curl, 0.51, 13.9, "poll").on(conn).open();
+        d.wait(other, 0.31, 13.9, "poll").on(theirs).open();
+        d.hold(count, curl, conn, Relation::Peer, 2.0);
+        d.hold(book, other, theirs, Relation::Peer, 2.0);
+        let r = d.diagnose("^curl /count");
+        let c = &r.root_causes[0];
+        assert!(c.why.contains("deadlock") && c.why.contains("1001") && c.why.contains("1002"), "{}", c.why);
+        assert_eq!(r.circle.len(), 2, "{r:#?}");
+        assert!(!r.slice.iter().any(|n| n.tid == 1000), "{r:#?}");
+        assert!(r.questions.is_empty(), "{r:#?}");
+    }
+}
+
 /// The same, but one thread is not stuck: it is what the others wait for.
 #[test]
 fn who_is_left_has_the_lock() {

@@ -64,6 +64,88 @@ fn a_peer_that_has_the_cpu_is_named_first() {
     assert!(r.root_causes[1].why.contains("taken by hog"), "{}", r.root_causes[1].why);
 }
 
+/// The holder of a lock is bound to a CPU that two peers of higher priority share; another CPU idles.
+#[test]
+fn a_cpu_that_others_have_is_no_quota_though_another_one_idles() {
+    let why = |bound: bool| {
+        let mut d = Drawing::new(14.0);
+        let holder = d.process("bzip2", "bzip2 data", None, 0.0);
+        let waiter = d.process("flock", "flock lock true", None, 0.9);
+        let hogs = [d.process("xz", "xz zero", None, 0.0), d.process("gzip", "gzip zero", None, 0.0)];
+        let beside = d.process("beside", "beside", None, 0.0);
+        let lock = d.object(ObjectKind::FileLock, 7, 8, "/tmp/lock");
+        let work = d.stack(&["compress (bz2)", "main (bzip2)"]);
+        let burn = d.stack(&["burn (hog)", "main (hog)"]);
+        d.on_cpu(beside, 1);
+        // Before they were bound all were elsewhere.
+        for t in [holder, hogs[0], hogs[1]] {
+            d.on_cpu(t, 1);
+            d.put_off(t, 0.5, 0.6);
+            d.on_cpu(t, u16::from(!bound && t != holder));
+        }
+        let mut t = 1.0;
+        while t < 11.0 {
+            d.runs(holder, t, t + 0.01, work);
+            d.put_off(holder, t + 0.01, t + 0.8);
+            let mut turn = t;
+            while turn < t + 0.79 {
+                for (hog, from) in [(hogs[0], turn), (hogs[1], turn + 0.005)] {
+                    d.put_off(hog, from, from + 0.005);
+                }
+                turn += 0.01;
+            }
+            for hog in hogs {
+                d.put_off(hog, t + 0.8, t + 0.81);
+            }
+            t += 0.8;
+        }
+        d.runs(beside, 1.0, 1.01, burn);
+        d.wait(beside, 1.02, 14.0, "pause").open();
+        d.wait(waiter, 1.0, t, "flock").on(lock).by(holder, "flock", ObjectId::NONE);
+        for t0 in [holder, hogs[0], hogs[1]] {
+            d.wait(t0, t + 0.01, 14.0, "pause").open();
+        }
+        let r = d.diagnose("^flock");
+        (r.slice[1].state.clone(), r.root_causes.last().unwrap().why.clone())
+    };
+    let (state, says) = why(true);
+    assert_eq!(state, "runnable", "{says}");
+    assert!(says.contains("no CPU") && says.contains("xz") && says.contains("gzip"), "{says}");
+    assert!(!says.contains("quota"), "{says}");
+    // The same while its own CPU idled.
+    assert!(why(false).1.contains("quota"), "{}", why(false).1);
+}
+
+/// A thread that turned at a barrier lost its CPU for good, to a peer of higher priority: that it ran for long before
+/// does not make it busy.
+#[test]
+fn a_thread_passed_over_at_one_go_wants_a_cpu() {
+    let mut d = Drawing::new(18.0);
+    let main = d.process("blas", "blas", None, 0.0);
+    let worker = d.thread(main, "worker", 0.0);
+    let hog = d.process("gzip", "gzip zero", None, 4.9);
+    let spin = d.stack(&["do_spin (gomp)", "start_thread (libc)"]);
+    let burn = d.stack(&["deflate (gzip)", "main (gzip)"]);
+    d.on_cpu(worker, 1);
+    d.on_cpu(hog, 1);
+    d.put_off(worker, 0.01, 0.011);
+    d.runs(worker, 0.02, 5.0, spin);
+    d.wait(hog, 4.95, 5.0, "read").before().times_out();
+    d.runs(hog, 5.0, 17.5, burn);
+    d.put_off(worker, 5.0, 17.5);
+    d.wait(hog, 17.5, 18.0, "pause").open();
+    d.runs(worker, 17.5, 17.6, spin);
+    d.wait(worker, 17.6, 18.0, "futex").open();
+    d.wait(main, 0.01, 18.0, "wait4").open();
+    let (g, c) = d.build();
+    let all = pg_graph::victims(&g, &c, &pg_graph::VictimOptions::default());
+    let v = all.into_iter().find(|v| v.thread == worker).expect("it ran for long");
+    let r = pg_graph::run_with_policy(&g, &c, v, pg_graph::Options::default());
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("gzip"), "{r:#?}");
+    let own = &r.root_causes[1].why;
+    assert!(own.contains("no CPU for 12.5 s") && own.contains("gzip"), "{own}");
+}
+
 #[test]
 fn usual_turns_are_no_quota() {
     let r = slow_holder(0.003, 0.006, 2).diagnose("^flock");

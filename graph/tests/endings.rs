@@ -107,3 +107,38 @@ fn who_is_told_to_end_after_it_answered_had_answered() {
     let r = d.diagnose("^client ");
     assert_eq!(r.root_causes[0].process.as_deref(), Some("service"), "{:#?}", r.root_causes);
 }
+
+/// A shell keeps the output of a script; a daemon that the script left behind has the pipe open and never writes.
+/// `watched`: who has it open too was seen to wait for the daemon.
+#[test]
+fn a_pipe_that_a_daemon_keeps_open_is_told_so() {
+    for watched in [false, true] {
+        let mut d = Drawing::new(14.0);
+        let shell = d.process("bash", "bash deploy.sh", None, 0.0);
+        let timer = d.process("timeout", "timeout 13 httpd", None, 0.5);
+        let server = d.process("httpd", "httpd", Some(timer), 0.6);
+        let pipe = d.object(ObjectKind::Pipe, 55, 55, "");
+        let port = d.object(ObjectKind::Tcp, 80, 0, "127.0.0.1:80");
+        d.wait(timer, 0.7, 13.0, "rt_sigsuspend").times_out();
+        let mut t = 0.7;
+        while t < 12.4 {
+            d.wait(server, t, t + 0.5, "poll").on(port).times_out();
+            t += 0.5001;
+        }
+        d.wait(server, t, 14.0, "poll").on(port).open();
+        d.hold(timer, shell, pipe, Relation::Writes, 2.0);
+        d.hold(server, shell, pipe, Relation::Writes, 2.0);
+        if watched {
+            d.hold(server, timer, ObjectId::NONE, Relation::ChildOf, 2.0);
+        }
+        d.wait(shell, 1.0, 13.01, "read").on(pipe).by(timer, "exit_group", ObjectId::NONE);
+        d.exit(timer, 13.011);
+        d.wait(shell, 13.02, 14.0, "read").open();
+        let r = d.diagnose("^bash deploy");
+        let c = &r.root_causes[0];
+        let (who, other) = if watched { ("httpd", "timeout") } else { ("timeout", "httpd") };
+        assert_eq!(c.process.as_deref(), Some(who), "{r:#?}");
+        assert!(c.why.contains("had the writing end of pipe:[55] open and wrote nothing"), "{}", c.why);
+        assert!(c.why.contains(&format!("so had {other}")) && c.why.contains("ended at 13.0"), "{}", c.why);
+    }
+}

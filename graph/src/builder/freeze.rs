@@ -107,6 +107,7 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
         g.threads.push(ThreadRows {
             vertices: first..g.times.len() as u32,
             put_off: whole(std::mem::take(&mut t.put_off)),
+            cpus: whole(std::mem::take(&mut t.cpus)),
             yields: whole(std::mem::take(&mut t.yields)),
             samples: whole(std::mem::take(&mut t.samples)),
             ipc: whole(std::mem::take(&mut t.ipc)),

@@ -258,6 +258,9 @@ impl Builder {
         }
         let keep = (self.options.samples, self.options.syscalls);
         let Some(t) = self.touch(e.thread, time, catalog) else { return };
+        if matches!(e.kind, Kind::OffCpu(ref o) if !o.open) {
+            t.on_cpu(time, e.cpu);
+        }
         match e.kind {
             Kind::OffCpu(ref o) if t.off_cpu(e.thread, time, o) => self.woken(e.thread, o, catalog),
             Kind::Sample(s) if keep.0 => t.samples.push(SamplePoint {

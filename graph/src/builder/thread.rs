@@ -61,6 +61,8 @@ pub(crate) struct ThreadState {
     pub role: Role,
     pub rows: Vec<Row>,
     pub put_off: Vec<(Ns, Ns)>,
+    /// On which CPU it went on, where that was another one than before.
+    pub cpus: Vec<(Ns, u16)>,
     /// When it gave the CPU up by itself.
     pub yields: Vec<Ns>,
     pub samples: Vec<SamplePoint>,
@@ -104,6 +106,13 @@ impl ThreadState {
                 only.detail.flags &= !(OPEN | BEGUN_BEFORE);
             }
             _ => drop(self.rows.pop()),
+        }
+    }
+
+    /// It has been on `cpu` since `time`.
+    pub fn on_cpu(&mut self, time: Ns, cpu: u16) {
+        if self.cpus.last().is_none_or(|x| x.1 != cpu && x.0 <= time) {
+            self.cpus.push((time, cpu));
         }
     }
 

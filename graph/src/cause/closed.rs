@@ -132,8 +132,17 @@ impl Writer<'_> {
             return format!("the same circular wait from its other end: {}.", parts.swap_remove(0));
         }
         let gives_up = |n: &SliceNode| self.g.vertex(self.last_of(n)).timed_out;
-        let sort = if ring.iter().any(gives_up) {
+        let again = |n: &SliceNode| {
+            let within = self.g.vertices_in(n.thread, n.start..n.start + n.duration);
+            let key = crate::episode::wait_key(&self.g.vertex(n.vertex), self.c);
+            let mut waits = within.map(|v| self.g.vertex(v));
+            let mut given_up = || waits.any(|v| v.timed_out && crate::episode::wait_key(&v, self.c) == key);
+            given_up() && given_up()
+        };
+        let sort = if ring.iter().any(|n| gives_up(n) && again(n)) {
             "livelock: time-outs break it and it closes again"
+        } else if ring.iter().any(gives_up) {
+            "deadlock, until a time-out broke it"
         } else {
             "deadlock"
         };

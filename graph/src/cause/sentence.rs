@@ -10,7 +10,7 @@ use crate::profile::Profile;
 use crate::starved::starved;
 use crate::words::{clean, moment, percent, short_label, short_who, span, who};
 use crate::yields::{ASKS, YieldLoop, yield_loop};
-use pg_event::{Direction, Ns, ProcessId, ThreadId};
+use pg_event::{Direction, ProcessId, ThreadId};
 use std::fmt::Write;
 
 /// Most words of a sentence for a ticket.
@@ -65,7 +65,7 @@ impl Writer<'_> {
         let next = self.o.nodes.get(r.node + 1).filter(|x| x.thread != r.thread);
         let whole = crate::diagnose::spans_total(&r.spans);
         let mut s = match r.kind {
-            Some(FindingKind::Running) => self.why_running(n, p, &full, &r.spans),
+            Some(FindingKind::Running) => self.why_running(r, n, p, &full),
             Some(FindingKind::Yielding) => {
                 let f = p.function.as_ref().map_or_else(String::new, |f| {
                     let module = p.module.as_ref().map_or_else(String::new, |m| format!(" ({m})"));
@@ -123,6 +123,7 @@ impl Writer<'_> {
             }
             Some(FindingKind::Idle) => self.why_idle(r, n, &full),
             Some(FindingKind::Unanswered) => self.why_unanswered(n, &full, next),
+            Some(FindingKind::Input) => self.why_input(n, &full, next),
             Some(FindingKind::Circular) => match self.why_by_itself(n, &full) {
                 Some(alone) => alone,
                 None => return self.why_circular(r),
@@ -248,7 +249,8 @@ impl Writer<'_> {
         )
     }
 
-    pub(super) fn why_running(&self, n: &SliceNode, p: &Profile, full: &str, spans: &[(Ns, Ns)]) -> String {
+    pub(super) fn why_running(&self, r: &Ranked, n: &SliceNode, p: &Profile, full: &str) -> String {
+        let spans = &r.spans;
         let whole = crate::diagnose::spans_total(spans);
         let mut s = format!(
             "{full} was on the CPU for {} of {} ({})",
@@ -266,6 +268,12 @@ impl Writer<'_> {
         }
         if let Some(from) = self.served(n) {
             s += &from;
+        }
+        // On a busy machine many had a little of it.
+        if off > n.spent
+            && starved(self.g, self.c, r.thread, spans).others.first().is_some_and(|o| o.1 >= 0.3)
+        {
+            s += &self.cpus_had(r);
         }
         s
     }
@@ -326,6 +334,9 @@ impl Writer<'_> {
                 self.patience(w)
             );
         }
+        if let Some(s) = self.o.nodes[..r.node].iter().rev().find_map(|of| self.kept_open(full, n, of)) {
+            return s;
+        }
         let asked = match self.asked_for(w) {
             Some(what) => format!("was sent the request ({what})"),
             None => "was waited for".to_owned(),
@@ -345,6 +356,21 @@ impl Writer<'_> {
             span(n.spent),
             who(self.c, w.thread),
             self.patience(w)
+        )
+    }
+
+    pub(super) fn why_input(&self, n: &SliceNode, full: &str, next: Option<&SliceNode>) -> String {
+        let last = self.last_of(n);
+        let v = self.g.vertex(last);
+        let came = !(v.open || v.timed_out || v.interrupted) && self.g.waking(last).is_some();
+        let typed = if came { format!("came only at {}", moment(v.woken)) } else { "never came".into() };
+        let call = n.syscall.as_ref().map_or_else(String::new, |s| format!(" (in {s})"));
+        let terminal = n.object_label(self.c).map_or_else(String::new, |o| format!(" {}", short_label(&o)));
+        let other =
+            next.map_or_else(String::new, |x| format!("; its other end is with {}", who(self.c, x.thread)));
+        format!(
+            "{full} waited {} for input at the terminal{terminal}{call}, which {typed}{other}",
+            span(n.spent)
         )
     }
 

@@ -173,6 +173,12 @@ impl Walk<'_> {
         }
         let last = holders.len() - 1;
         let Some(c) = self.take(holders, take.min(last)) else { return Ok(()) };
+        if c.relation == Some(Relation::Peer)
+            && let Some(next) = self.handed_on(c.thread, thread, &merged(c.spans.clone()))
+            && ![c.thread, next.thread].iter().any(|x| self.path.iter().any(|(t, _)| t == x))
+        {
+            return self.past_server(c, next);
+        }
         if !circle && self.keeps_silent(&c) {
             return self.never_answered(thread, group, c);
         }

@@ -27,6 +27,7 @@ impl Walk<'_> {
         let starved = (act.runnable * 3 > act.total).then(|| starved(self.g, self.c, thread, spans));
         let kind = match &starved {
             Some(s) if s.throttled() || act.throttled * 2 > act.runnable => FindingKind::Throttled,
+            Some(s) if s.passed_over(act.total) => FindingKind::NoCpu,
             _ => kind,
         };
         let (state, spent) = match kind {
@@ -36,7 +37,9 @@ impl Walk<'_> {
         };
         let mut node = SliceNode::plain(thread, vertex, state, all, spent).entered(entry);
         let p = profile(self.g, self.c, thread, spans);
-        let yields = yield_loop(self.g, self.c, thread, spans, &p);
+        // Whoever had no CPU did not turn either.
+        let passed_over = starved.as_ref().is_some_and(|s| s.passed_over(act.total));
+        let yields = (!passed_over).then(|| yield_loop(self.g, self.c, thread, spans, &p)).flatten();
         node.stack = p.stack;
         node.function = p.function;
         match kind {

@@ -261,6 +261,10 @@ impl Walk<'_> {
                         Other::Stuck(_) | Other::Behind(..) | Other::None => Other::Stuck(g.clone()),
                     };
                 }
+                // Whoever waits for clients to come has nothing that one who serves a client could wait for.
+                if self.accepts(t, spans) {
+                    return Other::None;
+                }
                 match class(&v, self.c) {
                     WaitClass::Lock | WaitClass::Condition if self.private_futex(g) => {
                         let ended = g.longest().and_then(|c| self.brought(c));

@@ -3,7 +3,7 @@
 use super::activity::Clip;
 use super::walk::Walk;
 use crate::class::{WaitClass, class};
-use crate::{Edge, EdgeId, EdgeKind, SignalFact, Weak};
+use crate::{Edge, EdgeId, EdgeKind, SignalFact, VertexId, Weak};
 use pg_event::{Ns, ThreadId};
 
 /// Signals that ask a process to end (signal(7)): HUP, INT, QUIT, KILL, TERM.
@@ -24,11 +24,24 @@ impl Walk<'_> {
         let id = self.g.waking(clip.last)?;
         let e = self.g.edge(id);
         let real = e.weak != Some(Weak::Signal) && !self.only_interrupts(clip, &e);
-        // Nor does the end of a process that was told to end, unless it is what was waited for.
-        let ended = e.kind == EdgeKind::Exit && class(&v, self.c) != WaitClass::Child;
+        // Nor does the end of a process that was told to end, unless it is what was waited for, or a server that it
+        // had kept from it answers at once.
+        let ended =
+            e.kind == EdgeKind::Exit && class(&v, self.c) != WaitClass::Child && !self.answers(clip.last);
         let from = self.g.vertex(e.from).thread;
         let told = |t| self.told_to_end(t, clip.start, e.from_time, from).is_some();
         (real && !told(v.thread) && !(ended && told(from))).then_some((id, e))
+    }
+
+    /// Does a server answer in this turn somebody on the way, who had waited for that?
+    fn answers(&self, turn: VertexId) -> bool {
+        let on_the_way = |t: ThreadId| self.path.iter().any(|p| p.0 == t);
+        class(&self.g.vertex(turn), self.c) == WaitClass::EventLoop
+            && self.g.outgoing(turn).any(|id| {
+                let e = self.g.edge(id);
+                let to = self.g.vertex(e.to).thread;
+                e.kind == EdgeKind::Ipc && self.g.waking(e.to) == Some(id) && on_the_way(to)
+            })
     }
 
     /// The signal between `from` and `until`, when `waker` woke somebody, on which the thread's process ended.

@@ -237,7 +237,11 @@ impl Walk<'_> {
     pub(super) fn accepts(&self, t: ThreadId, spans: &Spans) -> bool {
         let act = activity(self.g, self.c, t, spans);
         let Mostly::Waiting(i) = act.mostly() else { return false };
-        act.groups.get(i).is_some_and(|g| self.representative(g).syscall.is_any(&["accept", "accept4"]))
+        act.groups.get(i).is_some_and(|g| {
+            let v = self.representative(g);
+            let listens = || self.c.object(v.object).is_some_and(|o| crate::class::only_listens(self.c, o));
+            v.syscall.is_any(&["accept", "accept4"]) || class(&v, self.c) == WaitClass::EventLoop && listens()
+        })
     }
 
     /// For how long a thread waited for an answer that it had asked for, for room or for a device: it does something

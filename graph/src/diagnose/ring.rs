@@ -38,6 +38,14 @@ impl Walk<'_> {
     /// The thread is on the way already. When every step of the ring must be ended by the next one, it waits
     /// for itself in the end; else somebody in it idles, and was expected to act.
     pub(super) fn ring(&mut self, thread: ThreadId, spans: &Spans, entry: Entry) {
+        // Its end let the server go on: that one had not waited for anything that this one waits for itself.
+        if let Some(n) = self.out.nodes.last().filter(|n| n.edge == Some(EdgeKind::Exit))
+            && self.serves_all(thread, spans)
+        {
+            let (thread, spans) = (n.thread, vec![(n.start, n.start + n.duration)]);
+            self.found(thread, FindingKind::Unanswered, spans);
+            return;
+        }
         self.out.ring = true;
         let Some(from) = self.out.nodes.iter().position(|n| n.thread == thread) else { return };
         let idle = (from..self.out.nodes.len()).rev().find(|&i| {

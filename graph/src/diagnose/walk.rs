@@ -60,6 +60,8 @@ pub(crate) enum FindingKind {
     Idle,
     /// Waits for what nobody brings.
     Unanswered,
+    /// Waits for input at a terminal.
+    Input,
     /// Waits for somebody who waits for it.
     Circular,
     /// All threads that could let each other go on wait.
@@ -170,7 +172,17 @@ impl<'g> Walk<'g> {
     pub fn visit(&mut self, thread: ThreadId, spans: Spans, entry: Entry) -> Flow<()> {
         let spans = merged(spans);
         if self.path.iter().any(|(t, _)| *t == thread) {
-            self.ring(thread, &spans, entry);
+            // A server on the way twice is none of those that wait for one another: it hands on what they ask.
+            let asker = self.out.nodes.last().map(|n| n.thread);
+            let Some(c) = asker.and_then(|a| self.handed_on(thread, a, &spans)) else {
+                self.ring(thread, &spans, entry);
+                return Ok(());
+            };
+            if !self.path.iter().any(|(t, _)| *t == c.thread) {
+                return self.visit(c.thread, c.spans, c.entry);
+            }
+            self.out.ring = true;
+            self.circular(c.thread, &c.spans, c.entry);
             return Ok(());
         }
         let act = activity(self.g, self.c, thread, &spans);
@@ -306,6 +318,9 @@ impl<'g> Walk<'g> {
         }
         if crate::waits::for_thaw(&v, self.c) {
             return self.frozen(group, candidates);
+        }
+        if class == WaitClass::Terminal && self.by_input(thread, group, &candidates) {
+            return Ok(());
         }
         // Whichever signal came: as long as the child lived, that is what it waited for.
         if self.waits_for_child(thread, group) {

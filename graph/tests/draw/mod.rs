@@ -23,6 +23,7 @@ pub struct Drawing {
     pub catalog: Catalog,
     events: Vec<Event>,
     end: f64,
+    cpus: Vec<(ThreadId, u16)>,
 }
 
 /// A wait under construction.
@@ -191,7 +192,15 @@ impl Drawing {
     }
 
     pub fn event(&mut self, time: Ns, thread: ThreadId, kind: Kind) {
-        self.events.push(Event { time, thread, cpu: 0, kind });
+        let cpu = self.cpus.iter().find(|x| x.0 == thread).map_or(0, |x| x.1);
+        self.events.push(Event { time, thread, cpu, kind });
+    }
+
+    /// From here on `thread` is seen on this CPU (without: on the first one).
+    #[allow(dead_code, reason = "of the drawn tests only those about CPUs say which")]
+    pub fn on_cpu(&mut self, thread: ThreadId, cpu: u16) {
+        self.cpus.retain(|x| x.0 != thread);
+        self.cpus.push((thread, cpu));
     }
 
     /// `thread` blocks from `start` to `end` in `call`.

@@ -1,0 +1,144 @@
+//! A server that hands the requests of one client on to another.
+
+mod draw;
+
+use draw::{Drawing, slice};
+use pg_event::{Direction, ObjectId, ObjectKind, Relation, ThreadId};
+use pg_graph::report::Report;
+
+/// A bus and its clients, each with its connection: the client's end and the bus'.
+struct Bus {
+    d: Drawing,
+    daemon: ThreadId,
+    epoll: ObjectId,
+    ends: Vec<(ThreadId, ObjectId, ObjectId)>,
+    /// Since when the daemon waits.
+    idle: f64,
+}
+
+impl Bus {
+    fn new(clients: &[&str]) -> Self {
+        let mut d = Drawing::new(20.0);
+        let daemon = d.process("busd", "busd", None, 0.0);
+        let mut ends = Vec::new();
+        for (i, name) in clients.iter().enumerate() {
+            let i = i as u64 * 2 + 1;
+            let t = d.process(name.split(' ').next().unwrap(), name, None, 0.0);
+            let own = d.object(ObjectKind::UnixStream, i, i + 1, "/run/bus");
+            let far = d.object(ObjectKind::UnixStream, i + 1, i, "/run/bus");
+            ends.push((t, own, far));
+        }
+        let all: Vec<ObjectId> = ends.iter().map(|e| e.2).collect();
+        let other = d.object(ObjectKind::UnixStream, 90, 0, "/run/bus");
+        let epoll = d.set(&[&all[..], &[other]].concat());
+        Self { d, daemon, epoll, ends, idle: 0.0 }
+    }
+
+    /// A message from one client to another at `at`; it takes 3 ms to be there.
+    fn send(&mut self, from: usize, to: usize, at: f64) {
+        let ((a, own, far), (_, to_own, to_far)) = (self.ends[from], self.ends[to]);
+        self.d.message(a, own, Direction::Send, at, 100);
+        let idle = std::mem::replace(&mut self.idle, at + 0.0025);
+        self.d.wait(self.daemon, idle, at + 0.001, "epoll_wait").on(self.epoll).by(a, "sendmsg", own);
+        self.d.message(self.daemon, far, Direction::Receive, at + 0.0015, 100);
+        self.d.message(self.daemon, to_far, Direction::Send, at + 0.002, 100);
+        self.d.message(self.ends[to].0, to_own, Direction::Receive, at + 0.0035, 100);
+    }
+
+    /// Client `n` waits for a message that the bus brings at `end`.
+    fn waits(&mut self, n: usize, start: f64, end: f64) {
+        let (t, own, far) = self.ends[n];
+        self.d.wait(t, start, end, "poll").on(own).by(self.daemon, "sendmsg", far);
+    }
+
+    fn diagnose(mut self, process: &str) -> Report {
+        self.d.wait(self.daemon, self.idle, 20.0, "epoll_wait").on(self.epoll).open();
+        self.d.diagnose(process)
+    }
+}
+
+/// Two services ask each other within a call: each waits for the other until the time-out of one.
+#[test]
+fn services_that_ask_each_other_wait_in_a_circle() {
+    let mut b = Bus::new(&["call Total", "shop serve", "bank serve"]);
+    b.send(0, 1, 1.0);
+    b.waits(1, 0.5, 1.003);
+    // The shop asks the bank, and that one the shop.
+    b.waits(2, 0.5, 1.013);
+    b.send(1, 2, 1.01);
+    b.waits(1, 1.011, 1.023);
+    b.send(2, 1, 1.02);
+    let (shop, own, _) = b.ends[1];
+    b.d.wait(shop, 1.024, 13.0, "poll").on(own).times_out();
+    b.d.hold(b.daemon, shop, own, Relation::Peer, 3.0);
+    b.waits(0, 1.001, 13.013);
+    b.send(1, 0, 13.01);
+    b.waits(2, 1.021, 13.023);
+    b.send(1, 2, 13.02);
+    for n in 0..3 {
+        let (t, own, _) = b.ends[n];
+        b.d.wait(t, 13.1, 20.0, "poll").on(own).open();
+    }
+    let r = b.diagnose("^call ");
+    assert_eq!(slice(&r), ["busd", "shop serve", "bank serve", "shop serve"], "{r:#?}");
+    let c = &r.root_causes[0];
+    assert_eq!(c.process.as_deref(), Some("bank"), "{r:#?}");
+    assert!(c.why.contains("circular") && c.why.contains("shop"), "{}", c.why);
+    assert!(c.why.contains("a time-out broke it"), "{}", c.why);
+    assert_eq!(r.circle.len(), 2, "{r:#?}");
+}
+
+/// The service that was asked by way of the bus computes; the client gives up meanwhile.
+#[test]
+fn who_was_handed_the_request_is_found_behind_the_server() {
+    let mut b = Bus::new(&["call Total", "shop serve", "idler serve"]);
+    // Both were asked before, and the idler told somebody something in between.
+    b.waits(2, 0.2, 0.503);
+    b.send(0, 2, 0.5);
+    b.waits(1, 0.2, 1.003);
+    b.send(0, 1, 1.0);
+    let work = b.d.stack(&["add_up (shop)", "main (shop)"]);
+    let (shop, shops, _) = b.ends[1];
+    b.d.runs(shop, 1.004, 16.0, work);
+    let (call, own, _) = b.ends[0];
+    b.d.wait(call, 1.001, 13.0, "poll").on(own).times_out();
+    b.d.hold(b.daemon, call, own, Relation::Peer, 3.0);
+    b.d.wait(shop, 16.0, 20.0, "poll").on(shops).open();
+    let (idler, idlers, _) = b.ends[2];
+    b.d.wait(idler, 0.51, 20.0, "poll").on(idlers).open();
+    let r = b.diagnose("^call ");
+    let c = &r.root_causes[0];
+    assert_eq!((c.process.as_deref(), c.function.as_deref()), (Some("shop"), Some("add_up")), "{r:#?}");
+    assert_eq!(slice(&r), ["busd", "shop serve"], "{r:#?}");
+}
+
+/// A client of a display server grabs it and waits for a person; others get no answer until it is killed.
+#[test]
+fn whose_end_lets_a_server_answer_had_kept_it() {
+    let mut b = Bus::new(&["xset q", "twm", "xterm"]);
+    let script = b.d.process("bash", "bash run", None, 0.0);
+    let (twm, twms, _) = b.ends[1];
+    // The manager has the server, tells it something, and waits for a click.
+    b.send(1, 2, 0.5);
+    b.d.wait(twm, 0.51, 13.0, "poll").on(twms).interrupted();
+    b.send(0, 0, 1.0);
+    let (xset, own, far) = b.ends[0];
+    b.d.signal(script, twm, 9, 12.999);
+    b.d.exit(twm, 13.0012);
+    b.d.wait(b.daemon, b.idle, 13.001, "epoll_wait").on(b.epoll).by(twm, "exit_group", twms);
+    b.idle = 13.003;
+    b.d.message(b.daemon, far, Direction::Send, 13.002, 32);
+    b.waits(0, 1.01, 13.0021);
+    b.d.hold(b.daemon, xset, own, Relation::Peer, 3.0);
+    for n in 0..3 {
+        let (client, _, far) = b.ends[n];
+        b.d.hold(client, b.daemon, far, Relation::Peer, 3.0);
+    }
+    b.d.wait(xset, 13.01, 20.0, "pause").open();
+    let (xterm, xterms, _) = b.ends[2];
+    b.d.wait(xterm, 0.51, 20.0, "poll").on(xterms).open();
+    let r = b.diagnose("^xset ");
+    assert_eq!(slice(&r), ["busd", "twm"], "{r:#?}");
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("twm"), "{r:#?}");
+    assert!(r.circle.is_empty(), "{r:#?}");
+}

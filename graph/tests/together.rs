@@ -2,7 +2,7 @@
 
 mod draw;
 
-use draw::{Drawing, ns};
+use draw::{Drawing, ns, slice};
 use pg_event::{Catalog, Direction, ObjectKind, ThreadId};
 use pg_graph::{BuildOptions, EdgeId, EventGraph, VertexId, Weak};
 
@@ -179,4 +179,39 @@ fn the_way_on_to_another_client_says_that_it_is_weak() {
     let (server, last) = (&way[1], way.last().unwrap());
     assert_eq!((server.0, server.1), ("srv", None), "{way:?}");
     assert_eq!((last.0, last.1), ("two", Some(Weak::Together.words())), "{way:?}");
+}
+
+/// The owner of a clipboard lets a server answer somebody who pastes; that one asks for more before the server waits again.
+#[test]
+fn what_was_asked_after_the_answer_did_not_bring_it() {
+    let mut s = Shop::new(&["paste", "owner"]);
+    s.asks(0, 1.0);
+    let (paste, mine, _) = s.clients[0];
+    s.d.wait(s.server, 0.1, 1.0, "recvmmsg").on(s.clients[0].2).by(paste, "sendto", mine);
+    s.takes(0, 1.001);
+    let (owner, own, theirs) = s.clients[1];
+    s.d.message(s.server, theirs, SEND, 1.002, 5);
+    let disk = s.d.object(ObjectKind::File, 77, 0, "/srv/log");
+    s.d.wait(owner, 0.5, 4.0, "fsync").on(disk);
+    s.asks(1, 4.001);
+    s.d.wait(s.server, 1.003, 4.001, "recvmmsg").on(theirs).by(owner, "sendto", own);
+    s.takes(1, 4.002);
+    s.answers(1, 4.0015, 4.003);
+    s.answers(0, 1.0005, 4.004);
+    s.asks(0, 4.005);
+    s.takes(0, 4.006);
+    s.answers(0, 4.0055, 4.007);
+    // The owner goes on asking all the time.
+    s.asks(1, 4.0065);
+    s.takes(1, 4.0075);
+    s.answers(1, 4.0068, 4.008);
+    s.d.wait(s.server, 4.01, 6.0, "recvmmsg").on(theirs).open();
+    for t in [paste, owner] {
+        s.d.wait(t, 4.02, 6.0, "pause").open();
+    }
+    let r = s.d.diagnose("paste");
+    // That the owner did it is a guess; what was asked later is none.
+    assert_eq!(r.questions.iter().map(|q| q.options).collect::<Vec<_>>(), [1]);
+    assert_eq!(slice(&r), ["srv", "owner"]);
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("owner"), "{:?}", r.root_causes[0].why);
 }

@@ -414,12 +414,18 @@ impl<'g> Walk<'g> {
             let spans = (clip.start, clip.end.min(e.from_time.max(clip.start)));
             Candidate::add(&mut out, self, id, &e, spans, clip.blocked, true);
         }
-        // Other edges into the longest wait: messages that the vertex took besides the one that woke it.
+        // Other edges into the longest wait: messages that the vertex took besides the one that woke it, and before it did
+        // what the step before waited for.
         if let Some(clip) = group.longest()
             && !out.is_empty()
         {
+            let left = self.out.nodes.last().and_then(|n| n.edge_id).map(|id| self.g.edge(id));
+            let until = left.filter(|e| e.from == clip.last).map_or(Ns::MAX, |e| e.from_time);
             for id in self.g.incoming(clip.last).skip(1) {
                 let mut e = self.g.edge(id);
+                if e.to_time > until {
+                    continue;
+                }
                 self.own_request(asker, &mut e);
                 let from = self.g.vertex(e.from).thread;
                 let relevant = e.kind != EdgeKind::ProgramOrder && self.counts(from);

@@ -145,9 +145,10 @@ fn only_polls_many(catalog: &Catalog, o: &Object) -> bool {
     o.members.len() >= 4 || members(catalog, o).any(|m| matches!(m.kind, ObjectKind::Epoll))
 }
 
-/// Sockets that listen: nobody but a client to come ends a wait for them.
+/// Sockets that listen: nobody but a client to come ends a wait for them. Of unix sockets it is not known: one whose
+/// connection has not been accepted yet has no peer either.
 pub(crate) fn only_listens(catalog: &Catalog, o: &Object) -> bool {
-    let listens = |o: &Object| matches!(o.kind, ObjectKind::Tcp | ObjectKind::UnixStream) && o.peer == 0;
+    let listens = |o: &Object| o.kind == ObjectKind::Tcp && o.peer == 0;
     match o.kind {
         ObjectKind::Set => !o.members.is_empty() && members(catalog, o).all(listens),
         _ => listens(o),

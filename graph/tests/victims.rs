@@ -165,3 +165,22 @@ fn a_name_means_those_in_the_focus_first() {
         ("python3 backup.py".into(), true)
     );
 }
+
+/// The other end of a unix connection exists once it is accepted: until then the socket has no peer, as one that listens.
+#[test]
+fn who_waits_on_a_connection_not_accepted_yet_does_not_listen() {
+    let mut d = Drawing::new(12.0);
+    let (client, server) = (d.process("ask", "ask", None, 0.0), d.process("srv", "srv", None, 0.0));
+    let mine = d.object(ObjectKind::UnixStream, 5, 0, "/run/srv");
+    let theirs = d.object(ObjectKind::UnixStream, 6, 5, "/run/srv");
+    let busy = d.stack(&["compute (srv)", "main (srv)"]);
+    d.runs(server, 0.0, 10.0, busy);
+    d.wait(client, 1.0, 10.0, "pselect6").on(mine).by(server, "write", theirs);
+    d.wait(server, 10.5, 12.0, "pause").open();
+    d.wait(client, 10.5, 12.0, "pause").open();
+    let r = d.diagnose("ask");
+    assert_eq!(
+        (r.victim.block_type, r.root_causes[0].process.as_deref()),
+        (BlockType::LongWait, Some("srv"))
+    );
+}

@@ -142,3 +142,40 @@ fn whose_end_lets_a_server_answer_had_kept_it() {
     assert_eq!(r.root_causes[0].process.as_deref(), Some("twm"), "{r:#?}");
     assert!(r.circle.is_empty(), "{r:#?}");
 }
+
+/// A runtime's thread parks, is woken by the one that watches all descriptors when a timer is due, and watches them itself
+/// from then on: the answer that it gives is to what it saw there.
+#[test]
+fn who_takes_over_the_watch_of_descriptors_was_not_waiting_for_its_turn() {
+    let mut d = Drawing::new(16.0);
+    let client = d.process("ask", "ask", None, 0.0);
+    let (worker, store) = (d.process("rt", "rt", None, 0.0), d.process("store", "store", None, 0.0));
+    let watcher = d.thread(worker, "rt", 0.0);
+    let end = |d: &mut Drawing, a, b| d.object(ObjectKind::Tcp, a, b, "");
+    let (mine, theirs) = (end(&mut d, 1, 2), end(&mut d, 2, 1));
+    let (asked, asks) = (end(&mut d, 3, 4), end(&mut d, 4, 3));
+    let (listens, other) = (end(&mut d, 9, 0), end(&mut d, 8, 7));
+    let all = d.set(&[theirs, asks, listens, other]);
+    let parked = d.object(ObjectKind::Futex, 0xc00, 0, "");
+    d.message(client, mine, Direction::Send, 1.0, 80);
+    d.wait(watcher, 0.1, 1.001, "epoll_pwait").on(all).by(client, "sendto", mine);
+    d.message(watcher, theirs, Direction::Receive, 1.002, 80);
+    d.message(watcher, asks, Direction::Send, 1.003, 80);
+    let busy = d.stack(&["look_up (store)", "main (store)"]);
+    d.runs(store, 1.004, 13.0, busy);
+    // The watcher's timer.
+    d.wait(worker, 0.1, 10.0, "futex").on(parked).by(watcher, "futex", parked);
+    d.wait(watcher, 1.005, 9.999, "epoll_pwait").on(all).times_out();
+    d.wait(worker, 10.0001, 13.001, "epoll_pwait").on(all).by(store, "write", asked);
+    d.message(store, asked, Direction::Send, 13.0, 40);
+    d.message(worker, asks, Direction::Receive, 13.002, 40);
+    d.message(worker, theirs, Direction::Send, 13.003, 40);
+    d.wait(client, 1.0001, 13.003, "poll").on(mine).by(worker, "write", theirs);
+    for (t, from) in [(watcher, 10.001), (worker, 13.01), (store, 13.01), (client, 13.01)] {
+        d.wait(t, from, 16.0, "futex").on(parked).open();
+    }
+    let r = d.diagnose("ask");
+    assert_eq!(slice(&r), ["rt", "store"]);
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("store"), "{:?}", r.root_causes[0].why);
+    assert!(r.root_causes[0].why.contains("12.0 s"), "{:?}", r.root_causes[0].why);
+}

@@ -19,6 +19,7 @@ mod holders;
 mod input;
 mod node;
 mod paused;
+mod poller;
 mod pose;
 mod ring;
 mod sessions;

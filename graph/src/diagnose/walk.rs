@@ -210,7 +210,8 @@ impl<'g> Walk<'g> {
                 Ok(())
             }
             Mostly::Waiting(i) => {
-                let Some(group) = act.groups.get(i).cloned() else { return Ok(()) };
+                let watched = self.watched(&act, i, &entry);
+                let Some(group) = watched.or_else(|| act.groups.get(i).cloned()) else { return Ok(()) };
                 self.push_wait(thread, &group, entry);
                 self.path.push((thread, spans));
                 self.resolve(thread, &group)

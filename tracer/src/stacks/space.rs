@@ -11,7 +11,8 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Not more often than this are the maps of one process read again because an address was not in them.
+/// Not more often than this are the maps of one process read again because an address was not in them. The first time
+/// that counts for nothing: a process may load a library right after its maps were read, and fork.
 const MISS_PAUSE: Duration = Duration::from_millis(100);
 /// Maps older than this are read again when used: libraries come and go.
 const MAX_AGE: Duration = Duration::from_secs(10);
@@ -48,6 +49,8 @@ pub(super) type Mappings = Arc<[Mapping]>;
 struct Space {
     mappings: Option<Mappings>,
     read: Option<Instant>,
+    /// When they were read again because an address was not in them.
+    missed: Option<Instant>,
     /// Parent whose maps hold for this process until it execs, and the parent's age then.
     parent: Option<(u32, u64)>,
     /// When its fork was seen.
@@ -130,10 +133,14 @@ impl Spaces {
                 return found;
             }
         }
-        let recent =
-            space.is_some_and(|s| s.ended || s.read.is_some_and(|t| now.duration_since(t) < MISS_PAUSE));
+        let just = |t: Option<Instant>| t.is_some_and(|t| now.saturating_duration_since(t) < MISS_PAUSE);
+        let recent = space.is_some_and(|s| s.ended || just(s.missed) || s.mappings.is_none() && just(s.read));
         if !recent || space.is_some_and(|s| s.mappings.is_none() && s.read.is_none()) {
+            let missed = space.is_some_and(|s| s.mappings.is_some());
             self.refresh(modules, pid, now, 0);
+            if let Some(space) = self.by_pid.get_mut(&pid).filter(|_| missed) {
+                space.missed = Some(now);
+            }
         }
         within(self.by_pid.get(&pid)?.mappings.as_deref()?, address)
     }
@@ -247,4 +254,34 @@ fn read_maps(pid: u32) -> Option<(u32, Vec<u8>)> {
         (!text.is_empty()).then_some((who, text))
     };
     read(pid).or_else(|| Some(shown_by(pid)).filter(|&other| other != pid).and_then(read))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn what_a_child_has_and_its_parents_maps_have_not_is_looked_up_at_once() {
+        // Another program plays the parent, as this one was before it loaded anything.
+        let mut parent =
+            Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat runs");
+        let (mut spaces, mut modules) = (Spaces::default(), Modules::default());
+        let (own, now) = (std::process::id(), Instant::now());
+        spaces.refresh(&mut modules, parent.id(), now, 0);
+        spaces.fork(parent.id(), own);
+        let here = what_a_child_has_and_its_parents_maps_have_not_is_looked_up_at_once as *const () as u64;
+        assert!(within(spaces.by_pid[&own].mappings.as_deref().expect("the parent's"), here).is_none());
+        let found = spaces.find(&mut modules, own, here, now);
+        drop(parent.stdin.take());
+        parent.wait().expect("cat ends");
+        assert!(found.is_some_and(|m| (m.start..m.end).contains(&here)));
+        // What is in no mapping does not have them read with each look.
+        let read = |s: &Spaces| s.by_pid[&own].read;
+        let last = read(&spaces);
+        assert!(spaces.find(&mut modules, own, 8, now + MISS_PAUSE / 2).is_none());
+        assert_eq!(read(&spaces), last);
+        assert!(spaces.find(&mut modules, own, 8, now + MISS_PAUSE).is_none());
+        assert_ne!(read(&spaces), last);
+    }
 }

@@ -51,11 +51,10 @@ fn main() -> Result<(), Error> {
                     let way: Way = path.iter().map(of).collect();
                     let call = way.get(1).map_or(0, |f| f.2 & 0xfff) as u32;
                     let triple = (function, depth << 12 | call);
-                    let of_functions = way.iter().map(|f| (f.0, f.1, 0)).collect();
-                    *seen.with_call.entry(triple).or_default().entry(of_functions).or_default() += 1;
+                    let functions: Way = way.iter().map(|f| (f.0, f.1, 0)).collect();
+                    *seen.with_call.entry(triple).or_default().entry(functions.clone()).or_default() += 1;
                     let pair = (function, depth);
-                    *seen.by_calls.entry(pair).or_default().entry(way.clone()).or_default() += 1;
-                    let functions = way.into_iter().map(|f| (f.0, f.1, 0)).collect();
+                    *seen.by_calls.entry(pair).or_default().entry(way).or_default() += 1;
                     *seen.calls.entry(pair).or_default().entry(functions).or_default() += 1;
                 }
                 Told::Call { .. } => seen.cut += 1,

@@ -7,7 +7,7 @@ use crate::diagnose::{DATA_FLAG, FindingKind, SliceNode};
 use crate::disks::{disk_use, wrote_back};
 use crate::graph::NO_STATUS;
 use crate::profile::Profile;
-use crate::starved::starved;
+use crate::starved::{Starved, starved};
 use crate::words::{clean, moment, percent, short_label, short_who, span, who};
 use crate::yields::{ASKS, YieldLoop, yield_loop};
 use pg_event::{Direction, ProcessId, ThreadId};
@@ -85,7 +85,7 @@ impl Writer<'_> {
                 span(whole),
                 percent(n.spent, whole),
                 span(whole.saturating_sub(n.spent)),
-                self.cpus_had(r)
+                self.cpus_had(&starved(self.g, self.c, r.thread, &r.spans))
             ),
             Some(FindingKind::Throttled) => self.why_throttled(r, n, &full),
             Some(FindingKind::Sleeping) if r.node == 0 && n.waits > 3 => {
@@ -219,8 +219,7 @@ impl Writer<'_> {
     }
 
     /// Which threads had the CPUs instead.
-    pub(super) fn cpus_had(&self, r: &Ranked) -> String {
-        let s = starved(self.g, self.c, r.thread, &r.spans);
+    pub(super) fn cpus_had(&self, s: &Starved) -> String {
         let most: Vec<String> = s
             .others
             .iter()
@@ -270,10 +269,11 @@ impl Writer<'_> {
             s += &from;
         }
         // On a busy machine many had a little of it.
-        if off > n.spent
-            && starved(self.g, self.c, r.thread, spans).others.first().is_some_and(|o| o.1 >= 0.3)
-        {
-            s += &self.cpus_had(r);
+        if off > n.spent {
+            let had = starved(self.g, self.c, r.thread, spans);
+            if had.others.first().is_some_and(|o| o.1 >= 0.3) {
+                s += &self.cpus_had(&had);
+            }
         }
         s
     }

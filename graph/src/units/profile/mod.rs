@@ -201,7 +201,11 @@ impl Profile {
         let binary =
             |b: Binary| Binary { path: cut(&b.path, MAX_TEXT), build_id: cut(&b.build_id, MAX_TEXT) };
         self.binaries = self.binaries.into_iter().map(binary).collect();
-        self.loops.values_mut().for_each(|l| l.trees.retain(|_, stats| stats.count() > 0));
+        for LoopProfile { trees, settings, .. } in self.loops.values_mut() {
+            trees.retain(|_, stats| stats.count() > 0);
+            // What a file says of a tree that it has not is said of no type.
+            settings.retain(|tree, _| trees.contains_key(tree));
+        }
         self.loops.retain(|_, l| !l.trees.is_empty());
         let unknown = Function { module: String::new(), name: "?".into() };
         let mut used: BTreeMap<FunctionId, Function> = BTreeMap::new();

@@ -365,6 +365,18 @@ fn units_of_the_same_paths_at_other_depths_are_told_apart() {
     }
 }
 
+/// A file may say something of a tree that it has not: read and written again, it is not said of another one.
+#[test]
+fn what_is_said_of_a_tree_that_is_not_there_is_left_out() {
+    let paths = PathSet::new([CallPath::new([FunctionId(0)])]);
+    let unit = Unit { duration: 1, paths: paths.clone(), contexts: BTreeSet::new() };
+    let mut p = Profile::new([], &[function(0)], [(key(0), &unit)]);
+    let before = p.clone();
+    let other = Called { paths, contexts: [Context { function: FunctionId(0), depth: 8 }].into() };
+    p.loops.get_mut(&key(0)).unwrap().settings.insert(other, Settings::default());
+    assert_eq!(p.in_one_form(super::super::MAX_FRAMES), before);
+}
+
 /// Types that were found by other rules stay: nothing is clustered anew.
 #[test]
 fn types_stay_as_they_were_found() {

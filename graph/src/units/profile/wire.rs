@@ -417,12 +417,12 @@ fn read_loop(l: WireLoop, functions: usize, budget: &mut usize) -> Result<LoopPr
         Ok(PathSet::new(all))
     };
     let mut read = LoopProfile::default();
-    let mut budget = MAX_ALL_FRAMES;
+    let mut context_budget = MAX_ALL_FRAMES;
     let mut contexts = |Contexts(all): &Contexts| -> Result<BTreeSet<Context>, DecodeError> {
         if all.iter().any(|&(f, _)| f as usize >= functions) {
             return Err(damaged("a context of no function"));
         }
-        budget = budget.checked_sub(all.len()).ok_or_else(|| damaged("too many contexts"))?;
+        context_budget = context_budget.checked_sub(all.len()).ok_or_else(|| damaged("too many contexts"))?;
         Ok(all.iter().map(|&(f, depth)| Context { function: FunctionId(f), depth }).collect())
     };
     for tree in &l.trees {

@@ -15,6 +15,7 @@ mod disks;
 mod edge;
 mod episode;
 mod flag;
+mod front;
 mod graph;
 mod kernel;
 mod lane;

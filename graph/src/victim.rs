@@ -1,8 +1,8 @@
 //! Victims: suspicious vertices, worst first.
 
 use crate::class::{WaitClass, asked, class, vague};
-use crate::diagnose::threads_behind;
 use crate::episode::{Episode, WaitKey, episodes};
+use crate::front::{LOOKED_AT, seen_first};
 use crate::looks::Purpose;
 use crate::profile::profile;
 use crate::unserved;
@@ -11,7 +11,7 @@ use crate::yields::yield_loop;
 use crate::{
     BlockType, EventGraph, Retries, UnservedFact, VertexId, ViolationFact, main_object, violations, waits_on,
 };
-use pg_event::{Catalog, Ns, ObjectId, ProcessId, ThreadId};
+use pg_event::{Catalog, Ns, ObjectId, ThreadId};
 use std::collections::HashMap;
 
 /// What counts as suspicious.
@@ -88,9 +88,6 @@ pub(crate) const INNOCENT: f64 = 0.06;
 /// client is none.
 pub(crate) const COMPLAINT: f64 = 0.65;
 
-/// Victims that are looked at together, to find the hang at the front.
-const LOOKED_AT: usize = 12;
-
 /// The suspicious episodes of the focus (of everybody when there is no focus), worst first.
 pub fn victims(graph: &EventGraph, catalog: &Catalog, options: &VictimOptions) -> Vec<Victim> {
     let focus = has_focus(catalog, options);
@@ -159,66 +156,6 @@ pub(crate) fn finish(
     all.into_iter().take(limit).map(|(v, _)| v).collect()
 }
 
-/// What a person sees is the hang at the front: of threads that wait for each other, the one that no other
-/// waits for comes first; of a circle, the one that started the others. Looks at the worst ones only, since it
-/// walks from each. Of what a person named, a wait for a child is a hang like any other.
-fn seen_first(graph: &EventGraph, catalog: &Catalog, all: &mut [(Victim, f64)], named: bool) {
-    let n = all.len().min(LOOKED_AT);
-    let child =
-        |v: &Victim| v.episode.key.is_some() && class(&graph.vertex(v.vertex), catalog) == WaitClass::Child;
-    let behind: Vec<Vec<ThreadId>> = all[..n]
-        .iter()
-        .map(
-            |(v, w)| {
-                if *w >= COMPLAINT || child(v) { threads_behind(graph, catalog, v) } else { Vec::new() }
-            },
-        )
-        .collect();
-    let complains: Vec<bool> = all[..n].iter().map(|(v, w)| *w >= COMPLAINT || (named && child(v))).collect();
-    // From the worst down: whoever waits for a worse one inherits its score and a bit.
-    for _ in 0..n {
-        let mut changed = false;
-        for front in 0..n {
-            for back in 0..n {
-                let (f, b) = (&all[front].0, &all[back].0);
-                let overlap = f.end().min(b.end()).saturating_sub(f.start.max(b.start));
-                let same = overlap * 2 >= f.duration && overlap * 2 >= b.duration;
-                let (there, back_again) =
-                    (behind[front].contains(&b.thread), behind[back].contains(&f.thread));
-                let waits = complains[front]
-                    && (there && !back_again || queues_behind((f, &behind[front]), (b, &behind[back])))
-                    || there && back_again && descends(catalog, b.thread, f.thread);
-                if front != back && same && waits && f.score <= b.score {
-                    all[front].0.score = b.score * 1.01;
-                    changed = true;
-                }
-            }
-        }
-        if !changed {
-            break;
-        }
-    }
-}
-
-/// Is the process of `young` a descendant of that of `old`?
-fn descends(catalog: &Catalog, young: ThreadId, old: ThreadId) -> bool {
-    const DEEPEST: usize = 64;
-    let of = |t| catalog.thread(t).map_or(ProcessId::NONE, |t| t.process);
-    let old = of(old);
-    let parent = |p: &ProcessId| catalog.process(*p).map(|p| p.parent).filter(|p| p.is_some());
-    old.is_some() && std::iter::successors(parent(&of(young)), parent).take(DEEPEST).any(|p| p == old)
-}
-
-/// Do both wait for the same in the end, and came `front` later? Then the other one is being served, however
-/// long that takes, and `front` is who waits for nothing of its own.
-fn queues_behind(front: (&Victim, &[ThreadId]), back: (&Victim, &[ThreadId])) -> bool {
-    !back.1.is_empty()
-        && front.1.ends_with(back.1)
-        && front.0.start > back.0.start + back.0.duration / 50
-        && !front.1.contains(&front.0.thread)
-        && !back.1.contains(&front.0.thread)
-}
-
 /// The victim that a vertex belongs to: its episode, whatever its length.
 pub fn victim_of(graph: &EventGraph, catalog: &Catalog, vertex: VertexId) -> Option<Victim> {
     let v = graph.vertex(vertex);
@@ -272,6 +209,8 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
     let v = graph.vertex(e.last);
     let mut w = match class(&v, catalog) {
         WaitClass::Lock if vague(&v, catalog) && in_a_pool(graph, catalog, e) => 0.05,
+        // A thread of a runtime that parks until there is work looks the same.
+        WaitClass::Lock if vague(&v, catalog) && !is_main(catalog, e.thread) => 0.6,
         WaitClass::Traced | WaitClass::Stopped | WaitClass::Lock | WaitClass::Room => 0.9,
         WaitClass::Disk => 0.85,
         WaitClass::Channel if asked(graph, catalog, e.first) => 1.0,
@@ -333,13 +272,15 @@ fn retries_in<'a>(graph: &'a EventGraph, e: &Episode) -> Option<&'a Retries> {
     graph.retries_of(e.thread).iter().filter(|_| e.tries > 0).find(within)
 }
 
+/// Pools are made of further threads; a main thread waits for something.
+fn is_main(catalog: &Catalog, thread: ThreadId) -> bool {
+    let Some(t) = catalog.thread(thread) else { return false };
+    catalog.process(t.process).is_some_and(|p| p.pid == t.tid)
+}
+
 /// Do other threads of its process wait for the same at the same time?
 fn in_a_pool(graph: &EventGraph, catalog: &Catalog, e: &Episode) -> bool {
-    let Some(t) = catalog.thread(e.thread) else { return false };
-    // Pools are made of further threads; a main thread waits for something.
-    if catalog.process(t.process).is_some_and(|p| p.pid == t.tid) {
-        return false;
-    }
+    let Some(t) = catalog.thread(e.thread).filter(|_| !is_main(catalog, e.thread)) else { return false };
     let v = graph.vertex(e.last);
     let (middle, object) = (e.start + e.duration() / 2, v.object);
     object.is_some()

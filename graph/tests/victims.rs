@@ -3,7 +3,7 @@
 mod draw;
 
 use draw::Drawing;
-use pg_event::{Direction, ObjectId, ObjectKind, OffState, Relation, ThreadId};
+use pg_event::{Direction, ObjectId, ObjectKind, OffState, Relation, ThreadId, endpoint_v4};
 use pg_graph::{BlockType, Options, Selection, VictimOptions, run_with_policy, select, victims};
 
 /// Two clients wait for the same busy server: the first one's request is what it computes, so the second one
@@ -183,4 +183,76 @@ fn who_waits_on_a_connection_not_accepted_yet_does_not_listen() {
         (r.victim.block_type, r.root_causes[0].process.as_deref()),
         (BlockType::LongWait, Some("srv"))
     );
+}
+
+/// Who connected, or reads what its own child writes, is who complains, though it was told something after it asked; who
+/// was connected to waits for whatever comes.
+#[test]
+fn who_began_the_conversation_is_at_the_front() {
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    enum Way {
+        Connects,
+        IsConnectedTo,
+        SpeaksFirst,
+        IsSpokenTo,
+        StartedIt,
+    }
+    use Way::*;
+    for way in [Connects, IsConnectedTo, SpeaksFirst, IsSpokenTo, StartedIt] {
+        let mut d = Drawing::new(20.0);
+        let user = d.process("ask", "ask it", None, 0.5);
+        let server = d.process("served", "served", (way == StartedIt).then_some(user), 0.6);
+        let auth = d.process("auth", "auth", None, 0.0);
+        let (high, low) = (endpoint_v4(1, 40_000), endpoint_v4(2, 22));
+        let (kind, own, far) = match way {
+            Connects => (ObjectKind::Tcp, high, low),
+            IsConnectedTo => (ObjectKind::Tcp, low, high),
+            SpeaksFirst | IsSpokenTo => (ObjectKind::UnixStream, 1, 2),
+            StartedIt => (ObjectKind::Pipe, 5, 5),
+        };
+        let (mine, its) = (d.object(kind, own, far, ""), d.object(kind, far, own, ""));
+        let (asks, answers) =
+            (d.object(ObjectKind::UnixStream, 7, 8, ""), d.object(ObjectKind::UnixStream, 8, 7, ""));
+        if matches!(way, Connects | SpeaksFirst) {
+            d.message(user, mine, Direction::Send, 1.0, 10);
+            d.message(server, its, Direction::Receive, 1.01, 10);
+        }
+        d.message(server, its, Direction::Send, 1.02, 5);
+        d.message(user, mine, Direction::Receive, 1.03, 5);
+        d.message(server, asks, Direction::Send, 1.04, 5);
+        let sha = d.stack(&["sha256 (auth)", "main (auth)"]);
+        d.message(auth, answers, Direction::Receive, 1.05, 5);
+        d.runs(auth, 1.05, 14.0, sha);
+        d.wait(server, 1.05, 14.0, "poll").on(asks).by(auth, "sendto", answers);
+        d.wait(user, 1.05, 14.01, "poll").on(mine).by(server, "sendto", its);
+        for t in [user, server, auth] {
+            d.exit(t, 14.1);
+        }
+        let (g, c) = d.build();
+        let all = victims(&g, &c, &VictimOptions::default());
+        let first = matches!(way, Connects | SpeaksFirst | StartedIt);
+        assert_eq!(all[0].thread == user, first, "{way:?}: {all:#?}");
+    }
+}
+
+/// Threads of a runtime that park until there is work, each at a word of its own, are not who hangs.
+#[test]
+fn threads_that_may_merely_have_no_work_come_after_who_asked() {
+    let mut d = Drawing::new(20.0);
+    let web = d.process("webd", "webd run", None, 0.0);
+    let ours = d.object(ObjectKind::UnixStream, 1, 2, "");
+    let its = d.object(ObjectKind::UnixStream, 2, 1, "");
+    for i in 0..3 {
+        let t = d.thread(web, "webd", 0.1);
+        let word = d.object(ObjectKind::Futex, 64 + i * 64, 1000, "");
+        d.wait(t, 0.2, 14.0, "futex").on(word).by(web, "futex", word);
+    }
+    let user = d.process("ask", "ask it", None, 0.5);
+    let sha = d.stack(&["sha256 (webd)", "main (webd)"]);
+    d.message(user, ours, Direction::Send, 1.0, 10);
+    d.runs(web, 1.0, 13.9, sha);
+    d.wait(user, 1.05, 13.0, "poll").on(ours).by(web, "sendto", its);
+    let (g, c) = d.build();
+    let all = victims(&g, &c, &VictimOptions::default());
+    assert_eq!(all[0].thread, user, "{all:#?}");
 }

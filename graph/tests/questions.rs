@@ -164,6 +164,31 @@ fn a_baseline_tells_who_is_missing() {
     assert!(step.why_weak.as_ref().unwrap().contains("baseline"));
 }
 
+/// Who woke it the last time has executed another program since: that one was never going to.
+#[test]
+fn a_thread_that_became_another_program_is_not_missing() {
+    let diagnose = |executes: bool| {
+        let mut d = Drawing::new(20.0);
+        let reader = d.process("app", "app", None, 0.0);
+        let child = d.process("sleep", "sleep 60", Some(reader), 0.5);
+        let ours = d.object(ObjectKind::UnixStream, 1, 2, "");
+        let its = d.object(ObjectKind::UnixStream, 2, 1, "");
+        let at = d.stack(&["recv (libc.so.6)", "take (app)"]);
+        d.wait(reader, 1.0, 1.02, "recvfrom").on(ours).stack(at).by(child, "sendto", its);
+        if executes {
+            d.event(draw::ns(1.1), child, pg_event::Kind::Exec);
+        }
+        d.wait(child, 1.2, 20.0, "clock_nanosleep").open();
+        d.wait(reader, 1.5, 20.0, "recvfrom").on(ours).stack(at).open();
+        d.diagnose("^app")
+    };
+    let blames =
+        |r: &pg_graph::report::Report| r.root_causes.iter().any(|c| c.process.as_deref() == Some("sleep"));
+    let (same, other) = (diagnose(false), diagnose(true));
+    assert!(blames(&same), "{same:#?}");
+    assert!(!blames(&other), "{other:#?}");
+}
+
 #[test]
 fn victims_are_ranked_and_say_what_for() {
     let (g, c) = two_ways_in();

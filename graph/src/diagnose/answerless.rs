@@ -244,6 +244,7 @@ impl Walk<'_> {
         let act = activity(self.g, self.c, c.thread, &merged(spans.clone()));
         if let Mostly::Waiting(i) = act.mostly()
             && let Some(g) = act.groups.get(i)
+            && !self.path.iter().any(|p| p.0 == c.thread)
         {
             self.push_wait(c.thread, g, c.entry.clone());
             // It took the request and waits for something else than the next one.

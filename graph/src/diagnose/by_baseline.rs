@@ -93,13 +93,25 @@ impl Walk<'_> {
         for _ in 0..LONGEST {
             let from = self.g.vertex(at).thread;
             let new = seen.insert(from) && !self.path.iter().any(|(t, _)| *t == from);
-            if new && self.counts(from) && self.abnormal(from, silent) {
+            if new
+                && self.counts(from)
+                && !self.became_another(from, time, silent)
+                && self.abnormal(from, silent)
+            {
                 return Some(self.missing((at, kind, time), silent, why));
             }
             let e = self.g.edge(self.g.waking(at)?);
             (at, kind, time) = (e.from, e.kind, e.from_time);
         }
         None
+    }
+
+    /// Did a thread execute another program after what it did in the baseline? That one does not do it again.
+    fn became_another(&self, t: ThreadId, acted: Ns, silent: &Spans) -> bool {
+        let end = silent.last().map_or(acted, |s| s.1);
+        let execs = self.g.execs();
+        let after = &execs[execs.partition_point(|x| x.1 < acted)..];
+        after.iter().take_while(|x| x.1 < end).any(|x| x.0 == t)
     }
 
     /// The thread of a step of the baseline, as the one whose act is missing.

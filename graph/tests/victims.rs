@@ -242,10 +242,10 @@ fn threads_that_may_merely_have_no_work_come_after_who_asked() {
     let web = d.process("webd", "webd run", None, 0.0);
     let ours = d.object(ObjectKind::UnixStream, 1, 2, "");
     let its = d.object(ObjectKind::UnixStream, 2, 1, "");
-    for i in 0..3 {
-        let t = d.thread(web, "webd", 0.1);
-        let word = d.object(ObjectKind::Futex, 64 + i * 64, 1000, "");
-        d.wait(t, 0.2, 14.0, "futex").on(word).by(web, "futex", word);
+    let pool = [0, 1, 2].map(|_| d.thread(web, "webd", 0.1));
+    for (i, t) in pool.into_iter().enumerate() {
+        let word = d.object(ObjectKind::Futex, 64 + i as u64 * 64, 1000, "");
+        d.wait(t, 0.2, 14.0, "futex").on(word).by(pool[(i + 1) % 3], "futex", word);
     }
     let user = d.process("ask", "ask it", None, 0.5);
     let sha = d.stack(&["sha256 (webd)", "main (webd)"]);

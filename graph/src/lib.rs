@@ -25,6 +25,7 @@ pub mod path;
 pub mod petgraph;
 mod profile;
 mod question;
+mod refused;
 pub mod report;
 mod retries;
 mod select;

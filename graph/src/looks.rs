@@ -28,6 +28,8 @@ const LOOKS: &[&str] = &[
 const ASKS: &[&str] = &["kill"];
 /// Folders of programs and libraries: looked at to find a program, not to ask whether to go on.
 const SYSTEM: &[&str] = &["/usr/", "/lib", "/bin/", "/sbin/", "/etc/ld.so"];
+/// Looked at whenever a time is written (tzset(3)).
+const TIME_ZONE: &str = "/etc/localtime";
 /// Nobody who waits for something looks more seldom than this, ns.
 const SELDOM: Ns = 10_000_000_000;
 
@@ -88,8 +90,10 @@ pub(crate) fn look(
                 // Nobody does so for another purpose.
                 return Some(((true, true, u32::MAX, std::cmp::Reverse(l.pid)), l));
             }
-            let name =
-                c.object(l.object).map(|o| o.name.as_str()).filter(|n| !n.is_empty() && !searched(n))?;
+            let name = c
+                .object(l.object)
+                .map(|o| o.name.as_str())
+                .filter(|n| !n.is_empty() && *n != TIME_ZONE && !searched(n))?;
             let own = !SYSTEM.iter().any(|s| name.starts_with(s));
             // What was opened was used; to ask only is to look.
             let asks = !l.call.is_any(&["open", "openat", "openat2"]);

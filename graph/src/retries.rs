@@ -3,10 +3,10 @@
 //! and the answer is its exit status. Or nothing fails: the shell sleeps by a child, and looks itself whether it may go
 //! on, or the child's success says that it may not (`looks.rs`).
 
-use crate::builder::call_is;
 use crate::diagnose::main_thread;
+use crate::refused::{self, Evidence};
 use crate::{EdgeKind, EventGraph, looks};
-use pg_event::{Catalog, Ns, ObjectId, ObjectKind, Process, ProcessId, Sysno, ThreadId};
+use pg_event::{Catalog, Ns, Process, ProcessId, ThreadId};
 use std::collections::HashMap;
 
 /// Least tries in vain.
@@ -36,16 +36,6 @@ pub struct Retries {
     pub(crate) worked: Ns,
     /// The process that was run last between two tries: a sleep, most often.
     pub between: Option<ProcessId>,
-}
-
-/// The call of a child that tells why it failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Evidence {
-    pub child: ThreadId,
-    pub call: Sysno,
-    /// Negative, as the kernel returns it.
-    pub error: i64,
-    pub object: ObjectId,
 }
 
 /// A child of one process.
@@ -240,45 +230,6 @@ impl Retries {
     /// Why the children failed: of their recorded calls that failed, the one that is about what the command line
     /// names, else one that failed since another one has what it wanted.
     pub(crate) fn evidence(&self, g: &EventGraph, c: &Catalog) -> Option<Evidence> {
-        let line = c.process(*self.tries.last()?)?.cmdline();
-        let mut best: Option<(u32, Evidence)> = None;
-        for child in self.children(g, c).rev() {
-            for u in g.syscalls_of(child, 0..Ns::MAX).iter().rev().map(|u| u.what) {
-                let score = telling(c, line, u.nr, u.result, u.object);
-                if score > best.map_or(0, |b| b.0) {
-                    best = Some((score, Evidence { child, call: u.nr, error: u.result, object: u.object }));
-                }
-            }
-        }
-        best.map(|b| b.1)
-    }
-}
-
-/// Errors that say that another one has what was wanted, or that it is not there: EPERM, EAGAIN, EACCES, EBUSY,
-/// EEXIST, ETXTBSY, EDEADLK, ENOTEMPTY, EADDRINUSE, ETIMEDOUT, ECONNREFUSED, EHOSTUNREACH.
-const TAKEN: [i64; 12] = [1, 11, 13, 16, 17, 26, 35, 39, 98, 110, 111, 113];
-/// ... and ENOENT, ENOTDIR, ENXIO of what is named.
-const ABSENT: [i64; 3] = [2, 20, 6];
-
-/// How much a failed call tells of why its program failed; 0: nothing.
-fn telling(c: &Catalog, line: &str, nr: Sysno, result: i64, object: ObjectId) -> u32 {
-    let Some(error) = result.checked_neg().filter(|e| (1..4096).contains(e)) else { return 0 };
-    let Some(o) = c.object(object) else { return 0 };
-    let named = !o.name.is_empty()
-        && line.split_ascii_whitespace().skip(1).any(|w| {
-            let tail = |long: &str, short: &str| {
-                long.strip_suffix(short).is_some_and(|b| b.is_empty() || b.ends_with(['/', '=']))
-            };
-            tail(w, &o.name) || tail(&o.name, w)
-        });
-    // That a descriptor has nothing to be read is no failure of a program.
-    let lock = o.kind == ObjectKind::FileLock || nr.is_any(&["flock"]);
-    let taken = TAKEN.contains(&error) && (error != 11 || lock || call_is(nr, crate::builder::FILE_LOCK));
-    match (named, taken, ABSENT.contains(&error)) {
-        (true, true, _) => 4,
-        (true, _, true) => 3,
-        (false, true, _) if lock || nr.is_any(&["connect"]) => 2,
-        (false, true, _) => 1,
-        _ => 0,
+        refused::most_telling(g, c, self.children(g, c).rev(), (0, Ns::MAX))
     }
 }

@@ -230,7 +230,9 @@ pub(crate) fn errno(result: i64) -> String {
         2 => "ENOENT".into(),
         3 => "ESRCH".into(),
         4 => "EINTR".into(),
+        6 => "ENXIO".into(),
         11 => "EAGAIN".into(),
+        12 => "ENOMEM".into(),
         13 => "EACCES".into(),
         16 => "EBUSY".into(),
         17 => "EEXIST".into(),
@@ -242,6 +244,7 @@ pub(crate) fn errno(result: i64) -> String {
         110 => "ETIMEDOUT".into(),
         111 => "ECONNREFUSED".into(),
         113 => "EHOSTUNREACH".into(),
+        115 => "EINPROGRESS".into(),
         n => format!("error {n}"),
     }
 }

@@ -32,8 +32,14 @@ const WAITING: &[Program] = &[
 ];
 
 /// Programs that keep a CPU busy: one after the other.
-const BUSY: &[Program] =
-    &[("cpu", ""), ("yields", "yield"), ("yields", "poll0"), ("yields", "spin"), ("yields", "setlk")];
+const BUSY: &[Program] = &[
+    ("cpu", ""),
+    ("yields", "yield"),
+    ("yields", "poll0"),
+    ("yields", "spin"),
+    ("yields", "setlk"),
+    ("yields", "backoff"),
+];
 
 /// A recording of some of the programs, and what they said.
 pub struct Truth {

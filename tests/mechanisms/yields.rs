@@ -48,3 +48,16 @@ fn a_file_lock_that_is_refused() {
         t.caused_by("setlk.asker", "setlk.owner").victim(BlockType::RepeatedYield);
     });
 }
+
+#[test]
+fn connections_that_are_refused_with_longer_and_longer_pauses() {
+    check("connections_that_are_refused", ("yields", "backoff"), "backoff.asker", |t| {
+        t.caused_by("backoff.asker", "backoff.asker").says("ECONNREFUSED").says("tcp 127.0.0.1:");
+        // The socket knows no more where it was to go.
+        let (asker, c) = (t.thread("backoff.asker"), &t.loaded.catalog);
+        let calls = t.loaded.graph.syscalls_of(asker, 0..u64::MAX).iter();
+        let mut absent = calls.filter(|u| u.what.nr.is_any(&["connect"]) && u.what.result == -2);
+        let name = absent.next().and_then(|u| c.object(u.what.object)).map(|o| o.name.as_str());
+        assert!(name.is_some_and(|n| n.ends_with("/nobody")), "{name:?}");
+    });
+}

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* Datagrams sent without a connection: the address in the call tells for whom they are. */
+/*
+ * Addresses in calls: for whom datagrams are that are sent without a connection, and to whom connections were to be
+ * that did not come about (the socket has forgotten by the time the call returns).
+ */
 #ifndef PG_ADDRESS_H
 #define PG_ADDRESS_H
 
+#define NR_CONNECT 42
 #define NR_SENDTO 44
 #define NR_SENDMSG 46
 #define NR_SENDMMSG 307
@@ -33,7 +37,7 @@ static __always_inline u64 address_hash(u32 which)
 	return h;
 }
 
-/* For whom the datagram is that is sent to the address at `name`: completes `o`, the sender's socket. */
+/* Whom the address at `name` means: completes `o`, the socket of the thread that sends there or connects. */
 int __noinline addressed(struct object *o, u64 name, u64 len, u32 which)
 {
 	struct scratch *s = scratch(which);
@@ -51,7 +55,7 @@ int __noinline addressed(struct object *o, u64 name, u64 len, u32 which)
 		u64 *inode = bpf_map_lookup_elem(&bound, &hash);
 		if (inode)
 			o->peer = *inode;
-	} else if (o->kind == K_UDP) {
+	} else if (o->kind == K_UDP || o->kind == K_TCP) {
 		u16 port = __builtin_bswap16(*(u16 *)(text + 2)), own = o->id;
 		const u32 nowhere[4] = {};
 		u32 to[4];
@@ -66,20 +70,49 @@ int __noinline addressed(struct object *o, u64 name, u64 len, u32 which)
 			o->peer = endpoint6(to, port);
 			if (o->id == endpoint6(nowhere, own))
 				o->id = endpoint6(to, own);
+			if (o->kind == K_TCP && o->peer >> 63) {
+				__builtin_memcpy(text, to, 16);
+				__builtin_memcpy(text + 16, to, 16);
+				send_inet6(o, which);
+			}
 		}
 	}
 	return 0;
 }
 
-/* The same for the call `call` (its number; the room above it) with these arguments. */
-int __noinline addressed_in(struct object *o, u64 call, u64 si, u64 r8, u64 r9)
+/* Name a unix socket that has no peer by the address to which it was to be connected. */
+int __noinline dialled(struct object *o, u64 name, u64 len, u32 which)
+{
+	u64 hash;
+	if (!o || !name || len <= 2 || len > ADDRESS)
+		return 0;
+	struct rec_name *r = new_name(o, NAME_UNIX, which, &hash);
+	if (!r)
+		return 0;
+	len -= 2; /* the family */
+	if (!bpf_probe_read_user(r->text, len & 127, (void *)(name + 2)))
+		send_name(r, len, hash);
+	return 0;
+}
+
+/*
+ * The same for the call `call` (its number; the room above it), which has these arguments: where the message is, or
+ * where the address is and how long.
+ */
+int __noinline addressed_in(struct object *o, u64 call, u64 si, u64 at, u64 length)
 {
 	u32 nr = call, which = call >> 32;
 	struct {
 		u64 name;
 		u32 len, pad;
-	} message = { .name = r8, .len = r9 };
-	if (!o || o->peer || (o->kind != K_UDP && o->kind != K_UNIX_DATAGRAM))
+	} message = { .name = at, .len = length };
+	if (!o || o->peer)
+		return 0;
+	if (nr == NR_CONNECT && o->kind == K_UNIX_STREAM)
+		return dialled(o, at, length, which);
+	if (nr == NR_CONNECT && o->kind == K_TCP)
+		return addressed(o, at, length, which);
+	if (o->kind != K_UDP && o->kind != K_UNIX_DATAGRAM)
 		return 0;
 	if (nr == NR_SENDMSG || nr == NR_SENDMMSG) {
 		if (bpf_probe_read_user(&message, sizeof(message), (void *)si))

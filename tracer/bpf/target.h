@@ -83,6 +83,15 @@ static __always_inline void sysv_object(struct object *o, struct task_struct *ta
 	o->peer = SYSV | space << 2 | (nr >= 69 && nr <= 71 ? SYSV_MESSAGES : SYSV_SEMAPHORES);
 }
 
+/* Completes a socket by the address in the arguments of a call. */
+static __always_inline void addressed_of(struct object *o, u64 call, struct regs *r)
+{
+	if ((u32)call == NR_CONNECT)
+		addressed_in(o, call, 0, r->si, r->dx);
+	else
+		addressed_in(o, call, r->si, r->r8, r->r9);
+}
+
 /* The object alone: of the call that a waker is in, or that just returned. `task` is the current thread as
  * a number: functions verified on their own take no typed pointers. */
 int __noinline acted_on(struct thread *t, struct object *o, struct regs *r, u64 current, u64 tgid)
@@ -98,7 +107,7 @@ int __noinline acted_on(struct thread *t, struct object *o, struct regs *r, u64 
 	u32 class = class_of[nr & (CALLS - 1)];
 	if ((class >= C_FD && class <= C_FD_PAIR) || class == C_RECVMMSG) {
 		fd_object(t, task, o, r->di, which);
-		addressed_in(o, nr | (u64)which << 32, r->si, r->r8, r->r9);
+		addressed_of(o, nr | (u64)which << 32, r);
 	} else if (class == C_SPLICE) {
 		fd_object(t, task, o, r->dx, which);
 	} else if (class == C_FUTEX || class == C_FUTEX2) {
@@ -151,7 +160,7 @@ int __noinline waits_on(struct thread *t, struct regs *r, u64 blocked, u64 tgid,
 		fd_object(t, task, o, r->di, which);
 		t->value = r->dx;
 		if (which != ROOM_ITER)
-			addressed_in(o, t->call | (u64)which << 32, r->si, r->r8, r->r9);
+			addressed_of(o, t->call | (u64)which << 32, r);
 		if (class == C_FD)
 			t->op = r->si;
 		else if (o->kind >= K_UNIX_STREAM && o->kind <= K_SOCKET)

@@ -1,12 +1,13 @@
-//! The sentence of a retry loop made of children.
+//! The sentences of retry loops, of children or of sleeps with something tried in between.
 
 use super::{Ranked, Writer};
 use crate::diagnose::SliceNode;
 use crate::looks::Look;
-use crate::retries::{Evidence, Retries};
+use crate::refused::{self, Evidence};
+use crate::retries::Retries;
 use crate::words::{clean, short_command, short_label, short_who, span};
 use crate::yields::errno;
-use pg_event::{Ns, ProcessId, ThreadId};
+use pg_event::{Ns, Object, ObjectKind, ProcessId, ThreadId, show_endpoint};
 
 impl Writer<'_> {
     /// The loop that a step is about.
@@ -20,6 +21,65 @@ impl Writer<'_> {
     pub(super) fn may_be_a_job(&self, r: &Ranked) -> bool {
         let tries = self.o.nodes.get(r.node).and_then(|n| self.tries_of(r, n));
         tries.is_some_and(|t| !t.failing && t.look(self.g, self.c).is_none())
+    }
+
+    /// Does a thread that slept try something in between? The victim may, also where that was not recorded.
+    pub(super) fn tries_again(&self, r: &Ranked, n: &SliceNode) -> bool {
+        r.node == 0 && n.waits > 3 || n.waits > 1 && self.refused_between(r, n).is_some()
+    }
+
+    fn refused_between(&self, r: &Ranked, n: &SliceNode) -> Option<Evidence> {
+        refused::between_sleeps(self.g, self.c, r.thread, (n.start, n.start + n.duration))
+    }
+
+    /// How often it slept, and what it tried or looked at in between.
+    pub(super) fn why_trying(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
+        let f = n.function.as_ref().filter(|f| !f.starts_with("0x"));
+        let f = f.map_or_else(String::new, |f| format!(", called from {}", clean(f, 60)));
+        let within = (n.start, n.start + n.duration);
+        let look = || crate::looks::look(self.g, self.c, r.thread, within, &[]);
+        let asks = if let Some(e) = self.refused_between(r, n) {
+            format!(", and in between {}", self.in_vain(&e))
+        } else if let Some(l) = look().and_then(|l| self.looked(&l, r.thread, n.start)) {
+            format!(", and {l}")
+        } else {
+            ": it asks again and again whether it may go on, and all that time nobody let it; what it asks for (a data flag, a lock) was not recorded and must be found".to_owned()
+        };
+        format!(
+            "{full} slept {} times for {} each in {}{f}, {} in all{asks}",
+            n.waits,
+            span(n.spent / n.waits.max(1) as u64),
+            n.syscall.as_deref().unwrap_or("a sleep"),
+            span(n.spent)
+        )
+    }
+
+    /// `connect to tcp 127.0.0.1:80 failed each time (ECONNREFUSED: nobody listens there): it waits until ...`
+    fn in_vain(&self, e: &Evidence) -> String {
+        let call = e.call.name().unwrap_or_else(|| "a call".into());
+        let connects = e.call.is_any(&["connect"]);
+        let object =
+            self.c.object(e.object).map(|o| short_label(&if connects { whom(o) } else { o.label() }));
+        let object = object.filter(|o| !o.is_empty());
+        let word = if connects { "to" } else { "of" };
+        let on = object.map_or_else(String::new, |o| format!(" {word} {o}"));
+        if e.under_way() {
+            return format!("{call}{on} did not come about: it waits until that succeeds");
+        }
+        if e.of_spawn() {
+            return format!(
+                "{call} failed each time ({}): no further process can be made, since its user or its control group has as many as it may (RLIMIT_NPROC, pids.max), or for want of memory; it waits until one of them ends",
+                errno(e.error)
+            );
+        }
+        let means = match e.error {
+            -111 if connects => ": nobody listens there",
+            -2 if connects => ": there is no such socket",
+            _ => "",
+        };
+        let lock = self.c.object(e.object).is_some_and(|o| o.kind == ObjectKind::FileLock);
+        let who = if lock { "; who has that was not recorded" } else { "" };
+        format!("{call}{on} failed each time ({}{means}): it waits until that succeeds{who}", errno(e.error))
     }
 
     /// What it ran again and again, how that failed, and who has what it asks for.
@@ -109,5 +169,15 @@ impl Writer<'_> {
         let object = self.c.object(e.object).map(|o| short_label(&o.label())).filter(|o| !o.is_empty());
         let on = object.map_or_else(String::new, |o| format!(" of {o}"));
         format!("; {call}{on}: {}", errno(e.error))
+    }
+}
+
+/// To whom a connection was to be; its own end has no address that matters.
+fn whom(o: &Object) -> String {
+    const HASHED: u64 = 1 << 63;
+    match o.kind {
+        ObjectKind::Tcp if o.peer != 0 && o.peer & HASHED == 0 => format!("tcp {}", show_endpoint(o.peer)),
+        ObjectKind::Tcp => o.name.rsplit_once("->").map_or_else(|| o.label(), |(_, to)| format!("tcp {to}")),
+        _ => o.label(),
     }
 }

@@ -88,23 +88,7 @@ impl Writer<'_> {
                 self.cpus_had(&starved(self.g, self.c, r.thread, &r.spans))
             ),
             Some(FindingKind::Throttled) => self.why_throttled(r, n, &full),
-            Some(FindingKind::Sleeping) if r.node == 0 && n.waits > 3 => {
-                let f = n.function.as_ref().filter(|f| !f.starts_with("0x"));
-                let f = f.map_or_else(String::new, |f| format!(", called from {}", clean(f, 60)));
-                let within = (n.start, n.start + n.duration);
-                let look = crate::looks::look(self.g, self.c, r.thread, within, &[]);
-                let asks = look.and_then(|l| self.looked(&l, r.thread, n.start)).map_or_else(
-                    || ": it asks again and again whether it may go on, and all that time nobody let it; what it asks for (a data flag, a lock) was not recorded and must be found".to_owned(),
-                    |l| format!(", and {l}"),
-                );
-                format!(
-                    "{full} slept {} times for {} each in {}{f}, {} in all{asks}",
-                    n.waits,
-                    span(n.spent / n.waits as u64),
-                    n.syscall.as_deref().unwrap_or("a sleep"),
-                    span(n.spent)
-                )
-            }
+            Some(FindingKind::Sleeping) if self.tries_again(r, n) => self.why_trying(r, n, &full),
             Some(FindingKind::Sleeping) => {
                 let f = n
                     .function

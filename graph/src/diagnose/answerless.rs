@@ -52,8 +52,9 @@ impl Walk<'_> {
         {
             return Ok(());
         }
-        // A sleep that ended by itself explains itself, unless the victim polls for something by it.
-        let polls = first && group.waits > 3;
+        // A sleep that ended by itself explains itself, unless the thread tries something in between, or the victim may.
+        let refused = self.refused(group, class);
+        let polls = first && group.waits > 3 || refused.is_some();
         if class == WaitClass::Sleep && !polls && !v.interrupted {
             self.found(thread, FindingKind::Sleeping, group_spans(group));
             return Ok(());
@@ -73,6 +74,9 @@ impl Walk<'_> {
         if !holders.is_empty() {
             holders.extend(self.interruptions(group));
             return self.follow_holder(thread, group, class, holders);
+        }
+        if let Some(c) = refused.and_then(|e| self.has_it(&e, thread, &silent)) {
+            return self.follow(c, WaitClass::Lock);
         }
         if self.waits_for_itself(thread, group, &silent) {
             return Ok(());

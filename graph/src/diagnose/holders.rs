@@ -7,6 +7,7 @@ use super::node::Entry;
 use super::walk::Walk;
 use crate::builder::{SIGWAIT, call_is};
 use crate::class::{WaitClass, class, on_condition};
+use crate::refused;
 use crate::{EdgeKind, Weak};
 use pg_event::{Ns, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
 
@@ -45,7 +46,7 @@ impl Walk<'_> {
         }
         if facts.is_empty()
             && class == WaitClass::Sleep
-            && let Some(object) = self.failing(thread, silent)
+            && let Some(object) = self.tried_for(thread, silent)
         {
             let of = |h: &&crate::HoldFact| h.object == object && h.holder != thread;
             facts.extend(self.g.holds.iter().filter(of).map(|h| (h.holder, h.relation, h.time)));
@@ -126,7 +127,14 @@ impl Walk<'_> {
         out
     }
 
-    /// What a retry loop tries for: the object of the call that failed most often between its sleeps.
+    /// What a retry loop tries for between its sleeps: what the call that tells most is about, else the one that failed
+    /// most often.
+    fn tried_for(&self, thread: ThreadId, spans: &Spans) -> Option<ObjectId> {
+        let within = (spans.first()?.0, spans.last()?.1.saturating_add(1));
+        let told = refused::between_sleeps(self.g, self.c, thread, within).map(|e| e.object);
+        told.filter(|o| o.is_some()).or_else(|| self.failing(thread, spans))
+    }
+
     fn failing(&self, thread: ThreadId, spans: &Spans) -> Option<ObjectId> {
         const LEAST: u32 = 2;
         const NO_ANSWER: [i64; 2] = [-4, -110];

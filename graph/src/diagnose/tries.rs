@@ -1,13 +1,14 @@
 //! Steps through a retry loop made of children: what the child asks for, and who has that.
 
-use super::activity::{Spans, merged, total};
+use super::activity::{Group, Spans, merged, total};
 use super::answerless::{main_thread, relation_words};
 use super::ask::Candidate;
 use super::node::{Entry, SliceNode};
 use super::walk::{Finding, FindingKind, Flow, Walk};
 use crate::class::WaitClass;
 use crate::looks::{Look, Purpose};
-use crate::retries::{Evidence, Retries};
+use crate::refused::{Evidence, between_sleeps};
+use crate::retries::Retries;
 use crate::words::moment;
 use crate::{EdgeId, EdgeKind, Weak};
 use pg_event::{Ns, ObjectId, Relation, ThreadId};
@@ -67,7 +68,7 @@ impl Walk<'_> {
             self.out.findings.push(loop_itself);
             return Ok(());
         }
-        let child = evidence.map(|e| e.child).or_else(|| r.children(self.g, self.c).next_back());
+        let child = evidence.map(|e| e.by).or_else(|| r.children(self.g, self.c).next_back());
         if let Some(child) = child {
             let lived = self.life(child, r.end);
             let mut node =
@@ -155,6 +156,25 @@ impl Walk<'_> {
             (_, weak) => weak.map(|w| w.words().to_owned()),
         };
         Entry { edge: Some(EdgeKind::Exit), id, why_weak, ..Entry::default() }
+    }
+
+    /// What a thread tries for between its sleeps, in vain, where that was recorded.
+    pub(super) fn refused(&self, group: &Group, class: WaitClass) -> Option<Evidence> {
+        let (first, last) = (group.clips.first()?, group.clips.last()?);
+        let sleeps = class == WaitClass::Sleep && group.waits > 1;
+        let thread = self.g.vertex(last.last).thread;
+        sleeps.then(|| between_sleeps(self.g, self.c, thread, (first.start, last.end))).flatten()
+    }
+
+    /// For whom the call that fails between the sleeps of a thread succeeded before.
+    pub(super) fn has_it(&self, e: &Evidence, thread: ThreadId, within: &Spans) -> Option<Candidate> {
+        // Others are connected as well, and have children, without keeping anybody from it.
+        if e.of_spawn() || e.call.is_any(&["connect"]) {
+            return None;
+        }
+        let (holder, at) = self.taker(*e, within.last()?.1, |t| t == thread)?;
+        let why = format!("it was the last for which the same call succeeded, at {}", moment(at));
+        Some(self.keeping(holder, Relation::Owns, at, why, within))
     }
 
     /// Who has what the children want: as read from the system's state when one of them failed, else who was

@@ -327,6 +327,10 @@ impl<'g> Walk<'g> {
         if self.waits_for_child(thread, group) {
             return self.answerless(thread, group, class, group_spans(group));
         }
+        // Whatever cut a sleep short: what it waits for is what it tried for after the ones before.
+        if self.refused(group, class).is_some() {
+            return self.answerless(thread, group, class, group_spans(group));
+        }
         if woken == 0 || woken < unanswered {
             if self.is_paused(thread, group) {
                 self.found(thread, FindingKind::Paused, group_spans(group));

@@ -108,6 +108,28 @@ static void setlk(void) {
   everybody();
 }
 
+/* Asks two services that nobody has started, and sleeps twice as long each time. */
+static void backoff(void) {
+  struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  struct sockaddr_un un = {.sun_family = AF_UNIX};
+  socklen_t len = sizeof in;
+  /* A port that was free a moment ago. */
+  int free_port = socket(AF_INET, SOCK_STREAM, 0);
+  MUST(bind(free_port, (struct sockaddr *)&in, len) == 0);
+  MUST(getsockname(free_port, (struct sockaddr *)&in, &len) == 0);
+  close(free_port);
+  snprintf(un.sun_path, sizeof un.sun_path, "%s/nobody", getenv("MECH_DIR"));
+  role("backoff.asker");
+  for (double pause = 200; pause < 2000; pause *= 2) {
+    int a = socket(AF_UNIX, SOCK_STREAM, 0), b = socket(AF_INET, SOCK_STREAM, 0);
+    MUST(connect(a, (struct sockaddr *)&un, sizeof un) < 0);
+    MUST(connect(b, (struct sockaddr *)&in, sizeof in) < 0);
+    close(a);
+    close(b);
+    nap(pause);
+  }
+}
+
 int main(int argc, char **argv) {
   (void)argc;
   for (int n = 0; n < 5; n++) {
@@ -115,5 +137,6 @@ int main(int argc, char **argv) {
   }
   if (!strcmp(argv[1], "trylock")) trylock();
   if (!strcmp(argv[1], "setlk")) setlk();
+  if (!strcmp(argv[1], "backoff")) backoff();
   return 0;
 }

@@ -1,11 +1,12 @@
 //! Adaptive detail: threads of the focus that wait shortly again and again in the same system call (a retry or
 //! yield loop) get the level `syscalls` for a moment, so that the recording shows what they retry. So do threads
-//! that never wait but are found on the CPU in the same call, or at the same few instructions, all the time, and
-//! children that fail again and again (`tries.rs`).
+//! that sleep longer between tries (`pace.rs`), threads that never wait but are found on the CPU in the same call, or
+//! at the same few instructions, all the time, and children that fail again and again (`tries.rs`).
 //!
 //! Without I/O: told of intervals and of the time, it says when a burst begins and ends.
 
 use super::hash::FastMap;
+use super::pace::Paces;
 use super::tries::Tries;
 
 const MS: u64 = 1_000_000;
@@ -25,10 +26,6 @@ const SPAN_NS: u64 = 2_000 * MS;
 const MANY: u32 = 10;
 /// Longer waits are no retries.
 const SHORT_NS: u64 = 150 * MS;
-/// Sleeps up to this long, one after the other, may be between tries, ns: a second is what people write.
-const SLOW_NS: u64 = 1_200 * MS;
-/// So many of them make a loop, and it gets one burst, of a turn and a bit.
-const SLOW_TURNS: u32 = 3;
 /// Calls to sleep between tries in (x86-64): poll, select, nanosleep, clock_nanosleep, pselect6, ppoll. What waits
 /// in epoll_wait is an event loop.
 const SLEEPS: &[u16] = &[7, 23, 35, 230, 270, 271];
@@ -57,40 +54,7 @@ struct Seen {
     last: u64,
     loops: bool,
     burst: Option<u64>,
-    slow: Slow,
     on_cpu: OnCpu,
-}
-
-/// Sleeps of a thread that may be between tries.
-#[derive(Default)]
-struct Slow {
-    call: u16,
-    count: u32,
-    /// When the latest ended.
-    last: u64,
-    /// How long it was.
-    turn: u64,
-    /// It was found to be a loop: once is enough.
-    found: bool,
-    /// That burst is still to come.
-    due: bool,
-}
-
-impl Slow {
-    /// One more sleep; whether it completes a loop.
-    fn take(&mut self, call: u16, start: u64, end: u64) -> bool {
-        let turn = end.saturating_sub(start);
-        // Whoever does something for longer than it sleeps does not merely ask.
-        if self.call != call || start.saturating_sub(self.last) > turn / 4 {
-            (self.call, self.count) = (call, 0);
-        }
-        self.count += 1;
-        (self.last, self.turn) = (end, turn);
-        let news = self.count >= SLOW_TURNS && !self.found;
-        self.found |= news;
-        self.due |= news;
-        news
-    }
 }
 
 /// Where a thread was found on the CPU.
@@ -184,6 +148,7 @@ pub struct Bursts {
     running: Option<(u64, Vec<u32>)>,
     next: u64,
     tries: Tries,
+    paces: Paces,
     /// A thread has one burst only.
     once: bool,
     /// Bursts so far.
@@ -202,21 +167,16 @@ impl Bursts {
     pub fn interval(&mut self, tid: u32, call: u16, given_up: bool, start: u64, end: u64) {
         let short = end.saturating_sub(start) <= SHORT_NS;
         // Where everything is recorded, many a daemon wakes up once a second.
-        let slow = !short && !self.once && end.saturating_sub(start) <= SLOW_NS && SLEEPS.contains(&call);
-        if !given_up || !(short || slow) {
+        if given_up && !short && !self.once && SLEEPS.contains(&call) {
+            self.paces.slept(tid, call, (start, end));
+        }
+        if !given_up || !short {
             return;
         }
         if self.seen.len() >= MOST && !self.seen.contains_key(&tid) {
             self.seen.clear();
         }
         let s = self.seen.entry(tid).or_default();
-        if slow {
-            if s.slow.take(call, start, end) {
-                s.loops = true;
-                self.found = true;
-            }
-            return;
-        }
         if s.call != call || end.saturating_sub(s.since) > SPAN_NS {
             (s.call, s.count, s.since) = (call, 0, start);
         }
@@ -259,11 +219,12 @@ impl Bursts {
         }
         if let Some(due) = self.tries.next(now).filter(|d| d.at <= now) {
             self.tries.begun(due, now);
-            self.running = Some((now + due.length, vec![due.parent]));
-            self.next = now + PERIOD_NS.max(10 * due.length);
-            self.count += 1;
-            let own = Step::Begin(vec![due.parent]);
+            let own = self.begin(vec![due.parent], now, due.length);
             return Some(if due.children { Step::BeginChildren(due.parent) } else { own });
+        }
+        if let Some(due) = self.paces.next(now).filter(|d| d.at <= now) {
+            self.paces.begun(due, now);
+            return Some(self.begin(vec![due.tid], now, due.length));
         }
         if !self.found {
             return None;
@@ -279,22 +240,26 @@ impl Bursts {
             let Some(s) = self.seen.get_mut(tid) else { continue };
             let turn = s.last.saturating_sub(s.since) / u64::from(s.count.max(1));
             length = length.max((turn * TURNS).min(LONGEST_NS));
-            if std::mem::take(&mut s.slow.due) {
-                length = length.max(s.slow.turn * 5 / 4);
-            }
             (s.loops, s.burst) = (false, Some(now));
         }
+        Some(self.begin(tids, now, length))
+    }
+
+    fn begin(&mut self, tids: Vec<u32>, now: u64, length: u64) -> Step {
         self.running = Some((now + length, tids.clone()));
         self.next = now + PERIOD_NS.max(10 * length);
         self.count += 1;
-        Some(Step::Begin(tids))
+        Step::Begin(tids)
     }
 
     /// When [`Self::step`] has something to do: the burst under way is to end, or one is expected.
     pub fn due(&self, now: u64) -> Option<u64> {
         match &self.running {
             Some((until, _)) => Some(*until),
-            None => self.tries.next(now).map(|d| d.at.max(self.next)),
+            None => {
+                let expected = [self.tries.next(now).map(|d| d.at), self.paces.next(now).map(|d| d.at)];
+                expected.into_iter().flatten().min().map(|at| at.max(self.next))
+            }
         }
     }
 
@@ -387,26 +352,20 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_a_second_between_tries_gets_one_burst_of_a_turn() {
+    fn who_sleeps_a_second_between_tries_gets_a_burst_when_the_next_sleep_ends() {
         let second = 1000 * MS;
-        let sleeps = |b: &mut Bursts, from: u64, n: u64, pause: u64| {
-            for i in 0..n {
-                b.interval(7, 230, true, from + i * (second + pause), from + i * (second + pause) + second);
+        for once in [false, true] {
+            let mut b = Bursts::new(once);
+            for i in 0..3 {
+                b.interval(7, 230, true, 5 * second + i * (second + MS), 6 * second + i * (second + MS));
             }
-        };
-        let mut b = Bursts::default();
-        sleeps(&mut b, 0, 3, 2 * MS);
-        assert_eq!(b.step(3100 * MS), Some(Step::Begin(vec![7])));
-        assert_eq!(b.due(0), Some(3100 * MS + 1250 * MS));
-        b.end();
-        sleeps(&mut b, 5 * second, 30, 2 * MS);
-        assert_eq!(b.step(u64::MAX), None, "it was looked at");
-        let mut b = Bursts::default();
-        sleeps(&mut b, 0, 10, 300 * MS);
-        assert_eq!(b.step(u64::MAX), None, "it works in between");
-        let mut b = Bursts::new(true);
-        sleeps(&mut b, 0, 10, 2 * MS);
-        assert_eq!(b.step(u64::MAX), None, "everything is recorded");
+            let now = 8 * second + 3 * MS;
+            assert_eq!(b.step(now), None);
+            let at = 9 * second + 3 * MS - 150 * MS;
+            assert_eq!(b.due(now), (!once).then_some(at), "not where everything is recorded");
+            assert_eq!(b.step(at), (!once).then_some(Step::Begin(vec![7])));
+            assert_eq!(b.step(at + 302 * MS), (!once).then_some(Step::End(vec![7])));
+        }
     }
 
     #[test]

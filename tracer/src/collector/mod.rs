@@ -14,6 +14,7 @@ mod lanes;
 mod memory;
 mod objects;
 mod order;
+mod pace;
 mod percpu;
 mod permission;
 mod pipeline;

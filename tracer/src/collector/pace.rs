@@ -1,0 +1,226 @@
+//! Sleeps between tries: a thread sleeps a second, tries something, and sleeps as long again, or longer each time
+//! (twice as long, or a second more). What it tries comes just after a sleep, so the thread is to have a burst from
+//! just before the next one is expected to end.
+//!
+//! Without I/O: told of sleeps, it says for whom and when.
+
+use super::hash::FastMap;
+
+const MS: u64 = 1_000_000;
+/// Nobody waits for an end that is further away, ns.
+const LONGEST_TURN_NS: u64 = 120_000 * MS;
+/// So many sleeps make a loop when each is longer than the one before, or all are long.
+const MANY: u32 = 2;
+/// ... else so many: many a daemon looks around twice a second.
+const MANY_SHORT: u32 = 3;
+/// Sleeps from this length on are long, ns.
+const LONG_NS: u64 = 1_200 * MS;
+/// A burst begins so long before the sleep is expected to end, at most, ns.
+const EARLY_NS: u64 = 150 * MS;
+/// ... and lasts so much longer than the thread was up the last time, twice over, ns.
+const LATE_NS: u64 = 150 * MS;
+/// ... but at most this, ns.
+const LONGEST_NS: u64 = 500 * MS;
+/// Bursts for one loop, should the sleep end at another time.
+const BURSTS: u32 = 3;
+/// Most threads remembered.
+const MOST: usize = 4096;
+
+/// The sleeps of one thread. Times are of `CLOCK_MONOTONIC`, ns.
+#[derive(Default)]
+struct Pace {
+    call: u16,
+    count: u32,
+    /// How long the last three were, the latest first.
+    turns: [u64; 3],
+    /// When the latest ended, and how long the thread had been up before it.
+    end: u64,
+    gap: u64,
+    bursts: u32,
+    /// The latest burst.
+    burst: Option<(u64, u64)>,
+    /// The end of a sleep and what came after it were recorded: once is enough.
+    done: bool,
+}
+
+/// Alike but for what timers are late.
+fn alike(a: u64, b: u64) -> bool {
+    a.abs_diff(b) <= (a.max(b) / 16).max(20 * MS)
+}
+
+impl Pace {
+    fn take(&mut self, call: u16, (start, end): (u64, u64)) {
+        let (turn, gap) = (end.saturating_sub(start), start.saturating_sub(self.end));
+        let last = self.turns[0];
+        // Whoever does something for longer than it sleeps does not merely ask.
+        let goes_on = self.call == call && gap <= turn / 4 && (turn >= last || alike(turn, last));
+        if !goes_on {
+            let before = std::mem::take(self);
+            (self.done, self.bursts) = (before.done, before.bursts);
+        }
+        self.done |= goes_on && self.burst.is_some_and(|(from, until)| from <= self.end && start <= until);
+        (self.call, self.count) = (call, self.count + 1);
+        self.turns = [turn, self.turns[0], self.turns[1]];
+        (self.end, self.gap) = (end, if goes_on { gap } else { 0 });
+    }
+
+    /// How long the next sleep is going to be, ns.
+    fn next_turn(&self) -> Option<u64> {
+        let [c, b, a] = self.turns;
+        let same = self.count > 1 && alike(c, b);
+        let many = if same && c < LONG_NS { MANY_SHORT } else { MANY };
+        if self.done || self.bursts >= BURSTS || self.count < many {
+            return None;
+        }
+        let by_factor = u64::try_from(u128::from(c) * u128::from(c) / u128::from(b.max(1))).ok()?;
+        let by_step = c + c.saturating_sub(b);
+        let next = if same {
+            c
+        } else if self.count > 2 && alike(c.saturating_sub(b), b.saturating_sub(a)) {
+            by_step
+        } else {
+            by_factor
+        };
+        (next <= LONGEST_TURN_NS).then_some(next)
+    }
+
+    fn due(&self, tid: u32) -> Option<Due> {
+        let turn = self.next_turn()?;
+        let end = self.end + self.gap + turn;
+        let early = (turn / 4).min(EARLY_NS);
+        let length = (early + 2 * self.gap + LATE_NS).min(LONGEST_NS);
+        Some(Due { tid, at: end - early, end, length })
+    }
+}
+
+/// A burst that is to come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Due {
+    /// Who is to have it.
+    pub tid: u32,
+    /// When.
+    pub at: u64,
+    /// How long.
+    pub length: u64,
+    /// When the sleep is expected to end: too late then.
+    end: u64,
+}
+
+/// Looks for such loops.
+#[derive(Default)]
+pub struct Paces {
+    of: FastMap<u32, Pace>,
+    due: FastMap<u32, Due>,
+}
+
+impl Paces {
+    /// A thread slept from `slept.0` to `slept.1` in a call, and nobody woke it.
+    pub fn slept(&mut self, tid: u32, call: u16, slept: (u64, u64)) {
+        if self.of.len() >= MOST && !self.of.contains_key(&tid) {
+            self.of.clear();
+            self.due.clear();
+        }
+        let pace = self.of.entry(tid).or_default();
+        pace.take(call, slept);
+        match pace.due(tid) {
+            Some(due) => self.due.insert(tid, due),
+            None => self.due.remove(&tid),
+        };
+    }
+
+    /// The next burst, as it looks at `now`.
+    pub fn next(&self, now: u64) -> Option<Due> {
+        self.due.values().filter(|d| now < d.end).min_by_key(|d| (d.at, d.tid)).copied()
+    }
+
+    /// That burst has begun.
+    pub fn begun(&mut self, due: Due, now: u64) {
+        self.due.retain(|tid, d| *tid != due.tid && now < d.end);
+        if let Some(p) = self.of.get_mut(&due.tid) {
+            p.bursts += 1;
+            p.burst = Some((now, now + due.length));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1000 * MS;
+    const CALL: u16 = 230;
+
+    /// Sleeps of these lengths, 2 ms apart, from second 10 on; when the last one ended.
+    fn sleeps(p: &mut Paces, lengths: &[u64]) -> u64 {
+        let mut at = 10 * SECOND;
+        for l in lengths {
+            p.slept(7, CALL, (at, at + l));
+            at += l + 2 * MS;
+        }
+        at - 2 * MS
+    }
+
+    fn expected(lengths: &[u64]) -> Option<u64> {
+        let mut p = Paces::default();
+        let end = sleeps(&mut p, lengths);
+        p.next(end + MS).map(|d| d.end - end - 2 * MS)
+    }
+
+    #[test]
+    fn the_end_of_the_next_sleep_is_foretold() {
+        assert_eq!(expected(&[SECOND]), None, "one is none");
+        assert_eq!(expected(&[SECOND, SECOND]), None, "short ones are many");
+        assert_eq!(expected(&[SECOND; 3]), Some(SECOND));
+        assert_eq!(expected(&[5 * SECOND, 5 * SECOND]), Some(5 * SECOND));
+        assert_eq!(expected(&[SECOND, 2 * SECOND]), Some(4 * SECOND));
+        assert_eq!(expected(&[SECOND, 2 * SECOND, 4 * SECOND]), Some(8 * SECOND));
+        assert_eq!(expected(&[SECOND, 2 * SECOND, 3 * SECOND]), Some(4 * SECOND));
+        assert_eq!(expected(&[2 * SECOND, SECOND]), None, "no longer than the one before");
+        assert_eq!(expected(&[SECOND, 20 * SECOND]), None, "too far away");
+    }
+
+    #[test]
+    fn a_burst_is_early_and_lasts_as_long_as_the_thread_is_up() {
+        let mut p = Paces::default();
+        let end = sleeps(&mut p, &[5 * SECOND; 2]);
+        let due = p.next(end).unwrap();
+        assert_eq!((due.tid, due.at, due.length), (7, end + 5 * SECOND + 2 * MS - EARLY_NS, 304 * MS));
+        assert_eq!(p.next(due.end), None, "too late");
+    }
+
+    #[test]
+    fn one_end_that_was_recorded_is_enough_and_tries_to_do_so_are_few() {
+        let mut p = Paces::default();
+        let end = sleeps(&mut p, &[5 * SECOND; 2]);
+        let due = p.next(end).unwrap();
+        p.begun(due, due.at);
+        assert_eq!(p.next(due.at), None);
+        let next = end + 2 * MS;
+        p.slept(7, CALL, (next, next + 5 * SECOND));
+        assert!(p.next(next + 5 * SECOND).is_some(), "what comes after it is to be seen, too");
+        let after = next + 5 * SECOND + 2 * MS;
+        p.slept(7, CALL, (after, after + 5 * SECOND));
+        assert_eq!(p.next(after + 5 * SECOND), None);
+
+        let mut p = Paces::default();
+        let mut at = sleeps(&mut p, &[5 * SECOND; 2]);
+        for _ in 0..BURSTS {
+            let due = p.next(at).unwrap();
+            // It began too late.
+            p.begun(due, due.end);
+            p.slept(7, CALL, (at + 2 * MS, due.end - 10 * MS));
+            at = due.end - 10 * MS;
+        }
+        assert_eq!(p.next(at), None);
+    }
+
+    #[test]
+    fn who_works_in_between_or_calls_something_else_does_not_try() {
+        let mut p = Paces::default();
+        for i in 0..5 {
+            p.slept(7, CALL, (10 * SECOND + i * 2 * SECOND, 11 * SECOND + i * 2 * SECOND));
+            p.slept(8, CALL + (i % 2) as u16, (10 * SECOND + i * SECOND, 11 * SECOND + i * SECOND));
+        }
+        assert_eq!(p.next(20 * SECOND), None);
+    }
+}

@@ -5,12 +5,12 @@ use crate::episode::{Episode, WaitKey, episodes};
 use crate::front::{LOOKED_AT, seen_first};
 use crate::looks::Purpose;
 use crate::profile::profile;
-use crate::unserved;
 use crate::words::{clean, on_what, percent, short_who, unit_type};
 use crate::yields::yield_loop;
 use crate::{
     BlockType, EventGraph, Retries, UnservedFact, VertexId, ViolationFact, main_object, violations, waits_on,
 };
+use crate::{refused, unserved};
 use pg_event::{Catalog, Ns, ObjectId, ThreadId};
 use std::collections::HashMap;
 
@@ -207,7 +207,11 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
         return turning(graph, catalog, e).map_or(0.5, |t| t.0);
     }
     let v = graph.vertex(e.last);
-    let mut w = match class(&v, catalog) {
+    let class = class(&v, catalog);
+    let sleeps = matches!(class, WaitClass::Sleep | WaitClass::EventLoop) && e.waits > 1 && v.timed_out;
+    let mut w = match class {
+        // It tries something between its sleeps, in vain.
+        _ if sleeps && refused::between_sleeps(graph, catalog, e.thread, (e.start, e.end)).is_some() => 0.7,
         WaitClass::Lock if vague(&v, catalog) && in_a_pool(graph, catalog, e) => 0.05,
         // A thread of a runtime that parks until there is work looks the same.
         WaitClass::Lock if vague(&v, catalog) && !is_main(catalog, e.thread) => 0.6,

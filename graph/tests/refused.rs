@@ -5,6 +5,7 @@ mod draw;
 use draw::{Drawing, slice};
 use pg_event::{ObjectId, ObjectKind, ThreadId, endpoint_v4};
 use pg_graph::report::Report;
+use pg_graph::{Options, Selection, VictimOptions, run_with_policy, select, victims};
 
 /// The thread sleeps that long each time, and calls in between.
 fn sleeps(d: &mut Drawing, t: ThreadId, lengths: &[f64], call: (&str, ObjectId, i64)) -> f64 {
@@ -125,4 +126,33 @@ fn who_has_what_is_tried_for_in_the_middle_is_followed() {
     assert_eq!(slice(&r), ["served", "report"], "{r:#?}");
     let c = &r.root_causes[0];
     assert_eq!((c.process.as_deref(), c.function.as_deref()), (Some("report"), Some("sha256")), "{r:#?}");
+}
+
+/// A program that is all callbacks sleeps where it waits for events; who retries in that way is a victim, who merely
+/// looks around now and then is none.
+#[test]
+fn a_loop_of_callbacks_that_tries_again_is_a_victim() {
+    for fails in [true, false] {
+        let mut d = Drawing::new(17.0);
+        let app = d.process("app", "app", None, 0.0);
+        let other = d.process("other", "other", None, 0.0);
+        let tcp = d.object(ObjectKind::Tcp, 3, endpoint_v4(0x7f00_0001, 6379), "");
+        let pipe = d.object(ObjectKind::Pipe, 4, 4, "");
+        let set = d.set(&[pipe]);
+        let mut at = 1.0;
+        for _ in 0..10 {
+            d.call(app, at, "connect", tcp, if fails { -111 } else { 0 });
+            d.wait(app, at + 0.001, at + 1.5, "epoll_wait").on(set).times_out();
+            at += 1.501;
+        }
+        d.wait(other, 2.0, 8.0, "read").on(pipe).open();
+        let (g, c) = d.build();
+        let all = victims(&g, &c, &VictimOptions::default());
+        assert_eq!(all[0].thread == app, fails, "{all:#?}");
+        let s = Selection { tid: Some(1000), ..Selection::default() };
+        let v = select(&g, &c, &s, &VictimOptions::default()).unwrap();
+        let r = run_with_policy(&g, &c, v, Options::default());
+        let told = r.root_causes[0].why.contains("connect to tcp 127.0.0.1:6379 failed each time");
+        assert_eq!(told, fails, "{r:#?}");
+    }
 }

@@ -54,6 +54,7 @@ impl Walk<'_> {
         }
         // A sleep that ended by itself explains itself, unless the thread tries something in between, or the victim may.
         let refused = self.refused(group, class);
+        let class = refused.map_or(class, |_| WaitClass::Sleep);
         let polls = first && group.waits > 3 || refused.is_some();
         if class == WaitClass::Sleep && !polls && !v.interrupted {
             self.found(thread, FindingKind::Sleeping, group_spans(group));

@@ -161,7 +161,9 @@ impl Walk<'_> {
     /// What a thread tries for between its sleeps, in vain, where that was recorded.
     pub(super) fn refused(&self, group: &Group, class: WaitClass) -> Option<Evidence> {
         let (first, last) = (group.clips.first()?, group.clips.last()?);
-        let sleeps = class == WaitClass::Sleep && group.waits > 1;
+        // A program that is all callbacks sleeps where it waits for whatever comes.
+        let turns = class == WaitClass::EventLoop && self.representative(group).timed_out;
+        let sleeps = (class == WaitClass::Sleep || turns) && group.waits > 1;
         let thread = self.g.vertex(last.last).thread;
         sleeps.then(|| between_sleeps(self.g, self.c, thread, (first.start, last.end))).flatten()
     }

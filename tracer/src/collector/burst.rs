@@ -26,9 +26,9 @@ const SPAN_NS: u64 = 2_000 * MS;
 const MANY: u32 = 10;
 /// Longer waits are no retries.
 const SHORT_NS: u64 = 150 * MS;
-/// Calls to sleep between tries in (x86-64): poll, select, nanosleep, clock_nanosleep, pselect6, ppoll. What waits
-/// in epoll_wait is an event loop.
-const SLEEPS: &[u16] = &[7, 23, 35, 230, 270, 271];
+/// Calls to sleep between tries in (x86-64): poll, select, nanosleep, epoll_wait (of a program that is all callbacks),
+/// clock_nanosleep, pselect6, ppoll, epoll_pwait, epoll_pwait2.
+const SLEEPS: &[u16] = &[7, 23, 35, 230, 232, 270, 271, 281, 441];
 /// Samples looked at together: at the usual 99 Hz, of a quarter of a second.
 const SAMPLES: u32 = 24;
 /// They must have come within this, else the thread does not spin.
@@ -184,6 +184,13 @@ impl Bursts {
         s.last = end;
         if s.count >= MANY {
             self.found |= s.found(self.once, end);
+        }
+    }
+
+    /// A thread of the focus is in a call since `start` that waits for so long at most.
+    pub fn waits(&mut self, tid: u32, call: u16, start: u64, timeout: u64) {
+        if !self.once && SLEEPS.contains(&call) {
+            self.paces.sleeps(tid, call, (start, timeout));
         }
     }
 
@@ -365,6 +372,12 @@ mod tests {
             assert_eq!(b.due(now), (!once).then_some(at), "not where everything is recorded");
             assert_eq!(b.step(at), (!once).then_some(Step::Begin(vec![7])));
             assert_eq!(b.step(at + 302 * MS), (!once).then_some(Step::End(vec![7])));
+            // The next one is known to last longer.
+            let mut b = Bursts::new(once);
+            b.interval(7, 230, true, 5 * second, 6 * second);
+            b.waits(7, 230, 6 * second + MS, 3 * second);
+            let at = 9 * second + MS - 150 * MS;
+            assert_eq!(b.due(7 * second), (!once).then_some(at));
         }
     }
 

@@ -86,10 +86,16 @@ impl Pace {
 
     fn due(&self, tid: u32) -> Option<Due> {
         let turn = self.next_turn()?;
-        let end = self.end + self.gap + turn;
-        let early = (turn / 4).min(EARLY_NS);
-        let length = (early + 2 * self.gap + LATE_NS).min(LONGEST_NS);
-        Some(Due { tid, at: end - early, end, length })
+        Some(Due::new(tid, (self.end + self.gap, turn), self.gap))
+    }
+
+    /// The same of a sleep that has begun and is known to last so long, if it goes on with the ones before.
+    fn due_of(&self, tid: u32, call: u16, (start, turn): (u64, u64)) -> Option<Due> {
+        let gap = start.saturating_sub(self.end);
+        let wanted = self.count > 0 && !self.done && self.bursts < BURSTS;
+        let many = if alike(turn, self.turns[0]) && turn < LONG_NS { MANY_SHORT } else { MANY };
+        let goes_on = self.call == call && gap <= self.turns[0] / 4 && self.count + 1 >= many;
+        (wanted && goes_on && turn <= LONGEST_TURN_NS).then(|| Due::new(tid, (start, turn), gap))
     }
 }
 
@@ -104,6 +110,14 @@ pub struct Due {
     pub length: u64,
     /// When the sleep is expected to end: too late then.
     end: u64,
+}
+
+impl Due {
+    /// Around the end of a sleep, after which the thread is up for about `up`.
+    fn new(tid: u32, (start, turn): (u64, u64), up: u64) -> Self {
+        let (end, early) = (start.saturating_add(turn), (turn / 4).min(EARLY_NS));
+        Self { tid, at: end - early, end, length: (early + 2 * up + LATE_NS).min(LONGEST_NS) }
+    }
 }
 
 /// Looks for such loops.
@@ -126,6 +140,13 @@ impl Paces {
             Some(due) => self.due.insert(tid, due),
             None => self.due.remove(&tid),
         };
+    }
+
+    /// A thread sleeps from `start` on in a call, for `turn` as it asked for: better known than guessed.
+    pub fn sleeps(&mut self, tid: u32, call: u16, (start, turn): (u64, u64)) {
+        if let Some(due) = self.of.get(&tid).and_then(|p| p.due_of(tid, call, (start, turn))) {
+            self.due.insert(tid, due);
+        }
     }
 
     /// The next burst, as it looks at `now`.
@@ -177,6 +198,23 @@ mod tests {
         assert_eq!(expected(&[SECOND, 2 * SECOND, 3 * SECOND]), Some(4 * SECOND));
         assert_eq!(expected(&[2 * SECOND, SECOND]), None, "no longer than the one before");
         assert_eq!(expected(&[SECOND, 20 * SECOND]), None, "too far away");
+    }
+
+    #[test]
+    fn a_sleep_that_is_under_way_need_not_be_guessed() {
+        let asked = |lengths: &[u64], gap: u64, turn: u64| {
+            let mut p = Paces::default();
+            let start = sleeps(&mut p, lengths) + gap;
+            p.sleeps(7, CALL, (start, turn));
+            p.next(start + MS).map(|d| d.end - start)
+        };
+        // By chance longer or shorter each time.
+        assert_eq!(asked(&[3 * SECOND, 2 * SECOND], MS, 1700 * MS), Some(1700 * MS));
+        assert_eq!(asked(&[2 * SECOND], MS, 5 * SECOND), Some(5 * SECOND));
+        assert_eq!(asked(&[SECOND], MS, SECOND), None, "short ones are many");
+        assert_eq!(asked(&[], MS, 5 * SECOND), None, "it is the first one");
+        assert_eq!(asked(&[2 * SECOND], SECOND, 5 * SECOND), None, "it worked in between");
+        assert_eq!(asked(&[2 * SECOND], MS, 500 * SECOND), None, "too far away");
     }
 
     #[test]

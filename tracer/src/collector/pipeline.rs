@@ -440,6 +440,11 @@ impl Pipeline {
         }
         if r.flags & F_LONG != 0 {
             self.open.insert(r.tid, (r.start, off.user_stack));
+            if let Some(bursts) = &mut self.bursts
+                && self.identity.in_focus(thread)
+            {
+                bursts.waits(r.tid, r.call, r.start, r.timeout);
+            }
         } else if !open {
             self.open.remove(&r.tid);
         }

@@ -100,6 +100,42 @@ fn the_failing_call_of_the_child_is_the_evidence() {
     }
 }
 
+/// `until git add f; do sleep 1; done`: a file that is there already keeps others of the same program out. The one that was
+/// there all the time may have made it; of two none is named, nor where it was another error.
+#[test]
+fn another_process_of_the_same_program_may_have_made_the_lock_file() {
+    for (others, error, named) in [(1, -17, true), (2, -17, false), (1, -13, false)] {
+        let mut d = Drawing::new(20.0);
+        let shell = d.process("sh", "sh deploy", None, 0.0);
+        for i in 0..others {
+            let git = d.process("git", "git commit -a", None, 0.1 * f64::from(i));
+            let editor = d.process("vi", "vi msg", Some(git), 1.0);
+            let any = d.object(ObjectKind::Child, 0, 0, "");
+            d.wait(git, 1.0, 19.0, "wait4").on(any).by(editor, "exit_group", ObjectId::NONE);
+            d.hold(editor, git, any, Relation::ChildOf, 2.0);
+            let keyboard = d.object(ObjectKind::Tty, 3, 0, "/dev/pts/7");
+            d.wait(editor, 1.1, 18.9, "read").on(keyboard).timer();
+            d.exit(editor, 18.9);
+        }
+        let failed = tries(&mut d, shell, "git add f", 2.5, 10, 1.0);
+        let lock = d.object(ObjectKind::File, 1, 0, "/srv/r/.git/index.lock");
+        let at = draw::S.recip() * d.catalog.threads[failed[4].index()].start as f64;
+        d.call(failed[4], at + 0.001, "openat", lock, error);
+        let r = d.diagnose("^sh deploy$");
+        let loop_itself =
+            r.root_causes.iter().find(|c| c.process.as_deref() == Some("sh")).expect("the loop");
+        let names: Vec<_> = r.slice.iter().map(|s| s.process.as_str()).collect();
+        if named {
+            assert_eq!(names, ["sh", "git", "git", "vi"], "{r:#?}");
+            assert!(r.slice[2].why_weak.as_deref().is_some_and(|w| w.contains("the only other git")));
+            assert!(loop_itself.why.contains("git:1001 may keep it from that"), "{}", loop_itself.why);
+            assert_eq!(r.root_causes[0].process.as_deref(), Some("vi"), "{r:#?}");
+        } else {
+            assert_eq!(names, ["sh", "git"], "{r:#?}");
+        }
+    }
+}
+
 /// `until flock -n lock job; do sleep 1; done`: who has the lock was looked up when it was refused.
 #[test]
 fn the_holder_of_what_the_child_wants_is_followed() {

@@ -107,7 +107,11 @@ impl Writer<'_> {
         let why = tries.evidence(self.g, self.c).map_or_else(String::new, |e| self.refused(&e));
         let child = self.o.nodes.get(r.node + 1).filter(|c| c.state == "exited");
         let whom = match child.and_then(|_| self.o.nodes.get(r.node + 2)) {
-            Some(h) => format!("{} keeps it from that", clean(&short_who(self.c, h.thread), 60)),
+            Some(h) => {
+                let guess = h.why_weak.as_ref().is_some_and(|w| w.contains("the only other"));
+                let keeps = if guess { "may keep" } else { "keeps" };
+                format!("{} {keeps} it from that", clean(&short_who(self.c, h.thread), 60))
+            }
             None if child.is_none() => "what the child waited for is told above".into(),
             None => "who keeps it from that was not recorded".into(),
         };

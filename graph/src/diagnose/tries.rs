@@ -11,7 +11,7 @@ use crate::refused::{Evidence, between_sleeps};
 use crate::retries::Retries;
 use crate::words::moment;
 use crate::{EdgeId, EdgeKind, Weak};
-use pg_event::{Ns, ObjectId, Relation, ThreadId};
+use pg_event::{Ns, ObjectId, Process, ProcessId, Relation, ThreadId};
 
 impl Walk<'_> {
     /// The retry loop in which a thread spent most of these spans.
@@ -199,10 +199,11 @@ impl Walk<'_> {
         let (holder, relation, at, why) = if let Some(h) = last {
             let why = format!("{}: {}", Weak::FromState.words(), relation_words(h.relation));
             (h.holder, h.relation, h.time, why)
-        } else {
-            let (holder, at) = self.taker(evidence?, r.end, asks)?;
+        } else if let Some((holder, at)) = self.taker(evidence?, r.end, asks) {
             let why = format!("it was the last for which the same call succeeded, at {}", moment(at));
             (holder, Relation::Owns, at, why)
+        } else {
+            return self.namesake(thread, *children.first()?, evidence?, within);
         };
         Some(self.keeping(holder, relation, at, why, within))
     }
@@ -227,6 +228,36 @@ impl Walk<'_> {
             kind: EdgeKind::Holder,
             relation: Some(relation),
         }
+    }
+
+    /// A file that is there already (EEXIST) is how programs lock out others of their kind: the one other process of the
+    /// program that was there all the time may have made it. Of several none is named.
+    fn namesake(&self, thread: ThreadId, child: ThreadId, e: Evidence, within: &Spans) -> Option<Candidate> {
+        const EEXIST: i64 = -17;
+        let (start, end) = (within.first()?.0, within.last()?.1);
+        let program = self.c.process_of(child).filter(|_| e.error == EEXIST)?;
+        // Who lives for milliseconds is known by its name only.
+        let same = |p: &Process| {
+            let unread = p.exe.is_empty() || program.exe.is_empty();
+            p.name == program.name && (unread || p.exe == program.exe)
+        };
+        let own = self.c.thread(thread)?.process;
+        let like = |(i, p): (usize, &Process)| {
+            let there = p.start <= start && p.end.is_none_or(|t| t >= end);
+            let main = main_thread(self.g, self.c, ProcessId(i as u32))?;
+            let fits = same(p) && p.parent != own;
+            (there && fits && self.counts(main)).then_some(main)
+        };
+        let mut all = self.c.processes.iter().enumerate().filter_map(like);
+        let one = all.next()?;
+        if all.next().is_some() {
+            return None;
+        }
+        let name = crate::words::clean(&program.name, 40);
+        let why = format!(
+            "who made the file was not recorded; it is the only other {name} that was there all the time"
+        );
+        Some(Candidate { relation: None, ..self.keeping(one, Relation::Owns, start, why, within) })
     }
 
     /// For whom the call that fails succeeded last, before the loop's end.

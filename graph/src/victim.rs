@@ -1,6 +1,6 @@
 //! Victims: suspicious vertices, worst first.
 
-use crate::class::{WaitClass, asked, class, vague};
+use crate::class::{WaitClass, asked, class, joins, vague};
 use crate::episode::{Episode, WaitKey, episodes};
 use crate::front::{LOOKED_AT, seen_first};
 use crate::looks::Purpose;
@@ -212,6 +212,8 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
     let mut w = match class {
         // It tries something between its sleeps, in vain.
         _ if sleeps && refused::between_sleeps(graph, catalog, e.thread, (e.start, e.end)).is_some() => 0.7,
+        // Whoever joins a thread sees only that thread's hang.
+        WaitClass::Lock if joins(&v, catalog) => 0.4,
         WaitClass::Lock if vague(&v, catalog) && in_a_pool(graph, catalog, e) => 0.05,
         // A thread of a runtime that parks until there is work looks the same.
         WaitClass::Lock if vague(&v, catalog) && !is_main(catalog, e.thread) => 0.6,

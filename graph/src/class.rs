@@ -1,7 +1,7 @@
 //! Classes of waits, as far as the diagnosis treats them differently.
 
-use crate::{EventGraph, Vertex, VertexId};
-use pg_event::{Catalog, Direction, Frame, Object, ObjectId, ObjectKind, OffState};
+use crate::{At, EventGraph, Vertex, VertexId};
+use pg_event::{Catalog, Direction, Frame, IpcUse, Ns, Object, ObjectId, ObjectKind, OffState, ThreadId};
 
 /// What sort of wait it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -246,11 +246,35 @@ pub fn class(v: &Vertex, catalog: &Catalog) -> WaitClass {
 pub(crate) fn asked(graph: &EventGraph, catalog: &Catalog, vertex: VertexId) -> bool {
     const LOOKED_AT: usize = 64;
     let v = graph.vertex(vertex);
-    let members = catalog.object(v.object).map_or(&[][..], |o| &o.members);
+    let object = catalog.object(v.object);
+    let members = object.map_or(&[][..], |o| &o.members);
     let over = |o: ObjectId| o.is_some() && (o == v.object || members.contains(&o));
     let before = graph.ipc_of(v.thread, 0..v.start.saturating_add(1));
     let last = before.iter().rev().take(LOOKED_AT).find(|m| over(m.what.object));
+    // What an epoll instance watched just then may not have been read.
+    let epoll = object.is_some_and(|o| o.kind == ObjectKind::Epoll);
     last.is_some_and(|m| m.what.direction == Direction::Send)
+        || epoll && !owed(graph, catalog, v.thread, v.start).is_empty()
+}
+
+/// Connections over which a thread asks and has had no answer before `at`: it sent the first message and the last one. Who
+/// serves a connection takes the first.
+pub(crate) fn owed(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, at: Ns) -> Vec<ObjectId> {
+    const LOOKED_AT: usize = 256;
+    let connection = |o: ObjectId| {
+        let kind = catalog.object(o).map_or(ObjectKind::Unknown, |o| o.kind);
+        matches!(kind, ObjectKind::Tcp | ObjectKind::Udp | ObjectKind::UnixStream)
+    };
+    let sent = |m: &At<IpcUse>| m.what.direction == Direction::Send;
+    let mut seen: Vec<(ObjectId, bool, bool)> = Vec::new();
+    for m in graph.ipc_of(thread, 0..at.saturating_add(1)).iter().rev().take(LOOKED_AT) {
+        match seen.iter_mut().find(|s| s.0 == m.what.object) {
+            Some(s) => s.2 = sent(m),
+            None => seen.push((m.what.object, sent(m), sent(m))),
+        }
+    }
+    seen.retain(|(o, last, first)| *last && *first && connection(*o));
+    seen.into_iter().map(|s| s.0).collect()
 }
 
 impl WaitClass {

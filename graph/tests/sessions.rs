@@ -200,3 +200,113 @@ fn a_lock_that_no_session_has() {
     assert!(c.why.contains("no session was found that could have the lock"), "{}", c.why);
     assert!(c.why.contains("pg_prepared_xacts"), "{}", c.why);
 }
+
+/// Who gave the lock back began only then (`rollback prepared`): it had not had it, nor had who started it.
+#[test]
+fn who_comes_in_the_end_to_let_a_lock_go_had_not_had_it() {
+    let mut d = Drawing::new(9.0);
+    let server = d.process("postgres", "postgres -D /data", None, 0.0);
+    let victim = postgres(&mut d, server, 0, "shop", "postgres: ann shop [local] UPDATE waiting");
+    let late = d.process("postgres", "postgres: root shop [local] ROLLBACK PREPARED", Some(server), 7.9);
+    let stack = d.stack(&["epoll_wait (libc.so.6)", "WaitLatch (postgres)", "ProcSleep (postgres)"]);
+    let (latch, death) =
+        (d.object(ObjectKind::SignalFd, 900, 0, ""), d.object(ObjectKind::Pipe, 901, 901, ""));
+    let set = d.set(&[latch, death]);
+    d.wait(server, 0.1, 7.8, "pause").timer();
+    d.spawn(server, late, 7.9);
+    d.message(victim.client, victim.ends.0, Direction::Send, 2.9, 9);
+    d.wait(victim.client, 2.95, 8.01, "poll").on(victim.ends.0).by(victim.session, "sendto", victim.ends.1);
+    d.message(victim.session, victim.ends.1, Direction::Receive, 2.96, 9);
+    d.wait(victim.session, 3.0, 8.0, "epoll_wait").on(set).stack(stack).by(late, "kill", ObjectId::NONE);
+    for t in [server, victim.client, victim.session, late] {
+        d.wait(t, 8.1, 9.0, "pause").open();
+    }
+    let r = d.diagnose("^shop$");
+    let c = &r.root_causes[0];
+    assert_eq!(slice(&r), ["postgres: ann shop [local] UPDATE waiting"], "{r:#?}");
+    let says = |w: &str| assert!(c.why.contains(w), "{}", c.why);
+    says("there since 7.900 s, let it go on at 8.000 s");
+    says("pg_prepared_xacts");
+    assert_eq!(r.slice[1].object, None, "it did not wait for the pipe that it watched, too");
+}
+
+/// A session that has the lock and sends a long answer waits until its client takes more of it; it does not idle.
+#[test]
+fn a_session_whose_client_takes_its_answer_slowly() {
+    let mut d = Drawing::new(9.0);
+    let server = d.process("postgres", "postgres -D /data", None, 0.0);
+    d.wait(server, 0.1, 9.0, "pause").open();
+    let victim = postgres(&mut d, server, 0, "shop", "postgres: ann shop [local] TRUNCATE TABLE waiting");
+    let copy = postgres(&mut d, server, 1, "export", "postgres: bob shop [local] COPY");
+    let locks = d.stack(&["epoll_wait (libc.so.6)", "WaitLatch (postgres)", "ProcSleep (postgres)"]);
+    let writes =
+        d.stack(&["epoll_wait (libc.so.6)", "WaitEventSetWait (postgres)", "secure_write (postgres)"]);
+    let latch = d.object(ObjectKind::SignalFd, 900, 0, "");
+    d.message(victim.client, victim.ends.0, Direction::Send, 2.9, 9);
+    d.wait(victim.client, 2.95, 8.03, "poll").on(victim.ends.0).by(victim.session, "sendto", victim.ends.1);
+    d.message(victim.session, victim.ends.1, Direction::Receive, 2.96, 9);
+    d.wait(victim.session, 3.0, 8.02, "epoll_wait").on(latch).stack(locks).by(
+        copy.session,
+        "kill",
+        ObjectId::NONE,
+    );
+    d.message(copy.session, copy.ends.1, Direction::Send, 1.0, 9000);
+    d.wait(copy.session, 1.1, 8.01, "epoll_wait").on(copy.ends.1).stack(writes).by(
+        copy.client,
+        "recvfrom",
+        copy.ends.0,
+    );
+    let compress = d.stack(&["deflate (libz.so.1)", "main (export)"]);
+    d.runs(copy.client, 1.1, 8.0, compress);
+    for t in [victim.client, victim.session, copy.session, copy.client] {
+        d.wait(t, 8.2, 9.0, "pause").open();
+    }
+    let r = d.diagnose("^shop$");
+    assert_eq!(r.root_causes[0].function.as_deref(), Some("deflate"), "{r:#?}");
+    let why = &r.root_causes[1].why;
+    assert!(why.contains("had the lock and waited 5.01 s until its client export"), "{why}");
+    assert!(!why.contains("next statement"), "{why}");
+}
+
+/// The wait for a row ends by its time-out: a session that executes a statement all the while comes before one that idles.
+#[test]
+fn a_thread_that_executes_a_statement_may_have_the_lock() {
+    let mut d = Drawing::new(9.0);
+    let server = d.process("mariadbd", "mariadbd", None, 0.0);
+    d.wait(server, 0.1, 9.0, "pause").open();
+    let waits = d.stack(&[
+        "pthread_cond_timedwait (libc.so.6)",
+        "lock_wait(que_thr_t*) (mariadbd)",
+        "dispatch_command(THD*) (mariadbd)",
+    ]);
+    let reads = d.stack(&["poll (libc.so.6)", "vio_read (mariadbd)", "do_command(THD*, bool) (mariadbd)"]);
+    let runs = d.stack(&[
+        "my_md5 (mariadbd)",
+        "dispatch_command(THD*) (mariadbd)",
+        "do_command(THD*, bool) (mariadbd)",
+    ]);
+    let mut pair = |name: &str| {
+        let client = d.process(name, name, None, 0.0);
+        let session = d.thread(server, "one_connection", 0.0);
+        Pair { client, session, ends: connection(&mut d, u64::from(client.0)) }
+    };
+    let (victim, idle, busy) = (pair("shop"), pair("pool"), pair("report"));
+    let futex = d.object(ObjectKind::Futex, 0x7000, 1, "");
+    d.message(victim.client, victim.ends.0, Direction::Send, 2.9, 9);
+    d.wait(victim.client, 2.95, 8.01, "poll").on(victim.ends.0).by(victim.session, "sendto", victim.ends.1);
+    d.message(victim.session, victim.ends.1, Direction::Receive, 2.96, 9);
+    d.wait(victim.session, 3.0, 8.0, "futex").on(futex).op(393, 0).stack(waits).times_out();
+    d.wait(idle.session, 1.0, 9.0, "poll").on(idle.ends.1).stack(reads).open();
+    d.hold(idle.client, idle.session, idle.ends.1, Relation::Peer, 6.0);
+    let pipe = d.object(ObjectKind::Pipe, 70, 70, "");
+    d.wait(idle.client, 1.0, 9.0, "read").on(pipe).open();
+    d.wait(busy.client, 1.0, 9.0, "poll").on(busy.ends.0).open();
+    d.runs(busy.session, 1.0, 9.0, runs);
+    for t in [victim.client, victim.session] {
+        d.wait(t, 8.2, 9.0, "pause").open();
+    }
+    let r = d.diagnose("^shop$");
+    assert_eq!(r.root_causes[0].function.as_deref(), Some("my_md5"), "{r:#?}");
+    let weak = r.slice[2].why_weak.as_deref().unwrap_or_default();
+    assert!(weak.contains("one of 2 sessions") && weak.contains("executing a statement"), "{weak}");
+}

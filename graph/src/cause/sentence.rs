@@ -2,15 +2,17 @@
 
 use super::server_view::without_session;
 use super::{Ranked, Writer};
+use crate::builder::{RECV, call_is};
 use crate::class::{WaitClass, class, private_futex};
-use crate::diagnose::{DATA_FLAG, FindingKind, SliceNode};
+use crate::diagnose::{DATA_FLAG, FindingKind, SliceNode, waits_for_lock};
 use crate::disks::{disk_use, wrote_back};
 use crate::graph::NO_STATUS;
 use crate::profile::Profile;
 use crate::starved::{Starved, starved};
 use crate::words::{clean, moment, percent, short_label, short_who, span, who};
 use crate::yields::{ASKS, YieldLoop, yield_loop};
-use pg_event::{Direction, ProcessId, ThreadId};
+use crate::{Edge, EdgeKind};
+use pg_event::{Direction, ObjectId, ProcessId, ThreadId};
 use std::fmt::Write;
 
 /// Most words of a sentence for a ticket.
@@ -126,10 +128,19 @@ impl Writer<'_> {
                 let has = if n.why_weak.is_some() { "may have the lock" } else { "had the lock" };
                 let client =
                     next.map_or_else(|| "its client".into(), |x| self.full(x.thread, x.start + x.duration));
-                format!(
-                    "{full} {has} and was idle for {}: it waited for the next statement of its client {client}",
-                    span(n.spent)
-                )
+                // Who goes on as the other end reads had waited for room.
+                let room =
+                    next.and_then(|x| x.edge_id).is_some_and(|e| call_is(self.g.edge_syscall(e), RECV));
+                let waited = span(n.spent);
+                if room {
+                    format!(
+                        "{full} {has} and waited {waited} until its client {client} took more of the answer"
+                    )
+                } else {
+                    format!(
+                        "{full} {has} and was idle for {waited}: it waited for the next statement of its client {client}"
+                    )
+                }
             }
             Some(FindingKind::Stopped) => self.why_stopped(r, n, &full),
             Some(FindingKind::Tracer) => {
@@ -268,10 +279,22 @@ impl Writer<'_> {
         let v = self.g.vertex(at);
         let own = self.g.ipc_of(n.thread, v.run..v.end.saturating_add(1));
         let took = own.iter().find(|m| m.what.direction == Direction::Receive);
-        let e = self.g.incoming(at).map(|e| self.g.edge(e)).find(|e| {
+        // What came while it was busy and was not taken waits in the queue.
+        let row = |o: ObjectId| self.c.object(o);
+        let same = |a: ObjectId, b: ObjectId| {
+            a == b || row(a).zip(row(b)).is_some_and(|(a, b)| a.is_other_end_of(b))
+        };
+        let taken = |e: &Edge| {
+            let after = self.g.ipc_of(n.thread, e.from_time..n.start + n.duration);
+            after.iter().any(|m| m.what.direction == Direction::Receive && same(m.what.object, e.object))
+        };
+        let waking = self.g.waking(at);
+        let asks = self.g.incoming(at).map(|id| (id, self.g.edge(id))).filter(|(id, e)| {
             let from = self.g.vertex(e.from).thread;
-            from != n.thread && (e.kind == crate::EdgeKind::Ipc || took.is_some())
+            let asked = e.kind == EdgeKind::Ipc && (waking == Some(*id) || taken(e));
+            from != n.thread && (asked || took.is_some())
         });
+        let e = asks.map(|x| x.1).min_by_key(|e| e.from_time);
         let Some(e) = e else {
             // Nobody is known to have sent it: a terminal, a device, another machine.
             let m = took.filter(|m| m.what.first <= n.start + n.duration / 2)?;
@@ -286,7 +309,7 @@ impl Writer<'_> {
         let when = moment(e.from_time);
         match self.o.nodes.iter().position(|x| x.thread == from) {
             // Whoever asked for it waits for it: said with the rest.
-            Some(_) => Some(format!(", on its request at {when}")).filter(|_| e.kind == crate::EdgeKind::Ipc),
+            Some(_) => Some(format!(", on its request at {when}")).filter(|_| e.kind == EdgeKind::Ipc),
             None => Some(format!(", for {} since {when}", self.full(from, e.from_time))),
         }
     }
@@ -327,8 +350,9 @@ impl Writer<'_> {
         };
         if let Some(lock) = without_session(n) {
             let waited = span(n.spent);
+            let by = self.let_go_by(n).map_or_else(String::new, |by| format!("{by}, and "));
             return format!(
-                "{full} {asked} and waited {waited}{call}{from} for a lock of the server; {lock}"
+                "{full} {asked} and waited {waited}{call}{from} for a lock of the server; {by}{lock}"
             );
         }
         let answered = match self.answered(n, w) {
@@ -366,6 +390,7 @@ impl Writer<'_> {
             return format!("{full} {waited}{asked}; the answer came from {whom} at {late}{}", a.by_timer());
         }
         let last = self.g.vertex(self.last_of(n));
+        let by = self.let_go_by(n);
         let how = if n.waits_on.as_deref() == Some(DATA_FLAG) {
             "no write of the flag was recorded meanwhile"
         } else if last.open && self.g.lost_within(&(last.start..last.woken)) {
@@ -376,6 +401,8 @@ impl Writer<'_> {
             "a signal ended it"
         } else if last.timed_out {
             "its own time-out ended it"
+        } else if let Some(by) = &by {
+            by
         } else {
             "no wake-up was recorded"
         };
@@ -416,6 +443,15 @@ impl Writer<'_> {
             String::new()
         };
         format!("{full} {}{times}{asked}; {how}, and {whom}", self.waited(n))
+    }
+
+    /// Who let a step go on that waited for a lock of a server, and came to be only at the end of that.
+    fn let_go_by(&self, n: &SliceNode) -> Option<String> {
+        let e = self.g.edge(self.g.waking(self.last_of(n)).filter(|_| waits_for_lock(n))?);
+        let by = self.g.vertex(e.from).thread;
+        let came = self.c.thread(by).map(|t| t.start).filter(|at| *at > n.start)?;
+        let at = moment(e.from_time);
+        Some(format!("{}, there since {}, let it go on at {at}", who(self.c, by), moment(came)))
     }
 
     /// Does a step wait for a futex that only threads of its process can wake, when there are no others left?
@@ -479,14 +515,14 @@ impl Writer<'_> {
         let before = r.node.checked_sub(1).and_then(|i| self.o.nodes.get(i));
         let lock = before.filter(|b| {
             let class = class(&self.g.vertex(b.vertex), self.c);
-            class == WaitClass::Lock && n.edge == Some(crate::EdgeKind::Holder)
+            class == WaitClass::Lock && n.edge == Some(EdgeKind::Holder)
         });
         match lock {
             Some(b) => {
                 let lock = b.object_label(self.c).map_or_else(|| "its lock".into(), |o| short_label(&o));
                 format!("{full} {how} with {lock} and never gave it back: nobody is left to release it")
             }
-            None => match before.filter(|_| n.edge == Some(crate::EdgeKind::Holder)) {
+            None => match before.filter(|_| n.edge == Some(EdgeKind::Holder)) {
                 Some(b) if private_futex(&self.g.vertex(b.vertex), self.c) => {
                     let on = b.object_label(self.c).map_or_else(|| "it".into(), |o| short_label(&o));
                     format!("{full} {how}, and no other thread of the process is left that could wake {on}")

@@ -6,7 +6,7 @@ use super::ask::Candidate;
 use super::data_flag::Asks;
 use super::pose::Posed;
 use super::walk::{FindingKind, Flow, Walk, group_spans};
-use crate::class::{WaitClass, class};
+use crate::class::{WaitClass, class, owed};
 use crate::episode::LONG_SINGLE;
 use crate::words::{short_who, span};
 use crate::{EventGraph, Question, QuestionKind, VertexId, Weak};
@@ -72,6 +72,23 @@ impl Walk<'_> {
             self.found(thread, FindingKind::Unanswered, group_spans(group));
             return Ok(());
         }
+        // Whoever serves many waits for those that it asked something, not for all that it has a connection with.
+        if class == WaitClass::EventLoop {
+            let asked = |c: &Candidate| self.has_asked(thread, c, &silent);
+            let (kept, others): (Vec<_>, Vec<_>) = holders.into_iter().partition(asked);
+            let by_timer = self.answers_by_timer(group);
+            if kept.is_empty() && !by_timer {
+                holders = others;
+            } else {
+                let why = "it was asked for nothing that had not come";
+                self.out.rejected.extend(others.into_iter().map(|c| (c.thread, why.to_owned())));
+                holders = kept;
+            }
+            if holders.is_empty() && by_timer {
+                self.found(thread, FindingKind::Idle, group_spans(group));
+                return Ok(());
+            }
+        }
         if !holders.is_empty() {
             holders.extend(self.interruptions(group));
             return self.follow_holder(thread, group, class, holders);
@@ -114,6 +131,23 @@ impl Walk<'_> {
         };
         self.found(thread, kind, group_spans(group));
         Ok(())
+    }
+
+    /// Did a server answer the step before when its own time-out had passed?
+    fn answers_by_timer(&self, group: &Group) -> bool {
+        let last = group.longest().map_or(VertexId(u32::MAX), |c| c.last);
+        self.representative(group).timed_out && self.answers(last)
+    }
+
+    /// Had `thread` asked the candidate's process for something that had not come when it began to wait?
+    fn has_asked(&self, thread: ThreadId, c: &Candidate, spans: &Spans) -> bool {
+        let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
+        let owed = owed(self.g, self.c, thread, a);
+        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let held = self.g.holds(thread, a..b.saturating_add(1));
+        let by = |t: ThreadId| process(t) == process(c.thread);
+        held.filter(|h| by(h.holder)).any(|h| owed.contains(&h.object))
+            || self.at_other_ends(thread, &owed, b).into_iter().any(|(_, t)| by(t))
     }
 
     /// Short waits again and again, each ended by its own time-out: a loop that asks whether it may go on.

@@ -34,7 +34,7 @@ impl Walk<'_> {
     }
 
     /// Does a server answer in this turn somebody on the way, who had waited for that?
-    fn answers(&self, turn: VertexId) -> bool {
+    pub(super) fn answers(&self, turn: VertexId) -> bool {
         let on_the_way = |t: ThreadId| self.path.iter().any(|p| p.0 == t);
         class(&self.g.vertex(turn), self.c) == WaitClass::EventLoop
             && self.g.outgoing(turn).any(|id| {

@@ -6,7 +6,7 @@ use super::ask::Candidate;
 use super::node::Entry;
 use super::walk::Walk;
 use crate::builder::{SIGWAIT, call_is};
-use crate::class::{WaitClass, class, on_condition};
+use crate::class::{WaitClass, class, on_condition, owed};
 use crate::refused;
 use crate::{EdgeKind, Weak};
 use pg_event::{Ns, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
@@ -76,6 +76,16 @@ impl Walk<'_> {
             let threads = self.g.threads().filter(|t| *t != thread && self.counts(*t));
             facts
                 .extend(self.last_at_other_end(threads, &ends, until).map(|(at, t)| (t, Relation::Peer, at)));
+        }
+        // What an epoll instance watched just then may not have been read: by the messages, who was asked over what.
+        if class == WaitClass::EventLoop && kind(self.representative(group).object) == Some(ObjectKind::Epoll)
+        {
+            let begun = silent.first().map_or(0, |s| s.0);
+            let mut owed = owed(self.g, self.c, thread, begun);
+            owed.retain(|o| !ends.contains(o));
+            let asked = self.at_other_ends(thread, &owed, until);
+            facts.extend(asked.into_iter().map(|(at, t)| (t, Relation::Peer, at)));
+            ends.extend(owed);
         }
         let own = self.c.thread(thread).map(|t| t.process);
         let joins = crate::class::joins(&self.representative(group), self.c);
@@ -183,6 +193,17 @@ impl Walk<'_> {
     pub(super) fn serving(&self, holder: ThreadId, ends: &[ObjectId], until: Ns) -> Option<ThreadId> {
         let process = self.c.thread(holder).map(|t| t.process)?;
         self.last_at_other_end(self.g.threads_of(process), ends, until).map(|x| x.1)
+    }
+
+    /// Who took or sent the last message at the other end of each of these channels of `thread`, and when.
+    pub(super) fn at_other_ends(
+        &self,
+        thread: ThreadId,
+        ends: &[ObjectId],
+        until: Ns,
+    ) -> Vec<(Ns, ThreadId)> {
+        let others = || self.g.threads().filter(|t| *t != thread && self.counts(*t));
+        ends.iter().filter_map(|o| self.last_at_other_end(others(), &[*o], until)).collect()
     }
 
     /// Which of these threads took or sent the last message at the other end of one of these channels, and when.

@@ -36,7 +36,7 @@ pub(crate) use answerless::main_thread;
 pub(crate) use data_flag::DATA_FLAG;
 pub use node::SliceNode;
 pub(crate) use ring::keeps_itself;
-pub(crate) use sessions::{MARIADB_LOCKS, POSTGRES_LOCKS};
+pub(crate) use sessions::{MARIADB_LOCKS, POSTGRES_LOCKS, waits_for_lock};
 pub use span::path_of_span;
 pub(crate) use walk::{Finding, FindingKind, Outcome};
 

@@ -6,7 +6,7 @@ use crate::words::{
     cmdline_at, container, container_pid, is_plumbing, named, process_at, short_who, span, telling,
 };
 use crate::{EdgeId, EdgeKind, EventGraph, VertexId, main_object, waits_on};
-use pg_event::{Catalog, Ns, ObjectId, ThreadId};
+use pg_event::{Catalog, Ns, ObjectId, ObjectKind, ThreadId};
 
 /// One step of a slice, from the victim backwards.
 #[derive(Clone, PartialEq, Debug)]
@@ -57,6 +57,24 @@ pub(crate) struct Entry {
     pub sole: bool,
 }
 
+/// What a wait was for. Of several that were watched, a pipe may be there to be told of somebody's end only: when
+/// something else ended the wait it is not what it was for.
+fn waited_on(graph: &EventGraph, catalog: &Catalog, vertex: VertexId) -> Option<ObjectId> {
+    let v = graph.vertex(vertex);
+    let main = main_object(&v, catalog);
+    let row = |o: ObjectId| catalog.object(o);
+    let pipe = main.and_then(row).is_some_and(|o| matches!(o.kind, ObjectKind::Pipe | ObjectKind::Fifo));
+    let members = row(v.object).map_or(&[][..], |o| &o.members);
+    let Some(e) = graph.waking(vertex).map(|e| graph.edge(e)).filter(|_| pipe && !members.is_empty()) else {
+        return main;
+    };
+    if main == Some(e.object) {
+        return main;
+    }
+    let other_end = |m: &&ObjectId| row(**m).zip(row(e.object)).is_some_and(|(m, o)| o.is_other_end_of(m));
+    members.iter().find(other_end).copied()
+}
+
 impl SliceNode {
     /// A step in which the thread waited: `vertex` leads in with the wait.
     pub(crate) fn waiting(graph: &EventGraph, catalog: &Catalog, vertex: VertexId, span: (Ns, Ns)) -> Self {
@@ -78,7 +96,7 @@ impl SliceNode {
             waits: 1,
             state,
             waits_on: waits_on(&v, catalog).map(Into::into),
-            object: main_object(&v, catalog),
+            object: waited_on(graph, catalog, vertex),
             limit: None,
             syscall: v.syscall.name().map(Into::into),
             edge: None,

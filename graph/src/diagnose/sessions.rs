@@ -3,13 +3,14 @@
 //! each process' title what its session does, and a session that idles in the middle of a transaction since before
 //! the wait began has all that the transaction has locked. Which of several sessions it is only the server knows.
 
-use super::activity::{Group, Spans, total};
+use super::activity::{Group, Mostly, Spans, activity, merged, total};
 use super::answerless::main_thread;
 use super::ask::Candidate;
 use super::node::{Entry, SliceNode};
 use super::pose::Posed;
 use super::walk::{Finding, FindingKind, Flow, Walk, group_spans};
 use crate::class::WaitClass;
+use crate::profile::profile;
 use crate::words::{cmdline_at, named, short_who};
 use crate::{EdgeKind, QuestionKind, Weak};
 use pg_event::{Ns, ObjectKind, ProcessId, ThreadId};
@@ -22,6 +23,8 @@ pub(crate) const MARIADB_LOCKS: &[&str] =
 
 /// Functions in which a thread of MariaDB or MySQL waits for the next statement.
 const NEXT_STATEMENT: &[&str] = &["do_command("];
+/// Functions in which it executes one.
+const STATEMENT: &[&str] = &["dispatch_command(", "mysql_execute_command(", "mysql_parse("];
 
 /// Most sessions followed or asked about.
 const MOST: usize = 5;
@@ -65,10 +68,10 @@ impl<'a> Session<'a> {
 enum Likely {
     /// Idle in a transaction since before the wait began.
     Idle,
-    /// Idle since before the wait began; whether in a transaction is not known.
-    Unknown,
     /// Executes a statement.
     Busy,
+    /// Idle since before the wait began; whether in a transaction is not known: most that idle are in none.
+    Unknown,
     /// Idle (in a transaction), which it was not all the time.
     Later,
 }
@@ -84,6 +87,11 @@ impl Likely {
             Self::Later => "idle for a part of the wait",
         }
     }
+}
+
+/// Does a step wait for a lock of a server?
+pub(crate) fn waits_for_lock(n: &SliceNode) -> bool {
+    stack_has(n, POSTGRES_LOCKS) || stack_has(n, MARIADB_LOCKS)
 }
 
 fn stack_has(n: &SliceNode, names: &[&str]) -> bool {
@@ -104,13 +112,14 @@ impl Walk<'_> {
             }
             // Its title was not read in time.
             None if postgres => self.sessions(thread, None, (a, b)),
-            None if stack_has(node, MARIADB_LOCKS) => self.idle_threads(thread, (a, b)),
+            None if stack_has(node, MARIADB_LOCKS) => self.session_threads(thread, (a, b)),
             _ => return Ok(false),
         };
         found.sort_by_key(|(likely, since, t)| (*likely, *since, *t));
         let all = found.len();
         // Of many that only may be in a transaction none is named.
-        if all > MOST && own.is_none() && !postgres {
+        let guess = found.first().is_some_and(|f| f.0 != Likely::Busy);
+        if all > MOST && own.is_none() && !postgres && guess {
             self.found(thread, FindingKind::Unanswered, group_spans(group));
             return Ok(true);
         }
@@ -132,6 +141,26 @@ impl Walk<'_> {
         Ok(true)
     }
 
+    /// Who came to be only at the end of a wait for a lock of a server let it go and never had it: what a prepared
+    /// transaction has locked anybody can give back. Those spans nobody ended who could have.
+    pub(super) fn past_releasers(
+        &mut self,
+        candidates: Vec<Candidate>,
+        mut silent: Spans,
+    ) -> (Vec<Candidate>, Spans) {
+        let lock = self.out.nodes.last().is_some_and(waits_for_lock);
+        let came = |c: &Candidate| {
+            lock && activity(self.g, self.c, c.thread, &merged(c.spans.clone())).mostly() == Mostly::Unborn
+        };
+        let (late, left): (Vec<_>, Vec<_>) = candidates.into_iter().partition(came);
+        for c in late {
+            let why = "it let the lock go and cannot have had it: it did not exist for most of the wait";
+            self.out.rejected.push((c.thread, why.to_owned()));
+            silent.extend(c.spans);
+        }
+        (left, merged(silent))
+    }
+
     /// The other sessions of the same server and database that may have the lock, and since when they are as they are.
     fn sessions(
         &self,
@@ -147,7 +176,8 @@ impl Walk<'_> {
         let mut out = Vec::new();
         for (i, p) in self.c.processes.iter().enumerate() {
             let id = ProcessId(i as u32);
-            if p.parent != server || id == own || p.end.is_some_and(|e| e < b) {
+            // Who came later cannot have had it before.
+            if p.parent != server || id == own || p.end.is_some_and(|e| e < b) || p.start > middle {
                 continue;
             }
             let Some(t) = main_thread(self.g, self.c, id).filter(|t| self.counts(*t)) else { continue };
@@ -167,8 +197,9 @@ impl Walk<'_> {
         out
     }
 
-    /// The threads of the same process that wait for the next statement of their client.
-    fn idle_threads(&self, thread: ThreadId, (a, b): (Ns, Ns)) -> Vec<(Likely, Ns, ThreadId)> {
+    /// The threads of the same process that wait for the next statement of their client, or execute one and do not wait
+    /// for a lock themselves.
+    fn session_threads(&self, thread: ThreadId, (a, b): (Ns, Ns)) -> Vec<(Likely, Ns, ThreadId)> {
         let Some(own) = self.c.thread(thread).map(|t| t.process) else { return Vec::new() };
         let idle = |t: ThreadId| {
             let middle = a + b.saturating_sub(a) / 2;
@@ -176,11 +207,27 @@ impl Walk<'_> {
             let waits = v.start <= middle && middle <= v.woken && v.waited() > 0;
             let names = named(self.c, v.user_stack);
             let asks = names.iter().any(|f| NEXT_STATEMENT.iter().any(|n| f.function.starts_with(n)));
+            let executes = names.iter().any(|f| STATEMENT.iter().any(|n| f.function.starts_with(n)));
             let likely = if v.start <= a { Likely::Unknown } else { Likely::Later };
-            (waits && asks).then_some((likely, v.start, t))
+            (waits && asks && !executes).then_some((likely, v.start, t))
+        };
+        let busy = |t: ThreadId| {
+            let spans = vec![(a, b)];
+            let act = activity(self.g, self.c, t, &spans);
+            let stack = match act.mostly() {
+                Mostly::Running | Mostly::Runnable => profile(self.g, self.c, t, &spans).stack,
+                Mostly::Waiting(i) => {
+                    let v = act.groups.get(i).map(|g| self.representative(g))?;
+                    self.c.show_stack(v.user_stack)
+                }
+                _ => return None,
+            };
+            let has = |names: &[&str]| stack.iter().any(|f| names.iter().any(|n| f.starts_with(n)));
+            let locks = stack.iter().any(|f| MARIADB_LOCKS.iter().any(|n| f.contains(n)));
+            (has(STATEMENT) && !locks).then_some((Likely::Busy, a, t))
         };
         let others = self.g.threads_of(own).filter(|t| *t != thread && self.counts(*t));
-        others.filter_map(idle).collect()
+        others.filter_map(|t| idle(t).or_else(|| busy(t))).collect()
     }
 
     fn session_question(
@@ -214,8 +261,8 @@ impl Walk<'_> {
     /// The session whose idling kept a lock of the server, as a cause of its own behind what its client did: the
     /// step before it waits for such a lock, and it waits for its client.
     pub(super) fn name_session(&mut self) {
-        let locks = |n: &SliceNode| stack_has(n, POSTGRES_LOCKS) || stack_has(n, MARIADB_LOCKS);
-        let Some(at) = self.out.nodes.windows(2).rposition(|w| locks(&w[0]) && !locks(&w[1])) else { return };
+        let last = |w: &[SliceNode]| waits_for_lock(&w[0]) && !waits_for_lock(&w[1]);
+        let Some(at) = self.out.nodes.windows(2).rposition(last) else { return };
         let node = at + 1;
         let n = &self.out.nodes[node];
         let channel = n

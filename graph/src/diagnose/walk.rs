@@ -309,6 +309,8 @@ impl<'g> Walk<'g> {
         let Some((candidates, silent)) = self.past_workers(thread, group, candidates, silent) else {
             return Ok(());
         };
+        let (candidates, silent) = self.past_releasers(candidates, silent);
+        let (candidates, silent) = self.renewed(group, candidates, silent);
         let woken: Ns = candidates.iter().map(|c| c.time).max().unwrap_or(0);
         let v = self.representative(group);
         let class = class(&v, self.c);
@@ -351,7 +353,14 @@ impl<'g> Walk<'g> {
                 }
             }
         }
-        let Some(c) = self.choose_edge(thread, group, candidates)? else {
+        // What is to be mended is found: who continued it in the end is no question.
+        let chosen = if class == WaitClass::Stopped {
+            let best = self.recommended(&candidates);
+            self.take(candidates, best)
+        } else {
+            self.choose_edge(thread, group, candidates)?
+        };
+        let Some(c) = chosen else {
             self.found(thread, FindingKind::Here, group_spans(group));
             return Ok(());
         };
@@ -442,6 +451,30 @@ impl<'g> Walk<'g> {
         }
         out.sort_by(|a, b| b.waking.cmp(&a.waking).then(b.time.cmp(&a.time)).then(a.thread.cmp(&b.thread)));
         (out, merged(silent))
+    }
+
+    /// Who waits for an answer, with a time-out after which it does something else and then goes on to wait, waited for who
+    /// answered in the end: if that made it answer the step before.
+    fn renewed(
+        &self,
+        group: &Group,
+        mut candidates: Vec<Candidate>,
+        silent: Spans,
+    ) -> (Vec<Candidate>, Spans) {
+        let left = self.out.nodes.last().and_then(|n| n.edge_id).map(|id| self.g.edge(id).from);
+        let Some((last, before)) = group.clips.split_last().filter(|(l, _)| left == Some(l.last)) else {
+            return (candidates, silent);
+        };
+        let answers =
+            matches!(class(&self.representative(group), self.c), WaitClass::Channel | WaitClass::EventLoop);
+        let by = self.brought(last).map(|(_, e)| self.g.vertex(e.from).thread);
+        let timed_out = before.iter().all(|c| self.g.vertex(c.last).timed_out);
+        if let Some(c) = candidates.iter_mut().find(|c| answers && timed_out && Some(c.thread) == by) {
+            c.time += total(&silent);
+            c.spans.extend(silent);
+            return (candidates, Spans::new());
+        }
+        (candidates, silent)
     }
 
     /// The thread that the way comes from to the one whose waits are in the group.

@@ -111,11 +111,14 @@ fn another_process_of_the_same_program_may_have_made_the_lock_file() {
             let git = d.process("git", "git commit -a", None, 0.1 * f64::from(i));
             let editor = d.process("vi", "vi msg", Some(git), 1.0);
             let any = d.object(ObjectKind::Child, 0, 0, "");
-            d.wait(git, 1.0, 19.0, "wait4").on(any).by(editor, "exit_group", ObjectId::NONE);
+            d.wait(git, 1.0, 12.0, "wait4").on(any).by(editor, "exit_group", ObjectId::NONE);
             d.hold(editor, git, any, Relation::ChildOf, 2.0);
             let keyboard = d.object(ObjectKind::Tty, 3, 0, "/dev/pts/7");
-            d.wait(editor, 1.1, 18.9, "read").on(keyboard).timer();
-            d.exit(editor, 18.9);
+            d.wait(editor, 1.1, 11.9, "read").on(keyboard).timer();
+            d.exit(editor, 11.9);
+            let p = d.catalog.threads[git.index()].process;
+            d.catalog.processes[p.index()].end = Some(draw::ns(12.1));
+            d.exit(git, 12.1);
         }
         let failed = tries(&mut d, shell, "git add f", 2.5, 10, 1.0);
         let lock = d.object(ObjectKind::File, 1, 0, "/srv/r/.git/index.lock");

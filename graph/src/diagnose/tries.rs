@@ -203,7 +203,7 @@ impl Walk<'_> {
             let why = format!("it was the last for which the same call succeeded, at {}", moment(at));
             (holder, Relation::Owns, at, why)
         } else {
-            return self.namesake(thread, *children.first()?, evidence?, within);
+            return self.namesake(thread, &children, evidence?, within);
         };
         Some(self.keeping(holder, relation, at, why, within))
     }
@@ -232,10 +232,18 @@ impl Walk<'_> {
 
     /// A file that is there already (EEXIST) is how programs lock out others of their kind: the one other process of the
     /// program that was there all the time may have made it. Of several none is named.
-    fn namesake(&self, thread: ThreadId, child: ThreadId, e: Evidence, within: &Spans) -> Option<Candidate> {
+    fn namesake(
+        &self,
+        thread: ThreadId,
+        children: &[ThreadId],
+        e: Evidence,
+        within: &Spans,
+    ) -> Option<Candidate> {
         const EEXIST: i64 = -17;
-        let (start, end) = (within.first()?.0, within.last()?.1);
-        let program = self.c.process_of(child).filter(|_| e.error == EEXIST)?;
+        // It may have ended during the pause after the last try that failed.
+        let tries = children.iter().filter_map(|t| self.c.process_of(*t)).map(|p| p.start);
+        let (start, end) = (within.first()?.0, tries.max()?);
+        let program = children.first().and_then(|t| self.c.process_of(*t)).filter(|_| e.error == EEXIST)?;
         // Who lives for milliseconds is known by its name only.
         let same = |p: &Process| {
             let unread = p.exe.is_empty() || program.exe.is_empty();

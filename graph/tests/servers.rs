@@ -160,10 +160,8 @@ fn who_asked_and_waits_for_whatever_comes_is_a_victim() {
         d.wait(server, 1.003, 11.9, "poll").state(OffState::Stopped).interrupted();
         d.message(server, at, Direction::Send, 11.95, 50);
         let (g, c) = d.build();
-        let s = pg_graph::Selection {
-            process: Some(regex::Regex::new("^dig ").unwrap()),
-            ..pg_graph::Selection::default()
-        };
+        let pid = Some(c.processes[0].pid);
+        let s = pg_graph::Selection { pid, ..pg_graph::Selection::default() };
         let v = pg_graph::select(&g, &c, &s, &pg_graph::VictimOptions::default());
         assert_eq!(v.is_ok_and(|v| v.thread == net), asks);
     }

@@ -261,13 +261,11 @@ impl Bursts {
 
     /// When [`Self::step`] has something to do: the burst under way is to end, or one is expected.
     pub fn due(&self, now: u64) -> Option<u64> {
-        match &self.running {
-            Some((until, _)) => Some(*until),
-            None => {
-                let expected = [self.tries.next(now).map(|d| d.at), self.paces.next(now).map(|d| d.at)];
-                expected.into_iter().flatten().min().map(|at| at.max(self.next))
-            }
+        if let Some((until, _)) = &self.running {
+            return Some(*until);
         }
+        let expected = [self.tries.next(now).map(|d| d.at), self.paces.next(now).map(|d| d.at)];
+        expected.into_iter().flatten().min().map(|at| at.max(self.next))
     }
 
     /// End the burst under way, if there is one.

@@ -90,7 +90,9 @@ int __noinline dialled(struct object *o, u64 name, u64 len, u32 which)
 	if (!r)
 		return 0;
 	len -= 2; /* the family */
-	if (!bpf_probe_read_user(r->text, len & 127, (void *)(name + 2)))
+	/* The compiler would leave a plain mask out, and Linux 6.1 not see the limit. */
+	BOUND(len, 128);
+	if (!bpf_probe_read_user(r->text, len, (void *)(name + 2)))
 		send_name(r, len, hash);
 	return 0;
 }

@@ -179,3 +179,99 @@ fn who_takes_over_the_watch_of_descriptors_was_not_waiting_for_its_turn() {
     assert_eq!(r.root_causes[0].process.as_deref(), Some("store"), "{:?}", r.root_causes[0].why);
     assert!(r.root_causes[0].why.contains("12.0 s"), "{:?}", r.root_causes[0].why);
 }
+
+/// A client asks a display server for something that another client, the manager of its windows, is to do, and looks
+/// again and again whether that is done. The manager is stopped.
+#[test]
+fn who_looks_whether_it_is_done_asked_for_it_before() {
+    for stopped in [true, false] {
+        let mut b = Bus::new(&["activate one", "manager", "idler"]);
+        let (client, own, far) = b.ends[0];
+        let (manager, managers, _) = b.ends[1];
+        let script = b.d.process("bash", "bash run", None, 0.0);
+        b.send(0, 1, 1.0);
+        if stopped {
+            b.d.wait(manager, 0.5, 13.0, "poll").on(managers).state(pg_event::OffState::Stopped).by(
+                script,
+                "kill",
+                ObjectId::NONE,
+            );
+        } else {
+            b.waits(1, 0.5, 1.003);
+        }
+        let mut t = 1.01;
+        let nap = b.d.stack(&["usleep (libc.so.6)", "wait_until_active (activate)", "main (activate)"]);
+        while t < 12.9 {
+            b.d.message(client, own, Direction::Send, t, 20);
+            let idle = std::mem::replace(&mut b.idle, t + 0.0006);
+            b.d.wait(b.daemon, idle, t + 0.0002, "epoll_wait").on(b.epoll).by(client, "writev", own);
+            b.d.message(b.daemon, far, Direction::Receive, t + 0.0003, 20);
+            b.d.message(b.daemon, far, Direction::Send, t + 0.0005, 20);
+            b.d.wait(client, t + 0.0001, t + 0.0007, "poll").on(own).by(b.daemon, "writev", far);
+            b.d.wait(client, t + 0.001, t + 0.031, "clock_nanosleep").stack(nap).times_out();
+            t += 0.0315;
+        }
+        b.d.hold(b.daemon, client, own, Relation::Peer, 3.0);
+        for n in [1, 2] {
+            let (t, own, _) = b.ends[n];
+            b.d.wait(t, if n == 1 && stopped { 13.1 } else { 1.1 }, 20.0, "poll").on(own).open();
+        }
+        let r = b.diagnose("^activate ");
+        let first = r.root_causes[0].process.as_deref();
+        if stopped {
+            assert_eq!(first, Some("manager"), "{r:#?}");
+            assert!(r.root_causes[0].why.contains("stopped"), "{r:#?}");
+        } else {
+            assert_ne!(first, Some("manager"), "{r:#?}");
+        }
+    }
+}
+
+/// A thread has a helper wait for a child, and waits for the helper with a time-out; other threads of the process turn over
+/// and over meanwhile, and one of them woke it before. Helpers that wait for work are none.
+#[test]
+fn who_was_given_work_just_before_is_waited_for() {
+    for class in ["wait4", "futex"] {
+        let mut d = Drawing::new(14.0);
+        let client = d.process("ask", "ask", None, 0.0);
+        let main = d.process("appd", "appd", None, 0.0);
+        let worker = d.thread(main, "worker", 0.1);
+        let vm = d.thread(main, "vm", 0.1);
+        let helper = d.thread(main, "helper", 0.1);
+        let child = d.process("find", "find /usr", Some(main), 0.95);
+        let (near, far) = (d.object(ObjectKind::Tcp, 1, 2, ""), d.object(ObjectKind::Tcp, 2, 1, ""));
+        let pipe = d.object(ObjectKind::Pipe, 7, 7, "");
+        let of_child = d.object(ObjectKind::Child, 1005, 0, "");
+        let futex = |d: &mut Drawing, id| d.object(ObjectKind::Futex, id, 1001, "");
+        let (done, work, tick) = (futex(&mut d, 0x10), futex(&mut d, 0x20), futex(&mut d, 0x30));
+        let park = d.stack(&["pthread_cond_timedwait (libc.so.6)", "park (appd)", "main (appd)"]);
+        let private = 128 | 9;
+        d.wait(main, 0.1, 14.0, "rt_sigsuspend").open();
+        // So it went before: the VM's own thread woke it.
+        d.wait(worker, 0.2, 0.5, "futex").on(done).op(private, 0).stack(park).by(vm, "futex", done);
+        let mut t = 0.51;
+        while t < 13.5 {
+            d.wait(vm, t, t + 0.9, "futex").on(tick).op(private, 0).stack(park).times_out();
+            t += 0.9001;
+        }
+        d.spawn(worker, child, 0.95);
+        d.wait(child, 0.98, 14.0, "write").on(pipe).open();
+        d.message(client, near, Direction::Send, 2.0, 20);
+        d.wait(helper, 0.2, 0.99, "futex").on(work).op(private, 0).stack(park).by(worker, "futex", work);
+        match class {
+            "wait4" => d.wait(helper, 0.992, 14.0, "wait4").on(of_child).open(),
+            _ => d.wait(helper, 0.992, 14.0, "futex").on(work).op(private, 0).stack(park).open(),
+        }
+        d.hold(child, helper, of_child, Relation::ChildOf, 2.5);
+        d.wait(worker, 1.0, 13.0, "futex").on(done).op(private, 0).stack(park).times_out();
+        d.wait(client, 2.001, 13.01, "recvfrom").on(near).by_packet(worker, "sendto", far);
+        let r = d.diagnose("^ask$");
+        let names: Vec<_> = r.slice.iter().map(|n| n.thread.as_str()).collect();
+        if class == "wait4" {
+            assert_eq!(names, ["ask", "worker", "helper", "find"], "{r:#?}");
+            assert!(r.questions.is_empty(), "{r:#?}");
+        } else {
+            assert!(!names.contains(&"find"), "{r:#?}");
+        }
+    }
+}

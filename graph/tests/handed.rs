@@ -275,3 +275,72 @@ fn who_was_given_work_just_before_is_waited_for() {
         }
     }
 }
+
+/// A client asks an authority by way of a bus, which asks an agent: one thread of that one takes its messages, another one
+/// reads a password at a terminal.
+#[test]
+fn who_was_asked_in_turn_answers_by_another_thread() {
+    let mut b = Bus::new(&["check action", "authority", "agent"]);
+    let (agent, agents, _) = b.ends[2];
+    let (authority, own, _) = b.ends[1];
+    let script = b.d.process("script", "script agent", None, 0.0);
+    let reader = b.d.thread(agent, "reader", 1.02);
+    let slave = b.d.object(ObjectKind::Tty, 0x8803, 1 << 63 | 0x8803, "/dev/pts/3");
+    let master = b.d.object(ObjectKind::Tty, 1 << 63 | 0x8803, 0x8803, "/dev/ptmx");
+    b.waits(1, 0.5, 1.003);
+    b.send(0, 1, 1.0);
+    let (client, clients, _) = b.ends[0];
+    b.d.wait(client, 1.001, 13.0, "poll").on(clients).times_out();
+    // It asks on a moment after the client began to wait, and tells the client something.
+    b.waits(2, 0.5, 1.013);
+    b.send(1, 2, 1.01);
+    b.d.wait(authority, 1.02, 20.0, "poll").on(own).open();
+    b.d.wait(agent, 1.02, 20.0, "poll").on(agents).open();
+    b.d.spawn(agent, reader, 1.02);
+    b.d.wait(reader, 1.03, 20.0, "read").on(slave).open();
+    b.d.wait(script, 0.5, 20.0, "poll").on(master).open();
+    for (t, o) in [(client, clients), (authority, own), (agent, agents)] {
+        b.d.hold(b.daemon, t, o, Relation::Peer, 3.0);
+    }
+    b.d.hold(script, reader, slave, Relation::Peer, 3.0);
+    let r = b.diagnose("^check ");
+    let c = &r.root_causes[0];
+    assert_eq!((c.process.as_deref(), c.thread.as_deref()), (Some("agent"), Some("reader")), "{r:#?}");
+    assert!(c.why.contains("input at the terminal"), "{}", c.why);
+    assert_eq!(slice(&r)[..2], ["busd", "authority"], "{r:#?}");
+}
+
+/// A worker waits for work that nobody brings. When it went well a client's request had come before that: that client waits
+/// for the answer now, so that it asks is no cause.
+#[test]
+fn why_a_client_asked_is_no_cause_of_its_wait() {
+    let mut d = Drawing::new(14.0);
+    let main = d.process("appd", "appd", None, 0.0);
+    let worker = d.thread(main, "worker", 0.1);
+    let client = d.process("ask", "ask", None, 0.0);
+    let shell = d.process("sh", "sh run", None, 0.0);
+    let (near, far) = (d.object(ObjectKind::Tcp, 1, 2, ""), d.object(ObjectKind::Tcp, 2, 1, ""));
+    let (listens, other) = (d.object(ObjectKind::Tcp, 9, 0, ""), d.object(ObjectKind::Tcp, 8, 7, ""));
+    let more = d.object(ObjectKind::Tcp, 18, 17, "");
+    let all = d.set(&[far, listens, other, more]);
+    let work = d.object(ObjectKind::Futex, 0x20, 1000, "");
+    let any = d.object(ObjectKind::Child, 0, 0, "");
+    let park = d.stack(&["pthread_cond_timedwait (libc.so.6)", "park (appd)", "run (appd)"]);
+    d.wait(shell, 0.1, 14.0, "wait4").on(any).open();
+    // So it went before.
+    d.message(client, near, Direction::Send, 1.0, 20);
+    d.wait(main, 0.1, 1.001, "epoll_wait").on(all).by_packet(client, "sendto", near);
+    d.message(main, far, Direction::Receive, 1.0015, 20);
+    d.wait(worker, 0.2, 1.002, "futex").on(work).op(128 | 9, 0).stack(park).by(main, "futex", work);
+    d.message(worker, far, Direction::Send, 1.003, 20);
+    d.wait(client, 1.0001, 1.0035, "poll").on(near).by_packet(worker, "sendto", far);
+    d.message(client, near, Direction::Receive, 1.0036, 20);
+    // And now.
+    d.message(client, near, Direction::Send, 2.0, 20);
+    d.wait(client, 2.0001, 13.5, "poll").on(near).times_out();
+    d.wait(worker, 1.01, 13.0, "futex").on(work).op(128 | 9, 0).stack(park).times_out();
+    d.wait(main, 1.0021, 14.0, "epoll_wait").on(all).open();
+    let r = d.diagnose("^worker$");
+    assert!(r.slice.iter().all(|n| n.process == "appd"), "{r:#?}");
+    assert!(r.questions.is_empty(), "{r:#?}");
+}

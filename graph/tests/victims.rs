@@ -263,6 +263,7 @@ fn threads_that_may_merely_have_no_work_come_after_who_asked() {
 /// a pipeline that nobody named it is no hang, nor of a program that hardly waited.
 #[test]
 fn a_transfer_in_short_pieces_is_a_wait_when_it_is_asked_for() {
+    let tars = regex::Regex::new("^tar").unwrap();
     for (room, found) in [(0.09, true), (0.02, false)] {
         let mut d = Drawing::new(12.0);
         let tar = d.process("tar", "tar cf p data", None, 0.0);
@@ -277,7 +278,7 @@ fn a_transfer_in_short_pieces_is_a_wait_when_it_is_asked_for() {
         }
         d.wait(tar, 11.0, 12.0, "rt_sigsuspend").open();
         let (g, c) = d.build();
-        let named = Selection { process: Some(regex::Regex::new("^tar").unwrap()), ..Selection::default() };
+        let named = Selection { process: Some(tars.clone()), ..Selection::default() };
         let v = select(&g, &c, &named, &VictimOptions::default());
         assert_eq!(v.is_ok(), found, "{v:?}");
         if let Ok(v) = v {

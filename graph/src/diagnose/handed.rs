@@ -22,7 +22,9 @@ impl Walk<'_> {
         }
         let begun = spans.first()?.0;
         let object = |o| self.c.object(o);
-        let before = self.g.ipc_of(asker, 0..begun.saturating_add(1)).iter().rev().take(LOOKED_AT);
+        // Who was asked itself asks on a moment after whoever asked it began to wait.
+        let until = begun.saturating_add(if self.path.len() > 1 { AT_ONCE } else { 1 });
+        let before = self.g.ipc_of(asker, 0..until).iter().rev().take(LOOKED_AT);
         let sent = before.filter(|m| m.what.direction == Direction::Send);
         let mut taken = sent.filter_map(|m| {
             let own = object(m.what.object)?;
@@ -48,11 +50,13 @@ impl Walk<'_> {
         let mut sent: Vec<_> = outgoing.map(|id| (self.g.edge(id), id)).collect();
         sent.retain(|(e, _)| e.kind == EdgeKind::Ipc && turn.contains(&e.from_time));
         sent.sort_by_key(|(e, _)| e.from_time);
-        let (e, id) = sent.into_iter().find(|(e, _)| {
+        let (e, id, thread) = sent.into_iter().find_map(|(e, id)| {
             let to = self.g.vertex(e.to).thread;
-            to != asker && to != server && self.counts(to) && self.at_work(to, spans)
+            let other = to != asker && to != server && self.counts(to);
+            let taken =
+                || if self.at_work(to, spans) { Some(to) } else { self.took_on(to, e.from_time, spans) };
+            other.then(taken).flatten().map(|t| (e, id, t))
         })?;
-        let thread = self.g.vertex(e.to).thread;
         let why = "no wake-up by it was recorded; the server handed the request on to it and waited for whatever came next";
         Some(Candidate {
             thread,
@@ -158,6 +162,29 @@ impl Walk<'_> {
         let Mostly::Waiting(i) = act.mostly() else { return false };
         let loops = |g| class(&self.representative(g), self.c) == WaitClass::EventLoop;
         act.groups.get(i).is_some_and(loops)
+    }
+
+    /// The thread of a program that took a message on which another one of its threads received: it began to wait for
+    /// something in particular, or for a person, soon after that, and did so ever since.
+    fn took_on(&self, receiver: ThreadId, at: Ns, spans: &Spans) -> Option<ThreadId> {
+        const SOON: Ns = 1_000_000_000;
+        let process = self.c.thread(receiver)?.process;
+        let took = |t: &ThreadId| {
+            let act = activity(self.g, self.c, *t, spans);
+            let Mostly::Waiting(i) = act.mostly() else { return false };
+            let Some(longest) = act.groups.get(i).and_then(Group::longest) else { return false };
+            let v = self.g.vertex(longest.first);
+            let own = match class(&v, self.c) {
+                WaitClass::Channel => asked(self.g, self.c, longest.first),
+                WaitClass::Terminal | WaitClass::Child | WaitClass::Room | WaitClass::Disk => true,
+                _ => false,
+            };
+            own && (at..at.saturating_add(SOON)).contains(&v.start) && longest.blocked * 10 >= act.total * 8
+        };
+        let others = self.g.threads_of(process).filter(|t| *t != receiver && self.counts(*t));
+        let mut all = others.filter(took);
+        let (one, None) = (all.next()?, all.next()) else { return None };
+        Some(one)
     }
 
     /// Did a thread run, or wait for something in particular, for most of the time?

@@ -246,7 +246,8 @@ fn who_was_given_work_just_before_is_waited_for() {
         let (done, work, tick) = (futex(&mut d, 0x10), futex(&mut d, 0x20), futex(&mut d, 0x30));
         let park = d.stack(&["pthread_cond_timedwait (libc.so.6)", "park (appd)", "main (appd)"]);
         let private = 128 | 9;
-        d.wait(main, 0.1, 14.0, "rt_sigsuspend").open();
+        let ended = d.object(ObjectKind::Futex, 0x40, 1001, "");
+        d.wait(main, 0.1, 14.0, "futex").on(ended).op(128 | 9, 1003).open();
         // So it went before: the VM's own thread woke it.
         d.wait(worker, 0.2, 0.5, "futex").on(done).op(private, 0).stack(park).by(vm, "futex", done);
         let mut t = 0.51;
@@ -263,13 +264,17 @@ fn who_was_given_work_just_before_is_waited_for() {
             _ => d.wait(helper, 0.992, 14.0, "futex").on(work).op(private, 0).stack(park).open(),
         }
         d.hold(child, helper, of_child, Relation::ChildOf, 2.5);
+        d.hold(main, child, pipe, Relation::Reads, 2.5);
         d.wait(worker, 1.0, 13.0, "futex").on(done).op(private, 0).stack(park).times_out();
         d.wait(client, 2.001, 13.01, "recvfrom").on(near).by_packet(worker, "sendto", far);
         let r = d.diagnose("^ask$");
         let names: Vec<_> = r.slice.iter().map(|n| n.thread.as_str()).collect();
         if class == "wait4" {
-            assert_eq!(names, ["ask", "worker", "helper", "find"], "{r:#?}");
+            assert_eq!(names, ["ask", "worker", "helper", "find", "helper"], "{r:#?}");
             assert!(r.questions.is_empty(), "{r:#?}");
+            let c = &r.root_causes[0];
+            assert_eq!(c.process.as_deref(), Some("find"), "{r:#?}");
+            assert!(c.why.starts_with("circular wait"), "{}", c.why);
         } else {
             assert!(!names.contains(&"find"), "{r:#?}");
         }

@@ -127,7 +127,7 @@ impl Walk<'_> {
                 edge: Some(EdgeKind::Holder),
                 id: Some(id),
                 why_weak: Some(why.into()),
-                ..Entry::default()
+                sole: true,
             },
             weak: Some(Weak::FromState),
             waking: false,

@@ -2,6 +2,7 @@
 //! has not ended: the vertices in between belong to one episode. So do the pieces of one transfer to a disk or a
 //! file system.
 
+use crate::class::{WaitClass, class};
 use crate::words::is_plumbing;
 use crate::{BlockType, EventGraph, Retries, Vertex, VertexId};
 use pg_event::{Catalog, Frame, Ns, ObjectId, ObjectKind, OffState, Sysno, ThreadId};
@@ -86,7 +87,12 @@ pub struct Episode {
     pub key: Option<WaitKey>,
     /// How many equal children it ran, when it is a retry loop made of children ([`crate::Retries`]); else 0.
     pub tries: usize,
+    /// Another one ended each of its waits, and it wanted more of the same at once: a transfer that comes in pieces.
+    pub pieces: bool,
 }
+
+/// Kinds of waits of one thread that are added up.
+const MOST_KEYS: usize = 64;
 
 /// A single wait this long is a long wait by itself.
 pub const LONG_SINGLE: Ns = 200_000_000;
@@ -106,6 +112,7 @@ impl Episode {
         }
         // In the kernel nobody merely asks.
         if key.state == OffState::Uninterruptible
+            || self.pieces
             || self.waits <= 2
             || self.blocked / self.waits as u64 >= LONG_SINGLE
         {
@@ -164,6 +171,7 @@ fn retries(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, min: Ns) -> 
                 longest: 0,
                 key: None,
                 tries: r.tries.len(),
+                pieces: false,
             });
             if blocked(&v) >= e.longest {
                 e.key = Some(wait_key(&v, catalog));
@@ -229,12 +237,62 @@ fn waits(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, min: Ns) -> Ve
             longest: waited,
             key: Some(key),
             tries: 0,
+            pieces: false,
         });
     }
     if let Some(e) = open {
         keep(&mut out, e, min);
     }
     out
+}
+
+/// What a thread waited for most of its time without a single wait of `min`: room in one channel, or data from it, that
+/// came in pieces since the other side is slow. A pipeline is like that on any day: it is no hang unless somebody asks.
+pub(crate) fn in_small_pieces(
+    graph: &EventGraph,
+    catalog: &Catalog,
+    thread: ThreadId,
+    min: Ns,
+) -> Option<Episode> {
+    let mut all: Vec<Episode> = Vec::new();
+    for id in graph.vertices_of(thread) {
+        let v = graph.vertex(id);
+        let waited = blocked(&v);
+        // A longer one is an episode of its own.
+        if waited == 0 || waited >= min || !matches!(class(&v, catalog), WaitClass::Room | WaitClass::Channel)
+        {
+            continue;
+        }
+        let key = wait_key(&v, catalog);
+        let e = match all.iter().position(|e| e.key == Some(key)) {
+            Some(i) => &mut all[i],
+            None if all.len() < MOST_KEYS => {
+                all.push(Episode {
+                    thread,
+                    first: id,
+                    last: id,
+                    start: v.start,
+                    end: v.woken,
+                    blocked: 0,
+                    ran: 0,
+                    waits: 0,
+                    longest: 0,
+                    key: Some(key),
+                    tries: 0,
+                    pieces: true,
+                });
+                all.last_mut()?
+            }
+            None => continue,
+        };
+        (e.last, e.end) = (id, v.woken);
+        e.blocked += waited;
+        e.ran += v.ran();
+        e.waits += 1;
+        e.longest = e.longest.max(waited);
+    }
+    let most = all.into_iter().max_by_key(|e| e.blocked)?;
+    (most.blocked >= min && most.waits > 2 && most.blocked * 2 >= most.duration()).then_some(most)
 }
 
 fn keep(out: &mut Vec<Episode>, e: Episode, min: Ns) {
@@ -284,6 +342,7 @@ fn stretches(graph: &EventGraph, thread: ThreadId, min: Ns) -> Vec<Episode> {
             longest: 0,
             key: None,
             tries: 0,
+            pieces: false,
         });
     }
     if let Some(e) = cur

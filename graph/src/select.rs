@@ -2,7 +2,7 @@
 
 use crate::class::{WaitClass, class};
 use crate::unserved;
-use crate::victim::{INNOCENT, candidates, finish, has_focus, in_view};
+use crate::victim::{INNOCENT, candidates, finish, has_focus, in_pieces, in_view};
 use crate::words::{clean, moment, span};
 use crate::{EventGraph, Victim, VictimOptions};
 use pg_event::{Catalog, Cmdline, Ns, Process, ThreadId};
@@ -103,6 +103,15 @@ pub fn select(
     // A person who points at a moment means that one; else an idle wait is not what hung.
     if selection.at.is_none() && !options.innocents {
         all.retain(|(_, w)| *w >= INNOCENT);
+    }
+    if named && selection.at.is_none() {
+        // What took several times as long in pieces is what a person means, not the longest of these.
+        let mut pieces = in_pieces(graph, catalog, options, |t| selection.fits(catalog, t));
+        let longest = all.iter().map(|(v, _)| v.duration).max().unwrap_or(0);
+        pieces.retain(|(v, _)| v.episode.blocked > longest.saturating_mul(3));
+        if !pieces.is_empty() {
+            all = pieces;
+        }
     }
     // A name fits many: whom the recording is about is meant, if anybody of them hung.
     if focus && all.iter().any(|(v, w)| *w >= INNOCENT && in_view(catalog, focus, v.thread)) {

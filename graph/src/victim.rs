@@ -1,7 +1,7 @@
 //! Victims: suspicious vertices, worst first.
 
 use crate::class::{WaitClass, asked, class, joins, vague};
-use crate::episode::{Episode, WaitKey, episodes};
+use crate::episode::{Episode, WaitKey, episodes, in_small_pieces};
 use crate::front::{LOOKED_AT, seen_first};
 use crate::looks::Purpose;
 use crate::profile::profile;
@@ -133,6 +133,20 @@ pub(crate) fn candidates(
     }
     violations::add(graph, catalog, &mut out, wanted);
     out
+}
+
+/// Of threads without any such episode, transfers that took most of their time in short pieces.
+pub(crate) fn in_pieces(
+    graph: &EventGraph,
+    catalog: &Catalog,
+    options: &VictimOptions,
+    wanted: impl Fn(ThreadId) -> bool,
+) -> Vec<(Victim, f64)> {
+    const WEIGHT: f64 = 0.5;
+    let asked = |t: &ThreadId| catalog.thread(*t).is_some_and(|t| !t.kernel && !t.own) && wanted(*t);
+    let all = graph.threads().filter(asked);
+    let all = all.filter_map(|t| in_small_pieces(graph, catalog, t, options.min));
+    all.map(|e| (bare(&e, WEIGHT), WEIGHT)).collect()
 }
 
 pub(crate) fn finish(

@@ -179,3 +179,173 @@ fn who_takes_over_the_watch_of_descriptors_was_not_waiting_for_its_turn() {
     assert_eq!(r.root_causes[0].process.as_deref(), Some("store"), "{:?}", r.root_causes[0].why);
     assert!(r.root_causes[0].why.contains("12.0 s"), "{:?}", r.root_causes[0].why);
 }
+
+/// A client asks a display server for something that another client, the manager of its windows, is to do, and looks
+/// again and again whether that is done. The manager is stopped.
+#[test]
+fn who_looks_whether_it_is_done_asked_for_it_before() {
+    for stopped in [true, false] {
+        let mut b = Bus::new(&["activate one", "manager", "idler"]);
+        let (client, own, far) = b.ends[0];
+        let (manager, managers, _) = b.ends[1];
+        let script = b.d.process("bash", "bash run", None, 0.0);
+        b.send(0, 1, 1.0);
+        if stopped {
+            b.d.wait(manager, 0.5, 13.0, "poll").on(managers).state(pg_event::OffState::Stopped).by(
+                script,
+                "kill",
+                ObjectId::NONE,
+            );
+        } else {
+            b.waits(1, 0.5, 1.003);
+        }
+        let mut t = 1.01;
+        let nap = b.d.stack(&["usleep (libc.so.6)", "wait_until_active (activate)", "main (activate)"]);
+        while t < 12.9 {
+            b.d.message(client, own, Direction::Send, t, 20);
+            let idle = std::mem::replace(&mut b.idle, t + 0.0006);
+            b.d.wait(b.daemon, idle, t + 0.0002, "epoll_wait").on(b.epoll).by(client, "writev", own);
+            b.d.message(b.daemon, far, Direction::Receive, t + 0.0003, 20);
+            b.d.message(b.daemon, far, Direction::Send, t + 0.0005, 20);
+            b.d.wait(client, t + 0.0001, t + 0.0007, "poll").on(own).by(b.daemon, "writev", far);
+            b.d.wait(client, t + 0.001, t + 0.031, "clock_nanosleep").stack(nap).times_out();
+            t += 0.0315;
+        }
+        b.d.hold(b.daemon, client, own, Relation::Peer, 3.0);
+        for n in [1, 2] {
+            let (t, own, _) = b.ends[n];
+            b.d.wait(t, if n == 1 && stopped { 13.1 } else { 1.1 }, 20.0, "poll").on(own).open();
+        }
+        let r = b.diagnose("^activate ");
+        let first = r.root_causes[0].process.as_deref();
+        if stopped {
+            assert_eq!(first, Some("manager"), "{r:#?}");
+            assert!(r.root_causes[0].why.contains("stopped"), "{r:#?}");
+        } else {
+            assert_ne!(first, Some("manager"), "{r:#?}");
+        }
+    }
+}
+
+/// A thread has a helper wait for a child, and waits for the helper with a time-out; other threads of the process turn over
+/// and over meanwhile, and one of them woke it before. Helpers that wait for work are none.
+#[test]
+fn who_was_given_work_just_before_is_waited_for() {
+    for class in ["wait4", "futex"] {
+        let mut d = Drawing::new(14.0);
+        let client = d.process("ask", "ask", None, 0.0);
+        let main = d.process("appd", "appd", None, 0.0);
+        let worker = d.thread(main, "worker", 0.1);
+        let vm = d.thread(main, "vm", 0.1);
+        let helper = d.thread(main, "helper", 0.1);
+        let child = d.process("find", "find /usr", Some(main), 0.95);
+        let (near, far) = (d.object(ObjectKind::Tcp, 1, 2, ""), d.object(ObjectKind::Tcp, 2, 1, ""));
+        let pipe = d.object(ObjectKind::Pipe, 7, 7, "");
+        let of_child = d.object(ObjectKind::Child, 1005, 0, "");
+        let futex = |d: &mut Drawing, id| d.object(ObjectKind::Futex, id, 1001, "");
+        let (done, work, tick) = (futex(&mut d, 0x10), futex(&mut d, 0x20), futex(&mut d, 0x30));
+        let park = d.stack(&["pthread_cond_timedwait (libc.so.6)", "park (appd)", "main (appd)"]);
+        let private = 128 | 9;
+        let ended = d.object(ObjectKind::Futex, 0x40, 1001, "");
+        d.wait(main, 0.1, 14.0, "futex").on(ended).op(128 | 9, 1003).open();
+        // So it went before: the VM's own thread woke it.
+        d.wait(worker, 0.2, 0.5, "futex").on(done).op(private, 0).stack(park).by(vm, "futex", done);
+        let mut t = 0.51;
+        while t < 13.5 {
+            d.wait(vm, t, t + 0.9, "futex").on(tick).op(private, 0).stack(park).times_out();
+            t += 0.9001;
+        }
+        d.spawn(worker, child, 0.95);
+        d.wait(child, 0.98, 14.0, "write").on(pipe).open();
+        d.message(client, near, Direction::Send, 2.0, 20);
+        d.wait(helper, 0.2, 0.99, "futex").on(work).op(private, 0).stack(park).by(worker, "futex", work);
+        match class {
+            "wait4" => d.wait(helper, 0.992, 14.0, "wait4").on(of_child).open(),
+            _ => d.wait(helper, 0.992, 14.0, "futex").on(work).op(private, 0).stack(park).open(),
+        }
+        d.hold(child, helper, of_child, Relation::ChildOf, 2.5);
+        d.hold(main, child, pipe, Relation::Reads, 2.5);
+        d.wait(worker, 1.0, 13.0, "futex").on(done).op(private, 0).stack(park).times_out();
+        d.wait(client, 2.001, 13.01, "recvfrom").on(near).by_packet(worker, "sendto", far);
+        let r = d.diagnose("^ask$");
+        let names: Vec<_> = r.slice.iter().map(|n| n.thread.as_str()).collect();
+        if class == "wait4" {
+            assert_eq!(names, ["ask", "worker", "helper", "find", "helper"], "{r:#?}");
+            assert!(r.questions.is_empty(), "{r:#?}");
+            let c = &r.root_causes[0];
+            assert_eq!(c.process.as_deref(), Some("find"), "{r:#?}");
+            assert!(c.why.starts_with("circular wait"), "{}", c.why);
+        } else {
+            assert!(!names.contains(&"find"), "{r:#?}");
+        }
+    }
+}
+
+/// A client asks an authority by way of a bus, which asks an agent: one thread of that one takes its messages, another one
+/// reads a password at a terminal.
+#[test]
+fn who_was_asked_in_turn_answers_by_another_thread() {
+    let mut b = Bus::new(&["check action", "authority", "agent"]);
+    let (agent, agents, _) = b.ends[2];
+    let (authority, own, _) = b.ends[1];
+    let script = b.d.process("script", "script agent", None, 0.0);
+    let reader = b.d.thread(agent, "reader", 1.02);
+    let slave = b.d.object(ObjectKind::Tty, 0x8803, 1 << 63 | 0x8803, "/dev/pts/3");
+    let master = b.d.object(ObjectKind::Tty, 1 << 63 | 0x8803, 0x8803, "/dev/ptmx");
+    b.waits(1, 0.5, 1.003);
+    b.send(0, 1, 1.0);
+    let (client, clients, _) = b.ends[0];
+    b.d.wait(client, 1.001, 13.0, "poll").on(clients).times_out();
+    // It asks on a moment after the client began to wait, and tells the client something.
+    b.waits(2, 0.5, 1.013);
+    b.send(1, 2, 1.01);
+    b.d.wait(authority, 1.02, 20.0, "poll").on(own).open();
+    b.d.wait(agent, 1.02, 20.0, "poll").on(agents).open();
+    b.d.spawn(agent, reader, 1.02);
+    b.d.wait(reader, 1.03, 20.0, "read").on(slave).open();
+    b.d.wait(script, 0.5, 20.0, "poll").on(master).open();
+    for (t, o) in [(client, clients), (authority, own), (agent, agents)] {
+        b.d.hold(b.daemon, t, o, Relation::Peer, 3.0);
+    }
+    b.d.hold(script, reader, slave, Relation::Peer, 3.0);
+    let r = b.diagnose("^check ");
+    let c = &r.root_causes[0];
+    assert_eq!((c.process.as_deref(), c.thread.as_deref()), (Some("agent"), Some("reader")), "{r:#?}");
+    assert!(c.why.contains("input at the terminal"), "{}", c.why);
+    assert_eq!(slice(&r)[..2], ["busd", "authority"], "{r:#?}");
+}
+
+/// A worker waits for work that nobody brings. When it went well a client's request had come before that: that client waits
+/// for the answer now, so that it asks is no cause.
+#[test]
+fn why_a_client_asked_is_no_cause_of_its_wait() {
+    let mut d = Drawing::new(14.0);
+    let main = d.process("appd", "appd", None, 0.0);
+    let worker = d.thread(main, "worker", 0.1);
+    let client = d.process("ask", "ask", None, 0.0);
+    let shell = d.process("sh", "sh run", None, 0.0);
+    let (near, far) = (d.object(ObjectKind::Tcp, 1, 2, ""), d.object(ObjectKind::Tcp, 2, 1, ""));
+    let (listens, other) = (d.object(ObjectKind::Tcp, 9, 0, ""), d.object(ObjectKind::Tcp, 8, 7, ""));
+    let more = d.object(ObjectKind::Tcp, 18, 17, "");
+    let all = d.set(&[far, listens, other, more]);
+    let work = d.object(ObjectKind::Futex, 0x20, 1000, "");
+    let any = d.object(ObjectKind::Child, 0, 0, "");
+    let park = d.stack(&["pthread_cond_timedwait (libc.so.6)", "park (appd)", "run (appd)"]);
+    d.wait(shell, 0.1, 14.0, "wait4").on(any).open();
+    // So it went before.
+    d.message(client, near, Direction::Send, 1.0, 20);
+    d.wait(main, 0.1, 1.001, "epoll_wait").on(all).by_packet(client, "sendto", near);
+    d.message(main, far, Direction::Receive, 1.0015, 20);
+    d.wait(worker, 0.2, 1.002, "futex").on(work).op(128 | 9, 0).stack(park).by(main, "futex", work);
+    d.message(worker, far, Direction::Send, 1.003, 20);
+    d.wait(client, 1.0001, 1.0035, "poll").on(near).by_packet(worker, "sendto", far);
+    d.message(client, near, Direction::Receive, 1.0036, 20);
+    // And now.
+    d.message(client, near, Direction::Send, 2.0, 20);
+    d.wait(client, 2.0001, 13.5, "poll").on(near).times_out();
+    d.wait(worker, 1.01, 13.0, "futex").on(work).op(128 | 9, 0).stack(park).times_out();
+    d.wait(main, 1.0021, 14.0, "epoll_wait").on(all).open();
+    let r = d.diagnose("^worker$");
+    assert!(r.slice.iter().all(|n| n.process == "appd"), "{r:#?}");
+    assert!(r.questions.is_empty(), "{r:#?}");
+}

@@ -249,3 +249,72 @@ fn the_process_that_is_asked_about_is_named_and_followed() {
         }
     }
 }
+
+/// A program that stops another one sleeps for a moment again and again, and asks by `kill(pid, 0)` whether that is
+/// still there: it waits for its end, and what it does is followed.
+#[test]
+fn who_sleeps_until_a_process_has_ended_waits_for_that() {
+    for asks in [true, false] {
+        let mut d = Drawing::new(14.0);
+        let stop = d.process("stopper", "stopper --retry 40", None, 0.5);
+        let daemon = d.process("syncd", "syncd", None, 0.0);
+        let flush = d.stack(&["flush_all (syncd)", "main (syncd)"]);
+        let loops = d.stack(&["pselect (libc.so.6)", "do_stop (stopper)", "main (stopper)"]);
+        d.runs(daemon, 0.5, 12.99, flush);
+        d.exit(daemon, 12.99);
+        let p = d.catalog.threads[daemon.index()].process;
+        d.catalog.processes[p.index()].end = Some(draw::ns(12.99));
+        d.naps(stop, 1.0, 13.0, 0.02, loops);
+        if asks {
+            for i in 0..5 {
+                d.asks_for(stop, 3.0 + 0.0201 * f64::from(i), 1001, 0);
+            }
+        }
+        d.exit(stop, 13.1);
+        let r = d.diagnose("^stopper ");
+        let first = &r.root_causes[0];
+        if asks {
+            let of = (first.process.as_deref(), first.function.as_deref());
+            assert_eq!(of, (Some("syncd"), Some("flush_all")), "{r:#?}");
+            let why = &r.root_causes[1].why;
+            assert!(why.contains("whether process 1001") && why.contains("until that has ended"), "{why}");
+            assert!(r.questions.is_empty(), "{r:#?}");
+        } else {
+            assert_eq!(first.process.as_deref(), Some("stopper"), "{r:#?}");
+        }
+    }
+}
+
+/// A program looks after its child by sleeping and `waitpid(WNOHANG)` in turns; a client waits for its answer. It waits
+/// for the child that had ended when it went on, or that is seen to be asked for, not for one that lives on.
+#[test]
+fn who_sleeps_until_its_child_has_ended_waits_for_that() {
+    for (ended, asked) in [(true, false), (false, true), (false, false)] {
+        let mut d = Drawing::new(14.0);
+        let client = d.process("ask", "ask", None, 0.0);
+        let runner = d.process("runner", "runner", None, 0.0);
+        let job = d.process("job", "job", Some(runner), 0.9);
+        let (near, far) = (
+            d.object(ObjectKind::UnixStream, 1, 2, ""),
+            d.object(ObjectKind::UnixStream, 2, 1, "/run/runner"),
+        );
+        let work = d.stack(&["crunch (job)", "main (job)"]);
+        let loops = d.stack(&["usleep (libc.so.6)", "reap (runner)", "main (runner)"]);
+        d.spawn(runner, job, 0.9);
+        d.runs(job, 0.9, if ended { 12.99 } else { 13.9 }, work);
+        if ended {
+            d.exit(job, 12.99);
+            let p = d.catalog.threads[job.index()].process;
+            d.catalog.processes[p.index()].end = Some(draw::ns(12.99));
+        }
+        d.message(client, near, pg_event::Direction::Send, 1.0, 10);
+        d.naps(runner, 1.0, 13.0, 0.05, loops);
+        if asked {
+            d.call(runner, 4.0, "wait4", ObjectId::NONE, 0);
+        }
+        d.wait(client, 1.001, 13.01, "read").on(near).by(runner, "write", far);
+        let r = d.diagnose("^ask$");
+        let first = r.root_causes[0].process.as_deref();
+        assert_eq!(first, Some(if ended || asked { "job" } else { "runner" }), "{ended} {asked} {r:#?}");
+    }
+}

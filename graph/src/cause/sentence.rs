@@ -12,7 +12,7 @@ use crate::starved::{Starved, starved};
 use crate::words::{clean, moment, percent, short_label, short_who, span, who};
 use crate::yields::{ASKS, YieldLoop, yield_loop};
 use crate::{Edge, EdgeKind};
-use pg_event::{Direction, ObjectId, ProcessId, ThreadId};
+use pg_event::{Direction, ObjectId, ObjectKind, ProcessId, ThreadId};
 use std::fmt::Write;
 
 /// Most words of a sentence for a ticket.
@@ -373,6 +373,15 @@ impl Writer<'_> {
         let came = !(v.open || v.timed_out || v.interrupted) && self.g.waking(last).is_some();
         let typed = if came { format!("came only at {}", moment(v.woken)) } else { "never came".into() };
         let call = n.syscall.as_ref().map_or_else(String::new, |s| format!(" (in {s})"));
+        let at_window = n.object.and_then(|o| self.c.object(o)).is_none_or(|o| o.kind != ObjectKind::Tty);
+        if at_window {
+            let display =
+                n.object_label(self.c).map_or_else(String::new, |o| format!(" ({})", short_label(&o)));
+            return format!(
+                "{full} waited {} for input at its window{call}, which {typed}: its display server{display} had no event for it, as nobody used the window",
+                span(n.spent)
+            );
+        }
         let terminal = n.object_label(self.c).map_or_else(String::new, |o| format!(" {}", short_label(&o)));
         let other =
             next.map_or_else(String::new, |x| format!("; its other end is with {}", who(self.c, x.thread)));

@@ -52,6 +52,21 @@ impl Walk<'_> {
         {
             return Ok(());
         }
+        if class == WaitClass::Sleep
+            && let Some(a) = &asks
+            && let Some(c) = self.asked_about(thread, &a.spans).or_else(|| self.slept_for_child(thread, a))
+        {
+            let own = self.out.nodes.len().saturating_sub(1);
+            self.follow(c, WaitClass::Child)?;
+            let spans = a.spans.clone();
+            self.out.findings.push(super::walk::Finding {
+                thread,
+                node: own,
+                kind: FindingKind::Sleeping,
+                spans,
+            });
+            return Ok(());
+        }
         // A sleep that ended by itself explains itself, unless the thread tries something in between, or the victim may.
         let refused = self.refused(group, class);
         let class = refused.map_or(class, |_| WaitClass::Sleep);
@@ -106,6 +121,9 @@ impl Walk<'_> {
         }
         if self.by_fifos(thread, group, &silent) {
             return Ok(());
+        }
+        if let Some(c) = self.given_work(thread, group, &silent) {
+            return self.visit(c.thread, c.spans, c.entry);
         }
         if class != WaitClass::Sleep && self.by_baseline(thread, group, &silent)? {
             return Ok(());
@@ -300,6 +318,12 @@ impl Walk<'_> {
         if idles && let Some(started) = self.started_for(c.thread, &spans) {
             self.path.push((c.thread, spans));
             return self.visit(started.thread, started.spans, started.entry);
+        }
+        // The display server has nothing for it: who is missing is whoever uses the window.
+        if idles && self.waits_at_window(group) {
+            let (kind, spans) = (FindingKind::Input, group_spans(group));
+            self.out.findings.push(super::walk::Finding { thread, node: own, kind, spans });
+            return Ok(());
         }
         if self.by_baseline(thread, group, &spans)? {
             return Ok(());

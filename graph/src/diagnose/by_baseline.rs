@@ -6,7 +6,7 @@ use super::node::Entry;
 use super::pose::Posed;
 use super::walk::{Flow, Walk};
 use crate::baseline::{Similar, similar, similar_among};
-use crate::class::class;
+use crate::class::{WaitClass, asked, class};
 use crate::words::{moment, percent, short_who, span};
 use crate::{Choice, EdgeKind, Question, QuestionKind, VertexId, Weak};
 use pg_event::{Ns, ObjectKind, ThreadId};
@@ -92,7 +92,12 @@ impl Walk<'_> {
         let (mut at, mut kind, mut time) = step;
         for _ in 0..LONGEST {
             let from = self.g.vertex(at).thread;
-            let new = seen.insert(from) && !self.path.iter().any(|(t, _)| *t == from);
+            // Beyond who asks, a client or a thread on the way, is why it asks and not why it is not answered.
+            let on_the_way = self.path.iter().any(|(t, _)| *t == from);
+            if on_the_way && from != victim || self.waits_for_process_of(from, victim, silent) {
+                return None;
+            }
+            let new = seen.insert(from) && !on_the_way;
             if new
                 && self.counts(from)
                 && !self.became_another(from, time, silent)
@@ -112,6 +117,24 @@ impl Walk<'_> {
         let execs = self.g.execs();
         let after = &execs[execs.partition_point(|x| x.1 < acted)..];
         after.iter().take_while(|x| x.1 < end).any(|x| x.0 == t)
+    }
+
+    /// Is `client` of another process than `server`, and waits for an answer from that?
+    fn waits_for_process_of(&self, client: ThreadId, server: ThreadId, spans: &Spans) -> bool {
+        let process = |t| self.c.thread(t).map(|t| t.process);
+        if process(client) == process(server) {
+            return false;
+        }
+        let act = activity(self.g, self.c, client, spans);
+        let Mostly::Waiting(i) = act.mostly() else { return false };
+        let Some(longest) = act.groups.get(i).and_then(Group::longest) else { return false };
+        let v = self.g.vertex(longest.last);
+        if class(&v, self.c) != WaitClass::Channel || !asked(self.g, self.c, longest.first) {
+            return false;
+        }
+        let members = self.c.object(v.object).map_or(&[][..], |o| &o.members);
+        let ends: Vec<_> = members.iter().copied().chain([v.object]).collect();
+        self.serving(server, &ends, spans.last().map_or(0, |s| s.1)).is_some()
     }
 
     /// The thread of a step of the baseline, as the one whose act is missing.

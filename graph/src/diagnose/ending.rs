@@ -1,10 +1,11 @@
 //! Waits that lasted until the process was told to end: what wakes a thread then is its end, not what it waited for.
 
-use super::activity::Clip;
+use super::activity::{Clip, Group, Mostly, Spans, activity, merged};
+use super::ask::Candidate;
 use super::walk::Walk;
 use crate::class::{WaitClass, class};
 use crate::{Edge, EdgeId, EdgeKind, SignalFact, VertexId, Weak};
-use pg_event::{Ns, ThreadId};
+use pg_event::{Ns, ObjectKind, ThreadId};
 
 /// Signals that ask a process to end (signal(7)): HUP, INT, QUIT, KILL, TERM.
 const ENDS: [u8; 5] = [1, 2, 3, 9, 15];
@@ -31,6 +32,46 @@ impl Walk<'_> {
         let from = self.g.vertex(e.from).thread;
         let told = |t| self.told_to_end(t, clip.start, e.from_time, from).is_some();
         (real && !told(v.thread) && !(ended && told(from))).then_some((id, e))
+    }
+
+    /// A thread that watches channels for others of its process: one of those that wait for what it sees told it that it
+    /// had given up, by a time-out of its own. What was watched brought nothing.
+    pub(super) fn past_who_gave_up(
+        &self,
+        thread: ThreadId,
+        group: &Group,
+        mut candidates: Vec<Candidate>,
+        mut silent: Spans,
+    ) -> (Vec<Candidate>, Spans) {
+        if !self.watches_outside(group) {
+            return (candidates, silent);
+        }
+        let process = |t| self.c.thread(t).map(|t| t.process);
+        let gave_up = |c: &Candidate| {
+            let own = c.waking && c.thread != thread && process(c.thread) == process(thread);
+            let spans = merged(c.spans.clone());
+            let act = activity(self.g, self.c, c.thread, if own { &spans } else { &[] });
+            let Mostly::Waiting(i) = act.mostly() else { return false };
+            act.groups.get(i).filter(|g| g.blocked * 20 >= act.total * 19).is_some_and(|g| {
+                let v = self.representative(g);
+                crate::class::private_futex(&v, self.c)
+                    && v.timed_out
+                    && g.clips.iter().all(|clip| self.brought(clip).is_none())
+            })
+        };
+        for c in candidates.extract_if(.., |c| gave_up(c)) {
+            silent.extend(c.spans);
+        }
+        (candidates, merged(silent))
+    }
+
+    /// Does it wait for several things, of which some reach beyond its process?
+    fn watches_outside(&self, group: &Group) -> bool {
+        let inside = [ObjectKind::Pipe, ObjectKind::EventFd, ObjectKind::SignalFd, ObjectKind::TimerFd];
+        let set = self.c.object(self.representative(group).object);
+        let members = set.into_iter().flat_map(|o| &o.members).filter_map(|m| self.c.object(*m));
+        let (within, beyond): (Vec<_>, Vec<_>) = members.partition(|o| inside.contains(&o.kind));
+        !within.is_empty() && !beyond.is_empty()
     }
 
     /// Does a server answer in this turn somebody on the way, who had waited for that?

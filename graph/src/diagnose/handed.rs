@@ -1,7 +1,7 @@
 //! Requests that a server hands on: a bus, a display server, a broker takes the message of one client and sends one to
 //! another. While that one does not answer, the server waits for whatever comes next, and so tells nothing.
 
-use super::activity::{Mostly, Spans, activity, merged, total};
+use super::activity::{Group, Mostly, Spans, activity, merged, total};
 use super::ask::Candidate;
 use super::node::Entry;
 use super::walk::{Flow, Walk};
@@ -22,9 +22,11 @@ impl Walk<'_> {
         }
         let begun = spans.first()?.0;
         let object = |o| self.c.object(o);
-        let before = self.g.ipc_of(asker, 0..begun.saturating_add(1)).iter().rev().take(LOOKED_AT);
-        let mut sent = before.filter(|m| m.what.direction == Direction::Send);
-        let at: Ns = sent.find_map(|m| {
+        // Who was asked itself asks on a moment after whoever asked it began to wait.
+        let until = begun.saturating_add(if self.path.len() > 1 { AT_ONCE } else { 1 });
+        let before = self.g.ipc_of(asker, 0..until).iter().rev().take(LOOKED_AT);
+        let sent = before.filter(|m| m.what.direction == Direction::Send);
+        let mut taken = sent.filter_map(|m| {
             let own = object(m.what.object)?;
             let taken = self.g.ipc_of(server, m.what.first..m.time.saturating_add(AT_ONCE));
             let taken = taken.iter().filter(|r| r.what.direction == Direction::Receive && r.time >= m.time);
@@ -32,17 +34,29 @@ impl Walk<'_> {
                 object(r.what.object).is_some_and(|o| o.is_other_end_of(own))
             };
             taken.filter(of_it).map(|r| r.what.first.max(m.what.first)).min()
-        })?;
+        });
+        let last = taken.next()?;
+        // Who looks again and again whether it is done asked for it before the first look.
+        let earlier = taken.take_while(|at| at.saturating_add(AT_ONCE) >= begun);
+        let polls = self.sleeps(asker, spans);
+        let of = |at: Ns| self.sent_on(server, asker, at, spans);
+        of(last).or_else(|| earlier.filter(|_| polls).find_map(of))
+    }
+
+    /// To whom `server` sent something in the turn at `at` in which it had taken a message of `asker`.
+    fn sent_on(&self, server: ThreadId, asker: ThreadId, at: Ns, spans: &Spans) -> Option<Candidate> {
         let turn = at..at.saturating_add(AT_ONCE);
         let outgoing = self.g.vertices_in(server, turn.clone()).flat_map(|v| self.g.outgoing(v));
         let mut sent: Vec<_> = outgoing.map(|id| (self.g.edge(id), id)).collect();
         sent.retain(|(e, _)| e.kind == EdgeKind::Ipc && turn.contains(&e.from_time));
         sent.sort_by_key(|(e, _)| e.from_time);
-        let (e, id) = sent.into_iter().find(|(e, _)| {
+        let (e, id, thread) = sent.into_iter().find_map(|(e, id)| {
             let to = self.g.vertex(e.to).thread;
-            to != asker && to != server && self.counts(to) && self.at_work(to, spans)
+            let other = to != asker && to != server && self.counts(to);
+            let taken =
+                || if self.at_work(to, spans) { Some(to) } else { self.took_on(to, e.from_time, spans) };
+            other.then(taken).flatten().map(|t| (e, id, t))
         })?;
-        let thread = self.g.vertex(e.to).thread;
         let why = "no wake-up by it was recorded; the server handed the request on to it and waited for whatever came next";
         Some(Candidate {
             thread,
@@ -76,12 +90,101 @@ impl Walk<'_> {
         self.visit(next.thread, next.spans, next.entry)
     }
 
+    /// Does a thread mostly sleep?
+    fn sleeps(&self, t: ThreadId, spans: &Spans) -> bool {
+        let act = activity(self.g, self.c, t, spans);
+        let Mostly::Waiting(i) = act.mostly() else { return false };
+        act.groups.get(i).is_some_and(|g| class(&self.representative(g), self.c) == WaitClass::Sleep)
+    }
+
+    /// A thread of its process that this one created or woke just before it began to wait, and that was at work for
+    /// somebody outside ever since: what is waited for is likely its result.
+    pub(super) fn given_work(&self, thread: ThreadId, group: &Group, silent: &Spans) -> Option<Candidate> {
+        if !self.private_futex(group) {
+            return None;
+        }
+        // When it really began, which may be long before anybody waited for it.
+        let begun = self.g.vertex(group.longest()?.first).start;
+        let process = |t| self.c.thread(t).map(|t| t.process);
+        let before = begun.saturating_sub(AT_ONCE)..begun.saturating_add(AT_ONCE / 10);
+        let given = self.g.vertices_in(thread, before.clone()).flat_map(|v| self.g.outgoing(v));
+        let mut found: Vec<(ThreadId, crate::EdgeId, Ns)> = Vec::new();
+        for (id, e) in given.map(|id| (id, self.g.edge(id))) {
+            let to = self.g.vertex(e.to).thread;
+            let kind = matches!(e.kind, EdgeKind::Futex | EdgeKind::Spawn | EdgeKind::WakeUp);
+            let own = to != thread && process(to) == process(thread) && before.contains(&e.from_time);
+            if kind && own && self.works_outside(to, silent) && !found.iter().any(|f| f.0 == to) {
+                found.push((to, id, e.from_time));
+            }
+        }
+        let [(t, id, at)] = found[..] else { return None };
+        let why = "no wake-up was recorded; it was given something to do just before the wait began, and was at that ever since";
+        Some(Candidate {
+            thread: t,
+            spans: silent.clone(),
+            time: total(silent),
+            entry: Entry {
+                edge: Some(EdgeKind::Holder),
+                id: Some(id),
+                why_weak: Some(why.into()),
+                sole: true,
+            },
+            weak: Some(Weak::FromState),
+            waking: false,
+            vertex: self.g.vertex_at(t, at),
+            at,
+            kind: EdgeKind::Holder,
+            relation: None,
+        })
+    }
+
+    /// Did it run, or wait for one particular act of another process or of a device, for nearly all of the time?
+    fn works_outside(&self, t: ThreadId, spans: &Spans) -> bool {
+        let act = activity(self.g, self.c, t, spans);
+        match act.mostly() {
+            Mostly::Running | Mostly::Runnable => (act.running + act.runnable) * 10 >= act.total * 9,
+            Mostly::Waiting(i) => {
+                act.groups.get(i).filter(|g| g.blocked * 10 >= act.total * 9).is_some_and(|g| {
+                    let first = g.longest().map_or(VertexId(u32::MAX), |c| c.first);
+                    match class(&self.representative(g), self.c) {
+                        WaitClass::Channel => asked(self.g, self.c, first),
+                        c => matches!(c, WaitClass::Child | WaitClass::Room | WaitClass::Disk),
+                    }
+                })
+            }
+            _ => false,
+        }
+    }
+
     /// Does a thread mostly wait for whatever comes from many?
     pub(super) fn serves_all(&self, t: ThreadId, spans: &Spans) -> bool {
         let act = activity(self.g, self.c, t, spans);
         let Mostly::Waiting(i) = act.mostly() else { return false };
         let loops = |g| class(&self.representative(g), self.c) == WaitClass::EventLoop;
         act.groups.get(i).is_some_and(loops)
+    }
+
+    /// The thread of a program that took a message on which another one of its threads received: it began to wait for
+    /// something in particular, or for a person, soon after that, and did so ever since.
+    fn took_on(&self, receiver: ThreadId, at: Ns, spans: &Spans) -> Option<ThreadId> {
+        const SOON: Ns = 1_000_000_000;
+        let process = self.c.thread(receiver)?.process;
+        let took = |t: &ThreadId| {
+            let act = activity(self.g, self.c, *t, spans);
+            let Mostly::Waiting(i) = act.mostly() else { return false };
+            let Some(longest) = act.groups.get(i).and_then(Group::longest) else { return false };
+            let v = self.g.vertex(longest.first);
+            let own = match class(&v, self.c) {
+                WaitClass::Channel => asked(self.g, self.c, longest.first),
+                WaitClass::Terminal | WaitClass::Child | WaitClass::Room | WaitClass::Disk => true,
+                _ => false,
+            };
+            own && (at..at.saturating_add(SOON)).contains(&v.start) && longest.blocked * 10 >= act.total * 8
+        };
+        let others = self.g.threads_of(process).filter(|t| *t != receiver && self.counts(*t));
+        let mut all = others.filter(took);
+        let (one, None) = (all.next()?, all.next()) else { return None };
+        Some(one)
     }
 
     /// Did a thread run, or wait for something in particular, for most of the time?

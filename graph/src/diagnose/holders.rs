@@ -104,7 +104,13 @@ impl Walk<'_> {
                 continue;
             }
             let serves = (relation == Relation::Peer).then(|| self.serving(holder, &ends, until)).flatten();
-            let holder = serves.unwrap_or_else(|| self.busiest(holder, relation, silent));
+            let holder = serves.unwrap_or_else(|| {
+                let busiest = self.busiest(holder, relation, silent);
+                let named = busiest == holder && !relation.has_lock() && relation != Relation::Traces;
+                self.on_the_way_of(holder, thread)
+                    .filter(|_| named && self.only_joins(holder, silent))
+                    .unwrap_or(busiest)
+            });
             if out.iter().any(|c| c.thread == holder) {
                 continue;
             }
@@ -135,6 +141,21 @@ impl Walk<'_> {
             });
         }
         out
+    }
+
+    /// Of the process of `holder`, the thread that the way came by last, if it is not `thread` itself.
+    fn on_the_way_of(&self, holder: ThreadId, thread: ThreadId) -> Option<ThreadId> {
+        let process = |t| self.c.thread(t).map(|t| t.process);
+        let mut way = self.path.iter().rev().map(|(t, _)| *t);
+        way.find(|t| *t != thread && process(*t) == process(holder))
+    }
+
+    /// Does the thread wait for another one of its process to end? It has descriptors as all threads have them, and is not
+    /// who uses them.
+    fn only_joins(&self, t: ThreadId, spans: &Spans) -> bool {
+        let act = activity(self.g, self.c, t, spans);
+        let Mostly::Waiting(i) = act.mostly() else { return false };
+        act.groups.get(i).is_some_and(|g| crate::class::joins(&self.representative(g), self.c))
     }
 
     /// What a retry loop tries for between its sleeps: what the call that tells most is about, else the one that failed

@@ -5,7 +5,7 @@ use super::activity::{Group, Mostly, activity, merged};
 use super::ask::Candidate;
 use super::walk::{Finding, FindingKind, Walk, group_spans};
 use crate::class::WaitClass;
-use pg_event::{ObjectKind, ThreadId};
+use pg_event::{Display, Object, ObjectKind, ThreadId};
 
 impl Walk<'_> {
     /// Is the way at its end where a thread waits for input? `typed`: who ended the wait.
@@ -41,6 +41,24 @@ impl Walk<'_> {
         let v = self.representative(group);
         let slave = self.c.object(v.object).is_some_and(|o| o.kind == ObjectKind::Tty && o.peer != 0);
         slave && crate::class::class(&v, self.c) == WaitClass::Terminal
+    }
+
+    /// Does it wait for whatever event its display server sends next? Who waits for the reply to a request of its
+    /// own says so by the library's functions for that.
+    pub(super) fn waits_at_window(&self, group: &Group) -> bool {
+        const REPLIES: [&str; 4] =
+            ["_XReply", "xcb_wait_for_reply", "xcb_request_check", "wl_display_roundtrip"];
+        let v = self.representative(group);
+        let object = |o| self.c.object(o);
+        let of_display = |o: &Object| {
+            let other = || self.c.objects.iter().find(|x| x.is_other_end_of(o));
+            Display::of_socket(&o.name) != Display::None
+                || other().is_some_and(|x| Display::of_socket(&x.name) != Display::None)
+        };
+        let members = object(v.object).into_iter().flat_map(|o| o.members.iter().copied().chain([v.object]));
+        let mut functions = self.c.frames_of(v.user_stack).map(|f| f.function.as_str());
+        members.filter_map(object).any(of_display)
+            && !functions.any(|f| REPLIES.iter().any(|r| f.starts_with(r)))
     }
 
     /// Is there something that kept a candidate from typing, other than that it waits for what comes?

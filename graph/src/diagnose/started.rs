@@ -4,11 +4,12 @@
 use super::activity::{Spans, total};
 use super::answerless::main_thread;
 use super::ask::Candidate;
+use super::data_flag::Asks;
 use super::node::Entry;
 use super::walk::Walk;
 use crate::class::WaitClass;
 use crate::{EdgeKind, Weak};
-use pg_event::{Ns, Process, ProcessId, ThreadId};
+use pg_event::{Ns, Process, ProcessId, Relation, ThreadId};
 
 /// Most generations between a server and what it starts.
 const GENERATIONS: usize = 8;
@@ -47,6 +48,43 @@ impl Walk<'_> {
             at: began,
             kind: EdgeKind::Holder,
             relation: None,
+        })
+    }
+
+    /// Whoever sleeps again and again until a child has ended (`waitpid` with `WNOHANG`) waits for that child. That it
+    /// does so is told by its calls, or by the end of its sleeps: it comes with the child's.
+    pub(super) fn slept_for_child(&self, thread: ThreadId, asks: &Asks) -> Option<Candidate> {
+        let own = self.c.thread(thread)?.process;
+        let (a, b) = (asks.spans.first()?.0, asks.spans.last()?.1);
+        let soon = total(&asks.spans) / asks.rounds.max(1) as u64;
+        let waits = self
+            .g
+            .syscalls_of(thread, a..b)
+            .iter()
+            .any(|s| s.what.nr.is_any(&["wait4", "waitid"]) && s.what.result == 0);
+        let kept = |p: &Process| {
+            let over = p.end.filter(|e| *e <= b.saturating_add(soon));
+            let ends_it = over.is_some_and(|e| e.saturating_add(2 * soon) >= b);
+            // It must have lived nearly all the time.
+            p.parent == own && p.start <= a + (b - a) / 10 && (ends_it || waits && over.is_none())
+        };
+        let mut all = self.c.processes.iter().enumerate().filter(|(_, p)| kept(p));
+        let ((i, p), None) = (all.next()?, all.next()) else { return None };
+        let child = main_thread(self.g, self.c, ProcessId(i as u32)).filter(|t| self.counts(*t))?;
+        let began = p.start;
+        let spans: Spans = asks.spans.iter().map(|s| (s.0.max(began), s.1)).filter(|s| s.0 < s.1).collect();
+        let why = "it slept again and again while this child of it lived, and went on when that had ended";
+        Some(Candidate {
+            thread: child,
+            time: total(&spans),
+            spans,
+            entry: Entry { edge: Some(EdgeKind::Holder), why_weak: Some(why.into()), ..Entry::default() },
+            weak: Some(Weak::FromState),
+            waking: false,
+            vertex: self.g.vertex_at(child, b.saturating_sub(1)),
+            at: a,
+            kind: EdgeKind::Holder,
+            relation: Some(Relation::ChildOf),
         })
     }
 

@@ -6,7 +6,7 @@ use super::ask::Candidate;
 use super::node::{Entry, SliceNode};
 use super::walk::{Finding, FindingKind, Flow, Walk};
 use crate::class::WaitClass;
-use crate::looks::{Look, Purpose};
+use crate::looks::{Look, Purpose, look};
 use crate::refused::{Evidence, between_sleeps};
 use crate::retries::Retries;
 use crate::words::moment;
@@ -83,6 +83,14 @@ impl Walk<'_> {
         }
         self.out.findings.push(loop_itself);
         Ok(())
+    }
+
+    /// The process that a thread asks about between its sleeps and finds there each time: it waits until that ends.
+    pub(super) fn asked_about(&self, thread: ThreadId, spans: &Spans) -> Option<Candidate> {
+        let end = spans.last()?.1;
+        let within = (spans.first()?.0, end);
+        let l = look(self.g, self.c, thread, within, &[]).filter(|l| l.pid != 0 && l.result >= 0)?;
+        self.looked_at(thread, l, end, spans).filter(|c| c.thread != thread)
     }
 
     /// The process that a loop asks about and finds there each time, or who made the file.

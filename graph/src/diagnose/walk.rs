@@ -154,7 +154,9 @@ impl<'g> Walk<'g> {
         let act = activity(self.g, self.c, v.thread, &spans);
         // All waits of the key within the episode, as one.
         let Some(mut group) = act.groups.into_iter().find(|g| g.key == key) else { return Ok(()) };
-        if let (Some(first), Some(last)) = (group.clips.first().copied(), group.clips.last().copied()) {
+        if let (Some(first), Some(last), false) =
+            (group.clips.first().copied(), group.clips.last().copied(), v.episode.pieces)
+        {
             let mut one = first;
             one.last = last.last;
             one.end = last.end;
@@ -310,6 +312,7 @@ impl<'g> Walk<'g> {
             return Ok(());
         };
         let (candidates, silent) = self.past_releasers(candidates, silent);
+        let (candidates, silent) = self.past_who_gave_up(thread, group, candidates, silent);
         let (candidates, silent) = self.renewed(group, candidates, silent);
         let woken: Ns = candidates.iter().map(|c| c.time).max().unwrap_or(0);
         let v = self.representative(group);

@@ -78,6 +78,7 @@ pub(super) fn span_victim(
         longest: 0,
         key: None,
         tries: 0,
+        pieces: false,
     };
     if let Some(group) = excess_group(graph, catalog, unit_type, &act)
         && let Some(clip) = group.longest()

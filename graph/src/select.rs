@@ -85,9 +85,8 @@ pub fn select(
         return Err(SelectError::NoMatch(selection.words()));
     }
     let focus = has_focus(catalog, options);
-    let mut all = candidates(graph, catalog, options, |t| {
-        selection.fits(catalog, t) && (named || in_view(catalog, focus, t))
-    });
+    let wanted = |t| selection.fits(catalog, t) && (named || in_view(catalog, focus, t));
+    let mut all = candidates(graph, catalog, options, wanted, named || focus);
     unserved::prefer(graph, catalog, &mut all);
     if let Some(at) = selection.at {
         all.retain(|(v, _)| v.start <= at && at <= v.end());

@@ -91,7 +91,7 @@ pub(crate) const COMPLAINT: f64 = 0.65;
 /// The suspicious episodes of the focus (of everybody when there is no focus), worst first.
 pub fn victims(graph: &EventGraph, catalog: &Catalog, options: &VictimOptions) -> Vec<Victim> {
     let focus = has_focus(catalog, options);
-    let mut all = candidates(graph, catalog, options, |t| in_view(catalog, focus, t));
+    let mut all = candidates(graph, catalog, options, |t| in_view(catalog, focus, t), focus);
     unserved::prefer(graph, catalog, &mut all);
     if !options.innocents {
         all.retain(|(_, weight)| *weight >= INNOCENT);
@@ -107,12 +107,14 @@ pub(crate) fn in_view(catalog: &Catalog, focus: bool, thread: ThreadId) -> bool 
     !focus || catalog.thread(thread).is_some_and(|t| t.focus)
 }
 
-/// All suspicious episodes, not told in words yet: a long recording has hundreds of thousands.
+/// All suspicious episodes, not told in words yet: a long recording has hundreds of thousands. `meant`: a person has
+/// said who is looked at.
 pub(crate) fn candidates(
     graph: &EventGraph,
     catalog: &Catalog,
     options: &VictimOptions,
     wanted: impl Fn(ThreadId) -> bool,
+    meant: bool,
 ) -> Vec<(Victim, f64)> {
     let mut out = Vec::new();
     for thread in graph.threads() {
@@ -123,8 +125,12 @@ pub(crate) fn candidates(
         let all = episodes(graph, catalog, thread, options.min);
         let alike = Alike::of(&all);
         for e in &all {
-            let w = weight(graph, catalog, e, &alike);
+            let mut w = weight(graph, catalog, e, &alike);
             let mut victim = bare(e, w);
+            if sits(graph, e) {
+                victim.score *= SITS;
+                w *= if meant { 1.0 } else { SITS };
+            }
             if let Some((_, most)) = turning(graph, catalog, e) {
                 victim.score = victim.score.min(most as f64 / 1e9 * w);
             }
@@ -252,12 +258,16 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
     if alike.idles(key, e.duration()) {
         w *= 0.3;
     }
-    // From before the recording to its end: a daemon that sits there, unless nothing else is found.
-    let first = graph.vertex(e.first);
-    if first.begun_before && v.open {
-        w *= 0.4;
-    }
     w
+}
+
+/// How unusual a wait from before the recording to its end is, of all such waits: a daemon that sits there, unless nothing
+/// else is found or whoever recorded meant that one.
+const SITS: f64 = 0.4;
+
+fn sits(graph: &EventGraph, e: &Episode) -> bool {
+    let waits = e.key.is_some() && e.tries == 0;
+    waits && graph.vertex(e.first).begun_before && graph.vertex(e.last).open
 }
 
 /// How unusual a loop of children is in which nothing fails, and how much of its time counts: that a job is done every

@@ -6,7 +6,7 @@ use super::ask::Candidate;
 use super::node::Entry;
 use super::walk::Walk;
 use crate::builder::{SIGWAIT, call_is};
-use crate::class::{WaitClass, class, on_condition, owed};
+use crate::class::{WaitClass, asked, class, on_condition, owed};
 use crate::refused;
 use crate::{EdgeKind, Weak};
 use pg_event::{Ns, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
@@ -90,6 +90,7 @@ impl Walk<'_> {
         let own = self.c.thread(thread).map(|t| t.process);
         let joins = crate::class::joins(&self.representative(group), self.c);
         let alone = facts.iter().all(|f| self.c.thread(f.0).map(|t| t.process) == own);
+        let ends_only = facts.iter().all(|f| !f.1.has_lock() && f.1 != Relation::ChildOf);
         let mut out: Vec<Candidate> = Vec::new();
         for (holder, relation, time) in facts {
             if !self.counts(holder) {
@@ -140,7 +141,45 @@ impl Walk<'_> {
                 relation: Some(relation),
             });
         }
+        if out.is_empty() && from_facts && alone && ends_only && !joins {
+            out.extend(self.within(thread, silent));
+        }
         out
+    }
+
+    /// Both ends of what it waits for are with its own process: the other thread there, or the only one that does
+    /// something, is who would have had to act.
+    fn within(&self, thread: ThreadId, silent: &Spans) -> Option<Candidate> {
+        let own = self.c.thread(thread)?.process;
+        let (a, b) = (silent.first()?.0, silent.last()?.1);
+        let there = |t: &ThreadId| {
+            let born = self.g.vertices_of(*t).next().is_some_and(|v| self.g.vertex(v).start < b);
+            *t != thread && self.counts(*t) && born && self.g.ended(*t).is_none_or(|e| e > a)
+        };
+        let others: Vec<ThreadId> = self.g.threads_of(own).filter(there).collect();
+        let at_work = |t: &ThreadId| {
+            let ran = activity(self.g, self.c, *t, silent).running;
+            ran.max(self.owing(*t, silent)) * 2 >= total(silent)
+        };
+        let mut working = others.iter().copied().filter(at_work);
+        let (holder, how) = match (&others[..], working.next(), working.next()) {
+            (&[only], ..) => (only, "it is the only other thread of that"),
+            (_, Some(one), None) => (one, "it is the only other thread of that which does something"),
+            _ => return None,
+        };
+        let why = format!("no wake-up was recorded; the process has both ends of it, and {how}");
+        Some(Candidate {
+            thread: holder,
+            spans: silent.clone(),
+            time: total(silent),
+            entry: Entry { edge: Some(EdgeKind::Holder), why_weak: Some(why), ..Entry::default() },
+            weak: Some(Weak::FromState),
+            waking: false,
+            vertex: self.g.vertex_at(holder, b.saturating_sub(1)),
+            at: a,
+            kind: EdgeKind::Holder,
+            relation: None,
+        })
     }
 
     /// Of the process of `holder`, the thread that the way came by last, if it is not `thread` itself.
@@ -301,7 +340,8 @@ impl Walk<'_> {
         let Mostly::Waiting(i) = act.mostly() else { return 0 };
         let Some((g, longest)) = act.groups.get(i).and_then(|g| Some((g, g.longest()?))) else { return 0 };
         let works = match class(&self.representative(g), self.c) {
-            WaitClass::Channel => crate::class::asked(self.g, self.c, longest.first),
+            // It may have asked again in between.
+            WaitClass::Channel => [longest.first, longest.last].iter().any(|v| asked(self.g, self.c, *v)),
             WaitClass::Room | WaitClass::Disk => true,
             _ => false,
         };

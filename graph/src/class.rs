@@ -41,6 +41,7 @@ const SENDS: &[&str] = &[
     "write", "writev", "pwrite64", "pwritev", "pwritev2", "sendto", "sendmsg", "sendmmsg", "sendfile",
     "splice", "connect",
 ];
+const READS: &[&str] = &["read", "readv", "splice"];
 const SLEEPS: &[&str] = &["nanosleep", "clock_nanosleep"];
 const LOCKS: &[&str] = &["futex", "futex_wait", "futex_waitv", "flock", "fcntl", "semop", "semtimedop"];
 const FUTEXES: &[&str] = &["futex", "futex_wait", "futex_waitv"];
@@ -171,7 +172,7 @@ fn of_requests(o: &Object, catalog: &Catalog) -> Option<WaitClass> {
 
 /// Does the thread wait for somebody to open the other end of a FIFO (fifo(7))?
 pub(crate) fn opens_fifo(v: &Vertex, catalog: &Catalog) -> bool {
-    v.syscall.is_any(&["open", "openat", "openat2"])
+    v.syscall.is_any(&["open", "openat", "openat2", "creat"])
         && crate::waits::wait_kind(v, catalog) == Some(crate::waits::WaitsOn::Pipe)
 }
 
@@ -205,12 +206,14 @@ pub fn class(v: &Vertex, catalog: &Catalog) -> WaitClass {
     {
         return class;
     }
-    if v.syscall.is_any(EPOLLS) || v.syscall.is_any(&["accept", "accept4"]) {
+    // A server of a file system (fuse(4)) waits for requests.
+    let serves = v.syscall.is_any(READS) && object.is_some_and(|o| o.name == "/dev/fuse");
+    if serves || v.syscall.is_any(EPOLLS) || v.syscall.is_any(&["accept", "accept4"]) {
         return WaitClass::EventLoop;
     }
     if v.syscall.is_any(POLLS) {
         let none = object.is_some_and(|o| o.kind == ObjectKind::Set && o.members.is_empty());
-        if none || (object.is_none() && v.value == 0 && v.timed_out) {
+        if none || (object.is_none() && v.value == 0 && (v.timed_out || v.open)) {
             return WaitClass::Sleep;
         }
         return match object {
@@ -253,8 +256,32 @@ pub(crate) fn asked(graph: &EventGraph, catalog: &Catalog, vertex: VertexId) -> 
     let last = before.iter().rev().take(LOOKED_AT).find(|m| over(m.what.object));
     // What an epoll instance watched just then may not have been read.
     let epoll = object.is_some_and(|o| o.kind == ObjectKind::Epoll);
-    last.is_some_and(|m| m.what.direction == Direction::Send)
-        || epoll && !owed(graph, catalog, v.thread, v.start).is_empty()
+    match last {
+        Some(m) if m.what.direction == Direction::Send => true,
+        // It may have asked before the recording.
+        None if v.begun_before && !epoll => {
+            let mut ends = members.iter().chain([&v.object]).filter(|o| connected(catalog, **o));
+            ends.next().is_some() && ends.next().is_none()
+        }
+        _ => epoll && !owed(graph, catalog, v.thread, v.start).is_empty(),
+    }
+}
+
+/// Is it the end of a connection of who asked for that? Of TCP and UDP the ports tell, of unix sockets that the other end
+/// has the name.
+pub(crate) fn connected(catalog: &Catalog, id: ObjectId) -> bool {
+    /// First port that Linux gives to who connects, unless it is told another one (`ip_local_port_range`, ip(7)).
+    const EPHEMERAL: u64 = 32_768;
+    let port = |endpoint: u64| endpoint & 0xffff;
+    let Some(o) = catalog.object(id).filter(|o| o.peer != 0) else { return false };
+    match o.kind {
+        ObjectKind::Tcp | ObjectKind::Udp => port(o.id) >= EPHEMERAL && port(o.peer) < EPHEMERAL,
+        ObjectKind::UnixStream => {
+            let other = || catalog.objects.iter().find(|x| x.is_other_end_of(o));
+            o.name.is_empty() && other().is_some_and(|x| !x.name.is_empty())
+        }
+        _ => false,
+    }
 }
 
 /// Connections over which a thread asks and has had no answer before `at`: it sent the first message and the last one. Who

@@ -38,6 +38,21 @@ pub fn wait_key(v: &Vertex, catalog: &Catalog) -> WaitKey {
     WaitKey { syscall: v.syscall, state, kind, object, site }
 }
 
+/// Of waits for the same from `first` to `last`, the last one whose end was seen: one that the end of the recording cut
+/// says less of how they go, unless it lasted longer.
+pub(crate) fn typical(graph: &EventGraph, catalog: &Catalog, first: VertexId, last: VertexId) -> VertexId {
+    const LOOKED_AT: usize = 64;
+    let cut = graph.vertex(last);
+    if first >= last || !cut.open {
+        return last;
+    }
+    let (key, start) = (wait_key(&cut, catalog), graph.vertex(first).start);
+    let before = graph.vertices_in(cut.thread, start..cut.start).rev().take(LOOKED_AT);
+    let mut before = before.filter(|id| (first..last).contains(id)).map(|id| (id, graph.vertex(id)));
+    let whole = before.find(|(_, v)| wait_key(v, catalog) == key);
+    whole.filter(|(_, v)| v.waited() * 2 >= cut.waited()).map_or(last, |w| w.0)
+}
+
 /// One condition variable of the C library has two words side by side, and its waiters sleep on them in turns
 /// (`__g_signals` of glibc): the same wait. A number that is the same for both.
 fn condition(v: &Vertex, catalog: &Catalog) -> Option<u64> {

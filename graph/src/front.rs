@@ -1,7 +1,7 @@
 //! The hang at the front: of the threads that hang together, the one that a person would complain about.
 
 use crate::EventGraph;
-use crate::class::WaitClass;
+use crate::class::{WaitClass, connected};
 use crate::diagnose::threads_behind;
 use crate::victim::{COMPLAINT, Victim};
 use pg_event::{Catalog, Direction, ObjectId, ObjectKind, ProcessId, ThreadId};
@@ -65,9 +65,6 @@ fn descends(catalog: &Catalog, young: ThreadId, old: ThreadId) -> bool {
 /// Does it wait for somebody to whom it connected? Who connects wants something, though what came last may be a notice that
 /// it did not ask for. Of TCP the ports tell; of unix sockets that it spoke first.
 fn opened(graph: &EventGraph, catalog: &Catalog, v: &Victim) -> bool {
-    /// First port that Linux gives to who connects, unless it is told another one (`ip_local_port_range`, ip(7)).
-    const EPHEMERAL: u64 = 32_768;
-    let port = |endpoint: u64| endpoint & 0xffff;
     let first = graph.vertex(v.first);
     let spoke_first = |id: ObjectId| {
         let over = graph.ipc_of(v.thread, 0..v.end()).iter().find(|m| m.what.object == id);
@@ -75,7 +72,7 @@ fn opened(graph: &EventGraph, catalog: &Catalog, v: &Victim) -> bool {
     };
     let connected = |id: ObjectId| {
         catalog.object(id).is_some_and(|o| match o.kind {
-            ObjectKind::Tcp => o.peer != 0 && port(o.id) >= EPHEMERAL && port(o.peer) < EPHEMERAL,
+            ObjectKind::Tcp => connected(catalog, id),
             ObjectKind::UnixStream => o.peer != 0 && spoke_first(id),
             _ => false,
         })

@@ -1,7 +1,7 @@
 //! Victims: suspicious vertices, worst first.
 
 use crate::class::{WaitClass, asked, class, joins, vague};
-use crate::episode::{Episode, WaitKey, episodes, in_small_pieces};
+use crate::episode::{Episode, WaitKey, episodes, in_small_pieces, typical};
 use crate::front::{LOOKED_AT, seen_first};
 use crate::looks::Purpose;
 use crate::profile::profile;
@@ -226,7 +226,7 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
     if e.tries > 0 {
         return turning(graph, catalog, e).map_or(0.5, |t| t.0);
     }
-    let v = graph.vertex(e.last);
+    let v = graph.vertex(typical(graph, catalog, e.first, e.last));
     let class = class(&v, catalog);
     let sleeps = matches!(class, WaitClass::Sleep | WaitClass::EventLoop) && e.waits > 1 && v.timed_out;
     let mut w = match class {

@@ -3,7 +3,7 @@
 mod draw;
 
 use draw::Drawing;
-use pg_event::{Direction, ObjectId, ObjectKind, Relation, ThreadId};
+use pg_event::{Direction, ObjectKind, Relation, ThreadId};
 use pg_graph::{VictimOptions, victims};
 
 /// A program waits for its child, which writes into a full pipe that the program has the other end of.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Passes over all threads: at the start, over those that are blocked already; every second, over waits
+ * Passes over all threads: at the start, over those that are blocked already or want a CPU; every second, over waits
  * that have become long; at the end, over waits that go on. Before the start, one that only finds out whether this CPU can be
  * asked what it is at (context.h).
  */
@@ -79,6 +79,20 @@ static __always_inline void seed(struct thread *t, struct task_struct *task, u32
 	t->off = now;
 }
 
+/* A thread that waits for a CPU when the recorder comes: it may not get one for long, and is seen only then. */
+static __always_inline void seed_runnable(struct thread *t, struct task_struct *task, u64 now)
+{
+	t->run_nr = NO_CALL;
+	t->run_stack = 0;
+	t->run_flags = task->flags & NO_USER ? F_KERNEL : 0;
+	t->woken = 0;
+	t->runnable = 1;
+	t->off = now;
+	/* It got one meanwhile. */
+	if (task->on_cpu)
+		t->off = 0;
+}
+
 static __noinline void report_wait(struct thread *t, struct task_struct *task, u8 flag, u64 now)
 {
 	u64 kernel_stack = 0;
@@ -123,11 +137,15 @@ int on_task(struct bpf_iter__task *ctx)
 	struct thread *t;
 	if (c->pass == PASS_SEED) {
 		u32 state = task->__state;
-		if (!state || task->on_cpu)
+		if (task->on_cpu)
 			return 0;
 		t = thread_of(task);
-		if (t && !t->off)
+		if (!t || t->off)
+			return 0;
+		if (state)
 			seed(t, task, state, now);
+		else
+			seed_runnable(t, task, now);
 		return 0;
 	}
 	t = known_thread(task);

@@ -53,12 +53,14 @@ impl Walk<'_> {
             return Ok(());
         }
         if class == WaitClass::Sleep
-            && let Some(a) = &asks
-            && let Some(c) = self.asked_about(thread, &a.spans).or_else(|| self.slept_for_child(thread, a))
+            && group.waits > 2
+            && let Some(c) = self
+                .asked_about(thread, &group_spans(group))
+                .or_else(|| asks.as_ref().and_then(|a| self.slept_for_child(thread, a)))
         {
             let own = self.out.nodes.len().saturating_sub(1);
             self.follow(c, WaitClass::Child)?;
-            let spans = a.spans.clone();
+            let spans = group_spans(group);
             self.out.findings.push(super::walk::Finding {
                 thread,
                 node: own,
@@ -119,7 +121,7 @@ impl Walk<'_> {
             self.closed(thread, group, others);
             return Ok(());
         }
-        if self.by_fifos(thread, group, &silent) {
+        if self.by_fifos(thread, group, &silent)? {
             return Ok(());
         }
         if let Some(c) = self.given_work(thread, group, &silent) {
@@ -327,6 +329,11 @@ impl Walk<'_> {
         }
         if self.by_baseline(thread, group, &spans)? {
             return Ok(());
+        }
+        let inside = if idles { self.handed_inside(c.thread, &spans) } else { Vec::new() };
+        if !inside.is_empty() {
+            self.path.push((c.thread, spans));
+            return self.follow_holder(thread, group, WaitClass::EventLoop, inside);
         }
         if holder_node != own {
             self.out.findings.push(super::walk::Finding {

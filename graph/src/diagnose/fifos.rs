@@ -2,22 +2,23 @@
 //! written nowhere. But somebody near who waits in the same way cannot: together they look like a circle.
 
 use super::activity::{Group, Spans, activity};
+use super::answerless::main_thread;
 use super::node::Entry;
-use super::walk::{Finding, FindingKind, Walk, group_spans};
+use super::walk::{Finding, FindingKind, Flow, Walk, group_spans};
 use crate::EdgeKind;
 use crate::class::opens_fifo;
 use crate::words::{clean, short_label};
-use pg_event::{Object, ThreadId};
+use pg_event::{Object, ProcessId, ThreadId};
 
 /// More than so many that open FIFOs are no circle but what these programs do.
 const MOST: usize = 4;
 
 impl Walk<'_> {
     /// The thread waits for the other end of a FIFO that nobody had open. Others near it do so, too: each is shown.
-    pub(super) fn by_fifos(&mut self, thread: ThreadId, group: &Group, silent: &Spans) -> bool {
+    pub(super) fn by_fifos(&mut self, thread: ThreadId, group: &Group, silent: &Spans) -> Flow<bool> {
         let v = self.representative(group);
-        let Some(own) = self.c.object(v.object).filter(|_| opens_fifo(&v, self.c)) else { return false };
-        let Some(&(from, until)) = silent.iter().max_by_key(|s| s.1 - s.0) else { return false };
+        let Some(own) = self.c.object(v.object).filter(|_| opens_fifo(&v, self.c)) else { return Ok(false) };
+        let Some(&(from, until)) = silent.iter().max_by_key(|s| s.1 - s.0) else { return Ok(false) };
         // Who waits for most of it does so in the middle.
         let middle = from + (until - from) / 2;
         let opens = |t: &ThreadId| {
@@ -37,8 +38,16 @@ impl Walk<'_> {
             })
             .take(MOST + 1)
             .collect();
+        if others.is_empty()
+            && let Some(t) = self.names_it(thread, &own.name, silent)
+        {
+            let why = "who was to open the other end is written nowhere; its command line names the FIFO";
+            let entry =
+                Entry { edge: Some(EdgeKind::Holder), why_weak: Some(why.into()), ..Entry::default() };
+            return self.visit(t, silent.clone(), entry).map(|()| true);
+        }
         if others.is_empty() || others.len() > MOST {
-            return false;
+            return Ok(false);
         }
         let begin = |g: &Group| g.clips.first().map_or(0, |c| c.start);
         others.sort_by_key(|(t, g)| (std::cmp::Reverse(begin(g)), *t));
@@ -58,7 +67,30 @@ impl Walk<'_> {
         }
         let spans = group_spans(group);
         self.out.findings.push(Finding { thread, node, kind: FindingKind::Closed, spans });
-        true
+        Ok(true)
+    }
+
+    /// The only process that lived then whose command line has the path in it, besides who waits and who started that.
+    fn names_it(&self, thread: ThreadId, path: &str, silent: &Spans) -> Option<ThreadId> {
+        const DEEPEST: usize = 64;
+        let own = self.c.thread(thread)?.process;
+        let (a, b) = (silent.first()?.0, silent.last()?.1);
+        let parent = |p: &ProcessId| self.c.process(*p).map(|p| p.parent).filter(|p| p.is_some());
+        let line: Vec<ProcessId> = std::iter::successors(Some(own), parent).take(DEEPEST).collect();
+        let has = |text: &str| {
+            let part_of = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || "/._-".contains(c));
+            text.match_indices(path).any(|(i, _)| {
+                !part_of(text[..i].chars().next_back()) && !part_of(text[i + path.len()..].chars().next())
+            })
+        };
+        let names = |(i, p): (usize, &pg_event::Process)| {
+            let id = ProcessId(i as u32);
+            let there = p.start < b && p.end.is_none_or(|e| e > a);
+            (path.starts_with('/') && there && !line.contains(&id) && has(p.cmdline())).then_some(id)
+        };
+        let mut all = self.c.processes.iter().enumerate().filter_map(names);
+        let (one, None) = (all.next()?, all.next()) else { return None };
+        main_thread(self.g, self.c, one).filter(|t| self.counts(*t))
     }
 
     /// Of one process, one the parent of the other, or of one parent.

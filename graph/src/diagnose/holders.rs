@@ -37,6 +37,9 @@ impl Walk<'_> {
         let futex = kind(self.representative(group).object) == Some(ObjectKind::Futex);
         let about = |o: ObjectId| !futex || kind(o).is_none_or(|k| k == ObjectKind::Futex);
         for &(a, b) in silent {
+            // What was found out earlier about the same wait holds as well.
+            let at = self.g.vertex_at(thread, a).map(|v| self.g.vertex(v));
+            let a = at.filter(|v| v.start <= a && a < v.woken).map_or(a, |v| v.start);
             for h in self.g.holds(thread, a..b.saturating_add(1)).filter(|h| about(h.object)) {
                 facts.push((h.holder, h.relation, h.time));
                 if h.relation == Relation::Peer && !ends.contains(&h.object) {
@@ -141,45 +144,10 @@ impl Walk<'_> {
                 relation: Some(relation),
             });
         }
-        if out.is_empty() && from_facts && alone && ends_only && !joins {
+        if out.is_empty() && !joins && (from_facts && alone && ends_only || self.only_counts(group)) {
             out.extend(self.within(thread, silent));
         }
         out
-    }
-
-    /// Both ends of what it waits for are with its own process: the other thread there, or the only one that does
-    /// something, is who would have had to act.
-    fn within(&self, thread: ThreadId, silent: &Spans) -> Option<Candidate> {
-        let own = self.c.thread(thread)?.process;
-        let (a, b) = (silent.first()?.0, silent.last()?.1);
-        let there = |t: &ThreadId| {
-            let born = self.g.vertices_of(*t).next().is_some_and(|v| self.g.vertex(v).start < b);
-            *t != thread && self.counts(*t) && born && self.g.ended(*t).is_none_or(|e| e > a)
-        };
-        let others: Vec<ThreadId> = self.g.threads_of(own).filter(there).collect();
-        let at_work = |t: &ThreadId| {
-            let ran = activity(self.g, self.c, *t, silent).running;
-            ran.max(self.owing(*t, silent)) * 2 >= total(silent)
-        };
-        let mut working = others.iter().copied().filter(at_work);
-        let (holder, how) = match (&others[..], working.next(), working.next()) {
-            (&[only], ..) => (only, "it is the only other thread of that"),
-            (_, Some(one), None) => (one, "it is the only other thread of that which does something"),
-            _ => return None,
-        };
-        let why = format!("no wake-up was recorded; the process has both ends of it, and {how}");
-        Some(Candidate {
-            thread: holder,
-            spans: silent.clone(),
-            time: total(silent),
-            entry: Entry { edge: Some(EdgeKind::Holder), why_weak: Some(why), ..Entry::default() },
-            weak: Some(Weak::FromState),
-            waking: false,
-            vertex: self.g.vertex_at(holder, b.saturating_sub(1)),
-            at: a,
-            kind: EdgeKind::Holder,
-            relation: None,
-        })
     }
 
     /// Of the process of `holder`, the thread that the way came by last, if it is not `thread` itself.
@@ -333,16 +301,16 @@ impl Walk<'_> {
         })
     }
 
-    /// For how long a thread waited for an answer that it had asked for, for room or for a device: it does something
-    /// for somebody, unlike a worker that waits for work.
-    fn owing(&self, t: ThreadId, spans: &Spans) -> Ns {
+    /// For how long a thread waited for an answer that it had asked for, for room, for a device or for a child: it does
+    /// something for somebody, unlike a worker that waits for work.
+    pub(super) fn owing(&self, t: ThreadId, spans: &Spans) -> Ns {
         let act = activity(self.g, self.c, t, spans);
         let Mostly::Waiting(i) = act.mostly() else { return 0 };
         let Some((g, longest)) = act.groups.get(i).and_then(|g| Some((g, g.longest()?))) else { return 0 };
         let works = match class(&self.representative(g), self.c) {
             // It may have asked again in between.
             WaitClass::Channel => [longest.first, longest.last].iter().any(|v| asked(self.g, self.c, *v)),
-            WaitClass::Room | WaitClass::Disk => true,
+            WaitClass::Room | WaitClass::Disk | WaitClass::Child => true,
             _ => false,
         };
         if works { g.blocked } else { 0 }

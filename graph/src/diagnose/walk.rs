@@ -2,7 +2,7 @@
 //! what did *it* do meanwhile? Time decides: a step goes where most of the waiting time went.
 
 use super::Options;
-use super::activity::{Group, Mostly, Spans, activity, merged, total};
+use super::activity::{Clip, Group, Mostly, Spans, activity, merged, total};
 use super::ask::Candidate;
 use super::node::{Entry, SliceNode};
 use crate::class::{WaitClass, class};
@@ -158,7 +158,8 @@ impl<'g> Walk<'g> {
             (group.clips.first().copied(), group.clips.last().copied(), v.episode.pieces)
         {
             let mut one = first;
-            one.last = last.last;
+            // What the end of the recording cut was ended by nobody.
+            one.last = crate::episode::typical(self.g, self.c, first.first, last.last);
             one.end = last.end;
             one.full_end = last.full_end;
             one.blocked = group.blocked;
@@ -411,8 +412,8 @@ impl<'g> Walk<'g> {
     }
 
     pub fn representative(&self, group: &Group) -> Vertex {
-        let last = group.longest().map_or(VertexId(u32::MAX), |c| c.last);
-        self.g.vertex(last)
+        let typical = |c: &Clip| crate::episode::typical(self.g, self.c, c.first, c.last);
+        self.g.vertex(group.longest().map_or(VertexId(u32::MAX), typical))
     }
 
     /// Who ended the waits of a group, by the time waited for each, and the spans that nobody ended.

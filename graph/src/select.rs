@@ -1,6 +1,6 @@
 //! Which victim to diagnose: what a person asked for, else the worst one.
 
-use crate::class::{WaitClass, class};
+use crate::class::{WaitClass, class, connected};
 use crate::unserved;
 use crate::victim::{INNOCENT, candidates, finish, has_focus, in_pieces, in_view};
 use crate::words::{clean, moment, span};
@@ -101,7 +101,8 @@ pub fn select(
     }
     // A person who points at a moment means that one; else an idle wait is not what hung.
     if selection.at.is_none() && !options.innocents {
-        all.retain(|(_, w)| *w >= INNOCENT);
+        let asks = |v: &Victim| named && asked_before(graph, catalog, v);
+        all.retain(|(v, w)| *w >= INNOCENT || asks(v));
     }
     if named && selection.at.is_none() {
         // What took several times as long in pieces is what a person means, not the longest of these.
@@ -126,6 +127,18 @@ pub fn select(
             None => format!("no unusual wait, yield loop or stretch on the CPU of {least} or longer{whose}"),
         })
     })
+}
+
+/// Does it wait all through the recording in an event loop, with a connection that it made? It may have asked something
+/// before; or it has nothing to do, which whoever names it does not think.
+fn asked_before(graph: &EventGraph, catalog: &Catalog, v: &Victim) -> bool {
+    let (first, last) = (graph.vertex(v.first), graph.vertex(v.vertex));
+    let members = catalog.object(last.object).map_or(&[][..], |o| &o.members);
+    v.episode.key.is_some()
+        && first.begun_before
+        && last.open
+        && class(&last, catalog) == WaitClass::EventLoop
+        && members.iter().any(|m| connected(catalog, *m))
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 mod draw;
 
 use draw::Drawing;
-use pg_event::{Direction, ObjectKind, Relation, ThreadId};
-use pg_graph::{VictimOptions, victims};
+use pg_event::{Direction, ObjectId, ObjectKind, OffState, Relation, ThreadId, endpoint_v4};
+use pg_graph::report::Report;
+use pg_graph::{Selection, VictimOptions, select, victims};
 
 /// A program waits for its child, which writes into a full pipe that the program has the other end of.
 fn full_pipe() -> (Drawing, ThreadId, ThreadId) {
@@ -91,4 +92,268 @@ fn of_several_threads_at_work_none_is_picked() {
     let (d, ..) = own_pair(0, 2);
     let r = d.diagnose("^fetch$");
     assert_eq!(r.slice.len(), 1, "idle workers are no cause: {r:#?}");
+}
+
+/// The threads of the slice.
+fn way(r: &Report) -> Vec<u32> {
+    r.slice.iter().map(|n| n.tid).collect()
+}
+
+/// A wait that lasts all the time.
+fn waits(d: &mut Drawing, t: ThreadId, call: &str, on: ObjectId) {
+    d.wait(t, 0.0, 5.0, call).on(on).before().open();
+}
+
+/// Both ends of a TCP connection that was made from `port`.
+fn tcp(d: &mut Drawing, port: u16, to: u16) -> (ObjectId, ObjectId) {
+    let (a, b) = (endpoint_v4(0x7f00_0001, port), endpoint_v4(0x7f00_0007, to));
+    (d.object(ObjectKind::Tcp, a, b, ""), d.object(ObjectKind::Tcp, b, a, ""))
+}
+
+/// A client that waits for a server whose main thread waits in `call` on the connection and whatever else `set` gives.
+fn client_and_server(
+    call: &str,
+    set: impl Fn(&mut Drawing, ObjectId) -> ObjectId,
+) -> (Drawing, ThreadId, ThreadId) {
+    let mut d = Drawing::new(5.0);
+    let client = d.process("client", "client", None, 0.0);
+    let server = d.process("server", "server", None, 0.0);
+    let (own, other) = tcp(&mut d, 40_000, 80);
+    waits(&mut d, client, "recvfrom", own);
+    d.hold(server, client, own, Relation::Peer, 0.7);
+    let on = set(&mut d, other);
+    waits(&mut d, server, call, on);
+    (d, client, server)
+}
+
+fn epoll(d: &mut Drawing, members: &[ObjectId]) -> ObjectId {
+    let e = d.object(ObjectKind::Epoll, 5, 0, "");
+    d.catalog.objects[e.index()].members = members.to_vec();
+    e
+}
+
+#[test]
+fn an_event_loop_without_work_has_handed_it_on() {
+    let (mut d, _, server) = client_and_server("epoll_wait", |d, _| epoll(d, &[]));
+    let worker = d.thread(server, "worker", 0.0);
+    let idle = d.thread(server, "worker", 0.0);
+    let job = d.process("log", "log", None, 0.0);
+    let (pipe, word) = (d.object(ObjectKind::Pipe, 9, 9, ""), d.object(ObjectKind::Futex, 0x10, 1, ""));
+    waits(&mut d, worker, "write", pipe);
+    d.hold(job, worker, pipe, Relation::Reads, 0.7);
+    let parked = d.stack(&["sem_wait (libc.so.6)", "next_job (server)"]);
+    d.wait(idle, 0.0, 5.0, "futex").on(word).stack(parked).op(128 | 9, 0).before().open();
+    d.wait(job, 0.0, 5.0, "clock_nanosleep").before().open();
+    let r = d.diagnose("^client$");
+    assert_eq!(way(&r), [1000, 1001, 1002, 1004], "{r:#?}");
+    assert_eq!(r.root_causes[0].pid, Some(1004));
+}
+
+/// Threads that wait for locks of Python's: for those of the program, or in its library for work.
+fn locks(at: [&str; 2]) -> Report {
+    let (mut d, _, server) =
+        client_and_server("poll", |d, _| d.object(ObjectKind::Tcp, endpoint_v4(0x7f00_0007, 80), 0, ""));
+    for (i, at) in at.into_iter().enumerate() {
+        let t = d.thread(server, "python3", 0.0);
+        let word = d.object(ObjectKind::Futex, 0x10 + i as u64 * 64, 1001, "");
+        let stack = d.stack(&["sem_wait (libc.so.6)", "pythread_acquire_lock (python3.11)", at]);
+        d.wait(t, 0.0, 5.0, "futex").on(word).stack(stack).op(128 | 9, 0).before().open();
+    }
+    d.diagnose("^client$")
+}
+
+#[test]
+fn threads_that_lock_each_other_out_are_found_behind_a_loop_that_accepts() {
+    let r = locks(["book (app.py:7)", "count (app.py:12)"]);
+    assert_eq!((way(&r)[..3].to_vec(), r.circle.len()), (vec![1000, 1001, 1002], 2), "{r:#?}");
+    let r = locks(["get (python3.11/queue.py:171)", "_worker (python3.11/concurrent/futures/thread.py:81)"]);
+    assert_eq!(way(&r), [1000, 1001], "workers without work: {r:#?}");
+}
+
+#[test]
+fn a_thread_that_reads_from_its_child_is_at_work() {
+    let (mut d, _, server) = client_and_server("ppoll", |d, _| {
+        let listens = d.object(ObjectKind::UnixStream, 77, 0, "/run/s");
+        let told = d.object(ObjectKind::EventFd, 1, 0, "");
+        d.set(&[listens, told])
+    });
+    let reader = d.thread(server, "app.rb:3", 0.0);
+    let child = d.process("xz", "xz", Some(server), 0.0);
+    let pipe = d.object(ObjectKind::Pipe, 9, 9, "");
+    waits(&mut d, reader, "poll", pipe);
+    d.hold(child, reader, pipe, Relation::Writes, 0.7);
+    let stack = d.stack(&["lzma_code (xz)"]);
+    d.runs(child, 0.0, 5.0, stack);
+    let r = d.diagnose("^client$");
+    assert_eq!(way(&r), [1000, 1001, 1002, 1003], "{r:#?}");
+}
+
+#[test]
+fn who_watches_the_connection_serves_it_and_not_who_joins_that() {
+    let mut d = Drawing::new(5.0);
+    let client = d.process("client", "client", None, 0.0);
+    let server = d.process("server", "server", None, 0.0);
+    let listener = d.thread(server, "listener", 0.0);
+    let (own, other) = tcp(&mut d, 40_000, 389);
+    waits(&mut d, client, "poll", own);
+    d.hold(server, client, own, Relation::Peer, 0.7);
+    let (set, word) = (epoll(&mut d, &[other]), d.object(ObjectKind::Futex, 0x99, 1001, ""));
+    waits(&mut d, listener, "epoll_wait", set);
+    d.wait(server, 0.0, 5.0, "futex").on(word).op(265, 1002).before().open();
+    d.hold(listener, server, word, Relation::Owns, 0.7);
+    let r = d.diagnose("^client$");
+    assert_eq!(way(&r), [1000, 1002], "{r:#?}");
+}
+
+#[test]
+fn another_client_brings_a_server_nothing() {
+    let (mut d, _, server) = client_and_server("epoll_wait", |d, _| epoll(d, &[]));
+    let another = d.process("another", "another", None, 0.0);
+    let reader = d.thread(server, "reader", 0.0);
+    let (own, other) = tcp(&mut d, 40_002, 80);
+    waits(&mut d, another, "poll", own);
+    d.hold(another, server, other, Relation::Peer, 0.7);
+    let file = d.object(ObjectKind::File, 3, 0, "/srv/big");
+    d.wait(reader, 0.0, 5.0, "pread64").on(file).state(OffState::Uninterruptible).before().open();
+    let r = d.diagnose("^client$");
+    assert_eq!(way(&r), [1000, 1001, 1003], "{r:#?}");
+}
+
+#[test]
+fn who_made_a_connection_waits_for_an_answer_over_it() {
+    let (mut d, _, server) =
+        client_and_server("poll", |d, _| d.object(ObjectKind::Tcp, endpoint_v4(0x7f00_0007, 80), 0, ""));
+    let back = d.process("back", "back", None, 0.0);
+    let worker = d.thread(server, "worker", 0.0);
+    let kept = d.thread(server, "worker", 0.0);
+    let ((asks, _), (_, serves)) = (tcp(&mut d, 40_004, 5432), tcp(&mut d, 40_006, 80));
+    waits(&mut d, kept, "recvfrom", serves);
+    waits(&mut d, worker, "recvfrom", asks);
+    d.hold(back, worker, asks, Relation::Peer, 0.7);
+    let stack = d.stack(&["query (back)"]);
+    d.runs(back, 0.0, 5.0, stack);
+    let r = d.diagnose("^client$");
+    assert_eq!(way(&r).last(), Some(&1002), "{r:#?}");
+    assert!(way(&r).contains(&1003) && !way(&r).contains(&1004), "{r:#?}");
+}
+
+#[test]
+fn the_end_of_the_recording_cuts_no_loop() {
+    let mut d = Drawing::new(5.0);
+    let daemon = d.process("daemon", "daemon", None, 0.0);
+    let stop = d.process("stop", "stop", None, 0.0);
+    let mut t = 0.1;
+    while t + 0.5 < 5.0 {
+        d.wait(stop, t, t + 0.5, "pselect6").times_out();
+        d.asks_for(stop, t + 0.5005, 1000, 0);
+        t += 0.501;
+    }
+    d.wait(stop, t, 5.0, "pselect6").open();
+    let stack = d.stack(&["last_job (daemon)"]);
+    d.runs(daemon, 0.0, 5.0, stack);
+    let r = d.diagnose("^stop$");
+    assert_eq!(way(&r), [1001, 1000], "{r:#?}");
+}
+
+#[test]
+fn pages_that_a_server_brings_are_followed_though_the_last_did_not_come() {
+    let mut d = Drawing::new(5.0);
+    let reader = d.process("reader", "reader", None, 0.0);
+    let serves = d.process("fs", "fs", None, 0.0);
+    let fault =
+        d.stack(&["io_schedule ([kernel])", "folio_wait_bit_common ([kernel])", "exc_page_fault ([kernel])"]);
+    let fuse = d.object(ObjectKind::CharDevice, 9, 0, "/dev/fuse");
+    let mut t = 0.1;
+    while t + 0.08 < 5.0 {
+        let w = d.wait(reader, t, t + 0.08, "read").in_no_call().in_kernel(fault);
+        w.state(OffState::Uninterruptible).by(serves, "writev", fuse);
+        d.wait(serves, t + 0.0001, t + 0.0799, "clock_nanosleep").times_out();
+        t += 0.0802;
+    }
+    let w = d.wait(reader, t, 5.0, "read").in_no_call().in_kernel(fault);
+    w.state(OffState::Uninterruptible).open();
+    let r = d.diagnose("^reader$");
+    assert_eq!(way(&r), [1000, 1001], "{r:#?}");
+}
+
+#[test]
+fn a_server_of_files_that_reads_requests_has_nothing_to_do() {
+    let (mut d, _, server) =
+        client_and_server("read", |d, _| d.object(ObjectKind::CharDevice, 9, 0, "/dev/fuse"));
+    let asks = d.thread(server, "asks", 0.0);
+    let back = d.process("back", "back", None, 0.0);
+    let (own, _) = tcp(&mut d, 40_002, 22);
+    waits(&mut d, asks, "read", own);
+    d.hold(back, asks, own, Relation::Peer, 0.7);
+    d.wait(back, 0.0, 5.0, "read").state(OffState::Stopped).before().open();
+    let r = d.diagnose("^client$");
+    assert_eq!((way(&r), r.root_causes[0].pid), (vec![1000, 1001, 1002, 1003], Some(1003)), "{r:#?}");
+}
+
+#[test]
+fn who_names_a_fifo_was_to_open_it() {
+    for (line, found) in [("sh -c gzip < /srv/out", true), ("sh -c gzip < /srv/outer", false)] {
+        let mut d = Drawing::new(5.0);
+        let script = d.process("bash", "bash -c tar -cf /srv/out", None, 0.0);
+        let tar = d.process("tar", "tar -cf /srv/out data", Some(script), 0.0);
+        let reader = d.process("sh", line, Some(script), 0.0);
+        let out = d.object(ObjectKind::File, 4, 0, "/srv/out");
+        let kernel = d.stack(&["wait_for_partner ([kernel])", "fifo_open ([kernel])"]);
+        d.wait(tar, 0.0, 5.0, "creat").on(out).in_kernel(kernel).before().open();
+        d.wait(reader, 0.0, 5.0, "clock_nanosleep").before().open();
+        let r = d.diagnose("^tar ");
+        assert_eq!(way(&r).get(1) == Some(&1002), found, "{r:#?}");
+    }
+}
+
+/// What a wait is for may have been looked up before the span of it that matters.
+#[test]
+fn what_was_found_out_earlier_of_the_same_wait_holds() {
+    let mut d = Drawing::new(5.0);
+    let reads = d.process("reads", "reads", None, 0.0);
+    let writes = d.process("writes", "writes", None, 0.0);
+    let demux = d.thread(writes, "writes", 0.0);
+    let (pipe, word) = (d.object(ObjectKind::Pipe, 7, 7, ""), d.object(ObjectKind::Futex, 0x99, 1001, ""));
+    d.wait(reads, 1.4, 5.0, "read").on(pipe).open();
+    d.hold(writes, reads, pipe, Relation::Writes, 2.1);
+    d.wait(writes, 0.0, 5.0, "futex").on(word).op(265, 1002).before().open();
+    d.hold(demux, writes, word, Relation::Owns, 0.9);
+    let stack = d.stack(&["unpack (writes)"]);
+    d.runs(demux, 0.0, 5.0, stack);
+    let r = d.diagnose("^reads$");
+    assert_eq!(way(&r), [1000, 1001, 1002], "{r:#?}");
+}
+
+#[test]
+fn a_main_loop_that_only_its_own_threads_tell_waits_for_the_one_with_a_connection() {
+    let mut d = Drawing::new(5.0);
+    let main = d.process("call", "call", None, 0.0);
+    let (files, bus) = (d.thread(main, "gmain", 0.0), d.thread(main, "gdbus", 0.0));
+    let daemon = d.process("bus", "bus", None, 0.0);
+    let told: Vec<_> = (0..3).map(|i| d.object(ObjectKind::EventFd, i, 0, "")).collect();
+    let own = d.object(ObjectKind::UnixStream, 1, 2, "/run/bus");
+    let both = d.set(&[told[2], own]);
+    waits(&mut d, main, "poll", told[0]);
+    waits(&mut d, files, "poll", told[1]);
+    waits(&mut d, bus, "poll", both);
+    d.hold(daemon, bus, own, Relation::Peer, 0.7);
+    d.wait(daemon, 0.0, 5.0, "read").state(OffState::Stopped).before().open();
+    let r = d.diagnose("^call$");
+    assert_eq!(way(&r), [1000, 1002, 1003], "{r:#?}");
+}
+
+#[test]
+fn an_event_loop_with_a_connection_that_it_made_hangs_when_it_is_named() {
+    let asks = |made: bool| {
+        let mut d = Drawing::new(5.0);
+        let t = d.process("dig", "dig", None, 0.0);
+        let ends = tcp(&mut d, 40_000, 53);
+        let set = epoll(&mut d, &[if made { ends.0 } else { ends.1 }]);
+        waits(&mut d, t, "epoll_wait", set);
+        let (g, c) = d.build();
+        let s = Selection { pid: Some(1000), ..Selection::default() };
+        assert!(victims(&g, &c, &VictimOptions::default()).is_empty(), "nobody complains");
+        select(&g, &c, &s, &VictimOptions::default()).is_ok()
+    };
+    assert!(asks(true) && !asks(false));
 }

@@ -95,6 +95,15 @@ impl Walk<'_> {
             let (kept, others): (Vec<_>, Vec<_>) = holders.into_iter().partition(asked);
             let by_timer = self.answers_by_timer(group);
             if kept.is_empty() && !by_timer {
+                // Whoever waits for this one itself brings it nothing.
+                let (behind, others): (Vec<_>, Vec<_>) =
+                    others.into_iter().partition(|c| self.waits_at_other_end(c.thread, thread, &silent));
+                let (mute, others): (Vec<_>, Vec<_>) =
+                    others.into_iter().partition(|c| !behind.is_empty() && self.only_heeds_signals(c));
+                let why = "it waits for an answer itself, at the other end of a connection with it";
+                self.out.rejected.extend(behind.into_iter().map(|c| (c.thread, why.to_owned())));
+                let why = "it waits for signals, and sends nothing";
+                self.out.rejected.extend(mute.into_iter().map(|c| (c.thread, why.to_owned())));
                 holders = others;
             } else {
                 let why = "it was asked for nothing that had not come";
@@ -264,7 +273,9 @@ impl Walk<'_> {
         };
         let unseen = |o: &pg_event::Object| matches!(o.kind, ObjectKind::SignalFd | ObjectKind::EventFd);
         let watched = || set.members.iter().filter_map(|m| self.c.object(*m));
-        crate::class::asked(self.g, self.c, before.vertex)
+        // What hung from before the recording on had asked.
+        let hung = self.out.nodes.len() == 2 && self.g.vertex(before.vertex).begun_before;
+        (hung || crate::class::asked(self.g, self.c, before.vertex))
             && watched().any(unseen)
             && watched().all(|o| internal(o) && !o.is_other_end_of(channel))
     }
@@ -330,7 +341,8 @@ impl Walk<'_> {
         if self.by_baseline(thread, group, &spans)? {
             return Ok(());
         }
-        let inside = if idles { self.handed_inside(c.thread, &spans) } else { Vec::new() };
+        let anybody = self.serves_anybody(&self.g.vertex(self.out.nodes[holder_node].vertex));
+        let inside = if anybody { self.handed_inside(c.thread, &spans) } else { Vec::new() };
         if !inside.is_empty() {
             self.path.push((c.thread, spans));
             return self.follow_holder(thread, group, WaitClass::EventLoop, inside);
@@ -380,6 +392,12 @@ impl Walk<'_> {
             }),
             _ => false,
         }
+    }
+
+    fn only_heeds_signals(&self, c: &Candidate) -> bool {
+        let act = activity(self.g, self.c, c.thread, &merged(c.spans.clone()));
+        let Mostly::Waiting(i) = act.mostly() else { return false };
+        act.groups.get(i).is_some_and(|g| class(&self.representative(g), self.c) == WaitClass::Signal)
     }
 
     /// Does it wait for its children?

@@ -107,7 +107,10 @@ impl Walk<'_> {
             if holder == thread {
                 continue;
             }
+            let peer = relation == Relation::Peer && process != own;
+            let by_wait = || self.watcher(holder, &ends, silent).filter(|_| peer);
             let serves = (relation == Relation::Peer).then(|| self.serving(holder, &ends, until)).flatten();
+            let serves = serves.or_else(by_wait);
             let holder = serves.unwrap_or_else(|| {
                 let busiest = self.busiest(holder, relation, silent);
                 let named = busiest == holder && !relation.has_lock() && relation != Relation::Traces;

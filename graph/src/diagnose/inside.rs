@@ -5,8 +5,9 @@ use super::activity::{Group, Mostly, Spans, activity, total};
 use super::ask::Candidate;
 use super::node::Entry;
 use super::walk::Walk;
-use crate::{EdgeKind, Weak};
-use pg_event::{Ns, ObjectKind, ThreadId};
+use crate::class::{WaitClass, class, connected, joins, takes_semaphore, vague};
+use crate::{EdgeKind, Vertex, Weak};
+use pg_event::{ModuleKind, Ns, Object, ObjectId, ObjectKind, Relation, ThreadId};
 
 impl Walk<'_> {
     /// Does it wait for nothing but event counters, which its own threads write?
@@ -46,9 +47,14 @@ impl Walk<'_> {
     /// Who does something in a process whose event loop has nothing to do, though an answer is expected of it: it may have
     /// handed the work on.
     pub(super) fn handed_inside(&self, thread: ThreadId, spans: &Spans) -> Vec<Candidate> {
-        let others = self.others_of(thread, spans).into_iter();
-        let mut all: Vec<_> = others.map(|t| (self.at_work_for(t, spans), t)).collect();
-        all.retain(|(time, t)| time * 2 >= total(spans) && !self.path.iter().any(|p| p.0 == *t));
+        let others = self.others_of(thread, spans);
+        let mut all: Vec<_> = others.iter().map(|t| (self.at_work_for(*t, spans), *t)).collect();
+        let half = |time: Ns| time * 2 >= total(spans);
+        if !all.iter().any(|(time, _)| half(*time)) {
+            // Who waits for a lock may be kept from its work, where nobody does any.
+            all = others.iter().map(|t| (self.locked_out(*t, spans), *t)).collect();
+        }
+        all.retain(|(time, t)| half(*time) && !self.path.iter().any(|p| p.0 == *t));
         all.sort_by_key(|(time, t)| (std::cmp::Reverse(*time), *t));
         let why =
             "no wake-up was recorded; it does something in that process, whose event loop had nothing to do";
@@ -69,7 +75,88 @@ impl Walk<'_> {
     /// For how long it ran, or waited for what only somebody else can bring.
     fn at_work_for(&self, t: ThreadId, spans: &Spans) -> Ns {
         let act = activity(self.g, self.c, t, spans);
-        (act.running + act.runnable).max(self.owing(t, spans))
+        let busy = act.running + act.runnable;
+        let Mostly::Waiting(i) = act.mostly() else { return busy };
+        let Some(g) = act.groups.get(i).filter(|g| self.reads_from_child(t, g)) else {
+            return busy.max(self.owing(t, spans));
+        };
+        g.blocked
+    }
+
+    /// Does it wait for what a child of its process writes into a pipe?
+    fn reads_from_child(&self, t: ThreadId, group: &Group) -> bool {
+        let v = self.representative(group);
+        let pipe = self.c.object(v.object).is_some_and(|o| {
+            let is = |o: &Object| o.kind == ObjectKind::Pipe;
+            is(o) || !o.members.is_empty() && o.members.iter().filter_map(|m| self.c.object(*m)).all(is)
+        });
+        let own = self.c.thread(t).map(|t| t.process);
+        let (a, b) = (group.clips.first().map_or(0, |c| c.start), group.clips.last().map_or(0, |c| c.end));
+        let parent = |t: ThreadId| self.c.process_of(t).map(|p| p.parent);
+        class(&v, self.c) == WaitClass::Channel
+            && pipe
+            && self
+                .g
+                .holds(t, a..b.saturating_add(1))
+                .any(|h| h.relation == Relation::Writes && parent(h.holder) == own && own.is_some())
+    }
+
+    /// For how long it waited for what is a lock by the names of the functions.
+    fn locked_out(&self, t: ThreadId, spans: &Spans) -> Ns {
+        let act = activity(self.g, self.c, t, spans);
+        let Mostly::Waiting(i) = act.mostly() else { return 0 };
+        act.groups.get(i).map_or(0, |g| {
+            let v = self.representative(g);
+            let lock = class(&v, self.c) == WaitClass::Lock && !vague(&v, self.c) && !joins(&v, self.c);
+            let semaphore = takes_semaphore(&v, self.c) && !self.waits_in_library(&v);
+            if lock || semaphore { g.blocked } else { 0 }
+        })
+    }
+
+    /// Is it a function of Python's own library that waits (for a condition, for work)? That is made of locks.
+    fn waits_in_library(&self, v: &Vertex) -> bool {
+        const FILES: [&str; 3] = ["threading.py", "queue.py", "thread.py"];
+        let modules = self.c.frames_of(v.user_stack).filter_map(|f| self.c.modules.get(f.module.index()));
+        let nearest = modules.into_iter().find(|m| m.kind == ModuleKind::Python);
+        nearest.is_some_and(|m| FILES.iter().any(|f| m.path.rsplit('/').next() == Some(f)))
+    }
+
+    /// Does the thread have nothing to do but what comes from anybody: in an event loop, or at a socket that listens? Of a
+    /// unix socket without a peer that is so in a process that has connections by its name.
+    pub(super) fn serves_anybody(&self, v: &Vertex) -> bool {
+        let listens = |o: &Object| o.kind == ObjectKind::UnixStream && o.peer == 0 && !o.name.is_empty();
+        let Some(o) = self.c.object(v.object) else { return false };
+        let mut members = o.members.iter().filter_map(|m| self.c.object(*m));
+        class(v, self.c) == WaitClass::EventLoop
+            || listens(o)
+            || members.clone().any(listens) && members.all(|o| listens(o) || o.kind == ObjectKind::EventFd)
+    }
+
+    /// Does it mostly wait for an answer over one connection, which it made to `thread`?
+    pub(super) fn waits_at_other_end(&self, t: ThreadId, thread: ThreadId, spans: &Spans) -> bool {
+        let act = activity(self.g, self.c, t, spans);
+        let Mostly::Waiting(i) = act.mostly() else { return false };
+        let Some(v) = act.groups.get(i).map(|g| self.representative(g)) else { return false };
+        let Some(own) = self.c.object(v.object) else { return false };
+        let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
+        let mut ends = self.g.holds(thread, a..b.saturating_add(1)).filter_map(|h| self.c.object(h.object));
+        let asks = own.members.iter().chain([&v.object]).filter(|o| connected(self.c, **o));
+        let asks: Vec<_> = asks.filter_map(|o| self.c.object(*o)).collect();
+        class(&v, self.c) == WaitClass::Channel && ends.any(|e| asks.iter().any(|o| o.is_other_end_of(e)))
+    }
+
+    /// The thread of the process of `holder` that waits for what comes over one of the other ends of these.
+    pub(super) fn watcher(&self, holder: ThreadId, ends: &[ObjectId], spans: &Spans) -> Option<ThreadId> {
+        let own: Vec<_> = ends.iter().filter_map(|o| self.c.object(*o)).collect();
+        let other = |o: &Object| own.iter().any(|e| e.is_other_end_of(o));
+        let watches = |t: &ThreadId| {
+            let act = activity(self.g, self.c, *t, spans);
+            let Mostly::Waiting(i) = act.mostly() else { return false };
+            let o = act.groups.get(i).and_then(|g| self.c.object(self.representative(g).object));
+            o.is_some_and(|o| other(o) || o.members.iter().filter_map(|m| self.c.object(*m)).any(other))
+        };
+        let process = self.c.thread(holder).map(|t| t.process)?;
+        if watches(&holder) { None } else { self.g.threads_of(process).find(watches) }
     }
 
     /// Does it mostly wait for what comes over a connection, besides what its own process tells it?
@@ -79,7 +166,7 @@ impl Walk<'_> {
         let Some(o) = act.groups.get(i).and_then(|g| self.c.object(self.representative(g).object)) else {
             return false;
         };
-        let connection = |o: &pg_event::Object| {
+        let connection = |o: &Object| {
             matches!(o.kind, ObjectKind::Tcp | ObjectKind::Udp | ObjectKind::UnixStream) && o.peer != 0
         };
         connection(o) || o.members.iter().filter_map(|m| self.c.object(*m)).any(connection)

@@ -228,7 +228,7 @@ impl Walk<'_> {
     }
 
     /// Which of these threads took or sent the last message at the other end of one of these channels, and when.
-    fn last_at_other_end(
+    pub(super) fn last_at_other_end(
         &self,
         threads: impl Iterator<Item = ThreadId>,
         ends: &[ObjectId],

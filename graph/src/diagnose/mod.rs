@@ -17,6 +17,7 @@ mod frozen;
 mod handed;
 mod holders;
 mod input;
+mod makers;
 mod node;
 mod paused;
 mod poller;

@@ -105,14 +105,14 @@ impl Walk<'_> {
                 && self.counts(h.holder)
                 && self.c.thread(h.holder).map(|t| t.process) != Some(own)
         };
-        let mut found: Vec<HoldFact> = self.g.holds(thread, a..b).filter(other).collect();
-        found.dedup_by_key(|h| h.holder);
-        let h = found.first()?;
-        // Of several nobody is to be blamed.
+        let found: Vec<HoldFact> = self.g.holds(thread, a..b).filter(other).collect();
+        // Children inherit what their parent opened; of several others nobody is to be blamed.
         let process = |h: &HoldFact| self.c.thread(h.holder).map(|t| t.process);
-        if found.iter().any(|x| process(x) != process(h)) {
-            return None;
-        }
+        let opened = |h: &&HoldFact| {
+            let own = process(h);
+            found.iter().all(|x| process(x).zip(own).is_some_and(|(p, own)| self.comes_from(p, own)))
+        };
+        let h = found.iter().find(opened)?;
         let holder = self.busiest(h.holder, h.relation, spans);
         let why = format!("{}: {}", Weak::FromState.words(), relation_words(h.relation));
         Some(self.keeping(holder, h.relation, h.time, why, spans)).filter(|c| !self.on_the_way(c.thread))

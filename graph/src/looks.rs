@@ -103,6 +103,23 @@ pub(crate) fn look(
         .map(|(_, l)| l)
 }
 
+/// The file that a thread which sleeps again and again opens in between, as far as that was recorded: of several the one
+/// that it opened last, since what it reads there decides.
+pub(crate) fn reads(
+    g: &EventGraph,
+    c: &Catalog,
+    thread: ThreadId,
+    (start, end): (Ns, Ns),
+) -> Option<ObjectId> {
+    let mut calls = g.syscalls_of(thread, start..end).iter().rev().map(|u| u.what);
+    let opened = calls.find(|u| {
+        let name = c.object(u.object).map_or("", |o| o.name.as_str());
+        let own = !name.is_empty() && name != TIME_ZONE && !SYSTEM.iter().any(|s| name.starts_with(s));
+        u.result >= 0 && u.nr.is_any(&["open", "openat", "openat2"]) && own
+    })?;
+    Some(opened.object)
+}
+
 impl Look {
     /// The process that `by` asked about, as it was at `at`. Who is in a pid namespace of its own knows others of its
     /// container by their numbers there.

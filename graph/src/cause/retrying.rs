@@ -46,6 +46,13 @@ impl Writer<'_> {
             format!(
                 ", and in between asked {whom} each time, which answered: it waits until the answer is another one"
             )
+        } else if let Some(o) =
+            crate::looks::reads(self.g, self.c, r.thread, within).and_then(|o| self.c.object(o))
+        {
+            format!(
+                ", and in between opened {}: it waits until that says something else",
+                short_label(&o.label())
+            )
         } else {
             ": it asks again and again whether it may go on, and all that time nobody let it; what it asks for (a data flag, a lock) was not recorded and must be found".to_owned()
         };

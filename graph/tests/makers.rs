@@ -253,6 +253,39 @@ fn the_file_that_a_loop_reads_between_its_sleeps_is_told() {
     }
 }
 
+/// `tail --pid=N -f log`: it watches the file, and asks once a second whether the process is still there.
+#[test]
+fn the_process_that_is_asked_for_between_looks_at_descriptors_is_followed() {
+    for (pid, result, follows) in [(1001, 0, true), (1001, -3, false), (1002, 0, false)] {
+        let mut d = Drawing::new(14.0);
+        let shell = d.process("bash", "bash deploy.sh", None, 0.0);
+        let job = d.process("perl", "perl job.pl", None, 0.0);
+        d.wait(shell, 0.0, 14.0, "wait4").before().open();
+        let hash = d.stack(&["work (perl)", "main (perl)"]);
+        d.runs(job, 0.5, 13.1, hash);
+        d.exit(job, 13.2);
+        let tail = d.process("tail", "tail --pid=1001 -f log", Some(shell), 0.5);
+        let watched = d.object(ObjectKind::Inotify, 7, 0, "");
+        for i in 0..12 {
+            let at = 1.0 + 1.001 * f64::from(i);
+            d.wait(tail, at, at + 1.0, "poll").on(watched).times_out();
+            if i == 5 {
+                d.asks_for(tail, at + 1.000_5, pid, result);
+            }
+        }
+        let r = d.diagnose("^tail ");
+        let way = if follows { vec!["tail", "perl"] } else { vec!["tail"] };
+        assert_eq!(names(&r), way, "{r:#?}");
+        let own = r.root_causes.iter().find(|c| c.process.as_deref() == Some("tail")).expect("tail");
+        assert_eq!(
+            own.why.contains("whether process 1001 (perl, by kill with signal 0) is there"),
+            follows,
+            "{}",
+            own.why
+        );
+    }
+}
+
 /// A request waits for a handler, which asks for something that is not recorded; another thread of the process does
 /// something else all the time, until just before that ended.
 fn polled(spins: bool, ended: f64, more: usize) -> Report {

@@ -25,7 +25,11 @@ impl Writer<'_> {
 
     /// Does a thread that slept try something in between? The victim may, also where that was not recorded.
     pub(super) fn tries_again(&self, r: &Ranked, n: &SliceNode) -> bool {
-        r.node == 0 && n.waits > 3 || n.waits > 1 && self.refused_between(r, n).is_some()
+        let asks = || {
+            let within = (n.start, n.start + n.duration);
+            crate::looks::look(self.g, self.c, r.thread, within, &[]).is_some_and(|l| l.pid != 0)
+        };
+        r.node == 0 && n.waits > 3 || n.waits > 1 && (self.refused_between(r, n).is_some() || asks())
     }
 
     fn refused_between(&self, r: &Ranked, n: &SliceNode) -> Option<Evidence> {

@@ -52,12 +52,12 @@ impl Walk<'_> {
         {
             return Ok(());
         }
-        // Also of sleeps too long to be asked about one by one.
-        let slept = class == WaitClass::Sleep && group.waits > 1 && v.timed_out;
-        let slept = slept.then(|| group_spans(group));
-        let for_child = || asks.as_ref().and_then(|a| self.slept_for_child(thread, a));
-        if let Some(spans) = slept
-            && let Some(c) = self.asked_about(thread, &spans).or_else(for_child)
+        // Also of sleeps too long to be asked about one by one; who watches descriptors meanwhile may ask for a process.
+        let turns = (group.waits > 1 && v.timed_out).then(|| group_spans(group));
+        let sleeps = class == WaitClass::Sleep;
+        let for_child = || asks.as_ref().filter(|_| sleeps).and_then(|a| self.slept_for_child(thread, a));
+        if let Some(spans) = turns
+            && let Some(c) = self.asked_about(thread, &spans, sleeps).or_else(for_child)
         {
             let own = self.out.nodes.len().saturating_sub(1);
             self.follow(c, WaitClass::Child)?;

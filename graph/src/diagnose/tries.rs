@@ -94,11 +94,13 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The process that a thread asks about between its sleeps and finds there each time: it waits until that ends.
-    pub(super) fn asked_about(&self, thread: ThreadId, spans: &Spans) -> Option<Candidate> {
+    /// The process that a thread asks about between its sleeps and finds there each time: it waits until that ends. `files`:
+    /// also who made the file that it looks at.
+    pub(super) fn asked_about(&self, thread: ThreadId, spans: &Spans, files: bool) -> Option<Candidate> {
         let end = spans.last()?.1;
         let within = (spans.first()?.0, end);
-        let l = look(self.g, self.c, thread, within, &[]).filter(|l| l.result >= 0)?;
+        let l =
+            look(self.g, self.c, thread, within, &[]).filter(|l| l.result >= 0 && (files || l.pid != 0))?;
         // Who started it is there as long as anybody is.
         let own = self.c.thread(thread)?.process;
         let parent = l.process(self.c, thread, within.0).is_some_and(|p| self.comes_from(own, p));

@@ -256,7 +256,8 @@ fn the_file_that_a_loop_reads_between_its_sleeps_is_told() {
 /// `tail --pid=N -f log`: it watches the file, and asks once a second whether the process is still there.
 #[test]
 fn the_process_that_is_asked_for_between_looks_at_descriptors_is_followed() {
-    for (pid, result, follows) in [(1001, 0, true), (1001, -3, false), (1002, 0, false)] {
+    // Who started it (the shell), or nobody that is known, is not waited for.
+    for (pid, result, follows) in [(1001, 0, true), (1001, -3, false), (1000, 0, false), (1002, 0, false)] {
         let mut d = Drawing::new(14.0);
         let shell = d.process("bash", "bash deploy.sh", None, 0.0);
         let job = d.process("perl", "perl job.pl", None, 0.0);

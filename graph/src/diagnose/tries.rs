@@ -101,10 +101,7 @@ impl Walk<'_> {
         let within = (spans.first()?.0, end);
         let l =
             look(self.g, self.c, thread, within, &[]).filter(|l| l.result >= 0 && (files || l.pid != 0))?;
-        // Who started it is there as long as anybody is.
-        let own = self.c.thread(thread)?.process;
-        let parent = l.process(self.c, thread, within.0).is_some_and(|p| self.comes_from(own, p));
-        self.looked_at(thread, l, end, spans).filter(|c| c.thread != thread && !parent)
+        self.looked_at(thread, l, end, spans).filter(|c| c.thread != thread)
     }
 
     /// The process that a loop asks about and finds there each time, or who made the file.

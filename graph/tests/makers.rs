@@ -5,6 +5,7 @@ mod draw;
 use draw::{Drawing, what};
 use pg_event::{Direction, ObjectId, ObjectKind, Relation, ThreadId, endpoint_v4};
 use pg_graph::report::Report;
+use pg_graph::{VictimOptions, victims};
 
 /// A process that has ended, with its exit code.
 fn ended(d: &mut Drawing, t: ThreadId, end: f64, code: u32) {
@@ -424,4 +425,23 @@ fn what_was_found_of_a_wait_before_the_victim_waited_counts() {
     let r = d.diagnose("^curl$");
     assert_eq!(names(&r), ["curl", "server", "timeout", "xz"], "{r:#?}");
     assert_eq!(r.root_causes[0].process.as_deref(), Some("xz"));
+}
+
+/// Who tries in vain is more likely what a person complains about than who computes; a server whose children end with an
+/// error each is not.
+#[test]
+fn who_tries_in_vain_comes_before_who_computes() {
+    for (line, first) in [("curl http://x", "bash"), ("bash job.sh", "gzip")] {
+        let mut d = Drawing::new(12.6);
+        let shell = d.process("bash", "bash job.sh", None, 0.0);
+        tries(&mut d, shell, line);
+        let gzip = d.process("gzip", "gzip -9", None, 0.0);
+        d.wait(gzip, 0.0, 2.0, "read").before().times_out();
+        let hash = d.stack(&["deflate (gzip)", "main (gzip)"]);
+        d.runs(gzip, 2.0, 12.6, hash);
+        let (g, c) = d.build();
+        let v = victims(&g, &c, &VictimOptions::default());
+        let name = c.thread(v[0].thread).map(|t| t.name.as_str());
+        assert_eq!(name, Some(first), "{line}: {}", v[0].summary);
+    }
 }

@@ -271,7 +271,11 @@ impl Writer<'_> {
             Some(FindingKind::Running | FindingKind::Tracer) => 0.92,
             Some(FindingKind::Sleeping | FindingKind::Circular) => 0.88,
             Some(
-                FindingKind::Closed | FindingKind::Throttled | FindingKind::Froze | FindingKind::Session,
+                FindingKind::Closed
+                | FindingKind::Throttled
+                | FindingKind::Froze
+                | FindingKind::Session
+                | FindingKind::NoMemory,
             ) => 0.8,
             Some(
                 FindingKind::Device

@@ -514,9 +514,17 @@ impl EventGraph {
         within(&self.rows(t).syscalls, span, |s| s.time)
     }
 
-    /// Who was found to hold, within a span, what a thread waited for.
+    /// Who was found to hold, within a span, what a thread waited for. A wait that began before the span may have been
+    /// looked at before it: what was found then counts where nothing was found since.
     pub fn holds(&self, subject: ThreadId, span: Range<Ns>) -> impl Iterator<Item = HoldFact> + '_ {
-        let from = self.holds.partition_point(|h| (h.subject, h.time) < (subject, span.start));
+        let from = |time: Ns| self.holds.partition_point(|h| (h.subject, h.time) < (subject, time));
+        let within =
+            |i: &usize| self.holds.get(*i).is_some_and(|h| h.subject == subject && h.time < span.end);
+        let from = Some(from(span.start)).filter(within).unwrap_or_else(|| {
+            let v = self.vertex_at(subject, span.start).map(|v| self.vertex(v));
+            let same = v.filter(|v| v.start < span.start && span.start < v.woken);
+            from(same.map_or(span.start, |v| v.start))
+        });
         self.holds[from..].iter().copied().take_while(move |h| h.subject == subject && h.time < span.end)
     }
 

@@ -73,6 +73,10 @@ pub(crate) fn look(
         // Of a group of processes, or all, whoever asks asks for something else.
         let asks = u.nr.is_any(ASKS) && i32::try_from(u.op).is_ok_and(|p| p > 0);
         let pid = if asks { u.op } else { 0 };
+        // Whether who started it is still there is asked in order to give up, not to go on.
+        if asks && comes_from(c, thread, pid) {
+            continue;
+        }
         if !asks && (!u.nr.is_any(LOOKS) || u.object.is_none()) {
             continue;
         }
@@ -101,6 +105,31 @@ pub(crate) fn look(
         })
         .max_by_key(|(score, _)| *score)
         .map(|(_, l)| l)
+}
+
+/// The file that a thread which sleeps again and again opens in between, as far as that was recorded: of several the one
+/// that it opened last, since what it reads there decides.
+pub(crate) fn reads(
+    g: &EventGraph,
+    c: &Catalog,
+    thread: ThreadId,
+    (start, end): (Ns, Ns),
+) -> Option<ObjectId> {
+    let mut calls = g.syscalls_of(thread, start..end).iter().rev().map(|u| u.what);
+    let opened = calls.find(|u| {
+        let name = c.object(u.object).map_or("", |o| o.name.as_str());
+        let own = !name.is_empty() && name != TIME_ZONE && !SYSTEM.iter().any(|s| name.starts_with(s));
+        u.result >= 0 && u.nr.is_any(&["open", "openat", "openat2"]) && own
+    })?;
+    Some(opened.object)
+}
+
+/// Is a process of this number one that started the thread's process, or who started that?
+fn comes_from(c: &Catalog, thread: ThreadId, pid: u32) -> bool {
+    const GENERATIONS: usize = 16;
+    let above = |p: &&Process| c.process(p.parent);
+    let own = c.process_of(thread).and_then(|p| above(&p));
+    std::iter::successors(own, above).take(GENERATIONS).any(|p| p.pid == pid || p.ns_pid == pid)
 }
 
 impl Look {

@@ -5,6 +5,16 @@ use crate::EventGraph;
 use crate::builder::{FILE_LOCK, SPAWN, call_is};
 use pg_event::{Catalog, Direction, Ns, ObjectId, ObjectKind, SyscallUse, Sysno, ThreadId};
 
+/// Which limit a failed call has come to.
+pub(crate) fn limit(error: i64) -> Option<&'static str> {
+    match -error {
+        e if NO_ROOM.contains(&e) => Some("the file system is full, or the quota used up"),
+        24 => Some("the process has as many files open as it may (RLIMIT_NOFILE)"),
+        23 => Some("the system has as many files open as it may (fs.file-max)"),
+        _ => None,
+    }
+}
+
 /// The call that tells why a try failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Evidence {
@@ -27,11 +37,22 @@ const TAKEN: [i64; 12] = [1, AGAIN, 13, 16, 17, 26, 35, 39, 98, 110, 111, 113];
 const ABSENT: [i64; 3] = [2, 20, 6];
 /// ... and EAGAIN, ENOMEM of a process that cannot be made (fork(2)).
 const NO_MORE: [i64; 2] = [AGAIN, 12];
+/// No room on a file system, or within a quota: ENOSPC, EDQUOT. Nobody tries that in order to see it fail.
+const NO_ROOM: [i64; 2] = [28, 122];
+/// As many files are open as may be: ENFILE, EMFILE.
+const NO_FILES: [i64; 2] = [23, 24];
+/// The C library asks the daemon that remembers names, which hardly anybody runs, before it asks for a name.
+const NAME_CACHE: &str = "/nscd/socket";
 
 impl Evidence {
     /// Is it that no further process could be made?
     pub fn of_spawn(&self) -> bool {
         call_is(self.call, SPAWN)
+    }
+
+    /// Was it to connect to somebody?
+    pub fn connects(&self) -> bool {
+        self.call.is_any(&["connect"])
     }
 
     /// A connection that was begun, and given up before anything was sent.
@@ -91,14 +112,11 @@ fn telling(c: &Catalog, line: &str, u: &SyscallUse) -> u32 {
     if call_is(u.nr, SPAWN) {
         return if NO_MORE.contains(&error) { 2 } else { 0 };
     }
-    let Some(o) = c.object(u.object) else { return 0 };
-    let named = !o.name.is_empty()
-        && line.split_ascii_whitespace().skip(1).any(|w| {
-            let tail = |long: &str, short: &str| {
-                long.strip_suffix(short).is_some_and(|b| b.is_empty() || b.ends_with(['/', '=']))
-            };
-            tail(w, &o.name) || tail(&o.name, w)
-        });
+    if NO_ROOM.contains(&error) || NO_FILES.contains(&error) {
+        return 5;
+    }
+    let Some(o) = c.object(u.object).filter(|o| !o.name.ends_with(NAME_CACHE)) else { return 0 };
+    let named = named_in(line, &o.name);
     // That a descriptor has nothing to be read is no failure of a program.
     let lock = o.kind == ObjectKind::FileLock || u.nr.is_any(&["flock"]);
     let taken = TAKEN.contains(&error) && (error != AGAIN || lock || call_is(u.nr, FILE_LOCK));
@@ -112,4 +130,15 @@ fn telling(c: &Catalog, line: &str, u: &SyscallUse) -> u32 {
         _ if connect && error == UNDER_WAY => 1,
         _ => 0,
     }
+}
+
+/// Does a command line name this file, also by the end of its path?
+pub(crate) fn named_in(line: &str, name: &str) -> bool {
+    !name.is_empty()
+        && line.split_ascii_whitespace().skip(1).any(|w| {
+            let tail = |long: &str, short: &str| {
+                long.strip_suffix(short).is_some_and(|b| b.is_empty() || b.ends_with(['/', '=']))
+            };
+            tail(w, name) || tail(name, w)
+        })
 }

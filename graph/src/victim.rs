@@ -224,14 +224,15 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
     let Some(key) = e.key else { return 0.7 };
     // Somebody said what it is to be tried for.
     if e.tries > 0 {
-        return turning(graph, catalog, e).map_or(0.5, |t| t.0);
+        let in_vain = if forks(graph, catalog, e) { 0.5 } else { 0.8 };
+        return turning(graph, catalog, e).map_or(in_vain, |t| t.0);
     }
     let v = graph.vertex(typical(graph, catalog, e.first, e.last));
     let class = class(&v, catalog);
     let sleeps = matches!(class, WaitClass::Sleep | WaitClass::EventLoop) && e.waits > 1 && v.timed_out;
     let mut w = match class {
         // It tries something between its sleeps, in vain.
-        _ if sleeps && refused::between_sleeps(graph, catalog, e.thread, (e.start, e.end)).is_some() => 0.7,
+        _ if sleeps && refused::between_sleeps(graph, catalog, e.thread, (e.start, e.end)).is_some() => 0.8,
         // Whoever joins a thread sees only that thread's hang.
         WaitClass::Lock if joins(&v, catalog) => 0.4,
         WaitClass::Lock if vague(&v, catalog) && in_a_pool(graph, catalog, e) => 0.05,
@@ -280,6 +281,14 @@ fn turning(graph: &EventGraph, catalog: &Catalog, e: &Episode) -> Option<(f64, N
         Purpose::Looks(_) | Purpose::Unknown => (0.15, 20 * S),
         Purpose::Job => (0.07, 10 * S),
     })
+}
+
+/// Are the children of a loop copies of their parent? Those of a server may end with an error each and be no tries of it.
+fn forks(graph: &EventGraph, catalog: &Catalog, e: &Episode) -> bool {
+    let own = catalog.process_of(e.thread);
+    let child = retries_in(graph, e).and_then(|r| catalog.process(*r.tries.last()?));
+    own.zip(child)
+        .is_some_and(|(p, c)| c.cmdline().is_empty() && p.name == c.name || p.cmdline() == c.cmdline())
 }
 
 /// Was another one found to have a lock that the thread tried for meanwhile?

@@ -211,6 +211,24 @@ const BY_KERNEL: &[(&str, WaitsOn)] = &[
     ("exc_page_fault", WaitsOn::PageFault),
 ];
 
+/// By which limit of its control group a thread waits for memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum MemoryLimit {
+    /// There is no more, and the OOM killer is disabled (version 1 only).
+    Full,
+    /// It has more than `memory.high`, and is slowed down (version 2).
+    High,
+}
+
+/// Does the leading wait of a vertex come of a limit that the control group's memory has reached?
+pub(crate) fn memory_limit(v: &Vertex, catalog: &Catalog) -> Option<MemoryLimit> {
+    catalog.frames_of(v.kernel_stack).find_map(|f| match f.function.as_str() {
+        f if f.contains("mem_cgroup_oom_synchronize") => Some(MemoryLimit::Full),
+        f if f.contains("mem_cgroup_handle_over_high") => Some(MemoryLimit::High),
+        _ => None,
+    })
+}
+
 /// Does the leading wait of a vertex want to write to a frozen file system? Writers count themselves in a semaphore
 /// of the file system (kernel: `sb_start_write`); only freezing makes them wait for it.
 pub(crate) fn for_thaw(v: &Vertex, catalog: &Catalog) -> bool {

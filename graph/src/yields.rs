@@ -27,7 +27,7 @@ pub(crate) enum YieldLoop {
 }
 
 /// What a yield loop means, for a sentence.
-pub(crate) const ASKS: &str = "it asks again and again whether it may go on, and all that time nobody let it; the data flag it asks for was not recorded and must be found";
+pub(crate) const ASKS: &str = "it asks again and again whether it may go on, and all that time nobody let it; the data flag it asks for was not recorded";
 
 /// Share of the samples that must lie in the call.
 const SHARE: f64 = 0.3;
@@ -82,7 +82,8 @@ fn failing(g: &EventGraph, thread: ThreadId, spans: &[(Ns, Ns)]) -> Option<Yield
             let u = &u.what;
             if (-4095..0).contains(&u.result) {
                 *counts.entry((u.nr.0, u.result, u.object.0)).or_default() += u64::from(u.count.max(1));
-            } else {
+            } else if !call_is(u.nr, POLL) {
+                // To see that there is something to be accepted, which then fails, is no work.
                 worked += u64::from(u.count.max(1));
             }
         }
@@ -193,7 +194,9 @@ impl YieldLoop {
         match self {
             Self::GivesUp => ASKS,
             Self::Polls(_) => "nothing of what it looks at was ready",
-            Self::Fails { .. } => "who let it fail was not recorded",
+            Self::Fails { error, .. } => {
+                crate::refused::limit(*error).unwrap_or("who let it fail was not recorded")
+            }
             Self::Reads { .. } => {
                 "it asks whether it may go on; who should have written the flag is not known"
             }
@@ -237,7 +240,10 @@ pub(crate) fn errno(result: i64) -> String {
         16 => "EBUSY".into(),
         17 => "EEXIST".into(),
         20 => "ENOTDIR".into(),
+        23 => "ENFILE".into(),
+        24 => "EMFILE".into(),
         26 => "ETXTBSY".into(),
+        28 => "ENOSPC".into(),
         35 => "EDEADLK".into(),
         39 => "ENOTEMPTY".into(),
         98 => "EADDRINUSE".into(),
@@ -245,6 +251,7 @@ pub(crate) fn errno(result: i64) -> String {
         111 => "ECONNREFUSED".into(),
         113 => "EHOSTUNREACH".into(),
         115 => "EINPROGRESS".into(),
+        122 => "EDQUOT".into(),
         n => format!("error {n}"),
     }
 }

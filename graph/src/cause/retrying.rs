@@ -7,7 +7,7 @@ use crate::refused::{self, Evidence};
 use crate::retries::Retries;
 use crate::words::{clean, short_command, short_label, short_who, span};
 use crate::yields::errno;
-use pg_event::{Ns, Object, ObjectKind, ProcessId, ThreadId, show_endpoint};
+use pg_event::{Direction, Ns, Object, ObjectId, ObjectKind, ProcessId, ThreadId, show_endpoint};
 
 impl Writer<'_> {
     /// The loop that a step is about.
@@ -25,7 +25,11 @@ impl Writer<'_> {
 
     /// Does a thread that slept try something in between? The victim may, also where that was not recorded.
     pub(super) fn tries_again(&self, r: &Ranked, n: &SliceNode) -> bool {
-        r.node == 0 && n.waits > 3 || n.waits > 1 && self.refused_between(r, n).is_some()
+        let asks = || {
+            let within = (n.start, n.start + n.duration);
+            crate::looks::look(self.g, self.c, r.thread, within, &[]).is_some_and(|l| l.pid != 0)
+        };
+        r.node == 0 && n.waits > 3 || n.waits > 1 && (self.refused_between(r, n).is_some() || asks())
     }
 
     fn refused_between(&self, r: &Ranked, n: &SliceNode) -> Option<Evidence> {
@@ -42,6 +46,17 @@ impl Writer<'_> {
             format!(", and in between {}", self.in_vain(&e))
         } else if let Some(l) = look().and_then(|l| self.looked(&l, r.thread, n.start)) {
             format!(", and {l}")
+        } else if let Some(whom) = self.asked_whom(r.thread, within, n.waits) {
+            format!(
+                ", and in between asked {whom} each time, which answered: it waits until the answer is another one"
+            )
+        } else if let Some(o) =
+            crate::looks::reads(self.g, self.c, r.thread, within).and_then(|o| self.c.object(o))
+        {
+            format!(
+                ", and in between opened {}: it waits until that says something else",
+                short_label(&o.label())
+            )
         } else {
             ": it asks again and again whether it may go on, and all that time nobody let it; what it asks for (a data flag, a lock) was not recorded and must be found".to_owned()
         };
@@ -57,7 +72,7 @@ impl Writer<'_> {
     /// `connect to tcp 127.0.0.1:80 failed each time (ECONNREFUSED: nobody listens there): it waits until ...`
     fn in_vain(&self, e: &Evidence) -> String {
         let call = e.call.name().unwrap_or_else(|| "a call".into());
-        let connects = e.call.is_any(&["connect"]);
+        let connects = e.connects();
         let object =
             self.c.object(e.object).map(|o| short_label(&if connects { whom(o) } else { o.label() }));
         let object = object.filter(|o| !o.is_empty());
@@ -73,9 +88,9 @@ impl Writer<'_> {
             );
         }
         let means = match e.error {
-            -111 if connects => ": nobody listens there",
-            -2 if connects => ": there is no such socket",
-            _ => "",
+            -111 if connects => ": nobody listens there".into(),
+            -2 if connects => ": there is no such socket".into(),
+            error => refused::limit(error).map_or_else(String::new, |l| format!(": {l}")),
         };
         let lock = self.c.object(e.object).is_some_and(|o| o.kind == ObjectKind::FileLock);
         let who = if lock { "; who has that was not recorded" } else { "" };
@@ -104,15 +119,22 @@ impl Writer<'_> {
             Some(s) => format!("exit code {}", s >> 8),
             None => "its status was not recorded".into(),
         };
-        let why = tries.evidence(self.g, self.c).map_or_else(String::new, |e| self.refused(&e));
+        let evidence = tries.evidence(self.g, self.c);
+        let why = evidence.map_or_else(|| self.last_message(last), |e| self.refused(&e));
         let child = self.o.nodes.get(r.node + 1).filter(|c| c.state == "exited");
         let whom = match child.and_then(|_| self.o.nodes.get(r.node + 2)) {
+            Some(h) if h.why_weak.as_ref().is_some_and(|w| w.starts_with("nobody listened")) => {
+                format!("{} served it in the end", clean(&short_who(self.c, h.thread), 60))
+            }
             Some(h) => {
                 let guess = h.why_weak.as_ref().is_some_and(|w| w.contains("the only other"));
                 let keeps = if guess { "may keep" } else { "keeps" };
                 format!("{} {keeps} it from that", clean(&short_who(self.c, h.thread), 60))
             }
             None if child.is_none() => "what the child waited for is told above".into(),
+            None if evidence.is_some_and(|e| refused::limit(e.error).is_some()) => {
+                "until then others must give some back".into()
+            }
             None => "who keeps it from that was not recorded".into(),
         };
         format!(
@@ -170,9 +192,60 @@ impl Writer<'_> {
     /// `; mkdir of /run/lock: EEXIST`.
     fn refused(&self, e: &Evidence) -> String {
         let call = e.call.name().unwrap_or_else(|| "a call".into());
-        let object = self.c.object(e.object).map(|o| short_label(&o.label())).filter(|o| !o.is_empty());
-        let on = object.map_or_else(String::new, |o| format!(" of {o}"));
-        format!("; {call}{on}: {}", errno(e.error))
+        let label = |o: &Object| if e.connects() { whom(o) } else { o.label() };
+        let object = self.c.object(e.object).map(|o| short_label(&label(o))).filter(|o| !o.is_empty());
+        let word = if e.connects() { "to" } else { "of" };
+        let on = object.map_or_else(String::new, |o| format!(" {word} {o}"));
+        if e.under_way() {
+            return format!("; {call}{on} did not come about");
+        }
+        let means = refused::limit(e.error).map_or_else(String::new, |l| format!(", {l}"));
+        format!("; {call}{on}: {}{means}", errno(e.error))
+    }
+
+    /// `; its last message came from postgres (pid 7) over unix:/run/s`: who let a try fail that failed by no call.
+    fn last_message(&self, last: Option<ProcessId>) -> String {
+        let heard = last.into_iter().flat_map(|p| self.g.threads_of(p)).filter_map(|t| {
+            let mut all = self.g.ipc_of(t, 0..Ns::MAX).iter().rev();
+            all.find(|m| m.what.direction == Direction::Receive).map(|m| (m.time, t, m.what.object))
+        });
+        let Some((_, t, object)) = heard.max() else { return String::new() };
+        self.other_end(t, object).map_or_else(String::new, |w| format!("; its last message came from {w}"))
+    }
+
+    /// What a thread asked somebody over a channel between its sleeps, about once each time.
+    fn asked_whom(&self, thread: ThreadId, (start, end): (Ns, Ns), waits: usize) -> Option<String> {
+        let mut turns: Vec<(ObjectId, u64, u64)> = Vec::new();
+        for m in self.g.ipc_of(thread, start..end) {
+            let of = if let Some(i) = turns.iter().position(|t| t.0 == m.what.object) {
+                &mut turns[i]
+            } else {
+                turns.push((m.what.object, 0, 0));
+                turns.last_mut()?
+            };
+            let n = u64::from(m.what.count.max(1));
+            if m.what.direction == Direction::Receive { of.2 += n } else { of.1 += n }
+        }
+        let least = waits as u64 / 2;
+        let (object, ..) = turns.into_iter().filter(|t| t.1.min(t.2) >= least.max(2)).max_by_key(|t| t.1)?;
+        self.other_end(thread, object)
+    }
+
+    /// `redis-server (pid 7) over unix:/run/s`.
+    fn other_end(&self, thread: ThreadId, object: ObjectId) -> Option<String> {
+        let own = self.c.object(object).filter(|o| o.kind.is_channel())?;
+        let other = |o: ObjectId| self.c.object(o).is_some_and(|o| o.is_other_end_of(own));
+        let at = |t: &ThreadId| {
+            let last =
+                self.g.ipc_of(*t, 0..Ns::MAX).iter().rev().take(4096).find(|m| other(m.what.object))?;
+            Some((last.time, *t, last.what.object))
+        };
+        let others = self.g.threads().filter(|t| *t != thread && self.c.thread(*t).is_some_and(|t| !t.own));
+        let (_, t, theirs) = others.filter_map(|t| at(&t)).max()?;
+        let p = self.c.process_of(t)?;
+        let label = |o: ObjectId| self.c.object(o).map(|o| short_label(&o.label())).filter(|l| !l.is_empty());
+        let over = label(object).or_else(|| label(theirs)).map_or_else(String::new, |l| format!(" over {l}"));
+        Some(format!("{} (pid {}){over}", clean(&p.name, 40), p.pid))
     }
 }
 

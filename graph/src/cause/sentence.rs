@@ -74,7 +74,16 @@ impl Writer<'_> {
                     format!(" in {}{module}", clean(f, 80))
                 });
                 let how = yield_loop(self.g, self.c, r.thread, &r.spans, p);
-                let means = how.as_ref().map_or(ASKS, YieldLoop::means);
+                let means = match (&how, next) {
+                    (Some(YieldLoop::Fails { .. }), Some(h)) => {
+                        format!("it waits for {}", self.full(h.thread, h.start + h.duration))
+                    }
+                    (_, Some(h)) if h.edge == Some(EdgeKind::Holder) => format!(
+                        "it asks again and again whether it may go on, and {} may let it",
+                        clean(&short_who(self.c, h.thread), 60)
+                    ),
+                    _ => how.as_ref().map_or(ASKS, YieldLoop::means).to_owned(),
+                };
                 // A tight loop names its function itself.
                 let f = if matches!(how, Some(YieldLoop::Spins { .. })) { String::new() } else { f };
                 let how = how.map_or_else(|| "asked again and again".into(), |y| y.words());
@@ -101,6 +110,9 @@ impl Writer<'_> {
                 let slack = 1_000_000;
                 let on = v.open || v.interrupted || v.woken > n.start + n.duration + slack;
                 let how = if on { "and had not finished then" } else { "as long as it had asked for" };
+                let each = span(n.spent / n.waits.max(1) as u64);
+                let how =
+                    if n.waits > 1 { format!("{each} at a time ({} times)", n.waits) } else { how.into() };
                 format!(
                     "{full} slept {} in {}{f}, {how}",
                     span(n.spent),
@@ -172,6 +184,18 @@ impl Writer<'_> {
                     n.syscall.as_deref().unwrap_or("the kernel"),
                     self.thawed(r.node + 1)
                 )
+            }
+            Some(FindingKind::NoMemory) => {
+                let v = self.g.vertex(n.vertex);
+                let limit = match crate::waits::memory_limit(&v, self.c) {
+                    Some(crate::waits::MemoryLimit::High) => {
+                        "it has more than memory.high, so whoever needs more is slowed down until some is given back or the limit is raised"
+                    }
+                    _ => {
+                        "it has all that it may have (memory.limit_in_bytes) and its OOM killer is disabled (memory.oom_control), so whoever needs a page waits until some is given back or the limit is raised"
+                    }
+                };
+                format!("{full} waited {} for memory of its control group: {limit}", span(n.spent))
             }
             Some(FindingKind::Paused) => format!(
                 "{full} {}: the terminal's output is paused (Ctrl-S), whoever shows it waits for output; Ctrl-Q in that terminal lets it go on",

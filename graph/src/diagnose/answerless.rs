@@ -52,15 +52,15 @@ impl Walk<'_> {
         {
             return Ok(());
         }
-        if class == WaitClass::Sleep
-            && group.waits > 2
-            && let Some(c) = self
-                .asked_about(thread, &group_spans(group))
-                .or_else(|| asks.as_ref().and_then(|a| self.slept_for_child(thread, a)))
+        // Also of sleeps too long to be asked about one by one; who watches descriptors meanwhile may ask for a process.
+        let turns = (group.waits > 1 && v.timed_out).then(|| group_spans(group));
+        let sleeps = class == WaitClass::Sleep;
+        let for_child = || asks.as_ref().filter(|_| sleeps).and_then(|a| self.slept_for_child(thread, a));
+        if let Some(spans) = turns
+            && let Some(c) = self.asked_about(thread, &spans, sleeps).or_else(for_child)
         {
             let own = self.out.nodes.len().saturating_sub(1);
             self.follow(c, WaitClass::Child)?;
-            let spans = group_spans(group);
             self.out.findings.push(super::walk::Finding {
                 thread,
                 node: own,
@@ -69,8 +69,20 @@ impl Walk<'_> {
             });
             return Ok(());
         }
-        // A sleep that ended by itself explains itself, unless the thread tries something in between, or the victim may.
         let refused = self.refused(group, class);
+        if class == WaitClass::Sleep
+            && refused.is_none()
+            && let Some(a) = &asks
+            && let Some(c) = self.let_go_on(thread, &a.spans, group.blocked / group.waits.max(1) as u64)
+        {
+            let own = self.out.nodes.len().saturating_sub(1);
+            let spans = a.spans.clone();
+            self.follow(c, WaitClass::Lock)?;
+            let kind = FindingKind::Sleeping;
+            self.out.findings.push(super::walk::Finding { thread, node: own, kind, spans });
+            return Ok(());
+        }
+        // A sleep that ended by itself explains itself, unless the thread tries something in between, or the victim may.
         let class = refused.map_or(class, |_| WaitClass::Sleep);
         let polls = first && group.waits > 3 || refused.is_some();
         if class == WaitClass::Sleep && !polls && !v.interrupted {
@@ -120,7 +132,15 @@ impl Walk<'_> {
             return self.follow_holder(thread, group, class, holders);
         }
         if let Some(c) = refused.and_then(|e| self.has_it(&e, thread, &silent)) {
-            return self.follow(c, WaitClass::Lock);
+            let own = self.out.nodes.len().saturating_sub(1);
+            let (kind, spans) = (FindingKind::Sleeping, group_spans(group));
+            let itself = super::walk::Finding { thread, node: own, kind, spans };
+            let before = self.out.findings.len();
+            self.follow(c, WaitClass::Lock)?;
+            // That nobody was there is what happened; what the one who came later did until then may explain it.
+            let at = if refused.is_some_and(|e| e.connects()) { before } else { self.out.findings.len() };
+            self.out.findings.insert(at, itself);
+            return Ok(());
         }
         if self.waits_for_itself(thread, group, &silent) {
             return Ok(());

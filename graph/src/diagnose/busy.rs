@@ -1,16 +1,19 @@
 //! Steps in which a thread did not wait: it ran, wanted the CPU, or did not exist yet.
 
 use super::activity::{Activity, Spans, activity, merged, total};
-use super::answerless;
+use super::answerless::{self, relation_words};
+use super::ask::Candidate;
 use super::data_flag::Asks;
 use super::node::{Entry, SliceNode};
 use super::walk::{Finding, FindingKind, Flow, Walk};
-use crate::EdgeKind;
+use crate::class::WaitClass;
+use crate::graph::HoldFact;
 use crate::profile::profile;
 use crate::starved::{Starved, starved};
 use crate::words::span;
-use crate::yields::yield_loop;
-use pg_event::ThreadId;
+use crate::yields::{YieldLoop, yield_loop};
+use crate::{EdgeKind, Weak};
+use pg_event::{ObjectId, ThreadId};
 
 impl Walk<'_> {
     pub(super) fn busy(
@@ -70,11 +73,54 @@ impl Walk<'_> {
             how: format!("{} for {}", how.words(), span(total(spans))),
         };
         self.path.push((thread, spans.clone()));
-        if !self.by_flag(thread, &asks)? {
-            self.no_flag(thread, &asks)?;
-            self.found(thread, FindingKind::Yielding, spans.clone());
+        let own = self.out.nodes.len() - 1;
+        if self.by_flag(thread, &asks)? {
+            return Ok(());
         }
+        let next = match how {
+            YieldLoop::Fails { object, .. } => self.keeps_failing(thread, object, spans),
+            YieldLoop::Polls(_) => None,
+            _ => self.let_go_on(thread, spans, 0),
+        };
+        if let Some(c) = next {
+            self.follow(c, WaitClass::Lock)?;
+        } else {
+            self.no_flag(thread, &asks)?;
+        }
+        self.out.findings.push(Finding {
+            thread,
+            node: own,
+            kind: FindingKind::Yielding,
+            spans: spans.clone(),
+        });
         Ok(())
+    }
+
+    /// Who has what a call fails for again and again, as it was found while that went on.
+    fn keeps_failing(&self, thread: ThreadId, object: ObjectId, spans: &Spans) -> Option<Candidate> {
+        let (a, b) = (spans.first()?.0, spans.last()?.1.saturating_add(1));
+        let own = self.c.thread(thread)?.process;
+        let other = |h: &HoldFact| {
+            h.object == object
+                && self.counts(h.holder)
+                && self.c.thread(h.holder).map(|t| t.process) != Some(own)
+        };
+        let found: Vec<HoldFact> = self.g.holds(thread, a..b).filter(other).collect();
+        // Children inherit what their parent opened; of several others nobody is to be blamed.
+        let process = |h: &HoldFact| self.c.thread(h.holder).map(|t| t.process);
+        let opened = |h: &&HoldFact| {
+            let own = process(h);
+            found.iter().all(|x| process(x).zip(own).is_some_and(|(p, own)| self.comes_from(p, own)))
+        };
+        let h = found.iter().find(opened)?;
+        let holder = self.busiest(h.holder, h.relation, spans);
+        let why = format!("{}: {}", Weak::FromState.words(), relation_words(h.relation));
+        Some(self.keeping(holder, h.relation, h.time, why, spans)).filter(|c| !self.on_the_way(c.thread))
+    }
+
+    /// Is a thread on the way already?
+    pub(super) fn on_the_way(&self, t: ThreadId) -> bool {
+        self.path.iter().any(|p| p.0 == t)
     }
 
     /// The thread that had the CPU while the last step's wanted it: it comes first, since it is what a person can

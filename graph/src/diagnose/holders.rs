@@ -37,9 +37,6 @@ impl Walk<'_> {
         let futex = kind(self.representative(group).object) == Some(ObjectKind::Futex);
         let about = |o: ObjectId| !futex || kind(o).is_none_or(|k| k == ObjectKind::Futex);
         for &(a, b) in silent {
-            // What was found out earlier about the same wait holds as well.
-            let at = self.g.vertex_at(thread, a).map(|v| self.g.vertex(v));
-            let a = at.filter(|v| v.start <= a && a < v.woken).map_or(a, |v| v.start);
             for h in self.g.holds(thread, a..b.saturating_add(1)).filter(|h| about(h.object)) {
                 facts.push((h.holder, h.relation, h.time));
                 if h.relation == Relation::Peer && !ends.contains(&h.object) {
@@ -238,7 +235,7 @@ impl Walk<'_> {
     }
 
     /// Which of these threads took or sent the last message at the other end of one of these channels, and when.
-    fn last_at_other_end(
+    pub(super) fn last_at_other_end(
         &self,
         threads: impl Iterator<Item = ThreadId>,
         ends: &[ObjectId],

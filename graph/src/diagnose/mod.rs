@@ -18,6 +18,7 @@ mod handed;
 mod holders;
 mod input;
 mod inside;
+mod makers;
 mod node;
 mod paused;
 mod poller;

@@ -11,7 +11,10 @@ use crate::refused::{Evidence, between_sleeps};
 use crate::retries::Retries;
 use crate::words::moment;
 use crate::{EdgeId, EdgeKind, Weak};
-use pg_event::{Ns, ObjectId, Process, ProcessId, Relation, ThreadId};
+use pg_event::{Ns, ObjectId, ObjectKind, Process, ProcessId, Relation, ThreadId};
+
+/// EEXIST: programs lock out others of their kind by files that are there already.
+const EEXIST: i64 = -17;
 
 impl Walk<'_> {
     /// The retry loop in which a thread spent most of these spans.
@@ -78,18 +81,26 @@ impl Walk<'_> {
             node.object = evidence.map(|e| e.object).filter(|o| o.is_some());
             self.out.nodes.push(node);
             if let Some(c) = self.keeper(thread, r, evidence, &within) {
+                let before = self.out.findings.len();
                 self.follow(c, WaitClass::Lock)?;
+                // That nobody was there is what happened; what the one who came later did may explain it.
+                if evidence.is_some_and(|e| e.connects()) {
+                    self.out.findings.insert(before, loop_itself);
+                    return Ok(());
+                }
             }
         }
         self.out.findings.push(loop_itself);
         Ok(())
     }
 
-    /// The process that a thread asks about between its sleeps and finds there each time: it waits until that ends.
-    pub(super) fn asked_about(&self, thread: ThreadId, spans: &Spans) -> Option<Candidate> {
+    /// The process that a thread asks about between its sleeps and finds there each time: it waits until that ends. `files`:
+    /// also who made the file that it looks at.
+    pub(super) fn asked_about(&self, thread: ThreadId, spans: &Spans, files: bool) -> Option<Candidate> {
         let end = spans.last()?.1;
         let within = (spans.first()?.0, end);
-        let l = look(self.g, self.c, thread, within, &[]).filter(|l| l.pid != 0 && l.result >= 0)?;
+        let l =
+            look(self.g, self.c, thread, within, &[]).filter(|l| l.result >= 0 && (files || l.pid != 0))?;
         self.looked_at(thread, l, end, spans).filter(|c| c.thread != thread)
     }
 
@@ -133,7 +144,10 @@ impl Walk<'_> {
             Some((call.time, t))
         };
         let others = self.g.threads().filter(|t| *t != thread && self.counts(*t));
-        let (at, maker) = others.filter_map(made).max()?;
+        let Some((at, maker)) = others.filter_map(made).max() else {
+            let (file, process) = (self.c.object(l.object)?, self.c.thread(thread)?.process);
+            return self.had_it_made(thread, process, Some(&file.name), end, within);
+        };
         let why =
             format!("no wake-up can tell; it was the last that made or opened the file, at {}", moment(at));
         Some(self.keeping(maker, Relation::Owns, at, why, within))
@@ -179,12 +193,20 @@ impl Walk<'_> {
     /// For whom the call that fails between the sleeps of a thread succeeded before.
     pub(super) fn has_it(&self, e: &Evidence, thread: ThreadId, within: &Spans) -> Option<Candidate> {
         // Others are connected as well, and have children, without keeping anybody from it.
-        if e.of_spawn() || e.call.is_any(&["connect"]) {
-            return None;
+        if e.of_spawn() || e.connects() {
+            return self.served_at_last(thread, None, e, within);
         }
-        let (holder, at) = self.taker(*e, within.last()?.1, |t| t == thread)?;
-        let why = format!("it was the last for which the same call succeeded, at {}", moment(at));
-        Some(self.keeping(holder, Relation::Owns, at, why, within))
+        if let Some((holder, at)) = self.taker(*e, within.last()?.1, |t| t == thread) {
+            let why = format!("it was the last for which the same call succeeded, at {}", moment(at));
+            return Some(self.keeping(holder, Relation::Owns, at, why, within));
+        }
+        let process = self.c.thread(thread)?.process;
+        let file = self.c.object(e.object).filter(|o| e.error == EEXIST && o.kind == ObjectKind::File)?;
+        self.had_it_made(thread, process, Some(&file.name), within.last()?.1, within).or_else(|| {
+            // It gave it back before the thread tried for the last time.
+            let (start, end) = (within.first()?.0, within.last()?.1);
+            self.namesake(thread, process, *e, (start, end - (end - start) / 4), within)
+        })
     }
 
     /// Who has what the children want: as read from the system's state when one of them failed, else who was
@@ -207,16 +229,29 @@ impl Walk<'_> {
         let (holder, relation, at, why) = if let Some(h) = last {
             let why = format!("{}: {}", Weak::FromState.words(), relation_words(h.relation));
             (h.holder, h.relation, h.time, why)
-        } else if let Some((holder, at)) = self.taker(evidence?, r.end, asks) {
+        } else if let Some((holder, at)) = evidence.and_then(|e| self.taker(e, r.end, asks)) {
             let why = format!("it was the last for which the same call succeeded, at {}", moment(at));
             (holder, Relation::Owns, at, why)
         } else {
-            return self.namesake(thread, &children, evidence?, within);
+            let program = r.tries.last().copied()?;
+            // It may have ended during the pause after the last try that failed.
+            let tries = children.iter().filter_map(|t| self.c.process_of(*t)).map(|p| p.start);
+            let lived = (within.first()?.0, tries.max()?);
+            // Others who run the same command may succeed when this loop does.
+            let until = match evidence {
+                Some(e) if e.error == EEXIST => Some(lived.1),
+                Some(_) => None,
+                None => Some(lived.0),
+            };
+            return until
+                .and_then(|t| self.had_it_made(thread, program, None, t, within))
+                .or_else(|| self.served_at_last(thread, Some(r), &evidence?, within))
+                .or_else(|| self.namesake(thread, program, evidence?, lived, within));
         };
         Some(self.keeping(holder, relation, at, why, within))
     }
 
-    fn keeping(
+    pub(super) fn keeping(
         &self,
         holder: ThreadId,
         relation: Relation,
@@ -243,15 +278,12 @@ impl Walk<'_> {
     fn namesake(
         &self,
         thread: ThreadId,
-        children: &[ThreadId],
+        asks: ProcessId,
         e: Evidence,
+        (start, end): (Ns, Ns),
         within: &Spans,
     ) -> Option<Candidate> {
-        const EEXIST: i64 = -17;
-        // It may have ended during the pause after the last try that failed.
-        let tries = children.iter().filter_map(|t| self.c.process_of(*t)).map(|p| p.start);
-        let (start, end) = (within.first()?.0, tries.max()?);
-        let program = children.first().and_then(|t| self.c.process_of(*t)).filter(|_| e.error == EEXIST)?;
+        let program = self.c.process(asks).filter(|_| e.error == EEXIST)?;
         // Who lives for milliseconds is known by its name only.
         let same = |p: &Process| {
             let unread = p.exe.is_empty() || program.exe.is_empty();
@@ -261,7 +293,7 @@ impl Walk<'_> {
         let like = |(i, p): (usize, &Process)| {
             let there = p.start <= start && p.end.is_none_or(|t| t >= end);
             let main = main_thread(self.g, self.c, ProcessId(i as u32))?;
-            let fits = same(p) && p.parent != own;
+            let fits = same(p) && p.parent != own && ProcessId(i as u32) != asks;
             (there && fits && self.counts(main)).then_some(main)
         };
         let mut all = self.c.processes.iter().enumerate().filter_map(like);

@@ -80,6 +80,8 @@ pub(crate) enum FindingKind {
     Session,
     /// Waits for a file system to be thawed; who froze it is not known.
     Frozen,
+    /// Waits for memory that its control group may not have.
+    NoMemory,
     /// Waits to write to a terminal whose output somebody paused.
     Paused,
     /// The walk was told to stop here, or cannot see further.
@@ -325,6 +327,16 @@ impl<'g> Walk<'g> {
         }
         if crate::waits::for_thaw(&v, self.c) {
             return self.frozen(group, candidates);
+        }
+        // Who gave memory back, or raised the limit, ended that and did not cause it.
+        if crate::waits::memory_limit(&v, self.c).is_some() {
+            let why = "it gave memory back or raised the limit";
+            self.out.rejected.extend(candidates.iter().map(|c| (c.thread, why.to_owned())));
+            if let Some(n) = self.out.nodes.last_mut() {
+                n.limit = Some("the memory limit of its control group".into());
+            }
+            self.found(thread, FindingKind::NoMemory, group_spans(group));
+            return Ok(());
         }
         if class == WaitClass::Terminal && self.by_input(thread, group, &candidates) {
             return Ok(());

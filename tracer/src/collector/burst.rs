@@ -40,6 +40,9 @@ const LINES: usize = 8;
 /// kin, sched_yield, nanosleep, futex, locks, waits for children, non-blocking receptions, semaphores, stat.
 const POLLS: &[u16] =
     &[4, 7, 23, 24, 35, 42, 43, 45, 47, 61, 72, 73, 202, 220, 230, 232, 247, 262, 270, 271, 281, 288, 441];
+/// Those that most programs make to do something, and that a loop repeats when they fail at once (x86-64): to read, to
+/// write and to send without blocking, to open, make and link files. A thread has one burst only for these.
+const WORKS: &[u16] = &[0, 1, 2, 19, 20, 44, 46, 83, 86, 257];
 /// Threads in one burst.
 const AT_ONCE: usize = 8;
 /// Threads looked at.
@@ -62,13 +65,23 @@ struct Seen {
 struct OnCpu {
     since: u64,
     count: u32,
-    /// In the kernel, in this call.
-    call: u16,
+    /// In the kernel, in calls that ask.
     in_call: u32,
-    /// In another one, or in none.
+    /// ... or that do something, or fail at once.
+    in_work: u32,
+    /// In other ones, or in none.
     elsewhere: u32,
     /// Cache lines of the instructions in user mode; `None`: more than a loop has.
     lines: Option<Vec<u64>>,
+}
+
+/// What samples show of a thread.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turns {
+    /// It asks again and again.
+    Loops,
+    /// It works, or tries in vain.
+    May,
 }
 
 /// Where a sample was taken.
@@ -93,8 +106,8 @@ impl Seen {
 
 impl OnCpu {
     /// One more sample; whether it completes a number of them that shows a loop (`pauses`: also one that makes no
-    /// calls).
-    fn take(&mut self, place: Place, now: u64, pauses: bool) -> bool {
+    /// calls), or what may be one.
+    fn take(&mut self, place: Place, now: u64, pauses: bool) -> Option<Turns> {
         if self.count == 0 || now.saturating_sub(self.since) > SAMPLES_NS {
             *self = Self { since: now, lines: Some(Vec::new()), ..Self::default() };
         }
@@ -111,21 +124,25 @@ impl OnCpu {
                     }
                 }
             }
-            Place::Call(nr) if POLLS.contains(&nr) && (self.in_call == 0 || self.call == nr) => {
-                self.call = nr;
-                self.in_call += 1;
-            }
+            // A loop may ask by two calls: poll, and then accept, which fails.
+            Place::Call(nr) if POLLS.contains(&nr) => self.in_call += 1,
+            Place::Call(nr) if WORKS.contains(&nr) => self.in_work += 1,
             Place::Call(_) | Place::Kernel => self.elsewhere += 1,
         }
         if self.count < SAMPLES {
-            return false;
+            return None;
         }
         // Interrupts and page faults are everywhere.
         let few = self.elsewhere <= SAMPLES / 8;
-        let polls = self.in_call >= SAMPLES / 4;
-        let pauses = pauses && self.in_call == 0 && self.lines.is_some();
+        let polls = self.in_call >= SAMPLES / 4 && self.in_work <= SAMPLES / 8;
+        let pauses = pauses && self.in_call + self.in_work == 0 && self.lines.is_some();
+        let may = self.in_call + self.in_work >= SAMPLES / 4;
         *self = Self::default();
-        few && (polls || pauses)
+        match few {
+            true if polls || pauses => Some(Turns::Loops),
+            true if may => Some(Turns::May),
+            _ => None,
+        }
     }
 }
 
@@ -202,8 +219,11 @@ impl Bursts {
         let s = self.seen.entry(tid).or_default();
         // A thread that makes no calls has none to be recorded: that it makes none is all there is to see, and
         // not worth the price where everything is recorded.
-        if s.on_cpu.take(place, now, !self.once) {
-            self.found |= s.found(self.once, now);
+        match s.on_cpu.take(place, now, !self.once) {
+            Some(Turns::Loops) => self.found |= s.found(self.once, now),
+            // Where everything is recorded, some thread always works.
+            Some(Turns::May) if !self.once => self.found |= s.found(true, now),
+            _ => {}
         }
     }
 
@@ -337,13 +357,34 @@ mod tests {
             "an interrupt"
         );
         assert_eq!(spin(&far), None, "it computes");
-        assert_eq!(spin(&|i| Place::Call([7, 232][(i % 2) as usize])), None, "two different calls");
-        assert_eq!(spin(&|i| if i % 2 == 0 { Place::Call(1) } else { far(i) }), None, "it writes");
+        assert_eq!(
+            spin(&|i| Place::Call([7, 288][(i % 2) as usize])),
+            begun,
+            "poll, then accept, which fails"
+        );
+        assert_eq!(spin(&|i| if i % 2 == 0 { Place::Call(16) } else { far(i) }), None, "it controls devices");
         let mut b = Bursts::default();
         for i in 0..1000 {
             b.sample(7, Place::User(0x1000), i * 200 * MS);
         }
         assert_eq!(b.step(u64::MAX), None, "it is seldom on the CPU");
+    }
+
+    #[test]
+    fn who_writes_all_the_time_has_one_burst_as_that_may_fail() {
+        for (once, first) in [(false, Some(Step::Begin(vec![7]))), (true, None)] {
+            let mut b = Bursts::new(once);
+            for i in 0..u64::from(SAMPLES) {
+                let place = if i % 2 == 0 { Place::Call(1) } else { Place::User(0x1000 + i % 20 * 0x1_0000) };
+                b.sample(7, place, i * 10 * MS);
+            }
+            assert_eq!(b.step(10_000 * MS), first);
+            b.end();
+            for i in 0..u64::from(SAMPLES) {
+                b.sample(7, Place::Call(1), 30_000 * MS + i * 10 * MS);
+            }
+            assert_eq!(b.step(40_000 * MS), None, "it works");
+        }
     }
 
     #[test]

@@ -1,0 +1,172 @@
+//! Who keeps a loop of tries going, where no call of theirs was recorded: the process that had the lock file made by a
+//! helper, the server that was not there yet, the thread of the same process that did something all that time.
+
+use super::activity::{Mostly, Spans, activity, total};
+use super::answerless::main_thread;
+use super::ask::Candidate;
+use super::walk::Walk;
+use crate::class::{WaitClass, class};
+use crate::flag::flags_seen;
+use crate::profile::profile;
+use crate::refused::{Evidence, named_in};
+use crate::retries::Retries;
+use crate::words::{clean, moment};
+use crate::yields::yield_loop;
+use pg_event::{Direction, Ns, Process, ProcessId, Relation, ThreadId};
+
+/// What a loop asks for may be there so much before it asks again, ns.
+const SLACK: Ns = 100_000_000;
+/// Most generations between a process and one that it comes from.
+const GENERATIONS: usize = 16;
+
+impl Walk<'_> {
+    /// Programs like lockfile(1) and mkdir(1) make a lock file for who runs them, and end. Who asks for `file` by the same
+    /// program, or runs the same command (`file` is `None`), waits for the process whose child made it before `until`: if that
+    /// goes on.
+    pub(super) fn had_it_made(
+        &self,
+        loops: ThreadId,
+        asks: ProcessId,
+        file: Option<&str>,
+        until: Ns,
+        within: &Spans,
+    ) -> Option<Candidate> {
+        let program = self.c.process(asks)?;
+        let own = self.c.thread(loops)?.process;
+        let (start, end) = (within.first()?.0, within.last()?.1);
+        let same = |p: &Process| match file {
+            Some(f) => named_in(p.cmdline(), f),
+            None => !program.cmdline().is_empty() && p.cmdline() == program.cmdline(),
+        };
+        // It may have given it back since the last try.
+        let lives = |p: &Process| p.start <= start && p.end.is_none_or(|t| t >= end - (end - start) / 4);
+        let made = |p: &Process| {
+            let over = p.exit_status == Some(0) && p.end.is_some_and(|t| t <= until);
+            over && p.name == program.name && p.parent != own && same(p)
+        };
+        let by = |(i, p): (usize, &Process)| {
+            let id = ProcessId(i as u32);
+            let parent = self.c.process(p.parent).filter(|x| lives(x))?;
+            let main = main_thread(self.g, self.c, p.parent).filter(|t| self.counts(*t))?;
+            let free = id != asks && !self.comes_from(own, p.parent) && !self.on_the_way(main);
+            free.then_some((p.end?, parent.start, i, main))
+        };
+        let all = self.c.processes.iter().enumerate().filter(|(_, p)| made(p));
+        let (_, at, i, main) = all.filter_map(by).max()?;
+        let helper = &self.c.processes[i];
+        let why = format!(
+            "who made the file was not recorded; {} (pid {}), run by it, asked for the same and ended well",
+            clean(&helper.name, 40),
+            helper.pid
+        );
+        Some(Candidate { relation: None, ..self.keeping(main, Relation::Owns, at.max(start), why, within) })
+    }
+
+    pub(super) fn comes_from(&self, p: ProcessId, from: ProcessId) -> bool {
+        let parent = |id: &ProcessId| self.c.process(*id).map(|p| p.parent).filter(|p| p.is_some());
+        std::iter::successors(Some(p), parent).take(GENERATIONS).any(|id| id == from)
+    }
+
+    /// A connection that was refused, or for which there was no socket, until somebody served it: what that process did
+    /// before is what the loop waited for.
+    pub(super) fn served_at_last(
+        &self,
+        thread: ThreadId,
+        r: Option<&Retries>,
+        e: &Evidence,
+        within: &Spans,
+    ) -> Option<Candidate> {
+        if !e.connects() {
+            return None;
+        }
+        let (start, end) = (within.first()?.0, within.last()?.1);
+        let own = self.c.thread(thread)?.process;
+        let (threads, from): (Vec<ThreadId>, Ns) = match r {
+            Some(r) => {
+                let last = r.tries.last().copied()?;
+                let row = self.c.process(last)?;
+                let again = |p: &Process| {
+                    p.parent == own
+                        && p.start > row.start
+                        && p.exit_status == Some(0)
+                        && p.cmdline() == row.cmdline()
+                };
+                let i = self.c.processes.iter().position(again)?;
+                (self.g.threads_of(ProcessId(i as u32)).collect(), row.start)
+            }
+            None => (vec![thread], end.saturating_sub(SLACK)),
+        };
+        let wanted = self.c.object(e.object);
+        let to = |o| {
+            let (o, w) = (self.c.object(o), wanted);
+            o.zip(w).is_none_or(|(o, w)| {
+                o.kind == w.kind && (w.peer == 0 || o.name == w.name || o.peer == w.peer)
+            })
+        };
+        let heard = threads.iter().find_map(|t| {
+            let mut all = self.g.ipc_of(*t, from..Ns::MAX).iter();
+            all.find(|m| m.what.direction == Direction::Receive && to(m.what.object))
+                .map(|m| (m.time, m.what.object))
+        });
+        let (at, object) = heard?;
+        let not = |t: &ThreadId| !threads.contains(t) && self.counts(*t);
+        let served = self.last_at_other_end(self.g.threads().filter(not), &[object], Ns::MAX)?.1;
+        let process = self.c.thread(served)?.process;
+        // A thread made for the connection has no past.
+        let before = self.g.vertex_at(served, start).is_some();
+        let server = if before { served } else { main_thread(self.g, self.c, process)? };
+        if process == own || self.on_the_way(server) {
+            return None;
+        }
+        let cut = |s: &(Ns, Ns)| (s.0 < at).then(|| (s.0, s.1.min(at)));
+        let spans: Spans = within.iter().filter_map(cut).collect();
+        let why = format!("nobody listened there until it did, at {} at the latest", moment(at));
+        Some(Candidate { relation: None, ..self.keeping(server, Relation::Listens, start, why, &spans) })
+    }
+
+    /// The one thread of the same process that did something else all the time that a loop asked for what was not recorded,
+    /// until just before the loop ended: what it did is the best that can be told. `each`: how long the loop sleeps.
+    pub(super) fn let_go_on(&self, thread: ThreadId, spans: &Spans, each: Ns) -> Option<Candidate> {
+        let process = self.c.thread(thread)?.process;
+        // Where flags were recorded, a person was asked which it is.
+        if !flags_seen(self.g, thread, spans, 0).is_empty() {
+            return None;
+        }
+        // What others did in the moments between its sleeps belongs to it.
+        let spans = &vec![(spans.first()?.0, spans.last()?.1)];
+        let end = spans[0].1;
+        let open = end.saturating_add(SLACK) >= self.g.duration;
+        let whole = |time: Ns| time.saturating_mul(5) >= total(spans).saturating_mul(4);
+        let did = |t: &ThreadId| {
+            let act = activity(self.g, self.c, *t, spans);
+            match act.mostly() {
+                Mostly::Running | Mostly::Runnable => {
+                    let p = profile(self.g, self.c, *t, spans);
+                    whole(act.running + act.runnable) && yield_loop(self.g, self.c, *t, spans, &p).is_none()
+                }
+                Mostly::Waiting(i) => act.groups.get(i).is_some_and(|g| {
+                    let Some(clip) = g.longest() else { return false };
+                    let class = class(&self.representative(g), self.c);
+                    let waits = matches!(
+                        class,
+                        WaitClass::Child
+                            | WaitClass::Channel
+                            | WaitClass::Disk
+                            | WaitClass::Room
+                            | WaitClass::Sleep
+                    );
+                    let ends = clip.full_end <= end.saturating_add(SLACK / 10)
+                        && clip.full_end.saturating_add(2 * each + SLACK) >= end;
+                    waits && whole(clip.blocked) && ends && !open && !self.accepts(*t, spans)
+                }),
+                Mostly::Unborn | Mostly::Gone | Mostly::Unknown => false,
+            }
+        };
+        let others =
+            self.g.threads_of(process).filter(|t| *t != thread && self.counts(*t) && !self.on_the_way(*t));
+        let mut all = others.filter(did);
+        let (one, None) = (all.next()?, all.next()) else { return None };
+        let why = "what the loop asks for was not recorded; this is the only thread of its process that did something else all that time";
+        Some(Candidate { relation: None, ..self.keeping(one, Relation::Owns, spans[0].0, why.into(), spans) })
+    }
+}

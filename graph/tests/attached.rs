@@ -239,20 +239,23 @@ fn who_made_a_connection_waits_for_an_answer_over_it() {
 
 #[test]
 fn the_end_of_the_recording_cuts_no_loop() {
-    let mut d = Drawing::new(5.0);
-    let daemon = d.process("daemon", "daemon", None, 0.0);
-    let stop = d.process("stop", "stop", None, 0.0);
-    let mut t = 0.1;
-    while t + 0.5 < 5.0 {
-        d.wait(stop, t, t + 0.5, "pselect6").times_out();
-        d.asks_for(stop, t + 0.5005, 1000, 0);
-        t += 0.501;
+    // Of equal sleeps, and of a last one that lasts longer than the one before.
+    for (each, last) in [(0.5, 4.9), (0.2, 4.4)] {
+        let mut d = Drawing::new(5.0);
+        let daemon = d.process("daemon", "daemon", None, 0.0);
+        let stop = d.process("stop", "stop", None, 0.0);
+        let mut t = 0.1;
+        while t + each < last {
+            d.wait(stop, t, t + each, "pselect6").times_out();
+            d.asks_for(stop, t + each + 0.0005, 1000, 0);
+            t += each + 0.001;
+        }
+        d.wait(stop, t, 5.0, "pselect6").open();
+        let stack = d.stack(&["last_job (daemon)"]);
+        d.runs(daemon, 0.0, 5.0, stack);
+        let r = d.diagnose("^stop$");
+        assert_eq!(way(&r), [1001, 1000], "{each}: {r:#?}");
     }
-    d.wait(stop, t, 5.0, "pselect6").open();
-    let stack = d.stack(&["last_job (daemon)"]);
-    d.runs(daemon, 0.0, 5.0, stack);
-    let r = d.diagnose("^stop$");
-    assert_eq!(way(&r), [1001, 1000], "{r:#?}");
 }
 
 #[test]

@@ -53,7 +53,7 @@ impl Walk<'_> {
             return Ok(());
         }
         // Also of sleeps too long to be asked about one by one; who watches descriptors meanwhile may ask for a process.
-        let turns = (group.waits > 1 && v.timed_out).then(|| group_spans(group));
+        let turns = (group.waits > 1 && (v.timed_out || v.open)).then(|| group_spans(group));
         let sleeps = class == WaitClass::Sleep;
         let for_child = || asks.as_ref().filter(|_| sleeps).and_then(|a| self.slept_for_child(thread, a));
         if let Some(spans) = turns

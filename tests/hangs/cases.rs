@@ -1,6 +1,6 @@
 //! What a right diagnosis of each hang says.
 
-use crate::record::{again, record, record_scenario};
+use crate::record::{again, record, record_from_the_middle, record_scenario};
 use crate::report::{Report, diagnose};
 use crate::{Skipped, Test};
 use std::cell::RefCell;
@@ -18,6 +18,8 @@ pub const TESTS: &[Test] = &[
     ("a_service_whose_start_waits_for_a_lock", activation),
     ("a_shell_that_makes_a_folder_again_and_again", made_already),
     ("a_shell_that_asks_for_a_lock_again_and_again", locked_already),
+    ("a_lock_from_the_middle_of_the_hang", locked_before),
+    ("who_gets_no_cpu_from_the_middle_of_the_hang", starved_before),
 ];
 
 /// A folder of the test's own; `PG_TUI_TEST_KEEP=1` leaves it, with the recording, to be looked at.
@@ -167,5 +169,42 @@ fn locked_already() -> Result<(), Skipped> {
             .root(2, "^(sh|flock) ", "lock")
             .not_first("^sh ")
             .clean(0);
+    })
+}
+
+/// A script as in [`of_shell`] that hangs already when the recording begins, and goes on when it ends. Diagnosed for a
+/// process whose command line begins like `who`, in which `$0` is the folder.
+fn from_the_middle(script: &str, who: &str, holds: impl Fn(&Report)) -> Result<(), Skipped> {
+    let report = || {
+        let dir = folder();
+        let name = dir.path().display().to_string();
+        let file = record_from_the_middle(dir.path(), &["sh", "-c", script, &name])?;
+        Ok(diagnose(&file, &["--process", &who.replace("$0", &name)]))
+    };
+    again(report, holds)
+}
+
+/// Nobody begins to wait while it is recorded, and nobody is woken.
+fn locked_before() -> Result<(), Skipped> {
+    let script = r#"flock "$0/lock" sleep 6 & sleep 0.3; flock "$0/lock" true; wait"#;
+    from_the_middle(script, "^flock $0/lock true", |r| {
+        r.victim("^flock flock .*lock true ", &["long-wait"], LONG)
+            .slice(&["^flock flock .*lock sleep 6 ", "^sleep "])
+            .root(1, "^sleep ", "slept")
+            .not_first("^flock ")
+            .clean(0);
+    })
+}
+
+/// Who has the lock wants a CPU when the recording begins, and may not get it before it ends: no switch tells of that.
+fn starved_before() -> Result<(), Skipped> {
+    let script = r#"busy='while :; do :; done'
+        timeout 6 taskset -c 0 sh -c "$busy" & timeout 6 taskset -c 0 sh -c "$busy" & sleep 0.2
+        flock "$0/lock" timeout 6 taskset -c 0 chrt -i 0 sh -c "$busy" & sleep 0.5; flock "$0/lock" true; wait"#;
+    from_the_middle(script, "^flock $0/lock true", |r| {
+        r.victim("^flock flock .*lock true ", &["long-wait"], LONG)
+            .slice(&["^flock flock .*lock timeout ", "^timeout ", "^sh "])
+            .root(1, "^sh ", "CPU")
+            .not_first("^(flock|timeout) ");
     })
 }

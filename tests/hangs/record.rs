@@ -4,12 +4,28 @@ use crate::report::{Report, before_others, pg_tui, text};
 use crate::{Skipped, roles};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
 /// Records a command into `folder`; skipped where the kernel does not let us.
 pub fn record(folder: &Path, command: &[&str]) -> Result<PathBuf, Skipped> {
+    let args: Vec<&str> = std::iter::once("--").chain(command.iter().copied()).collect();
+    recorded(folder, &args)
+}
+
+/// Records two seconds of a command that has run for a while.
+pub fn record_from_the_middle(folder: &Path, command: &[&str]) -> Result<PathBuf, Skipped> {
+    let mut child = Command::new(command[0]).args(&command[1..]).spawn().expect("the command starts");
+    std::thread::sleep(Duration::from_millis(1500));
+    let file = recorded(folder, &["-d", "2", "-p", &child.id().to_string()]);
+    child.wait().expect("a child of ours");
+    file
+}
+
+fn recorded(folder: &Path, args: &[&str]) -> Result<PathBuf, Skipped> {
     let file = folder.join("r.pgs");
     let mut pg_tui = before_others(pg_tui().get_program());
-    let out = pg_tui.args(["record", "--no-tui", "-o"]).arg(&file).arg("--").args(command).output();
+    let out = pg_tui.args(["record", "--no-tui", "-o"]).arg(&file).args(args).output();
     let out = out.expect("pg-tui starts");
     if out.status.code() == Some(4) {
         let why = String::from_utf8_lossy(&out.stderr).lines().next().unwrap_or_default().to_string();

@@ -117,6 +117,8 @@ impl Writer<'_> {
             block_type: v.block_type,
             unit: v.violation.as_ref().map(|v| unit_info(self.g, self.c, v)),
             outside_focus: !in_view(self.c, has_focus(self.c, &VictimOptions::default()), v.thread),
+            begun_before: self.g.vertex(v.first).begun_before,
+            not_over: v.episode.key.is_some() && self.g.vertex(v.vertex).open,
             unserved: match &v.unserved {
                 Some(u) => Some(format!("{}; by that it was found", u.words(self.c))),
                 None => crate::unserved::of_victim(self.g, self.c, v).map(|u| u.words(self.c)),

@@ -88,9 +88,30 @@ pub struct VictimInfo {
     /// The recording has a focus, and the victim is not in it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub outside_focus: bool,
+    /// It had begun before the recording: it lasted longer than told.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub begun_before: bool,
+    /// It was not over when the recording ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub not_over: bool,
+}
+
+/// What of a hang the recording did not see, to follow the words about it; empty when it saw all.
+pub fn cut(begun_before: bool, not_over: bool) -> &'static str {
+    match (begun_before, not_over) {
+        (true, true) => ", begun before the recording and not over at its end",
+        (true, false) => ", begun before the recording",
+        (false, true) => ", not over when the recording ended",
+        (false, false) => "",
+    }
 }
 
 impl VictimInfo {
+    /// What of it the recording did not see ([`cut`]).
+    pub fn cut(&self) -> &'static str {
+        cut(self.begun_before, self.not_over)
+    }
+
     /// What hung, as a person reads it: `slow unit`, `long wait`, ...
     pub fn words(&self) -> &'static str {
         if self.unit.is_some() { crate::victim::SLOW_UNIT } else { self.block_type.words() }

@@ -32,6 +32,7 @@ fn who_waits_for_a_child_all_the_time_hangs_when_it_is_meant() {
     assert_eq!(listed(true), [child], "of everybody: a shell with its command is like that, too");
     let r = full_pipe().0.diagnose("^program$");
     assert_eq!((r.victim.tid, r.circle.len()), (1000, 2), "{r:#?}");
+    assert_eq!(r.victim.cut(), ", begun before the recording and not over at its end");
 }
 
 /// A main thread that waits, by time-outs of its own, on a pair of sockets of its own process; `others`: what else runs

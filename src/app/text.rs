@@ -44,12 +44,13 @@ fn victim(r: &Report) -> String {
     let unserved = v.unserved.as_ref().map_or_else(String::new, |u| format!(" {}.", clean(u)));
     let outside = if v.outside_focus { " It is outside of the focus of the recording." } else { "" };
     format!(
-        "{} (pid {}{thread}) {did} for {} from {} on ({}).{outside}{unit}{unserved}",
+        "{} (pid {}{thread}) {did} for {} from {} on ({}){}.{outside}{unit}{unserved}",
         clean(&v.process),
         v.pid,
         time::length(v.duration_ns),
         time::at(v.start_ns),
-        v.words()
+        v.words(),
+        v.cut()
     )
 }
 

@@ -57,7 +57,8 @@ fn head(out: &mut String, r: &Report, focus: &str) -> std::fmt::Result {
     let v = &r.victim;
     writeln!(out, "What hung")?;
     let who = who(&v.process, v.pid, &inside(v.container.as_deref(), v.container_pid), &v.thread, v.tid);
-    writeln!(out, "  {}: {} of {} at {}", clean(&who), v.words(), span(v.duration_ns), moment(v.start_ns))?;
+    let (long, at) = (span(v.duration_ns), moment(v.start_ns));
+    writeln!(out, "  {}: {} of {long} at {at}{}", clean(&who), v.words(), v.cut())?;
     if !v.cmdline.is_empty() {
         writeln!(out, "  {}", clean_to(&v.cmdline, WIDTH))?;
     }

@@ -193,8 +193,9 @@ fn detail(ui: &Ui, buffer: &mut Buffer, area: Rect) {
         } else {
             String::new()
         };
-        let open = if vertex.open { ", not over when the recording ended" } else { "" };
-        format!("{}{single}{open}", r.wait(&vertex))
+        let before = r.graph.vertex(v.first).begun_before;
+        let cut = pg_graph::report::cut(before, vertex.open);
+        format!("{}{single}{cut}", r.wait(&vertex))
     };
     let mut lines = vec![("command", r.cmdline(v.thread, 400)), ("waits on", waits), ("in", stack)];
     if let Some(x) = &v.violation {

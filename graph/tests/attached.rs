@@ -361,3 +361,31 @@ fn an_event_loop_with_a_connection_that_it_made_hangs_when_it_is_named() {
     };
     assert!(asks(true) && !asks(false));
 }
+
+/// A connection that is not accepted: who looks after the workers listens, too, and looks every second.
+#[test]
+fn workers_accept_and_not_who_looks_after_them() {
+    let mut d = Drawing::new(5.0);
+    let client = d.process("client", "client", None, 0.0);
+    let parent = d.process("httpd", "httpd", None, 0.0);
+    let worker = d.process("httpd", "httpd worker", Some(parent), 0.0);
+    let script = d.process("script", "script", Some(worker), 0.0);
+    let (own, _) = tcp(&mut d, 40_000, 80);
+    waits(&mut d, client, "poll", own);
+    let mut t = 0.1;
+    while t + 1.0 < 5.0 {
+        d.wait(parent, t, t + 1.0, "pselect6").times_out();
+        t += 1.001;
+    }
+    d.wait(parent, t, 5.0, "pselect6").open();
+    let pipe = d.object(ObjectKind::Pipe, 7, 7, "");
+    waits(&mut d, worker, "read", pipe);
+    d.hold(script, worker, pipe, Relation::Writes, 0.7);
+    let stack = d.stack(&["stock (script)"]);
+    d.runs(script, 0.0, 5.0, stack);
+    for t in [parent, worker] {
+        d.hold(t, client, own, Relation::Listens, 0.7);
+    }
+    let r = d.diagnose("^client$");
+    assert_eq!(way(&r), [1000, 1002, 1003], "{r:#?}");
+}

@@ -408,7 +408,11 @@ impl Walk<'_> {
         match act.mostly() {
             Mostly::Waiting(i) => act.groups.get(i).is_some_and(|g| {
                 let woken = self.g.waking(g.longest().map_or(VertexId(u32::MAX), |c| c.last)).is_some();
-                class(&self.representative(g), self.c).idle() && !woken
+                let class = class(&self.representative(g), self.c);
+                // Who only looks after others that accept has pauses.
+                let pauses =
+                    c.relation == Some(Relation::Listens) && class == WaitClass::Sleep && g.waits > 2;
+                (class.idle() || pauses) && !woken
             }),
             _ => false,
         }

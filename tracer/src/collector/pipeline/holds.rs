@@ -2,7 +2,7 @@
 
 use super::{Long, MAX_LONG, Pipeline};
 use crate::holders::LongWait;
-use pg_event::{Event, Hold, Kind, Relation};
+use pg_event::{Event, Hold, Kind, Relation, ThreadId};
 
 impl Pipeline {
     /// Looks up who holds what long waits wait for: a few waits at a time, since it reads much of `/proc`.
@@ -55,10 +55,32 @@ impl Pipeline {
                     self.order.push(Event { time, thread: long.thread, cpu: 0, kind: Kind::Hold(hold) });
                 }
             }
+            // What was asked before the recording was not seen: who has the other end may wait for an answer itself.
+            if long.off.begun_before && long.first {
+                let peers = holders.iter().filter(|f| f.relation == Relation::Peer);
+                let loops: Vec<Long> = peers.filter_map(|f| self.turning(f.holder)).collect();
+                let room = MAX_LONG.saturating_sub(self.long.len());
+                self.long.extend(loops.into_iter().take(room));
+            }
             for found in holders {
                 let hold = Hold { object: found.object, subject: long.thread, relation: found.relation };
                 self.order.push(Event { time, thread: found.holder, cpu: 0, kind: Kind::Hold(hold) });
             }
         }
+    }
+
+    /// The wait of a thread whose event loop turns by a timer of its own: no wait of that becomes long.
+    fn turning(&self, thread: ThreadId) -> Option<Long> {
+        const LOOPS: [&str; 7] =
+            ["epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect6"];
+        let last = self.last.get(&self.identity.row(thread)?.tid)?;
+        let turns = last.off.syscall.is_any(&LOOPS) && last.off.object.is_some() && !last.off.begun_before;
+        turns.then_some(Long {
+            thread: last.thread,
+            tid: last.raw.tid,
+            tgid: last.raw.tgid,
+            off: last.off,
+            first: false,
+        })
     }
 }

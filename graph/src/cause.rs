@@ -104,6 +104,7 @@ impl Writer<'_> {
         let v = self.victim;
         let t = self.c.thread(v.thread);
         let p = self.c.process_of(v.thread);
+        let (begun_before, not_over) = v.cut(self.g);
         VictimInfo {
             pid: p.map_or(0, |p| p.pid),
             tid: t.map_or(0, |t| t.tid),
@@ -117,8 +118,8 @@ impl Writer<'_> {
             block_type: v.block_type,
             unit: v.violation.as_ref().map(|v| unit_info(self.g, self.c, v)),
             outside_focus: !in_view(self.c, has_focus(self.c, &VictimOptions::default()), v.thread),
-            begun_before: self.g.vertex(v.first).begun_before,
-            not_over: v.episode.key.is_some() && self.g.vertex(v.vertex).open,
+            begun_before,
+            not_over,
             unserved: match &v.unserved {
                 Some(u) => Some(format!("{}; by that it was found", u.words(self.c))),
                 None => crate::unserved::of_victim(self.g, self.c, v).map(|u| u.words(self.c)),

@@ -137,7 +137,8 @@ pub(crate) fn vague(v: &Vertex, catalog: &Catalog) -> bool {
         && !joins(v, catalog)
 }
 
-fn members<'a>(catalog: &'a Catalog, o: &'a Object) -> impl Iterator<Item = &'a Object> {
+/// What a set or an epoll instance watches, as far as it is known.
+pub(crate) fn members<'a>(catalog: &'a Catalog, o: &'a Object) -> impl Iterator<Item = &'a Object> {
     o.members.iter().filter_map(|m| catalog.object(*m))
 }
 
@@ -267,8 +268,8 @@ pub(crate) fn asked(graph: &EventGraph, catalog: &Catalog, vertex: VertexId) -> 
     }
 }
 
-/// Is it the end of a connection of who asked for that? Of TCP and UDP the ports tell, of unix sockets that the other end
-/// has the name.
+/// Is it the end of a connection of who asked for that? Of TCP and UDP the ports tell; of unix sockets both ends bear the
+/// same name, so that it is not known.
 pub(crate) fn connected(catalog: &Catalog, id: ObjectId) -> bool {
     /// First port that Linux gives to who connects, unless it is told another one (`ip_local_port_range`, ip(7)).
     const EPHEMERAL: u64 = 32_768;
@@ -276,10 +277,6 @@ pub(crate) fn connected(catalog: &Catalog, id: ObjectId) -> bool {
     let Some(o) = catalog.object(id).filter(|o| o.peer != 0) else { return false };
     match o.kind {
         ObjectKind::Tcp | ObjectKind::Udp => port(o.id) >= EPHEMERAL && port(o.peer) < EPHEMERAL,
-        ObjectKind::UnixStream => {
-            let other = || catalog.objects.iter().find(|x| x.is_other_end_of(o));
-            o.name.is_empty() && other().is_some_and(|x| !x.name.is_empty())
-        }
         _ => false,
     }
 }

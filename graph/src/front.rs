@@ -55,11 +55,9 @@ pub(crate) fn seen_first(graph: &EventGraph, catalog: &Catalog, all: &mut [(Vict
 
 /// Is the process of `young` a descendant of that of `old`?
 fn descends(catalog: &Catalog, young: ThreadId, old: ThreadId) -> bool {
-    const DEEPEST: usize = 64;
     let of = |t| catalog.thread(t).map_or(ProcessId::NONE, |t| t.process);
     let old = of(old);
-    let parent = |p: &ProcessId| catalog.process(*p).map(|p| p.parent).filter(|p| p.is_some());
-    old.is_some() && std::iter::successors(parent(&of(young)), parent).take(DEEPEST).any(|p| p == old)
+    old.is_some() && catalog.ancestors(of(young)).any(|p| p == old)
 }
 
 /// Does it wait for somebody to whom it connected? Who connects wants something, though what came last may be a notice that

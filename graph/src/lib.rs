@@ -50,7 +50,7 @@ pub use baseline::{Similar, similar};
 pub use builder::{BuildOptions, Builder, Join, Task};
 pub use burst::BurstFact;
 pub use class::{WaitClass, class};
-pub use diagnose::{Diagnosis, Options, SliceNode, Step, path_of_span, run_with, run_with_policy};
+pub use diagnose::{Diagnosis, Keeps, Options, SliceNode, Step, path_of_span, run_with, run_with_policy};
 pub use edge::{Edge, EdgeId, EdgeKind, Weak};
 pub use episode::{Episode, WaitKey, episodes, wait_key};
 pub use flag::FlagAccess;

@@ -126,10 +126,8 @@ pub(crate) fn reads(
 
 /// Is a process of this number one that started the thread's process, or who started that?
 fn comes_from(c: &Catalog, thread: ThreadId, pid: u32) -> bool {
-    const GENERATIONS: usize = 16;
-    let above = |p: &&Process| c.process(p.parent);
-    let own = c.process_of(thread).and_then(|p| above(&p));
-    std::iter::successors(own, above).take(GENERATIONS).any(|p| p.pid == pid || p.ns_pid == pid)
+    let own = c.thread(thread).map_or(ProcessId::NONE, |t| t.process);
+    c.ancestors(own).filter_map(|p| c.process(p)).any(|p| p.pid == pid || p.ns_pid == pid)
 }
 
 impl Look {

@@ -72,6 +72,12 @@ impl Victim {
         if self.violation.is_some() { SLOW_UNIT } else { self.block_type.words() }
     }
 
+    /// Had it begun before the recording, and was it not over at the end of that?
+    pub fn cut(&self, graph: &EventGraph) -> (bool, bool) {
+        let waits = self.episode.key.is_some();
+        (graph.vertex(self.first).begun_before, waits && graph.vertex(self.vertex).open)
+    }
+
     /// End, ns.
     pub fn end(&self) -> Ns {
         self.start + self.duration

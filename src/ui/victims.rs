@@ -193,8 +193,8 @@ fn detail(ui: &Ui, buffer: &mut Buffer, area: Rect) {
         } else {
             String::new()
         };
-        let before = r.graph.vertex(v.first).begun_before;
-        let cut = pg_graph::report::cut(before, vertex.open);
+        let (before, open) = v.cut(&r.graph);
+        let cut = pg_graph::report::cut(before, open);
         format!("{}{single}{cut}", r.wait(&vertex))
     };
     let mut lines = vec![("command", r.cmdline(v.thread, 400)), ("waits on", waits), ("in", stack)];

@@ -1,7 +1,7 @@
 //! The sentences of retry loops, of children or of sleeps with something tried in between.
 
 use super::{Ranked, Writer};
-use crate::diagnose::SliceNode;
+use crate::diagnose::{Keeps, SliceNode};
 use crate::looks::Look;
 use crate::refused::{self, Evidence};
 use crate::retries::Retries;
@@ -123,13 +123,13 @@ impl Writer<'_> {
         let why = evidence.map_or_else(|| self.last_message(last), |e| self.refused(&e));
         let child = self.o.nodes.get(r.node + 1).filter(|c| c.state == "exited");
         let whom = match child.and_then(|_| self.o.nodes.get(r.node + 2)) {
-            Some(h) if h.why_weak.as_ref().is_some_and(|w| w.starts_with("nobody listened")) => {
-                format!("{} served it in the end", clean(&short_who(self.c, h.thread), 60))
-            }
             Some(h) => {
-                let guess = h.why_weak.as_ref().is_some_and(|w| w.contains("the only other"));
-                let keeps = if guess { "may keep" } else { "keeps" };
-                format!("{} {keeps} it from that", clean(&short_who(self.c, h.thread), 60))
+                let does = match h.keeps {
+                    Keeps::Has => "keeps it from that",
+                    Keeps::May => "may keep it from that",
+                    Keeps::Served => "served it in the end",
+                };
+                format!("{} {does}", clean(&short_who(self.c, h.thread), 60))
             }
             None if child.is_none() => "what the child waited for is told above".into(),
             None if evidence.is_some_and(|e| refused::limit(e.error).is_some()) => {

@@ -116,6 +116,12 @@ impl Activity {
         if self.running > 0 && perhaps * 4 >= self.runnable { Mostly::Running } else { Mostly::Runnable }
     }
 
+    /// The waits that most of the time went to, if it went to waits.
+    pub fn waiting(&self) -> Option<&Group> {
+        let Mostly::Waiting(i) = self.mostly() else { return None };
+        self.groups.get(i)
+    }
+
     /// The largest part.
     pub fn mostly(&self) -> Mostly {
         // Running and wanting to run are one demand for the CPU.

@@ -420,15 +420,13 @@ impl Walk<'_> {
 
     fn only_heeds_signals(&self, c: &Candidate) -> bool {
         let act = activity(self.g, self.c, c.thread, &merged(c.spans.clone()));
-        let Mostly::Waiting(i) = act.mostly() else { return false };
-        act.groups.get(i).is_some_and(|g| class(&self.representative(g), self.c) == WaitClass::Signal)
+        act.waiting().is_some_and(|g| class(&self.representative(g), self.c) == WaitClass::Signal)
     }
 
     /// Does it wait for its children?
     fn is_parent(&self, c: &Candidate) -> bool {
         let act = activity(self.g, self.c, c.thread, &merged(c.spans.clone()));
-        let Mostly::Waiting(i) = act.mostly() else { return false };
-        act.groups.get(i).is_some_and(|g| class(&self.representative(g), self.c) == WaitClass::Child)
+        act.waiting().is_some_and(|g| class(&self.representative(g), self.c) == WaitClass::Child)
     }
 
     /// How much a holder looks like the culprit.

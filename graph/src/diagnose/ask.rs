@@ -1,6 +1,6 @@
 //! Questions about edges: which of several, or whether to follow a weak one.
 
-use super::activity::{Group, Mostly, Spans, activity, merged};
+use super::activity::{Group, Mostly, Spans, activity, merged, total};
 use super::node::Entry;
 use super::pose::Posed;
 use super::walk::{Flow, Walk, group_spans};
@@ -31,6 +31,28 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
+    /// Somebody by whom no act was recorded: who holds, by the state of the system, or who alone could have acted. All
+    /// of `spans` are put down to it.
+    pub fn unseen(
+        thread: ThreadId,
+        spans: Spans,
+        (vertex, at): (Option<VertexId>, Ns),
+        why: impl Into<String>,
+    ) -> Self {
+        Self {
+            thread,
+            time: total(&spans),
+            spans,
+            entry: Entry { edge: Some(EdgeKind::Holder), why_weak: Some(why.into()), ..Entry::default() },
+            weak: Some(Weak::FromState),
+            waking: false,
+            vertex,
+            at,
+            kind: EdgeKind::Holder,
+            relation: None,
+        }
+    }
+
     /// Add an edge, together with those of the same thread.
     pub fn add(
         all: &mut Vec<Self>,

@@ -1,14 +1,13 @@
 //! Baselines in a diagnosis: who acts when the wait goes well, and what did that thread do this time?
 
-use super::activity::{Group, Mostly, Spans, activity, total};
+use super::activity::{Group, Mostly, Spans, activity};
 use super::ask::{Candidate, nearby};
-use super::node::Entry;
 use super::pose::Posed;
 use super::walk::{Flow, Walk};
 use crate::baseline::{Similar, similar, similar_among};
 use crate::class::{WaitClass, asked, class};
 use crate::words::{moment, percent, short_who, span};
-use crate::{Choice, EdgeKind, Question, QuestionKind, VertexId, Weak};
+use crate::{Choice, EdgeKind, Question, QuestionKind, VertexId};
 use pg_event::{Ns, ObjectKind, ThreadId};
 use std::collections::HashSet;
 
@@ -126,8 +125,7 @@ impl Walk<'_> {
             return false;
         }
         let act = activity(self.g, self.c, client, spans);
-        let Mostly::Waiting(i) = act.mostly() else { return false };
-        let Some(longest) = act.groups.get(i).and_then(Group::longest) else { return false };
+        let Some(longest) = act.waiting().and_then(Group::longest) else { return false };
         let v = self.g.vertex(longest.last);
         if class(&v, self.c) != WaitClass::Channel || !asked(self.g, self.c, longest.first) {
             return false;
@@ -144,18 +142,10 @@ impl Walk<'_> {
         silent: &Spans,
         why: &str,
     ) -> Candidate {
-        Candidate {
-            thread: self.g.vertex(vertex).thread,
-            spans: silent.clone(),
-            time: total(silent),
-            entry: Entry { edge: Some(kind), id: None, why_weak: Some(why.to_owned()), ..Entry::default() },
-            weak: Some(Weak::FromState),
-            waking: false,
-            vertex: Some(vertex),
-            at,
-            kind,
-            relation: None,
-        }
+        let thread = self.g.vertex(vertex).thread;
+        let mut c = Candidate::unseen(thread, silent.clone(), (Some(vertex), at), why);
+        (c.kind, c.entry.edge) = (kind, Some(kind));
+        c
     }
 
     /// Long running, repeated yield or long wait, and not its usual idle.

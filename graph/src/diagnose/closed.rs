@@ -334,23 +334,9 @@ impl Walk<'_> {
             "who owns the futex is not recorded; it is one of the threads of the process that could wake it"
         };
         let at: Ns = silent.first().map_or(0, |s| s.0);
-        Candidate {
-            thread: t,
-            spans: silent.clone(),
-            time: total(silent),
-            entry: Entry {
-                edge: Some(EdgeKind::Holder),
-                id: None,
-                why_weak: Some(why.into()),
-                sole: of == 1,
-            },
-            weak: Some(Weak::FromState),
-            waking: false,
-            vertex: self.g.vertex_at(t, at),
-            at,
-            kind: EdgeKind::Holder,
-            relation: None,
-        }
+        let mut c = Candidate::unseen(t, silent.clone(), (self.g.vertex_at(t, at), at), why);
+        c.entry.sole = of == 1;
+        c
     }
 
     /// All threads of the process wait: each one is shown, and whose wait began last closed the circle.

@@ -1,6 +1,6 @@
 //! Waits that lasted until the process was told to end: what wakes a thread then is its end, not what it waited for.
 
-use super::activity::{Clip, Group, Mostly, Spans, activity, merged};
+use super::activity::{Clip, Group, Spans, activity, merged};
 use super::ask::Candidate;
 use super::walk::Walk;
 use crate::class::{WaitClass, class};
@@ -51,8 +51,7 @@ impl Walk<'_> {
             let own = c.waking && c.thread != thread && process(c.thread) == process(thread);
             let spans = merged(c.spans.clone());
             let act = activity(self.g, self.c, c.thread, if own { &spans } else { &[] });
-            let Mostly::Waiting(i) = act.mostly() else { return false };
-            act.groups.get(i).filter(|g| g.blocked * 20 >= act.total * 19).is_some_and(|g| {
+            act.waiting().filter(|g| g.blocked * 20 >= act.total * 19).is_some_and(|g| {
                 let v = self.representative(g);
                 crate::class::private_futex(&v, self.c)
                     && v.timed_out

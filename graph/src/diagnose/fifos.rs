@@ -72,11 +72,9 @@ impl Walk<'_> {
 
     /// The only process that lived then whose command line has the path in it, besides who waits and who started that.
     fn names_it(&self, thread: ThreadId, path: &str, silent: &Spans) -> Option<ThreadId> {
-        const DEEPEST: usize = 64;
         let own = self.c.thread(thread)?.process;
         let (a, b) = (silent.first()?.0, silent.last()?.1);
-        let parent = |p: &ProcessId| self.c.process(*p).map(|p| p.parent).filter(|p| p.is_some());
-        let line: Vec<ProcessId> = std::iter::successors(Some(own), parent).take(DEEPEST).collect();
+        let line: Vec<ProcessId> = self.c.ancestors(own).chain([own]).collect();
         let has = |text: &str| {
             let part_of = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || "/._-".contains(c));
             text.match_indices(path).any(|(i, _)| {

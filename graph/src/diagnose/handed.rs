@@ -1,12 +1,11 @@
 //! Requests that a server hands on: a bus, a display server, a broker takes the message of one client and sends one to
 //! another. While that one does not answer, the server waits for whatever comes next, and so tells nothing.
 
-use super::activity::{Group, Mostly, Spans, activity, merged, total};
+use super::activity::{Group, Mostly, Spans, activity, merged};
 use super::ask::Candidate;
-use super::node::Entry;
 use super::walk::{Flow, Walk};
 use crate::class::{WaitClass, asked, class};
-use crate::{EdgeKind, VertexId, Weak};
+use crate::{EdgeKind, VertexId};
 use pg_event::{Direction, Ns, ThreadId};
 
 /// A server hands a request on at once, ns.
@@ -58,23 +57,9 @@ impl Walk<'_> {
             other.then(taken).flatten().map(|t| (e, id, t))
         })?;
         let why = "no wake-up by it was recorded; the server handed the request on to it and waited for whatever came next";
-        Some(Candidate {
-            thread,
-            spans: spans.clone(),
-            time: total(spans),
-            entry: Entry {
-                edge: Some(EdgeKind::Ipc),
-                id: Some(id),
-                why_weak: Some(why.into()),
-                ..Entry::default()
-            },
-            weak: Some(Weak::FromState),
-            waking: false,
-            vertex: Some(e.to),
-            at: e.from_time,
-            kind: EdgeKind::Ipc,
-            relation: None,
-        })
+        let mut c = Candidate::unseen(thread, spans.clone(), (Some(e.to), e.from_time), why);
+        (c.kind, c.entry.edge, c.entry.id) = (EdgeKind::Ipc, Some(EdgeKind::Ipc), Some(id));
+        Some(c)
     }
 
     /// On by way of the server `c` to whom it handed the request on.
@@ -93,8 +78,7 @@ impl Walk<'_> {
     /// Does a thread mostly sleep?
     fn sleeps(&self, t: ThreadId, spans: &Spans) -> bool {
         let act = activity(self.g, self.c, t, spans);
-        let Mostly::Waiting(i) = act.mostly() else { return false };
-        act.groups.get(i).is_some_and(|g| class(&self.representative(g), self.c) == WaitClass::Sleep)
+        act.waiting().is_some_and(|g| class(&self.representative(g), self.c) == WaitClass::Sleep)
     }
 
     /// A thread of its process that this one created or woke just before it began to wait, and that was at work for
@@ -119,23 +103,9 @@ impl Walk<'_> {
         }
         let [(t, id, at)] = found[..] else { return None };
         let why = "no wake-up was recorded; it was given something to do just before the wait began, and was at that ever since";
-        Some(Candidate {
-            thread: t,
-            spans: silent.clone(),
-            time: total(silent),
-            entry: Entry {
-                edge: Some(EdgeKind::Holder),
-                id: Some(id),
-                why_weak: Some(why.into()),
-                sole: true,
-            },
-            weak: Some(Weak::FromState),
-            waking: false,
-            vertex: self.g.vertex_at(t, at),
-            at,
-            kind: EdgeKind::Holder,
-            relation: None,
-        })
+        let mut c = Candidate::unseen(t, silent.clone(), (self.g.vertex_at(t, at), at), why);
+        (c.entry.id, c.entry.sole) = (Some(id), true);
+        Some(c)
     }
 
     /// Did it run, or wait for one particular act of another process or of a device, for nearly all of the time?
@@ -171,8 +141,7 @@ impl Walk<'_> {
         let process = self.c.thread(receiver)?.process;
         let took = |t: &ThreadId| {
             let act = activity(self.g, self.c, *t, spans);
-            let Mostly::Waiting(i) = act.mostly() else { return false };
-            let Some(longest) = act.groups.get(i).and_then(Group::longest) else { return false };
+            let Some(longest) = act.waiting().and_then(Group::longest) else { return false };
             let v = self.g.vertex(longest.first);
             let own = match class(&v, self.c) {
                 WaitClass::Channel => asked(self.g, self.c, longest.first),

@@ -3,7 +3,6 @@
 use super::activity::{Group, Mostly, Spans, activity, total};
 use super::answerless::{main_thread, relation_words};
 use super::ask::Candidate;
-use super::node::Entry;
 use super::walk::Walk;
 use crate::builder::{SIGWAIT, call_is};
 use crate::class::{WaitClass, asked, class, on_condition, owed};
@@ -126,23 +125,9 @@ impl Walk<'_> {
             } else {
                 "no wake-up was recorded; it is the only child in the catalogue that lived then".to_owned()
             };
-            out.push(Candidate {
-                thread: holder,
-                spans: silent.clone(),
-                time: total(silent),
-                entry: Entry {
-                    edge: Some(EdgeKind::Holder),
-                    id: None,
-                    why_weak: Some(why),
-                    ..Entry::default()
-                },
-                weak: Some(Weak::FromState),
-                waking: false,
-                vertex: self.g.vertex_at(holder, time),
-                at: time,
-                kind: EdgeKind::Holder,
-                relation: Some(relation),
-            });
+            let at = (self.g.vertex_at(holder, time), time);
+            let found = Candidate::unseen(holder, silent.clone(), at, why);
+            out.push(Candidate { relation: Some(relation), ..found });
         }
         if out.is_empty() && !joins && (from_facts && alone && ends_only || self.only_counts(group)) {
             out.extend(self.within(thread, silent));
@@ -161,8 +146,7 @@ impl Walk<'_> {
     /// who uses them.
     fn only_joins(&self, t: ThreadId, spans: &Spans) -> bool {
         let act = activity(self.g, self.c, t, spans);
-        let Mostly::Waiting(i) = act.mostly() else { return false };
-        act.groups.get(i).is_some_and(|g| crate::class::joins(&self.representative(g), self.c))
+        act.waiting().is_some_and(|g| crate::class::joins(&self.representative(g), self.c))
     }
 
     /// What a retry loop tries for between its sleeps: what the call that tells most is about, else the one that failed
@@ -293,8 +277,7 @@ impl Walk<'_> {
     /// nor does it keep anybody from answering.
     pub(super) fn accepts(&self, t: ThreadId, spans: &Spans) -> bool {
         let act = activity(self.g, self.c, t, spans);
-        let Mostly::Waiting(i) = act.mostly() else { return false };
-        act.groups.get(i).is_some_and(|g| {
+        act.waiting().is_some_and(|g| {
             let v = self.representative(g);
             let listens = || self.c.object(v.object).is_some_and(|o| crate::class::only_listens(self.c, o));
             v.syscall.is_any(&["accept", "accept4"]) || class(&v, self.c) == WaitClass::EventLoop && listens()
@@ -305,8 +288,7 @@ impl Walk<'_> {
     /// something for somebody, unlike a worker that waits for work.
     pub(super) fn owing(&self, t: ThreadId, spans: &Spans) -> Ns {
         let act = activity(self.g, self.c, t, spans);
-        let Mostly::Waiting(i) = act.mostly() else { return 0 };
-        let Some((g, longest)) = act.groups.get(i).and_then(|g| Some((g, g.longest()?))) else { return 0 };
+        let Some((g, longest)) = act.waiting().and_then(|g| Some((g, g.longest()?))) else { return 0 };
         let works = match class(&self.representative(g), self.c) {
             // It may have asked again in between.
             WaitClass::Channel => [longest.first, longest.last].iter().any(|v| asked(self.g, self.c, *v)),

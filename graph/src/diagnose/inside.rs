@@ -1,12 +1,11 @@
 //! Who within a process works for the thread that waits, where no message and no wake-up tells: recordings that begin in
 //! the middle of a hang do not see how the work was handed over.
 
-use super::activity::{Group, Mostly, Spans, activity, total};
+use super::activity::{Group, Spans, activity, total};
 use super::ask::Candidate;
-use super::node::Entry;
 use super::walk::Walk;
-use crate::class::{WaitClass, class, connected, joins, takes_semaphore, vague};
-use crate::{EdgeKind, Vertex, Weak};
+use crate::Vertex;
+use crate::class::{WaitClass, class, connected, joins, members, takes_semaphore, vague};
 use pg_event::{ModuleKind, Ns, Object, ObjectId, ObjectKind, Relation, ThreadId};
 
 impl Walk<'_> {
@@ -14,12 +13,12 @@ impl Walk<'_> {
     pub(super) fn only_counts(&self, group: &Group) -> bool {
         let Some(o) = self.c.object(self.representative(group).object) else { return false };
         let counts = |k: ObjectKind| matches!(k, ObjectKind::EventFd | ObjectKind::TimerFd);
-        let mut members = o.members.iter().filter_map(|m| self.c.object(*m)).map(|o| o.kind);
+        let known = members(self.c, o).count() == o.members.len();
         match o.kind {
             ObjectKind::Set => {
-                o.members.len() == members.clone().count()
-                    && members.clone().any(|k| k == ObjectKind::EventFd)
-                    && members.all(counts)
+                known
+                    && members(self.c, o).any(|o| o.kind == ObjectKind::EventFd)
+                    && members(self.c, o).all(|o| counts(o.kind))
             }
             k => k == ObjectKind::EventFd,
         }
@@ -76,11 +75,8 @@ impl Walk<'_> {
     fn at_work_for(&self, t: ThreadId, spans: &Spans) -> Ns {
         let act = activity(self.g, self.c, t, spans);
         let busy = act.running + act.runnable;
-        let Mostly::Waiting(i) = act.mostly() else { return busy };
-        let Some(g) = act.groups.get(i).filter(|g| self.reads_from_child(t, g)) else {
-            return busy.max(self.owing(t, spans));
-        };
-        g.blocked
+        let from_child = act.waiting().filter(|g| self.reads_from_child(t, g)).map(|g| g.blocked);
+        from_child.unwrap_or_else(|| busy.max(self.owing(t, spans)))
     }
 
     /// Does it wait for what a child of its process writes into a pipe?
@@ -88,7 +84,7 @@ impl Walk<'_> {
         let v = self.representative(group);
         let pipe = self.c.object(v.object).is_some_and(|o| {
             let is = |o: &Object| o.kind == ObjectKind::Pipe;
-            is(o) || !o.members.is_empty() && o.members.iter().filter_map(|m| self.c.object(*m)).all(is)
+            is(o) || !o.members.is_empty() && members(self.c, o).all(is)
         });
         let own = self.c.thread(t).map(|t| t.process);
         let (a, b) = (group.clips.first().map_or(0, |c| c.start), group.clips.last().map_or(0, |c| c.end));
@@ -104,8 +100,7 @@ impl Walk<'_> {
     /// For how long it waited for what is a lock by the names of the functions.
     fn locked_out(&self, t: ThreadId, spans: &Spans) -> Ns {
         let act = activity(self.g, self.c, t, spans);
-        let Mostly::Waiting(i) = act.mostly() else { return 0 };
-        act.groups.get(i).map_or(0, |g| {
+        act.waiting().map_or(0, |g| {
             let v = self.representative(g);
             let lock = class(&v, self.c) == WaitClass::Lock && !vague(&v, self.c) && !joins(&v, self.c);
             let semaphore = takes_semaphore(&v, self.c) && !self.waits_in_library(&v);
@@ -126,17 +121,16 @@ impl Walk<'_> {
     pub(super) fn serves_anybody(&self, v: &Vertex) -> bool {
         let listens = |o: &Object| o.kind == ObjectKind::UnixStream && o.peer == 0 && !o.name.is_empty();
         let Some(o) = self.c.object(v.object) else { return false };
-        let mut members = o.members.iter().filter_map(|m| self.c.object(*m));
         class(v, self.c) == WaitClass::EventLoop
             || listens(o)
-            || members.clone().any(listens) && members.all(|o| listens(o) || o.kind == ObjectKind::EventFd)
+            || members(self.c, o).any(listens)
+                && members(self.c, o).all(|o| listens(o) || o.kind == ObjectKind::EventFd)
     }
 
     /// Does it mostly wait for an answer over one connection, which it made to `thread`?
     pub(super) fn waits_at_other_end(&self, t: ThreadId, thread: ThreadId, spans: &Spans) -> bool {
         let act = activity(self.g, self.c, t, spans);
-        let Mostly::Waiting(i) = act.mostly() else { return false };
-        let Some(v) = act.groups.get(i).map(|g| self.representative(g)) else { return false };
+        let Some(v) = act.waiting().map(|g| self.representative(g)) else { return false };
         let Some(own) = self.c.object(v.object) else { return false };
         let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
         let mut ends = self.g.holds(thread, a..b.saturating_add(1)).filter_map(|h| self.c.object(h.object));
@@ -151,9 +145,8 @@ impl Walk<'_> {
         let other = |o: &Object| own.iter().any(|e| e.is_other_end_of(o));
         let watches = |t: &ThreadId| {
             let act = activity(self.g, self.c, *t, spans);
-            let Mostly::Waiting(i) = act.mostly() else { return false };
-            let o = act.groups.get(i).and_then(|g| self.c.object(self.representative(g).object));
-            o.is_some_and(|o| other(o) || o.members.iter().filter_map(|m| self.c.object(*m)).any(other))
+            let o = act.waiting().and_then(|g| self.c.object(self.representative(g).object));
+            o.is_some_and(|o| other(o) || members(self.c, o).any(other))
         };
         let process = self.c.thread(holder).map(|t| t.process)?;
         if watches(&holder) { None } else { self.g.threads_of(process).find(watches) }
@@ -162,29 +155,18 @@ impl Walk<'_> {
     /// Does it mostly wait for what comes over a connection, besides what its own process tells it?
     fn looks_outside(&self, t: ThreadId, spans: &Spans) -> bool {
         let act = activity(self.g, self.c, t, spans);
-        let Mostly::Waiting(i) = act.mostly() else { return false };
-        let Some(o) = act.groups.get(i).and_then(|g| self.c.object(self.representative(g).object)) else {
+        let Some(o) = act.waiting().and_then(|g| self.c.object(self.representative(g).object)) else {
             return false;
         };
         let connection = |o: &Object| {
             matches!(o.kind, ObjectKind::Tcp | ObjectKind::Udp | ObjectKind::UnixStream) && o.peer != 0
         };
-        connection(o) || o.members.iter().filter_map(|m| self.c.object(*m)).any(connection)
+        connection(o) || members(self.c, o).any(connection)
     }
 
     fn inside(&self, holder: ThreadId, spans: &Spans, why: String) -> Candidate {
         let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
-        Candidate {
-            thread: holder,
-            spans: spans.clone(),
-            time: total(spans),
-            entry: Entry { edge: Some(EdgeKind::Holder), why_weak: Some(why), ..Entry::default() },
-            weak: Some(Weak::FromState),
-            waking: false,
-            vertex: self.g.vertex_at(holder, b.saturating_sub(1)),
-            at: a,
-            kind: EdgeKind::Holder,
-            relation: None,
-        }
+        let vertex = self.g.vertex_at(holder, b.saturating_sub(1));
+        Candidate::unseen(holder, spans.clone(), (vertex, a), why)
     }
 }

@@ -4,6 +4,7 @@
 use super::activity::{Mostly, Spans, activity, total};
 use super::answerless::main_thread;
 use super::ask::Candidate;
+use super::node::Keeps;
 use super::walk::Walk;
 use crate::class::{WaitClass, class};
 use crate::flag::flags_seen;
@@ -16,8 +17,6 @@ use pg_event::{Direction, Ns, Process, ProcessId, Relation, ThreadId};
 
 /// What a loop asks for may be there so much before it asks again, ns.
 const SLACK: Ns = 100_000_000;
-/// Most generations between a process and one that it comes from.
-const GENERATIONS: usize = 16;
 
 impl Walk<'_> {
     /// Programs like lockfile(1) and mkdir(1) make a lock file for who runs them, and end. Who asks for `file` by the same
@@ -62,9 +61,9 @@ impl Walk<'_> {
         Some(Candidate { relation: None, ..self.keeping(main, Relation::Owns, at.max(start), why, within) })
     }
 
+    /// Is it `from`, or does it descend from that?
     pub(super) fn comes_from(&self, p: ProcessId, from: ProcessId) -> bool {
-        let parent = |id: &ProcessId| self.c.process(*id).map(|p| p.parent).filter(|p| p.is_some());
-        std::iter::successors(Some(p), parent).take(GENERATIONS).any(|id| id == from)
+        p == from || self.c.ancestors(p).any(|id| id == from)
     }
 
     /// A connection that was refused, or for which there was no socket, until somebody served it: what that process did
@@ -121,7 +120,10 @@ impl Walk<'_> {
         let cut = |s: &(Ns, Ns)| (s.0 < at).then(|| (s.0, s.1.min(at)));
         let spans: Spans = within.iter().filter_map(cut).collect();
         let why = format!("nobody listened there until it did, at {} at the latest", moment(at));
-        Some(Candidate { relation: None, ..self.keeping(server, Relation::Listens, start, why, &spans) })
+        let found = self.keeping(server, Relation::Listens, start, why, &spans);
+        let mut c = Candidate { relation: None, ..found };
+        c.entry.keeps = Keeps::Served;
+        Some(c)
     }
 
     /// The one thread of the same process that did something else all the time that a loop asked for what was not recorded,

@@ -36,7 +36,7 @@ mod write_back;
 pub(crate) use activity::{Activity, Group, Mostly, activity, merged, total as spans_total};
 pub(crate) use answerless::main_thread;
 pub(crate) use data_flag::DATA_FLAG;
-pub use node::SliceNode;
+pub use node::{Keeps, SliceNode};
 pub(crate) use ring::keeps_itself;
 pub(crate) use sessions::{MARIADB_LOCKS, POSTGRES_LOCKS, waits_for_lock};
 pub use span::path_of_span;

@@ -41,10 +41,24 @@ pub struct SliceNode {
     pub why_weak: Option<String>,
     /// Nobody else could have ended the wait of the step before.
     pub sole: bool,
+    /// What it did to the step before.
+    pub keeps: Keeps,
     /// `function (module)`, leaf first.
     pub stack: Vec<String>,
     /// The function that tells most, when known.
     pub function: Option<String>,
+}
+
+/// What a step did to the one before, where that tried in vain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Keeps {
+    /// It kept it from that.
+    #[default]
+    Has,
+    /// It may have: that is a guess.
+    May,
+    /// What it served in the end was not there before.
+    Served,
 }
 
 /// How a step was reached.
@@ -55,6 +69,7 @@ pub(crate) struct Entry {
     pub why_weak: Option<String>,
     /// Nobody else could have ended the wait of the step before.
     pub sole: bool,
+    pub keeps: Keeps,
 }
 
 /// What a wait was for. Of several that were watched, a pipe may be there to be told of somebody's end only: when
@@ -103,6 +118,7 @@ impl SliceNode {
             edge_id: None,
             why_weak: None,
             sole: false,
+            keeps: Keeps::Has,
             function: telling(&frames)
                 .filter(|f| f.python.is_some() || !is_plumbing(&f.module))
                 .map(|f| f.function.clone()),
@@ -134,6 +150,7 @@ impl SliceNode {
             edge_id: None,
             why_weak: None,
             sole: false,
+            keeps: Keeps::Has,
             stack: Vec::new(),
             function: None,
         }
@@ -143,7 +160,7 @@ impl SliceNode {
         self.edge = entry.edge;
         self.edge_id = entry.id;
         self.why_weak = entry.why_weak;
-        self.sole = entry.sole;
+        (self.sole, self.keeps) = (entry.sole, entry.keeps);
         self
     }
 

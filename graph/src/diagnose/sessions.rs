@@ -3,16 +3,16 @@
 //! each process' title what its session does, and a session that idles in the middle of a transaction since before
 //! the wait began has all that the transaction has locked. Which of several sessions it is only the server knows.
 
-use super::activity::{Group, Mostly, Spans, activity, merged, total};
+use super::activity::{Group, Mostly, Spans, activity, merged};
 use super::answerless::main_thread;
 use super::ask::Candidate;
-use super::node::{Entry, SliceNode};
+use super::node::SliceNode;
 use super::pose::Posed;
 use super::walk::{Finding, FindingKind, Flow, Walk, group_spans};
+use crate::QuestionKind;
 use crate::class::WaitClass;
 use crate::profile::profile;
 use crate::words::{cmdline_at, named, short_who};
-use crate::{EdgeKind, QuestionKind, Weak};
 use pg_event::{Ns, ObjectKind, ProcessId, ThreadId};
 
 /// Functions of PostgreSQL on the stack of a wait for a lock of its lock manager.
@@ -295,18 +295,7 @@ fn session(thread: ThreadId, likely: Likely, since: Ns, all: usize, silent: &Spa
         "no wake-up was recorded, and the server has its locks in its own memory; it is {one} that may have this one: {}",
         likely.words()
     );
-    Candidate {
-        thread,
-        spans: silent.clone(),
-        time: total(silent),
-        entry: Entry { edge: Some(EdgeKind::Holder), id: None, why_weak: Some(why), ..Entry::default() },
-        weak: Some(Weak::FromState),
-        waking: false,
-        vertex: None,
-        at: since,
-        kind: EdgeKind::Holder,
-        relation: None,
-    }
+    Candidate::unseen(thread, silent.clone(), (None, since), why)
 }
 
 #[cfg(test)]

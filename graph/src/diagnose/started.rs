@@ -5,10 +5,8 @@ use super::activity::{Spans, total};
 use super::answerless::main_thread;
 use super::ask::Candidate;
 use super::data_flag::Asks;
-use super::node::Entry;
 use super::walk::Walk;
 use crate::class::WaitClass;
-use crate::{EdgeKind, Weak};
 use pg_event::{Ns, Process, ProcessId, Relation, ThreadId};
 
 /// Most generations between a server and what it starts.
@@ -22,9 +20,11 @@ impl Walk<'_> {
         let own = self.c.thread(server)?.process;
         // The request comes just before the wait for its answer, and what it needs is started at once.
         let soon = (a.saturating_sub(100_000_000), a + (b - a) / 5);
-        let fits = |p: &Process| {
-            (soon.0..=soon.1).contains(&p.start) && p.end.is_none_or(|e| e >= b) && self.descends(p, own)
+        let descends = |p: &Process| {
+            p.parent == own || self.c.ancestors(p.parent).take(GENERATIONS - 1).any(|id| id == own)
         };
+        let fits =
+            |p: &Process| (soon.0..=soon.1).contains(&p.start) && p.end.is_none_or(|e| e >= b) && descends(p);
         let all = self.c.processes.iter().enumerate().filter(|(_, p)| fits(p));
         let all: Vec<(ProcessId, &Process)> = all.map(|(i, p)| (ProcessId(i as u32), p)).collect();
         // Whoever made another one of them is only the way there.
@@ -37,18 +37,7 @@ impl Walk<'_> {
         let began: Ns = p.start;
         let spans: Spans = spans.iter().map(|s| (s.0.max(began), s.1)).filter(|s| s.0 < s.1).collect();
         let why = "the server started it when it was asked, and did not answer while it lived";
-        Some(Candidate {
-            thread,
-            time: total(&spans),
-            spans,
-            entry: Entry { edge: Some(EdgeKind::Holder), why_weak: Some(why.into()), ..Entry::default() },
-            weak: Some(Weak::FromState),
-            waking: false,
-            vertex: None,
-            at: began,
-            kind: EdgeKind::Holder,
-            relation: None,
-        })
+        Some(Candidate::unseen(thread, spans, (None, began), why))
     }
 
     /// Whoever sleeps again and again until a child has ended (`waitpid` with `WNOHANG`) waits for that child. That it
@@ -74,24 +63,11 @@ impl Walk<'_> {
         let began = p.start;
         let spans: Spans = asks.spans.iter().map(|s| (s.0.max(began), s.1)).filter(|s| s.0 < s.1).collect();
         let why = "it slept again and again while this child of it lived, and went on when that had ended";
+        let vertex = self.g.vertex_at(child, b.saturating_sub(1));
         Some(Candidate {
-            thread: child,
-            time: total(&spans),
-            spans,
-            entry: Entry { edge: Some(EdgeKind::Holder), why_weak: Some(why.into()), ..Entry::default() },
-            weak: Some(Weak::FromState),
-            waking: false,
-            vertex: self.g.vertex_at(child, b.saturating_sub(1)),
-            at: a,
-            kind: EdgeKind::Holder,
             relation: Some(Relation::ChildOf),
+            ..Candidate::unseen(child, spans, (vertex, a), why)
         })
-    }
-
-    fn descends(&self, p: &Process, from: ProcessId) -> bool {
-        let parent = |id: &ProcessId| self.c.process(*id).map(|p| p.parent);
-        let first = Some(p.parent).filter(|p| p.is_some());
-        std::iter::successors(first, parent).take(GENERATIONS).any(|id| id == from)
     }
 
     /// A child that failed while its parent waited for a message: what nobody else can send may have been its to
@@ -111,22 +87,6 @@ impl Walk<'_> {
         let end = p.end.unwrap_or(a);
         let spans: Spans = silent.iter().map(|s| (s.0.max(end), s.1)).filter(|s| s.0 < s.1).collect();
         let why = "nobody is known to have the other end; it is a child that failed during the wait";
-        Some(Candidate {
-            thread: child,
-            time: total(&spans),
-            spans,
-            entry: Entry {
-                edge: Some(EdgeKind::Holder),
-                id: None,
-                why_weak: Some(why.into()),
-                ..Entry::default()
-            },
-            weak: Some(Weak::FromState),
-            waking: false,
-            vertex: None,
-            at: end,
-            kind: EdgeKind::Holder,
-            relation: None,
-        })
+        Some(Candidate::unseen(child, spans, (None, end), why))
     }
 }

@@ -3,7 +3,7 @@
 use super::activity::{Group, Spans, merged, total};
 use super::answerless::{main_thread, relation_words};
 use super::ask::Candidate;
-use super::node::{Entry, SliceNode};
+use super::node::{Entry, Keeps, SliceNode};
 use super::walk::{Finding, FindingKind, Flow, Walk};
 use crate::class::WaitClass;
 use crate::looks::{Look, Purpose, look};
@@ -259,18 +259,8 @@ impl Walk<'_> {
         why: String,
         within: &Spans,
     ) -> Candidate {
-        Candidate {
-            thread: holder,
-            spans: within.clone(),
-            time: total(within),
-            entry: Entry { edge: Some(EdgeKind::Holder), why_weak: Some(why), ..Entry::default() },
-            weak: Some(Weak::FromState),
-            waking: false,
-            vertex: self.g.vertex_at(holder, at),
-            at,
-            kind: EdgeKind::Holder,
-            relation: Some(relation),
-        }
+        let vertex = self.g.vertex_at(holder, at);
+        Candidate { relation: Some(relation), ..Candidate::unseen(holder, within.clone(), (vertex, at), why) }
     }
 
     /// A file that is there already (EEXIST) is how programs lock out others of their kind: the one other process of the
@@ -305,7 +295,9 @@ impl Walk<'_> {
         let why = format!(
             "who made the file was not recorded; it is the only other {name} that was there all the time"
         );
-        Some(Candidate { relation: None, ..self.keeping(one, Relation::Owns, start, why, within) })
+        let mut c = Candidate { relation: None, ..self.keeping(one, Relation::Owns, start, why, within) };
+        c.entry.keeps = Keeps::May;
+        Some(c)
     }
 
     /// For whom the call that fails succeeded last, before the loop's end.

@@ -49,6 +49,14 @@ impl Catalog {
         (keys.threads == self.threads.len() && keys.objects == self.objects.len()).then_some(keys)
     }
 
+    /// Who started a process, who started that, and so on, nearest first. A damaged catalogue may go in circles: so many
+    /// and no more.
+    pub fn ancestors(&self, process: ProcessId) -> impl Iterator<Item = ProcessId> + '_ {
+        const MOST: usize = 64;
+        let parent = |p: &ProcessId| self.process(*p).map(|p| p.parent).filter(|p| p.is_some());
+        std::iter::successors(parent(&process), parent).take(MOST)
+    }
+
     /// Had this process a thread that is `ns_tid` in its own pid namespace?
     pub fn has_thread(&self, process: ProcessId, ns_tid: u32) -> bool {
         match self.keys() {

@@ -130,8 +130,14 @@ fn catalog(size: Size) -> CatalogDelta {
         d.objects.push((end_towards(t), socket(a, b)));
         d.objects.push((end_from(t), socket(b, a)));
     }
-    let futex =
-        Object { kind: ObjectKind::Futex, id: 0x5581_0000, peer: 1, name: String::new(), members: vec![] };
+    let futex = Object {
+        kind: ObjectKind::Futex,
+        id: 0x5581_0000,
+        peer: 1,
+        name: String::new(),
+        members: vec![],
+        connected: false,
+    };
     d.objects.push((ObjectId(2 * size.threads), futex));
     d.modules.push((ModuleId(0), Module { path: "/usr/bin/service".into(), ..Module::default() }));
     for f in 0..STACKS * 4 {

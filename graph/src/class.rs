@@ -74,12 +74,14 @@ fn futex_use(v: &Vertex, catalog: &Catalog) -> FutexUse {
 fn named_use<'a>(v: &Vertex, catalog: &'a Catalog) -> Option<FutexUse> {
     /// Frames between a runtime's lock and the condition by which it waits, at most.
     const NEAR: usize = 12;
+    /// Java's and C#'s monitors, the light-weight locks of PostgreSQL.
+    const OWN: [&str; 4] = ["monitor::enter", "monitorenter", "monitor_enter", "lwlockacquire"];
     // Asked for every futex wait: allocates nothing.
     let functions = || {
         let all = |f: &'a Frame| f.inlined.iter().chain(std::iter::once(&f.function));
         catalog.frames_of(v.user_stack).flat_map(all)
     };
-    if functions().take(NEAR).any(|f| tells_of(f, &["monitor::enter", "monitorenter", "monitor_enter"])) {
+    if functions().take(NEAR).any(|f| tells_of(f, &OWN)) {
         return Some(FutexUse::Lock);
     }
     functions().find_map(|f| {
@@ -268,8 +270,7 @@ pub(crate) fn asked(graph: &EventGraph, catalog: &Catalog, vertex: VertexId) -> 
     }
 }
 
-/// Is it the end of a connection of who asked for that? Of TCP and UDP the ports tell; of unix sockets both ends bear the
-/// same name, so that it is not known.
+/// Is it the end of a connection of who asked for that? Of TCP and UDP the ports tell, of unix sockets who has no address.
 pub(crate) fn connected(catalog: &Catalog, id: ObjectId) -> bool {
     /// First port that Linux gives to who connects, unless it is told another one (`ip_local_port_range`, ip(7)).
     const EPHEMERAL: u64 = 32_768;
@@ -277,6 +278,7 @@ pub(crate) fn connected(catalog: &Catalog, id: ObjectId) -> bool {
     let Some(o) = catalog.object(id).filter(|o| o.peer != 0) else { return false };
     match o.kind {
         ObjectKind::Tcp | ObjectKind::Udp => port(o.id) >= EPHEMERAL && port(o.peer) < EPHEMERAL,
+        ObjectKind::UnixStream => o.connected,
         _ => false,
     }
 }

@@ -61,7 +61,7 @@ fn descends(catalog: &Catalog, young: ThreadId, old: ThreadId) -> bool {
 }
 
 /// Does it wait for somebody to whom it connected? Who connects wants something, though what came last may be a notice that
-/// it did not ask for. Of TCP the ports tell; of unix sockets that it spoke first.
+/// it did not ask for. Of TCP the ports tell; of unix sockets who has no address, or that it spoke first.
 fn opened(graph: &EventGraph, catalog: &Catalog, v: &Victim) -> bool {
     let first = graph.vertex(v.first);
     let spoke_first = |id: ObjectId| {
@@ -71,7 +71,7 @@ fn opened(graph: &EventGraph, catalog: &Catalog, v: &Victim) -> bool {
     let connected = |id: ObjectId| {
         catalog.object(id).is_some_and(|o| match o.kind {
             ObjectKind::Tcp => connected(catalog, id),
-            ObjectKind::UnixStream => o.peer != 0 && spoke_first(id),
+            ObjectKind::UnixStream => connected(catalog, id) || o.peer != 0 && spoke_first(id),
             _ => false,
         })
     };

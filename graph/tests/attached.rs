@@ -3,7 +3,7 @@
 mod draw;
 
 use draw::Drawing;
-use pg_event::{Direction, ObjectId, ObjectKind, OffState, Relation, ThreadId, endpoint_v4};
+use pg_event::{Direction, ObjectId, ObjectKind, OffState, Relation, SHARED_FUTEX, ThreadId, endpoint_v4};
 use pg_graph::report::Report;
 use pg_graph::{Selection, VictimOptions, select, victims};
 
@@ -109,6 +109,14 @@ fn waits(d: &mut Drawing, t: ThreadId, call: &str, on: ObjectId) {
 fn tcp(d: &mut Drawing, port: u16, to: u16) -> (ObjectId, ObjectId) {
     let (a, b) = (endpoint_v4(0x7f00_0001, port), endpoint_v4(0x7f00_0007, to));
     (d.object(ObjectKind::Tcp, a, b, ""), d.object(ObjectKind::Tcp, b, a, ""))
+}
+
+/// Both ends of a connection that was made to the unix socket of a server: these have inodes, and one address.
+fn unix(d: &mut Drawing, inode: u64) -> (ObjectId, ObjectId) {
+    let mut end = |id, peer| d.object(ObjectKind::UnixStream, id, peer, "/run/db.sock");
+    let ends = (end(inode, inode + 1), end(inode + 1, inode));
+    d.catalog.objects[ends.0.index()].connected = true;
+    ends
 }
 
 /// A client that waits for a server whose main thread waits in `call` on the connection and whatever else `set` gives.
@@ -221,21 +229,127 @@ fn another_client_brings_a_server_nothing() {
 }
 
 #[test]
+fn who_connected_to_a_bus_may_have_been_asked_over_it() {
+    for (told, asked) in [(false, false), (true, true)] {
+        let mut d = Drawing::new(5.0);
+        let client = d.process("client", "client", None, 0.0);
+        let bus = d.process("bus", "bus", None, 0.0);
+        let agent = d.process("agent", "agent", None, 0.0);
+        let ((own, other), (asks, serves)) = (unix(&mut d, 4711), unix(&mut d, 4801));
+        waits(&mut d, client, "recvmsg", own);
+        d.hold(bus, client, own, Relation::Peer, 0.7);
+        let both = epoll(&mut d, &[other, serves]);
+        waits(&mut d, bus, "epoll_wait", both);
+        let on = if told {
+            let counter = d.object(ObjectKind::EventFd, 1, 0, "");
+            d.set(&[counter, asks])
+        } else {
+            asks
+        };
+        waits(&mut d, agent, "poll", on);
+        d.hold(agent, bus, serves, Relation::Peer, 0.7);
+        let r = d.diagnose("^client$");
+        assert_eq!(way(&r).contains(&1002), asked, "{r:#?}");
+    }
+}
+
+/// A session has a lock and waits for its client. It would see by a pipe that its parent ended, as the other session does.
+#[test]
+fn a_pipe_that_several_watch_beside_tells_only_that_who_writes_lives() {
+    let mut d = Drawing::new(5.0);
+    let waiter = d.process("waiter", "waiter", None, 0.0);
+    let parent = d.process("server", "server", None, 0.0);
+    let session = d.process("server", "server: session", Some(parent), 0.0);
+    let other = d.process("server", "server: writer", Some(parent), 0.0);
+    let client = d.process("client", "client", None, 0.0);
+    let lock = d.object(ObjectKind::FileLock, 5, 1, "/srv/lock");
+    waits(&mut d, waiter, "flock", lock);
+    d.hold(session, waiter, lock, Relation::Owns, 0.7);
+    let (alive, listens) =
+        (d.object(ObjectKind::Pipe, 9, 9, ""), d.object(ObjectKind::UnixStream, 3, 0, "/run/db.sock"));
+    waits(&mut d, parent, "pselect6", listens);
+    let (asks, serves) = unix(&mut d, 4711);
+    let sets = [d.set(&[alive, serves]), d.set(&[alive])];
+    for (t, set) in [session, other].into_iter().zip(sets) {
+        waits(&mut d, t, "epoll_wait", set);
+        d.hold(parent, t, alive, Relation::Writes, 0.7);
+    }
+    d.hold(client, session, serves, Relation::Peer, 0.7);
+    waits(&mut d, client, "clock_nanosleep", ObjectId::NONE);
+    let _ = asks;
+    let r = d.diagnose("^waiter$");
+    assert_eq!(way(&r), [1000, 1002, 1004], "{r:#?}");
+    assert!(r.questions.is_empty(), "{r:#?}");
+}
+
+/// Sessions of a server have a lock in memory that they share; another one writes to a slow disk.
+#[test]
+fn who_does_something_of_those_that_share_the_memory_has_the_lock() {
+    for stranger in [false, true] {
+        let mut d = Drawing::new(5.0);
+        let client = d.process("client", "client", None, 0.0);
+        let parent = d.process("server", "server", None, 0.0);
+        let session = d.process("server", "server: session", Some(parent), 0.0);
+        let writer = d.process("server", "server: writer", if stranger { None } else { Some(parent) }, 0.0);
+        let idle = d.process("server", "server: idle", Some(parent), 0.0);
+        let (own, _) = unix(&mut d, 4711);
+        waits(&mut d, client, "recvfrom", own);
+        d.hold(session, client, own, Relation::Peer, 0.7);
+        let word = d.object(ObjectKind::Futex, 0x3138, SHARED_FUTEX | 77, "/dev/zero");
+        let stack = d.stack(&["sem_wait (libc.so.6)", "PGSemaphoreLock (server)", "LWLockAcquire (server)"]);
+        d.wait(session, 0.0, 5.0, "futex").on(word).stack(stack).op(265, 0).before().open();
+        let file = d.object(ObjectKind::File, 3, 0, "/srv/log");
+        d.wait(writer, 0.0, 5.0, "pwrite64").on(file).state(OffState::Uninterruptible).before().open();
+        let none = epoll(&mut d, &[]);
+        waits(&mut d, idle, "epoll_wait", none);
+        let r = d.diagnose("^client$");
+        assert_eq!(way(&r).contains(&1003), !stranger, "{r:#?}");
+        assert!(!way(&r).contains(&1004), "{r:#?}");
+    }
+}
+
+/// The thread of a server that serves a client sleeps between calls that fail, or only sleeps.
+#[test]
+fn who_tries_in_vain_is_found_behind_a_loop_that_accepts() {
+    for fails in [true, false] {
+        let (mut d, _, server) =
+            client_and_server("poll", |d, _| d.object(ObjectKind::Tcp, endpoint_v4(0x7f00_0007, 80), 0, ""));
+        let worker = d.thread(server, "worker", 0.0);
+        let file = d.object(ObjectKind::FileLock, 5, 1, "/srv/a.db");
+        let stack = d.stack(&["nanosleep (libc.so.6)", "busy_handler (libsqlite3.so)"]);
+        for i in 0..49 {
+            let at = f64::from(i) * 0.1;
+            d.wait(worker, at, at + 0.099, "clock_nanosleep").stack(stack).times_out();
+            let result = if fails { -11 } else { 0 };
+            d.call(worker, at + 0.099_5, "fcntl", file, result);
+        }
+        let r = d.diagnose("^client$");
+        assert_eq!(way(&r).contains(&1002), fails, "{r:#?}");
+    }
+}
+
+#[test]
 fn who_made_a_connection_waits_for_an_answer_over_it() {
-    let (mut d, _, server) =
-        client_and_server("poll", |d, _| d.object(ObjectKind::Tcp, endpoint_v4(0x7f00_0007, 80), 0, ""));
-    let back = d.process("back", "back", None, 0.0);
-    let worker = d.thread(server, "worker", 0.0);
-    let kept = d.thread(server, "worker", 0.0);
-    let ((asks, _), (_, serves)) = (tcp(&mut d, 40_004, 5432), tcp(&mut d, 40_006, 80));
-    waits(&mut d, kept, "recvfrom", serves);
-    waits(&mut d, worker, "recvfrom", asks);
-    d.hold(back, worker, asks, Relation::Peer, 0.7);
-    let stack = d.stack(&["query (back)"]);
-    d.runs(back, 0.0, 5.0, stack);
-    let r = d.diagnose("^client$");
-    assert_eq!(way(&r).last(), Some(&1002), "{r:#?}");
-    assert!(way(&r).contains(&1003) && !way(&r).contains(&1004), "{r:#?}");
+    for by_unix in [false, true] {
+        let (mut d, _, server) =
+            client_and_server("poll", |d, _| d.object(ObjectKind::Tcp, endpoint_v4(0x7f00_0007, 80), 0, ""));
+        let back = d.process("back", "back", None, 0.0);
+        let worker = d.thread(server, "worker", 0.0);
+        let kept = d.thread(server, "worker", 0.0);
+        let ((asks, _), (_, serves)) = if by_unix {
+            (unix(&mut d, 4711), unix(&mut d, 4801))
+        } else {
+            (tcp(&mut d, 40_004, 5432), tcp(&mut d, 40_006, 80))
+        };
+        waits(&mut d, kept, "recvfrom", serves);
+        waits(&mut d, worker, "recvfrom", asks);
+        d.hold(back, worker, asks, Relation::Peer, 0.7);
+        let stack = d.stack(&["query (back)"]);
+        d.runs(back, 0.0, 5.0, stack);
+        let r = d.diagnose("^client$");
+        assert_eq!(way(&r).last(), Some(&1002), "{by_unix} {r:#?}");
+        assert!(way(&r).contains(&1003) && !way(&r).contains(&1004), "{by_unix} {r:#?}");
+    }
 }
 
 #[test]
@@ -348,10 +462,10 @@ fn a_main_loop_that_only_its_own_threads_tell_waits_for_the_one_with_a_connectio
 
 #[test]
 fn an_event_loop_with_a_connection_that_it_made_hangs_when_it_is_named() {
-    let asks = |made: bool| {
+    let asks = |by_unix: bool, made: bool| {
         let mut d = Drawing::new(5.0);
         let t = d.process("dig", "dig", None, 0.0);
-        let ends = tcp(&mut d, 40_000, 53);
+        let ends = if by_unix { unix(&mut d, 4711) } else { tcp(&mut d, 40_000, 53) };
         let set = epoll(&mut d, &[if made { ends.0 } else { ends.1 }]);
         waits(&mut d, t, "epoll_wait", set);
         let (g, c) = d.build();
@@ -359,7 +473,8 @@ fn an_event_loop_with_a_connection_that_it_made_hangs_when_it_is_named() {
         assert!(victims(&g, &c, &VictimOptions::default()).is_empty(), "nobody complains");
         select(&g, &c, &s, &VictimOptions::default()).is_ok()
     };
-    assert!(asks(true) && !asks(false));
+    assert!(asks(false, true) && !asks(false, false));
+    assert!(asks(true, true) && !asks(true, false));
 }
 
 /// A connection that is not accepted: who looks after the workers listens, too, and looks every second.

@@ -29,6 +29,7 @@ fn catalog(threads: u32) -> Item {
         peer: 0,
         name: String::new(),
         members: vec![],
+        connected: false,
     };
     let frame = |i: u32| Frame { module: ModuleId(i), function: format!("f{i}"), ..Frame::default() };
     Item::Catalog(CatalogDelta {

@@ -168,6 +168,7 @@ mod tests {
             peer,
             name: "10.1.2.3:4->10.9.9.9:80".into(),
             members: vec![],
+            connected: false,
         };
         let (a, b) = (endpoint_v4(0x0a01_0203, 4), endpoint_v4(0x0a09_0909, 80));
         let mut n = Names::default();

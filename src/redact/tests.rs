@@ -61,9 +61,16 @@ fn sample_with(dir: &Path, crowd: u32) -> PathBuf {
         peer,
         name: name.into(),
         members: vec![],
+        connected: false,
     };
-    let tcp =
-        |id, peer, name: &str| Object { kind: ObjectKind::Tcp, id, peer, name: name.into(), members: vec![] };
+    let tcp = |id, peer, name: &str| Object {
+        kind: ObjectKind::Tcp,
+        id,
+        peer,
+        name: name.into(),
+        members: vec![],
+        connected: false,
+    };
     let code = |module, function: &str| CodeFrame {
         module: ModuleId(module),
         address: 64,
@@ -98,7 +105,14 @@ fn sample_with(dir: &Path, crowd: u32) -> PathBuf {
             (ObjectId(5), tcp(endpoint_v4(BROTHER, 5432), endpoint_v4(BROTHER + 1, 50_000), "")),
             (
                 ObjectId(3),
-                Object { kind: ObjectKind::File, id: 9, peer: 9, name: "/srv/diary".into(), members: vec![] },
+                Object {
+                    kind: ObjectKind::File,
+                    id: 9,
+                    peer: 9,
+                    name: "/srv/diary".into(),
+                    members: vec![],
+                    connected: false,
+                },
             ),
         ],
         stacks: vec![(StackId(0), stack(0)), (StackId(1), stack(1)), (StackId(2), stack(2))],

@@ -21,7 +21,14 @@ fn thread(tid: u32, name: &str, process: u32, focus: bool) -> Thread {
 }
 
 fn socket(id: u64, peer: u64) -> Object {
-    Object { kind: ObjectKind::UnixStream, id, peer, name: "/run/pay.sock".into(), members: vec![] }
+    Object {
+        kind: ObjectKind::UnixStream,
+        id,
+        peer,
+        name: "/run/pay.sock".into(),
+        members: vec![],
+        connected: false,
+    }
 }
 
 fn code(module: u32, function: &str) -> Frame {

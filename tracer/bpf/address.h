@@ -93,7 +93,7 @@ int __noinline dialled(struct object *o, u64 name, u64 len, u32 which)
 	/* The compiler would leave a plain mask out, and Linux 6.1 not see the limit. */
 	BOUND(len, 128);
 	if (!bpf_probe_read_user(r->text, len, (void *)(name + 2)))
-		send_name(r, len, hash);
+		send_name(r, len | 0x100, hash);
 	return 0;
 }
 

@@ -92,14 +92,18 @@ int __noinline send_path(struct object *o, u64 file, u32 which)
 	return 0;
 }
 
-/* Send the address of a unix socket: its own, or else its peer's (that of the listener). */
+/* Send the address of a unix socket: its own, which who accepts has from the listener, or else its peer's: then
+ * it is who connected. */
 int __noinline send_unix_name(struct object *o, u64 sock, u64 other, u32 which)
 {
 	if (!o)
 		return 0;
 	struct unix_address *addr = READ((struct unix_sock *)sock, addr);
-	if (!addr && other)
+	u32 connected = 0;
+	if (!addr && other) {
 		addr = READ((struct unix_sock *)other, addr);
+		connected = 0x100;
+	}
 	if (!addr)
 		return 0;
 	u64 hash;
@@ -114,7 +118,7 @@ int __noinline send_unix_name(struct object *o, u64 sock, u64 other, u32 which)
 		len = 108;
 	u64 at = bpf_core_field_offset(struct unix_address, name);
 	bpf_probe_read_kernel(r->text, 108, (void *)addr + at + 2);
-	send_name(r, len, hash);
+	send_name(r, len | connected, hash);
 	return 0;
 }
 

@@ -110,7 +110,7 @@ struct rec_run {
 #define NAME_LEVELS 8
 enum name_form {
 	NAME_PATH = 0,	/* NAME_LEVELS slots of NAME_BYTES, leaf first, NUL-terminated */
-	NAME_UNIX = 1,	/* sun_path, `len` bytes; the first may be NUL (abstract) */
+	NAME_UNIX = 1,	/* sun_path, `len` bytes (+ 0x100: the peer's); the first may be NUL (abstract) */
 	NAME_INET6 = 2,	/* local address, remote address: 16 bytes each */
 	NAME_TEXT = 3,	/* NUL-terminated */
 };

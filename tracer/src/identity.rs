@@ -23,7 +23,7 @@ use crate::patience::Patience;
 use crate::procfs::{self, MAX_NAME, lossy};
 use pg_event::{CatalogDelta, Cmdline, Forgotten, Ns, Process, ProcessId, Thread, ThreadId};
 use rows::Rows;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 /// How long one read of a command line may take before it is given up.
@@ -92,6 +92,8 @@ const LATELY: usize = 1024;
 /// out, and leave.
 pub struct Identity {
     focus: Focus,
+    /// Processes for which the focus waits.
+    reached: HashSet<ProcessId>,
     own_pid: u32,
     /// `CLOCK_MONOTONIC` at the start of the recording.
     clock_start: u64,
@@ -128,6 +130,7 @@ impl Identity {
     pub fn new(clock_start_ns: u64, focus: &Focus, own_pid: u32) -> Self {
         Self {
             focus: focus.clone(),
+            reached: HashSet::new(),
             own_pid,
             clock_start: clock_start_ns,
             boot_offset: clock::boot_offset(),

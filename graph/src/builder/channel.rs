@@ -241,7 +241,14 @@ mod tests {
     use super::*;
 
     fn catalog() -> Catalog {
-        let object = |kind, id, peer| Object { kind, id, peer, name: String::new(), members: Vec::new() };
+        let object = |kind, id, peer| Object {
+            kind,
+            id,
+            peer,
+            name: String::new(),
+            members: Vec::new(),
+            connected: false,
+        };
         let objects = vec![object(ObjectKind::Tcp, 1, 2), object(ObjectKind::Tcp, 2, 1)];
         Catalog { objects, ..Catalog::default() }
     }
@@ -286,7 +293,14 @@ mod tests {
 
     #[test]
     fn who_sent_last_to_a_socket_that_takes_from_anybody() {
-        let end = |id, peer| Object { kind: ObjectKind::Udp, id, peer, name: String::new(), members: vec![] };
+        let end = |id, peer| Object {
+            kind: ObjectKind::Udp,
+            id,
+            peer,
+            name: String::new(),
+            members: vec![],
+            connected: false,
+        };
         let there = pg_event::endpoint_v4(0x7f00_0001, 20);
         let objects = vec![end(10, there), end(20, 0)];
         let catalog = Catalog { objects, ..Catalog::default() };
@@ -305,6 +319,7 @@ mod tests {
             peer,
             name: String::new(),
             members: Vec::new(),
+            connected: false,
         };
         let catalog = Catalog { objects: vec![end(1, 2), end(2, 1)], ..Catalog::default() };
         for pause in [false, true] {

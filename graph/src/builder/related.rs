@@ -102,6 +102,7 @@ mod tests {
             peer,
             name: String::new(),
             members: members.iter().map(|m| ObjectId(*m)).collect(),
+            connected: false,
         };
         let objects = vec![
             object(ObjectKind::Tcp, 1, 2, &[]),

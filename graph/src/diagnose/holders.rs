@@ -7,7 +7,7 @@ use super::walk::Walk;
 use crate::builder::{SIGWAIT, call_is};
 use crate::class::{WaitClass, asked, class, on_condition, owed};
 use crate::refused;
-use crate::{EdgeKind, Weak};
+use crate::{EdgeKind, HoldFact, Weak};
 use pg_event::{Ns, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
 
 impl Walk<'_> {
@@ -35,12 +35,15 @@ impl Walk<'_> {
         let kind = |o: ObjectId| self.c.object(o).map(|o| o.kind);
         let futex = kind(self.representative(group).object) == Some(ObjectKind::Futex);
         let about = |o: ObjectId| !futex || kind(o).is_none_or(|k| k == ObjectKind::Futex);
-        for &(a, b) in silent {
-            for h in self.g.holds(thread, a..b.saturating_add(1)).filter(|h| about(h.object)) {
-                facts.push((h.holder, h.relation, h.time));
-                if h.relation == Relation::Peer && !ends.contains(&h.object) {
-                    ends.push(h.object);
-                }
+        let found = |spans: &Spans| -> Vec<HoldFact> {
+            let spans = spans.iter().map(|&(a, b)| a..b.saturating_add(1));
+            spans.flat_map(|s| self.g.holds(thread, s)).filter(|h| about(h.object)).collect()
+        };
+        let (alive, other): (Vec<_>, Vec<_>) = found(silent).into_iter().partition(|h| self.only_lives(h));
+        for h in if other.is_empty() { alive } else { other } {
+            facts.push((h.holder, h.relation, h.time));
+            if h.relation == Relation::Peer && !ends.contains(&h.object) {
+                ends.push(h.object);
             }
         }
         if facts.is_empty()
@@ -61,7 +64,8 @@ impl Walk<'_> {
             }
         }
         if !from_facts && class == WaitClass::Lock {
-            return self.last_taker(thread, group, silent).into_iter().collect();
+            let last = self.last_taker(thread, group, silent);
+            return last.map_or_else(|| self.in_family(thread, group, silent), |c| vec![c]);
         }
         if !from_facts && class == WaitClass::Child {
             facts = self.children(thread, group, silent);
@@ -132,7 +136,26 @@ impl Walk<'_> {
         if out.is_empty() && !joins && (from_facts && alone && ends_only || self.only_counts(group)) {
             out.extend(self.within(thread, silent));
         }
+        if out.is_empty() && !from_facts {
+            out = self.in_family(thread, group, silent);
+        }
         out
+    }
+
+    /// Does it only tell by an end of a pipe that it lives? Several processes watch such a pipe, beside what they wait for, and
+    /// nobody writes to it: its end tells them that.
+    fn only_lives(&self, h: &HoldFact) -> bool {
+        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let kind = |o: ObjectId| self.c.object(o).map(|o| o.kind);
+        let beside = |h: &HoldFact| {
+            let v = self.g.vertex_at(h.subject, h.time).map(|v| self.g.vertex(v));
+            v.is_some_and(|v| matches!(kind(v.object), Some(ObjectKind::Epoll | ObjectKind::Set)))
+        };
+        let same = |x: &&HoldFact| (x.object, x.relation) == (h.object, h.relation);
+        h.relation == Relation::Writes
+            && kind(h.object) == Some(ObjectKind::Pipe)
+            && beside(h)
+            && self.g.holds.iter().filter(same).any(|x| process(x.subject) != process(h.subject) && beside(x))
     }
 
     /// Of the process of `holder`, the thread that the way came by last, if it is not `thread` itself.

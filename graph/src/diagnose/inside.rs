@@ -50,13 +50,32 @@ impl Walk<'_> {
         let mut all: Vec<_> = others.iter().map(|t| (self.at_work_for(*t, spans), *t)).collect();
         let half = |time: Ns| time * 2 >= total(spans);
         if !all.iter().any(|(time, _)| half(*time)) {
-            // Who waits for a lock may be kept from its work, where nobody does any.
-            all = others.iter().map(|t| (self.locked_out(*t, spans), *t)).collect();
+            // Who waits for a lock may be kept from its work, where nobody does any; so may who tries for something in vain.
+            let kept = |t: ThreadId| self.locked_out(t, spans).max(self.tries_in_vain(t, spans));
+            all = others.iter().map(|t| (kept(*t), *t)).collect();
         }
         all.retain(|(time, t)| half(*time) && !self.path.iter().any(|p| p.0 == *t));
         all.sort_by_key(|(time, t)| (std::cmp::Reverse(*time), *t));
         let why =
             "no wake-up was recorded; it does something in that process, whose event loop had nothing to do";
+        all.into_iter().map(|(_, t)| self.inside(t, spans, why.to_owned())).collect()
+    }
+
+    /// Who does something in a family of processes that share the memory in which the word lies that `thread` waits for:
+    /// children of one process that execute the same program. Who has a lock there is not recorded.
+    pub(super) fn in_family(&self, thread: ThreadId, group: &Group, spans: &Spans) -> Vec<Candidate> {
+        let shared = self.c.object(self.representative(group).object).is_some_and(Object::is_shared_futex);
+        let Some(own) = self.c.process_of(thread).filter(|p| shared && !p.exe.is_empty()) else {
+            return Vec::new();
+        };
+        let kin =
+            |t: ThreadId| self.c.process_of(t).is_some_and(|p| (p.parent, &p.exe) == (own.parent, &own.exe));
+        let free = |t: &ThreadId| *t != thread && self.counts(*t) && !self.path.iter().any(|p| p.0 == *t);
+        let threads = self.g.threads().filter(|t| free(t) && kin(*t));
+        let mut all: Vec<_> = threads.map(|t| (self.at_work_for(t, spans), t)).collect();
+        all.retain(|(time, _)| time * 2 >= total(spans));
+        all.sort_by_key(|(time, t)| (std::cmp::Reverse(*time), *t));
+        let why = "no wake-up was recorded, and who has the lock is not known; of the processes that share it, it does something";
         all.into_iter().map(|(_, t)| self.inside(t, spans, why.to_owned())).collect()
     }
 
@@ -108,6 +127,13 @@ impl Walk<'_> {
         })
     }
 
+    /// For how long it slept between calls that failed.
+    fn tries_in_vain(&self, t: ThreadId, spans: &Spans) -> Ns {
+        let act = activity(self.g, self.c, t, spans);
+        let in_vain = |g: &&Group| self.refused(g, class(&self.representative(g), self.c)).is_some();
+        act.waiting().filter(in_vain).map_or(0, |g| g.blocked)
+    }
+
     /// Is it a function of Python's own library that waits (for a condition, for work)? That is made of locks.
     fn waits_in_library(&self, v: &Vertex) -> bool {
         const FILES: [&str; 3] = ["threading.py", "queue.py", "thread.py"];
@@ -127,7 +153,8 @@ impl Walk<'_> {
                 && members(self.c, o).all(|o| listens(o) || o.kind == ObjectKind::EventFd)
     }
 
-    /// Does it mostly wait for an answer over one connection, which it made to `thread`?
+    /// Does it mostly wait for an answer over one connection, which it made to `thread`? Over a unix socket for nothing
+    /// beside: buses and display servers hand requests on to who connected to them, and who expects these has more to watch.
     pub(super) fn waits_at_other_end(&self, t: ThreadId, thread: ThreadId, spans: &Spans) -> bool {
         let act = activity(self.g, self.c, t, spans);
         let Some(v) = act.waiting().map(|g| self.representative(g)) else { return false };
@@ -135,7 +162,9 @@ impl Walk<'_> {
         let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
         let mut ends = self.g.holds(thread, a..b.saturating_add(1)).filter_map(|h| self.c.object(h.object));
         let asks = own.members.iter().chain([&v.object]).filter(|o| connected(self.c, **o));
-        let asks: Vec<_> = asks.filter_map(|o| self.c.object(*o)).collect();
+        let asks = asks.filter_map(|o| self.c.object(*o));
+        let asks: Vec<_> =
+            asks.filter(|o| o.kind != ObjectKind::UnixStream || own.members.len() < 2).collect();
         class(&v, self.c) == WaitClass::Channel && ends.any(|e| asks.iter().any(|o| o.is_other_end_of(e)))
     }
 

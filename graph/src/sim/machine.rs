@@ -193,7 +193,14 @@ impl Machine {
             catalog.processes.push(Process { pid, name: format!("t{i}"), focus: true, ..Process::default() });
         }
         let mut object = |kind, id, peer| {
-            catalog.objects.push(Object { kind, id, peer, name: String::new(), members: Vec::new() });
+            catalog.objects.push(Object {
+                kind,
+                id,
+                peer,
+                name: String::new(),
+                members: Vec::new(),
+                connected: false,
+            });
         };
         for i in 0..mutexes + conditions {
             object(ObjectKind::Futex, 0x1000 + i as u64 * 8, 1);
@@ -216,7 +223,8 @@ impl Machine {
             let members =
                 polled(*first, *count).map(|n| ObjectId((first_channel + n * 2 + 1) as u32)).collect();
             let id = 0x30_0000 + i as u64;
-            let set = Object { kind: ObjectKind::Set, id, peer: 0, name: String::new(), members };
+            let set =
+                Object { kind: ObjectKind::Set, id, peer: 0, name: String::new(), members, connected: false };
             catalog.objects.push(set);
         }
         let task = |s: Script| Task {

@@ -156,7 +156,14 @@ impl Drawing {
     }
 
     pub fn object(&mut self, kind: ObjectKind, id: u64, peer: u64, name: &str) -> ObjectId {
-        self.catalog.objects.push(Object { kind, id, peer, name: name.into(), members: Vec::new() });
+        self.catalog.objects.push(Object {
+            kind,
+            id,
+            peer,
+            name: name.into(),
+            members: Vec::new(),
+            connected: false,
+        });
         ObjectId(self.catalog.objects.len() as u32 - 1)
     }
 

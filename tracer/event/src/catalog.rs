@@ -332,6 +332,7 @@ impl Catalog {
             peer: 0,
             name: String::new(),
             members: Vec::new(),
+            connected: false,
         };
         upsert(&mut self.threads, rows(d.threads, ThreadId::index), MAX_ROWS, Thread::default)
             + upsert(&mut self.processes, rows(d.processes, ProcessId::index), MAX_ROWS, Process::default)

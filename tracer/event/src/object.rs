@@ -160,6 +160,10 @@ pub struct Object {
     pub name: String,
     /// The members of a [`ObjectKind::Set`]; else empty.
     pub members: Vec<ObjectId>,
+    /// The end of a unix connection that asked for it, or still does: it has no address of its own, what it connects to
+    /// has (unix(7)). Never set of pairs (socketpair(2)), of ends that were bound before, in sessions of earlier versions.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub connected: bool,
 }
 
 impl Object {

@@ -93,7 +93,7 @@ impl Objects {
             String::new()
         };
         let kind = ObjectKind::from_u8(raw.kind);
-        let object = Object { kind, id: raw.id, peer: raw.peer, name, members: Vec::new() };
+        let object = Object { kind, id: raw.id, peer: raw.peer, name, members: Vec::new(), connected: false };
         self.rows.insert(id, Row { object, dirty: true, used: self.looks });
         self.changed.push(id);
         id
@@ -153,10 +153,12 @@ impl Objects {
             return;
         }
         let text = show(name, raw);
-        if row.name != text
+        let connected = matches!(name, Name::Unix(_, true));
+        if (&row.name, row.connected) != (&text, connected)
             && let Some(row) = self.touch(id)
         {
             row.name = text;
+            row.connected = connected;
         }
     }
 
@@ -221,7 +223,7 @@ fn show(name: &Name, raw: RawObject) -> String {
             }
             lossy(&path, MAX_NAME)
         }
-        Name::Unix(bytes) => {
+        Name::Unix(bytes, _) => {
             if let Some((0, rest)) = bytes.split_first() {
                 return format!("@{}", lossy(rest, MAX_NAME));
             }
@@ -266,11 +268,14 @@ mod tests {
         let parts = [&b"passwd"[..], b"etc"].map(<[u8]>::to_vec).to_vec();
         o.name(file, &Name::Path(parts, true));
         let unix = raw(ObjectKind::UnixStream, 3, 4);
-        o.name(unix, &Name::Unix(b"\0hidden".to_vec()));
+        o.name(unix, &Name::Unix(b"\0hidden".to_vec(), true));
         let six = raw(ObjectKind::Tcp, (1 << 63) + 80, (1 << 63) + 4711);
         o.name(six, &Name::Inet6(Ipv6Addr::LOCALHOST.octets(), Ipv6Addr::LOCALHOST.octets()));
-        let names: Vec<String> = o.drain().objects.into_iter().map(|(_, r)| r.name).collect();
+        let rows: Vec<Object> = o.drain().objects.into_iter().map(|(_, r)| r).collect();
+        let names: Vec<&str> = rows.iter().map(|r| &*r.name).collect();
         assert_eq!(names, ["/etc/passwd", "@hidden", "[::1]:80->[::1]:4711"]);
+        let connected: Vec<bool> = rows.iter().map(|r| r.connected).collect();
+        assert_eq!(connected, [false, true, false]);
     }
 
     #[test]

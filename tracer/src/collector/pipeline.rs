@@ -441,7 +441,7 @@ impl Pipeline {
         if r.flags & F_LONG != 0 {
             self.open.insert(r.tid, (r.start, off.user_stack));
             if let Some(bursts) = &mut self.bursts
-                && self.identity.in_focus(thread)
+                && self.identity.in_reach(thread)
             {
                 bursts.waits(r.tid, r.call, r.start, r.timeout);
             }
@@ -502,7 +502,7 @@ impl Pipeline {
         if by_timer
             && off.syscall.is_some()
             && let Some(bursts) = &mut self.bursts
-            && self.identity.in_focus(thread)
+            && self.identity.in_reach(thread)
         {
             bursts.interval(tid, off.syscall.0, true, start, end);
         }
@@ -563,7 +563,7 @@ impl Pipeline {
         let start = self.time(r.start).min(time);
         if let Some(bursts) = &mut self.bursts
             && r.call == SCHED_YIELD
-            && self.identity.in_focus(thread)
+            && self.identity.in_reach(thread)
         {
             bursts.interval(r.tid, r.call, true, r.start, r.time);
         }
@@ -596,14 +596,14 @@ impl Pipeline {
         let user_stack = if kernel_thread {
             user_stack
         } else {
-            let focus = self.identity.in_focus(thread);
+            let focus = self.identity.in_reach(thread);
             self.python.sample((s.tgid, s.tid), s.time, user_stack, focus, &mut self.stacks)
         };
         let sample =
             Sample { weight: self.sample_weight, user_stack, kernel_stack: self.kernel.get(s.kernel_stack) };
         if let Some(bursts) = &mut self.bursts
             && !kernel_thread
-            && self.identity.in_focus(thread)
+            && self.identity.in_reach(thread)
         {
             // Of a thread in user mode orig_ax is negative or the number of an interrupt.
             let [.., orig_ax, ip, _, _, _, _] = s.regs;

@@ -128,8 +128,8 @@ pub struct Run {
 pub enum Name {
     /// Path components, the leaf first; whether the root was reached.
     Path(Vec<Vec<u8>>, bool),
-    /// `sun_path`; the first byte may be NUL.
-    Unix(Vec<u8>),
+    /// `sun_path`, whose first byte may be NUL; whether it is that of what the socket connected to.
+    Unix(Vec<u8>, bool),
     /// Local and remote IPv6 address.
     Inet6([u8; 16], [u8; 16]),
     /// As given to a system call.

@@ -9,6 +9,19 @@ impl Identity {
         self.threads.get(id.index()).is_some_and(|t| t.row.focus)
     }
 
+    /// Is a thread in the focus, or in a process for which the focus waits, directly or through others?
+    pub fn in_reach(&self, id: ThreadId) -> bool {
+        self.in_focus(id) || self.owner(id).is_some_and(|p| self.reached.contains(&p))
+    }
+
+    /// Somebody in reach waits for a thread: so is its process. Of those that are not in the focus, some only.
+    pub fn reach(&mut self, id: ThreadId) {
+        const MOST: usize = 32;
+        if let Some(p) = self.owner(id).filter(|_| self.reached.len() < MOST && !self.in_focus(id)) {
+            self.reached.insert(p);
+        }
+    }
+
     /// Make a process (or the process of a thread) with its descendants the focus, from now on.
     pub fn focus_on(&mut self, pid: u32) {
         if !self.focus.pids.contains(&pid) {

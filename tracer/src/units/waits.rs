@@ -72,7 +72,14 @@ mod tests {
     fn all_waits_for_events() {
         use Wait::{Input, Signal};
         let kinds = [ObjectKind::EventFd, ObjectKind::Tcp, ObjectKind::Set];
-        let object = |kind| Object { kind, id: 1, peer: 0, name: String::new(), members: Vec::new() };
+        let object = |kind| Object {
+            kind,
+            id: 1,
+            peer: 0,
+            name: String::new(),
+            members: Vec::new(),
+            connected: false,
+        };
         let catalog = Catalog { objects: kinds.map(object).into(), ..Catalog::default() };
         let (event, socket, set, none) = (ObjectId(0), ObjectId(1), ObjectId(2), ObjectId::NONE);
         for (names, object, wait) in [
@@ -96,7 +103,14 @@ mod tests {
 
     #[test]
     fn kinds_of_waits() {
-        let object = |kind| Object { kind, id: 1, peer: 0, name: String::new(), members: Vec::new() };
+        let object = |kind| Object {
+            kind,
+            id: 1,
+            peer: 0,
+            name: String::new(),
+            members: Vec::new(),
+            connected: false,
+        };
         let objects = [ObjectKind::EventFd, ObjectKind::File, ObjectKind::Tcp].map(object).into();
         let catalog = Catalog { objects, ..Catalog::default() };
         let of = |name: &str, object: u32, state| {

@@ -55,6 +55,11 @@ impl Pipeline {
                     self.order.push(Event { time, thread: long.thread, cpu: 0, kind: Kind::Hold(hold) });
                 }
             }
+            if self.identity.in_reach(long.thread) {
+                for found in &holders {
+                    self.identity.reach(found.holder);
+                }
+            }
             // What was asked before the recording was not seen: who has the other end may wait for an answer itself.
             if long.off.begun_before && long.first {
                 let peers = holders.iter().filter(|f| f.relation == Relation::Peer);

@@ -321,7 +321,7 @@ fn name(b: &Bytes) -> Option<Name> {
             let slots = (len & 0xff).min(NAME_LEVELS);
             Name::Path(text.chunks(NAME_BYTES).take(slots).map(until_nul).collect(), len & 0x100 == 0)
         }
-        1 => Name::Unix(text.get(..len.min(108))?.to_vec()),
+        1 => Name::Unix(text.get(..(len & 0xff).min(108))?.to_vec(), len & 0x100 != 0),
         2 => Name::Inet6(text.get(..16)?.try_into().ok()?, text.get(16..32)?.try_into().ok()?),
         3 => Name::Text(until_nul(text.get(..len.min(text.len()))?)),
         _ => return None,

@@ -8,9 +8,16 @@ use pg_event::{Ns, Object, ObjectKind};
 const NAMED: u64 = 1 << 63;
 
 fn of_inet(kind: ObjectKind, s: &InetSocket) -> Object {
-    let connected = s.remote.port() != 0;
-    let name = if connected { format!("{}->{}", s.local, s.remote) } else { s.local.to_string() };
-    Object { kind, id: NAMED, peer: if connected { NAMED } else { 0 }, name, members: Vec::new() }
+    let open = s.remote.port() != 0;
+    let name = if open { format!("{}->{}", s.local, s.remote) } else { s.local.to_string() };
+    Object {
+        kind,
+        id: NAMED,
+        peer: if open { NAMED } else { 0 },
+        name,
+        members: Vec::new(),
+        connected: false,
+    }
 }
 
 fn of_unix(tables: &mut SocketTables, pid: u32, inode: u64) -> Option<Object> {
@@ -18,13 +25,15 @@ fn of_unix(tables: &mut SocketTables, pid: u32, inode: u64) -> Option<Object> {
     let own = find(tables.unix(pid), inode)?;
     let peer = tables.unix_peer(pid, inode);
     // Who connects has no name; what it connected to has.
+    let nameless = own.path.is_empty();
     let name = match peer {
-        Some(peer) if own.path.is_empty() => find(tables.unix(pid), peer).map(|s| s.path).unwrap_or_default(),
+        Some(peer) if nameless => find(tables.unix(pid), peer).map(|s| s.path).unwrap_or_default(),
         _ => own.path,
     };
+    let connected = nameless && !name.is_empty();
     let kind =
         if own.kind == libc::SOCK_DGRAM as u16 { ObjectKind::UnixDatagram } else { ObjectKind::UnixStream };
-    Some(Object { kind, id: inode, peer: peer.unwrap_or(0), name, members: Vec::new() })
+    Some(Object { kind, id: inode, peer: peer.unwrap_or(0), name, members: Vec::new(), connected })
 }
 
 impl Holders {
@@ -39,6 +48,13 @@ impl Holders {
                 return of_inet(kind, s);
             }
         }
-        Object { kind: ObjectKind::Socket, id: inode, peer: 0, name: String::new(), members: Vec::new() }
+        Object {
+            kind: ObjectKind::Socket,
+            id: inode,
+            peer: 0,
+            name: String::new(),
+            members: Vec::new(),
+            connected: false,
+        }
     }
 }

@@ -125,6 +125,7 @@ fn catalog(size: Size) -> CatalogDelta {
             peer,
             name: format!("/run/service-{t}.sock"),
             members: Vec::new(),
+            connected: false,
         };
         let (a, b) = (100_000 + 2 * u64::from(t), 100_001 + 2 * u64::from(t));
         d.objects.push((end_towards(t), socket(a, b)));

@@ -139,6 +139,12 @@ pub(crate) fn vague(v: &Vertex, catalog: &Catalog) -> bool {
         && !joins(v, catalog)
 }
 
+/// Has its thread waited for the same since the recording began, by one time-out after the other?
+fn from_the_beginning(graph: &EventGraph, v: &Vertex) -> bool {
+    let mut waits = graph.vertices_of(v.thread).map(|id| graph.vertex(id));
+    waits.find(|w| w.object.is_some()).is_some_and(|w| w.start == 0 && w.object == v.object)
+}
+
 /// What a set or an epoll instance watches, as far as it is known.
 pub(crate) fn members<'a>(catalog: &'a Catalog, o: &'a Object) -> impl Iterator<Item = &'a Object> {
     o.members.iter().filter_map(|m| catalog.object(*m))
@@ -262,7 +268,7 @@ pub(crate) fn asked(graph: &EventGraph, catalog: &Catalog, vertex: VertexId) -> 
     match last {
         Some(m) if m.what.direction == Direction::Send => true,
         // It may have asked before the recording.
-        None if v.begun_before && !epoll => {
+        None if !epoll && (v.begun_before || from_the_beginning(graph, &v)) => {
             let mut ends = members.iter().chain([&v.object]).filter(|o| connected(catalog, **o));
             ends.next().is_some() && ends.next().is_none()
         }

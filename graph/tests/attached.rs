@@ -295,7 +295,7 @@ fn who_does_something_of_those_that_share_the_memory_has_the_lock() {
         let (own, _) = unix(&mut d, 4711);
         waits(&mut d, client, "recvfrom", own);
         d.hold(session, client, own, Relation::Peer, 0.7);
-        let word = d.object(ObjectKind::Futex, 0x3138, SHARED_FUTEX | 77, "/dev/zero");
+        let word = d.object(ObjectKind::Futex, 0x3138, SHARED_FUTEX | 0x77, "/dev/zero");
         let stack = d.stack(&["sem_wait (libc.so.6)", "PGSemaphoreLock (server)", "LWLockAcquire (server)"]);
         d.wait(session, 0.0, 5.0, "futex").on(word).stack(stack).op(265, 0).before().open();
         let file = d.object(ObjectKind::File, 3, 0, "/srv/log");
@@ -325,6 +325,72 @@ fn who_tries_in_vain_is_found_behind_a_loop_that_accepts() {
         }
         let r = d.diagnose("^client$");
         assert_eq!(way(&r).contains(&1002), fails, "{r:#?}");
+    }
+}
+
+/// A thread of a server asked another server before the recording, and looks for the answer ten times a second.
+#[test]
+fn who_polls_since_the_beginning_may_have_asked_before() {
+    for late in [false, true] {
+        let (mut d, _, server) =
+            client_and_server("poll", |d, _| d.object(ObjectKind::Tcp, endpoint_v4(0x7f00_0007, 80), 0, ""));
+        let worker = d.thread(server, "worker", 0.0);
+        let back = d.process("back", "back", None, 0.0);
+        let ((asks, _), (other, _)) = (tcp(&mut d, 40_004, 5432), tcp(&mut d, 40_006, 5433));
+        for i in 0..50 {
+            let at = f64::from(i) * 0.1;
+            let on = if late && i == 0 { other } else { asks };
+            d.wait(worker, at, at + 0.099_9, "poll").on(on).times_out();
+        }
+        d.hold(back, worker, asks, Relation::Peer, 0.7);
+        d.wait(back, 0.0, 5.0, "futex").state(OffState::Stopped).before().open();
+        let r = d.diagnose("^client$");
+        assert_eq!(way(&r).contains(&1003), !late, "{r:#?}");
+    }
+}
+
+/// A server runs a program and reads what that writes; the program has the listening socket, too.
+#[test]
+fn who_inherited_an_end_is_found_by_who_waits_for_it() {
+    let mut d = Drawing::new(5.0);
+    let client = d.process("client", "client", None, 0.0);
+    let server = d.process("server", "server", None, 0.0);
+    let child = d.process("convert", "convert", Some(server), 0.0);
+    let (own, _) = tcp(&mut d, 40_000, 80);
+    waits(&mut d, client, "recvfrom", own);
+    for t in [server, child] {
+        d.hold(t, client, own, Relation::Listens, 0.7);
+    }
+    let pipe = d.object(ObjectKind::Pipe, 9, 9, "");
+    waits(&mut d, server, "read", pipe);
+    d.hold(child, server, pipe, Relation::Writes, 0.7);
+    let stack = d.stack(&["blur (convert)"]);
+    d.runs(child, 0.0, 5.0, stack);
+    let r = d.diagnose("^client$");
+    assert_eq!(way(&r), [1000, 1001, 1002], "{r:#?}");
+}
+
+/// A program asks a server again and again, which answers each time: it sleeps by its own will.
+#[test]
+fn who_is_answered_does_not_sleep_for_the_other_end() {
+    for answers in [false, true] {
+        let mut d = Drawing::new(5.0);
+        let worker = d.process("worker", "worker", None, 0.0);
+        let server = d.process("server", "server", None, 0.0);
+        let (own, other) = tcp(&mut d, 40_000, 6379);
+        let none = epoll(&mut d, &[other]);
+        waits(&mut d, server, "epoll_wait", none);
+        for i in 0..49 {
+            let at = f64::from(i) * 0.1;
+            d.wait(worker, at, at + 0.098, "clock_nanosleep").times_out();
+            d.message(worker, own, Direction::Send, at + 0.098_5, 60);
+            if answers {
+                d.message(worker, own, Direction::Receive, at + 0.099, 5);
+            }
+        }
+        d.hold(server, worker, own, Relation::Peer, 0.7);
+        let r = d.diagnose("^worker$");
+        assert_eq!(r.root_causes[0].pid == Some(1000), answers, "{r:#?}");
     }
 }
 

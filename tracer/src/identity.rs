@@ -257,6 +257,11 @@ impl Identity {
         self.processes.get(id.index()).map(|p| p.members.clone()).unwrap_or_default()
     }
 
+    /// The threads of the process of a thread, as far as they are known not to have ended.
+    pub fn threads_with(&self, id: ThreadId) -> Vec<ThreadId> {
+        self.owner(id).map(|p| self.members(p)).unwrap_or_default()
+    }
+
     /// Threads and processes that are new or changed since the last call.
     pub fn drain(&mut self) -> CatalogDelta {
         let mut out = CatalogDelta::default();

@@ -235,6 +235,7 @@ impl Walk<'_> {
                 self.out.rejected.extend(out.map(|c| (c.thread, why.to_owned())));
             }
         }
+        self.past_heirs(&mut holders);
         // What explains most first: somebody on the way (a circle), then who is not idle.
         holders.sort_by_key(|c| std::cmp::Reverse(self.guilt(c)));
         // All of them wait for one another: nothing to ask. Who only waits for its children has an end by inheritance.
@@ -421,6 +422,26 @@ impl Walk<'_> {
     fn only_heeds_signals(&self, c: &Candidate) -> bool {
         let act = activity(self.g, self.c, c.thread, &merged(c.spans.clone()));
         act.waiting().is_some_and(|g| class(&self.representative(g), self.c) == WaitClass::Signal)
+    }
+
+    /// Who has an end since it inherited that is at work for who waits for it: the way comes by there.
+    fn past_heirs(&mut self, holders: &mut Vec<Candidate>) {
+        let process = |c: &Candidate| self.c.thread(c.thread).map(|t| t.process);
+        let parents: Vec<_> = holders.iter().filter(|c| self.waits_for_kin(c)).filter_map(process).collect();
+        let heir = |c: &Candidate| {
+            let lock = c.relation.is_none_or(|r| r.has_lock() || r == Relation::ChildOf);
+            !lock && process(c).is_some_and(|p| self.c.ancestors(p).any(|a| a != p && parents.contains(&a)))
+        };
+        let heirs: Vec<Candidate> = holders.extract_if(.., |c| heir(c)).collect();
+        let why = "it inherited its end from a process that waits for it";
+        self.out.rejected.extend(heirs.into_iter().map(|c| (c.thread, why.to_owned())));
+    }
+
+    /// Does it wait for a child to end, or for what one writes?
+    fn waits_for_kin(&self, c: &Candidate) -> bool {
+        let spans = merged(c.spans.clone());
+        let act = activity(self.g, self.c, c.thread, &spans);
+        self.is_parent(c) || act.waiting().is_some_and(|g| self.reads_from_child(c.thread, g))
     }
 
     /// Does it wait for its children?

@@ -7,8 +7,8 @@ use super::walk::Walk;
 use crate::builder::{SIGWAIT, call_is};
 use crate::class::{WaitClass, asked, class, on_condition, owed};
 use crate::refused;
-use crate::{EdgeKind, HoldFact, Weak};
-use pg_event::{Ns, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
+use crate::{At, EdgeKind, HoldFact, Weak};
+use pg_event::{Direction, IpcUse, Ns, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
 
 impl Walk<'_> {
     /// Does a wait for signals stand for one for a child's end, and did something else end it?
@@ -34,7 +34,13 @@ impl Walk<'_> {
         // Who has the other end of a socket that it waited for in between says nothing of a futex.
         let kind = |o: ObjectId| self.c.object(o).map(|o| o.kind);
         let futex = kind(self.representative(group).object) == Some(ObjectKind::Futex);
-        let about = |o: ObjectId| !futex || kind(o).is_none_or(|k| k == ObjectKind::Futex);
+        // ... nor, where it was answered, of the sleeps between.
+        let answered = |o: ObjectId| {
+            let got = |m: &At<IpcUse>| m.what.object == o && m.what.direction == Direction::Receive;
+            class == WaitClass::Sleep
+                && silent.iter().any(|&(a, b)| self.g.ipc_of(thread, a..b).iter().any(got))
+        };
+        let about = |o: ObjectId| (!futex || kind(o).is_none_or(|k| k == ObjectKind::Futex)) && !answered(o);
         let found = |spans: &Spans| -> Vec<HoldFact> {
             let spans = spans.iter().map(|&(a, b)| a..b.saturating_add(1));
             spans.flat_map(|s| self.g.holds(thread, s)).filter(|h| about(h.object)).collect()

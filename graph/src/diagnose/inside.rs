@@ -99,7 +99,7 @@ impl Walk<'_> {
     }
 
     /// Does it wait for what a child of its process writes into a pipe?
-    fn reads_from_child(&self, t: ThreadId, group: &Group) -> bool {
+    pub(super) fn reads_from_child(&self, t: ThreadId, group: &Group) -> bool {
         let v = self.representative(group);
         let pipe = self.c.object(v.object).is_some_and(|o| {
             let is = |o: &Object| o.kind == ObjectKind::Pipe;

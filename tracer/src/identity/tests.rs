@@ -208,6 +208,25 @@ fn focus_is_inherited() {
 }
 
 #[test]
+fn who_is_waited_for_is_in_reach_with_all_its_threads() {
+    let mut i = empty(&Focus { pids: vec![FREE], ..Focus::default() });
+    let top = i.thread(FREE, FREE, 1);
+    let server = i.thread(FREE + 1, FREE + 1, 1);
+    let worker = i.fork(FREE + 1, FREE + 2, FREE + 1, b"worker", 2);
+    let other = i.thread(FREE + 3, FREE + 3, 1);
+    assert!(i.in_reach(top) && ![server, worker, other].iter().any(|&t| i.in_reach(t)));
+    i.reach(server);
+    assert!(i.in_reach(server) && i.in_reach(worker) && !i.in_reach(other) && !i.in_focus(server));
+    assert_eq!(i.threads_with(worker).len(), 2);
+    for n in 10..100 {
+        let t = i.thread(FREE + n, FREE + n, 3);
+        i.reach(t);
+    }
+    let last = i.thread(FREE + 99, FREE + 99, 3);
+    assert!(!i.in_reach(last), "some only");
+}
+
+#[test]
 fn focus_by_name_of_thread_or_process() {
     let focus = Focus { comms: vec![Regex::new("^redis").expect("regex")], ..Focus::default() };
     let mut i = empty(&focus);

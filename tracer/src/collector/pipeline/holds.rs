@@ -3,6 +3,7 @@
 use super::{Long, MAX_LONG, Pipeline};
 use crate::holders::LongWait;
 use pg_event::{Event, Hold, Kind, Relation, ThreadId};
+use std::collections::HashSet;
 
 impl Pipeline {
     /// Looks up who holds what long waits wait for: a few waits at a time, since it reads much of `/proc`.
@@ -60,10 +61,15 @@ impl Pipeline {
                     self.identity.reach(found.holder);
                 }
             }
-            // What was asked before the recording was not seen: who has the other end may wait for an answer itself.
+            // What was asked before the recording was not seen: who has the other end may wait for an answer itself, or
+            // have a thread of it that does.
             if long.off.begun_before && long.first {
+                const THREADS: usize = 64;
                 let peers = holders.iter().filter(|f| f.relation == Relation::Peer);
-                let loops: Vec<Long> = peers.filter_map(|f| self.turning(f.holder)).collect();
+                let threads: HashSet<ThreadId> = peers
+                    .flat_map(|f| self.identity.threads_with(f.holder).into_iter().take(THREADS))
+                    .collect();
+                let loops: Vec<Long> = threads.into_iter().filter_map(|t| self.turning(t)).collect();
                 let room = MAX_LONG.saturating_sub(self.long.len());
                 self.long.extend(loops.into_iter().take(room));
             }

@@ -65,7 +65,7 @@ fn a_full_queue_of_connections() {
 fn a_request_without_an_answer() {
     server("a_request_without_an_answer", "unanswered.clt", |t| {
         let w = t.wait("unanswered.clt");
-        w.on(ObjectKind::UnixStream).timed_out();
+        w.on(ObjectKind::UnixStream).over_its_own_connection().timed_out();
         w.held_by("unanswered.srv", Relation::Peer).caused_by("unanswered.srv");
     });
 }

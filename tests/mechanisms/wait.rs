@@ -103,6 +103,16 @@ impl Wait<'_> {
         )
     }
 
+    /// Its own process asked for the connection that it waits on, and not the one at the other end.
+    pub fn over_its_own_connection(&self) -> &Self {
+        let c = &self.truth.loaded.catalog;
+        let own = c.object(self.vertex.object).expect("what it waits on");
+        assert!(own.connected, "{own:?}");
+        let other = c.objects.iter().find(|o| o.is_other_end_of(own)).expect("the other end was used");
+        assert!(!other.connected && other.name == own.name, "{other:?}");
+        self
+    }
+
     /// What it waited for is of this kind.
     pub fn on(&self, kind: ObjectKind) -> &Self {
         let found = self.truth.loaded.catalog.object(self.vertex.object).map(|o| o.kind);

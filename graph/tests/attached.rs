@@ -349,6 +349,35 @@ fn who_polls_since_the_beginning_may_have_asked_before() {
     }
 }
 
+/// A worker reads by an epoll instance what its child writes; who looks after the workers listens, too, and sleeps.
+#[test]
+fn a_worker_whose_event_loop_has_only_pipes_of_its_child_is_at_work() {
+    for of_child in [true, false] {
+        let mut d = Drawing::new(5.0);
+        let client = d.process("client", "client", None, 0.0);
+        let parent = d.process("httpd", "httpd", None, 0.0);
+        let worker = d.process("httpd", "httpd", Some(parent), 0.0);
+        let script = d.process("script", "script", of_child.then_some(worker), 0.0);
+        let (own, _) = tcp(&mut d, 40_000, 80);
+        waits(&mut d, client, "recvfrom", own);
+        for t in [parent, worker] {
+            d.hold(t, client, own, Relation::Listens, 0.7);
+        }
+        let none = d.object(ObjectKind::Unknown, 0, 0, "");
+        for i in 0..5 {
+            let at = f64::from(i);
+            d.wait(parent, at, at + 0.999, "clock_nanosleep").on(none).times_out();
+        }
+        let pipe = d.object(ObjectKind::Pipe, 9, 9, "");
+        let set = epoll(&mut d, &[pipe]);
+        waits(&mut d, worker, "epoll_wait", set);
+        d.hold(script, worker, pipe, Relation::Writes, 0.7);
+        waits(&mut d, script, "clock_nanosleep", ObjectId::NONE);
+        let r = d.diagnose("^client$");
+        assert_eq!(way(&r).contains(&1003), of_child, "{r:#?}");
+    }
+}
+
 /// A server runs a program and reads what that writes; the program has the listening socket, too.
 #[test]
 fn who_inherited_an_end_is_found_by_who_waits_for_it() {

@@ -413,7 +413,7 @@ impl Walk<'_> {
                 // Who only looks after others that accept has pauses.
                 let pauses =
                     c.relation == Some(Relation::Listens) && class == WaitClass::Sleep && g.waits > 2;
-                (class.idle() || pauses) && !woken
+                (class.idle() || pauses) && !woken && !self.reads_from_child(c.thread, g)
             }),
             _ => false,
         }

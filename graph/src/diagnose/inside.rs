@@ -108,7 +108,7 @@ impl Walk<'_> {
         let own = self.c.thread(t).map(|t| t.process);
         let (a, b) = (group.clips.first().map_or(0, |c| c.start), group.clips.last().map_or(0, |c| c.end));
         let parent = |t: ThreadId| self.c.process_of(t).map(|p| p.parent);
-        class(&v, self.c) == WaitClass::Channel
+        matches!(class(&v, self.c), WaitClass::Channel | WaitClass::EventLoop)
             && pipe
             && self
                 .g

@@ -83,6 +83,29 @@ fn a_connection_that_was_not_accepted() {
     assert!(said, "{r:#?}");
 }
 
+/// Who listens waits for connections all that time, and would see one: what the client sends does not get there. Once the
+/// client has written something it is connected, and it is the server that does not accept.
+#[test]
+fn a_connection_whose_packets_are_lost() {
+    for wrote in [false, true] {
+        let mut d = Drawing::new(9.0);
+        let server = d.process("server", "server", None, 0.0);
+        let client = d.process("client", "client", None, 0.9);
+        let c = d.object(ObjectKind::Tcp, 0x7f00_0001_c350, 0x7f00_0001_0050, "");
+        let l = d.object(ObjectKind::Tcp, 0x7f00_0001_0050, 0, "");
+        let set = d.set(&[c]);
+        if wrote {
+            d.message(client, c, Direction::Send, 0.95, 1);
+        }
+        d.wait(client, 1.0, 9.0, "poll").on(set).open();
+        d.hold(server, client, c, Relation::Listens, 2.0);
+        d.wait(server, 0.5, 9.0, "accept4").on(l).open();
+        let r = d.diagnose("^client$");
+        let why = &r.root_causes[0].why;
+        assert_eq!(why.contains("never came about: packets between the two are lost"), !wrote, "{why}");
+    }
+}
+
 /// A connection that is not even made: on this machine the queue of who listens is full; of a host far away that is
 /// not known. Nothing was written yet that nobody reads.
 #[test]

@@ -3,7 +3,7 @@
 use super::server_view::without_session;
 use super::{Ranked, Writer};
 use crate::builder::{RECV, call_is};
-use crate::class::{WaitClass, class, private_futex};
+use crate::class::{WaitClass, class, on_condition, private_futex};
 use crate::diagnose::{DATA_FLAG, FindingKind, SliceNode, waits_for_lock};
 use crate::disks::{disk_use, wrote_back};
 use crate::graph::NO_STATUS;
@@ -12,11 +12,13 @@ use crate::starved::{Starved, starved};
 use crate::words::{clean, moment, percent, short_label, short_who, span, who};
 use crate::yields::{ASKS, YieldLoop, yield_loop};
 use crate::{Edge, EdgeKind};
-use pg_event::{Direction, ObjectId, ObjectKind, ProcessId, ThreadId};
+use pg_event::{Direction, Ns, Object, ObjectId, ObjectKind, ProcessId, ThreadId};
 use std::fmt::Write;
 
 /// Most words of a sentence for a ticket.
 const WORDS: usize = 60;
+/// A thread that ended by the end of its process did so within this, ns.
+const WITH_IT: Ns = 10_000_000;
 /// Lengths of command lines tried until the sentence is short enough.
 pub(super) const LINES: [usize; 4] = [48, 32, 18, 0];
 
@@ -358,6 +360,13 @@ impl Writer<'_> {
         }
         let on = w.object_label(self.c).map_or_else(String::new, |o| format!(" over {}", short_label(&o)));
         if n.why_weak.as_ref().is_some_and(|w| w.contains("listens on the socket")) {
+            if self.waits_to_accept(n, w) {
+                return format!(
+                    "{full} listens there and waited for connections{call} all that time, but the one{on} never came about: packets between the two are lost (a firewall rule that drops them, or a queue that is full); {} waited {}",
+                    who(self.c, w.thread),
+                    self.patience(w)
+                );
+            }
             return format!(
                 "{full} listens there and did not accept the connection{on}: it waited{call} for {}, while {} waited {}",
                 span(n.spent),
@@ -389,6 +398,29 @@ impl Writer<'_> {
             who(self.c, w.thread),
             self.patience(w)
         )
+    }
+
+    /// Does the step wait for connections to the very socket that `client` wants to connect to? One that is established would
+    /// end that wait.
+    fn waits_to_accept(&self, n: &SliceNode, client: &SliceNode) -> bool {
+        const LOOKED_AT: usize = 4096;
+        let sockets = |n: &SliceNode| -> Vec<&Object> {
+            let own = n.object.and_then(|o| self.c.object(o));
+            let members = own.into_iter().flat_map(|o| crate::class::members(self.c, o));
+            members.chain(own).filter(|o| o.kind == ObjectKind::Tcp).collect()
+        };
+        let (wanted, port) = (sockets(client), |endpoint: u64| endpoint & 0xffff);
+        let any_address = |o: &Object| (o.id >> 16) as u32 == 0;
+        let there = |o: &&Object, w: &&Object| {
+            o.peer == 0 && (w.peer == o.id || any_address(o) && port(w.peer) == port(o.id))
+        };
+        // Over one that it wrote to it was connected.
+        let before = self.g.ipc_of(client.thread, 0..client.start + client.duration).iter();
+        let wrote = before.rev().take(LOOKED_AT).any(|m| {
+            let o = self.c.object(m.what.object);
+            o.is_some_and(|o| wanted.iter().any(|w| w.kind == o.kind && (w.id, w.peer) == (o.id, o.peer)))
+        });
+        !wrote && sockets(n).iter().any(|o| wanted.iter().any(|w| there(o, w)))
     }
 
     pub(super) fn why_input(&self, n: &SliceNode, full: &str, next: Option<&SliceNode>) -> String {
@@ -448,7 +480,10 @@ impl Writer<'_> {
                     format!("itself {}", self.waited(x))
                 };
                 let whom = self.full(x.thread, x.start + x.duration);
-                if x.why_weak.as_ref().is_some_and(|w| w.contains("listens on the socket")) {
+                let listens = x.why_weak.as_ref().is_some_and(|w| w.contains("listens on the socket"));
+                if listens && self.waits_to_accept(x, n) {
+                    format!("the connection never came about, though {whom} listens there and waits for some")
+                } else if listens {
                     format!("{whom}, which listens there, did not accept the connection: it {did}")
                 } else {
                     format!("no answer came from {whom}, which {did}")
@@ -535,7 +570,10 @@ impl Writer<'_> {
     pub(super) fn why_ended(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
         let process = self.c.thread(r.thread).map_or(ProcessId::NONE, |t| t.process);
         // What ended the process as a whole, before how each of its threads went.
-        let whole = self.c.process(process).and_then(|p| p.exit_status).filter(|s| s & 0x7f != 0);
+        let row = self.c.process(process);
+        // A thread that ended earlier went by itself.
+        let with_it = row.is_some_and(|p| p.end.is_none_or(|e| e <= n.start.saturating_add(WITH_IT)));
+        let whole = row.and_then(|p| p.exit_status).filter(|s| s & 0x7f != 0 && with_it);
         let status = whole.or_else(|| self.g.exited(r.thread).map(|x| x.1));
         let how = match status {
             Some(NO_STATUS) => "ended before the recording began".to_owned(),
@@ -558,7 +596,16 @@ impl Writer<'_> {
             None => match before.filter(|_| n.edge == Some(EdgeKind::Holder)) {
                 Some(b) if private_futex(&self.g.vertex(b.vertex), self.c) => {
                     let on = b.object_label(self.c).map_or_else(|| "it".into(), |o| short_label(&o));
-                    format!("{full} {how}, and no other thread of the process is left that could wake {on}")
+                    let lost = if on_condition(&self.g.vertex(b.vertex), self.c) {
+                        let f = b.function.as_ref().filter(|f| !f.starts_with("0x"));
+                        let f = f.map_or_else(String::new, |f| format!(" in {}", clean(f, 60)));
+                        format!(" (a condition{f}): a notification that came before the wait is lost")
+                    } else {
+                        String::new()
+                    };
+                    format!(
+                        "{full} {how}, and no other thread of the process is left that could wake {on}{lost}"
+                    )
                 }
                 Some(b) => {
                     let on = b.object_label(self.c).map_or_else(|| "it".into(), |o| short_label(&o));

@@ -6,7 +6,7 @@ use crate::class::{WaitClass, class};
 use crate::diagnose::main_thread;
 use crate::retries::Retries;
 use crate::{EventGraph, VertexId};
-use pg_event::{Catalog, Ns, ObjectId, Process, ProcessId, Sysno, ThreadId};
+use pg_event::{Catalog, Direction, Ns, Object, ObjectId, ObjectKind, Process, ProcessId, Sysno, ThreadId};
 use std::collections::HashMap;
 
 /// Calls by which a program asks whether a file is there, and what it is.
@@ -122,6 +122,44 @@ pub(crate) fn reads(
         u.result >= 0 && u.nr.is_any(&["open", "openat", "openat2"]) && own
     })?;
     Some(opened.object)
+}
+
+/// Over which channels a thread asked between its sleeps, about once each time, and was answered: one, or one after the other to
+/// the same server.
+pub(crate) fn asked_over(
+    g: &EventGraph,
+    c: &Catalog,
+    thread: ThreadId,
+    (start, end): (Ns, Ns),
+    waits: usize,
+) -> Option<Vec<ObjectId>> {
+    /// To whom a channel leads: the objects, and how often it asked and was answered over them.
+    type Server = (Vec<ObjectId>, u64, u64);
+    let mut turns: Vec<Server> = Vec::new();
+    let same = |a: ObjectId, b: ObjectId| {
+        let of = c.object(a).zip(c.object(b));
+        let server = |a: &Object, b: &Object| match a.kind {
+            ObjectKind::Tcp | ObjectKind::Udp => a.peer != 0 && a.peer == b.peer,
+            _ => !a.name.is_empty() && a.name == b.name,
+        };
+        a == b || of.is_some_and(|(a, b)| a.kind == b.kind && server(a, b))
+    };
+    for m in g.ipc_of(thread, start..end) {
+        let of = if let Some(i) = turns.iter().position(|t| same(t.0[0], m.what.object)) {
+            &mut turns[i]
+        } else {
+            turns.push((vec![m.what.object], 0, 0));
+            turns.last_mut()?
+        };
+        if !of.0.contains(&m.what.object) {
+            of.0.push(m.what.object);
+        }
+        let n = u64::from(m.what.count.max(1));
+        if m.what.direction == Direction::Receive { of.2 += n } else { of.1 += n }
+    }
+    let least = waits as u64 / 2;
+    let asked = turns.into_iter().filter(|t| t.1.min(t.2) >= least.max(2));
+    asked.max_by_key(|t| t.1).map(|t| t.0)
 }
 
 /// Is a process of this number one that started the thread's process, or who started that?

@@ -4,6 +4,7 @@ mod draw;
 
 use draw::{Drawing, slice, what};
 use pg_event::{Direction, ObjectId, ObjectKind, Relation};
+use pg_graph::report::Report;
 use pg_graph::{Options, Selection, VictimOptions, run_with_policy, select};
 
 const PRIVATE_WAIT: u32 = 128 | 9;
@@ -554,4 +555,52 @@ fn a_lock_of_another_part_of_the_file_is_not_the_one_it_waits_for() {
     d.hold(app, app, file, Relation::Owns, 2.0);
     let r = d.diagnose("^app$");
     assert!(!r.root_causes[0].why.contains("itself"), "{}", r.root_causes[0].why);
+}
+
+/// A server of a runtime that goes on living: two requests have a lock each and want the other one's, a third comes later
+/// and wants one of the two. Threads that turn every now and then, or wait where they always do, have none.
+fn server_with_monitors(owner_waits: bool) -> Report {
+    let mut d = Drawing::new(16.0);
+    let main = d.process("vm", "vm Bank", None, 0.0);
+    let (ab, ba) = (d.thread(main, "req-1", 1.0), d.thread(main, "req-2", 1.0));
+    let (third, idle) = (d.thread(main, "req-3", 3.0), d.thread(main, "req-0", 0.5));
+    let periodic = d.thread(main, "periodic", 0.1);
+    let futex: Vec<_> = (1..=6).map(|i| d.object(ObjectKind::Futex, i * 0x100, 1, "")).collect();
+    let enter = d.stack(&["pthread_cond_wait (libc.so.6)", "ObjectMonitor::enter (vm.so)", "transfer (vm)"]);
+    let take = d.stack(&["pthread_cond_wait (libc.so.6)", "Object::wait (vm.so)", "Queue::take (vm)"]);
+    let sync = d.stack(&["pthread_cond_wait (libc.so.6)", "Object::wait (vm.so)", "Report::sync (vm)"]);
+    d.wait(main, 0.2, 16.0, "epoll_wait").open();
+    // It has had work before, and waits for the next.
+    d.wait(idle, 0.6, 1.1, "futex").on(futex[0]).op(PRIVATE_WAIT, 0).stack(take).by(main, "futex", futex[0]);
+    let place = if owner_waits { sync } else { take };
+    d.wait(idle, 1.2, 16.0, "futex").on(futex[0]).op(PRIVATE_WAIT, 0).stack(place).open();
+    let mut t = 0.2;
+    while t < 15.0 {
+        d.wait(periodic, t, t + 0.05, "futex").on(futex[1]).op(PRIVATE_WAIT, 0).stack(take).times_out();
+        t += 0.051;
+    }
+    d.wait(ab, 1.3, 16.0, "futex").on(futex[2]).op(PRIVATE_WAIT, 0).stack(enter).open();
+    d.wait(ba, 1.4, 16.0, "futex").on(futex[3]).op(PRIVATE_WAIT, 0).stack(enter).open();
+    d.wait(third, 3.01, 15.0, "futex").on(futex[4]).op(PRIVATE_WAIT, 0).stack(enter).open();
+    let (g, c) = d.build();
+    let s = Selection { tid: Some(1003), ..Selection::default() };
+    let v = select(&g, &c, &s, &VictimOptions::default()).unwrap();
+    run_with_policy(&g, &c, v, Options::default())
+}
+
+#[test]
+fn two_that_want_each_others_locks_are_found_in_a_process_that_lives() {
+    let r = server_with_monitors(false);
+    let named: Vec<_> = r.root_causes.iter().filter_map(|c| c.thread.as_deref()).collect();
+    // Who came when both were stuck has nothing that they wait for.
+    assert!(named.contains(&"req-1") && named.contains(&"req-2") && named.len() == 2, "{named:?}");
+    assert!(r.root_causes[0].why.starts_with("circular wait"), "{}", r.root_causes[0].why);
+    assert!(r.questions.is_empty(), "{:?}", r.questions);
+}
+
+/// Who waits at a place of its own may have one of the locks.
+#[test]
+fn who_waits_for_something_else_may_have_the_lock() {
+    let r = server_with_monitors(true);
+    assert!(r.root_causes.iter().all(|c| !c.why.starts_with("circular wait")), "{:#?}", r.root_causes);
 }

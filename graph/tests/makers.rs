@@ -445,3 +445,63 @@ fn who_tries_in_vain_comes_before_who_computes() {
         assert_eq!(name, Some(first), "{line}: {}", v[0].summary);
     }
 }
+
+/// A loop asks a server five times a second for the state of a job. The worker's child tells the server that the job is
+/// done, and the next answer is another one; a monitor talks to the server all the time. `more`: so does another client
+/// in the same turn.
+fn job_asked_for(more: bool) -> Report {
+    let mut d = Drawing::new(16.0);
+    let order = d.process("order", "order", None, 0.0);
+    let redis = d.process("redis", "redis", None, 0.0);
+    let worker = d.process("worker", "worker", None, 0.0);
+    let job = d.process("worker", "worker job", Some(worker), 0.9);
+    let monitor = d.process("monitor", "monitor", None, 0.0);
+    let other = d.process("other", "other", None, 0.0);
+    let mut ends = |i: u64| {
+        (d.object(ObjectKind::UnixStream, i, i + 1, ""), d.object(ObjectKind::UnixStream, i + 1, i, "/run/r"))
+    };
+    let (a, j, m, o) = (ends(1), ends(3), ends(5), ends(7));
+    let tells = |d: &mut Drawing, who, (own, its): (ObjectId, ObjectId), at: f64| {
+        d.message(who, own, Direction::Send, at, 10);
+        d.message(redis, its, Direction::Receive, at + 0.000_1, 10);
+        d.message(redis, its, Direction::Send, at + 0.000_2, 10);
+        d.message(who, own, Direction::Receive, at + 0.000_3, 10);
+    };
+    for i in 0..60 {
+        let at = 1.0 + 0.2 * f64::from(i);
+        tells(&mut d, order, a, at);
+        tells(&mut d, monitor, m, at + 0.1);
+        d.wait(order, at + 0.001, at + 0.2, "clock_nanosleep").times_out();
+    }
+    tells(&mut d, order, a, 13.001);
+    let read = d.stack(&["compress (worker)", "main (worker)"]);
+    d.runs(job, 0.95, 12.87, read);
+    tells(&mut d, job, j, 12.88);
+    tells(&mut d, worker, j, 12.9);
+    if more {
+        tells(&mut d, other, o, 12.85);
+    }
+    d.diagnose("^order$")
+}
+
+#[test]
+fn who_changed_the_answer_that_a_loop_asks_for_is_followed() {
+    let r = job_asked_for(false);
+    let c = &r.root_causes[0];
+    assert_eq!(
+        (c.cmdline.as_deref(), c.block_type.map(|b| b.name())),
+        (Some("worker job"), Some("long-running")),
+        "{c:#?}"
+    );
+    let weak = r.slice[1].why_weak.as_deref().unwrap();
+    assert!(weak.contains("nobody else sent redis:1001 something between the last two questions"), "{weak}");
+    // What the loop did is told as well.
+    assert!(r.root_causes[1].why.contains("in between asked redis"), "{}", r.root_causes[1].why);
+}
+
+/// Of two that told the server something, either may have changed it.
+#[test]
+fn of_several_who_told_the_server_something_nobody_is_named() {
+    let r = job_asked_for(true);
+    assert_eq!(names(&r), ["order"]);
+}

@@ -215,19 +215,7 @@ impl Writer<'_> {
 
     /// What a thread asked somebody over a channel between its sleeps, about once each time.
     fn asked_whom(&self, thread: ThreadId, (start, end): (Ns, Ns), waits: usize) -> Option<String> {
-        let mut turns: Vec<(ObjectId, u64, u64)> = Vec::new();
-        for m in self.g.ipc_of(thread, start..end) {
-            let of = if let Some(i) = turns.iter().position(|t| t.0 == m.what.object) {
-                &mut turns[i]
-            } else {
-                turns.push((m.what.object, 0, 0));
-                turns.last_mut()?
-            };
-            let n = u64::from(m.what.count.max(1));
-            if m.what.direction == Direction::Receive { of.2 += n } else { of.1 += n }
-        }
-        let least = waits as u64 / 2;
-        let (object, ..) = turns.into_iter().filter(|t| t.1.min(t.2) >= least.max(2)).max_by_key(|t| t.1)?;
+        let object = crate::looks::asked_over(self.g, self.c, thread, (start, end), waits)?.pop()?;
         self.other_end(thread, object)
     }
 

@@ -31,7 +31,7 @@ pub(super) fn relation_words(r: Relation) -> &'static str {
         }
         Relation::ChildOf => "it is the child waited for",
         Relation::Traces => "it is the tracer",
-        Relation::Serves => "it serves the file system",
+        Relation::Serves => "it serves the file system, or decides about the call",
         Relation::Reader => "it may read",
     }
 }
@@ -79,6 +79,17 @@ impl Walk<'_> {
             let spans = a.spans.clone();
             self.follow(c, WaitClass::Lock)?;
             let kind = FindingKind::Sleeping;
+            self.out.findings.push(super::walk::Finding { thread, node: own, kind, spans });
+            return Ok(());
+        }
+        if class == WaitClass::Sleep
+            && refused.is_none()
+            && group.waits > 2
+            && let Some(c) = self.changed_answer(thread, group)
+        {
+            let own = self.out.nodes.len().saturating_sub(1);
+            self.follow(c, WaitClass::Lock)?;
+            let (kind, spans) = (FindingKind::Sleeping, group_spans(group));
             self.out.findings.push(super::walk::Finding { thread, node: own, kind, spans });
             return Ok(());
         }
@@ -147,6 +158,10 @@ impl Walk<'_> {
         }
         // Nobody is left who could act: how it goes when it goes well tells no more, and is not asked.
         if let Some(others) = self.locked_in(thread, group, &silent) {
+            self.closed(thread, group, others);
+            return Ok(());
+        }
+        if let Some(others) = self.locked_together(thread, group, &silent) {
             self.closed(thread, group, others);
             return Ok(());
         }

@@ -358,7 +358,9 @@ impl Walk<'_> {
         others.sort_by_key(|(t, g)| (main(*t), std::cmp::Reverse(begin(g)), *t));
         let process = who(self.c, thread);
         let mut found = Vec::new();
-        if own_too || others.iter().all(|(_, g)| !locks(g)) || others.len() < 2 {
+        // Who came to it when two others were stuck already is not who they wait for.
+        let later = others.len() > 1 && self.came_later(thread, group, &others);
+        if own_too && !later || others.iter().all(|(_, g)| !locks(g)) || others.len() < 2 {
             found.push((thread, own, main(thread), begin(group)));
         }
         for (t, g) in &others {

@@ -52,6 +52,14 @@ fn a_frozen_group() {
 }
 
 #[test]
+fn a_group_frozen_where_it_sleeps() {
+    process("a_group_frozen_where_it_sleeps", "asleep.reader", |t| {
+        t.wait("asleep.frozen").state(OffState::Frozen).called("freezer");
+        t.wait("asleep.reader").caused_by("asleep.frozen").says("was frozen").says("thawed");
+    });
+}
+
+#[test]
 fn any_child() {
     process("any_child", "wait4.parent", |t| {
         let w = t.wait("wait4.parent");

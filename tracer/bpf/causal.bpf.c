@@ -54,13 +54,25 @@ static __always_inline u8 off_state(u32 state, struct task_struct *task)
 		return OFF_TRACED;
 	if (state & 4)
 		return OFF_STOPPED;
-	if ((state & 0x8000) || (task->jobctl & JOBCTL_TRAP_FREEZE))
+	if ((state & TASK_FROZEN) || (task->jobctl & JOBCTL_TRAP_FREEZE))
 		return OFF_FROZEN;
 	if ((state & 2) && (state & 0x400))
 		return OFF_IDLE;
 	if (state & 1)
 		return OFF_INTERRUPTIBLE;
 	return OFF_UNINTERRUPTIBLE;
+}
+
+/*
+ * The freezer of control groups (version 1) and of suspend leaves a thread in a sleep that may be frozen where it is: it
+ * does not come back from that before it is thawed, whatever would have woken it.
+ */
+static __always_inline void frozen_asleep(struct thread *t, struct task_struct *task)
+{
+	if (!(task->__state & TASK_FROZEN) || !t->off || t->runnable || t->state == OFF_FROZEN)
+		return;
+	t->state = OFF_FROZEN;
+	t->told = 0;
 }
 
 #include "uses.h"
@@ -457,6 +469,7 @@ int BPF_PROG(on_waking, struct task_struct *task)
 	struct thread *t = thread_of(task);
 	if (!t)
 		return 0;
+	frozen_asleep(t, task);
 	u64 now = bpf_ktime_get_ns();
 	struct task_struct *waker = bpf_get_current_task_btf();
 	struct cpu *c = this_cpu();

@@ -309,6 +309,7 @@ struct bpf_perf_event_data;
 #define NO_USER (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER)
 #define VM_SHARED 8
 #define JOBCTL_TRAP_FREEZE (1UL << 23)
+#define TASK_FROZEN 0x8000
 
 #define S_IFMT 0170000
 #define S_IFSOCK 0140000

@@ -155,6 +155,7 @@ int on_task(struct bpf_iter__task *ctx)
 		collect_uses(t, task);
 	if (c->pass == PASS_USES || !t->off || t->off >= now || (!t->runnable && t->state == OFF_DEAD))
 		return 0;
+	frozen_asleep(t, task);
 	if (c->pass == PASS_FLUSH) {
 		report_wait(t, task, F_OPEN, now);
 	} else if (c->pass == PASS_LONG) {

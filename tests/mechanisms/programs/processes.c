@@ -99,15 +99,17 @@ static void traced(void) {
   everybody();
 }
 
-/* A control group is frozen, as `docker pause` does. */
-static void frozen(void) {
-  static const struct {
-    const char *top, *file, *on, *off;
-  } ways[] = {{"/sys/fs/cgroup/unified", "cgroup.freeze", "1", "0"},
-              {"/sys/fs/cgroup", "cgroup.freeze", "1", "0"},
-              {"/sys/fs/cgroup/freezer", "freezer.state", "FROZEN", "THAWED"}};
+static const struct {
+  const char *top, *file, *on, *off;
+} ways[] = {{"/sys/fs/cgroup/unified", "cgroup.freeze", "1", "0"},
+            {"/sys/fs/cgroup", "cgroup.freeze", "1", "0"},
+            {"/sys/fs/cgroup/freezer", "freezer.state", "FROZEN", "THAWED"}};
+enum { WAYS = sizeof ways / sizeof *ways };
+
+/* A control group is frozen in one of the ways from `first` on. */
+static void frozen_by(unsigned first, const char *asleep, const char *freezer, const char *reader) {
   char group[200], file[300], number[20];
-  for (unsigned i = 0; i < sizeof ways / sizeof *ways; i++) {
+  for (unsigned i = first; i < WAYS; i++) {
     snprintf(group, sizeof group, "%s/pg-tui-mechanism-%d", ways[i].top, getpid());
     if (mkdir(group, 0755)) continue;
     snprintf(file, sizeof file, "%s/%s", group, ways[i].file);
@@ -116,12 +118,12 @@ static void frozen(void) {
       continue;
     }
     int fds[2];
-    pid_t child = halted("freeze.frozen", fds);
+    pid_t child = halted(asleep, fds);
     snprintf(number, sizeof number, "%d", child);
     MUST(!set(group, "cgroup.procs", number));
     if (fork() == 0) {
       close(fds[0]);
-      role("freeze.freezer");
+      role(freezer);
       nap(SOON);
       MUST(!set(group, ways[i].file, ways[i].on));
       nap(HOLD);
@@ -129,15 +131,21 @@ static void frozen(void) {
       nap(SOON);
       _exit(0);
     }
-    role("freeze.reader");
+    role(reader);
     get(fds[0]);
     nap(SOON);
     everybody();
     rmdir(group);
     return;
   }
-  lacks("freeze.reader", "no control group can be frozen here");
+  lacks(reader, "no control group can be frozen here");
 }
+
+/* As `docker pause` does. */
+static void frozen(void) { frozen_by(0, "freeze.frozen", "freeze.freezer", "freeze.reader"); }
+
+/* In the older way whoever sleeps stays in its sleep. */
+static void frozen_asleep(void) { frozen_by(WAYS - 1, "asleep.frozen", "asleep.freezer", "asleep.reader"); }
 
 static void child_waited(void) {
   role("wait4.parent");
@@ -298,6 +306,7 @@ int main(void) {
   process(stopped);
   process(traced);
   process(frozen);
+  process(frozen_asleep);
   process(child_waited);
   process(child_by_waitid);
   process(child_by_signal);

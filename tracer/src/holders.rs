@@ -9,6 +9,7 @@ mod candidates;
 mod files;
 mod futex;
 mod ipc;
+mod kept;
 mod locks;
 mod memory;
 mod mounts;
@@ -124,6 +125,7 @@ impl Holders {
         }
         self.open.set_time(now, identity.counts().1);
         self.sockets.set_time(now);
+        let kept = self.keepers(wait);
         let mut take = |found: Vec<(Who, Relation)>, object: ObjectId| {
             for (who, relation) in found.into_iter().take(MAX_PER_OBJECT) {
                 let holder = match who {
@@ -137,6 +139,10 @@ impl Holders {
                 }
             }
         };
+        if !kept.is_empty() {
+            take(kept, wait.id);
+            return out;
+        }
         match wait.object {
             Some(o) if matches!(o.kind, ObjectKind::Set | ObjectKind::Epoll) => {
                 for (id, member) in wait.members.iter().take(MAX_MEMBERS) {

@@ -119,6 +119,8 @@ pub struct Status {
     pub blocked_signals: u64,
     /// Signals that the program has functions for.
     pub caught_signals: u64,
+    /// It crashed, and its memory is being written out.
+    pub core_dumping: bool,
 }
 
 /// Parse `/proc/PID/status`. `None` without `Tgid` and `Pid`.
@@ -143,6 +145,7 @@ pub fn parse_status(bytes: &[u8]) -> Option<Status> {
             "NSpid" => out.ns_pids = words.take(32).filter_map(|w| w.parse().ok()).collect(),
             "SigBlk" => out.blocked_signals = words.next().map_or(0, mask),
             "SigCgt" => out.caught_signals = words.next().map_or(0, mask),
+            "CoreDumping" => out.core_dumping = number() == Some(1),
             "State" => out.state = words.next().and_then(|w| w.bytes().next()).unwrap_or(0),
             _ => {}
         }

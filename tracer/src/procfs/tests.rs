@@ -30,7 +30,7 @@ fn stat_of_kernel_threads_and_negative_numbers() {
 #[test]
 fn status_of_a_nested_namespace() {
     let text = b"Name:\tx\\nTgid:\t1\nState:\tS (sleeping)\nTgid:\t500\nPid:\t501\nPPid:\t4\nTracerPid:\t9\n\
-        Uid:\t1000\t0\t0\t0\nNSpid:\t501\t12\t3\nSigBlk:\t0000000000010000\nSigCgt:\t0000000000016007\n";
+        Uid:\t1000\t0\t0\t0\nCoreDumping:\t1\nNSpid:\t501\t12\t3\nSigBlk:\t0000000000010000\nSigCgt:\t0000000000016007\n";
     let status = parse_status(text).expect("status");
     let want = Status {
         tgid: 500,
@@ -42,6 +42,7 @@ fn status_of_a_nested_namespace() {
         state: b'S',
         blocked_signals: 0x10000,
         caught_signals: 0x16007,
+        core_dumping: true,
     };
     assert_eq!(status, want);
     assert_eq!(parse_status(b"Tgid: 1\n"), None);

@@ -8,7 +8,7 @@ use crate::builder::{POLL, call_is};
 use crate::profile::Profile;
 use crate::words::{clean, is_kernel, is_plumbing};
 use crate::{EventGraph, flag};
-use pg_event::{Catalog, ModuleId, Ns, ObjectId, Sysno, ThreadId};
+use pg_event::{Catalog, ModuleId, Ns, ObjectId, Process, ProcessId, Sysno, ThreadId};
 use std::collections::BTreeMap;
 
 /// How a thread on the CPU shows that it only asks.
@@ -22,6 +22,8 @@ pub(crate) enum YieldLoop {
     Fails { call: Sysno, error: i64, count: u64, object: ObjectId },
     /// Reads a data flag again and again.
     Reads { reads: usize },
+    /// Asks without waiting whether a child has ended, until one has.
+    Child { count: u64 },
     /// Stays within a few bytes of a function.
     Spins { function: String, bytes: u64 },
 }
@@ -52,6 +54,9 @@ pub(crate) fn yield_loop(
     }
     if let Some(f) = failing(g, thread, spans) {
         return Some(f);
+    }
+    if let Some(count) = asks_for_child(g, c, thread, spans) {
+        return Some(YieldLoop::Child { count });
     }
     let reads = reads(g, thread, spans);
     if reads > 0 {
@@ -96,6 +101,36 @@ fn failing(g: &EventGraph, thread: ThreadId, spans: &[(Ns, Ns)]) -> Option<Yield
         count,
         object: ObjectId(object),
     })
+}
+
+/// How often it asked whether a child had ended (`WNOHANG`, wait(2)) and none had: if it went on when one of its children had.
+/// Whoever reaps children between other work goes on with that.
+fn asks_for_child(g: &EventGraph, c: &Catalog, thread: ThreadId, spans: &[(Ns, Ns)]) -> Option<u64> {
+    let (mut none, mut other) = (0u64, 0u64);
+    for s in spans {
+        for u in g.syscalls_of(thread, s.0..s.1) {
+            let n = u64::from(u.what.count.max(1));
+            if u.what.nr.is_any(&["wait4", "waitid"]) {
+                if u.what.result == 0 { none += n } else { other += n }
+            }
+        }
+    }
+    if none < FAILURES || none < other * 2 {
+        return None;
+    }
+    let own = c.thread(thread)?.process;
+    ended_at_last(c, own, (spans.first()?.0, spans.last()?.1)).is_some().then_some(none)
+}
+
+/// The one child of a process that ended just before the end of a span, and lived nearly all of it.
+pub(crate) fn ended_at_last(c: &Catalog, own: ProcessId, (a, b): (Ns, Ns)) -> Option<ProcessId> {
+    let soon = (b - a) / 100;
+    let kept = |p: &Process| {
+        let ends = p.end.is_some_and(|e| e.saturating_add(soon) >= b && e <= b.saturating_add(soon));
+        p.parent == own && p.start <= a + (b - a) / 10 && ends
+    };
+    let mut all = c.processes.iter().enumerate().filter(|(_, p)| kept(p)).map(|(i, _)| ProcessId(i as u32));
+    all.next().filter(|_| all.next().is_none())
 }
 
 /// How often it read the flag it read most, if it did so nearly from begin to end.
@@ -193,6 +228,7 @@ impl YieldLoop {
     pub fn means(&self) -> &'static str {
         match self {
             Self::GivesUp => ASKS,
+            Self::Child { .. } => "it waits for one to end",
             Self::Polls(_) => "nothing of what it looks at was ready",
             Self::Fails { error, .. } => {
                 crate::refused::limit(*error).unwrap_or("who let it fail was not recorded")
@@ -217,6 +253,9 @@ impl YieldLoop {
                 call.name().unwrap_or_else(|| "a call".into()),
                 errno(*error)
             ),
+            Self::Child { count } => {
+                format!("asked {count} times over, without waiting, whether a child had ended (a yield loop)")
+            }
             Self::Reads { reads } => format!("read a data flag {reads} times over (a yield loop)"),
             Self::Spins { function, bytes } if *bytes <= TIGHT => {
                 format!("spun in {} (within {} bytes)", clean(function, 60), (bytes + 1).max(2))

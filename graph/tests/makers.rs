@@ -505,3 +505,48 @@ fn of_several_who_told_the_server_something_nobody_is_named() {
     let r = job_asked_for(true);
     assert_eq!(names(&r), ["order"]);
 }
+
+/// A supervisor turns on the CPU and asks each time, without waiting, whether its child has ended; it answers when that has.
+/// `both`: its other child has ended then, too.
+fn reaped(both: bool) -> Report {
+    let mut d = Drawing::new(14.0);
+    let supervisor = d.process("svd", "svd", None, 0.0);
+    let (app, web) =
+        (d.process("app", "app", Some(supervisor), 0.2), d.process("web", "web", Some(supervisor), 0.2));
+    let client = d.process("ctl", "ctl stop", None, 0.9);
+    let (a, b) =
+        (d.object(ObjectKind::UnixStream, 1, 2, ""), d.object(ObjectKind::UnixStream, 2, 1, "/run/s"));
+    let turn = d.stack(&["poll_fds (svd)", "run_forever (svd)"]);
+    d.message(client, a, Direction::Send, 1.0, 10);
+    d.message(supervisor, b, Direction::Receive, 1.001, 10);
+    d.runs(supervisor, 1.001, 12.0, turn);
+    for i in 0..200 {
+        d.call(supervisor, 1.1 + 0.05 * f64::from(i), "poll", b, 1);
+        d.call(supervisor, 1.11 + 0.05 * f64::from(i), "wait4", ObjectId::NONE, 0);
+    }
+    let flush = d.stack(&["flush (app)", "main (app)"]);
+    d.runs(app, 1.0, 11.98, flush);
+    ended(&mut d, app, 11.99, 0);
+    if both {
+        ended(&mut d, web, 11.985, 0);
+    }
+    d.message(supervisor, b, Direction::Send, 12.0, 10);
+    d.wait(client, 1.01, 12.001, "recvfrom").on(a).by(supervisor, "sendto", b);
+    d.wait(supervisor, 12.01, 14.0, "poll").on(b).open();
+    d.diagnose("^ctl")
+}
+
+#[test]
+fn the_child_whose_end_a_turning_loop_waits_for_is_followed() {
+    let r = reaped(false);
+    assert_eq!(names(&r), ["ctl", "svd", "app"]);
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("app"), "{:#?}", r.root_causes[0]);
+    let own = r.root_causes.iter().find(|c| c.process.as_deref() == Some("svd")).unwrap();
+    assert!(
+        own.why.contains("asked 200 times over, without waiting, whether a child had ended"),
+        "{}",
+        own.why
+    );
+    // Of two that ended together it is not known which one it was.
+    assert_eq!(names(&reaped(true)), ["ctl", "svd"]);
+}

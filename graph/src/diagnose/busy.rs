@@ -1,7 +1,7 @@
 //! Steps in which a thread did not wait: it ran, wanted the CPU, or did not exist yet.
 
 use super::activity::{Activity, Spans, activity, merged, total};
-use super::answerless::{self, relation_words};
+use super::answerless::{self, main_thread, relation_words};
 use super::ask::Candidate;
 use super::data_flag::Asks;
 use super::node::{Entry, SliceNode};
@@ -11,9 +11,9 @@ use crate::graph::HoldFact;
 use crate::profile::profile;
 use crate::starved::{Starved, starved};
 use crate::words::span;
-use crate::yields::{YieldLoop, yield_loop};
+use crate::yields::{YieldLoop, ended_at_last, yield_loop};
 use crate::{EdgeKind, Weak};
-use pg_event::{ObjectId, ThreadId};
+use pg_event::{ObjectId, Relation, ThreadId};
 
 impl Walk<'_> {
     pub(super) fn busy(
@@ -80,6 +80,7 @@ impl Walk<'_> {
         let next = match how {
             YieldLoop::Fails { object, .. } => self.keeps_failing(thread, object, spans),
             YieldLoop::Polls(_) => None,
+            YieldLoop::Child { .. } => self.spun_for_child(thread, spans),
             _ => self.let_go_on(thread, spans, 0),
         };
         if let Some(c) = next {
@@ -94,6 +95,16 @@ impl Walk<'_> {
             spans: spans.clone(),
         });
         Ok(())
+    }
+
+    /// The child whose end a loop went on with.
+    fn spun_for_child(&self, thread: ThreadId, spans: &Spans) -> Option<Candidate> {
+        let (start, end) = (spans.first()?.0, spans.last()?.1);
+        let own = self.c.thread(thread)?.process;
+        let child = main_thread(self.g, self.c, ended_at_last(self.c, own, (start, end))?)?;
+        let why = "it asked again and again whether a child had ended, and went on when this one had";
+        let c = self.keeping(child, Relation::ChildOf, start, why.into(), spans);
+        (self.counts(child) && !self.on_the_way(child)).then_some(c)
     }
 
     /// Who has what a call fails for again and again, as it was found while that went on.

@@ -34,14 +34,14 @@ impl Writer<'_> {
             let closed = self.o.findings.iter().filter(|f| f.kind == FindingKind::Closed);
             closed.filter_map(|f| self.o.nodes.get(f.node))
         };
-        let (sort, means) = if let Some(x) = all().find(|n| self.g.vertex(self.last_of(n)).timed_out) {
+        let (sort, means) = if let Some(x) = all().find(|n| self.timed_out_for_good(n)) {
             let means = "nobody else of the process could wake one";
             let over = moment(x.start + x.duration);
             let end = format!("{means}; a time-out of {} ended it at {over}", short_who(self.c, x.thread));
             ("circular wait (until a time-out)", end)
         } else if all().all(lock) {
             let means =
-                "all threads of the process wait for each other's locks, nobody is left to release one";
+                "they wait for each other's locks, and no other thread of the process is left to release one";
             ("circular wait (deadlock)", means.to_owned())
         } else {
             let means = "all threads of the process wait, nobody is left to wake one".to_owned();
@@ -60,6 +60,17 @@ impl Writer<'_> {
             moment(n.start),
             others.join(", ")
         )
+    }
+
+    /// Did a time-out end the wait? Locks of runtimes look again every now and then, and go on to wait.
+    fn timed_out_for_good(&self, n: &SliceNode) -> bool {
+        const SOON: Ns = 10_000_000;
+        let v = self.g.vertex(self.last_of(n));
+        let again = |id| {
+            let x = self.g.vertex(id);
+            x.start >= v.woken && x.waited() > 0 && x.object == v.object && x.user_stack == v.user_stack
+        };
+        v.timed_out && !self.g.vertices_in(v.thread, v.woken..v.woken.saturating_add(SOON)).any(again)
     }
 
     /// FIFOs opened crosswise: who was to open which is a guess, and said to be one.

@@ -489,7 +489,7 @@ fn who_changed_the_answer_that_a_loop_asks_for_is_followed() {
     let r = job_asked_for(false);
     let c = &r.root_causes[0];
     assert_eq!(
-        (c.cmdline.as_deref(), c.block_type.map(|b| b.name())),
+        (c.cmdline.as_deref(), c.block_type.map(pg_graph::BlockType::name)),
         (Some("worker job"), Some("long-running")),
         "{c:#?}"
     );

@@ -25,6 +25,9 @@ const AGAIN: u64 = SECOND;
 /// Most threads of which that is remembered.
 const MAX_ASKED: usize = 1 << 14;
 
+/// A thread outside of the focus that has so many samples within [`AGAIN`] is looked at, too: causes are often there.
+const BUSY: u8 = 8;
+
 /// How often a thread is read that waits again and again, and the pause in between.
 const TIMES: u8 = 8;
 const PAUSE: u64 = SECOND / 5;
@@ -52,6 +55,8 @@ pub struct Python {
     running: VecDeque<(u32, u32)>,
     /// When a thread was looked at to be followed.
     asked: FastMap<u32, u64>,
+    /// Of threads outside of the focus: the samples that came since a time.
+    busy: FastMap<u32, (u64, u8)>,
     /// Whom (process, thread) the programs are to follow from now on, or no longer.
     pub changes: Vec<(u32, u32, Option<Followed>)>,
     /// By thread, of the sample that comes next of it: its time, frames. (Those of two CPUs come mixed.)
@@ -69,6 +74,7 @@ impl Default for Python {
             everybody: false,
             running: VecDeque::new(),
             asked: FastMap::default(),
+            busy: FastMap::default(),
             changes: Vec::new(),
             frames: FastMap::default(),
         }
@@ -125,6 +131,7 @@ impl Python {
 
     /// A thread has ended, or has another program.
     pub fn forget(&mut self, tgid: u32, tid: u32) {
+        self.busy.remove(&tid);
         if self.asked.remove(&tid).is_some() {
             self.changes.push((tgid, tid, None));
         }
@@ -159,7 +166,7 @@ impl Python {
             return python.map_or(native, |p| stacks.with_python(native, &p));
         }
         let recent = self.asked.get(&tid).is_some_and(|&t| time.saturating_sub(t) < AGAIN);
-        if (focus || self.everybody) && !recent {
+        if !recent && (focus || self.everybody || self.is_busy(tid, time)) {
             if self.asked.len() >= MAX_ASKED {
                 self.asked.clear();
             }
@@ -169,6 +176,19 @@ impl Python {
             }
         }
         native
+    }
+
+    /// Counts a sample of a thread outside of the focus.
+    fn is_busy(&mut self, tid: u32, time: u64) -> bool {
+        if self.busy.len() >= MAX_ASKED {
+            self.busy.clear();
+        }
+        let (since, count) = self.busy.entry(tid).or_insert((time, 0));
+        if time.saturating_sub(*since) >= AGAIN {
+            (*since, *count) = (time, 0);
+        }
+        *count = count.saturating_add(1);
+        *count >= BUSY
     }
 
     fn keep(&mut self, tid: u32, stack: PythonStack) {

@@ -5,8 +5,8 @@ use super::layer::Layer;
 use super::moves;
 use super::state::{State, View};
 use super::update::command;
-use super::views::Move;
 use super::views::timeline::Row;
+use super::views::{Move, victims};
 use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::Position;
 
@@ -118,7 +118,7 @@ fn click(state: &mut State, x: u16, y: u16) {
     let row = first + line;
     let again = match state.view {
         View::Victims => {
-            let Some(v) = state.victims.rows.get(row).map(|r| r.victim.vertex) else { return };
+            let Some(v) = state.victims.rows.get(row).map(victims::Row::key) else { return };
             state.victims.selected.replace(v) == Some(v)
         }
         View::Vertex if row < state.vertex.rows.len() => std::mem::replace(&mut state.vertex.row, row) == row,

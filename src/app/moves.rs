@@ -63,10 +63,8 @@ pub fn up_down(state: &mut State, by: Move) {
             let row = by.from(n.selected_row().unwrap_or(0), n.notes.len(), page);
             n.selected = n.notes.get(row).map(|n| n.id);
         }
-        View::Log => {
-            let last = state.log.len().saturating_sub(page);
-            state.log_offset = by.from(state.log_offset.min(last), last + 1, page);
-        }
+        // Where it ends depends on the screen's width: see `ui::prepare`.
+        View::Log => state.log_offset = by.from(state.log_offset, usize::MAX, page).min(100_000),
     }
 }
 

@@ -177,7 +177,7 @@ pub fn restore(state: &mut State, place: Place) {
     }
     match (place.view, place.vertex) {
         (View::Vertex, Some(v)) if state.vertex.vertex != Some(v) => show_vertex(state, v),
-        (View::Victims, Some(v)) => state.victims.selected = Some(v),
+        (View::Victims, _) => state.victims.selected = place.victim.or(state.victims.selected),
         (View::Slice, _) => state.diagnosis.step = place.row,
         (View::Question, _) => state.diagnosis.choice = place.row,
         (View::Path, _) => state.path.row = place.row,

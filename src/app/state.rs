@@ -15,7 +15,7 @@ use super::views::{
     threads::ThreadsState,
     timeline::TimelineState,
     vertex::VertexState,
-    victims::VictimsState,
+    victims::{VictimKey, VictimsState},
     violations::{UnitsState, ViolationsState},
 };
 use crate::config::{Config, Key, Look};
@@ -43,6 +43,8 @@ pub struct Place {
     pub timeline: Option<(Ns, Ns, Ns, Option<ThreadId>)>,
     /// The vertex.
     pub vertex: Option<VertexId>,
+    /// The selected victim.
+    pub victim: Option<VictimKey>,
     /// The selected line, by what it is about.
     pub row: usize,
 }
@@ -177,11 +179,8 @@ impl State {
         Place {
             view: self.view,
             timeline: (self.view == View::Timeline).then_some((t.from, t.to, t.cursor, t.thread)),
-            vertex: match self.view {
-                View::Vertex => self.vertex.vertex,
-                View::Victims => self.victims.selected,
-                _ => None,
-            },
+            vertex: self.vertex.vertex.filter(|_| self.view == View::Vertex),
+            victim: self.victims.selected.filter(|_| self.view == View::Victims),
             row: match self.view {
                 View::Slice => self.diagnosis.step,
                 View::Question => self.diagnosis.choice,

@@ -537,6 +537,72 @@ fn many_victims_of_a_kind_are_one_line() {
 }
 
 #[test]
+fn long_lines_of_the_log_can_be_read_to_their_end() {
+    let mut s = Session::new(40, 10, false);
+    s.state.say(
+        crate::config::Look::Warning,
+        format!("{} the end", "the kernel did not report all ".repeat(12)),
+    );
+    s.keys("g l");
+    assert!(s.shows("the end"), "{}", s.screen());
+    s.keys("g g");
+    assert!(s.shows("warning:") || !s.shows("the end"), "{}", s.screen());
+}
+
+#[test]
+fn the_legend_of_the_timeline_is_cut_at_no_width() {
+    for w in 80..130 {
+        let mut s = Session::new(w, 24, false);
+        s.keys("t");
+        let screen = s.screen();
+        let legend = screen.lines().find(|l| l.contains("● running")).expect("a legend");
+        let last = legend.trim_end().rsplit("  ").next().unwrap_or_default();
+        assert!(["● not only", "○▼ wake-up"].contains(&last), "{w}: {legend}");
+    }
+}
+
+/// What asks a variable again and again without a pause waits for nothing that could be named: it runs.
+#[test]
+fn a_loop_that_spins_is_shown_as_what_runs() {
+    let mut s = Session::new(100, 24, false);
+    s.keys("a");
+    let mut of =
+        s.state.victims.all.iter().filter(|r| r.victim.block_type == pg_graph::BlockType::LongRunning);
+    let mut row = of.next().expect("somebody ran for long").clone();
+    row.victim.block_type = pg_graph::BlockType::RepeatedYield;
+    assert!(row.victim.waits_on.is_none());
+    s.send(Msg::Job(super::jobs::Done::Victims(vec![row])));
+    assert!(s.shows("  ran ") && s.shows(" on the CPU") && !s.shows("in         unknown"), "{}", s.screen());
+    assert!(s.shows("███"), "{}", s.screen());
+}
+
+#[test]
+fn victims_of_one_vertex_are_told_from_each_other() {
+    let mut s = Session::new(100, 24, false);
+    let one = s.state.victims.all[0].clone();
+    let row = |start, score| {
+        let mut r = one.clone();
+        (r.victim.start, r.victim.score) = (start, score);
+        r
+    };
+    // Two slow units that end within one stretch on the CPU.
+    s.send(Msg::Job(super::jobs::Done::Victims(vec![
+        row(1_000_000, 9.0),
+        row(2_000_000, 8.0),
+        row(3_000_000, 7.0),
+    ])));
+    let pointed = |s: &Session| s.screen().lines().take(10).filter(|l| l.starts_with('▶')).count();
+    assert_eq!(pointed(&s), 1, "{}", s.screen());
+    for wanted in [1, 2, 2] {
+        s.keys("j");
+        assert_eq!((s.state.victims.selected_row(), pointed(&s)), (Some(wanted), 1), "{}", s.screen());
+    }
+    // And come back to.
+    s.keys("t ctrl-o");
+    assert_eq!(s.state.victims.selected_row(), Some(2));
+}
+
+#[test]
 fn commands_of_other_views_are_found_and_lead_there() {
     let mut s = Session::new(80, 24, false);
     s.keys(": 'zoom-all");

@@ -113,7 +113,9 @@ fn loaded(state: &mut State, load: Load) {
             for w in &r.warnings {
                 state.say(Look::Warning, w.clone());
             }
-            for n in r.coverage.notes.iter().take(100) {
+            // Notes repeat what is wrong with the file, for the report.
+            let told = |n: &&String| !r.warnings.iter().any(|w| n.ends_with(w.as_str()));
+            for n in r.coverage.notes.iter().filter(told).take(100) {
                 state.say(Look::Warning, n.clone());
             }
             let told = format!(

@@ -1,6 +1,6 @@
 //! Views that are plain lists: one vertex, a critical path, notes, the log.
 
-use super::parts::{Ui, bar, left, nothing, pointer, put, right, rule, thread_name};
+use super::parts::{Ui, bar, left, nothing, pointer, put, right, rule, thread_name, wrap};
 use super::slice::doing;
 use crate::app::time;
 use crate::app::views::vertex::{About, Row};
@@ -205,18 +205,36 @@ pub fn notes(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     }
 }
 
-/// Draws the log.
-pub fn log(ui: &Ui, buffer: &mut Buffer, body: Rect) {
-    let s = ui.state;
-    rule(ui, buffer, body, &format!("Log ({})", time::counted(s.log.len(), "line")), "");
-    let area = Rect { y: body.y + 1, height: body.height.saturating_sub(1), ..body };
-    for (i, l) in s.log.iter().skip(s.log_offset).take(usize::from(area.height)).enumerate() {
+/// The log in lines of the screen: its longest ones are read nowhere else.
+pub fn log_lines(ui: &Ui, columns: u16) -> Vec<Line<'static>> {
+    let mut out = Vec::new();
+    for l in &ui.state.log {
         let mark = match l.look {
             Look::Error => "error: ",
             Look::Warning => "warning: ",
             _ => "",
         };
-        let line = Line::from(vec![Span::raw(" "), ui.span(l.look, mark), Span::raw(ui.plain(&l.text))]);
-        buffer.set_line(area.x, area.y + i as u16, &line, area.width);
+        let text = format!("{mark}{}", ui.plain(&l.text));
+        let room = usize::from(columns).saturating_sub(3);
+        for (i, part) in wrap(&text, room).into_iter().enumerate() {
+            out.push(match part.strip_prefix(mark).filter(|_| i == 0) {
+                Some(rest) => {
+                    Line::from(vec![Span::raw(" "), ui.span(l.look, mark), Span::raw(rest.to_owned())])
+                }
+                None => Line::from(vec![Span::raw("   "), Span::raw(part)]),
+            });
+        }
+    }
+    out
+}
+
+/// Draws the log.
+pub fn log(ui: &Ui, buffer: &mut Buffer, body: Rect) {
+    let s = ui.state;
+    rule(ui, buffer, body, &format!("Log ({})", time::counted(s.log.len(), "line")), "");
+    let area = Rect { y: body.y + 1, height: body.height.saturating_sub(1), ..body };
+    let lines = log_lines(ui, body.width);
+    for (i, line) in lines.iter().skip(s.log_offset).take(usize::from(area.height)).enumerate() {
+        buffer.set_line(area.x, area.y + i as u16, line, area.width);
     }
 }

@@ -214,7 +214,8 @@ pub fn prepare(state: &mut State) {
             state.diagnosis.verdict_offset = state.diagnosis.verdict_offset.min(most);
         }
         View::Log => {
-            let most = state.log.len().saturating_sub(height.saturating_sub(1));
+            let lines = lists::log_lines(&Ui::new(state), body.width).len();
+            let most = lines.saturating_sub(height.saturating_sub(1));
             state.log_offset = state.log_offset.min(most);
         }
         View::Threads => {}

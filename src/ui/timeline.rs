@@ -319,7 +319,7 @@ pub fn legend(ui: &Ui) -> Line<'static> {
         (LaneState::Lost, "lost"),
     ] {
         // On a narrow screen the rarest gives way; the line below names it when it is met.
-        if ui.state.size.0 < 100 && state == LaneState::Throttled {
+        if ui.state.size.0 < 105 && state == LaneState::Throttled {
             continue;
         }
         spans.push(ui.span(state_look(state), ui.glyph(state)));
@@ -328,7 +328,9 @@ pub fn legend(ui: &Ui) -> Line<'static> {
     let mixed = ui.style(Look::Text).add_modifier(Modifier::UNDERLINED);
     spans.push(Span::styled(ui.g.running, mixed));
     spans.push(ui.span(Look::Dim, " not only  "));
-    spans.push(ui.span(Look::Arrow, format!("{}{}", ui.g.origin, ui.g.down)));
-    spans.push(ui.span(Look::Dim, " wake-up"));
+    if ui.state.size.0 >= 92 {
+        spans.push(ui.span(Look::Arrow, format!("{}{}", ui.g.origin, ui.g.down)));
+        spans.push(ui.span(Look::Dim, " wake-up"));
+    }
     Line::from(spans)
 }

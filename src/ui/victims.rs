@@ -102,7 +102,7 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
         return;
     }
     for (i, row) in s.rows.iter().enumerate().skip(s.offset).take(usize::from(a.rows.height)) {
-        let selected = Some(row.victim.vertex) == s.selected;
+        let selected = Some(row.key()) == s.selected;
         let y = a.rows.y + (i - s.offset) as u16;
         put(ui, buffer, a.rows, y, &line(ui, row, w, selected), selected);
     }
@@ -164,6 +164,11 @@ fn name_of(ui: &Ui, row: &Row, name: &str, columns: usize, spans: &mut Vec<Span<
     spans.push(ui.span(Look::Dim, more + &" ".repeat(fill)));
 }
 
+/// Did it use the CPU all the time, be it to work or to ask again and again?
+fn on_cpu(v: &Victim) -> bool {
+    v.block_type == BlockType::LongRunning || (v.waits_on.is_none() && v.episode.key.is_none())
+}
+
 fn detail(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     let (Some(row), Some(r)) = (ui.state.victims.current_row(), ui.recording()) else { return };
     let v = &row.victim;
@@ -178,14 +183,14 @@ fn detail(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     };
     rule(ui, buffer, area, r.thread_name(v.thread), &aside);
     let vertex = r.graph.vertex(v.vertex);
-    let stack = if v.block_type == BlockType::LongRunning {
+    let stack = if on_cpu(v) {
         let p = pg_graph::profile(&r.graph, &r.catalog, v.thread, &[(v.start, v.end())]);
         let names = p.stack.iter().map(|f| f.rsplit_once(" (").map_or(f.as_str(), |x| x.0));
         crate::clean::clean(&names.take(8).collect::<Vec<_>>().join(&format!(" {} ", ui.g.from))).into_owned()
     } else {
         r.stack_line(vertex.user_stack, ui.g.from, 8)
     };
-    let waits = if v.block_type == BlockType::LongRunning {
+    let waits = if on_cpu(v) {
         format!("{} of {} on the CPU", ui.length(v.episode.ran), ui.length(v.duration))
     } else {
         let single = if v.episode.waits > 1 {
@@ -197,7 +202,11 @@ fn detail(ui: &Ui, buffer: &mut Buffer, area: Rect) {
         let cut = pg_graph::report::cut(before, open);
         format!("{}{single}{cut}", r.wait(&vertex))
     };
-    let mut lines = vec![("command", r.cmdline(v.thread, 400)), ("waits on", waits), ("in", stack)];
+    let mut lines = vec![
+        ("command", r.cmdline(v.thread, 400)),
+        (if on_cpu(v) { "ran" } else { "waits on" }, waits),
+        ("in", stack),
+    ];
     if let Some(x) = &v.violation {
         let (took, may) = (ui.length(x.duration()), ui.length(x.threshold));
         let text = format!("a guard: its unit ({}) took {took} and may take {may}", r.unit_type(x.unit_type));
@@ -234,15 +243,14 @@ fn when(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     let first = if area.height == 2 { s.selected_row().unwrap_or(0) } else { s.offset };
     for (i, row) in s.rows.iter().enumerate().skip(first).take(usize::from(area.height) - 1) {
         let v = &row.victim;
-        let selected = Some(v.vertex) == s.selected;
+        let selected = Some(row.key()) == s.selected;
         let mut spans = vec![pointer(ui, selected)];
         spans.push(Span::raw(left(&thread_name(&ui.plain(r.thread_name(v.thread)), names), names) + " "));
         for c in 0..cells {
             let at = |c: usize| (u128::from(end) * c as u128 / cells.max(1) as u128) as Ns;
             let (a, b) = (at(c), at(c + 1).max(at(c) + 1));
             let share = r.graph.share(v.thread, a..b);
-            let wanted =
-                if v.block_type == BlockType::LongRunning { share.running() } else { share.blocked() };
+            let wanted = if on_cpu(v) { share.running() } else { share.blocked() };
             let level = (u128::from(wanted) * 7).div_ceil(u128::from(b - a)).min(7) as usize;
             let own = v.start < b && v.end() > a;
             let (look, glyph) = match (own, share.total()) {

@@ -5,7 +5,7 @@ use crate::app::recording::Recording;
 use crate::app::time;
 use crate::clean::clean_to;
 use crate::frames::call_on;
-use pg_event::{ProcessId, UnitTypeId};
+use pg_event::{Ns, ProcessId, UnitTypeId};
 use pg_graph::{BlockType, VertexId, Victim};
 use std::collections::{HashMap, HashSet};
 
@@ -14,6 +14,15 @@ const ALIKE: usize = 4;
 
 /// What makes victims alike.
 type Kind = (ProcessId, BlockType, Option<UnitTypeId>, String);
+
+/// What tells victims from each other. Their last vertex does not: a vertex can hold several slow units.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct VictimKey {
+    vertex: VertexId,
+    start: Ns,
+    /// It is a slow unit.
+    unit: bool,
+}
 
 /// A line of the list.
 #[derive(Clone, Debug)]
@@ -79,6 +88,12 @@ impl Row {
         Self { victim, process, alike: 0, behind: false, waits, sigmas, suspects }
     }
 
+    /// Which victim it is.
+    pub fn key(&self) -> VictimKey {
+        let v = &self.victim;
+        VictimKey { vertex: v.vertex, start: v.start, unit: v.violation.is_some() }
+    }
+
     /// What makes victims alike: the process, and what it waits on; of slow units also their type.
     fn kind(&self) -> Kind {
         let unit_type = self.victim.violation.map(|v| v.unit_type);
@@ -140,8 +155,8 @@ pub struct VictimsState {
     unfolded: HashSet<Kind>,
     /// They have been looked for.
     pub known: bool,
-    /// The selected one, by its vertex.
-    pub selected: Option<VertexId>,
+    /// The selected one.
+    pub selected: Option<VictimKey>,
     /// First one shown.
     pub offset: usize,
     /// Order.
@@ -151,13 +166,13 @@ pub struct VictimsState {
 }
 
 impl VictimsState {
-    /// Takes over what was found; the selection stays on its vertex.
+    /// Takes over what was found; the selection stays where it is.
     pub fn set(&mut self, rows: Vec<Row>) {
         self.all = rows;
         self.known = true;
         self.order();
         if self.selected_row().is_none() {
-            self.selected = self.rows.first().map(|r| r.victim.vertex);
+            self.selected = self.rows.first().map(Row::key);
         }
     }
 
@@ -186,13 +201,13 @@ impl VictimsState {
 
     /// Row of the selected victim.
     pub fn selected_row(&self) -> Option<usize> {
-        self.rows.iter().position(|r| Some(r.victim.vertex) == self.selected)
+        self.rows.iter().position(|r| Some(r.key()) == self.selected)
     }
 
     /// Moves the selection.
     pub fn go(&mut self, by: Move, page: usize) {
         let row = by.from(self.selected_row().unwrap_or(0), self.rows.len(), page);
-        self.selected = self.rows.get(row).map(|r| r.victim.vertex);
+        self.selected = self.rows.get(row).map(Row::key);
     }
 
     /// Changes the order.
@@ -217,7 +232,7 @@ impl VictimsState {
         for (i, r) in self.all.iter().enumerate() {
             kinds.entry(r.kind()).or_default().push(i);
         }
-        let selected = self.selected.and_then(|v| self.all.iter().find(|r| r.victim.vertex == v));
+        let selected = self.selected.and_then(|v| self.all.iter().find(|r| r.key() == v));
         let selected = selected.map(Row::kind);
         let mut rows = Vec::new();
         let mut head = None;
@@ -232,7 +247,7 @@ impl VictimsState {
                 continue;
             }
             if selected.as_ref() == Some(&kind) {
-                head = Some(r.victim.vertex);
+                head = Some(r.key());
             }
             rows.push(Row { alike: members.len() - 1, ..r.clone() });
             if self.unfolded.contains(&kind) {

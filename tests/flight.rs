@@ -129,8 +129,13 @@ fn a_mark_writes_what_was_kept() {
     // SIGUSR1 does the same, and recording has gone on.
     recorder.line_with("written: ");
     recorder.signal("-USR1");
-    recorder.line_with("written: ");
+    recorder.line_with("SIGUSR1");
+    // What is said while a file is to be written is in that file, too.
+    let out = recorder.mark(&["and", "again"]);
+    assert!(out.status.success(), "{}", text(&out));
     assert_eq!(files(dir.path()).len(), 2);
+    let s = Session::open(&PathBuf::from(text(&out).trim())).expect("it opens");
+    assert_eq!(s.notes()[0].text, "SIGUSR1; and again");
     // There is one at a time.
     let out = pg_tui(dir.path())
         .env("PG_TUI_RUNTIME_DIR", dir.path())
@@ -194,7 +199,8 @@ fn a_command_that_runs_too_long_is_written_and_its_exit_code_passed_on() {
         .expect("starts");
     assert_eq!(out.status.code(), Some(3), "{}", text(&out));
     assert!(begin.elapsed() > Duration::from_secs(2));
-    assert!(text(&out).contains("more than 500 ms"), "{}", text(&out));
+    // The command itself, and not only what it starts.
+    assert!(text(&out).contains("`sh -c") && text(&out).contains("more than 500 ms"), "{}", text(&out));
     let files = files(dir.path());
     assert_eq!(files.len(), 1, "{}", text(&out));
     let s = Session::open(&files[0]).expect("it opens");

@@ -3,7 +3,7 @@
 use super::excerpt::Excerpt;
 use super::window::{Snapshot, Window};
 use crate::session::{Header, Note, Session, SessionError, Writer};
-use pg_event::{Coverage, Event, Item, Kind, Loss, Ns, ThreadId};
+use pg_event::{CatalogDelta, Coverage, Event, Item, Kind, Loss, Ns, ThreadId};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
@@ -33,7 +33,22 @@ pub fn save(
     let snapshot = window.snapshot();
     let (path, header) = (path.to_owned(), header.clone());
     let note = Note { id: 1, time: when, thread, text: why.to_owned(), bookmark: true, ..Note::default() };
-    std::thread::Builder::new().name("pg-save".into()).spawn(move || write(snapshot, &path, header, note))
+    std::thread::Builder::new().name("pg-save".into()).spawn(move || {
+        let was_there = std::fs::symlink_metadata(&path).is_ok();
+        let saved = write(snapshot, &path, header, note);
+        // A part of it on a full disk would keep the next one from being written, and --keep does not count it.
+        if saved.is_err() && !was_there {
+            let _ = std::fs::remove_file(&path);
+        }
+        saved
+    })
+}
+
+/// Where to look for what the file was written for, as `pg-tui diagnose` is asked.
+fn place(rows: &CatalogDelta, note: &Note) -> String {
+    let thread = rows.threads.iter().find(|(id, _)| *id == note.thread).map(|(_, t)| t.tid);
+    let Some(tid) = thread.filter(|tid| *tid != 0) else { return String::new() };
+    format!(" (--tid {tid} --at {:.3})", note.time as f64 / 1e9)
 }
 
 pub(super) fn write(
@@ -87,7 +102,7 @@ pub(super) fn write(
         stacks_complete: stacks.iter().filter(|s| !s.1.kernel && !s.1.truncated).count() as u64,
         symbols_total: frames.len() as u64,
         symbols_resolved: frames.iter().filter(|f| !f.1.function.is_empty()).count() as u64,
-        notes: vec![format!("kept by the flight recorder: {}", note.text)],
+        notes: vec![format!("kept by the flight recorder: {}{}", note.text, place(&rows, &note))],
     };
     let mut writer = Writer::create(path, &header)?.at_leisure();
     writer.item(&Item::Catalog(rows))?;

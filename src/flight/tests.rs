@@ -235,6 +235,10 @@ fn named_calls_and_run_times_fire() {
     w.item(Item::Catalog(CatalogDelta { processes: vec![(ProcessId(4), young)], ..CatalogDelta::default() }));
     assert_eq!(t.tick(&w, 100 * S), None);
     assert!(t.tick(&w, 106 * S).is_some() && t.tick(&w, 107 * S).is_none());
+    // The command was there before, too, but a moment only.
+    let mut t = Triggers::new(Limits { runtime: Some(10 * S), ..Limits::default() }).of_command(Some(102));
+    assert_eq!(t.tick(&w, 9 * S), None);
+    assert_eq!(t.tick(&w, 11 * S).map(|f| f.thread), Some(ThreadId(2)));
 }
 
 /// A unit that took too long before the window and sleeps on is kept with its stacks and its type; one whose thread

@@ -27,7 +27,7 @@ pub struct Limits {
 pub struct Fired {
     /// In words.
     pub why: String,
-    /// When it was seen.
+    /// When it became too long.
     pub time: Ns,
     /// Of which thread.
     pub thread: ThreadId,
@@ -66,6 +66,8 @@ const IDLE: [&str; 13] = [
 /// Watches what comes.
 pub struct Triggers {
     limits: Limits,
+    /// The command that was started to be recorded, a moment before the recording began.
+    command: Option<u32>,
     /// By thread that waits in a loop: since when its turn has lasted. `None`: it waits for events.
     turns: HashMap<ThreadId, Option<Ns>>,
     /// Waits and processes that were told, so that each is told once.
@@ -75,7 +77,13 @@ pub struct Triggers {
 impl Triggers {
     /// With these limits.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, turns: HashMap::new(), told: HashMap::new() }
+        Self { limits, command: None, turns: HashMap::new(), told: HashMap::new() }
+    }
+
+    /// Whose run time counts, too, though the recording began after it.
+    #[must_use]
+    pub fn of_command(self, command: Option<u32>) -> Self {
+        Self { command, ..self }
     }
 
     /// Is there anything to look for?
@@ -94,7 +102,9 @@ impl Triggers {
                 Kind::OffCpu(o) if in_focus(catalog, e.thread) => self.wait(e.thread, e.time, o, catalog),
                 Kind::Syscall(s) if in_focus(catalog, e.thread) && s.count == 1 => {
                     let took = e.time.saturating_sub(s.start);
-                    self.call(s.nr, took).map(|l| describe(catalog, e.thread, &call_name(s.nr), took, l))
+                    self.call(s.nr, took).map(|l| {
+                        (describe(catalog, e.thread, &call_name(s.nr), took, l), s.start.saturating_add(l))
+                    })
                 }
                 Kind::Unserved(u) if in_focus(catalog, e.thread) => {
                     self.unserved(e.thread, e.time, u, catalog)
@@ -105,8 +115,8 @@ impl Triggers {
                 }
                 _ => None,
             };
-            if let Some(why) = found {
-                fired.get_or_insert(Fired { why, time: e.time, thread: e.thread });
+            if let Some((why, time)) = found {
+                fired.get_or_insert(Fired { why, time, thread: e.thread });
             }
         }
         fired
@@ -116,7 +126,7 @@ impl Triggers {
         self.limits.calls.iter().find(|(nr, limit)| *nr == call && took > *limit).map(|c| c.1)
     }
 
-    fn unserved(&mut self, thread: ThreadId, time: Ns, u: &Unserved, catalog: &Rows) -> Option<String> {
+    fn unserved(&mut self, thread: ThreadId, time: Ns, u: &Unserved, catalog: &Rows) -> Option<(String, Ns)> {
         let limit = self.limits.unserved?;
         let fact = UnservedFact::new(thread, u, time);
         // Threads and objects are counted alike: from the other end they do not meet.
@@ -124,21 +134,24 @@ impl Triggers {
             let about = catalog.about(thread, u.object);
             let who = pg_graph::words::who(&about, ThreadId(0));
             let fact = UnservedFact { object: ObjectId(0), ..fact };
-            format!("{who}: {}, longer than {}", fact.words(&about), pg_graph::words::span(limit))
+            let why = format!("{who}: {}, longer than {}", fact.words(&about), pg_graph::words::span(limit));
+            (why, u.since.saturating_add(limit))
         })
     }
 
-    fn wait(&mut self, thread: ThreadId, time: Ns, o: &OffCpu, catalog: &Rows) -> Option<String> {
+    /// What took too long, and when it did.
+    fn wait(&mut self, thread: ThreadId, time: Ns, o: &OffCpu, catalog: &Rows) -> Option<(String, Ns)> {
         let took = time.saturating_sub(o.start);
         let mut found = None;
         if let Some(limit) = self.limits.turn
             && o.blocked()
             && o.syscall.is_any(&LOOPS)
         {
-            if let Some(Some(begun)) = self.turns.get(&thread) {
-                let turn = o.start.saturating_sub(*begun);
-                if turn > limit && self.tell(thread.0, *begun, time) {
-                    found = Some(describe(catalog, thread, "a turn of its event loop", turn, limit));
+            if let Some(Some(begun)) = self.turns.get(&thread).copied() {
+                let turn = o.start.saturating_sub(begun);
+                if turn > limit && self.tell(thread.0, begun, time) {
+                    let why = describe(catalog, thread, "a turn of its event loop", turn, limit);
+                    found = Some((why, begun.saturating_add(limit)));
                 }
             }
             self.turns.insert(thread, (!o.open).then_some(time));
@@ -147,7 +160,7 @@ impl Triggers {
             && let Some((what, limit)) = self.too_long(o, took)
             && self.tell(thread.0, o.start, time)
         {
-            found = Some(describe(catalog, thread, &what, took, limit));
+            found = Some((describe(catalog, thread, &what, took, limit), o.start.saturating_add(limit)));
         }
         found
     }
@@ -179,11 +192,11 @@ impl Triggers {
             return None;
         }
         let catalog = window.catalog();
-        let mut found: Vec<(ThreadId, Ns, String)> = Vec::new();
+        let mut found: Vec<(ThreadId, Ns, Ns, String)> = Vec::new();
         for (thread, o) in window.open_waits() {
             let took = now.saturating_sub(o.start);
             if let Some((what, limit)) = self.too_long(o, took).filter(|_| in_focus(catalog, thread)) {
-                found.push((thread, o.start, describe(catalog, thread, &what, took, limit)));
+                found.push((thread, o.start, limit, describe(catalog, thread, &what, took, limit)));
             }
         }
         if let Some(limit) = self.limits.turn {
@@ -195,6 +208,7 @@ impl Triggers {
                     found.push((
                         thread,
                         begun,
+                        limit,
                         describe(catalog, thread, "a turn of its event loop", turn, limit),
                     ));
                 }
@@ -203,18 +217,19 @@ impl Triggers {
         if let Some(limit) = self.limits.runtime {
             for (id, p) in catalog.processes() {
                 let lived = p.end.unwrap_or(now).saturating_sub(p.start);
-                if p.focus && !p.own && p.start > 0 && lived > limit {
+                let young = p.start > 0 || Some(p.pid) == self.command;
+                if p.focus && !p.own && young && lived > limit {
                     let threads = catalog.threads();
                     let main = threads.iter().find(|(_, t)| t.process == id && t.tid == p.pid);
                     let thread = main.map_or(ThreadId::NONE, |(id, _)| *id);
                     let what = format!("`{}`", crate::clean::clean_to(p.cmdline(), 60));
-                    found.push((thread, p.start, describe(catalog, thread, &what, lived, limit)));
+                    found.push((thread, p.start, limit, describe(catalog, thread, &what, lived, limit)));
                 }
             }
         }
-        for (thread, since, why) in found {
+        for (thread, since, limit, why) in found {
             if self.tell(thread.0, since, now) {
-                return Some(Fired { why, time: now, thread });
+                return Some(Fired { why, time: since.saturating_add(limit), thread });
             }
         }
         None

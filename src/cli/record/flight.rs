@@ -29,6 +29,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Time between two drawings of the progress line.
 const DRAW: Duration = Duration::from_millis(500);
 
+/// Bytes of what a file was written for, where several ask for it, at most (and one more).
+const MOST_WORDS: usize = 1000;
+
 /// A file that is to be written.
 struct Pending {
     why: String,
@@ -141,7 +144,7 @@ pub fn run_beside(args: &Record, limit: Limit, companion: Option<&mut dyn Compan
         folder,
         header,
         window: Window::new(limit),
-        triggers: Triggers::new(limits),
+        triggers: Triggers::new(limits).of_command(command.as_ref().map(Command::pid)),
         collector,
         pending: None,
         writing: None,
@@ -260,8 +263,12 @@ impl Flight<'_> {
     fn fire(&mut self, why: String, time: Ns, thread: ThreadId, answer: Option<Sender<String>>) {
         let why: String = clean(&why).into_owned();
         if let Some(p) = &mut self.pending {
-            // It will be in the file that is to be written anyway.
+            // It will be in the file that is to be written anyway, and so are its words.
             p.answers.extend(answer);
+            if !p.why.contains(&why) && p.why.len() < MOST_WORDS {
+                note(&why);
+                p.why = format!("{}; {why}", p.why);
+            }
             return;
         }
         note(&why);

@@ -121,6 +121,13 @@ pub fn select(
         let least = span(options.min);
         let whose = if named { format!(" of what {} selects", selection.words()) } else { String::new() };
         SelectError::NothingAbnormal(match selection.at {
+            Some(t) if t > graph.duration() => {
+                format!(
+                    "{} is after the end of the recording, which is {} long",
+                    moment(t),
+                    span(graph.duration())
+                )
+            }
             Some(t) => {
                 format!("no wait and no stretch on the CPU of {least} or longer{whose} covers {}", moment(t))
             }

@@ -29,7 +29,7 @@ pub fn run(args: &Diagnose, out: &mut dyn Write) -> Outcome {
         Some(number) => super::violations::victim(&loaded, &args.file, number, args.transaction)?,
         None => select(args, process, &loaded)?,
     };
-    let mut report = diagnose(&loaded, victim.clone(), answers, args.replay, usize::from(args.top));
+    let mut report = diagnose(&loaded, victim.clone(), answers, args.replay, usize::from(args.top))?;
     let stats = args.stats.then(|| pg_graph::stats(&loaded.graph, &victim, &report));
     report.stats.clone_from(&stats);
     if let Some(stats) = stats.filter(|_| !args.json) {
@@ -48,6 +48,10 @@ fn select(args: &Diagnose, process: Option<Regex>, loaded: &Loaded) -> Result<Vi
     let selection = Selection { pid: args.pid, tid: args.tid, process, at: args.at.map(ns) };
     pg_graph::select(&loaded.graph, &loaded.catalog, &selection, &VictimOptions::default()).map_err(|e| {
         match e {
+            // Not that nothing hung: nothing of what is left of it did.
+            SelectError::NothingAbnormal(_) if loaded.warnings.iter().any(|w| w.hides) => Failure::Input(
+                format!("{}: the file is damaged, and in what is left of it is {e}", args.file.display()),
+            ),
             SelectError::NothingAbnormal(_) => Failure::Nothing(format!("{}: {e}", args.file.display())),
             SelectError::NoMatch(_) => Failure::Usage(format!("{}: {e}", args.file.display())),
         }
@@ -80,7 +84,7 @@ fn diagnose(
     answers: Option<Vec<pg_graph::AnswerLine>>,
     replay: bool,
     top: usize,
-) -> Report {
+) -> Result<Report, Failure> {
     let options = Options {
         session: loaded.session_info(),
         coverage: loaded.coverage_info(),
@@ -95,11 +99,23 @@ fn diagnose(
     loop {
         match diagnosis.next() {
             Step::Ask(q) => match pg_graph::take_answer(&mut answers, &q) {
+                Some(Some(answer)) if answer > q.choices.len() => {
+                    return Err(Failure::Usage(format!(
+                        "--answers: question {} (\"{}\") has {}, and the answer given is {answer}",
+                        q.number,
+                        q.text,
+                        match q.choices.len() {
+                            0 => "no option but 0, to stop there".to_owned(),
+                            1 => "one option".to_owned(),
+                            n => format!("{n} options"),
+                        }
+                    )));
+                }
                 Some(answer) => diagnosis.answer(answer.unwrap_or(q.recommended), By::Answers),
                 None => diagnosis.answer(q.recommended, By::Policy),
             },
             Step::Progress(what) => tracing::debug!("{what}"),
-            Step::Done(report) => return *report,
+            Step::Done(report) => return Ok(*report),
         }
     }
 }

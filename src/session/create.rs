@@ -4,6 +4,7 @@ use super::error::SessionError;
 use super::format::MAGIC;
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
@@ -47,11 +48,17 @@ pub fn keep_old(path: &Path) -> Result<Option<PathBuf>, SessionError> {
 pub(super) fn create(path: &Path) -> io::Result<(File, bool)> {
     if let Ok(meta) = fs::metadata(path) {
         let kind = meta.file_type();
-        if kind.is_char_device() || kind.is_fifo() {
+        if kind.is_fifo() {
+            return Ok((open_fifo(path)?, false));
+        }
+        if kind.is_char_device() {
             return Ok((File::options().write(true).open(path)?, false));
         }
         if !kind.is_file() {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is there already and no file"));
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "it is there already and no file: name a file to write",
+            ));
         }
         let mut head = Vec::new();
         File::open(path)?.take(8).read_to_end(&mut head)?;
@@ -75,6 +82,21 @@ pub(super) fn create(path: &Path) -> io::Result<(File, bool)> {
     file.try_lock()
         .map_err(|_| io::Error::new(io::ErrorKind::ResourceBusy, "another process writes to it"))?;
     Ok((file, true))
+}
+
+/// Opening a FIFO that nobody reads waits for a reader, and nothing ends that: not Ctrl-C either, which the recorder
+/// takes for the end of its recording.
+fn open_fifo(path: &Path) -> io::Result<File> {
+    let first = File::options().write(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(|e| match e
+        .raw_os_error()
+    {
+        Some(libc::ENXIO) => io::Error::other("nobody reads this FIFO: start its reader first"),
+        _ => e,
+    })?;
+    // While it is open the other one does not wait, and later ones wait for the reader as they should.
+    let again = File::options().write(true).open(format!("/proc/self/fd/{}", first.as_raw_fd()))?;
+    drop(first);
+    Ok(again)
 }
 
 /// User and group who called sudo.

@@ -73,6 +73,8 @@ pub struct Warning {
     pub lost: Option<(Ns, Ns)>,
     /// How many events are missing, if that is known.
     pub events: u64,
+    /// A part of the recording cannot be read because of it, and not just its end that is cut off.
+    pub hides: bool,
 }
 
 impl std::fmt::Display for Warning {

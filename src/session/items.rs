@@ -174,7 +174,7 @@ impl Iterator for Items {
                         "some events are of kinds that a newer pg-tui brought; they are left out",
                     );
                     w.events = u64::from(unknown);
-                    w.lost = None;
+                    (w.lost, w.hides) = (None, false);
                     self.warnings.push(w);
                 }
                 if let Item::Events(events) = &mut item {
@@ -204,7 +204,7 @@ impl Items {
         let late = events.iter_mut().take_while(|e| e.time < self.last).map(|e| e.time = self.last).count();
         if !sorted || late > 0 {
             let mut w = damage(chunk, "events are not in order of time; they were put in order");
-            (w.lost, w.events) = (None, 0);
+            (w.lost, w.events, w.hides) = (None, 0, false);
             self.warnings.push(w);
         }
         if let Some(e) = events.last() {

@@ -101,6 +101,7 @@ pub(super) fn damage(chunk: &Chunk, reason: &str) -> Warning {
         reason: format!("{name} chunk: {reason}"),
         lost: events.then_some((chunk.frame.first, chunk.frame.last)),
         events: if events { u64::from(chunk.frame.rows) } else { 0 },
+        hides: true,
     }
 }
 
@@ -364,7 +365,7 @@ fn prefix(path: &Path, file: &[u8], warnings: &mut Vec<Warning>) -> Result<(), S
 
 fn warn(warnings: &mut Vec<Warning>, at: usize, reason: String) {
     if warnings.len() < MAX_WARNINGS {
-        warnings.push(Warning { offset: at as u64, reason, lost: None, events: 0 });
+        warnings.push(Warning { offset: at as u64, reason, lost: None, events: 0, hides: false });
     }
 }
 
@@ -431,7 +432,7 @@ impl Scan {
         if warnings.len() < MAX_WARNINGS {
             let lost = (until > since).then_some((since, until));
             let reason = format!("{reason}; {} bytes are skipped", to - from);
-            warnings.push(Warning { offset: from as u64, reason, lost, events: 0 });
+            warnings.push(Warning { offset: from as u64, reason, lost, events: 0, hides: true });
         }
         self.gaps.push(Gap { before: self.chunks.len(), since, until });
     }

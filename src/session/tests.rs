@@ -413,3 +413,17 @@ fn a_short_recording_is_written_again_in_full_chunks() {
     assert_eq!(compact(&path), None);
     assert_eq!(std::fs::read(&path).unwrap(), file);
 }
+
+/// Opening a FIFO that nobody reads would wait for ever.
+#[test]
+fn a_fifo_is_written_to_when_somebody_reads_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let refused = super::create::create(&path).unwrap_err();
+    assert!(refused.to_string().contains("nobody reads"), "{refused}");
+    let reader = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+    let (mut file, regular) = super::create::create(&path).unwrap();
+    assert!(!regular && std::io::Write::write_all(&mut file, b"PG").is_ok());
+    drop(reader);
+}

@@ -88,6 +88,9 @@ pub fn lines(found: &Found) -> Vec<String> {
             flag_lines(f, &mut own);
             out.extend(own.into_iter().map(|l| format!("  {l}")));
         }
+        None if found.turns == 0 && found.end == Some(End::Asleep) => {
+            out.push("It sleeps: nothing can be said of what it asks.".into());
+        }
         None if found.calls.is_empty() => {
             out.push("No variable was found that would let it go on: it computes, as it seems.".into());
         }

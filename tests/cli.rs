@@ -63,6 +63,22 @@ fn exit_codes() {
     p.exits(&["record", "-p", "4194305", "--no-tui"], 2, "no such process");
     p.exits(&["record", "--comm", "*", "--no-tui"], 2, "--comm");
     p.exits(&["man", "nothing"], 2, "record");
+    p.exits(&["diagnose", "shop.pgs", "--at", "9999"], 1, "after the end of the recording");
+    p.exits(&["demo", "--seconds", "0"], 2, "0.1 to 600");
+    // What only goes with something else does nothing alone, so it is refused.
+    for alone in ["--after=5s", "--every=5s", "--keep=5"] {
+        p.exits(&["record", alone, "-p", "4194305"], 2, "--flight");
+        p.exits(&["record", alone, "-p", "4194305", "-d", "1"], 2, "--duration");
+    }
+    for alone in ["--steps-for=5ms", "--steps-max=5", "--steps-after=5s"] {
+        p.exits(&["record", alone, "-p", "4194305"], 2, "--steps");
+    }
+    p.exits(&["find-flag", "-p", "4194305"], 2, "there is no process 4194305");
+    let guard = ["guard", "-p", "4194305", "--unit-begin", "f", "--threshold", "5ms"];
+    p.exits(&[&guard[..], &["--run", "true"]].concat(), 2, "--on-violation command");
+    p.exits(&[&guard[..], &["-o", "."]].concat(), 2, "--on-violation record");
+    let out = p.run(&["units", "shop.pgs"]);
+    assert!(out.status.code() == Some(1) && out.stdout.is_empty(), "{}", text(&out));
 }
 
 #[test]
@@ -84,6 +100,24 @@ fn damage_is_told_with_its_place() {
     newer[10] = 99;
     write(&newer);
     p.exits(&["diagnose", "bad.pgs"], 0, "format 1.99");
+    // What is left of a file is not all that there was.
+    let mut holes = 0;
+    for at in (64..whole.len()).step_by(16) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        write(&bytes);
+        let out = p.run(&["diagnose", "bad.pgs"]);
+        assert_ne!(out.status.code(), Some(1), "byte {at}: {}", text(&out));
+        if out.status.code() == Some(3) {
+            assert!(
+                text(&out).contains("damaged") || text(&out).contains("byte"),
+                "byte {at}: {}",
+                text(&out)
+            );
+            holes += 1;
+        }
+    }
+    assert!(holes > 0, "no byte of the events was hit");
     // Cut off in its last part: it opens, and says what is missing.
     write(&whole[..whole.len() - 200]);
     p.exits(&["diagnose", "bad.pgs"], 0, "not closed");
@@ -126,6 +160,10 @@ fn answers_are_taken() {
     p.exits(&["diagnose", "shop.pgs", "--answers", "answers"], 0, "rebuild_index");
     fs::write(p.dir.path().join("answers"), "edge = perhaps\n").expect("written");
     p.exits(&["diagnose", "shop.pgs", "--answers", "answers"], 2, "line 1");
+    // An option that is not there is not taken for another one.
+    let demo = concat!(env!("CARGO_MANIFEST_DIR"), "/sessions/demo.pgs");
+    fs::write(p.dir.path().join("answers"), "1: 7\n").expect("written");
+    p.exits(&["diagnose", demo, "--answers", "answers"], 2, "has 2 options, and the answer given is 7");
 }
 
 #[test]
@@ -154,6 +192,7 @@ fn completions_and_manual_pages() {
     }
     p.exits(&["man"], 0, ".TH");
     p.exits(&["man", "record"], 0, "cgroup");
+    p.exits(&["man", "profile", "show"], 0, "pg-tui-profile-show 1");
     p.exits(&["man", "--dir", "pages"], 0, "");
     let pages: Vec<_> = fs::read_dir(p.dir.path().join("pages"))
         .expect("a folder")
@@ -162,6 +201,15 @@ fn completions_and_manual_pages() {
         .collect();
     for page in ["pg-tui.1", "pg-tui-record.1", "pg-tui-diagnose.1"] {
         assert!(pages.iter().any(|f| f == page), "{page} is not among {pages:?}");
+    }
+    // What a page refers to is there.
+    for page in &pages {
+        let text = fs::read_to_string(p.dir.path().join("pages").join(page)).expect("text").replace('\\', "");
+        for other in text.split("pg-tui").skip(1).filter_map(|rest| rest.split_once("(1)").map(|r| r.0)) {
+            let other = format!("pg-tui{other}.1");
+            let is_name = other.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c));
+            assert!(!is_name || pages.iter().any(|f| *f == *other), "{page:?} refers to {other}");
+        }
     }
 }
 
@@ -177,6 +225,9 @@ fn a_redacted_copy_opens_and_says_the_same() {
     };
     assert_eq!(cause("shop.pgs")["why"], cause("copy.pgs")["why"]);
     let copy = fs::read(p.dir.path().join("copy.pgs")).expect("written");
+    // What is at OUT may be a recording that is there once.
+    p.exits(&["redact", "shop.pgs", "copy.pgs"], 0, "is now copy.pgs.old");
+    assert!(fs::read(p.dir.path().join("copy.pgs.old")).expect("kept") == copy);
     assert!(!copy.windows(3).any(|w| w == b"db7"));
 }
 
@@ -211,6 +262,8 @@ fn profiles_and_what_is_none() {
     p.exits(&["train", "--from", "shop.pgs", "--comm", "("], 2, "--comm");
     p.exits(&["train", "--from", "shop.pgs", "--", "true"], 2, "cannot be used with");
     p.exits(&["train", "--from", "shop.pgs", "--measure", "3"], 2, "cannot be used with --from");
+    // Before anything is learnt, not after it.
+    p.exits(&["train", "--from", "shop.pgs", "-o", "none/shop.pgprof"], 2, "there is no folder none");
     p.exits(&["train", "--units", "u.jsonl", "--", "true"], 2, "cannot be used with a command");
     // A recording has no times of units that a person names.
     p.exits(&["train", "--from", "shop.pgs", "--unit-begin", "serve"], 2, "Name it as well");

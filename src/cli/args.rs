@@ -15,7 +15,7 @@ pub use record::{Level, Record};
 pub use train::Train;
 pub use units::Units;
 pub(super) use values::ns;
-use values::{flag, number, pid, seconds, time, whole_seconds};
+use values::{demo_seconds, flag, number, pid, seconds, time, whole_seconds};
 pub use violations::Violations;
 
 use super::exit::Failure;
@@ -398,7 +398,7 @@ const DEMO_HELP: &str = "Record a bundled program that hangs for real, and open 
 #[derive(Args, Debug)]
 pub struct Demo {
     /// How long it hangs
-    #[arg(long, value_name = "SECONDS", default_value_t = 4.0, value_parser = seconds, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 4.0, value_parser = demo_seconds, allow_negative_numbers = true)]
     pub seconds: f64,
     /// File to write [default: pg-tui-demo.pgs in the folder for temporary files]
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -423,9 +423,9 @@ pub struct Completions {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  pg-tui man | man -l -\n  pg-tui man --dir ~/.local/share/man/man1")]
 pub struct Man {
-    /// Page of this command [default: the main page]
+    /// Page of this command, such as `record` or `profile show` [default: the main page]
     #[arg(value_name = "COMMAND")]
-    pub page: Option<String>,
+    pub page: Vec<String>,
     /// Write all pages to this folder instead
     #[arg(long, value_name = "DIR", conflicts_with = "page", value_hint = ValueHint::DirPath)]
     pub dir: Option<PathBuf>,

@@ -4,7 +4,7 @@ use super::args::FindFlag;
 use super::exit::{Failure, Outcome};
 use crate::clean::clean;
 use crate::found_flag::lines;
-use pg_tracer::flags::{Ask, FlagError, Found, FoundFlag, Ground, find};
+use pg_tracer::flags::{Ask, Found, FoundFlag, Ground, find};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ pub fn run(args: &FindFlag, out: &mut dyn Write) -> Outcome {
         patience: Duration::from_nanos(args.patience),
     };
     let found = find(&ask).map_err(|e| match e {
-        FlagError::Refused { .. } => Failure::NotPermitted(e.to_string()),
+        e if e.is_refusal() => Failure::NotPermitted(e.to_string()),
         e => Failure::Usage(e.to_string()),
     })?;
     if args.json {

@@ -26,7 +26,7 @@ pub fn man(args: &Man, out: &mut dyn Write) -> Outcome {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let name = args.page.as_ref().map_or_else(|| "pg-tui".to_owned(), |p| format!("pg-tui-{p}"));
+    let name = [&["pg-tui".to_owned()], args.page.as_slice()].concat().join("-");
     let Some((_, page)) = pages().into_iter().find(|(n, _)| *n == name) else {
         let known: Vec<String> =
             pages().into_iter().filter_map(|(n, _)| Some(n.strip_prefix("pg-tui-")?.to_owned())).collect();
@@ -36,13 +36,20 @@ pub fn man(args: &Man, out: &mut dyn Write) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A command with all those below it.
+fn collect(command: &clap::Command, out: &mut Vec<clap::Command>) {
+    out.push(command.clone().version(env!("CARGO_PKG_VERSION")));
+    for below in command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help") {
+        collect(below, out);
+    }
+}
+
 /// Name and text of each page.
 fn pages() -> Vec<(String, Vec<u8>)> {
     let mut root = Cli::command().disable_help_subcommand(true);
     root.build();
-    let mut commands = vec![root.clone()];
-    let shown = root.get_subcommands().filter(|c| !c.is_hide_set());
-    commands.extend(shown.map(|c| c.clone().version(env!("CARGO_PKG_VERSION"))));
+    let mut commands = Vec::new();
+    collect(&root, &mut commands);
     commands
         .into_iter()
         .map(|c| {

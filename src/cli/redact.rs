@@ -6,7 +6,7 @@ use super::exit::{Failure, Outcome};
 use super::text::{bytes, count};
 use crate::clean::clean;
 use crate::redact::{Count, Options, Summary, redact};
-use crate::session::Session;
+use crate::session::{self, Session};
 use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -23,7 +23,12 @@ pub fn run(args: &Redact, out: &mut dyn Write) -> Outcome {
     if same(fs::canonicalize(&args.input), fs::canonicalize(&args.output)) {
         return Err(Failure::Usage("IN and OUT are the same file: the original would be lost".into()));
     }
+    // IN and OUT are easily swapped: a recording that is at OUT is kept.
+    let kept = session::keep_old(&args.output).map_err(|e| Failure::Usage(e.to_string()))?;
     let summary = redact(&args.input, &args.output, &options)?;
+    if let Some(old) = kept {
+        eprintln!("pg-tui: the recording that was there is now {}", clean(&old.display().to_string()));
+    }
     tell(out, &summary, &args.output.display().to_string())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -39,6 +39,14 @@ pub fn run(args: &Train, out: &mut dyn Write) -> Outcome {
             Err(e) if !e.is_not_found() => return Err(profile::unreadable(e)),
             _ => {}
         }
+        let folder = path.parent().filter(|f| !f.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|f| !f.is_dir()) {
+            return Err(Failure::Usage(format!(
+                "-o {}: there is no folder {} (mkdir -p makes it)",
+                path.display(),
+                folder.display()
+            )));
+        }
     }
     if let Some(bounds) = super::guard::given::bounds(args.unit_begin.as_ref(), args.unit_end.as_ref())? {
         return super::train_given::run(args, &bounds, out);
@@ -207,11 +215,12 @@ fn tell(l: &Learnt, out: &mut dyn Write) -> std::io::Result<()> {
         let name = if of.name.is_empty() { "a loop" } else { &of.name };
         writeln!(
             out,
-            "{} at {}+{:#x}: {} units in {} thread{}; of {} too little was seen to say what they called",
+            "{} at {}+{:#x}: {} unit{} in {} thread{}; of {} too little was seen to say what they called",
             clean(name),
             clean(&of.key.build_id),
             of.key.offset,
             of.units,
+            plural(usize::try_from(of.units).unwrap_or(usize::MAX)),
             of.threads,
             plural(of.threads),
             of.unseen

@@ -43,18 +43,18 @@ pub fn run(args: &Units, out: &mut dyn Write) -> Outcome {
         loaded: &loaded,
         work: &work,
     };
-    if args.json {
-        found.lines(args.each, out)?;
-    } else {
-        found.text(args.each, out)?;
-    }
-    out.flush()?;
     if work.joined.units.is_empty() {
         return Err(Failure::Nothing(format!(
             "{}: no unit of work was found: did the program wait for its work in a loop, and are its files here?",
             clean(&args.file.display().to_string())
         )));
     }
+    if args.json {
+        found.lines(args.each, out)?;
+    } else {
+        found.text(args.each, out)?;
+    }
+    out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 

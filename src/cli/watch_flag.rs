@@ -24,7 +24,9 @@ const FRAMES: usize = 4;
 
 /// Run it.
 pub fn run(args: &WatchFlag, out: &mut dyn Write) -> Outcome {
-    let failed = |e: FlagError| Failure::Usage(e.to_string());
+    let failed = |e: FlagError| {
+        if e.is_refusal() { Failure::NotPermitted(e.to_string()) } else { Failure::Usage(e.to_string()) }
+    };
     if let Some(f) = args.flags.iter().find(|f| f.pid.is_some_and(|p| p != args.pid)) {
         return Err(Failure::Usage(format!("{f}: one process at a time; -p says which")));
     }

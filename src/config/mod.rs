@@ -18,11 +18,11 @@ pub const DEFAULT: &str = include_str!("../../assets/config.toml");
 
 /// A mistake in a configuration file.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{file}, line {line}: {what}")]
+#[error("{file}{}: {what}", if *line == 0 { String::new() } else { format!(", line {line}") })]
 pub struct ConfigError {
     /// Which file.
     pub file: String,
-    /// Line, from 1.
+    /// Line, from 1; 0 where it is not about a line.
     pub line: usize,
     /// What is wrong and what would be right.
     pub what: String,

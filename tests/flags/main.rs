@@ -383,6 +383,7 @@ fn a_flag_that_is_not_there_is_told() {
         .output()
         .expect("it starts");
     assert!(out.status.success(), "{}", text(&out));
+    assert!(text(&out).contains("no_such_variable was never there"), "{}", text(&out));
     let path = s.path().join("c.pgs");
     let loaded = pg_tui::session::load(&path, |_| std::ops::ControlFlow::Continue(())).expect("it loads");
     assert!(

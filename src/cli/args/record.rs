@@ -96,13 +96,13 @@ pub struct Record {
     #[arg(long, value_name = "TID|REGEX", num_args = 0..=1, default_missing_value = "", conflicts_with = "flight", help_heading = "Instructions")]
     pub steps: Vec<String>,
     /// Follow each of these threads for this long
-    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = burst_time, help_heading = "Instructions")]
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = burst_time, requires = "steps", conflicts_with = "flight", help_heading = "Instructions")]
     pub steps_for: u64,
     /// Follow each of these threads for this many instructions at most
-    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "Instructions")]
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=100_000), requires = "steps", conflicts_with = "flight", help_heading = "Instructions")]
     pub steps_max: u32,
     /// Begin with that after this time
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time, help_heading = "Instructions")]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time, requires = "steps", conflicts_with = "flight", help_heading = "Instructions")]
     pub steps_after: u64,
     /// How much is recorded [default: messages, as long as there are not too many]
     ///
@@ -145,31 +145,31 @@ pub struct Record {
     #[arg(long, value_name = "WINDOW", value_parser = Limit::parse, conflicts_with_all = ["duration"], help_heading = "Flight recorder")]
     pub flight: Option<Limit>,
     /// Keep recording this long after it happened, before the file is written
-    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time, help_heading = "Flight recorder")]
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time, requires = "flight", conflicts_with = "duration", help_heading = "Flight recorder")]
     pub after: u64,
     /// Write a file when a thread of the focus waits longer, other than for work or time
-    #[arg(long, value_name = "TIME", value_parser = time, requires = "flight", help_heading = "Flight recorder")]
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "flight", conflicts_with = "duration", help_heading = "Flight recorder")]
     pub on_wait: Option<u64>,
     /// Write a file when an event loop of the focus does not wait for events for longer
-    #[arg(long, value_name = "TIME", value_parser = time, requires = "flight", help_heading = "Flight recorder")]
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "flight", conflicts_with = "duration", help_heading = "Flight recorder")]
     pub on_turn: Option<u64>,
     /// Write a file when something waits longer in a connection of the focus without being received
     ///
     /// For a program with windows these are the events of its X or Wayland display; for a server, requests. The focus
     /// is that of -p, --cgroup, --comm or CMD.
-    #[arg(long, value_name = "TIME", value_parser = time, requires = "flight", help_heading = "Flight recorder")]
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "flight", conflicts_with = "duration", help_heading = "Flight recorder")]
     pub on_unserved: Option<u64>,
     /// Write a file when a thread of the focus blocks longer in this system call (can be repeated)
-    #[arg(long, value_name = "CALL=TIME", value_parser = call_time, requires = "flight", help_heading = "Flight recorder")]
+    #[arg(long, value_name = "CALL=TIME", value_parser = call_time, requires = "flight", conflicts_with = "duration", help_heading = "Flight recorder")]
     pub on_syscall: Vec<(pg_event::Sysno, u64)>,
-    /// Write a file when a process of the focus that began meanwhile runs longer
-    #[arg(long, value_name = "TIME", value_parser = time, requires = "flight", help_heading = "Flight recorder")]
+    /// Write a file when CMD, or a process of the focus that began meanwhile, runs longer
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "flight", conflicts_with = "duration", help_heading = "Flight recorder")]
     pub on_runtime: Option<u64>,
     /// Write at most one file in this time
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time, help_heading = "Flight recorder")]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time, requires = "flight", conflicts_with = "duration", help_heading = "Flight recorder")]
     pub every: u64,
     /// Keep this many files; older ones are deleted
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..), help_heading = "Flight recorder")]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..), requires = "flight", conflicts_with = "duration", help_heading = "Flight recorder")]
     pub keep: u16,
     /// Command to run and record: it is the focus, and the recording ends with it
     #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments, num_args = 1..)]

@@ -11,6 +11,14 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// How long the demonstration hangs.
+pub(super) fn demo_seconds(text: &str) -> Result<f64, String> {
+    match seconds(text)? {
+        s if (0.1..=600.0).contains(&s) => Ok(s),
+        _ => Err("0.1 to 600 seconds are expected".into()),
+    }
+}
+
 /// A data flag.
 pub(super) fn flag(text: &str) -> Result<FlagSpec, String> {
     text.parse().map_err(|e: pg_tracer::flags::FlagError| e.to_string())

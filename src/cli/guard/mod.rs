@@ -43,6 +43,14 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// Run it.
 pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
+    for (given, option, what, wanted) in [
+        (args.run.is_some(), "--run", OnViolation::Command, "command"),
+        (args.output.is_some(), "-o", OnViolation::Record, "record"),
+    ] {
+        if given && args.on_violation != what {
+            return Err(Failure::Usage(format!("{option} goes with --on-violation {wanted}")));
+        }
+    }
     let mut file = ProfileFile::new(args);
     let bounds = given::bounds(args.unit_begin.as_ref(), args.unit_end.as_ref())?;
     let mut learnt =

@@ -158,6 +158,7 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
         until: args.duration.map(|s| Instant::now() + Duration::from_nanos(ns(s))),
         interrupted: None,
         end: None,
+        missed: Vec::new(),
     };
     let why = run.until_the_end(&items, &collector, command.as_mut());
     tracing::info!("recording ends: {why:?}");
@@ -166,7 +167,10 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
     if why == Why::TargetsEnded {
         eprintln!("pg-tui: what -p named has ended");
     }
-    let Run { writer, mut error, interrupts, end, .. } = run;
+    let Run { writer, mut error, interrupts, end, missed, .. } = run;
+    for who in &missed {
+        eprintln!("pg-tui: {}", clean(who));
+    }
     if let Some((duration, loss)) = end {
         (stats.elapsed_ns, stats.lost) = (duration, loss);
     }
@@ -222,6 +226,8 @@ struct Run {
     interrupted: Option<Instant>,
     /// What the collector said at the end: length and loss.
     end: Option<(Ns, Loss)>,
+    /// What --steps and --flag asked for and did not get, and why.
+    missed: Vec<String>,
 }
 
 impl Run {
@@ -270,6 +276,8 @@ impl Run {
     fn take(&mut self, item: &Item) -> Result<(), SessionError> {
         if let Item::End { duration, coverage } = item {
             self.end = Some((*duration, coverage.loss));
+            let of = |n: &&String| n.contains("not followed") || n.contains("was never there");
+            self.missed = coverage.notes.iter().filter(of).cloned().collect();
         }
         self.writer.item(item)
     }

@@ -20,6 +20,12 @@ pub enum FlagError {
         /// The system's words.
         reason: String,
     },
+    /// There is no such process.
+    #[error("there is no process {0}")]
+    NoSuchProcess(u32),
+    /// Somebody else's process.
+    #[error("process {0} is somebody else's: run it with sudo")]
+    NotYours(u32),
     /// No such variable.
     #[error(
         "process {pid} has no variable `{name}`, neither in its program nor in its libraries; a stripped program has \
@@ -84,4 +90,20 @@ pub enum FlagError {
         /// Its words.
         reason: String,
     },
+}
+
+impl FlagError {
+    /// A file of a process in /proc cannot be read.
+    pub(crate) fn of_process(pid: u32, e: &std::io::Error) -> Self {
+        match e.kind() {
+            std::io::ErrorKind::NotFound => Self::NoSuchProcess(pid),
+            std::io::ErrorKind::PermissionDenied => Self::NotYours(pid),
+            _ => Self::Process { pid, reason: e.to_string() },
+        }
+    }
+
+    /// Would it work with more rights?
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused { .. } | Self::NotYours(_))
+    }
 }

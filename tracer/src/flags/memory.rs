@@ -61,7 +61,7 @@ fn area(line: &str) -> Option<Area> {
 /// It is gone, or may not be looked at.
 pub fn areas(pid: u32) -> Result<Vec<Area>, FlagError> {
     let text = read_bounded(&path_of(shown_by(pid), "maps"), MAX_MAPS)
-        .map_err(|e| FlagError::Process { pid, reason: e.to_string() })?;
+        .map_err(|e| FlagError::of_process(pid, &e))?;
     Ok(String::from_utf8_lossy(&text).lines().filter_map(area).collect())
 }
 

@@ -276,7 +276,7 @@ mod tests {
         let none = locate(pid, &"pg_no_such_variable".parse().unwrap()).unwrap_err();
         assert!(none.to_string().contains("pg_no_such_variable"), "{none}");
         assert!(matches!(locate(pid, &"0x10".parse().unwrap()), Err(FlagError::NotMapped { .. })));
-        assert!(matches!(binaries(u32::MAX - 1), Err(FlagError::Process { .. })));
+        assert!(matches!(binaries(u32::MAX - 1), Err(FlagError::NoSuchProcess(_))));
     }
 
     #[test]

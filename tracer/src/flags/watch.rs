@@ -156,7 +156,9 @@ impl State {
                     Err(e) => self.notes.push(e.to_string()),
                 },
                 // Gone without it: told in the end.
-                Err(FlagError::NoSymbol { .. } | FlagError::Process { .. }) => self.later.push((pid, spec)),
+                Err(FlagError::NoSymbol { .. } | FlagError::NoSuchProcess(_) | FlagError::Process { .. }) => {
+                    self.later.push((pid, spec));
+                }
                 Err(e) => self.notes.push(e.to_string()),
             }
         }

@@ -259,7 +259,7 @@ impl Guards {
         let abandoned: u64 = given.map(|(i, _)| self.abandoned(i)).sum();
         if abandoned > 0 {
             notes.push(format!(
-                "{abandoned} units are not counted: their end was not come by (left by an exception or longjmp, begun \
+                "units that are not counted: {abandoned}; their end was not come by (left by an exception or longjmp, begun \
                  anew, or over before their end was probed)"
             ));
         }

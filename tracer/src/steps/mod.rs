@@ -45,7 +45,7 @@ impl std::fmt::Display for Who {
         match self {
             Self::Busiest => f.write_str("the busiest thread"),
             Self::Tid(tid) => write!(f, "thread {tid}"),
-            Self::Name(name) => write!(f, "threads called {name}"),
+            Self::Name(name) => write!(f, "a thread called {name}"),
         }
     }
 }

@@ -155,7 +155,7 @@ pub fn find(ask: &Ask) -> Result<Found, FlagError> {
             best = Some(found);
         }
     }
-    best.ok_or(FlagError::Process { pid, reason: "it has no threads".into() })
+    best.ok_or(FlagError::NoSuchProcess(pid))
 }
 
 /// Wait until the thread can be stopped without making a call of it fail.
@@ -163,12 +163,11 @@ pub(crate) fn until_fit(pid: u32, tid: u32, patience: Duration) -> Result<(), Fl
     let begin = Instant::now();
     loop {
         let text = read_bounded(&path_of(pid, &format!("task/{tid}/syscall")), 512).map_err(|e| {
-            let reason = if e.kind() == std::io::ErrorKind::NotFound {
-                format!("it has no thread {tid}")
-            } else {
-                format!("/proc/{pid}/task/{tid}/syscall: {e}")
-            };
-            FlagError::Process { pid, reason }
+            let there = std::fs::exists(path_of(pid, "")).unwrap_or(true);
+            if there && e.kind() == std::io::ErrorKind::NotFound {
+                return FlagError::Process { pid, reason: format!("it has no thread {tid}") };
+            }
+            FlagError::of_process(pid, &e)
         })?;
         let call = String::from_utf8_lossy(&text).split(' ').next().and_then(|n| n.parse().ok());
         let Some(call) = call.filter(|c| FRAGILE.contains(c)) else { return Ok(()) };

@@ -128,6 +128,24 @@ fn identities_and_open_waits_survive() {
     let notes = l.session.notes();
     assert_eq!((notes.len(), notes[0].text.as_str()), (1, "it hung"));
     assert_eq!(l.catalog.thread(notes[0].thread).unwrap().name, "t1");
+    // And where to look.
+    let at = w.span() as f64 / 1e9;
+    let told = format!("kept by the flight recorder: it hung (--tid 101 --at {at:.3})");
+    assert!(l.coverage.notes.contains(&told), "{told}: {:?}", l.coverage.notes);
+}
+
+/// Of a file that could not be written whole nothing stays, but what was there before does.
+#[test]
+fn what_was_there_before_a_file_that_fails_is_left_alone() {
+    let mut w = Window::new(limit("10s"));
+    w.item(catalog(1));
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("full");
+    std::os::unix::fs::symlink("/dev/full", &path).unwrap();
+    assert!(
+        save(&w, &path, &Header::default(), "it hung", 0, ThreadId::NONE).unwrap().join().unwrap().is_err()
+    );
+    assert!(path.is_symlink());
 }
 
 /// What ended before the window began leaves no rows.
@@ -175,6 +193,13 @@ fn fired(t: &mut Triggers, w: &mut Window, events: Vec<Event>) -> Option<Fired> 
     f
 }
 
+/// Look again when something else has happened at `time`.
+fn tick(t: &mut Triggers, w: &mut Window, time: Ns) -> Option<Fired> {
+    let kind = Kind::Lost { since: time, count: 0, ring: 0 };
+    w.item(Item::Events(vec![Event { time, thread: ThreadId::NONE, cpu: 0, kind }]));
+    t.tick(w)
+}
+
 #[test]
 fn waits_that_are_no_waits_for_work_fire() {
     let mut w = Window::new(limit("60s"));
@@ -191,9 +216,9 @@ fn waits_that_are_no_waits_for_work_fire() {
     assert!(f.why.contains("p2") && f.why.contains("futex took 1.00 s, more than 1.00 s"), "{}", f.why);
     // One that goes on fires while it does, and once.
     assert_eq!(fired(&mut t, &mut w, vec![wait(3, 7 * S, 7 * S + 500 * MS, "flock", true)]), None);
-    assert_eq!(t.tick(&w, 7 * S + 600 * MS), None);
-    assert!(t.tick(&w, 8 * S + 1).unwrap().why.contains("flock"));
-    assert_eq!(t.tick(&w, 9 * S), None);
+    assert_eq!(tick(&mut t, &mut w, 7 * S + 600 * MS), None);
+    assert!(tick(&mut t, &mut w, 8 * S + 1).unwrap().why.contains("flock"));
+    assert_eq!(tick(&mut t, &mut w, 9 * S), None);
     assert_eq!(fired(&mut t, &mut w, vec![wait(3, 7 * S, 10 * S, "flock", false)]), None);
 }
 
@@ -203,6 +228,8 @@ fn long_turns_of_event_loops_fire() {
     w.item(catalog(4));
     let mut t = Triggers::new(Limits { turn: Some(200 * MS), ..Limits::default() });
     assert_eq!(fired(&mut t, &mut w, vec![wait(0, 0, S, "epoll_wait", false)]), None);
+    // Nothing else has come yet: that may be under way.
+    assert_eq!(t.tick(&w), None);
     // Within its turn it blocks elsewhere; the turn is short.
     let short =
         vec![wait(0, S + MS, S + 50 * MS, "futex", false), wait(0, S + 100 * MS, 2 * S, "epoll_wait", false)];
@@ -210,9 +237,9 @@ fn long_turns_of_event_loops_fire() {
     let f = fired(&mut t, &mut w, vec![wait(0, 2 * S + 300 * MS, 3 * S, "epoll_wait", false)]).unwrap();
     assert!(f.why.contains("a turn of its event loop took 300 ms"), "{}", f.why);
     // One that does not come back.
-    assert_eq!(t.tick(&w, 3 * S + 100 * MS), None);
-    assert!(t.tick(&w, 3 * S + 201 * MS).is_some());
-    assert_eq!(t.tick(&w, 4 * S), None);
+    assert_eq!(tick(&mut t, &mut w, 3 * S + 100 * MS), None);
+    assert!(tick(&mut t, &mut w, 3 * S + 201 * MS).is_some());
+    assert_eq!(tick(&mut t, &mut w, 4 * S), None);
     assert_eq!(
         fired(&mut t, &mut w, vec![wait(0, 5 * S, 6 * S, "epoll_wait", false)]),
         None,
@@ -230,15 +257,17 @@ fn named_calls_and_run_times_fire() {
     assert_eq!(fired(&mut t, &mut w, quick), None);
     assert!(fired(&mut t, &mut w, vec![wait(0, S, 2 * S, "fsync", false)]).unwrap().why.contains("fsync"));
     // All processes so far began before the recording.
-    assert_eq!(t.tick(&w, 100 * S), None);
+    assert_eq!(tick(&mut t, &mut w, 100 * S), None);
     let young = Process { pid: 7, name: "job".into(), start: 95 * S, focus: true, ..Process::default() };
     w.item(Item::Catalog(CatalogDelta { processes: vec![(ProcessId(4), young)], ..CatalogDelta::default() }));
-    assert_eq!(t.tick(&w, 100 * S), None);
-    assert!(t.tick(&w, 106 * S).is_some() && t.tick(&w, 107 * S).is_none());
+    assert_eq!(tick(&mut t, &mut w, 100 * S), None);
+    assert!(tick(&mut t, &mut w, 106 * S).is_some() && tick(&mut t, &mut w, 107 * S).is_none());
     // The command was there before, too, but a moment only.
+    let mut w = Window::new(limit("60s"));
+    w.item(catalog(4));
     let mut t = Triggers::new(Limits { runtime: Some(10 * S), ..Limits::default() }).of_command(Some(102));
-    assert_eq!(t.tick(&w, 9 * S), None);
-    assert_eq!(t.tick(&w, 11 * S).map(|f| f.thread), Some(ThreadId(2)));
+    assert_eq!(tick(&mut t, &mut w, 9 * S), None);
+    assert_eq!(tick(&mut t, &mut w, 11 * S).map(|f| f.thread), Some(ThreadId(2)));
 }
 
 /// A unit that took too long before the window and sleeps on is kept with its stacks and its type; one whose thread

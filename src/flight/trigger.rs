@@ -186,11 +186,13 @@ impl Triggers {
         self.told.insert((who, since), now).is_none()
     }
 
-    /// Look at what goes on at `now`. What is too long and has not ended is found here.
-    pub fn tick(&mut self, window: &Window, now: Ns) -> Option<Fired> {
+    /// Look at what goes on. What is too long and has not ended is found here, as far as is known: events are under
+    /// way for a while, longer on a busy machine, and what has ended meanwhile must not be taken for what goes on.
+    pub fn tick(&mut self, window: &Window) -> Option<Fired> {
         if !self.any() {
             return None;
         }
+        let now = window.latest();
         let catalog = window.catalog();
         let mut found: Vec<(ThreadId, Ns, Ns, String)> = Vec::new();
         for (thread, o) in window.open_waits() {

@@ -217,7 +217,7 @@ impl Flight<'_> {
                 if asked.swap(false, Ordering::Relaxed) {
                     self.fire("SIGUSR1".into(), now, ThreadId::NONE, None);
                 }
-                if let Some(f) = self.triggers.tick(&self.window, now) {
+                if let Some(f) = self.triggers.tick(&self.window) {
                     self.triggered(f.why, f.time, f.thread, 1.0);
                 }
                 self.write_when_due(items, false);

@@ -250,7 +250,7 @@ impl Walk<'_> {
                 self.out.rejected.extend(out.map(|c| (c.thread, why.to_owned())));
             }
         }
-        self.past_heirs(&mut holders);
+        self.past_heirs(thread, &mut holders);
         // What explains most first: somebody on the way (a circle), then who is not idle.
         holders.sort_by_key(|c| std::cmp::Reverse(self.guilt(c)));
         // All of them wait for one another: nothing to ask. Who only waits for its children has an end by inheritance.
@@ -439,10 +439,14 @@ impl Walk<'_> {
         act.waiting().is_some_and(|g| class(&self.representative(g), self.c) == WaitClass::Signal)
     }
 
-    /// Who has an end since it inherited that is at work for who waits for it: the way comes by there.
-    fn past_heirs(&mut self, holders: &mut Vec<Candidate>) {
+    /// Who has an end since it inherited that is at work for who waits for it: the way comes by there. But a parent of
+    /// `thread` may wait for just that, and have the end for its children alone.
+    fn past_heirs(&mut self, thread: ThreadId, holders: &mut Vec<Candidate>) {
         let process = |c: &Candidate| self.c.thread(c.thread).map(|t| t.process);
-        let parents: Vec<_> = holders.iter().filter(|c| self.waits_for_kin(c)).filter_map(process).collect();
+        let Some(own) = self.c.thread(thread).map(|t| t.process) else { return };
+        let stranger = |p: &ProcessId| *p != own && !self.c.ancestors(own).any(|a| a == *p);
+        let waiting = holders.iter().filter(|c| self.waits_for_kin(c)).filter_map(process);
+        let parents: Vec<_> = waiting.filter(stranger).collect();
         let heir = |c: &Candidate| {
             let lock = c.relation.is_none_or(|r| r.has_lock() || r == Relation::ChildOf);
             !lock && process(c).is_some_and(|p| self.c.ancestors(p).any(|a| a != p && parents.contains(&a)))

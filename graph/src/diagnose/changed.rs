@@ -33,7 +33,8 @@ impl Walk<'_> {
         let (before, last) = (*asked.last()?, questions(end, Ns::MAX).next()?);
         let others = || self.g.threads().filter(|t| *t != thread && self.counts(*t));
         let server = self.last_at_other_end(others(), &over, last.saturating_add(1))?.1;
-        let serves = |p: ProcessId| self.serve_together(p, server);
+        let serving = self.c.thread(server)?.process;
+        let serves = |p: ProcessId| self.c.serve_together(p, serving);
         // What the server heard from others between the last two questions, and in how many turns before.
         let heard: Vec<(Ns, ObjectId)> = others()
             .filter(|t| self.c.thread(*t).is_some_and(|t| serves(t.process)))
@@ -74,17 +75,5 @@ impl Walk<'_> {
         );
         let c = self.keeping(changer, Relation::Owns, at, why, &cut);
         Some(Candidate { relation: None, ..c })
-    }
-
-    /// Is a process the one of `server`, or one of those that serve the same clients: of one program and one parent?
-    fn serve_together(&self, p: ProcessId, server: ThreadId) -> bool {
-        let Some((id, s)) = self.c.thread(server).and_then(|t| Some((t.process, self.c.process(t.process)?)))
-        else {
-            return false;
-        };
-        let like = |x: &pg_event::Process| {
-            s.parent.is_some() && x.parent == s.parent && !x.exe.is_empty() && x.exe == s.exe
-        };
-        p == id || self.c.process(p).is_some_and(like)
     }
 }

@@ -65,11 +65,10 @@ impl Walk<'_> {
     /// children of one process that execute the same program. Who has a lock there is not recorded.
     pub(super) fn in_family(&self, thread: ThreadId, group: &Group, spans: &Spans) -> Vec<Candidate> {
         let shared = self.c.object(self.representative(group).object).is_some_and(Object::is_shared_futex);
-        let Some(own) = self.c.process_of(thread).filter(|p| shared && !p.exe.is_empty()) else {
+        let Some(own) = self.c.thread(thread).map(|t| t.process).filter(|_| shared) else {
             return Vec::new();
         };
-        let kin =
-            |t: ThreadId| self.c.process_of(t).is_some_and(|p| (p.parent, &p.exe) == (own.parent, &own.exe));
+        let kin = |t: ThreadId| self.c.thread(t).is_some_and(|t| self.c.serve_together(t.process, own));
         let free = |t: &ThreadId| *t != thread && self.counts(*t) && !self.path.iter().any(|p| p.0 == *t);
         let threads = self.g.threads().filter(|t| free(t) && kin(*t));
         let mut all: Vec<_> = threads.map(|t| (self.at_work_for(t, spans), t)).collect();

@@ -1,7 +1,7 @@
 //! What a catalogue knows by other keys than its ids, found once and not for each question: a long recording
 //! has hundreds of thousands of threads and objects.
 
-use crate::{Catalog, Object, ObjectKind, ProcessId};
+use crate::{Catalog, Object, ObjectKind, Process, ProcessId};
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
@@ -55,6 +55,14 @@ impl Catalog {
         const MOST: usize = 64;
         let parent = |p: &ProcessId| self.process(*p).map(|p| p.parent).filter(|p| p.is_some());
         std::iter::successors(parent(&process), parent).take(MOST)
+    }
+
+    /// Are both one process, or children of one process that execute the same program: workers, or sessions, of a server?
+    pub fn serve_together(&self, a: ProcessId, b: ProcessId) -> bool {
+        let alike = |a: &Process, b: &Process| {
+            a.parent.is_some() && a.parent == b.parent && !a.exe.is_empty() && a.exe == b.exe
+        };
+        a == b || self.process(a).zip(self.process(b)).is_some_and(|(a, b)| alike(a, b))
     }
 
     /// Had this process a thread that is `ns_tid` in its own pid namespace?

@@ -120,25 +120,14 @@ fn catalog(size: Size) -> CatalogDelta {
         };
         d.threads.push((ThreadId(t), thread));
         let socket = |id: u64, peer: u64| Object {
-            kind: ObjectKind::UnixStream,
-            id,
-            peer,
             name: format!("/run/service-{t}.sock"),
-            members: Vec::new(),
-            connected: false,
+            ..Object::new(ObjectKind::UnixStream, id, peer)
         };
         let (a, b) = (100_000 + 2 * u64::from(t), 100_001 + 2 * u64::from(t));
         d.objects.push((end_towards(t), socket(a, b)));
         d.objects.push((end_from(t), socket(b, a)));
     }
-    let futex = Object {
-        kind: ObjectKind::Futex,
-        id: 0x5581_0000,
-        peer: 1,
-        name: String::new(),
-        members: vec![],
-        connected: false,
-    };
+    let futex = Object::new(ObjectKind::Futex, 0x5581_0000, 1);
     d.objects.push((ObjectId(2 * size.threads), futex));
     d.modules.push((ModuleId(0), Module { path: "/usr/bin/service".into(), ..Module::default() }));
     for f in 0..STACKS * 4 {

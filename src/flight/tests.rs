@@ -23,14 +23,7 @@ fn catalog(threads: u32) -> Item {
         focus: true,
         ..Thread::default()
     };
-    let object = |i: u32| Object {
-        kind: ObjectKind::Pipe,
-        id: u64::from(i),
-        peer: 0,
-        name: String::new(),
-        members: vec![],
-        connected: false,
-    };
+    let object = |i: u32| Object::new(ObjectKind::Pipe, u64::from(i), 0);
     let frame = |i: u32| Frame { module: ModuleId(i), function: format!("f{i}"), ..Frame::default() };
     Item::Catalog(CatalogDelta {
         threads: (0..threads).map(|i| (ThreadId(i), thread(i))).collect(),

@@ -162,14 +162,8 @@ mod tests {
 
     #[test]
     fn both_ends_of_a_connection_stay_together() {
-        let tcp = |id, peer| Object {
-            kind: ObjectKind::Tcp,
-            id,
-            peer,
-            name: "10.1.2.3:4->10.9.9.9:80".into(),
-            members: vec![],
-            connected: false,
-        };
+        let name = "10.1.2.3:4->10.9.9.9:80";
+        let tcp = |id, peer| Object { name: name.into(), ..Object::new(ObjectKind::Tcp, id, peer) };
         let (a, b) = (endpoint_v4(0x0a01_0203, 4), endpoint_v4(0x0a09_0909, 80));
         let mut n = Names::default();
         let (x, y) = (n.object(&tcp(a, b)), n.object(&tcp(b, a)));

@@ -55,22 +55,9 @@ fn sample_with(dir: &Path, crowd: u32) -> PathBuf {
         focus,
         ..Thread::default()
     };
-    let socket = |id, peer, name: &str| Object {
-        kind: ObjectKind::UnixStream,
-        id,
-        peer,
-        name: name.into(),
-        members: vec![],
-        connected: false,
-    };
-    let tcp = |id, peer, name: &str| Object {
-        kind: ObjectKind::Tcp,
-        id,
-        peer,
-        name: name.into(),
-        members: vec![],
-        connected: false,
-    };
+    let socket =
+        |id, peer, name: &str| Object { name: name.into(), ..Object::new(ObjectKind::UnixStream, id, peer) };
+    let tcp = |id, peer, name: &str| Object { name: name.into(), ..Object::new(ObjectKind::Tcp, id, peer) };
     let code = |module, function: &str| CodeFrame {
         module: ModuleId(module),
         address: 64,
@@ -103,17 +90,7 @@ fn sample_with(dir: &Path, crowd: u32) -> PathBuf {
             (ObjectId(2), tcp(1 << 40, 1 << 41, "203.0.113.9:443->198.51.100.7:51000")),
             (ObjectId(4), socket(102, 103, "/run/rendezvous.sock")),
             (ObjectId(5), tcp(endpoint_v4(BROTHER, 5432), endpoint_v4(BROTHER + 1, 50_000), "")),
-            (
-                ObjectId(3),
-                Object {
-                    kind: ObjectKind::File,
-                    id: 9,
-                    peer: 9,
-                    name: "/srv/diary".into(),
-                    members: vec![],
-                    connected: false,
-                },
-            ),
+            (ObjectId(3), Object { name: "/srv/diary".into(), ..Object::new(ObjectKind::File, 9, 9) }),
         ],
         stacks: vec![(StackId(0), stack(0)), (StackId(1), stack(1)), (StackId(2), stack(2))],
         frames: vec![

@@ -21,14 +21,7 @@ fn thread(tid: u32, name: &str, process: u32, focus: bool) -> Thread {
 }
 
 fn socket(id: u64, peer: u64) -> Object {
-    Object {
-        kind: ObjectKind::UnixStream,
-        id,
-        peer,
-        name: "/run/pay.sock".into(),
-        members: vec![],
-        connected: false,
-    }
+    Object { name: "/run/pay.sock".into(), ..Object::new(ObjectKind::UnixStream, id, peer) }
 }
 
 fn code(module: u32, function: &str) -> Frame {

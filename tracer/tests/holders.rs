@@ -50,7 +50,7 @@ fn me() -> u32 {
 }
 
 fn object(kind: ObjectKind, id: u64, peer: u64, name: &str) -> Object {
-    Object { kind, id, peer, name: name.into(), members: Vec::new(), connected: false }
+    Object { name: name.into(), ..Object::new(kind, id, peer) }
 }
 
 fn socket_inode(fd: &impl AsRawFd) -> u64 {

@@ -241,15 +241,7 @@ mod tests {
     use super::*;
 
     fn catalog() -> Catalog {
-        let object = |kind, id, peer| Object {
-            kind,
-            id,
-            peer,
-            name: String::new(),
-            members: Vec::new(),
-            connected: false,
-        };
-        let objects = vec![object(ObjectKind::Tcp, 1, 2), object(ObjectKind::Tcp, 2, 1)];
+        let objects = vec![Object::new(ObjectKind::Tcp, 1, 2), Object::new(ObjectKind::Tcp, 2, 1)];
         Catalog { objects, ..Catalog::default() }
     }
 
@@ -293,14 +285,7 @@ mod tests {
 
     #[test]
     fn who_sent_last_to_a_socket_that_takes_from_anybody() {
-        let end = |id, peer| Object {
-            kind: ObjectKind::Udp,
-            id,
-            peer,
-            name: String::new(),
-            members: vec![],
-            connected: false,
-        };
+        let end = |id, peer| Object::new(ObjectKind::Udp, id, peer);
         let there = pg_event::endpoint_v4(0x7f00_0001, 20);
         let objects = vec![end(10, there), end(20, 0)];
         let catalog = Catalog { objects, ..Catalog::default() };
@@ -313,14 +298,7 @@ mod tests {
 
     #[test]
     fn after_a_pause_bytes_are_counted_anew_where_records_have_no_position() {
-        let end = |id, peer| Object {
-            kind: ObjectKind::UnixStream,
-            id,
-            peer,
-            name: String::new(),
-            members: Vec::new(),
-            connected: false,
-        };
+        let end = |id, peer| Object::new(ObjectKind::UnixStream, id, peer);
         let catalog = Catalog { objects: vec![end(1, 2), end(2, 1)], ..Catalog::default() };
         for pause in [false, true] {
             let (mut channels, mut out) = (Channels::new(8), Vec::new());

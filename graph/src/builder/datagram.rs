@@ -150,7 +150,7 @@ mod tests {
         for &(thread, sends, id, peer, time, bytes) in records {
             let direction = if sends { Direction::Send } else { Direction::Receive };
             let u = IpcUse { object: ObjectId(0), direction, count: 1, bytes, first: time, position: 0 };
-            let o = Object { kind, id, peer, name: String::new(), members: Vec::new(), connected: false };
+            let o = Object::new(kind, id, peer);
             let at = Segment { thread: ThreadId(thread), index: 0 };
             d.record(at, time, &u, &o, 8, |m| out.push((m.from.thread.0, m.from_time, m.to_time)));
         }

@@ -97,12 +97,8 @@ mod tests {
     #[test]
     fn ends_members_and_strangers() {
         let object = |kind, id, peer, members: &[u32]| Object {
-            kind,
-            id,
-            peer,
-            name: String::new(),
             members: members.iter().map(|m| ObjectId(*m)).collect(),
-            connected: false,
+            ..Object::new(kind, id, peer)
         };
         let objects = vec![
             object(ObjectKind::Tcp, 1, 2, &[]),

@@ -4,7 +4,7 @@ use super::server_view::without_session;
 use super::{Ranked, Writer};
 use crate::builder::{RECV, call_is};
 use crate::class::{WaitClass, class, on_condition, private_futex};
-use crate::diagnose::{DATA_FLAG, FindingKind, SliceNode, waits_for_lock};
+use crate::diagnose::{DATA_FLAG, FindingKind, SliceNode, relation_words, waits_for_lock};
 use crate::disks::{disk_use, wrote_back};
 use crate::graph::NO_STATUS;
 use crate::profile::Profile;
@@ -12,7 +12,7 @@ use crate::starved::{Starved, starved};
 use crate::words::{clean, moment, percent, short_label, short_who, span, who};
 use crate::yields::{ASKS, YieldLoop, yield_loop};
 use crate::{Edge, EdgeKind};
-use pg_event::{Direction, Ns, Object, ObjectId, ObjectKind, ProcessId, ThreadId};
+use pg_event::{Direction, Ns, Object, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
 use std::fmt::Write;
 
 /// Most words of a sentence for a ticket.
@@ -29,6 +29,11 @@ fn words(s: &str) -> usize {
         matches!(w, "s" | "ms" | "µs" | "ns" | "%" | "B" | "x")
     };
     s.split_whitespace().filter(|w| !unit(w)).count()
+}
+
+/// Was the step found since it listens on the socket that the one before waits to be connected to?
+fn listens(n: &SliceNode) -> bool {
+    n.why_weak.as_ref().is_some_and(|w| w.contains(relation_words(Relation::Listens)))
 }
 
 impl Writer<'_> {
@@ -359,7 +364,7 @@ impl Writer<'_> {
             );
         }
         let on = w.object_label(self.c).map_or_else(String::new, |o| format!(" over {}", short_label(&o)));
-        if n.why_weak.as_ref().is_some_and(|w| w.contains("listens on the socket")) {
+        if listens(n) {
             if self.waits_to_accept(n, w) {
                 return format!(
                     "{full} listens there and waited for connections{call} all that time, but the one{on} never came about: packets between the two are lost (a firewall rule that drops them, or a queue that is full); {} waited {}",
@@ -480,10 +485,9 @@ impl Writer<'_> {
                     format!("itself {}", self.waited(x))
                 };
                 let whom = self.full(x.thread, x.start + x.duration);
-                let listens = x.why_weak.as_ref().is_some_and(|w| w.contains("listens on the socket"));
-                if listens && self.waits_to_accept(x, n) {
+                if listens(x) && self.waits_to_accept(x, n) {
                     format!("the connection never came about, though {whom} listens there and waits for some")
-                } else if listens {
+                } else if listens(x) {
                     format!("{whom}, which listens there, did not accept the connection: it {did}")
                 } else {
                     format!("no answer came from {whom}, which {did}")

@@ -19,7 +19,7 @@ pub(crate) fn main_thread(g: &EventGraph, c: &Catalog, p: ProcessId) -> Option<T
     of().find(|t| c.thread(*t).is_some_and(|t| t.tid == pid)).or_else(|| of().next())
 }
 
-pub(super) fn relation_words(r: Relation) -> &'static str {
+pub(crate) fn relation_words(r: Relation) -> &'static str {
     match r {
         Relation::Reads => "it has the reading end",
         Relation::Writes => "it has the writing end",

@@ -133,6 +133,12 @@ impl Walk<'_> {
         (!stuck.is_empty()).then_some(stuck)
     }
 
+    /// Is the wait for a lock, by the names of the functions?
+    pub(super) fn for_lock(&self, group: &Group) -> bool {
+        let v = self.representative(group);
+        class(&v, self.c) == WaitClass::Lock && !vague(&v, self.c) && !joins(&v, self.c)
+    }
+
     /// FUTEX_PRIVATE_FLAG: no other process can wake it.
     pub(crate) fn private_futex(&self, group: &Group) -> bool {
         crate::class::private_futex(&self.representative(group), self.c)
@@ -347,10 +353,7 @@ impl Walk<'_> {
         let main =
             |t: ThreadId| self.c.thread(t).zip(self.c.process_of(t)).is_some_and(|(t, p)| t.tid == p.pid);
         // Where two and more are known to want locks, those are it: the others wait for them, or for work.
-        let locks = |g: &Group| {
-            let v = self.representative(g);
-            class(&v, self.c) == WaitClass::Lock && !vague(&v, self.c) && !joins(&v, self.c)
-        };
+        let locks = |g: &Group| self.for_lock(g);
         let own_too = locks(group);
         if others.iter().filter(|(_, g)| locks(g)).count() + usize::from(own_too) > 1 {
             others.retain(|(_, g)| locks(g));

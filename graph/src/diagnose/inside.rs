@@ -5,7 +5,7 @@ use super::activity::{Group, Spans, activity, total};
 use super::ask::Candidate;
 use super::walk::Walk;
 use crate::Vertex;
-use crate::class::{WaitClass, class, connected, joins, members, takes_semaphore, vague};
+use crate::class::{WaitClass, class, connected, members, takes_semaphore};
 use pg_event::{ModuleKind, Ns, Object, ObjectId, ObjectKind, Relation, ThreadId};
 
 impl Walk<'_> {
@@ -120,9 +120,8 @@ impl Walk<'_> {
         let act = activity(self.g, self.c, t, spans);
         act.waiting().map_or(0, |g| {
             let v = self.representative(g);
-            let lock = class(&v, self.c) == WaitClass::Lock && !vague(&v, self.c) && !joins(&v, self.c);
             let semaphore = takes_semaphore(&v, self.c) && !self.waits_in_library(&v);
-            if lock || semaphore { g.blocked } else { 0 }
+            if self.for_lock(g) || semaphore { g.blocked } else { 0 }
         })
     }
 

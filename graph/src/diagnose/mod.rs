@@ -36,7 +36,7 @@ mod worker;
 mod write_back;
 
 pub(crate) use activity::{Activity, Group, Mostly, activity, merged, total as spans_total};
-pub(crate) use answerless::main_thread;
+pub(crate) use answerless::{main_thread, relation_words};
 pub(crate) use data_flag::DATA_FLAG;
 pub use node::{Keeps, SliceNode};
 pub(crate) use ring::keeps_itself;

@@ -5,7 +5,7 @@
 use super::activity::{Group, Mostly, Spans, activity, total};
 use super::stuck::CLOSED;
 use super::walk::Walk;
-use crate::class::{WaitClass, class, joins, vague};
+use crate::class::{WaitClass, class, joins};
 use crate::{EdgeKind, Vertex};
 use pg_event::{Ns, StackId, ThreadId};
 
@@ -63,12 +63,6 @@ impl Walk<'_> {
             Some(self.g.vertex(spawn.from).thread)
         };
         std::iter::successors(made(&thread), made).take(GENERATIONS)
-    }
-
-    /// Is the wait for a lock, by the names of the functions?
-    fn for_lock(&self, group: &Group) -> bool {
-        let v = self.representative(group);
-        class(&v, self.c) == WaitClass::Lock && !vague(&v, self.c) && !joins(&v, self.c)
     }
 
     /// Does a thread that waits for something else have nothing that others could wait for? It waits for work, where it and

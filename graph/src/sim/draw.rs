@@ -53,7 +53,7 @@ impl Drawing {
     }
 
     fn object(&mut self, kind: ObjectKind, id: u64) -> ObjectId {
-        let o = Object { kind, id, peer: id, name: String::new(), members: Vec::new(), connected: false };
+        let o = Object::new(kind, id, id);
         let found = self.catalog.objects.iter().position(|x| *x == o);
         ObjectId(found.unwrap_or_else(|| {
             self.catalog.objects.push(o);

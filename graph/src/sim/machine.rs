@@ -193,14 +193,7 @@ impl Machine {
             catalog.processes.push(Process { pid, name: format!("t{i}"), focus: true, ..Process::default() });
         }
         let mut object = |kind, id, peer| {
-            catalog.objects.push(Object {
-                kind,
-                id,
-                peer,
-                name: String::new(),
-                members: Vec::new(),
-                connected: false,
-            });
+            catalog.objects.push(Object::new(kind, id, peer));
         };
         for i in 0..mutexes + conditions {
             object(ObjectKind::Futex, 0x1000 + i as u64 * 8, 1);
@@ -223,8 +216,7 @@ impl Machine {
             let members =
                 polled(*first, *count).map(|n| ObjectId((first_channel + n * 2 + 1) as u32)).collect();
             let id = 0x30_0000 + i as u64;
-            let set =
-                Object { kind: ObjectKind::Set, id, peer: 0, name: String::new(), members, connected: false };
+            let set = Object { members, ..Object::new(ObjectKind::Set, id, 0) };
             catalog.objects.push(set);
         }
         let task = |s: Script| Task {

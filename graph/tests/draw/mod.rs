@@ -156,14 +156,7 @@ impl Drawing {
     }
 
     pub fn object(&mut self, kind: ObjectKind, id: u64, peer: u64, name: &str) -> ObjectId {
-        self.catalog.objects.push(Object {
-            kind,
-            id,
-            peer,
-            name: name.into(),
-            members: Vec::new(),
-            connected: false,
-        });
+        self.catalog.objects.push(Object { name: name.into(), ..Object::new(kind, id, peer) });
         ObjectId(self.catalog.objects.len() as u32 - 1)
     }
 

@@ -326,14 +326,7 @@ impl Catalog {
             v.into_iter().map(|(i, t)| (f(i), t)).collect()
         }
         self.lookup = Lookup::default();
-        let blank_object = || Object {
-            kind: crate::ObjectKind::Unknown,
-            id: 0,
-            peer: 0,
-            name: String::new(),
-            members: Vec::new(),
-            connected: false,
-        };
+        let blank_object = || Object::new(crate::ObjectKind::Unknown, 0, 0);
         upsert(&mut self.threads, rows(d.threads, ThreadId::index), MAX_ROWS, Thread::default)
             + upsert(&mut self.processes, rows(d.processes, ProcessId::index), MAX_ROWS, Process::default)
             + upsert(&mut self.objects, rows(d.objects, ObjectId::index), MAX_ROWS, blank_object)

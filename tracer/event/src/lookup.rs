@@ -89,14 +89,7 @@ mod tests {
     use crate::{Catalog, CatalogDelta, Object, ObjectId, ObjectKind, ProcessId, Thread, ThreadId};
 
     fn socket(id: u64, peer: u64) -> Object {
-        Object {
-            kind: ObjectKind::UnixStream,
-            id,
-            peer,
-            name: String::new(),
-            members: Vec::new(),
-            connected: false,
-        }
+        Object::new(ObjectKind::UnixStream, id, peer)
     }
 
     fn all_agree(c: &Catalog) {

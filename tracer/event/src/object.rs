@@ -167,6 +167,11 @@ pub struct Object {
 }
 
 impl Object {
+    /// An object of which nothing else is known.
+    pub fn new(kind: ObjectKind, id: u64, peer: u64) -> Self {
+        Self { kind, id, peer, name: String::new(), members: Vec::new(), connected: false }
+    }
+
     /// The other end of the same channel?
     pub fn is_other_end_of(&self, other: &Self) -> bool {
         self.kind == other.kind && self.peer != 0 && self.id == other.peer && self.peer == other.id

@@ -93,7 +93,7 @@ impl Objects {
             String::new()
         };
         let kind = ObjectKind::from_u8(raw.kind);
-        let object = Object { kind, id: raw.id, peer: raw.peer, name, members: Vec::new(), connected: false };
+        let object = Object { name, ..Object::new(kind, raw.id, raw.peer) };
         self.rows.insert(id, Row { object, dirty: true, used: self.looks });
         self.changed.push(id);
         id

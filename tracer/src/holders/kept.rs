@@ -39,7 +39,7 @@ impl Holders {
         all.into_iter().map(|p| (Who::Process(p), Relation::Serves)).collect()
     }
 
-    /// The program that the kernel started for this crash: of its like the first one that did so after.
+    /// The program that the kernel started for this crash, or those that may be it.
     fn core_handlers(&mut self, wait: &LongWait) -> Vec<(Who, Relation)> {
         let pattern = procfs::read_bounded(Path::new(CORE_PATTERN), 4096).unwrap_or_default();
         let Some(program) = handler(&pattern) else { return Vec::new() };
@@ -52,14 +52,14 @@ impl Holders {
             line.split(|&b| b == 0).any(|word| word == program.as_bytes())
         };
         let begun = procfs::read_stat(wait.tgid).map_or(0, |s| s.start_ticks);
-        let started: Vec<(u64, u32)> = self
+        let started: Vec<u32> = self
             .open
             .processes()
             .iter()
             .filter(|s| s.ppid == KTHREADD && !s.kernel && s.start_ticks >= begun)
-            .map(|s| (s.start_ticks, s.pid))
+            .map(|s| s.pid)
             .collect();
-        let mut all: Vec<u32> = started.iter().map(|s| s.1).filter(|&p| ours(p) && reads_pipe(p)).collect();
+        let mut all: Vec<u32> = started.into_iter().filter(|&p| ours(p) && reads_pipe(p)).collect();
         // Told by its number which one it is for, it is known.
         let named: Vec<u32> = all
             .iter()

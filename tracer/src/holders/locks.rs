@@ -123,14 +123,7 @@ mod tests {
             2: -> POSIX  ADVISORY  WRITE 12 08:01:7 10 10\n\
             3: FLOCK  ADVISORY  WRITE 13 08:02:7 0 EOF\n";
         let locks = parse_locks(text);
-        let object = Object {
-            kind: ObjectKind::FileLock,
-            id: 7,
-            peer: 0x801,
-            name: String::new(),
-            members: vec![],
-            connected: false,
-        };
+        let object = Object::new(ObjectKind::FileLock, 7, 0x801);
         let pids = |tgid| blocking(&locks, tgid, &object).iter().filter_map(|l| l.pid).collect::<Vec<_>>();
         assert_eq!(pids(12), [11]);
         // Someone whose wait is over already, or not listed: every lock on this file, none on its namesake.

@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     fn object(kind: ObjectKind, id: u64, peer: u64, name: &str) -> Object {
-        Object { kind, id, peer, name: name.into(), members: vec![], connected: false }
+        Object { name: name.into(), ..Object::new(kind, id, peer) }
     }
 
     #[test]

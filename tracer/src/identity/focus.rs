@@ -14,11 +14,17 @@ impl Identity {
         self.in_focus(id) || self.owner(id).is_some_and(|p| self.reached.contains(&p))
     }
 
-    /// Somebody in reach waits for a thread: so is its process. Of those that are not in the focus, some only.
+    /// Somebody in reach waits for a thread: so is its process. Of those that are not in the focus, some only at a time.
     pub fn reach(&mut self, id: ThreadId) {
         const MOST: usize = 32;
-        if let Some(p) = self.owner(id).filter(|_| self.reached.len() < MOST && !self.in_focus(id)) {
-            self.reached.insert(p);
+        let Some(process) = self.owner(id).filter(|_| !self.in_reach(id)) else { return };
+        if self.reached.len() >= MOST {
+            let processes = &self.processes;
+            let lives = |p: &ProcessId| processes.get(p.index()).is_some_and(|p| p.row.end.is_none());
+            self.reached.retain(lives);
+        }
+        if self.reached.len() < MOST {
+            self.reached.insert(process);
         }
     }
 

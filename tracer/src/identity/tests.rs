@@ -224,6 +224,9 @@ fn who_is_waited_for_is_in_reach_with_all_its_threads() {
     }
     let last = i.thread(FREE + 99, FREE + 99, 3);
     assert!(!i.in_reach(last), "some only");
+    i.exit(FREE + 10, 0, 4);
+    i.reach(last);
+    assert!(i.in_reach(last), "who ended makes room");
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub fn call(text: &[u8]) -> Option<(Sysno, [u64; 6])> {
 }
 
 fn object(kind: ObjectKind, id: u64, name: String) -> Object {
-    Object { kind, id, peer: 0, name, members: Vec::new(), connected: false }
+    Object { name, ..Object::new(kind, id, 0) }
 }
 
 const ON_FD: &[&str] = &[

@@ -72,14 +72,7 @@ mod tests {
     fn all_waits_for_events() {
         use Wait::{Input, Signal};
         let kinds = [ObjectKind::EventFd, ObjectKind::Tcp, ObjectKind::Set];
-        let object = |kind| Object {
-            kind,
-            id: 1,
-            peer: 0,
-            name: String::new(),
-            members: Vec::new(),
-            connected: false,
-        };
+        let object = |kind| Object::new(kind, 1, 0);
         let catalog = Catalog { objects: kinds.map(object).into(), ..Catalog::default() };
         let (event, socket, set, none) = (ObjectId(0), ObjectId(1), ObjectId(2), ObjectId::NONE);
         for (names, object, wait) in [
@@ -103,14 +96,7 @@ mod tests {
 
     #[test]
     fn kinds_of_waits() {
-        let object = |kind| Object {
-            kind,
-            id: 1,
-            peer: 0,
-            name: String::new(),
-            members: Vec::new(),
-            connected: false,
-        };
+        let object = |kind| Object::new(kind, 1, 0);
         let objects = [ObjectKind::EventFd, ObjectKind::File, ObjectKind::Tcp].map(object).into();
         let catalog = Catalog { objects, ..Catalog::default() };
         let of = |name: &str, object: u32, state| {

@@ -3,7 +3,6 @@
 use super::{Long, MAX_LONG, Pipeline};
 use crate::holders::LongWait;
 use pg_event::{Event, Hold, Kind, Relation, ThreadId};
-use std::collections::HashSet;
 
 impl Pipeline {
     /// Looks up who holds what long waits wait for: a few waits at a time, since it reads much of `/proc`.
@@ -66,9 +65,11 @@ impl Pipeline {
             if long.off.begun_before && long.first {
                 const THREADS: usize = 64;
                 let peers = holders.iter().filter(|f| f.relation == Relation::Peer);
-                let threads: HashSet<ThreadId> = peers
+                let mut threads: Vec<ThreadId> = peers
                     .flat_map(|f| self.identity.threads_with(f.holder).into_iter().take(THREADS))
                     .collect();
+                threads.sort_unstable();
+                threads.dedup();
                 let loops: Vec<Long> = threads.into_iter().filter_map(|t| self.turning(t)).collect();
                 let room = MAX_LONG.saturating_sub(self.long.len());
                 self.long.extend(loops.into_iter().take(room));

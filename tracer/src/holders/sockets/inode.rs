@@ -10,14 +10,7 @@ const NAMED: u64 = 1 << 63;
 fn of_inet(kind: ObjectKind, s: &InetSocket) -> Object {
     let open = s.remote.port() != 0;
     let name = if open { format!("{}->{}", s.local, s.remote) } else { s.local.to_string() };
-    Object {
-        kind,
-        id: NAMED,
-        peer: if open { NAMED } else { 0 },
-        name,
-        members: Vec::new(),
-        connected: false,
-    }
+    Object { name, ..Object::new(kind, NAMED, if open { NAMED } else { 0 }) }
 }
 
 fn of_unix(tables: &mut SocketTables, pid: u32, inode: u64) -> Option<Object> {
@@ -48,13 +41,6 @@ impl Holders {
                 return of_inet(kind, s);
             }
         }
-        Object {
-            kind: ObjectKind::Socket,
-            id: inode,
-            peer: 0,
-            name: String::new(),
-            members: Vec::new(),
-            connected: false,
-        }
+        Object::new(ObjectKind::Socket, inode, 0)
     }
 }

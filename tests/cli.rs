@@ -135,6 +135,20 @@ fn json_keeps_the_contract() {
     assert_eq!(report["session"]["host"], "db7");
 }
 
+/// Who says nothing about whom they mean is told what else hung; who does is not.
+#[test]
+fn what_else_hung() {
+    let p = place();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/sessions/redis-lua.pgs");
+    for (select, told) in [(&[][..], true), (&["--process", "^redis-cli"], false)] {
+        let args = [&["diagnose", file][..], select].concat();
+        let out = text(&p.run(&args));
+        let also: Vec<&str> = out.lines().filter(|l| l.starts_with("  --tid ")).collect();
+        assert_eq!(also.len(), usize::from(told), "{out}");
+        assert!(also.iter().all(|l| l.contains("redis-cli (pid 471): long wait on unix")), "{out}");
+    }
+}
+
 #[test]
 fn no_escape_sequence_comes_out() {
     let p = place();

@@ -2,23 +2,13 @@
 
 mod common;
 
-use common::{contract, pg_tui, text};
+use common::{Ours, contract, pg_tui, skipped, text};
 use pg_tui::session::{Session, load};
 use std::io::{BufRead, BufReader, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
-
-fn skipped(test: &str) -> bool {
-    match pg_tracer::check_permission() {
-        Ok(()) => false,
-        Err(e) => {
-            println!("skipped: {test}: {}", e.to_string().lines().next().unwrap_or_default());
-            true
-        }
-    }
-}
 
 /// A running flight recorder.
 struct Recorder {
@@ -79,16 +69,6 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     let mut all: Vec<_> = all.filter(|p| p.extension().is_some_and(|e| e == "pgs")).collect();
     all.sort();
     all
-}
-
-/// A process that ends with the test, however that ends.
-struct Ours(Child);
-
-impl Drop for Ours {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// Somebody who waits for a FIFO that nobody writes to.

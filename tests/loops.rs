@@ -4,18 +4,9 @@
 #[path = "common/mod.rs"]
 mod common;
 
-use common::{contract, pg_tui, text};
+use common::{contract, pg_tui, skipped, text};
 use serde_json::Value;
 use std::path::Path;
-
-/// May this test record? If not it says why it is skipped.
-fn allowed(test: &str) -> bool {
-    let permission = pg_tracer::check_permission();
-    if let Err(e) = &permission {
-        println!("skipped: {test}: {}", e.to_string().lines().next().unwrap_or_default());
-    }
-    permission.is_ok()
-}
 
 /// Record a shell script for some seconds and diagnose it, at the level that people use.
 fn recorded(script: &str, dir: &Path, seconds: u32) -> Value {
@@ -56,7 +47,7 @@ fn has(why: &Value, words: &[&str]) -> Result<(), String> {
 
 #[test]
 fn a_shell_that_waits_for_a_file_to_go_names_it() {
-    if !allowed("a_shell_that_waits_for_a_file_to_go_names_it") {
+    if skipped("a_shell_that_waits_for_a_file_to_go_names_it") {
         return;
     }
     holds("while [ -e ./lock ]; do sleep 1; done", 10, |r| {
@@ -74,7 +65,7 @@ fn a_shell_that_waits_for_a_file_to_go_names_it() {
 
 #[test]
 fn a_shell_that_waits_for_a_program_to_fail_names_it() {
-    if !allowed("a_shell_that_waits_for_a_program_to_fail_names_it") {
+    if skipped("a_shell_that_waits_for_a_program_to_fail_names_it") {
         return;
     }
     holds("while cat ./lock >/dev/null; do sleep 0.5; done", 6, |r| {
@@ -89,7 +80,7 @@ fn a_shell_that_waits_for_a_program_to_fail_names_it() {
 /// The loop goes on all the time; what is wanted is told first.
 #[test]
 fn a_job_every_now_and_then_comes_after_a_wait_for_a_lock() {
-    if !allowed("a_job_every_now_and_then_comes_after_a_wait_for_a_lock") {
+    if skipped("a_job_every_now_and_then_comes_after_a_wait_for_a_lock") {
         return;
     }
     let script = "flock ./lock sleep 6 & sleep 1; flock ./lock true & while true; do date; sleep 1; done";
@@ -104,7 +95,7 @@ fn a_job_every_now_and_then_comes_after_a_wait_for_a_lock() {
 
 #[test]
 fn a_shell_that_waits_for_a_process_to_end_names_it() {
-    if !allowed("a_shell_that_waits_for_a_process_to_end_names_it") {
+    if skipped("a_shell_that_waits_for_a_process_to_end_names_it") {
         return;
     }
     holds("sleep 20 >/dev/null 2>&1 & while kill -0 $!; do sleep 1; done", 10, |r| {

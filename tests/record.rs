@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{contract, pg_tui, text};
+use common::{contract, pg_tui, skipped, text};
 use pg_event::{Direction, IpcUse, Item, Kind, ThreadId};
 use pg_graph::At;
 use pg_tui::session::Session;
@@ -17,16 +17,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-fn skipped(test: &str) -> bool {
-    match pg_tracer::check_permission() {
-        Ok(()) => false,
-        Err(e) => {
-            println!("skipped: {test}: {}", e.to_string().lines().next().unwrap_or_default());
-            true
-        }
-    }
-}
 
 fn signal(child: &Child, name: &str) {
     let status = Command::new("kill").args([name, &child.id().to_string()]).status().expect("kill runs");

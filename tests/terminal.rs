@@ -24,12 +24,23 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Screen {
     child: Box<dyn Child + Send + Sync>,
     master: Box<dyn MasterPty + Send>,
-    writer: Box<dyn Write + Send>,
+    writer: Arc<Mutex<Box<dyn Write + Send>>>,
     seen: Arc<Mutex<(vt100::Parser, Vec<u8>)>>,
 }
 
 impl Screen {
     fn start(program: &str, args: &[&str], rows: u16, cols: u16) -> Self {
+        Self::start_in(program, args, rows, cols, None)
+    }
+
+    /// `background`: the terminal says that when it is asked; else the environment says that it is dark.
+    fn start_in(
+        program: &str,
+        args: &[&str],
+        rows: u16,
+        cols: u16,
+        background: Option<&'static str>,
+    ) -> Self {
         let size = PtySize { rows, cols, pixel_width: 0, pixel_height: 0 };
         let pair = native_pty_system().openpty(size).expect("a pseudo-terminal");
         let mut command = CommandBuilder::new(program);
@@ -39,18 +50,30 @@ impl Screen {
         for name in ["NO_COLOR", "TMUX", "STY", "DISPLAY", "WAYLAND_DISPLAY"] {
             command.env_remove(name);
         }
+        match background {
+            Some(_) => command.env_remove("COLORFGBG"),
+            None => command.env("COLORFGBG", "15;0"),
+        }
         let child = pair.slave.spawn_command(command).expect("it starts");
         drop(pair.slave);
         let mut reader = pair.master.try_clone_reader().expect("a reader");
-        let writer = pair.master.take_writer().expect("a writer");
+        let writer = Arc::new(Mutex::new(pair.master.take_writer().expect("a writer")));
         let seen = Arc::new(Mutex::new((vt100::Parser::new(rows, cols, 0), Vec::new())));
-        let into = seen.clone();
+        let (into, answers) = (seen.clone(), writer.clone());
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
+            let mut asked = background.map(|colour| format!("\x1b]11;{colour}\x1b\\\x1b[?62;22c"));
             while let Ok(n @ 1..) = reader.read(&mut buffer) {
                 let mut seen = into.lock().expect("not poisoned");
                 seen.0.process(&buffer[..n]);
                 seen.1.extend_from_slice(&buffer[..n]);
+                // What it asks for last is who the terminal is (DA1), which all answer.
+                if seen.1.ends_with(b"\x1b[c")
+                    && let Some(answer) = asked.take()
+                {
+                    let mut writer = answers.lock().expect("not poisoned");
+                    writer.write_all(answer.as_bytes()).and_then(|()| writer.flush()).expect("it is told");
+                }
             }
         });
         Self { child, master: pair.master, writer, seen }
@@ -82,7 +105,8 @@ impl Screen {
     }
 
     fn keys(&mut self, keys: &str) {
-        self.writer.write_all(keys.as_bytes()).and_then(|()| self.writer.flush()).expect("keys can be typed");
+        let mut writer = self.writer.lock().expect("not poisoned");
+        writer.write_all(keys.as_bytes()).and_then(|()| writer.flush()).expect("keys can be typed");
     }
 
     fn signal(&self, name: &str) {
@@ -167,6 +191,23 @@ fn opened() -> (tempfile::TempDir, Screen) {
     let screen = Screen::open(&recording(folder.path()));
     screen.wait_for("long wait");
     (folder, screen)
+}
+
+/// Colours fit the terminal's background, for which it is asked: the names of keys are dark on a light one.
+#[test]
+fn a_terminal_is_asked_for_its_background() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = recording(folder.path()).display().to_string();
+    for (background, key) in [("rgb:fdfd/f6f6/e3e3", 94), ("rgb:1c1c/1c1c/1c1c", 179)] {
+        let program = env!("CARGO_BIN_EXE_pg-tui");
+        let mut s = Screen::start_in(program, &["open", &file], 24, 80, Some(background));
+        s.wait_for("long wait");
+        let colour = s.seen.lock().expect("not poisoned").0.screen().cell(23, 1).map(vt100::Cell::fgcolor);
+        assert_eq!(colour, Some(vt100::Color::Idx(key)), "{}", s.text());
+        s.keys("q");
+        s.end();
+        s.assert_given_back();
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod crashed;
 mod freezer;
 mod late;
 mod parts;
+mod paused;
 mod pipe_end;
 mod purpose;
 mod retrying;
@@ -55,14 +56,42 @@ pub(crate) fn report(g: &EventGraph, c: &Catalog, victim: &Victim, options: &Opt
     Report {
         format: FORMAT,
         session,
-        victim: w.victim_info(),
+        victim: victim_info(g, c, victim),
         questions: o.asked.clone(),
         slice: o.nodes.iter().map(|n| n.step(c)).collect(),
         root_causes: w.causes(options.top),
         circle: circle(o),
         others: crate::others::others(g, c, victim, o),
+        also_hung: Vec::new(),
         coverage,
         stats: None,
+    }
+}
+
+/// A victim for programs that read the report.
+pub(crate) fn victim_info(g: &EventGraph, c: &Catalog, v: &Victim) -> VictimInfo {
+    let t = c.thread(v.thread);
+    let p = c.process_of(v.thread);
+    let (begun_before, not_over) = v.cut(g);
+    VictimInfo {
+        pid: p.map_or(0, |p| p.pid),
+        tid: t.map_or(0, |t| t.tid),
+        process: p.map_or_else(String::new, |p| p.name.clone()),
+        cmdline: cmdline_at(c, v.thread, v.end()),
+        thread: t.map_or_else(String::new, |t| t.name.clone()),
+        start_ns: v.start,
+        duration_ns: v.duration,
+        container: p.and_then(container),
+        container_pid: p.and_then(container_pid),
+        block_type: v.block_type,
+        unit: v.violation.as_ref().map(|v| unit_info(g, c, v)),
+        outside_focus: !in_view(c, has_focus(c, &VictimOptions::default()), v.thread),
+        begun_before,
+        not_over,
+        unserved: match &v.unserved {
+            Some(u) => Some(format!("{}; by that it was found", u.words(c))),
+            None => crate::unserved::of_victim(g, c, v).map(|u| u.words(c)),
+        },
     }
 }
 
@@ -100,33 +129,6 @@ struct Ranked {
 }
 
 impl Writer<'_> {
-    fn victim_info(&self) -> VictimInfo {
-        let v = self.victim;
-        let t = self.c.thread(v.thread);
-        let p = self.c.process_of(v.thread);
-        let (begun_before, not_over) = v.cut(self.g);
-        VictimInfo {
-            pid: p.map_or(0, |p| p.pid),
-            tid: t.map_or(0, |t| t.tid),
-            process: p.map_or_else(String::new, |p| p.name.clone()),
-            cmdline: cmdline_at(self.c, v.thread, v.end()),
-            thread: t.map_or_else(String::new, |t| t.name.clone()),
-            start_ns: v.start,
-            duration_ns: v.duration,
-            container: p.and_then(container),
-            container_pid: p.and_then(container_pid),
-            block_type: v.block_type,
-            unit: v.violation.as_ref().map(|v| unit_info(self.g, self.c, v)),
-            outside_focus: !in_view(self.c, has_focus(self.c, &VictimOptions::default()), v.thread),
-            begun_before,
-            not_over,
-            unserved: match &v.unserved {
-                Some(u) => Some(format!("{}; by that it was found", u.words(self.c))),
-                None => crate::unserved::of_victim(self.g, self.c, v).map(|u| u.words(self.c)),
-            },
-        }
-    }
-
     /// Findings in order; whoever waited for a sleeper (or for one that idles) shares its blame, since it
     /// kept the others waiting meanwhile.
     fn ranked(&self) -> Vec<Ranked> {
@@ -271,6 +273,13 @@ impl Writer<'_> {
             {
                 0.65
             }
+            // Whether it tries something in between was not seen.
+            Some(FindingKind::Sleeping)
+                if !self.tries_again(r, &self.o.nodes[r.node])
+                    && self.may_have_tried(r, &self.o.nodes[r.node]) =>
+            {
+                0.5
+            }
             Some(FindingKind::Running | FindingKind::Tracer) => 0.92,
             Some(FindingKind::Sleeping | FindingKind::Circular) => 0.88,
             Some(
@@ -290,6 +299,12 @@ impl Writer<'_> {
                 | FindingKind::Retrying,
             ) => 0.75,
             Some(FindingKind::Unanswered | FindingKind::Frozen) => 0.65,
+            // What it was asked for was not seen.
+            Some(FindingKind::Idle)
+                if r.node > 0 && self.asked_before(&self.o.nodes[r.node], &self.o.nodes[r.node - 1]) =>
+            {
+                0.3
+            }
             Some(FindingKind::Idle | FindingKind::Ended) => 0.5,
             None => 0.6,
             Some(FindingKind::Here) => 0.35,

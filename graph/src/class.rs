@@ -131,6 +131,17 @@ pub(crate) fn takes_semaphore(v: &Vertex, catalog: &Catalog) -> bool {
         && catalog.frames_of(v.user_stack).take(NEAR).any(|f| tells_of(&f.function, &NAMES))
 }
 
+/// Is a semaphore taken as a lock? Threads without work are parked by semaphores as well: who has locks made of them calls
+/// them so. Without names it is not known.
+pub(crate) fn semaphore_for_lock(v: &Vertex, catalog: &Catalog) -> bool {
+    const NEAR: usize = 8;
+    let near = || catalog.frames_of(v.user_stack).take(NEAR).map(|f| f.function.to_ascii_lowercase());
+    let caller = near().find(|f| !["sem_", "futex"].iter().any(|w| f.contains(w)));
+    let nameless = caller.is_none_or(|f| f.is_empty());
+    let lock = |f: String| tells_of(&f.replace("clock", ""), &["lock", "mutex", "acquire"]);
+    takes_semaphore(v, catalog) && (nameless || near().any(lock))
+}
+
 /// A futex wait of which nothing tells that it is for a lock: a barrier, a worker without work, ...
 pub(crate) fn vague(v: &Vertex, catalog: &Catalog) -> bool {
     v.syscall.is_any(FUTEXES)
@@ -140,7 +151,7 @@ pub(crate) fn vague(v: &Vertex, catalog: &Catalog) -> bool {
 }
 
 /// Has its thread waited for the same since the recording began, by one time-out after the other?
-fn from_the_beginning(graph: &EventGraph, v: &Vertex) -> bool {
+pub(crate) fn from_the_beginning(graph: &EventGraph, v: &Vertex) -> bool {
     let mut waits = graph.vertices_of(v.thread).map(|id| graph.vertex(id));
     waits.find(|w| w.object.is_some()).is_some_and(|w| w.start == 0 && w.object == v.object)
 }
@@ -260,7 +271,8 @@ pub(crate) fn asked(graph: &EventGraph, catalog: &Catalog, vertex: VertexId) -> 
     let v = graph.vertex(vertex);
     let object = catalog.object(v.object);
     let members = object.map_or(&[][..], |o| &o.members);
-    let over = |o: ObjectId| o.is_some() && (o == v.object || members.contains(&o));
+    let over =
+        |o: ObjectId| o.is_some() && (o == v.object || members.iter().any(|m| same_socket(catalog, *m, o)));
     let before = graph.ipc_of(v.thread, 0..v.start.saturating_add(1));
     let last = before.iter().rev().take(LOOKED_AT).find(|m| over(m.what.object));
     // What an epoll instance watched just then may not have been read.
@@ -276,11 +288,15 @@ pub(crate) fn asked(graph: &EventGraph, catalog: &Catalog, vertex: VertexId) -> 
     }
 }
 
+/// Are these two the same end of a connection? Until a unix socket is accepted it has no peer: what is sent before is over
+/// an object of its own.
+fn same_socket(catalog: &Catalog, a: ObjectId, b: ObjectId) -> bool {
+    let unix = |o: ObjectId| catalog.object(o).filter(|o| o.kind == ObjectKind::UnixStream && o.id != 0);
+    a == b || unix(a).zip(unix(b)).is_some_and(|(a, b)| a.id == b.id && (a.peer == 0) != (b.peer == 0))
+}
+
 /// Is it the end of a connection of who asked for that? Of TCP and UDP the ports tell, of unix sockets who has no address.
 pub(crate) fn connected(catalog: &Catalog, id: ObjectId) -> bool {
-    /// First port that Linux gives to who connects, unless it is told another one (`ip_local_port_range`, ip(7)).
-    const EPHEMERAL: u64 = 32_768;
-    let port = |endpoint: u64| endpoint & 0xffff;
     let Some(o) = catalog.object(id).filter(|o| o.peer != 0) else { return false };
     match o.kind {
         ObjectKind::Tcp | ObjectKind::Udp => port(o.id) >= EPHEMERAL && port(o.peer) < EPHEMERAL,
@@ -289,8 +305,25 @@ pub(crate) fn connected(catalog: &Catalog, id: ObjectId) -> bool {
     }
 }
 
+/// Is it the end of a connection of who was asked for that? What is sent over it is an answer.
+pub(crate) fn accepted(catalog: &Catalog, id: ObjectId) -> bool {
+    let Some(o) = catalog.object(id).filter(|o| o.peer != 0) else { return false };
+    match o.kind {
+        ObjectKind::Tcp => port(o.id) < EPHEMERAL && port(o.peer) >= EPHEMERAL,
+        ObjectKind::UnixStream => !o.connected && !o.name.is_empty(),
+        _ => false,
+    }
+}
+
+/// First port that Linux gives to who connects, unless it is told another one (`ip_local_port_range`, ip(7)).
+const EPHEMERAL: u64 = 32_768;
+
+fn port(endpoint: u64) -> u64 {
+    endpoint & 0xffff
+}
+
 /// Connections over which a thread asks and has had no answer before `at`: it sent the first message and the last one. Who
-/// serves a connection takes the first.
+/// serves a connection takes the first, which need not have been recorded.
 pub(crate) fn owed(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, at: Ns) -> Vec<ObjectId> {
     const LOOKED_AT: usize = 256;
     let connection = |o: ObjectId| {
@@ -300,12 +333,13 @@ pub(crate) fn owed(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, at: 
     let sent = |m: &At<IpcUse>| m.what.direction == Direction::Send;
     let mut seen: Vec<(ObjectId, bool, bool)> = Vec::new();
     for m in graph.ipc_of(thread, 0..at.saturating_add(1)).iter().rev().take(LOOKED_AT) {
-        match seen.iter_mut().find(|s| s.0 == m.what.object) {
+        let one = |s: &&mut (ObjectId, bool, bool)| same_socket(catalog, s.0, m.what.object);
+        match seen.iter_mut().find(one) {
             Some(s) => s.2 = sent(m),
             None => seen.push((m.what.object, sent(m), sent(m))),
         }
     }
-    seen.retain(|(o, last, first)| *last && *first && connection(*o));
+    seen.retain(|(o, last, first)| *last && *first && connection(*o) && !accepted(catalog, *o));
     seen.into_iter().map(|s| s.0).collect()
 }
 

@@ -39,17 +39,25 @@ pub fn wait_key(v: &Vertex, catalog: &Catalog) -> WaitKey {
 }
 
 /// Of waits for the same from `first` to `last`, the last one whose end was seen: one that the end of the recording cut
-/// says less of how they go, unless it lasted longer.
+/// says less of how they go, unless it lasted longer. One that lasted nearly all the time stands for all.
 pub(crate) fn typical(graph: &EventGraph, catalog: &Catalog, first: VertexId, last: VertexId) -> VertexId {
     const LOOKED_AT: usize = 64;
-    let cut = graph.vertex(last);
-    if first >= last || !cut.open {
+    if first >= last {
         return last;
     }
+    let cut = graph.vertex(last);
     let (key, start) = (wait_key(&cut, catalog), graph.vertex(first).start);
     let before = graph.vertices_in(cut.thread, start..cut.start).rev().take(LOOKED_AT);
-    let mut before = before.filter(|id| (first..last).contains(id)).map(|id| (id, graph.vertex(id)));
-    let whole = before.find(|(_, v)| wait_key(v, catalog) == key);
+    let before = before.filter(|id| (first..last).contains(id)).map(|id| (id, graph.vertex(id)));
+    let mut before = before.filter(|(_, v)| wait_key(v, catalog) == key);
+    if !cut.open {
+        // Somebody ended the one that was nearly all of it: what came after that is no part of the hang.
+        let all = cut.woken.saturating_sub(start);
+        let ended = |id: VertexId, v: &Vertex| !v.timed_out && !v.interrupted && graph.waking(id).is_some();
+        let nearly = before.find(|(_, v)| v.waited() * 100 >= all * 99);
+        return nearly.filter(|(id, v)| ended(*id, v)).map_or(last, |w| w.0);
+    }
+    let whole = before.next();
     whole.filter(|(_, v)| v.waited() * 2 >= cut.waited()).map_or(last, |w| w.0)
 }
 

@@ -4,6 +4,7 @@
 //! event graph and algorithm 1 of Argus (sections 2.2 and 4 of the paper), and the bounded critical path
 //! of Giraldeau and Dagenais.
 
+mod also;
 mod answers;
 mod baseline;
 mod builder;
@@ -45,6 +46,7 @@ mod waits;
 pub mod words;
 mod yields;
 
+pub use also::also_hung;
 pub use answers::{AnswerLine, AnswersError, Which, parse_answers, take_answer};
 pub use baseline::{Similar, similar};
 pub use builder::{BuildOptions, Builder, Join, Task};

@@ -28,6 +28,9 @@ pub struct Report {
     /// Threads that were looked at and are no cause.
     #[serde(default)]
     pub others: Vec<Other>,
+    /// What else hung, worst first, when nobody said who is meant.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also_hung: Vec<AlsoHung>,
     /// What the recording did not see.
     pub coverage: CoverageInfo,
     /// Figures about the way to the report, when they were asked for.
@@ -52,6 +55,18 @@ pub struct SessionInfo {
     pub vertices: u64,
     /// Number of edges, program order not counted.
     pub edges: u64,
+}
+
+/// A hang beside the one that was diagnosed.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct AlsoHung {
+    /// Who hung.
+    #[serde(flatten)]
+    pub victim: VictimInfo,
+    /// What it waited on, as in the slice.
+    pub waits_on: Option<String>,
+    /// How many other processes of that name hung alike.
+    pub alike: usize,
 }
 
 /// The vertex under diagnosis.

@@ -135,6 +135,11 @@ fn runs(kids: &[Kid<'_>]) -> Vec<Run> {
         let gap = (run.tries.last().map_or(i, |l| l + 1), i);
         // Where nothing fails, to do the same with one thing after another is work.
         let alike = |b| if failed { names(b).eq(names(gap)) } else { lines(b).eq(lines(gap)) };
+        // Who was started while the last one still ran (workers of a server) is no new try.
+        let last = run.tries.last().map(|l| &kids[*l]);
+        if last.is_some_and(|l| l.row.end.is_none_or(|end| end > k.row.start)) {
+            continue;
+        }
         let same = gap.1 - gap.0 <= BETWEEN && run.between.is_none_or(alike);
         if failed == run.failing && same {
             run.between = run.between.or(Some(gap));

@@ -1,8 +1,9 @@
 //! Which victim to diagnose: what a person asked for, else the worst one.
 
 use crate::class::{WaitClass, class, connected};
+use crate::diagnose::unread::unread;
 use crate::unserved;
-use crate::victim::{INNOCENT, candidates, finish, has_focus, in_pieces, in_view};
+use crate::victim::{COMPLAINT, INNOCENT, candidates, connected_only, finish, has_focus, in_pieces, in_view};
 use crate::words::{clean, moment, span};
 use crate::{EventGraph, Victim, VictimOptions};
 use pg_event::{Catalog, Cmdline, Ns, Process, ThreadId};
@@ -99,10 +100,22 @@ pub fn select(
             }
         }
     }
+    // A person who names a process that leaves another one waiting to write to it means the thread that does not read.
+    if named {
+        for (v, w) in all.iter_mut().filter(|(v, _)| leaves_waiting(graph, catalog, v)) {
+            *w = w.max(COMPLAINT);
+            v.score = v.score.max(v.duration as f64 / 1e9 * COMPLAINT);
+        }
+    }
     // A person who points at a moment means that one; else an idle wait is not what hung.
     if selection.at.is_none() && !options.innocents {
         let asks = |v: &Victim| named && asked_before(graph, catalog, v);
-        all.retain(|(v, w)| *w >= INNOCENT || asks(v));
+        let (meant, idle): (Vec<_>, Vec<_>) = all.into_iter().partition(|(v, w)| *w >= INNOCENT || asks(v));
+        all = meant;
+        if all.is_empty() && (named || focus) {
+            all = idle;
+            all.retain(|(v, _)| connected_only(graph, catalog, v));
+        }
     }
     if named && selection.at.is_none() {
         // What took several times as long in pieces is what a person means, not the longest of these.
@@ -146,6 +159,13 @@ fn asked_before(graph: &EventGraph, catalog: &Catalog, v: &Victim) -> bool {
         && last.open
         && class(&last, catalog) == WaitClass::EventLoop
         && members.iter().any(|m| connected(catalog, *m))
+}
+
+/// Does it wait for whatever comes, while another process waits for most of that time to write to it?
+fn leaves_waiting(graph: &EventGraph, catalog: &Catalog, v: &Victim) -> bool {
+    v.episode.key.is_some()
+        && class(&graph.vertex(v.vertex), catalog) == WaitClass::EventLoop
+        && unread(graph, catalog, v.thread, (v.start, v.end())).any(|h| h.holder == v.thread)
 }
 
 #[cfg(test)]

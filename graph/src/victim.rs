@@ -1,6 +1,6 @@
 //! Victims: suspicious vertices, worst first.
 
-use crate::class::{WaitClass, asked, class, joins, vague};
+use crate::class::{WaitClass, asked, class, connected, joins, only_listens, owed, vague};
 use crate::episode::{Episode, WaitKey, episodes, in_small_pieces, typical};
 use crate::front::{LOOKED_AT, seen_first};
 use crate::looks::Purpose;
@@ -134,7 +134,7 @@ pub(crate) fn candidates(
             let mut w = weight(graph, catalog, e, &alike);
             let mut victim = bare(e, w);
             if sits(graph, e) {
-                victim.score *= SITS;
+                victim.score *= if meant { SITS_IN_FOCUS } else { SITS };
                 w *= if meant { 1.0 } else { SITS };
             }
             if let Some((_, most)) = turning(graph, catalog, e) {
@@ -251,15 +251,19 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
         // A pool's workers wait side by side for work; one that waits alone may wait for a result.
         WaitClass::Condition if in_a_pool(graph, catalog, e) => 0.05,
         WaitClass::Condition => 0.4,
+        // It wants to send, and nobody takes away.
+        WaitClass::Other if v.syscall.is_any(&["msgsnd", "mq_timedsend"]) => 0.9,
         WaitClass::Other => 0.5,
         // Whoever waits for a child sees only the child's hang.
         WaitClass::Child => 0.12,
         // It sleeps between tries for a lock: somebody was found to have that.
-        WaitClass::Sleep if kept_out(graph, e) => 0.7,
+        WaitClass::Sleep if kept_out(graph, e.thread, (e.start, e.end)) => 0.7,
         WaitClass::Sleep if pauses_a_loop(graph, catalog, e) => 0.02,
         WaitClass::Sleep if e.block_type() == BlockType::RepeatedYield => 0.5,
         WaitClass::Sleep => 0.1,
         WaitClass::EventLoop if asked(graph, catalog, e.first) => 0.3,
+        // It asked, and is told by a signal that there is an answer.
+        WaitClass::Signal if !owed(graph, catalog, e.thread, e.start).is_empty() => 0.3,
         WaitClass::EventLoop | WaitClass::Terminal | WaitClass::Signal => 0.04,
     };
     if alike.idles(key, e.duration()) {
@@ -271,10 +275,24 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
 /// How unusual a wait from before the recording to its end is, of all such waits: a daemon that sits there, unless nothing
 /// else is found or whoever recorded meant that one.
 const SITS: f64 = 0.4;
+/// The same of a thread that a person has chosen: who records what hangs already means such a wait as much as one that
+/// ended.
+const SITS_IN_FOCUS: f64 = 0.7;
 
 fn sits(graph: &EventGraph, e: &Episode) -> bool {
     let waits = e.key.is_some() && e.tries == 0;
     waits && graph.vertex(e.first).begun_before && graph.vertex(e.last).open
+}
+
+/// Does it wait in an event loop with connections that it made, while it accepts none? Over memory that both share it may
+/// have asked what no message tells: where nothing else is to be said of whom a person means, it need not be idle.
+pub(crate) fn connected_only(graph: &EventGraph, catalog: &Catalog, v: &Victim) -> bool {
+    let last = graph.vertex(v.vertex);
+    let members = || catalog.object(last.object).map_or(&[][..], |o| &o.members).iter().copied();
+    v.episode.key.is_some()
+        && class(&last, catalog) == WaitClass::EventLoop
+        && members().any(|m| connected(catalog, m))
+        && !members().filter_map(|m| catalog.object(m)).any(|o| only_listens(catalog, o))
 }
 
 /// How unusual a loop of children is in which nothing fails, and how much of its time counts: that a job is done every
@@ -298,8 +316,8 @@ fn forks(graph: &EventGraph, catalog: &Catalog, e: &Episode) -> bool {
 }
 
 /// Was another one found to have a lock that the thread tried for meanwhile?
-fn kept_out(graph: &EventGraph, e: &Episode) -> bool {
-    graph.holds(e.thread, e.start..e.end).any(|h| h.relation.has_lock() && h.holder != e.thread)
+pub(crate) fn kept_out(graph: &EventGraph, thread: ThreadId, (start, end): (Ns, Ns)) -> bool {
+    graph.holds(thread, start..end).any(|h| h.relation.has_lock() && h.holder != thread)
 }
 
 /// Is it the sleep of a child by which a loop of its parent lets time pass? The loop is told instead.

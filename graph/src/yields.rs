@@ -103,15 +103,17 @@ fn failing(g: &EventGraph, thread: ThreadId, spans: &[(Ns, Ns)]) -> Option<Yield
     })
 }
 
-/// How often it asked whether a child had ended (`WNOHANG`, wait(2)) and none had: if it went on when one of its children had.
-/// Whoever reaps children between other work goes on with that.
+/// How often it asked whether a child had ended (`WNOHANG`, wait(2)) and none had: if it went on when one of its children had,
+/// or did nothing else to the end of the recording. Whoever reaps children between other work goes on with that.
 fn asks_for_child(g: &EventGraph, c: &Catalog, thread: ThreadId, spans: &[(Ns, Ns)]) -> Option<u64> {
-    let (mut none, mut other) = (0u64, 0u64);
+    let (mut none, mut other, mut worked) = (0u64, 0u64, 0u64);
     for s in spans {
         for u in g.syscalls_of(thread, s.0..s.1) {
             let n = u64::from(u.what.count.max(1));
             if u.what.nr.is_any(&["wait4", "waitid"]) {
                 if u.what.result == 0 { none += n } else { other += n }
+            } else if !call_is(u.what.nr, POLL) {
+                worked += n;
             }
         }
     }
@@ -119,16 +121,32 @@ fn asks_for_child(g: &EventGraph, c: &Catalog, thread: ThreadId, spans: &[(Ns, N
         return None;
     }
     let own = c.thread(thread)?.process;
-    ended_at_last(c, own, (spans.first()?.0, spans.last()?.1)).is_some().then_some(none)
+    let span = (spans.first()?.0, spans.last()?.1);
+    let alive = || living(g, c, own, span).filter(|_| none > worked * 2);
+    ended_at_last(c, own, span).or_else(alive).is_some().then_some(none)
 }
 
 /// The one child of a process that ended just before the end of a span, and lived nearly all of it.
 pub(crate) fn ended_at_last(c: &Catalog, own: ProcessId, (a, b): (Ns, Ns)) -> Option<ProcessId> {
     let soon = (b - a) / 100;
-    let kept = |p: &Process| {
-        let ends = p.end.is_some_and(|e| e.saturating_add(soon) >= b && e <= b.saturating_add(soon));
-        p.parent == own && p.start <= a + (b - a) / 10 && ends
-    };
+    let ends =
+        |p: &Process| p.end.is_some_and(|e| e.saturating_add(soon) >= b && e <= b.saturating_add(soon));
+    only_child(c, own, (a, b), ends)
+}
+
+/// The one child of a process that lived nearly all of a span which the end of the recording cut off.
+pub(crate) fn living(g: &EventGraph, c: &Catalog, own: ProcessId, (a, b): (Ns, Ns)) -> Option<ProcessId> {
+    let cut = b.saturating_add((b - a) / 100) >= g.duration();
+    only_child(c, own, (a, b), |p| p.end.is_none()).filter(|_| cut)
+}
+
+fn only_child(
+    c: &Catalog,
+    own: ProcessId,
+    (a, b): (Ns, Ns),
+    fits: impl Fn(&Process) -> bool,
+) -> Option<ProcessId> {
+    let kept = |p: &Process| p.parent == own && p.start <= a + (b - a) / 10 && fits(p);
     let mut all = c.processes.iter().enumerate().filter(|(_, p)| kept(p)).map(|(i, _)| ProcessId(i as u32));
     all.next().filter(|_| all.next().is_none())
 }

@@ -3,6 +3,7 @@
 mod draw;
 
 use draw::Drawing;
+use draw::middle::{client_and_server, epoll, tcp, unix, unix_at, waits, way};
 use pg_event::{Direction, ObjectId, ObjectKind, OffState, Relation, SHARED_FUTEX, ThreadId, endpoint_v4};
 use pg_graph::report::Report;
 use pg_graph::{Selection, VictimOptions, select, victims};
@@ -95,52 +96,6 @@ fn of_several_threads_at_work_none_is_picked() {
     assert_eq!(r.slice.len(), 1, "idle workers are no cause: {r:#?}");
 }
 
-/// The threads of the slice.
-fn way(r: &Report) -> Vec<u32> {
-    r.slice.iter().map(|n| n.tid).collect()
-}
-
-/// A wait that lasts all the time.
-fn waits(d: &mut Drawing, t: ThreadId, call: &str, on: ObjectId) {
-    d.wait(t, 0.0, 5.0, call).on(on).before().open();
-}
-
-/// Both ends of a TCP connection that was made from `port`.
-fn tcp(d: &mut Drawing, port: u16, to: u16) -> (ObjectId, ObjectId) {
-    let (a, b) = (endpoint_v4(0x7f00_0001, port), endpoint_v4(0x7f00_0007, to));
-    (d.object(ObjectKind::Tcp, a, b, ""), d.object(ObjectKind::Tcp, b, a, ""))
-}
-
-/// Both ends of a connection that was made to the unix socket of a server: these have inodes, and one address.
-fn unix(d: &mut Drawing, inode: u64) -> (ObjectId, ObjectId) {
-    let mut end = |id, peer| d.object(ObjectKind::UnixStream, id, peer, "/run/db.sock");
-    let ends = (end(inode, inode + 1), end(inode + 1, inode));
-    d.catalog.objects[ends.0.index()].connected = true;
-    ends
-}
-
-/// A client that waits for a server whose main thread waits in `call` on the connection and whatever else `set` gives.
-fn client_and_server(
-    call: &str,
-    set: impl Fn(&mut Drawing, ObjectId) -> ObjectId,
-) -> (Drawing, ThreadId, ThreadId) {
-    let mut d = Drawing::new(5.0);
-    let client = d.process("client", "client", None, 0.0);
-    let server = d.process("server", "server", None, 0.0);
-    let (own, other) = tcp(&mut d, 40_000, 80);
-    waits(&mut d, client, "recvfrom", own);
-    d.hold(server, client, own, Relation::Peer, 0.7);
-    let on = set(&mut d, other);
-    waits(&mut d, server, call, on);
-    (d, client, server)
-}
-
-fn epoll(d: &mut Drawing, members: &[ObjectId]) -> ObjectId {
-    let e = d.object(ObjectKind::Epoll, 5, 0, "");
-    d.catalog.objects[e.index()].members = members.to_vec();
-    e
-}
-
 #[test]
 fn an_event_loop_without_work_has_handed_it_on() {
     let (mut d, _, server) = client_and_server("epoll_wait", |d, _| epoll(d, &[]));
@@ -156,6 +111,19 @@ fn an_event_loop_without_work_has_handed_it_on() {
     let r = d.diagnose("^client$");
     assert_eq!(way(&r), [1000, 1001, 1002, 1004], "{r:#?}");
     assert_eq!(r.root_causes[0].pid, Some(1004));
+}
+
+/// What a thread that waits for its start is parked by is no lock.
+#[test]
+fn a_parked_thread_is_not_kept_from_its_work() {
+    let (mut d, _, server) = client_and_server("epoll_wait", |d, _| epoll(d, &[]));
+    let helper = d.thread(server, "helper", 0.0);
+    let word = d.object(ObjectKind::Futex, 0x10, 1, "");
+    let parked =
+        d.stack(&["__new_sem_wait_slow64 (libc.so.6)", "uv_sem_wait (server)", "helper_main (server)"]);
+    d.wait(helper, 0.0, 5.0, "futex").on(word).stack(parked).op(128 | 9, 0).before().open();
+    let r = d.diagnose("^client$");
+    assert_eq!(way(&r), [1000, 1001], "{r:#?}");
 }
 
 /// Threads that wait for locks of Python's: for those of the program, or in its library for work.
@@ -598,4 +566,267 @@ fn workers_accept_and_not_who_looks_after_them() {
     }
     let r = d.diagnose("^client$");
     assert_eq!(way(&r), [1000, 1002, 1003], "{r:#?}");
+}
+
+/// A proxy passes on to one client what a server sends it bit by bit, and another client waits for the same server: what the
+/// proxy sends to who connected to it is no request.
+#[test]
+fn a_proxy_does_not_wait_for_the_client_that_it_serves() {
+    let mut d = Drawing::new(5.0);
+    let (client, proxy) = (d.process("client", "client", None, 0.0), d.process("proxy", "proxy", None, 0.0));
+    let (server, other) = (d.process("server", "server", None, 0.0), d.process("other", "other", None, 0.0));
+    let (own, _) = tcp(&mut d, 40_000, 80);
+    let (to_other, from_other) = tcp(&mut d, 40_001, 80);
+    let (to_server, at_server) = tcp(&mut d, 40_002, 8080);
+    let all = epoll(&mut d, &[from_other, to_server]);
+    let disk = d.object(ObjectKind::File, 3, 0, "/slow/big");
+    waits(&mut d, client, "poll", own);
+    d.hold(proxy, client, own, Relation::Peer, 0.7);
+    d.wait(proxy, 0.0, 1.0, "epoll_wait").on(all).before().by(server, "sendfile", at_server);
+    d.message(proxy, to_server, Direction::Receive, 1.001, 65_536);
+    d.message(proxy, from_other, Direction::Send, 1.002, 65_536);
+    d.wait(proxy, 1.003, 5.0, "epoll_wait").on(all).open();
+    d.hold(server, proxy, to_server, Relation::Peer, 2.0);
+    d.hold(other, proxy, from_other, Relation::Peer, 2.0);
+    d.wait(server, 0.0, 0.999, "sendfile")
+        .on(disk)
+        .state(OffState::Uninterruptible)
+        .before()
+        .by_kernel(other);
+    d.message(server, at_server, Direction::Send, 0.9995, 65_536);
+    d.wait(server, 1.001, 5.0, "sendfile").on(disk).state(OffState::Uninterruptible).open();
+    d.wait(other, 0.0, 1.0025, "poll").on(to_other).before().by(proxy, "write", from_other);
+    d.message(other, to_other, Direction::Receive, 1.0026, 65_536);
+    d.wait(other, 1.003, 5.0, "poll").on(to_other).open();
+    let r = d.diagnose("^client$");
+    assert_eq!(way(&r)[..3], [1000, 1001, 1002], "{r:#?}");
+}
+
+/// A program starts another one, watches its event loop for the end of that and does not read what it writes.
+#[test]
+fn who_is_named_and_leaves_a_writer_waiting_is_the_victim() {
+    let mut d = Drawing::new(9.0);
+    let program = d.process("program", "program", None, 0.0);
+    let helper = d.thread(program, "helper", 0.0);
+    let lister = d.process("lister", "lister", Some(program), 0.0);
+    let (a, b) = (d.object(ObjectKind::UnixStream, 1, 2, ""), d.object(ObjectKind::UnixStream, 2, 1, ""));
+    let counter = d.object(ObjectKind::EventFd, 3, 0, "");
+    let (all, word) = (epoll(&mut d, &[a, counter]), d.object(ObjectKind::Futex, 0x10, 1, ""));
+    d.message(lister, b, Direction::Send, 0.4, 196_608);
+    let parked =
+        d.stack(&["__new_sem_wait_slow64 (libc.so.6)", "uv_sem_wait (program)", "helper_main (program)"]);
+    d.wait(helper, 0.1, 9.0, "futex").on(word).stack(parked).op(128 | 9, 0).open();
+    d.wait(program, 0.3, 9.0, "epoll_wait").on(all).open();
+    d.wait(lister, 0.5, 9.0, "write").on(b).open();
+    d.hold(lister, program, a, Relation::Peer, 1.5);
+    d.hold(program, lister, b, Relation::Peer, 1.5);
+    let r = d.diagnose("^program$");
+    assert_eq!(r.victim.tid, 1000);
+    assert_eq!(way(&r), [1000, 1002], "{r:#?}");
+    assert!(r.root_causes[0].why.contains("nobody reads the other end"), "{}", r.root_causes[0].why);
+}
+
+/// A client waits for a display server that reads from another one alone (or from all), which waits at its window.
+#[test]
+fn who_has_grabbed_the_display_server_keeps_all_others_waiting() {
+    for grabbed in [true, false] {
+        let mut d = Drawing::new(5.0);
+        let client = d.process("client", "client", None, 0.0);
+        let server = d.process("X", "X :0", None, 0.0);
+        let manager = d.process("wm", "wm", None, 0.0);
+        let another = d.process("term", "term", None, 0.0);
+        let sleep = d.process("sleep", "sleep", Some(another), 0.0);
+        let name = "@/tmp/.X11-unix/X0";
+        let [own, served, others] = [10, 20, 30].map(|inode| unix_at(&mut d, inode, name));
+        let listens = d.object(ObjectKind::UnixStream, 3, 0, name);
+        let reply = d.stack(&["poll (libc.so.6)", "xcb_connect_to_fd (libxcb.so)"]);
+        d.wait(client, 0.0, 5.0, "poll").on(own.0).stack(reply).before().open();
+        d.hold(server, client, own.0, Relation::Peer, 0.7);
+        let watched =
+            if grabbed { vec![listens, served.1] } else { vec![listens, own.1, served.1, others.1] };
+        let set = epoll(&mut d, &watched);
+        waits(&mut d, server, "epoll_wait", set);
+        d.hold(manager, server, served.1, Relation::Peer, 0.7);
+        if !grabbed {
+            d.hold(client, server, own.1, Relation::Peer, 0.7);
+            d.hold(another, server, others.1, Relation::Peer, 0.7);
+        }
+        let event = d.stack(&["poll (libc.so.6)", "xcb_wait_for_event (libxcb.so)"]);
+        d.wait(manager, 0.0, 5.0, "poll").on(served.0).stack(event).before().open();
+        let tty = d.object(ObjectKind::Tty, 5, 1, "/dev/ptmx");
+        let both = d.set(&[tty, others.0]);
+        waits(&mut d, another, "select", both);
+        d.hold(sleep, another, tty, Relation::Peer, 0.7);
+        waits(&mut d, sleep, "clock_nanosleep", ObjectId::NONE);
+        let r = d.diagnose("^client$");
+        assert_eq!(way(&r) == [1000, 1001, 1002], grabbed, "{r:#?}");
+        assert_eq!(r.root_causes[0].why.contains("it has grabbed it"), grabbed, "{r:#?}");
+    }
+}
+
+/// A thread waits for its timer in a library, and that library's other thread for what the first one may write.
+#[test]
+fn a_thread_that_its_own_process_is_to_tell_something_closes_no_circle() {
+    for outside in [false, true] {
+        let mut d = Drawing::new(5.0);
+        let writer = d.process("writer", "writer", None, 0.0);
+        let main = d.process("reader", "reader", None, 0.0);
+        let notifier = d.thread(main, "reader", 0.0);
+        let other = d.process("other", "other", None, 0.0);
+        let (tty, told) =
+            (d.object(ObjectKind::Tty, 7, 8, "/dev/pts/3"), d.object(ObjectKind::Pipe, 9, 9, ""));
+        waits(&mut d, writer, "write", tty);
+        d.hold(main, writer, tty, Relation::Peer, 0.7);
+        let word = d.object(ObjectKind::Futex, 0x10, 1001, "");
+        d.wait(main, 0.0, 5.0, "futex").on(word).op(128, 0).before().open();
+        waits(&mut d, notifier, "pselect6", told);
+        d.hold(if outside { other } else { main }, notifier, told, Relation::Writes, 0.7);
+        waits(&mut d, other, "clock_nanosleep", ObjectId::NONE);
+        let r = d.diagnose("^writer$");
+        assert!(r.circle.is_empty(), "{r:#?}");
+        assert_eq!(way(&r).contains(&1002), outside, "{r:#?}");
+        let paused = r.root_causes.iter().any(|c| c.why.contains("paused there (Ctrl-S)"));
+        assert_eq!(paused, !outside, "{r:#?}");
+    }
+}
+
+/// A server with one place for a client: its listener looks again and again whether that is free.
+#[test]
+fn a_listener_that_looks_again_and_again_waits_for_its_own_threads() {
+    for works in [true, false] {
+        let mut d = Drawing::new(5.0);
+        let client = d.process("client", "client", None, 0.0);
+        let server = d.process("proxy", "proxy", None, 0.0);
+        let worker = d.thread(server, "proxy", 0.0);
+        let back = d.process("back", "back", None, 0.0);
+        let (own, _) = tcp(&mut d, 40_000, 80);
+        waits(&mut d, client, "poll", own);
+        d.hold(server, client, own, Relation::Listens, 0.7);
+        let stack = d.stack(&["clock_nanosleep (libc.so.6)", "usleep (libc.so.6)", "main (proxy)"]);
+        for i in 0..500 {
+            let at = f64::from(i) * 0.01;
+            d.wait(server, at, at + 0.009_9, "clock_nanosleep").stack(stack).times_out();
+        }
+        let (asks, _) = tcp(&mut d, 40_004, 8080);
+        if works {
+            waits(&mut d, worker, "recvfrom", asks);
+            d.hold(back, worker, asks, Relation::Peer, 0.7);
+        } else {
+            let word = d.object(ObjectKind::Futex, 0x10, 1, "");
+            let parked = d.stack(&["pthread_cond_wait (libc.so.6)", "next_job (proxy)"]);
+            d.wait(worker, 0.0, 5.0, "futex").on(word).stack(parked).op(128 | 9, 0).before().open();
+        }
+        d.wait(back, 0.0, 5.0, "futex").state(OffState::Stopped).before().open();
+        let r = d.diagnose("^client$");
+        assert_eq!(way(&r).contains(&1003), works, "{r:#?}");
+        assert_eq!(r.root_causes[0].pid == Some(1003), works, "{r:#?}");
+    }
+}
+
+/// Who has the lock was looked up in the first wait for it; after that it waited a moment at a time.
+#[test]
+fn who_had_the_lock_in_a_wait_for_the_same_just_before_has_it() {
+    for same in [true, false] {
+        let mut d = Drawing::new(5.0);
+        let reader = d.process("reader", "reader", None, 0.0);
+        let cache = d.process("cache", "cache", None, 0.0);
+        let lease = d.object(ObjectKind::FileLock, 5, 1, "/srv/a");
+        let other = d.object(ObjectKind::FileLock, 6, 1, "/srv/b");
+        let timer = d.kernel("ksoftirqd/0");
+        d.wait(reader, 0.0, 1.1, "openat").on(if same { lease } else { other }).before().by_kernel(timer);
+        d.hold(cache, reader, if same { lease } else { other }, Relation::Owns, 0.7);
+        for i in 0..390 {
+            let at = 1.101 + f64::from(i) * 0.01;
+            d.wait(reader, at, at + 0.009_9, "openat").on(lease).times_out();
+        }
+        waits(&mut d, cache, "clock_nanosleep", ObjectId::NONE);
+        let r = d.diagnose("^reader$");
+        assert_eq!(way(&r).contains(&1001), same, "{r:#?}");
+    }
+}
+
+/// A session wants a page that nobody else has pinned; another one is idle in a transaction.
+#[test]
+fn who_may_have_pinned_a_page_is_a_session_in_a_transaction() {
+    let mut d = Drawing::new(5.0);
+    let server = d.process("postgres", "postgres -D d", None, 0.0);
+    let client = d.process("client", "client", None, 0.0);
+    let vacuum = d.process("postgres", "postgres: ann shop [local] VACUUM", Some(server), 0.0);
+    let cursor = d.process("postgres", "postgres: ann shop [local] idle in transaction", Some(server), 0.0);
+    let (_, serves) = unix(&mut d, 4711);
+    let (set, other) = (epoll(&mut d, &[]), d.set(&[serves]));
+    let stack =
+        d.stack(&["WaitLatch (postgres)", "ProcWaitForSignal (postgres)", "LockBufferForCleanup (postgres)"]);
+    d.wait(vacuum, 0.0, 5.0, "epoll_wait").on(set).stack(stack).before().open();
+    waits(&mut d, cursor, "epoll_wait", other);
+    d.hold(client, cursor, serves, Relation::Peer, 0.7);
+    waits(&mut d, client, "clock_nanosleep", ObjectId::NONE);
+    let asker = d.process("asker", "asker", None, 0.0);
+    let (own, _) = unix(&mut d, 4801);
+    waits(&mut d, asker, "poll", own);
+    d.hold(vacuum, asker, own, Relation::Peer, 0.7);
+    let r = d.diagnose("^asker$");
+    assert_eq!(way(&r), [1004, 1002, 1003, 1001], "{r:#?}");
+}
+
+/// A server that waits for whatever comes may have handed on what it was asked before the recording, as a bus or a broker does.
+#[test]
+fn what_became_of_a_request_from_before_the_recording_is_said_not_to_be_known() {
+    for before in [true, false] {
+        let mut d = Drawing::new(5.0);
+        let client = d.process("client", "client", None, 0.0);
+        let bus = d.process("bus", "bus", None, 0.0);
+        let (own, other) = unix(&mut d, 4711);
+        let set = epoll(&mut d, &[other]);
+        if before {
+            waits(&mut d, client, "recvmsg", own);
+        } else {
+            d.message(client, own, Direction::Send, 0.1, 40);
+            d.wait(client, 0.101, 5.0, "recvmsg").on(own).open();
+        }
+        d.hold(bus, client, own, Relation::Peer, 0.9);
+        waits(&mut d, bus, "epoll_wait", set);
+        let r = d.diagnose("^client$");
+        let first = &r.root_causes[0];
+        assert_eq!(first.pid, Some(1001), "{r:#?}");
+        assert_eq!(first.why.contains("a recording from the beginning tells"), before, "{}", first.why);
+        assert_eq!(first.confidence < 0.35, before, "{r:#?}");
+    }
+}
+
+/// Two long sleeps of which the recording has parts: between tries, with longer and longer pauses, or by the program's will.
+#[test]
+fn a_few_long_sleeps_may_be_pauses_between_tries_that_were_not_seen() {
+    for cut in [true, false] {
+        let mut d = Drawing::new(5.0);
+        let job = d.process("job", "job", None, 0.0);
+        if cut {
+            d.wait(job, 0.0, 1.3, "clock_nanosleep").before().times_out();
+            d.wait(job, 1.301, 5.0, "clock_nanosleep").open();
+        } else {
+            d.wait(job, 0.1, 1.3, "clock_nanosleep").times_out();
+            d.wait(job, 1.301, 4.9, "clock_nanosleep").times_out();
+        }
+        let r = d.diagnose("^job$");
+        let first = &r.root_causes[0];
+        assert_eq!(first.why.contains("whether it tries something in between"), cut, "{}", first.why);
+        assert_eq!(first.confidence < 0.6, cut, "{r:#?}");
+    }
+}
+
+/// A wait of the chosen process that lasted as long as the recording comes before one that was over after a while.
+#[test]
+fn who_waits_all_the_time_comes_before_who_waited_at_first() {
+    let mut d = Drawing::new(5.0);
+    let job = d.process("job", "job", None, 0.0);
+    let writer = d.thread(job, "writer", 0.0);
+    let reader = d.process("reader", "reader", None, 0.0);
+    let fifo = d.object(ObjectKind::Fifo, 7, 7, "/ev");
+    let word = d.object(ObjectKind::Futex, 0x100, 1, "");
+    let lock = d.stack(&["sem_clockwait (libc.so.6)", "_enter_buffered_busy (python3)"]);
+    d.wait(job, 0.0, 5.0, "futex").on(word).op(393, 0).stack(lock).before().open();
+    d.wait(writer, 0.0, 1.4, "write").on(fifo).before().by(reader, "read", fifo);
+    d.wait(writer, 1.41, 5.0, "clock_nanosleep").open();
+    let r = d.diagnose("^job$");
+    assert_eq!((r.victim.tid, r.victim.duration_ns), (1000, draw::ns(5.0)), "{r:#?}");
 }

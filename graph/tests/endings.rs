@@ -108,6 +108,32 @@ fn who_is_told_to_end_after_it_answered_had_answered() {
     assert_eq!(r.root_causes[0].process.as_deref(), Some("service"), "{:#?}", r.root_causes);
 }
 
+/// The same while it still goes on.
+#[test]
+fn a_pipe_that_a_daemon_still_keeps_open_is_told_so() {
+    let mut d = Drawing::new(5.0);
+    let shell = d.process("bash", "bash deploy.sh", None, 0.0);
+    let timer = d.process("timeout", "timeout 13 httpd", None, 0.0);
+    let server = d.process("httpd", "httpd", Some(timer), 0.0);
+    let pipe = d.object(ObjectKind::Pipe, 55, 55, "");
+    let port = d.object(ObjectKind::Tcp, 80, 0, "127.0.0.1:80");
+    d.wait(shell, 0.0, 5.0, "read").on(pipe).before().open();
+    d.wait(timer, 0.0, 5.0, "rt_sigsuspend").before().open();
+    d.wait(server, 0.0, 5.0, "poll").on(port).before().open();
+    d.hold(timer, shell, pipe, Relation::Writes, 1.0);
+    d.hold(server, shell, pipe, Relation::Writes, 1.0);
+    d.hold(server, timer, ObjectId::NONE, Relation::ChildOf, 1.0);
+    let r = d.diagnose("^bash deploy");
+    let c = &r.root_causes[0];
+    assert_eq!(c.process.as_deref(), Some("httpd"), "{r:#?}");
+    assert!(
+        c.why.contains("has the writing end of pipe:[55] open and wrote nothing, and so has timeout"),
+        "{}",
+        c.why
+    );
+    assert!(c.why.contains("when all that have it close it"), "{}", c.why);
+}
+
 /// A shell keeps the output of a script; a daemon that the script left behind has the pipe open and never writes.
 /// `watched`: who has it open too was seen to wait for the daemon.
 #[test]

@@ -349,3 +349,90 @@ fn why_a_client_asked_is_no_cause_of_its_wait() {
     assert!(r.slice.iter().all(|n| n.process == "appd"), "{r:#?}");
     assert!(r.questions.is_empty(), "{r:#?}");
 }
+
+/// A client asks a shop by a bus, the shop asks a bank by the same bus, and the bank waits for a lock. The bus turns when the
+/// bank answers; whom the client waited for is the shop.
+#[test]
+fn a_service_that_asks_on_is_on_the_way() {
+    let mut b = Bus::new(&["call Total", "shop serve", "bank serve"]);
+    let (holder, lock) = (
+        b.d.process("backup", "backup /data", None, 0.0),
+        b.d.object(ObjectKind::FileLock, 70, 0, "/data/lock"),
+    );
+    b.send(0, 1, 1.0);
+    b.waits(1, 0.5, 1.003);
+    b.send(1, 2, 1.01);
+    b.waits(2, 0.5, 1.013);
+    let bank = b.ends[2].0;
+    b.d.wait(bank, 1.014, 12.99, "flock").on(lock).by(holder, "close", lock);
+    let zip = b.d.stack(&["deflate (libz.so.1)", "main (backup)"]);
+    b.d.runs(holder, 0.0, 12.99, zip);
+    b.send(2, 1, 13.0);
+    b.waits(1, 1.011, 13.003);
+    b.send(1, 0, 13.01);
+    b.waits(0, 1.001, 13.013);
+    for n in 0..3 {
+        let (t, own, _) = b.ends[n];
+        b.d.wait(t, 13.1, 20.0, "poll").on(own).open();
+    }
+    let r = b.diagnose("^call");
+    assert_eq!(slice(&r), ["busd", "shop serve", "bank serve", "backup /data"]);
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("backup"));
+}
+
+/// The shop asks for a bank that is not there yet: who brings it waits for a lock, and the bus waits for whatever comes.
+#[test]
+fn a_server_that_keeps_a_request_is_passed_twice() {
+    let mut b = Bus::new(&["call Total", "shop serve", "bring bank"]);
+    let (holder, lock) = (
+        b.d.process("backup", "backup /data", None, 0.0),
+        b.d.object(ObjectKind::FileLock, 70, 0, "/data/lock"),
+    );
+    b.send(0, 1, 1.0);
+    b.waits(1, 0.5, 1.003);
+    let (shop, own, far) = b.ends[1];
+    b.d.message(shop, own, Direction::Send, 1.01, 100);
+    let idle = std::mem::replace(&mut b.idle, 1.0125);
+    b.d.wait(b.daemon, idle, 1.011, "epoll_wait").on(b.epoll).by(shop, "sendmsg", own);
+    b.d.message(b.daemon, far, Direction::Receive, 1.0115, 100);
+    let bring = b.ends[2].0;
+    b.d.wait(bring, 0.9, 12.99, "flock").on(lock).by(holder, "close", lock);
+    let zip = b.d.stack(&["deflate (libz.so.1)", "main (backup)"]);
+    b.d.runs(holder, 0.0, 12.99, zip);
+    b.send(2, 1, 13.0);
+    b.waits(1, 1.011, 13.003);
+    b.send(1, 0, 13.01);
+    b.waits(0, 1.001, 13.013);
+    for n in 0..3 {
+        let (t, own, _) = b.ends[n];
+        b.d.wait(t, 13.1, 20.0, "poll").on(own).open();
+    }
+    let r = b.diagnose("^call");
+    assert_eq!(slice(&r), ["busd", "shop serve", "bring bank", "backup /data"]);
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("backup"));
+}
+
+/// One worker tries for a lock again and again, and answers when another one, who had it, has answered somebody else.
+#[test]
+fn who_tries_often_before_it_answers_is_on_the_way() {
+    let mut b = Bus::new(&["call Cart", "cart serve", "ask Report", "report serve"]);
+    let (cart, report) = (b.ends[1].0, b.ends[3].0);
+    b.send(2, 3, 0.8);
+    b.waits(3, 0.5, 0.803);
+    let add = b.d.stack(&["add_up (report)", "main (report)"]);
+    b.d.runs(report, 0.81, 12.99, add);
+    b.send(0, 1, 1.0);
+    b.waits(1, 0.5, 1.003);
+    let tries = b.d.stack(&["nanosleep (libc.so.6)", "session_lock (cart)", "main (cart)"]);
+    b.d.naps(cart, 1.01, 13.08, 0.05, tries);
+    b.send(3, 2, 13.0);
+    b.waits(2, 0.801, 13.003);
+    b.send(1, 0, 13.1);
+    b.waits(0, 1.001, 13.103);
+    for n in 0..4 {
+        let (t, own, _) = b.ends[n];
+        b.d.wait(t, 13.2, 20.0, "poll").on(own).open();
+    }
+    let r = b.diagnose("^call");
+    assert_eq!(slice(&r)[..2], ["busd", "cart serve"]);
+}

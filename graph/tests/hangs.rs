@@ -499,3 +499,27 @@ fn a_queue_for_a_lock_is_one_step() {
     let why = r.slice[1].why_weak.as_deref().unwrap_or_default();
     assert!(why.contains("99 threads that queued for it"), "{why}");
 }
+
+/// A program waits for the same twice: for long until another one has done something, and then for a moment until the disk
+/// has. The long one is the hang.
+#[test]
+fn a_short_wait_after_the_long_one_is_no_part_of_the_hang() {
+    let mut d = Drawing::new(12.0);
+    let insert = d.process("insert", "insert", None, 0.0);
+    let keeper = d.process("keeper", "keeper", None, 0.0);
+    let file = d.object(ObjectKind::File, 7, 8, "/vol/db");
+    let work = d.stack(&["compute (keeper)", "main (keeper)"]);
+    let commit = d.stack(&["log_wait_commit ([kernel])", "sync_file ([kernel])"]);
+    let flush = d.stack(&["blk_wait_io ([kernel])", "sync_file ([kernel])"]);
+    d.runs(keeper, 0.0, 11.0, work);
+    let disk = OffState::Uninterruptible;
+    d.wait(insert, 0.05, 11.0, "fdatasync").on(file).in_kernel(commit).state(disk).by(
+        keeper,
+        "write",
+        ObjectId::NONE,
+    );
+    d.wait(insert, 11.000_1, 11.000_2, "fdatasync").on(file).in_kernel(flush).state(disk).timer();
+    d.exit(insert, 11.001);
+    let r = d.diagnose("^insert$");
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("keeper"), "{r:#?}");
+}

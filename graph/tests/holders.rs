@@ -3,7 +3,7 @@
 mod draw;
 
 use draw::{Drawing, slice};
-use pg_event::{Direction, ObjectId, ObjectKind, OffState, Relation};
+use pg_event::{Direction, ObjectId, ObjectKind, OffState, Relation, TTY_PAUSED};
 use pg_graph::BlockType;
 
 /// A writer waits for room; the reader was stopped by a signal and continued much later.
@@ -235,6 +235,35 @@ fn a_terminal_whose_output_is_paused() {
     }
 }
 
+/// The kernel said that output is paused: that is told, whatever who shows it does, and whoever lets it go on.
+#[test]
+fn a_terminal_whose_output_was_seen_to_be_paused() {
+    for ends in [false, true] {
+        let mut d = Drawing::new(9.0);
+        let flock = d.process("flock", "flock job.lock", None, 0.0);
+        let job = d.process("job", "job", None, 0.0);
+        let expect = d.process("expect", "expect", None, 0.0);
+        let slave = d.object(ObjectKind::Tty, 0x8803, 1 << 63 | 0x8803, "/dev/pts/3");
+        let lock = d.object(ObjectKind::FileLock, 5, 6, "/job.lock");
+        let end = if ends { 8.0 } else { 9.0 };
+        let w = d.wait(job, 0.5, end, "write").on(slave).op(TTY_PAUSED, 8);
+        if ends {
+            w.by(expect, "write", slave);
+        } else {
+            w.open();
+        }
+        d.wait(expect, 0.4, 7.9, "clock_nanosleep").timer();
+        d.wait(flock, 1.0, 9.0, "flock").on(lock).open();
+        d.hold(expect, job, slave, Relation::Peer, 1.5);
+        d.hold(job, flock, lock, Relation::Owns, 1.5);
+        let r = d.diagnose("^flock");
+        let c = &r.root_causes[0];
+        assert_eq!(c.process.as_deref(), Some("job"), "{}", c.why);
+        let words = if ends { "let it go on at 8.000 s" } else { "which expect (pid" };
+        assert!(c.why.contains(words), "{}", c.why);
+    }
+}
+
 /// timeout(1) waits for its child by signals; that its own alarm came first does not make it the cause.
 #[test]
 fn a_wrapper_waits_for_its_child() {
@@ -279,4 +308,32 @@ fn a_worker_that_was_killed_is_told_of() {
         let told = why.contains(&format!("(pid 1002{child} killed by signal 9 sent by killer"));
         assert_eq!(told, killed, "{why}");
     }
+}
+
+/// A worker answers a client late: it tries for parts of a file, gets some each time, gives them back and sleeps. Who has the
+/// part that it does not get was read from the kernel's list of locks.
+#[test]
+fn a_server_that_tries_for_a_lock_in_vain_is_kept_out() {
+    let mut d = Drawing::new(20.0);
+    let (client, worker) = (d.process("ask", "ask page", None, 0.0), d.process("fpm", "fpm", None, 0.0));
+    let holder = d.process("import", "import all", None, 0.0);
+    let (own, far) = (d.object(ObjectKind::Tcp, 1, 2, ""), d.object(ObjectKind::Tcp, 2, 1, ""));
+    let file = d.object(ObjectKind::FileLock, 7, 0, "/data/a.db");
+    d.message(client, own, Direction::Send, 1.0, 50);
+    d.message(worker, far, Direction::Receive, 1.001, 50);
+    let busy = d.stack(&["usleep (libc.so.6)", "busy_handler (libdb.so)"]);
+    d.naps(worker, 1.002, 14.0, 0.1, busy);
+    for i in 0..4 {
+        let at = 4.0 + f64::from(i);
+        d.call(worker, at, "fcntl", file, 0);
+        d.call(worker, at + 0.000_01, "fcntl", file, -11);
+    }
+    d.hold(holder, worker, file, Relation::Owns, 4.0);
+    let sum = d.stack(&["sha256 (libcrypto.so)", "main (import)"]);
+    d.runs(holder, 0.5, 13.99, sum);
+    d.message(worker, far, Direction::Send, 14.01, 50);
+    d.wait(client, 1.001, 14.02, "poll").on(own).by(worker, "write", far);
+    let r = d.diagnose("^ask");
+    assert_eq!(slice(&r), ["fpm", "import all"]);
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("import"));
 }

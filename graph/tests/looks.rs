@@ -318,3 +318,42 @@ fn who_sleeps_until_its_child_has_ended_waits_for_that() {
         assert_eq!(first, Some(if ended || asked { "job" } else { "runner" }), "{ended} {asked} {r:#?}");
     }
 }
+
+/// A program sleeps in turns, since it may send only so much a second; its child takes what it sends, and ends when that is
+/// over. A parent waits for the program.
+#[test]
+fn who_sleeps_between_what_it_sends_a_child_does_not_wait_for_that() {
+    for takes in [true, false] {
+        let mut d = Drawing::new(14.0);
+        let parent = d.process("job", "job", None, 0.0);
+        let copy = d.process("copy", "copy --limit", Some(parent), 0.5);
+        let taker = d.process("copy", "copy --limit", Some(copy), 0.9);
+        let (near, far) =
+            (d.object(ObjectKind::UnixStream, 1, 2, ""), d.object(ObjectKind::UnixStream, 2, 1, ""));
+        let loops = d.stack(&["select (libc.so.6)", "sleep_for_limit (copy)", "main (copy)"]);
+        let work = d.stack(&["crunch (copy)", "main (copy)"]);
+        d.spawn(parent, copy, 0.5);
+        d.spawn(copy, taker, 0.9);
+        d.naps(copy, 1.0, 13.0, 0.16, loops);
+        if takes {
+            let mut t = 1.0;
+            while t < 12.9 {
+                d.wait(taker, t + 0.0001, t + 0.16, "poll").on(far).by(copy, "write", near);
+                d.message(copy, near, pg_event::Direction::Send, t + 0.16, 4096);
+                d.message(taker, far, pg_event::Direction::Receive, t + 0.1601, 4096);
+                t += 0.1602;
+            }
+        } else {
+            d.runs(taker, 1.0, 12.99, work);
+        }
+        d.exit(taker, 12.99);
+        let p = d.catalog.threads[taker.index()].process;
+        d.catalog.processes[p.index()].end = Some(draw::ns(12.99));
+        d.exit(copy, 13.01);
+        d.wait(parent, 1.0, 13.02, "wait4").by(copy, "exit_group", ObjectId::NONE);
+        let r = d.diagnose("^job$");
+        let first = &r.root_causes[0];
+        let tid = if takes { 1001 } else { 1002 };
+        assert_eq!(first.tid, Some(tid), "{takes} {r:#?}");
+    }
+}

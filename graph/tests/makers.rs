@@ -550,3 +550,41 @@ fn the_child_whose_end_a_turning_loop_waits_for_is_followed() {
     // Of two that ended together it is not known which one it was.
     assert_eq!(names(&reaped(true)), ["ctl", "svd"]);
 }
+
+/// The same, recorded from the middle and cut off before the child ends. `busy`: the supervisor does other work in its
+/// turns, too, so that it looks after the child means nothing.
+fn reaping(busy: bool, children: usize) -> Report {
+    let mut d = Drawing::new(6.0);
+    let supervisor = d.process("svd", "svd", None, 0.0);
+    let app = d.process("app", "app", Some(supervisor), 0.0);
+    for _ in 1..children {
+        d.process("web", "web", Some(supervisor), 0.0);
+    }
+    let client = d.process("ctl", "ctl stop", None, 0.0);
+    let (a, b) =
+        (d.object(ObjectKind::UnixStream, 1, 2, ""), d.object(ObjectKind::UnixStream, 2, 1, "/run/s"));
+    let turn = d.stack(&["run_forever (svd)"]);
+    d.runs(supervisor, 0.0, 6.0, turn);
+    for i in 0..50 {
+        let at = 3.0 + 0.001 * f64::from(i);
+        d.call(supervisor, at, "poll", b, 1);
+        d.call(supervisor, at + 0.0003, "wait4", ObjectId::NONE, 0);
+        if busy {
+            d.call(supervisor, at + 0.0005, "read", b, 10);
+        }
+    }
+    let flush = d.stack(&["flush (app)", "main (app)"]);
+    d.runs(app, 0.0, 6.0, flush);
+    d.wait(client, 0.0, 6.0, "recvfrom").on(a).before().open();
+    d.hold(supervisor, client, a, Relation::Peer, 0.6);
+    d.diagnose("^ctl")
+}
+
+#[test]
+fn the_child_that_a_turning_loop_still_waits_for_is_followed() {
+    let r = reaping(false, 1);
+    assert_eq!(names(&r), ["ctl", "svd", "app"], "{r:#?}");
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("app"), "{:#?}", r.root_causes[0]);
+    assert_eq!(names(&reaping(true, 1)), ["ctl", "svd"]);
+    assert_eq!(names(&reaping(false, 2)), ["ctl", "svd"]);
+}

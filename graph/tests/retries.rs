@@ -257,3 +257,28 @@ fn a_loop_ends_with_the_try_that_succeeds() {
     assert_eq!(r.tries.len(), 5);
     assert_eq!((r.start, r.end), (draw::ns(0.5), draw::ns(t + 0.002)));
 }
+
+/// A server started its workers together, and they were ended together, by a signal: none of them is a new try.
+#[test]
+fn workers_of_a_server_are_no_tries() {
+    let mut d = Drawing::new(20.0);
+    let server = d.process("php", "php serve", None, 0.0);
+    let base = d.process("db", "db", None, 0.0);
+    for _ in 0..3 {
+        let t = d.process("php", "php serve", Some(server), 0.8);
+        let p = d.catalog.threads[t.index()].process;
+        let row = &mut d.catalog.processes[p.index()];
+        (row.end, row.exit_status) = (Some(draw::ns(19.0)), Some(15));
+        d.spawn(server, t, 0.8);
+        d.wait(t, 0.9, 18.9, "accept4").interrupted();
+        d.exit(t, 19.0);
+    }
+    let (a, b) = (d.object(ObjectKind::UnixStream, 1, 2, ""), d.object(ObjectKind::UnixStream, 2, 1, ""));
+    d.message(server, a, pg_event::Direction::Send, 1.0, 9);
+    d.wait(server, 1.001, 15.0, "poll").on(a).by(base, "sendto", b);
+    let join = d.stack(&["join (db)", "main (db)"]);
+    d.runs(base, 1.0, 15.0, join);
+    let r = d.diagnose("^php serve$");
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("db"), "{r:#?}");
+    assert!(!r.slice.iter().skip(1).any(|s| s.process == "php"), "{r:#?}");
+}

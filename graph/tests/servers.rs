@@ -242,3 +242,131 @@ fn who_joins_a_thread_is_not_preferred_to_a_client() {
     let all = pg_graph::victims(&g, &c, &pg_graph::VictimOptions::default());
     assert_eq!(all[0].thread, client, "{all:#?}");
 }
+
+/// A client is told to end while it waits for a proxy: that it closes its connection ends the proxy's wait, and is not what
+/// the proxy waited for.
+#[test]
+fn who_gives_up_is_not_whom_a_proxy_waited_for() {
+    for seen in [true, false] {
+        gives_up(seen);
+    }
+}
+
+/// `seen`: the packet by which the connection ends is known to be the client's.
+fn gives_up(seen: bool) {
+    let mut d = Drawing::new(20.0);
+    let (client, proxy) = (d.process("page", "page", None, 0.0), d.process("proxy", "proxy", None, 0.0));
+    let (store, shell) =
+        (d.process("store", "store", None, 0.0), d.process("timeout", "timeout 12", None, 0.0));
+    let (own, far) = (d.object(ObjectKind::Tcp, 1, 2, ""), d.object(ObjectKind::Tcp, 2, 1, ""));
+    let (to, at) = (d.object(ObjectKind::Tcp, 3, 4, ""), d.object(ObjectKind::Tcp, 4, 3, ""));
+    let tells = d.object(ObjectKind::Pipe, 9, 9, "");
+    let set = d.set(&[tells, far, to]);
+    // Who answers at once: what comes first is not what takes long.
+    d.message(client, own, Direction::Send, 1.0, 20);
+    d.message(proxy, to, Direction::Send, 1.001, 200);
+    d.wait(proxy, 1.0011, 1.003, "poll").on(set).by(store, "write", at);
+    d.message(proxy, far, Direction::Receive, 1.0031, 20);
+    d.message(proxy, to, Direction::Receive, 1.0032, 200);
+    d.message(proxy, to, Direction::Send, 1.0033, 20);
+    // What it says of the session (a ticket of TLS) is no answer.
+    d.message(store, at, Direction::Send, 1.0033, 200);
+    d.message(proxy, to, Direction::Receive, 1.003_500_1, 200);
+    d.message(store, at, Direction::Receive, 1.0035, 20);
+    let sort = d.stack(&["qsort (libc.so.6)", "sort_command (store)"]);
+    d.runs(store, 1.004, 20.0, sort);
+    d.signal(shell, client, 15, 13.0);
+    d.wait(client, 1.0001, 13.0, "poll").on(own).by(shell, "kill", ObjectId::NONE);
+    let wait = d.wait(proxy, 1.0035, 13.002, "poll").on(set);
+    if seen {
+        wait.by_packet(client, "close", own);
+    } else {
+        wait.by_packet(shell, "kill", ObjectId::NONE);
+    }
+    d.exit(client, 13.002);
+    let r = d.diagnose("^page");
+    assert_eq!(slice(&r), ["proxy", "store"]);
+    assert_eq!(r.root_causes[0].block_type, Some(pg_graph::BlockType::LongRunning));
+}
+
+/// Threads of proxies watch a pipe of their own process beside their connections (it tells them to end), and who has its other
+/// end is all that is known of the state. One has passed a request on to the other, that one to a store at work for others.
+#[test]
+fn a_pipe_that_tells_to_end_is_not_what_a_proxy_waits_for() {
+    let mut d = Drawing::new(20.0);
+    let (client, near, far, store) = (
+        d.process("page", "page", None, 0.0),
+        d.process("near", "near", None, 0.0),
+        d.process("far", "far", None, 0.0),
+        d.process("store", "store", None, 0.0),
+    );
+    let (near_main, far_main) = (d.thread(near, "near", 0.0), d.thread(far, "far", 0.0));
+    let mut pair =
+        |n: u64| (d.object(ObjectKind::Tcp, n, n + 1, ""), d.object(ObjectKind::Tcp, n + 1, n, ""));
+    let ((a, b), (e, f), (g, h)) = (pair(1), pair(3), pair(5));
+    let (tells, told) = (d.object(ObjectKind::Pipe, 91, 91, ""), d.object(ObjectKind::Pipe, 92, 92, ""));
+    let (set, other) = (d.set(&[tells, b, e]), d.set(&[told, f, g]));
+    let idle = d.object(ObjectKind::Pipe, 93, 93, "");
+    d.message(client, a, Direction::Send, 1.0, 20);
+    d.message(near, b, Direction::Receive, 1.001, 20);
+    d.message(near, e, Direction::Send, 1.002, 40);
+    d.message(store, h, Direction::Receive, 1.0025, 20);
+    // What far took last is near's: of the two at its ends it is not near that it waits for.
+    d.message(far, g, Direction::Send, 1.0024, 20);
+    d.message(far, f, Direction::Receive, 1.003, 40);
+    d.message(near, e, Direction::Send, 1.0031, 4);
+    d.wait(client, 1.0001, 20.0, "poll").on(a).open();
+    d.wait(near, 1.0032, 20.0, "poll").on(set).open();
+    d.wait(far, 1.0033, 20.0, "poll").on(other).open();
+    d.wait(near_main, 0.5, 20.0, "poll").on(idle).open();
+    d.wait(far_main, 0.5, 20.0, "poll").on(idle).open();
+    d.hold(near_main, near, tells, Relation::Writes, 2.0);
+    d.hold(far_main, far, told, Relation::Writes, 2.0);
+    let sort = d.stack(&["qsort (libc.so.6)", "sort_command (store)"]);
+    d.runs(store, 1.003, 20.0, sort);
+    let r = d.diagnose("^page");
+    assert_eq!(slice(&r), ["near", "far", "store"]);
+    assert_eq!(r.root_causes[0].block_type, Some(pg_graph::BlockType::LongRunning));
+}
+
+/// A server asks a helper by a signal and waits on its latch; somebody else wakes it in between, after which it goes on to wait.
+#[test]
+fn whom_a_server_asked_by_a_latch_is_who_let_it_go_on() {
+    for asked in [true, false] {
+        let mut d = Drawing::new(20.0);
+        let client = d.process("client", "client get", None, 0.0);
+        let server = d.process("db", "db: session", None, 0.0);
+        let helper = d.process("db", "db: checkpointer", None, 0.0);
+        let writer = d.process("db", "db: writer", None, 0.0);
+        let (own, far) =
+            (d.object(ObjectKind::UnixStream, 1, 2, ""), d.object(ObjectKind::UnixStream, 2, 1, ""));
+        let latch = d.object(ObjectKind::Epoll, 7, 0, "");
+        let signals = d.object(ObjectKind::SignalFd, 8, 0, "");
+        d.catalog.objects[latch.index()].members = vec![signals];
+        let stack = d.stack(&["epoll_wait (libc.so.6)", "condition_sleep (db)", "begin_backup (db)"]);
+        d.message(client, own, Direction::Send, 1.0, 90);
+        d.wait(server, 0.1, 1.001, "epoll_wait").on(far).by(client, "sendto", own);
+        d.message(server, far, Direction::Receive, 1.002, 90);
+        let begun = d.wait(helper, 0.1, 1.003, "epoll_wait").on(latch);
+        if asked {
+            begun.by(server, "kill", ObjectId::NONE);
+        } else {
+            begun.timer();
+        }
+        let naps = d.stack(&["epoll_wait (libc.so.6)", "write_delay (db)", "checkpoint (db)"]);
+        let mut t = 1.01;
+        while t < 15.0 {
+            d.wait(helper, t, t + 0.1, "epoll_wait").on(latch).stack(naps).times_out();
+            t += 0.101;
+        }
+        d.wait(writer, 0.1, 14.0, "epoll_wait").on(latch).times_out();
+        d.wait(server, 1.004, 14.1, "epoll_wait").on(latch).stack(stack).by(writer, "kill", ObjectId::NONE);
+        d.wait(server, 14.101, t, "epoll_wait").on(latch).stack(stack).by(helper, "kill", ObjectId::NONE);
+        d.message(server, far, Direction::Send, t + 0.001, 90);
+        d.wait(client, 1.001, t + 0.001, "poll").on(own).by(server, "sendto", far);
+        d.exit(client, t + 0.1);
+        let r = d.diagnose("^client ");
+        let third = r.slice.get(2).map(|s| s.cmdline.as_str());
+        assert_eq!(third == Some("db: checkpointer"), asked, "{r:#?}");
+    }
+}

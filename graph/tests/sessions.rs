@@ -310,3 +310,44 @@ fn a_thread_that_executes_a_statement_may_have_the_lock() {
     let weak = r.slice[2].why_weak.as_deref().unwrap_or_default();
     assert!(weak.contains("one of 2 sessions") && weak.contains("executing a statement"), "{weak}");
 }
+
+/// A session has a lock and asks its own server for it over a second connection: no lock table of the server shows that.
+#[test]
+fn a_session_that_waits_for_its_own_lock_over_a_second_connection() {
+    for seen in [true, false] {
+        let mut d = Drawing::new(9.0);
+        let server = d.process("postgres", "postgres -D /data", None, 0.0);
+        d.wait(server, 0.1, 9.0, "pause").open();
+        let victim = postgres(&mut d, server, 0, "shop", "postgres: ann shop [local] UPDATE waiting");
+        let own = postgres(&mut d, server, 1, "job", "postgres: ann shop [local] SELECT");
+        let second = d.process("postgres", "postgres: ann shop [local] UPDATE waiting", Some(server), 0.0);
+        let (asks, answers) = connection(&mut d, 2);
+        d.message(own.client, own.ends.0, Direction::Send, 0.9, 9);
+        d.wait(own.client, 0.91, 9.0, "poll").on(own.ends.0).open();
+        let stack =
+            d.stack(&["epoll_wait (libc.so.6)", "WaitLatchOrSocket (postgres)", "dblink_exec (dblink.so)"]);
+        let early = d.object(ObjectKind::UnixStream, 12, 0, "/run/pg/s");
+        d.message(own.session, early, Direction::Send, 1.0, 9);
+        d.message(second, answers, Direction::Receive, 1.01, 9);
+        d.message(second, answers, Direction::Send, 1.02, 9);
+        d.message(own.session, asks, Direction::Receive, 1.03, 9);
+        d.message(own.session, asks, Direction::Send, 1.04, 9);
+        let set = d.object(ObjectKind::Epoll, 44, 0, "");
+        d.catalog.objects[set.index()].members = vec![asks];
+        d.wait(own.session, 1.05, 9.0, "epoll_wait").on(set).stack(stack).open();
+        d.hold(second, own.session, asks, Relation::Peer, 1.8);
+        let sleep = d.stack(&["epoll_wait (libc.so.6)", "WaitLatch (postgres)", "ProcSleep (postgres)"]);
+        let latch = d.object(ObjectKind::SignalFd, 901, 0, "");
+        d.message(second, answers, Direction::Receive, 1.06, 9);
+        d.wait(second, 1.1, 9.0, "epoll_wait").on(latch).stack(sleep).open();
+        queues(&mut d, &victim, 3.0);
+        if seen {
+            d.hold(victim.session, victim.client, victim.ends.0, Relation::Peer, 4.0);
+        }
+        let r = d.diagnose("^shop$");
+        let why = &r.root_causes[0].why;
+        assert!(why.contains("circular wait"), "{r:#?}");
+        assert_eq!(r.circle.len(), 2, "{r:#?}");
+        assert!(!why.contains("pg_prepared_xacts"), "{why}");
+    }
+}

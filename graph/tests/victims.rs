@@ -4,7 +4,7 @@ mod draw;
 
 use draw::Drawing;
 use pg_event::{Direction, ObjectId, ObjectKind, OffState, Relation, ThreadId, endpoint_v4};
-use pg_graph::{BlockType, Options, Selection, VictimOptions, run_with_policy, select, victims};
+use pg_graph::{BlockType, Options, Selection, VictimOptions, also_hung, run_with_policy, select, victims};
 
 /// Two clients wait for the same busy server: the first one's request is what it computes, so the second one
 /// is who hangs for no reason of its own. The script around them, its sleep and idle workers come later.
@@ -290,5 +290,91 @@ fn a_transfer_in_short_pieces_is_a_wait_when_it_is_asked_for() {
         }
         let worst = victims(&g, &c, &VictimOptions::default());
         assert!(worst.iter().all(|v| v.thread != tar), "{worst:#?}");
+    }
+}
+
+/// A queue of messages that is full: who wants to send waits for who should receive, and is at the front. What hung beside
+/// that, for a reason of its own, is told when nobody said who is meant.
+#[test]
+fn who_sends_to_a_full_queue_is_at_the_front() {
+    let mut d = Drawing::new(14.0);
+    let server = d.process("redis", "redis", None, 0.0);
+    let consumer = d.process("consume", "consume /q", None, 0.1);
+    let producer = d.process("produce", "produce /q", None, 0.2);
+    let cp = d.process("cp", "cp a b", None, 0.2);
+    let cp2 = d.process("cp", "cp a c", None, 0.2);
+    let gzip = d.process("gzip", "gzip -9", None, 0.2);
+    let queue = d.object(ObjectKind::SysvIpc, 77, 0x14, "/q");
+    let (own, its) =
+        (d.object(ObjectKind::UnixStream, 1, 2, ""), d.object(ObjectKind::UnixStream, 2, 1, "/r"));
+    d.wait(server, 0.5, 14.0, "epoll_wait").state(OffState::Stopped).open();
+    d.message(consumer, own, Direction::Send, 0.8, 10);
+    d.wait(consumer, 0.9, 14.0, "recvfrom").on(own).open();
+    d.hold(server, consumer, its, Relation::Peer, 1.5);
+    d.wait(producer, 1.0, 14.0, "mq_timedsend").on(queue).open();
+    d.hold(consumer, producer, queue, Relation::Reads, 1.6);
+    let disk = d.object(ObjectKind::File, 5, 1, "/data");
+    for t in [cp, cp2] {
+        d.wait(t, 6.0, 13.0, "read").on(disk).state(OffState::Uninterruptible).open();
+    }
+    let work = d.stack(&["deflate (gzip)", "main (gzip)"]);
+    d.runs(gzip, 12.0, 13.0, work);
+    let (g, c) = d.build();
+    let v = select(&g, &c, &Selection::default(), &VictimOptions::default()).unwrap();
+    assert_eq!(v.thread, producer, "{v:#?}");
+    let r = run_with_policy(&g, &c, v.clone(), Options::default());
+    let also: Vec<_> = also_hung(&g, &c, &v, &r).into_iter().map(|a| (a.victim.process, a.alike)).collect();
+    assert_eq!(also, [("cp".to_owned(), 1)], "{r:#?}");
+}
+
+/// A client waits in an event loop over a connection that it made; what it asked went through memory that both share. A
+/// server of one connection that it accepted is idle.
+#[test]
+fn who_waits_in_an_event_loop_over_what_it_connected_to_hangs_when_it_is_meant() {
+    for client in [true, false] {
+        let mut d = Drawing::new(12.0);
+        let player = d.process("play", "play a.wav", None, 0.0);
+        let (near, far) = (endpoint_v4(1, 40_000), endpoint_v4(1, 4713));
+        let tcp = if client {
+            d.object(ObjectKind::Tcp, near, far, "")
+        } else {
+            d.object(ObjectKind::Tcp, far, near, "")
+        };
+        let own: Vec<_> = (0..3).map(|i| d.object(ObjectKind::EventFd, 20 + i, 0, "")).collect();
+        let set = d.set(&[tcp, own[0], own[1], own[2]]);
+        d.message(player, tcp, Direction::Receive, 0.04, 16);
+        d.wait(player, 0.05, 12.0, "ppoll").on(set).open();
+        let (g, c) = d.build();
+        let found = select(&g, &c, &Selection::default(), &VictimOptions::default());
+        assert_eq!(found.is_ok(), client, "{found:?}");
+    }
+}
+
+/// Who asked over a connection, and is told by a signal that the answer is there, waits for that; a daemon that waits for
+/// signals does not.
+#[test]
+fn who_asked_and_waits_for_a_signal_hangs() {
+    for asks in [true, false] {
+        let mut d = Drawing::new(12.0);
+        let query = d.process("query", "query title", None, 0.0);
+        let server = d.process("server", "server", None, 0.0);
+        let (near, far) =
+            (d.object(ObjectKind::UnixStream, 1, 2, ""), d.object(ObjectKind::UnixStream, 2, 1, "/run/s"));
+        let file = d.object(ObjectKind::File, 7, 45, "/mnt/log");
+        if asks {
+            d.message(query, near, Direction::Send, 0.05, 100);
+            d.message(server, far, Direction::Receive, 10.95, 100);
+        }
+        d.wait(server, 0.01, 10.9, "write").on(file);
+        d.wait(query, 0.051, 11.0, "pause").by(server, "kill", ObjectId::NONE);
+        d.exit(query, 11.01);
+        let (g, c) = d.build();
+        let named = Selection { tid: Some(1000), ..Selection::default() };
+        let found = select(&g, &c, &named, &VictimOptions::default());
+        assert_eq!(found.is_ok(), asks, "{found:?}");
+        if let Ok(v) = found {
+            let r = run_with_policy(&g, &c, v, Options::default());
+            assert!(r.slice.iter().any(|n| n.process == "server"), "{r:#?}");
+        }
     }
 }

@@ -187,3 +187,34 @@ fn who_writes_back_is_no_wake_up() {
     let r = put_off(false, true);
     assert_eq!(slice(&r), ["kworker/u8:1"]);
 }
+
+/// A program waits for the journal of a file system, and that for what another program has written: a slow disk writes it
+/// piece by piece. Whose data that is, is told by whoever goes on with each piece.
+#[test]
+fn a_journal_waits_for_whose_data_it_orders() {
+    for together in [true, false] {
+        let mut d = Drawing::new(14.0);
+        let insert = d.process("insert", "insert", None, 0.0);
+        let copy = d.process("copy", "copy data", None, 0.0);
+        let (journal, worker) = (d.kernel("jbd2/loop0-8"), d.kernel("kworker/u8:1"));
+        let (mine, theirs) =
+            (d.object(ObjectKind::File, 7, 8, "/vol/db"), d.object(ObjectKind::File, 9, 8, "/vol/copy"));
+        let commit = d.stack(&["jbd2_log_wait_commit ([kernel])", "ext4_sync_file ([kernel])"]);
+        let pages = ["folio_wait_bit ([kernel])", "folio_wait_writeback ([kernel])"];
+        let data = d.stack(&[pages[0], pages[1], "ext4_sync_file ([kernel])"]);
+        let ordered = d.stack(&[pages[0], pages[1], "jbd2_journal_commit_transaction ([kernel])"]);
+        for (from, to) in [(1.0, 3.0), (3.001, 6.0), (6.001, 11.0), (11.001, 12.9)] {
+            let disk = OffState::Uninterruptible;
+            d.wait(journal, from, to, "read").in_no_call().in_kernel(ordered).state(disk).by_kernel(worker);
+            let idle = d.wait(worker, from - 0.000_5, to - 0.000_1, "read").in_no_call();
+            idle.state(OffState::Idle).timer();
+            let to = if together { to + 0.000_01 } else { to - 0.3 };
+            d.wait(copy, from, to, "fsync").on(theirs).in_kernel(data).state(disk).by_kernel(worker);
+        }
+        let wait = d.wait(insert, 1.0, 13.0, "fdatasync").on(mine).in_kernel(commit);
+        wait.state(OffState::Uninterruptible).by_kernel(journal);
+        let r = d.diagnose("^insert$");
+        let first = r.root_causes[0].process.as_deref();
+        assert_eq!(first, Some(if together { "copy" } else { "insert" }), "{r:#?}");
+    }
+}

@@ -35,7 +35,7 @@ pub(super) fn still_there(r: &Recording, thread: ThreadId) -> Result<(u32, u32),
     let uptime: f64 = read("/proc/uptime").split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0.0);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
     let began = now - (uptime - stat.start_ticks as f64 / TICKS);
-    let recorded = (r.header.start_wall + r.graph.duration()) as f64 / 1e9;
+    let recorded = r.header.start_wall.saturating_add(r.graph.duration()) as f64 / 1e9;
     let argv = read_cmdline(p.pid).map(|a| join_argv(&a)).unwrap_or_default();
     if began > recorded + 1.0 || (!argv.is_empty() && argv != p.cmdline()) {
         return Err(gone());

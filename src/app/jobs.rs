@@ -9,7 +9,7 @@ use super::views::steps::Shown;
 use super::views::victims::Row;
 use crate::session::{DecisionLog, GuardRule, Note};
 use pg_event::{Event, Ns, ThreadId};
-use pg_graph::report::{CoverageInfo, Report, SessionInfo};
+use pg_graph::report::Report;
 use pg_graph::{
     BurstFact, By, Comparison, Decision, Diagnosis, Options, SliceNode, Step, VertexId, Victim,
     VictimOptions, ViolationFact,
@@ -250,32 +250,8 @@ fn keep_note(r: &Recording, note: Note) -> Result<Vec<Note>, String> {
     Ok(r.notes())
 }
 
-/// The parts of the report that the recording alone decides.
-pub fn session_info(r: &Recording) -> (SessionInfo, CoverageInfo) {
-    let share = |part: u64, whole: u64| if whole == 0 { 1.0 } else { part as f64 / whole as f64 };
-    let c = &r.coverage;
-    (
-        SessionInfo {
-            file: r.path.display().to_string(),
-            host: r.header.host.clone(),
-            kernel: r.header.kernel.clone(),
-            duration_ns: r.graph.duration(),
-            events: r.graph.event_count(),
-            vertices: r.graph.vertex_count() as u64,
-            edges: r.graph.edge_count() as u64,
-        },
-        CoverageInfo {
-            lost_events: c.loss.events,
-            lost_ns: c.loss.ns,
-            stacks_complete: share(c.stacks_complete, c.stacks_total),
-            symbols_resolved: share(c.symbols_resolved, c.symbols_total),
-            notes: c.notes.iter().cloned().chain(r.warnings.iter().cloned()).collect(),
-        },
-    )
-}
-
 fn diagnose(r: &Recording, victim: Victim, decisions: Vec<Decision>, to_the_end: bool) -> Outcome {
-    let (session, coverage) = session_info(r);
+    let (session, coverage) = crate::session::info(&r.path, &r.header, &r.graph, &r.coverage);
     let options = Options { session, coverage, ..Options::default() };
     let mut d = Diagnosis::with_decisions(&r.graph, &r.catalog, victim.clone(), options, decisions);
     let question = loop {

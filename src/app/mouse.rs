@@ -1,4 +1,5 @@
-//! The mouse: clicks select, a click on what is selected opens it, the wheel scrolls or zooms.
+//! The mouse: clicks select, a click on what is selected opens it, one on a hint does what its key does, the wheel scrolls
+//! or zooms.
 
 use super::command::Cmd;
 use super::layer::Layer;
@@ -30,8 +31,11 @@ pub fn mouse(state: &mut State, m: MouseEvent) -> bool {
         MouseEventKind::ScrollLeft => moves::left_right(state, -3),
         MouseEventKind::ScrollRight => moves::left_right(state, 3),
         MouseEventKind::Down(MouseButton::Left) => {
+            let asked = crate::ui::command_at(state, m.column, m.row);
             state.message = None;
-            if state.layers.is_empty() {
+            if let Some(cmd) = asked {
+                command(state, cmd);
+            } else if state.layers.is_empty() {
                 click(state, m.column, m.row);
             } else {
                 layer_click(state, m.column, m.row);

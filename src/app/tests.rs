@@ -410,6 +410,16 @@ fn clicks_select_and_open() {
     assert!(cursor > super::harness::recording().graph.duration() / 3);
     click(&mut s, 60, 3);
     assert_eq!(s.state.view, View::Vertex);
+    // A hint does what its key does, also the one in the corner.
+    let last = s.screen().lines().last().map(str::to_owned).unwrap_or_default();
+    let at = last.find(" threads").expect("a hint") as u16;
+    click(&mut s, at + 2, 23);
+    assert_eq!(s.state.view, View::Threads, "{last}");
+    click(&mut s, 76, 0);
+    assert!(matches!(s.state.layers.last(), Some(super::layer::Layer::Help(_))), "{}", s.screen());
+    let last = s.screen().lines().last().map(str::to_owned).unwrap_or_default();
+    click(&mut s, last.find("close").expect("a hint") as u16, 23);
+    assert!(s.state.layers.is_empty(), "{}", s.screen());
 }
 
 #[test]

@@ -30,6 +30,10 @@ pub fn run(args: &Diagnose, out: &mut dyn Write) -> Outcome {
         None => select(args, process, &loaded)?,
     };
     let mut report = diagnose(&loaded, victim.clone(), answers, args.replay, usize::from(args.top))?;
+    let selected = args.pid.is_some() || args.tid.is_some() || args.process.is_some() || args.at.is_some();
+    if !selected && args.violation.is_none() {
+        report.also_hung = pg_graph::also_hung(&loaded.graph, &loaded.catalog, &victim, &report);
+    }
     let stats = args.stats.then(|| pg_graph::stats(&loaded.graph, &victim, &report));
     report.stats.clone_from(&stats);
     if let Some(stats) = stats.filter(|_| !args.json) {
@@ -85,12 +89,8 @@ fn diagnose(
     replay: bool,
     top: usize,
 ) -> Result<Report, Failure> {
-    let options = Options {
-        session: loaded.session_info(),
-        coverage: loaded.coverage_info(),
-        top,
-        ..Options::default()
-    };
+    let (session, coverage) = loaded.info();
+    let options = Options { session, coverage, top, ..Options::default() };
     let kept =
         loaded.session.decisions().iter().find(|d| (d.thread, d.start) == (victim.thread, victim.start));
     let decisions = kept.filter(|_| replay).map(|d| d.decisions.clone()).unwrap_or_default();

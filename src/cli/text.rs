@@ -22,11 +22,35 @@ pub fn whole(r: &Report, focus: &str, others: bool) -> String {
     let _ = causes(&mut out, r);
     let _ = slice(&mut out, r);
     let _ = questions(&mut out, r);
+    let _ = also(&mut out, r);
     if others {
         let _ = why_not(&mut out, r);
     }
     let _ = coverage(&mut out, r);
     out
+}
+
+fn also(out: &mut String, r: &Report) -> std::fmt::Result {
+    if r.also_hung.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "Also hung (--tid selects one)")?;
+    for a in &r.also_hung {
+        let on = a.waits_on.as_ref().map_or_else(String::new, |on| format!(" on {on}"));
+        let alike = match a.alike {
+            0 => String::new(),
+            n => format!(", and {n} more of that name"),
+        };
+        let v = &a.victim;
+        let (long, at) = (span(v.duration_ns), moment(v.start_ns));
+        let who = who(&v.process, v.pid, &inside(v.container.as_deref(), v.container_pid), &v.thread, v.tid);
+        let line = format!("--tid {:<8}{who}: {}{on} of {long} at {at}{alike}", v.tid, v.words());
+        writeln!(out, "  {}", clean_to(&line, WIDTH))?;
+        if !v.cmdline.is_empty() {
+            writeln!(out, "                {}", clean_to(&v.cmdline, WIDTH - 14))?;
+        }
+    }
+    writeln!(out)
 }
 
 fn why_not(out: &mut String, r: &Report) -> std::fmt::Result {

@@ -11,6 +11,7 @@ pub use theme::{Glyphs, Look, Theme};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use terminal_colorsaurus::{QueryOptions, background_color};
 use toml::Spanned;
 
 /// The configuration as it is built in, with all that can be said in it.
@@ -86,6 +87,8 @@ pub struct Environment {
     pub colorfgbg: String,
     /// The locale is not UTF-8.
     pub not_utf8: bool,
+    /// The terminal itself can be asked for its background.
+    pub asks: bool,
 }
 
 impl Environment {
@@ -102,6 +105,7 @@ impl Environment {
             // An empty locale or plain "C" is common in containers whose terminal is UTF-8 all the same;
             // only a locale that names another character set is believed.
             not_utf8: locale.is_some_and(|l| l.contains('.') && !l.contains("utf-8") && !l.contains("utf8")),
+            asks: true,
         }
     }
 
@@ -114,16 +118,23 @@ impl Environment {
 
     /// The theme that fits this terminal when none was asked for.
     fn theme(&self) -> &'static str {
-        let light = self.colorfgbg.rsplit(';').next().is_some_and(|bg| matches!(bg, "7" | "15"));
         if self.no_color || self.term == "dumb" {
             "none"
         } else if self.colorterm.is_empty() && !self.term.contains("256") && !self.term.contains("direct") {
             "16"
-        } else if light {
+        } else if self.is_light() {
             "light"
         } else {
             "dark"
         }
+    }
+
+    /// Is the terminal's background a light one? Few terminals say so in the environment, nearly all when they are asked.
+    fn is_light(&self) -> bool {
+        if !self.colorfgbg.is_empty() {
+            return self.colorfgbg.rsplit(';').next().is_some_and(|bg| matches!(bg, "7" | "15"));
+        }
+        self.asks && background_color(QueryOptions::default()).is_ok_and(|c| c.perceived_lightness() > 0.5)
     }
 }
 
@@ -197,9 +208,8 @@ impl Config {
         }
         let find = |name: &str| themes.iter().find(|t| t.name == name).cloned();
         let known = || themes.iter().map(|t| t.name.as_str()).collect::<Vec<_>>().join(", ");
-        let automatic = environment.theme();
         let theme = if let Some(name) = &overrides.theme {
-            find(if name == "auto" { automatic } else { name }).ok_or_else(|| ConfigError {
+            find(if name == "auto" { environment.theme() } else { name }).ok_or_else(|| ConfigError {
                 file: "--theme".into(),
                 line: 0,
                 what: format!("no theme is called `{name}` (known: auto, {})", known()),
@@ -213,7 +223,7 @@ impl Config {
                 what: format!("no theme is called `{}` (known: auto, {})", name.get_ref(), known()),
             })?
         } else {
-            find(automatic).unwrap_or_default()
+            find(environment.theme()).unwrap_or_default()
         };
         let ascii = overrides.ascii || parsed.ascii.unwrap_or_else(|| environment.ascii());
         Ok(Self {
@@ -266,6 +276,7 @@ mod tests {
             colorterm: colorterm.into(),
             colorfgbg: fgbg.into(),
             not_utf8: false,
+            asks: false,
         };
         let name = |e: &Environment, text: &str, o: Option<&str>| {
             let overrides = Overrides { theme: o.map(str::to_owned), ascii: false };

@@ -77,6 +77,7 @@ fn limits_are_read() {
     assert_eq!(limit("60s").span, 60 * S);
     assert_eq!(limit("5m").span, 300 * S);
     assert_eq!(limit("500MB").bytes, 500 << 20);
+    assert_eq!((limit("500M").bytes, limit("5m").span), (500 << 20, 300_000_000_000));
     for wrong in ["", "x", "0s", "5", "-3s", "48h", "1kb", "nan s", "1e9s"] {
         assert!(Limit::parse(wrong).is_err(), "{wrong}");
     }

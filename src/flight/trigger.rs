@@ -3,7 +3,7 @@
 
 use super::rows::Rows;
 use super::window::Window;
-use pg_event::{Event, Kind, Ns, ObjectId, OffCpu, OffState, Sysno, ThreadId, Unserved};
+use pg_event::{Event, Kind, Ns, ObjectId, OffCpu, OffState, POLLS, Sysno, ThreadId, Unserved};
 use pg_graph::UnservedFact;
 use std::collections::HashMap;
 
@@ -33,19 +33,6 @@ pub struct Fired {
     pub thread: ThreadId,
 }
 
-/// Calls in which an event loop waits for events.
-const LOOPS: [&str; 10] = [
-    "epoll_wait",
-    "epoll_pwait",
-    "epoll_pwait2",
-    "poll",
-    "ppoll",
-    "select",
-    "pselect6",
-    "io_uring_enter",
-    "io_getevents",
-    "io_pgetevents",
-];
 /// Calls in which a thread waits for work, time or the end of others: as long as it takes.
 const IDLE: [&str; 13] = [
     "accept",
@@ -145,7 +132,7 @@ impl Triggers {
         let mut found = None;
         if let Some(limit) = self.limits.turn
             && o.blocked()
-            && o.syscall.is_any(&LOOPS)
+            && waits_for_events(o.syscall)
         {
             if let Some(Some(begun)) = self.turns.get(&thread).copied() {
                 let turn = o.start.saturating_sub(begun);
@@ -171,7 +158,7 @@ impl Triggers {
             return Some((call_name(o.syscall), limit));
         }
         let limit = self.limits.wait.filter(|limit| took > *limit)?;
-        let idle = o.syscall.is_any(&LOOPS) || o.syscall.is_any(&IDLE);
+        let idle = waits_for_events(o.syscall) || o.syscall.is_any(&IDLE);
         let asleep = matches!(o.state, OffState::Interruptible | OffState::Idle);
         (!(asleep && idle) && o.state != OffState::Dead && o.state != OffState::Idle)
             .then(|| (call_name(o.syscall), limit))
@@ -236,6 +223,11 @@ impl Triggers {
         }
         None
     }
+}
+
+/// Is it one in which an event loop waits for events?
+fn waits_for_events(call: Sysno) -> bool {
+    call.is_any(&POLLS) || call.is_any(&["io_uring_enter"])
 }
 
 fn in_focus(catalog: &Rows, thread: ThreadId) -> bool {

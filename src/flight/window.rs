@@ -25,7 +25,10 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// From `60s`, `5m`, `500MB`, `1G`.
+    /// From `60s`, `5m` (minutes), `500MB`, `500M`, `1G`.
+    ///
+    /// # Errors
+    /// What is expected, in words.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         let at = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
@@ -34,7 +37,12 @@ impl Limit {
         let n: f64 = number.parse().map_err(|_| wrong())?;
         let time = |s: f64| Self { span: (n * s * 1e9) as Ns, bytes: MAX_BYTES };
         let size = |b: f64| Self { span: MAX_SPAN, bytes: (n * b) as usize };
-        let limit = match unit.trim().to_ascii_lowercase().as_str() {
+        // A capital alone is a size, as dd(1) and others have it.
+        let unit = match unit.trim() {
+            "M" => "mb".to_owned(),
+            other => other.to_ascii_lowercase(),
+        };
+        let limit = match unit.as_str() {
             "s" | "sec" => time(1.0),
             "m" | "min" => time(60.0),
             "h" => time(3600.0),

@@ -59,6 +59,9 @@ impl Session {
     }
 
     /// Keep a note. `id` 0 gets a new id; another one replaces the note of that id. Returns the id.
+    ///
+    /// # Errors
+    /// Another pg-tui writes to the file ([`SessionError::Busy`]), or it cannot be written to.
     pub fn append_note(&mut self, mut note: Note) -> Result<u32, SessionError> {
         if note.id == 0 {
             note.id = self.appended.notes.keys().next_back().copied().unwrap_or(0).saturating_add(1);
@@ -70,6 +73,9 @@ impl Session {
     }
 
     /// Remove a note.
+    ///
+    /// # Errors
+    /// Another pg-tui writes to the file ([`SessionError::Busy`]), or it cannot be written to.
     pub fn remove_note(&mut self, id: u32) -> Result<(), SessionError> {
         match self.appended.notes.get(&id).cloned() {
             Some(note) => self.append_note(Note { deleted: true, text: String::new(), ..note }).map(|_| ()),
@@ -78,6 +84,9 @@ impl Session {
     }
 
     /// Keep the answers given for a victim; they replace those kept for it before.
+    ///
+    /// # Errors
+    /// Another pg-tui writes to the file ([`SessionError::Busy`]), or it cannot be written to.
     pub fn append_decisions(&mut self, log: DecisionLog) -> Result<(), SessionError> {
         self.append(&Extra::Decisions(&log))?;
         self.appended.keep_decisions(log);
@@ -85,6 +94,9 @@ impl Session {
     }
 
     /// Keep what was decided about the guard of a type; it replaces what was kept for that type before.
+    ///
+    /// # Errors
+    /// Another pg-tui writes to the file ([`SessionError::Busy`]), or it cannot be written to.
     pub fn append_guard_rule(&mut self, rule: GuardRule) -> Result<(), SessionError> {
         self.append(&Extra::GuardRule(&rule))?;
         self.appended.keep_rule(rule);

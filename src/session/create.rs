@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 
 /// A recording that is at `path` already is kept as `path.old`, as perf does; an older one of that name goes.
 /// Returns where it is now. Anything else at `path` is left for [`create`] to refuse.
+///
+/// # Errors
+/// What has the other name is no recording, or the file cannot be renamed.
 pub fn keep_old(path: &Path) -> Result<Option<PathBuf>, SessionError> {
     let old = {
         let mut name = path.as_os_str().to_owned();
@@ -106,6 +109,9 @@ pub fn caller() -> Option<(u32, u32)> {
 }
 
 /// Under sudo, a file belongs to the user who called.
+///
+/// # Errors
+/// The system's refusal, other than that this is not root.
 pub fn give_to_caller(file: &File) -> io::Result<()> {
     let Some((uid, gid)) = caller() else { return Ok(()) };
     match fchown(file, Some(uid), Some(gid)) {

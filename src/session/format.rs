@@ -144,6 +144,9 @@ impl Frame {
     }
 
     /// Read the frame at `at`, and check every length in it against the file and the limits.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
     pub fn read(file: &[u8], at: usize) -> Result<Self, String> {
         let Some(b) = at.checked_add(FRAME_LEN).and_then(|end| file.get(at..end)) else {
             return Err(format!(
@@ -189,6 +192,9 @@ impl Frame {
     }
 
     /// The payload of the frame at `at`, checked and unpacked.
+    ///
+    /// # Errors
+    /// It is cut off, its check sum is wrong, or it cannot be unpacked to the length that the frame claims.
     pub fn payload<'a>(&self, file: &'a [u8], at: usize) -> Result<std::borrow::Cow<'a, [u8]>, String> {
         let start = at + FRAME_LEN;
         let stored = file.get(start..start + self.stored as usize).ok_or("the chunk is cut off")?;

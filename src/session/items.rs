@@ -3,7 +3,7 @@
 
 use super::error::Warning;
 use super::format::ChunkKind;
-use super::reader::{Chunk, Inner, Session, damage};
+use super::reader::{Chunk, Inner, MAX_WARNINGS, Session, damage};
 use super::rows::Decoder;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use pg_event::{CatalogDelta, Coverage, Event, Item, Kind, Ns, ThreadId};
@@ -94,6 +94,12 @@ impl Items {
         &self.warnings
     }
 
+    fn warn(&mut self, w: Warning) {
+        if self.warnings.len() < MAX_WARNINGS {
+            self.warnings.push(w);
+        }
+    }
+
     /// Give a batch of events back once it was used: saves memory from being mapped anew for each.
     pub fn recycle(&mut self, events: Vec<Event>) {
         if self.spare.len() < AHEAD {
@@ -110,8 +116,8 @@ impl Items {
         // Events stay sorted by time whatever a damaged frame claims.
         let until = until.max(self.last);
         self.last = until;
-        self.lost.0 += count;
-        self.lost.1 += until - since.min(until);
+        self.lost.0 = self.lost.0.saturating_add(count);
+        self.lost.1 = self.lost.1.saturating_add(until.saturating_sub(since));
         let kind = Kind::Lost { since: since.min(until), count, ring: RING_FILE };
         Item::Events(vec![Event { time: until, thread: ThreadId::NONE, cpu: 0, kind }])
     }
@@ -175,7 +181,7 @@ impl Iterator for Items {
                     );
                     w.events = u64::from(unknown);
                     (w.lost, w.hides) = (None, false);
-                    self.warnings.push(w);
+                    self.warn(w);
                 }
                 if let Item::Events(events) = &mut item {
                     self.put_in_order(&chunk, events);
@@ -184,7 +190,7 @@ impl Iterator for Items {
             }
             Err(reason) => {
                 let warning = damage(&chunk, &reason);
-                self.warnings.push(warning);
+                self.warn(warning);
                 if chunk.frame.kind == ChunkKind::Events as u8 {
                     return Some(self.lost(chunk.frame.first, chunk.frame.last, u64::from(chunk.frame.rows)));
                 }
@@ -205,7 +211,7 @@ impl Items {
         if !sorted || late > 0 {
             let mut w = damage(chunk, "events are not in order of time; they were put in order");
             (w.lost, w.events, w.hides) = (None, 0, false);
-            self.warnings.push(w);
+            self.warn(w);
         }
         if let Some(e) = events.last() {
             self.last = self.last.max(e.time);

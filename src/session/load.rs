@@ -39,11 +39,17 @@ pub struct Loaded {
 }
 
 /// Load the session at `path`. `progress` is called after each chunk and can stop it.
+///
+/// # Errors
+/// See [`Session::open`]; [`SessionError::Stopped`].
 pub fn load(path: &Path, progress: impl FnMut(Progress) -> ControlFlow<()>) -> Result<Loaded, SessionError> {
     load_session(Session::open(path)?, BuildOptions::default(), progress)
 }
 
 /// Load a session that is open.
+///
+/// # Errors
+/// [`SessionError::Stopped`]: `progress` wanted no more.
 pub fn load_session(
     session: Session,
     options: BuildOptions,
@@ -115,31 +121,37 @@ fn side_by_side(a: Task<'_>, b: Task<'_>) {
 }
 
 impl Loaded {
-    /// The recording as the report shows it.
-    pub fn session_info(&self) -> SessionInfo {
-        SessionInfo {
-            file: self.session.path().display().to_string(),
-            host: self.header.host.clone(),
-            kernel: self.header.kernel.clone(),
-            duration_ns: self.graph.duration(),
-            events: self.graph.event_count(),
-            vertices: self.graph.vertex_count() as u64,
-            edges: self.graph.edge_count() as u64,
-        }
+    /// The recording as the report shows it, and what it did not see.
+    pub fn info(&self) -> (SessionInfo, CoverageInfo) {
+        info(self.session.path(), &self.header, &self.graph, &self.coverage)
     }
+}
 
-    /// What the recording did not see, as the report shows it.
-    pub fn coverage_info(&self) -> CoverageInfo {
-        // Of nothing nothing is missing.
-        let share =
-            |part: u64, whole: u64| if whole == 0 { 1.0 } else { (part as f64 / whole as f64).min(1.0) };
-        let c = &self.coverage;
+/// The parts of a report that the recording alone decides: what it is, and what it did not see.
+pub fn info(
+    path: &Path,
+    header: &Header,
+    graph: &EventGraph,
+    coverage: &Coverage,
+) -> (SessionInfo, CoverageInfo) {
+    // Of nothing nothing is missing; a file may claim that more is there than there was.
+    let share = |part: u64, whole: u64| if whole == 0 { 1.0 } else { (part as f64 / whole as f64).min(1.0) };
+    (
+        SessionInfo {
+            file: path.display().to_string(),
+            host: header.host.clone(),
+            kernel: header.kernel.clone(),
+            duration_ns: graph.duration(),
+            events: graph.event_count(),
+            vertices: graph.vertex_count() as u64,
+            edges: graph.edge_count() as u64,
+        },
         CoverageInfo {
-            lost_events: c.loss.events,
-            lost_ns: c.loss.ns,
-            stacks_complete: share(c.stacks_complete, c.stacks_total),
-            symbols_resolved: share(c.symbols_resolved, c.symbols_total),
-            notes: c.notes.clone(),
-        }
-    }
+            lost_events: coverage.loss.events,
+            lost_ns: coverage.loss.ns,
+            stacks_complete: share(coverage.stacks_complete, coverage.stacks_total),
+            symbols_resolved: share(coverage.symbols_resolved, coverage.symbols_total),
+            notes: coverage.notes.clone(),
+        },
+    )
 }

@@ -30,7 +30,7 @@ pub use create::{caller, give_to_caller, keep_old};
 pub use error::{SessionError, Warning};
 pub use header::{DecisionLog, GuardRule, Header, Note};
 pub use items::{Items, RING_FILE};
-pub use load::{Loaded, Progress, load, load_session};
+pub use load::{Loaded, Progress, info, load, load_session};
 pub use memory::buffers_are_kept;
 pub use reader::Session;
 pub use writer::Writer;
@@ -40,6 +40,9 @@ pub mod parse {
     use pg_event::Event;
 
     /// Decode the payload of an event chunk that claims `rows` rows.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
     pub fn events(payload: &[u8], rows: u32) -> Result<Vec<Event>, String> {
         let mut out = Vec::new();
         super::rows::Decoder::default().decode(payload, rows, &mut out)?;
@@ -57,6 +60,9 @@ pub mod parse {
     }
 
     /// Decode the payload of a chunk of traces.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
     pub fn traces(payload: &[u8]) -> Result<Vec<(pg_event::TraceId, pg_event::Trace)>, String> {
         super::traces::decode(payload)
     }
@@ -67,6 +73,9 @@ pub mod parse {
     }
 
     /// Open a session that is in memory.
+    ///
+    /// # Errors
+    /// See [`super::Session::from_bytes`].
     pub fn session(bytes: &[u8]) -> Result<super::Session, super::SessionError> {
         super::Session::from_bytes(bytes)
     }

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How many warnings are kept; a file of garbage would bring millions.
-const MAX_WARNINGS: usize = 100;
+pub(super) const MAX_WARNINGS: usize = 100;
 /// How many unpacked chunks [`Session::events_in`] keeps.
 const KEPT: usize = 4;
 
@@ -120,6 +120,10 @@ pub struct Session {
 
 impl Session {
     /// Open a session file. Damage that leaves something to read gives [`Session::warnings`].
+    ///
+    /// # Errors
+    /// It cannot be read, is no recording ([`SessionError::NotASession`]), too new ([`SessionError::Newer`]), or nothing of it
+    /// can be used ([`SessionError::Damaged`]).
     pub fn open(path: &Path) -> Result<Self, SessionError> {
         let io = |action| move |source| SessionError::Io { path: path.to_owned(), action, source };
         let file = File::open(path).map_err(io("open it"))?;
@@ -150,6 +154,9 @@ impl Session {
     }
 
     /// Open a session that is in memory: nothing can be appended to it.
+    ///
+    /// # Errors
+    /// As [`Session::open`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SessionError> {
         Self::from_map(Path::new("(memory)"), Map::Memory(bytes.to_vec()))
     }

@@ -1,6 +1,6 @@
 //! Property tests of the format: what goes in comes out, and no bytes can do harm.
 
-use super::format::{FRAME_LEN, PREFIX_LEN};
+use super::format::{ChunkKind, FRAME_LEN, Frame, PREFIX_LEN};
 use super::*;
 use pg_event::{
     Catalog, CatalogDelta, Context, Coverage, Direction, Display, Event, Hold, IpcUse, Item, Kind, ObjectId,
@@ -328,6 +328,30 @@ fn lengths_that_lie() {
             let _ = read(&s);
         }
     }
+}
+
+/// Chunks that cannot be unpacked and claim all of time: what is lost is counted as far as can be.
+#[test]
+fn times_that_lie() {
+    let (_dir, path, ..) = sample();
+    let mut file = std::fs::read(&path).unwrap();
+    let mut at = PREFIX_LEN;
+    let (begin, frame) = loop {
+        let frame = Frame::read(&file, at).unwrap();
+        if frame.kind == ChunkKind::Events as u8 {
+            break (at, frame);
+        }
+        at += FRAME_LEN + frame.stored as usize;
+    };
+    let end = begin + FRAME_LEN + frame.stored as usize;
+    let mut chunk = file[begin..end].to_vec();
+    chunk[..FRAME_LEN]
+        .copy_from_slice(&Frame { first: 0, last: u64::MAX, crc: !frame.crc, ..frame }.to_bytes());
+    file.splice(begin..end, chunk.repeat(200));
+    let (_, _, end, warnings) = read(&parse::session(&file).unwrap());
+    let (_, coverage) = end.expect("an end");
+    assert_eq!((coverage.loss.ns, coverage.loss.events), (u64::MAX, 200 * u64::from(frame.rows)));
+    assert_eq!(warnings.len(), 100, "a file of garbage would bring millions");
 }
 
 #[test]

@@ -56,6 +56,9 @@ pub struct Writer {
 impl Writer {
     /// Create the file, readable by its owner only, and write the header. An older recording of that name
     /// is replaced; any other file is not. Under sudo the file belongs to the user who called.
+    ///
+    /// # Errors
+    /// The system's refusal, or another kind of file is there.
     pub fn create(path: &Path, header: &Header) -> Result<Self, SessionError> {
         let io = |action| move |source| SessionError::Io { path: path.to_owned(), action, source };
         let (file, regular) = super::create::create(path).map_err(io("create it"))?;
@@ -99,6 +102,9 @@ impl Writer {
     }
 
     /// Take over what a source delivers.
+    ///
+    /// # Errors
+    /// It cannot be written: the disk is full, for one. What is in the file stays whole.
     pub fn item(&mut self, item: &Item) -> Result<(), SessionError> {
         match item {
             Item::Catalog(d) => self.catalog.merge(d),
@@ -118,6 +124,9 @@ impl Writer {
     }
 
     /// Write out what waits, if it is time. To be called now and then when nothing is delivered.
+    ///
+    /// # Errors
+    /// As [`Writer::item`].
     pub fn tick(&mut self) -> Result<(), SessionError> {
         let wait = if self.at <= super::compact::MAX_BYTES { FLUSH_SOON_AFTER } else { FLUSH_AFTER };
         let due = !self.leisure && self.flushed.elapsed() >= wait;
@@ -125,6 +134,9 @@ impl Writer {
     }
 
     /// Write out what waits.
+    ///
+    /// # Errors
+    /// As [`Writer::item`].
     pub fn flush(&mut self) -> Result<(), SessionError> {
         self.flushed = Instant::now();
         // The catalogue first: its rows come before the events that name them.
@@ -220,6 +232,9 @@ impl Writer {
 
     /// Write the end, the index and the footer. A source that did not send [`Item::End`] leaves a file
     /// that says it was cut off.
+    ///
+    /// # Errors
+    /// As [`Writer::item`].
     pub fn finish(mut self) -> Result<u64, SessionError> {
         if self.broken {
             // Disk full: what is there is whole; room may have come back for the end.

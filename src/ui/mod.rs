@@ -115,6 +115,11 @@ fn body(area: Rect) -> Rect {
     Rect { y: area.y + 1, height: area.height.saturating_sub(2), ..area }
 }
 
+/// What a click on the first or last line of the screen asks for.
+pub fn command_at(state: &State, x: u16, y: u16) -> Option<crate::app::command::Cmd> {
+    status::command_at(&Ui::new(state), screen(state), x, y)
+}
+
 fn screen(state: &State) -> Rect {
     Rect::new(0, 0, state.size.0, state.size.1)
 }

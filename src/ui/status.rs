@@ -10,6 +10,7 @@ use crate::config::Look;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
+use std::ops::Range;
 
 /// The first line: what is looked at, and what is missing of it.
 pub fn status(ui: &Ui, buffer: &mut Buffer, area: Rect) {
@@ -59,12 +60,46 @@ pub fn status(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     if let Some(busy) = s.busy.last().filter(|_| s.phase == Phase::Ready) {
         aside.insert(0, ui.span(Look::Warning, format!("{}{} ", busy, ui.g.more)));
     }
-    aside.push(ui.span(Look::Key, "[?]"));
-    aside.push(ui.span(Look::Dim, if columns >= 60 { " help " } else { " " }));
+    aside.push(ui.span(Look::Key, HELP));
+    aside.push(ui.span(Look::Dim, help_words(area.width)));
     let aside = Line::from(aside);
     let at = area.width.saturating_sub(aside.width() as u16);
     buffer.set_line(area.x, area.y, &Line::from(spans), at.saturating_sub(1));
     buffer.set_line(area.x + at, area.y, &aside, area.width - at);
+}
+
+/// A hint of the last line, and where it stands.
+struct Hint {
+    key: String,
+    words: &'static str,
+    /// What a click on it does; none where the key is one of several.
+    cmd: Option<Cmd>,
+    /// Columns it takes, with the blanks around it.
+    columns: Range<usize>,
+}
+
+/// What a click on a place of the screen's first or last line asks for.
+pub fn command_at(ui: &Ui, area: Rect, x: u16, y: u16) -> Option<Cmd> {
+    let x = usize::from(x);
+    if y == area.y {
+        return (x + width(help_words(area.width)) + width(HELP) >= usize::from(area.width))
+            .then_some(Cmd::Help);
+    }
+    let s = ui.state;
+    if y + 1 != area.bottom() || s.message.is_some() {
+        return None;
+    }
+    if s.phase != Phase::Ready && s.layers.is_empty() {
+        return None;
+    }
+    shown(ui, area.width).into_iter().find(|h| h.columns.contains(&x)).and_then(|h| h.cmd)
+}
+
+/// The way to the help, at the end of the first line.
+const HELP: &str = "[?]";
+
+fn help_words(columns: u16) -> &'static str {
+    if columns >= 60 { " help " } else { " " }
 }
 
 /// The last line: what was just said, or the keys that make sense here.
@@ -80,14 +115,26 @@ pub fn hints(ui: &Ui, buffer: &mut Buffer, area: Rect) {
         buffer.set_line(area.x, area.y, &line, area.width);
         return;
     }
+    let mut spans = Vec::new();
+    for h in shown(ui, area.width) {
+        spans.push(Span::raw(" "));
+        spans.push(ui.span(Look::Key, h.key));
+        spans.push(Span::raw(format!(" {} ", h.words)));
+    }
+    buffer.set_line(area.x, area.y, &Line::from(spans), area.width);
+}
+
+/// The keys that make sense here and fit into a line, and where they stand.
+fn shown(ui: &Ui, columns: u16) -> Vec<Hint> {
+    let s = ui.state;
     let context = s.context();
-    let mut shown: Vec<(String, &str)> = Vec::new();
+    let mut shown: Vec<(String, &'static str, Option<Cmd>)> = Vec::new();
     if context == Context::Question
         && let Some(q) = s.diagnosis.question()
     {
         let n = q.choices.len().min(9);
         if n > 0 {
-            shown.push((if n > 1 { format!("1-{n}") } else { "1".into() }, "choose"));
+            shown.push((if n > 1 { format!("1-{n}") } else { "1".into() }, "choose", None));
         }
     }
     let cancel = match context {
@@ -98,7 +145,7 @@ pub fn hints(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     if let (Some(word), Some(key)) =
         (cancel, s.config.keymap.keys_for(context, Cmd::Cancel).into_iter().next())
     {
-        shown.push((key, word));
+        shown.push((key, word, Some(Cmd::Cancel)));
     }
     let done = s.view == View::Slice && s.diagnosis.verdict().is_some();
     // First what one does in this view, then where one can go, then the rest.
@@ -125,22 +172,22 @@ pub fn hints(ui: &Ui, buffer: &mut Buffer, area: Rect) {
         if !key.is_empty() {
             // What going on leads to when nothing is left to ask.
             let hint = if c.cmd == Cmd::Resume && done { "verdict" } else { c.hint };
-            shown.push((key, hint));
+            shown.push((key, hint, Some(c.cmd)));
         }
     }
-    let mut spans = Vec::new();
-    let mut used = 1;
-    for (key, hint) in shown {
-        let need = width(&key) + 1 + width(hint) + 3;
-        if used + need > usize::from(area.width) + 2 {
+    let mut out: Vec<Hint> = Vec::new();
+    let (mut used, mut at) = (1, 0);
+    for (key, words, cmd) in shown {
+        let need = width(&key) + 1 + width(words) + 3;
+        if used + need > usize::from(columns) + 2 {
             continue;
         }
         used += need;
-        spans.push(Span::raw(" "));
-        spans.push(ui.span(Look::Key, key));
-        spans.push(Span::raw(format!(" {hint} ")));
+        let end = at + need - 1;
+        out.push(Hint { key, words, cmd, columns: at..end });
+        at = end;
     }
-    buffer.set_line(area.x, area.y, &Line::from(spans), area.width);
+    out
 }
 
 /// Is there nothing for this command to do?

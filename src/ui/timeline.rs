@@ -316,7 +316,7 @@ pub fn legend(ui: &Ui) -> Line<'static> {
         (LaneState::Throttled, "throttled"),
         (LaneState::Stopped, "stopped"),
         (LaneState::Idle, "idle"),
-        (LaneState::Lost, "lost"),
+        (LaneState::Lost, "gap"),
     ] {
         // On a narrow screen the rarest gives way; the line below names it when it is met.
         if ui.state.size.0 < 105 && state == LaneState::Throttled {

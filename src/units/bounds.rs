@@ -1,6 +1,6 @@
 //! Which waits of a recording are between two units.
 
-use pg_event::{Catalog, Frame, ModuleId, StackId, Sysno};
+use pg_event::{Catalog, Frame, ModuleId, POLLS, StackId, Sysno};
 use pg_tracer::units::{BoundaryPath, EventLoop, LoopAt, Wait, is_boundary, waits_for_interpreter};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -32,24 +32,16 @@ pub struct Bounds<'a> {
     calls: HashSet<Sysno>,
 }
 
-/// Calls that do nothing but wait for events of several descriptors, or for a connection: a program makes them to get its
+/// Does it nothing but wait for events of several descriptors, or for a connection? A program makes such a call to get its
 /// next piece of work. (A `read` may be of the piece that it works on.)
-const PURE: [&str; 11] = [
-    "epoll_wait",
-    "epoll_pwait",
-    "epoll_pwait2",
-    "poll",
-    "ppoll",
-    "select",
-    "pselect6",
-    "accept",
-    "accept4",
-    "io_getevents",
-    "io_pgetevents",
-];
+fn only_waits(call: Sysno) -> bool {
+    call.is_any(&POLLS) || call.is_any(&["accept", "accept4"])
+}
 
-/// The same, and handing requests in, at once or for itself.
-const RING: [&str; 1] = ["io_uring_enter"];
+/// The same, or it hands requests in, at once or for itself.
+fn for_events(call: Sysno) -> bool {
+    only_waits(call) || call.is_any(&["io_uring_enter"])
+}
 
 impl<'a> Bounds<'a> {
     /// Of the event loops that threads were found to turn, and how often they waited with which stack. A loop that
@@ -86,7 +78,7 @@ impl<'a> Bounds<'a> {
         loops.retain(|_, l| !l.boundary.is_empty());
         let loops: Vec<Loop> = loops.into_values().collect();
         let calls = loops.iter().flat_map(|l| &l.boundary).map(|b| b.syscall);
-        let calls = calls.filter(|c| c.is_any(&PURE)).collect();
+        let calls = calls.filter(|c| only_waits(*c)).collect();
         Self { catalog, loops, known: HashMap::new(), locks: HashMap::new(), calls }
     }
 
@@ -166,7 +158,6 @@ fn polled(
     waits: &BTreeMap<(StackId, Sysno, Wait), u64>,
 ) -> Option<BoundaryPath> {
     let mut all = Vec::new();
-    let for_events = |call: Sysno| call.is_any(&PURE) || call.is_any(&RING);
     for (&(stack, syscall, wait), &count) in waits.iter().filter(|w| for_events(w.0.1)) {
         let mut frames = frames(catalog, stack);
         let of_loop = |f: &(ModuleId, u64)| f.0 == at.module && calls.contains(&f.1);

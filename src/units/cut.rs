@@ -212,7 +212,7 @@ impl<'a, 'b> Cutter<'a, 'b> {
             return;
         }
         let t = self.threads.entry(e.thread).or_default();
-        if t.displaced.take().is_some_and(|d| d + SLACK < w.start)
+        if t.displaced.take().is_some_and(|d| d.saturating_add(SLACK) < w.start)
             && let Some(unit) = &mut t.unit
         {
             unit.lost = true;

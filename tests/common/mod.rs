@@ -24,10 +24,41 @@ pub fn text(out: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
 }
 
+/// Why nothing can be recorded here; `None` when it can.
+pub fn cannot_trace() -> Option<String> {
+    let missing = pg_tracer::check_permission().err()?.to_string();
+    Some(missing.lines().next().unwrap_or_default().to_owned())
+}
+
+/// Can this test not record? Then it says why it is skipped.
+pub fn skipped(test: &str) -> bool {
+    let why = cannot_trace();
+    if let Some(why) = &why {
+        println!("skipped: {test}: {why}");
+    }
+    why.is_some()
+}
+
+/// A process that ends with the test, however that ends.
+pub struct Ours(pub Child);
+
+impl Ours {
+    /// Its process id, to be typed.
+    pub fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// May this test record, and is there a C compiler? If not it says why it is skipped.
 pub fn can_trace_and_compile(test: &str) -> bool {
-    if let Err(e) = pg_tracer::check_permission() {
-        println!("skipped: {test}: {}", e.to_string().lines().next().unwrap_or_default());
+    if skipped(test) {
         return false;
     }
     let found =

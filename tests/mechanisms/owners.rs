@@ -70,7 +70,6 @@ fn a_terminal_whose_output_is_paused() {
     owner("a_terminal_whose_output_is_paused", "paused.writer", |t| {
         let w = t.wait("paused.writer");
         w.on(ObjectKind::Tty).held_by("paused.terminal", Relation::Peer);
-        // It went on in the end: that is who is told.
-        w.ended_for("paused.terminal").caused_by("paused.terminal");
+        w.ended_for("paused.terminal").caused_by("paused.writer").says("output was paused (Ctrl-S");
     });
 }

@@ -82,8 +82,8 @@ impl Truth {
 fn programs() -> Result<&'static Path, String> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
-        if let Err(e) = pg_tracer::check_permission() {
-            return Err(e.to_string().lines().next().unwrap_or_default().to_owned());
+        if let Some(why) = crate::common::cannot_trace() {
+            return Err(why);
         }
         if !Command::new("cc").arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success()) {
             return Err("there is no C compiler".into());

@@ -32,7 +32,7 @@ impl Truth {
         let (g, c) = (&self.loaded.graph, &self.loaded.catalog);
         let s = Selection { tid: Some(self.ids(role).1), ..Selection::default() };
         let v = select(g, c, &s, &VictimOptions::default()).unwrap_or_else(|e| panic!("{role}: {e}"));
-        let coverage = self.loaded.coverage_info();
+        let (_, coverage) = self.loaded.info();
         run_with_policy(g, c, v, Options { coverage, ..Options::default() })
     }
 

@@ -1,7 +1,7 @@
 //! Units of an asyncio server: its loop is found, and handlers that hold it up are told while they do.
 
 use super::RECORDER;
-use super::common::{Guard, pg_tui, text};
+use super::common::{Guard, pg_tui, skipped, text};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -21,8 +21,7 @@ const TRIES: usize = 3;
 
 /// May this test record, and is there a Python whose frames can be read?
 fn can_trace_python(test: &str) -> bool {
-    if let Err(e) = pg_tracer::check_permission() {
-        println!("skipped: {test}: {}", e.to_string().lines().next().unwrap_or_default());
+    if skipped(test) {
         return false;
     }
     let version = ["-c", "import sys; print(sys.version_info[0], sys.version_info[1])"];

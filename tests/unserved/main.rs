@@ -17,8 +17,8 @@ const S: u64 = 1_000_000_000;
 
 /// What is missing, if anything.
 fn missing(programs: &[&str]) -> Option<String> {
-    if let Err(e) = pg_tracer::check_permission() {
-        return e.to_string().lines().next().map(str::to_owned);
+    if let Some(why) = common::cannot_trace() {
+        return Some(why);
     }
     let there = |p: &&&str| {
         Command::new("sh")

@@ -265,9 +265,13 @@ struct epoll_filefd {
 	struct file *file;
 	int fd;
 } __attribute__((packed));
+struct epoll_event {
+	u32 events;
+} __attribute__((packed));
 struct epitem {
 	struct rb_node rbn;
 	struct epoll_filefd ffd;
+	struct epoll_event event;
 };
 struct eventpoll {
 	struct rb_root_cached rbr;
@@ -279,6 +283,9 @@ struct tty_struct {
 	int index;
 	struct tty_driver *driver;
 	struct tty_struct *link;
+	struct {
+		bool stopped;
+	} flow;
 };
 struct tty_file_private {
 	struct tty_struct *tty;

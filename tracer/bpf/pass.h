@@ -119,6 +119,21 @@ static __noinline void report_wait(struct thread *t, struct task_struct *task, u
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 
+/* A wait to write to a terminal whose output somebody paused (Ctrl-S, tcflow(3)): told by its operation. */
+static __noinline void output_paused(struct thread *t, struct task_struct *task)
+{
+	if (t->object.kind != K_TTY || t->runnable || blocked_class(t) != C_FD_SEND)
+		return;
+	struct file *f = (void *)file_of(task, t->object.fd);
+	struct tty_file_private *p = READ(f, private_data);
+	struct tty_struct *tty = READ(p, tty);
+	u32 paused = READ(tty, flow.stopped) ? TTY_PAUSED : 0;
+	if (t->op == paused)
+		return;
+	t->op = paused;
+	t->told = 0;
+}
+
 SEC("iter.s/task")
 int on_task(struct bpf_iter__task *ctx)
 {
@@ -156,6 +171,7 @@ int on_task(struct bpf_iter__task *ctx)
 	if (c->pass == PASS_USES || !t->off || t->off >= now || (!t->runnable && t->state == OFF_DEAD))
 		return 0;
 	frozen_asleep(t, task);
+	output_paused(t, task);
 	if (c->pass == PASS_FLUSH) {
 		report_wait(t, task, F_OPEN, now);
 	} else if (c->pass == PASS_LONG) {

@@ -54,6 +54,9 @@ enum off_flags {
 	F_THROTTLED = 16, /* runnable, but a quota of CPU time kept it off */
 };
 
+/* pg_event::TTY_PAUSED: the operation of a wait to write to a terminal whose output is paused. */
+#define TTY_PAUSED 1
+
 #define NO_CALL 0xffff
 /* Marks the number of a call of a 32-bit program, which is one of i386. */
 #define COMPAT_CALL 0x8000

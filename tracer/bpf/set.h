@@ -138,7 +138,14 @@ static __always_inline void select_object(struct scratch *s, struct thread *t, s
 	end_set(s, &t->object);
 }
 
-/* What is in an epoll instance, sent at most once a second. */
+/*
+ * How an epoll instance watches (EPOLLEXCLUSIVE, EPOLLWAKEUP, EPOLLONESHOT, EPOLLET), and what it tells of unasked (EPOLLERR,
+ * EPOLLHUP). Where nothing else is asked for, the descriptor is muted: a server that serves one client alone, or that is at
+ * work for this one.
+ */
+#define EPOLL_UNASKED 0xf0000018
+
+/* What an epoll instance waits for, sent at most once a second. */
 int __noinline send_epoll(struct object *o, u64 file, u64 now, u32 which)
 {
 	if (!o)
@@ -160,16 +167,18 @@ int __noinline send_epoll(struct object *o, u64 file, u64 now, u32 which)
 		if (!node)
 			break;
 		struct epitem *item = (void *)node - off;
-		struct file *member = READ(item, ffd.file);
-		struct object of = { .kind = K_UNKNOWN };
-		file_object(&of, (u64)member, which);
-		u32 n = s->set.count;
-		struct member *m = &s->set.members[BOUND(n, SET_MAX)];
-		m->id = of.id;
-		m->peer = of.peer;
-		m->kind = of.kind;
-		m->fd = READ(item, ffd.fd);
-		s->set.count++;
+		if (READ(item, event.events) & ~EPOLL_UNASKED) {
+			struct file *member = READ(item, ffd.file);
+			struct object of = { .kind = K_UNKNOWN };
+			file_object(&of, (u64)member, which);
+			u32 n = s->set.count;
+			struct member *m = &s->set.members[BOUND(n, SET_MAX)];
+			m->id = of.id;
+			m->peer = of.peer;
+			m->kind = of.kind;
+			m->fd = READ(item, ffd.fd);
+			s->set.count++;
+		}
 		/* The next node in order. */
 		struct rb_node *right = READ(node, rb_right);
 		if (right) {

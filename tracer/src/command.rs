@@ -84,11 +84,17 @@ struct Prepared {
 
 impl Command {
     /// Start `argv` suspended, with this process's environment.
+    ///
+    /// # Errors
+    /// See [`Self::spawn_with`].
     pub fn spawn(argv: &[OsString]) -> Result<Self, CommandError> {
         Self::spawn_with(argv, std::env::vars_os().collect())
     }
 
     /// Start `argv` suspended, with the given environment (which also says who called sudo).
+    ///
+    /// # Errors
+    /// [`CommandError::Empty`], [`CommandError::Nul`], [`CommandError::Caller`], [`CommandError::Spawn`].
     pub fn spawn_with(argv: &[OsString], env: Vec<(OsString, OsString)>) -> Result<Self, CommandError> {
         let program = argv.first().ok_or(CommandError::Empty)?.clone();
         let failed = |source| CommandError::Spawn { program: program.clone(), source };
@@ -124,6 +130,9 @@ impl Command {
     }
 
     /// Let it run its program. Returns once that has begun, or says why it could not.
+    ///
+    /// # Errors
+    /// [`CommandError::Exec`]: the program could not be executed; [`CommandError::Killed`]: the process ended before.
     pub fn resume(&mut self) -> Result<(), CommandError> {
         let Some(mut gate) = self.gate.take() else { return Ok(()) };
         if gate.write_all(b"!").is_err() {
@@ -142,6 +151,9 @@ impl Command {
     }
 
     /// Wait for its end.
+    ///
+    /// # Errors
+    /// The system's refusal.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         loop {
             if let Some(status) = self.poll(0)? {
@@ -151,6 +163,9 @@ impl Command {
     }
 
     /// Its end, if it has ended.
+    ///
+    /// # Errors
+    /// The system's refusal.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         self.poll(libc::WNOHANG)
     }

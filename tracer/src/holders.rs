@@ -168,6 +168,16 @@ impl Holders {
         out
     }
 
+    /// Path of the file (or of what is locked) that a thread is within a call about, by the call's descriptor: for one of which
+    /// no name came. `None` when it is in another call by now, or the first argument leads to no file.
+    pub fn path_of_file(&mut self, tid: u32, call: Sysno) -> Option<String> {
+        let (_, args) = self.blocked_call(tid).filter(|c| c.0 == u64::from(call.0))?;
+        match procfs::read_fd_link(tid, u32::try_from(args[0]).ok()?)? {
+            FdLink::Path(path) => Some(path),
+            _ => None,
+        }
+    }
+
     /// Nobody was found for a wait that began at `start`: when is it worth to ask again? What is open was looked
     /// at before the wait began, and whoever it waits for may have come since.
     pub fn ask_again(&self, start: Ns) -> Option<Ns> {

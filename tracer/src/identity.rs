@@ -17,6 +17,7 @@ mod tests;
 
 pub use cgroup::{container_of, main_cgroup};
 
+use crate::clock;
 use crate::collector::hash::FastMap;
 use crate::focus::Focus;
 use crate::patience::Patience;
@@ -134,7 +135,7 @@ impl Identity {
             own_pid,
             clock_start: clock_start_ns,
             boot_offset: clock::boot_offset(),
-            tick: clock::tick_ns(),
+            tick: clock::tick(),
             threads: Rows::default(),
             processes: Rows::default(),
             by_tid: FastMap::default(),
@@ -457,41 +458,4 @@ fn push_cmdline(process: &mut Process, text: String, time: Ns) {
         process.cmdlines.remove(1);
     }
     process.cmdlines.push(Cmdline { time, text });
-}
-
-/// `CLOCK_MONOTONIC`, ns.
-pub(crate) fn now() -> u64 {
-    clock::monotonic()
-}
-
-/// Length of a clock tick of `/proc`, ns.
-pub(crate) fn tick() -> u64 {
-    clock::tick_ns()
-}
-
-mod clock {
-    //! The clocks that `/proc` and the tracepoints count by.
-    #![allow(unsafe_code)] // clock_gettime(2) and sysconf(3) have no safe wrapper in std.
-
-    fn read(clock: libc::clockid_t) -> u64 {
-        let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: `t` is a valid timespec to write to; both clocks exist on every supported kernel.
-        unsafe { libc::clock_gettime(clock, &raw mut t) };
-        t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
-    }
-
-    pub fn boot_offset() -> u64 {
-        let monotonic = read(libc::CLOCK_MONOTONIC);
-        read(libc::CLOCK_BOOTTIME).saturating_sub(monotonic)
-    }
-
-    pub fn monotonic() -> u64 {
-        read(libc::CLOCK_MONOTONIC)
-    }
-
-    pub fn tick_ns() -> u64 {
-        // SAFETY: sysconf has no preconditions.
-        let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-        1_000_000_000 / u64::try_from(ticks).unwrap_or(100).max(1)
-    }
 }

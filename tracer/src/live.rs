@@ -147,9 +147,9 @@ impl Live {
             looks: 0,
             own,
             holders: Holders::new(),
-            identity: Identity::new(crate::identity::now(), &focus, own),
+            identity: Identity::new(crate::clock::monotonic(), &focus, own),
             seen: HashMap::new(),
-            tick: crate::identity::tick(),
+            tick: crate::clock::tick(),
         }
     }
 
@@ -245,6 +245,7 @@ impl Live {
                 state: match stat.state {
                     b'T' => OffState::Stopped,
                     b't' => OffState::Traced,
+                    b'D' => OffState::Uninterruptible,
                     _ => OffState::Interruptible,
                 },
                 id: ObjectId::NONE,

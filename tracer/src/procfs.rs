@@ -212,6 +212,9 @@ pub fn has_ended(pid: u32) -> bool {
 }
 
 /// Read at most `limit` bytes of a file. Files in `/proc` do not know their size, so nobody asks for it.
+///
+/// # Errors
+/// The system's refusal, or that the file is gone.
 pub fn read_bounded(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
     let mut file = std::fs::File::open(path)?;
     let mut out = vec![0; limit.min(4096)];
@@ -290,6 +293,9 @@ pub fn read_exe(pid: u32) -> Option<String> {
 
 /// Raw `/proc/PID/cmdline`. This takes the target's memory lock and can block for as long as the target
 /// holds it: call it through [`crate::patience::Patience`].
+///
+/// # Errors
+/// The system's refusal, or that the process is gone.
 pub fn read_cmdline(pid: u32) -> io::Result<Vec<u8>> {
     let bytes = read_bounded(&path_of(pid, "cmdline"), MAX_CMDLINE * 2)?;
     if bytes.is_empty() {

@@ -282,6 +282,11 @@ fn flock_with_a_waiter() {
         std::thread::yield_now();
     }
     assert_eq!(ask(waiter.pid(), waiter.pid(), "flock", &lock), [(owner.pid(), Relation::Owns)]);
+    // A name that got lost is found by the descriptor.
+    let mut holders = Holders::new();
+    let flock = pg_event::syscall_number("flock").expect("a call");
+    assert_eq!(holders.path_of_file(waiter.pid(), flock).as_deref(), path.to_str());
+    assert_eq!(holders.path_of_file(owner.pid(), flock), None, "it is in another call");
 }
 
 #[test]

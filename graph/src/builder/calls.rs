@@ -1,6 +1,6 @@
 //! Classes of system calls: what a thread in one of them waits for, or does to others.
 
-use pg_event::{Sysno, syscall_number};
+use pg_event::{POLLS, Sysno, syscall_number};
 use std::sync::LazyLock;
 
 pub(crate) const FUTEX: u16 = 1;
@@ -77,20 +77,7 @@ const CLASSES: &[(u16, &[&str])] = &[
             "io_uring_enter",
         ],
     ),
-    (
-        POLL,
-        &[
-            "poll",
-            "ppoll",
-            "select",
-            "pselect6",
-            "epoll_wait",
-            "epoll_pwait",
-            "epoll_pwait2",
-            "io_getevents",
-            "io_pgetevents",
-        ],
-    ),
+    (POLL, &POLLS),
     (YIELD, &["sched_yield"]),
     (SLEEP, &["nanosleep", "clock_nanosleep"]),
     (KILL, &["kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal"]),

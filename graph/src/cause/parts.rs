@@ -180,6 +180,7 @@ impl Writer<'_> {
             }
             let what = match kind {
                 ObjectKind::Pipe | ObjectKind::Fifo => "the pipe is full: nobody reads it",
+                ObjectKind::Tty => "nobody reads the other end, or output is paused there (Ctrl-S)",
                 _ => "its buffer is full: nobody reads the other end",
             };
             return format!(" ({what})");

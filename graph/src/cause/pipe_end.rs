@@ -10,23 +10,31 @@ use pg_event::{Ns, ObjectKind, Relation, ThreadId};
 const CLOSING: Ns = 100_000_000;
 
 impl Writer<'_> {
-    /// `of` read from a pipe until the last writer of it ended; `by` had it open all that time, idled and wrote nothing:
-    /// said instead of a late answer.
+    /// `of` read from a pipe until the last writer of it ended, or reads still; `by` had it open all that time, idled and wrote
+    /// nothing: said instead of a late answer.
     pub(super) fn kept_open(&self, full: &str, by: &SliceNode, of: &SliceNode) -> Option<String> {
         let last = self.last_of(of);
         let v = self.g.vertex(last);
         let pipe =
             self.c.object(v.object).filter(|o| matches!(o.kind, ObjectKind::Pipe | ObjectKind::Fifo))?;
-        let e = self.g.edge(self.g.waking(last)?);
-        let closed = self.g.vertex(e.from).thread;
-        let ended = self.g.exited(closed)?.0;
-        let at_end = (e.from_time..=e.from_time.saturating_add(CLOSING)).contains(&ended);
+        // Nobody has ended it when the recording ended first.
+        let closed = match self.g.waking(last) {
+            None if v.open => None,
+            id => {
+                let e = self.g.edge(id?);
+                let closed = self.g.vertex(e.from).thread;
+                let ended = self.g.exited(closed)?.0;
+                let at_end = (e.from_time..=e.from_time.saturating_add(CLOSING)).contains(&ended);
+                Some(Some((closed, ended)).filter(|_| at_end)?)
+            }
+        };
         let reads = v.syscall.is_any(&["read", "readv", "poll", "ppoll", "select", "pselect6", "splice"]);
         let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
         let within = of.start..(of.start + of.duration).saturating_add(1);
         let holds = || self.g.holds(of.thread, within.clone()).filter(|h| h.relation == Relation::Writes);
-        let has = closed == by.thread || holds().any(|h| process(h.holder) == process(by.thread));
-        if !at_end || !reads || !has {
+        let closes = closed.is_some_and(|c| c.0 == by.thread);
+        let has = closes || holds().any(|h| process(h.holder) == process(by.thread));
+        if !reads || !has {
             return None;
         }
         let known = [process(by.thread), process(of.thread)];
@@ -37,19 +45,27 @@ impl Writer<'_> {
                 others.push(h.holder);
             }
         }
+        let had = if closed.is_some() { "had" } else { "has" };
         let too = match &others[..] {
             [] => String::new(),
-            [one] => format!(", and so had {}", who(self.c, *one)),
-            [one, rest @ ..] => format!(", and so had {} and {} more", who(self.c, *one), rest.len()),
+            [one] => format!(", and so {had} {}", who(self.c, *one)),
+            [one, rest @ ..] => format!(", and so {had} {} and {} more", who(self.c, *one), rest.len()),
         };
         let call = by.syscall.as_ref().map_or_else(String::new, |s| format!(" in {s}"));
-        let closes = if closed == by.thread { "it".into() } else { who(self.c, closed) };
+        let reader = who(self.c, of.thread);
+        let end = match closed {
+            Some((_, ended)) if closes => {
+                format!("{reader} read to its end, when it ended at {}", moment(ended))
+            }
+            Some((closed, ended)) => {
+                format!("{reader} read to its end, when {} ended at {}", who(self.c, closed), moment(ended))
+            }
+            None => format!("{reader} reads to its end, which comes when all that have it close it"),
+        };
         Some(format!(
-            "{full} had the writing end of {} open and wrote nothing{too}: idle for {}{call}; {} read to its end, when {closes} ended at {}",
+            "{full} {had} the writing end of {} open and wrote nothing{too}: idle for {}{call}; {end}",
             clean(&short_label(&pipe.label()), 60),
             span(by.spent),
-            who(self.c, of.thread),
-            moment(ended),
         ))
     }
 }

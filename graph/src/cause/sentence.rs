@@ -4,7 +4,7 @@ use super::server_view::without_session;
 use super::{Ranked, Writer};
 use crate::builder::{RECV, call_is};
 use crate::class::{WaitClass, class, on_condition, private_futex};
-use crate::diagnose::{DATA_FLAG, FindingKind, SliceNode, relation_words, waits_for_lock};
+use crate::diagnose::{DATA_FLAG, FindingKind, GRAB, SliceNode, relation_words, waits_for_lock};
 use crate::disks::{disk_use, wrote_back};
 use crate::graph::NO_STATUS;
 use crate::profile::Profile;
@@ -120,8 +120,13 @@ impl Writer<'_> {
                 let each = span(n.spent / n.waits.max(1) as u64);
                 let how =
                     if n.waits > 1 { format!("{each} at a time ({} times)", n.waits) } else { how.into() };
+                let unseen = if self.may_have_tried(r, n) {
+                    "; whether it tries something in between, with longer and longer pauses, was not recorded: a recording from the beginning, or a longer one, tells"
+                } else {
+                    ""
+                };
                 format!(
-                    "{full} slept {} in {}{f}, {how}",
+                    "{full} slept {} in {}{f}, {how}{unseen}",
                     span(n.spent),
                     n.syscall.as_deref().unwrap_or("a sleep")
                 )
@@ -204,10 +209,7 @@ impl Writer<'_> {
                 };
                 format!("{full} waited {} for memory of its control group: {limit}", span(n.spent))
             }
-            Some(FindingKind::Paused) => format!(
-                "{full} {}: the terminal's output is paused (Ctrl-S), whoever shows it waits for output; Ctrl-Q in that terminal lets it go on",
-                self.waited(n)
-            ),
+            Some(FindingKind::Paused) => self.why_paused(n, &full),
             Some(FindingKind::Here) => format!("{full} {}; the way back ends here", self.waited(n)),
             None if next.is_some() => format!("{full} {}", self.waited_to(n)),
             None => format!("{full} {}", self.waited(n)),
@@ -382,6 +384,14 @@ impl Writer<'_> {
         if let Some(s) = self.o.nodes[..r.node].iter().rev().find_map(|of| self.kept_open(full, n, of)) {
             return s;
         }
+        if class(&self.g.vertex(w.vertex), self.c) == WaitClass::Room {
+            return format!(
+                "{full} has the other end and did not read what came{on}: it was idle for {}{call}{from}, while {} waited {} for room to write",
+                span(n.spent),
+                who(self.c, w.thread),
+                self.patience(w)
+            );
+        }
         let asked = match self.asked_for(w) {
             Some(what) => format!("was sent the request ({what})"),
             None => "was waited for".to_owned(),
@@ -391,6 +401,14 @@ impl Writer<'_> {
             let by = self.let_go_by(n).map_or_else(String::new, |by| format!("{by}, and "));
             return format!(
                 "{full} {asked} and waited {waited}{call}{from} for a lock of the server; {by}{lock}"
+            );
+        }
+        if self.asked_before(n, w) {
+            return format!(
+                "{full} was idle{call}{from} for {} while {} waited {}{on}: what that had asked before the recording began it may have handed on to another one; a recording from the beginning tells",
+                span(n.spent),
+                who(self.c, w.thread),
+                self.patience(w)
             );
         }
         let answered = match self.answered(n, w) {
@@ -403,6 +421,25 @@ impl Writer<'_> {
             who(self.c, w.thread),
             self.patience(w)
         )
+    }
+
+    /// Is the victim one that slept before the recording and after it, and a few times within, so that a loop of tries would
+    /// not have been seen?
+    pub(super) fn may_have_tried(&self, r: &Ranked, n: &SliceNode) -> bool {
+        r.node == 0 && matches!(n.waits, 2 | 3) && self.victim.cut(self.g) == (true, true)
+    }
+
+    /// Did the step before ask before the recording, and does this one wait for whatever comes? What became of the request was
+    /// not recorded then.
+    pub(super) fn asked_before(&self, n: &SliceNode, before: &SliceNode) -> bool {
+        let v = self.g.vertex(before.vertex);
+        let begun = v.begun_before || crate::class::from_the_beginning(self.g, &v);
+        begun
+            && class(&v, self.c) == WaitClass::Channel
+            && class(&self.g.vertex(n.vertex), self.c) == WaitClass::EventLoop
+            && !listens(n)
+            && self.asked_for(before).is_none()
+            && self.answered(n, before).is_none()
     }
 
     /// Does the step wait for connections to the very socket that `client` wants to connect to? One that is established would
@@ -438,8 +475,11 @@ impl Writer<'_> {
         if at_window {
             let display =
                 n.object_label(self.c).map_or_else(String::new, |o| format!(" ({})", short_label(&o)));
+            let alone = n.why_weak.as_deref() == Some(GRAB);
+            let alone =
+                if alone { "; meanwhile the server serves nobody else, as it has grabbed it" } else { "" };
             return format!(
-                "{full} waited {} for input at its window{call}, which {typed}: its display server{display} had no event for it, as nobody used the window",
+                "{full} waited {} for input at its window{call}, which {typed}: its display server{display} had no event for it, as nobody used the window{alone}",
                 span(n.spent)
             );
         }

@@ -6,11 +6,12 @@ use super::ask::Candidate;
 use super::data_flag::Asks;
 use super::pose::Posed;
 use super::walk::{FindingKind, Flow, Walk, group_spans};
-use crate::class::{WaitClass, class, owed};
+use crate::class::{WaitClass, accepted, class, members, owed};
 use crate::episode::LONG_SINGLE;
+use crate::victim::kept_out;
 use crate::words::{short_who, span};
 use crate::{EventGraph, Question, QuestionKind, VertexId, Weak};
-use pg_event::{Catalog, ObjectKind, ProcessId, Relation, ThreadId};
+use pg_event::{Catalog, Object, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
 
 /// The main thread of a process (the one with its pid), else its first.
 pub(crate) fn main_thread(g: &EventGraph, c: &Catalog, p: ProcessId) -> Option<ThreadId> {
@@ -95,7 +96,21 @@ impl Walk<'_> {
         }
         // A sleep that ended by itself explains itself, unless the thread tries something in between, or the victim may.
         let class = refused.map_or(class, |_| WaitClass::Sleep);
-        let polls = first && group.waits > 3 || refused.is_some();
+        let within = (silent.first().map_or(0, |s| s.0), silent.last().map_or(0, |s| s.1));
+        // Of the parts of a file that it tries for it may get some each time: somebody was found to have the others.
+        let kept_out = sleeps && group.waits > 3 && kept_out(self.g, thread, within);
+        let polls = first && group.waits > 3 || refused.is_some() || kept_out;
+        // Who does not accept and looks again and again whether it may: its other threads are what it waits for.
+        if class == WaitClass::Sleep && !polls && asks.is_some() && self.is_listener() {
+            let inside = self.handed_inside(thread, &silent);
+            if !inside.is_empty() {
+                let own = self.out.nodes.len() - 1;
+                self.follow_holder(thread, group, WaitClass::EventLoop, inside)?;
+                let (kind, spans) = (FindingKind::Sleeping, group_spans(group));
+                self.out.findings.push(super::walk::Finding { thread, node: own, kind, spans });
+                return Ok(());
+            }
+        }
         if class == WaitClass::Sleep && !polls && !v.interrupted {
             self.found(thread, FindingKind::Sleeping, group_spans(group));
             return Ok(());
@@ -114,6 +129,10 @@ impl Walk<'_> {
         }
         // Whoever serves many waits for those that it asked something, not for all that it has a connection with.
         if class == WaitClass::EventLoop {
+            let why = "it is a program at a terminal of a server, which waits for whoever connects to that";
+            let own = holders.extract_if(.., |c| self.at_its_terminal(group, thread, c, &silent));
+            let own: Vec<_> = own.collect();
+            self.out.rejected.extend(own.into_iter().map(|c| (c.thread, why.to_owned())));
             let asked = |c: &Candidate| self.has_asked(thread, c, &silent);
             let (kept, others): (Vec<_>, Vec<_>) = holders.into_iter().partition(asked);
             let by_timer = self.answers_by_timer(group);
@@ -127,7 +146,16 @@ impl Walk<'_> {
                 self.out.rejected.extend(behind.into_iter().map(|c| (c.thread, why.to_owned())));
                 let why = "it waits for signals, and sends nothing";
                 self.out.rejected.extend(mute.into_iter().map(|c| (c.thread, why.to_owned())));
-                holders = others;
+                // Its other clients bring it requests, not answers.
+                let (clients, others): (Vec<_>, Vec<_>) =
+                    others.into_iter().partition(|c| self.is_client_of(c, thread, &silent));
+                holders = if others.is_empty() {
+                    clients
+                } else {
+                    let why = "it is another client of this one, which asked it nothing";
+                    self.out.rejected.extend(clients.into_iter().map(|c| (c.thread, why.to_owned())));
+                    others
+                };
             } else {
                 let why = "it was asked for nothing that had not come";
                 self.out.rejected.extend(others.into_iter().map(|c| (c.thread, why.to_owned())));
@@ -165,6 +193,11 @@ impl Walk<'_> {
             self.closed(thread, group, others);
             return Ok(());
         }
+        if class == WaitClass::EventLoop
+            && let Some(c) = self.unread(thread, &silent)
+        {
+            return self.follow_holder(thread, group, class, vec![c]);
+        }
         if self.by_fifos(thread, group, &silent)? {
             return Ok(());
         }
@@ -197,6 +230,12 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// Was the last step come to as it listens on the socket that the one before is not accepted at?
+    fn is_listener(&self) -> bool {
+        let why = self.out.nodes.last().and_then(|n| n.why_weak.as_deref());
+        why.is_some_and(|w| w.contains(relation_words(Relation::Listens)))
+    }
+
     /// Did a server answer the step before when its own time-out had passed?
     fn answers_by_timer(&self, group: &Group) -> bool {
         let last = group.longest().map_or(VertexId(u32::MAX), |c| c.last);
@@ -212,6 +251,34 @@ impl Walk<'_> {
         let by = |t: ThreadId| process(t) == process(c.thread);
         held.filter(|h| by(h.holder)).any(|h| owed.contains(&h.object))
             || self.at_other_ends(thread, &owed, b).into_iter().any(|(_, t)| by(t))
+    }
+
+    /// Is it known only for a terminal that the server emulates, which at the same time looks who connects to the address at
+    /// which it is asked (tmux, screen)? What a client asks for is not what some program there says.
+    fn at_its_terminal(&self, group: &Group, thread: ThreadId, c: &Candidate, spans: &Spans) -> bool {
+        let Some(set) = self.c.object(self.representative(group).object) else { return false };
+        let unix = |o: &&Object| o.kind == ObjectKind::UnixStream && !o.name.is_empty();
+        let socket = || members(self.c, set).filter(unix);
+        let at = |o: &Object| o.peer != 0 && socket().any(|l| l.peer == 0 && l.name == o.name);
+        let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
+        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let held = self.g.holds(thread, a..b.saturating_add(1));
+        let mut held = held.filter(|h| process(h.holder) == process(c.thread)).peekable();
+        let terminal = |o: ObjectId| self.c.object(o).is_some_and(|o| o.kind == ObjectKind::Tty);
+        socket().any(at) && held.peek().is_some() && held.all(|h| terminal(h.object))
+    }
+
+    /// Was the candidate found at the other end of network connections only that its process made to `thread`?
+    fn is_client_of(&self, c: &Candidate, thread: ThreadId, spans: &Spans) -> bool {
+        let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
+        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let mut held = self
+            .g
+            .holds(thread, a..b.saturating_add(1))
+            .filter(|h| process(h.holder) == process(c.thread))
+            .peekable();
+        let network = |o| self.c.object(o).is_some_and(|o| o.kind == ObjectKind::Tcp);
+        held.peek().is_some() && held.all(|h| network(h.object) && accepted(self.c, h.object))
     }
 
     /// Short waits again and again, each ended by its own time-out: a loop that asks whether it may go on.
@@ -282,6 +349,12 @@ impl Walk<'_> {
             && ![c.thread, next.thread].iter().any(|x| self.path.iter().any(|(t, _)| t == x))
         {
             return self.past_server(c, next);
+        }
+        if c.relation == Some(Relation::Peer)
+            && let Some(client) = self.grabber(c.thread, group, &merged(c.spans.clone()))
+            && ![c.thread, client.thread].iter().any(|x| self.path.iter().any(|(t, _)| t == x))
+        {
+            return self.past_grab(c, client);
         }
         if !circle && self.keeps_silent(&c) {
             return self.never_answered(thread, group, c);
@@ -364,7 +437,10 @@ impl Walk<'_> {
         }
         let holder_node = self.out.nodes.len() - 1;
         let idles = class(&self.g.vertex(self.out.nodes[holder_node].vertex), self.c) == WaitClass::EventLoop;
-        if idles && let Some(started) = self.started_for(c.thread, &spans) {
+        let terminal = |s: &Candidate| {
+            act.waiting().is_some_and(|g| self.at_its_terminal(g, c.thread, s, &merged(spans.clone())))
+        };
+        if idles && let Some(started) = self.started_for(c.thread, &spans).filter(|s| !terminal(s)) {
             self.path.push((c.thread, spans));
             return self.visit(started.thread, started.spans, started.entry);
         }
@@ -377,7 +453,10 @@ impl Walk<'_> {
         if self.by_baseline(thread, group, &spans)? {
             return Ok(());
         }
-        let anybody = self.serves_anybody(&self.g.vertex(self.out.nodes[holder_node].vertex));
+        // The first thread of a daemon may only wait for signals.
+        let waits = self.g.vertex(self.out.nodes[holder_node].vertex);
+        let heeds = c.relation == Some(Relation::Serves) && class(&waits, self.c) == WaitClass::Signal;
+        let anybody = heeds || self.serves_anybody(&waits);
         let inside = if anybody { self.handed_inside(c.thread, &spans) } else { Vec::new() };
         if !inside.is_empty() {
             self.path.push((c.thread, spans));
@@ -408,6 +487,19 @@ impl Walk<'_> {
         }
         if c.relation == Some(Relation::Peer) && self.accepts(c.thread, &merged(c.spans.clone())) {
             return true;
+        }
+        // It takes what comes and hands it on to another thread, which is at work.
+        let act = activity(self.g, self.c, c.thread, &merged(c.spans.clone()));
+        let carries = |g: &Group| self.carries(&self.representative(g));
+        if c.relation == Some(Relation::Peer)
+            && act.waiting().is_some_and(carries)
+            && !self.handed_inside(c.thread, &merged(c.spans.clone())).is_empty()
+        {
+            return true;
+        }
+        // It has something to say, and waits for room to write it.
+        if act.waiting().is_some_and(|g| class(&self.representative(g), self.c) == WaitClass::Room) {
+            return false;
         }
         let mut ahead = self.ahead();
         if ahead.visit(c.thread, c.spans.clone(), c.entry.clone()).is_err() {

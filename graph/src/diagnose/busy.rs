@@ -11,7 +11,7 @@ use crate::graph::HoldFact;
 use crate::profile::profile;
 use crate::starved::{Starved, starved};
 use crate::words::span;
-use crate::yields::{YieldLoop, ended_at_last, yield_loop};
+use crate::yields::{YieldLoop, ended_at_last, living, yield_loop};
 use crate::{EdgeKind, Weak};
 use pg_event::{ObjectId, Relation, ThreadId};
 
@@ -97,12 +97,20 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The child whose end a loop went on with.
+    /// The child whose end a loop went on with, or has not seen yet.
     fn spun_for_child(&self, thread: ThreadId, spans: &Spans) -> Option<Candidate> {
         let (start, end) = (spans.first()?.0, spans.last()?.1);
         let own = self.c.thread(thread)?.process;
-        let child = main_thread(self.g, self.c, ended_at_last(self.c, own, (start, end))?)?;
-        let why = "it asked again and again whether a child had ended, and went on when this one had";
+        let (child, why) = match ended_at_last(self.c, own, (start, end)) {
+            Some(ended) => {
+                (ended, "it asked again and again whether a child had ended, and went on when this one had")
+            }
+            None => (
+                living(self.g, self.c, own, (start, end))?,
+                "it asks again and again whether a child has ended, and this is the only one",
+            ),
+        };
+        let child = main_thread(self.g, self.c, child)?;
         let c = self.keeping(child, Relation::ChildOf, start, why.into(), spans);
         (self.counts(child) && !self.on_the_way(child)).then_some(c)
     }

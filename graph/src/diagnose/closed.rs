@@ -267,8 +267,9 @@ impl Walk<'_> {
                         Other::Stuck(_) | Other::Behind(..) | Other::None => Other::Stuck(g.clone()),
                     };
                 }
-                // Whoever waits for clients to come has nothing that one who serves a client could wait for.
-                if self.accepts(t, spans) {
+                // Whoever waits for clients to come has nothing that one who serves a client could wait for; nor has one
+                // that waits to be told something by the other threads.
+                if self.accepts(t, spans) || self.told_by_own(t, g) {
                     return Other::None;
                 }
                 match class(&v, self.c) {
@@ -291,6 +292,19 @@ impl Walk<'_> {
             }
             Mostly::Unborn | Mostly::Gone | Mostly::Unknown => Other::None,
         }
+    }
+
+    /// Does it wait, without a time-out of its own, only for what its own process writes into a pipe?
+    fn told_by_own(&self, t: ThreadId, group: &Group) -> bool {
+        let v = self.representative(group);
+        let pipe = self.c.object(v.object).is_some_and(|o| o.kind == ObjectKind::Pipe);
+        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let (a, b) = (group.clips.first().map_or(0, |c| c.start), group.clips.last().map_or(0, |c| c.end));
+        let mut writers = self.g.holds(t, a..b.saturating_add(1)).peekable();
+        pipe && !v.timed_out
+            && class(&v, self.c) == WaitClass::Channel
+            && writers.peek().is_some()
+            && writers.all(|h| h.relation == Relation::Writes && process(h.holder) == process(t))
     }
 
     /// Did `waiter` let go whoever this edge woke, itself or through others that it woke, after its own wait in `spans`?

@@ -62,6 +62,57 @@ impl Walk<'_> {
         Some(c)
     }
 
+    /// Who answered a server right before that answered the step before, after all the time and with nothing said in
+    /// between: it was asked on behalf of that step. Whoever else let the server turn meanwhile brought what others, or it
+    /// by way of the same server, waited for.
+    pub(super) fn answered_by(&self, server: ThreadId, candidates: &[Candidate]) -> Option<Candidate> {
+        const LOOKED_AT: usize = 64;
+        // Who tries for something again and again until it answers has many short waits.
+        const MOST_WAITS: usize = 4096;
+        let most = candidates.first()?.thread;
+        let answer = self.g.edge(self.out.nodes.last()?.edge_id?);
+        let asker = self.path.len().checked_sub(2).map(|i| self.path[i].0)?;
+        let spans = &self.path.last()?.1;
+        let begun = spans.first()?.0;
+        let from_server = answer.kind == EdgeKind::Ipc && self.g.vertex(answer.from).thread == server;
+        if !from_server || answer.from_time <= begun || !self.serves_all(server, spans) {
+            return None;
+        }
+        let turn = answer.from_time.saturating_sub(AT_ONCE).max(begun)..answer.from_time.saturating_add(1);
+        let vertices = self.g.vertices_in(server, turn).rev().take(LOOKED_AT);
+        let messages = vertices.flat_map(|v| self.g.incoming(v)).map(|id| (id, self.g.edge(id)));
+        let before = |e: &crate::Edge| e.kind == EdgeKind::Ipc && e.to_time <= answer.from_time;
+        let from = |e: &crate::Edge| self.g.vertex(e.from).thread;
+        let others = messages.filter(|(_, e)| before(e) && from(e) != asker && from(e) != server);
+        let (id, e) = others.max_by_key(|(_, e)| e.to_time)?;
+        let by = from(&e);
+        if by == most || !self.counts(by) || self.path.iter().any(|p| p.0 == by) {
+            return None;
+        }
+        let to_server = |e: &crate::Edge| e.kind == EdgeKind::Ipc && self.g.vertex(e.to).thread == server;
+        let (early, late) = (begun.saturating_sub(AT_ONCE), e.from_time.saturating_sub(AT_ONCE));
+        let mut own: Vec<VertexId> = self.g.vertices_in(by, early..late).take(MOST_WAITS + 1).collect();
+        let spoke = |v: &VertexId| {
+            let said = |s: crate::Edge| to_server(&s) && (begun + AT_ONCE..late).contains(&s.from_time);
+            self.g.outgoing(*v).any(|id| said(self.g.edge(id)))
+        };
+        if own.len() > MOST_WAITS || own.iter().any(spoke) {
+            return None;
+        }
+        // Also what came while it had not begun to wait yet.
+        own.extend(self.g.vertex_at(by, late));
+        let soon = early..begun.saturating_add((e.from_time.saturating_sub(begun)) / 10);
+        let heard =
+            |s: crate::Edge| s.kind == EdgeKind::Ipc && from(&s) == server && soon.contains(&s.from_time);
+        if !own.iter().any(|v| self.g.incoming(*v).any(|id| heard(self.g.edge(id)))) {
+            return None;
+        }
+        let mut all = Vec::new();
+        let until = e.from_time.max(begun);
+        Candidate::add(&mut all, self, id, &e, (begun, until), until - begun, true);
+        all.pop()
+    }
+
     /// On by way of the server `c` to whom it handed the request on.
     pub(super) fn past_server(&mut self, c: Candidate, next: Candidate) -> Flow<()> {
         let spans = merged(c.spans);

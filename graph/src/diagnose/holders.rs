@@ -52,6 +52,16 @@ impl Walk<'_> {
                 ends.push(h.object);
             }
         }
+        // The same wait may have gone on by short ones, which are not looked at.
+        if facts.is_empty() {
+            let (object, begun) = (self.representative(group).object, silent.first().map_or(0, |s| s.0));
+            let lock = |h: &HoldFact| object.is_some() && h.object == object && h.relation.has_lock();
+            let before = self.g.holds(thread, 0..begun).filter(lock).map(|h| (h.holder, h.relation, h.time));
+            let before: Vec<_> = before.collect();
+            let last = before.iter().map(|f| f.2).max();
+            let since = last.is_some_and(|at| self.waited_since(thread, object, at, begun));
+            facts.extend(before.into_iter().filter(|f| since && Some(f.2) == last));
+        }
         if facts.is_empty()
             && class == WaitClass::Sleep
             && let Some(object) = self.tried_for(thread, silent)
@@ -77,14 +87,15 @@ impl Walk<'_> {
             facts = self.children(thread, group, silent);
         }
         let until = silent.last().map_or(0, |s| s.1);
-        let by_messages = facts.is_empty() && class == WaitClass::Channel;
+        let o = self.representative(group).object;
+        let members = self.c.object(o).map_or(&[][..], |x| &x.members);
+        // By a pipe of its own process it is told to end; whom it waits for has one of the connections beside.
+        let beside = |h: &HoldFact| members.len() > 1 && self.own_pipe(h);
+        let to_end = !facts.is_empty() && found(silent).iter().all(beside);
+        let by_messages = class == WaitClass::Channel && (facts.is_empty() || to_end);
         if by_messages {
-            let o = self.representative(group).object;
-            let members = self.c.object(o).map_or(&[][..], |x| &x.members);
             ends = members.iter().copied().chain([o]).collect();
-            let threads = self.g.threads().filter(|t| *t != thread && self.counts(*t));
-            facts
-                .extend(self.last_at_other_end(threads, &ends, until).map(|(at, t)| (t, Relation::Peer, at)));
+            facts.extend(self.last_to_say(thread, &ends, until).map(|(at, t)| (t, Relation::Peer, at)));
         }
         // What an epoll instance watched just then may not have been read: by the messages, who was asked over what.
         if class == WaitClass::EventLoop && kind(self.representative(group).object) == Some(ObjectKind::Epoll)
@@ -117,17 +128,21 @@ impl Walk<'_> {
             let by_wait = || self.watcher(holder, &ends, silent).filter(|_| peer);
             let serves = (relation == Relation::Peer).then(|| self.serving(holder, &ends, until)).flatten();
             let serves = serves.or_else(by_wait);
-            let holder = serves.unwrap_or_else(|| {
-                let busiest = self.busiest(holder, relation, silent);
-                let named = busiest == holder && !relation.has_lock() && relation != Relation::Traces;
-                self.on_the_way_of(holder, thread)
-                    .filter(|_| named && self.only_joins(holder, silent))
-                    .unwrap_or(busiest)
-            });
-            if out.iter().any(|c| c.thread == holder) {
-                continue;
-            }
-            let why = if from_facts {
+            let likely = serves.map_or_else(
+                || {
+                    let mut likely = self.likely(holder, relation, silent);
+                    let named = likely[0] == holder && !relation.has_lock() && relation != Relation::Traces;
+                    if named
+                        && self.only_joins(holder, silent)
+                        && let Some(t) = self.on_the_way_of(holder, thread)
+                    {
+                        likely = vec![t];
+                    }
+                    likely
+                },
+                |t| vec![t],
+            );
+            let why = if from_facts && !(to_end && relation == Relation::Peer) {
                 let how = if joins { "it is the thread to be joined" } else { relation_words(relation) };
                 format!("{}: {how}", Weak::FromState.words())
             } else if by_messages {
@@ -135,9 +150,14 @@ impl Walk<'_> {
             } else {
                 "no wake-up was recorded; it is the only child in the catalogue that lived then".to_owned()
             };
-            let at = (self.g.vertex_at(holder, time), time);
-            let found = Candidate::unseen(holder, silent.clone(), at, why);
-            out.push(Candidate { relation: Some(relation), ..found });
+            for holder in likely {
+                if out.iter().any(|c| c.thread == holder) {
+                    continue;
+                }
+                let at = (self.g.vertex_at(holder, time), time);
+                let found = Candidate::unseen(holder, silent.clone(), at, why.clone());
+                out.push(Candidate { relation: Some(relation), ..found });
+            }
         }
         if out.is_empty() && !joins && (from_facts && alone && ends_only || self.only_counts(group)) {
             out.extend(self.within(thread, silent));
@@ -146,6 +166,35 @@ impl Walk<'_> {
             out = self.in_family(thread, group, silent);
         }
         out
+    }
+
+    /// Who took or sent the last message at the other end of any of these channels, and when. One that the way comes from waits
+    /// for `thread` itself: then rather who was asked over another one.
+    fn last_to_say(&self, thread: ThreadId, ends: &[ObjectId], until: Ns) -> Option<(Ns, ThreadId)> {
+        let others = || self.g.threads().filter(|t| *t != thread && self.counts(*t));
+        let last = self.last_at_other_end(others(), ends, until)?;
+        let on_way = |t: ThreadId| self.path.iter().any(|p| p.0 == t);
+        if !on_way(last.1) || ends.len() < 2 {
+            return Some(last);
+        }
+        let mut owed = owed(self.g, self.c, thread, until);
+        owed.retain(|o| ends.contains(o));
+        let asked = self.at_other_ends(thread, &owed, until).into_iter();
+        asked.filter(|x| !on_way(x.1)).max().or(Some(last))
+    }
+
+    /// Is it an end of a pipe within one process?
+    fn own_pipe(&self, h: &HoldFact) -> bool {
+        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        h.relation == Relation::Writes
+            && process(h.holder) == process(h.subject)
+            && self.c.object(h.object).is_some_and(|o| o.kind == ObjectKind::Pipe)
+    }
+
+    /// Did it wait for the same from `at` until `begun`?
+    fn waited_since(&self, thread: ThreadId, object: ObjectId, at: Ns, begun: Ns) -> bool {
+        let mut all = self.g.vertices_in(thread, at..begun).map(|id| self.g.vertex(id));
+        all.all(|v| v.object == object || v.waited() == 0)
     }
 
     /// Does it only tell by an end of a pipe that it lives? Several processes watch such a pipe, beside what they wait for, and
@@ -267,13 +316,18 @@ impl Walk<'_> {
         threads.filter_map(last).max()
     }
 
-    /// A fact names one thread of the holder's process. When that one just idles, the thread of the
-    /// process that did not is meant.
+    /// The first of [`Self::likely`].
     pub(super) fn busiest(&self, holder: ThreadId, relation: Relation, spans: &Spans) -> ThreadId {
+        self.likely(holder, relation, spans)[0]
+    }
+
+    /// A fact names one thread of the holder's process. When that one just idles, the thread of the process that did not is
+    /// meant: who ran; else, all those that wait for somebody else, as far as anybody can tell. One at least.
+    fn likely(&self, holder: ThreadId, relation: Relation, spans: &Spans) -> Vec<ThreadId> {
         if relation == Relation::Traces || relation.has_lock() {
-            return holder;
+            return vec![holder];
         }
-        let Some(process) = self.c.thread(holder).map(|t| t.process) else { return holder };
+        let Some(process) = self.c.thread(holder).map(|t| t.process) else { return vec![holder] };
         let busy = |t: ThreadId| {
             let act = activity(self.g, self.c, t, spans);
             match act.mostly() {
@@ -285,21 +339,44 @@ impl Walk<'_> {
                 Mostly::Unborn | Mostly::Gone | Mostly::Unknown => 0,
             }
         };
+        // Who only listens to its own side (a manager that asks whether it lives) serves nobody over a connection.
+        let aside = relation == Relation::Peer && self.only_pipes(holder, spans);
+        let sleeps = activity(self.g, self.c, holder, spans)
+            .waiting()
+            .is_some_and(|g| class(&self.representative(g), self.c) == WaitClass::Sleep);
         let own = busy(holder);
-        if own * 2 >= total(spans) {
-            return holder;
+        if own * 2 >= total(spans) && !aside && !sleeps {
+            return vec![holder];
         }
         // A futex wait of another thread is as likely an idle worker of a pool: only running counts.
         let ran = |t: ThreadId| activity(self.g, self.c, t, spans).running;
         let most = |of: &dyn Fn(ThreadId) -> Ns| {
             let all = self.g.threads_of(process).map(|t| (of(t), t));
-            all.filter(|(time, _)| time * 2 >= total(spans)).max().map(|x| x.1)
+            let mut all: Vec<_> = all.filter(|(time, _)| time * 2 >= total(spans)).collect();
+            all.sort_unstable_by(|a, b| b.cmp(a));
+            all.into_iter().map(|x| x.1).collect::<Vec<_>>()
         };
         let owing = |t: ThreadId| self.owing(t, spans);
         // A process that has both ends answers itself by some other way.
         let asks = self.path.last().and_then(|p| self.c.thread(p.0)).map(|t| t.process);
-        let accepts = relation == Relation::Peer && asks != Some(process) && self.accepts(holder, spans);
-        most(&ran).or_else(|| most(&owing).filter(|_| accepts)).unwrap_or(holder)
+        let accepts = self.accepts(holder, spans) || sleeps;
+        let others_may = relation == Relation::Peer && asks != Some(process) && accepts;
+        let ran = most(&ran);
+        if let Some(t) = ran.first() {
+            return vec![*t];
+        }
+        let owing = if others_may || aside { most(&owing) } else { Vec::new() };
+        if owing.is_empty() { vec![holder] } else { owing }
+    }
+
+    /// Does the thread mostly watch nothing but pipes, and not those of its children?
+    fn only_pipes(&self, t: ThreadId, spans: &Spans) -> bool {
+        let act = activity(self.g, self.c, t, spans);
+        let Some(g) = act.waiting() else { return false };
+        let Some(o) = self.c.object(self.representative(g).object) else { return false };
+        let pipe = |o: &pg_event::Object| o.kind == ObjectKind::Pipe;
+        let all = pipe(o) || !o.members.is_empty() && crate::class::members(self.c, o).all(pipe);
+        all && !self.reads_from_child(t, g)
     }
 
     /// Does the thread mostly wait for new connections? That is never ended by who waits for an answer over an old one,

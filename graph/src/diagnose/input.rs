@@ -5,7 +5,7 @@ use super::activity::{Group, Mostly, activity, merged};
 use super::ask::Candidate;
 use super::walk::{Finding, FindingKind, Walk, group_spans};
 use crate::class::WaitClass;
-use pg_event::{Display, Object, ObjectKind, ThreadId};
+use pg_event::{ObjectKind, ThreadId};
 
 impl Walk<'_> {
     /// Is the way at its end where a thread waits for input? `typed`: who ended the wait.
@@ -50,14 +50,9 @@ impl Walk<'_> {
             ["_XReply", "xcb_wait_for_reply", "xcb_request_check", "wl_display_roundtrip"];
         let v = self.representative(group);
         let object = |o| self.c.object(o);
-        let of_display = |o: &Object| {
-            let other = || self.c.objects.iter().find(|x| x.is_other_end_of(o));
-            Display::of_socket(&o.name) != Display::None
-                || other().is_some_and(|x| Display::of_socket(&x.name) != Display::None)
-        };
         let members = object(v.object).into_iter().flat_map(|o| o.members.iter().copied().chain([v.object]));
         let mut functions = self.c.frames_of(v.user_stack).map(|f| f.function.as_str());
-        members.filter_map(object).any(of_display)
+        members.filter_map(object).any(|o| self.of_display(o))
             && !functions.any(|f| REPLIES.iter().any(|r| f.starts_with(r)))
     }
 

@@ -5,7 +5,7 @@ use super::activity::{Group, Spans, activity, total};
 use super::ask::Candidate;
 use super::walk::Walk;
 use crate::Vertex;
-use crate::class::{WaitClass, class, connected, members, takes_semaphore};
+use crate::class::{WaitClass, class, connected, members, semaphore_for_lock};
 use pg_event::{ModuleKind, Ns, Object, ObjectId, ObjectKind, Relation, ThreadId};
 
 impl Walk<'_> {
@@ -56,8 +56,13 @@ impl Walk<'_> {
         }
         all.retain(|(time, t)| half(*time) && !self.path.iter().any(|p| p.0 == *t));
         all.sort_by_key(|(time, t)| (std::cmp::Reverse(*time), *t));
-        let why =
-            "no wake-up was recorded; it does something in that process, whose event loop had nothing to do";
+        let loops = activity(self.g, self.c, thread, spans);
+        let sleeps = |g: &Group| class(&self.representative(g), self.c) == WaitClass::Sleep;
+        let why = if loops.waiting().is_some_and(sleeps) {
+            "no wake-up was recorded; it does something in that process, whose listener looked again and again whether it may accept"
+        } else {
+            "no wake-up was recorded; it does something in that process, whose event loop had nothing to do"
+        };
         all.into_iter().map(|(_, t)| self.inside(t, spans, why.to_owned())).collect()
     }
 
@@ -120,7 +125,7 @@ impl Walk<'_> {
         let act = activity(self.g, self.c, t, spans);
         act.waiting().map_or(0, |g| {
             let v = self.representative(g);
-            let semaphore = takes_semaphore(&v, self.c) && !self.waits_in_library(&v);
+            let semaphore = semaphore_for_lock(&v, self.c) && !self.waits_in_library(&v);
             if self.for_lock(g) || semaphore { g.blocked } else { 0 }
         })
     }
@@ -140,15 +145,28 @@ impl Walk<'_> {
         nearest.is_some_and(|m| FILES.iter().any(|f| m.path.rsplit('/').next() == Some(f)))
     }
 
-    /// Does the thread have nothing to do but what comes from anybody: in an event loop, or at a socket that listens? Of a
-    /// unix socket without a peer that is so in a process that has connections by its name.
+    /// Does the thread have nothing to do but what comes from anybody: in an event loop, at a socket that listens, or as it
+    /// carries messages for others? Of a unix socket without a peer that is so in a process that has connections by its name.
     pub(super) fn serves_anybody(&self, v: &Vertex) -> bool {
         let listens = |o: &Object| o.kind == ObjectKind::UnixStream && o.peer == 0 && !o.name.is_empty();
         let Some(o) = self.c.object(v.object) else { return false };
         class(v, self.c) == WaitClass::EventLoop
             || listens(o)
+            || self.carries(v)
             || members(self.c, o).any(listens)
                 && members(self.c, o).all(|o| listens(o) || o.kind == ObjectKind::EventFd)
+    }
+
+    /// Does it wait as a thread that carries messages for others of its process: over connections, and for an event counter by
+    /// which these tell it that there is something to send?
+    pub(super) fn carries(&self, v: &Vertex) -> bool {
+        let Some(set) = self.c.object(v.object) else { return false };
+        let kinds = || members(self.c, set).map(|o| o.kind);
+        let connection = |k| matches!(k, ObjectKind::Tcp | ObjectKind::UnixStream);
+        kinds().count() == set.members.len()
+            && kinds().any(connection)
+            && kinds().any(|k| k == ObjectKind::EventFd)
+            && kinds().all(|k| connection(k) || k == ObjectKind::EventFd)
     }
 
     /// Does it mostly wait for an answer over one connection, which it made to `thread`? Over a unix socket for nothing

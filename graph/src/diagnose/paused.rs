@@ -2,13 +2,30 @@
 //! end waits for output that does not come.
 
 use super::activity::{Group, activity, total};
-use super::walk::{Walk, group_spans};
+use super::ask::Candidate;
+use super::walk::{FindingKind, Flow, Walk, group_spans};
+use crate::Vertex;
 use crate::builder::{SEND, call_is};
-use pg_event::{Object, ObjectId, ObjectKind, Relation, ThreadId};
+use pg_event::{Catalog, Object, ObjectId, ObjectKind, Relation, TTY_PAUSED, ThreadId};
+
+/// Was it seen that the wait is one to write to a terminal whose output is paused?
+pub(crate) fn seen_paused(v: &Vertex, c: &Catalog) -> bool {
+    let tty = || c.object(v.object).is_some_and(|o| o.kind == ObjectKind::Tty);
+    v.op == TTY_PAUSED && call_is(v.syscall, SEND) && tty()
+}
 
 impl Walk<'_> {
-    /// Does `thread` wait to write to a terminal whose other end is asked for output nearly all that time? The kernel
-    /// tells nobody that output is paused, but nothing else keeps one that reads from one that writes.
+    /// Output that was seen to be paused is what `thread` waits for, whoever let it go on.
+    pub(super) fn paused(&mut self, thread: ThreadId, group: &Group, candidates: Vec<Candidate>) -> Flow<()> {
+        self.found(thread, FindingKind::Paused, group_spans(group));
+        match candidates.into_iter().find(|c| !self.path.iter().any(|p| p.0 == c.thread)) {
+            Some(c) => self.visit(c.thread, c.spans, c.entry),
+            None => Ok(()),
+        }
+    }
+
+    /// Does `thread` wait to write to a terminal whose other end is asked for output nearly all that time? Nothing else
+    /// keeps one that reads from one that writes, also where the kernel was not asked whether output is paused.
     pub(super) fn is_paused(&self, thread: ThreadId, group: &Group) -> bool {
         let v = self.representative(group);
         let Some(slave) = self.c.object(v.object).filter(|o| o.kind == ObjectKind::Tty && o.peer != 0) else {

@@ -4,6 +4,7 @@ use super::activity::{Group, Spans};
 use super::answerless::relation_words;
 use super::data_flag::DATA_FLAG;
 use super::node::{Entry, SliceNode};
+use super::sessions::waits_for_lock;
 use super::walk::{Finding, FindingKind, Walk};
 use crate::class::{WaitClass, asked, class, vague};
 use crate::{EdgeKind, EventGraph, VertexId, Weak};
@@ -53,6 +54,8 @@ impl Walk<'_> {
             let first = self.first_of(n);
             let v = self.g.vertex(n.vertex);
             let obliged = class(&v, self.c).obliges(asked(self.g, self.c, first)) && !vague(&v, self.c);
+            // A server waits for its own locks, and in the middle of a statement, by its event loop's means.
+            let obliged = obliged || waits_for_lock(n) || self.executes(n.thread, n.start + n.duration);
             let sole = self.out.nodes.get(i + 1).is_some_and(|next| next.sole || self.only_two(n, next));
             let flag = n.waits_on.as_deref() == Some(DATA_FLAG);
             n.state != "not-created" && n.state != "exited" && !obliged && !sole && !flag

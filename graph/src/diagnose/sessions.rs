@@ -15,8 +15,8 @@ use crate::profile::profile;
 use crate::words::{cmdline_at, named, short_who};
 use pg_event::{Ns, ObjectKind, ProcessId, ThreadId};
 
-/// Functions of PostgreSQL on the stack of a wait for a lock of its lock manager.
-pub(crate) const POSTGRES_LOCKS: &[&str] = &["ProcSleep", "LockAcquireExtended"];
+/// Functions of PostgreSQL on the stack of a wait for a lock of its lock manager, or for a page that nobody else has pinned.
+pub(crate) const POSTGRES_LOCKS: &[&str] = &["ProcSleep", "LockAcquireExtended", "LockBufferForCleanup"];
 /// Functions of MariaDB and MySQL on the stack of a wait for a row or a table.
 pub(crate) const MARIADB_LOCKS: &[&str] =
     &["lock_wait(", "MDL_wait", "MDL_context", "trx_lock_wait", "handler::ha_"];
@@ -228,6 +228,11 @@ impl Walk<'_> {
         };
         let others = self.g.threads_of(own).filter(|t| *t != thread && self.counts(*t));
         others.filter_map(|t| idle(t).or_else(|| busy(t))).collect()
+    }
+
+    /// Does a session execute a statement at a time, by the title of its process? What it waits for then is its own doing.
+    pub(super) fn executes(&self, thread: ThreadId, at: Ns) -> bool {
+        Session::of(&cmdline_at(self.c, thread, at)).is_some_and(Session::busy)
     }
 
     fn session_question(

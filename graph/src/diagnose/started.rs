@@ -64,10 +64,12 @@ impl Walk<'_> {
         let spans: Spans = asks.spans.iter().map(|s| (s.0.max(began), s.1)).filter(|s| s.0 < s.1).collect();
         let why = "it slept again and again while this child of it lived, and went on when that had ended";
         let vertex = self.g.vertex_at(child, b.saturating_sub(1));
-        Some(Candidate {
+        let c = Candidate {
             relation: Some(Relation::ChildOf),
             ..Candidate::unseen(child, spans, (vertex, a), why)
-        })
+        };
+        // A child that waits for what the sleeper sends it ends when that has come to its end, not the other way round.
+        (!self.closes_ring(&c)).then_some(c)
     }
 
     /// A child that failed while its parent waited for a message: what nobody else can send may have been its to

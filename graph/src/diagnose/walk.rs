@@ -9,7 +9,7 @@ use crate::class::{WaitClass, class};
 use crate::episode::WaitKey;
 use crate::report::QuestionInfo;
 use crate::words::{clean, short_who, span};
-use crate::{Decision, EdgeKind, EventGraph, Question, Vertex, VertexId, Victim, Weak};
+use crate::{Decision, EdgeId, EdgeKind, EventGraph, Question, Vertex, VertexId, Victim, Weak};
 use pg_event::{Catalog, ModuleKind, Ns, Relation, ThreadId};
 use std::collections::HashSet;
 
@@ -102,6 +102,8 @@ pub(crate) struct Walk<'g> {
     pub out: Outcome,
     /// Threads on the way and their waiting spans.
     pub path: Vec<(ThreadId, Spans)>,
+    /// Who let a server on the way turn, where the way went on to who answered it for the step before instead.
+    passed: Vec<(ThreadId, Candidate)>,
 }
 
 /// Longest way: real ones have a handful of steps.
@@ -115,7 +117,8 @@ impl<'g> Walk<'g> {
         options: &'g Options,
         decisions: &'g [Decision],
     ) -> Self {
-        Self { g, c, options, victim, decisions, auto: false, out: Outcome::default(), path: Vec::new() }
+        let (out, path, passed) = (Outcome::default(), Vec::new(), Vec::new());
+        Self { g, c, options, victim, decisions, auto: false, out, path, passed }
     }
 
     pub fn run(mut self) -> Outcome {
@@ -137,6 +140,7 @@ impl<'g> Walk<'g> {
             auto: true,
             out: Outcome { nodes: self.out.nodes.clone(), ..Outcome::default() },
             path: self.path.clone(),
+            passed: self.passed.clone(),
         }
     }
 
@@ -179,7 +183,8 @@ impl<'g> Walk<'g> {
         if self.path.iter().any(|(t, _)| *t == thread) {
             // A server on the way twice is none of those that wait for one another: it hands on what they ask.
             let asker = self.out.nodes.last().map(|n| n.thread);
-            let Some(c) = asker.and_then(|a| self.handed_on(thread, a, &spans)) else {
+            let handed = asker.and_then(|a| self.handed_on(thread, a, &spans));
+            let Some(c) = handed.or_else(|| self.let_turn(thread)) else {
                 self.ring(thread, &spans, entry);
                 return Ok(());
             };
@@ -245,6 +250,12 @@ impl<'g> Walk<'g> {
         }
     }
 
+    /// Who let a server turn that the way has come to again, and was passed by when it came there first.
+    fn let_turn(&self, server: ThreadId) -> Option<Candidate> {
+        let on_the_way = |t: ThreadId| self.path.iter().any(|p| p.0 == t);
+        self.passed.iter().find(|(s, c)| *s == server && !on_the_way(c.thread)).map(|(_, c)| c.clone())
+    }
+
     fn why_unseen(&self, spans: &Spans) -> &'static str {
         if spans.iter().any(|s| self.g.lost_within(&(s.0..s.1))) {
             "events were lost"
@@ -307,7 +318,7 @@ impl<'g> Walk<'g> {
 
     /// The wait of the last step: who ended it?
     fn resolve(&mut self, thread: ThreadId, group: &Group) -> Flow<()> {
-        if self.by_write_back(thread, group)? {
+        if self.by_write_back(thread, group)? || self.by_ordered_data(thread, group)? {
             return Ok(());
         }
         let (candidates, silent) = self.wakers(group);
@@ -317,6 +328,10 @@ impl<'g> Walk<'g> {
         let (candidates, silent) = self.past_releasers(candidates, silent);
         let (candidates, silent) = self.past_who_gave_up(thread, group, candidates, silent);
         let (candidates, silent) = self.renewed(group, candidates, silent);
+        if let Some(c) = self.answered_by(thread, &candidates) {
+            self.passed.extend(candidates.into_iter().map(|c| (thread, c)));
+            return self.visit(c.thread, c.spans, c.entry);
+        }
         let woken: Ns = candidates.iter().map(|c| c.time).max().unwrap_or(0);
         let v = self.representative(group);
         let class = class(&v, self.c);
@@ -327,6 +342,9 @@ impl<'g> Walk<'g> {
         }
         if crate::waits::for_thaw(&v, self.c) {
             return self.frozen(group, candidates);
+        }
+        if super::paused::seen_paused(&v, self.c) {
+            return self.paused(thread, group, candidates);
         }
         // Who gave memory back, or raised the limit, ended that and did not cause it.
         if crate::waits::memory_limit(&v, self.c).is_some() {
@@ -436,7 +454,17 @@ impl<'g> Walk<'g> {
         let asker = self.asker(group);
         for clip in &group.clips {
             let by = self.brought(clip).filter(|(_, e)| self.counts(self.g.vertex(e.from).thread));
-            let Some((id, mut e)) = by else {
+            // Who waits for this one and had given up when it let it know is not whom it listened to meanwhile; nor is who had
+            // sent what it took before it began to wait.
+            let gave_up = |e: &crate::Edge| {
+                let from = self.g.vertex(e.from).thread;
+                let listens = || class(&self.g.vertex(clip.last), self.c);
+                let asker = || e.from_time >= clip.end && self.path.iter().any(|p| p.0 == from);
+                !clip.resolved
+                    && (asker() || e.from_time < self.g.vertex(clip.first).start)
+                    && matches!(listens(), WaitClass::Channel | WaitClass::EventLoop)
+            };
+            let Some((id, mut e)) = by.filter(|(_, e)| !gave_up(e)) else {
                 silent.push((clip.start, clip.end));
                 continue;
             };
@@ -472,25 +500,51 @@ impl<'g> Walk<'g> {
     /// Who waits for an answer, with a time-out after which it does something else and then goes on to wait, waited for who
     /// answered in the end: if that made it answer the step before.
     fn renewed(
-        &self,
+        &mut self,
         group: &Group,
         mut candidates: Vec<Candidate>,
         silent: Spans,
     ) -> (Vec<Candidate>, Spans) {
+        let Some((last, before)) = group.clips.split_last() else { return (candidates, silent) };
         let left = self.out.nodes.last().and_then(|n| n.edge_id).map(|id| self.g.edge(id).from);
-        let Some((last, before)) = group.clips.split_last().filter(|(l, _)| left == Some(l.last)) else {
-            return (candidates, silent);
-        };
         let answers =
             matches!(class(&self.representative(group), self.c), WaitClass::Channel | WaitClass::EventLoop);
         let by = self.brought(last).map(|(_, e)| self.g.vertex(e.from).thread);
-        let timed_out = before.iter().all(|c| self.g.vertex(c.last).timed_out);
+        let timed_out = left == Some(last.last) && before.iter().all(|c| self.g.vertex(c.last).timed_out);
         if let Some(c) = candidates.iter_mut().find(|c| answers && timed_out && Some(c.thread) == by) {
             c.time += total(&silent);
             c.spans.extend(silent);
             return (candidates, Spans::new());
         }
+        // Who was asked by a bare wake-up (of a latch, a condition) right before, and gave the last one: those that others
+        // gave in between did not let it go on.
+        let bare = |c: &Candidate| c.kind == EdgeKind::WakeUp && c.waking;
+        let called = group.clips.first().map_or_else(Vec::new, |c| self.woken_before(c.first));
+        let one = candidates.iter().position(|c| Some(c.thread) == by && called.contains(&c.thread));
+        if let Some(i) = one.filter(|_| answers && candidates.len() > 1 && candidates.iter().all(bare)) {
+            let mut c = candidates.swap_remove(i);
+            let why = "it woke the thread, which went on to wait for whom it had asked before";
+            for other in candidates {
+                c.time += other.time;
+                c.spans.extend(other.spans);
+                self.out.rejected.push((other.thread, why.to_owned()));
+            }
+            c.spans = merged(c.spans);
+            return (vec![c], silent);
+        }
         (candidates, silent)
+    }
+
+    /// Whom a thread woke in the segment that ended with the wait which `v` leads in with.
+    fn woken_before(&self, v: VertexId) -> Vec<ThreadId> {
+        let Some(before) = v.0.checked_sub(1).map(VertexId) else { return Vec::new() };
+        let own = self.g.vertex(v).thread;
+        if self.g.vertex(before).thread != own {
+            return Vec::new();
+        }
+        let woke = |e: &EdgeId| self.g.waking(self.g.edge(*e).to) == Some(*e);
+        let to = self.g.outgoing(before).filter(woke).map(|e| self.g.vertex(self.g.edge(e).to).thread);
+        to.filter(|t| *t != own).collect()
     }
 
     /// The thread that the way comes from to the one whose waits are in the group.

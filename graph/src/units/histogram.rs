@@ -125,23 +125,23 @@ mod tests {
     }
 
     proptest! {
-           #[test]
-           fn units_ranks_are_those_of_the_sorted_list(mut all in prop::collection::vec(0..LONGEST, 1..60), ns in 0..LONGEST) {
-               let mut h = Histogram::default();
-               for &ns in &all {
-    h.add(ns);
+        #[test]
+        fn units_ranks_are_those_of_the_sorted_list(mut all in prop::collection::vec(0..LONGEST, 1..60), ns in 0..LONGEST) {
+            let mut h = Histogram::default();
+            for &ns in &all {
+                h.add(ns);
+            }
+            all.sort_unstable();
+            for (i, &exact) in all.iter().enumerate() {
+                let found = h.at_rank(i as u64 + 1).expect("a rank within");
+                prop_assert!(found >= exact && (found - exact) * 128 <= exact);
+            }
+            prop_assert_eq!(h.at_rank(0), None);
+            prop_assert_eq!(h.at_rank(all.len() as u64 + 1), None);
+            prop_assert_eq!(h.count(), all.len() as u64);
+            let exact = all.iter().filter(|&&a| a > ns).count() as u64;
+            let near = all.iter().filter(|&&a| step_of(a) == step_of(ns)).count() as u64;
+            prop_assert!((exact..=exact + near).contains(&h.above(ns)));
+        }
     }
-               all.sort_unstable();
-               for (i, &exact) in all.iter().enumerate() {
-                   let found = h.at_rank(i as u64 + 1).expect("a rank within");
-                   prop_assert!(found >= exact && (found - exact) * 128 <= exact);
-               }
-               prop_assert_eq!(h.at_rank(0), None);
-               prop_assert_eq!(h.at_rank(all.len() as u64 + 1), None);
-               prop_assert_eq!(h.count(), all.len() as u64);
-               let exact = all.iter().filter(|&&a| a > ns).count() as u64;
-               let near = all.iter().filter(|&&a| step_of(a) == step_of(ns)).count() as u64;
-               prop_assert!((exact..=exact + near).contains(&h.above(ns)));
-           }
-       }
 }

@@ -30,7 +30,9 @@ pub fn kernel_frames(catalog: &Catalog, stack: StackId) -> Vec<String> {
 
 /// How many frames of a kernel's stack are those of the look at it, the innermost.
 fn looking(stack: &[String]) -> usize {
-    stack.iter().rposition(|f| f.starts_with("__traceiter_")).map_or(0, |at| at + 1)
+    // Between the tracepoint and the program lies `__traceiter_*`, unless the kernel calls the only program directly.
+    const OWN: [&str; 3] = ["__traceiter_", "bpf_trace_run", "bpf_prog_"];
+    stack.iter().rposition(|f| OWN.iter().any(|own| f.starts_with(own))).map_or(0, |at| at + 1)
 }
 
 /// A violation for programs that read it; `number` counts those of the recording from 1.
@@ -153,6 +155,9 @@ mod tests {
     #[test]
     fn the_look_at_a_stack_is_no_part_of_it() {
         let stack = ["bpf_get_task_stack", "bpf_prog_1_on_switch", "__traceiter_sched_switch", "futex_wait"];
+        assert_eq!(looking(&stack.map(String::from)), 3);
+        let stack =
+            ["__bpf_get_stack", "bpf_prog_1_on_switch", "bpf_trace_run4", "irqentry_exit_to_user_mode"];
         assert_eq!(looking(&stack.map(String::from)), 3);
         assert_eq!(looking(&["do_page_fault".into()]), 0);
     }

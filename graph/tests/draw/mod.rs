@@ -1,6 +1,8 @@
 //! Tiny drawn recordings: threads, what they wait on and who wakes them, in seconds.
 #![allow(dead_code)]
 
+pub mod middle;
+
 use pg_event::{
     Catalog, Cmdline, Context, Coverage, Direction, Display, Event, Frame, FrameId, Hold, IpcUse, Item, Kind,
     Module, ModuleId, ModuleKind, Ns, Object, ObjectId, ObjectKind, OffCpu, OffState, Process, ProcessId,

@@ -288,7 +288,7 @@ fn profile(r: &Recording, v: &pg_graph::Vertex, out: &mut Vec<Row>) {
             let entry = by_function.entry(f.clone()).or_default();
             entry.0 += if depth == 0 { s.weight } else { 0 };
             entry.1 += s.weight;
-            entry.2 += s.weight * depth as u64;
+            entry.2 = entry.2.saturating_add(s.weight.saturating_mul(depth as u64));
             seen.push(f);
         }
     }

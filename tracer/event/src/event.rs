@@ -172,6 +172,10 @@ impl Context {
     }
 }
 
+/// [`OffCpu::op`] of a wait to write to a terminal whose output was found to be paused (Ctrl-S, `tcflow(3)`): the
+/// kernel's `tty_struct.flow.stopped`.
+pub const TTY_PAUSED: u32 = 1;
+
 /// One interval off the CPU, `start..Event::time`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct OffCpu {
@@ -189,7 +193,8 @@ pub struct OffCpu {
     pub begun_before: bool,
     /// The system call it blocked in; [`Sysno::NONE`] for a page fault, an interrupt, a kernel thread.
     pub syscall: Sysno,
-    /// Futex operation, flock or fcntl command, wait options, signal: by system call.
+    /// Futex operation, flock or fcntl command, wait options, signal: by system call; of a write to a terminal
+    /// [`TTY_PAUSED`] when its output was found to be paused.
     pub op: u32,
     /// Futex value waited on, number of descriptors polled, ...: by system call.
     pub value: u32,

@@ -20,12 +20,12 @@ pub use catalog::{
 };
 pub use event::{
     Context, Coverage, Direction, Event, Hold, IpcUse, Item, Kind, Loss, OffCpu, OffState, Relation, Sample,
-    SyscallUse, Work,
+    SyscallUse, TTY_PAUSED, Work,
 };
 pub use ids::{FrameId, ModuleId, Ns, ObjectId, ProcessId, StackId, ThreadId, TraceId, UnitTypeId};
 pub use lookup::Lookup;
 pub use object::{Object, ObjectKind, SHARED_FUTEX, SysV, endpoint_v4, show_endpoint};
-pub use syscall::{Sysno, syscall_name, syscall_number};
+pub use syscall::{POLLS, Sysno, syscall_name, syscall_number};
 pub use trace::{Burst, Trace};
 pub use unit::{MAX_UNIT_TYPES, SeenBy, UnitTypeRow, Violation};
 pub use unserved::{Display, Unserved};

@@ -38,6 +38,19 @@ impl Sysno {
     }
 }
 
+/// System calls that wait for any of several descriptors to be ready, or for any of several requests to be done.
+pub const POLLS: [&str; 9] = [
+    "poll",
+    "ppoll",
+    "select",
+    "pselect6",
+    "epoll_wait",
+    "epoll_pwait",
+    "epoll_pwait2",
+    "io_getevents",
+    "io_pgetevents",
+];
+
 impl Default for Sysno {
     fn default() -> Self {
         Self::NONE

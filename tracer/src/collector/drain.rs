@@ -3,10 +3,10 @@
 //! than the records that it brings.
 
 use super::alarm::{Alarm, Bell};
-use super::clock;
 use super::lanes::Lanes;
 use super::priority::raise_priority;
 use super::raw;
+use crate::clock;
 use crate::error::Error;
 use aya::maps::{MapData, RingBuf};
 use crossbeam_channel::{Receiver, Sender, bounded};

@@ -162,6 +162,13 @@ impl Objects {
         }
     }
 
+    /// A name that was found otherwise, for an object that has none.
+    pub fn name_if_none(&mut self, id: ObjectId, name: String) {
+        if let Some(row) = self.touch(id).filter(|o| o.name.is_empty()) {
+            row.name = name;
+        }
+    }
+
     /// The object's id, and its name: made at first sight.
     pub fn called(&mut self, raw: RawObject, name: &str) -> ObjectId {
         let id = self.id(raw);

@@ -46,6 +46,9 @@ struct Entry {
 
 impl Caller {
     /// Whom sudo (or pkexec, or doas) was called by; `None` when by nobody, or by root.
+    ///
+    /// # Errors
+    /// A variable does not name a user.
     pub fn from_env(env: &[(OsString, OsString)]) -> Result<Option<Self>, CallerError> {
         let get = |name: &str| env.iter().find(|(k, _)| k == name).map(|(_, v)| v.clone());
         let number = |variable: &'static str, value: &OsStr| {

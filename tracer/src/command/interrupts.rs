@@ -21,6 +21,9 @@ pub struct Interrupts {
 
 impl Interrupts {
     /// Count from now on, beginning at zero. There may be only one at a time.
+    ///
+    /// # Errors
+    /// The system's refusal.
     pub fn install() -> io::Result<Self> {
         INTERRUPTS.store(0, SeqCst);
         TERMINATES.store(0, SeqCst);

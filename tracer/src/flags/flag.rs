@@ -222,7 +222,7 @@ impl Flag {
             }
         }
         // What was on its way meanwhile is of before.
-        self.changed = crate::collector::monotonic();
+        self.changed = crate::clock::monotonic();
     }
 
     /// Sentences about what was not recorded of it. `start` is when the recording began (`CLOCK_MONOTONIC`).

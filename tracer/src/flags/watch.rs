@@ -4,7 +4,7 @@ use super::flag::Flag;
 use super::program::{Program, Ring};
 use super::variables::{Located, locate};
 use super::{FlagError, FlagRow, FlagSpec, Touch};
-use crate::collector::monotonic;
+use crate::clock::monotonic;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -32,7 +32,7 @@ pub fn places(number: usize, binary: &Binary, call: Sysno, ends: bool) -> Vec<Fo
             continue;
         }
         for site in sites(&code, function.start, call, &|i| by_name.calls(i)) {
-            let wrapper = function.end - function.start <= WRAPPER;
+            let wrapper = function.end.saturating_sub(function.start) <= WRAPPER;
             let waits = rule::waits(call);
             // Where arguments are asked for, they have to be there.
             let (address, entry) = match (ends, wrapper && waits.is_none() && !site.by_function) {

@@ -1,7 +1,7 @@
 //! Which uses of a system call begin and end units.
 
 use iced_x86::Register;
-use pg_event::Sysno;
+use pg_event::{POLLS, Sysno};
 
 /// What a call must have given for a unit to begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,7 +37,7 @@ pub struct AtCall {
 /// What a call gives when what it waits for is there (section 2 of the manual, each under RETURN VALUE).
 pub(super) fn gave(call: Sysno) -> Gave {
     /// 0 is the end of a file, the end of a connection, or that the time is over.
-    const SOMETHING: [&str; 20] = [
+    const SOMETHING: [&str; 11] = [
         "read",
         "readv",
         "pread64",
@@ -47,19 +47,10 @@ pub(super) fn gave(call: Sysno) -> Gave {
         "recvmsg",
         "recvmmsg",
         "splice",
-        "poll",
-        "ppoll",
-        "select",
-        "pselect6",
-        "epoll_wait",
-        "epoll_pwait",
-        "epoll_pwait2",
-        "io_getevents",
-        "io_pgetevents",
         "rt_sigtimedwait",
         "wait4",
     ];
-    if call.is_any(&SOMETHING) {
+    if call.is_any(&SOMETHING) || call.is_any(&POLLS) {
         Gave::Something
     } else if call.is_any(&["pause", "rt_sigsuspend"]) {
         Gave::Anything

@@ -4,7 +4,7 @@
 use super::layout::{FUNCTIONS, Unit};
 use super::multi::Probe;
 use super::program::Program;
-use crate::collector::monotonic;
+use crate::clock::monotonic;
 use std::path::Path;
 
 /// Calls in a round, and rounds.

@@ -87,11 +87,10 @@ impl Given {
         }
         self.pids.push(pid);
         let mut links = Vec::new();
+        let mut refused = Vec::new();
         for s in self.all.iter().filter(|s| s.shared) {
             if self.own.len() >= MAX_PIDS {
-                self.notes
-                    .push(format!("in more than {MAX_PIDS} processes no places in libraries are probed"));
-                self.notes.dedup();
+                self.note(format!("in more than {MAX_PIDS} processes no places in libraries are probed"));
                 return;
             }
             let program = if s.begins { begin } else { end };
@@ -99,8 +98,11 @@ impl Given {
                 Ok(link) => links.push(link),
                 // It may have ended.
                 Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return,
-                Err(e) => self.notes.push(format!("no probe where units {}: {e}", begin_or_end(s.begins))),
+                Err(e) => refused.push(format!("no probe where units {}: {e}", begin_or_end(s.begins))),
             }
+        }
+        for note in refused {
+            self.note(note);
         }
         if !links.is_empty() {
             self.own.entry(pid).or_default().extend(links);

@@ -16,7 +16,7 @@ use super::probes::Probes;
 use super::program::Program;
 use super::shapes::Shapes;
 use super::told::{Counts, Ended, Told, UnitTold};
-use crate::collector::monotonic;
+use crate::clock::monotonic;
 use crate::error::Error;
 use crate::stacks::StackTable;
 use pg_event::{Catalog, Ns};

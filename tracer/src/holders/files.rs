@@ -37,28 +37,32 @@ impl Holders {
         others(served.collect(), wait).map(|p| (Who::Process(p), Relation::Serves)).collect()
     }
 
-    /// The daemon behind a file on FUSE. The file itself is never touched: that would hang as well.
-    fn file_server(&mut self, wait: &LongWait, object: &Object) -> Vec<(Who, Relation)> {
-        let mounts = mounts::of_process(wait.tid);
-        let mount = if object.peer == 0 {
+    /// The mount that a file lies on, as far as it is known. The file itself is never touched: that may hang as well.
+    pub(super) fn mount_of(wait: &LongWait, object: &Object) -> Option<mounts::Mount> {
+        let mut mounts = mounts::of_process(wait.tid);
+        let found = if object.peer == 0 {
             // Known by the path given to the system call only.
             let mut path = object.name.as_bytes().to_vec();
             if !path.starts_with(b"/") {
-                let Ok(here) = std::fs::read_link(procfs::path_of(wait.tid, "cwd")) else {
-                    return Vec::new();
-                };
+                let here = std::fs::read_link(procfs::path_of(wait.tid, "cwd")).ok()?;
                 let mut full = here.as_os_str().as_bytes().to_vec();
                 full.push(b'/');
                 full.append(&mut path);
                 path = full;
             }
-            mounts::of_path(&mounts, &path)
+            let found = mounts::of_path(&mounts, &path)?;
+            mounts.iter().position(|m| std::ptr::eq(m, found))?
         } else {
-            let dev = object.peer as u32;
-            let device = (dev >> 8 & 0xfff, (dev & 0xff) | (dev >> 12 & !0xff));
-            mounts.iter().find(|m| m.device == device)
+            let device = device_of(object);
+            mounts.iter().position(|m| m.device == device)?
         };
-        let Some(mount) = mount.filter(|m| m.is_fuse()) else { return Vec::new() };
+        Some(mounts.swap_remove(found))
+    }
+
+    /// The daemon behind a file on FUSE.
+    fn file_server(&mut self, wait: &LongWait, object: &Object) -> Vec<(Who, Relation)> {
+        let mount = Self::mount_of(wait, object);
+        let Some(mount) = mount.filter(mounts::Mount::is_fuse) else { return Vec::new() };
         let minor = mount.device.1;
         let daemons = self.open.with_path(|p| p == "/dev/fuse");
         let connections: Vec<_> =
@@ -76,4 +80,10 @@ impl Holders {
         }
         others(pids, wait).map(|p| (Who::Process(p), Relation::Serves)).collect()
     }
+}
+
+/// Major and minor number of the device that a file lies on.
+pub(super) fn device_of(file: &Object) -> (u32, u32) {
+    let dev = file.peer as u32;
+    (dev >> 8 & 0xfff, (dev & 0xff) | (dev >> 12 & !0xff))
 }

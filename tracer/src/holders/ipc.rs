@@ -43,7 +43,7 @@ impl Last {
     fn is(self, living: &Stat) -> bool {
         let Some(uptime) = procfs::uptime() else { return true };
         let age = uptime
-            .saturating_sub(Duration::from_nanos(living.start_ticks.saturating_mul(crate::identity::tick())));
+            .saturating_sub(Duration::from_nanos(living.start_ticks.saturating_mul(crate::clock::tick())));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let began = now.saturating_sub(age).as_secs();
         // Both are told in whole seconds.

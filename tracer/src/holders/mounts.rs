@@ -11,12 +11,20 @@ pub struct Mount {
     pub point: Vec<u8>,
     /// Type: `ext4`, `fuse.sshfs`, ...
     pub kind: String,
+    /// Options of the file system itself: `rw,fd=6,pgrp=1200,...`.
+    pub options: String,
 }
 
 impl Mount {
     /// Served by a process through FUSE?
     pub fn is_fuse(&self) -> bool {
         self.kind == "fuse" || self.kind == "fuseblk" || self.kind.starts_with("fuse.")
+    }
+
+    /// The process group of the daemon that mounts what is looked for below an automount point.
+    pub fn automounter(&self) -> Option<u32> {
+        let mut options = self.options.split(',').filter(|_| self.kind == "autofs");
+        options.find_map(|o| o.strip_prefix("pgrp=")).and_then(|n| n.parse().ok())
     }
 }
 
@@ -40,11 +48,14 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let device = std::str::from_utf8(words.nth(2)?).ok()?;
     let (major, minor) = device.split_once(':')?;
     let point = unescape(words.nth(1)?);
-    let kind = words.skip_while(|w| *w != b"-").nth(1)?;
+    let mut rest = words.skip_while(|w| *w != b"-");
+    let kind = rest.nth(1)?;
+    let options = rest.nth(1).unwrap_or_default();
     Some(Mount {
         device: (major.parse().ok()?, minor.parse().ok()?),
         point,
         kind: String::from_utf8_lossy(kind).into_owned(),
+        options: String::from_utf8_lossy(options).into_owned(),
     })
 }
 
@@ -74,17 +85,19 @@ mod tests {
 
     const TEXT: &[u8] = b"21 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
         30 21 0:45 / /mnt/slow\\040disk rw,nosuid shared:9 master:1 - fuse.bindfs /data rw,user_id=0\n\
-        31 21 0:46 / /mnt rw - tmpfs tmpfs rw\nnonsense\n32 1 0:x / /y rw - a b\n";
+        31 21 0:46 / /mnt rw - tmpfs tmpfs rw\n33 21 0:47 / /net rw - autofs m rw,fd=6,pgrp=1200,indirect\nnonsense\n32 1 0:x / /y rw - a b\n";
 
     #[test]
     fn the_longest_mount_point_wins() {
         let mounts = parse(TEXT);
-        assert_eq!(mounts.len(), 3);
+        assert_eq!(mounts.len(), 4);
         let kind = |p: &str| of_path(&mounts, p.as_bytes()).map(|m| m.kind.as_str());
         assert_eq!(kind("/mnt/slow disk/a"), Some("fuse.bindfs"));
         assert_eq!(kind("/mnt/slow"), Some("tmpfs"));
         assert_eq!(kind("/mntx"), Some("ext4"));
         assert!(mounts[1].is_fuse() && mounts[1].device == (0, 45) && !mounts[2].is_fuse());
+        let daemons: Vec<_> = mounts.iter().map(Mount::automounter).collect();
+        assert_eq!(daemons, [None, None, None, Some(1200)]);
     }
 
     proptest! {

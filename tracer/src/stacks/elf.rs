@@ -321,7 +321,8 @@ impl Elf {
             // No section headers: the table says where the frames begin, its segment where they end.
             eh = Cfi::eh_frame_address(*address, bytes).and_then(|a| {
                 let l = self.loads.iter().find(|l| a >= l.address && a - l.address < l.file_size)?;
-                Some((a, src.at(l.offset + (a - l.address), l.file_size - (a - l.address))?))
+                let into = a - l.address;
+                Some((a, src.at(l.offset.checked_add(into)?, l.file_size - into)?))
             });
         }
         let debug = self.section(".debug_frame").and_then(|s| {

@@ -24,6 +24,7 @@ mod maps;
 mod mini;
 mod module;
 mod named;
+mod naming;
 mod offline;
 mod perfmap;
 mod python;

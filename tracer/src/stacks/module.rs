@@ -13,7 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Most memory for unwind tables: those asked longest ago are dropped and read again at need.
+/// Most modules: a machine on which programs are built or containers come and go has new ones all the time. Code of
+/// later ones is taken to be code without a file.
+const MAX_MODULES: usize = 1 << 16;
+/// Most memory for unwind tables: those asked longest ago are dropped and read again at need; those that cannot be read
+/// again when there are no others.
 const MAX_TABLES: usize = 128 << 20;
 /// How long a file is taken to be the one that it was.
 const SAME: Duration = Duration::from_secs(2);
@@ -53,7 +57,7 @@ pub(super) struct Entry {
     /// Unwind tables, while they are in memory, and when they were asked last.
     cfi: Option<Cfi>,
     asked: u64,
-    /// The file cannot be opened again: what was read of it stays.
+    /// The file may be gone by the time it is to be opened again: what was read of it stays as long as it can.
     last_chance: bool,
 }
 
@@ -133,11 +137,21 @@ pub(super) struct Modules {
 
 impl Modules {
     fn insert(&mut self, key: Key, make: impl FnOnce() -> Entry) -> u32 {
+        if let Some(&known) = self.known.get(&key) {
+            return known;
+        }
+        if self.is_full() && !matches!(key, Key::Anonymous | Key::Kernel) {
+            return self.anonymous();
+        }
         let next = self.entries.len() as u32;
-        *self.known.entry(key).or_insert_with(|| {
-            self.entries.push(make());
-            next
-        })
+        self.entries.push(make());
+        self.known.insert(key, next);
+        next
+    }
+
+    /// There is no room for more modules.
+    pub fn is_full(&self) -> bool {
+        self.entries.len() >= MAX_MODULES
     }
 
     /// Unwind tables of a module, read at need.
@@ -159,8 +173,8 @@ impl Modules {
     /// Drop the tables asked longest ago until `more` bytes fit into `most`, or none can be dropped.
     fn make_room(&mut self, more: usize, most: usize) {
         while self.tables + more > most {
-            let loaded = self.entries.iter_mut().filter(|e| e.cfi.is_some() && !e.last_chance);
-            let Some(oldest) = loaded.min_by_key(|e| e.asked) else { return };
+            let loaded = self.entries.iter_mut().filter(|e| e.cfi.is_some());
+            let Some(oldest) = loaded.min_by_key(|e| (e.last_chance, e.asked)) else { return };
             self.tables -= oldest.cfi.take().map_or(0, |c| c.size()).min(self.tables);
         }
     }
@@ -236,12 +250,17 @@ impl Modules {
         if let Some(&i) = self.known.get(&key) {
             return i;
         }
+        if self.is_full() {
+            return self.anonymous();
+        }
         let Some(elf) = Elf::read(&file) else {
             // A mapped file that is no ELF: the memory of a just-in-time compiler (memfd), an archive.
             let anonymous = deleted || path.starts_with("/memfd:") || path.starts_with("/dev/");
             if anonymous {
                 let i = self.anonymous();
-                self.known.insert(key, i);
+                if self.known.len() < 2 * MAX_MODULES {
+                    self.known.insert(key, i);
+                }
                 return i;
             }
             return self.insert(key, || Self::plain(ModuleKind::Elf, path));
@@ -396,5 +415,26 @@ mod tests {
         // Asked again, they are read again.
         assert!(m.cfi(50).is_some());
         assert!(m.entries[50].cfi.is_some());
+        // A table larger than all of them takes the place of what cannot be read again, too.
+        m.make_room(10 * MB, 10 * MB);
+        assert_eq!((there(&m), m.tables), (vec![], 0));
+    }
+
+    /// However many files come and go, the table stays bounded; what is in it is found again.
+    #[test]
+    fn modules_are_bounded() {
+        let mut m = Modules::default();
+        let first = m.python("/0");
+        for n in 1..MAX_MODULES as u32 + 1000 {
+            m.perf_map(n, "/tmp/perf-1.map");
+        }
+        let (kernel, none) = (m.kernel(), m.anonymous());
+        assert!(m.entries.len() <= MAX_MODULES + 2 && m.known.len() == m.entries.len());
+        assert_eq!((m.python("/0"), m.python("/1"), m.perf_map(7, "/tmp/perf-7.map")), (first, none, none));
+        assert_eq!((m.kernel(), m.entries[kernel as usize].row.kind), (kernel, ModuleKind::Kernel));
+        let own = super::super::maps::parse(&std::fs::read("/proc/self/maps").unwrap());
+        let line = own.iter().find(|l| matches!(l.backing, Backing::File { .. })).expect("a file is mapped");
+        assert_eq!(m.of_mapping(std::process::id(), line, Instant::now()), none);
+        assert_eq!((m.open, m.unstable), (0, 0));
     }
 }

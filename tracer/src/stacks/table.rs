@@ -5,15 +5,15 @@ use super::module::{Modules, file_address};
 use super::python::Pythons;
 use super::regs::{FrameRegs, Regs};
 use super::room::Room;
-use super::space::{PERF_MAP_PAUSE, Spaces};
-use super::symbol::{Answer, Job, Symbols};
+use super::space::Spaces;
+use super::symbol::Symbols;
 use super::unwind::{Code, Place, Step, walk};
 use crate::collector::hash::{FastHash, FastMap};
 use gimli::UnwindContext;
 use pg_event::{CatalogDelta, Frame, FrameId, ModuleId, ModuleKind, Stack, StackId};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Most rows cached before the cache begins anew (about 60 bytes each).
 const MAX_ROWS: usize = 1 << 18;
@@ -21,9 +21,8 @@ const MAX_ROWS: usize = 1 << 18;
 const MAX_DISTINCT: usize = 1 << 16;
 /// Most different frames of a recording.
 const MAX_FRAMES: usize = 8 << 20;
-/// Most frames of compiled code that wait for a name, and how long.
+/// Most frames of compiled code that wait for a name.
 const MAX_NAMELESS: usize = 4096;
-const NAMELESS_FOR: Duration = Duration::from_secs(20);
 /// Most frames in all different stacks together.
 const MAX_STACKED: usize = 64 << 20;
 
@@ -112,7 +111,7 @@ impl Code for Process<'_> {
 #[derive(Clone, Copy)]
 pub(super) struct Known {
     pub module: u32,
-    id: ModuleId,
+    pub id: ModuleId,
     pub address: u64,
 }
 
@@ -129,7 +128,7 @@ pub struct StackTable {
     pub(super) spaces: Spaces,
     pub(super) modules: Modules,
     rows: Rows,
-    symbols: Symbols,
+    pub(super) symbols: Symbols,
     pub(super) frames: FastMap<FrameId, Known>,
     pub(super) frame_ids: FastMap<(u32, u64), FrameId>,
     pub(super) stack_ids: FastMap<Arc<Stack>, StackId>,
@@ -147,7 +146,7 @@ pub struct StackTable {
     /// Frames in all stacks, and whether some were refused.
     pub(super) stacked: usize,
     full: bool,
-    coverage: Coverage,
+    pub(super) coverage: Coverage,
     steps: Vec<Step>,
 }
 
@@ -272,80 +271,6 @@ impl StackTable {
         std::mem::take(&mut self.new)
     }
 
-    /// Somebody waits for the names: they are looked up without pauses.
-    pub fn hurry(&mut self) {
-        self.symbols.hurry();
-    }
-
-    /// Drop what was read to find names; it is read again when there are new frames to name.
-    pub fn forget_symbols(&mut self) {
-        if self.symbols.pending() == 0 {
-            self.symbols.forget();
-        }
-    }
-
-    /// Name frames for at most `budget`. Returns what [`Self::drain`] would have, then the rows that became
-    /// known; an empty delta with
-    /// [`Self::pending`] at 0 says that all is done.
-    pub fn symbolize_some(&mut self, budget: Duration) -> CatalogDelta {
-        let end = Instant::now() + budget;
-        self.submit();
-        if !budget.is_zero() {
-            self.symbols.hurry();
-        }
-        // Rows that were not given out yet go first: given out later, they would take the names away again.
-        let mut delta = self.drain();
-        self.name_compiled(Instant::now(), &mut delta);
-        while self.symbols.pending() > 0 {
-            let left = end.saturating_duration_since(Instant::now());
-            let Some(answers) = self.symbols.receive(left) else { break };
-            for a in answers {
-                self.answer(a, &mut delta);
-            }
-        }
-        delta
-    }
-
-    /// Name all frames, at the end of a recording. Takes 30 seconds at most: what is not named by then
-    /// stays without a name and can be named later from the build-ids.
-    pub fn symbolize(&mut self) -> CatalogDelta {
-        let mut delta = self.symbolize_some(Duration::from_secs(30));
-        // What the perf-maps were given last.
-        self.name_compiled(Instant::now() + PERF_MAP_PAUSE, &mut delta);
-        self.nameless.clear();
-        delta
-    }
-
-    /// Look once more for the names of compiled code: it is looked at in pauses, and code that is new then has
-    /// none yet.
-    fn name_compiled(&mut self, now: Instant, delta: &mut CatalogDelta) {
-        let mut nameless = std::mem::take(&mut self.nameless);
-        nameless.retain(|&(id, pid, address, since)| {
-            let young = now.saturating_duration_since(since) < NAMELESS_FOR;
-            let Some(map) = self.spaces.perf_map(pid, address, now) else { return young };
-            let (Some((name, offset)), Some(k)) = (map.name(address), self.frames.get(&id)) else {
-                return young;
-            };
-            self.coverage.symbols_resolved += 1;
-            let (function, offset) = (name.to_owned(), offset as u32);
-            let row = Frame { module: k.id, address: k.address, function, offset, ..Frame::default() };
-            delta.frames.push((id, row));
-            false
-        });
-        self.nameless = nameless;
-    }
-
-    /// Frames that were not yet looked up.
-    pub fn pending(&self) -> usize {
-        self.unnamed.len() + self.symbols.pending()
-    }
-
-    /// Of the frames that were ever asked for, in their order, so many were looked up; and all of them.
-    pub fn looked_up(&self) -> (u64, u64) {
-        let answered = self.symbols.answered();
-        (answered, answered + self.symbols.pending() as u64)
-    }
-
     /// How much of the stacks is known so far.
     pub fn coverage(&self) -> Coverage {
         self.coverage
@@ -360,34 +285,13 @@ impl StackTable {
                 "there were more different stacks than are kept; later new ones are missing".to_owned(),
             );
         }
+        if self.modules.is_full() {
+            notes.push(
+                "there were more different programs and libraries than are kept; functions of later ones have no names"
+                    .to_owned(),
+            );
+        }
         notes
-    }
-
-    fn submit(&mut self) {
-        if self.unnamed.is_empty() {
-            return;
-        }
-        let mut by_module: HashMap<u32, Vec<(FrameId, u64)>> = HashMap::new();
-        for id in self.unnamed.drain(..) {
-            if let Some(k) = self.frames.get(&id) {
-                by_module.entry(k.module).or_default().push((id, k.address));
-            }
-        }
-        let mut modules: Vec<_> = by_module.into_iter().collect();
-        modules.sort_unstable_by_key(|m| m.0);
-        for (module, addresses) in modules {
-            let Some(entry) = self.modules.entries.get(module as usize) else { continue };
-            if let Some(job) = Job::new(module, entry, addresses) {
-                self.symbols.submit(job);
-            }
-        }
-    }
-
-    fn answer(&mut self, a: Answer, delta: &mut CatalogDelta) {
-        let Some(symbol) = a.symbol else { return };
-        self.coverage.symbols_resolved += 1;
-        let frame = Frame { module: a.module, address: a.address, ..symbol.into_frame() };
-        delta.frames.push((a.frame, frame));
     }
 
     fn frame(&mut self, pid: u32, step: &Step, now: Instant) -> FrameId {

@@ -2,7 +2,7 @@
 
 use super::build::Build;
 use super::{LONGEST, MOST};
-use crate::collector::monotonic;
+use crate::clock::monotonic;
 use crate::flags::FlagError;
 use crate::flags::find::stepper::{End, Limits, RawStep, Stepper};
 use crate::flags::find::{comm, refused, until_fit};

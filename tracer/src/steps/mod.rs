@@ -12,7 +12,7 @@ mod follow;
 
 pub use follow::{Taken, follow};
 
-use crate::collector::monotonic;
+use crate::clock::monotonic;
 use choose::Choice;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use regex::Regex;

@@ -90,6 +90,9 @@ pub struct Flow {
 
 impl Flow {
     /// Read the function around an address.
+    ///
+    /// # Errors
+    /// Where the function begins and ends is not known, or it is too large or not to be read: see [`FlowError`].
     pub fn read(source: &impl Source, address: u64) -> Result<Self, FlowError> {
         let first = source.part(address).ok_or(FlowError::NoBounds)?;
         let mut text = Text::default();

@@ -18,7 +18,8 @@ mod track;
 pub use queues::Reading;
 pub use track::{Look, Told, Tracker, Who};
 
-use crate::collector::{lower_priority, monotonic, thread_cpu};
+use crate::clock::{monotonic, thread_cpu};
+use crate::collector::lower_priority;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use queues::Queues;
 use std::io;

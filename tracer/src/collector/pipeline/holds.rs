@@ -1,8 +1,8 @@
 //! Looks up who holds what long waits wait for, and tells it as events.
 
 use super::{Long, MAX_LONG, Pipeline};
-use crate::holders::LongWait;
-use pg_event::{Event, Hold, Kind, Relation, ThreadId};
+use crate::holders::{Found, LongWait};
+use pg_event::{Event, Hold, Kind, Object, ObjectKind, OffCpu, OffState, POLLS, Relation, ThreadId};
 
 impl Pipeline {
     /// Looks up who holds what long waits wait for: a few waits at a time, since it reads much of `/proc`.
@@ -40,7 +40,14 @@ impl Pipeline {
                 members: &members,
             };
             let holders = self.holders.find(&wait, &mut self.identity, time);
-            if holders.is_empty()
+            let file = |o: &&Object| matches!(o.kind, ObjectKind::File | ObjectKind::FileLock);
+            let nameless = object.filter(file).is_some_and(|o| o.name.is_empty());
+            let path = nameless.then(|| self.holders.path_of_file(long.tid, long.off.syscall)).flatten();
+            // An end that its own process has (a pipe by which it is told to end) is not what it waits for.
+            let own = self.identity.row(long.thread).map(|t| t.process);
+            let theirs =
+                |f: &Found| self.identity.row(f.holder).map(|t| t.process) != own || f.relation.has_lock();
+            if !holders.iter().any(theirs)
                 && long.first
                 && self.later.len() < MAX_LONG
                 && let Some(at) = self.holders.ask_again(long.off.start)
@@ -54,6 +61,9 @@ impl Pipeline {
                 for _ in 0..self.holders.readers(&wait).min(MOST) {
                     self.order.push(Event { time, thread: long.thread, cpu: 0, kind: Kind::Hold(hold) });
                 }
+            }
+            if let Some(path) = path {
+                self.objects.name_if_none(long.off.object, path);
             }
             if self.identity.in_reach(long.thread) {
                 for found in &holders {
@@ -74,6 +84,15 @@ impl Pipeline {
                 let room = MAX_LONG.saturating_sub(self.long.len());
                 self.long.extend(loops.into_iter().take(room));
             }
+            // The kernel's own threads are not looked at by themselves: what one waits for matters when somebody waits for it.
+            for found in holders.iter().filter(|f| f.relation == Relation::Serves) {
+                let Some(row) = self.identity.row(found.holder).filter(|t| t.kernel) else { continue };
+                if self.long.len() < MAX_LONG && long.first {
+                    let off = OffCpu::new(long.off.start, 0, OffState::Uninterruptible);
+                    let (thread, tid) = (found.holder, row.tid);
+                    self.long.push_back(Long { thread, tid, tgid: tid, off, first: false });
+                }
+            }
             for found in holders {
                 let hold = Hold { object: found.object, subject: long.thread, relation: found.relation };
                 self.order.push(Event { time, thread: found.holder, cpu: 0, kind: Kind::Hold(hold) });
@@ -83,10 +102,8 @@ impl Pipeline {
 
     /// The wait of a thread whose event loop turns by a timer of its own: no wait of that becomes long.
     fn turning(&self, thread: ThreadId) -> Option<Long> {
-        const LOOPS: [&str; 7] =
-            ["epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect6"];
         let last = self.last.get(&self.identity.row(thread)?.tid)?;
-        let turns = last.off.syscall.is_any(&LOOPS) && last.off.object.is_some() && !last.off.begun_before;
+        let turns = last.off.syscall.is_any(&POLLS) && last.off.object.is_some() && !last.off.begun_before;
         turns.then_some(Long {
             thread: last.thread,
             tid: last.raw.tid,

@@ -72,6 +72,7 @@ impl Pipeline {
 
 #[cfg(test)]
 mod tests {
+    use super::super::recent::MAX_KEYS;
     use super::super::*;
     use crate::focus::Focus;
     use pg_event::{Stack, ThreadId};

@@ -211,7 +211,7 @@ impl Layout {
                 first_traceable: words[43].checked_sub(16)?,
             },
             // The longer one is not written down: it has the length and the place of the text in UTF-8 besides.
-            text_heads: [words[70], words[70] + 16],
+            text_heads: [words[70], words[70].checked_add(16)?],
         })
     }
 }

@@ -26,7 +26,7 @@ pub use sampled::Followed;
 pub(super) use table::Pythons;
 pub use table::{PythonCalls, PythonStack};
 
-use crate::collector::monotonic;
+use crate::clock::monotonic;
 use crate::procfs::{path_of, read_bounded};
 use layout::Layout;
 use memory::Remote;

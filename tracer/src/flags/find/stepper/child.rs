@@ -29,6 +29,7 @@
 #![allow(unsafe_code)] // ptrace(2), waitpid(2) and the like have no safe wrapper in std.
 
 use super::{CODE, End, RawStep, STACK, Shared};
+use crate::clock::monotonic;
 use std::sync::atomic::Ordering;
 
 /// The thread is waited for so long until it stops for the first time, ns: there may be others that run.
@@ -102,10 +103,7 @@ fn errno() -> i32 {
 }
 
 fn now() -> i64 {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a valid timespec.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut t) };
-    t.tv_sec * 1_000_000_000 + t.tv_nsec
+    monotonic() as i64
 }
 
 /// A stop at the begin or end of a system call, since PTRACE_O_TRACESYSGOOD is set.

@@ -1,0 +1,90 @@
+//! What comes beside the rings: bursts of instructions, accesses to data flags, units as guards saw them.
+
+use super::super::order::WINDOW_NS;
+use super::super::raw::RawObject;
+use super::Pipeline;
+use super::recent::MAX_KEYS;
+use crate::flags::Touch;
+use crate::guards;
+use crate::steps::Taken;
+use pg_event::{Event, Kind, ObjectKind, StackId, UnitTypeId, Violation};
+
+impl Pipeline {
+    /// Take what a thread executed while it was followed.
+    pub fn burst(&mut self, taken: &Taken) {
+        let time = self.time(taken.span.1.min(self.end));
+        let start = self.time(taken.span.0).min(time);
+        let thread = self.identity.thread(taken.tid, taken.pid, time);
+        self.identity.is_ours(taken.stepper, time);
+        let kind = Kind::Burst(self.stepped.take(taken, start, &mut self.stacks));
+        self.order.push(Event { time, thread, cpu: 0, kind });
+    }
+
+    /// Take an access to a data flag.
+    pub fn touch(&mut self, t: &Touch) {
+        let hit = &t.hit;
+        if hit.time > self.end {
+            return;
+        }
+        let time = self.time(hit.time);
+        let thread = self.identity.thread(hit.tid, hit.tgid, time);
+        let raw = RawObject { kind: ObjectKind::Memory as u8, id: t.flag.address, peer: t.flag.peer };
+        let object = self.objects.called(raw, &t.flag.name);
+        let stack = match self.touched.get(&hit.key) {
+            Some(&id) if hit.stack.is_empty() => id,
+            _ if hit.stack.is_empty() => self.stacks.leaf(hit.tgid, &hit.regs),
+            _ => self.stacks.user(hit.tgid, &hit.regs, &hit.stack),
+        };
+        if self.touched.len() >= MAX_KEYS {
+            self.touched.clear();
+        }
+        self.touched.insert(hit.key, stack);
+        let kind = Kind::DataFlag { object, value: hit.value, write: t.write, stack };
+        self.order.push(Event { time, thread, cpu: hit.cpu, kind });
+    }
+
+    /// Take a unit that ended. The beginning of one that violated is there already; of another that began too long ago
+    /// to be put in its place nothing is told.
+    pub fn unit(&mut self, unit: &guards::Ended, unit_type: UnitTypeId) {
+        let (start, end) = (self.time(unit.start), self.time(unit.end.min(self.end)));
+        if !unit.violated && end.saturating_sub(start) > WINDOW_NS / 2 {
+            return;
+        }
+        let thread = self.identity.thread(unit.tid, unit.pid, end);
+        let mut push = |time, begin| {
+            self.order.push(Event { time, thread, cpu: 0, kind: Kind::UnitBoundary { unit_type, begin } });
+        };
+        if !unit.violated {
+            push(start, true);
+        }
+        push(end, false);
+    }
+
+    /// Take a unit that took too long.
+    pub fn violation(&mut self, v: &guards::Violation, unit_type: UnitTypeId) {
+        let time = self.time(v.time.min(self.end));
+        let thread = self.identity.thread(v.tid, v.pid, time);
+        let none = |id: StackId, empty: bool| if empty { StackId::NONE } else { id };
+        let user_stack = none(self.stacks.at(v.pid, &v.user), v.user.is_empty());
+        let kernel_stack = none(self.stacks.kernel(&v.kernel), v.kernel.is_empty());
+        let (mut user_stack, mut depth) = (user_stack, v.depth);
+        if let Some((calls, own)) = v.python.as_ref().filter(|_| user_stack.is_some())
+            && let Some(python) = self.stacks.python_read(v.pid, calls.clone())
+        {
+            (user_stack, depth) = self.stacks.with_python_inside(user_stack, &python, depth, own);
+        }
+        let violation = Violation {
+            start: self.time(v.start).min(time),
+            elapsed: v.elapsed,
+            threshold: v.threshold,
+            unit_type,
+            user_stack,
+            kernel_stack,
+            depth: depth.map_or(0, |d| d as u32),
+            at: v.seen,
+        };
+        let kind = Kind::UnitBoundary { unit_type, begin: true };
+        self.order.push(Event { time: violation.start, thread, cpu: 0, kind });
+        self.order.push(Event { time, thread, cpu: 0, kind: Kind::Violation(violation) });
+    }
+}

@@ -1,0 +1,231 @@
+//! Intervals off the CPU: from records to events.
+
+use super::super::raw::{Again, F_LONG, F_OPEN, F_SEEDED, F_THROTTLED, K_NONE, Off, RawObject, Run};
+use super::{Last, Long, MAX_LONG, Pipeline};
+use pg_event::{Context, Event, Kind, Ns, ObjectKind, OffCpu, OffState, StackId, Sysno, ThreadId};
+
+/// Number of `sched_yield` (x86-64).
+const SCHED_YIELD: u16 = 24;
+/// Numbers of the calls that wait for a signal: `pause`, `rt_sigtimedwait`, `rt_sigsuspend`.
+const WAITS_FOR_SIGNAL: [u16; 3] = [34, 128, 130];
+
+impl Pipeline {
+    /// An interval off the CPU, or a wait that goes on.
+    #[inline]
+    pub(super) fn off(&mut self, r: &Off) {
+        let open = r.flags & (F_OPEN | F_LONG) != 0;
+        if (r.time > self.end && !open) || self.unstarted == Some(r.tid) {
+            return;
+        }
+        let time = self.time(r.time.min(self.end));
+        let thread = self.identity.thread(r.tid, r.tgid, time);
+        let start = self.time(r.start).min(time);
+        // A wait that ended and whose waking the kernel did not report was one until it was seen to be over: who left
+        // the CPU by waiting was not runnable all that time.
+        let woken = match r.woken {
+            0 if open => 0,
+            0 => time,
+            woken => self.time(woken).clamp(start, time),
+        };
+        let waker_known = r.woken != 0 && r.waker != 0;
+        let context = Context::from_u8(r.context);
+        let object =
+            if r.object.kind == K_NONE && context == Context::Timer && WAITS_FOR_SIGNAL.contains(&r.call) {
+                RawObject { kind: ObjectKind::Timer as u8, id: u64::from(r.tgid), peer: 0 }
+            } else {
+                r.object
+            };
+        let mut off = OffCpu {
+            open,
+            begun_before: r.flags & F_SEEDED != 0,
+            syscall: Sysno(r.call),
+            op: r.op,
+            value: r.value,
+            timeout: r.timeout,
+            object: self.objects.id(object),
+            waker: if waker_known {
+                self.identity.thread(r.waker, r.waker_tgid, time)
+            } else {
+                ThreadId::NONE
+            },
+            waker_context: context,
+            waker_syscall: Sysno(if waker_known { r.waker_call } else { u16::MAX }),
+            waker_object: self.objects.id(r.waker_object),
+            user_stack: self.user.get(r.user_stack),
+            kernel_stack: self.kernel.get(r.kernel_stack),
+            waker_stack: self.user.get(r.waker_stack),
+            ..OffCpu::new(start, woken, OffState::from_u8(r.state))
+        };
+        if off.user_stack.is_none()
+            && let Some((_, stack)) = self.open.get(&r.tid).filter(|o| o.0 == r.start)
+        {
+            off.user_stack = *stack;
+        }
+        if r.flags & F_LONG != 0 {
+            self.open.insert(r.tid, (r.start, off.user_stack));
+            if let Some(bursts) = &mut self.bursts
+                && self.identity.in_reach(thread)
+            {
+                bursts.waits(r.tid, r.call, r.start, r.timeout);
+            }
+        } else if !open {
+            self.open.remove(&r.tid);
+        }
+        if !open {
+            self.last.insert(
+                r.tid,
+                Last { raw: Off { flags: r.flags & !F_THROTTLED, ..*r }, thread, off, changes: self.changes },
+            );
+            self.interval(r.tid, (r.start, r.time), thread, &off);
+        }
+        if self.stepped.by_us(r.tid, off.state, r.start, r.time) {
+            return;
+        }
+        let until = if open { u64::MAX } else { r.woken };
+        off.user_stack = self.python.stack(r.tid, (r.start, until), off.user_stack, &mut self.stacks);
+        if r.flags & F_LONG != 0 {
+            self.python.want(r.tgid, r.tid);
+            if self.long.len() < MAX_LONG {
+                self.long.push_back(Long { thread, tid: r.tid, tgid: r.tgid, off, first: true });
+            }
+            // Should the recording be cut off, this is what remains of the wait; its end replaces it.
+            let off = OffCpu { open: true, woken: 0, waker: ThreadId::NONE, ..off };
+            self.order.push(Event { time, thread, cpu: r.cpu, kind: Kind::OffCpu(off) });
+            return;
+        }
+        if r.flags & F_THROTTLED != 0 && woken < time {
+            // Woken, it was not allowed to run: that is a wait of its own.
+            self.order.push(Event { time: woken, thread, cpu: r.cpu, kind: Kind::OffCpu(off) });
+            let held = self.held_back(r.tgid, woken, time, off.user_stack);
+            self.order.push(Event { time, thread, cpu: r.cpu, kind: Kind::OffCpu(held) });
+            return;
+        }
+        self.order.push(Event { time, thread, cpu: r.cpu, kind: Kind::OffCpu(off) });
+    }
+
+    /// An interval like the last one of its thread.
+    pub(super) fn again(&mut self, r: &Again) {
+        let Some(last) = self.last.get_mut(&r.tid) else {
+            self.damaged += u64::from(self.unstarted != Some(r.tid));
+            return;
+        };
+        if r.rewoken.is_some() || last.changes != self.changes {
+            let raw = last.raw.again(r);
+            self.off(&raw);
+            return;
+        }
+        if r.time > self.end {
+            return;
+        }
+        let time = r.time.saturating_sub(self.start);
+        let start = r.start.saturating_sub(self.start).min(time);
+        // What differs from record to record is taken from each: the last one need not be kept up to date.
+        last.off.start = start;
+        last.off.woken = r.woken.saturating_sub(self.start).clamp(start, time);
+        last.off.kernel_stack = self.kernel.get(r.kernel_stack);
+        let (thread, mut off, tgid) = (last.thread, last.off, last.raw.tgid);
+        off.user_stack = self.python.stack(r.tid, (r.start, r.woken), off.user_stack, &mut self.stacks);
+        // Its process does something, and is to be looked at again.
+        self.identity.thread(r.tid, tgid, time);
+        self.interval(r.tid, (r.start, r.time), thread, &off);
+        if self.stepped.by_us(r.tid, off.state, r.start, r.time) {
+            return;
+        }
+        self.order.push(Event { time, thread, cpu: r.cpu, kind: Kind::OffCpu(off) });
+    }
+
+    /// Off the CPU though runnable.
+    pub(super) fn run(&mut self, r: &Run) {
+        if r.time > self.end {
+            return;
+        }
+        let time = self.time(r.time);
+        let thread = self.identity.thread(r.tid, r.tgid, time);
+        let start = self.time(r.start).min(time);
+        if let Some(bursts) = &mut self.bursts
+            && r.call == SCHED_YIELD
+            && self.identity.in_reach(thread)
+        {
+            bursts.interval(r.tid, r.call, true, r.start, r.time);
+        }
+        let user_stack = self.user.get(r.user_stack);
+        let off = if r.flags & F_THROTTLED != 0 {
+            self.held_back(r.tgid, start, time, user_stack)
+        } else {
+            OffCpu { syscall: Sysno(r.call), user_stack, ..OffCpu::new(start, start, OffState::Runnable) }
+        };
+        self.order.push(Event { time, thread, cpu: r.cpu, kind: Kind::OffCpu(off) });
+    }
+
+    /// An interval in which a quota kept a thread off the CPU.
+    fn held_back(&mut self, tgid: u32, start: Ns, end: Ns, user_stack: StackId) -> OffCpu {
+        let object = self.quotas.of(tgid, &mut self.objects);
+        OffCpu { object, user_stack, ..OffCpu::new(start, end, OffState::Throttled) }
+    }
+
+    /// Shows an interval that ended to who looks for threads that deserve a burst.
+    fn interval(&mut self, tid: u32, (start, end): (u64, u64), thread: ThreadId, off: &OffCpu) {
+        // Who was woken by somebody does not retry.
+        let by_timer = off.waker_context == Context::Timer || off.waker.is_none();
+        if by_timer
+            && off.syscall.is_some()
+            && let Some(bursts) = &mut self.bursts
+            && self.identity.in_reach(thread)
+        {
+            bursts.interval(tid, off.syscall.0, true, start, end);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::focus::Focus;
+    use crate::identity::Identity;
+    use pg_event::Item;
+
+    /// Neither that a timer woke it nor that it got the CPU was reported: the program's record comes when it leaves
+    /// the CPU again.
+    #[test]
+    fn a_wait_whose_waking_was_not_reported_lasts_until_its_end() {
+        let mut p = Pipeline::new(1000, Identity::new(1000, &Focus::default(), 1), 99);
+        let none = RawObject { kind: K_NONE, id: 0, peer: 0 };
+        for (time, start, woken, flags) in
+            [(1500, 1100, 0, F_LONG), (9000, 1100, 0, 0), (9700, 9100, 9600, 0), (9800, 9750, 9749, 0)]
+        {
+            p.off(&Off {
+                state: 1,
+                context: 0,
+                flags,
+                tid: 7,
+                tgid: 7,
+                time,
+                start,
+                woken,
+                waker: 0,
+                waker_tgid: 0,
+                call: 230,
+                waker_call: u16::MAX,
+                cpu: 0,
+                op: 0,
+                value: 0,
+                fd: u32::MAX,
+                timeout: 0,
+                object: none,
+                waker_object: none,
+                user_stack: 0,
+                kernel_stack: 0,
+                waker_stack: 0,
+            });
+        }
+        let items = p.release(u64::MAX, true).into_iter();
+        let events = items.flat_map(|i| if let Item::Events(e) = i { e } else { Vec::new() });
+        let waits: Vec<_> = events
+            .filter_map(
+                |e| if let Kind::OffCpu(o) = e.kind { Some((o.start, o.woken, e.time)) } else { None },
+            )
+            .collect();
+        // One that was woken just before it left the CPU was runnable all the time.
+        assert_eq!(waits, [(100, 0, 500), (100, 8000, 8000), (8100, 8600, 8700), (8750, 8750, 8800)]);
+    }
+}

@@ -1,0 +1,96 @@
+//! The end of a recording: what goes on is reported, the programs are detached, frames get their names.
+
+use super::{MS, Run};
+use crate::clock;
+use crate::collector::duty::Duty;
+use crate::collector::programs::Pass;
+use crate::error::Error;
+use crate::flags::Watch;
+use crate::steps::Steps;
+use pg_event::{Coverage, Item};
+
+impl Run {
+    /// End the recording.
+    ///
+    /// # Errors
+    /// The kernel's refusal of the last pass over all threads: all else was sent.
+    pub(super) fn finish(mut self) -> Result<(), Error> {
+        // A burst under way ends first: its thread is let go of before anything takes time.
+        let (taken, step_notes) = self.steps.take().map(Steps::finish).unwrap_or_default();
+        let end = clock::monotonic();
+        for t in &taken {
+            self.pipeline.burst(t);
+        }
+        self.burst(end, true);
+        self.pipeline.end_at(end);
+        if let Some(since) = self.duty.as_ref().and_then(Duty::paused) {
+            self.pipeline.unheard(since, Some(end));
+        }
+        let (touches, flag_notes) = self.flags.take().map(Watch::finish).unwrap_or_default();
+        for touch in &touches {
+            self.pipeline.touch(touch);
+        }
+        let flushed = self.programs.pass(Pass::Flush);
+        self.drain.stop();
+        while let Ok(batch) = self.drain.batches.recv() {
+            self.take(&batch);
+            self.drain.give_back(batch);
+        }
+        self.account(clock::monotonic().max(self.checked + 100 * MS));
+        self.pipeline.tell_unserved(u64::MAX, end, true);
+        let mut notes = std::mem::take(&mut self.programs.notes);
+        notes.extend(flag_notes);
+        notes.extend(step_notes);
+        notes.extend(self.duty.as_ref().and_then(|d| d.note(end)));
+        let bursts = self.pipeline.bursts.as_ref().map_or(0, |b| b.count);
+        if bursts > 0 {
+            let s = if bursts == 1 { "" } else { "s" };
+            notes.push(format!("{bursts} burst{s} of system call records on threads that retried"));
+        }
+        let unreported = self.programs.unreported();
+        if unreported > 0 {
+            let s = if unreported == 1 { "" } else { "es" };
+            notes.push(format!(
+                "the kernel did not report {unreported} switch{s} of threads: a wait may be missing, or begin or end at another time than it did"
+            ));
+        }
+        let Self { mut pipeline, programs, out, loss, start, .. } = self;
+        // Detaches everything: naming frames may take a while.
+        drop(programs);
+        for item in pipeline.release(end, true) {
+            if out.send(item).is_err() {
+                return Ok(());
+            }
+        }
+        let names = pipeline.stacks.symbolize();
+        if !names.is_empty() && out.send(Item::Catalog(names)).is_err() {
+            return Ok(());
+        }
+        let c = pipeline.stacks.coverage();
+        let mut coverage = Coverage {
+            loss,
+            stacks_complete: c.stacks_complete as u64,
+            stacks_total: c.stacks_total as u64,
+            symbols_resolved: c.symbols_resolved as u64,
+            symbols_total: c.symbols_total as u64,
+            notes,
+        };
+        coverage.notes.extend(pipeline.stacks.notes());
+        coverage.notes.extend(pipeline.identity.notes());
+        if pipeline.unnamed > 0 {
+            let n = pipeline.unnamed;
+            let s = if n == 1 { "" } else { "s" };
+            coverage
+                .notes
+                .push(format!("of {n} UDP datagram{s} received the sender is inferred from order and size"));
+        }
+        if pipeline.damaged > 0 {
+            coverage.notes.push(format!("{} records could not be read", pipeline.damaged));
+        }
+        if flushed.is_err() {
+            coverage.notes.push("waits that went on at the end are missing".into());
+        }
+        let _ = out.send(Item::End { duration: end - start, coverage });
+        flushed
+    }
+}

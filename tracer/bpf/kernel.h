@@ -58,6 +58,7 @@ struct pt_regs {
 	unsigned long r10, r9, r8, dx, si, di, orig_ax, ip, sp;
 };
 struct qstr {
+	u64 hash_len; /* of the name: its hash and its length */
 	const unsigned char *name;
 };
 struct super_block {

@@ -26,10 +26,11 @@ static __always_inline u64 name_hash(struct object *o, u32 form)
 	return mix(mix(mix(o->kind + 1, o->id), o->peer), form + 77);
 }
 
-/* The record for a name of `o`, its text still to be written; none when the name was sent already. */
-static __always_inline struct rec_name *new_name(struct object *o, u32 form, u32 which, u64 *hash)
+/* The record for a name of `o`, its text still to be written; none when it was sent already. An object may come to have
+ * `another` name. */
+static __always_inline struct rec_name *another_name(struct object *o, u32 form, u64 another, u32 which, u64 *hash)
 {
-	*hash = name_hash(o, form);
+	*hash = mix(name_hash(o, form), another);
 	struct scratch *s = unsent(*hash) ? scratch(which) : 0;
 	if (!s)
 		return 0;
@@ -39,6 +40,12 @@ static __always_inline struct rec_name *new_name(struct object *o, u32 form, u32
 	s->name.id = o->id;
 	s->name.peer = o->peer;
 	return &s->name;
+}
+
+/* The same of an object whose name never changes. */
+static __always_inline struct rec_name *new_name(struct object *o, u32 form, u32 which, u64 *hash)
+{
+	return another_name(o, form, 0, which, hash);
 }
 
 static __always_inline void send_name(struct rec_name *r, u32 len, u64 hash)
@@ -52,11 +59,11 @@ static __always_inline void send_name(struct rec_name *r, u32 len, u64 hash)
 int __noinline send_path(struct object *o, u64 file, u32 which)
 {
 	u64 hash;
-	struct rec_name *r = o ? new_name(o, NAME_PATH, which, &hash) : 0;
-	if (!r)
-		return 0;
 	struct file *f = (void *)file;
 	struct dentry *d = READ(f, f_path.dentry);
+	struct rec_name *r = o ? another_name(o, NAME_PATH, READ(d, d_name.hash_len), which, &hash) : 0;
+	if (!r)
+		return 0;
 	struct vfsmount *mnt = READ(f, f_path.mnt);
 	u64 off = bpf_core_field_offset(struct mount, mnt);
 	struct mount *m = (void *)mnt - off;

@@ -320,6 +320,17 @@ fn a_file_lock_is_handed_over_by_its_owner() {
 }
 
 #[test]
+fn a_file_has_the_name_that_it_got_last() {
+    if !allowed("a_file_has_the_name_that_it_got_last") {
+        return;
+    }
+    recorded("flock-renamed", &options(Level::Messages), |r| {
+        let w = r.wait("self", "flock");
+        assert_eq!(r.object(w.object).name, r.facts["path"]);
+    });
+}
+
+#[test]
 fn a_mutex_is_handed_over_by_its_owner() {
     if !allowed("a_mutex_is_handed_over_by_its_owner") {
         return;

@@ -17,6 +17,7 @@ pub fn run(name: &str) {
         "unix" => unix(),
         "tcp" => tcp(),
         "flock" => flock(),
+        "flock-renamed" => flock_renamed(),
         "mutex" => mutex(),
         "condvar" => condvar(),
         "poll" => poll(),
@@ -145,6 +146,29 @@ fn flock() {
     first.lock().unwrap();
     between(|| second.lock().unwrap(), move || first.unlock().unwrap());
     std::fs::remove_file(&path).unwrap();
+}
+
+/// A lock is waited for, then again after its file got another name.
+fn flock_renamed() {
+    let old = std::env::temp_dir().join(format!("pg-flock-old-{}", std::process::id()));
+    let new = std::env::temp_dir().join(format!("pg-flock-new-{}", std::process::id()));
+    let first = File::create(&old).unwrap();
+    let second = File::open(&old).unwrap();
+    fact("path", new.display());
+    let held = first.try_clone().unwrap();
+    held.lock().unwrap();
+    let other = thread::spawn(move || {
+        pause();
+        held.unlock().unwrap();
+        held
+    });
+    second.lock().unwrap();
+    second.unlock().unwrap();
+    let held = other.join().unwrap();
+    std::fs::rename(&old, &new).unwrap();
+    held.lock().unwrap();
+    between(|| second.lock().unwrap(), move || held.unlock().unwrap());
+    std::fs::remove_file(&new).unwrap();
 }
 
 fn mutex() {

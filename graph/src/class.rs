@@ -284,7 +284,10 @@ pub(crate) fn asked(graph: &EventGraph, catalog: &Catalog, vertex: VertexId) -> 
             let mut ends = members.iter().chain([&v.object]).filter(|o| connected(catalog, **o));
             ends.next().is_some() && ends.next().is_none()
         }
-        _ => epoll && !owed(graph, catalog, v.thread, v.start).is_empty(),
+        _ => {
+            let before = members.iter().filter_map(|m| catalog.object(*m)).any(|o| o.unanswered > 0);
+            (epoll || before) && !owed(graph, catalog, v.thread, v.start).is_empty()
+        }
     }
 }
 
@@ -339,8 +342,22 @@ pub(crate) fn owed(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, at: 
             None => seen.push((m.what.object, sent(m), sent(m))),
         }
     }
+    let mut before = asked_before(graph, catalog, thread, at);
+    before.retain(|o| !seen.iter().any(|s| s.0 == *o));
+    seen.extend(before.into_iter().map(|o| (o, true, true)));
     seen.retain(|(o, last, first)| *last && *first && connection(*o) && !accepted(catalog, *o));
     seen.into_iter().map(|s| s.0).collect()
+}
+
+/// Connections of what a thread has waited for since the recording began over which something had been asked before.
+fn asked_before(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, at: Ns) -> Vec<ObjectId> {
+    let Some(v) = graph.vertex_at(thread, at).map(|v| graph.vertex(v)) else { return Vec::new() };
+    if !v.begun_before && !from_the_beginning(graph, &v) {
+        return Vec::new();
+    }
+    let members = catalog.object(v.object).map_or(&[][..], |o| &o.members);
+    let unanswered = |o: &ObjectId| catalog.object(*o).is_some_and(|o| o.unanswered > 0);
+    members.iter().copied().chain([v.object]).filter(unanswered).collect()
 }
 
 impl WaitClass {

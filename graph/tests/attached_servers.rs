@@ -249,3 +249,31 @@ fn a_proxy_waits_for_its_helper_and_not_for_another_client() {
     let r = d.diagnose("^client$");
     assert_eq!(way(&r).get(2), Some(&1002), "{r:#?}");
 }
+
+/// An event loop has connections with two others, who wait for something of their own each. Only one of them had been asked
+/// when the recording began: whose last message was the loop's.
+#[test]
+fn whom_an_event_loop_had_asked_before_is_known_by_the_connection() {
+    for asked in [0, 1] {
+        let mut d = Drawing::new(5.0);
+        let (client, proxy) =
+            (d.process("client", "client", None, 0.0), d.process("proxy", "proxy", None, 0.0));
+        let others = ["first", "second"].map(|name| d.process(name, name, None, 0.0));
+        let (own, far) = tcp(&mut d, 40_000, 80);
+        let ends = [tcp(&mut d, 40_001, 8001), tcp(&mut d, 40_002, 8002)];
+        d.catalog.objects[ends[asked].0.index()].unanswered = 3_000_000_000;
+        let all = epoll(&mut d, &[far, ends[0].0, ends[1].0]);
+        waits(&mut d, client, "recvfrom", own);
+        d.hold(proxy, client, own, Relation::Peer, 0.7);
+        waits(&mut d, proxy, "epoll_wait", all);
+        d.hold(client, proxy, far, Relation::Peer, 0.7);
+        for (t, (near, _)) in others.into_iter().zip(ends) {
+            d.hold(t, proxy, near, Relation::Peer, 0.7);
+            let file = d.object(ObjectKind::File, u64::from(near.0), 45, "/mnt/state");
+            waits(&mut d, t, "fsync", file);
+        }
+        let r = d.diagnose("^client$");
+        assert_eq!(r.questions.len(), 0, "{r:#?}");
+        assert_eq!(way(&r), [1000, 1001, [1002, 1003][asked]], "{r:#?}");
+    }
+}

@@ -1,6 +1,8 @@
 //! The kernel's socket monitoring, sock_diag(7): requests, and what a dump says.
 #![allow(unsafe_code)] // Netlink sockets cannot be had from std.
 
+use pg_event::endpoint_v4;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 // Kernel: include/uapi/linux/{netlink,sock_diag,unix_diag,inet_diag}.h.
@@ -146,6 +148,45 @@ pub fn tcp_sockets(datagrams: &[Vec<u8>]) -> impl Iterator<Item = (&[u8], &[u8])
     sockets(datagrams).filter_map(|s| s.split_at_checked(INET_DIAG_MSG))
 }
 
+/// The own address of a TCP socket, by its `inet_diag_msg`.
+pub fn local(message: &[u8]) -> Option<SocketAddr> {
+    end(message, 4, 8)
+}
+
+/// The peer's.
+pub fn remote(message: &[u8]) -> Option<SocketAddr> {
+    end(message, 6, 24)
+}
+
+/// The end whose port and address lie there. The family lies at 0.
+fn end(message: &[u8], port: usize, at: usize) -> Option<SocketAddr> {
+    let ip = if i32::from(*message.first()?) == libc::AF_INET6 {
+        let a: [u8; 16] = message.get(at..at + 16)?.try_into().ok()?;
+        IpAddr::V6(Ipv6Addr::from(a))
+    } else {
+        let a: [u8; 4] = message.get(at..at + 4)?.try_into().ok()?;
+        IpAddr::V4(Ipv4Addr::from(a))
+    };
+    Some(SocketAddr::new(ip, u16::from_be(half(message, port)?)))
+}
+
+/// The key of an end as the recorder's programs make it (`endpoint6` in `object.h`).
+pub fn endpoint(a: SocketAddr) -> u64 {
+    match a.ip().to_canonical() {
+        IpAddr::V4(v4) => endpoint_v4(u32::from(v4), a.port()),
+        IpAddr::V6(v6) => {
+            let mix = |h: u64, v: u64| {
+                let h = (h ^ v).wrapping_mul(0xff51_afd7_ed55_8ccd);
+                h ^ (h >> 32)
+            };
+            let o = v6.octets();
+            let w = |i: usize| word(&o, 4 * i).map_or(0, u64::from);
+            let h = mix(mix(0x51e_d270_b9f9, w(0) << 32 | w(1)), w(2) << 32 | w(3));
+            1 << 63 | ((h << 16) & !(1 << 63)) | u64::from(a.port())
+        }
+    }
+}
+
 /// The attributes of a socket: type and value.
 pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
@@ -155,4 +196,18 @@ pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
         bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or(&[]);
         Some((kind, value))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_ends_are_those_of_the_recorder() {
+        let key = |a: &str| endpoint(a.parse().expect("an address"));
+        assert_eq!(key("127.0.0.1:80"), endpoint_v4(0x7f00_0001, 80));
+        assert_eq!(key("[::ffff:127.0.0.1]:80"), endpoint_v4(0x7f00_0001, 80));
+        assert!(key("[::1]:80") >> 63 == 1 && key("[::1]:80") & 0xffff == 80);
+        assert_ne!(key("[::1]:80"), key("[::2]:80"));
+    }
 }

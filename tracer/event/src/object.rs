@@ -1,6 +1,6 @@
 //! Objects: what a thread waits on or communicates through.
 
-use crate::ObjectId;
+use crate::{Ns, ObjectId};
 use serde::{Deserialize, Serialize};
 
 /// What kind of thing an [`Object`] is.
@@ -164,12 +164,20 @@ pub struct Object {
     /// has (unix(7)). Never set of pairs (socketpair(2)), of ends that were bound before, in sessions of earlier versions.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub connected: bool,
+    /// Of a TCP connection, how long before the recording began this end had sent what no answer had come to by then, ns;
+    /// 0 when that was not so, or is not known (of sessions of earlier versions, and of flight recorders).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unanswered: Ns,
+}
+
+fn is_zero(n: &Ns) -> bool {
+    *n == 0
 }
 
 impl Object {
     /// An object of which nothing else is known.
     pub fn new(kind: ObjectKind, id: u64, peer: u64) -> Self {
-        Self { kind, id, peer, name: String::new(), members: Vec::new(), connected: false }
+        Self { kind, id, peer, name: String::new(), members: Vec::new(), connected: false, unanswered: 0 }
     }
 
     /// The other end of the same channel?

@@ -29,6 +29,7 @@ mod run;
 pub(crate) mod sampling;
 mod stepped;
 mod tries;
+mod unanswered;
 mod unserved;
 mod words;
 

@@ -2,6 +2,7 @@
 
 use super::hash::FastMap;
 use super::raw::{K_NONE, Name, RawObject};
+use super::unanswered::Unanswered;
 use super::words::Words;
 use crate::procfs::lossy;
 use pg_event::{CatalogDelta, Object, ObjectId, ObjectKind};
@@ -27,6 +28,8 @@ pub struct Objects {
     /// Counts looks at who leaves; how many rows there may be until the next one.
     looks: u32,
     room: usize,
+    /// What TCP connections owed when the recording began: told of those that are seen.
+    unanswered: Unanswered,
 }
 
 struct Row {
@@ -51,6 +54,7 @@ impl Default for Objects {
             words: Words::default(),
             looks: 0,
             room: ROOM,
+            unanswered: Unanswered::new(),
         }
     }
 }
@@ -93,10 +97,18 @@ impl Objects {
             String::new()
         };
         let kind = ObjectKind::from_u8(raw.kind);
-        let object = Object { name, ..Object::new(kind, raw.id, raw.peer) };
+        let tcp = kind == ObjectKind::Tcp;
+        let unanswered = if tcp { self.unanswered.remove(&(raw.id, raw.peer)) } else { None };
+        let object =
+            Object { name, unanswered: unanswered.unwrap_or(0), ..Object::new(kind, raw.id, raw.peer) };
         self.rows.insert(id, Row { object, dirty: true, used: self.looks });
         self.changed.push(id);
         id
+    }
+
+    /// These connections were owed an answer when the recording began.
+    pub fn set_unanswered(&mut self, unanswered: Unanswered) {
+        self.unanswered = unanswered;
     }
 
     /// Is it time for [`Self::let_go`]?

@@ -7,12 +7,14 @@ use super::drain::{Batch, Drain};
 use super::duty::{Duty, Turn};
 use super::pipeline::Pipeline;
 use super::programs::{Pass, Programs};
+use super::unanswered::{self, Unanswered};
 use super::{Command, LiveStats, raise_priority};
 use crate::clock;
 use crate::error::Error;
 use crate::flags::{FlagError, FlagSpec, Touch, Watch};
 use crate::identity::Identity;
 use crate::options::{Level, Options};
+use crate::procfs;
 use crate::steps::{self, Steps, Taken};
 use crate::unserved::{Look, Observer, Tracker};
 use crossbeam_channel::{Receiver, Sender, never, select};
@@ -94,8 +96,15 @@ impl Run {
         let mut identity = Identity::new(start, &options.focus, own);
         identity.seed_from_proc();
         let everything = options.focus.is_everything();
+        // A flight recorder's windows begin later.
+        let unanswered = if options.names_on_report {
+            Unanswered::new()
+        } else {
+            unanswered::connections(&procfs::processes())
+        };
         programs.pass(Pass::Seed)?;
         let mut pipeline = Pipeline::new(start, identity, options.sample_hz);
+        pipeline.objects.set_unanswered(unanswered);
         pipeline.python.everybody = options.focus.is_everything();
         pipeline.holders.set_everybody(options.focus.is_everything());
         pipeline.bursts = (options.adaptive && options.level < Level::Syscalls)

@@ -11,7 +11,6 @@
 //! other end was closed, and a FIFO's opener would no longer wait. `/proc/PID/fdinfo` does not tell, either. That a
 //! writer waits for room, or a reader for bytes, is recorded as a wait.
 
-mod namespace;
 mod queues;
 mod track;
 

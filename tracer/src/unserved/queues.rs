@@ -4,12 +4,12 @@
 use crate::procfs::{self, FdLink};
 use crate::sockdiag::{
     INET_DIAG_INFO, Socket, UDIAG_SHOW_ICONS, UDIAG_SHOW_NAME, UDIAG_SHOW_PEER, UDIAG_SHOW_RQLEN,
-    UNIX_DIAG_ICONS, UNIX_DIAG_NAME, UNIX_DIAG_PEER, UNIX_DIAG_RQLEN, attributes, half, tcp_request,
-    tcp_sockets, unix_request, unix_sockets, word,
+    UNIX_DIAG_ICONS, UNIX_DIAG_NAME, UNIX_DIAG_PEER, UNIX_DIAG_RQLEN, attributes, endpoint, half, local,
+    remote, tcp_request, tcp_sockets, unix_request, unix_sockets, word,
 };
-use pg_event::{Display, ObjectKind, endpoint_v4};
+use pg_event::{Display, ObjectKind};
 use std::collections::{HashMap, HashSet};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 
 /// A connection that can be used both ways (`TCP_ESTABLISHED`; unix sockets have it, too). What a peer that has
 /// closed left behind may be of no interest to anybody.
@@ -51,23 +51,6 @@ pub struct Ends {
     pub name: String,
     /// The peer is a display server.
     pub display: Display,
-}
-
-/// The key of an end as the recorder's programs make it (`endpoint6` in `object.h`).
-fn endpoint(a: SocketAddr) -> u64 {
-    match a.ip().to_canonical() {
-        IpAddr::V4(v4) => endpoint_v4(u32::from(v4), a.port()),
-        IpAddr::V6(v6) => {
-            let mix = |h: u64, v: u64| {
-                let h = (h ^ v).wrapping_mul(0xff51_afd7_ed55_8ccd);
-                h ^ (h >> 32)
-            };
-            let o = v6.octets();
-            let w = |i: usize| word(&o, 4 * i).map_or(0, u64::from);
-            let h = mix(mix(0x51e_d270_b9f9, w(0) << 32 | w(1)), w(2) << 32 | w(3));
-            1 << 63 | ((h << 16) & !(1 << 63)) | u64::from(a.port())
-        }
-    }
 }
 
 #[derive(Clone, Copy)]
@@ -129,7 +112,7 @@ impl Queues {
             }
             if let Ok(link) = std::fs::read_link(procfs::path_of(shown_by, "ns/net")) {
                 if !self.ask.contains_key(&link) {
-                    self.ask.insert(link.clone(), super::namespace::open(shown_by, &link));
+                    self.ask.insert(link.clone(), crate::netns::open(shown_by, &link));
                 }
                 spaces.insert(link);
             }
@@ -268,7 +251,7 @@ fn of_tcp(
     tcp_sockets(&all).any(|(m, _)| word(m, 68).is_some_and(|n| owners.contains_key(&u64::from(n))))
 }
 
-/// `inet_diag_msg`: family at 0, ports at 4 and 6, addresses at 8 and 24, receive queue at 56, inode at 68.
+/// `inet_diag_msg`: receive queue at 56, inode at 68.
 fn tcp(message: &[u8], attrs: &[u8], owners: &HashMap<u64, Owner>) -> Option<Reading> {
     let inode = u64::from(word(message, 68)?);
     let Owner { pid, new } = *owners.get(&inode)?;
@@ -276,7 +259,7 @@ fn tcp(message: &[u8], attrs: &[u8], owners: &HashMap<u64, Owner>) -> Option<Rea
     if waiting == 0 || u32::from(*message.get(1)?) == LISTEN {
         return None;
     }
-    let (local, remote) = (end(message, 4, 8)?, end(message, 6, 24)?);
+    let (local, remote) = (local(message)?, remote(message)?);
     let received = attributes(attrs).find(|(kind, _)| *kind == INET_DIAG_INFO);
     let received = received.and_then(|(_, info)| {
         let b: [u8; 8] = info.get(BYTES_RECEIVED..BYTES_RECEIVED + 8)?.try_into().ok()?;
@@ -286,18 +269,6 @@ fn tcp(message: &[u8], attrs: &[u8], owners: &HashMap<u64, Owner>) -> Option<Rea
     let name = if id >> 63 == 1 || peer >> 63 == 1 { format!("{local}->{remote}") } else { String::new() };
     let ends = Ends { kind: ObjectKind::Tcp, id, peer, name, display: x_over_tcp(remote) };
     Some(Reading { inode, pid, new, waiting, taken: received.map(|n| n.saturating_sub(waiting)), ends })
-}
-
-/// The end of a connection whose port and address lie there in an `inet_diag_msg`.
-fn end(message: &[u8], port: usize, at: usize) -> Option<SocketAddr> {
-    let ip = if i32::from(*message.first()?) == libc::AF_INET6 {
-        let a: [u8; 16] = message.get(at..at + 16)?.try_into().ok()?;
-        IpAddr::V6(Ipv6Addr::from(a))
-    } else {
-        let a: [u8; 4] = message.get(at..at + 4)?.try_into().ok()?;
-        IpAddr::V4(Ipv4Addr::from(a))
-    };
-    Some(SocketAddr::new(ip, u16::from_be(half(message, port)?)))
 }
 
 /// Where a socket listens: its port and address, which several may share (`SO_REUSEPORT`).
@@ -319,7 +290,7 @@ fn listener(
     let Owner { pid, new } = *owners.get(&inode)?;
     let taken = pending.now(inode, waiting.get(&half(message, 4)?).cloned().unwrap_or_default());
     let n = u64::from(word(message, 56)?);
-    let local = end(message, 4, 8)?;
+    let local = local(message)?;
     let id = endpoint(local);
     let name = match together {
         0 | 1 if id >> 63 == 1 => local.to_string(),

@@ -109,6 +109,21 @@ fn record(name: &str, options: Options) -> Recording {
     collect(items, facts)
 }
 
+/// A recording that begins when the program has said who it is and waits, and ends before that wait does.
+fn joined(name: &str) -> Recording {
+    let mut child = spawn(name);
+    let facts = facts(&mut child, Some("self"));
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    let (sender, items) = crossbeam_channel::unbounded();
+    let focus = Focus { pids: vec![child.id()], ..Focus::default() };
+    let collector = Collector::start(Options { focus, ..Options::default() }, sender).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    collector.stop().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    collect(items, facts)
+}
+
 /// What holds of a recording of a program. Some kernels do not report every switch (perf misses the same): what is
 /// asked of one certain wait may then fail. It is recorded again, a few times, as long as the recording says so
 /// itself; what fails otherwise fails.
@@ -443,19 +458,7 @@ fn a_wait_from_before_to_after_the_recording_is_open() {
     if !allowed("a_wait_from_before_to_after_the_recording_is_open") {
         return;
     }
-    let make = || {
-        let mut child = spawn("hang");
-        let facts = facts(&mut child, Some("self"));
-        std::thread::sleep(std::time::Duration::from_millis(100));
-        let (sender, items) = crossbeam_channel::unbounded();
-        let focus = Focus { pids: vec![child.id()], ..Focus::default() };
-        let collector = Collector::start(Options { focus, ..Options::default() }, sender).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(300));
-        collector.stop().unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        collect(items, facts)
-    };
+    let make = || joined("hang");
     recorded_by(make, |r| {
         let (e, w) = *r.waits("self", "read").last().expect("the wait is missing");
         assert!(w.open && w.begun_before && w.woken == 0, "{w:?}");
@@ -465,6 +468,27 @@ fn a_wait_from_before_to_after_the_recording_is_open() {
         let stack = r.shown(w.user_stack);
         assert!(stack.contains("hang") && stack.contains("start_thread"), "{stack}");
     });
+}
+
+#[test]
+fn what_had_been_asked_over_a_connection_before_is_known() {
+    if !allowed("what_had_been_asked_over_a_connection_before_is_known") {
+        return;
+    }
+    recorded_by(
+        || joined("asked"),
+        |r| {
+            let (_, w) = *r.waits("self", "poll").last().expect("the wait is missing");
+            let members = &r.object(w.object).members;
+            let since = |name: &str| {
+                let end = |o: &&pg_event::ObjectId| r.object(**o).id & 0xffff == r.fact(name);
+                r.object(*members.iter().find(end).expect("a member")).unanswered
+            };
+            assert_eq!(since("told"), 0);
+            // It was asked, and the program waited, a tenth of a second before.
+            assert!((80_000_000..10_000_000_000).contains(&since("asks")), "{}", since("asks"));
+        },
+    );
 }
 
 #[test]

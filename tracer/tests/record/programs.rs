@@ -26,6 +26,7 @@ pub fn run(name: &str) {
         "wait" => wait(),
         "eventfd" => eventfd(),
         "hang" => hang(),
+        "asked" => asked(),
         "busy" => busy(),
         "retry" => retry(),
         "shared-mutex" => crate::futexes::shared_mutex(),
@@ -303,6 +304,28 @@ fn hang() {
     fact("inode", inode(r.as_raw_fd()));
     fact("self", tid());
     let _ = r.read_exact(&mut [0]);
+}
+
+/// Waits for an answer, and watches a connection beside over which it was told something last.
+fn asked() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let connect =
+        || (TcpStream::connect(listener.local_addr().unwrap()).unwrap(), listener.accept().unwrap().0);
+    let ((mut asks, _silent), (mut told, mut tells)) = (connect(), connect());
+    told.write_all(b"?").unwrap();
+    tells.read_exact(&mut [0]).unwrap();
+    pause();
+    tells.write_all(b"!").unwrap();
+    told.read_exact(&mut [0]).unwrap();
+    pause();
+    asks.write_all(b"?").unwrap();
+    fact("asks", asks.local_addr().unwrap().port());
+    fact("told", told.local_addr().unwrap().port());
+    fact("self", tid());
+    let wanted = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut fds = [wanted(asks.as_raw_fd()), wanted(told.as_raw_fd())];
+    // SAFETY: `fds` is an array of two.
+    unsafe { libc::poll(fds.as_mut_ptr(), 2, -1) };
 }
 
 fn busy() {

@@ -26,7 +26,7 @@ fn of_unix(tables: &mut SocketTables, pid: u32, inode: u64) -> Option<Object> {
     let connected = nameless && !name.is_empty();
     let kind =
         if own.kind == libc::SOCK_DGRAM as u16 { ObjectKind::UnixDatagram } else { ObjectKind::UnixStream };
-    Some(Object { kind, id: inode, peer: peer.unwrap_or(0), name, members: Vec::new(), connected })
+    Some(Object { name, connected, ..Object::new(kind, inode, peer.unwrap_or(0)) })
 }
 
 impl Holders {

@@ -277,3 +277,24 @@ fn whom_an_event_loop_had_asked_before_is_known_by_the_connection() {
         assert_eq!(way(&r), [1000, 1001, [1002, 1003][asked]], "{r:#?}");
     }
 }
+
+/// The first thread of a server only accepts; the one that has the connection sleeps since before the recording.
+#[test]
+fn who_sleeps_serves_where_the_other_only_accepts() {
+    let mut d = Drawing::new(5.0);
+    let (client, server) =
+        (d.process("client", "client", None, 0.0), d.process("server", "server", None, 0.0));
+    let (worker, keeper) = (d.thread(server, "worker", 0.0), d.thread(server, "keeper", 0.0));
+    let (own, _) = tcp(&mut d, 40_000, 80);
+    let listener = d.object(ObjectKind::Tcp, endpoint_v4(0x7f00_0007, 80), 0, "");
+    waits(&mut d, client, "recvfrom", own);
+    d.hold(server, client, own, Relation::Peer, 0.7);
+    waits(&mut d, server, "accept4", listener);
+    d.wait(worker, 0.0, 5.0, "clock_nanosleep").before().open();
+    for second in 0..5 {
+        let at = f64::from(second);
+        d.wait(keeper, at, at + 0.999, "clock_nanosleep").timer();
+    }
+    let r = d.diagnose("^client$");
+    assert_eq!(way(&r), [1000, 1002], "{r:#?}");
+}

@@ -365,8 +365,20 @@ impl Walk<'_> {
         if let Some(t) = ran.first() {
             return vec![*t];
         }
-        let owing = if others_may || aside { most(&owing) } else { Vec::new() };
-        if owing.is_empty() { vec![holder] } else { owing }
+        let mut others = if others_may || aside { most(&owing) } else { Vec::new() };
+        // Where the one only takes new connections, somebody else serves the old one: who sleeps may.
+        if others.is_empty() && others_may {
+            others = most(&|t| self.asleep(t, spans));
+        }
+        if others.is_empty() { vec![holder] } else { others }
+    }
+
+    /// For how long a thread was in one and the same sleep.
+    fn asleep(&self, t: ThreadId, spans: &Spans) -> Ns {
+        let act = activity(self.g, self.c, t, spans);
+        let once = act.waiting().filter(|g| g.waits == 1);
+        let sleep = once.filter(|g| class(&self.representative(g), self.c) == WaitClass::Sleep);
+        sleep.map_or(0, |g| g.blocked)
     }
 
     /// Does the thread mostly watch nothing but pipes, and not those of its children?

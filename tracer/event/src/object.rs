@@ -164,8 +164,9 @@ pub struct Object {
     /// has (unix(7)). Never set of pairs (socketpair(2)), of ends that were bound before, in sessions of earlier versions.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub connected: bool,
-    /// Of a TCP connection, how long before the recording began this end had sent what no answer had come to by then, ns;
-    /// 0 when that was not so, or is not known (of sessions of earlier versions, and of flight recorders).
+    /// Of a TCP connection, how long before the recording began this end had sent what no answer had come to by then, ns.
+    /// Of a unix one, 1 when what it had sent was not even read. 0 when that was not so, or is not known (of sessions of
+    /// earlier versions, and of flight recorders).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unanswered: Ns,
 }

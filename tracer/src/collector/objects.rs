@@ -28,7 +28,7 @@ pub struct Objects {
     /// Counts looks at who leaves; how many rows there may be until the next one.
     looks: u32,
     room: usize,
-    /// What TCP connections owed when the recording began: told of those that are seen.
+    /// What connections owed when the recording began: told of those that are seen.
     unanswered: Unanswered,
 }
 
@@ -97,8 +97,7 @@ impl Objects {
             String::new()
         };
         let kind = ObjectKind::from_u8(raw.kind);
-        let tcp = kind == ObjectKind::Tcp;
-        let unanswered = if tcp { self.unanswered.remove(&(raw.id, raw.peer)) } else { None };
+        let unanswered = self.unanswered.remove(&(kind, raw.id, raw.peer));
         let object =
             Object { name, unanswered: unanswered.unwrap_or(0), ..Object::new(kind, raw.id, raw.peer) };
         self.rows.insert(id, Row { object, dirty: true, used: self.looks });

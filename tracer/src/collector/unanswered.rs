@@ -1,19 +1,21 @@
-//! Connections over which something had been asked when the recording began: what was sent over them last is younger than
-//! what came last. Messages tell that of all times after.
+//! Connections over which something had been asked when the recording began. Messages tell that of all times after.
 //!
-//! Kernel: `struct tcp_info` (`include/uapi/linux/tcp.h`), by sock_diag(7). Its times are as coarse as the kernel's clock
-//! tick; what was sent in the tick in which the last thing came is not told from an answer that came at once.
+//! - TCP: what was sent last is younger than what came last (`struct tcp_info` of `include/uapi/linux/tcp.h`, by
+//!   sock_diag(7)). These times are as coarse as the kernel's clock tick; what was sent in the tick in which the last thing
+//!   came is not told from an answer that came at once.
+//! - Unix sockets: what was sent has not been read (`UDIAG_SHOW_RQLEN`). Since when, the kernel does not say.
 
 use crate::netns;
 use crate::procfs;
 use crate::sockdiag::{
-    INET_DIAG_INFO, Socket, attributes, endpoint, local, remote, tcp_request, tcp_sockets, word,
+    INET_DIAG_INFO, Socket, UDIAG_SHOW_PEER, UDIAG_SHOW_RQLEN, UNIX_DIAG_PEER, UNIX_DIAG_RQLEN, attributes,
+    endpoint, local, remote, tcp_request, tcp_sockets, unix_request, unix_sockets, word,
 };
-use pg_event::Ns;
+use pg_event::{Ns, ObjectKind};
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-/// `TCP_ESTABLISHED`.
+/// `TCP_ESTABLISHED`; unix sockets have it, too.
 const ESTABLISHED: u32 = 1;
 /// Most network namespaces that are asked.
 const MAX_SPACES: usize = 256;
@@ -27,8 +29,9 @@ const LAST_CAME: usize = 52;
 const SEGMENTS_CAME: usize = 152;
 const SEGMENTS_SENT: usize = 156;
 
-/// Since when what was sent had no answer, ns, by the keys of a TCP connection's own end and of its other one.
-pub type Unanswered = HashMap<(u64, u64), Ns>;
+/// Since when at least what was sent had no answer, ns, by what the connection is and the keys of its own end and of its
+/// other one.
+pub type Unanswered = HashMap<(ObjectKind, u64, u64), Ns>;
 
 /// All such connections now, of the network namespaces of these processes.
 pub fn connections(processes: &[u32]) -> Unanswered {
@@ -45,29 +48,48 @@ pub fn connections(processes: &[u32]) -> Unanswered {
         for family in [libc::AF_INET, libc::AF_INET6] {
             // What was refused or broken off leaves a socket of no use.
             let Some(all) = socket.dump(&tcp_request(family, 1 << ESTABLISHED)) else { break };
-            let found = tcp_sockets(&all).filter_map(|(message, attrs)| unanswered(message, attrs));
+            let found = tcp_sockets(&all).filter_map(|(message, attrs)| of_tcp(message, attrs));
             let room = MAX_CONNECTIONS.saturating_sub(out.len());
             out.extend(found.take(room));
+        }
+        let show = UDIAG_SHOW_RQLEN | UDIAG_SHOW_PEER;
+        if let Some(all) = socket.dump(&unix_request(1 << ESTABLISHED, show)) {
+            let room = MAX_CONNECTIONS.saturating_sub(out.len());
+            out.extend(unix_sockets(&all).filter_map(of_unix).take(room));
         }
     }
     out
 }
 
-fn unanswered(message: &[u8], attrs: &[u8]) -> Option<((u64, u64), Ns)> {
+/// `unix_diag_rqlen`: bytes to be read at 0, bytes that the other end has not read at 4.
+fn of_unix((inode, kind, attrs): (u64, i32, &[u8])) -> Option<((ObjectKind, u64, u64), Ns)> {
+    let number = |which, at| {
+        let (_, value) = attributes(attrs).find(|(kind, _)| *kind == which)?;
+        word(value, at).filter(|&n| n > 0).map(u64::from)
+    };
+    number(UNIX_DIAG_RQLEN, 4)?;
+    let peer = number(UNIX_DIAG_PEER, 0)?;
+    (kind == libc::SOCK_STREAM).then_some(((ObjectKind::UnixStream, inode, peer), 1))
+}
+
+fn of_tcp(message: &[u8], attrs: &[u8]) -> Option<((ObjectKind, u64, u64), Ns)> {
     let (_, info) = attributes(attrs).find(|(kind, _)| *kind == INET_DIAG_INFO)?;
     let field = |at| word(info, at);
     let (sent, came) = (field(LAST_SENT)?, field(LAST_CAME)?);
     let asked = field(SEGMENTS_SENT)? > 0 && (field(SEGMENTS_CAME)? == 0 || sent < came);
     let unread = word(message, UNREAD)? > 0;
-    let ends = (endpoint(local(message)?), endpoint(remote(message)?));
+    let ends = (ObjectKind::Tcp, endpoint(local(message)?), endpoint(remote(message)?));
     (asked && !unread).then(|| (ends, u64::from(sent).max(1) * 1_000_000))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
     use std::time::Duration;
 
     #[test]
@@ -80,7 +102,8 @@ mod tests {
         let mut client = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
         let mut server = listener.accept().expect("accept").0;
         let key = |s: &TcpStream| {
-            (endpoint(s.local_addr().expect("local")), endpoint(s.peer_addr().expect("peer")))
+            let (own, other) = (s.local_addr().expect("local"), s.peer_addr().expect("peer"));
+            (ObjectKind::Tcp, endpoint(own), endpoint(other))
         };
         let now = |s: &TcpStream| connections(&[]).get(&key(s)).copied();
         // Longer than any tick.
@@ -99,5 +122,35 @@ mod tests {
         client.read_exact(&mut [0; 2]).expect("read");
         assert_eq!(now(&client), None);
         assert!(now(&server).is_some(), "it said something last");
+    }
+
+    #[test]
+    fn what_the_other_end_of_a_unix_socket_has_not_read_is_unanswered() {
+        let (mut client, mut server) = UnixStream::pair().expect("a pair");
+        let inode = |s: &UnixStream| {
+            let link = procfs::read_fd_link(std::process::id(), s.as_raw_fd() as u32);
+            let Some(procfs::FdLink::Socket(n)) = link else { panic!("no socket: {link:?}") };
+            n
+        };
+        let ends = |a: &UnixStream, b: &UnixStream| (ObjectKind::UnixStream, inode(a), inode(b));
+        if Socket::open().and_then(|mut s| s.dump(&unix_request(2, 0))).is_none() {
+            eprintln!("skipped: this kernel has no unix_diag");
+            return;
+        }
+        assert!(!connections(&[]).contains_key(&ends(&client, &server)));
+        client.write_all(b"GET").expect("write");
+        let all = connections(&[]);
+        assert!(all.contains_key(&ends(&client, &server)) && !all.contains_key(&ends(&server, &client)));
+        server.read_exact(&mut [0; 3]).expect("read");
+        assert!(!connections(&[]).contains_key(&ends(&client, &server)), "who took it may be at work");
+    }
+
+    proptest! {
+        #[test]
+        fn takes_anything(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let all = [bytes];
+            tcp_sockets(&all).filter_map(|(message, attrs)| of_tcp(message, attrs)).count();
+            unix_sockets(&all).filter_map(of_unix).count();
+        }
     }
 }

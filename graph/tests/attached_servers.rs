@@ -275,6 +275,8 @@ fn whom_an_event_loop_had_asked_before_is_known_by_the_connection() {
         let r = d.diagnose("^client$");
         assert_eq!(r.questions.len(), 0, "{r:#?}");
         assert_eq!(way(&r), [1000, 1001, [1002, 1003][asked]], "{r:#?}");
+        let why = r.slice[2].why_weak.as_deref().unwrap_or_default();
+        assert!(why.ends_with("and was asked 3.00 s before the recording began"), "{why}");
     }
 }
 

@@ -6,12 +6,12 @@ use super::ask::Candidate;
 use super::data_flag::Asks;
 use super::pose::Posed;
 use super::walk::{FindingKind, Flow, Walk, group_spans};
-use crate::class::{WaitClass, accepted, class, members, owed};
+use crate::class::{WaitClass, class};
 use crate::episode::LONG_SINGLE;
 use crate::victim::kept_out;
 use crate::words::{short_who, span};
 use crate::{EventGraph, Question, QuestionKind, VertexId, Weak};
-use pg_event::{Catalog, Object, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
+use pg_event::{Catalog, ObjectKind, ProcessId, Relation, ThreadId};
 
 /// The main thread of a process (the one with its pid), else its first.
 pub(crate) fn main_thread(g: &EventGraph, c: &Catalog, p: ProcessId) -> Option<ThreadId> {
@@ -127,40 +127,9 @@ impl Walk<'_> {
             self.found(thread, FindingKind::Unanswered, group_spans(group));
             return Ok(());
         }
-        // Whoever serves many waits for those that it asked something, not for all that it has a connection with.
         if class == WaitClass::EventLoop {
-            let why = "it is a program at a terminal of a server, which waits for whoever connects to that";
-            let own = holders.extract_if(.., |c| self.at_its_terminal(group, thread, c, &silent));
-            let own: Vec<_> = own.collect();
-            self.out.rejected.extend(own.into_iter().map(|c| (c.thread, why.to_owned())));
-            let asked = |c: &Candidate| self.has_asked(thread, c, &silent);
-            let (kept, others): (Vec<_>, Vec<_>) = holders.into_iter().partition(asked);
             let by_timer = self.answers_by_timer(group);
-            if kept.is_empty() && !by_timer {
-                // Whoever waits for this one itself brings it nothing.
-                let (behind, others): (Vec<_>, Vec<_>) =
-                    others.into_iter().partition(|c| self.waits_at_other_end(c.thread, thread, &silent));
-                let (mute, others): (Vec<_>, Vec<_>) =
-                    others.into_iter().partition(|c| !behind.is_empty() && self.only_heeds_signals(c));
-                let why = "it waits for an answer itself, at the other end of a connection with it";
-                self.out.rejected.extend(behind.into_iter().map(|c| (c.thread, why.to_owned())));
-                let why = "it waits for signals, and sends nothing";
-                self.out.rejected.extend(mute.into_iter().map(|c| (c.thread, why.to_owned())));
-                // Its other clients bring it requests, not answers.
-                let (clients, others): (Vec<_>, Vec<_>) =
-                    others.into_iter().partition(|c| self.is_client_of(c, thread, &silent));
-                holders = if others.is_empty() {
-                    clients
-                } else {
-                    let why = "it is another client of this one, which asked it nothing";
-                    self.out.rejected.extend(clients.into_iter().map(|c| (c.thread, why.to_owned())));
-                    others
-                };
-            } else {
-                let why = "it was asked for nothing that had not come";
-                self.out.rejected.extend(others.into_iter().map(|c| (c.thread, why.to_owned())));
-                holders = kept;
-            }
+            holders = self.asked_by_loop(thread, group, &silent, holders, by_timer);
             if holders.is_empty() && by_timer {
                 self.found(thread, FindingKind::Idle, group_spans(group));
                 return Ok(());
@@ -240,45 +209,6 @@ impl Walk<'_> {
     fn answers_by_timer(&self, group: &Group) -> bool {
         let last = group.longest().map_or(VertexId(u32::MAX), |c| c.last);
         self.representative(group).timed_out && self.answers(last)
-    }
-
-    /// Had `thread` asked the candidate's process for something that had not come when it began to wait?
-    fn has_asked(&self, thread: ThreadId, c: &Candidate, spans: &Spans) -> bool {
-        let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
-        let owed = owed(self.g, self.c, thread, a);
-        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
-        let held = self.g.holds(thread, a..b.saturating_add(1));
-        let by = |t: ThreadId| process(t) == process(c.thread);
-        held.filter(|h| by(h.holder)).any(|h| owed.contains(&h.object))
-            || self.at_other_ends(thread, &owed, b).into_iter().any(|(_, t)| by(t))
-    }
-
-    /// Is it known only for a terminal that the server emulates, which at the same time looks who connects to the address at
-    /// which it is asked (tmux, screen)? What a client asks for is not what some program there says.
-    fn at_its_terminal(&self, group: &Group, thread: ThreadId, c: &Candidate, spans: &Spans) -> bool {
-        let Some(set) = self.c.object(self.representative(group).object) else { return false };
-        let unix = |o: &&Object| o.kind == ObjectKind::UnixStream && !o.name.is_empty();
-        let socket = || members(self.c, set).filter(unix);
-        let at = |o: &Object| o.peer != 0 && socket().any(|l| l.peer == 0 && l.name == o.name);
-        let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
-        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
-        let held = self.g.holds(thread, a..b.saturating_add(1));
-        let mut held = held.filter(|h| process(h.holder) == process(c.thread)).peekable();
-        let terminal = |o: ObjectId| self.c.object(o).is_some_and(|o| o.kind == ObjectKind::Tty);
-        socket().any(at) && held.peek().is_some() && held.all(|h| terminal(h.object))
-    }
-
-    /// Was the candidate found at the other end of network connections only that its process made to `thread`?
-    fn is_client_of(&self, c: &Candidate, thread: ThreadId, spans: &Spans) -> bool {
-        let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
-        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
-        let mut held = self
-            .g
-            .holds(thread, a..b.saturating_add(1))
-            .filter(|h| process(h.holder) == process(c.thread))
-            .peekable();
-        let network = |o| self.c.object(o).is_some_and(|o| o.kind == ObjectKind::Tcp);
-        held.peek().is_some() && held.all(|h| network(h.object) && accepted(self.c, h.object))
     }
 
     /// Short waits again and again, each ended by its own time-out: a loop that asks whether it may go on.
@@ -526,7 +456,7 @@ impl Walk<'_> {
         }
     }
 
-    fn only_heeds_signals(&self, c: &Candidate) -> bool {
+    pub(super) fn only_heeds_signals(&self, c: &Candidate) -> bool {
         let act = activity(self.g, self.c, c.thread, &merged(c.spans.clone()));
         act.waiting().is_some_and(|g| class(&self.representative(g), self.c) == WaitClass::Signal)
     }

@@ -7,6 +7,7 @@
 mod activity;
 mod answerless;
 mod ask;
+mod asked;
 mod busy;
 mod by_baseline;
 mod changed;

@@ -171,6 +171,7 @@ pub struct Object {
     pub unanswered: Ns,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
 fn is_zero(n: &Ns) -> bool {
     *n == 0
 }

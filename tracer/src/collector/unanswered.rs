@@ -8,8 +8,8 @@
 use crate::netns;
 use crate::procfs;
 use crate::sockdiag::{
-    INET_DIAG_INFO, Socket, UDIAG_SHOW_PEER, UDIAG_SHOW_RQLEN, UNIX_DIAG_PEER, UNIX_DIAG_RQLEN, attributes,
-    endpoint, local, remote, tcp_request, tcp_sockets, unix_request, unix_sockets, word,
+    INET_DIAG_INFO, UDIAG_SHOW_PEER, UDIAG_SHOW_RQLEN, UNIX_DIAG_PEER, UNIX_DIAG_RQLEN, attributes, endpoint,
+    local, remote, tcp_request, tcp_sockets, unix_request, unix_sockets, word,
 };
 use pg_event::{Ns, ObjectKind};
 use std::collections::HashMap;
@@ -85,6 +85,7 @@ fn of_tcp(message: &[u8], attrs: &[u8]) -> Option<((ObjectKind, u64, u64), Ns)> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sockdiag::Socket;
     use proptest::prelude::*;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};

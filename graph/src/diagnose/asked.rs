@@ -1,0 +1,116 @@
+//! Whom an event loop waits for: it has connections with many, and has asked a few.
+
+use super::activity::{Group, Spans};
+use super::ask::Candidate;
+use super::walk::Walk;
+use crate::class::{accepted, members, owed};
+use crate::words::span;
+use pg_event::{Object, ObjectId, ObjectKind, ThreadId};
+
+impl Walk<'_> {
+    /// Of those that hold an end of what an event loop watches, those that it waits for: whoever serves many waits for those
+    /// that it asked something, not for all that it has a connection with. `by_timer`: its own time-out ends its waits.
+    pub(super) fn asked_by_loop(
+        &mut self,
+        thread: ThreadId,
+        group: &Group,
+        silent: &Spans,
+        mut holders: Vec<Candidate>,
+        by_timer: bool,
+    ) -> Vec<Candidate> {
+        let why = "it is a program at a terminal of a server, which waits for whoever connects to that";
+        let own = holders.extract_if(.., |c| self.at_its_terminal(group, thread, c, silent));
+        let own: Vec<_> = own.collect();
+        self.out.rejected.extend(own.into_iter().map(|c| (c.thread, why.to_owned())));
+        let asked = |c: &Candidate| self.has_asked(thread, c, silent);
+        let (mut kept, others): (Vec<_>, Vec<_>) = holders.into_iter().partition(asked);
+        if !kept.is_empty() || by_timer {
+            let why = "it was asked for nothing that had not come";
+            self.out.rejected.extend(others.into_iter().map(|c| (c.thread, why.to_owned())));
+            for c in &mut kept {
+                let before = self.asked_before(thread, c, silent);
+                if let (Some(before), Some(why)) = (before, &mut c.entry.why_weak) {
+                    why.push_str(&before);
+                }
+            }
+            return kept;
+        }
+        // Whoever waits for this one itself brings it nothing.
+        let (behind, others): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|c| self.waits_at_other_end(c.thread, thread, silent));
+        let (mute, others): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|c| !behind.is_empty() && self.only_heeds_signals(c));
+        let why = "it waits for an answer itself, at the other end of a connection with it";
+        self.out.rejected.extend(behind.into_iter().map(|c| (c.thread, why.to_owned())));
+        let why = "it waits for signals, and sends nothing";
+        self.out.rejected.extend(mute.into_iter().map(|c| (c.thread, why.to_owned())));
+        // Its other clients bring it requests, not answers.
+        let (clients, others): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|c| self.is_client_of(c, thread, silent));
+        if others.is_empty() {
+            return clients;
+        }
+        let why = "it is another client of this one, which asked it nothing";
+        self.out.rejected.extend(clients.into_iter().map(|c| (c.thread, why.to_owned())));
+        others
+    }
+
+    /// Had `thread` asked the candidate's process for something that had not come when it began to wait?
+    fn has_asked(&self, thread: ThreadId, c: &Candidate, spans: &Spans) -> bool {
+        let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
+        let owed = owed(self.g, self.c, thread, a);
+        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let held = self.g.holds(thread, a..b.saturating_add(1));
+        let by = |t: ThreadId| process(t) == process(c.thread);
+        held.filter(|h| by(h.holder)).any(|h| owed.contains(&h.object))
+            || self.at_other_ends(thread, &owed, b).into_iter().any(|(_, t)| by(t))
+    }
+
+    /// In words, what `thread` had asked the candidate's process before the recording began.
+    fn asked_before(&self, thread: ThreadId, c: &Candidate, spans: &Spans) -> Option<String> {
+        let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
+        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let held = self.g.holds(thread, a..b.saturating_add(1));
+        let held = held.filter(|h| process(h.holder) == process(c.thread));
+        let since = held.filter_map(|h| self.c.object(h.object)).map(|o| o.unanswered).max()?;
+        match since {
+            0 => None,
+            1 => Some(", and had not read what it was sent when the recording began".to_owned()),
+            ns => Some(format!(", and was asked {} before the recording began", span(ns))),
+        }
+    }
+
+    /// Is it known only for a terminal that the server emulates, which at the same time looks who connects to the address at
+    /// which it is asked (tmux, screen)? What a client asks for is not what some program there says.
+    pub(super) fn at_its_terminal(
+        &self,
+        group: &Group,
+        thread: ThreadId,
+        c: &Candidate,
+        spans: &Spans,
+    ) -> bool {
+        let Some(set) = self.c.object(self.representative(group).object) else { return false };
+        let unix = |o: &&Object| o.kind == ObjectKind::UnixStream && !o.name.is_empty();
+        let socket = || members(self.c, set).filter(unix);
+        let at = |o: &Object| o.peer != 0 && socket().any(|l| l.peer == 0 && l.name == o.name);
+        let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
+        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let held = self.g.holds(thread, a..b.saturating_add(1));
+        let mut held = held.filter(|h| process(h.holder) == process(c.thread)).peekable();
+        let terminal = |o: ObjectId| self.c.object(o).is_some_and(|o| o.kind == ObjectKind::Tty);
+        socket().any(at) && held.peek().is_some() && held.all(|h| terminal(h.object))
+    }
+
+    /// Was the candidate found at the other end of network connections only that its process made to `thread`?
+    fn is_client_of(&self, c: &Candidate, thread: ThreadId, spans: &Spans) -> bool {
+        let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
+        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let mut held = self
+            .g
+            .holds(thread, a..b.saturating_add(1))
+            .filter(|h| process(h.holder) == process(c.thread))
+            .peekable();
+        let network = |o| self.c.object(o).is_some_and(|o| o.kind == ObjectKind::Tcp);
+        held.peek().is_some() && held.all(|h| network(h.object) && accepted(self.c, h.object))
+    }
+}

@@ -300,3 +300,25 @@ fn who_sleeps_serves_where_the_other_only_accepts() {
     let r = d.diagnose("^client$");
     assert_eq!(way(&r), [1000, 1002], "{r:#?}");
 }
+
+/// A client polls its connections with two servers, and had asked one of them.
+#[test]
+fn of_two_that_are_polled_the_one_that_was_asked_is_waited_for() {
+    for asked in [0, 1] {
+        let mut d = Drawing::new(5.0);
+        let client = d.process("client", "client", None, 0.0);
+        let servers = ["first", "second"].map(|name| d.process(name, name, None, 0.0));
+        let ends = [tcp(&mut d, 40_001, 8001), tcp(&mut d, 40_002, 8002)];
+        d.catalog.objects[ends[asked].0.index()].unanswered = 3_000_000_000;
+        let both = d.set(&[ends[0].0, ends[1].0]);
+        waits(&mut d, client, "poll", both);
+        for (t, (near, _)) in servers.into_iter().zip(ends) {
+            d.hold(t, client, near, Relation::Peer, 0.7);
+            let file = d.object(ObjectKind::File, u64::from(near.0), 45, "/mnt/state");
+            waits(&mut d, t, "fsync", file);
+        }
+        let r = d.diagnose("^client$");
+        assert_eq!(r.questions.len(), 0, "{r:#?}");
+        assert_eq!(way(&r), [1000, [1001, 1002][asked]], "{r:#?}");
+    }
+}

@@ -135,6 +135,9 @@ impl Walk<'_> {
                 return Ok(());
             }
         }
+        if class == WaitClass::Channel && holders.len() > 1 {
+            holders = self.asked_of_several(thread, &silent, holders);
+        }
         if !holders.is_empty() {
             holders.extend(self.interruptions(group));
             return self.follow_holder(thread, group, class, holders);

@@ -25,14 +25,7 @@ impl Walk<'_> {
         let asked = |c: &Candidate| self.has_asked(thread, c, silent);
         let (mut kept, others): (Vec<_>, Vec<_>) = holders.into_iter().partition(asked);
         if !kept.is_empty() || by_timer {
-            let why = "it was asked for nothing that had not come";
-            self.out.rejected.extend(others.into_iter().map(|c| (c.thread, why.to_owned())));
-            for c in &mut kept {
-                let before = self.asked_before(thread, c, silent);
-                if let (Some(before), Some(why)) = (before, &mut c.entry.why_weak) {
-                    why.push_str(&before);
-                }
-            }
+            self.only_asked(thread, silent, &mut kept, others);
             return kept;
         }
         // Whoever waits for this one itself brings it nothing.
@@ -53,6 +46,41 @@ impl Walk<'_> {
         let why = "it is another client of this one, which asked it nothing";
         self.out.rejected.extend(clients.into_iter().map(|c| (c.thread, why.to_owned())));
         others
+    }
+
+    /// Of those that hold an end of several channels that are waited for at once, those that were asked over theirs; all,
+    /// where nobody is known to have been.
+    pub(super) fn asked_of_several(
+        &mut self,
+        thread: ThreadId,
+        silent: &Spans,
+        holders: Vec<Candidate>,
+    ) -> Vec<Candidate> {
+        let asked = |c: &Candidate| self.has_asked(thread, c, silent);
+        let (mut kept, others): (Vec<_>, Vec<_>) = holders.into_iter().partition(asked);
+        if kept.is_empty() {
+            return others;
+        }
+        self.only_asked(thread, silent, &mut kept, others);
+        kept
+    }
+
+    /// The others are out; of those that were asked it is said since when, where it was before the recording.
+    fn only_asked(
+        &mut self,
+        thread: ThreadId,
+        silent: &Spans,
+        kept: &mut [Candidate],
+        others: Vec<Candidate>,
+    ) {
+        let why = "it was asked for nothing that had not come";
+        self.out.rejected.extend(others.into_iter().map(|c| (c.thread, why.to_owned())));
+        for c in kept {
+            let before = self.asked_before(thread, c, silent);
+            if let (Some(before), Some(why)) = (before, &mut c.entry.why_weak) {
+                why.push_str(&before);
+            }
+        }
     }
 
     /// Had `thread` asked the candidate's process for something that had not come when it began to wait?

@@ -319,6 +319,35 @@ fn who_sleeps_until_its_child_has_ended_waits_for_that() {
     }
 }
 
+/// A program sleeps between looks at its child, from before the recording until after it; what it asks in between was not
+/// recorded, since it was not asked for. With two children nobody knows.
+#[test]
+fn who_sleeps_from_beginning_to_end_is_likely_to_wait_for_its_only_child() {
+    for children in [1, 2] {
+        let mut d = Drawing::new(6.0);
+        let client = d.process("ask", "ask", None, 0.0);
+        let runner = d.process("runner", "runner", None, 0.0);
+        let work = d.stack(&["crunch (job)", "main (job)"]);
+        let near = d.object(ObjectKind::UnixStream, 1, 2, "");
+        d.object(ObjectKind::UnixStream, 2, 1, "/run/runner");
+        for _ in 0..children {
+            let job = d.process("job", "job", Some(runner), 0.0);
+            d.runs(job, 0.0, 6.0, work);
+        }
+        let mut t = 0.0;
+        while t < 5.2 {
+            d.wait(runner, t, t + 0.6, "clock_nanosleep").times_out();
+            t += 0.601;
+        }
+        d.wait(runner, t, 6.0, "clock_nanosleep").open();
+        d.wait(client, 0.0, 6.0, "read").on(near).before().open();
+        d.hold(runner, client, near, pg_event::Relation::Peer, 1.0);
+        let r = d.diagnose("^ask$");
+        let first = r.root_causes[0].process.as_deref();
+        assert_eq!(first, Some(if children == 1 { "job" } else { "runner" }), "{children} {r:#?}");
+    }
+}
+
 /// A program sleeps in turns, since it may send only so much a second; its child takes what it sends, and ends when that is
 /// over. A parent waits for the program.
 #[test]

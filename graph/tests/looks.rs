@@ -386,3 +386,22 @@ fn who_sleeps_between_what_it_sends_a_child_does_not_wait_for_that() {
         assert_eq!(first.tid, Some(tid), "{takes} {r:#?}");
     }
 }
+
+/// A program asks on the CPU, without a pause, whether a file is there: which one is told.
+#[test]
+fn a_loop_on_the_cpu_that_asks_for_a_file_names_it() {
+    let mut d = Drawing::new(8.0);
+    let spin = d.process("spin", "spin /run/job/ready", None, 0.0);
+    let file = d.object(ObjectKind::File, 7, 0, "/run/job/ready");
+    let loops = d.stack(&["newfstatat (libc.so.6)", "main (spin)"]);
+    d.runs(spin, 0.5, 7.9, loops);
+    for i in 0..50 {
+        d.call(spin, 3.0 + 0.0001 * f64::from(i), "newfstatat", file, -2);
+    }
+    let r = d.diagnose("^spin ");
+    let why = &r.root_causes[0].why;
+    assert!(
+        why.contains("tried newfstatat of /run/job/ready again and again: it failed 50 times (ENOENT)"),
+        "{why}"
+    );
+}

@@ -278,7 +278,8 @@ pub(crate) fn asked(graph: &EventGraph, catalog: &Catalog, vertex: VertexId) -> 
     // What an epoll instance watched just then may not have been read.
     let epoll = object.is_some_and(|o| o.kind == ObjectKind::Epoll);
     match last {
-        Some(m) if m.what.direction == Direction::Send => true,
+        // What a server of many says to who came to it is an answer.
+        Some(m) if m.what.direction == Direction::Send => !(epoll && accepted(catalog, m.what.object)),
         // It may have asked before the recording.
         None if !epoll && (v.begun_before || from_the_beginning(graph, &v)) => {
             let mut ends = members.iter().chain([&v.object]).filter(|o| connected(catalog, **o));

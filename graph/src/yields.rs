@@ -6,9 +6,9 @@
 
 use crate::builder::{POLL, call_is};
 use crate::profile::Profile;
-use crate::words::{clean, is_kernel, is_plumbing};
+use crate::words::{clean, is_kernel, is_plumbing, short_label};
 use crate::{EventGraph, flag};
-use pg_event::{Catalog, ModuleId, Ns, ObjectId, Process, ProcessId, Sysno, ThreadId};
+use pg_event::{Catalog, ModuleId, Ns, ObjectId, ObjectKind, Process, ProcessId, Sysno, ThreadId};
 use std::collections::BTreeMap;
 
 /// How a thread on the CPU shows that it only asks.
@@ -259,6 +259,15 @@ impl YieldLoop {
                 "a loop this small asks a variable whether it may go on, or computes; which of both must be looked up"
             }
         }
+    }
+
+    /// The same with what a call that fails is about, where that has a name.
+    pub fn words_with(&self, c: &Catalog) -> String {
+        let words = self.words();
+        let Self::Fails { call, object, .. } = self else { return words };
+        let named = c.object(*object).filter(|o| o.kind == ObjectKind::File && !o.name.is_empty());
+        let Some((o, call)) = named.zip(call.name()) else { return words };
+        words.replacen(&*call, &format!("{call} of {}", clean(&short_label(&o.label()), 110)), 1)
     }
 
     /// What it did, for a sentence that begins with the thread.

@@ -604,3 +604,22 @@ fn who_waits_for_something_else_may_have_the_lock() {
     let r = server_with_monitors(true);
     assert!(r.root_causes.iter().all(|c| !c.why.starts_with("circular wait")), "{:#?}", r.root_causes);
 }
+
+/// A parent polls for room to write to its filter, and takes nothing of what that writes meanwhile.
+#[test]
+fn who_polls_for_room_in_a_pipe_waits_for_who_is_to_read_it() {
+    let mut d = Drawing::new(20.0);
+    let feed = d.process("ruby", "ruby p.rb", None, 0.1);
+    let filter = d.process("tr", "tr a-z A-Z", Some(feed), 0.3);
+    let (to, from) = (d.object(ObjectKind::Pipe, 55, 55, ""), d.object(ObjectKind::Pipe, 56, 56, ""));
+    let stop = d.object(ObjectKind::EventFd, 5, 0, "");
+    let set = d.set(&[to, stop]);
+    d.spawn(feed, filter, 0.3);
+    d.wait(feed, 0.5, 20.0, "ppoll").on(set).open();
+    d.wait(filter, 0.6, 20.0, "write").on(from).open();
+    d.hold(filter, feed, to, Relation::Reads, 1.5);
+    d.hold(feed, filter, from, Relation::Reads, 1.6);
+    let r = d.diagnose("^ruby p.rb$");
+    assert!(r.root_causes[0].why.starts_with("circular wait"), "{}", r.root_causes[0].why);
+    assert_eq!(r.circle, [0, 1]);
+}

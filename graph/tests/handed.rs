@@ -436,3 +436,43 @@ fn who_tries_often_before_it_answers_is_on_the_way() {
     let r = b.diagnose("^call");
     assert_eq!(slice(&r)[..2], ["busd", "cart serve"]);
 }
+
+/// A service takes what the bus hands on to it and says nothing more. Only the time-out of the client's main thread ends that:
+/// it tells the thread that watches the connection for it.
+#[test]
+fn who_took_a_request_and_never_replied_is_told() {
+    let diagnose = |others: usize| {
+        let mut b = Bus::new(&["call Status", "hole listen", "log listen"]);
+        let (client, own, _) = b.ends[0];
+        let main = b.d.thread(client, "main", 0.0);
+        let (wake, done) =
+            (b.d.object(ObjectKind::EventFd, 5, 0, ""), b.d.object(ObjectKind::EventFd, 6, 0, ""));
+        let set = b.d.set(&[wake, own]);
+        // Each has said who it is.
+        b.send(1, 0, 0.2);
+        b.send(2, 0, 0.3);
+        b.send(0, 1, 1.0);
+        if others > 1 {
+            let (log, log_own, log_far) = b.ends[2];
+            b.d.message(b.daemon, log_far, Direction::Send, 1.0022, 100);
+            b.d.message(log, log_own, Direction::Receive, 1.0045, 100);
+        }
+        for n in [1, 2] {
+            let start = if n <= others { 1.005 } else { 0.5 };
+            b.waits(n, start - 0.4, if n <= others { 1.003 } else { start });
+            let (t, own, _) = b.ends[n];
+            b.d.wait(t, start, 20.0, "poll").on(own).open();
+        }
+        b.d.wait(client, 1.0005, 14.001, "poll").on(set).by(main, "write", wake);
+        b.d.wait(main, 1.0, 14.0, "poll").on(done).times_out();
+        b.d.message(main, wake, Direction::Send, 14.0005, 8);
+        b.d.hold(b.daemon, client, own, Relation::Peer, 2.0);
+        b.diagnose("^call Status$")
+    };
+    let r = diagnose(1);
+    assert_eq!(slice(&r)[..2], ["busd", "hole listen"], "{r:#?}");
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("hole"), "{}", r.root_causes[0].why);
+    // One of two may be meant.
+    let r = diagnose(2);
+    assert!(r.root_causes.iter().all(|c| c.process.as_deref() != Some("hole")), "{r:#?}");
+}

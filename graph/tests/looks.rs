@@ -319,6 +319,35 @@ fn who_sleeps_until_its_child_has_ended_waits_for_that() {
     }
 }
 
+/// A program sleeps between looks at its child, from before the recording until after it; what it asks in between was not
+/// recorded, since it was not asked for. With two children nobody knows.
+#[test]
+fn who_sleeps_from_beginning_to_end_is_likely_to_wait_for_its_only_child() {
+    for children in [1, 2] {
+        let mut d = Drawing::new(6.0);
+        let client = d.process("ask", "ask", None, 0.0);
+        let runner = d.process("runner", "runner", None, 0.0);
+        let work = d.stack(&["crunch (job)", "main (job)"]);
+        let near = d.object(ObjectKind::UnixStream, 1, 2, "");
+        d.object(ObjectKind::UnixStream, 2, 1, "/run/runner");
+        for _ in 0..children {
+            let job = d.process("job", "job", Some(runner), 0.0);
+            d.runs(job, 0.0, 6.0, work);
+        }
+        let mut t = 0.0;
+        while t < 5.2 {
+            d.wait(runner, t, t + 0.6, "clock_nanosleep").times_out();
+            t += 0.601;
+        }
+        d.wait(runner, t, 6.0, "clock_nanosleep").open();
+        d.wait(client, 0.0, 6.0, "read").on(near).before().open();
+        d.hold(runner, client, near, pg_event::Relation::Peer, 1.0);
+        let r = d.diagnose("^ask$");
+        let first = r.root_causes[0].process.as_deref();
+        assert_eq!(first, Some(if children == 1 { "job" } else { "runner" }), "{children} {r:#?}");
+    }
+}
+
 /// A program sleeps in turns, since it may send only so much a second; its child takes what it sends, and ends when that is
 /// over. A parent waits for the program.
 #[test]
@@ -356,4 +385,23 @@ fn who_sleeps_between_what_it_sends_a_child_does_not_wait_for_that() {
         let tid = if takes { 1001 } else { 1002 };
         assert_eq!(first.tid, Some(tid), "{takes} {r:#?}");
     }
+}
+
+/// A program asks on the CPU, without a pause, whether a file is there: which one is told.
+#[test]
+fn a_loop_on_the_cpu_that_asks_for_a_file_names_it() {
+    let mut d = Drawing::new(8.0);
+    let spin = d.process("spin", "spin /run/job/ready", None, 0.0);
+    let file = d.object(ObjectKind::File, 7, 0, "/run/job/ready");
+    let loops = d.stack(&["newfstatat (libc.so.6)", "main (spin)"]);
+    d.runs(spin, 0.5, 7.9, loops);
+    for i in 0..50 {
+        d.call(spin, 3.0 + 0.0001 * f64::from(i), "newfstatat", file, -2);
+    }
+    let r = d.diagnose("^spin ");
+    let why = &r.root_causes[0].why;
+    assert!(
+        why.contains("tried newfstatat of /run/job/ready again and again: it failed 50 times (ENOENT)"),
+        "{why}"
+    );
 }

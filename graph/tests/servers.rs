@@ -370,3 +370,28 @@ fn whom_a_server_asked_by_a_latch_is_who_let_it_go_on() {
         assert_eq!(third == Some("db: checkpointer"), asked, "{r:#?}");
     }
 }
+
+/// A name server takes datagrams of two threads and answers neither: that another one asked it, too, is no normal course of
+/// its wait in which an answer came.
+#[test]
+fn another_clients_datagram_is_no_answer() {
+    let mut d = Drawing::new(20.0);
+    let server = d.process("socat", "socat udp", None, 0.0);
+    let first = d.process("node", "node app.js", None, 0.0);
+    let second = d.thread(first, "worker", 0.0);
+    let socket = d.object(ObjectKind::Udp, 53, 0, "");
+    let (a, b) = (d.object(ObjectKind::Udp, 40_001, 53, ""), d.object(ObjectKind::Udp, 40_002, 53, ""));
+    let mut idle = 0.5;
+    for (t, own, at) in [(second, b, 0.9), (first, a, 1.0)] {
+        d.message(t, own, Direction::Send, at, 33);
+        d.wait(server, idle, at + 0.001, "select").on(socket).by(t, "sendto", own);
+        d.message(server, socket, Direction::Receive, at + 0.0015, 33);
+        idle = at + 0.002;
+        d.wait(t, at + 0.0005, 20.0, "poll").on(own).open();
+        d.hold(server, t, own, Relation::Peer, 2.0);
+    }
+    d.wait(server, idle, 20.0, "select").on(socket).open();
+    let r = d.diagnose("^worker$");
+    assert_eq!(slice(&r), ["socat udp"], "{r:#?}");
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("socat"), "{}", r.root_causes[0].why);
+}

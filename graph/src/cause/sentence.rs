@@ -93,7 +93,7 @@ impl Writer<'_> {
                 };
                 // A tight loop names its function itself.
                 let f = if matches!(how, Some(YieldLoop::Spins { .. })) { String::new() } else { f };
-                let how = how.map_or_else(|| "asked again and again".into(), |y| y.words());
+                let how = how.map_or_else(|| "asked again and again".into(), |y| y.words_with(self.c));
                 format!("{full} {how}{f} for {}: {means}", span(whole))
             }
             Some(FindingKind::Retrying) => self.why_retrying(r, n, &full),

@@ -56,7 +56,9 @@ impl Walk<'_> {
         // Also of sleeps too long to be asked about one by one; who watches descriptors meanwhile may ask for a process.
         let turns = (group.waits > 1 && (v.timed_out || v.open)).then(|| group_spans(group));
         let sleeps = class == WaitClass::Sleep;
-        let for_child = || asks.as_ref().filter(|_| sleeps).and_then(|a| self.slept_for_child(thread, a));
+        let naps = sleeps && group.waits > 3;
+        let for_child =
+            || naps.then(|| self.slept_for_child(thread, &group_spans(group), group.waits)).flatten();
         if let Some(spans) = turns
             && let Some(c) = self.asked_about(thread, &spans, sleeps).or_else(for_child)
         {

@@ -6,9 +6,10 @@ use super::pose::Posed;
 use super::walk::{Flow, Walk};
 use crate::baseline::{Similar, similar, similar_among};
 use crate::class::{WaitClass, asked, class};
+use crate::graph::HoldFact;
 use crate::words::{moment, percent, short_who, span};
 use crate::{Choice, EdgeKind, Question, QuestionKind, VertexId};
-use pg_event::{Ns, ObjectKind, ThreadId};
+use pg_event::{Ns, ObjectKind, Relation, ThreadId};
 use std::collections::HashSet;
 
 impl Walk<'_> {
@@ -132,7 +133,13 @@ impl Walk<'_> {
         }
         let members = self.c.object(v.object).map_or(&[][..], |o| &o.members);
         let ends: Vec<_> = members.iter().copied().chain([v.object]).collect();
-        self.serving(server, &ends, spans.last().map_or(0, |s| s.1)).is_some()
+        let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
+        // A server that takes datagrams of everybody has a socket without another end.
+        let known = |h: &HoldFact| {
+            h.relation == Relation::Peer && ends.contains(&h.object) && process(h.holder) == process(server)
+        };
+        self.serving(server, &ends, b).is_some()
+            || self.g.holds(client, a..b.saturating_add(1)).any(|h| known(&h))
     }
 
     /// The thread of a step of the baseline, as the one whose act is missing.

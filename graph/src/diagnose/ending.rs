@@ -53,7 +53,7 @@ impl Walk<'_> {
             let act = activity(self.g, self.c, c.thread, if own { &spans } else { &[] });
             act.waiting().filter(|g| g.blocked * 20 >= act.total * 19).is_some_and(|g| {
                 let v = self.representative(g);
-                crate::class::private_futex(&v, self.c)
+                (crate::class::private_futex(&v, self.c) || self.only_counts(g))
                     && v.timed_out
                     && g.clips.iter().all(|clip| self.brought(clip).is_none())
             })

@@ -3,10 +3,10 @@
 
 use super::activity::{Group, Mostly, Spans, activity, merged};
 use super::ask::Candidate;
-use super::walk::{Flow, Walk};
+use super::walk::{Finding, FindingKind, Flow, Walk};
 use crate::class::{WaitClass, asked, class};
-use crate::{EdgeKind, VertexId};
-use pg_event::{Direction, Ns, ThreadId};
+use crate::{Edge, EdgeId, EdgeKind, VertexId};
+use pg_event::{Direction, Display, Ns, ObjectKind, ThreadId};
 
 /// A server hands a request on at once, ns.
 const AT_ONCE: Ns = 100_000_000;
@@ -49,17 +49,54 @@ impl Walk<'_> {
         let mut sent: Vec<_> = outgoing.map(|id| (self.g.edge(id), id)).collect();
         sent.retain(|(e, _)| e.kind == EdgeKind::Ipc && turn.contains(&e.from_time));
         sent.sort_by_key(|(e, _)| e.from_time);
-        let (e, id, thread) = sent.into_iter().find_map(|(e, id)| {
+        sent.retain(|(e, _)| {
             let to = self.g.vertex(e.to).thread;
-            let other = to != asker && to != server && self.counts(to);
-            let taken =
-                || if self.at_work(to, spans) { Some(to) } else { self.took_on(to, e.from_time, spans) };
-            other.then(taken).flatten().map(|t| (e, id, t))
-        })?;
+            to != asker && to != server && self.counts(to)
+        });
+        let busy = sent.iter().find_map(|&(e, id)| {
+            let to = self.g.vertex(e.to).thread;
+            let taken = if self.at_work(to, spans) { Some(to) } else { self.took_on(to, e.from_time, spans) };
+            taken.map(|t| (e, id, t))
+        });
+        let (e, id, thread) = busy.or_else(|| self.never_replied(asker, &sent, spans))?;
         let why = "no wake-up by it was recorded; the server handed the request on to it and waited for whatever came next";
         let mut c = Candidate::unseen(thread, spans.clone(), (Some(e.to), e.from_time), why);
         (c.kind, c.entry.edge, c.entry.id) = (EdgeKind::Ipc, Some(EdgeKind::Ipc), Some(id));
         Some(c)
+    }
+
+    /// The only one to whom a server sent something in a turn, if it said nothing from then on: it came to the server as
+    /// `asker` did, so what it is sent is what others ask.
+    fn never_replied(
+        &self,
+        asker: ThreadId,
+        sent: &[(Edge, EdgeId)],
+        spans: &Spans,
+    ) -> Option<(Edge, EdgeId, ThreadId)> {
+        let &(e, id) = sent.iter().min_by_key(|(e, _)| e.from_time)?;
+        let to = self.g.vertex(e.to).thread;
+        let end = spans.last()?.1;
+        // By what name they connected: another one's end may be a log that it writes.
+        let names = |t: ThreadId, until: Ns| -> Vec<&str> {
+            let own =
+                self.g.ipc_of(t, 0..until).iter().rev().take(64).filter_map(|m| self.c.object(m.what.object));
+            let named = own.filter(|o| o.kind == ObjectKind::UnixStream && !o.name.is_empty() && o.peer != 0);
+            named.map(|o| o.name.as_str()).collect()
+        };
+        let (came, others) = (names(to, end), names(asker, end));
+        let alike = came.iter().any(|n| others.contains(n));
+        let display = came.iter().any(|n| Display::of_socket(n) != Display::None);
+        let says = |m: &crate::At<pg_event::IpcUse>| m.what.direction == Direction::Send;
+        let said = self.g.ipc_of(to, e.from_time..end).iter().any(says);
+        // Who hangs asked for something; those on the way may merely have told others of something.
+        let asks = self.path.len() == 1 && !self.sleeps(asker, spans);
+        let only = sent.iter().all(|(x, _)| self.g.vertex(x.to).thread == to);
+        let listens = || {
+            let act = activity(self.g, self.c, to, spans);
+            let g = act.waiting().filter(|g| g.blocked * 20 >= act.total * 19);
+            g.is_some_and(|g| class(&self.representative(g), self.c) == WaitClass::Channel)
+        };
+        (asks && only && alike && !display && !said && listens()).then_some((e, id, to))
     }
 
     /// Who answered a server right before that answered the step before, after all the time and with nothing said in
@@ -123,6 +160,20 @@ impl Walk<'_> {
             self.push_wait(c.thread, g, c.entry);
         }
         self.path.push((c.thread, spans));
+        let own = self.out.nodes.len().saturating_sub(2);
+        let spans = merged(next.spans.clone());
+        let act = activity(self.g, self.c, next.thread, &spans);
+        // Who took the request and says nothing waits for nobody.
+        if let Some(g) = act.waiting().filter(|_| !self.at_work(next.thread, &spans))
+            && class(&self.representative(g), self.c) == WaitClass::Channel
+        {
+            self.push_wait(next.thread, g, next.entry);
+            self.found(next.thread, FindingKind::Idle, spans.clone());
+            let asker = self.out.nodes.get(own).map(|n| n.thread);
+            let kind = FindingKind::Unanswered;
+            self.out.findings.extend(asker.map(|thread| Finding { thread, node: own, kind, spans }));
+            return Ok(());
+        }
         self.visit(next.thread, next.spans, next.entry)
     }
 

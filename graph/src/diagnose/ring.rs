@@ -7,8 +7,8 @@ use super::node::{Entry, SliceNode};
 use super::sessions::waits_for_lock;
 use super::walk::{Finding, FindingKind, Walk};
 use crate::class::{WaitClass, asked, class, vague};
-use crate::{EdgeKind, EventGraph, VertexId, Weak};
-use pg_event::{Catalog, Ns, ObjectKind, Relation, ThreadId};
+use crate::{EdgeKind, EventGraph, Vertex, VertexId, Weak};
+use pg_event::{Catalog, Ns, ObjectId, ObjectKind, Relation, ThreadId};
 
 /// By what a thread keeps itself waiting in this time: the word of the lock that it wants names it, or the connection on
 /// which it waits is to a socket at which it listens itself. `None` when another one is there to act, too.
@@ -56,6 +56,7 @@ impl Walk<'_> {
             let obliged = class(&v, self.c).obliges(asked(self.g, self.c, first)) && !vague(&v, self.c);
             // A server waits for its own locks, and in the middle of a statement, by its event loop's means.
             let obliged = obliged || waits_for_lock(n) || self.executes(n.thread, n.start + n.duration);
+            let obliged = obliged || self.wants_room(n, &v);
             let sole = self.out.nodes.get(i + 1).is_some_and(|next| next.sole || self.only_two(n, next));
             let flag = n.waits_on.as_deref() == Some(DATA_FLAG);
             n.state != "not-created" && n.state != "exited" && !obliged && !sole && !flag
@@ -91,6 +92,22 @@ impl Walk<'_> {
             && v.op & PRIVATE != 0
             && n.thread != next.thread
             && self.g.threads_of(own).filter(left).count() == 2
+    }
+
+    /// Does a step ask by `poll` or its kin for room in a pipe, and for nothing else? What it was found to watch of other
+    /// processes are pipes of which they have the reading end, and it has something to write.
+    fn wants_room(&self, n: &SliceNode, v: &Vertex) -> bool {
+        let kind = |o: ObjectId| self.c.object(o).map(|o| o.kind);
+        let watched = self.c.object(v.object).map_or(&[][..], |o| &o.members);
+        let watched = || watched.iter().copied().chain([v.object]);
+        let pipes = || watched().filter(|o| kind(*o) == Some(ObjectKind::Pipe));
+        // A counter of its own process tells it to stop.
+        let beside = |k| matches!(k, ObjectKind::Pipe | ObjectKind::EventFd | ObjectKind::Set);
+        let mut found = self.g.holds(n.thread, n.start..(n.start + n.duration).saturating_add(1)).peekable();
+        class(v, self.c) == WaitClass::Channel
+            && watched().all(|o| kind(o).is_some_and(beside))
+            && found.peek().is_some()
+            && found.all(|h| h.relation == Relation::Reads && pipes().any(|o| o == h.object))
     }
 
     /// Do all steps from `from` on wait for data on one channel, without a request of their own?

@@ -4,7 +4,6 @@
 use super::activity::{Spans, total};
 use super::answerless::main_thread;
 use super::ask::Candidate;
-use super::data_flag::Asks;
 use super::walk::Walk;
 use crate::class::WaitClass;
 use pg_event::{Ns, Process, ProcessId, Relation, ThreadId};
@@ -42,15 +41,22 @@ impl Walk<'_> {
 
     /// Whoever sleeps again and again until a child has ended (`waitpid` with `WNOHANG`) waits for that child. That it
     /// does so is told by its calls, or by the end of its sleeps: it comes with the child's.
-    pub(super) fn slept_for_child(&self, thread: ThreadId, asks: &Asks) -> Option<Candidate> {
+    pub(super) fn slept_for_child(
+        &self,
+        thread: ThreadId,
+        slept: &Spans,
+        rounds: usize,
+    ) -> Option<Candidate> {
         let own = self.c.thread(thread)?.process;
-        let (a, b) = (asks.spans.first()?.0, asks.spans.last()?.1);
-        let soon = total(&asks.spans) / asks.rounds.max(1) as u64;
-        let waits = self
-            .g
-            .syscalls_of(thread, a..b)
-            .iter()
-            .any(|s| s.what.nr.is_any(&["wait4", "waitid"]) && s.what.result == 0);
+        let (a, b) = (slept.first()?.0, slept.last()?.1);
+        let soon = total(slept) / rounds.max(1) as u64;
+        let calls = self.g.syscalls_of(thread, a..b);
+        let asks_for = calls.iter().any(|s| s.what.nr.is_any(&["wait4", "waitid"]) && s.what.result == 0);
+        // Of whom somebody else waits for no calls need be recorded, where that goes on: it is likely for its only child.
+        let last = self.g.vertex_at(thread, b.saturating_sub(1));
+        let goes_on = last.is_some_and(|v| self.g.vertex(v).open);
+        let unknown = calls.is_empty() && self.path.len() > 1 && goes_on;
+        let waits = asks_for || unknown;
         let kept = |p: &Process| {
             let over = p.end.filter(|e| *e <= b.saturating_add(soon));
             let ends_it = over.is_some_and(|e| e.saturating_add(2 * soon) >= b);
@@ -61,8 +67,14 @@ impl Walk<'_> {
         let ((i, p), None) = (all.next()?, all.next()) else { return None };
         let child = main_thread(self.g, self.c, ProcessId(i as u32)).filter(|t| self.counts(*t))?;
         let began = p.start;
-        let spans: Spans = asks.spans.iter().map(|s| (s.0.max(began), s.1)).filter(|s| s.0 < s.1).collect();
-        let why = "it slept again and again while this child of it lived, and went on when that had ended";
+        let spans: Spans = slept.iter().map(|s| (s.0.max(began), s.1)).filter(|s| s.0 < s.1).collect();
+        let why = if p.end.is_some_and(|e| e <= b.saturating_add(soon)) {
+            "it slept again and again while this child of it lived, and went on when that had ended"
+        } else if asks_for {
+            "it sleeps again and again while this child of it lives, and asks whether that has ended"
+        } else {
+            "it sleeps again and again while this child of it lives, its only one; what it asks in between was not recorded"
+        };
         let vertex = self.g.vertex_at(child, b.saturating_sub(1));
         let c = Candidate {
             relation: Some(Relation::ChildOf),

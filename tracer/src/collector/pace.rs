@@ -23,6 +23,9 @@ const LATE_NS: u64 = 150 * MS;
 const LONGEST_NS: u64 = 500 * MS;
 /// Bursts for one loop, should the sleep end at another time.
 const BURSTS: u32 = 3;
+/// Sleeps that vary by chance are of one loop up to this factor, as a fraction: half as long again to either side of a mean
+/// is not rare.
+const VARY: (u64, u64) = (7, 4);
 /// Most threads remembered.
 const MOST: usize = 4096;
 
@@ -31,6 +34,8 @@ const MOST: usize = 4096;
 struct Pace {
     call: u16,
     count: u32,
+    /// Sleeps in a row that were about as long as the one before, longer or shorter.
+    near: u32,
     /// How long the last three were, the latest first.
     turns: [u64; 3],
     /// When the latest ended, and how long the thread had been up before it.
@@ -53,15 +58,39 @@ impl Pace {
         let (turn, gap) = (end.saturating_sub(start), start.saturating_sub(self.end));
         let last = self.turns[0];
         // Whoever does something for longer than it sleeps does not merely ask.
-        let goes_on = self.call == call && gap <= turn / 4 && (turn >= last || alike(turn, last));
-        if !goes_on {
+        let in_turn = self.call == call && gap <= turn / 4;
+        let goes_on = in_turn && (turn >= last || alike(turn, last));
+        let near = in_turn && turn.max(last) * VARY.1 <= turn.min(last) * VARY.0;
+        if near {
+            self.count = if goes_on { self.count } else { 0 };
+        } else if !goes_on {
             let before = std::mem::take(self);
             (self.done, self.bursts) = (before.done, before.bursts);
         }
-        self.done |= goes_on && self.burst.is_some_and(|(from, until)| from <= self.end && start <= until);
-        (self.call, self.count) = (call, self.count + 1);
+        let seen = self.burst.is_some_and(|(from, until)| from <= self.end && start <= until);
+        self.done |= (goes_on || near) && seen;
+        (self.call, self.count, self.near) = (call, self.count + 1, if near { self.near + 1 } else { 1 });
         self.turns = [turn, self.turns[0], self.turns[1]];
-        (self.end, self.gap) = (end, if goes_on { gap } else { 0 });
+        (self.end, self.gap) = (end, if goes_on || near { gap } else { 0 });
+    }
+
+    fn enough(&self) -> bool {
+        self.done || self.bursts >= BURSTS
+    }
+
+    /// The shortest and the longest of the last three short sleeps, where each is longer or shorter than the one before as
+    /// it comes. `Err`: it may be so, and one more is to tell.
+    fn by_chance(&self) -> Result<Option<(u64, u64)>, ()> {
+        let [c, b, _] = self.turns;
+        if self.near < 2 || c.max(b) >= LONG_NS || self.near == 2 && alike(c, b) {
+            return Ok(None);
+        }
+        if self.near < MANY_SHORT {
+            return Err(());
+        }
+        let (least, most) = (self.turns.iter().min().copied(), self.turns.iter().max().copied());
+        let (least, most) = (least.unwrap_or(c), most.unwrap_or(c));
+        Ok((!alike(least, most) && most < LONG_NS).then_some((least, most)))
     }
 
     /// How long the next sleep is going to be, ns.
@@ -69,7 +98,7 @@ impl Pace {
         let [c, b, a] = self.turns;
         let same = self.count > 1 && alike(c, b);
         let many = if same && c < LONG_NS { MANY_SHORT } else { MANY };
-        if self.done || self.bursts >= BURSTS || self.count < many {
+        if self.enough() || self.count < many {
             return None;
         }
         let by_factor = u64::try_from(u128::from(c) * u128::from(c) / u128::from(b.max(1))).ok()?;
@@ -85,6 +114,9 @@ impl Pace {
     }
 
     fn due(&self, tid: u32) -> Option<Due> {
+        if let Some((least, most)) = self.by_chance().ok()? {
+            return (!self.enough()).then(|| Due::within(tid, self.end + self.gap, (least, most)));
+        }
         let turn = self.next_turn()?;
         Some(Due::new(tid, (self.end + self.gap, turn), self.gap))
     }
@@ -92,7 +124,7 @@ impl Pace {
     /// The same of a sleep that has begun and is known to last so long, if it goes on with the ones before.
     fn due_of(&self, tid: u32, call: u16, (start, turn): (u64, u64)) -> Option<Due> {
         let gap = start.saturating_sub(self.end);
-        let wanted = self.count > 0 && !self.done && self.bursts < BURSTS;
+        let wanted = self.count > 0 && !self.enough();
         let many = if alike(turn, self.turns[0]) && turn < LONG_NS { MANY_SHORT } else { MANY };
         let goes_on = self.call == call && gap <= self.turns[0] / 4 && self.count + 1 >= many;
         (wanted && goes_on && turn <= LONGEST_TURN_NS).then(|| Due::new(tid, (start, turn), gap))
@@ -117,6 +149,12 @@ impl Due {
     fn new(tid: u32, (start, turn): (u64, u64), up: u64) -> Self {
         let (end, early) = (start.saturating_add(turn), (turn / 4).min(EARLY_NS));
         Self { tid, at: end - early, end, length: (early + 2 * up + LATE_NS).min(LONGEST_NS) }
+    }
+
+    /// Where a sleep from `start` on is likely to end, which is about as long as others that vary by chance.
+    fn within(tid: u32, start: u64, (least, most): (u64, u64)) -> Self {
+        let at = start.saturating_add(least - least / 8);
+        Self { tid, at, end: start.saturating_add(most), length: LONGEST_NS }
     }
 }
 
@@ -215,6 +253,26 @@ mod tests {
         assert_eq!(asked(&[], MS, 5 * SECOND), None, "it is the first one");
         assert_eq!(asked(&[2 * SECOND], SECOND, 5 * SECOND), None, "it worked in between");
         assert_eq!(asked(&[2 * SECOND], MS, 500 * SECOND), None, "too far away");
+    }
+
+    #[test]
+    fn sleeps_that_vary_by_chance_have_a_burst_in_which_the_next_one_likely_ends() {
+        let mut p = Paces::default();
+        let end = sleeps(&mut p, &[900 * MS, 700 * MS]);
+        assert_eq!(p.next(end), None, "one more is to tell");
+        p.slept(7, CALL, (end + 2 * MS, end + 1002 * MS));
+        let from = end + 1004 * MS;
+        let due = p.next(from).unwrap();
+        assert_eq!((due.at, due.length), (from + 700 * MS * 7 / 8, LONGEST_NS));
+        assert_eq!(p.next(from + 1000 * MS), None, "too late");
+        // Shorter than any before, but seen.
+        p.begun(due, due.at);
+        p.slept(7, CALL, (from, from + 650 * MS));
+        assert!(p.next(from + 651 * MS).is_some(), "what comes after it is to be seen, too");
+        p.slept(7, CALL, (from + 652 * MS, from + 1600 * MS));
+        assert_eq!(p.next(from + 1601 * MS), None);
+        // One far longer or shorter is of another loop.
+        assert_eq!(expected(&[900 * MS, 700 * MS, 300 * MS]), None);
     }
 
     #[test]

@@ -279,7 +279,9 @@ pub(crate) fn asked(graph: &EventGraph, catalog: &Catalog, vertex: VertexId) -> 
     let epoll = object.is_some_and(|o| o.kind == ObjectKind::Epoll);
     match last {
         // What a server of many says to who came to it is an answer.
-        Some(m) if m.what.direction == Direction::Send => !(epoll && accepted(catalog, m.what.object)),
+        Some(m) if m.what.direction == Direction::Send && !(epoll && accepted(catalog, m.what.object)) => {
+            true
+        }
         // It may have asked before the recording.
         None if !epoll && (v.begun_before || from_the_beginning(graph, &v)) => {
             let mut ends = members.iter().chain([&v.object]).filter(|o| connected(catalog, **o));

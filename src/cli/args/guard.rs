@@ -1,6 +1,6 @@
 //! The options of `pg-tui guard`.
 
-use super::values::{pid, point, seconds};
+use super::values::{percent, pid, point, seconds};
 use crate::unit_rule::parse_limit;
 use clap::{Args, ValueEnum, ValueHint};
 use pg_graph::units::Limit;
@@ -95,6 +95,11 @@ pub struct Guard {
     /// Set no probes: types are not told from each other, a unit is held to the greatest threshold
     #[arg(long)]
     pub no_probes: bool,
+    /// What all probes may take of the time that the guarded threads have a CPU, in percent. Where units are so short that
+    /// they would take more, they are set for a while from time to time only; in between units are told from each other
+    /// where their thread slept, and one that may take too long is looked into. 100: they stay set
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "1")]
+    pub budget: f64,
     /// End after this many seconds
     #[arg(short, long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub duration: Option<f64>,

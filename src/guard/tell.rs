@@ -172,9 +172,15 @@ pub fn metrics(loops: &[Watched], counts: &[Vec<Counts>], sight: &Sight) -> Stri
     family("pg_tui_probe_windows_total", help, &[("", sight.windows as f64)]);
     let (dark, lit) = (seconds(sight.cpu.saturating_sub(sight.lit)), seconds(sight.lit));
     let help = "CPU time of guarded threads, with the probes set and without.";
-    family("pg_tui_guarded_cpu_seconds_total", help, &[("{probes=\"set\"}", lit), ("{probes=\"out\"}", dark)]);
-    let help = "Times between sleeps without probes, each a unit or several: none took too long, or one may have.";
-    let rows = [("{outcome=\"in_time\"}", sight.in_time as f64), ("{outcome=\"unsure\"}", sight.unsure as f64)];
+    family(
+        "pg_tui_guarded_cpu_seconds_total",
+        help,
+        &[("{probes=\"set\"}", lit), ("{probes=\"out\"}", dark)],
+    );
+    let help =
+        "Times between sleeps without probes, each a unit or several: none took too long, or one may have.";
+    let rows =
+        [("{outcome=\"in_time\"}", sight.in_time as f64), ("{outcome=\"unsure\"}", sight.unsure as f64)];
     family("pg_tui_unseen_total", help, &rows);
     out
 }

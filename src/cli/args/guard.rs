@@ -20,6 +20,12 @@ Without a profile, name a function and how long a call of it may take: --unit-be
 The program is not changed but for probes at some of its functions, which the kernel takes out when pg-tui ends, \
 however it ends. A type that rings on and on is told less and less often; all violations are counted.
 
+Where units are so short that probes would take more than --budget, these are set for a while from time to time. In \
+between a unit's type is not known, so it may take as long as any; one that sleeps for longer is told at once, one that \
+computes for longer once probes have watched it for that long, and never as longer than it took for certain. At the end it \
+is said what share of the time probes saw, and how many stretches of work between two sleeps were too short to hide a slow \
+unit.
+
 Exit codes: 0 no unit took too long, 6 some did; else as everywhere.";
 
 const GUARD_EXAMPLES: &str = "\

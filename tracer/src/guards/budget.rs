@@ -76,6 +76,8 @@ pub struct Budget {
     window: (u64, u64),
     state: State,
     last: u64,
+    /// The first window is over.
+    learnt: bool,
 }
 
 impl Budget {
@@ -83,7 +85,7 @@ impl Budget {
     pub fn new(share: f64, limit: u64, now: u64) -> Self {
         let state = State::Lit { until: now + SHORTEST };
         let (saved, rate, flip, busy, window) = (0.0, None, 0.0, 0.0, (0, 0));
-        Self { share, limit, saved, rate, flip, busy, window, state, last: now }
+        Self { share, limit, saved, rate, flip, busy, window, state, last: now, learnt: false }
     }
 
     /// The longest that a unit may take is another now.
@@ -131,6 +133,10 @@ impl Budget {
         } else {
             self.flip += took;
             self.state = State::Dark;
+            // What the first window took is how the cost was learnt: the first suspicion need not wait for it.
+            if !std::mem::replace(&mut self.learnt, true) {
+                self.saved = self.saved.max(0.0);
+            }
         }
     }
 

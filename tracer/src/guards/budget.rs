@@ -70,6 +70,8 @@ pub struct Budget {
     rate: Option<f64>,
     /// What setting them once and taking them out takes, ns.
     flip: f64,
+    /// Of that, what setting them took the last time.
+    opening: f64,
     /// CPUs that guarded threads have, on average.
     busy: f64,
     /// CPU time with probes, and what these took, in the present window.
@@ -85,7 +87,7 @@ impl Budget {
     pub fn new(share: f64, limit: u64, now: u64) -> Self {
         let state = State::Lit { until: now + SHORTEST };
         let (saved, rate, flip, busy, window) = (0.0, None, 0.0, 0.0, (0, 0));
-        Self { share, limit, saved, rate, flip, busy, window, state, last: now, learnt: false }
+        Self { share, limit, saved, rate, flip, busy, window, state, last: now, learnt: false, opening: 0.0 }
     }
 
     /// The longest that a unit may take is another now.
@@ -127,11 +129,11 @@ impl Budget {
         let took = took as f64 * DISTURBANCE;
         self.saved -= took;
         if lit {
-            self.flip = took;
+            self.opening = took;
             self.window = (0, 0);
             self.state = State::Lit { until: now + self.length() };
         } else {
-            self.flip += took;
+            self.flip = self.opening + took;
             self.state = State::Dark;
             // What the first window took is how the cost was learnt: the first suspicion need not wait for it.
             if !std::mem::replace(&mut self.learnt, true) {

@@ -5,7 +5,7 @@ use crate::clean::clean;
 use pg_event::{Catalog, Ns, SeenBy};
 use pg_graph::report::ViolationInfo;
 use pg_graph::words::span;
-use pg_tracer::guards::{Counts, Violation};
+use pg_tracer::guards::{Counts, Sight, Violation};
 use pg_tracer::procfs::{lossy, read_stat};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -136,7 +136,7 @@ pub fn json(s: &Shown) -> Value {
 }
 
 /// For Prometheus, in its text format. `counts` by loop and type, the last one of a loop for units of no known type.
-pub fn metrics(loops: &[Watched], counts: &[Vec<Counts>]) -> String {
+pub fn metrics(loops: &[Watched], counts: &[Vec<Counts>], sight: &Sight) -> String {
     let mut out = String::new();
     let mut family = |name: &str, help: &str, value: &dyn Fn(&Counts) -> f64| {
         let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} counter\n");
@@ -158,7 +158,50 @@ pub fn metrics(loops: &[Watched], counts: &[Vec<Counts>]) -> String {
     family("pg_tui_violations_total", "Units of work that took too long.", &|c| c.violations as f64);
     let help = "Of these, those that were ready without a CPU for what they took too long.";
     family("pg_tui_violations_starved_total", help, &|c| c.starved as f64);
+    if sight.windows == 0 {
+        return out;
+    }
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let mut family = |name: &str, help: &str, rows: &[(&str, f64)]| {
+        let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} counter\n");
+        for (label, value) in rows {
+            let _ = writeln!(out, "{name}{label} {value}");
+        }
+    };
+    let help = "How often the probes were set.";
+    family("pg_tui_probe_windows_total", help, &[("", sight.windows as f64)]);
+    let (dark, lit) = (seconds(sight.cpu.saturating_sub(sight.lit)), seconds(sight.lit));
+    let help = "CPU time of guarded threads, with the probes set and without.";
+    family(
+        "pg_tui_guarded_cpu_seconds_total",
+        help,
+        &[("{probes=\"set\"}", lit), ("{probes=\"out\"}", dark)],
+    );
+    let help =
+        "Times between sleeps without probes, each a unit or several: none took too long, or one may have.";
+    let rows =
+        [("{outcome=\"in_time\"}", sight.in_time as f64), ("{outcome=\"unsure\"}", sight.unsure as f64)];
+    family("pg_tui_unseen_total", help, &rows);
     out
+}
+
+/// For people: what was seen of units, where probes were not set all the time.
+pub fn seen(s: &Sight) -> Option<String> {
+    if s.windows == 0 || s.lit >= s.cpu || s.in_time + s.unsure == 0 {
+        return None;
+    }
+    let plural = |n: u64| if n == 1 { "" } else { "s" };
+    Some(format!(
+        "these were seen in {} window{} with probes, {:.1} % of the CPU time of what is guarded (--budget); in between it \
+         slept {} time{} with units before it of which none took longer than any may, and {} with units of which one may \
+         have",
+        s.windows,
+        plural(s.windows),
+        100.0 * s.share(),
+        s.in_time,
+        plural(s.in_time),
+        s.unsure
+    ))
 }
 
 /// A label's value, as the format wants it.
@@ -243,7 +286,7 @@ mod tests {
             given: None,
         };
         let counts = Counts { units: 4, sum: 2_500_000_000, violations: 1, starved: 1 };
-        let text = metrics(&[watched], &[vec![counts, Counts::default()]]);
+        let text = metrics(&[watched], &[vec![counts, Counts::default()]], &Sight::default());
         insta::assert_snapshot!(text, @r#"
         # HELP pg_tui_units_total Units of work that ended.
         # TYPE pg_tui_units_total counter

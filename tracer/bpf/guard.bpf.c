@@ -15,6 +15,7 @@
 #include "user_stack.h"
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #include "delay.h"
+#include "sight.h"
 #include "learn.h"
 #include "shape.h"
 
@@ -102,6 +103,7 @@ static __always_inline struct unit *enlist(u32 tid, u32 tgid, u32 loop, u64 now)
 	}
 	u->running = 0;
 	u->off = 0;
+	u->got = 0;
 	u->number = 0;
 	u->turned = 0;
 	u->loop = loop;
@@ -169,6 +171,8 @@ static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs
 		return;
 	struct guarded_type *t = type_of(l, u->best);
 	u64 elapsed = elapsed_of(u, now), threshold = t->threshold;
+	if (elapsed <= threshold && u->hazy && seen != BY_END)
+		suspect(u, now, threshold);
 	if (!threshold || elapsed <= threshold || (seen != BY_END && is_gone(u, regs ? regs->sp : 0)))
 		return;
 	look_at_delay(u, bpf_get_current_task_btf());
@@ -242,9 +246,56 @@ static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs
 	u->spent += bpf_ktime_get_ns() - now;
 }
 
+/* How long it was one unit when that was known last: it slept until then, where it slept last. */
+static __noinline int check_held(struct unit *u)
+{
+	check(u, u->held, BY_SWITCH, 0, 0, 0);
+	return 0;
+}
+
+/* The current thread, which had the CPU since `held`, may have come by a boundary unseen: see sight.h. */
+static __always_inline void age(struct unit *u, u64 now)
+{
+	u64 on = lit_since();
+	if (!on || on > u->held) {
+		u64 since = u->start + u->spent;
+		look_at_delay(u, bpf_get_current_task_btf());
+		if (u->held > since) {
+			if (u->hazy && u->asleep.ip)
+				check_held(u);
+			if (u->held - since > u->least)
+				u->least = u->held - since;
+		}
+		u->waited += u->ready;
+		u->start = on && on < now ? on : now;
+		u->spent = u->away = u->ready = 0;
+		u->delay = NOT_LOOKED;
+		look_at_delay(u, bpf_get_current_task_btf());
+		u->best = NO_TYPE;
+		u->most = 0;
+		u->hazy = 1;
+	}
+	u->held = now;
+}
+
+/* One unit or several that nobody saw begin and end, and none of which can have taken too long: what is most frequent
+ * where probes are out is to be quick. */
+static __always_inline bool is_cleared(struct unit *u, u64 now, u64 on)
+{
+	if (u->told || (on && on <= u->first && !u->hazy))
+		return false;
+	struct guarded_loop *l = bpf_map_lookup_elem(&loops, &u->loop);
+	if (!l || now - u->first > l->types[TYPES].threshold)
+		return false;
+	count_unseen(true);
+	return true;
+}
+
 static __always_inline void begin_unit(struct unit *u, u64 now, u32 woken)
 {
-	u->start = now;
+	u->start = u->first = u->held = now;
+	u->waited = u->least = 0;
+	u->hazy = 0;
 	u->spent = 0;
 	u->off = 0;
 	u->away = u->ready = 0;
@@ -258,7 +309,9 @@ static __always_inline void begin_unit(struct unit *u, u64 now, u32 woken)
 	u->contexts = u->more = 0;
 	u->asleep.ip = u->asleep.sp = 0;
 	u->number++;
-	__builtin_memset(u->hits, 0, sizeof(u->hits));
+	/* Without probes there are none. */
+	if (lit_since())
+		__builtin_memset(u->hits, 0, sizeof(u->hits));
 	u->running = 1;
 }
 
@@ -271,11 +324,17 @@ static __always_inline void end_unit(struct unit *u, u64 now, struct regs *regs)
 	u->running = 0;
 	u64 elapsed = elapsed_of(u, now);
 	struct guarded_loop *l = bpf_map_lookup_elem(&loops, &u->loop);
+	if (u->hazy && elapsed < u->least)
+		elapsed = u->least;
+	if (l && u->hazy && !u->told) {
+		count_unseen(now - u->first <= type_of(l, NO_TYPE)->threshold);
+		return;
+	}
 	if (l) {
 		struct guarded_type *t = type_of(l, u->best);
 		__sync_fetch_and_add(&t->units, 1);
 		__sync_fetch_and_add(&t->sum, elapsed);
-		if (elapsed > u->away)
+		if (elapsed > u->away && !u->hazy)
 			__sync_fetch_and_add(&l->busy, elapsed - u->away);
 		if (u->slow == STARVED)
 			__sync_fetch_and_add(&type_of(l, u->counted_as)->starved, 1);
@@ -338,26 +397,39 @@ static __always_inline void leave(struct task_struct *task, bool preempt, u64 no
 	bool given = c && c->given;
 	if (given ? !u || !u->running : !u && !bpf_map_lookup_elem(&targets, &tgid))
 		return;
-	if (u && u->running)
-		look_at_delay(u, task);
 	bool blocked = !preempt && task->__state;
-	struct regs *r = user_regs(task, 0);
-	if (!r || !(r->cs & 3) || (given && u && is_gone(u, r->sp)))
-		return;
-	/* Not in a system call (a page fault, say), or put off the CPU. */
-	if (!blocked || (s64)r->orig_ax < 0) {
-		if (u && u->running) {
-			u->off = now;
-			u->asleep.ip = u->asleep.sp = 0;
-			check(u, now, BY_SWITCH, r, task, 0);
-		}
+	struct pt_regs *at = (void *)bpf_task_pt_regs(task);
+	u64 on = lit_since(), image = 0;
+	if (u) {
+		had_cpu(u, now, on);
+		u->got = 0;
+	}
+	u32 boundary = u && blocked && !given && (s64)at->orig_ax >= 0 ? is_boundary(u, at->ip, at->sp) : 0;
+	if (u && boundary && u->running && is_cleared(u, now, on)) {
+		u->running = 0;
+		u->off = now;
 		return;
 	}
-	u64 image = 0;
-	u32 boundary = !given && u ? is_boundary(u, r->ip, r->sp) : 0;
-	if (!given && !boundary) {
-		image = image_of(task);
-		struct shape *known = shape_of(image, r->ip, r->sp);
+	if (u && u->running) {
+		age(u, now);
+		look_at_delay(u, task);
+	}
+	struct regs *r = 0;
+	if (!boundary) {
+		r = user_regs(task, 0);
+		if (!r || !(r->cs & 3) || (given && u && is_gone(u, r->sp)))
+			return;
+		/* Not in a system call (a page fault, say), or put off the CPU. */
+		if (!blocked || (s64)r->orig_ax < 0) {
+			if (u && u->running) {
+				u->off = now;
+				u->asleep.ip = u->asleep.sp = 0;
+				check(u, now, BY_SWITCH, r, task, 0);
+			}
+			return;
+		}
+		image = given ? 0 : image_of(task);
+		struct shape *known = given ? 0 : shape_of(image, r->ip, r->sp);
 		if (known && !u)
 			u = enlist(tid, tgid, known->loop, now);
 		if (known && u)
@@ -365,12 +437,14 @@ static __always_inline void leave(struct task_struct *task, bool preempt, u64 no
 	}
 	if (u && boundary) {
 		/* Woken for nothing, as by a connection that another process took: the call did not return. */
-		if (u->woken && u->turned & boundary)
+		if (u->woken && u->turned & boundary && !u->hazy)
 			u->running = 0;
 		end_unit(u, now, 0);
 		u->off = now;
 		return;
 	}
+	if (!r)
+		return;
 	ask(tid, tgid, image, r, 0, now);
 	if (u && u->running) {
 		u->off = now;
@@ -386,13 +460,14 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	u64 now = bpf_ktime_get_ns();
 	if (!(prev->flags & NO_USER))
 		leave(prev, preempt, now);
-	struct unit *u = guarded(next->pid);
+	struct unit *u = next->flags & NO_USER ? 0 : guarded(next->pid);
 	if (u) {
 		if (!u->running && u->off)
 			begin_unit(u, now, 1);
 		else if (u->running && u->off)
 			u->away += now - u->off;
 		u->off = 0;
+		u->held = u->got = now;
 	}
 	return 0;
 }
@@ -411,6 +486,8 @@ int on_sample(struct sampled *ctx)
 	if (!u || !u->running)
 		return 0;
 	u64 now = bpf_ktime_get_ns();
+	had_cpu(u, now, lit_since());
+	age(u, now);
 	struct regs *r = is_told(u, now) ? 0 : user_regs(task, 1);
 	if (!r)
 		return 0;
@@ -438,6 +515,9 @@ int on_turn(struct regs *ctx)
 	u64 id = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns();
 	u32 tid = id, tgid = id >> 32;
 	u64 cookie = bpf_get_attach_cookie(ctx);
+	struct control *c = settings();
+	u64 took = c ? (cookie & STEPPED ? c->step_ns : c->hit_ns) : 0;
+	probe_took(took);
 	struct unit *u = guarded(tid);
 	if (!u && !bpf_map_lookup_elem(&targets, &tgid))
 		return 0;
@@ -463,8 +543,9 @@ int on_turn(struct regs *ctx)
 	if (!u || !turn)
 		return 0;
 	u->turned |= turn;
-	struct control *c = settings();
-	if (u->running && u->woken) {
+	if (u->running)
+		age(u, now);
+	if (u->running && u->woken && !u->hazy) {
 		/* It began when the thread got the CPU back for this return. */
 		u->woken = 0;
 	} else {
@@ -472,8 +553,7 @@ int on_turn(struct regs *ctx)
 		begin_unit(u, now, 0);
 	}
 	/* Half of it was before `now`. */
-	if (c)
-		u->spent += (cookie & STEPPED ? c->step_ns : c->hit_ns) / 2;
+	u->spent += took / 2;
 	return 0;
 }
 
@@ -488,13 +568,14 @@ int on_context(struct regs *ctx)
 	u64 *calls_of = bpf_map_lookup_elem(&calls, &function);
 	if (calls_of)
 		__sync_fetch_and_add(calls_of, 1);
-	struct unit *u = guarded(tid);
-	if (!u || !u->running)
-		return 0;
 	struct control *s = settings();
 	if (!s)
 		return 0;
 	u64 ours = cookie & STEPPED ? s->step_ns : s->hit_ns;
+	probe_took(ours);
+	struct unit *u = guarded(tid);
+	if (!u || !u->running)
+		return 0;
 	u32 depth = u->frame - ctx->sp - (cookie >> 32);
 	if (s->learning) {
 		note_context(u, function, depth);
@@ -503,6 +584,10 @@ int on_context(struct regs *ctx)
 		u->spent += ours;
 		return 0;
 	}
+	/* Of one that began when no probes were set some are missing. */
+	u64 on = lit_since();
+	if (!on || on > u->first || u->hazy)
+		return 0;
 	struct context_key key = { u->loop, function, depth, 0 };
 	struct candidates *c = bpf_map_lookup_elem(&contexts, &key);
 	if (c) {

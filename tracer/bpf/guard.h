@@ -71,13 +71,21 @@ struct unit {
 	u32 slot;		 /* its place in `units` */
 	/* Of a unit that is learnt from, see learn.h. */
 	u32 contexts;		 /* kept */
-	u32 more, unused;	 /* and not kept */
+	u32 more;		 /* and not kept */
+	u32 hazy;		 /* it may be several: a boundary between them may have passed without a probe, see sight.h */
 	u16 hits[TYPES];
 	u64 caller;		 /* given ones: what lay at `frame` as it began, the return address; 0: it is none */
 	u32 returns, pad;	 /* and it ends when the function returns */
 	u64 again;		 /* told, it is told again with its stack when it has taken so long */
+	/* See sight.h. */
+	u64 held;		 /* when it was last known to be the unit that `start` is of */
+	u64 first;		 /* when it began, if it is one; `start`: since when it must be one */
+	u64 waited;		 /* between those, ready without a CPU */
+	u64 least;		 /* the longest that a part of it was one for certain */
+	u64 got;		 /* the CPU, or was counted to have it until then; 0: it has none */
+	u64 spare[3];
 };
-_Static_assert(sizeof(struct unit) == 384, "layout.rs");
+_Static_assert(sizeof(struct unit) == 448, "layout.rs");
 
 #define NOT_LOOKED (~0ULL)
 /* Why it took too long: it was ready without a CPU for what it exceeds; or it would have done so with one. */

@@ -1,6 +1,6 @@
 //! The options of `pg-tui guard`.
 
-use super::values::{pid, point, seconds};
+use super::values::{percent, pid, point, seconds};
 use crate::unit_rule::parse_limit;
 use clap::{Args, ValueEnum, ValueHint};
 use pg_graph::units::Limit;
@@ -19,6 +19,12 @@ Without a profile, name a function and how long a call of it may take: --unit-be
 
 The program is not changed but for probes at some of its functions, which the kernel takes out when pg-tui ends, \
 however it ends. A type that rings on and on is told less and less often; all violations are counted.
+
+Where units are so short that probes would take more than --budget, these are set for a while from time to time. In \
+between a unit's type is not known, so it may take as long as any; one that sleeps for longer is told at once, one that \
+computes for longer once probes have watched it for that long, and never as longer than it took for certain. At the end it \
+is said what share of the time probes saw, and how many stretches of work between two sleeps were too short to hide a slow \
+unit.
 
 Exit codes: 0 no unit took too long, 6 some did; else as everywhere.";
 
@@ -95,6 +101,11 @@ pub struct Guard {
     /// Set no probes: types are not told from each other, a unit is held to the greatest threshold
     #[arg(long)]
     pub no_probes: bool,
+    /// What all probes may take of the time that the guarded threads have a CPU, in percent. Where units are so short that
+    /// they would take more, they are set for a while from time to time only; in between units are told from each other
+    /// where their thread slept, and one that may take too long is looked into, as soon as the budget has room for it. 100: they stay set
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "100")]
+    pub budget: f64,
     /// End after this many seconds
     #[arg(short, long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub duration: Option<f64>,

@@ -11,6 +11,14 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A share in percent: more than none, all at most.
+pub(super) fn percent(text: &str) -> Result<f64, String> {
+    match text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>() {
+        Ok(p) if (0.001..=100.0).contains(&p) => Ok(p),
+        _ => Err("a share of 0.001 to 100 percent is expected".into()),
+    }
+}
+
 /// How long the demonstration hangs.
 pub(super) fn demo_seconds(text: &str) -> Result<f64, String> {
     match seconds(text)? {

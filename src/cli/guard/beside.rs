@@ -111,7 +111,8 @@ impl Companion for Beside<'_> {
         self.file.follow(self.watch);
         if self.written.elapsed() >= METRICS {
             self.written = Instant::now();
-            write_metrics(self.args, self.watch.loops(), &self.watch.counts());
+            let (counts, sight) = self.watch.counts();
+            write_metrics(self.args, self.watch.loops(), &counts, &sight);
         }
         Ok(why)
     }

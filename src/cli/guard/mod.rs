@@ -10,11 +10,11 @@ use super::args::{Guard, OnViolation};
 use super::exit::{Failure, Outcome};
 use super::{profile, record};
 use crate::clean::{clean, clean_lines};
-use crate::guard::{Ask, Guarding, Located, Refused, Watched, json, metrics, text};
+use crate::guard::{Ask, Guarding, Located, Refused, Watched, json, metrics, seen, text};
 use crate::units;
 use pg_graph::words::span;
 use pg_tracer::command::Interrupts;
-use pg_tracer::guards::Counts;
+use pg_tracer::guards::{Counts, Sight};
 use profile_file::ProfileFile;
 use serde_json::json as value;
 use std::fs::File;
@@ -23,7 +23,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use targets::Targets;
-use watch::{Out, Watch};
+use watch::{Ended, Out, Watch};
 
 /// Exit code when units took too long.
 const VIOLATED: u8 = 6;
@@ -87,6 +87,8 @@ pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
         note(n);
     }
     guarding.plan.share = SHARE;
+    // All of it is no limit.
+    guarding.plan.budget = if args.budget < 100.0 { args.budget / 100.0 } else { 0.0 };
     (guarding.plan.hz, guarding.plan.period) = (HZ, PERIOD);
     if args.on_violation == OnViolation::Record {
         guarding.plan.sparse = SPARSE;
@@ -120,7 +122,8 @@ pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
         file.follow(&mut watch);
         if written.elapsed() >= METRICS {
             written = Instant::now();
-            write_metrics(args, watch.loops(), &watch.counts());
+            let (counts, sight) = watch.counts();
+            write_metrics(args, watch.loops(), &counts, &sight);
         }
         let over = until.is_some_and(|t| Instant::now() >= t) || targets.ended() || watch.is_finished();
         if over || interrupts.stop(false) {
@@ -182,7 +185,7 @@ fn call(command: &str, line: &str) -> std::io::Result<()> {
 
 /// The last counts, and the exit code.
 fn end(args: &Guard, watch: Watch, out: &mut dyn Write) -> Outcome {
-    let (loops, counts, notes, told) = watch.stop();
+    let Ended { loops, counts, sight, notes, told } = watch.stop();
     for told in told {
         if let Out::Violation(_, _, shown) = told {
             tell(args, &shown, out)?;
@@ -191,10 +194,10 @@ fn end(args: &Guard, watch: Watch, out: &mut dyn Write) -> Outcome {
     for n in notes {
         note(&n);
     }
-    write_metrics(args, &loops, &counts);
+    write_metrics(args, &loops, &counts, &sight);
     let all = total(&counts);
     if args.json {
-        writeln!(out, "{}", summary(&loops, &counts, &all))?;
+        writeln!(out, "{}", summary(&loops, &counts, &all, &sight))?;
     } else {
         for (l, counts) in loops.iter().zip(&counts) {
             for (t, c) in counts.iter().enumerate().filter(|(_, c)| c.units > 0) {
@@ -207,6 +210,9 @@ fn end(args: &Guard, watch: Watch, out: &mut dyn Write) -> Outcome {
     }
     out.flush()?;
     note(&format!("{} units of work, {}", all.units, too_long(all.violations, all.starved)));
+    if let Some(seen) = seen(&sight) {
+        note(&seen);
+    }
     for (l, counts) in loops.iter().zip(&counts) {
         let none = counts.iter().all(|c| c.units + c.violations == 0);
         if let Some(given) = l.given.as_ref().filter(|_| none) {
@@ -236,7 +242,7 @@ fn total(counts: &[Vec<Counts>]) -> Counts {
     })
 }
 
-fn summary(loops: &[Watched], counts: &[Vec<Counts>], all: &Counts) -> serde_json::Value {
+fn summary(loops: &[Watched], counts: &[Vec<Counts>], all: &Counts, sight: &Sight) -> serde_json::Value {
     let types = loops.iter().zip(counts).flat_map(|(l, counts)| {
         counts.iter().enumerate().filter(|(_, c)| c.units > 0).map(|(t, c)| {
             let of = l.types.get(t);
@@ -256,12 +262,15 @@ fn summary(loops: &[Watched], counts: &[Vec<Counts>], all: &Counts) -> serde_jso
         "units": all.units,
         "violations": all.violations,
         "starved": all.starved,
+        "windows": sight.windows,
+        "seen_share": (sight.share() * 1e4).round() / 1e4,
+        "unseen": { "in_time": sight.in_time, "unsure": sight.unsure },
         "types": types.collect::<Vec<_>>(),
     })
 }
 
 /// Replaced as a whole: a reader never sees half of it.
-fn write_metrics(args: &Guard, loops: &[Watched], counts: &[Vec<Counts>]) {
+fn write_metrics(args: &Guard, loops: &[Watched], counts: &[Vec<Counts>], sight: &Sight) {
     let Some(path) = &args.metrics else { return };
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
@@ -269,7 +278,7 @@ fn write_metrics(args: &Guard, loops: &[Watched], counts: &[Vec<Counts>]) {
     // What is there of that name is replaced, not written to: it may be somebody's link.
     let _ = std::fs::remove_file(part);
     let written = File::create_new(part)
-        .and_then(|mut f| f.write_all(metrics(loops, counts).as_bytes()))
+        .and_then(|mut f| f.write_all(metrics(loops, counts, sight).as_bytes()))
         .and_then(|()| std::fs::rename(part, path));
     if let Err(e) = written {
         note(&format!("cannot write {}: {e}", path.display()));

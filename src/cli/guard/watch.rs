@@ -4,7 +4,7 @@ use crate::guard::{Guarding, Shown, Watched};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use pg_event::{CatalogDelta, UnitTypeId};
 use pg_tracer::Error;
-use pg_tracer::guards::{Counts, Ended, Guards, Told, Violation};
+use pg_tracer::guards::{Counts, Ended as UnitEnded, Guards, Sight, Told, Violation};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -20,9 +20,26 @@ pub enum Out {
     /// A unit takes too long; its type in a recording, and the same with names.
     Violation(Box<Violation>, UnitTypeId, Box<Shown>),
     /// A unit ended; its type in a recording.
-    Unit(Ended, UnitTypeId),
+    Unit(UnitEnded, UnitTypeId),
     /// Something to be said.
     Note(String),
+}
+
+/// Counts by loop and type, and what was seen of units.
+type Counted = (Vec<Vec<Counts>>, Sight);
+
+/// What there is when guarding ends.
+pub struct Ended {
+    /// The loops.
+    pub loops: Vec<Watched>,
+    /// The last counts.
+    pub counts: Vec<Vec<Counts>>,
+    /// What was seen of units.
+    pub sight: Sight,
+    /// Sentences about what was not guarded.
+    pub notes: Vec<String>,
+    /// What was told since it was asked last.
+    pub told: Vec<Out>,
 }
 
 /// What it is told.
@@ -37,7 +54,7 @@ pub struct Watch {
     orders: Sender<In>,
     told: Receiver<Out>,
     loops: Arc<Vec<Watched>>,
-    counts: Arc<Mutex<Vec<Vec<Counts>>>>,
+    counts: Arc<Mutex<Counted>>,
     thread: Option<JoinHandle<Vec<String>>>,
 }
 
@@ -48,7 +65,7 @@ impl Watch {
     /// The kernel's refusal.
     pub fn start(mut guarding: Guarding, pids: &[u32]) -> Result<Self, Error> {
         let loops = Arc::new(std::mem::take(&mut guarding.loops));
-        let counts = Arc::new(Mutex::new(Vec::new()));
+        let counts = Arc::new(Mutex::new(Counted::default()));
         let ((orders, taken), (tell, told)) = (unbounded(), unbounded());
         let (ready, started) = bounded(1);
         let (pids, shared, counted) = (pids.to_vec(), Arc::clone(&loops), Arc::clone(&counts));
@@ -105,8 +122,8 @@ impl Watch {
         CatalogDelta { unit_types, ..CatalogDelta::default() }
     }
 
-    /// The latest counts by loop and type.
-    pub fn counts(&self) -> Vec<Vec<Counts>> {
+    /// The latest counts by loop and type, and what was seen of units.
+    pub fn counts(&self) -> Counted {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -115,14 +132,14 @@ impl Watch {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends guarding; loops, counts, sentences about what was not guarded, and what was told since it was asked last.
-    pub fn stop(mut self) -> (Vec<Watched>, Vec<Vec<Counts>>, Vec<String>, Vec<Out>) {
+    /// Ends guarding.
+    pub fn stop(mut self) -> Ended {
         let notes = self.join();
-        let counts = self.counts();
-        let loops = std::mem::take(&mut self.loops);
+        let (counts, sight) = self.counts();
+        let loops = Arc::unwrap_or_clone(std::mem::take(&mut self.loops));
         // What was told last: names of its stack may have taken a while.
         let told = self.told.try_iter().collect();
-        (Arc::unwrap_or_clone(loops), counts, notes, told)
+        Ended { loops, counts, sight, notes, told }
     }
 
     fn join(&mut self) -> Vec<String> {
@@ -143,7 +160,7 @@ fn run(
     mut loops: Arc<Vec<Watched>>,
     orders: &Receiver<In>,
     tell: &Sender<Out>,
-    counts: &Mutex<Vec<Vec<Counts>>>,
+    counts: &Mutex<Counted>,
 ) -> Vec<String> {
     let began = guards.began();
     let mut number = 0;
@@ -153,7 +170,7 @@ fn run(
     let many = loops.len();
     let count = |guards: &Guards| {
         let all = (0..many).map(|l| guards.counts(l)).collect();
-        *counts.lock().unwrap_or_else(PoisonError::into_inner) = all;
+        *counts.lock().unwrap_or_else(PoisonError::into_inner) = (all, guards.sight());
     };
     loop {
         for told in guards.poll(PAUSE) {

@@ -76,7 +76,7 @@ pub fn costs(program: &mut Program) -> Option<Costs> {
 
 fn cost(program: &Program, landmark: Landmark) -> Option<u64> {
     let offset = offset_of_code(landmark as *const () as u64)?;
-    let [_, on_context] = program.probes.as_ref()?;
+    let [_, on_context] = &**program.probes.as_ref()?;
     let bare = call(landmark);
     // No function of a plan: its calls are not counted.
     let probe = Probe { offset, cookie: FUNCTIONS as u64, semaphore: 0 };

@@ -15,7 +15,8 @@ use super::plan::{Judge, Plan};
 use super::probes::Probes;
 use super::program::Program;
 use super::shapes::Shapes;
-use super::told::{Counts, Ended, Told, UnitTold};
+use super::told::{Counts, Ended, Sight, Told, UnitTold};
+use super::windows::Windows;
 use crate::clock::monotonic;
 use crate::error::Error;
 use crate::stacks::StackTable;
@@ -51,6 +52,8 @@ pub struct Guards {
     /// Stacks of waits by thread and place.
     sleeps: HashMap<(u32, At), Sleep>,
     probes: Probes,
+    /// Set when probes are not to be set all the time.
+    windows: Option<Windows>,
     /// Set when units are given.
     given: Option<Given>,
     /// Violations of given units that had ended unseen, by loop and type.
@@ -94,6 +97,7 @@ impl Guards {
             shapes: Shapes::default(),
             sleeps: HashMap::new(),
             probes: Probes::default(),
+            windows: None,
             given: None,
             refuted: HashMap::new(),
             shed: 0,
@@ -113,6 +117,9 @@ impl Guards {
         }
         if let Some(programs) = all.program.probes.as_ref().filter(|_| probed) {
             all.probes = Probes::set(programs, &all.plan, &mut all.notes);
+            if all.plan.budget > 0.0 && !given && !all.plan.learning {
+                all.windows = Windows::new(all.plan.budget, all.longest_unit());
+            }
         }
         Ok(all)
     }
@@ -199,6 +206,20 @@ impl Guards {
             self.program.rings.limit(of_loop, rank, limit(thresholds[place], learning));
         }
         self.program.rings.limit(of_loop, TYPES, limit(unknown, learning));
+        let longest = self.longest_unit();
+        if let Some(windows) = &mut self.windows {
+            windows.limit(longest);
+        }
+    }
+
+    /// The longest that a unit of no known type may take, ns; 0 where all may take as long as they like.
+    fn longest_unit(&self) -> u64 {
+        self.plan.loops.iter().map(|l| l.unknown).max().unwrap_or(0)
+    }
+
+    /// What is seen of the units.
+    pub fn sight(&self) -> Sight {
+        self.windows.as_ref().map_or_else(Sight::default, |w| w.told(self.program.used()))
     }
 
     /// The longest that a type is silent, ns.
@@ -305,11 +326,13 @@ impl Guards {
 
     /// Probes that cost more than they may are taken out.
     fn shed(&mut self) {
-        let Some([_, on_context]) = &self.program.probes else { return };
+        if self.windows.as_ref().is_some_and(|w| !w.are_open()) {
+            return;
+        }
         let of = |l: usize| self.program.loops.get(&(l as u32), 0).map_or(0, |l| l.busy);
         let busy = (0..self.ranks.len()).map(of).sum();
         let (counted, costs) = ((self.calls(), busy), self.costs());
-        self.shed += self.probes.shed(on_context, counted, costs, self.plan.share, &mut self.notes);
+        self.shed += self.probes.shed(counted, costs, self.plan.share, &mut self.notes);
     }
 
     /// How often units came by each function of the plan.
@@ -335,6 +358,9 @@ impl Guards {
         if now >= self.next_shed && self.plan.share > 0.0 {
             self.next_shed = now + SHED;
             self.shed();
+        }
+        if let Some(windows) = &mut self.windows {
+            windows.look(now, &self.program, &mut self.probes);
         }
         if now >= self.next_look {
             self.next_look = now + LOOK;

@@ -122,12 +122,18 @@ pub struct Unit {
     pub slot: u32,
     pub contexts: u32,
     pub more: u32,
-    pub unused: u32,
+    pub hazy: u32,
     pub hits: [u16; TYPES],
     pub caller: u64,
     pub returns: u32,
     pub pad: u32,
     pub again: u64,
+    pub held: u64,
+    pub first: u64,
+    pub waited: u64,
+    pub least: u64,
+    pub got: u64,
+    pub spare: [u64; 3],
 }
 
 impl Unit {
@@ -158,12 +164,18 @@ impl Unit {
             slot,
             contexts: 0,
             more: 0,
-            unused: 0,
+            hazy: 0,
             hits: [0; TYPES],
             caller: 0,
             returns: 0,
             pad: 0,
             again: 0,
+            held: 0,
+            first: 0,
+            waited: 0,
+            least: 0,
+            got: 0,
+            spare: [0; 3],
         }
     }
 }
@@ -190,6 +202,25 @@ pub struct Loop {
     pub passed: u64,
     pub abandoned: u64,
     pub busy: u64,
+}
+
+/// `struct sight`.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Sight {
+    pub on: u64,
+    pub suspects: u64,
+}
+
+/// `struct usage`, ns.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Usage {
+    pub cpu: u64,
+    pub lit: u64,
+    pub probed: u64,
+    pub in_time: u64,
+    pub unsure: u64,
 }
 
 /// `struct context_key`.
@@ -254,6 +285,8 @@ unsafe impl aya::Pod for Loop {}
 unsafe impl aya::Pod for ContextKey {}
 // SAFETY: as above.
 unsafe impl aya::Pod for Candidates {}
+// SAFETY: as above.
+unsafe impl aya::Pod for Usage {}
 
 const HEAD: usize = 24;
 const REGS: usize = PT_REGS * 8;
@@ -452,7 +485,8 @@ mod tests {
             include_str!("../../bpf/guard.h"),
             include_str!("../../bpf/learn.h"),
             include_str!("../../bpf/python_frames.h"),
-            include_str!("../../bpf/shape.h")
+            include_str!("../../bpf/shape.h"),
+            include_str!("../../bpf/sight.h")
         );
         let size = |name: &str, size: usize| {
             let line = format!("_Static_assert(sizeof(struct {name}) == {size}, ");
@@ -461,6 +495,7 @@ mod tests {
         size("unit", size_of::<Unit>());
         size("guarded_loop", size_of::<Loop>());
         size("control", size_of::<Control>());
+        size("usage", size_of::<Usage>());
         size("rec_stack", HEAD + 16 + REGS + 16384);
         size("shape", size_of::<Shape>());
         size("rec_unit", HEAD + 48 + CONTEXTS * 12);

@@ -8,6 +8,7 @@
 //! | `plan` | what is guarded, and how |
 //! | `point` | where in a function a probe goes |
 //! | `probes` | those that are set |
+//! | `budget`, `windows` | for how long, where they cost more than they may |
 //! | `given` | units between places that a person named |
 //! | `layout` | what is shared with the programs |
 //! | `program`, `multi` | loading and attaching |
@@ -22,6 +23,7 @@
 //! of the target is changed but the probed instructions, which the kernel restores when this process ends, however it
 //! ends.
 
+mod budget;
 mod calibrate;
 mod frames;
 mod given;
@@ -38,8 +40,9 @@ mod shapes;
 mod shared;
 mod slots;
 mod told;
+mod windows;
 
 pub use guards::Guards;
 pub use plan::{GivenProbe, GivenUnit, Guarded, GuardedFunction, GuardedLoop, Judge, Plan, Spot, Stacked};
 pub use point::Point;
-pub use told::{Counts, Ended, Told, UnitTold, Violation};
+pub use told::{Counts, Ended, Sight, Told, UnitTold, Violation};

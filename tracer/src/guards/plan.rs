@@ -113,6 +113,9 @@ pub struct Plan {
     /// What the probes at functions may take of the time that units have a CPU, 0 for no limit: those that are come by most
     /// are taken out.
     pub share: f64,
+    /// What all probes may take of the time that guarded threads have a CPU, 0 for no limit: where they cost more, they are set
+    /// for a while from time to time. Not while learning, and not where units are given.
+    pub budget: f64,
     /// Tell every unit with its contexts, and do not look for violations.
     pub learning: bool,
     /// While learning, tell every call of a function with its stack, too: slow, to compare with what guards know of it.

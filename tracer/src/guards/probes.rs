@@ -6,6 +6,7 @@ use super::plan::Plan;
 use super::point::Point;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What probes may cost beyond their share before some are taken out: less is chance.
 const TOLERANCE: f64 = 1.3;
@@ -16,37 +17,71 @@ const HARMLESS: f64 = 500_000.0;
 /// To which share of their cost probes are brought down with one look at most.
 const AT_ONCE: f64 = 0.125;
 
+/// Number in the plan, file, probe.
+type Place = (usize, PathBuf, Probe);
+
 /// Probes of a plan.
 #[derive(Default)]
 pub struct Probes {
-    /// At the entries of functions that are guarded at present: number in the plan, file, probe.
-    entries: Vec<(usize, PathBuf, Probe)>,
-    links: Vec<Link>,
-    /// Kept for as long as they are to stay.
-    #[allow(dead_code)]
-    turns: Vec<Link>,
+    programs: Option<Arc<[Program; 2]>>,
+    /// At the entries of functions that are guarded at present.
+    entries: Vec<Place>,
+    /// Behind loops' own wait calls.
+    returns: Vec<Place>,
+    /// Of either, when they are set.
+    links: [Vec<Link>; 2],
     /// Calls of all functions, and nanoseconds of all units, at the last look.
     last: (Vec<u64>, u64),
 }
 
+/// Probes that are to be set.
+pub struct Unset {
+    programs: Option<Arc<[Program; 2]>>,
+    places: [Vec<Place>; 2],
+}
+
+impl Unset {
+    /// Sets them. Sentences about those that cannot be go to `notes`.
+    pub fn set(&self, notes: &mut Vec<String>) -> [Vec<Link>; 2] {
+        let Some([on_turn, on_context]) = self.programs.as_deref() else { return Default::default() };
+        let [entries, returns] = &self.places;
+        [attach(on_context, entries, notes), attach(on_turn, returns, notes)]
+    }
+}
+
 impl Probes {
     /// Sets them. Sentences about those that cannot be go to `notes`.
-    pub fn set(programs: &[Program; 2], plan: &Plan, notes: &mut Vec<String>) -> Self {
-        let [on_turn, on_context] = programs;
-        let mut calls = Vec::new();
+    pub fn set(programs: &Arc<[Program; 2]>, plan: &Plan, notes: &mut Vec<String>) -> Self {
+        let mut returns = Vec::new();
         for (i, l) in plan.loops.iter().enumerate() {
             for (file, offset) in &l.turns {
                 let at = Point::find(file, *offset);
-                calls.push((i, file.clone(), probe(i | (at.skip as usize) << SKIP, *offset, at)));
+                returns.push((i, file.clone(), probe(i | (at.skip as usize) << SKIP, *offset, at)));
             }
         }
         let functions = plan.functions.iter().enumerate().take(FUNCTIONS);
         let entry = |(i, f): (usize, &super::GuardedFunction)| {
             (i, f.file.clone(), probe(i, f.offset, Point::find(&f.file, f.offset)))
         };
-        let entries: Vec<_> = functions.map(entry).collect();
-        let (links, turns) = (attach(on_context, &entries, notes), attach(on_turn, &calls, notes));
-        Self { entries, links, turns, last: (Vec::new(), 0) }
+        let (programs, entries) = (Some(Arc::clone(programs)), functions.map(entry).collect());
+        let mut all = Self { programs, entries, returns, ..Self::default() };
+        all.links = all.unset().set(notes);
+        all
+    }
+
+    /// They, to be set again.
+    pub fn unset(&self) -> Unset {
+        Unset { programs: self.programs.clone(), places: [self.entries.clone(), self.returns.clone()] }
+    }
+
+    /// What holds them: they are gone when it is dropped.
+    pub fn take(&mut self) -> [Vec<Link>; 2] {
+        std::mem::take(&mut self.links)
+    }
+
+    /// They are set again.
+    pub fn put(&mut self, links: [Vec<Link>; 2]) {
+        self.links = links;
     }
 
     /// Takes out those that are come by most, if all of them took more than `share` of the units' time since the last
@@ -54,14 +89,13 @@ impl Probes {
     /// step. Returns how many were taken out.
     pub fn shed(
         &mut self,
-        program: &Program,
         (calls, busy): (Vec<u64>, u64),
         (hit, step): (u64, u64),
         share: f64,
         notes: &mut Vec<String>,
     ) -> usize {
         let (before, busy_before) = std::mem::replace(&mut self.last, (calls, busy));
-        let cost = |(number, _, probe): &(usize, PathBuf, Probe)| {
+        let cost = |(number, _, probe): &Place| {
             let since = before.get(*number).copied().unwrap_or(0);
             let each = if probe.cookie & STEPPED != 0 { step } else { hit };
             self.last.0.get(*number).map_or(0, |n| n.saturating_sub(since)) * each
@@ -77,7 +111,9 @@ impl Probes {
             kept.binary_search(&(at - 1)).is_ok()
         });
         // The new ones first: no function is without in between.
-        self.links = attach(program, &self.entries, notes);
+        if let Some([_, on_context]) = self.programs.as_deref() {
+            self.links[0] = attach(on_context, &self.entries, notes);
+        }
         taken
     }
 
@@ -120,7 +156,7 @@ fn probe(number: usize, offset: u64, at: Point) -> Probe {
 }
 
 /// One link for each file; of a file with some that the kernel refuses, the others.
-fn attach(program: &Program, all: &[(usize, PathBuf, Probe)], notes: &mut Vec<String>) -> Vec<Link> {
+fn attach(program: &Program, all: &[Place], notes: &mut Vec<String>) -> Vec<Link> {
     let mut files: BTreeMap<&Path, Vec<Probe>> = BTreeMap::new();
     for (_, file, probe) in all {
         files.entry(file).or_default().push(*probe);

@@ -1,19 +1,21 @@
 //! Loads the programs of the guards and attaches them.
 
 use super::layout::{
-    Candidates, ContextKey, Control, LEARNERS, LOOPS, Loop, Record, Shape, ShapeKey, THREADS, Unit,
+    Candidates, ContextKey, Control, LEARNERS, LOOPS, Loop, Record, Shape, ShapeKey, THREADS, Unit, Usage,
 };
 use super::multi;
 use super::rings::Rings;
 use super::slots::Mapped;
+use super::windows::Lights;
 use crate::collector::sampling::{self, Sampling};
 use crate::error::Error;
 use crate::loading::{patiently, reason};
 use crate::readable::wait_readable;
-use aya::maps::{Array, HashMap, Map, MapData, RingBuf, Stack};
+use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf, Stack};
 use aya::programs::{BtfTracePoint, PerfEvent};
 use aya::{Btf, Ebpf, EbpfLoader};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The committed object; `cargo xtask bpf` rebuilds it.
@@ -42,11 +44,17 @@ pub struct Program {
     pub pythons: HashMap<MapData, u32, [u64; 3]>,
     pub mapped: Mapped,
     pub rings: Rings,
+    /// Whether probes are set.
+    pub lights: Lights,
+    /// Kept for its memory.
+    #[allow(dead_code)]
+    sight: Map,
+    usages: PerCpuArray<MapData, Usage>,
     ring: RingBuf<MapData>,
     lost: Array<MapData, u64>,
     /// For probes: behind the loop's own wait call, and at the entry of functions. `None` on kernels without
     /// [`multi`].
-    pub probes: Option<[multi::Program; 2]>,
+    pub probes: Option<Arc<[multi::Program; 2]>>,
     /// For probes of given units: where they begin, where they end, and behind calls that are units.
     pub given: Option<[multi::Program; 3]>,
     /// Slots for threads that come under guard.
@@ -105,12 +113,14 @@ impl Program {
             "spare",
             "shapes",
             "pythons",
+            "sight",
+            "usages",
         ];
         let fds = names.into_iter().filter_map(|n| Some((n, fd_of(ebpf.map(n)?)?))).collect();
         let names = ["on_turn", "on_context", "on_begin", "on_end", "on_return"];
         let (probes, given) = match multi::Program::load(OBJECT, names, &fds, &btf) {
             Ok([turn, context, begin, end, returned]) => {
-                (Some([turn, context]), Some([begin, end, returned]))
+                (Some(Arc::new([turn, context])), Some([begin, end, returned]))
             }
             Err(e) => {
                 notes.push(format!("guards without probes in functions (they need Linux 6.6): {e}"));
@@ -132,6 +142,9 @@ impl Program {
         let loops = Array::try_from(loops).map_err(refused)?;
         let contexts = HashMap::try_from(take("contexts")?).map_err(refused)?;
         let calls = Array::try_from(take("calls")?).map_err(refused)?;
+        let sight = take("sight")?;
+        let lights = Lights::of(fd_of(&sight).unwrap_or(-1))?;
+        let usages = PerCpuArray::try_from(take("usages")?).map_err(refused)?;
         let shapes = HashMap::try_from(take("shapes")?).map_err(refused)?;
         let pythons = HashMap::try_from(take("pythons")?).map_err(refused)?;
         let spare = Stack::try_from(take("spare")?).map_err(refused)?;
@@ -151,6 +164,9 @@ impl Program {
             pythons,
             mapped,
             rings,
+            lights,
+            sight,
+            usages,
             ring,
             lost,
             probes,
@@ -207,6 +223,18 @@ impl Program {
                 return Some(record);
             }
         }
+    }
+
+    /// CPU time of guarded threads, what probes took of it, and units that nobody saw.
+    pub fn used(&self) -> Usage {
+        let all = self.usages.get(&0, 0);
+        all.iter().flat_map(|a| a.iter()).fold(Usage::default(), |a, b| Usage {
+            cpu: a.cpu + b.cpu,
+            lit: a.lit + b.lit,
+            probed: a.probed + b.probed,
+            in_time: a.in_time + b.in_time,
+            unsure: a.unsure + b.unsure,
+        })
     }
 
     /// Records for which there was no room.

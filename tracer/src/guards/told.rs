@@ -153,6 +153,29 @@ pub struct Ended {
     pub of: Option<usize>,
 }
 
+/// What guards see of units where probes may not be set all the time ([`super::Plan::budget`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sight {
+    /// How often probes were set; 0: nothing bounds them.
+    pub windows: u64,
+    /// CPU time that guarded threads had, ns.
+    pub cpu: u64,
+    /// Of it, with the probes set.
+    pub lit: u64,
+    /// In between, times from one wait that blocked to the next, each a unit or several: of which none took longer than any
+    /// unit may,
+    pub in_time: u64,
+    /// and of which one may have.
+    pub unsure: u64,
+}
+
+impl Sight {
+    /// Of the CPU time, how much probes saw: 0 to 1.
+    pub fn share(&self) -> f64 {
+        if self.windows == 0 || self.cpu == 0 { 1.0 } else { self.lit as f64 / self.cpu as f64 }
+    }
+}
+
 /// Units of one type so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {

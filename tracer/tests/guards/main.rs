@@ -2,6 +2,7 @@
 //! while it runs, whatever it does.
 
 mod born;
+mod budget;
 
 use object::{Object, ObjectSegment, ObjectSymbol};
 use pg_event::SeenBy;

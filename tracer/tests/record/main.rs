@@ -324,6 +324,7 @@ fn a_file_lock_is_handed_over_by_its_owner() {
         return;
     }
     recorded("flock", &options(Level::Messages), |r| {
+        std::fs::remove_file(&r.facts["path"]).unwrap();
         let w = r.wait("self", "flock");
         let o = r.object(w.object);
         assert_eq!(
@@ -340,6 +341,7 @@ fn a_file_has_the_name_that_it_got_last() {
         return;
     }
     recorded("flock-renamed", &options(Level::Messages), |r| {
+        std::fs::remove_file(&r.facts["path"]).unwrap();
         let w = r.wait("self", "flock");
         assert_eq!(r.object(w.object).name, r.facts["path"]);
     });

@@ -145,8 +145,8 @@ fn flock() {
     fact("path", path.display());
     fact("inode", inode(first.as_raw_fd()));
     first.lock().unwrap();
+    // The file stays until the recording is over: another one could get its inode, and so its name.
     between(|| second.lock().unwrap(), move || first.unlock().unwrap());
-    std::fs::remove_file(&path).unwrap();
 }
 
 /// A lock is waited for, then again after its file got another name.
@@ -169,7 +169,6 @@ fn flock_renamed() {
     std::fs::rename(&old, &new).unwrap();
     held.lock().unwrap();
     between(|| second.lock().unwrap(), move || held.unlock().unwrap());
-    std::fs::remove_file(&new).unwrap();
 }
 
 fn mutex() {

@@ -287,9 +287,11 @@ pub(crate) fn asked(graph: &EventGraph, catalog: &Catalog, vertex: VertexId) -> 
             let mut ends = members.iter().chain([&v.object]).filter(|o| connected(catalog, **o));
             ends.next().is_some() && ends.next().is_none()
         }
+        _ if epoll => !owed(graph, catalog, v.thread, v.start).is_empty(),
         _ => {
-            let before = members.iter().filter_map(|m| catalog.object(*m)).any(|o| o.unanswered > 0);
-            (epoll || before) && !owed(graph, catalog, v.thread, v.start).is_empty()
+            let before = |o: &ObjectId| unanswered(catalog, *o);
+            let owes = |o: &ObjectId| before(o) && over(*o);
+            members.iter().any(before) && owed(graph, catalog, v.thread, v.start).iter().any(owes)
         }
     }
 }
@@ -359,8 +361,12 @@ fn asked_before(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, at: Ns)
         return Vec::new();
     }
     let members = catalog.object(v.object).map_or(&[][..], |o| &o.members);
-    let unanswered = |o: &ObjectId| catalog.object(*o).is_some_and(|o| o.unanswered > 0);
-    members.iter().copied().chain([v.object]).filter(unanswered).collect()
+    members.iter().copied().chain([v.object]).filter(|o| unanswered(catalog, *o)).collect()
+}
+
+/// Had something been asked over this end of a connection when the recording began?
+fn unanswered(catalog: &Catalog, id: ObjectId) -> bool {
+    catalog.object(id).is_some_and(|o| o.unanswered > 0)
 }
 
 impl WaitClass {

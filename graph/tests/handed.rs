@@ -17,6 +17,22 @@ struct Bus {
 }
 
 impl Bus {
+    /// A backup computes until 12.99 and has a lock that `t` waits for.
+    fn wants_lock_of_backup(&mut self, t: ThreadId, from: f64) {
+        let holder = self.d.process("backup", "backup /data", None, 0.0);
+        let lock = self.d.object(ObjectKind::FileLock, 70, 0, "/data/lock");
+        self.d.wait(t, from, 12.99, "flock").on(lock).by(holder, "close", lock);
+        let zip = self.d.stack(&["deflate (libz.so.1)", "main (backup)"]);
+        self.d.runs(holder, 0.0, 12.99, zip);
+    }
+
+    /// All that are connected wait for whatever comes, from 13.1 to the end.
+    fn idle_from_then_on(&mut self) {
+        for (t, own, _) in self.ends.clone() {
+            self.d.wait(t, 13.1, 20.0, "poll").on(own).open();
+        }
+    }
+
     fn new(clients: &[&str]) -> Self {
         let mut d = Drawing::new(20.0);
         let daemon = d.process("busd", "busd", None, 0.0);
@@ -75,10 +91,7 @@ fn services_that_ask_each_other_wait_in_a_circle() {
     b.send(1, 0, 13.01);
     b.waits(2, 1.021, 13.023);
     b.send(1, 2, 13.02);
-    for n in 0..3 {
-        let (t, own, _) = b.ends[n];
-        b.d.wait(t, 13.1, 20.0, "poll").on(own).open();
-    }
+    b.idle_from_then_on();
     let r = b.diagnose("^call ");
     assert_eq!(slice(&r), ["busd", "shop serve", "bank serve", "shop serve"], "{r:#?}");
     let c = &r.root_causes[0];
@@ -355,26 +368,17 @@ fn why_a_client_asked_is_no_cause_of_its_wait() {
 #[test]
 fn a_service_that_asks_on_is_on_the_way() {
     let mut b = Bus::new(&["call Total", "shop serve", "bank serve"]);
-    let (holder, lock) = (
-        b.d.process("backup", "backup /data", None, 0.0),
-        b.d.object(ObjectKind::FileLock, 70, 0, "/data/lock"),
-    );
     b.send(0, 1, 1.0);
     b.waits(1, 0.5, 1.003);
     b.send(1, 2, 1.01);
     b.waits(2, 0.5, 1.013);
     let bank = b.ends[2].0;
-    b.d.wait(bank, 1.014, 12.99, "flock").on(lock).by(holder, "close", lock);
-    let zip = b.d.stack(&["deflate (libz.so.1)", "main (backup)"]);
-    b.d.runs(holder, 0.0, 12.99, zip);
+    b.wants_lock_of_backup(bank, 1.014);
     b.send(2, 1, 13.0);
     b.waits(1, 1.011, 13.003);
     b.send(1, 0, 13.01);
     b.waits(0, 1.001, 13.013);
-    for n in 0..3 {
-        let (t, own, _) = b.ends[n];
-        b.d.wait(t, 13.1, 20.0, "poll").on(own).open();
-    }
+    b.idle_from_then_on();
     let r = b.diagnose("^call");
     assert_eq!(slice(&r), ["busd", "shop serve", "bank serve", "backup /data"]);
     assert_eq!(r.root_causes[0].process.as_deref(), Some("backup"));
@@ -384,10 +388,6 @@ fn a_service_that_asks_on_is_on_the_way() {
 #[test]
 fn a_server_that_keeps_a_request_is_passed_twice() {
     let mut b = Bus::new(&["call Total", "shop serve", "bring bank"]);
-    let (holder, lock) = (
-        b.d.process("backup", "backup /data", None, 0.0),
-        b.d.object(ObjectKind::FileLock, 70, 0, "/data/lock"),
-    );
     b.send(0, 1, 1.0);
     b.waits(1, 0.5, 1.003);
     let (shop, own, far) = b.ends[1];
@@ -396,17 +396,12 @@ fn a_server_that_keeps_a_request_is_passed_twice() {
     b.d.wait(b.daemon, idle, 1.011, "epoll_wait").on(b.epoll).by(shop, "sendmsg", own);
     b.d.message(b.daemon, far, Direction::Receive, 1.0115, 100);
     let bring = b.ends[2].0;
-    b.d.wait(bring, 0.9, 12.99, "flock").on(lock).by(holder, "close", lock);
-    let zip = b.d.stack(&["deflate (libz.so.1)", "main (backup)"]);
-    b.d.runs(holder, 0.0, 12.99, zip);
+    b.wants_lock_of_backup(bring, 0.9);
     b.send(2, 1, 13.0);
     b.waits(1, 1.011, 13.003);
     b.send(1, 0, 13.01);
     b.waits(0, 1.001, 13.013);
-    for n in 0..3 {
-        let (t, own, _) = b.ends[n];
-        b.d.wait(t, 13.1, 20.0, "poll").on(own).open();
-    }
+    b.idle_from_then_on();
     let r = b.diagnose("^call");
     assert_eq!(slice(&r), ["busd", "shop serve", "bring bank", "backup /data"]);
     assert_eq!(r.root_causes[0].process.as_deref(), Some("backup"));

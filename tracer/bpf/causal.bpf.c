@@ -451,7 +451,7 @@ static __always_inline void wake_by(struct thread *t, struct task_struct *waker,
 	if (!w || nr >= NO_CALL)
 		return;
 	t->waker_call = nr;
-	if (!acts_on_known(w, waker, &t->waker_object, r, nr)) {
+	if (!acts_on_known(w, waker, &t->waker_object, r, nr, now)) {
 		struct regs *all = load_regs(waker, ROOM_SCHED);
 		if (all)
 			note_waker(t, w, all, number(waker));

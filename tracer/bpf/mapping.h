@@ -10,7 +10,7 @@
 #define SHARED_WORD (1ULL << 63) /* in the peer of a futex: not the number of a process */
 #define BUSY_WORD (1ULL << 62)   /* ...: what is mapped there could not be looked at */
 #define BUSY (-16)		 /* EBUSY */
-#define WORDS 4
+#define WORDS 16
 
 /* Words looked up lately: a look-up takes the lock of the address space. */
 struct word_known {
@@ -26,6 +26,12 @@ struct {
 	__type(key, int);
 	__type(value, struct words);
 } words SEC(".maps");
+
+/* Words of one program often lie a power of two apart. */
+static __always_inline u32 slot_of_word(u64 address)
+{
+	return (address * 0x9e3779b97f4a7c15ULL) >> 60;
+}
 
 struct found {
 	u64 address, id, peer, file;
@@ -45,6 +51,24 @@ static long on_mapping(struct task_struct *task, struct vm_area_struct *vma, str
 	return 0;
 }
 
+/* Make `o`, a word of the address space of the current thread `task`, one of what is mapped there, if that was looked up
+ * lately. */
+static __always_inline bool known_word(struct object *o, struct task_struct *task, u64 now)
+{
+	struct words *w = bpf_task_storage_get(&words, task, 0, 0);
+	if (!w)
+		return false;
+	u32 at = slot_of_word(o->id);
+	struct word_known *k = &w->slot[BOUND(at, WORDS)];
+	if (k->address != o->id || now - k->time > memo_ns)
+		return false;
+	if (k->peer) {
+		o->id = k->id;
+		o->peer = k->peer;
+	}
+	return true;
+}
+
 /* Make `o`, a word of the address space of `task`, one of what is mapped there, if that is shared. */
 static __always_inline void shared_word(struct object *o, struct task_struct *task, u32 which)
 {
@@ -53,7 +77,7 @@ static __always_inline void shared_word(struct object *o, struct task_struct *ta
 	if (!w)
 		return;
 	o->peer &= ~BUSY_WORD;
-	u32 at = o->id >> 2;
+	u32 at = slot_of_word(o->id);
 	struct word_known *k = &w->slot[BOUND(at, WORDS)];
 	if (k->address != o->id || now - k->time > memo_ns) {
 		struct found f = { .address = o->id };

@@ -170,6 +170,7 @@ SEC("tp_btf/sys_enter")
 int BPF_PROG(on_sys_enter, struct pt_regs *regs, long id)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	count(COUNT_PASSED);
 	if (task->tgid == own_tgid || !calls_wanted(task))
 		return 0;
 	struct thread *t = thread_of(task);

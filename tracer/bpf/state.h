@@ -50,7 +50,7 @@ struct {
 } bursting SEC(".maps");
 
 /* Losses and totals, by CPU. Numbers of `pg_event::Kind::Lost::ring` first. */
-enum count { LOST_EVENTS = 0, LOST_STACKS, LOST_SAMPLES, COUNT_LEFT, COUNT_UNREPORTED, COUNT_MESSAGES, COUNT_FOUND, COUNTS };
+enum count { LOST_EVENTS = 0, LOST_STACKS, LOST_SAMPLES, COUNT_LEFT, COUNT_UNREPORTED, COUNT_MESSAGES, COUNT_FOUND, COUNT_PASSED, COUNTS };
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, COUNTS);
@@ -151,15 +151,16 @@ struct thread {
 	u64 run_stack; /* of one that yields */
 	struct copied stacks[MEMO];
 	u64 set; /* the set of descriptors that it polled last: its members were sent */
-	/* Files the thread used lately, by the low bits of their descriptors. */
-	struct remembered memo[FILES];
 	/* The system call it is in, and equal ones before it (level `syscalls`). */
 	u64 call_start, run_start, run_end;
-	s64 run_result;
 	struct object run_object;
+	/* Files the thread used lately, by the low bits of their descriptors, each in a cache line of its own. */
+	struct remembered memo[FILES];
+	s64 run_result; /* of the call it is in, as above */
 	u32 run_op;
 	u16 run_call, now_call;
 };
+_Static_assert((__builtin_offsetof(struct thread, memo) + 8) % 64 == 0, "cache lines");
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

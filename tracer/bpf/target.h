@@ -325,8 +325,10 @@ static __always_inline bool waits_on_known(struct thread *t, struct task_struct 
 		return true;
 	u32 at = nr;
 	u32 class = class_of[BOUND(at, CALLS)];
-	if (class == C_FUTEX && !r->r10 && (r->si & FUTEX_PRIVATE)) {
+	if (class == C_FUTEX && !r->r10) {
 		futex_object(&t->object, r->di, task->tgid);
+		if (!(r->si & FUTEX_PRIVATE) && !known_word(&t->object, task, now))
+			return false;
 		t->op = r->si;
 		t->value = r->dx;
 		t->timeout = NO_TIMEOUT;
@@ -363,7 +365,7 @@ static __always_inline bool waits_on_known(struct thread *t, struct task_struct 
 
 /* The same for what a waker acts on. */
 static __always_inline bool acts_on_known(struct thread *w, struct task_struct *waker, struct object *o, struct pt_regs *r,
-					  u32 nr)
+					  u32 nr, u64 now)
 {
 	if (nr >= CALLS)
 		return true;
@@ -371,9 +373,9 @@ static __always_inline bool acts_on_known(struct thread *w, struct task_struct *
 	u32 class = class_of[BOUND(at, CALLS)];
 	if (class == C_NONE)
 		return true;
-	if (class == C_FUTEX && (r->si & FUTEX_PRIVATE)) {
+	if (class == C_FUTEX) {
 		futex_object(o, r->di, waker->tgid);
-		return true;
+		return (r->si & FUTEX_PRIVATE) || known_word(o, waker, now);
 	}
 	if (class < C_FD || class > C_FD_SEND)
 		return false;

@@ -10,6 +10,10 @@ const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLM_F_REQUEST_DUMP: u16 = 0x301;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
+/// State of a connection that can be used both ways (`TCP_ESTABLISHED`), and of a socket that listens (`TCP_LISTEN`); unix
+/// sockets have them, too.
+pub const ESTABLISHED: u32 = 1;
+pub const LISTEN: u32 = 10;
 pub const UDIAG_SHOW_NAME: u32 = 1;
 pub const UDIAG_SHOW_PEER: u32 = 4;
 pub const UDIAG_SHOW_ICONS: u32 = 8;

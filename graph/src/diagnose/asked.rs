@@ -76,9 +76,9 @@ impl Walk<'_> {
         let why = "it was asked for nothing that had not come";
         self.out.rejected.extend(others.into_iter().map(|c| (c.thread, why.to_owned())));
         for c in kept {
-            let before = self.asked_before(thread, c, silent);
-            if let (Some(before), Some(why)) = (before, &mut c.entry.why_weak) {
-                why.push_str(&before);
+            let since = self.asked_since(thread, c, silent);
+            if let (Some(since), Some(why)) = (since, &mut c.entry.why_weak) {
+                why.push_str(&since);
             }
         }
     }
@@ -95,7 +95,7 @@ impl Walk<'_> {
     }
 
     /// In words, what `thread` had asked the candidate's process before the recording began.
-    fn asked_before(&self, thread: ThreadId, c: &Candidate, spans: &Spans) -> Option<String> {
+    fn asked_since(&self, thread: ThreadId, c: &Candidate, spans: &Spans) -> Option<String> {
         let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
         let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
         let held = self.g.holds(thread, a..b.saturating_add(1));

@@ -7,6 +7,7 @@
 
 use super::hash::FastMap;
 use super::pace::Paces;
+use super::toll::{self, Toll};
 use super::tries::Tries;
 
 const MS: u64 = 1_000_000;
@@ -168,6 +169,10 @@ pub struct Bursts {
     paces: Paces,
     /// A thread has one burst only.
     once: bool,
+    /// What bursts may cost those who have none.
+    toll: Option<Toll>,
+    /// How long the next burst of what was found is to be, once that is affordable.
+    wanted: u64,
     /// Bursts so far.
     pub count: u64,
 }
@@ -177,6 +182,11 @@ impl Bursts {
     /// and while programs are on system calls, every one of the machine takes longer.
     pub fn new(once: bool) -> Self {
         Self { once, ..Self::default() }
+    }
+
+    /// ... which also wait until what they cost is allowed.
+    pub fn with_toll(self, toll: Toll) -> Self {
+        Self { toll: Some(toll), ..self }
     }
 
     /// A thread of the focus came back from an interval off the CPU in a call. `given_up`: nobody woke it
@@ -236,12 +246,17 @@ impl Bursts {
         }
     }
 
-    /// What is to be done now.
-    pub fn step(&mut self, now: u64) -> Option<Step> {
+    /// What is to be done now. `passed`: so many system calls of everybody passed the programs of bursts so far, of
+    /// whatever thread.
+    pub fn step(&mut self, now: u64, passed: u64) -> Option<Step> {
+        let dear = self.toll.as_mut().is_some_and(|t| t.step(now, passed));
         if let Some((until, _)) = self.running {
-            return if now >= until { self.end() } else { None };
+            if now >= until {
+                return self.end(now);
+            }
+            return if dear { self.cut(now) } else { None };
         }
-        if now < self.next {
+        if now < self.next || self.toll.as_ref().is_some_and(|t| t.affords(now, self.wanted) > now) {
             return None;
         }
         if let Some(due) = self.tries.next(now).filter(|d| d.at <= now) {
@@ -273,6 +288,10 @@ impl Bursts {
     }
 
     fn begin(&mut self, tids: Vec<u32>, now: u64, length: u64) -> Step {
+        if let Some(toll) = &mut self.toll {
+            toll.begin(now);
+        }
+        self.wanted = length;
         self.running = Some((now + length, tids.clone()));
         self.next = now + PERIOD_NS.max(10 * length);
         self.count += 1;
@@ -281,16 +300,35 @@ impl Bursts {
 
     /// When [`Self::step`] has something to do: the burst under way is to end, or one is expected.
     pub fn due(&self, now: u64) -> Option<u64> {
-        if let Some((until, _)) = &self.running {
-            return Some(*until);
+        if let Some((until, _)) = self.running {
+            return Some(if self.toll.is_some() { until.min(now + toll::LOOK) } else { until });
         }
         let expected = [self.tries.next(now).map(|d| d.at), self.paces.next(now).map(|d| d.at)];
         expected.into_iter().flatten().min().map(|at| at.max(self.next))
     }
 
+    /// Is one under way?
+    pub fn running(&self) -> bool {
+        self.running.is_some()
+    }
+
     /// End the burst under way, if there is one.
-    pub fn end(&mut self) -> Option<Step> {
+    pub fn end(&mut self, now: u64) -> Option<Step> {
+        if let Some(toll) = &mut self.toll {
+            toll.end(now);
+        }
         self.running.take().map(|(_, tids)| Step::End(tids))
+    }
+
+    /// End it since it costs too much: its threads have another one later.
+    fn cut(&mut self, now: u64) -> Option<Step> {
+        for tid in self.running.iter().flat_map(|(_, tids)| tids) {
+            if let Some(s) = self.seen.get_mut(tid) {
+                (s.loops, s.burst) = (true, None);
+                self.found = true;
+            }
+        }
+        self.end(now)
     }
 }
 
@@ -309,16 +347,33 @@ mod tests {
     fn a_retry_loop_gets_one_burst_at_a_time() {
         let mut b = Bursts::default();
         let now = retries(&mut b, 7, 0, 20);
-        assert_eq!(b.step(now), Some(Step::Begin(vec![7])));
-        assert_eq!(b.step(now + BURST_NS - 1), None);
-        assert_eq!(b.step(now + BURST_NS), Some(Step::End(vec![7])));
+        assert_eq!(b.step(now, 0), Some(Step::Begin(vec![7])));
+        assert_eq!(b.step(now + BURST_NS - 1, 0), None);
+        assert_eq!(b.step(now + BURST_NS, 0), Some(Step::End(vec![7])));
         // Another one waits for its turn, the same one longer.
         let now = retries(&mut b, 7, now + BURST_NS, 20);
-        assert_eq!(b.step(now + PERIOD_NS), None);
+        assert_eq!(b.step(now + PERIOD_NS, 0), None);
         retries(&mut b, 8, now, 20);
-        assert_eq!(b.step(now), None);
-        assert_eq!(b.step(now + PERIOD_NS), Some(Step::Begin(vec![8])));
-        assert_eq!((b.end(), b.end(), b.count), (Some(Step::End(vec![8])), None, 2));
+        assert_eq!(b.step(now, 0), None);
+        assert_eq!(b.step(now + PERIOD_NS, 0), Some(Step::Begin(vec![8])));
+        assert_eq!((b.end(now), b.end(now), b.count), (Some(Step::End(vec![8])), None, 2));
+    }
+
+    #[test]
+    fn one_that_costs_too_much_ends_early_and_is_made_up_for() {
+        let mut b = Bursts::new(true).with_toll(Toll::new(1, 0));
+        let now = retries(&mut b, 7, 0, 20);
+        assert_eq!(b.step(now, 0), Some(Step::Begin(vec![7])));
+        assert_eq!(b.due(now), Some(now + toll::LOOK), "it is looked at");
+        assert_eq!(b.step(now + 10 * MS, 4_000), None);
+        assert_eq!(b.step(now + 20 * MS, 10_000), Some(Step::End(vec![7])));
+        // It would have been 100,000 calls; 10,000 a second are allowed.
+        assert_eq!(b.step(now + PERIOD_NS, 10_000), None);
+        assert_eq!(b.step(now + 15_000 * MS, 10_000), Some(Step::Begin(vec![7])));
+        assert_eq!(b.step(now + 15_100 * MS, 60_000), None);
+        assert_eq!(b.step(now + 15_200 * MS, 110_000), Some(Step::End(vec![7])));
+        let now = retries(&mut b, 7, now + 40_000 * MS, 20);
+        assert_eq!(b.step(now, 110_000), None, "once is once");
     }
 
     #[test]
@@ -326,10 +381,10 @@ mod tests {
         for (once, again) in [(false, Some(Step::Begin(vec![7]))), (true, None)] {
             let mut b = Bursts::new(once);
             let now = retries(&mut b, 7, 0, 20);
-            assert_eq!(b.step(now), Some(Step::Begin(vec![7])));
-            assert_eq!(b.step(now + BURST_NS), Some(Step::End(vec![7])));
+            assert_eq!(b.step(now, 0), Some(Step::Begin(vec![7])));
+            assert_eq!(b.step(now + BURST_NS, 0), Some(Step::End(vec![7])));
             let now = retries(&mut b, 7, now + 2 * AGAIN_NS, 20);
-            assert_eq!(b.step(now), again);
+            assert_eq!(b.step(now, 0), again);
         }
     }
 
@@ -340,7 +395,7 @@ mod tests {
             for i in 0..u64::from(SAMPLES) {
                 b.sample(7, place(i), i * 10 * MS);
             }
-            b.step(10_000 * MS)
+            b.step(10_000 * MS, 0)
         };
         let begun = Some(Step::Begin(vec![7]));
         let far = |i: u64| Place::User(0x1000 + i % 20 * 0x1_0000);
@@ -367,7 +422,7 @@ mod tests {
         for i in 0..1000 {
             b.sample(7, Place::User(0x1000), i * 200 * MS);
         }
-        assert_eq!(b.step(u64::MAX), None, "it is seldom on the CPU");
+        assert_eq!(b.step(u64::MAX, 0), None, "it is seldom on the CPU");
     }
 
     #[test]
@@ -378,12 +433,12 @@ mod tests {
                 let place = if i % 2 == 0 { Place::Call(1) } else { Place::User(0x1000 + i % 20 * 0x1_0000) };
                 b.sample(7, place, i * 10 * MS);
             }
-            assert_eq!(b.step(10_000 * MS), first);
-            b.end();
+            assert_eq!(b.step(10_000 * MS, 0), first);
+            b.end(10_000 * MS);
             for i in 0..u64::from(SAMPLES) {
                 b.sample(7, Place::Call(1), 30_000 * MS + i * 10 * MS);
             }
-            assert_eq!(b.step(40_000 * MS), None, "it works");
+            assert_eq!(b.step(40_000 * MS, 0), None, "it works");
         }
     }
 
@@ -393,7 +448,7 @@ mod tests {
         for i in 0..15 {
             b.interval(7, 230, true, i * 100 * MS, (i + 1) * 100 * MS);
         }
-        assert_eq!(b.step(1500 * MS), Some(Step::Begin(vec![7])));
+        assert_eq!(b.step(1500 * MS, 0), Some(Step::Begin(vec![7])));
         assert_eq!(b.due(0), Some(1500 * MS + 4 * 100 * MS));
     }
 
@@ -406,11 +461,11 @@ mod tests {
                 b.interval(7, 230, true, 5 * second + i * (second + MS), 6 * second + i * (second + MS));
             }
             let now = 8 * second + 3 * MS;
-            assert_eq!(b.step(now), None);
+            assert_eq!(b.step(now, 0), None);
             let at = 9 * second + 3 * MS - 150 * MS;
             assert_eq!(b.due(now), (!once).then_some(at), "not where everything is recorded");
-            assert_eq!(b.step(at), (!once).then_some(Step::Begin(vec![7])));
-            assert_eq!(b.step(at + 302 * MS), (!once).then_some(Step::End(vec![7])));
+            assert_eq!(b.step(at, 0), (!once).then_some(Step::Begin(vec![7])));
+            assert_eq!(b.step(at + 302 * MS, 0), (!once).then_some(Step::End(vec![7])));
             // The next one is known to last longer.
             let mut b = Bursts::new(once);
             b.interval(7, 230, true, 5 * second, 6 * second);
@@ -428,7 +483,7 @@ mod tests {
             b.interval(8, 232, true, i * 200 * MS, (i + 1) * 200 * MS);
             b.interval(9, i as u16, true, i * 10 * MS, (i + 1) * 10 * MS);
         }
-        assert_eq!(b.step(u64::MAX), None);
+        assert_eq!(b.step(u64::MAX, 0), None);
     }
 
     #[test]
@@ -440,11 +495,11 @@ mod tests {
                 b.child_ended(7, 1, (5 * second + i * second, 5 * second + i * second + 2 * MS), true);
             }
             let now = 7 * second + 10 * MS;
-            assert_eq!(b.step(now), None);
+            assert_eq!(b.step(now, 0), None);
             let at = 8 * second - 150 * MS;
             assert_eq!(b.due(now), (!once).then_some(at));
-            assert_eq!(b.step(at), (!once).then_some(Step::BeginChildren(7)));
-            assert_eq!(b.step(at + 304 * MS), (!once).then_some(Step::End(vec![7])));
+            assert_eq!(b.step(at, 0), (!once).then_some(Step::BeginChildren(7)));
+            assert_eq!(b.step(at + 304 * MS, 0), (!once).then_some(Step::End(vec![7])));
         }
     }
 }

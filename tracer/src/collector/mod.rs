@@ -28,6 +28,7 @@ mod retries;
 mod run;
 pub(crate) mod sampling;
 mod stepped;
+mod toll;
 mod tries;
 mod unanswered;
 mod unserved;

@@ -64,6 +64,7 @@ const LEFT: u32 = 3;
 const UNREPORTED: u32 = 4;
 const HEARD: u32 = 5;
 const FOUND: u32 = 6;
+const PASSED: u32 = 7;
 
 /// The loaded and attached programs; dropping it detaches everything.
 pub struct Programs {
@@ -163,6 +164,11 @@ impl Programs {
     /// Messages recorded so far.
     pub fn heard(&self) -> u64 {
         self.count(HEARD)
+    }
+
+    /// System calls that passed the programs of [`SYSCALLS`] so far, whosever.
+    pub fn passed(&self) -> u64 {
+        self.count(PASSED)
     }
 
     /// Have unix datagrams that are received name their sender, or no longer: what is received over streams

@@ -7,6 +7,7 @@ use super::drain::{Batch, Drain};
 use super::duty::{Duty, Turn};
 use super::pipeline::Pipeline;
 use super::programs::{Pass, Programs};
+use super::toll::Toll;
 use super::unanswered::{self, Unanswered};
 use super::{Command, LiveStats, raise_priority};
 use crate::clock;
@@ -73,6 +74,8 @@ pub(super) struct Run {
     /// Looks for connections that are not served, when there is a focus.
     observer: Option<Observer>,
     looks: Receiver<Look>,
+    /// System calls that passed the programs of bursts.
+    passed: u64,
 }
 
 /// The receiver of the items is gone.
@@ -96,7 +99,7 @@ impl Run {
         let mut identity = Identity::new(start, &options.focus, own);
         identity.seed_from_proc();
         let everything = options.focus.is_everything();
-        // A flight recorder's windows begin later.
+        // Flight recorders (whose names are looked up on reports) have windows that begin later.
         let unanswered = if options.names_on_report {
             Unanswered::new()
         } else {
@@ -107,8 +110,11 @@ impl Run {
         pipeline.objects.set_unanswered(unanswered);
         pipeline.python.everybody = options.focus.is_everything();
         pipeline.holders.set_everybody(options.focus.is_everything());
-        pipeline.bursts = (options.adaptive && options.level < Level::Syscalls)
-            .then(|| Bursts::new(options.focus.is_everything()));
+        let cpus = aya::util::nr_cpus().ok().map(|n| n as u32);
+        pipeline.bursts = (options.adaptive && options.level < Level::Syscalls).then(|| match cpus {
+            Some(n) if everything => Bursts::new(true).with_toll(Toll::new(n, start)),
+            _ => Bursts::new(everything),
+        });
         let rings = programs.take_rings().ok_or_else(|| Error::Failed("no rings".into()))?;
         let drain = Drain::start(rings)?;
         if !everything {
@@ -146,9 +152,10 @@ impl Run {
             taken: never(),
             observer,
             looks,
+            passed: 0,
         };
         if options.thin_messages && options.level == Level::Messages {
-            run.duty = aya::util::nr_cpus().ok().map(|n| Duty::new(n as u32, start));
+            run.duty = cpus.map(|n| Duty::new(n, start));
         }
         // The focus must be known before the command's first instruction.
         let _ = run.give_out(start, false);
@@ -295,7 +302,9 @@ impl Run {
     /// Begin or end a burst of system call records. A kernel that refuses has none.
     fn burst(&mut self, now: u64, end: bool) {
         let Some(bursts) = &mut self.pipeline.bursts else { return };
-        let done = match if end { bursts.end() } else { bursts.step(now) } {
+        let passed = if bursts.running() { self.programs.passed() } else { self.passed };
+        self.passed = passed;
+        let done = match if end { bursts.end(now) } else { bursts.step(now, passed) } {
             None => return,
             Some(Step::Begin(tids)) => {
                 self.pipeline.look_at_loops(&tids);

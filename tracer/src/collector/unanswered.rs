@@ -8,18 +8,16 @@
 use crate::netns;
 use crate::procfs;
 use crate::sockdiag::{
-    INET_DIAG_INFO, UDIAG_SHOW_PEER, UDIAG_SHOW_RQLEN, UNIX_DIAG_PEER, UNIX_DIAG_RQLEN, attributes, endpoint,
-    local, remote, tcp_request, tcp_sockets, unix_request, unix_sockets, word,
+    ESTABLISHED, INET_DIAG_INFO, UDIAG_SHOW_PEER, UDIAG_SHOW_RQLEN, UNIX_DIAG_PEER, UNIX_DIAG_RQLEN,
+    attributes, endpoint, local, remote, tcp_request, tcp_sockets, unix_request, unix_sockets, word,
 };
 use pg_event::{Ns, ObjectKind};
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-/// `TCP_ESTABLISHED`; unix sockets have it, too.
-const ESTABLISHED: u32 = 1;
 /// Most network namespaces that are asked.
 const MAX_SPACES: usize = 256;
-/// Most connections kept.
+/// With so many connections no more namespaces are asked.
 const MAX_CONNECTIONS: usize = 1 << 16;
 /// Bytes that came and were not read, in `inet_diag_msg`.
 const UNREAD: usize = 56;
@@ -42,20 +40,18 @@ pub fn connections(processes: &[u32]) -> Unanswered {
         if seen.contains(&space) || seen.len() == MAX_SPACES {
             continue;
         }
-        let socket = netns::open(pid, &space);
-        seen.push(space);
-        let Some(mut socket) = socket else { continue };
+        // A dump that was broken off leaves its rest in its socket: one for each.
+        let ask = |request: &[u8]| netns::open(pid, &space)?.dump(request);
         for family in [libc::AF_INET, libc::AF_INET6] {
-            // What was refused or broken off leaves a socket of no use.
-            let Some(all) = socket.dump(&tcp_request(family, 1 << ESTABLISHED)) else { break };
-            let found = tcp_sockets(&all).filter_map(|(message, attrs)| of_tcp(message, attrs));
-            let room = MAX_CONNECTIONS.saturating_sub(out.len());
-            out.extend(found.take(room));
+            let all = ask(&tcp_request(family, 1 << ESTABLISHED)).unwrap_or_default();
+            out.extend(tcp_sockets(&all).filter_map(|(message, attrs)| of_tcp(message, attrs)));
         }
-        let show = UDIAG_SHOW_RQLEN | UDIAG_SHOW_PEER;
-        if let Some(all) = socket.dump(&unix_request(1 << ESTABLISHED, show)) {
-            let room = MAX_CONNECTIONS.saturating_sub(out.len());
-            out.extend(unix_sockets(&all).filter_map(of_unix).take(room));
+        let all =
+            ask(&unix_request(1 << ESTABLISHED, UDIAG_SHOW_RQLEN | UDIAG_SHOW_PEER)).unwrap_or_default();
+        out.extend(unix_sockets(&all).filter_map(of_unix));
+        seen.push(space);
+        if out.len() >= MAX_CONNECTIONS {
+            break;
         }
     }
     out

@@ -3,19 +3,14 @@
 
 use crate::procfs::{self, FdLink};
 use crate::sockdiag::{
-    INET_DIAG_INFO, Socket, UDIAG_SHOW_ICONS, UDIAG_SHOW_NAME, UDIAG_SHOW_PEER, UDIAG_SHOW_RQLEN,
-    UNIX_DIAG_ICONS, UNIX_DIAG_NAME, UNIX_DIAG_PEER, UNIX_DIAG_RQLEN, attributes, endpoint, half, local,
-    remote, tcp_request, tcp_sockets, unix_request, unix_sockets, word,
+    ESTABLISHED, INET_DIAG_INFO, LISTEN, Socket, UDIAG_SHOW_ICONS, UDIAG_SHOW_NAME, UDIAG_SHOW_PEER,
+    UDIAG_SHOW_RQLEN, UNIX_DIAG_ICONS, UNIX_DIAG_NAME, UNIX_DIAG_PEER, UNIX_DIAG_RQLEN, attributes, endpoint,
+    half, local, remote, tcp_request, tcp_sockets, unix_request, unix_sockets, word,
 };
 use pg_event::{Display, ObjectKind};
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
-/// A connection that can be used both ways (`TCP_ESTABLISHED`; unix sockets have it, too). What a peer that has
-/// closed left behind may be of no interest to anybody.
-const ESTABLISHED: u32 = 1;
-/// A socket that listens (`TCP_LISTEN`, also of unix sockets).
-const LISTEN: u32 = 10;
 /// Most sockets looked after.
 const MAX_SOCKETS: usize = 20_000;
 /// Most descriptors of one process looked at.
@@ -154,6 +149,7 @@ fn of_unix(
     (known, pending): (&mut HashMap<u64, Ends>, &mut Pending),
     out: &mut Vec<Reading>,
 ) -> Option<()> {
+    // What a peer that has closed left behind may be of no interest to anybody.
     let show = UDIAG_SHOW_RQLEN | UDIAG_SHOW_PEER | UDIAG_SHOW_ICONS;
     let all = socket.dump(&unix_request(1 << ESTABLISHED | 1 << LISTEN, show))?;
     let number = |attrs, which| {

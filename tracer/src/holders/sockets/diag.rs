@@ -2,11 +2,9 @@
 //! unix socket (`UDIAG_SHOW_ICONS`), and which two are connected (`UDIAG_SHOW_PEER`).
 
 use crate::sockdiag::{
-    self, UDIAG_SHOW_ICONS, UDIAG_SHOW_PEER, UNIX_DIAG_ICONS, UNIX_DIAG_PEER, attributes, unix_sockets, word,
+    self, LISTEN, UDIAG_SHOW_ICONS, UDIAG_SHOW_PEER, UNIX_DIAG_ICONS, UNIX_DIAG_PEER, attributes,
+    unix_sockets, word,
 };
-
-/// State of a listening unix socket (`TCP_LISTEN`).
-const LISTEN: u32 = 10;
 
 /// Inodes of the listening sockets on which `client` waits to be accepted; empty when that cannot be
 /// asked (no `unix_diag` in the kernel).

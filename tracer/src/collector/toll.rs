@@ -54,7 +54,8 @@ impl Toll {
     pub fn step(&mut self, now: u64, passed: u64) -> bool {
         let new = passed.saturating_sub(self.passed) as f64;
         let earned = now.saturating_sub(self.told) as f64 / SECOND * self.allowed;
-        self.credit = (self.credit + earned - new).min(self.allowed * KEPT);
+        let most = self.allowed * KEPT;
+        self.credit = (self.credit + earned - new).clamp(-most, most);
         (self.told, self.passed) = (now, passed);
         self.burst.is_some() && self.credit < 0.0
     }

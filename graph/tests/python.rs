@@ -67,3 +67,28 @@ fn samples_name_python_functions_before_those_of_the_interpreter() {
     // What a library computes is its own work.
     assert_eq!(busy("dgemm_kernel (libopenblas.so.0)").function.as_deref(), Some("dgemm_kernel"));
 }
+
+/// A request takes the interpreter's lock and never gives it back; the main thread asks for it every 5 ms. Once, when another
+/// thread had it, that one gave it: it is no guide now.
+#[test]
+fn who_keeps_the_interpreters_lock_is_the_one_that_runs() {
+    let mut d = Drawing::new(12.0);
+    let main = d.process("python3", "python3 shop.py", None, 0.0);
+    let (log, request) = (d.thread(main, "log", 0.0), d.thread(main, "request", 0.6));
+    let lock = d.object(ObjectKind::Futex, 0xa5b8f0, 1, "");
+    let queue = d.object(ObjectKind::Pipe, 9, 9, "");
+    let take = d.stack(&["pthread_cond_timedwait (libc.so.6)", "take_gil (python3.11)", "loop (python3.11)"]);
+    let wait = 128 | 9;
+    d.wait(main, 0.5, 0.504, "futex").on(lock).op(wait, 0).stack(take).by(log, "futex", lock);
+    d.wait(log, 0.505, 12.0, "read").on(queue).open();
+    let mut at = 1.0;
+    while at < 11.0 {
+        d.wait(main, at, at + 0.005, "futex").on(lock).op(wait, 0).stack(take).times_out();
+        at += 0.005_1;
+    }
+    let matches = d.stack(&["sre_ucs1_match (python3.11)", "H.validate (shop.py:7)"]);
+    d.runs(request, 0.9, 11.5, matches);
+    let r = d.diagnose("^python3");
+    assert_eq!(r.root_causes[0].thread.as_deref(), Some("request"), "{r:#?}");
+    assert!(r.questions.is_empty(), "{:?}", r.questions);
+}

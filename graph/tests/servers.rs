@@ -4,7 +4,7 @@
 mod draw;
 
 use draw::{Drawing, slice};
-use pg_event::{Direction, ObjectId, ObjectKind, OffState, Relation, ThreadId};
+use pg_event::{Direction, ObjectId, ObjectKind, OffState, Relation, ThreadId, endpoint_v4};
 use pg_graph::report::Report;
 
 /// A proxy between a client and a service. The proxy's epoll instance was read before the two connections were made.
@@ -394,4 +394,41 @@ fn another_clients_datagram_is_no_answer() {
     let r = d.diagnose("^worker$");
     assert_eq!(slice(&r), ["socat udp"], "{r:#?}");
     assert_eq!(r.root_causes[0].process.as_deref(), Some("socat"), "{}", r.root_causes[0].why);
+}
+
+/// A name server hands a query on over a socket that is bound to no address, and gets no answer: from a program on this
+/// machine, or from another machine.
+#[test]
+fn whom_a_server_asked_by_a_datagram_is_told() {
+    for here in [true, false] {
+        let mut d = Drawing::new(8.0);
+        let client = d.process("getent", "getent hosts db", None, 0.9);
+        let server = d.process("named", "named", None, 0.0);
+        let sink = d.process("sink", "sink", None, 0.0);
+        let (from, at) = (endpoint_v4(0x7f00_0001, 40_000), endpoint_v4(0x7f00_001b, 53));
+        let (unbound, next) = (endpoint_v4(0, 50_000), endpoint_v4(0x7f00_001a, 53));
+        let mut udp = |id, peer| d.object(ObjectKind::Udp, id, peer, "");
+        let (own, taken, listens) = (udp(from, at), udp(at, from), udp(at, 0));
+        let (asks, socket) = (udp(unbound, next), udp(unbound, 0));
+        let sinks = udp(next, 0);
+        let (tcp, signals) = (d.object(ObjectKind::Tcp, at, 0, ""), d.object(ObjectKind::Pipe, 9, 9, ""));
+        let all = d.set(&[listens, tcp, signals, socket]);
+        d.message(client, own, Direction::Send, 1.0, 32);
+        d.wait(server, 0.1, 1.001, "poll").on(all).by_packet(client, "sendto", own);
+        d.message(server, taken, Direction::Receive, 1.002, 32);
+        d.wait(client, 1.000_1, 7.0, "poll").on(own).times_out();
+        d.message(server, asks, Direction::Send, 1.003, 32);
+        d.wait(server, 1.004, 8.0, "poll").on(all).open();
+        d.hold(server, client, own, Relation::Peer, 3.0);
+        if here {
+            d.wait(sink, 0.1, 1.003_5, "pselect6").on(sinks).by_packet(server, "sendto", asks);
+            d.message(sink, sinks, Direction::Receive, 1.003_6, 32);
+        }
+        d.wait(sink, if here { 1.003_7 } else { 0.1 }, 8.0, "pselect6").on(sinks).open();
+        let r = d.diagnose("^getent ");
+        let last = if here { "sink" } else { "named" };
+        assert_eq!(r.slice.last().map(|n| n.process.as_str()), Some(last), "{r:#?}");
+        assert_eq!(r.root_causes[0].process.as_deref(), Some(last), "{r:#?}");
+        assert!(r.root_causes[0].why.contains("127.0.0.26:53"), "{}", r.root_causes[0].why);
+    }
 }

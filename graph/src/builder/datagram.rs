@@ -35,7 +35,7 @@ impl Messages {
 }
 
 /// One port, at least once at any address of the machine (address 0, see `endpoint_v4`).
-fn any_address(a: u64, b: u64) -> bool {
+pub(crate) fn any_address(a: u64, b: u64) -> bool {
     a & 0xffff == b & 0xffff && (a <= 0xffff || b <= 0xffff)
 }
 

@@ -21,6 +21,7 @@ pub(crate) use calls::{
     CHILD, EXIT, FILE, FILE_LOCK, FUTEX, POLL, RECV, SEND, SIGWAIT, SLEEP, SPAWN, SYSV, YIELD, is as call_is,
 };
 
+pub(crate) use datagram::any_address;
 pub(crate) use split::why as split_reason;
 
 use crate::graph::{EdgeRow, NO_STATUS};

@@ -178,6 +178,10 @@ impl Walk<'_> {
         if let Some(c) = self.given_work(thread, group, &silent) {
             return self.visit(c.thread, c.spans, c.entry);
         }
+        let for_lock = asks.is_some() && matches!(class, WaitClass::Lock | WaitClass::Condition);
+        if let Some(c) = for_lock.then(|| self.one_that_runs(thread, group, &silent)).flatten() {
+            return self.visit(c.thread, c.spans, c.entry);
+        }
         if class != WaitClass::Sleep && self.by_baseline(thread, group, &silent)? {
             return Ok(());
         }
@@ -398,12 +402,14 @@ impl Walk<'_> {
             return self.follow_holder(thread, group, WaitClass::EventLoop, inside);
         }
         if holder_node != own {
-            self.out.findings.push(super::walk::Finding {
-                thread: c.thread,
-                node: holder_node,
-                kind: FindingKind::Idle,
-                spans,
-            });
+            let outside = act.waiting().filter(|_| idles);
+            let outside = outside.and_then(|g| self.asked_outside(c.thread, g, &merged(spans.clone())));
+            let kind = if outside.is_some() { FindingKind::Unanswered } else { FindingKind::Idle };
+            if let Some(n) = self.out.nodes.last_mut().filter(|_| outside.is_some()) {
+                n.object = outside;
+            }
+            let (thread, node) = (c.thread, holder_node);
+            self.out.findings.push(super::walk::Finding { thread, node, kind, spans });
         }
         self.out.findings.push(super::walk::Finding {
             thread,
@@ -446,7 +452,7 @@ impl Walk<'_> {
         })
     }
 
-    fn is_idle(&self, c: &Candidate) -> bool {
+    pub(super) fn is_idle(&self, c: &Candidate) -> bool {
         let act = activity(self.g, self.c, c.thread, &merged(c.spans.clone()));
         match act.mostly() {
             Mostly::Waiting(i) => act.groups.get(i).is_some_and(|g| {

@@ -2,6 +2,7 @@
 
 use super::activity::{Group, Spans};
 use super::ask::Candidate;
+use super::handed::AT_ONCE;
 use super::walk::Walk;
 use crate::class::{accepted, members, owed};
 use crate::words::span;
@@ -22,8 +23,14 @@ impl Walk<'_> {
         let own = holders.extract_if(.., |c| self.at_its_terminal(group, thread, c, silent));
         let own: Vec<_> = own.collect();
         self.out.rejected.extend(own.into_iter().map(|c| (c.thread, why.to_owned())));
-        let asked = |c: &Candidate| self.has_asked(thread, c, silent);
+        let owed = self.owed_in(thread, group, silent);
+        let asked = |c: &Candidate| self.has_asked(thread, &owed, c, silent);
         let (mut kept, others): (Vec<_>, Vec<_>) = holders.into_iter().partition(asked);
+        if let Some(o) = self.asked_by_datagram(thread, &owed, &kept, silent)
+            && let Some(n) = self.out.nodes.last_mut()
+        {
+            n.object = Some(o);
+        }
         if !kept.is_empty() || by_timer {
             self.only_asked(thread, silent, &mut kept, others);
             return kept;
@@ -56,7 +63,8 @@ impl Walk<'_> {
         silent: &Spans,
         holders: Vec<Candidate>,
     ) -> Vec<Candidate> {
-        let asked = |c: &Candidate| self.has_asked(thread, c, silent);
+        let owed = owed(self.g, self.c, thread, silent.first().map_or(0, |s| s.0));
+        let asked = |c: &Candidate| self.has_asked(thread, &owed, c, silent);
         let (mut kept, others): (Vec<_>, Vec<_>) = holders.into_iter().partition(asked);
         if kept.is_empty() {
             return others;
@@ -83,15 +91,53 @@ impl Walk<'_> {
         }
     }
 
-    /// Had `thread` asked the candidate's process for something that had not come when it began to wait?
-    fn has_asked(&self, thread: ThreadId, c: &Candidate, spans: &Spans) -> bool {
+    /// Over which connections a server had asked somebody when it began to wait: when the step before did, and a moment later
+    /// in its turn, when its longest wait began.
+    pub(super) fn owed_in(&self, thread: ThreadId, group: &Group, spans: &Spans) -> Vec<ObjectId> {
+        let begun = spans.first().map_or(0, |s| s.0);
+        let mut all = owed(self.g, self.c, thread, begun);
+        let later = self.representative(group).start;
+        if later > begun {
+            let more = owed(self.g, self.c, thread, later);
+            all.extend(more.into_iter().filter(|o| !all.contains(o)).collect::<Vec<_>>());
+        }
+        all
+    }
+
+    /// By which datagram a server asked one of those: what it watches does not tell.
+    fn asked_by_datagram(
+        &self,
+        thread: ThreadId,
+        owed: &[ObjectId],
+        asked: &[Candidate],
+        spans: &Spans,
+    ) -> Option<ObjectId> {
+        let until = spans.last()?.1;
+        let datagram = |o: &&ObjectId| self.c.object(**o).is_some_and(|o| o.kind == ObjectKind::Udp);
+        let mut all = owed.iter().filter(datagram);
+        let one = |t: ThreadId| asked.iter().any(|c| c.thread == t);
+        all.find(|o| self.at_other_ends(thread, &[**o], until).iter().any(|x| one(x.1))).copied()
+    }
+
+    /// Over which connection a server asked somebody in the turn in which it was asked itself, and had no answer: nobody on
+    /// this machine was found at the other end.
+    pub(super) fn asked_outside(&self, thread: ThreadId, group: &Group, spans: &Spans) -> Option<ObjectId> {
+        let (a, b) = (spans.first()?.0.saturating_sub(AT_ONCE), spans.last()?.1);
+        let still = owed(self.g, self.c, thread, b);
+        let mut all = self.owed_in(thread, group, spans);
+        let sent = self.g.ipc_of(thread, a..b);
+        all.retain(|o| still.contains(o) && sent.iter().any(|m| m.what.object == *o));
+        all.pop().filter(|_| all.is_empty())
+    }
+
+    /// Had `thread`, which is owed answers over these, asked the candidate's process for something?
+    fn has_asked(&self, thread: ThreadId, owed: &[ObjectId], c: &Candidate, spans: &Spans) -> bool {
         let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
-        let owed = owed(self.g, self.c, thread, a);
         let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
         let held = self.g.holds(thread, a..b.saturating_add(1));
         let by = |t: ThreadId| process(t) == process(c.thread);
         held.filter(|h| by(h.holder)).any(|h| owed.contains(&h.object))
-            || self.at_other_ends(thread, &owed, b).into_iter().any(|(_, t)| by(t))
+            || self.at_other_ends(thread, owed, b).into_iter().any(|(_, t)| by(t))
     }
 
     /// In words, what `thread` had asked the candidate's process before the recording began.

@@ -346,6 +346,20 @@ impl Walk<'_> {
         behind.into_iter().map(|(t, g, _)| (t, g)).collect()
     }
 
+    /// Who asks again and again, for a moment each, for what only its process can give (Python's global lock) waits for the one
+    /// thread there that was on the CPU all the time.
+    pub(super) fn one_that_runs(&self, thread: ThreadId, group: &Group, silent: &Spans) -> Option<Candidate> {
+        let process = self.c.thread(thread).map(|t| t.process).filter(|_| self.private_futex(group))?;
+        let on_cpu = |t: &ThreadId| {
+            let act = activity(self.g, self.c, *t, silent);
+            matches!(act.mostly(), Mostly::Running | Mostly::Runnable)
+        };
+        let free = |t: &ThreadId| self.counts(*t) && !self.path.iter().any(|p| p.0 == *t);
+        let mut all = self.g.threads_of(process).filter(|t| free(t) && on_cpu(t));
+        let (Some(t), None) = (all.next(), all.next()) else { return None };
+        Some(self.left(t, 1, silent))
+    }
+
     /// A thread that is left when the others are ruled out.
     fn left(&self, t: ThreadId, of: usize, silent: &Spans) -> Candidate {
         let why = if of == 1 {

@@ -9,7 +9,7 @@ use crate::{Edge, EdgeId, EdgeKind, VertexId};
 use pg_event::{Direction, Display, Ns, ObjectKind, ThreadId};
 
 /// A server hands a request on at once, ns.
-const AT_ONCE: Ns = 100_000_000;
+pub(super) const AT_ONCE: Ns = 100_000_000;
 
 impl Walk<'_> {
     /// To whom `server`, which waits for whatever comes, handed the last request of `asker` on before it began to wait:

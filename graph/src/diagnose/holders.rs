@@ -4,11 +4,11 @@ use super::activity::{Group, Mostly, Spans, activity, total};
 use super::answerless::{main_thread, relation_words};
 use super::ask::Candidate;
 use super::walk::Walk;
-use crate::builder::{SIGWAIT, call_is};
+use crate::builder::{SIGWAIT, any_address, call_is};
 use crate::class::{WaitClass, asked, class, on_condition, owed};
 use crate::refused;
 use crate::{At, EdgeKind, HoldFact, Weak};
-use pg_event::{Direction, IpcUse, Ns, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
+use pg_event::{Direction, IpcUse, Ns, Object, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
 
 impl Walk<'_> {
     /// Does a wait for signals stand for one for a child's end, and did something else end it?
@@ -97,12 +97,12 @@ impl Walk<'_> {
             ends = members.iter().copied().chain([o]).collect();
             facts.extend(self.last_to_say(thread, &ends, until).map(|(at, t)| (t, Relation::Peer, at)));
         }
-        // What an epoll instance watched just then may not have been read: by the messages, who was asked over what.
-        if class == WaitClass::EventLoop && kind(self.representative(group).object) == Some(ObjectKind::Epoll)
-        {
-            let begun = silent.first().map_or(0, |s| s.0);
-            let mut owed = owed(self.g, self.c, thread, begun);
-            owed.retain(|o| !ends.contains(o));
+        // What an epoll instance watched just then may not have been read, and a datagram may go to anybody: by the messages,
+        // who was asked over what.
+        if class == WaitClass::EventLoop {
+            let epoll = kind(self.representative(group).object) == Some(ObjectKind::Epoll);
+            let mut owed = self.owed_in(thread, group, silent);
+            owed.retain(|o| !ends.contains(o) && (epoll || kind(*o) == Some(ObjectKind::Udp)));
             let asked = self.at_other_ends(thread, &owed, until);
             facts.extend(asked.into_iter().map(|(at, t)| (t, Relation::Peer, at)));
             ends.extend(owed);
@@ -306,7 +306,7 @@ impl Walk<'_> {
         const LOOKED_AT: usize = 256;
         let own: Vec<_> = ends.iter().filter_map(|o| self.c.object(*o)).collect();
         let other = |o: &ObjectId| {
-            self.c.object(*o).is_some_and(|o| o.kind.is_channel() && own.iter().any(|x| x.is_other_end_of(o)))
+            self.c.object(*o).is_some_and(|o| o.kind.is_channel() && own.iter().any(|x| meets(x, o)))
         };
         let last = |t: ThreadId| {
             let messages = self.g.ipc_of(t, 0..until);
@@ -415,4 +415,12 @@ impl Walk<'_> {
         };
         if works { g.blocked } else { 0 }
     }
+}
+
+/// Is `other` the other end of `own`? A socket for datagrams need not know its own address, nor who sent what it takes.
+fn meets(own: &Object, other: &Object) -> bool {
+    let same = |a: u64, b: u64| a == b || any_address(a, b);
+    let datagram = own.kind == ObjectKind::Udp && own.kind == other.kind && own.peer != 0;
+    own.is_other_end_of(other)
+        || datagram && same(own.peer, other.id) && (other.peer == 0 || same(own.id, other.peer))
 }

@@ -220,11 +220,15 @@ impl Writer<'_> {
             Some(FindingKind::Retrying) => asked.object_label(self.c),
             _ => n.object_label(self.c),
         };
+        let name = name.or_else(|| t.map(|t| t.name.clone())).filter(|n| !n.trim().is_empty());
+        // Of who had ended before it was recorded nothing is known but what it left.
+        let left = || self.o.nodes.get(r.node.checked_sub(1)?)?.object_label(self.c);
+        let object = object.or_else(|| if name.is_none() { left() } else { None });
         RootCause {
             rank: 0,
             pid: process.map(|p| p.pid).or(t.map(|t| t.tid)),
             tid: t.map(|t| t.tid),
-            process: name.or_else(|| t.map(|t| t.name.clone())),
+            process: name,
             cmdline: Some(step.cmdline),
             thread: Some(step.thread),
             container: step.container,

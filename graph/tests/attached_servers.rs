@@ -322,3 +322,52 @@ fn of_two_that_are_polled_the_one_that_was_asked_is_waited_for() {
         assert_eq!(way(&r), [1000, [1001, 1002][asked]], "{r:#?}");
     }
 }
+
+/// A proxy with two event loops may ask its back end for one request at a time: that of the other loop is there, and the
+/// client's waits in the first one's queue.
+#[test]
+fn of_several_event_loops_the_one_that_asked_is_followed() {
+    for asked in [true, false] {
+        let mut d = Drawing::new(5.0);
+        let (client, proxy) =
+            (d.process("client", "client", None, 0.0), d.process("proxy", "proxy", None, 0.0));
+        let other = d.thread(proxy, "proxy", 0.0);
+        let backend = d.process("backend", "backend", None, 0.0);
+        let (own, far) = tcp(&mut d, 40_000, 80);
+        let (to_backend, _) = tcp(&mut d, 40_001, 8080);
+        d.catalog.objects[to_backend.index()].unanswered = if asked { 2_000_000_000 } else { 0 };
+        let (first, second) = (epoll(&mut d, &[far]), epoll(&mut d, &[to_backend]));
+        waits(&mut d, client, "poll", own);
+        d.hold(proxy, client, own, Relation::Peer, 0.7);
+        waits(&mut d, proxy, "epoll_wait", first);
+        d.hold(client, proxy, far, Relation::Peer, 0.7);
+        waits(&mut d, other, "epoll_wait", second);
+        d.hold(backend, other, to_backend, Relation::Peer, 0.7);
+        let sum = d.stack(&["sum (backend)", "main (backend)"]);
+        d.runs(backend, 0.0, 5.0, sum);
+        let r = d.diagnose("^client$");
+        assert_eq!(way(&r), if asked { vec![1000, 1001, 1002, 1003] } else { vec![1000, 1001] }, "{r:#?}");
+    }
+}
+
+/// One thread of a program keeps a lock and waits for a command to end: until another thread is told of that, by a signal, it
+/// waits for a condition (Ruby's `system`). A helper that waits for what it is asked is nobody to wait for.
+#[test]
+fn threads_that_wait_for_one_another_wait_for_the_only_child() {
+    for (call, follows) in [("flock", true), ("epoll_wait", false)] {
+        let mut d = Drawing::new(5.0);
+        let main = d.process("ruby", "ruby job.rb", None, 0.0);
+        let worker = d.thread(main, "worker", 0.0);
+        let child = d.process("flock", "flock /run/l true", Some(main), 0.0);
+        let counter = d.object(ObjectKind::EventFd, 2, 0, "");
+        let condition = d.object(ObjectKind::Futex, 0x1000, 1, "");
+        let on = if follows { d.object(ObjectKind::File, 5, 0, "/run/l") } else { epoll(&mut d, &[]) };
+        waits(&mut d, main, "ppoll", counter);
+        d.hold(main, main, counter, Relation::Peer, 0.7);
+        let wait = d.stack(&["pthread_cond_wait (libc.so.6)", "rb_native_cond_wait (ruby)"]);
+        d.wait(worker, 0.0, 5.0, "futex").on(condition).op(128 | 9, 0).stack(wait).before().open();
+        waits(&mut d, child, call, on);
+        let r = d.diagnose("^ruby");
+        assert_eq!(way(&r), if follows { vec![1000, 1001, 1002] } else { vec![1000, 1001] }, "{r:#?}");
+    }
+}

@@ -210,6 +210,34 @@ fn who_ended_before_the_recording_is_told_so() {
         "{why}"
     );
     assert!(why.contains("never gave it back"), "{why}");
+    let c = &r.root_causes[0];
+    assert_eq!((c.process.as_deref(), c.object.as_deref()), (None, Some("semaphores:[7]")), "{c:#?}");
+}
+
+/// A job was killed with a semaphore; in the end a script gives it back for it. One that was alive when it was found to have
+/// it may have given it to that script.
+#[test]
+fn who_gives_back_for_one_that_had_ended_never_had_it() {
+    for killed in [true, false] {
+        let mut d = Drawing::new(12.0);
+        let script = d.process("bash", "bash repair", None, 0.0);
+        let job = d.process("job", "job --long", Some(script), 0.0);
+        let next = d.process("job", "job --short", Some(script), 0.3);
+        let set = d.object(ObjectKind::SysvIpc, 7, 1 << 63 | 5 << 2 | 1, "");
+        d.wait(job, 0.1, if killed { 0.2 } else { 3.0 }, "clock_nanosleep").times_out();
+        d.exit(job, if killed { 0.21 } else { 3.1 });
+        d.hold(job, next, set, Relation::Owns, 1.5);
+        d.wait(script, 0.4, 10.0, "clock_nanosleep").times_out();
+        d.wait(next, 0.5, 10.1, "semtimedop").on(set).by(script, "semtimedop", set);
+        let r = d.diagnose("^job --short");
+        let c = &r.root_causes[0];
+        if killed {
+            assert_eq!(c.cmdline.as_deref(), Some("job --long"), "{r:#?}");
+            assert!(c.why.contains("never gave it back"), "{}", c.why);
+        } else {
+            assert_eq!(c.process.as_deref(), Some("bash"), "{r:#?}");
+        }
+    }
 }
 
 /// Ctrl-S in a terminal: the program waits to write, the terminal for what it writes. Without that it is the terminal

@@ -92,6 +92,15 @@ fn of_several_sessions_a_person_is_asked_and_who_idled_before_comes_first() {
     assert!(slice(&r).iter().any(|s| s.contains("client1")), "{:?}", slice(&r));
 }
 
+/// An export whose client cannot go on is in the middle of a statement, and not idle.
+#[test]
+fn a_session_that_waits_for_its_client_within_a_statement_is_not_idle() {
+    let r = shop(&[("postgres: bob shop [local] COPY", 2.0)]);
+    let session = r.root_causes.iter().find(|c| c.process.as_deref() == Some("postgres"));
+    let why = &session.expect("the session").why;
+    assert!(why.contains("in the middle of a statement for its client client0"), "{why}");
+}
+
 #[test]
 fn without_a_session_in_a_transaction_nobody_is_blamed() {
     let r = shop(&[("postgres: ann shop [local] idle", 1.0)]);

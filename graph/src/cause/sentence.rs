@@ -4,12 +4,12 @@ use super::server_view::without_session;
 use super::{Ranked, Writer};
 use crate::builder::{RECV, call_is};
 use crate::class::{WaitClass, class, on_condition, private_futex};
-use crate::diagnose::{DATA_FLAG, FindingKind, GRAB, SliceNode, relation_words, waits_for_lock};
+use crate::diagnose::{DATA_FLAG, FindingKind, GRAB, SliceNode, executes, relation_words, waits_for_lock};
 use crate::disks::{disk_use, wrote_back};
 use crate::graph::NO_STATUS;
 use crate::profile::Profile;
 use crate::starved::{Starved, starved};
-use crate::words::{clean, moment, percent, short_label, short_who, span, who};
+use crate::words::{clean, cmdline_at, moment, percent, short_label, short_who, span, who};
 use crate::yields::{ASKS, YieldLoop, yield_loop};
 use crate::{Edge, EdgeKind};
 use pg_event::{Direction, Ns, Object, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
@@ -159,6 +159,10 @@ impl Writer<'_> {
                 if room {
                     format!(
                         "{full} {has} and waited {waited} until its client {client} took more of the answer"
+                    )
+                } else if executes(&cmdline_at(self.c, r.thread, end)) {
+                    format!(
+                        "{full} {has} and waited {waited} in the middle of a statement for its client {client}: to take more of the answer, or to send more"
                     )
                 } else {
                     format!(

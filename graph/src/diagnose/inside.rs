@@ -5,7 +5,7 @@ use super::activity::{Group, Spans, activity, total};
 use super::ask::Candidate;
 use super::walk::Walk;
 use crate::Vertex;
-use crate::class::{WaitClass, class, connected, members, semaphore_for_lock};
+use crate::class::{WaitClass, asked, class, connected, members, semaphore_for_lock};
 use pg_event::{ModuleKind, Ns, Object, ObjectId, ObjectKind, Relation, ThreadId};
 
 impl Walk<'_> {
@@ -53,6 +53,10 @@ impl Walk<'_> {
             // Who waits for a lock may be kept from its work, where nobody does any; so may who tries for something in vain.
             let kept = |t: ThreadId| self.locked_out(t, spans).max(self.tries_in_vain(t, spans));
             all = others.iter().map(|t| (kept(*t), *t)).collect();
+        }
+        if !all.iter().any(|(time, _)| half(*time)) {
+            // One of several event loops may have asked for all of them (a limit of requests keeps the others).
+            all = others.iter().map(|t| (self.asks_in_loop(*t, spans), *t)).collect();
         }
         all.retain(|(time, t)| half(*time) && !self.path.iter().any(|p| p.0 == *t));
         all.sort_by_key(|(time, t)| (std::cmp::Reverse(*time), *t));
@@ -135,6 +139,15 @@ impl Walk<'_> {
         let act = activity(self.g, self.c, t, spans);
         let in_vain = |g: &&Group| self.refused(g, class(&self.representative(g), self.c)).is_some();
         act.waiting().filter(in_vain).map_or(0, |g| g.blocked)
+    }
+
+    /// For how long it waited in an event loop, and somebody whom it had asked did not answer.
+    fn asks_in_loop(&self, t: ThreadId, spans: &Spans) -> Ns {
+        let act = activity(self.g, self.c, t, spans);
+        act.waiting().map_or(0, |g| {
+            let loops = class(&self.representative(g), self.c) == WaitClass::EventLoop;
+            if loops && g.longest().is_some_and(|l| asked(self.g, self.c, l.last)) { g.blocked } else { 0 }
+        })
     }
 
     /// Is it a function of Python's own library that waits (for a condition, for work)? That is made of locks.

@@ -27,6 +27,7 @@ mod node;
 mod paused;
 mod poller;
 mod pose;
+mod rescued;
 mod ring;
 mod sessions;
 mod span;
@@ -45,7 +46,7 @@ pub(crate) use grab::GRAB;
 pub use node::{Keeps, SliceNode};
 pub(crate) use paused::seen_paused;
 pub(crate) use ring::keeps_itself;
-pub(crate) use sessions::{MARIADB_LOCKS, POSTGRES_LOCKS, waits_for_lock};
+pub(crate) use sessions::{MARIADB_LOCKS, POSTGRES_LOCKS, executes, waits_for_lock};
 pub use span::path_of_span;
 pub(crate) use walk::{Finding, FindingKind, Outcome};
 

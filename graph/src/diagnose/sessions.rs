@@ -63,6 +63,11 @@ impl<'a> Session<'a> {
     }
 }
 
+/// Does a session of PostgreSQL execute a statement, by its title?
+pub(crate) fn executes(title: &str) -> bool {
+    Session::of(title).is_some_and(Session::busy)
+}
+
 /// How sure it is that a session has the lock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Likely {

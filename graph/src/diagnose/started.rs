@@ -5,7 +5,7 @@ use super::activity::{Spans, total};
 use super::answerless::main_thread;
 use super::ask::Candidate;
 use super::walk::Walk;
-use crate::class::WaitClass;
+use crate::class::{WaitClass, class};
 use pg_event::{Ns, Process, ProcessId, Relation, ThreadId};
 
 /// Most generations between a server and what it starts.
@@ -82,6 +82,35 @@ impl Walk<'_> {
         };
         // A child that waits for what the sleeper sends it ends when that has come to its end, not the other way round.
         (!self.closes_ring(&c)).then_some(c)
+    }
+
+    /// The only child of a process of which a thread waits for a condition, and those that could tell it wait for it, since before
+    /// the recording began: some runtimes wait for a child so (the thread that is told of its end tells the others).
+    pub(super) fn waited_for_inside(
+        &self,
+        thread: ThreadId,
+        other: ThreadId,
+        spans: &Spans,
+    ) -> Option<Candidate> {
+        let own = self.c.thread(thread)?.process;
+        let (a, b) = (spans.first()?.0, spans.last()?.1);
+        let v = self.g.vertex(self.g.vertex_at(thread, b.saturating_sub(1))?);
+        let condition = class(&v, self.c) == WaitClass::Condition && v.begun_before && v.open;
+        if self.c.thread(other)?.process != own || !condition {
+            return None;
+        }
+        let lives = |p: &Process| p.parent == own && p.start <= a && p.end.is_none_or(|e| e >= b);
+        let mut all = self.c.processes.iter().enumerate().filter(|(_, p)| lives(p));
+        let ((i, _), None) = (all.next()?, all.next()) else { return None };
+        let child = main_thread(self.g, self.c, ProcessId(i as u32)).filter(|t| self.counts(*t))?;
+        let why = "no wake-up was recorded; the threads of the process wait for one another, and it is its only child";
+        let vertex = self.g.vertex_at(child, b.saturating_sub(1));
+        let c = Candidate {
+            relation: Some(Relation::ChildOf),
+            ..Candidate::unseen(child, spans.clone(), (vertex, a), why)
+        };
+        // A helper waits for what its parent asks it next.
+        (!self.is_idle(&c) && !self.closes_ring(&c)).then_some(c)
     }
 
     /// A child that failed while its parent waited for a message: what nobody else can send may have been its to

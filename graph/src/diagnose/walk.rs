@@ -184,7 +184,8 @@ impl<'g> Walk<'g> {
             // A server on the way twice is none of those that wait for one another: it hands on what they ask.
             let asker = self.out.nodes.last().map(|n| n.thread);
             let handed = asker.and_then(|a| self.handed_on(thread, a, &spans));
-            let Some(c) = handed.or_else(|| self.let_turn(thread)) else {
+            let inside = || self.waited_for_inside(asker?, thread, &spans);
+            let Some(c) = handed.or_else(|| self.let_turn(thread)).or_else(inside) else {
                 self.ring(thread, &spans, entry);
                 return Ok(());
             };
@@ -326,6 +327,7 @@ impl<'g> Walk<'g> {
             return Ok(());
         };
         let (candidates, silent) = self.past_releasers(candidates, silent);
+        let (candidates, silent) = self.past_rescuers(thread, group, candidates, silent);
         let (candidates, silent) = self.past_who_gave_up(thread, group, candidates, silent);
         let (candidates, silent) = self.renewed(group, candidates, silent);
         if let Some(c) = self.answered_by(thread, &candidates) {

@@ -19,6 +19,7 @@ use values::{demo_seconds, flag, number, pid, seconds, time, whole_seconds};
 pub use violations::Violations;
 
 use super::exit::Failure;
+use crate::session::Symbols;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use pg_tracer::flags::FlagSpec;
@@ -247,7 +248,24 @@ pub struct Screen {
 
 impl From<&Screen> for crate::app::Options {
     fn from(s: &Screen) -> Self {
-        Self { ascii: s.ascii, theme: s.theme.clone(), config: s.config.clone() }
+        Self { ascii: s.ascii, theme: s.theme.clone(), config: s.config.clone(), ..Self::default() }
+    }
+}
+
+/// Names of functions that the recording does not have.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SymbolFiles {
+    /// Name functions that have no names by what this machine and this folder or file know of them (can be repeated)
+    ///
+    /// Programs, libraries and debug files are used whose build-ids are those that were recorded.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath)]
+    pub symbols: Vec<PathBuf>,
+}
+
+impl SymbolFiles {
+    /// As loading wants it.
+    pub fn source(&self) -> Symbols {
+        if self.symbols.is_empty() { Symbols::default() } else { Symbols::Look(self.symbols.clone()) }
     }
 }
 
@@ -260,6 +278,9 @@ pub struct Open {
     /// Recording to open
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
+    /// Where names of functions are looked for.
+    #[command(flatten)]
+    pub symbols: SymbolFiles,
     /// How the screen is to look.
     #[command(flatten)]
     pub screen: Screen,
@@ -355,6 +376,9 @@ pub struct Diagnose {
     /// Print how the graph was cut down and what the answers saved, instead of the causes (with --json: both)
     #[arg(long)]
     pub stats: bool,
+    /// Where names of functions are looked for.
+    #[command(flatten)]
+    pub symbols: SymbolFiles,
     /// Name at most this many causes
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     pub top: u16,

@@ -339,7 +339,10 @@ fn prefix(path: &Path, file: &[u8], warnings: &mut Vec<Warning>) -> Result<(), S
     if magic != MAGIC {
         let shown: String =
             magic.iter().map(|b| if b.is_ascii_graphic() { *b as char } else { '.' }).collect();
-        return Err(SessionError::NotASession { path: path.to_owned(), found: format!("\"{shown}\" at byte 0") });
+        return Err(SessionError::NotASession {
+            path: path.to_owned(),
+            found: format!("\"{shown}\" at byte 0"),
+        });
     }
     let Some(&[a, b, c, d]) = file.get(8..12) else {
         return Err(SessionError::Damaged {

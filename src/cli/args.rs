@@ -3,6 +3,7 @@
 mod guard;
 mod profile;
 mod record;
+mod symbols;
 mod train;
 mod units;
 mod values;
@@ -12,6 +13,7 @@ pub use guard::{Guard, OnViolation};
 pub use profile::{Change, Profile};
 use record::RECORD_HELP;
 pub use record::{Level, Record};
+pub use symbols::SymbolFiles;
 pub use train::Train;
 pub use units::Units;
 pub(super) use values::ns;
@@ -19,7 +21,6 @@ use values::{demo_seconds, flag, number, pid, seconds, time, whole_seconds};
 pub use violations::Violations;
 
 use super::exit::Failure;
-use crate::session::Symbols;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use pg_tracer::flags::FlagSpec;
@@ -249,23 +250,6 @@ pub struct Screen {
 impl From<&Screen> for crate::app::Options {
     fn from(s: &Screen) -> Self {
         Self { ascii: s.ascii, theme: s.theme.clone(), config: s.config.clone(), ..Self::default() }
-    }
-}
-
-/// Names of functions that the recording does not have.
-#[derive(Args, Clone, Debug, Default)]
-pub struct SymbolFiles {
-    /// Name functions that have no names by what this machine and this folder or file know of them (can be repeated)
-    ///
-    /// Programs, libraries and debug files are used whose build-ids are those that were recorded.
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath)]
-    pub symbols: Vec<PathBuf>,
-}
-
-impl SymbolFiles {
-    /// As loading wants it.
-    pub fn source(&self) -> Symbols {
-        if self.symbols.is_empty() { Symbols::default() } else { Symbols::Look(self.symbols.clone()) }
     }
 }
 

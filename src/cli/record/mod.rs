@@ -164,6 +164,7 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
     };
     let why = run.until_the_end(&items, &collector, command.as_mut());
     tracing::info!("recording ends: {why:?}");
+    run.progress.ending();
     let mut stats = run.stop(collector, items);
     run.progress.clear();
     if why == Why::TargetsEnded {

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 pub struct SymbolFiles {
     /// Name functions that have no names by what this machine and this folder or file know of them (can be repeated)
     ///
-    /// Programs, libraries and debug files are used whose build-ids are those that were recorded.
+    /// Programs, libraries and debug files are used whose build-ids are those that were recorded. In a folder they lie
+    /// under `.build-id/`, or have the path or name that was recorded.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath)]
     pub symbols: Vec<PathBuf>,
 }

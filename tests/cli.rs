@@ -6,7 +6,7 @@ use common::{contract, pg_tui, sample, text};
 use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 struct Place {
     dir: tempfile::TempDir,
@@ -90,6 +90,11 @@ fn damage_is_told_with_its_place() {
     p.exits(&["diagnose", "bad.pgs"], 3, "byte 0");
     write(b"From: alice\nTo: bob\n");
     p.exits(&["diagnose", "bad.pgs"], 3, "no pg-tui recording");
+    // Nobody writes to it: it is not waited for.
+    let pipe = p.dir.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+    p.exits(&["diagnose", "pipe"], 3, "not a regular file");
+    p.exits(&["diagnose", "."], 3, "a folder");
     write(&whole[..14]);
     p.exits(&["diagnose", "bad.pgs"], 3, "byte 16");
     let mut newer = whole.clone();

@@ -395,6 +395,8 @@ fn a_full_disk_ends_the_recording_and_not_the_command() {
         .expect("starts");
     assert_eq!(out.status.code(), Some(5), "{}", text(&out));
     assert!(text(&out).contains("a.pgs: cannot write to it: No space left on device"), "{}", text(&out));
+    assert!(text(&out).contains("; what came after that is missing"), "{}", text(&out));
+    assert!(!text(&out).contains("nothing lost"), "{}", text(&out));
     assert!(text(&out).contains("what was written before can be opened"), "{}", text(&out));
     assert!(text(&out).contains("went on"), "{}", text(&out));
     assert_eq!(std::fs::read_dir(&disk.0).expect("a folder").count(), 1, "nothing but the recording is left");

@@ -298,7 +298,7 @@ fn bookmarks_are_kept_in_the_file() {
 
 #[test]
 fn signals_that_end_it_give_the_terminal_back() {
-    for (name, number) in [("TERM", 15), ("HUP", 1)] {
+    for (name, number) in [("TERM", 15), ("HUP", 1), ("QUIT", 3)] {
         let (_folder, mut s) = opened();
         s.signal(name);
         let code = s.end();

@@ -7,7 +7,7 @@ use super::search::{Hit, Index, Target, vertices};
 use super::views::diagnosis::Outcome;
 use super::views::steps::Shown;
 use super::views::victims::Row;
-use crate::session::{DecisionLog, GuardRule, Note};
+use crate::session::{DecisionLog, GuardRule, Note, Symbols};
 use pg_event::{Event, Ns, ThreadId};
 use pg_graph::report::Report;
 use pg_graph::{
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub enum Job {
     /// Load the session file.
-    Load(PathBuf),
+    Load(PathBuf, Symbols),
     /// Find the victims.
     Victims(Arc<Recording>, VictimOptions),
     /// List what can be searched for.
@@ -147,7 +147,7 @@ impl Job {
     /// What it does, in words.
     pub fn words(&self) -> &'static str {
         match self {
-            Self::Load(_) => "loading",
+            Self::Load(..) => "loading",
             Self::Victims(..) => "looking for victims",
             Self::Index(_) => "listing names",
             Self::Find { .. } => "searching",
@@ -171,9 +171,9 @@ impl Job {
     /// Does it.
     pub fn run(self, send: &dyn Fn(Msg)) {
         let done = match self {
-            Self::Load(path) => {
+            Self::Load(path, symbols) => {
                 let progress = |what, share| send(Msg::Load(Load::Progress { what, share }));
-                let loaded = super::load::load(&path, &progress);
+                let loaded = super::load::load(&path, &symbols, &progress);
                 send(Msg::Load(match loaded {
                     Ok(r) => Load::Ready(Arc::new(r)),
                     Err(e) => Load::Failed(e),

@@ -145,7 +145,7 @@ pub fn target(state: &mut State, target: Target, text: String) {
 /// Vertices were found: show the first one.
 pub fn found(state: &mut State, what: String, vertices: Vec<VertexId>) {
     if vertices.is_empty() {
-        state.say(Look::Warning, format!("no thread waited in or on {what}"));
+        state.say(Look::Warning, format!("no thread waited or was seen on the CPU in {what}"));
         return;
     }
     state.found = Some(Found { what, vertices, at: 0 });
@@ -163,7 +163,7 @@ pub fn show_found(state: &mut State, by: isize) {
     let (at, what, total) = (f.at, f.what.clone(), f.vertices.len());
     if let Some(v) = f.vertices.get(at).copied() {
         open_vertex(state, v);
-        state.say(Look::Dim, format!("{} of {total} waits in or on {what}, the longest first", at + 1));
+        state.say(Look::Dim, format!("{} of {total} in or on {what}, the longest there first", at + 1));
     }
 }
 

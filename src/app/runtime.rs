@@ -9,6 +9,7 @@ use super::state::State;
 use super::terminal::{self, Terminal};
 use super::{clipboard, jobs, prepare, signals, update};
 use crate::config::{Config, Environment, Overrides};
+use crate::session::Symbols;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::collections::HashMap;
 use std::io;
@@ -25,6 +26,8 @@ pub struct Options {
     pub theme: Option<String>,
     /// A configuration file instead of the user's.
     pub config: Option<PathBuf>,
+    /// Where names of functions come from that the recording does not have.
+    pub symbols: Symbols,
 }
 
 /// Why the session could not run.
@@ -80,7 +83,7 @@ pub fn run(path: &Path, options: &Options) -> Result<(), RunError> {
         path.file_name().map_or_else(String::new, |n| crate::clean::clean_to(&n.to_string_lossy(), 60));
     let Screen { mut terminal, mut state, send, receive } = Screen::open(options, name, INSTEAD)?;
     let mut workers = Workers::new(send);
-    super::update::run_job(&mut state, Job::Load(path.to_owned()));
+    super::update::run_job(&mut state, Job::Load(path.to_owned(), options.symbols.clone()));
     let ended = session(&mut state, &mut terminal, &mut workers, &receive);
     drop(terminal);
     workers.finish();

@@ -201,8 +201,10 @@ impl Index {
     }
 }
 
-/// The vertices that wait in a function or on an object, longest wait first, at most `most`.
+/// The vertices that wait in a function or on an object, or were seen on the CPU in the function: the longest there
+/// first, at most `most`.
 pub fn vertices(r: &Recording, target: &Target, most: usize) -> Vec<VertexId> {
+    let mut ran = HashMap::new();
     let wanted: Box<dyn Fn(&pg_graph::Vertex) -> bool> = match target {
         Target::Function(frames) => {
             let frames: HashSet<FrameId> = frames.iter().copied().collect();
@@ -212,6 +214,7 @@ pub fn vertices(r: &Recording, target: &Target, most: usize) -> Vec<VertexId> {
                 .filter(|(_, s)| s.frames.iter().any(|f| frames.contains(f)))
                 .map(|(id, _)| id)
                 .collect();
+            ran = seen_on_cpu(r, &stacks);
             Box::new(move |v| stacks.contains(&v.user_stack) || stacks.contains(&v.kernel_stack))
         }
         Target::Object(o) => {
@@ -238,12 +241,30 @@ pub fn vertices(r: &Recording, target: &Target, most: usize) -> Vec<VertexId> {
         .vertices()
         .filter_map(|id| {
             let v = r.graph.vertex(id);
-            wanted(&v).then(|| (std::cmp::Reverse(v.waited()), id))
+            let waited = wanted(&v).then(|| v.waited());
+            let there = waited.max(ran.get(&id).copied())?;
+            Some((std::cmp::Reverse(there), id))
         })
         .collect();
     out.sort_unstable();
     out.truncate(most);
     out.into_iter().map(|(_, v)| v).collect()
+}
+
+/// How long each vertex was on the CPU with one of these stacks, as samples tell.
+fn seen_on_cpu(r: &Recording, stacks: &HashSet<StackId>) -> HashMap<VertexId, u64> {
+    let mut out = HashMap::new();
+    for t in r.graph.threads() {
+        let samples = r.graph.samples_of(t, 0..u64::MAX);
+        for s in samples.iter().filter(|s| stacks.contains(&s.user_stack) || stacks.contains(&s.kernel_stack))
+        {
+            if let Some(v) = r.graph.vertex_at(t, s.time) {
+                let time: &mut u64 = out.entry(v).or_default();
+                *time = time.saturating_add(s.weight);
+            }
+        }
+    }
+    out
 }
 
 fn kind_word(kind: ObjectKind) -> &'static str {

@@ -3,7 +3,7 @@
 use super::msg::{Msg, Signal};
 use super::terminal;
 use crossbeam_channel::Sender;
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
 use std::io;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// # Errors
 /// What the system says when handlers cannot be installed.
 pub fn listen(send: Sender<Msg>) -> io::Result<()> {
-    let mut signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGTSTP, SIGCONT])?;
+    let mut signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGTSTP, SIGCONT])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for number in signals.forever() {
             let signal = match number {

@@ -357,6 +357,9 @@ fn searching_leads_to_the_function() {
     assert!(s.shows("Ledger::add"), "{}", s.screen());
     s.keys("n");
     assert!(s.shows(" of "), "{}", s.screen());
+    // A function that only ran leads to where it did.
+    s.keys("/ 'rebuild_index enter");
+    assert!(s.shows("1 of 1 in or on rebuild_index"), "{}", s.screen());
     s.keys("/ 'shopd enter");
     assert_eq!(s.state.view, View::Threads);
 }

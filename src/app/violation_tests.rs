@@ -155,7 +155,12 @@ fn what_is_decided_about_a_guard_is_kept() {
     }
     w.finish().unwrap();
     let open = || {
-        let mut s = Session::with(super::load::load(&path, &|_, _| {}).unwrap(), 120, 40, false);
+        let mut s = Session::with(
+            super::load::load(&path, &crate::session::Symbols::default(), &|_, _| {}).unwrap(),
+            120,
+            40,
+            false,
+        );
         s.keys("v o o home");
         s
     };

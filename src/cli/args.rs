@@ -3,6 +3,7 @@
 mod guard;
 mod profile;
 mod record;
+mod symbols;
 mod train;
 mod units;
 mod values;
@@ -12,6 +13,7 @@ pub use guard::{Guard, OnViolation};
 pub use profile::{Change, Profile};
 use record::RECORD_HELP;
 pub use record::{Level, Record};
+pub use symbols::SymbolFiles;
 pub use train::Train;
 pub use units::Units;
 pub(super) use values::ns;
@@ -247,7 +249,7 @@ pub struct Screen {
 
 impl From<&Screen> for crate::app::Options {
     fn from(s: &Screen) -> Self {
-        Self { ascii: s.ascii, theme: s.theme.clone(), config: s.config.clone() }
+        Self { ascii: s.ascii, theme: s.theme.clone(), config: s.config.clone(), ..Self::default() }
     }
 }
 
@@ -260,6 +262,9 @@ pub struct Open {
     /// Recording to open
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
+    /// Where names of functions are looked for.
+    #[command(flatten)]
+    pub symbols: SymbolFiles,
     /// How the screen is to look.
     #[command(flatten)]
     pub screen: Screen,
@@ -355,6 +360,9 @@ pub struct Diagnose {
     /// Print how the graph was cut down and what the answers saved, instead of the causes (with --json: both)
     #[arg(long)]
     pub stats: bool,
+    /// Where names of functions are looked for.
+    #[command(flatten)]
+    pub symbols: SymbolFiles,
     /// Name at most this many causes
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     pub top: u16,

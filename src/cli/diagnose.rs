@@ -21,7 +21,7 @@ pub fn run(args: &Diagnose, out: &mut dyn Write) -> Outcome {
         split_peers: !args.whole_turns,
         ..BuildOptions::default()
     };
-    let loaded = loading::load(&args.file, build)?;
+    let loaded = loading::load_with(&args.file, build, &args.symbols.source())?;
     if args.steps {
         return super::steps::run(args, process.as_ref(), &loaded, out);
     }

@@ -2,7 +2,7 @@
 
 use super::exit::Failure;
 use crate::clean::clean;
-use crate::session::{self, Loaded, Progress, Session};
+use crate::session::{self, Loaded, Progress, Session, Symbols};
 use pg_graph::BuildOptions;
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
@@ -11,10 +11,15 @@ use std::time::{Duration, Instant};
 
 /// Load `path` and build its graph as asked; warnings go to standard error.
 pub fn load(path: &Path, options: BuildOptions) -> Result<Loaded, Failure> {
+    load_with(path, options, &Symbols::default())
+}
+
+/// As [`load`], with names of functions from there.
+pub fn load_with(path: &Path, options: BuildOptions, symbols: &Symbols) -> Result<Loaded, Failure> {
     let terminal = std::io::stderr().is_terminal();
     let begin = Instant::now();
     let mut shown: Option<Instant> = None;
-    let loaded = session::load_session(Session::open(path)?, options, |p: Progress| {
+    let loaded = session::load_session(Session::open(path)?, options, symbols, |p: Progress| {
         let due = shown.map_or(begin.elapsed() > Duration::from_millis(400), |s| {
             s.elapsed() > Duration::from_millis(100)
         });

@@ -18,7 +18,7 @@ pub fn run(args: &Open) -> Outcome {
             args.file.display()
         )));
     }
-    screen(&args.file, &args.screen)
+    show(&args.file, app::Options { symbols: args.symbols.source(), ..app::Options::from(&args.screen) })
 }
 
 /// Is there a terminal to show a screen on?
@@ -28,7 +28,11 @@ pub fn can_show() -> bool {
 
 /// Open the interactive session.
 pub fn screen(path: &Path, look: &Screen) -> Outcome {
-    match app::run(path, &app::Options::from(look)) {
+    show(path, app::Options::from(look))
+}
+
+fn show(path: &Path, options: app::Options) -> Outcome {
+    match app::run(path, &options) {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(e @ (RunError::Config(_) | RunError::NoTerminal(_))) => Err(Failure::Usage(e.to_string())),
         Err(e) => Err(Failure::Other(e.to_string())),

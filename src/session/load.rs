@@ -6,7 +6,7 @@ use pg_event::{Catalog, Coverage, Item};
 use pg_graph::report::{CoverageInfo, SessionInfo};
 use pg_graph::{BuildOptions, Builder, EventGraph, Task};
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// How far loading is.
@@ -20,6 +20,16 @@ pub struct Progress {
     pub events: u64,
     /// Events in the file, as far as it says.
     pub events_total: u64,
+}
+
+/// Where the names of functions come from that the file does not have.
+#[derive(Clone, Debug, Default)]
+pub enum Symbols {
+    /// From files of this machine with the same build-ids, if the recorder ended before it looked names up.
+    #[default]
+    WhereMissed,
+    /// From these folders and files of this machine with the same build-ids, also where the recorder found none.
+    Look(Vec<PathBuf>),
 }
 
 /// A session in memory.
@@ -43,7 +53,7 @@ pub struct Loaded {
 /// # Errors
 /// See [`Session::open`]; [`SessionError::Stopped`].
 pub fn load(path: &Path, progress: impl FnMut(Progress) -> ControlFlow<()>) -> Result<Loaded, SessionError> {
-    load_session(Session::open(path)?, BuildOptions::default(), progress)
+    load_session(Session::open(path)?, BuildOptions::default(), &Symbols::default(), progress)
 }
 
 /// Load a session that is open.
@@ -53,6 +63,7 @@ pub fn load(path: &Path, progress: impl FnMut(Progress) -> ControlFlow<()>) -> R
 pub fn load_session(
     session: Session,
     options: BuildOptions,
+    symbols: &Symbols,
     mut progress: impl FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Loaded, SessionError> {
     super::memory::lists_grow_in_pages();
@@ -91,6 +102,7 @@ pub fn load_session(
     if !["", "everything"].contains(&focus.as_str()) && !catalog.threads.iter().any(|t| t.focus) {
         coverage.notes.push(format!("nobody fitted the focus ({focus}): everybody was looked at"));
     }
+    name_functions(&session, symbols, &mut catalog, &mut coverage);
     let mut warnings = session.warnings().to_vec();
     warnings.extend_from_slice(items.warnings());
     drop(items);
@@ -99,6 +111,26 @@ pub fn load_session(
     }
     let graph = builder.finish_with(duration, &catalog, &side_by_side);
     Ok(Loaded { header: session.header().clone(), catalog, graph, coverage, warnings, session })
+}
+
+/// Names that the recorder did not find, and how much of the stacks is known where it did not say so.
+fn name_functions(session: &Session, symbols: &Symbols, catalog: &mut Catalog, coverage: &mut Coverage) {
+    let dirs = match symbols {
+        Symbols::Look(dirs) => dirs.as_slice(),
+        Symbols::WhereMissed if session.is_closed() => return,
+        Symbols::WhereMissed => &[],
+    };
+    let named = pg_tracer::stacks::symbolize_catalog(catalog, dirs) as u64;
+    if session.is_closed() {
+        coverage.symbols_resolved += named;
+        return;
+    }
+    let taken = || catalog.stacks.iter().filter(|s| !s.frames.is_empty());
+    coverage.stacks_total = taken().count() as u64;
+    coverage.stacks_complete = taken().filter(|s| !s.truncated).count() as u64;
+    let frames = || catalog.frames.iter();
+    coverage.symbols_total = frames().count() as u64;
+    coverage.symbols_resolved = frames().filter(|f| !f.function.is_empty()).count() as u64;
 }
 
 /// Runs two tasks, the second on a thread of its own, or here when there is none.
@@ -154,4 +186,55 @@ pub fn info(
             notes: coverage.notes.clone(),
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Writer;
+    use pg_tracer::stacks::StackTable;
+
+    /// A recording with a stack of this program and an address that nobody knows, as the recorder has them before it
+    /// looks names up.
+    fn recorded(path: &Path, closed: bool) {
+        let mut table = StackTable::new();
+        table.at(std::process::id(), &[name_functions as *const () as u64, 1]);
+        let mut writer = Writer::create(path, &Header::default()).unwrap();
+        writer.item(&Item::Catalog(table.drain())).unwrap();
+        if closed {
+            writer.item(&Item::End { duration: 1, coverage: Coverage::default() }).unwrap();
+        }
+        writer.finish().unwrap();
+    }
+
+    fn loaded(path: &Path, symbols: &Symbols) -> Loaded {
+        let session = Session::open(path).unwrap();
+        load_session(session, BuildOptions::default(), symbols, |_| ControlFlow::Continue(())).unwrap()
+    }
+
+    /// The recorder was killed before it looked names up: they are looked up here, and what has none is counted.
+    #[test]
+    fn a_killed_recorder_leaves_names_to_be_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.pgs");
+        recorded(&path, false);
+        let l = loaded(&path, &Symbols::default());
+        let names: Vec<_> = l.catalog.frames.iter().map(|f| f.function.as_str()).collect();
+        assert!(names[0].contains("name_functions") && names[1].is_empty(), "{names:?}");
+        let c = &l.coverage;
+        assert_eq!((c.symbols_resolved, c.symbols_total, c.stacks_total), (1, 2, 1));
+        let told = l.info().1;
+        assert!((told.symbols_resolved - 0.5).abs() < 1e-9, "{told:?}");
+        assert_eq!(told.notes.iter().filter(|n| n.contains("not closed")).count(), 1, "{:?}", told.notes);
+    }
+
+    #[test]
+    fn names_of_a_closed_recording_are_looked_up_when_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.pgs");
+        recorded(&path, true);
+        assert_eq!(loaded(&path, &Symbols::default()).catalog.frames[0].function, "");
+        let l = loaded(&path, &Symbols::Look(vec![dir.path().to_owned()]));
+        assert!(l.catalog.frames[0].function.contains("name_functions"));
+    }
 }

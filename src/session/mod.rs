@@ -30,7 +30,7 @@ pub use create::{caller, give_to_caller, keep_old};
 pub use error::{SessionError, Warning};
 pub use header::{DecisionLog, GuardRule, Header, Note};
 pub use items::{Items, RING_FILE};
-pub use load::{Loaded, Progress, info, load, load_session};
+pub use load::{Loaded, Progress, Symbols, info, load, load_session};
 pub use memory::buffers_are_kept;
 pub use reader::Session;
 pub use writer::Writer;

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -126,7 +127,9 @@ impl Session {
     /// can be used ([`SessionError::Damaged`]).
     pub fn open(path: &Path) -> Result<Self, SessionError> {
         let io = |action| move |source| SessionError::Io { path: path.to_owned(), action, source };
-        let file = File::open(path).map_err(io("open it"))?;
+        // A pipe that nobody writes to would be waited for.
+        let file =
+            File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(io("open it"))?;
         let meta = file.metadata().map_err(io("look at it"))?;
         let damaged = |offset, reason: &str| SessionError::Damaged {
             path: path.to_owned(),
@@ -134,10 +137,8 @@ impl Session {
             reason: reason.into(),
         };
         if !meta.is_file() {
-            return Err(SessionError::NotASession {
-                path: path.to_owned(),
-                found: "not a regular file, nothing".into(),
-            });
+            let found = if meta.is_dir() { "a folder" } else { "not a regular file" };
+            return Err(SessionError::NotASession { path: path.to_owned(), found: found.into() });
         }
         if meta.len() == 0 {
             return Err(damaged(0, "the file is empty"));
@@ -338,7 +339,10 @@ fn prefix(path: &Path, file: &[u8], warnings: &mut Vec<Warning>) -> Result<(), S
     if magic != MAGIC {
         let shown: String =
             magic.iter().map(|b| if b.is_ascii_graphic() { *b as char } else { '.' }).collect();
-        return Err(SessionError::NotASession { path: path.to_owned(), found: format!("\"{shown}\"") });
+        return Err(SessionError::NotASession {
+            path: path.to_owned(),
+            found: format!("\"{shown}\" at byte 0"),
+        });
     }
     let Some(&[a, b, c, d]) = file.get(8..12) else {
         return Err(SessionError::Damaged {

@@ -394,6 +394,21 @@ int main(void) {
     assert!(!catalog.stack(id).unwrap().truncated, "{names:#?}");
 }
 
+/// A stack of which only the place was wanted is not one that is cut off.
+#[test]
+fn places_alone_are_not_counted() {
+    let Some((t, _dir)) = cpp("0", &["-O2", "-fomit-frame-pointer"]) else { return };
+    wait_asleep(t.pid());
+    let (regs, copy) = capture(t.pid(), 16 << 10);
+    let mut table = StackTable::new();
+    table.user(t.pid(), &regs, &[]);
+    assert_eq!(table.coverage().stacks_total, 0);
+    table.user(t.pid(), &regs, &copy[..256]);
+    table.user(t.pid(), &regs, &copy);
+    let c = table.coverage();
+    assert!(c.stacks_total > 0 && c.stacks_complete == 1, "{c:?}");
+}
+
 /// Prints how long a warm unwind takes; what it takes differs from machine to machine.
 #[test]
 fn speed() {

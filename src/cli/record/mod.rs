@@ -12,7 +12,7 @@ use super::args::{Record, ns};
 use super::exit::{Failure, Outcome};
 use super::{open, text};
 use crate::clean::clean;
-use crate::session::{self, SessionError, Writer};
+use crate::session::{self, Session, SessionError, Writer};
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use pg_event::{Item, Loss, Ns};
 use pg_tracer::command::{Command, CommandError, Interrupts, exit_code};
@@ -45,7 +45,7 @@ pub fn run(args: &Record) -> Outcome {
         text::count(done.events),
         text::count(rate(done.events, done.stats.elapsed_ns)),
         text::bytes(done.bytes),
-        lost(&done.stats),
+        if done.cut { "; what came after that is missing".into() } else { lost(&done.stats) },
     );
     if !args.no_tui && open::can_show() {
         return open::after(&done.path, ExitCode::from(done.code));
@@ -80,6 +80,8 @@ pub struct Recorded {
     events: u64,
     bytes: u64,
     stats: LiveStats,
+    /// Not all of it could be written.
+    cut: bool,
 }
 
 /// Why the recording ended.
@@ -162,6 +164,7 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
     };
     let why = run.until_the_end(&items, &collector, command.as_mut());
     tracing::info!("recording ends: {why:?}");
+    run.progress.ending();
     let mut stats = run.stop(collector, items);
     run.progress.clear();
     if why == Why::TargetsEnded {
@@ -174,7 +177,7 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
     if let Some((duration, loss)) = end {
         (stats.elapsed_ns, stats.lost) = (duration, loss);
     }
-    let events = writer.events();
+    let mut events = writer.events();
     let mut bytes = writer.bytes();
     match writer.finish() {
         Ok(n) => bytes = session::compact(&path).unwrap_or(n),
@@ -187,6 +190,9 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
             clean(e)
         );
         code = 5;
+        if let Ok(kept) = Session::open(&path) {
+            (stats.elapsed_ns, events, bytes) = (kept.duration(), kept.len_events(), kept.len_bytes());
+        }
     }
     if let Some(c) = &mut command {
         // The command's own failure tells more; its success must not hide ours.
@@ -195,7 +201,7 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
             own => own,
         };
     }
-    Ok(Recorded { path, code, events, bytes, stats })
+    Ok(Recorded { path, code, events, bytes, stats, cut: error.is_some() })
 }
 
 /// Watches the flags that were asked for, and lets the command begin.

@@ -9,9 +9,14 @@ use std::time::{Duration, Instant};
 /// Time between two drawings.
 const EVERY: Duration = Duration::from_millis(500);
 
+/// Shown from the end of a recording until its file is whole.
+const ENDING: &str = "ending: functions get their names";
+
 /// A line on standard error, drawn again and again in place; silent when that is no terminal.
 pub struct Progress {
     on: bool,
+    /// Once a command has ended, the terminal is ours.
+    at_end: bool,
     drawn: Option<Instant>,
 }
 
@@ -23,7 +28,8 @@ impl Progress {
             When::Always => true,
             When::Never => false,
         };
-        Self { on: wanted && stderr().is_terminal(), drawn: None }
+        let terminal = stderr().is_terminal();
+        Self { on: wanted && terminal, at_end: when != When::Never && terminal, drawn: None }
     }
 
     /// Draw, if it is time. `written` bytes are in the file.
@@ -31,6 +37,14 @@ impl Progress {
         if self.on && self.drawn.is_none_or(|d| d.elapsed() >= EVERY) {
             self.drawn = Some(Instant::now());
             let _ = write!(stderr(), "\r{}\x1b[K", line(stats, written));
+        }
+    }
+
+    /// The recording has ended; what is still to be done can take half a minute.
+    pub fn ending(&mut self) {
+        if self.at_end {
+            self.drawn = Some(Instant::now());
+            let _ = write!(stderr(), "\r{ENDING}\x1b[K");
         }
     }
 

@@ -163,7 +163,8 @@ impl StackTable {
         let now = Instant::now();
         let frames = steps.iter().map(|s| self.frame(pid, s, now)).collect();
         self.steps = steps;
-        self.stack(Stack { frames, kernel: false, truncated: !complete })
+        let stack = Stack { frames, kernel: false, truncated: !complete };
+        self.insert_stack(stack, !copy.is_empty())
     }
 
     /// The user stack of a thread whose callers cannot be found: the place where it is.
@@ -381,6 +382,11 @@ impl StackTable {
     }
 
     pub(super) fn stack(&mut self, stack: Stack) -> StackId {
+        self.insert_stack(stack, true)
+    }
+
+    /// `counted`: it tells how many stacks are whole. Where nobody wanted the callers none are missing.
+    fn insert_stack(&mut self, stack: Stack, counted: bool) -> StackId {
         if let Some(&id) = self.stack_ids.get(&stack) {
             return id;
         }
@@ -391,8 +397,8 @@ impl StackTable {
         self.stacked += stack.frames.len();
         let id = StackId(self.given.1);
         self.given.1 += 1;
-        self.coverage.stacks_total += 1;
-        self.coverage.stacks_complete += usize::from(!stack.truncated);
+        self.coverage.stacks_total += usize::from(counted);
+        self.coverage.stacks_complete += usize::from(counted && !stack.truncated);
         self.new.stacks.push((id, stack.clone()));
         let stack = Arc::new(stack);
         self.by_id.insert(id, Arc::clone(&stack));

@@ -163,6 +163,8 @@ pub enum Step {
 pub struct Bursts {
     seen: FastMap<u32, Seen>,
     found: bool,
+    /// The burst before was of such loops: those that sleep longer have the next one.
+    after_found: bool,
     running: Option<(u64, Vec<u32>)>,
     next: u64,
     tries: Tries,
@@ -264,7 +266,10 @@ impl Bursts {
             let own = self.begin(vec![due.parent], now, due.length);
             return Some(if due.children { Step::BeginChildren(due.parent) } else { own });
         }
-        if let Some(due) = self.paces.next(now).filter(|d| d.at <= now) {
+        // Where many a daemon sleeps for a moment, one of them is always due: they take turns with loops.
+        let loops = self.found && !self.after_found;
+        if let Some(due) = self.paces.next(now).filter(|d| d.at <= now && !loops) {
+            self.after_found = false;
             self.paces.begun(due, now);
             return Some(self.begin(vec![due.tid], now, due.length));
         }
@@ -274,7 +279,7 @@ impl Bursts {
         let mut chosen: Vec<(u32, u32)> =
             self.seen.iter().filter(|(_, s)| s.loops).map(|(&tid, s)| (s.count, tid)).collect();
         chosen.sort_unstable_by(|a, b| b.cmp(a));
-        self.found = chosen.len() > AT_ONCE;
+        (self.found, self.after_found) = (chosen.len() > AT_ONCE, true);
         chosen.truncate(AT_ONCE);
         let tids: Vec<u32> = chosen.into_iter().map(|(_, tid)| tid).collect();
         let mut length = BURST_NS;
@@ -357,6 +362,27 @@ mod tests {
         assert_eq!(b.step(now, 0), None);
         assert_eq!(b.step(now + PERIOD_NS, 0), Some(Step::Begin(vec![8])));
         assert_eq!((b.end(now), b.end(now), b.count), (Some(Step::End(vec![8])), None, 2));
+    }
+
+    /// Daemons that sleep a second or so are always due; a loop that turns fast has its burst all the same, and so have they.
+    #[test]
+    fn daemons_that_sleep_longer_do_not_keep_a_loop_from_its_burst() {
+        let mut b = Bursts::default();
+        let (mut now, mut begun) = (0, Vec::new());
+        for i in 0..200u64 {
+            for tid in 20..24 {
+                if i % 5 == 0 {
+                    b.interval(tid, 230, true, now, now + 495 * MS);
+                    b.waits(tid, 230, now + 495 * MS, 500 * MS);
+                }
+            }
+            b.interval(7, 35, true, now, now + 99 * MS);
+            now += 100 * MS;
+            if let Some(Step::Begin(tids)) = b.step(now, 0) {
+                begun.extend(tids);
+            }
+        }
+        assert!(begun.contains(&7) && begun.iter().any(|t| *t >= 20), "{begun:?}");
     }
 
     #[test]

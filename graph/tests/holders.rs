@@ -37,6 +37,26 @@ fn a_stopped_reader() {
     }
 }
 
+/// A program that limits what another one may use of a CPU stops it again and again.
+#[test]
+fn one_that_is_stopped_again_and_again() {
+    let mut d = Drawing::new(9.0);
+    let limiter = d.process("cpulimit", "cpulimit -l 10", None, 0.0);
+    let gzip = d.process("gzip", "gzip -c", None, 0.0);
+    let head = d.process("head", "head -c 9", None, 0.5);
+    let pipe = d.object(ObjectKind::Pipe, 5, 5, "");
+    for i in 1..9 {
+        let at = f64::from(i);
+        d.signal(limiter, gzip, 19, at);
+        d.wait(gzip, at, at + 0.9, "write").state(OffState::Stopped).by(limiter, "kill", ObjectId::NONE);
+        d.wait(limiter, at + 0.01, at + 0.9, "clock_nanosleep").times_out();
+    }
+    d.wait(head, 0.7, 8.95, "read").on(pipe).by(gzip, "write", pipe);
+    let r = d.diagnose("^head");
+    let c = &r.root_causes[0];
+    assert!(c.why.contains("SIGSTOP sent 8 times by cpulimit (pid 1000), from 1.000 s to 8.000 s"), "{r:#?}");
+}
+
 /// The child that was to write into the pipe failed; only the parent itself still has it open.
 #[test]
 fn a_child_that_failed() {

@@ -75,6 +75,9 @@ pub struct SearchState {
 
 /// Most hits that are shown.
 const MAX_HITS: usize = 200;
+/// Of the best hit's score, in percent, what others must have: where one has the word, those that have its letters here and
+/// there are none.
+const NEARLY_AS_GOOD: i64 = 70;
 
 impl Target {
     /// What kind of thing it is, in a word.
@@ -153,36 +156,40 @@ impl Index {
     pub fn find(&self, query: &str, stop: &dyn Fn() -> bool) -> (Vec<Hit>, usize) {
         let query = query.trim();
         let matcher = SkimMatcherV2::default().smart_case();
-        let mut scored: Vec<(i64, usize)> = Vec::new();
+        let mut scored: Vec<(i64, usize, i64)> = Vec::new();
+        let mut best = 0;
         for (i, item) in self.items.iter().enumerate() {
             if i % 1024 == 0 && stop() {
                 return (Vec::new(), 0);
             }
             if query.is_empty() {
-                scored.push((0, i));
+                scored.push((0, i, 0));
                 continue;
             }
             // Command lines and ids count too, but less than names.
-            let score = matcher.fuzzy_match(&item.text, query).map(|s| s * 2);
+            let name = matcher.fuzzy_match(&item.text, query);
             let aside = matches!(item.target, Target::Process(_) | Target::Thread(_))
                 .then(|| matcher.fuzzy_match(&item.detail, query))
                 .flatten();
-            if let Some(s) = score.max(aside) {
+            if let Some(s) = name.map(|s| s * 2).max(aside) {
                 // Among equals people mean the thing that does something.
                 let kind = match item.target {
                     Target::Process(_) => 6,
                     Target::Thread(_) => 4,
                     Target::Function(_) | Target::Object(_) => 0,
                 };
-                scored.push((-(s + kind), i));
+                let fit = name.max(aside).unwrap_or(0);
+                best = best.max(fit);
+                scored.push((-(s + kind), i, fit));
             }
         }
+        scored.retain(|s| s.2 * 100 >= best * NEARLY_AS_GOOD);
         let total = scored.len();
         scored.sort_unstable();
         scored.truncate(MAX_HITS);
         let hits = scored
             .into_iter()
-            .map(|(_, i)| {
+            .map(|(_, i, _)| {
                 let item = &self.items[i];
                 let matched = if query.is_empty() {
                     None
@@ -277,5 +284,29 @@ fn kind_word(kind: ObjectKind) -> &'static str {
         ObjectKind::Tty => "terminal",
         ObjectKind::CharDevice | ObjectKind::BlockDevice => "device",
         _ => "object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_here_and_there_are_no_hit_where_another_has_the_word() {
+        let names = ["lua_pcall", "luaV_execute", "mysql_handle_limit_of_user_data", "main"];
+        let item = |n: &&str| Item {
+            text: (*n).into(),
+            detail: "a module".into(),
+            target: Target::Function(Vec::new()),
+        };
+        let index = Index { items: names.iter().map(item).collect() };
+        let found = |query: &str| {
+            let (hits, total) = index.find(query, &|| false);
+            assert_eq!(hits.len(), total);
+            hits.into_iter().map(|h| h.text).collect::<Vec<_>>()
+        };
+        assert_eq!(found("lua"), ["lua_pcall", "luaV_execute"]);
+        assert_eq!(found("lvex"), ["luaV_execute"], "that is the best there is");
+        assert_eq!(found("").len(), 4);
     }
 }

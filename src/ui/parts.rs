@@ -9,7 +9,7 @@ use pg_event::Ns;
 use pg_graph::LaneState;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::{Color, Style};
+use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr;
 
@@ -238,6 +238,11 @@ pub fn select(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     for at in area.intersection(*buffer.area()).positions() {
         let Some(cell) = buffer.cell_mut(at) else { continue };
         let own = cell.fg;
+        // A bar has its colour in front: reversed it would not be seen.
+        let bar = cell.symbol().starts_with(|c| ('\u{2580}'..='\u{259f}').contains(&c));
+        if bar && style.add_modifier.contains(Modifier::REVERSED) {
+            continue;
+        }
         cell.set_style(style);
         if own != Color::Reset {
             cell.fg = own;

@@ -600,7 +600,21 @@ impl Writer<'_> {
         });
         let by = sent.map_or_else(String::new, |s| {
             let name = STOPS.iter().find(|x| x.0 == s.signal).map_or("", |x| x.1);
-            format!(" ({name} sent by {} at {})", who(self.c, s.from), moment(s.time))
+            // Who limits it stops and continues it again and again.
+            let same = |x: &&crate::graph::SignalFact| {
+                x.signal == s.signal && x.from == s.from && process(x.to) == process(s.to)
+            };
+            let within = |x: &&crate::graph::SignalFact| x.time <= n.start.saturating_add(n.duration);
+            let all: Vec<_> = self.g.signals().iter().filter(same).filter(within).collect();
+            match (all.first(), all.last(), all.len()) {
+                (Some(a), Some(b), times @ 2..) => format!(
+                    " ({name} sent {times} times by {}, from {} to {})",
+                    who(self.c, s.from),
+                    moment(a.time),
+                    moment(b.time)
+                ),
+                _ => format!(" ({name} sent by {} at {})", who(self.c, s.from), moment(s.time)),
+            }
         });
         // The kernel sends these two to whoever uses a terminal from the background, in its own name.
         let terminal = sent.filter(|s| s.signal >= 21 && process(s.from) == process(s.to)).map(|s| {

@@ -369,15 +369,12 @@ mod tests {
     fn daemons_that_sleep_longer_do_not_keep_a_loop_from_its_burst() {
         let mut b = Bursts::default();
         let (mut now, mut begun) = (0, Vec::new());
-        for i in 0..200u64 {
-            for tid in 20..24 {
-                if i % 5 == 0 {
-                    b.interval(tid, 230, true, now, now + 495 * MS);
-                    b.waits(tid, 230, now + 495 * MS, 500 * MS);
-                }
-            }
+        for i in 1..=200u64 {
             b.interval(7, 35, true, now, now + 99 * MS);
             now += 100 * MS;
+            if i % 5 == 0 {
+                (20..24).for_each(|tid| b.interval(tid, 230, true, now - 495 * MS, now));
+            }
             if let Some(Step::Begin(tids)) = b.step(now, 0) {
                 begun.extend(tids);
             }

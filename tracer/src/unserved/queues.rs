@@ -80,7 +80,7 @@ pub struct Queues {
     pids: HashSet<u32>,
     /// By inode: the first of the processes that has it open.
     owners: HashMap<u64, Owner>,
-    /// By network namespace, named by its link; `None` where it cannot be asked.
+    /// By network namespace, named by its link; `None` where it cannot be asked, for now.
     ask: HashMap<std::path::PathBuf, Option<Socket>>,
     /// What unix sockets are, once somebody needed to know.
     known: HashMap<u64, Ends>,
@@ -112,9 +112,13 @@ impl Queues {
                 spaces.insert(link);
             }
         }
-        self.versions = [true; 2];
+        // New ones may be of the other version of TCP.
+        if self.owners.keys().any(|inode| !before.contains_key(inode)) {
+            self.versions = [true; 2];
+        }
         self.pids = pids.iter().copied().collect();
-        self.ask.retain(|link, _| spaces.contains(link));
+        // One that could not be asked, or whose answer was broken off, is asked anew.
+        self.ask.retain(|link, ask| spaces.contains(link) && ask.is_some());
         let owners = &self.owners;
         self.known.retain(|inode, _| owners.contains_key(inode));
         self.pending.of.retain(|inode, _| owners.contains_key(inode));

@@ -112,10 +112,7 @@ impl Queues {
                 spaces.insert(link);
             }
         }
-        // New ones may be of the other version of TCP.
-        if self.owners.keys().any(|inode| !before.contains_key(inode)) {
-            self.versions = [true; 2];
-        }
+        self.versions = [true; 2];
         self.pids = pids.iter().copied().collect();
         // One that could not be asked, or whose answer was broken off, is asked anew.
         self.ask.retain(|link, ask| spaces.contains(link) && ask.is_some());

@@ -6,7 +6,7 @@ pub mod cli;
 pub mod config;
 pub mod demo;
 #[cfg(test)]
-#[path = "../graph/tests/draw/mod.rs"]
+#[path = "../graph/tests/drawn/draw/mod.rs"]
 mod draw;
 pub mod flight;
 pub mod found_flag;

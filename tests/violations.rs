@@ -1,7 +1,7 @@
 //! Slow units without a screen: their list, their lines of JSON, and the diagnosis of one.
 
 mod common;
-#[path = "../graph/tests/draw/mod.rs"]
+#[path = "../graph/tests/drawn/draw/mod.rs"]
 mod draw;
 #[path = "fixtures/slow.rs"]
 mod slow;

@@ -487,10 +487,12 @@ int BPF_PROG(on_waking, struct task_struct *task)
 		disk_waker(t, c, now);
 	/* In an interrupt the thread is only the interrupted one, unless it sent the packet itself. */
 	else if (t->waker && !(waker->flags & NO_USER) &&
-	    (t->context == CTX_TASK || (t->context == CTX_NET_RX && c && !c->net_raised_by_irq)))
+	    (t->context == CTX_TASK || (t->context == CTX_NET_RX && c && received_by_thread(c))))
 		wake_by(t, waker, now);
 	else if (t->context == CTX_TASK && (waker->flags & PF_WQ_WORKER) && !(task->flags & PF_WQ_WORKER))
 		works_for(waker, now);
+	if (asked && c && t->context == CTX_TASK && (task->flags & NO_USER))
+		leaves_completions(c, task);
 	u64 other = 0;
 	for (int i = 0; i < WAKE_WORDS; i++)
 		other |= t->wake[i] ^ before[i];
@@ -514,23 +516,16 @@ int BPF_PROG(on_wakeup_new, struct task_struct *task)
 	return 0;
 }
 
-/* Who asked for packets to be delivered: a device, or the thread that sends over the loopback. */
+/* Where CPUs are not asked: who asked for packets to be delivered, a device or the thread that sends them? */
 SEC("tp_btf/softirq_raise")
 int BPF_PROG(on_softirq_raise, unsigned int vector)
 {
 	struct cpu *c = this_cpu();
 	if (c && vector == BLOCK_VECTOR)
 		completed_by(c);
-	if (!c || vector != NET_RX_VECTOR)
-		return 0;
 	/* What packets cause that are being received is by who asked for those. */
-	if (asked) {
-		u32 n = interrupts(c);
-		if (n != SERVES_SOFTIRQ)
-			c->net_raised_by_irq = n != 0;
-	} else if (c->irq || !c->softirq) {
+	if (c && vector == NET_RX_VECTOR && (c->irq || !c->softirq))
 		c->net_raised_by_irq = c->irq != 0;
-	}
 	return 0;
 }
 

@@ -20,6 +20,9 @@ enum variable {
 	PLACE_IN_NET_RX,
 	PLACE_HRTIMERS,	    /* the timer that expires by the first of the clocks */
 	PLACE_HRTIMER_STEP, /* from there to that of the next one */
+	PLACE_BACKLOG_LIST, /* packets that no device's driver receives: in whose turn their queue is, ... */
+	PLACE_BACKLOG_STATE, /* ... and whether there are any */
+	PLACE_KSOFTIRQD,
 	PLACES,
 };
 const volatile u32 places[PLACES] = {};
@@ -28,10 +31,12 @@ const volatile u32 places[PLACES] = {};
 #define BLOCK_VECTOR 4
 #define VECTORS 10
 #define CLOCKS 8
+#define NAPI_SCHEDULED 1
 
 /* Bits of the preempt count. That bottom halves are only kept off is another one. */
 #define SERVES_SOFTIRQ 0x100
 #define IN_HARDIRQ 0xff0000 /* or in what cannot be masked */
+#define KEEPS_CPU 0xff	    /* it is not to be preempted */
 
 /*
  * Where this CPU's section is: the run queue of the current thread lies in it. The kernel's BTF is of the kernel that
@@ -49,8 +54,8 @@ static __noinline u64 find_section(struct cpu *c)
 	return section;
 }
 
-/* SERVES_SOFTIRQ and IN_HARDIRQ of this CPU; 0 in a thread. */
-static __always_inline u32 interrupts(struct cpu *c)
+/* 0 also where it cannot be told. */
+static __always_inline u32 preempt_count(struct cpu *c)
 {
 	u64 section = c->section;
 	u32 n = 0;
@@ -58,7 +63,13 @@ static __always_inline u32 interrupts(struct cpu *c)
 		section = find_section(c);
 	if (!section || bpf_probe_read_kernel(&n, sizeof(n), (void *)(section + places[PLACE_PREEMPT_COUNT])))
 		return 0;
-	return n & (SERVES_SOFTIRQ | IN_HARDIRQ);
+	return n;
+}
+
+/* SERVES_SOFTIRQ and IN_HARDIRQ of this CPU; 0 in a thread. */
+static __always_inline u32 interrupts(struct cpu *c)
+{
+	return preempt_count(c) & (SERVES_SOFTIRQ | IN_HARDIRQ);
 }
 
 static __always_inline bool in_interrupt(struct cpu *c)
@@ -87,6 +98,23 @@ static __always_inline bool in_net_rx(struct cpu *c)
 	bpf_probe_read_kernel(&in, sizeof(in), (void *)(c->section + places[PLACE_IN_NET_RX]));
 	bpf_probe_read_kernel(&pending, sizeof(pending), (void *)(c->section + places[PLACE_PENDING]));
 	return in && !(pending & 1 << NET_RX_VECTOR);
+}
+
+/*
+ * Packets are received on this CPU: has the thread on it sent them, to somebody on this host? It lets the soft interrupt
+ * come when it has, and is not preempted meanwhile; a device's interrupt serves them on top of whatever it interrupted.
+ * And they come from the backlog, whose turn it is while it has packets and is in no list; those of most devices do not.
+ */
+static __noinline bool received_by_thread(struct cpu *c)
+{
+	if (!asked)
+		return !c->net_raised_by_irq;
+	if (!(preempt_count(c) & KEEPS_CPU))
+		return false;
+	u64 list = c->section + places[PLACE_BACKLOG_LIST], next = 0, state = 0;
+	bpf_probe_read_kernel(&next, sizeof(next), (void *)list);
+	bpf_probe_read_kernel(&state, sizeof(state), (void *)(c->section + places[PLACE_BACKLOG_STATE]));
+	return next == list && (state & NAPI_SCHEDULED);
 }
 
 /* `n`: what `interrupts` said. */

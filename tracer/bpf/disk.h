@@ -21,6 +21,8 @@ struct {
 /* A waking this long after a completion on the same CPU, in an interrupt, is by that completion: what the end of a
  * request causes may be left to another interrupt. */
 #define COMPLETION_NS 100000
+/* So many soft interrupts for disks may follow one another until ksoftirqd sleeps again. */
+#define MOST_LEFT 64
 
 /* Completions are to be dealt with on this CPU: of a device, in its interrupt, or of a disk that is served by a
  * thread (a loop device): then that thread is who ends the wait. */
@@ -30,6 +32,35 @@ static __always_inline void completed_by(struct cpu *c)
 	bool device = in_interrupt(c);
 	c->completer_tid = device ? 0 : task->pid;
 	c->completer_tgid = device ? 0 : task->tgid;
+}
+
+/*
+ * A thread wakes another one, where CPUs are asked: if that is this CPU's ksoftirqd and there are completions to deal
+ * with, they are the waker's. It need not be woken again for others that it finds when it runs.
+ */
+static __noinline void leaves_completions(struct cpu *c, struct task_struct *task)
+{
+	u64 ksoftirqd = 0;
+	u8 pending = 0;
+	u32 blocks;
+	if (!c->section)
+		return;
+	bpf_probe_read_kernel(&ksoftirqd, sizeof(ksoftirqd), (void *)(c->section + places[PLACE_KSOFTIRQD]));
+	bpf_probe_read_kernel(&pending, sizeof(pending), (void *)(c->section + places[PLACE_PENDING]));
+	if (ksoftirqd != number(task) || !(pending & 1 << BLOCK_VECTOR))
+		return;
+	completed_by(c);
+	soft_interrupt(c, &blocks);
+	c->left = blocks + 1;
+	c->left_to = task->pid;
+}
+
+/* Is the `blocks`-th soft interrupt for disks, which is served now, for what a thread has left? */
+static __always_inline bool was_left(struct cpu *c, u32 blocks)
+{
+	if (c->left == blocks)
+		return true;
+	return blocks - c->left < MOST_LEFT && bpf_get_current_task_btf()->pid == c->left_to;
 }
 
 static __always_inline int submitted(struct request *rq, u64 flag)
@@ -87,7 +118,7 @@ static __noinline bool completes(struct cpu *c)
 		c->blocks = blocks;
 		c->block = c->completing_in;
 	}
-	return c->block == c->completing_in;
+	return c->block == c->completing_in && was_left(c, blocks);
 }
 
 static __noinline void disk_used(struct submitted *s, struct object *disk, u32 bytes, struct cpu *c, u32 direction);

@@ -225,6 +225,8 @@ struct cpu {
 	u32 completing_in; /* ... if in a soft interrupt, in which (soft_interrupt()) */
 	/* How many soft interrupts for disks this CPU has served, and the last one in which a request was completed. */
 	u32 blocks, block;
+	/* The soft interrupt for disks that a thread left completions to, and the thread that was woken to serve it. */
+	u32 left, left_to;
 	u64 current; /* the thread that was seen to come last */
 	u64 samples; /* of threads that waited a moment ago */
 	u64 before[WAIT_WORDS]; /* what it waited on the last time: room for on_switch (Linux 6.1 gives 512 bytes of stack) */

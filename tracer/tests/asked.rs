@@ -1,10 +1,11 @@
 //! Which programs know in what interrupt a CPU is: where the kernel can be asked, none is called for each soft
-//! interrupt and each timer.
+//! interrupt, each packet and each timer.
 
 use pg_tracer::{Collector, Level, Options, check_permission};
 
 /// What would be followed otherwise.
-const ALL: [&str; 4] = ["hrtimer_expire_entry", "hrtimer_expire_exit", "softirq_entry", "softirq_exit"];
+const ALL: [&str; 5] =
+    ["hrtimer_expire_entry", "hrtimer_expire_exit", "softirq_entry", "softirq_exit", "softirq_raise"];
 
 /// The tracepoints that this process has programs at.
 fn tracepoints() -> Vec<String> {

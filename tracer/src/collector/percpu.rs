@@ -2,7 +2,7 @@
 //! kernel's type information (BTF, `Documentation/bpf/btf.rst`). `bpf/context.h` reads them.
 
 /// How many places there are.
-pub const PLACES: usize = 8;
+pub const PLACES: usize = 11;
 /// The section of variables that each CPU has of its own.
 const SECTION: &str = ".data..percpu";
 /// More than any kernel's type information has.
@@ -51,18 +51,26 @@ fn find(btf: &[u8]) -> Option<[u32; PLACES]> {
         .or_else(|| hot("__softirq_pending", "softirq_pending"))?;
     let served = types.variable("kstat")?.member(&types, "softirqs")?;
     let (count, vectors) = served.element(&types)?;
-    let in_net_rx = types.variable("softnet_data")?.member(&types, "in_net_rx_action")?;
+    let net = types.variable("softnet_data")?;
+    let in_net_rx = net.member(&types, "in_net_rx_action")?;
+    let backlog = net.member(&types, "backlog")?;
+    let (backlog_list, backlog_state) =
+        (backlog.member(&types, "poll_list")?, backlog.member(&types, "state")?);
+    let ksoftirqd = types.variable("ksoftirqd")?;
     let (clock, clocks) = types.variable("hrtimer_bases")?.member(&types, "clock_base")?.element(&types)?;
     let running = clock.member(&types, "running")?;
     running.pointed(&types)?;
-    let sizes = [preempt_count.size(&types)?, count.size(&types)?, in_net_rx.size(&types)?];
-    if sizes != [4, 4, 1] || (vectors, clocks) != (VECTORS, CLOCKS) {
+    ksoftirqd.pointed(&types)?;
+    let sizes = [preempt_count, count, in_net_rx, backlog_state].map(|p| p.size(&types));
+    if sizes != [4, 4, 1, 8].map(Some) || (vectors, clocks) != (VECTORS, CLOCKS) {
         return None;
     }
     let step = clock.size(&types)?;
-    let at = [run_queue, current, preempt_count, pending, served, in_net_rx, running].map(|p| p.at);
-    let [run_queue, current, preempt_count, pending, served, in_net_rx, running] = at;
-    Some([run_queue, current, preempt_count, pending, served, in_net_rx, running, step])
+    let before = [run_queue, current, preempt_count, pending, served, in_net_rx, running];
+    let after = [backlog_list, backlog_state, ksoftirqd];
+    let places: Vec<u32> =
+        before.iter().map(|p| p.at).chain([step]).chain(after.iter().map(|p| p.at)).collect();
+    places.try_into().ok()
 }
 
 const INT: u8 = 1;
@@ -300,7 +308,9 @@ mod tests {
         let current = m.add("", POINTER, 0, fixed, &[]);
         let counts = m.array(int, VECTORS);
         let stat = m.structure("kernel_stat", 48, &[("irqs_sum", int, 0), ("softirqs", counts, 8)]);
-        let net = m.structure("softnet_data", 960, &[(net_rx, byte, 60)]);
+        let long = m.add("long unsigned int", INT, 0, 8, &[64]);
+        let napi = m.structure("napi_struct", 400, &[("poll_list", current, 0), ("state", long, 16)]);
+        let net = m.structure("softnet_data", 960, &[(net_rx, byte, 60), ("backlog", napi, 128)]);
         let clock = m.structure("hrtimer_clock_base", 64, &[("running", current, 24)]);
         let clocks = m.array(clock, CLOCKS);
         let timers = m.structure("hrtimer_cpu_base", 640, &[("clock_base", clocks, 64)]);
@@ -316,6 +326,7 @@ mod tests {
             ("kstat", stat, 0x2000),
             ("softnet_data", net, 0x3000),
             ("hrtimer_bases", timers, 0x4000),
+            ("ksoftirqd", current, 0x6000),
         ];
         all.extend(twice.iter().map(|name| (*name, int, 0x5000)));
         if hot {
@@ -332,10 +343,16 @@ mod tests {
     #[test]
     fn each_place_is_found() {
         let places = find(&kernel(false, "in_net_rx_action", &[], &[]).bytes());
-        assert_eq!(places, Some([0x1000, 0x18, 0x30, 0x38, 0x2008, 0x303c, 0x4058, 64]));
+        assert_eq!(
+            places,
+            Some([0x1000, 0x18, 0x30, 0x38, 0x2008, 0x303c, 0x4058, 64, 0x3080, 0x3090, 0x6000])
+        );
         // Linux 6.2 to 6.14: within a structure, there without a name.
         let places = find(&kernel(true, "in_net_rx_action", &[], &[]).bytes());
-        assert_eq!(places, Some([0x1000, 0x110, 0x118, 0x13c, 0x2008, 0x303c, 0x4058, 64]));
+        assert_eq!(
+            places,
+            Some([0x1000, 0x110, 0x118, 0x13c, 0x2008, 0x303c, 0x4058, 64, 0x3080, 0x3090, 0x6000])
+        );
     }
 
     #[test]
@@ -344,6 +361,7 @@ mod tests {
         none(kernel(false, "in_napi_threaded_poll", &[], &[]));
         none(kernel(true, "in_net_rx_action", &["softirq_disable_cnt"], &[]));
         none(kernel(false, "in_net_rx_action", &[], &["kstat"]));
+        none(kernel(false, "in_net_rx_action", &[], &["ksoftirqd"]));
         none(kernel(false, "in_net_rx_action", &[], &["__preempt_count"]));
         none(Made::default());
     }

@@ -93,7 +93,7 @@ impl Holders {
                 self.named(&listeners, wait.tgid, Relation::Listens)
             }
             None => {
-                let others = tables::other_namespaces(wait.tgid, self.open.processes());
+                let others = self.sockets.others(wait.tgid, self.open.processes());
                 for pid in others.into_iter().take(MAX_NAMESPACES) {
                     let tables = self.sockets.inet(pid, false);
                     if let Some(s) = tables.iter().find(reversed).copied() {

@@ -32,7 +32,6 @@ const CORE: &[(&str, &str)] = &[
 const EXTRA: &[(&str, &str, &str)] = &[
     ("on_rename", "task_rename", "threads keep the names they had when first seen"),
     ("on_signal", "signal_generate", "signals are not recorded"),
-    ("on_softirq_raise", "softirq_raise", "packets from devices look like packets from threads"),
     // Exits before entries: an interrupt that is under way now must not be seen to begin and never end.
     ("on_irq_exit", "irq_handler_exit", "wakers in interrupts look like threads"),
     ("on_irq_entry", "irq_handler_entry", "wakers in interrupts look like threads"),
@@ -47,6 +46,7 @@ const EXTRA: &[(&str, &str, &str)] = &[
 ];
 /// What else follows in what interrupt a CPU is, where it cannot be asked.
 const FOLLOW: &[(&str, &str, &str)] = &[
+    ("on_softirq_raise", "softirq_raise", "packets from devices look like packets from threads"),
     ("on_softirq_exit", "softirq_exit", "wakers in soft interrupts look like threads"),
     ("on_softirq_entry", "softirq_entry", "wakers in soft interrupts look like threads"),
     ("on_hrtimer_exit", "hrtimer_expire_exit", "timers look like threads"),

@@ -5,7 +5,7 @@ use super::canonical;
 use crate::procfs::{self, InetSocket, Stat, UnixSocket};
 use pg_event::Ns;
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// A table is good for at least this long, and for [`REST`] (or [`SELDOM`]) times as long as reading it took.
@@ -26,6 +26,8 @@ pub struct SocketTables {
     unix: Tables<UnixSocket>,
     /// Both ends of connected unix sockets of this program's own namespace, by inode.
     pairs: Tables<(u64, u64)>,
+    /// One process for each other namespace.
+    others: Tables<u32>,
     now: Ns,
     seldom: bool,
 }
@@ -63,6 +65,7 @@ impl SocketTables {
         self.inet.retain(|_, k| now < k.until);
         self.unix.retain(|_, k| now < k.until);
         self.pairs.retain(|_, k| now < k.until);
+        self.others.retain(|_, k| now < k.until);
     }
 
     /// Whether to look seldom, since everybody is recorded.
@@ -99,6 +102,13 @@ impl SocketTables {
         let pairs = kept(&mut self.pairs, (own, "pairs"), (self.now, self.seldom), super::diag::pairs);
         pairs.iter().find(|p| p.0 == inode).map(|p| p.1)
     }
+
+    /// One process, of `all`, for each network namespace other than that of `pid`.
+    pub fn others(&mut self, pid: u32, all: &[Stat]) -> Vec<u32> {
+        let own = namespace(pid);
+        let read = || in_others(&own, all);
+        kept(&mut self.others, (own.clone(), "others"), (self.now, self.seldom), read).to_vec()
+    }
 }
 
 /// Is a process in this program's network namespace?
@@ -106,9 +116,8 @@ pub fn in_own_namespace(pid: u32) -> bool {
     namespace(pid) == namespace(std::process::id())
 }
 
-/// One process for each network namespace other than that of `pid`.
-pub fn other_namespaces(pid: u32, all: &[Stat]) -> Vec<u32> {
-    let mut seen = vec![namespace(pid), PathBuf::new()];
+fn in_others(own: &Path, all: &[Stat]) -> Vec<u32> {
+    let mut seen = vec![own.to_owned(), PathBuf::new()];
     let mut out = Vec::new();
     for stat in all.iter().filter(|s| !s.kernel) {
         let other = namespace(stat.pid);

@@ -1,0 +1,168 @@
+//! Waits that end because the program is told to end: that answers nothing.
+
+use crate::draw::{Drawing, what};
+use pg_event::{Direction, ObjectId, ObjectKind, Relation};
+use pg_graph::{Options, Selection, VictimOptions, run_with_policy, select};
+
+const TERM: u8 = 15;
+
+/// A client gives up; the script that ends everything afterwards wakes the server's thread by its signal. The
+/// thread owes an answer and waits for a signal within the server, not for requests; the main process idles with
+/// the other end of a pipe that only tells of its death.
+#[test]
+fn a_signal_to_end_is_no_answer() {
+    let mut d = Drawing::new(12.0);
+    let script = d.process("bash", "bash run", None, 0.0);
+    let client = d.process("client", "client insert", Some(script), 0.5);
+    let main = d.process("server", "server main", Some(script), 0.1);
+    let backend = d.process("server", "server: INSERT waiting", Some(main), 0.5);
+    let timer = d.process("timeout", "timeout 8 client", Some(script), 0.4);
+    let a = d.object(ObjectKind::UnixStream, 1, 2, "");
+    let b = d.object(ObjectKind::UnixStream, 2, 1, "/run/s");
+    let signals = d.object(ObjectKind::SignalFd, 3, 0, "");
+    let death = d.object(ObjectKind::Pipe, 4, 4, "");
+    let watched = d.set(&[signals, death]);
+    let listens = d.object(ObjectKind::Epoll, 9, 0, "");
+    let any = d.object(ObjectKind::Child, 0, 0, "");
+    let latch = d.stack(&["WaitLatch (server)", "SyncRepWaitForLSN (server)", "commit (server)"]);
+    d.message(client, a, Direction::Send, 0.9, 92);
+    d.message(backend, b, Direction::Receive, 0.9, 92);
+    d.wait(backend, 1.0, 9.1, "epoll_wait").on(watched).stack(latch).by(script, "kill", ObjectId::NONE);
+    d.wait(client, 1.0, 9.0, "poll").on(a).open();
+    d.wait(main, 0.6, 9.2, "epoll_wait").on(listens).by(script, "kill", ObjectId::NONE);
+    d.wait(timer, 0.6, 8.99, "rt_sigsuspend").times_out();
+    d.wait(script, 0.6, 9.05, "wait4").on(any).by(timer, "exit_group", ObjectId::NONE);
+    d.hold(backend, client, a, Relation::Peer, 2.0);
+    d.hold(main, backend, death, Relation::Writes, 2.0);
+    // The kernel tells of a signal a moment after it has woken who reads it.
+    d.signal(script, backend, TERM, 9.1001);
+    d.signal(script, main, TERM, 9.2001);
+    d.exit(timer, 9.04);
+    d.exit(backend, 9.15);
+    d.exit(main, 9.3);
+    let r = d.diagnose("^client");
+    let c = &r.root_causes[0];
+    assert_eq!(c.cmdline.as_deref(), Some("server: INSERT waiting"), "{r:#?}");
+    assert!(what(c).contains("SyncRepWaitForLSN"), "{c:#?}");
+    // Who is missing only the server knows.
+    assert!(r.coverage.notes.iter().any(|n| n.contains("pg_stat_replication")), "{:?}", r.coverage.notes);
+    let named: Vec<_> = r.slice.iter().map(|n| n.process.as_str()).collect();
+    assert!(!named.contains(&"bash") && !named.contains(&"timeout"), "{named:?}");
+}
+
+/// Threads that wake each other because the program was told to end do not explain what it waited for before.
+#[test]
+fn the_end_of_a_program_wakes_its_threads() {
+    let mut d = Drawing::new(12.0);
+    let timer = d.process("timeout", "timeout 9 app", None, 0.0);
+    let main = d.process("app", "app", Some(timer), 0.1);
+    let stopper = d.thread(main, "stopper", 0.1);
+    let worker = d.thread(main, "worker", 0.1);
+    let (done, work) = (d.object(ObjectKind::Futex, 0x10, 1, ""), d.object(ObjectKind::Futex, 0x20, 1, ""));
+    let job = d.process("job", "job", Some(main), 0.5);
+    let child = d.object(ObjectKind::Child, 1004, 0, "");
+    let compute = d.stack(&["compute (job)"]);
+    let wait = d.stack(&["pthread_cond_wait (libc.so.6)", "result (app)"]);
+    d.wait(main, 1.0, 10.01, "futex").on(done).op(128 | 9, 0).stack(wait).by(stopper, "futex", done);
+    d.wait(stopper, 1.0, 10.0, "futex").on(work).op(128 | 9, 0).stack(wait).by(main, "futex", work);
+    d.runs(job, 0.5, 11.0, compute);
+    d.wait(worker, 1.0, 10.05, "wait4").on(child).open();
+    d.hold(job, worker, child, Relation::ChildOf, 2.0);
+    d.signal(timer, main, TERM, 10.0);
+    d.exit(stopper, 10.1);
+    d.exit(worker, 10.1);
+    d.exit(main, 10.2);
+    let (g, c) = d.build();
+    let main = Selection { tid: Some(1001), ..Selection::default() };
+    let v = select(&g, &c, &main, &VictimOptions::default()).unwrap();
+    let r = run_with_policy(&g, &c, v, Options::default());
+    assert_eq!(r.slice[1].thread, "worker", "{r:#?}");
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("job"), "{r:#?}");
+    assert!(r.slice.iter().all(|n| n.thread != "stopper"), "{r:#?}");
+}
+
+/// The server answered, and right after that it was told to end: its answer was one.
+#[test]
+fn who_is_told_to_end_after_it_answered_had_answered() {
+    let mut d = Drawing::new(6.0);
+    let script = d.process("bash", "bash run.sh", None, 0.0);
+    let client = d.process("client", "client call", Some(script), 0.5);
+    let bus = d.process("bus", "bus", Some(script), 0.1);
+    let service = d.process("service", "service", Some(bus), 0.9);
+    let a = d.object(ObjectKind::UnixStream, 1, 2, "");
+    let b = d.object(ObjectKind::UnixStream, 2, 1, "/run/bus");
+    let listens = d.object(ObjectKind::UnixStream, 3, 0, "/run/bus");
+    let s = d.object(ObjectKind::UnixStream, 4, 3, "");
+    d.message(client, a, Direction::Send, 0.98, 5);
+    d.message(bus, b, Direction::Receive, 0.99, 5);
+    d.wait(service, 1.0, 5.0, "clock_nanosleep").times_out();
+    d.wait(bus, 1.0, 5.001, "accept4").on(listens).by(service, "connect", s);
+    d.message(bus, b, Direction::Send, 5.0011, 5);
+    d.wait(client, 0.99, 5.0012, "recvfrom").on(a).by(bus, "write", b);
+    d.wait(bus, 5.0013, 5.0019, "clock_nanosleep").by(script, "kill", ObjectId::NONE);
+    d.signal(script, bus, TERM, 5.0017);
+    d.exit(bus, 5.002);
+    let r = d.diagnose("^client ");
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("service"), "{:#?}", r.root_causes);
+}
+
+/// The same while it still goes on.
+#[test]
+fn a_pipe_that_a_daemon_still_keeps_open_is_told_so() {
+    let mut d = Drawing::new(5.0);
+    let shell = d.process("bash", "bash deploy.sh", None, 0.0);
+    let timer = d.process("timeout", "timeout 13 httpd", None, 0.0);
+    let server = d.process("httpd", "httpd", Some(timer), 0.0);
+    let pipe = d.object(ObjectKind::Pipe, 55, 55, "");
+    let port = d.object(ObjectKind::Tcp, 80, 0, "127.0.0.1:80");
+    d.wait(shell, 0.0, 5.0, "read").on(pipe).before().open();
+    d.wait(timer, 0.0, 5.0, "rt_sigsuspend").before().open();
+    d.wait(server, 0.0, 5.0, "poll").on(port).before().open();
+    d.hold(timer, shell, pipe, Relation::Writes, 1.0);
+    d.hold(server, shell, pipe, Relation::Writes, 1.0);
+    d.hold(server, timer, ObjectId::NONE, Relation::ChildOf, 1.0);
+    let r = d.diagnose("^bash deploy");
+    let c = &r.root_causes[0];
+    assert_eq!(c.process.as_deref(), Some("httpd"), "{r:#?}");
+    assert!(
+        c.why.contains("has the writing end of pipe:[55] open and wrote nothing, and so has timeout"),
+        "{}",
+        c.why
+    );
+    assert!(c.why.contains("when all that have it close it"), "{}", c.why);
+}
+
+/// A shell keeps the output of a script; a daemon that the script left behind has the pipe open and never writes.
+/// `watched`: who has it open too was seen to wait for the daemon.
+#[test]
+fn a_pipe_that_a_daemon_keeps_open_is_told_so() {
+    for watched in [false, true] {
+        let mut d = Drawing::new(14.0);
+        let shell = d.process("bash", "bash deploy.sh", None, 0.0);
+        let timer = d.process("timeout", "timeout 13 httpd", None, 0.5);
+        let server = d.process("httpd", "httpd", Some(timer), 0.6);
+        let pipe = d.object(ObjectKind::Pipe, 55, 55, "");
+        let port = d.object(ObjectKind::Tcp, 80, 0, "127.0.0.1:80");
+        d.wait(timer, 0.7, 13.0, "rt_sigsuspend").times_out();
+        let mut t = 0.7;
+        while t < 12.4 {
+            d.wait(server, t, t + 0.5, "poll").on(port).times_out();
+            t += 0.5001;
+        }
+        d.wait(server, t, 14.0, "poll").on(port).open();
+        d.hold(timer, shell, pipe, Relation::Writes, 2.0);
+        d.hold(server, shell, pipe, Relation::Writes, 2.0);
+        if watched {
+            d.hold(server, timer, ObjectId::NONE, Relation::ChildOf, 2.0);
+        }
+        d.wait(shell, 1.0, 13.01, "read").on(pipe).by(timer, "exit_group", ObjectId::NONE);
+        d.exit(timer, 13.011);
+        d.wait(shell, 13.02, 14.0, "read").open();
+        let r = d.diagnose("^bash deploy");
+        let c = &r.root_causes[0];
+        let (who, other) = if watched { ("httpd", "timeout") } else { ("timeout", "httpd") };
+        assert_eq!(c.process.as_deref(), Some(who), "{r:#?}");
+        assert!(c.why.contains("had the writing end of pipe:[55] open and wrote nothing"), "{}", c.why);
+        assert!(c.why.contains(&format!("so had {other}")) && c.why.contains("ended at 13.0"), "{}", c.why);
+    }
+}

@@ -1,0 +1,36 @@
+//! Diagnoses of tiny drawn graphs (`draw`): each names what is to be found in a picture of a few threads.
+
+mod attached;
+mod attached_servers;
+mod behind;
+mod circles;
+mod cpu;
+mod data_flag;
+mod draw;
+mod endings;
+mod freezer;
+mod frozen;
+mod handed;
+mod hangs;
+mod holders;
+mod input;
+mod looks;
+mod lost;
+mod makers;
+mod pools;
+mod python;
+mod questions;
+mod readers;
+mod refused;
+mod retries;
+mod servers;
+mod sessions;
+mod split;
+mod stats;
+mod together;
+mod transactions;
+mod unasked;
+mod unserved;
+mod victims;
+mod violations;
+mod workers;

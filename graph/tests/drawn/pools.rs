@@ -1,0 +1,65 @@
+//! A server that hands connections to a pool: who accepts them is not who answers.
+
+use crate::draw::Drawing;
+use pg_event::{Direction, ObjectId, ObjectKind, Relation, ThreadId};
+
+/// A client waits for an answer. The server's main thread accepts other clients meanwhile; `looks_up`: its only worker
+/// waits for a name server, else for work. `own_names`: the name server is the same program, and never answers.
+fn served(looks_up: bool, own_names: bool) -> Drawing {
+    let mut d = Drawing::new(20.0);
+    let server = d.process("server", "server", None, 0.0);
+    let worker = d.thread(server, "worker", 0.0);
+    let client = d.process("client", "client", None, 1.0);
+    let others: Vec<ThreadId> =
+        (0..6).map(|i| d.process("other", &format!("other {i}"), None, 2.0)).collect();
+    let listens = d.object(ObjectKind::Tcp, 80, 0, "");
+    let own = d.object(ObjectKind::Tcp, 1, 80, "");
+    let udp = d.object(ObjectKind::Udp, 53, 0, "");
+    let word = d.object(ObjectKind::Futex, 0x10, 1, "");
+    let lookup = d.stack(&["poll (libc.so.6)", "lookup (server)"]);
+    let work = d.stack(&["pthread_cond_wait (libc.so.6)", "next_job (server)"]);
+    if looks_up {
+        d.message(worker, udp, Direction::Send, 1.0, 30);
+        if own_names {
+            d.hold(server, worker, udp, Relation::Peer, 2.0);
+        }
+        d.wait(worker, 1.01, 20.0, "poll").on(udp).stack(lookup).open();
+    } else {
+        d.wait(worker, 1.01, 20.0, "futex").on(word).stack(work).op(128 | 9, 0).open();
+    }
+    d.message(client, own, Direction::Send, 1.5, 100);
+    d.wait(client, 1.51, 20.0, "recvfrom").on(own).open();
+    d.hold(server, client, own, Relation::Peer, 2.6);
+    let mut t = 1.2;
+    for (i, o) in others.into_iter().enumerate() {
+        let until = 2.0 + 3.0 * i as f64;
+        d.wait(server, t, until, "accept4").on(listens).by_packet(o, "connect", ObjectId::NONE);
+        d.wait(o, until + 0.1, 20.0, "pause").open();
+        t = until + 0.001;
+    }
+    d.wait(server, t, 20.0, "accept4").on(listens).open();
+    d
+}
+
+#[test]
+fn who_works_for_the_pool_is_followed() {
+    let r = served(true, false).diagnose("^client$");
+    assert_eq!(r.slice.get(1).map(|n| n.tid), Some(1001), "{r:#?}");
+    assert_eq!(r.root_causes[0].tid, Some(1001), "{}", r.root_causes[0].why);
+    assert_eq!(r.root_causes[0].function.as_deref(), Some("lookup"));
+}
+
+#[test]
+fn nobody_waits_for_itself_in_a_pool() {
+    let r = served(true, true).diagnose("^client$");
+    assert_eq!(r.slice.get(1).map(|n| n.tid), Some(1001), "{r:#?}");
+    assert!(r.circle.is_empty() && r.root_causes[0].why.contains("never answered over udp"), "{r:#?}");
+}
+
+#[test]
+fn later_clients_are_no_cause() {
+    let r = served(false, false).diagnose("^client$");
+    assert!(r.slice.iter().all(|n| n.process != "other"), "{r:#?}");
+    let named: Vec<_> = r.root_causes.iter().filter_map(|c| c.process.as_deref()).collect();
+    assert!(named.iter().all(|p| ["client", "server"].contains(p)) && !named.is_empty(), "{named:?}");
+}

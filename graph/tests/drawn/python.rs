@@ -1,0 +1,92 @@
+//! Verdicts on Python programs: they name Python functions, not those of the interpreter.
+
+use crate::draw::Drawing;
+use pg_event::{ObjectId, ObjectKind};
+use pg_graph::report::RootCause;
+
+const SLEEP: [&str; 3] = ["clock_nanosleep (libc.so.6)", "time_sleep (python3.11)", "call (python3.11)"];
+
+/// A client waits for an answer; `server` says what the server does until then.
+fn asked(server: impl FnOnce(&mut Drawing, pg_event::ThreadId)) -> RootCause {
+    let mut d = Drawing::new(14.0);
+    let worker = d.process("python3", "python3 shop.py", None, 0.0);
+    let client = d.process("curl", "curl shop", None, 0.5);
+    let socket = d.object(ObjectKind::UnixStream, 7, 8, "");
+    server(&mut d, worker);
+    d.wait(client, 1.0, 11.0, "recvfrom").on(socket).by(worker, "sendto", socket);
+    d.wait(worker, 11.1, 14.0, "pause").open();
+    d.diagnose("curl").root_causes.remove(0)
+}
+
+#[test]
+fn a_wait_is_in_the_python_function_of_the_program() {
+    let cause = asked(|d, worker| {
+        let own = ["wait (python3.11/threading.py:320)", "find_offers (shop.py:12)", "main (shop.py:40)"];
+        let stack = d.stack(&[&SLEEP[..], &own].concat());
+        d.wait(worker, 1.1, 10.9, "clock_nanosleep").stack(stack).times_out();
+    });
+    assert_eq!(cause.function.as_deref(), Some("find_offers"), "{cause:#?}");
+    assert!(cause.why.contains("called from find_offers"), "{}", cause.why);
+    assert!(cause.stack.iter().any(|f| f == "find_offers (shop.py:12)"), "{:?}", cause.stack);
+}
+
+#[test]
+fn without_own_functions_one_of_the_library_is_named() {
+    let cause = asked(|d, worker| {
+        let stack = d.stack(&[&SLEEP[..], &["serve (python3.11/http/server.py:9)"]].concat());
+        d.wait(worker, 1.1, 10.9, "clock_nanosleep").stack(stack).times_out();
+    });
+    assert_eq!(cause.function.as_deref(), Some("serve"), "{cause:#?}");
+}
+
+#[test]
+fn of_many_short_waits_one_that_was_looked_at_is_shown() {
+    let cause = asked(|d, worker| {
+        let unread = [&SLEEP[..], &["_PyEval_EvalFrameDefault (python3.11)"]].concat();
+        let (unread, read) = (d.stack(&unread), d.stack(&[&SLEEP[..], &["poll_rate (shop.py:7)"]].concat()));
+        d.naps(worker, 1.1, 4.0, 0.05, unread);
+        d.naps(worker, 4.0, 4.1, 0.05, read);
+        d.naps(worker, 4.1, 10.9, 0.05, unread);
+    });
+    assert_eq!(cause.function.as_deref(), Some("poll_rate"), "{cause:#?}");
+}
+
+#[test]
+fn samples_name_python_functions_before_those_of_the_interpreter() {
+    let busy = |leaf: &'static str| {
+        asked(move |d, worker| {
+            let stack = d.stack(&[leaf, "call (python3.11)", "prices (shop.py:3)", "main (shop.py:9)"]);
+            d.runs(worker, 1.1, 10.9, stack);
+            d.wait(worker, 10.95, 10.96, "sendto").by(worker, "sendto", ObjectId::NONE);
+        })
+    };
+    let cause = busy("PyNumber_Multiply (libpython3.11.so.1.0)");
+    assert_eq!((cause.function.as_deref(), cause.module.as_deref()), (Some("prices"), Some("shop.py")));
+    // What a library computes is its own work.
+    assert_eq!(busy("dgemm_kernel (libopenblas.so.0)").function.as_deref(), Some("dgemm_kernel"));
+}
+
+/// A request takes the interpreter's lock and never gives it back; the main thread asks for it every 5 ms. Once, when another
+/// thread had it, that one gave it: it is no guide now.
+#[test]
+fn who_keeps_the_interpreters_lock_is_the_one_that_runs() {
+    let mut d = Drawing::new(12.0);
+    let main = d.process("python3", "python3 shop.py", None, 0.0);
+    let (log, request) = (d.thread(main, "log", 0.0), d.thread(main, "request", 0.6));
+    let lock = d.object(ObjectKind::Futex, 0xa5b8f0, 1, "");
+    let queue = d.object(ObjectKind::Pipe, 9, 9, "");
+    let take = d.stack(&["pthread_cond_timedwait (libc.so.6)", "take_gil (python3.11)", "loop (python3.11)"]);
+    let wait = 128 | 9;
+    d.wait(main, 0.5, 0.504, "futex").on(lock).op(wait, 0).stack(take).by(log, "futex", lock);
+    d.wait(log, 0.505, 12.0, "read").on(queue).open();
+    let mut at = 1.0;
+    while at < 11.0 {
+        d.wait(main, at, at + 0.005, "futex").on(lock).op(wait, 0).stack(take).times_out();
+        at += 0.005_1;
+    }
+    let matches = d.stack(&["sre_ucs1_match (python3.11)", "H.validate (shop.py:7)"]);
+    d.runs(request, 0.9, 11.5, matches);
+    let r = d.diagnose("^python3");
+    assert_eq!(r.root_causes[0].thread.as_deref(), Some("request"), "{r:#?}");
+    assert!(r.questions.is_empty(), "{:?}", r.questions);
+}

@@ -1,0 +1,86 @@
+//! A writer waits for readers of a read-write lock: the C library counts them and does not record who they are.
+
+use crate::draw::{Drawing, ns};
+use pg_event::{Hold, Kind, ObjectKind, Relation};
+use pg_graph::report::Report;
+
+/// `writer` waits from 3 s on and is not woken; two readers have the lock. Two threads were seen to get it before by
+/// waiting; one of them has woken somebody for it since.
+fn drawn(seen: bool) -> (Report, Option<usize>) {
+    drawn_in(&["pthread_rwlock_wrlock (libc.so.6)", "save (srv)"], seen)
+}
+
+/// The same with these functions around the wait.
+fn drawn_in(functions: &[&str], seen: bool) -> (Report, Option<usize>) {
+    let mut d = Drawing::new(9.0);
+    let main = d.process("srv", "srv", None, 0.0);
+    let (writer, reader, other) =
+        (d.thread(main, "writer", 0.0), d.thread(main, "reader", 0.0), d.thread(main, "other", 0.0));
+    // The words that readers and writers of one lock sleep on.
+    let (phase, writers) =
+        (d.object(ObjectKind::Futex, 0x1008, 1, ""), d.object(ObjectKind::Futex, 0x100c, 1, ""));
+    let stack = d.stack(&[&["__GI___futex_abstimed_wait64 (libc.so.6)"], functions].concat());
+    let busy = d.stack(&["render (srv)"]);
+    d.wait(main, 0.1, 9.0, "pause").open();
+    if seen {
+        d.wait(reader, 0.5, 1.0, "futex").on(phase).by(main, "futex", phase);
+        d.wait(other, 0.5, 1.1, "futex").on(phase).by(main, "futex", phase);
+        d.wait(main, 0.05, 0.06, "futex").on(writers).by(other, "futex", writers);
+    }
+    d.wait(reader, 1.2, 3.4, "clock_nanosleep").times_out();
+    d.runs(reader, 3.4, 8.9, busy);
+    d.wait(other, 1.2, 9.0, "epoll_wait").open();
+    d.wait(writer, 0.1, 2.9, "clock_nanosleep").times_out();
+    d.wait(writer, 3.0, 9.0, "futex").op(0, 3).on(phase).stack(stack).open();
+    for _ in 0..2 {
+        let hold = Hold { object: phase, subject: writer, relation: Relation::Reader };
+        d.event(ns(4.0), writer, Kind::Hold(hold));
+    }
+    let (g, _) = {
+        let mut copy = Drawing::new(9.0);
+        let main = copy.process("srv", "srv", None, 0.0);
+        let w = copy.thread(main, "writer", 0.0);
+        for (at, n) in [(2.0, 3), (4.0, 2)] {
+            for _ in 0..n {
+                let hold = Hold { object: phase, subject: w, relation: Relation::Reader };
+                copy.event(ns(at), w, Kind::Hold(hold));
+            }
+        }
+        copy.build()
+    };
+    let last = g.readers(writer, 0..ns(9.0)).map(|r| r.1);
+    (d.diagnose("^srv$"), last)
+}
+
+#[test]
+fn how_many_readers_there_are_is_said() {
+    let (r, last) = drawn(false);
+    assert_eq!(last, Some(2), "as it was read last");
+    assert_eq!(r.victim.thread, "writer");
+    let note = "2 readers have the lock that srv/writer:1001 wants to write (at 4.000 s)";
+    assert!(r.coverage.notes.iter().any(|n| n.starts_with(note)), "{:?}", r.coverage.notes);
+}
+
+#[test]
+fn who_was_seen_to_get_it_is_offered_as_a_weak_cause() {
+    let (r, _) = drawn(true);
+    let way: Vec<_> = r.slice.iter().map(|s| (s.thread.as_str(), s.why_weak.as_deref())).collect();
+    assert_eq!(way[0], ("writer", None), "{way:?}");
+    let weak = way.iter().find(|w| w.0 == "reader").and_then(|w| w.1).unwrap_or_default();
+    assert!(weak.starts_with("2 readers have the lock, and the C library does not record who"), "{way:?}");
+    assert_eq!(r.root_causes[0].thread.as_deref(), Some("reader"), "{:?}", r.root_causes[0]);
+}
+
+#[test]
+fn a_condition_variable_has_no_readers() {
+    // What lies beside the word of one looks like their number.
+    let told = |functions: &[&str]| {
+        let (r, _) = drawn_in(functions, true);
+        let told = |s: &str| s.contains("readers have the lock");
+        let note = r.coverage.notes.iter().any(|n| told(n));
+        (note, r.slice.iter().any(|s| s.why_weak.as_deref().is_some_and(told)))
+    };
+    assert_eq!(told(&["pthread_cond_timedwait (libc.so.6)", "save (srv)"]), (false, false));
+    // What is nearest to the wait decides.
+    assert_eq!(told(&["pthread_rwlock_wrlock (libc.so.6)", "after_cond_wait (srv)"]), (true, true));
+}

@@ -1,0 +1,156 @@
+//! What a thread tries between its sleeps, drawn.
+
+use crate::draw::{Drawing, slice};
+use pg_event::{ObjectId, ObjectKind, ThreadId, endpoint_v4};
+use pg_graph::report::Report;
+use pg_graph::{Options, Selection, VictimOptions, run_with_policy, select, victims};
+
+/// The thread sleeps that long each time, and calls in between.
+fn sleeps(d: &mut Drawing, t: ThreadId, lengths: &[f64], call: (&str, ObjectId, i64)) -> f64 {
+    let mut at = 1.0;
+    for l in lengths {
+        d.call(t, at, call.0, call.1, call.2);
+        d.wait(t, at + 0.001, at + l, "clock_nanosleep").times_out();
+        at += l + 0.001;
+    }
+    at
+}
+
+const TWICE: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
+
+fn job(call: &str, object: Option<(ObjectKind, u64, &str)>, result: i64) -> Report {
+    let mut d = Drawing::new(17.0);
+    let job = d.process("job", "job", None, 0.0);
+    let object = object.map_or(ObjectId::NONE, |(kind, peer, name)| d.object(kind, 3, peer, name));
+    sleeps(&mut d, job, &TWICE, (call, object, result));
+    d.diagnose("^job$")
+}
+
+#[test]
+fn what_fails_between_sleeps_is_told() {
+    let to = endpoint_v4(0x7f00_0001, 5432);
+    let tcp = Some((ObjectKind::Tcp, to, ""));
+    let unix = Some((ObjectKind::UnixStream, 0, "/run/db.sock"));
+    for (call, object, result, words) in [
+        (
+            "connect",
+            tcp,
+            -111,
+            "connect to tcp 127.0.0.1:5432 failed each time (ECONNREFUSED: nobody listens",
+        ),
+        (
+            "connect",
+            unix,
+            -2,
+            "connect to unix:/run/db.sock failed each time (ENOENT: there is no such socket",
+        ),
+        ("connect", tcp, -115, "connect to tcp 127.0.0.1:5432 did not come about"),
+        ("clone", None, -11, "clone failed each time (EAGAIN): no further process"),
+        (
+            "flock",
+            Some((ObjectKind::FileLock, 1, "/run/lock")),
+            -11,
+            "flock of /run/lock failed each time (EAGAIN)",
+        ),
+        (
+            "openat",
+            Some((ObjectKind::File, 1, "/run/pid")),
+            -17,
+            "openat of /run/pid failed each time (EEXIST)",
+        ),
+    ] {
+        let r = job(call, object, result);
+        let c = &r.root_causes[0];
+        assert!(c.why.contains(words), "{}", c.why);
+        assert!(c.why.contains("slept 4 times"), "{}", c.why);
+    }
+    // What succeeds once, or says nothing, is no reason.
+    for (call, object, result) in [
+        ("connect", tcp, 0),
+        ("read", Some((ObjectKind::Pipe, 0, "")), -11),
+        ("openat", Some((ObjectKind::File, 1, "/etc/job.conf")), -2),
+        ("newfstatat", Some((ObjectKind::File, 1, "/etc/localtime")), 0),
+    ] {
+        let r = job(call, object, result);
+        assert!(!r.root_causes[0].why.contains("in between"), "{}", r.root_causes[0].why);
+        assert!(!r.root_causes[0].why.contains("localtime"), "{}", r.root_causes[0].why);
+    }
+}
+
+/// A connection that came about was used.
+#[test]
+fn a_connection_that_was_under_way_and_is_used_is_no_failure() {
+    let mut d = Drawing::new(17.0);
+    let job = d.process("job", "job", None, 0.0);
+    let tcp = d.object(ObjectKind::Tcp, 3, endpoint_v4(0x7f00_0001, 80), "");
+    let end = sleeps(&mut d, job, &TWICE, ("connect", tcp, -115));
+    d.message(job, tcp, pg_event::Direction::Send, end, 10);
+    let r = d.diagnose("^job$");
+    assert!(!r.root_causes[0].why.contains("connect"), "{}", r.root_causes[0].why);
+}
+
+/// The last sleep is cut short by the end of a child, which has nothing to do with what is tried.
+#[test]
+fn what_cuts_a_sleep_short_is_not_what_was_waited_for() {
+    let mut d = Drawing::new(13.1);
+    let job = d.process("job", "job", None, 0.0);
+    let child = d.process("child", "child", Some(job), 0.5);
+    let at = sleeps(&mut d, job, &[1.0, 2.0, 4.0], ("clone", ObjectId::NONE, -11));
+    d.call(job, at, "clone", ObjectId::NONE, -11);
+    d.wait(child, 0.6, 13.0, "clock_nanosleep").times_out();
+    d.exit(child, 13.0);
+    d.wait(job, at + 0.001, 13.0, "clock_nanosleep").by(child, "exit_group", ObjectId::NONE);
+    let r = d.diagnose("^job$");
+    assert!(r.root_causes[0].why.contains("clone failed each time"), "{r:#?}");
+}
+
+/// A server that is asked sleeps between tries for a lock: who got it is who keeps them both.
+#[test]
+fn who_has_what_is_tried_for_in_the_middle_is_followed() {
+    let mut d = Drawing::new(17.0);
+    let client = d.process("ask", "ask", None, 0.0);
+    let server = d.process("served", "served", None, 0.0);
+    let owner = d.process("report", "report", None, 0.0);
+    let (a, b) = (d.object(ObjectKind::UnixStream, 1, 2, ""), d.object(ObjectKind::UnixStream, 2, 1, ""));
+    let lock = d.object(ObjectKind::FileLock, 7, 1, "/run/lock");
+    let sha = d.stack(&["sha256 (report)", "main (report)"]);
+    d.call(owner, 0.5, "flock", lock, 0);
+    d.runs(owner, 0.6, 13.0, sha);
+    d.message(client, a, pg_event::Direction::Send, 0.9, 10);
+    d.message(server, b, pg_event::Direction::Receive, 0.95, 10);
+    let end = sleeps(&mut d, server, &[4.0, 4.0, 4.0], ("flock", lock, -11));
+    d.wait(client, 0.96, end + 0.01, "recvfrom").on(a).by(server, "sendto", b);
+    let r = d.diagnose("^ask$");
+    assert_eq!(slice(&r), ["served", "report"], "{r:#?}");
+    let c = &r.root_causes[0];
+    assert_eq!((c.process.as_deref(), c.function.as_deref()), (Some("report"), Some("sha256")), "{r:#?}");
+}
+
+/// A program that is all callbacks sleeps where it waits for events; who retries in that way is a victim, who merely
+/// looks around now and then is none.
+#[test]
+fn a_loop_of_callbacks_that_tries_again_is_a_victim() {
+    for fails in [true, false] {
+        let mut d = Drawing::new(17.0);
+        let app = d.process("app", "app", None, 0.0);
+        let other = d.process("other", "other", None, 0.0);
+        let tcp = d.object(ObjectKind::Tcp, 3, endpoint_v4(0x7f00_0001, 6379), "");
+        let pipe = d.object(ObjectKind::Pipe, 4, 4, "");
+        let set = d.set(&[pipe]);
+        let mut at = 1.0;
+        for _ in 0..10 {
+            d.call(app, at, "connect", tcp, if fails { -111 } else { 0 });
+            d.wait(app, at + 0.001, at + 1.5, "epoll_wait").on(set).times_out();
+            at += 1.501;
+        }
+        d.wait(other, 2.0, 8.0, "read").on(pipe).open();
+        let (g, c) = d.build();
+        let all = victims(&g, &c, &VictimOptions::default());
+        assert_eq!(all[0].thread == app, fails, "{all:#?}");
+        let s = Selection { tid: Some(1000), ..Selection::default() };
+        let v = select(&g, &c, &s, &VictimOptions::default()).unwrap();
+        let r = run_with_policy(&g, &c, v, Options::default());
+        let told = r.root_causes[0].why.contains("connect to tcp 127.0.0.1:6379 failed each time");
+        assert_eq!(told, fails, "{r:#?}");
+    }
+}

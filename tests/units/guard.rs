@@ -102,6 +102,10 @@ fn a_slow_unit_is_caught_in_the_act() {
     // It was seen while it ran.
     let elapsed = slow["elapsed_ns"].as_u64().unwrap();
     assert!((150_000_000..1_200_000_000).contains(&elapsed), "{said}");
+    // How long it took in the end is told, too.
+    let mut ends = told.iter().filter(|v| v["event"] == "ended" && v["start_ns"] == slow["start_ns"]);
+    let took = ends.next().and_then(|v| v["duration_ns"].as_u64());
+    assert!(took.is_some_and(|ns| (1_150_000_000..3_600_000_000).contains(&ns)), "{said}");
     let summary = told.last().unwrap();
     assert_eq!(summary["event"], "summary", "{said}");
     assert!(

@@ -68,7 +68,7 @@ fn a_slow_unit_is_caught_in_the_act() {
     set("60s");
     let metrics = dir.path().join("metrics");
     let guard =
-        pg_tui(&["guard", "-p", &server.pid().to_string(), "--profile", profile, "--json", "-d", "15"])
+        pg_tui(&["guard", "-p", &server.pid().to_string(), "--profile", profile, "--json", "-d", "22"])
             .args(["--on-violation", "record", "-o", dir.path().to_str().unwrap()])
             .args(["--metrics", metrics.to_str().unwrap()])
             .stdout(Stdio::piped())
@@ -81,7 +81,14 @@ fn a_slow_unit_is_caught_in_the_act() {
     std::thread::sleep(Duration::from_millis(2500));
     assert!(server.ask(&line("t 1200000")));
     // One that is far worse has a file of its own, soon after the other or not.
-    std::thread::sleep(Duration::from_millis(3500));
+    // What comes while that is not written yet, as on a busy machine, is in it.
+    for _ in 0..90 {
+        std::thread::sleep(Duration::from_millis(100));
+        if !files(dir.path()).is_empty() {
+            break;
+        }
+    }
+    std::thread::sleep(Duration::from_millis(1000));
     assert!(server.ask(&line("t 3600000")));
     let guarded = guard.wait_with_output().unwrap();
     let said = text(&guarded);

@@ -77,6 +77,14 @@ fn exit_codes() {
     let guard = ["guard", "-p", "4194305", "--unit-begin", "f", "--threshold", "5ms"];
     p.exits(&[&guard[..], &["--run", "true"]].concat(), 2, "--on-violation command");
     p.exits(&[&guard[..], &["-o", "."]].concat(), 2, "--on-violation record");
+    // Where it is to write is looked at before it guards.
+    p.exits(
+        &[&guard[..], &["--on-violation", "record", "-o", "none"]].concat(),
+        2,
+        "-o none: there is no such folder",
+    );
+    p.exits(&[&guard[..], &["--metrics", "none/m"]].concat(), 2, "--metrics none/m: there is no such folder");
+    p.exits(&[&guard[..], &["--metrics", "."]].concat(), 2, "--metrics .: this is a folder");
     let out = p.run(&["units", "shop.pgs"]);
     assert!(out.status.code() == Some(1) && out.stdout.is_empty(), "{}", text(&out));
 }

@@ -216,6 +216,39 @@ fn waits_that_are_no_waits_for_work_fire() {
     assert_eq!(fired(&mut t, &mut w, vec![wait(3, 7 * S, 10 * S, "flock", false)]), None);
 }
 
+/// A thread of a pool that waits for work by a condition variable, one that waits for a mutex, and one that waits otherwise
+/// for a lock that somebody was found to have.
+#[test]
+fn workers_without_work_do_not_fire() {
+    let mut w = Window::new(limit("60s"));
+    w.item(catalog(4));
+    let worker = |i: u32| {
+        (ThreadId(i), Thread { tid: 100 + i, process: ProcessId(0), focus: true, ..Thread::default() })
+    };
+    w.item(Item::Catalog(CatalogDelta { threads: (4..6).map(worker).collect(), ..CatalogDelta::default() }));
+    let mut t = Triggers::new(Limits { wait: Some(S), ..Limits::default() });
+    let of = |thread, start, value, begun_before| {
+        let mut e = wait(thread, start, start + 2 * S, "futex", false);
+        if let Kind::OffCpu(o) = &mut e.kind {
+            (o.op, o.value, o.begun_before) = (0x189, value, begun_before);
+        }
+        e
+    };
+    assert_eq!(
+        fired(&mut t, &mut w, vec![of(4, 0, 7, false), of(0, 0, 7, true), of(0, 3 * S, 104, false)]),
+        None
+    );
+    assert!(fired(&mut t, &mut w, vec![of(4, 6 * S, 2, false)]).unwrap().why.contains("futex"));
+    assert!(
+        fired(&mut t, &mut w, vec![of(0, 9 * S, 7, false)]).is_some(),
+        "a main thread waits for a result"
+    );
+    let held = Kind::Hold(Hold { object: ObjectId(5), subject: ThreadId(5), relation: Relation::Owns });
+    let held = Event { time: 12 * S + 1, thread: ThreadId(4), cpu: 0, kind: held };
+    assert!(fired(&mut t, &mut w, vec![held, of(5, 12 * S, 7, false)]).is_some());
+    assert_eq!(fired(&mut t, &mut w, vec![of(5, 15 * S, 7, false)]), None, "that was another wait");
+}
+
 #[test]
 fn long_turns_of_event_loops_fire() {
     let mut w = Window::new(limit("60s"));

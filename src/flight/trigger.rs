@@ -3,7 +3,7 @@
 
 use super::rows::Rows;
 use super::window::Window;
-use pg_event::{Event, Kind, Ns, ObjectId, OffCpu, OffState, POLLS, Sysno, ThreadId, Unserved};
+use pg_event::{Event, Kind, Ns, ObjectId, OffCpu, OffState, POLLS, Relation, Sysno, ThreadId, Unserved};
 use pg_graph::UnservedFact;
 use std::collections::HashMap;
 
@@ -59,12 +59,14 @@ pub struct Triggers {
     turns: HashMap<ThreadId, Option<Ns>>,
     /// Waits and processes that were told, so that each is told once.
     told: HashMap<(u32, Ns), Ns>,
+    /// Threads that wait for a lock that somebody was found to have, and when he was.
+    kept_out: HashMap<ThreadId, Ns>,
 }
 
 impl Triggers {
     /// With these limits.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, command: None, turns: HashMap::new(), told: HashMap::new() }
+        Self { limits, command: None, turns: HashMap::new(), told: HashMap::new(), kept_out: HashMap::new() }
     }
 
     /// Whose run time counts, too, though the recording began after it.
@@ -96,8 +98,13 @@ impl Triggers {
                 Kind::Unserved(u) if in_focus(catalog, e.thread) => {
                     self.unserved(e.thread, e.time, u, catalog)
                 }
+                Kind::Hold(h) if self.limits.wait.is_some() && keeps_out(h.relation) => {
+                    self.kept_out.insert(h.subject, e.time);
+                    None
+                }
                 Kind::Exit { .. } => {
                     self.turns.remove(&e.thread);
+                    self.kept_out.remove(&e.thread);
                     None
                 }
                 _ => None,
@@ -144,7 +151,7 @@ impl Triggers {
             self.turns.insert(thread, (!o.open).then_some(time));
         }
         if found.is_none()
-            && let Some((what, limit)) = self.too_long(o, took)
+            && let Some((what, limit)) = self.too_long(thread, o, took, catalog)
             && self.tell(thread.0, o.start, time)
         {
             found = Some((describe(catalog, thread, &what, took, limit), o.start.saturating_add(limit)));
@@ -153,12 +160,15 @@ impl Triggers {
     }
 
     /// Is a wait too long, and by which measure?
-    fn too_long(&self, o: &OffCpu, took: Ns) -> Option<(String, Ns)> {
+    fn too_long(&self, thread: ThreadId, o: &OffCpu, took: Ns, catalog: &Rows) -> Option<(String, Ns)> {
         if let Some(limit) = self.call(o.syscall, took).filter(|_| o.blocked()) {
             return Some((call_name(o.syscall), limit));
         }
         let limit = self.limits.wait.filter(|limit| took > *limit)?;
-        let idle = waits_for_events(o.syscall) || o.syscall.is_any(&IDLE);
+        let kept_out = self.kept_out.get(&thread).is_some_and(|&t| t >= o.start);
+        let idle = waits_for_events(o.syscall)
+            || o.syscall.is_any(&IDLE)
+            || (!kept_out && waits_for_work(thread, o, catalog));
         let asleep = matches!(o.state, OffState::Interruptible | OffState::Idle);
         (!(asleep && idle) && o.state != OffState::Dead && o.state != OffState::Idle)
             .then(|| (call_name(o.syscall), limit))
@@ -184,7 +194,10 @@ impl Triggers {
         let mut found: Vec<(ThreadId, Ns, Ns, String)> = Vec::new();
         for (thread, o) in window.open_waits() {
             let took = now.saturating_sub(o.start);
-            if let Some((what, limit)) = self.too_long(o, took).filter(|_| in_focus(catalog, thread)) {
+            if !in_focus(catalog, thread) {
+                continue;
+            }
+            if let Some((what, limit)) = self.too_long(thread, o, took, catalog) {
                 found.push((thread, o.start, limit, describe(catalog, thread, &what, took, limit)));
             }
         }
@@ -228,6 +241,24 @@ impl Triggers {
 /// Is it one in which an event loop waits for events?
 fn waits_for_events(call: Sysno) -> bool {
     call.is_any(&POLLS) || call.is_any(&["io_uring_enter"])
+}
+
+/// Is it a futex by which threads wait for work, or for another thread's end, as far as the call tells ([`pg_graph`] asks the
+/// names on the stack, which are looked up when a file is written)? The value 2 means "locked, and others wait" to most
+/// mutexes. A main thread waits like this for a result, unless it sits there since before.
+fn waits_for_work(thread: ThreadId, o: &OffCpu, catalog: &Rows) -> bool {
+    const LOCKED: u32 = 2;
+    if !o.syscall.is_any(&["futex", "futex_wait", "futex_waitv"]) || o.value == LOCKED {
+        return false;
+    }
+    let Some(own) = catalog.thread(thread) else { return false };
+    let main = catalog.process(own.process).is_some_and(|p| p.pid == own.tid);
+    let ends = |tid: u32| catalog.threads().iter().any(|(_, t)| t.process == own.process && t.tid == tid);
+    !main || o.begun_before || (o.value != 0 && ends(o.value))
+}
+
+fn keeps_out(relation: Relation) -> bool {
+    relation.has_lock() || relation == Relation::Reader
 }
 
 fn in_focus(catalog: &Rows, thread: ThreadId) -> bool {

@@ -11,5 +11,5 @@ mod unit_log;
 pub use given::{Bounds, Located};
 pub use guarding::{Ask, Guarding, Refused, Watched, changed, functions_of};
 pub use learn::{Measured, Measuring, measure};
-pub use tell::{Shown, json, metrics, seen, text};
+pub use tell::{Shown, json, metrics, over_json, over_text, seen, text};
 pub use unit_log::UnitLog;

@@ -29,17 +29,16 @@ pub struct Shown {
     pub starved: bool,
     /// The same unit was told before: it goes on.
     pub goes_on: bool,
+    /// And that not for want of a CPU.
+    pub slow_before: bool,
     /// The unit is no turn of a loop: what units are, in words.
     pub given: Option<String>,
 }
 
 impl Shown {
-    /// Of a violation, the `number`th since `began`. `catalog` names its stacks.
-    pub fn of(v: &Violation, number: usize, watched: &Watched, catalog: &Catalog, began: Ns) -> Self {
+    /// Of a violation, the `number`th since `began`. Its stack comes with [`Self::name`].
+    pub fn of(v: &Violation, number: usize, watched: &Watched, began: Ns) -> Self {
         let name = |pid| read_stat(pid).map_or_else(String::new, |s| lossy(&s.comm, NAME));
-        let mut stack = pg_graph::kernel_frames(catalog, v.kernel_stack);
-        let kernel = stack.len();
-        stack.extend(catalog.show_stack(v.user_stack));
         let info = ViolationInfo {
             number,
             time: v.time.saturating_sub(began),
@@ -54,8 +53,8 @@ impl Shown {
             threshold_ns: v.threshold,
             excess: (v.elapsed as f64 / v.threshold.max(1) as f64 * 100.0).round() / 100.0,
             at: pg_graph::seen_by(v.seen).into(),
-            stack,
-            distance: v.distance.map(|d| catalog.shown_at(v.user_stack, d) as u32),
+            stack: Vec::new(),
+            distance: None,
             // Who woke whom is in the recording.
             handed_on: None,
         };
@@ -63,31 +62,60 @@ impl Shown {
         let spent = [v.elapsed.saturating_sub(v.away), ready, v.away - ready];
         let given = watched.given.clone();
         let of_loop = watched.function.clone();
-        Self { info, of_loop, kernel, spent, starved: v.is_starved(), goes_on: false, given }
+        Self {
+            info,
+            of_loop,
+            kernel: 0,
+            spent,
+            starved: v.is_starved(),
+            goes_on: false,
+            slow_before: false,
+            given,
+        }
+    }
+
+    /// Its stack, once the names of functions are known.
+    pub fn name(&mut self, v: &Violation, catalog: &Catalog) {
+        let mut stack = pg_graph::kernel_frames(catalog, v.kernel_stack);
+        self.kernel = stack.len();
+        stack.extend(catalog.show_stack(v.user_stack));
+        self.info.stack = stack;
+        self.info.distance = v.distance.map(|d| catalog.shown_at(v.user_stack, d) as u32);
+    }
+}
+
+/// Whose unit it is.
+fn who(s: &Shown) -> String {
+    let v = &s.info;
+    let thread = if v.thread == v.process { String::new() } else { format!(" {}", v.thread) };
+    format!("{}/{}{thread}", v.process, v.tid)
+}
+
+/// Which unit.
+fn what(s: &Shown) -> String {
+    let of = &s.info.unit_type;
+    if of.is_empty() {
+        "a unit of no known type".into()
+    } else if let Some(given) = s.given.as_ref().filter(|_| *of == s.of_loop) {
+        // There is no other type.
+        given.strip_prefix("calls of ").map_or_else(|| given.clone(), |f| format!("a call of {f}"))
+    } else {
+        format!("a unit of type {of}")
     }
 }
 
 /// For people: what took too long, and where it was.
 pub fn text(s: &Shown) -> String {
     let v = &s.info;
-    let of = if v.unit_type.is_empty() {
-        "a unit of no known type".into()
-    } else if let Some(given) = s.given.as_ref().filter(|_| v.unit_type == s.of_loop) {
-        // There is no other type.
-        given.strip_prefix("calls of ").map_or_else(|| given.clone(), |f| format!("a call of {f}"))
-    } else {
-        format!("a unit of type {}", v.unit_type)
-    };
-    let what = match v.at.as_str() {
+    let does = match v.at.as_str() {
         "end" => "took",
         _ if s.goes_on => "goes on for",
         _ => "runs for",
     };
     let mut out = format!(
-        "{}/{}{}: {of} {what} {}, {:.1} times the {} it may",
-        v.process,
-        v.tid,
-        if v.thread == v.process { String::new() } else { format!(" {}", v.thread) },
+        "{}: {} {does} {}, {:.1} times the {} it may",
+        who(s),
+        what(s),
         span(v.elapsed_ns),
         v.excess,
         span(v.threshold_ns)
@@ -106,6 +134,32 @@ pub fn text(s: &Shown) -> String {
         }
     }
     out
+}
+
+/// For people: how long a unit took in the end that was told while it ran; `None` when that is what was told.
+pub fn over_text(s: &Shown, took: Ns) -> Option<String> {
+    let v = &s.info;
+    (took / 5 * 4 > v.elapsed_ns).then(|| {
+        format!("{}: {} that ran for {} took {} in all", who(s), what(s), span(v.elapsed_ns), span(took))
+    })
+}
+
+/// For scripts: one line. `event` is `ended`, `number` that of the violation told last of this unit.
+pub fn over_json(s: &Shown, took: Ns) -> Value {
+    let v = &s.info;
+    json!({
+        "event": "ended",
+        "number": v.number,
+        "pid": v.pid,
+        "tid": v.tid,
+        "process": v.process,
+        "thread": v.thread,
+        "loop": s.of_loop,
+        "type": v.unit_type,
+        "start_ns": v.start_ns,
+        "duration_ns": took,
+        "threshold_ns": v.threshold_ns,
+    })
 }
 
 /// What the unit did with its time, as far as it is worth a word.
@@ -235,7 +289,8 @@ mod tests {
             ..ViolationInfo::default()
         };
         let spent = [40_000_000, 900_000, 100_000];
-        Shown { info, of_loop: "serve".into(), kernel: 1, spent, starved: false, goes_on: false, given: None }
+        let (of_loop, starved, given) = ("serve".into(), false, None);
+        Shown { info, of_loop, kernel: 1, spent, starved, goes_on: false, slow_before: false, given }
     }
 
     #[test]
@@ -247,6 +302,21 @@ mod tests {
             sort (shop)
             serve (shop)  <- event loop
         ");
+    }
+
+    #[test]
+    fn what_it_took_in_the_end_is_told_where_that_is_more() {
+        let over = over_text(&shown(), 1_200_000_000);
+        assert_eq!(
+            over.as_deref(),
+            Some("shop/8 worker: a unit of type sort that ran for 41 ms took 1.20 s in all")
+        );
+        assert_eq!(over_text(&shown(), 45_000_000), None);
+        let line = over_json(&shown(), 45_000_000);
+        assert_eq!(
+            (&line["event"], &line["number"], &line["duration_ns"]),
+            (&json!("ended"), &json!(3), &json!(45_000_000))
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod net;
 
 pub use fd::{
     AccessMode, FdInfo, FdLink, parse_epoll_targets, parse_fd_link, parse_fdinfo, read_fd_link,
-    read_fd_links, read_fdinfo,
+    read_fd_links, read_fdinfo, socket_protocol,
 };
 pub use locks::{FileLock, LockKind, parse_locks, read_locks};
 pub use net::{InetSocket, TCP_LISTEN, UnixSocket, parse_inet, parse_unix, read_inet, read_unix};

@@ -7,12 +7,14 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 // Kernel: include/uapi/linux/{netlink,sock_diag,unix_diag,inet_diag}.h.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
-const NLM_F_REQUEST_DUMP: u16 = 0x301;
+const NLM_F_REQUEST: u16 = 1;
+const NLM_F_DUMP: u16 = 0x300;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 /// State of a connection that can be used both ways (`TCP_ESTABLISHED`), and of a socket that listens (`TCP_LISTEN`); unix
 /// sockets have them, too.
 pub const ESTABLISHED: u32 = 1;
+pub const SYN_SENT: u32 = 2;
 pub const LISTEN: u32 = 10;
 pub const UDIAG_SHOW_NAME: u32 = 1;
 pub const UDIAG_SHOW_PEER: u32 = 4;
@@ -23,6 +25,11 @@ pub const UNIX_DIAG_PEER: u16 = 2;
 pub const UNIX_DIAG_ICONS: u16 = 3;
 pub const UNIX_DIAG_RQLEN: u16 = 4;
 pub const INET_DIAG_INFO: u16 = 2;
+/// Bytes of an `inet_diag_sockid`, which names one TCP socket, and where it lies in an `inet_diag_msg`.
+const SOCKID: usize = 48;
+const SOCKID_AT: usize = 4;
+/// Most questions asked at once: the answers have to fit into what the kernel keeps for a socket.
+const AT_ONCE: usize = 64;
 /// Size of a netlink header, of `unix_diag_msg`, and of `inet_diag_msg`.
 const HEADER: usize = 16;
 const UNIX_DIAG_MSG: usize = 16;
@@ -43,22 +50,41 @@ pub fn unix_request(states: u32, show: u32) -> Vec<u8> {
     body.extend(0u32.to_ne_bytes()); // any inode
     body.extend(show.to_ne_bytes());
     body.extend([0xff; 8]); // any cookie
-    request(&body)
+    request(&body, NLM_F_DUMP)
 }
 
 /// Asks for all TCP sockets of a family (`AF_INET`, `AF_INET6`) in these states, with their `tcp_info`.
 pub fn tcp_request(family: i32, states: u32) -> Vec<u8> {
-    let mut body = vec![family as u8, libc::IPPROTO_TCP as u8, 1 << (INET_DIAG_INFO - 1), 0];
-    body.extend(states.to_ne_bytes());
-    body.extend([0; 48]); // any address
-    request(&body)
+    request(&tcp_body(family, states, &[0; SOCKID]), NLM_F_DUMP)
 }
 
-fn request(body: &[u8]) -> Vec<u8> {
+/// One TCP socket as a dump named it: with its cookie, so that no other one is meant later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TcpSocket {
+    pub family: i32,
+    id: [u8; SOCKID],
+}
+
+impl TcpSocket {
+    /// The one that this `inet_diag_msg` is about.
+    pub fn of(message: &[u8]) -> Option<Self> {
+        let id = message.get(SOCKID_AT..SOCKID_AT + SOCKID)?.try_into().ok()?;
+        Some(Self { family: i32::from(*message.first()?), id })
+    }
+}
+
+fn tcp_body(family: i32, states: u32, id: &[u8; SOCKID]) -> Vec<u8> {
+    let mut body = vec![family as u8, libc::IPPROTO_TCP as u8, 1 << (INET_DIAG_INFO - 1), 0];
+    body.extend(states.to_ne_bytes());
+    body.extend(id);
+    body
+}
+
+fn request(body: &[u8], flags: u16) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEADER + body.len());
     out.extend(((HEADER + body.len()) as u32).to_ne_bytes());
     out.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    out.extend(NLM_F_REQUEST_DUMP.to_ne_bytes());
+    out.extend((NLM_F_REQUEST | flags).to_ne_bytes());
     out.extend([0; 8]); // sequence, port
     out.extend(body);
     out
@@ -68,6 +94,8 @@ fn request(body: &[u8]) -> Vec<u8> {
 pub struct Socket {
     fd: OwnedFd,
     buffer: Vec<u8>,
+    /// An answer was not received whole.
+    broken: bool,
 }
 
 impl Socket {
@@ -92,25 +120,17 @@ impl Socket {
             );
             fd
         };
-        Some(Self { fd, buffer: vec![0; 1 << 16] })
+        Some(Self { fd, buffer: vec![0; 1 << 16], broken: false })
     }
 
     /// All that a dump says, datagram by datagram; `None` when it was refused or not finished: after that the
     /// rest of it may still come, and the socket is of no use any more.
     pub fn dump(&mut self, request: &[u8]) -> Option<Vec<Vec<u8>>> {
-        let fd = self.fd.as_raw_fd();
-        // SAFETY: the request is as long as stated.
-        let sent = unsafe { libc::send(fd, request.as_ptr().cast(), request.len(), 0) };
-        if sent != request.len() as isize {
-            return None;
-        }
+        self.send(request)?;
         let mut out = Vec::new();
         // A dump has an end; the bound is for a kernel that does not tell.
         for _ in 0..4096 {
-            // SAFETY: the buffer is as long as stated.
-            let got = unsafe { libc::recv(fd, self.buffer.as_mut_ptr().cast(), self.buffer.len(), 0) };
-            let got = usize::try_from(got).ok().filter(|&n| n > 0)?;
-            let part = self.buffer.get(..got)?.to_vec();
+            let part = self.receive()?;
             if messages(&part).any(|(kind, _)| kind == NLMSG_ERROR) {
                 return None;
             }
@@ -120,7 +140,47 @@ impl Socket {
                 return Some(out);
             }
         }
+        self.broken = true;
         None
+    }
+
+    /// What the kernel says of these sockets, each of which it finds at once, where a dump goes through its whole table;
+    /// nothing of one that is not there any more. `None` as with [`Self::dump`].
+    pub fn each(&mut self, of: &[TcpSocket]) -> Option<Vec<Vec<u8>>> {
+        let mut out = Vec::with_capacity(of.len());
+        for some in of.chunks(AT_ONCE) {
+            let ask: Vec<u8> =
+                some.iter().flat_map(|s| request(&tcp_body(s.family, u32::MAX, &s.id), 0)).collect();
+            self.send(&ask)?;
+            // An answer or an error for each, in a datagram of its own.
+            for _ in some {
+                let part = self.receive()?;
+                if !messages(&part).any(|(kind, _)| kind == NLMSG_ERROR) {
+                    out.push(part);
+                }
+            }
+        }
+        Some(out)
+    }
+
+    /// The rest of an answer may still come: it is of no use any more.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    fn send(&self, bytes: &[u8]) -> Option<()> {
+        // SAFETY: as many bytes are there as is said.
+        let sent = unsafe { libc::send(self.fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
+        (sent == bytes.len() as isize).then_some(())
+    }
+
+    fn receive(&mut self) -> Option<Vec<u8>> {
+        let (fd, buffer) = (self.fd.as_raw_fd(), &mut self.buffer);
+        // SAFETY: the buffer is as long as stated.
+        let got = unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+        let got = usize::try_from(got).ok().filter(|&n| n > 0);
+        self.broken |= got.is_none();
+        Some(self.buffer.get(..got?)?.to_vec())
     }
 }
 

@@ -9,13 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const MOST_SHARED: usize = 15;
 
 /// Contexts that tell types from each other, each with these types, given the contexts of each type. Where more than half of
-/// all types come by, nothing is told: a unit that comes by no other is of no known type, rather than of the shortest of all.
+/// all types (rounded up: of three, each of two contexts may have two) come by, nothing is told: a unit that comes by no other
+/// is of no known type, rather than of the shortest of all.
 pub fn telling(contexts: &[BTreeSet<Context>]) -> BTreeMap<Context, Vec<usize>> {
     let mut told: BTreeMap<Context, Vec<usize>> = BTreeMap::new();
     for (t, c) in contexts.iter().enumerate().flat_map(|(t, all)| all.iter().map(move |c| (t, *c))) {
         told.entry(c).or_default().push(t);
     }
-    told.retain(|_, types| types.len() * 2 <= contexts.len());
+    let most = contexts.len().div_ceil(2).min(contexts.len().saturating_sub(1));
+    told.retain(|_, types| types.len() <= most);
     told
 }
 
@@ -164,6 +166,9 @@ mod tests {
             [at(1, 8)].into(),
         ];
         assert_eq!(telling(&contexts), [(at(1, 16), vec![0, 1]), (at(2, 24), vec![0])].into());
+        // Of three types one comes by both, the others by one each.
+        let three = [[at(1, 8), at(2, 8)].into(), [at(1, 8)].into(), [at(2, 8)].into()];
+        assert_eq!(telling(&three), [(at(1, 8), vec![0, 1]), (at(2, 8), vec![0, 2])].into());
         // The only type needs no telling.
         assert!(telling(&contexts[..1]).is_empty());
     }

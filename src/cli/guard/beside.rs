@@ -12,7 +12,6 @@ use pg_event::{CatalogDelta, Ns};
 use pg_graph::words::span;
 use pg_tracer::Collector;
 use pg_tracer::guards::Ended;
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -27,8 +26,7 @@ pub fn run<'a>(
 ) -> Result<(), Failure> {
     let record = as_typed(args)?;
     let until = args.duration.map(|s| Instant::now() + Duration::from_secs_f64(s));
-    let mut beside =
-        Beside { args, watch, file, targets, out, until, written: Instant::now(), slow: HashMap::new() };
+    let mut beside = Beside { args, watch, file, targets, out, until, written: Instant::now() };
     run_beside(&record, args.window, Some(&mut beside)).map(|_| ())
 }
 
@@ -50,8 +48,6 @@ struct Beside<'a> {
     out: &'a mut dyn Write,
     until: Option<Instant>,
     written: Instant,
-    /// Of threads, the unit under way that was told as slow by itself, not for want of a CPU.
-    slow: HashMap<u32, u32>,
 }
 
 impl Beside<'_> {
@@ -78,29 +74,28 @@ impl Companion for Beside<'_> {
         };
         for told in self.watch.receive(Duration::ZERO) {
             match told {
-                Out::Violation(v, of, shown) => {
+                Out::Violation(v, of) => collector.violation(*v, of),
+                Out::Shown(shown) => {
                     tell(self.args, &shown, self.out)?;
                     let named =
                         if shown.info.unit_type.is_empty() { "a unit" } else { &shown.info.unit_type };
                     // For want of a CPU any unit may take some while.
                     let weight = if shown.starved { 1.0 } else { shown.info.excess };
-                    // Told again as slow: what it took in the end is weighed then.
-                    let known = !shown.starved && self.slow.insert(v.tid, v.number) == Some(v.number);
                     let (process, took) = (&shown.info.process, span(shown.info.elapsed_ns));
-                    if !known {
+                    // Told again as slow: what it took in the end is weighed then.
+                    if shown.starved || !shown.slow_before {
                         weigh(format!("{named} of {process} runs for {took}"), weight);
                     }
-                    collector.violation(*v, of);
                 }
-                Out::Unit(unit, of) => {
+                Out::Unit(unit, of, slow) => {
                     // Only its end says how long it took: it is told as soon as it takes too long.
-                    let slow = unit.violated && self.slow.remove(&unit.tid) == Some(unit.number);
                     if let Some((name, limit)) = self.limit(&unit).filter(|_| slow) {
                         let took = format!("{name} of process {} took {}", unit.pid, span(unit.elapsed));
                         weigh(took, unit.elapsed as f64 / limit as f64);
                     }
                     collector.unit(unit, of);
                 }
+                Out::Over(shown, took) => super::tell_over(self.args, &shown, took, self.out)?,
                 Out::Note(n) => note(&n),
             }
         }

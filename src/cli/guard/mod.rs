@@ -10,7 +10,9 @@ use super::args::{Guard, OnViolation};
 use super::exit::{Failure, Outcome};
 use super::{profile, record};
 use crate::clean::{clean, clean_lines};
-use crate::guard::{Ask, Guarding, Located, Refused, Watched, json, metrics, seen, text};
+use crate::guard::{
+    Ask, Guarding, Located, Refused, Watched, json, metrics, over_json, over_text, seen, text,
+};
 use crate::units;
 use pg_graph::words::span;
 use pg_tracer::command::Interrupts;
@@ -21,6 +23,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use targets::Targets;
 use watch::{Ended, Out, Watch};
@@ -36,6 +39,8 @@ const PERIOD: u64 = 200_000_000;
 const SHARE: f64 = 0.005;
 /// A unit of a loop in so long is recorded that took no longer than it may, ns: slow ones are compared with these.
 const SPARSE: u64 = 5_000_000;
+/// Commands of --run that run at a time, at most.
+const COMMANDS: usize = 16;
 /// How often metrics are written.
 const METRICS: Duration = Duration::from_secs(5);
 /// How often targets and signals are looked at.
@@ -49,6 +54,16 @@ pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
     ] {
         if given && args.on_violation != what {
             return Err(Failure::Usage(format!("{option} goes with --on-violation {wanted}")));
+        }
+    }
+    if let Some(folder) = args.output.as_deref().filter(|f| !f.is_dir()) {
+        return Err(record::flight::no_folder(folder));
+    }
+    if let Some(path) = &args.metrics {
+        let folder = path.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let wrong = if folder.is_dir() { "this is a folder" } else { "there is no such folder" };
+        if path.is_dir() || !folder.is_dir() {
+            return Err(Failure::Usage(format!("--metrics {}: {wrong}", path.display())));
         }
     }
     let mut file = ProfileFile::new(args);
@@ -110,8 +125,9 @@ pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
     loop {
         for told in watch.receive(LOOK) {
             match told {
-                Out::Violation(_, _, shown) => tell(args, &shown, out)?,
-                Out::Unit(..) => {}
+                Out::Shown(shown) => tell(args, &shown, out)?,
+                Out::Violation(..) | Out::Unit(..) => {}
+                Out::Over(shown, took) => tell_over(args, &shown, took, out)?,
                 Out::Note(n) => note(&n),
             }
         }
@@ -144,6 +160,15 @@ fn about(l: &Watched) -> String {
     }
     let name = l.given.as_deref().unwrap_or(name);
     let plural = |n: usize| if n == 1 { "" } else { "s" };
+    if types > 1 && l.guards == 0 {
+        let may = match l.limits.1 {
+            0 => String::new(),
+            ns => format!("; each unit may take {}", span(ns)),
+        };
+        return format!(
+            "guarding units of {name}: {types} types, but no probe tells them from each other{may}"
+        );
+    }
     format!(
         "guarding units of {name}: {types} type{}, told from each other at {} function{}",
         plural(types),
@@ -170,15 +195,39 @@ fn tell(args: &Guard, shown: &crate::guard::Shown, out: &mut dyn Write) -> Resul
     Ok(())
 }
 
-/// Run a person's command. Nobody waits for it: it must not hold up the guards.
+/// Say how long it took in the end.
+fn tell_over(
+    args: &Guard,
+    shown: &crate::guard::Shown,
+    took: pg_event::Ns,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    if args.json {
+        writeln!(out, "{}", over_json(shown, took))?;
+    } else if let Some(text) = over_text(shown, took) {
+        writeln!(out, "{}", clean_lines(&text))?;
+    }
+    Ok(out.flush()?)
+}
+
+/// Run a person's command. Nobody waits for it: it must not hold up the guards. Those that hang do not pile up.
 fn call(command: &str, line: &str) -> std::io::Result<()> {
-    let mut child =
-        Command::new("/bin/sh").args(["-c", command]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+    static RUNNING: AtomicUsize = AtomicUsize::new(0);
+    if RUNNING.fetch_add(1, Ordering::Relaxed) >= COMMANDS {
+        RUNNING.fetch_sub(1, Ordering::Relaxed);
+        return Err(std::io::Error::other(format!("{COMMANDS} of these have not ended yet")));
+    }
+    let started =
+        Command::new("/bin/sh").args(["-c", command]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+    let mut child = started.inspect_err(|_| {
+        RUNNING.fetch_sub(1, Ordering::Relaxed);
+    })?;
     let (stdin, line) = (child.stdin.take(), format!("{line}\n"));
     std::thread::spawn(move || {
         // It need not read it.
         let _ = stdin.map(|mut s| s.write_all(line.as_bytes()));
         let _ = child.wait();
+        RUNNING.fetch_sub(1, Ordering::Relaxed);
     });
     Ok(())
 }
@@ -187,8 +236,10 @@ fn call(command: &str, line: &str) -> std::io::Result<()> {
 fn end(args: &Guard, watch: Watch, out: &mut dyn Write) -> Outcome {
     let Ended { loops, counts, sight, notes, told } = watch.stop();
     for told in told {
-        if let Out::Violation(_, _, shown) = told {
-            tell(args, &shown, out)?;
+        match told {
+            Out::Shown(shown) => tell(args, &shown, out)?,
+            Out::Over(shown, took) => tell_over(args, &shown, took, out)?,
+            Out::Violation(..) | Out::Unit(..) | Out::Note(_) => {}
         }
     }
     for n in notes {
@@ -269,22 +320,59 @@ fn summary(loops: &[Watched], counts: &[Vec<Counts>], all: &Counts, sight: &Sigh
     })
 }
 
-/// Replaced as a whole: a reader never sees half of it.
+/// Said when it begins to fail, not every few seconds.
 fn write_metrics(args: &Guard, loops: &[Watched], counts: &[Vec<Counts>], sight: &Sight) {
+    static FAILED: AtomicBool = AtomicBool::new(false);
     let Some(path) = &args.metrics else { return };
+    let written = put_metrics(path, &metrics(loops, counts, sight));
+    let failed = FAILED.swap(written.is_err(), Ordering::Relaxed);
+    if let Err(e) = written
+        && !failed
+    {
+        note(&format!("cannot write {}: {e}", path.display()));
+    }
+}
+
+/// Replaced as a whole: a reader never sees half of it.
+fn put_metrics(path: &Path, text: &str) -> std::io::Result<()> {
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     let part = Path::new(&part);
     // What is there of that name is replaced, not written to: it may be somebody's link.
     let _ = std::fs::remove_file(part);
     let written = File::create_new(part)
-        .and_then(|mut f| f.write_all(metrics(loops, counts, sight).as_bytes()))
+        .and_then(|mut f| f.write_all(text.as_bytes()))
         .and_then(|()| std::fs::rename(part, path));
-    if let Err(e) = written {
-        note(&format!("cannot write {}: {e}", path.display()));
+    if written.is_err() {
+        // Of a full disk nothing is left.
+        let _ = std::fs::remove_file(part);
     }
+    written
 }
 
 fn note(text: &str) {
     eprintln!("pg-tui: {}", clean_lines(text));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_that_hang_do_not_pile_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let gate = dir.path().join("gate");
+        // They end when the gate is there.
+        let wait = format!("until [ -e '{}' ]; do sleep 0.02; done", gate.display());
+        for _ in 0..COMMANDS {
+            call(&wait, "{}").unwrap();
+        }
+        assert!(call("true", "{}").is_err());
+        std::fs::write(&gate, "").unwrap();
+        let until = Instant::now() + Duration::from_secs(20);
+        while call("true", "{}").is_err() {
+            assert!(Instant::now() < until, "there is room again");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
 }

@@ -2,10 +2,10 @@
 
 use crate::guard::{Guarding, Shown, Watched};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use pg_event::{CatalogDelta, UnitTypeId};
+use pg_event::{CatalogDelta, Ns, UnitTypeId};
 use pg_tracer::Error;
 use pg_tracer::guards::{Counts, Ended as UnitEnded, Guards, Sight, Told, Violation};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -14,13 +14,19 @@ use std::time::{Duration, Instant};
 const COUNT: Duration = Duration::from_secs(1);
 /// Longest sleep.
 const PAUSE: Duration = Duration::from_millis(10);
+/// Longest time that names are waited for.
+const NAMES: Duration = Duration::from_secs(30);
 
 /// What it tells.
 pub enum Out {
-    /// A unit takes too long; its type in a recording, and the same with names.
-    Violation(Box<Violation>, UnitTypeId, Box<Shown>),
-    /// A unit ended; its type in a recording.
-    Unit(UnitEnded, UnitTypeId),
+    /// A unit takes too long; its type in a recording. Comes at once.
+    Violation(Box<Violation>, UnitTypeId),
+    /// The same with names, once they are known.
+    Shown(Box<Shown>),
+    /// A unit ended; its type in a recording, and whether it was told as slow, not for want of a CPU.
+    Unit(UnitEnded, UnitTypeId, bool),
+    /// One that was told while it ran: as it was told last, and how long it took, ns.
+    Over(Box<Shown>, Ns),
     /// Something to be said.
     Note(String),
 }
@@ -155,6 +161,46 @@ impl Drop for Watch {
     }
 }
 
+/// What is to be told when the names of functions are known: that may take seconds, in which threads come that are to be
+/// guarded, and units end.
+#[derive(Default)]
+struct Nameless(VecDeque<Waiting>);
+
+enum Waiting {
+    /// With how many names were looked for by then, and since when it waits.
+    Shown(Box<Shown>, Box<Violation>, u64, Instant),
+    Over(Box<Shown>, Ns),
+}
+
+impl Nameless {
+    /// Tell those whose names are known, in their order; all of them at the end.
+    fn tell(&mut self, guards: &mut Guards, tell: &Sender<Out>, end: bool) {
+        if self.0.is_empty() {
+            return;
+        }
+        if end {
+            guards.symbolize();
+        }
+        let (known, _) = guards.name_some();
+        while let Some(first) = self.0.pop_front() {
+            let out = match first {
+                Waiting::Shown(shown, v, wanted, since)
+                    if !end && known < wanted && since.elapsed() < NAMES =>
+                {
+                    self.0.push_front(Waiting::Shown(shown, v, wanted, since));
+                    return;
+                }
+                Waiting::Shown(mut shown, v, ..) => {
+                    shown.name(&v, guards.catalog());
+                    Out::Shown(shown)
+                }
+                Waiting::Over(shown, took) => Out::Over(shown, took),
+            };
+            let _ = tell.send(out);
+        }
+    }
+}
+
 fn run(
     mut guards: Guards,
     mut loops: Arc<Vec<Watched>>,
@@ -164,8 +210,9 @@ fn run(
 ) -> Vec<String> {
     let began = guards.began();
     let mut number = 0;
-    // By thread, the unit of it that was told last.
-    let mut before: HashMap<u32, u32> = HashMap::new();
+    // By thread, the unit of it that was told last, how, and whether it was ever told as slow.
+    let mut before: HashMap<u32, (u32, Box<Shown>, bool)> = HashMap::new();
+    let mut nameless = Nameless::default();
     let mut counted = Instant::now();
     let many = loops.len();
     let count = |guards: &Guards| {
@@ -177,22 +224,29 @@ fn run(
             let v = match told {
                 Told::Violation(v) => v,
                 Told::Ended(e) => {
-                    before.remove(&e.tid);
-                    let _ = tell.send(Out::Unit(e, type_id(&loops, e.of_loop, e.of)));
+                    let of = before.remove(&e.tid).filter(|(number, ..)| e.violated && *number == e.number);
+                    let slow = of.as_ref().is_some_and(|(.., slow)| *slow);
+                    if let Some((_, shown, _)) = of.filter(|(_, s, _)| s.info.duration_ns.is_none()) {
+                        nameless.0.push_back(Waiting::Over(shown, e.elapsed));
+                    }
+                    let _ = tell.send(Out::Unit(e, type_id(&loops, e.of_loop, e.of), slow));
                     continue;
                 }
                 _ => continue,
             };
             let Some(watched) = loops.get(v.of_loop) else { continue };
-            guards.symbolize();
             number += 1;
             let of = type_id(&loops, v.of_loop, v.of);
-            let mut shown = Shown::of(&v, number, watched, guards.catalog(), began);
-            shown.goes_on = before.insert(v.tid, v.number) == Some(v.number);
-            if tell.send(Out::Violation(v, of, Box::new(shown))).is_err() {
+            let mut shown = Box::new(Shown::of(&v, number, watched, began));
+            let last = before.get(&v.tid).filter(|(number, ..)| *number == v.number);
+            (shown.goes_on, shown.slow_before) = (last.is_some(), last.is_some_and(|(.., slow)| *slow));
+            before.insert(v.tid, (v.number, shown.clone(), shown.slow_before || !shown.starved));
+            nameless.0.push_back(Waiting::Shown(shown, v.clone(), guards.name_some().1, Instant::now()));
+            if tell.send(Out::Violation(v, of)).is_err() {
                 return guards.notes();
             }
         }
+        nameless.tell(&mut guards, tell, false);
         for order in orders.try_iter() {
             match order {
                 In::Add(pid) => {
@@ -207,6 +261,7 @@ fn run(
                     loops = new;
                 }
                 In::Stop => {
+                    nameless.tell(&mut guards, tell, true);
                     count(&guards);
                     return guards.notes();
                 }

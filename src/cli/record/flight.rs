@@ -92,6 +92,13 @@ pub fn run(args: &Record, limit: Limit) -> Outcome {
     run_beside(args, limit, None)
 }
 
+/// Files of a flight recorder go to a folder.
+pub fn no_folder(path: &Path) -> Failure {
+    let what =
+        if path.exists() { "this is no folder" } else { "there is no such folder (mkdir -p makes it)" };
+    Failure::Usage(format!("-o {}: {what}; files that are kept go to a folder", path.display()))
+}
+
 /// Run it beside something else.
 pub fn run_beside(args: &Record, limit: Limit, companion: Option<&mut dyn Companion>) -> Outcome {
     let options = about::options(args)?;
@@ -99,12 +106,7 @@ pub fn run_beside(args: &Record, limit: Limit, companion: Option<&mut dyn Compan
     pg_tracer::check_permission().map_err(|e| tracer_failure(&e))?;
     let folder = args.output.clone().unwrap_or_else(|| PathBuf::from("."));
     if !folder.is_dir() {
-        let what =
-            if folder.exists() { "this is no folder" } else { "there is no such folder (mkdir -p makes it)" };
-        return Err(Failure::Usage(format!(
-            "-o {}: {what}; with --flight, files go to a folder",
-            folder.display()
-        )));
+        return Err(no_folder(&folder));
     }
     let asked = Arc::new(AtomicBool::new(false));
     let other = |e: std::io::Error| Failure::Other(format!("cannot watch for SIGUSR1: {e}"));

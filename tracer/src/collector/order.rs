@@ -41,6 +41,11 @@ impl Order {
         }
     }
 
+    /// Is what happened then too late to be put in its place?
+    pub fn is_past(&self, time: Ns) -> bool {
+        time < self.last
+    }
+
     /// What is held back.
     pub fn events(&self) -> impl Iterator<Item = &Event> {
         self.held.iter().chain(&self.strays).chain(self.sorted.iter().flatten())

@@ -76,11 +76,28 @@ impl Mapped {
     /// only as one for want of a CPU.
     pub fn asleep(&self, slot: usize) -> Option<Asleep> {
         let off = self.u64(slot, offset_of!(Unit, off));
-        if off == 0 || !self.is_untold(slot) {
+        (off != 0 && self.is_untold(slot)).then(|| self.unit(slot, off))
+    }
+
+    /// The unit of a slot ends where its thread sleeps since `off`, if it still does: that place turned out to be between
+    /// units. What it was, if its violation was told.
+    pub fn end_asleep(&self, slot: usize, off: u64, at: At) -> Option<Asleep> {
+        let running = self.u32(slot, offset_of!(Unit, running));
+        let unit = self.unit(slot, off);
+        if running.load(Ordering::Acquire) != 1
+            || self.u64(slot, offset_of!(Unit, off)) != off
+            || unit.at != at
+        {
             return None;
         }
+        // If it wakes now, what follows is no unit before its next wait.
+        running.store(0, Ordering::Release);
+        (self.u32(slot, offset_of!(Unit, told)).load(Ordering::Acquire) == TOLD).then_some(unit)
+    }
+
+    fn unit(&self, slot: usize, off: u64) -> Asleep {
         let asleep = offset_of!(Unit, asleep);
-        Some(Asleep {
+        Asleep {
             start: self.u64(slot, offset_of!(Unit, start)),
             spent: self.u64(slot, offset_of!(Unit, spent)),
             off,
@@ -89,7 +106,7 @@ impl Mapped {
             at: At { ip: self.u64(slot, asleep), sp: self.u64(slot, asleep + 8) },
             best: self.u32(slot, offset_of!(Unit, best)).load(Ordering::Relaxed),
             number: self.u32(slot, offset_of!(Unit, number)).load(Ordering::Relaxed),
-        })
+        }
     }
 
     /// Where the thread of a slot sleeps, and since when.

@@ -163,6 +163,20 @@ pub fn read_fd_links(pid: u32, limit: usize) -> Vec<(u32, FdLink)> {
     out
 }
 
+/// What kind of socket a descriptor leads to, in the kernel's words (`TCP`, `TCPv6`, `UNIX`, `NETLINK`, ...; some kernels
+/// say `UNIX-STREAM`); `None` when that is not told.
+pub fn socket_protocol(pid: u32, fd: u32) -> Option<String> {
+    let path = std::ffi::CString::new(format!("/proc/{pid}/fd/{fd}")).ok()?;
+    let mut buffer = [0u8; 64];
+    // SAFETY: both strings end in NUL, and as many bytes can be written as is said.
+    let n = unsafe {
+        let name = c"system.sockprotoname".as_ptr();
+        libc::getxattr(path.as_ptr(), name, buffer.as_mut_ptr().cast(), buffer.len())
+    };
+    let said = buffer.get(..usize::try_from(n).ok()?)?;
+    Some(String::from_utf8_lossy(said).trim_end_matches('\0').to_owned())
+}
+
 fn link_in<'a>(folder: &std::fs::File, fd: u32, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     let name = std::ffi::CString::new(fd.to_string()).ok()?;
     // SAFETY: the folder is open, the name ends in NUL, and as many bytes can be written as is said.

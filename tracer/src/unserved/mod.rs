@@ -30,10 +30,11 @@ const SLOWEST: Duration = Duration::from_millis(250);
 const FASTEST: Duration = Duration::from_millis(50);
 /// Which sockets there are is looked at this often.
 const FIND: Duration = Duration::from_secs(1);
-/// After a look there is none for this many times as long as it took: two percent of a CPU at most. The kernel goes through its
-/// whole table of connections for one, which takes more than two milliseconds where that is large or the machine slow: with
-/// less, what waits for a second would be looked at once.
-const REST: u32 = 50;
+/// After a look there is none for this many times as long as it took: one percent of a CPU at most. Mostly it takes far less;
+/// but where a socket is new, or connections wait to be accepted, the kernel goes through its whole table of connections,
+/// which takes more than two milliseconds where that is large or the machine slow: with less, what waits for a second would
+/// be looked at once.
+const REST: u32 = 100;
 /// Most processes looked after.
 const MAX_PROCESSES: usize = 256;
 

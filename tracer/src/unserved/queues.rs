@@ -1,22 +1,27 @@
-//! How much waits in the sockets of some processes, asked of the kernel in two or three dumps: bytes in connections,
-//! connections in the queues of those that listen.
+//! How much waits in the sockets of some processes, asked of the kernel: bytes in connections, connections in the queues
+//! of those that listen.
+
+mod tcp;
 
 use crate::procfs::{self, FdLink};
 use crate::sockdiag::{
-    ESTABLISHED, INET_DIAG_INFO, LISTEN, Socket, UDIAG_SHOW_ICONS, UDIAG_SHOW_NAME, UDIAG_SHOW_PEER,
-    UDIAG_SHOW_RQLEN, UNIX_DIAG_ICONS, UNIX_DIAG_NAME, UNIX_DIAG_PEER, UNIX_DIAG_RQLEN, attributes, endpoint,
-    half, local, remote, tcp_request, tcp_sockets, unix_request, unix_sockets, word,
+    ESTABLISHED, LISTEN, Socket, UDIAG_SHOW_ICONS, UDIAG_SHOW_NAME, UDIAG_SHOW_PEER, UDIAG_SHOW_RQLEN,
+    UNIX_DIAG_ICONS, UNIX_DIAG_NAME, UNIX_DIAG_PEER, UNIX_DIAG_RQLEN, attributes, unix_request, unix_sockets,
+    word,
 };
 use pg_event::{Display, ObjectKind};
 use std::collections::{HashMap, HashSet};
-use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use tcp::{FAMILIES, Tcp};
 
 /// Most sockets looked after.
 const MAX_SOCKETS: usize = 20_000;
 /// Most descriptors of one process looked at.
 const MAX_OF_ONE: usize = 20_000;
-/// Offset of `tcpi_bytes_received` in `struct tcp_info` (kernel: `include/uapi/linux/tcp.h`).
-const BYTES_RECEIVED: usize = 128;
+/// A TCP socket that was not found (it is not connected) is looked for again after a second, two, four, but in so long at
+/// the latest.
+const SEEK_AGAIN: Duration = Duration::from_secs(16);
 
 /// A connection in which bytes wait.
 #[derive(Clone, PartialEq, Debug)]
@@ -73,6 +78,55 @@ impl Pending {
     }
 }
 
+/// What a socket is, as far as it matters who is asked about it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Unix,
+    /// Of this family.
+    Tcp(i32),
+    /// Nothing that is looked at.
+    Other,
+    /// Not told.
+    Unsure,
+}
+
+impl Kind {
+    fn of(pid: u32, fd: u32, inode: u64) -> Self {
+        let Some(protocol) = procfs::socket_protocol(pid, fd) else { return Self::Unsure };
+        if procfs::read_fd_link(pid, fd) != Some(FdLink::Socket(inode)) {
+            // Another one has taken its place.
+            return Self::Unsure;
+        }
+        match protocol.as_str() {
+            "TCP" => Self::Tcp(libc::AF_INET),
+            "TCPv6" => Self::Tcp(libc::AF_INET6),
+            p if p.starts_with("UNIX") => Self::Unix,
+            _ => Self::Other,
+        }
+    }
+
+    fn may_be(self, kind: Self) -> bool {
+        self == kind || self == Self::Unsure
+    }
+
+    fn may_be_tcp(self) -> bool {
+        matches!(self, Self::Tcp(_) | Self::Unsure)
+    }
+}
+
+/// A TCP socket that was not found yet.
+struct Missing {
+    kind: Kind,
+    tries: u32,
+    next: Instant,
+}
+
+/// A network namespace that can be asked.
+struct Space {
+    socket: Socket,
+    tcp: Tcp,
+}
+
 /// The sockets of some processes, and who to ask about them.
 #[derive(Default)]
 pub struct Queues {
@@ -80,13 +134,13 @@ pub struct Queues {
     pids: HashSet<u32>,
     /// By inode: the first of the processes that has it open.
     owners: HashMap<u64, Owner>,
+    kinds: HashMap<u64, Kind>,
     /// By network namespace, named by its link; `None` where it cannot be asked, for now.
-    ask: HashMap<std::path::PathBuf, Option<Socket>>,
+    ask: HashMap<PathBuf, Option<Space>>,
     /// What unix sockets are, once somebody needed to know.
     known: HashMap<u64, Ends>,
     pending: Pending,
-    /// Which versions of TCP they use: the kernel goes through all its connections for each.
-    versions: [bool; 2],
+    missing: HashMap<u64, Missing>,
 }
 
 impl Queues {
@@ -96,29 +150,39 @@ impl Queues {
         let mut spaces = HashSet::new();
         for &pid in pids {
             let shown_by = procfs::shown_by(pid);
-            let links = procfs::read_fd_links(shown_by, MAX_OF_ONE);
-            let sockets =
-                links.into_iter().filter_map(|(_, l)| if let FdLink::Socket(n) = l { Some(n) } else { None });
-            for inode in sockets {
+            for (fd, link) in procfs::read_fd_links(shown_by, MAX_OF_ONE) {
+                let FdLink::Socket(inode) = link else { continue };
                 if self.owners.len() < MAX_SOCKETS {
                     let new = before.get(&inode).map_or_else(|| self.pids.contains(&pid), |o| o.new);
                     self.owners.entry(inode).or_insert(Owner { pid, new });
+                    self.kinds.entry(inode).or_insert_with(|| Kind::of(shown_by, fd, inode));
                 }
             }
             if let Ok(link) = std::fs::read_link(procfs::path_of(shown_by, "ns/net")) {
                 if !self.ask.contains_key(&link) {
-                    self.ask.insert(link.clone(), crate::netns::open(shown_by, &link));
+                    let socket = crate::netns::open(shown_by, &link);
+                    self.ask.insert(link.clone(), socket.map(|socket| Space { socket, tcp: Tcp::default() }));
                 }
                 spaces.insert(link);
             }
         }
-        self.versions = [true; 2];
         self.pids = pids.iter().copied().collect();
         // One that could not be asked, or whose answer was broken off, is asked anew.
         self.ask.retain(|link, ask| spaces.contains(link) && ask.is_some());
         let owners = &self.owners;
+        self.kinds.retain(|inode, _| owners.contains_key(inode));
         self.known.retain(|inode, _| owners.contains_key(inode));
         self.pending.of.retain(|inode, _| owners.contains_key(inode));
+        self.missing.retain(|inode, _| owners.contains_key(inode));
+        for space in self.ask.values_mut().flatten() {
+            space.tcp.retain(owners);
+        }
+        let next = Instant::now();
+        for (&inode, &kind) in self.kinds.iter().filter(|(_, k)| k.may_be_tcp()) {
+            if !self.ask.values().flatten().any(|s| s.tcp.has(inode)) {
+                self.missing.entry(inode).or_insert(Missing { kind, tries: 0, next });
+            }
+        }
     }
 
     /// Those in which something waits now.
@@ -127,19 +191,31 @@ impl Queues {
         if self.owners.is_empty() {
             return out;
         }
-        let versions = std::mem::take(&mut self.versions);
+        let now = Instant::now();
+        let unix = self.kinds.values().any(|k| k.may_be(Kind::Unix));
+        let sought =
+            |family| self.missing.values().any(|m| m.next <= now && m.kind.may_be(Kind::Tcp(family)));
+        let seek = FAMILIES.map(sought);
         for ask in self.ask.values_mut() {
-            let Some(socket) = ask else { continue };
-            if of_unix(socket, &self.owners, (&mut self.known, &mut self.pending), &mut out).is_none() {
+            let Some(Space { socket, tcp }) = ask else { continue };
+            if unix && of_unix(socket, &self.owners, (&mut self.known, &mut self.pending), &mut out).is_none()
+            {
                 // A dump that was broken off leaves its rest in the socket.
                 *ask = None;
                 continue;
             }
-            for (i, family) in [libc::AF_INET, libc::AF_INET6].into_iter().enumerate() {
-                self.versions[i] |=
-                    versions[i] && of_tcp(socket, family, &self.owners, &mut self.pending, &mut out);
+            tcp.look(socket, seek, &self.owners, &mut self.pending, &mut out);
+            if socket.is_broken() {
+                *ask = None;
             }
         }
+        self.missing.retain(|&inode, m| {
+            if m.next <= now {
+                m.next = now + Duration::from_secs(1 << m.tries.min(5)).min(SEEK_AGAIN);
+                m.tries += 1;
+            }
+            !self.ask.values().flatten().any(|s| s.tcp.has(inode))
+        });
         out
     }
 }
@@ -213,94 +289,6 @@ fn show(name: &[u8]) -> String {
         Some((0, rest)) => format!("@{}", procfs::lossy(rest, procfs::MAX_PATH)),
         _ => procfs::lossy(name.split(|&b| b == 0).next().unwrap_or(&[]), procfs::MAX_PATH),
     }
-}
-
-/// Is any of the sockets one of these? A kernel without tcp_diag has an error for an answer.
-fn of_tcp(
-    socket: &mut Socket,
-    family: i32,
-    owners: &HashMap<u64, Owner>,
-    pending: &mut Pending,
-    out: &mut Vec<Reading>,
-) -> bool {
-    let Some(all) = socket.dump(&tcp_request(family, 1 << ESTABLISHED | 1 << LISTEN)) else { return false };
-    out.extend(tcp_sockets(&all).filter_map(|(message, attrs)| tcp(message, attrs, owners)));
-    let listens = |m: &[u8]| m.get(1).is_some_and(|&s| u32::from(s) == LISTEN);
-    let own = |m: &[u8]| word(m, 68).is_some_and(|n| owners.contains_key(&u64::from(n)));
-    if tcp_sockets(&all).any(|(m, _)| listens(m) && own(m)) {
-        // Who is connected and was not accepted yet has no inode; its cookie is at 44, its own port at 4.
-        let mut waiting: HashMap<u16, HashSet<u64>> = HashMap::new();
-        for (m, _) in tcp_sockets(&all).filter(|(m, _)| !listens(m) && word(m, 68) == Some(0)) {
-            if let (Some(port), Some(a), Some(b)) = (half(m, 4), word(m, 44), word(m, 48)) {
-                waiting.entry(port).or_default().insert(u64::from(b) << 32 | u64::from(a));
-            }
-        }
-        let mut groups: HashMap<&[u8], usize> = HashMap::new();
-        for place in tcp_sockets(&all).filter(|(m, _)| listens(m)).filter_map(|(m, _)| place(m)) {
-            *groups.entry(place).or_default() += 1;
-        }
-        let mine = tcp_sockets(&all).filter(|(m, _)| listens(m));
-        out.extend(mine.filter_map(|(m, _)| {
-            let together = place(m).and_then(|p| groups.get(p)).copied().unwrap_or(1);
-            listener(m, (&waiting, together), owners, pending)
-        }));
-    }
-    tcp_sockets(&all).any(|(m, _)| word(m, 68).is_some_and(|n| owners.contains_key(&u64::from(n))))
-}
-
-/// `inet_diag_msg`: receive queue at 56, inode at 68.
-fn tcp(message: &[u8], attrs: &[u8], owners: &HashMap<u64, Owner>) -> Option<Reading> {
-    let inode = u64::from(word(message, 68)?);
-    let Owner { pid, new } = *owners.get(&inode)?;
-    let waiting = u64::from(word(message, 56)?);
-    if waiting == 0 || u32::from(*message.get(1)?) == LISTEN {
-        return None;
-    }
-    let (local, remote) = (local(message)?, remote(message)?);
-    let received = attributes(attrs).find(|(kind, _)| *kind == INET_DIAG_INFO);
-    let received = received.and_then(|(_, info)| {
-        let b: [u8; 8] = info.get(BYTES_RECEIVED..BYTES_RECEIVED + 8)?.try_into().ok()?;
-        Some(u64::from_ne_bytes(b))
-    });
-    let (id, peer) = (endpoint(local), endpoint(remote));
-    let name = if id >> 63 == 1 || peer >> 63 == 1 { format!("{local}->{remote}") } else { String::new() };
-    let ends = Ends { kind: ObjectKind::Tcp, id, peer, name, display: x_over_tcp(remote) };
-    Some(Reading { inode, pid, new, waiting, taken: received.map(|n| n.saturating_sub(waiting)), ends })
-}
-
-/// Where a socket listens: its port and address, which several may share (`SO_REUSEPORT`).
-fn place(message: &[u8]) -> Option<&[u8]> {
-    // The peer's port lies between them, and is 0.
-    message.get(4..24)
-}
-
-/// A socket that listens: the receive queue counts connections. `waiting`: those not accepted, by port, and how many
-/// sockets listen at the same place. The kernel tells how many wait at each of these but not which, so that one of them
-/// is accepted counts for all: the name says that there are others.
-fn listener(
-    message: &[u8],
-    (waiting, together): (&HashMap<u16, HashSet<u64>>, usize),
-    owners: &HashMap<u64, Owner>,
-    pending: &mut Pending,
-) -> Option<Reading> {
-    let inode = u64::from(word(message, 68)?);
-    let Owner { pid, new } = *owners.get(&inode)?;
-    let taken = pending.now(inode, waiting.get(&half(message, 4)?).cloned().unwrap_or_default());
-    let n = u64::from(word(message, 56)?);
-    let local = local(message)?;
-    let id = endpoint(local);
-    let name = match together {
-        0 | 1 if id >> 63 == 1 => local.to_string(),
-        0 | 1 => String::new(),
-        n => format!("{local} (one of {n} sockets that listen there)"),
-    };
-    let ends = Ends { kind: ObjectKind::Tcp, id, peer: 0, name, display: Display::None };
-    (n > 0).then_some(Reading { inode, pid, new, waiting: n, taken: Some(taken), ends })
-}
-
-/// X servers listen on TCP, too: display N on port 6000 + N (ssh forwards from 6010 on).
-fn x_over_tcp(remote: SocketAddr) -> Display {
-    if (6000..6064).contains(&remote.port()) { Display::X11 } else { Display::None }
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! What comes beside the rings: bursts of instructions, accesses to data flags, units as guards saw them.
 
-use super::super::order::WINDOW_NS;
 use super::super::raw::RawObject;
 use super::Pipeline;
 use super::recent::MAX_KEYS;
@@ -43,11 +42,11 @@ impl Pipeline {
         self.order.push(Event { time, thread, cpu: hit.cpu, kind });
     }
 
-    /// Take a unit that ended. The beginning of one that violated is there already; of another that began too long ago
-    /// to be put in its place nothing is told.
+    /// Take a unit that ended. The beginning of one that violated is there already; another one that began too long ago to be
+    /// put in its place is not told: it would seem to have taken less time, or none.
     pub fn unit(&mut self, unit: &guards::Ended, unit_type: UnitTypeId) {
         let (start, end) = (self.time(unit.start), self.time(unit.end.min(self.end)));
-        if !unit.violated && end.saturating_sub(start) > WINDOW_NS / 2 {
+        if !unit.violated && self.order.is_past(start) {
             return;
         }
         let thread = self.identity.thread(unit.tid, unit.pid, end);

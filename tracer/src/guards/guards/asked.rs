@@ -5,7 +5,7 @@ use super::super::frames::{Frames, Sleep};
 use super::super::layout::{At, Boundary, Head, LOOPS, THREADS, Unit};
 use super::super::plan::{Guarded, Spot, Stacked};
 use super::super::shapes;
-use super::super::told::Told;
+use super::super::told::{Ended, Told};
 use super::{Guards, MAX_SLEEPS};
 use crate::stacks::{Regs, UserFrame};
 use pg_event::Sysno;
@@ -61,10 +61,23 @@ impl Guards {
         if let Ok(slot) = self.program.slots.get(&head.tid, 0) {
             // Of a thread that has come to another loop the programs see that at its next wait there.
             let unit = self.program.units.get(&slot, 0).ok()?;
-            if unit.of_loop as usize == of {
-                self.program.mapped.wait_at(slot as usize, wait, frame);
+            if unit.of_loop as usize != of {
+                return None;
             }
-            return None;
+            self.program.mapped.wait_at(slot as usize, wait, frame);
+            // It sleeps there since then: that unit was over by then, and the next begins when it wakes.
+            let over = (!turn).then(|| self.program.mapped.end_asleep(slot as usize, head.time, at))??;
+            return Some(Told::Ended(Ended {
+                tid: head.tid,
+                pid: head.tgid,
+                of_loop: of,
+                number: over.number,
+                violated: true,
+                start: over.start,
+                end: over.off,
+                elapsed: over.off.saturating_sub(over.start.saturating_add(over.spent)),
+                of: self.type_of(of, over.best),
+            }));
         }
         let Ok(slot) = self.program.spare.pop(0) else {
             let crowded = format!("more than {THREADS} threads: those that came later are not guarded");

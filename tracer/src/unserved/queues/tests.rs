@@ -1,6 +1,7 @@
 //! What waits in sockets of this process, asked of the kernel.
 
 use super::*;
+use crate::sockdiag::tcp_request;
 use std::io::{Read, Write};
 
 fn own(q: &mut Queues) -> Vec<Reading> {
@@ -154,4 +155,53 @@ fn one_of_several_that_listen_at_a_place_is_said_to_be_one() {
     drop(second);
     let alone = own(&mut q).into_iter().find(|r| r.inode == inode(&first)).map(|r| r.ends.name);
     assert!(alone.is_none_or(|name| name.is_empty()));
+}
+
+/// The kernel's table of all connections is gone through for sockets that are new, not at each look; what waits in those
+/// that are known is seen all the same, also after one of them was closed and another one came.
+#[test]
+fn connections_that_are_known_are_asked_about_one_by_one() {
+    use std::net::{TcpListener, TcpStream};
+    if !answers(&tcp_request(libc::AF_INET, 2)) {
+        return;
+    }
+    for host in ["127.0.0.1:0", "[::1]:0"] {
+        let Ok(listener) = TcpListener::bind(host) else {
+            eprintln!("skipped: no {host}");
+            continue;
+        };
+        let connect = || {
+            let client = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
+            (client, listener.accept().expect("accept").0)
+        };
+        let (mut client, server) = connect();
+        let mut q = Queues::default();
+        // Tests beside this one have sockets, too.
+        let find = |q: &mut Queues, of: &TcpStream| {
+            q.find(&[std::process::id()]);
+            q.owners.retain(|&n, _| n == inode(of) || n == inode(&listener));
+            q.missing.retain(|n, _| q.owners.contains_key(n));
+        };
+        let at = |q: &mut Queues, n: u64| q.look().into_iter().find(|r| r.inode == n).map(|r| r.waiting);
+        let asked = |q: &Queues| {
+            q.ask.values().flatten().flat_map(|s| &s.tcp.versions).map(|v| v.asked_for_all).sum::<u32>()
+        };
+        find(&mut q, &server);
+        assert_eq!((at(&mut q, inode(&server)), asked(&q)), (None, 1), "{host}");
+        client.write_all(b"0123456789").expect("write");
+        find(&mut q, &server);
+        // However dear or cheap it is here.
+        q.ask.values_mut().flatten().for_each(|s| s.tcp.versions.iter_mut().for_each(|v| v.one_took = 0));
+        assert_eq!((at(&mut q, inode(&server)), asked(&q)), (Some(10), 1), "{host}");
+        let old = inode(&server);
+        drop((client, server));
+        let (mut client, server) = connect();
+        client.write_all(b"abc").expect("write");
+        assert_eq!(at(&mut q, old), None, "{host}: closed");
+        find(&mut q, &server);
+        assert_eq!((at(&mut q, inode(&server)), asked(&q)), (Some(3), 2), "{host}: the new one");
+        // The queue of who listens is to be told with its connections.
+        let _waits = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
+        assert_eq!((at(&mut q, inode(&listener)), asked(&q)), (Some(1), 3), "{host}");
+    }
 }

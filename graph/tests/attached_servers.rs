@@ -371,3 +371,25 @@ fn threads_that_wait_for_one_another_wait_for_the_only_child() {
         assert_eq!(way(&r), if follows { vec![1000, 1001, 1002] } else { vec![1000, 1001] }, "{r:#?}");
     }
 }
+
+/// A runtime parks its other threads on words of their own; the one that watches connections has asked before.
+#[test]
+fn of_a_runtime_the_thread_that_asked_is_the_victim() {
+    for connects in [true, false] {
+        let mut d = Drawing::new(5.0);
+        let main = d.process("checker", "checker", None, 0.0);
+        let monitor = d.thread(main, "checker", 0.0);
+        let server = d.process("server", "server", None, 0.0);
+        let (own, other) = tcp(&mut d, 40_000, 80);
+        let tells = d.object(ObjectKind::Pipe, 9, 9, "");
+        let e = epoll(&mut d, &[tells, if connects { own } else { other }]);
+        waits(&mut d, main, "epoll_pwait", e);
+        let word = d.object(ObjectKind::Futex, 0x99, 1000, "");
+        d.wait(monitor, 0.0, 5.0, "futex").on(word).op(128, 0).before().open();
+        d.hold(server, main, own, Relation::Peer, 0.7);
+        d.wait(server, 0.0, 5.0, "clock_nanosleep").before().open();
+        let r = d.diagnose("^checker$");
+        assert_eq!(way(&r)[0] == 1000, connects, "{r:#?}");
+        assert_eq!(r.root_causes[0].process.as_deref() == Some("server"), connects, "{r:#?}");
+    }
+}

@@ -6,7 +6,7 @@ use crate::unserved;
 use crate::victim::{COMPLAINT, INNOCENT, candidates, connected_only, finish, has_focus, in_pieces, in_view};
 use crate::words::{clean, moment, span};
 use crate::{EventGraph, Victim, VictimOptions};
-use pg_event::{Catalog, Cmdline, Ns, Process, ThreadId};
+use pg_event::{Catalog, Cmdline, Ns, Object, ObjectKind, Process, ThreadId};
 use regex::Regex;
 
 /// Which victim a person asked for. Everything given must fit.
@@ -117,7 +117,9 @@ pub fn select(
         all = meant;
         if all.is_empty() && (named || focus) {
             all = idle;
-            all.retain(|(v, _)| connected_only(graph, catalog, v));
+            all.retain(|(v, _)| {
+                connected_only(graph, catalog, v) || named && listens_to_children(graph, catalog, v)
+            });
         }
     }
     if named && selection.at.is_none() {
@@ -162,6 +164,23 @@ fn asked_before(graph: &EventGraph, catalog: &Catalog, v: &Victim) -> bool {
         && last.open
         && class(&last, catalog) == WaitClass::EventLoop
         && members.iter().any(|m| connected(catalog, *m))
+}
+
+/// Does it wait in an event loop, beside much else for what its children write, which are there all that time? A launcher
+/// does that until they have ended; whoever names it means this.
+fn listens_to_children(graph: &EventGraph, catalog: &Catalog, v: &Victim) -> bool {
+    let last = graph.vertex(v.vertex);
+    let pipe = |o| catalog.object(o).is_some_and(|o: &Object| o.kind == ObjectKind::Pipe);
+    let own = catalog.thread(v.thread).map(|t| t.process);
+    let lives = |p: &Process| {
+        Some(p.parent) == own
+            && p.start <= v.start + v.duration / 8
+            && p.end.is_none_or(|e| e >= v.end() - v.duration / 8)
+    };
+    v.episode.key.is_some()
+        && class(&last, catalog) == WaitClass::EventLoop
+        && catalog.object(last.object).is_some_and(|o| o.members.iter().any(|m| pipe(*m)))
+        && catalog.processes.iter().any(lives)
 }
 
 /// Threads of a runtime park when there is nothing for them to do: where another one of their process waits for an answer to

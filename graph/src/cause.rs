@@ -11,6 +11,8 @@ mod purpose;
 mod retrying;
 mod sentence;
 mod server_view;
+mod sleeping;
+mod stopped;
 
 use crate::diagnose::{Finding, FindingKind, Options, Outcome, SliceNode};
 use crate::episode::LONG_SINGLE;

@@ -34,7 +34,7 @@ pub enum WaitClass {
     Other,
 }
 
-const POLLS: &[&str] = &["poll", "ppoll", "select", "pselect6"];
+pub(crate) const POLLS: &[&str] = &["poll", "ppoll", "select", "pselect6"];
 const EPOLLS: &[&str] =
     &["epoll_wait", "epoll_pwait", "epoll_pwait2", "io_getevents", "io_pgetevents", "io_uring_enter"];
 const SENDS: &[&str] = &[

@@ -1,12 +1,12 @@
 //! Which victim to diagnose: what a person asked for, else the worst one.
 
-use crate::class::{WaitClass, class, connected};
+use crate::class::{WaitClass, class, connected, vague};
 use crate::diagnose::unread::unread;
 use crate::unserved;
 use crate::victim::{COMPLAINT, INNOCENT, candidates, connected_only, finish, has_focus, in_pieces, in_view};
 use crate::words::{clean, moment, span};
 use crate::{EventGraph, Victim, VictimOptions};
-use pg_event::{Catalog, Cmdline, Ns, Process, ThreadId};
+use pg_event::{Catalog, Cmdline, Ns, Object, ObjectKind, Process, ThreadId};
 use regex::Regex;
 
 /// Which victim a person asked for. Everything given must fit.
@@ -107,6 +107,9 @@ pub fn select(
             v.score = v.score.max(v.duration as f64 / 1e9 * COMPLAINT);
         }
     }
+    if named {
+        before_the_parked(graph, catalog, &mut all);
+    }
     // A person who points at a moment means that one; else an idle wait is not what hung.
     if selection.at.is_none() && !options.innocents {
         let asks = |v: &Victim| named && asked_before(graph, catalog, v);
@@ -114,7 +117,9 @@ pub fn select(
         all = meant;
         if all.is_empty() && (named || focus) {
             all = idle;
-            all.retain(|(v, _)| connected_only(graph, catalog, v));
+            all.retain(|(v, _)| {
+                connected_only(graph, catalog, v) || named && listens_to_children(graph, catalog, v)
+            });
         }
     }
     if named && selection.at.is_none() {
@@ -159,6 +164,45 @@ fn asked_before(graph: &EventGraph, catalog: &Catalog, v: &Victim) -> bool {
         && last.open
         && class(&last, catalog) == WaitClass::EventLoop
         && members.iter().any(|m| connected(catalog, *m))
+}
+
+/// Does it wait in an event loop, beside much else for what its children write, which are there all that time? A launcher
+/// does that until they have ended; whoever names it means this.
+fn listens_to_children(graph: &EventGraph, catalog: &Catalog, v: &Victim) -> bool {
+    let last = graph.vertex(v.vertex);
+    let pipe = |o| catalog.object(o).is_some_and(|o: &Object| o.kind == ObjectKind::Pipe);
+    let own = catalog.thread(v.thread).map(|t| t.process);
+    let lives = |p: &Process| {
+        Some(p.parent) == own
+            && p.start <= v.start + v.duration / 8
+            && p.end.is_none_or(|e| e >= v.end() - v.duration / 8)
+    };
+    v.episode.key.is_some()
+        && class(&last, catalog) == WaitClass::EventLoop
+        && catalog.object(last.object).is_some_and(|o| o.members.iter().any(|m| pipe(*m)))
+        && catalog.processes.iter().any(lives)
+}
+
+/// Threads of a runtime park when there is nothing for them to do: where another one of their process waits for an answer to
+/// what it may have asked before the recording, that is told first.
+fn before_the_parked(graph: &EventGraph, catalog: &Catalog, all: &mut [(Victim, f64)]) {
+    let process = |v: &Victim| catalog.thread(v.thread).map(|t| t.process);
+    let parks = |v: &Victim| {
+        let (first, last) = (graph.vertex(v.first), graph.vertex(v.vertex));
+        let main = catalog.process_of(v.thread).zip(catalog.thread(v.thread));
+        v.episode.key.is_some()
+            && first.begun_before
+            && last.open
+            && vague(&last, catalog)
+            && main.is_some_and(|(p, t)| p.pid != t.tid)
+    };
+    for i in (0..all.len()).filter(|i| asked_before(graph, catalog, &all[*i].0)).collect::<Vec<_>>() {
+        let own = process(&all[i].0);
+        let parked = all.iter().filter(|(v, _)| process(v) == own && parks(v)).map(|(v, _)| v.score);
+        if let Some(most) = parked.max_by(f64::total_cmp) {
+            all[i].0.score = all[i].0.score.max(most * 1.01);
+        }
+    }
 }
 
 /// Does it wait for whatever comes, while another process waits for most of that time to write to it?

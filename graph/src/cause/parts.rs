@@ -1,7 +1,7 @@
 //! Parts of sentences: who, what it waited for, for how long, whom that held up.
 
 use super::Writer;
-use crate::class::{WaitClass, class};
+use crate::class::{WaitClass, class, joins};
 use crate::diagnose::{DATA_FLAG, SliceNode};
 use crate::kernel::{doing, is_kernel};
 use crate::words::{clean, cmdline_at, moment, process_at, short_command, short_label, span, who_at};
@@ -135,12 +135,14 @@ impl Writer<'_> {
             return String::new();
         }
         // Who has ended waits for nothing.
-        let waits = |n: &&SliceNode| n.state != "exited";
-        let Some(before) = self.o.nodes[..node].iter().rev().find(waits) else { return String::new() };
+        let waits = |i: &usize| self.o.nodes[*i].state != "exited" && !self.ends_with_next(*i);
+        let Some(at) = (0..node).rev().find(waits) else { return String::new() };
         let v = &self.o.nodes[0];
+        let shown = self.over_what(at);
+        let before = shown.as_ref().unwrap_or(&self.o.nodes[at]);
         let last = self.full(v.thread, v.start + v.duration);
         let time = span(self.victim.duration);
-        if std::ptr::eq(before, v) || v.thread == before.thread {
+        if at == 0 || v.thread == before.thread {
             let mut on = self.waited_for(before);
             let call = before.syscall.as_ref().map_or_else(String::new, |s| format!(" in {s}"));
             // "in futex on futex 0x10" says it twice.
@@ -168,6 +170,29 @@ impl Writer<'_> {
             None => String::new(),
         };
         format!("; this held up {via}{on}, and in the end {last}{waiting} for {time}")
+    }
+
+    /// Is it a thread that the next one took with it, as that ended their process? Nobody waits for such a thread.
+    fn ends_with_next(&self, at: usize) -> bool {
+        let process = |n: &SliceNode| self.c.thread(n.thread).map(|t| t.process);
+        let n = &self.o.nodes[at];
+        let next = self.o.nodes.get(at + 1).filter(|x| x.edge == Some(EdgeKind::Exit));
+        next.is_some_and(|x| process(x) == process(n)) && !joins(&self.g.vertex(n.vertex), self.c)
+    }
+
+    /// The step with the object that the next one was found to have an end of, where it is shown with another one: who watches
+    /// many connections does not wait for the next one at that of who asked.
+    fn over_what(&self, at: usize) -> Option<SliceNode> {
+        let n = &self.o.nodes[at];
+        let next = self.o.nodes.get(at + 1).filter(|x| x.edge == Some(EdgeKind::Holder))?;
+        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let channel = |o: ObjectId| self.c.object(o).is_some_and(|o| o.kind.is_channel());
+        let shown = n.object.filter(|o| channel(*o))?;
+        let holds = || self.g.holds(n.thread, n.start..n.start + n.duration + 1);
+        let by_next = || holds().filter(|h| process(h.holder) == process(next.thread));
+        let other = by_next().map(|h| h.object).find(|o| channel(*o))?;
+        let told = by_next().any(|h| h.object == shown);
+        (!told).then(|| SliceNode { object: Some(other), ..n.clone() })
     }
 
     /// Says what a blocked write means.

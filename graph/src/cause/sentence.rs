@@ -3,7 +3,7 @@
 use super::server_view::without_session;
 use super::{Ranked, Writer};
 use crate::builder::{RECV, call_is};
-use crate::class::{WaitClass, class, on_condition, private_futex};
+use crate::class::{WaitClass, class, on_condition, owed, private_futex};
 use crate::diagnose::{DATA_FLAG, FindingKind, GRAB, SliceNode, executes, relation_words, waits_for_lock};
 use crate::disks::{disk_use, wrote_back};
 use crate::graph::NO_STATUS;
@@ -118,8 +118,12 @@ impl Writer<'_> {
                 let on = v.open || v.interrupted || v.woken > n.start + n.duration + slack;
                 let how = if on { "and had not finished then" } else { "as long as it had asked for" };
                 let each = span(n.spent / n.waits.max(1) as u64);
-                let how =
-                    if n.waits > 1 { format!("{each} at a time ({} times)", n.waits) } else { how.into() };
+                let how = match self.unlike(n) {
+                    Some(lengths) => lengths,
+                    None if n.waits > 1 => format!("{each} at a time ({} times)", n.waits),
+                    None => how.into(),
+                };
+                let how = format!("{how}{}", self.called_after(n));
                 let unseen = if self.may_have_tried(r, n) {
                     "; whether it tries something in between, with longer and longer pauses, was not recorded: a recording from the beginning, or a longer one, tells"
                 } else {
@@ -347,6 +351,10 @@ impl Writer<'_> {
         match self.o.nodes.iter().position(|x| x.thread == from) {
             // Whoever asked for it waits for it: said with the rest.
             Some(_) => Some(format!(", on its request at {when}")).filter(|_| e.kind == EdgeKind::Ipc),
+            // What it had asked for itself is no request.
+            None if owed(self.g, self.c, n.thread, e.from_time).iter().any(|o| same(*o, e.object)) => {
+                Some(format!(", since {} answered it at {when}", self.full(from, e.from_time)))
+            }
             None => Some(format!(", for {} since {when}", self.full(from, e.from_time))),
         }
     }
@@ -425,12 +433,6 @@ impl Writer<'_> {
             who(self.c, w.thread),
             self.patience(w)
         )
-    }
-
-    /// Is the victim one that slept before the recording and after it, and a few times within, so that a loop of tries would
-    /// not have been seen?
-    pub(super) fn may_have_tried(&self, r: &Ranked, n: &SliceNode) -> bool {
-        r.node == 0 && matches!(n.waits, 2 | 3) && self.victim.cut(self.g) == (true, true)
     }
 
     /// Did the step before ask before the recording, and does this one wait for whatever comes? What became of the request was
@@ -584,48 +586,6 @@ impl Writer<'_> {
         let (some, them) = if readers == 1 { ("1 reader has", "it") } else { ("", "them") };
         let some = if some.is_empty() { format!("{readers} readers have") } else { some.into() };
         Some(format!("{some} the lock (the C library counts {them} and does not record who)"))
-    }
-
-    /// Stopped by a signal: whose, when, and what became of it.
-    pub(super) fn why_stopped(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
-        const STOPS: [(u8, &str); 4] = [(19, "SIGSTOP"), (20, "SIGTSTP"), (21, "SIGTTIN"), (22, "SIGTTOU")];
-        let v = self.g.vertex(n.vertex);
-        if v.state == pg_event::OffState::Frozen {
-            return self.why_in_freezer(r, n, full);
-        }
-        let process = |t| self.c.thread(t).map(|t| t.process);
-        let sent = self.g.signals().iter().rev().find(|s| {
-            let stops = STOPS.iter().any(|x| x.0 == s.signal);
-            stops && s.time <= v.start.saturating_add(1_000_000) && process(s.to) == process(r.thread)
-        });
-        let by = sent.map_or_else(String::new, |s| {
-            let name = STOPS.iter().find(|x| x.0 == s.signal).map_or("", |x| x.1);
-            // Who limits it stops and continues it again and again.
-            let same = |x: &&crate::graph::SignalFact| {
-                x.signal == s.signal && x.from == s.from && process(x.to) == process(s.to)
-            };
-            let within = |x: &&crate::graph::SignalFact| x.time <= n.start.saturating_add(n.duration);
-            let all: Vec<_> = self.g.signals().iter().filter(same).filter(within).collect();
-            match (all.first(), all.last(), all.len()) {
-                (Some(a), Some(b), times @ 2..) => format!(
-                    " ({name} sent {times} times by {}, from {} to {})",
-                    who(self.c, s.from),
-                    moment(a.time),
-                    moment(b.time)
-                ),
-                _ => format!(" ({name} sent by {} at {})", who(self.c, s.from), moment(s.time)),
-            }
-        });
-        // The kernel sends these two to whoever uses a terminal from the background, in its own name.
-        let terminal = sent.filter(|s| s.signal >= 21 && process(s.from) == process(s.to)).map(|s| {
-            let (name, does) = if s.signal == 21 { ("SIGTTIN", "read from") } else { ("SIGTTOU", "wrote to") };
-            format!(
-                " by its terminal ({name} at {}): it {does} it from the background; `fg` in the shell continues it",
-                moment(s.time)
-            )
-        });
-        let end = if v.open && terminal.is_none() { " and nobody continued it" } else { "" };
-        format!("{full} was stopped for {}{}{end}", span(n.spent), terminal.unwrap_or(by))
     }
 
     /// A holder that is gone: when, how, and what that means for what it held.

@@ -126,6 +126,9 @@ impl Walk<'_> {
         if class == WaitClass::EventLoop && !holders.is_empty() && self.owes(group) {
             let why = "it has an end of a pipe that was watched, too; nothing ever came that way";
             self.out.rejected.extend(holders.iter().map(|c| (c.thread, why.to_owned())));
+            if let Some(c) = self.kin_of_stopped(thread, &silent) {
+                return self.visit(c.thread, c.spans, c.entry);
+            }
             self.found(thread, FindingKind::Unanswered, group_spans(group));
             return Ok(());
         }
@@ -394,7 +397,8 @@ impl Walk<'_> {
         }
         // The first thread of a daemon may only wait for signals.
         let waits = self.g.vertex(self.out.nodes[holder_node].vertex);
-        let heeds = c.relation == Some(Relation::Serves) && class(&waits, self.c) == WaitClass::Signal;
+        let heeds = c.relation == Some(Relation::Serves) && class(&waits, self.c) == WaitClass::Signal
+            || c.relation == Some(Relation::Peer) && self.parked(&waits);
         let anybody = heeds || self.serves_anybody(&waits);
         let inside = if anybody { self.handed_inside(c.thread, &spans) } else { Vec::new() };
         if !inside.is_empty() {
@@ -445,6 +449,13 @@ impl Walk<'_> {
         let mut ahead = self.ahead();
         if ahead.visit(c.thread, c.spans.clone(), c.entry.clone()).is_err() {
             return false;
+        }
+        // Its first thread does nothing at all: others have the connection.
+        if c.relation == Some(Relation::Peer)
+            && act.waiting().is_some_and(|g| self.parked(&self.representative(g)))
+            && !self.handed_inside(c.thread, &merged(c.spans.clone())).is_empty()
+        {
+            return true;
         }
         ahead.out.findings.first().is_none_or(|f| {
             let blameless = matches!(f.kind, FindingKind::Idle | FindingKind::Unanswered | FindingKind::Here);

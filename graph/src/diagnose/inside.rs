@@ -58,11 +58,18 @@ impl Walk<'_> {
             // One of several event loops may have asked for all of them (a limit of requests keeps the others).
             all = others.iter().map(|t| (self.asks_in_loop(*t, spans), *t)).collect();
         }
+        if !all.iter().any(|(time, _)| half(*time)) {
+            // It has a program do the work, and listens to that besides much else.
+            all = others.iter().map(|t| (self.hears_child(*t, spans), *t)).collect();
+        }
         all.retain(|(time, t)| half(*time) && !self.path.iter().any(|p| p.0 == *t));
         all.sort_by_key(|(time, t)| (std::cmp::Reverse(*time), *t));
         let loops = activity(self.g, self.c, thread, spans);
         let sleeps = |g: &Group| class(&self.representative(g), self.c) == WaitClass::Sleep;
-        let why = if loops.waiting().is_some_and(sleeps) {
+        let parked = |g: &Group| self.parked(&self.representative(g));
+        let why = if loops.waiting().is_some_and(parked) {
+            "no wake-up was recorded; it does something in that process, whose first thread takes no part in anything"
+        } else if loops.waiting().is_some_and(sleeps) {
             "no wake-up was recorded; it does something in that process, whose listener looked again and again whether it may accept"
         } else {
             "no wake-up was recorded; it does something in that process, whose event loop had nothing to do"
@@ -85,6 +92,32 @@ impl Walk<'_> {
         all.sort_by_key(|(time, t)| (std::cmp::Reverse(*time), *t));
         let why = "no wake-up was recorded, and who has the lock is not known; of the processes that share it, it does something";
         all.into_iter().map(|(_, t)| self.inside(t, spans, why.to_owned())).collect()
+    }
+
+    /// Of the processes of a server that serve together, the one whose client is stopped, if there is one such: that is never
+    /// what anybody means, and all may wait for its answer (a standby's).
+    pub(super) fn kin_of_stopped(&self, thread: ThreadId, spans: &Spans) -> Option<Candidate> {
+        let own = self.c.thread(thread)?.process;
+        let (a, b) = (spans.first()?.0, spans.last()?.1);
+        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let stopped = |t: ThreadId| {
+            let act = activity(self.g, self.c, t, spans);
+            let halts = |g: &Group| g.halts() && g.blocked * 2 >= total(spans);
+            self.counts(t) && act.waiting().is_some_and(halts)
+        };
+        let client = |t: ThreadId| {
+            let holds = self.g.holds(t, a..b.saturating_add(1));
+            let peers = holds.filter(|h| h.relation == Relation::Peer).map(|h| h.holder);
+            peers.filter(|h| process(*h) != process(t)).any(stopped)
+        };
+        let kin = |t: &ThreadId| {
+            let other = process(*t).filter(|p| *p != own);
+            other.is_some_and(|p| self.c.serve_together(p, own)) && !self.on_the_way(*t)
+        };
+        let mut all = self.g.threads().filter(kin).filter(|t| client(*t));
+        let one = all.next().filter(|_| all.next().is_none())?;
+        let why = "no wake-up was recorded; of the processes that serve together with it, this is the one whose client is stopped";
+        Some(self.inside(one, spans, why.to_owned()))
     }
 
     /// The other threads of its process that were there.
@@ -122,6 +155,31 @@ impl Walk<'_> {
                 .g
                 .holds(t, a..b.saturating_add(1))
                 .any(|h| h.relation == Relation::Writes && parent(h.holder) == own && own.is_some())
+    }
+
+    /// For how long it waited in an event loop, among other things for what a descendant of its process writes into a pipe.
+    fn hears_child(&self, t: ThreadId, spans: &Spans) -> Ns {
+        let act = activity(self.g, self.c, t, spans);
+        let own = self.c.thread(t).map(|t| t.process);
+        let below = |h: &crate::HoldFact| {
+            let process = self.c.thread(h.holder).map(|t| t.process);
+            process.is_some_and(|p| self.c.ancestors(p).any(|a| Some(a) == own))
+        };
+        let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
+        let mut holds = self.g.holds(t, a..b.saturating_add(1));
+        let hears = holds.any(|h| h.relation == Relation::Writes && below(&h));
+        act.waiting().filter(|_| hears).map_or(0, |g| {
+            let loops = class(&self.representative(g), self.c) == WaitClass::EventLoop;
+            if loops { g.blocked } else { 0 }
+        })
+    }
+
+    /// Has it waited for nothing since before the recording, in a poll without descriptors that does not end? A program's
+    /// first thread does that when others do all the work.
+    pub(super) fn parked(&self, v: &Vertex) -> bool {
+        let polls = class(v, self.c) == WaitClass::Sleep && v.syscall.is_any(crate::class::POLLS);
+        let others = self.c.thread(v.thread).is_some_and(|t| self.g.threads_of(t.process).nth(1).is_some());
+        polls && v.begun_before && v.open && others
     }
 
     /// For how long it waited for what is a lock by the names of the functions.

@@ -8,6 +8,7 @@ mod activity;
 mod answerless;
 mod ask;
 mod asked;
+mod background;
 mod busy;
 mod by_baseline;
 mod changed;
@@ -41,6 +42,7 @@ mod write_back;
 
 pub(crate) use activity::{Activity, Group, Mostly, activity, merged, total as spans_total};
 pub(crate) use answerless::{main_thread, relation_words};
+pub(crate) use background::calls_terminal;
 pub(crate) use data_flag::DATA_FLAG;
 pub(crate) use grab::GRAB;
 pub use node::{Keeps, SliceNode};

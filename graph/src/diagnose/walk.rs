@@ -340,6 +340,13 @@ impl<'g> Walk<'g> {
         let unanswered = total(&silent);
         // That it was stopped is what matters, whoever continued it in the end.
         if class == WaitClass::Stopped {
+            if let Some(c) = self.stopped_at_terminal(thread, group) {
+                let node = self.out.nodes.len() - 1;
+                self.follow(c, class)?;
+                let (kind, spans) = (FindingKind::Stopped, group_spans(group));
+                self.out.findings.push(Finding { thread, node, kind, spans });
+                return Ok(());
+            }
             self.found(thread, FindingKind::Stopped, group_spans(group));
         }
         if crate::waits::for_thaw(&v, self.c) {

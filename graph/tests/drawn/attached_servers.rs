@@ -369,3 +369,49 @@ fn threads_that_wait_for_one_another_wait_for_the_only_child() {
         assert_eq!(way(&r), if follows { vec![1000, 1001, 1002] } else { vec![1000, 1001] }, "{r:#?}");
     }
 }
+
+/// A runtime parks its other threads on words of their own; the one that watches connections has asked before.
+#[test]
+fn of_a_runtime_the_thread_that_asked_is_the_victim() {
+    for connects in [true, false] {
+        let mut d = Drawing::new(5.0);
+        let main = d.process("checker", "checker", None, 0.0);
+        let monitor = d.thread(main, "checker", 0.0);
+        let server = d.process("server", "server", None, 0.0);
+        let (own, other) = tcp(&mut d, 40_000, 80);
+        let tells = d.object(ObjectKind::Pipe, 9, 9, "");
+        let e = epoll(&mut d, &[tells, if connects { own } else { other }]);
+        waits(&mut d, main, "epoll_pwait", e);
+        let word = d.object(ObjectKind::Futex, 0x99, 1000, "");
+        d.wait(monitor, 0.0, 5.0, "futex").on(word).op(128, 0).before().open();
+        d.hold(server, main, own, Relation::Peer, 0.7);
+        d.wait(server, 0.0, 5.0, "clock_nanosleep").before().open();
+        let r = d.diagnose("^checker$");
+        assert_eq!(way(&r)[0] == 1000, connects, "{r:#?}");
+        assert_eq!(r.root_causes[0].process.as_deref() == Some("server"), connects, "{r:#?}");
+    }
+}
+
+/// A launcher that listens to its children besides to whoever connects, and has nothing else to do.
+#[test]
+fn a_launcher_waits_for_its_children() {
+    for child in [true, false] {
+        let mut d = Drawing::new(5.0);
+        let launcher = d.process("launcher", "launcher -n 1 sim", None, 0.0);
+        let sim = d.process("sim", "sim", if child { Some(launcher) } else { None }, 0.0);
+        let listens = d.object(ObjectKind::Tcp, 80, 0, "");
+        let pipes = [11, 12, 13].map(|i| d.object(ObjectKind::Pipe, i, i, ""));
+        let set = d.set(&[listens, pipes[0], pipes[1], pipes[2]]);
+        waits(&mut d, launcher, "poll", set);
+        d.hold(sim, launcher, pipes[0], Relation::Writes, 0.7);
+        d.wait(sim, 0.0, 5.0, "read").state(OffState::Stopped).before().open();
+        let (g, c) = d.build();
+        let named = pg_graph::Selection { tid: Some(1000), ..Default::default() };
+        let v = pg_graph::select(&g, &c, &named, &pg_graph::VictimOptions::default());
+        assert_eq!(v.is_ok(), child, "{v:?}");
+        if let Ok(v) = v {
+            let r = pg_graph::run_with_policy(&g, &c, v, pg_graph::Options::default());
+            assert_eq!((way(&r), r.root_causes[0].pid), (vec![1000, 1001], Some(1001)), "{r:#?}");
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 mod attached;
 mod attached_servers;
+mod background;
 mod behind;
 mod circles;
 mod cpu;

@@ -1,0 +1,58 @@
+//! What is said of a few sleeps.
+
+use super::{Ranked, Writer};
+use crate::class::{WaitClass, class};
+use crate::diagnose::SliceNode;
+use crate::words::span;
+use pg_event::Ns;
+
+impl Writer<'_> {
+    /// Is the victim one that slept before the recording and after it, and a few times within, so that a loop of tries would
+    /// not have been seen?
+    pub(super) fn may_have_tried(&self, r: &Ranked, n: &SliceNode) -> bool {
+        r.node == 0 && matches!(n.waits, 2 | 3) && self.victim.cut(self.g) == (true, true)
+    }
+
+    /// How long each of a few sleeps was.
+    fn sleeps(&self, n: &SliceNode) -> Vec<Ns> {
+        let within = self.g.vertices_in(n.thread, n.start..n.start + n.duration).map(|v| self.g.vertex(v));
+        let sleeps = within.filter(|v| class(v, self.c) == WaitClass::Sleep && v.waited() * 50 > n.spent);
+        sleeps.map(|v| v.waited()).collect()
+    }
+
+    /// `5.00 s and 10.0 s` for a few sleeps that were not alike.
+    pub(super) fn unlike(&self, n: &SliceNode) -> Option<String> {
+        // Of what the recording cut only a part is known.
+        if !matches!(n.waits, 2 | 3) || self.victim.cut(self.g) != (false, false) {
+            return None;
+        }
+        let all = self.sleeps(n);
+        let (least, most) = (all.iter().min()?, all.iter().max()?);
+        let words: Vec<_> = all.iter().map(|t| span(*t)).collect();
+        let (last, before) = words.split_last()?;
+        (all.len() == n.waits && least * 5 < most * 4).then(|| format!("{} and {last}", before.join(", ")))
+    }
+
+    /// What a thread called right after the last of several sleeps, where that was recorded and it slept no more: what it
+    /// waited for shows there.
+    pub(super) fn called_after(&self, n: &SliceNode) -> String {
+        const SOON: Ns = 50_000_000;
+        let end = n.start + n.duration;
+        let ended = n.waits > 1 && self.g.exited(n.thread).is_some_and(|x| x.0 < end + SOON);
+        let calls = self.g.syscalls_of(n.thread, end..end.saturating_add(SOON));
+        let mut names: Vec<String> = Vec::new();
+        for call in calls.iter().filter(|c| ended && c.what.result >= 0) {
+            match call.what.nr.name().map(Into::into) {
+                Some(name) if names.len() < 4 && !names.contains(&name) => names.push(name),
+                _ => {}
+            }
+        }
+        match &names[..] {
+            [] => String::new(),
+            [one] => format!("; after the last it called {one}, with success, and ended"),
+            [all @ .., last] => {
+                format!("; after the last it called {} and {last}, with success, and ended", all.join(", "))
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The sentence of a thread that was stopped.
+
+use super::{Ranked, Writer};
+use crate::diagnose::{SliceNode, calls_terminal};
+use crate::words::{moment, short_label, span, who};
+
+impl Writer<'_> {
+    /// Stopped by a signal: whose, when, and what became of it.
+    pub(super) fn why_stopped(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
+        const STOPS: [(u8, &str); 4] = [(19, "SIGSTOP"), (20, "SIGTSTP"), (21, "SIGTTIN"), (22, "SIGTTOU")];
+        let v = self.g.vertex(n.vertex);
+        if v.state == pg_event::OffState::Frozen {
+            return self.why_in_freezer(r, n, full);
+        }
+        let process = |t| self.c.thread(t).map(|t| t.process);
+        let sent = self.g.signals().iter().rev().find(|s| {
+            let stops = STOPS.iter().any(|x| x.0 == s.signal);
+            stops && s.time <= v.start.saturating_add(1_000_000) && process(s.to) == process(r.thread)
+        });
+        let by = sent.map_or_else(String::new, |s| {
+            let name = STOPS.iter().find(|x| x.0 == s.signal).map_or("", |x| x.1);
+            // Who limits it stops and continues it again and again.
+            let same = |x: &&crate::graph::SignalFact| {
+                x.signal == s.signal && x.from == s.from && process(x.to) == process(s.to)
+            };
+            let within = |x: &&crate::graph::SignalFact| x.time <= n.start.saturating_add(n.duration);
+            let all: Vec<_> = self.g.signals().iter().filter(same).filter(within).collect();
+            match (all.first(), all.last(), all.len()) {
+                (Some(a), Some(b), times @ 2..) => format!(
+                    " ({name} sent {times} times by {}, from {} to {})",
+                    who(self.c, s.from),
+                    moment(a.time),
+                    moment(b.time)
+                ),
+                _ => format!(" ({name} sent by {} at {})", who(self.c, s.from), moment(s.time)),
+            }
+        });
+        // The kernel sends these two to whoever uses a terminal from the background, in its own name, and to its group.
+        let terminal = sent.filter(|s| s.signal >= 21).map(|s| {
+            let (name, does) = if s.signal == 21 { ("SIGTTIN", "read from") } else { ("SIGTTOU", "wrote to") };
+            let whom = if process(s.from) == process(s.to) {
+                "it".into()
+            } else {
+                format!("{} of its process group", who(self.c, s.from))
+            };
+            format!(
+                " by its terminal ({name} at {}): {whom} {does} it from the background; `fg` in the shell continues it",
+                moment(s.time)
+            )
+        });
+        let in_call = || {
+            let reads = v.syscall.is_any(&["read", "readv"]);
+            let (name, does) = if reads { ("SIGTTIN", "read from") } else { ("SIGTTIN or SIGTTOU", "used") };
+            let means = format!("stopped both since they are in the background ({name})");
+            match self.c.object(v.object).map(|o| short_label(&o.label())) {
+                Some(o) => format!(
+                    " while it {does} {o}, as was its parent: the terminal {means}; `fg` in the shell continues them"
+                ),
+                None => format!(
+                    " while it read, as was its parent: if that was from its terminal, this {means}, and `fg` in the shell continues them"
+                ),
+            }
+        };
+        let with_parent = r.node.checked_sub(1).is_some_and(|i| self.o.nodes[i].state == "stopped");
+        let unseen = with_parent && sent.is_none() && v.begun_before && calls_terminal(&v, self.c);
+        let by = if unseen { in_call() } else { by };
+        let end = if v.open && terminal.is_none() && !unseen { " and nobody continued it" } else { "" };
+        format!("{full} was stopped for {}{}{end}", span(n.spent), terminal.unwrap_or(by))
+    }
+}

@@ -166,8 +166,8 @@ fn asked_before(graph: &EventGraph, catalog: &Catalog, v: &Victim) -> bool {
         && members.iter().any(|m| connected(catalog, *m))
 }
 
-/// Does it wait in an event loop, beside much else for what its children write, which are there all that time? A launcher
-/// does that until they have ended; whoever names it means this.
+/// Does it wait in an event loop to the end of the recording, beside much else for what its children write, which are there
+/// all that time? A launcher does that until they have ended; whoever names it means this.
 fn listens_to_children(graph: &EventGraph, catalog: &Catalog, v: &Victim) -> bool {
     let last = graph.vertex(v.vertex);
     let pipe = |o| catalog.object(o).is_some_and(|o: &Object| o.kind == ObjectKind::Pipe);
@@ -178,6 +178,7 @@ fn listens_to_children(graph: &EventGraph, catalog: &Catalog, v: &Victim) -> boo
             && p.end.is_none_or(|e| e >= v.end() - v.duration / 8)
     };
     v.episode.key.is_some()
+        && last.open
         && class(&last, catalog) == WaitClass::EventLoop
         && catalog.object(last.object).is_some_and(|o| o.members.iter().any(|m| pipe(*m)))
         && catalog.processes.iter().any(lives)

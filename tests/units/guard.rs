@@ -88,7 +88,7 @@ fn a_slow_unit_is_caught_in_the_act() {
             break;
         }
     }
-    std::thread::sleep(Duration::from_millis(1000));
+    std::thread::sleep(Duration::from_secs(1));
     assert!(server.ask(&line("t 3600000")));
     let guarded = guard.wait_with_output().unwrap();
     let said = text(&guarded);

@@ -395,20 +395,26 @@ fn of_a_runtime_the_thread_that_asked_is_the_victim() {
 /// A launcher that listens to its children besides to whoever connects, and has nothing else to do.
 #[test]
 fn a_launcher_waits_for_its_children() {
-    for child in [true, false] {
+    // One that heard something has only waited for whatever comes.
+    for (child, heard) in [(true, false), (false, false), (true, true)] {
         let mut d = Drawing::new(5.0);
         let launcher = d.process("launcher", "launcher -n 1 sim", None, 0.0);
         let sim = d.process("sim", "sim", if child { Some(launcher) } else { None }, 0.0);
         let listens = d.object(ObjectKind::Tcp, 80, 0, "");
         let pipes = [11, 12, 13].map(|i| d.object(ObjectKind::Pipe, i, i, ""));
         let set = d.set(&[listens, pipes[0], pipes[1], pipes[2]]);
-        waits(&mut d, launcher, "poll", set);
+        if heard {
+            d.wait(launcher, 0.0, 4.5, "poll").on(set).before().by(sim, "write", pipes[0]);
+            d.wait(sim, 4.6, 5.0, "read").open();
+        } else {
+            waits(&mut d, launcher, "poll", set);
+            d.wait(sim, 0.0, 5.0, "read").state(OffState::Stopped).before().open();
+        }
         d.hold(sim, launcher, pipes[0], Relation::Writes, 0.7);
-        d.wait(sim, 0.0, 5.0, "read").state(OffState::Stopped).before().open();
         let (g, c) = d.build();
         let named = pg_graph::Selection { tid: Some(1000), ..Default::default() };
         let v = pg_graph::select(&g, &c, &named, &pg_graph::VictimOptions::default());
-        assert_eq!(v.is_ok(), child, "{v:?}");
+        assert_eq!(v.is_ok(), child && !heard, "{v:?}");
         if let Ok(v) = v {
             let r = pg_graph::run_with_policy(&g, &c, v, pg_graph::Options::default());
             assert_eq!((way(&r), r.root_causes[0].pid), (vec![1000, 1001], Some(1001)), "{r:#?}");

@@ -404,8 +404,8 @@ fn a_launcher_waits_for_its_children() {
         let pipes = [11, 12, 13].map(|i| d.object(ObjectKind::Pipe, i, i, ""));
         let set = d.set(&[listens, pipes[0], pipes[1], pipes[2]]);
         if heard {
-            d.wait(launcher, 0.0, 4.5, "poll").on(set).before().by(sim, "write", pipes[0]);
-            d.wait(sim, 4.6, 5.0, "read").open();
+            d.wait(launcher, 0.0, 4.99, "poll").on(set).before().by(sim, "write", pipes[0]);
+            d.wait(sim, 4.995, 5.0, "read").open();
         } else {
             waits(&mut d, launcher, "poll", set);
             d.wait(sim, 0.0, 5.0, "read").state(OffState::Stopped).before().open();

@@ -127,17 +127,20 @@ impl Version {
             self.one_took = took;
         }
         // One that is closed may be connected anew: it is looked for.
-        let there: HashSet<u64> = tcp_sockets(&all).filter_map(|(m, _)| word(m, 68)).map(u64::from).collect();
+        let there = inodes(&all);
         self.connections.retain(|inode, _| there.contains(inode));
         if !self.listeners.is_empty() {
             let listen = socket.dump(&tcp_request(self.family, 1 << LISTEN))?;
-            let there: HashSet<u64> =
-                tcp_sockets(&listen).filter_map(|(m, _)| word(m, 68)).map(u64::from).collect();
+            let there = inodes(&listen);
             self.listeners.retain(|inode| there.contains(inode));
             all.extend(listen);
         }
         Some(all)
     }
+}
+
+fn inodes(all: &[Vec<u8>]) -> HashSet<u64> {
+    tcp_sockets(all).filter_map(|(m, _)| word(m, 68)).map(u64::from).collect()
 }
 
 fn state(message: &[u8]) -> u32 {

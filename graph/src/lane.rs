@@ -4,7 +4,7 @@
 //! the difference of two look-ups and nothing is ever sampled.
 
 use crate::EventGraph;
-use crate::graph::Times;
+use crate::columns::Times;
 use pg_event::{Ns, OffState, ThreadId};
 use std::ops::Range;
 

@@ -11,10 +11,12 @@ mod builder;
 mod burst;
 mod cause;
 mod class;
+mod columns;
 mod diagnose;
 mod disks;
 mod edge;
 mod episode;
+mod facts;
 mod flag;
 mod front;
 mod graph;
@@ -55,10 +57,9 @@ pub use class::{WaitClass, class};
 pub use diagnose::{Diagnosis, Keeps, Options, SliceNode, Step, path_of_span, run_with, run_with_policy};
 pub use edge::{Edge, EdgeId, EdgeKind, Weak};
 pub use episode::{Episode, WaitKey, episodes, wait_key};
+pub use facts::{At, CullCounts, HoldFact, MarkFact, NO_STATUS, SamplePoint, SignalFact, WorkFact};
 pub use flag::FlagAccess;
-pub use graph::{
-    At, CullCounts, EventGraph, HoldFact, MarkFact, NO_STATUS, SamplePoint, SignalFact, WorkFact,
-};
+pub use graph::EventGraph;
 pub use lane::{Cell, LANE_STATES, LaneState, Share};
 pub use profile::{Profile, profile};
 pub use question::{By, Choice, Decision, NearbyEvent, Question, QuestionKey, QuestionKind};

@@ -1,7 +1,7 @@
 //! Figures of a diagnosis as in table 2 of Argus: how much of the graph the heuristics changed, what a person had
 //! to tell, and how much shorter the way back got by it.
 
-use crate::graph::CullCounts;
+use crate::facts::CullCounts;
 use crate::report::Report;
 use crate::{EdgeKind, EventGraph, VertexId, Victim, Weak};
 use pg_event::Ns;

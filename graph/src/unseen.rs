@@ -5,7 +5,7 @@
 //! without any is no proof of running when samples were taken, or when events were lost in it.
 
 use crate::EventGraph;
-use crate::graph::OPEN;
+use crate::columns::OPEN;
 use pg_event::{Catalog, Ns, ThreadId};
 use std::ops::Range;
 

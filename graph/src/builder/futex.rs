@@ -4,7 +4,7 @@
 //! with FUTEX_WAIT; Rust's mutex: 2 with FUTEX_WAIT_BITSET; priority inheritance: only locks) and from
 //! the names on its stack, which win.
 
-use crate::graph::Detail;
+use crate::columns::Detail;
 use pg_event::{Catalog, StackId};
 
 const WAIT: u32 = 0;

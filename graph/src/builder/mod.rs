@@ -24,7 +24,8 @@ pub(crate) use calls::{
 pub(crate) use datagram::any_address;
 pub(crate) use split::why as split_reason;
 
-use crate::graph::{EdgeRow, NO_STATUS};
+use crate::columns::EdgeRow;
+use crate::facts::NO_STATUS;
 use crate::violations::Units;
 use crate::{
     At, BurstFact, CullCounts, EdgeKind, EventGraph, FlagAccess, HoldFact, MarkFact, SamplePoint, SignalFact,

@@ -6,7 +6,7 @@
 //! overlap belong to different requests. Both are guesses: the way from part to part is weak and says why.
 
 use super::{RECV, call_is};
-use crate::graph::{BATCH, Detail, EdgeRow, SPLIT, Times};
+use crate::columns::{BATCH, Detail, EdgeRow, SPLIT, Times};
 use crate::{At, BuildOptions, EdgeKind, Weak};
 use pg_event::{Catalog, Direction, IpcUse, Ns, ObjectId, ObjectKind, ProcessId, ThreadId};
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
 //! The state of one thread while its graph is built.
 
-use crate::graph::{BEGUN_BEFORE, Detail, OPEN, Times};
+use crate::columns::{BEGUN_BEFORE, Detail, OPEN, Times};
 use crate::{At, SamplePoint};
 use pg_event::{Catalog, IpcUse, Ns, OffCpu, OffState, SyscallUse, Thread, ThreadId, Work};
 

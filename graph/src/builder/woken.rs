@@ -4,7 +4,7 @@ use super::channel::Segment;
 use super::thread::Role;
 use super::wake::{self, Verdict, Waker};
 use super::{Builder, number_of};
-use crate::graph::{EdgeRow, INTERRUPTED, TIMED_OUT};
+use crate::columns::{EdgeRow, INTERRUPTED, TIMED_OUT};
 use crate::{EdgeKind, Weak};
 use pg_event::{Catalog, Ns, OffCpu, ThreadId};
 

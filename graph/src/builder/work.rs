@@ -6,7 +6,7 @@
 use super::channel::Segment;
 use super::thread::Role;
 use super::{Builder, number_of};
-use crate::graph::EdgeRow;
+use crate::columns::EdgeRow;
 use crate::{At, EdgeKind, WorkFact};
 use pg_event::{Catalog, Ns, ObjectId, OffCpu, StackId, Sysno, ThreadId, Work};
 

@@ -6,7 +6,7 @@ use crate::builder::{RECV, call_is};
 use crate::class::{WaitClass, class, on_condition, owed, private_futex};
 use crate::diagnose::{DATA_FLAG, FindingKind, GRAB, SliceNode, executes, relation_words, waits_for_lock};
 use crate::disks::{disk_use, wrote_back};
-use crate::graph::NO_STATUS;
+use crate::facts::NO_STATUS;
 use crate::profile::Profile;
 use crate::starved::{Starved, starved};
 use crate::words::{clean, cmdline_at, moment, percent, short_label, short_who, span, who};

@@ -20,10 +20,10 @@ impl Writer<'_> {
         let by = sent.map_or_else(String::new, |s| {
             let name = STOPS.iter().find(|x| x.0 == s.signal).map_or("", |x| x.1);
             // Who limits it stops and continues it again and again.
-            let same = |x: &&crate::graph::SignalFact| {
+            let same = |x: &&crate::facts::SignalFact| {
                 x.signal == s.signal && x.from == s.from && process(x.to) == process(s.to)
             };
-            let within = |x: &&crate::graph::SignalFact| x.time <= n.start.saturating_add(n.duration);
+            let within = |x: &&crate::facts::SignalFact| x.time <= n.start.saturating_add(n.duration);
             let all: Vec<_> = self.g.signals().iter().filter(same).filter(within).collect();
             match (all.first(), all.last(), all.len()) {
                 (Some(a), Some(b), times @ 2..) => format!(

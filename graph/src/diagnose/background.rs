@@ -6,7 +6,7 @@ use super::ask::Candidate;
 use super::walk::{Walk, group_spans};
 use crate::Vertex;
 use crate::class::{WaitClass, class};
-use crate::graph::SignalFact;
+use crate::facts::SignalFact;
 use pg_event::{Catalog, Ns, ObjectKind, ThreadId};
 
 /// SIGTTIN and SIGTTOU.

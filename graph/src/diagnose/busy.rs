@@ -7,7 +7,7 @@ use super::data_flag::Asks;
 use super::node::{Entry, SliceNode};
 use super::walk::{Finding, FindingKind, Flow, Walk};
 use crate::class::WaitClass;
-use crate::graph::HoldFact;
+use crate::facts::HoldFact;
 use crate::profile::profile;
 use crate::starved::{Starved, starved};
 use crate::words::span;

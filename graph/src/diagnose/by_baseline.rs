@@ -6,7 +6,7 @@ use super::pose::Posed;
 use super::walk::{Flow, Walk};
 use crate::baseline::{Similar, similar, similar_among};
 use crate::class::{WaitClass, asked, class};
-use crate::graph::HoldFact;
+use crate::facts::HoldFact;
 use crate::words::{moment, percent, short_who, span};
 use crate::{Choice, EdgeKind, Question, QuestionKind, VertexId};
 use pg_event::{Ns, ObjectKind, Relation, ThreadId};

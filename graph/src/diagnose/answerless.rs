@@ -4,8 +4,9 @@
 use super::activity::{Group, Mostly, Spans, activity, merged};
 use super::ask::Candidate;
 use super::data_flag::Asks;
+use super::finding::{Finding, FindingKind};
 use super::pose::Posed;
-use super::walk::{FindingKind, Flow, Walk, group_spans};
+use super::walk::{Flow, Walk, group_spans};
 use crate::class::{WaitClass, class};
 use crate::episode::LONG_SINGLE;
 use crate::victim::kept_out;
@@ -64,12 +65,7 @@ impl Walk<'_> {
         {
             let own = self.out.nodes.len().saturating_sub(1);
             self.follow(c, WaitClass::Child)?;
-            self.out.findings.push(super::walk::Finding {
-                thread,
-                node: own,
-                kind: FindingKind::Sleeping,
-                spans,
-            });
+            self.out.findings.push(Finding { thread, node: own, kind: FindingKind::Sleeping, spans });
             return Ok(());
         }
         let refused = self.refused(group, class);
@@ -82,7 +78,7 @@ impl Walk<'_> {
             let spans = a.spans.clone();
             self.follow(c, WaitClass::Lock)?;
             let kind = FindingKind::Sleeping;
-            self.out.findings.push(super::walk::Finding { thread, node: own, kind, spans });
+            self.out.findings.push(Finding { thread, node: own, kind, spans });
             return Ok(());
         }
         if class == WaitClass::Sleep
@@ -93,7 +89,7 @@ impl Walk<'_> {
             let own = self.out.nodes.len().saturating_sub(1);
             self.follow(c, WaitClass::Lock)?;
             let (kind, spans) = (FindingKind::Sleeping, group_spans(group));
-            self.out.findings.push(super::walk::Finding { thread, node: own, kind, spans });
+            self.out.findings.push(Finding { thread, node: own, kind, spans });
             return Ok(());
         }
         // A sleep that ended by itself explains itself, unless the thread tries something in between, or the victim may.
@@ -109,7 +105,7 @@ impl Walk<'_> {
                 let own = self.out.nodes.len() - 1;
                 self.follow_holder(thread, group, WaitClass::EventLoop, inside)?;
                 let (kind, spans) = (FindingKind::Sleeping, group_spans(group));
-                self.out.findings.push(super::walk::Finding { thread, node: own, kind, spans });
+                self.out.findings.push(Finding { thread, node: own, kind, spans });
                 return Ok(());
             }
         }
@@ -150,7 +146,7 @@ impl Walk<'_> {
         if let Some(c) = refused.and_then(|e| self.has_it(&e, thread, &silent)) {
             let own = self.out.nodes.len().saturating_sub(1);
             let (kind, spans) = (FindingKind::Sleeping, group_spans(group));
-            let itself = super::walk::Finding { thread, node: own, kind, spans };
+            let itself = Finding { thread, node: own, kind, spans };
             let before = self.out.findings.len();
             self.follow(c, WaitClass::Lock)?;
             // That nobody was there is what happened; what the one who came later did until then may explain it.
@@ -373,7 +369,7 @@ impl Walk<'_> {
                 self.found(c.thread, FindingKind::Unanswered, group_spans(g));
                 let kind = FindingKind::Unanswered;
                 let spans = group_spans(group);
-                self.out.findings.push(super::walk::Finding { thread, node: own, kind, spans });
+                self.out.findings.push(Finding { thread, node: own, kind, spans });
                 return Ok(());
             }
         }
@@ -389,7 +385,7 @@ impl Walk<'_> {
         // The display server has nothing for it: who is missing is whoever uses the window.
         if idles && self.waits_at_window(group) {
             let (kind, spans) = (FindingKind::Input, group_spans(group));
-            self.out.findings.push(super::walk::Finding { thread, node: own, kind, spans });
+            self.out.findings.push(Finding { thread, node: own, kind, spans });
             return Ok(());
         }
         if self.by_baseline(thread, group, &spans)? {
@@ -413,9 +409,9 @@ impl Walk<'_> {
                 n.object = outside;
             }
             let (thread, node) = (c.thread, holder_node);
-            self.out.findings.push(super::walk::Finding { thread, node, kind, spans });
+            self.out.findings.push(Finding { thread, node, kind, spans });
         }
-        self.out.findings.push(super::walk::Finding {
+        self.out.findings.push(Finding {
             thread,
             node: own,
             kind: FindingKind::Unanswered,

@@ -4,10 +4,11 @@
 
 use super::activity::{Group, Mostly, Spans, activity, total};
 use super::ask::Candidate;
+use super::finding::{Finding, FindingKind};
 use super::node::Entry;
 use super::pose::Posed;
 use super::stuck::CLOSED;
-use super::walk::{Finding, FindingKind, Flow, Walk};
+use super::walk::{Flow, Walk};
 use crate::class::{WaitClass, class, joins, vague};
 use crate::words::{short_who, who};
 use crate::{Edge, EdgeKind, QuestionKind, Weak};

@@ -3,9 +3,10 @@
 
 use super::activity::{Spans, total};
 use super::ask::Candidate;
+use super::finding::{Finding, FindingKind};
 use super::node::Entry;
 use super::pose::Posed;
-use super::walk::{FindingKind, Flow, Walk};
+use super::walk::{Flow, Walk};
 use crate::class::WaitClass;
 use crate::flag::{FlagAccess, FlagSeen, flags_seen};
 use crate::words::{clean, moment, short_who, span, who};
@@ -132,7 +133,7 @@ impl Walk<'_> {
                     let own = self.out.nodes.iter().position(|n| n.thread == thread).unwrap_or(0);
                     let spans = asks.spans.clone();
                     let kind = FindingKind::Unanswered;
-                    self.out.findings.push(super::walk::Finding { thread, node: own, kind, spans });
+                    self.out.findings.push(Finding { thread, node: own, kind, spans });
                 }
             }
             None => self.found(thread, FindingKind::Unanswered, asks.spans.clone()),

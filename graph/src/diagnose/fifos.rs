@@ -3,8 +3,9 @@
 
 use super::activity::{Group, Spans, activity};
 use super::answerless::main_thread;
+use super::finding::{Finding, FindingKind};
 use super::node::Entry;
-use super::walk::{Finding, FindingKind, Flow, Walk, group_spans};
+use super::walk::{Flow, Walk, group_spans};
 use crate::EdgeKind;
 use crate::class::opens_fifo;
 use crate::words::{clean, short_label};

@@ -3,8 +3,9 @@
 
 use super::activity::Group;
 use super::ask::Candidate;
+use super::finding::{Finding, FindingKind};
 use super::node::{Entry, SliceNode};
-use super::walk::{Finding, FindingKind, Flow, Walk, group_spans};
+use super::walk::{Flow, Walk, group_spans};
 use crate::{EdgeKind, VertexId};
 use pg_event::{Catalog, Ns};
 

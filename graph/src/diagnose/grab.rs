@@ -3,7 +3,8 @@
 
 use super::activity::{Group, Spans, activity};
 use super::ask::Candidate;
-use super::walk::{Finding, FindingKind, Flow, Walk, group_spans};
+use super::finding::{Finding, FindingKind};
+use super::walk::{Flow, Walk, group_spans};
 use crate::class::members;
 use pg_event::{Display, Object, ObjectKind, Relation, ThreadId};
 

@@ -3,7 +3,8 @@
 
 use super::activity::{Group, Mostly, Spans, activity, merged};
 use super::ask::Candidate;
-use super::walk::{Finding, FindingKind, Flow, Walk};
+use super::finding::{Finding, FindingKind};
+use super::walk::{Flow, Walk};
 use crate::class::{WaitClass, asked, class};
 use crate::{Edge, EdgeId, EdgeKind, VertexId};
 use pg_event::{Direction, Display, Ns, ObjectKind, ThreadId};

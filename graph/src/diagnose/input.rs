@@ -3,7 +3,8 @@
 
 use super::activity::{Group, Mostly, activity, merged};
 use super::ask::Candidate;
-use super::walk::{Finding, FindingKind, Walk, group_spans};
+use super::finding::{Finding, FindingKind};
+use super::walk::{Walk, group_spans};
 use crate::class::WaitClass;
 use pg_event::{ObjectKind, ThreadId};
 

@@ -3,7 +3,8 @@
 
 use super::activity::{Group, activity, total};
 use super::ask::Candidate;
-use super::walk::{FindingKind, Flow, Walk, group_spans};
+use super::finding::FindingKind;
+use super::walk::{Flow, Walk, group_spans};
 use crate::Vertex;
 use crate::builder::{SEND, call_is};
 use pg_event::{Catalog, Object, ObjectId, ObjectKind, Relation, TTY_PAUSED, ThreadId};

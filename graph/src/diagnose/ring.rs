@@ -3,9 +3,10 @@
 use super::activity::{Group, Spans};
 use super::answerless::relation_words;
 use super::data_flag::DATA_FLAG;
+use super::finding::{Finding, FindingKind};
 use super::node::{Entry, SliceNode};
 use super::sessions::waits_for_lock;
-use super::walk::{Finding, FindingKind, Walk};
+use super::walk::Walk;
 use crate::class::{WaitClass, asked, class, vague};
 use crate::{EdgeKind, EventGraph, Vertex, VertexId, Weak};
 use pg_event::{Catalog, Ns, ObjectId, ObjectKind, Relation, ThreadId};

@@ -6,9 +6,10 @@
 use super::activity::{Group, Mostly, Spans, activity, merged};
 use super::answerless::main_thread;
 use super::ask::Candidate;
+use super::finding::{Finding, FindingKind};
 use super::node::SliceNode;
 use super::pose::Posed;
-use super::walk::{Finding, FindingKind, Flow, Walk, group_spans};
+use super::walk::{Flow, Walk, group_spans};
 use crate::QuestionKind;
 use crate::class::WaitClass;
 use crate::profile::profile;

@@ -3,8 +3,9 @@
 use super::activity::{Group, Spans, merged, total};
 use super::answerless::{main_thread, relation_words};
 use super::ask::Candidate;
+use super::finding::{Finding, FindingKind};
 use super::node::{Entry, Keeps, SliceNode};
-use super::walk::{Finding, FindingKind, Flow, Walk};
+use super::walk::{Flow, Walk};
 use crate::class::WaitClass;
 use crate::looks::{Look, Purpose, look};
 use crate::refused::{Evidence, between_sleeps};

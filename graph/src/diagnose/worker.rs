@@ -4,8 +4,9 @@
 
 use super::activity::{Group, Spans, activity, merged, total};
 use super::ask::Candidate;
+use super::finding::{Finding, FindingKind};
 use super::node::Entry;
-use super::walk::{FindingKind, Walk, group_spans};
+use super::walk::{Walk, group_spans};
 use crate::EdgeKind;
 use crate::class::{WaitClass, class};
 use crate::kernel::{idles, is_kernel};
@@ -129,7 +130,7 @@ impl Walk<'_> {
         }
         let n = &self.out.nodes[node];
         let (thread, spans) = (n.thread, vec![(n.start, n.start + n.duration)]);
-        self.out.findings.push(super::walk::Finding { thread, node, kind: FindingKind::Device, spans });
+        self.out.findings.push(Finding { thread, node, kind: FindingKind::Device, spans });
         true
     }
 }

@@ -3,8 +3,9 @@
 //! thread of the kernel that writes a journal: it waits until the data is written that belongs to it, whoever wrote that.
 
 use super::activity::{Group, Spans, activity, merged, total};
+use super::finding::FindingKind;
 use super::node::Entry;
-use super::walk::{FindingKind, Flow, Walk, group_spans};
+use super::walk::{Flow, Walk, group_spans};
 use crate::disks::wrote_back;
 use crate::kernel::{idles, is_kernel};
 use crate::waits::{WaitsOn, wait_kind};

@@ -1,7 +1,9 @@
 //! From a finished walk to ranked root causes in words, and to the report.
 
 mod closed;
+mod cpu;
 mod crashed;
+mod ended;
 mod freezer;
 mod late;
 mod parts;
@@ -13,6 +15,7 @@ mod sentence;
 mod server_view;
 mod sleeping;
 mod stopped;
+mod unanswered;
 
 use crate::diagnose::{Finding, FindingKind, Options, Outcome, SliceNode};
 use crate::episode::LONG_SINGLE;

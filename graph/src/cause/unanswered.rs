@@ -1,0 +1,246 @@
+//! Who was waited for and did nothing about it, and who waited for what never came.
+
+use super::server_view::without_session;
+use super::{Ranked, Writer};
+use crate::class::{WaitClass, class, private_futex};
+use crate::diagnose::{DATA_FLAG, GRAB, SliceNode, relation_words, waits_for_lock};
+use crate::words::{clean, moment, short_label, span, who};
+use pg_event::{Object, ObjectKind, Relation, ThreadId};
+
+/// Was the step found since it listens on the socket that the one before waits to be connected to?
+fn listens(n: &SliceNode) -> bool {
+    n.why_weak.as_ref().is_some_and(|w| w.contains(relation_words(Relation::Listens)))
+}
+
+impl Writer<'_> {
+    pub(super) fn why_idle(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
+        let Some(w) = r.node.checked_sub(1).and_then(|i| self.o.nodes.get(i)) else {
+            return format!("{full} {} with nothing to do", self.waited(n));
+        };
+        let call = n.syscall.as_ref().map_or_else(String::new, |s| format!(" in {s}"));
+        let from = self.called_from(n).filter(|f| !f.starts_with("0x"));
+        let from = from.map_or_else(String::new, |f| format!(", called from {}", clean(&f, 60)));
+        if class(&self.g.vertex(w.vertex), self.c) == WaitClass::Lock {
+            let lock = w.object_label(self.c).map_or_else(|| "the lock".into(), |o| short_label(&o));
+            let how =
+                if self.shares_lock(n, w) { format!(" {}", super::parts::SHARED) } else { String::new() };
+            return format!(
+                "{full} has {lock}{how} and did not release it: it waited{call} for {}{from}, while {} waited {}",
+                span(n.spent),
+                who(self.c, w.thread),
+                self.patience(w)
+            );
+        }
+        let on = w.object_label(self.c).map_or_else(String::new, |o| format!(" over {}", short_label(&o)));
+        if listens(n) {
+            if self.waits_to_accept(n, w) {
+                return format!(
+                    "{full} listens there and waited for connections{call} all that time, but the one{on} never came about: packets between the two are lost (a firewall rule that drops them, or a queue that is full); {} waited {}",
+                    who(self.c, w.thread),
+                    self.patience(w)
+                );
+            }
+            return format!(
+                "{full} listens there and did not accept the connection{on}: it waited{call} for {}, while {} waited {}",
+                span(n.spent),
+                who(self.c, w.thread),
+                self.patience(w)
+            );
+        }
+        if let Some(s) = self.o.nodes[..r.node].iter().rev().find_map(|of| self.kept_open(full, n, of)) {
+            return s;
+        }
+        if class(&self.g.vertex(w.vertex), self.c) == WaitClass::Room {
+            return format!(
+                "{full} has the other end and did not read what came{on}: it was idle for {}{call}{from}, while {} waited {} for room to write",
+                span(n.spent),
+                who(self.c, w.thread),
+                self.patience(w)
+            );
+        }
+        let asked = match self.asked_for(w) {
+            Some(what) => format!("was sent the request ({what})"),
+            None => "was waited for".to_owned(),
+        };
+        if let Some(lock) = without_session(n) {
+            let waited = span(n.spent);
+            let by = self.let_go_by(n).map_or_else(String::new, |by| format!("{by}, and "));
+            return format!(
+                "{full} {asked} and waited {waited}{call}{from} for a lock of the server; {by}{lock}"
+            );
+        }
+        if self.asked_before(n, w) {
+            return format!(
+                "{full} was idle{call}{from} for {} while {} waited {}{on}: what that had asked before the recording began it may have handed on to another one; a recording from the beginning tells",
+                span(n.spent),
+                who(self.c, w.thread),
+                self.patience(w)
+            );
+        }
+        let answered = match self.answered(n, w) {
+            Some(a) => format!("answered{on} only at {}{}", moment(a.at), a.by_timer()),
+            None => format!("never answered{on}"),
+        };
+        format!(
+            "{full} {asked} and {answered}: it was idle for {}{call}{from}, while {} waited {}",
+            span(n.spent),
+            who(self.c, w.thread),
+            self.patience(w)
+        )
+    }
+
+    /// Did the step before ask before the recording, and does this one wait for whatever comes? What became of the request was
+    /// not recorded then.
+    pub(super) fn asked_before(&self, n: &SliceNode, before: &SliceNode) -> bool {
+        let v = self.g.vertex(before.vertex);
+        let begun = v.begun_before || crate::class::from_the_beginning(self.g, &v);
+        begun
+            && class(&v, self.c) == WaitClass::Channel
+            && class(&self.g.vertex(n.vertex), self.c) == WaitClass::EventLoop
+            && !listens(n)
+            && self.asked_for(before).is_none()
+            && self.answered(n, before).is_none()
+    }
+
+    /// Does the step wait for connections to the very socket that `client` wants to connect to? One that is established would
+    /// end that wait.
+    fn waits_to_accept(&self, n: &SliceNode, client: &SliceNode) -> bool {
+        const LOOKED_AT: usize = 4096;
+        let sockets = |n: &SliceNode| -> Vec<&Object> {
+            let own = n.object.and_then(|o| self.c.object(o));
+            let members = own.into_iter().flat_map(|o| crate::class::members(self.c, o));
+            members.chain(own).filter(|o| o.kind == ObjectKind::Tcp).collect()
+        };
+        let (wanted, port) = (sockets(client), |endpoint: u64| endpoint & 0xffff);
+        let any_address = |o: &Object| (o.id >> 16) as u32 == 0;
+        let there = |o: &&Object, w: &&Object| {
+            o.peer == 0 && (w.peer == o.id || any_address(o) && port(w.peer) == port(o.id))
+        };
+        // Over one that it wrote to it was connected.
+        let before = self.g.ipc_of(client.thread, 0..client.start + client.duration).iter();
+        let wrote = before.rev().take(LOOKED_AT).any(|m| {
+            let o = self.c.object(m.what.object);
+            o.is_some_and(|o| wanted.iter().any(|w| w.kind == o.kind && (w.id, w.peer) == (o.id, o.peer)))
+        });
+        !wrote && sockets(n).iter().any(|o| wanted.iter().any(|w| there(o, w)))
+    }
+
+    pub(super) fn why_input(&self, n: &SliceNode, full: &str, next: Option<&SliceNode>) -> String {
+        let last = self.last_of(n);
+        let v = self.g.vertex(last);
+        let came = !(v.open || v.timed_out || v.interrupted) && self.g.waking(last).is_some();
+        let typed = if came { format!("came only at {}", moment(v.woken)) } else { "never came".into() };
+        let call = n.syscall.as_ref().map_or_else(String::new, |s| format!(" (in {s})"));
+        let at_window = n.object.and_then(|o| self.c.object(o)).is_none_or(|o| o.kind != ObjectKind::Tty);
+        if at_window {
+            let display =
+                n.object_label(self.c).map_or_else(String::new, |o| format!(" ({})", short_label(&o)));
+            let alone = n.why_weak.as_deref() == Some(GRAB);
+            let alone =
+                if alone { "; meanwhile the server serves nobody else, as it has grabbed it" } else { "" };
+            return format!(
+                "{full} waited {} for input at its window{call}, which {typed}: its display server{display} had no event for it, as nobody used the window{alone}",
+                span(n.spent)
+            );
+        }
+        let terminal = n.object_label(self.c).map_or_else(String::new, |o| format!(" {}", short_label(&o)));
+        let other =
+            next.map_or_else(String::new, |x| format!("; its other end is with {}", who(self.c, x.thread)));
+        format!(
+            "{full} waited {} for input at the terminal{terminal}{call}, which {typed}{other}",
+            span(n.spent)
+        )
+    }
+
+    pub(super) fn why_unanswered(&self, n: &SliceNode, full: &str, next: Option<&SliceNode>) -> String {
+        if let Some((x, a)) = next.and_then(|x| Some((x, self.answered(x, n)?))) {
+            let asked = self.asked_for(n).map_or_else(String::new, |a| format!(" (it had sent {a})"));
+            let whom = self.full(x.thread, x.start + x.duration);
+            let (waited, late) = (self.waited(n), moment(a.at));
+            return format!("{full} {waited}{asked}; the answer came from {whom} at {late}{}", a.by_timer());
+        }
+        let last = self.g.vertex(self.last_of(n));
+        let by = self.let_go_by(n);
+        let how = if n.waits_on.as_deref() == Some(DATA_FLAG) {
+            "no write of the flag was recorded meanwhile"
+        } else if last.open && self.g.lost_within(&(last.start..last.woken)) {
+            "its end was not recorded (events were lost)"
+        } else if last.open {
+            "it had not ended when the recording did"
+        } else if last.interrupted {
+            "a signal ended it"
+        } else if last.timed_out {
+            "its own time-out ended it"
+        } else if let Some(by) = &by {
+            by
+        } else {
+            "no wake-up was recorded"
+        };
+        let whom = match next {
+            Some(x) => {
+                let call = x.syscall.as_ref().map_or_else(String::new, |s| format!(" in {s}"));
+                let did = if class(&self.g.vertex(x.vertex), self.c).idle() {
+                    format!("was idle{call}")
+                } else {
+                    format!("itself {}", self.waited(x))
+                };
+                let whom = self.full(x.thread, x.start + x.duration);
+                if listens(x) && self.waits_to_accept(x, n) {
+                    format!("the connection never came about, though {whom} listens there and waits for some")
+                } else if listens(x) {
+                    format!("{whom}, which listens there, did not accept the connection: it {did}")
+                } else {
+                    format!("no answer came from {whom}, which {did}")
+                }
+            }
+            None if crate::class::opens_fifo(&last, self.c) => {
+                "nobody has opened the other end of this FIFO".into()
+            }
+            None => match self.readers_had_it(n) {
+                Some(readers) => format!("{readers}; nobody ever woke it"),
+                None if self.left_alone(n) => {
+                    "nobody is left to wake it: only threads of its process can, and it is the only one"
+                        .into()
+                }
+                None => match without_session(n) {
+                    Some(lock) => lock,
+                    None => "nobody ever answered or woke it, and no thread was found that could".into(),
+                },
+            },
+        };
+        let asked = self.asked_for(n).map_or_else(String::new, |a| format!(" (it had sent {a})"));
+        let times = if last.timed_out && n.waits > 1 {
+            format!(", {} each", span(self.g.vertex(n.vertex).waited()))
+        } else {
+            String::new()
+        };
+        format!("{full} {}{times}{asked}; {how}, and {whom}", self.waited(n))
+    }
+
+    /// Who let a step go on that waited for a lock of a server, and came to be only at the end of that.
+    fn let_go_by(&self, n: &SliceNode) -> Option<String> {
+        let e = self.g.edge(self.g.waking(self.last_of(n)).filter(|_| waits_for_lock(n))?);
+        let by = self.g.vertex(e.from).thread;
+        let came = self.c.thread(by).map(|t| t.start).filter(|at| *at > n.start)?;
+        let at = moment(e.from_time);
+        Some(format!("{}, there since {}, let it go on at {at}", who(self.c, by), moment(came)))
+    }
+
+    /// Does a step wait for a futex that only threads of its process can wake, when there are no others left?
+    fn left_alone(&self, n: &SliceNode) -> bool {
+        let end = n.start + n.duration;
+        let Some(own) = self.c.thread(n.thread).map(|t| t.process) else { return false };
+        let left = |t: &ThreadId| *t != n.thread && self.g.exited(*t).is_none_or(|x| x.0 >= end);
+        private_futex(&self.g.vertex(n.vertex), self.c) && !self.g.threads_of(own).any(|t| left(&t))
+    }
+
+    /// `3 readers have the lock; the C library counts them and does not record who`, when a step wanted to write.
+    pub(super) fn readers_had_it(&self, n: &SliceNode) -> Option<String> {
+        let (_, readers) = self.g.readers(n.thread, n.start..n.start + n.duration + 1)?;
+        let (some, them) = match readers {
+            1 => ("1 reader has".into(), "it"),
+            _ => (format!("{readers} readers have"), "them"),
+        };
+        Some(format!("{some} the lock (the C library counts {them} and does not record who)"))
+    }
+}

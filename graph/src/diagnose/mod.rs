@@ -39,6 +39,7 @@ mod tries;
 pub(crate) mod unread;
 mod wakers;
 mod walk;
+mod which_holder;
 mod worker;
 mod write_back;
 

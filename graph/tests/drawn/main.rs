@@ -1,7 +1,10 @@
 //! Diagnoses of tiny drawn graphs (`draw`): each names what is to be found in a picture of a few threads.
 
 mod attached;
+mod attached_locks;
 mod attached_servers;
+mod attached_threads;
+mod attached_victims;
 mod background;
 mod behind;
 mod circles;

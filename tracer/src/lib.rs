@@ -13,6 +13,7 @@ pub mod holders;
 pub mod identity;
 pub mod live;
 mod loading;
+mod memory;
 mod netns;
 pub mod options;
 pub mod patience;

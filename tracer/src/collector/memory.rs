@@ -1,19 +1,10 @@
-//! Reads the memory of other processes without stopping them.
-#![allow(unsafe_code)] // process_vm_readv(2) has no safe wrapper.
+//! The stacks of threads that were blocked before the recording.
+
+use crate::memory::read;
 
 /// How much of the stack of a thread that was blocked before the recording is read.
 const STACK: usize = 64 << 10;
 const PAGE: u64 = 4096;
-
-/// Reads up to `buffer.len()` bytes at `address` of the process of `tid`; how many could be read.
-fn read(tid: u32, address: u64, buffer: &mut [u8]) -> usize {
-    let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: buffer.len() };
-    // SAFETY: `local` names the whole of `buffer`, which is valid for writes; the kernel checks `remote`.
-    let n =
-        unsafe { libc::process_vm_readv(tid as libc::pid_t, &raw const local, 1, &raw const remote, 1, 0) };
-    usize::try_from(n).unwrap_or(0)
-}
 
 /// The stack of a thread from `sp` upwards; empty when it cannot be read.
 pub fn stack(tid: u32, sp: u64) -> Vec<u8> {

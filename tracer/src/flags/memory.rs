@@ -1,5 +1,4 @@
 //! What a process has mapped, and words of its memory.
-#![allow(unsafe_code)] // process_vm_readv(2) has no safe wrapper in std.
 
 use super::FlagError;
 use crate::procfs::{path_of, read_bounded, shown_by};
@@ -69,13 +68,7 @@ pub fn areas(pid: u32) -> Result<Vec<Area>, FlagError> {
 pub fn word(pid: u32, address: u64, len: u8) -> Option<u64> {
     let mut bytes = [0u8; 8];
     let len = usize::from(len.min(8));
-    let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: len };
-    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: len };
-    let read = |who: u32| {
-        // SAFETY: the local part lies within `bytes`; the remote part is only ever interpreted in the target.
-        let n = unsafe { libc::process_vm_readv(who as i32, &raw const local, 1, &raw const remote, 1, 0) };
-        n == len as isize
-    };
+    let mut read = |who: u32| crate::memory::read(who, address, &mut bytes[..len]) == len;
     (read(pid) || Some(shown_by(pid)).filter(|&other| other != pid).is_some_and(read))
         .then(|| u64::from_ne_bytes(bytes))
 }

@@ -1,17 +1,12 @@
 //! Words of a target's memory and the arguments of its system call, read without stopping it.
-#![allow(unsafe_code)] // process_vm_readv(2) has no safe wrapper in std.
 
 use super::Holders;
 
-/// Read up to `len` bytes of a thread's memory; fewer, or none, when they are not all there or it is not
-/// permitted. Can block for as long as the target's memory lock is held: see [`crate::patience`].
+/// Up to `len` bytes of a thread's memory.
 fn read(tid: u32, address: u64, len: usize) -> Vec<u8> {
     let mut out = vec![0u8; len];
-    let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: len };
-    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: len };
-    // SAFETY: the local part describes `out`; the remote part is only ever interpreted in the target.
-    let got = unsafe { libc::process_vm_readv(tid as i32, &raw const local, 1, &raw const remote, 1, 0) };
-    out.truncate(usize::try_from(got).unwrap_or(0));
+    let got = crate::memory::read(tid, address, &mut out);
+    out.truncate(got);
     out
 }
 

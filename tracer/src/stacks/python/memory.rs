@@ -1,5 +1,4 @@
 //! Bounded reads of a process's memory.
-#![allow(unsafe_code)] // process_vm_readv(2) has no safe wrapper.
 
 /// Memory that can be read; nothing is believed of what is in it.
 pub(super) trait Memory {
@@ -51,12 +50,6 @@ pub(super) struct Remote(pub u32);
 
 impl Memory for Remote {
     fn read(&self, address: u64, buffer: &mut [u8]) -> Option<()> {
-        let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-        let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: buffer.len() };
-        // SAFETY: `local` names the whole of `buffer`, which is valid for writes; the kernel checks `remote`.
-        let n = unsafe {
-            libc::process_vm_readv(self.0 as libc::pid_t, &raw const local, 1, &raw const remote, 1, 0)
-        };
-        (usize::try_from(n).ok()? == buffer.len()).then_some(())
+        (crate::memory::read(self.0, address, buffer) == buffer.len()).then_some(())
     }
 }

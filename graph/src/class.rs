@@ -118,7 +118,7 @@ pub(crate) fn private_futex(v: &Vertex, catalog: &Catalog) -> bool {
 /// Does it wait for a thread of its own process to end? A join waits for the thread id to be cleared
 /// (`CLONE_CHILD_CLEARTID`, clone(2)).
 pub(crate) fn joins(v: &Vertex, catalog: &Catalog) -> bool {
-    let Some(own) = catalog.thread(v.thread).map(|t| t.process) else { return false };
+    let Some(own) = catalog.process_id_of(v.thread) else { return false };
     v.syscall.is_any(FUTEXES) && v.value != 0 && catalog.has_thread(own, v.value)
 }
 

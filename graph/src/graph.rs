@@ -286,7 +286,7 @@ impl EventGraph {
     /// When an id is not of this graph.
     pub fn way(&self, into: EdgeId, out: EdgeId, catalog: &Catalog) -> Option<Weak> {
         let (a, b) = (self.edge(into), self.edge(out));
-        let process = |v: VertexId| catalog.thread(self.details[v.index()].thread).map(|t| t.process);
+        let process = |v: VertexId| catalog.process_id_of(self.details[v.index()].thread);
         let own = a.weak == Some(Weak::Together) && process(a.from) == process(b.to);
         b.weak.or(a.weak.filter(|_| !own))
     }

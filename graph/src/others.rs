@@ -19,7 +19,7 @@ pub(crate) fn others(g: &EventGraph, c: &Catalog, victim: &Victim, o: &Outcome) 
             out.push((*t, why.clone()));
         }
     }
-    if let Some(process) = c.thread(victim.thread).map(|t| t.process) {
+    if let Some(process) = c.process_id_of(victim.thread) {
         for t in g.threads_of(process) {
             if out.len() >= LIMIT {
                 break;

@@ -171,7 +171,7 @@ fn asked_before(graph: &EventGraph, catalog: &Catalog, v: &Victim) -> bool {
 fn listens_to_children(graph: &EventGraph, catalog: &Catalog, v: &Victim) -> bool {
     let last = graph.vertex(v.vertex);
     let pipe = |o| catalog.object(o).is_some_and(|o: &Object| o.kind == ObjectKind::Pipe);
-    let own = catalog.thread(v.thread).map(|t| t.process);
+    let own = catalog.process_id_of(v.thread);
     let lives = |p: &Process| {
         Some(p.parent) == own
             && p.start <= v.start + v.duration / 8
@@ -187,7 +187,7 @@ fn listens_to_children(graph: &EventGraph, catalog: &Catalog, v: &Victim) -> boo
 /// Threads of a runtime park when there is nothing for them to do: where another one of their process waits for an answer to
 /// what it may have asked before the recording, that is told first.
 fn before_the_parked(graph: &EventGraph, catalog: &Catalog, all: &mut [(Victim, f64)]) {
-    let process = |v: &Victim| catalog.thread(v.thread).map(|t| t.process);
+    let process = |v: &Victim| catalog.process_id_of(v.thread);
     let parks = |v: &Victim| {
         let (first, last) = (graph.vertex(v.first), graph.vertex(v.vertex));
         let main = catalog.process_of(v.thread).zip(catalog.thread(v.thread));

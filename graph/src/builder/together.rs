@@ -31,8 +31,8 @@ pub(super) fn mark(g: &mut EventGraph, catalog: &Catalog) {
 }
 
 fn of_thread(g: &EventGraph, thread: ThreadId, catalog: &Catalog, weak: &mut Vec<EdgeId>) {
-    let Some(own) = catalog.thread(thread).map(|t| t.process) else { return };
-    let process = |v: VertexId| catalog.thread(g.details[v.index()].thread).map(|t| t.process);
+    let Some(own) = catalog.process_id_of(thread) else { return };
+    let process = |v: VertexId| catalog.process_id_of(g.details[v.index()].thread);
     let first = g.vertices_of(thread).find(|v| sends_several(g, *v));
     if first.is_none() {
         return;

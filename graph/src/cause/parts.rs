@@ -122,7 +122,7 @@ impl Writer<'_> {
 
     /// Has the thread of `n` the lock that `of` waits for by a descriptor of an open file that another one locked?
     pub(super) fn shares_lock(&self, n: &SliceNode, of: &SliceNode) -> bool {
-        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let process = |t: ThreadId| self.c.process_id_of(t);
         let lock = |o: ObjectId| of.object == Some(o) && o.is_some();
         self.g.holds.iter().any(|h| {
             h.relation == Relation::Shares && lock(h.object) && process(h.holder) == process(n.thread)
@@ -174,7 +174,7 @@ impl Writer<'_> {
 
     /// Is it a thread that the next one took with it, as that ended their process? Nobody waits for such a thread.
     fn ends_with_next(&self, at: usize) -> bool {
-        let process = |n: &SliceNode| self.c.thread(n.thread).map(|t| t.process);
+        let process = |n: &SliceNode| self.c.process_id_of(n.thread);
         let n = &self.o.nodes[at];
         let next = self.o.nodes.get(at + 1).filter(|x| x.edge == Some(EdgeKind::Exit));
         next.is_some_and(|x| process(x) == process(n)) && !joins(&self.g.vertex(n.vertex), self.c)
@@ -185,7 +185,7 @@ impl Writer<'_> {
     fn over_what(&self, at: usize) -> Option<SliceNode> {
         let n = &self.o.nodes[at];
         let next = self.o.nodes.get(at + 1).filter(|x| x.edge == Some(EdgeKind::Holder))?;
-        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let process = |t: ThreadId| self.c.process_id_of(t);
         let channel = |o: ObjectId| self.c.object(o).is_some_and(|o| o.kind.is_channel());
         let shown = n.object.filter(|o| channel(*o))?;
         let holds = || self.g.holds(n.thread, n.start..n.start + n.duration + 1);

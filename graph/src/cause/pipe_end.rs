@@ -29,7 +29,7 @@ impl Writer<'_> {
             }
         };
         let reads = v.syscall.is_any(&["read", "readv", "poll", "ppoll", "select", "pselect6", "splice"]);
-        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let process = |t: ThreadId| self.c.process_id_of(t);
         let within = of.start..(of.start + of.duration).saturating_add(1);
         let holds = || self.g.holds(of.thread, within.clone()).filter(|h| h.relation == Relation::Writes);
         let closes = closed.is_some_and(|c| c.0 == by.thread);

@@ -12,7 +12,7 @@ impl Writer<'_> {
         if v.state == pg_event::OffState::Frozen {
             return self.why_in_freezer(r, n, full);
         }
-        let process = |t| self.c.thread(t).map(|t| t.process);
+        let process = |t| self.c.process_id_of(t);
         let sent = self.g.signals().iter().rev().find(|s| {
             let stops = STOPS.iter().any(|x| x.0 == s.signal);
             stops && s.time <= v.start.saturating_add(1_000_000) && process(s.to) == process(r.thread)

@@ -229,7 +229,7 @@ impl Writer<'_> {
     /// Does a step wait for a futex that only threads of its process can wake, when there are no others left?
     fn left_alone(&self, n: &SliceNode) -> bool {
         let end = n.start + n.duration;
-        let Some(own) = self.c.thread(n.thread).map(|t| t.process) else { return false };
+        let Some(own) = self.c.process_id_of(n.thread) else { return false };
         let left = |t: &ThreadId| *t != n.thread && self.g.exited(*t).is_none_or(|x| x.0 >= end);
         private_futex(&self.g.vertex(n.vertex), self.c) && !self.g.threads_of(own).any(|t| left(&t))
     }

@@ -133,7 +133,7 @@ impl Walk<'_> {
     /// Had `thread`, which is owed answers over these, asked the candidate's process for something?
     fn has_asked(&self, thread: ThreadId, owed: &[ObjectId], c: &Candidate, spans: &Spans) -> bool {
         let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
-        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let process = |t: ThreadId| self.c.process_id_of(t);
         let held = self.g.holds(thread, a..b.saturating_add(1));
         let by = |t: ThreadId| process(t) == process(c.thread);
         held.filter(|h| by(h.holder)).any(|h| owed.contains(&h.object))
@@ -143,7 +143,7 @@ impl Walk<'_> {
     /// In words, what `thread` had asked the candidate's process before the recording began.
     fn asked_since(&self, thread: ThreadId, c: &Candidate, spans: &Spans) -> Option<String> {
         let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
-        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let process = |t: ThreadId| self.c.process_id_of(t);
         let held = self.g.holds(thread, a..b.saturating_add(1));
         let held = held.filter(|h| process(h.holder) == process(c.thread));
         let since = held.filter_map(|h| self.c.object(h.object)).map(|o| o.unanswered).max()?;
@@ -168,7 +168,7 @@ impl Walk<'_> {
         let socket = || members(self.c, set).filter(unix);
         let at = |o: &Object| o.peer != 0 && socket().any(|l| l.peer == 0 && l.name == o.name);
         let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
-        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let process = |t: ThreadId| self.c.process_id_of(t);
         let held = self.g.holds(thread, a..b.saturating_add(1));
         let mut held = held.filter(|h| process(h.holder) == process(c.thread)).peekable();
         let terminal = |o: ObjectId| self.c.object(o).is_some_and(|o| o.kind == ObjectKind::Tty);
@@ -178,7 +178,7 @@ impl Walk<'_> {
     /// Was the candidate found at the other end of network connections only that its process made to `thread`?
     fn is_client_of(&self, c: &Candidate, thread: ThreadId, spans: &Spans) -> bool {
         let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
-        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let process = |t: ThreadId| self.c.process_id_of(t);
         let mut held = self
             .g
             .holds(thread, a..b.saturating_add(1))

@@ -36,7 +36,7 @@ impl Walk<'_> {
         }
         let spans = group_spans(group);
         let below = |t: &ThreadId| {
-            let process = self.c.thread(*t).map(|t| t.process);
+            let process = self.c.process_id_of(*t);
             process.is_some_and(|p| p != own && self.c.ancestors(p).any(|a| a == own))
         };
         let stopped = |t: &ThreadId| {
@@ -54,7 +54,7 @@ impl Walk<'_> {
     /// In whose name the kernel stopped the group of a thread: another process of that, which is stopped as well.
     fn stopped_with(&self, thread: ThreadId, group: &Group) -> Option<Candidate> {
         const SOON: Ns = 1_000_000;
-        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let process = |t: ThreadId| self.c.process_id_of(t);
         let (spans, start) = (group_spans(group), self.representative(group).start);
         let stops = |s: &&SignalFact| {
             let at = s.time <= start.saturating_add(SOON) && start <= s.time.saturating_add(SOON);

@@ -121,13 +121,11 @@ impl Walk<'_> {
         let (a, b) = (spans.first()?.0, spans.last()?.1.saturating_add(1));
         let own = self.c.thread(thread)?.process;
         let other = |h: &HoldFact| {
-            h.object == object
-                && self.counts(h.holder)
-                && self.c.thread(h.holder).map(|t| t.process) != Some(own)
+            h.object == object && self.counts(h.holder) && self.c.process_id_of(h.holder) != Some(own)
         };
         let found: Vec<HoldFact> = self.g.holds(thread, a..b).filter(other).collect();
         // Children inherit what their parent opened; of several others nobody is to be blamed.
-        let process = |h: &HoldFact| self.c.thread(h.holder).map(|t| t.process);
+        let process = |h: &HoldFact| self.c.process_id_of(h.holder);
         let opened = |h: &&HoldFact| {
             let own = process(h);
             found.iter().all(|x| process(x).zip(own).is_some_and(|(p, own)| self.comes_from(p, own)))

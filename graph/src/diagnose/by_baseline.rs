@@ -65,7 +65,7 @@ impl Walk<'_> {
         let v = self.g.vertex(s.vertex);
         let e = self.g.edge(self.g.waking(s.vertex)?);
         let futex = self.c.object(v.object).is_some_and(|o| o.kind == ObjectKind::Futex);
-        let process = |t| self.c.thread(t).map(|t| t.process);
+        let process = |t| self.c.process_id_of(t);
         if futex && v.op & PRIVATE != 0 && process(self.g.vertex(e.from).thread) != process(victim) {
             return None;
         }
@@ -121,7 +121,7 @@ impl Walk<'_> {
 
     /// Is `client` of another process than `server`, and waits for an answer from that?
     fn waits_for_process_of(&self, client: ThreadId, server: ThreadId, spans: &Spans) -> bool {
-        let process = |t| self.c.thread(t).map(|t| t.process);
+        let process = |t| self.c.process_id_of(t);
         if process(client) == process(server) {
             return false;
         }

@@ -34,7 +34,7 @@ impl Walk<'_> {
         if !self.private_futex(group) {
             return Ok(false);
         }
-        let Some(process) = self.c.thread(thread).map(|t| t.process) else { return Ok(false) };
+        let Some(process) = self.c.process_id_of(thread) else { return Ok(false) };
         let (mut stuck, mut behind, mut busy, mut idle) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for t in self.g.threads_of(process).filter(|t| *t != thread && self.counts(*t)) {
             match self.other(t, thread, silent, 0) {
@@ -107,7 +107,7 @@ impl Walk<'_> {
         group: &Group,
         silent: &Spans,
     ) -> Option<Vec<(ThreadId, Group)>> {
-        let process = self.c.thread(thread).map(|t| t.process)?;
+        let process = self.c.process_id_of(thread)?;
         let (begun, end) = (silent.first()?.0, silent.last()?.1);
         let last = |t: ThreadId| self.g.vertex_at(t, end.saturating_sub(1)).map(|v| self.g.vertex(v));
         let own = last(thread).filter(|v| self.private_futex(group) && !v.timed_out)?;
@@ -194,7 +194,7 @@ impl Walk<'_> {
         const APART: u64 = 4;
         let row = |o| self.c.object(o).filter(|o| o.kind == ObjectKind::Futex);
         let wanted = self.representative(group).object;
-        let Some((word, process)) = row(wanted).zip(self.c.thread(thread).map(|t| t.process)) else {
+        let Some((word, process)) = row(wanted).zip(self.c.process_id_of(thread)) else {
             return Vec::new();
         };
         let same = |o| row(o).is_some_and(|x| x.peer == word.peer && x.id.abs_diff(word.id) <= APART);
@@ -254,7 +254,7 @@ impl Walk<'_> {
                     return Other::Behind(g.clone(), false);
                 }
                 // Whoever joins a third one goes on when that one has ended.
-                let process = self.c.thread(t).map(|t| t.process);
+                let process = self.c.process_id_of(t);
                 let third = |x: &ThreadId| {
                     self.c.thread(*x).is_some_and(|x| x.ns_tid == v.value && Some(x.process) == process)
                 };
@@ -299,7 +299,7 @@ impl Walk<'_> {
     fn told_by_own(&self, t: ThreadId, group: &Group) -> bool {
         let v = self.representative(group);
         let pipe = self.c.object(v.object).is_some_and(|o| o.kind == ObjectKind::Pipe);
-        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let process = |t: ThreadId| self.c.process_id_of(t);
         let (a, b) = (group.clips.first().map_or(0, |c| c.start), group.clips.last().map_or(0, |c| c.end));
         let mut writers = self.g.holds(t, a..b.saturating_add(1)).peekable();
         pipe && !v.timed_out
@@ -350,7 +350,7 @@ impl Walk<'_> {
     /// Who asks again and again, for a moment each, for what only its process can give (Python's global lock) waits for the one
     /// thread there that was on the CPU all the time.
     pub(super) fn one_that_runs(&self, thread: ThreadId, group: &Group, silent: &Spans) -> Option<Candidate> {
-        let process = self.c.thread(thread).map(|t| t.process).filter(|_| self.private_futex(group))?;
+        let process = self.c.process_id_of(thread).filter(|_| self.private_futex(group))?;
         let on_cpu = |t: &ThreadId| {
             let act = activity(self.g, self.c, *t, silent);
             matches!(act.mostly(), Mostly::Running | Mostly::Runnable)

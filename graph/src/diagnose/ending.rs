@@ -46,7 +46,7 @@ impl Walk<'_> {
         if !self.watches_outside(group) {
             return (candidates, silent);
         }
-        let process = |t| self.c.thread(t).map(|t| t.process);
+        let process = |t| self.c.process_id_of(t);
         let gave_up = |c: &Candidate| {
             let own = c.waking && c.thread != thread && process(c.thread) == process(thread);
             let spans = merged(c.spans.clone());
@@ -86,7 +86,7 @@ impl Walk<'_> {
 
     /// The signal between `from` and `until`, when `waker` woke somebody, on which the thread's process ended.
     fn told_to_end(&self, thread: ThreadId, from: Ns, until: Ns, waker: ThreadId) -> Option<SignalFact> {
-        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let process = |t: ThreadId| self.c.process_id_of(t);
         let own = process(thread)?;
         let main = super::answerless::main_thread(self.g, self.c, own)?;
         let end = self.g.exited(main).map(|x| x.0).or_else(|| self.c.process(own)?.end)?;

@@ -94,7 +94,7 @@ impl Walk<'_> {
 
     /// Of one process, one the parent of the other, or of one parent.
     fn kin(&self, a: ThreadId, b: ThreadId) -> bool {
-        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let process = |t: ThreadId| self.c.process_id_of(t);
         let (Some(a), Some(b)) = (process(a), process(b)) else { return false };
         let parent = |p| self.c.process(p).map(|p| p.parent).filter(|p| p.is_some());
         a == b

@@ -192,7 +192,7 @@ impl Walk<'_> {
         }
         // When it really began, which may be long before anybody waited for it.
         let begun = self.g.vertex(group.longest()?.first).start;
-        let process = |t| self.c.thread(t).map(|t| t.process);
+        let process = |t| self.c.process_id_of(t);
         let before = begun.saturating_sub(AT_ONCE)..begun.saturating_add(AT_ONCE / 10);
         let given = self.g.vertices_in(thread, before.clone()).flat_map(|v| self.g.outgoing(v));
         let mut found: Vec<(ThreadId, crate::EdgeId, Ns)> = Vec::new();

@@ -107,16 +107,16 @@ impl Walk<'_> {
             facts.extend(asked.into_iter().map(|(at, t)| (t, Relation::Peer, at)));
             ends.extend(owed);
         }
-        let own = self.c.thread(thread).map(|t| t.process);
+        let own = self.c.process_id_of(thread);
         let joins = crate::class::joins(&self.representative(group), self.c);
-        let alone = facts.iter().all(|f| self.c.thread(f.0).map(|t| t.process) == own);
+        let alone = facts.iter().all(|f| self.c.process_id_of(f.0) == own);
         let ends_only = facts.iter().all(|f| !f.1.has_lock() && f.1 != Relation::ChildOf);
         let mut out: Vec<Candidate> = Vec::new();
         for (holder, relation, time) in facts {
             if !self.counts(holder) {
                 continue;
             }
-            let process = self.c.thread(holder).map(|t| t.process);
+            let process = self.c.process_id_of(holder);
             // A process that has both ends open does not wait for itself, unless nobody else has one.
             if process == own && !alone && relation != Relation::Traces && !relation.has_lock() {
                 continue;
@@ -185,7 +185,7 @@ impl Walk<'_> {
 
     /// Is it an end of a pipe within one process?
     fn own_pipe(&self, h: &HoldFact) -> bool {
-        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let process = |t: ThreadId| self.c.process_id_of(t);
         h.relation == Relation::Writes
             && process(h.holder) == process(h.subject)
             && self.c.object(h.object).is_some_and(|o| o.kind == ObjectKind::Pipe)
@@ -200,7 +200,7 @@ impl Walk<'_> {
     /// Does it only tell by an end of a pipe that it lives? Several processes watch such a pipe, beside what they wait for, and
     /// nobody writes to it: its end tells them that.
     fn only_lives(&self, h: &HoldFact) -> bool {
-        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let process = |t: ThreadId| self.c.process_id_of(t);
         let kind = |o: ObjectId| self.c.object(o).map(|o| o.kind);
         let beside = |h: &HoldFact| {
             let v = self.g.vertex_at(h.subject, h.time).map(|v| self.g.vertex(v));
@@ -215,7 +215,7 @@ impl Walk<'_> {
 
     /// Of the process of `holder`, the thread that the way came by last, if it is not `thread` itself.
     fn on_the_way_of(&self, holder: ThreadId, thread: ThreadId) -> Option<ThreadId> {
-        let process = |t| self.c.thread(t).map(|t| t.process);
+        let process = |t| self.c.process_id_of(t);
         let mut way = self.path.iter().rev().map(|(t, _)| *t);
         way.find(|t| *t != thread && process(*t) == process(holder))
     }
@@ -257,7 +257,7 @@ impl Walk<'_> {
 
     /// The live children of the thread's process, from the catalogue.
     fn children(&self, thread: ThreadId, group: &Group, silent: &Spans) -> Vec<(ThreadId, Relation, Ns)> {
-        let Some(own) = self.c.thread(thread).map(|t| t.process) else { return Vec::new() };
+        let Some(own) = self.c.process_id_of(thread) else { return Vec::new() };
         let v = self.representative(group);
         let wanted =
             self.c.object(v.object).filter(|o| o.kind == ObjectKind::Child).map_or(0, |o| o.id as u32);
@@ -281,7 +281,7 @@ impl Walk<'_> {
     /// The thread of the holder's process that has to do with the other end of one of these channels: who took or sent
     /// the last message there.
     pub(super) fn serving(&self, holder: ThreadId, ends: &[ObjectId], until: Ns) -> Option<ThreadId> {
-        let process = self.c.thread(holder).map(|t| t.process)?;
+        let process = self.c.process_id_of(holder)?;
         self.last_at_other_end(self.g.threads_of(process), ends, until).map(|x| x.1)
     }
 
@@ -327,7 +327,7 @@ impl Walk<'_> {
         if relation == Relation::Traces || relation.has_lock() {
             return vec![holder];
         }
-        let Some(process) = self.c.thread(holder).map(|t| t.process) else { return vec![holder] };
+        let Some(process) = self.c.process_id_of(holder) else { return vec![holder] };
         let busy = |t: ThreadId| {
             let act = activity(self.g, self.c, t, spans);
             match act.mostly() {

@@ -81,7 +81,7 @@ impl Walk<'_> {
     /// children of one process that execute the same program. Who has a lock there is not recorded.
     pub(super) fn in_family(&self, thread: ThreadId, group: &Group, spans: &Spans) -> Vec<Candidate> {
         let shared = self.c.object(self.representative(group).object).is_some_and(Object::is_shared_futex);
-        let Some(own) = self.c.thread(thread).map(|t| t.process).filter(|_| shared) else {
+        let Some(own) = self.c.process_id_of(thread).filter(|_| shared) else {
             return Vec::new();
         };
         let kin = |t: ThreadId| self.c.thread(t).is_some_and(|t| self.c.serve_together(t.process, own));
@@ -99,7 +99,7 @@ impl Walk<'_> {
     pub(super) fn kin_of_stopped(&self, thread: ThreadId, spans: &Spans) -> Option<Candidate> {
         let own = self.c.thread(thread)?.process;
         let (a, b) = (spans.first()?.0, spans.last()?.1);
-        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let process = |t: ThreadId| self.c.process_id_of(t);
         let stopped = |t: ThreadId| {
             let act = activity(self.g, self.c, t, spans);
             let halts = |g: &Group| g.halts() && g.blocked * 2 >= total(spans);
@@ -122,7 +122,7 @@ impl Walk<'_> {
 
     /// The other threads of its process that were there.
     fn others_of(&self, thread: ThreadId, spans: &Spans) -> Vec<ThreadId> {
-        let own = self.c.thread(thread).map(|t| t.process);
+        let own = self.c.process_id_of(thread);
         let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
         let there = |t: &ThreadId| {
             let born = self.g.vertices_of(*t).next().is_some_and(|v| self.g.vertex(v).start < b);
@@ -146,7 +146,7 @@ impl Walk<'_> {
             let is = |o: &Object| o.kind == ObjectKind::Pipe;
             is(o) || !o.members.is_empty() && members(self.c, o).all(is)
         });
-        let own = self.c.thread(t).map(|t| t.process);
+        let own = self.c.process_id_of(t);
         let (a, b) = (group.clips.first().map_or(0, |c| c.start), group.clips.last().map_or(0, |c| c.end));
         let parent = |t: ThreadId| self.c.process_of(t).map(|p| p.parent);
         matches!(class(&v, self.c), WaitClass::Channel | WaitClass::EventLoop)
@@ -160,9 +160,9 @@ impl Walk<'_> {
     /// For how long it waited in an event loop, among other things for what a descendant of its process writes into a pipe.
     fn hears_child(&self, t: ThreadId, spans: &Spans) -> Ns {
         let act = activity(self.g, self.c, t, spans);
-        let own = self.c.thread(t).map(|t| t.process);
+        let own = self.c.process_id_of(t);
         let below = |h: &crate::HoldFact| {
-            let process = self.c.thread(h.holder).map(|t| t.process);
+            let process = self.c.process_id_of(h.holder);
             process.is_some_and(|p| self.c.ancestors(p).any(|a| Some(a) == own))
         };
         let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
@@ -264,7 +264,7 @@ impl Walk<'_> {
             let o = act.waiting().and_then(|g| self.c.object(self.representative(g).object));
             o.is_some_and(|o| other(o) || members(self.c, o).any(other))
         };
-        let process = self.c.thread(holder).map(|t| t.process)?;
+        let process = self.c.process_id_of(holder)?;
         if watches(&holder) { None } else { self.g.threads_of(process).find(watches) }
     }
 

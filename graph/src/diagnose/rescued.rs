@@ -24,7 +24,7 @@ impl Walk<'_> {
             return (candidates, silent);
         };
         let (a, b) = (first.start, last.end);
-        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let process = |t: ThreadId| self.c.process_id_of(t);
         // Found to have it when it had ended already: one that was alive may have given it to somebody else.
         let gone = |h: &HoldFact| self.g.ended(h.holder).is_some_and(|at| at <= h.time);
         let mut held = self.g.holds(thread, a..b.saturating_add(1));

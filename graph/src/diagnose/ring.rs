@@ -14,7 +14,7 @@ use pg_event::{Catalog, Ns, ObjectId, ObjectKind, Relation, ThreadId};
 /// By what a thread keeps itself waiting in this time: the word of the lock that it wants names it, or the connection on
 /// which it waits is to a socket at which it listens itself. `None` when another one is there to act, too.
 pub(crate) fn keeps_itself(g: &EventGraph, c: &Catalog, t: ThreadId, (a, b): (Ns, Ns)) -> Option<Relation> {
-    let process = |t: ThreadId| c.thread(t).map(|t| t.process);
+    let process = |t: ThreadId| c.process_id_of(t);
     let own = process(t)?;
     let lived = |x: &ThreadId| c.thread(*x).is_some_and(|x| x.start <= b && x.end.is_none_or(|e| e > a));
     let mut found = None;
@@ -85,7 +85,7 @@ impl Walk<'_> {
         const PRIVATE: u32 = 128;
         let v = self.g.vertex(n.vertex);
         let futex = self.c.object(v.object).is_some_and(|o| o.kind == ObjectKind::Futex);
-        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let process = |t: ThreadId| self.c.process_id_of(t);
         let Some(own) = process(n.thread).filter(|p| process(next.thread) == Some(*p)) else { return false };
         // Others had ended when the wait began.
         let left = |t: &ThreadId| self.counts(*t) && self.g.exited(*t).is_none_or(|x| x.0 > n.start);

@@ -206,7 +206,7 @@ impl Walk<'_> {
     /// The threads of the same process that wait for the next statement of their client, or execute one and do not wait
     /// for a lock themselves.
     fn session_threads(&self, thread: ThreadId, (a, b): (Ns, Ns)) -> Vec<(Likely, Ns, ThreadId)> {
-        let Some(own) = self.c.thread(thread).map(|t| t.process) else { return Vec::new() };
+        let Some(own) = self.c.process_id_of(thread) else { return Vec::new() };
         let idle = |t: ThreadId| {
             let middle = a + b.saturating_sub(a) / 2;
             let v = self.g.vertex_at(t, middle).map(|v| self.g.vertex(v))?;

@@ -119,7 +119,7 @@ impl Walk<'_> {
         if class != WaitClass::Channel {
             return None;
         }
-        let own = self.c.thread(thread).map(|t| t.process).filter(|p| p.is_some())?;
+        let own = self.c.process_id_of(thread).filter(|p| p.is_some())?;
         let (a, b) = (silent.first()?.0, silent.last()?.1);
         let failed = |p: &pg_event::Process| {
             p.parent == own && p.end.is_some_and(|e| a <= e && e < b) && p.exit_status.is_some_and(|s| s != 0)

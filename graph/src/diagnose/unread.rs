@@ -15,7 +15,7 @@ pub(crate) fn unread<'a>(
     thread: ThreadId,
     (a, b): (Ns, Ns),
 ) -> impl Iterator<Item = &'a HoldFact> {
-    let process = |t: ThreadId| catalog.thread(t).map(|t| t.process);
+    let process = |t: ThreadId| catalog.process_id_of(t);
     let own = process(thread);
     graph.holds.iter().filter(move |h| {
         let end = matches!(h.relation, Relation::Reads | Relation::Peer);

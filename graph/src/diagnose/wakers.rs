@@ -117,7 +117,7 @@ impl Walk<'_> {
 
     /// A server that answers several together: the request of the process that the way comes from is no guess.
     fn own_request(&self, asker: Option<ThreadId>, e: &mut Edge) {
-        let process = |t: ThreadId| self.c.thread(t).map(|t| t.process);
+        let process = |t: ThreadId| self.c.process_id_of(t);
         let own = asker.is_some_and(|t| process(t) == process(self.g.vertex(e.from).thread));
         if own && e.weak == Some(Weak::Together) {
             e.weak = None;
@@ -132,7 +132,7 @@ impl Walk<'_> {
         if e.kind != EdgeKind::Exit || !channel {
             return false;
         }
-        let process = |t| self.c.thread(t).map(|t| t.process);
+        let process = |t| self.c.process_id_of(t);
         let (own, ended) = (process(v.thread), process(self.g.vertex(e.from).thread));
         let child = ended.and_then(|p| self.c.process(p)).map(|p| p.parent) == own && own.is_some();
         child

@@ -76,8 +76,8 @@ impl Walk<'_> {
     /// Who has an end since it inherited that is at work for who waits for it: the way comes by there. But a parent of
     /// `thread` may wait for just that, and have the end for its children alone.
     fn past_heirs(&mut self, thread: ThreadId, holders: &mut Vec<Candidate>) {
-        let process = |c: &Candidate| self.c.thread(c.thread).map(|t| t.process);
-        let Some(own) = self.c.thread(thread).map(|t| t.process) else { return };
+        let process = |c: &Candidate| self.c.process_id_of(c.thread);
+        let Some(own) = self.c.process_id_of(thread) else { return };
         let stranger = |p: &ProcessId| *p != own && !self.c.ancestors(own).any(|a| a == *p);
         let waiting = holders.iter().filter(|c| self.waits_for_kin(c)).filter_map(process);
         let parents: Vec<_> = waiting.filter(stranger).collect();

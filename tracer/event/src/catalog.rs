@@ -352,7 +352,12 @@ impl Catalog {
         self.processes.get(id.index())
     }
 
-    /// The process of a thread.
+    /// Which process a thread is of, if its id is in the table.
+    pub fn process_id_of(&self, id: ThreadId) -> Option<ProcessId> {
+        self.thread(id).map(|t| t.process)
+    }
+
+    /// The row of that process.
     pub fn process_of(&self, id: ThreadId) -> Option<&Process> {
         self.process(self.thread(id)?.process)
     }

@@ -15,6 +15,10 @@ const MAX_SECTION: u64 = 128 << 20;
 const SMALL: u64 = 64 << 10;
 /// Most program and section headers taken.
 const MAX_HEADERS: usize = 1 << 16;
+/// Most segments, sections of code and notes that are kept: they are gone through again and again, and programs have ten.
+const MAX_KEPT: usize = 256;
+/// A name is not looked at any further: of many that are not ended, each would lead through all names of the file.
+const MAX_NAME: usize = 4 * 1024 + 1;
 
 const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
@@ -111,6 +115,13 @@ pub(super) fn u64_at(b: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(b.get(at..at.checked_add(8)?)?.try_into().ok()?))
 }
 
+/// The name that begins at a place of a section of names.
+pub(super) fn name_at(names: &[u8], at: u32) -> &[u8] {
+    let from = names.get(at as usize..).unwrap_or_default();
+    let name = from.get(..MAX_NAME).unwrap_or(from);
+    name.split(|&b| b == 0).next().unwrap_or_default()
+}
+
 impl Elf {
     /// Read the headers. `None` when it is not a 64-bit x86 ELF file.
     pub fn read(src: &(impl Bytes + ?Sized)) -> Option<Self> {
@@ -146,8 +157,10 @@ impl Elf {
         let (kind, flags) = (u32_at(p, 0)?, u32_at(p, 4)?);
         let (offset, address, file_size) = (u64_at(p, 8)?, u64_at(p, 16)?, u64_at(p, 32)?);
         match kind {
-            PT_LOAD => self.loads.push(Load { offset, file_size, address, flags }),
-            PT_NOTE => notes.push((offset, file_size)),
+            PT_LOAD if self.loads.len() < MAX_KEPT => {
+                self.loads.push(Load { offset, file_size, address, flags });
+            }
+            PT_NOTE if notes.len() < MAX_KEPT => notes.push((offset, file_size)),
             PT_GNU_EH_FRAME => self.eh_frame_hdr_segment = Some((offset, address, file_size)),
             _ => {}
         }
@@ -180,14 +193,13 @@ impl Elf {
         let table = all.get(names as usize)?;
         let strings = src.at(table.offset, table.size.min(16 << 20))?;
         for s in all {
-            if s.kind == SHT_NOTE {
+            if s.kind == SHT_NOTE && notes.len() < MAX_KEPT {
                 notes.push((s.offset, s.size));
             }
-            if s.flags & SHF_EXECINSTR != 0 {
+            if s.flags & SHF_EXECINSTR != 0 && self.code.len() < MAX_KEPT {
                 self.code.push((s.address, s.address.saturating_add(s.size)));
             }
-            let name = strings.get(s.name as usize..).unwrap_or_default();
-            let name = name.split(|&b| b == 0).next().unwrap_or_default();
+            let name = name_at(&strings, s.name);
             // Of the many sections only these few are ever asked for.
             let wanted: [&[u8]; 17] = [
                 b".rela.plt",
@@ -249,8 +261,7 @@ impl Elf {
             if u16_at(s, 6)? == 0 || !matches!(kind, FUNC | IFUNC) {
                 continue;
             }
-            let name = names.get(u32_at(s, 0)? as usize..).unwrap_or_default();
-            let name = name.split(|&b| b == 0).next().unwrap_or_default();
+            let name = name_at(&names, u32_at(s, 0)?);
             if !name.is_empty() {
                 take(name, u64_at(s, 8)?, u64_at(s, 16)?, kind == IFUNC);
             }
@@ -271,9 +282,8 @@ impl Elf {
         let (symbols, names) = (read(table)?, read(names)?);
         for s in symbols.chunks_exact(ENTRY) {
             let defined = u16_at(s, 6)? != 0;
-            let name = names.get(u32_at(s, 0)? as usize..).filter(|_| defined).unwrap_or_default();
-            let name = name.split(|&b| b == 0).next().unwrap_or_default();
-            if !name.is_empty() {
+            let name = name_at(&names, u32_at(s, 0)?);
+            if defined && !name.is_empty() {
                 take(name, u64_at(s, 8)?, u64_at(s, 16)?);
             }
         }
@@ -429,6 +439,37 @@ mod tests {
         let want = out.lines().find_map(|l| l.trim().strip_prefix("Build ID: "));
         let elf = Elf::read(&File::open("/bin/sh").unwrap()).unwrap();
         assert_eq!(want.unwrap_or(""), elf.build_id);
+    }
+
+    #[test]
+    fn names_that_are_not_ended_are_cut() {
+        assert_eq!(name_at(b"\0main\0", 1), b"main");
+        assert_eq!(name_at(b"main", 2), b"in");
+        assert_eq!(name_at(b"main", 5), b"");
+        assert_eq!(name_at(&[b'x'; 2 * MAX_NAME], 7).len(), MAX_NAME);
+    }
+
+    /// What is gone through again and again is bounded, whatever the headers say.
+    #[test]
+    fn of_endless_segments_and_sections_some_are_kept() {
+        const MANY: u16 = 4 * MAX_KEPT as u16;
+        let mut b = vec![0; 64 + usize::from(MANY) * (56 + 64)];
+        let mut put = |at: usize, bytes: &[u8]| b[at..at + bytes.len()].copy_from_slice(bytes);
+        let (segments, sections) = (64usize, 64 + usize::from(MANY) * 56);
+        put(0, b"\x7fELF\x02\x01");
+        put(18, &62u16.to_le_bytes());
+        put(32, &(segments as u64).to_le_bytes());
+        put(40, &(sections as u64).to_le_bytes());
+        for (at, value) in [(54, 56), (56, MANY), (58, 64), (60, MANY)] {
+            put(at, &value.to_le_bytes());
+        }
+        for i in 0..usize::from(MANY) {
+            put(segments + i * 56, &PT_LOAD.to_le_bytes());
+            put(sections + i * 64 + 4, &SHT_NOTE.to_le_bytes());
+            put(sections + i * 64 + 8, &SHF_EXECINSTR.to_le_bytes());
+        }
+        let elf = Elf::read(b.as_slice()).unwrap();
+        assert_eq!((elf.loads.len(), elf.code.len()), (MAX_KEPT, MAX_KEPT));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::cfi::{CfaRule, Cfi};
 use super::debugfile;
-use super::elf::{Bytes, Elf, u32_at, u64_at};
+use super::elf::{Bytes, Elf, name_at, u32_at, u64_at};
 use super::module::open_plain;
 use gimli::UnwindContext;
 use std::fs::File;
@@ -101,10 +101,7 @@ pub(super) fn slots_of(elf: &Elf, file: &File, wanted: &[&[u8]]) -> Vec<u64> {
     let read =
         |name: &str| elf.place_of(name).and_then(|(offset, size)| file.at(offset, size)).unwrap_or_default();
     let (symbols, names) = (read(".dynsym"), read(".dynstr"));
-    let named = |index: usize| {
-        let name = names.get(u32_at(&symbols, index.checked_mul(24)?)? as usize..)?;
-        name.split(|&b| b == 0).next()
-    };
+    let named = |index: usize| Some(name_at(&names, u32_at(&symbols, index.checked_mul(24)?)?));
     let mut out = Vec::new();
     for table in [".rela.plt", ".rela.dyn"] {
         for entry in read(table).chunks_exact(24) {

@@ -30,10 +30,7 @@ impl CodePlace {
     pub fn of(pid: u32, address: u64) -> Option<Self> {
         let line = maps_of(pid).into_iter().find(|l| (l.start..l.end).contains(&address))?;
         let Backing::File { path, deleted } = &line.backing else { return None };
-        let file = open_mapped(pid, &line, path, *deleted)?;
-        let meta = file.metadata().ok()?;
-        let elf = Elf::read(&file)?;
-        let binary = Binary { file, elf, path: path.clone(), id: (meta.dev(), meta.ino()) };
+        let binary = Binary::open(open_mapped(pid, &line, path, *deleted)?, path)?;
         Some(Self { binary, offset: address - line.start + line.offset })
     }
 }
@@ -49,6 +46,13 @@ pub struct Binary {
 }
 
 impl Binary {
+    /// A file with the path by which a process has it; `None` when it is no ELF file of this machine's kind.
+    pub fn open(file: File, path: &str) -> Option<Self> {
+        let meta = file.metadata().ok()?;
+        let elf = Elf::read(&file)?;
+        Some(Self { file, elf, path: path.to_owned(), id: (meta.dev(), meta.ino()) })
+    }
+
     /// Those of a process; empty when it is not there.
     pub fn of_process(pid: u32) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
@@ -56,12 +60,9 @@ impl Binary {
             let Backing::File { path, deleted } = &line.backing else { continue };
             let Some(file) = open_mapped(pid, &line, path, *deleted) else { continue };
             let Ok(meta) = file.metadata() else { continue };
-            let id = (meta.dev(), meta.ino());
-            if all.iter().any(|b| b.id == id) {
-                continue;
+            if !all.iter().any(|b| b.id == (meta.dev(), meta.ino())) {
+                all.extend(Self::open(file, path));
             }
-            let Some(elf) = Elf::read(&file) else { continue };
-            all.push(Self { file, elf, path: path.clone(), id });
         }
         all
     }

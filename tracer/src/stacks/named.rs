@@ -12,6 +12,8 @@ use std::path::Path;
 
 /// Most functions of one binary.
 const MAX: usize = 2_000_000;
+/// Most names of one function: each new one is compared with those that are there.
+const MAX_ALIASES: usize = 1_000;
 /// Most bytes of the names of debug information that are looked through.
 const MAX_STRINGS: u64 = 512 << 20;
 
@@ -45,7 +47,7 @@ impl Binary {
             function.size = function.size.max(size);
             let (plain, readable) = (clean(name), demangle(name));
             for name in [readable, plain] {
-                if !function.names.contains(&name) {
+                if function.names.len() < MAX_ALIASES && !function.names.contains(&name) {
                     function.names.push(name);
                 }
             }

@@ -4,10 +4,11 @@
 
 mod analyse;
 mod meaning;
+mod source;
 pub(crate) mod stepper;
 mod trace;
 
-pub use analyse::Ground;
+pub use source::Ground;
 pub use stepper::{End, Limits, Stepper};
 
 use super::FlagError;
@@ -15,10 +16,11 @@ use super::memory::{Area, areas, word};
 use super::variables::{Binary, binaries, name_of};
 use crate::procfs::{path_of, read_bounded, shown_by, threads_of};
 use crate::stacks::StackTable;
-use analyse::{Analysis, Source, analyse};
+use analyse::{Analysis, analyse};
 use iced_x86::{Formatter, GasFormatter, Register};
 use meaning::{Info, Local, Meaning};
 use pg_event::Catalog;
+use source::Source;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 use trace::{Step, Trace};

@@ -6,6 +6,7 @@
 //! Without I/O: told of intervals and of the time, it says when a burst begins and ends.
 
 use super::hash::FastMap;
+use super::on_cpu::{OnCpu, Place, Turns};
 use super::pace::Paces;
 use super::toll::{self, Toll};
 use super::tries::Tries;
@@ -30,20 +31,6 @@ const SHORT_NS: u64 = 150 * MS;
 /// Calls to sleep between tries in (x86-64): poll, select, nanosleep, epoll_wait (of a program that is all callbacks),
 /// clock_nanosleep, pselect6, ppoll, epoll_pwait, epoll_pwait2.
 const SLEEPS: &[u16] = &[7, 23, 35, 230, 232, 270, 271, 281, 441];
-/// Samples looked at together: at the usual 99 Hz, of a quarter of a second.
-const SAMPLES: u32 = 24;
-/// They must have come within this, else the thread does not spin.
-const SAMPLES_NS: u64 = 3_000 * MS;
-/// A loop without system calls is found in at most so many cache lines of code: its own, and those of a function
-/// or two that it calls.
-const LINES: usize = 8;
-/// System calls in which a loop that waits for nothing is found (x86-64): poll, select, epoll_wait and their
-/// kin, sched_yield, nanosleep, futex, locks, waits for children, non-blocking receptions, semaphores, stat.
-const POLLS: &[u16] =
-    &[4, 7, 23, 24, 35, 42, 43, 45, 47, 61, 72, 73, 202, 220, 230, 232, 247, 262, 270, 271, 281, 288, 441];
-/// Those that most programs make to do something, and that a loop repeats when they fail at once (x86-64): to read, to
-/// write and to send without blocking, to open, make and link files. A thread has one burst only for these.
-const WORKS: &[u16] = &[0, 1, 2, 19, 20, 44, 46, 83, 86, 257];
 /// Threads in one burst.
 const AT_ONCE: usize = 8;
 /// Threads looked at.
@@ -61,89 +48,12 @@ struct Seen {
     on_cpu: OnCpu,
 }
 
-/// Where a thread was found on the CPU.
-#[derive(Default)]
-struct OnCpu {
-    since: u64,
-    count: u32,
-    /// In the kernel, in calls that ask.
-    in_call: u32,
-    /// ... or that do something, or fail at once.
-    in_work: u32,
-    /// In other ones, or in none.
-    elsewhere: u32,
-    /// Cache lines of the instructions in user mode; `None`: more than a loop has.
-    lines: Option<Vec<u64>>,
-}
-
-/// What samples show of a thread.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Turns {
-    /// It asks again and again.
-    Loops,
-    /// It works, or tries in vain.
-    May,
-}
-
-/// Where a sample was taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
-    /// In user mode, at this address.
-    User(u64),
-    /// In the kernel, in this system call.
-    Call(u16),
-    /// In the kernel otherwise.
-    Kernel,
-}
-
 impl Seen {
     /// It loops, as was seen just now: is that news?
     fn found(&mut self, once: bool, now: u64) -> bool {
         let news = !self.loops && self.burst.is_none_or(|at| !once && now.saturating_sub(at) > AGAIN_NS);
         self.loops |= news;
         news
-    }
-}
-
-impl OnCpu {
-    /// One more sample; whether it completes a number of them that shows a loop (`pauses`: also one that makes no
-    /// calls), or what may be one.
-    fn take(&mut self, place: Place, now: u64, pauses: bool) -> Option<Turns> {
-        if self.count == 0 || now.saturating_sub(self.since) > SAMPLES_NS {
-            *self = Self { since: now, lines: Some(Vec::new()), ..Self::default() };
-        }
-        self.count += 1;
-        match place {
-            Place::User(ip) => {
-                let line = ip / 64;
-                if let Some(lines) = &mut self.lines
-                    && !lines.contains(&line)
-                {
-                    lines.push(line);
-                    if lines.len() > LINES {
-                        self.lines = None;
-                    }
-                }
-            }
-            // A loop may ask by two calls: poll, and then accept, which fails.
-            Place::Call(nr) if POLLS.contains(&nr) => self.in_call += 1,
-            Place::Call(nr) if WORKS.contains(&nr) => self.in_work += 1,
-            Place::Call(_) | Place::Kernel => self.elsewhere += 1,
-        }
-        if self.count < SAMPLES {
-            return None;
-        }
-        // Interrupts and page faults are everywhere.
-        let few = self.elsewhere <= SAMPLES / 8;
-        let polls = self.in_call >= SAMPLES / 4 && self.in_work <= SAMPLES / 8;
-        let pauses = pauses && self.in_call + self.in_work == 0 && self.lines.is_some();
-        let may = self.in_call + self.in_work >= SAMPLES / 4;
-        *self = Self::default();
-        match few {
-            true if polls || pauses => Some(Turns::Loops),
-            true if may => Some(Turns::May),
-            _ => None,
-        }
     }
 }
 
@@ -339,6 +249,7 @@ impl Bursts {
 
 #[cfg(test)]
 mod tests {
+    use super::super::on_cpu::SAMPLES;
     use super::*;
 
     fn retries(b: &mut Bursts, tid: u32, from: u64, n: u64) -> u64 {

@@ -12,6 +12,7 @@ pub(crate) mod hash;
 mod lanes;
 mod memory;
 mod objects;
+mod on_cpu;
 mod order;
 mod pace;
 mod percpu;

@@ -7,9 +7,10 @@ mod recent;
 mod room;
 mod user_stacks;
 
-use super::burst::{Bursts, Place};
+use super::burst::Bursts;
 use super::hash::FastMap;
 use super::objects::Objects;
+use super::on_cpu::Place;
 use super::order::{Order, STEP_NS, WINDOW_NS};
 use super::python::Python;
 use super::quota::Quotas;

@@ -1,5 +1,6 @@
 //! Diagnoses of tiny drawn graphs (`draw`): each names what is to be found in a picture of a few threads.
 
+mod asking;
 mod attached;
 mod attached_locks;
 mod attached_servers;
@@ -8,6 +9,7 @@ mod attached_victims;
 mod background;
 mod behind;
 mod circles;
+mod circles_of_locks;
 mod cpu;
 mod data_flag;
 mod draw;

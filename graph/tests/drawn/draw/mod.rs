@@ -15,6 +15,8 @@ use pg_graph::{
 };
 
 pub const S: f64 = 1e9;
+/// A wait for a futex that only the thread's own process can wake (FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG).
+pub const PRIVATE_WAIT: u32 = 128 | 9;
 
 pub fn ns(seconds: f64) -> Ns {
     (seconds * S) as Ns

@@ -99,7 +99,7 @@ impl Builder {
         best
     }
 
-    #[allow(clippy::too_many_arguments)]
+    #[allow(clippy::too_many_arguments)] // An edge has that many parts.
     fn wake_edge(
         &mut self,
         from: Segment,

@@ -129,7 +129,7 @@ impl<'g> Diagnosis<'g> {
     }
 
     /// Go on until something is to be said.
-    #[allow(clippy::should_implement_trait)]
+    #[allow(clippy::should_implement_trait)] // No iterator: it does not end, but waits for an answer.
     pub fn next(&mut self) -> Step {
         let told = self.told;
         let catalog = self.catalog;

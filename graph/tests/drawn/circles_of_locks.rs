@@ -1,6 +1,6 @@
 //! Circular waits for locks: whose they are where no owner is known, and who has no part in them.
 
-use crate::draw::{Drawing, PRIVATE_WAIT, slice, what};
+use crate::draw::{Drawing, PRIVATE_WAIT};
 use pg_event::{Direction, ObjectKind, Relation};
 use pg_graph::report::Report;
 use pg_graph::{Options, Selection, VictimOptions, run_with_policy, select};

@@ -88,7 +88,7 @@ pub struct Programs {
     pythons: HashMap<MapData, u32, [u64; 3]>,
     rings: Option<Rings>,
     /// Kept for as long as samples are to be taken.
-    #[allow(dead_code)]
+    #[allow(dead_code)] // Held, and never looked at.
     sampling: Option<Sampling>,
     /// Sentences about what this kernel does not offer.
     pub notes: Vec<String>,

@@ -166,7 +166,7 @@ pub struct Use {
 }
 
 /// Equal system calls in a row.
-#[allow(clippy::struct_field_names)]
+#[allow(clippy::struct_field_names)] // `call` is what the others call it, too.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Call {
     pub call: u16,

@@ -1,5 +1,5 @@
 //! Tiny drawn recordings: threads, what they wait on and who wakes them, in seconds.
-#![allow(dead_code)]
+#![allow(dead_code)] // Tests of the program draw with it, too, each with a part of it.
 
 pub mod middle;
 
@@ -201,7 +201,6 @@ impl Drawing {
     }
 
     /// From here on `thread` is seen on this CPU (without: on the first one).
-    #[allow(dead_code, reason = "of the drawn tests only those about CPUs say which")]
     pub fn on_cpu(&mut self, thread: ThreadId, cpu: u16) {
         self.cpus.retain(|x| x.0 != thread);
         self.cpus.push((thread, cpu));

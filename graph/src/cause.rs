@@ -5,6 +5,7 @@ mod cpu;
 mod crashed;
 mod ended;
 mod freezer;
+mod frozen;
 mod late;
 mod parts;
 mod paused;
@@ -16,6 +17,7 @@ mod server_view;
 mod sleeping;
 mod stopped;
 mod unanswered;
+mod yielding;
 
 use crate::diagnose::{Finding, FindingKind, Options, Outcome, SliceNode};
 use crate::episode::LONG_SINGLE;

@@ -12,7 +12,7 @@ use std::fmt::Write;
 
 impl Writer<'_> {
     /// Which threads had the CPUs instead.
-    pub(super) fn cpus_had(&self, s: &Starved) -> String {
+    fn cpus_had(&self, s: &Starved) -> String {
         let most: Vec<String> = s
             .others
             .iter()
@@ -72,7 +72,7 @@ impl Writer<'_> {
     }
 
     /// What set the running thread to work: the message that it took last before it got busy, and whose that was.
-    pub(super) fn served(&self, n: &SliceNode) -> Option<String> {
+    fn served(&self, n: &SliceNode) -> Option<String> {
         let at = self.g.vertex_at(n.thread, n.start + n.duration / 2)?;
         let v = self.g.vertex(at);
         let own = self.g.ipc_of(n.thread, v.run..v.end.saturating_add(1));
@@ -114,5 +114,18 @@ impl Writer<'_> {
             }
             None => Some(format!(", for {} since {when}", self.full(from, e.from_time))),
         }
+    }
+
+    /// It wanted a CPU, and did not have it.
+    pub(super) fn why_no_cpu(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
+        let whole = crate::diagnose::spans_total(&r.spans);
+        format!(
+            "{full} could have run but got no CPU for {} of {} ({}), and ran {} of it{}",
+            span(n.spent),
+            span(whole),
+            percent(n.spent, whole),
+            span(whole.saturating_sub(n.spent)),
+            self.cpus_had(&starved(self.g, self.c, r.thread, &r.spans))
+        )
     }
 }

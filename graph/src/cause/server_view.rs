@@ -1,6 +1,10 @@
-//! Locks that a server keeps in its own memory: only the server knows who holds them, and a query tells.
+//! Locks that a server keeps in its own memory: sessions that have one, and where only the server knows who holds them,
+//! the query that tells.
 
-use crate::diagnose::{FindingKind, MARIADB_LOCKS, Outcome, POSTGRES_LOCKS, SliceNode};
+use super::{Ranked, Writer};
+use crate::builder::{RECV, call_is};
+use crate::diagnose::{FindingKind, MARIADB_LOCKS, Outcome, POSTGRES_LOCKS, SliceNode, executes};
+use crate::words::{cmdline_at, span};
 
 /// Functions on the stack of a wait that only the server's own view explains, and where to look.
 const VIEWS: [(&[&str], &str); 3] = [
@@ -43,4 +47,33 @@ pub(super) fn note(o: &Outcome) -> Option<String> {
     let stacks = || ends.clone().chain(unsure.clone()).flat_map(|n| &n.stack);
     let view = VIEWS.iter().find(|v| stacks().any(|f| v.0.iter().any(|name| f.contains(name))))?;
     Some(view.1.to_owned())
+}
+
+impl Writer<'_> {
+    /// A session that has a lock and waits for its client.
+    pub(super) fn why_session(
+        &self,
+        r: &Ranked,
+        n: &SliceNode,
+        full: &str,
+        next: Option<&SliceNode>,
+    ) -> String {
+        let end = n.start + n.duration;
+        let has = if n.why_weak.is_some() { "may have the lock" } else { "had the lock" };
+        let client = next.map_or_else(|| "its client".into(), |x| self.full(x.thread, x.start + x.duration));
+        // Who goes on as the other end reads had waited for room.
+        let room = next.and_then(|x| x.edge_id).is_some_and(|e| call_is(self.g.edge_syscall(e), RECV));
+        let waited = span(n.spent);
+        if room {
+            format!("{full} {has} and waited {waited} until its client {client} took more of the answer")
+        } else if executes(&cmdline_at(self.c, r.thread, end)) {
+            format!(
+                "{full} {has} and waited {waited} in the middle of a statement for its client {client}: to take more of the answer, or to send more"
+            )
+        } else {
+            format!(
+                "{full} {has} and was idle for {waited}: it waited for the next statement of its client {client}"
+            )
+        }
+    }
 }

@@ -1,9 +1,9 @@
-//! What is said of a few sleeps.
+//! The sentence of a thread that slept, and what is said of a few sleeps.
 
 use super::{Ranked, Writer};
 use crate::class::{WaitClass, class};
 use crate::diagnose::SliceNode;
-use crate::words::span;
+use crate::words::{clean, span};
 use pg_event::Ns;
 
 impl Writer<'_> {
@@ -21,7 +21,7 @@ impl Writer<'_> {
     }
 
     /// `5.00 s and 10.0 s` for a few sleeps that were not alike.
-    pub(super) fn unlike(&self, n: &SliceNode) -> Option<String> {
+    fn unlike(&self, n: &SliceNode) -> Option<String> {
         // Of what the recording cut only a part is known.
         if !matches!(n.waits, 2 | 3) || self.victim.cut(self.g) != (false, false) {
             return None;
@@ -35,7 +35,7 @@ impl Writer<'_> {
 
     /// What a thread called right after the last of several sleeps, where that was recorded and it slept no more: what it
     /// waited for shows there.
-    pub(super) fn called_after(&self, n: &SliceNode) -> String {
+    fn called_after(&self, n: &SliceNode) -> String {
         const SOON: Ns = 50_000_000;
         let end = n.start + n.duration;
         let ended = n.waits > 1 && self.g.exited(n.thread).is_some_and(|x| x.0 < end + SOON);
@@ -54,5 +54,35 @@ impl Writer<'_> {
                 format!("; after the last it called {} and {last}, with success, and ended", all.join(", "))
             }
         }
+    }
+
+    /// It slept: how long, how often, called from where.
+    pub(super) fn why_sleeping(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
+        let f = n
+            .function
+            .as_ref()
+            .filter(|f| !f.starts_with("0x"))
+            .map_or_else(String::new, |f| format!(", called from {}", clean(f, 60)));
+        let v = self.g.vertex(n.vertex);
+        let slack = 1_000_000;
+        let on = v.open || v.interrupted || v.woken > n.start + n.duration + slack;
+        let how = if on { "and had not finished then" } else { "as long as it had asked for" };
+        let each = span(n.spent / n.waits.max(1) as u64);
+        let how = match self.unlike(n) {
+            Some(lengths) => lengths,
+            None if n.waits > 1 => format!("{each} at a time ({} times)", n.waits),
+            None => how.into(),
+        };
+        let how = format!("{how}{}", self.called_after(n));
+        let unseen = if self.may_have_tried(r, n) {
+            "; whether it tries something in between, with longer and longer pauses, was not recorded: a recording from the beginning, or a longer one, tells"
+        } else {
+            ""
+        };
+        format!(
+            "{full} slept {} in {}{f}, {how}{unseen}",
+            span(n.spent),
+            n.syscall.as_deref().unwrap_or("a sleep")
+        )
     }
 }

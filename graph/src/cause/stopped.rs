@@ -1,4 +1,4 @@
-//! The sentence of a thread that was stopped.
+//! The sentences of a thread that was stopped, and of a tracer that keeps one stopped.
 
 use super::{Ranked, Writer};
 use crate::diagnose::{SliceNode, calls_terminal};
@@ -66,5 +66,18 @@ impl Writer<'_> {
         let by = if unseen { in_call() } else { by };
         let end = if v.open && terminal.is_none() && !unseen { " and nobody continued it" } else { "" };
         format!("{full} was stopped for {}{}{end}", span(n.spent), terminal.unwrap_or(by))
+    }
+
+    /// It keeps another one stopped as its tracer.
+    pub(super) fn why_tracer(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
+        let traced = r.node.checked_sub(1).and_then(|i| self.o.nodes.get(i));
+        let of = traced.map_or_else(String::new, |t| {
+            format!(
+                " to {} and kept it stopped (ptrace) for {}",
+                self.full(t.thread, t.start + t.duration),
+                span(t.spent)
+            )
+        });
+        format!("{full} is attached as a tracer (debugger){of}; it {} itself meanwhile", self.waited(n))
     }
 }

@@ -235,7 +235,7 @@ impl Writer<'_> {
     }
 
     /// `3 readers have the lock; the C library counts them and does not record who`, when a step wanted to write.
-    pub(super) fn readers_had_it(&self, n: &SliceNode) -> Option<String> {
+    fn readers_had_it(&self, n: &SliceNode) -> Option<String> {
         let (_, readers) = self.g.readers(n.thread, n.start..n.start + n.duration + 1)?;
         let (some, them) = match readers {
             1 => ("1 reader has".into(), "it"),

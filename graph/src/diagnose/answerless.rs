@@ -62,10 +62,7 @@ impl Walk<'_> {
         if let Some(spans) = turns
             && let Some(c) = self.asked_about(thread, &spans, sleeps).or_else(for_child)
         {
-            let own = self.out.nodes.len().saturating_sub(1);
-            self.follow(c, WaitClass::Child)?;
-            self.out.findings.push(Finding { thread, node: own, kind: FindingKind::Sleeping, spans });
-            return Ok(());
+            return self.sleeps_for(c, WaitClass::Child, thread, spans);
         }
         let refused = self.refused(group, class);
         if class == WaitClass::Sleep
@@ -73,23 +70,14 @@ impl Walk<'_> {
             && let Some(a) = &asks
             && let Some(c) = self.let_go_on(thread, &a.spans, group.blocked / group.waits.max(1) as u64)
         {
-            let own = self.out.nodes.len().saturating_sub(1);
-            let spans = a.spans.clone();
-            self.follow(c, WaitClass::Lock)?;
-            let kind = FindingKind::Sleeping;
-            self.out.findings.push(Finding { thread, node: own, kind, spans });
-            return Ok(());
+            return self.sleeps_for(c, WaitClass::Lock, thread, a.spans.clone());
         }
         if class == WaitClass::Sleep
             && refused.is_none()
             && group.waits > 2
             && let Some(c) = self.changed_answer(thread, group)
         {
-            let own = self.out.nodes.len().saturating_sub(1);
-            self.follow(c, WaitClass::Lock)?;
-            let (kind, spans) = (FindingKind::Sleeping, group_spans(group));
-            self.out.findings.push(Finding { thread, node: own, kind, spans });
-            return Ok(());
+            return self.sleeps_for(c, WaitClass::Lock, thread, group_spans(group));
         }
         // A sleep that ended by itself explains itself, unless the thread tries something in between, or the victim may.
         let class = refused.map_or(class, |_| WaitClass::Sleep);
@@ -203,6 +191,14 @@ impl Walk<'_> {
             _ => FindingKind::Unanswered,
         };
         self.found(thread, kind, group_spans(group));
+        Ok(())
+    }
+
+    /// Goes on to whom a thread asks, or waits for, between its sleeps; that it sleeps is a cause, too.
+    fn sleeps_for(&mut self, c: Candidate, class: WaitClass, thread: ThreadId, spans: Spans) -> Flow<()> {
+        let own = self.out.nodes.len().saturating_sub(1);
+        self.follow(c, class)?;
+        self.out.findings.push(Finding { thread, node: own, kind: FindingKind::Sleeping, spans });
         Ok(())
     }
 

@@ -359,15 +359,15 @@ impl Walk<'_> {
         if c.relation.is_none_or(|r| r.has_lock() || matches!(r, Relation::ChildOf | Relation::Traces)) {
             return false;
         }
-        if c.relation == Some(Relation::Peer) && self.accepts(c.thread, &merged(c.spans.clone())) {
+        if c.relation == Some(Relation::Peer) && self.accepts(c.thread, &c.merged()) {
             return true;
         }
         // It takes what comes and hands it on to another thread, which is at work.
-        let act = activity(self.g, self.c, c.thread, &merged(c.spans.clone()));
+        let act = self.meanwhile(c);
         let carries = |g: &Group| self.carries(&self.representative(g));
         if c.relation == Some(Relation::Peer)
             && act.waiting().is_some_and(carries)
-            && !self.handed_inside(c.thread, &merged(c.spans.clone())).is_empty()
+            && !self.handed_inside(c.thread, &c.merged()).is_empty()
         {
             return true;
         }
@@ -382,7 +382,7 @@ impl Walk<'_> {
         // Its first thread does nothing at all: others have the connection.
         if c.relation == Some(Relation::Peer)
             && act.waiting().is_some_and(|g| self.parked(&self.representative(g)))
-            && !self.handed_inside(c.thread, &merged(c.spans.clone())).is_empty()
+            && !self.handed_inside(c.thread, &c.merged()).is_empty()
         {
             return true;
         }
@@ -393,7 +393,7 @@ impl Walk<'_> {
     }
 
     pub(super) fn is_idle(&self, c: &Candidate) -> bool {
-        let act = activity(self.g, self.c, c.thread, &merged(c.spans.clone()));
+        let act = self.meanwhile(c);
         match act.mostly() {
             Mostly::Waiting(i) => act.groups.get(i).is_some_and(|g| {
                 let woken = self.g.waking(g.longest().map_or(VertexId(u32::MAX), |c| c.last)).is_some();
@@ -408,7 +408,7 @@ impl Walk<'_> {
     }
 
     pub(super) fn only_heeds_signals(&self, c: &Candidate) -> bool {
-        let act = activity(self.g, self.c, c.thread, &merged(c.spans.clone()));
+        let act = self.meanwhile(c);
         act.waiting().is_some_and(|g| class(&self.representative(g), self.c) == WaitClass::Signal)
     }
 }

@@ -1,6 +1,6 @@
 //! Questions about edges: which of several, or whether to follow a weak one.
 
-use super::activity::{Group, Mostly, Spans, activity, merged, total};
+use super::activity::{Activity, Group, Mostly, Spans, activity, merged, total};
 use super::node::Entry;
 use super::pose::Posed;
 use super::walk::{Flow, Walk, group_spans};
@@ -51,6 +51,11 @@ impl Candidate {
             kind: EdgeKind::Holder,
             relation: None,
         }
+    }
+
+    /// The spans in which it was waited for, each moment once.
+    pub fn merged(&self) -> Spans {
+        merged(self.spans.clone())
     }
 
     /// Add an edge, together with those of the same thread.
@@ -199,7 +204,7 @@ impl Walk<'_> {
             if c.waking {
                 s += 0.3;
             }
-            let act = activity(self.g, self.c, c.thread, &merged(c.spans.clone()));
+            let act = self.meanwhile(c);
             s += match act.mostly() {
                 Mostly::Running | Mostly::Runnable | Mostly::Unborn => 0.5,
                 Mostly::Waiting(i) => {
@@ -220,9 +225,14 @@ impl Walk<'_> {
         best
     }
 
+    /// What a candidate did while it was waited for.
+    pub(super) fn meanwhile(&self, c: &Candidate) -> Activity {
+        activity(self.g, self.c, c.thread, &c.merged())
+    }
+
     /// What the candidate did while it was waited for, in words.
     pub(crate) fn did(&self, c: &Candidate) -> String {
-        let act = activity(self.g, self.c, c.thread, &merged(c.spans.clone()));
+        let act = self.meanwhile(c);
         let of = |part: Ns| format!("{} ({})", span(part), percent(part, act.total));
         match act.mostly() {
             Mostly::Running => format!("ran {} meanwhile", of(act.running)),

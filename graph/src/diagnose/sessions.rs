@@ -155,9 +155,7 @@ impl Walk<'_> {
         mut silent: Spans,
     ) -> (Vec<Candidate>, Spans) {
         let lock = self.out.nodes.last().is_some_and(waits_for_lock);
-        let came = |c: &Candidate| {
-            lock && activity(self.g, self.c, c.thread, &merged(c.spans.clone())).mostly() == Mostly::Unborn
-        };
+        let came = |c: &Candidate| lock && self.meanwhile(c).mostly() == Mostly::Unborn;
         let (late, left): (Vec<_>, Vec<_>) = candidates.into_iter().partition(came);
         for c in late {
             let why = "it let the lock go and cannot have had it: it did not exist for most of the wait";

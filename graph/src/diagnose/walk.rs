@@ -344,7 +344,7 @@ impl<'g> Walk<'g> {
         for c in candidates.iter_mut() {
             let mut passed = 0;
             while c.weak == Some(Weak::MutexHandOff) && passed < LONGEST_QUEUE && seen.insert(c.thread) {
-                let act = activity(self.g, self.c, c.thread, &merged(c.spans.clone()));
+                let act = self.meanwhile(c);
                 let Mostly::Waiting(i) = act.mostly() else { break };
                 let Some(queued) = act.groups.get(i).filter(|g| g.key == key) else { break };
                 let (before, _) = self.wakers(queued);

@@ -1,6 +1,6 @@
 //! Of several who have what a thread waits for: the one to follow, or the question where that is not clear.
 
-use super::activity::{Group, Mostly, activity, merged};
+use super::activity::{Group, Mostly};
 use super::ask::Candidate;
 use super::finding::FindingKind;
 use super::pose::Posed;
@@ -56,13 +56,13 @@ impl Walk<'_> {
         let last = holders.len() - 1;
         let Some(c) = self.take(holders, take.min(last)) else { return Ok(()) };
         if c.relation == Some(Relation::Peer)
-            && let Some(next) = self.handed_on(c.thread, thread, &merged(c.spans.clone()))
+            && let Some(next) = self.handed_on(c.thread, thread, &c.merged())
             && ![c.thread, next.thread].iter().any(|x| self.path.iter().any(|(t, _)| t == x))
         {
             return self.past_server(c, next);
         }
         if c.relation == Some(Relation::Peer)
-            && let Some(client) = self.grabber(c.thread, group, &merged(c.spans.clone()))
+            && let Some(client) = self.grabber(c.thread, group, &c.merged())
             && ![c.thread, client.thread].iter().any(|x| self.path.iter().any(|(t, _)| t == x))
         {
             return self.past_grab(c, client);
@@ -92,14 +92,13 @@ impl Walk<'_> {
 
     /// Does it wait for a child to end, or for what one writes?
     fn waits_for_kin(&self, c: &Candidate) -> bool {
-        let spans = merged(c.spans.clone());
-        let act = activity(self.g, self.c, c.thread, &spans);
+        let act = self.meanwhile(c);
         self.is_parent(c) || act.waiting().is_some_and(|g| self.reads_from_child(c.thread, g))
     }
 
     /// Does it wait for its children?
     fn is_parent(&self, c: &Candidate) -> bool {
-        let act = activity(self.g, self.c, c.thread, &merged(c.spans.clone()));
+        let act = self.meanwhile(c);
         act.waiting().is_some_and(|g| class(&self.representative(g), self.c) == WaitClass::Child)
     }
 
@@ -108,7 +107,7 @@ impl Walk<'_> {
         if self.path.iter().any(|(t, _)| *t == c.thread) {
             return 3;
         }
-        let act = activity(self.g, self.c, c.thread, &merged(c.spans.clone()));
+        let act = self.meanwhile(c);
         match act.mostly() {
             Mostly::Running | Mostly::Runnable => 4,
             Mostly::Waiting(_) if !self.is_idle(c) => 3,

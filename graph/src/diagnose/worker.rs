@@ -2,7 +2,7 @@
 //! a device or a lock) it is a step like any thread; while it had nothing to do, whoever gave it the work is
 //! meant, or the device that the wait was for.
 
-use super::activity::{Group, Spans, activity, merged, total};
+use super::activity::{Group, Spans, merged, total};
 use super::ask::Candidate;
 use super::finding::{Finding, FindingKind};
 use super::node::Entry;
@@ -59,7 +59,7 @@ impl Walk<'_> {
     fn past_worker(&mut self, mut c: Candidate) -> Option<Candidate> {
         let mut seen = Vec::new();
         while is_kernel(self.c, c.thread) && c.waking {
-            let act = activity(self.g, self.c, c.thread, &merged(c.spans.clone()));
+            let act = self.meanwhile(&c);
             let mut idle: Spans = Vec::new();
             for g in &act.groups {
                 if idles(&self.representative(g), self.c) {
@@ -98,7 +98,7 @@ impl Walk<'_> {
             let why_weak = e.weak.map(|w| w.words().to_owned());
             c = Candidate {
                 thread: from,
-                time: total(&merged(c.spans.clone())),
+                time: total(&c.merged()),
                 entry: Entry { edge: Some(EdgeKind::Work), id: Some(id), why_weak, ..Entry::default() },
                 weak: e.weak,
                 vertex: Some(e.from),

@@ -12,6 +12,11 @@ pub(crate) fn total(spans: &[(Ns, Ns)]) -> Ns {
     spans.iter().map(|(a, b)| b.saturating_sub(*a)).sum()
 }
 
+/// From the begin of the first to the end of the last of ordered spans; zeros where there are none.
+pub(crate) fn extent(spans: &[(Ns, Ns)]) -> (Ns, Ns) {
+    (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1))
+}
+
 /// Make disjoint and ordered.
 pub(crate) fn merged(mut spans: Spans) -> Spans {
     spans.retain(|(a, b)| b > a);
@@ -57,6 +62,11 @@ pub(crate) struct Group {
 }
 
 impl Group {
+    /// From the begin of its first wait to the end of its last.
+    pub fn extent(&self) -> (Ns, Ns) {
+        (self.clips.first().map_or(0, |c| c.start), self.clips.last().map_or(0, |c| c.end))
+    }
+
     /// Was it stopped, traced or frozen?
     pub fn halts(&self) -> bool {
         matches!(self.key.state, OffState::Stopped | OffState::Traced | OffState::Frozen)

@@ -1,7 +1,7 @@
 //! Waits that nobody ended: timed out, killed, or still open. First the state of the resource (who holds
 //! it), then a baseline (who woke the thread when it went well), else the wait itself is the cause.
 
-use super::activity::{Group, Mostly, Spans, activity, merged};
+use super::activity::{Group, Mostly, Spans, activity, extent, merged};
 use super::ask::Candidate;
 use super::data_flag::Asks;
 use super::finding::{Finding, FindingKind};
@@ -81,7 +81,7 @@ impl Walk<'_> {
         }
         // A sleep that ended by itself explains itself, unless the thread tries something in between, or the victim may.
         let class = refused.map_or(class, |_| WaitClass::Sleep);
-        let within = (silent.first().map_or(0, |s| s.0), silent.last().map_or(0, |s| s.1));
+        let within = extent(&silent);
         // Of the parts of a file that it tries for it may get some each time: somebody was found to have the others.
         let kept_out = sleeps && group.waits > 3 && kept_out(self.g, thread, within);
         let polls = first && group.waits > 3 || refused.is_some() || kept_out;

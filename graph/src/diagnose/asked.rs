@@ -1,6 +1,6 @@
 //! Whom an event loop waits for: it has connections with many, and has asked a few.
 
-use super::activity::{Group, Spans};
+use super::activity::{Group, Spans, extent};
 use super::ask::Candidate;
 use super::handed::AT_ONCE;
 use super::walk::Walk;
@@ -132,7 +132,7 @@ impl Walk<'_> {
 
     /// Had `thread`, which is owed answers over these, asked the candidate's process for something?
     fn has_asked(&self, thread: ThreadId, owed: &[ObjectId], c: &Candidate, spans: &Spans) -> bool {
-        let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
+        let (a, b) = extent(spans);
         let process = |t: ThreadId| self.c.process_id_of(t);
         let held = self.g.holds(thread, a..b.saturating_add(1));
         let by = |t: ThreadId| process(t) == process(c.thread);
@@ -142,7 +142,7 @@ impl Walk<'_> {
 
     /// In words, what `thread` had asked the candidate's process before the recording began.
     fn asked_since(&self, thread: ThreadId, c: &Candidate, spans: &Spans) -> Option<String> {
-        let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
+        let (a, b) = extent(spans);
         let process = |t: ThreadId| self.c.process_id_of(t);
         let held = self.g.holds(thread, a..b.saturating_add(1));
         let held = held.filter(|h| process(h.holder) == process(c.thread));
@@ -167,7 +167,7 @@ impl Walk<'_> {
         let unix = |o: &&Object| o.kind == ObjectKind::UnixStream && !o.name.is_empty();
         let socket = || members(self.c, set).filter(unix);
         let at = |o: &Object| o.peer != 0 && socket().any(|l| l.peer == 0 && l.name == o.name);
-        let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
+        let (a, b) = extent(spans);
         let process = |t: ThreadId| self.c.process_id_of(t);
         let held = self.g.holds(thread, a..b.saturating_add(1));
         let mut held = held.filter(|h| process(h.holder) == process(c.thread)).peekable();
@@ -177,7 +177,7 @@ impl Walk<'_> {
 
     /// Was the candidate found at the other end of network connections only that its process made to `thread`?
     fn is_client_of(&self, c: &Candidate, thread: ThreadId, spans: &Spans) -> bool {
-        let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
+        let (a, b) = extent(spans);
         let process = |t: ThreadId| self.c.process_id_of(t);
         let mut held = self
             .g

@@ -1,6 +1,6 @@
 //! Steps in which a thread did not wait: it ran, wanted the CPU, or did not exist yet.
 
-use super::activity::{Activity, Spans, activity, merged, total};
+use super::activity::{Activity, Spans, activity, extent, merged, total};
 use super::answerless::{self, main_thread, relation_words};
 use super::ask::Candidate;
 use super::data_flag::Asks;
@@ -25,7 +25,7 @@ impl Walk<'_> {
         entry: Entry,
         kind: FindingKind,
     ) -> Flow<()> {
-        let all = (act.active.first().map_or(0, |s| s.0), act.active.last().map_or(0, |s| s.1));
+        let all = extent(&act.active);
         let longest = act.active.iter().max_by_key(|s| s.1 - s.0).map_or(all.0, |s| s.0);
         let vertex = self.g.vertex_at(thread, longest).unwrap_or(self.last_vertex(thread));
         let starved = (act.runnable * 3 > act.total).then(|| starved(self.g, self.c, thread, spans));
@@ -148,7 +148,7 @@ impl Walk<'_> {
             return;
         }
         let own = activity(self.g, self.c, peer, spans);
-        let all = (act.active.first().map_or(0, |s| s.0), act.active.last().map_or(0, |s| s.1));
+        let all = extent(&act.active);
         let vertex = self.g.vertex_at(peer, all.0).unwrap_or(self.last_vertex(peer));
         let why = format!(
             "it ran {:.0} % of the time in which the other could have run and had no CPU",
@@ -168,7 +168,7 @@ impl Walk<'_> {
     pub(super) fn unborn(&mut self, thread: ThreadId, act: Activity, entry: Entry) -> Flow<()> {
         let before = merged(act.before_birth);
         let Some(first) = self.g.vertices_of(thread).next() else { return Ok(()) };
-        let all = (before.first().map_or(0, |s| s.0), before.last().map_or(0, |s| s.1));
+        let all = extent(&before);
         let node = SliceNode::plain(thread, first, "not-created", all, act.unborn).entered(entry);
         self.out.nodes.push(node);
         self.path.push((thread, before.clone()));

@@ -1,6 +1,6 @@
 //! Baselines in a diagnosis: who acts when the wait goes well, and what did that thread do this time?
 
-use super::activity::{Group, Mostly, Spans, activity};
+use super::activity::{Group, Mostly, Spans, activity, extent};
 use super::ask::{Candidate, nearby};
 use super::pose::Posed;
 use super::walk::{Flow, Walk};
@@ -133,7 +133,7 @@ impl Walk<'_> {
         }
         let members = self.c.object(v.object).map_or(&[][..], |o| &o.members);
         let ends: Vec<_> = members.iter().copied().chain([v.object]).collect();
-        let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
+        let (a, b) = extent(spans);
         // A server that takes datagrams of everybody has a socket without another end.
         let known = |h: &HoldFact| {
             h.relation == Relation::Peer && ends.contains(&h.object) && process(h.holder) == process(server)

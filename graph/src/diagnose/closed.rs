@@ -300,7 +300,7 @@ impl Walk<'_> {
         let v = self.representative(group);
         let pipe = self.c.object(v.object).is_some_and(|o| o.kind == ObjectKind::Pipe);
         let process = |t: ThreadId| self.c.process_id_of(t);
-        let (a, b) = (group.clips.first().map_or(0, |c| c.start), group.clips.last().map_or(0, |c| c.end));
+        let (a, b) = group.extent();
         let mut writers = self.g.holds(t, a..b.saturating_add(1)).peekable();
         pipe && !v.timed_out
             && class(&v, self.c) == WaitClass::Channel

@@ -1,7 +1,7 @@
 //! A file system that somebody froze (fsfreeze(8), a snapshot, a suspended device): writers wait until it is thawed,
 //! and whoever froze it has mostly ended long since.
 
-use super::activity::Group;
+use super::activity::{Group, extent};
 use super::ask::Candidate;
 use super::finding::{Finding, FindingKind};
 use super::node::{Entry, SliceNode};
@@ -19,7 +19,7 @@ impl Walk<'_> {
     pub(super) fn frozen(&mut self, group: &Group, candidates: Vec<Candidate>) -> Flow<()> {
         let spans = group_spans(group);
         let own = self.out.nodes.len() - 1;
-        let (start, end) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
+        let (start, end) = extent(&spans);
         let by = self.froze(self.out.nodes[own].object_label(self.c).unwrap_or_default().as_str(), start);
         let waiter = self.out.nodes[own].thread;
         match by.map(|v| (v, self.g.vertex(v))) {

@@ -1,6 +1,6 @@
 //! Who holds what a thread waits for: told by the recorder, by the catalogue, or by the messages before.
 
-use super::activity::{Group, Mostly, Spans, activity, total};
+use super::activity::{Group, Mostly, Spans, activity, extent, total};
 use super::answerless::{main_thread, relation_words};
 use super::ask::Candidate;
 use super::walk::Walk;
@@ -261,7 +261,7 @@ impl Walk<'_> {
         let v = self.representative(group);
         let wanted =
             self.c.object(v.object).filter(|o| o.kind == ObjectKind::Child).map_or(0, |o| o.id as u32);
-        let (a, b) = (silent.first().map_or(0, |s| s.0), silent.last().map_or(0, |s| s.1));
+        let (a, b) = extent(silent);
         let mut out = Vec::new();
         for (i, p) in self.c.processes.iter().enumerate() {
             let lived = p.start <= b && p.end.is_none_or(|e| e >= a);

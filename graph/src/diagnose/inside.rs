@@ -1,7 +1,7 @@
 //! Who within a process works for the thread that waits, where no message and no wake-up tells: recordings that begin in
 //! the middle of a hang do not see how the work was handed over.
 
-use super::activity::{Group, Spans, activity, total};
+use super::activity::{Group, Spans, activity, extent, total};
 use super::ask::Candidate;
 use super::walk::Walk;
 use crate::Vertex;
@@ -123,7 +123,7 @@ impl Walk<'_> {
     /// The other threads of its process that were there.
     fn others_of(&self, thread: ThreadId, spans: &Spans) -> Vec<ThreadId> {
         let own = self.c.process_id_of(thread);
-        let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
+        let (a, b) = extent(spans);
         let there = |t: &ThreadId| {
             let born = self.g.vertices_of(*t).next().is_some_and(|v| self.g.vertex(v).start < b);
             *t != thread && self.counts(*t) && born && self.g.ended(*t).is_none_or(|e| e > a)
@@ -147,7 +147,7 @@ impl Walk<'_> {
             is(o) || !o.members.is_empty() && members(self.c, o).all(is)
         });
         let own = self.c.process_id_of(t);
-        let (a, b) = (group.clips.first().map_or(0, |c| c.start), group.clips.last().map_or(0, |c| c.end));
+        let (a, b) = group.extent();
         let parent = |t: ThreadId| self.c.process_of(t).map(|p| p.parent);
         matches!(class(&v, self.c), WaitClass::Channel | WaitClass::EventLoop)
             && pipe
@@ -165,7 +165,7 @@ impl Walk<'_> {
             let process = self.c.process_id_of(h.holder);
             process.is_some_and(|p| self.c.ancestors(p).any(|a| Some(a) == own))
         };
-        let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
+        let (a, b) = extent(spans);
         let mut holds = self.g.holds(t, a..b.saturating_add(1));
         let hears = holds.any(|h| h.relation == Relation::Writes && below(&h));
         act.waiting().filter(|_| hears).map_or(0, |g| {
@@ -246,7 +246,7 @@ impl Walk<'_> {
         let act = activity(self.g, self.c, t, spans);
         let Some(v) = act.waiting().map(|g| self.representative(g)) else { return false };
         let Some(own) = self.c.object(v.object) else { return false };
-        let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
+        let (a, b) = extent(spans);
         let mut ends = self.g.holds(thread, a..b.saturating_add(1)).filter_map(|h| self.c.object(h.object));
         let asks = own.members.iter().chain([&v.object]).filter(|o| connected(self.c, **o));
         let asks = asks.filter_map(|o| self.c.object(*o));
@@ -281,7 +281,7 @@ impl Walk<'_> {
     }
 
     fn inside(&self, holder: ThreadId, spans: &Spans, why: String) -> Candidate {
-        let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
+        let (a, b) = extent(spans);
         let vertex = self.g.vertex_at(holder, b.saturating_sub(1));
         Candidate::unseen(holder, spans.clone(), (vertex, a), why)
     }

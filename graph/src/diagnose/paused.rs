@@ -1,7 +1,7 @@
 //! Output of a terminal that somebody paused (Ctrl-S): writers wait until it goes on (Ctrl-Q), and whoever has the other
 //! end waits for output that does not come.
 
-use super::activity::{Group, activity, total};
+use super::activity::{Group, activity, extent, total};
 use super::ask::Candidate;
 use super::finding::FindingKind;
 use super::walk::{Flow, Walk, group_spans};
@@ -36,7 +36,7 @@ impl Walk<'_> {
             return false;
         }
         let spans = group_spans(group);
-        let (a, b) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
+        let (a, b) = extent(&spans);
         let others = self.g.holds(thread, a..b.saturating_add(1)).filter(|h| h.relation == Relation::Peer);
         let mut processes: Vec<_> =
             others.filter_map(|h| self.c.thread(h.holder)).map(|t| t.process).collect();

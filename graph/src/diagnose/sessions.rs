@@ -3,7 +3,7 @@
 //! each process' title what its session does, and a session that idles in the middle of a transaction since before
 //! the wait began has all that the transaction has locked. Which of several sessions it is only the server knows.
 
-use super::activity::{Group, Mostly, Spans, activity, merged};
+use super::activity::{Group, Mostly, Spans, activity, extent, merged};
 use super::answerless::main_thread;
 use super::ask::Candidate;
 use super::finding::{Finding, FindingKind};
@@ -108,7 +108,7 @@ impl Walk<'_> {
     /// Nobody ended this wait for a lock of a server: go on to the sessions that may have it.
     pub(super) fn by_sessions(&mut self, thread: ThreadId, group: &Group, silent: &Spans) -> Flow<bool> {
         let Some(node) = self.out.nodes.last() else { return Ok(false) };
-        let (a, b) = (silent.first().map_or(0, |s| s.0), silent.last().map_or(0, |s| s.1));
+        let (a, b) = extent(silent);
         let title = cmdline_at(self.c, thread, b);
         let own = Session::of(&title);
         let postgres = stack_has(node, POSTGRES_LOCKS);

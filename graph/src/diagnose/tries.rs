@@ -1,6 +1,6 @@
 //! Steps through a retry loop made of children: what the child asks for, and who has that.
 
-use super::activity::{Group, Spans, merged, total};
+use super::activity::{Group, Spans, extent, merged, total};
 use super::answerless::{main_thread, relation_words};
 use super::ask::Candidate;
 use super::finding::{Finding, FindingKind};
@@ -33,7 +33,7 @@ impl Walk<'_> {
     pub(super) fn tries(&mut self, thread: ThreadId, r: &Retries, spans: &Spans, entry: Entry) -> Flow<()> {
         let cut = spans.iter().map(|s| (s.0.max(r.start), s.1.min(r.end)));
         let within = merged(cut.filter(|s| s.0 < s.1).collect());
-        let (start, end) = (within.first().map_or(0, |s| s.0), within.last().map_or(0, |s| s.1));
+        let (start, end) = extent(&within);
         let waits = || self.g.vertices_in(thread, start..end).map(|v| (v, self.g.vertex(v)));
         let Some((vertex, _)) = waits().max_by_key(|(v, x)| (x.waited(), std::cmp::Reverse(*v))) else {
             return Ok(());

@@ -202,7 +202,7 @@ impl<'g> Walk<'g> {
 
     pub fn push_wait(&mut self, thread: ThreadId, group: &Group, entry: Entry) {
         let Some(longest) = group.longest() else { return };
-        let (a, b) = (group.clips.first().map_or(0, |c| c.start), group.clips.last().map_or(0, |c| c.end));
+        let (a, b) = group.extent();
         // Renewals: the longest single wait of the clip has the stack.
         let vertex = self
             .g

@@ -123,7 +123,7 @@ impl Walk<'_> {
         let user = self.out.nodes.iter().rposition(|n| !is_kernel(self.c, n.thread));
         let (true, Some(node)) = (device, user) else { return false };
         // Who has a file system's answers in hand is another matter.
-        let (a, b) = (group.clips.first().map_or(0, |c| c.start), group.clips.last().map_or(0, |c| c.end));
+        let (a, b) = group.extent();
         let served = self.g.holds(thread, a..b.saturating_add(1)).next().is_some();
         if served {
             return false;

@@ -2,7 +2,7 @@
 //! wake-up ends such a wait: who writes back, and who serves that disk, are found from what they did meanwhile. And the
 //! thread of the kernel that writes a journal: it waits until the data is written that belongs to it, whoever wrote that.
 
-use super::activity::{Group, Spans, activity, merged, total};
+use super::activity::{Group, Spans, activity, extent, merged, total};
 use super::finding::FindingKind;
 use super::node::Entry;
 use super::walk::{Flow, Walk, group_spans};
@@ -53,7 +53,7 @@ impl Walk<'_> {
             return Ok(false);
         }
         let spans = group_spans(group);
-        let (from, until) = (spans.first().map_or(0, |s| s.0), spans.last().map_or(0, |s| s.1));
+        let (from, until) = extent(&spans);
         let ends: Vec<(Ns, Ns)> = group.clips.iter().map(|c| (c.full_end, c.blocked)).collect();
         let with = |t: ThreadId| -> Ns {
             let waits = self.g.vertices_in(t, from..until.saturating_add(1)).map(|id| self.g.vertex(id));

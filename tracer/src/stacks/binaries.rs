@@ -147,6 +147,8 @@ fn maps_of(pid: u32) -> Vec<maps::MapLine> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use std::io::Write;
 
     #[test]
     fn of_this_process() {
@@ -161,5 +163,41 @@ mod tests {
         assert!(!program.is_used_beside(&procfs::processes()));
         assert!(own.len() > 1, "the C library, too");
         assert!(Binary::of_process(u32::MAX).is_empty());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 4))]
+
+        /// Whatever a file says of itself, looking through it comes to an end. Damaged most are the headers: of the file and
+        /// its segments at the beginning, of its sections at the end.
+        #[test]
+        fn damaged_files(
+            damage in prop::collection::vec((0..3u8, any::<prop::sample::Index>(), any::<u8>()), 0..40),
+            cut in prop::option::of(any::<prop::sample::Index>()),
+        ) {
+            let Ok(mut bytes) = std::fs::read("/bin/true") else {
+                println!("skipped: there is no /bin/true");
+                return Ok(());
+            };
+            let (len, headers) = (bytes.len(), bytes.len().min(2048));
+            for (part, at, value) in damage {
+                let at = match part {
+                    0 => at.index(headers),
+                    1 => len - 1 - at.index(headers),
+                    _ => at.index(len),
+                };
+                bytes[at] = value;
+            }
+            bytes.truncate(cut.map_or(len, |at| at.index(len)));
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(&bytes).unwrap();
+            let Some(binary) = Binary::open(file, "/damaged") else { return Ok(()) };
+            prop_assert!(!binary.key().chars().any(char::is_control));
+            for function in binary.functions() {
+                prop_assert!(!function.names.iter().any(|n| n.chars().any(char::is_control)));
+            }
+            let _ = (binary.bounds(), binary.usdt(), binary.slots_of(&[b"abort"]), binary.mentions("main"));
+            let _ = binary.code().iter().take(4).filter_map(|c| binary.begin_of(c.0)).count();
+        }
     }
 }

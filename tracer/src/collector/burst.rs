@@ -44,8 +44,8 @@ const POLLS: &[u16] =
 /// Those that most programs make to do something, and that a loop repeats when they fail at once (x86-64): to read, to
 /// write and to send without blocking, to open, make and link files. A thread has one burst only for these.
 const WORKS: &[u16] = &[0, 1, 2, 19, 20, 44, 46, 83, 86, 257];
-/// Threads in one burst.
-const AT_ONCE: usize = 8;
+/// Threads in one burst, at most (`BURSTING` of `bpf/state.h`).
+pub const AT_ONCE: usize = 8;
 /// Threads looked at.
 const MOST: usize = 4096;
 
@@ -155,7 +155,7 @@ pub enum Step {
     /// Begin a burst of the children of this process.
     BeginChildren(u32),
     /// End it.
-    End(Vec<u32>),
+    End,
 }
 
 /// Chooses threads and moments. Times are of `CLOCK_MONOTONIC`, ns.
@@ -322,7 +322,7 @@ impl Bursts {
         if let Some(toll) = &mut self.toll {
             toll.end(now);
         }
-        self.running.take().map(|(_, tids)| Step::End(tids))
+        self.running.take().map(|_| Step::End)
     }
 
     /// End it since it costs too much: its threads have another one later.
@@ -354,14 +354,14 @@ mod tests {
         let now = retries(&mut b, 7, 0, 20);
         assert_eq!(b.step(now, 0), Some(Step::Begin(vec![7])));
         assert_eq!(b.step(now + BURST_NS - 1, 0), None);
-        assert_eq!(b.step(now + BURST_NS, 0), Some(Step::End(vec![7])));
+        assert_eq!(b.step(now + BURST_NS, 0), Some(Step::End));
         // Another one waits for its turn, the same one longer.
         let now = retries(&mut b, 7, now + BURST_NS, 20);
         assert_eq!(b.step(now + PERIOD_NS, 0), None);
         retries(&mut b, 8, now, 20);
         assert_eq!(b.step(now, 0), None);
         assert_eq!(b.step(now + PERIOD_NS, 0), Some(Step::Begin(vec![8])));
-        assert_eq!((b.end(now), b.end(now), b.count), (Some(Step::End(vec![8])), None, 2));
+        assert_eq!((b.end(now), b.end(now), b.count), (Some(Step::End), None, 2));
     }
 
     /// Daemons that sleep a second or so are always due; a loop that turns fast has its burst all the same, and so have they.
@@ -389,12 +389,12 @@ mod tests {
         assert_eq!(b.step(now, 0), Some(Step::Begin(vec![7])));
         assert_eq!(b.due(now), Some(now + toll::LOOK), "it is looked at");
         assert_eq!(b.step(now + 10 * MS, 4_000), None);
-        assert_eq!(b.step(now + 20 * MS, 10_000), Some(Step::End(vec![7])));
-        // It would have been 100,000 calls; 10,000 a second are allowed.
+        assert_eq!(b.step(now + 20 * MS, 10_000), Some(Step::End));
+        // It would have been 100,000 calls; 5,000 a second are allowed.
         assert_eq!(b.step(now + PERIOD_NS, 10_000), None);
         assert_eq!(b.step(now + 15_000 * MS, 10_000), Some(Step::Begin(vec![7])));
         assert_eq!(b.step(now + 15_100 * MS, 60_000), None);
-        assert_eq!(b.step(now + 15_200 * MS, 110_000), Some(Step::End(vec![7])));
+        assert_eq!(b.step(now + 15_200 * MS, 110_000), Some(Step::End));
         let now = retries(&mut b, 7, now + 40_000 * MS, 20);
         assert_eq!(b.step(now, 110_000), None, "once is once");
     }
@@ -405,7 +405,7 @@ mod tests {
             let mut b = Bursts::new(once);
             let now = retries(&mut b, 7, 0, 20);
             assert_eq!(b.step(now, 0), Some(Step::Begin(vec![7])));
-            assert_eq!(b.step(now + BURST_NS, 0), Some(Step::End(vec![7])));
+            assert_eq!(b.step(now + BURST_NS, 0), Some(Step::End));
             let now = retries(&mut b, 7, now + 2 * AGAIN_NS, 20);
             assert_eq!(b.step(now, 0), again);
         }
@@ -488,7 +488,7 @@ mod tests {
             let at = 9 * second + 3 * MS - 150 * MS;
             assert_eq!(b.due(now), (!once).then_some(at), "not where everything is recorded");
             assert_eq!(b.step(at, 0), (!once).then_some(Step::Begin(vec![7])));
-            assert_eq!(b.step(at + 302 * MS, 0), (!once).then_some(Step::End(vec![7])));
+            assert_eq!(b.step(at + 302 * MS, 0), (!once).then_some(Step::End));
             // The next one is known to last longer.
             let mut b = Bursts::new(once);
             b.interval(7, 230, true, 5 * second, 6 * second);
@@ -522,7 +522,7 @@ mod tests {
             let at = 8 * second - 150 * MS;
             assert_eq!(b.due(now), (!once).then_some(at));
             assert_eq!(b.step(at, 0), (!once).then_some(Step::BeginChildren(7)));
-            assert_eq!(b.step(at + 304 * MS, 0), (!once).then_some(Step::End(vec![7])));
+            assert_eq!(b.step(at + 304 * MS, 0), (!once).then_some(Step::End));
         }
     }
 }

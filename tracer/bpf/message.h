@@ -154,29 +154,33 @@ int BPF_PROG(on_receive, struct sock *sk, int ret, int flags)
 	return flags & 2 ? 0 : message(sk, ret, 1);
 }
 
-/* Is the thread's every call to be recorded now? */
-static __always_inline bool calls_wanted(struct task_struct *task)
+/* Is the thread's every call to be recorded now? Asked at each system call of the machine while a burst lasts. */
+static __always_inline bool calls_wanted(struct control *c, struct task_struct *task)
 {
-	struct control *c = controls();
-	if (!c || c->all_calls || !c->burst)
-		return c && c->all_calls;
-	u32 tid = task->pid, parent = READ(task, real_parent, tgid);
-	u32 *own = bpf_map_lookup_elem(&bursting, &tid);
-	u32 *of = bpf_map_lookup_elem(&bursting, &parent);
-	return (own && *own == OF_THREAD) || (of && *of == OF_CHILDREN);
+	if (!c || task->tgid == own_tgid)
+		return false;
+	if (c->all_calls)
+		return true;
+	u32 who = c->burst_of == OF_CHILDREN ? task->real_parent->tgid : task->pid;
+	bool wanted = false;
+	for (int i = 0; i < BURSTING; i++)
+		wanted |= c->bursting[i] == who;
+	return wanted;
 }
 
 SEC("tp_btf/sys_enter")
 int BPF_PROG(on_sys_enter, struct pt_regs *regs, long id)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	struct control *c = controls();
 	count(COUNT_PASSED);
-	if (task->tgid == own_tgid || !calls_wanted(task))
+	if (!calls_wanted(c, task))
 		return 0;
 	struct thread *t = thread_of(task);
 	if (!t)
 		return 0;
 	t->call_start = bpf_ktime_get_ns();
+	t->call_burst = c->burst;
 	t->now_call = call_of(task, id);
 	return 0;
 }
@@ -185,8 +189,12 @@ SEC("tp_btf/sys_exit")
 int BPF_PROG(on_sys_exit, struct pt_regs *regs, long result)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	struct control *c = controls();
+	if (!calls_wanted(c, task))
+		return 0;
 	struct thread *t = known_thread(task);
-	if (!t || !t->call_start || task->tgid == own_tgid)
+	/* One that began in an earlier burst was another call. */
+	if (!t || !t->call_start || t->call_burst != c->burst)
 		return 0;
 	u64 now = bpf_ktime_get_ns(), start = t->call_start;
 	u32 nr = t->now_call;

@@ -381,15 +381,20 @@ static __always_inline u64 file_of(struct task_struct *task, u32 fd)
 		asm volatile("%0 = %0; /* %1 */" : "+r"(file) : "i"(n)); \
 		break;
 
-/* The open file behind a low descriptor of a process with few, as a typed pointer: what it points to are
+/* The open file behind a descriptor of a process with few, as a typed pointer: what it points to are
  * then plain loads, where each read by a helper costs 20 ns and more. 0: look otherwise. */
 static __always_inline struct file *low_file(struct files_struct *files, u32 fd)
 {
 	struct file *file = 0;
 	switch (fd) {
-		FILE_CASE(0) FILE_CASE(1) FILE_CASE(2) FILE_CASE(3) FILE_CASE(4) FILE_CASE(5) FILE_CASE(6)
-		FILE_CASE(7) FILE_CASE(8) FILE_CASE(9) FILE_CASE(10) FILE_CASE(11) FILE_CASE(12) FILE_CASE(13)
-		FILE_CASE(14) FILE_CASE(15)
+		FILE_CASE(0) FILE_CASE(1) FILE_CASE(2) FILE_CASE(3) FILE_CASE(4) FILE_CASE(5) FILE_CASE(6) FILE_CASE(7)
+		FILE_CASE(8) FILE_CASE(9) FILE_CASE(10) FILE_CASE(11) FILE_CASE(12) FILE_CASE(13) FILE_CASE(14) FILE_CASE(15)
+		FILE_CASE(16) FILE_CASE(17) FILE_CASE(18) FILE_CASE(19) FILE_CASE(20) FILE_CASE(21) FILE_CASE(22) FILE_CASE(23)
+		FILE_CASE(24) FILE_CASE(25) FILE_CASE(26) FILE_CASE(27) FILE_CASE(28) FILE_CASE(29) FILE_CASE(30) FILE_CASE(31)
+		FILE_CASE(32) FILE_CASE(33) FILE_CASE(34) FILE_CASE(35) FILE_CASE(36) FILE_CASE(37) FILE_CASE(38) FILE_CASE(39)
+		FILE_CASE(40) FILE_CASE(41) FILE_CASE(42) FILE_CASE(43) FILE_CASE(44) FILE_CASE(45) FILE_CASE(46) FILE_CASE(47)
+		FILE_CASE(48) FILE_CASE(49) FILE_CASE(50) FILE_CASE(51) FILE_CASE(52) FILE_CASE(53) FILE_CASE(54) FILE_CASE(55)
+		FILE_CASE(56) FILE_CASE(57) FILE_CASE(58) FILE_CASE(59) FILE_CASE(60) FILE_CASE(61) FILE_CASE(62) FILE_CASE(63)
 	}
 	return file;
 }
@@ -406,7 +411,7 @@ static __always_inline struct remembered *known_file(struct thread *t, struct ta
 		return 0;
 	struct remembered *m = &t->memo[BOUND(slot, FILES)];
 	u64 file, inode, number;
-	if (max == 64 && fd < 16) { /* the table within files_struct */
+	if (max == 64) { /* the table within files_struct */
 		struct file *f = low_file(files, fd);
 		if (!f) /* Linux 6.1 does not see that the switch knows all of these */
 			return 0;

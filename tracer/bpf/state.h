@@ -17,13 +17,20 @@ const volatile u64 long_wait_ns = 1000000000;  /* when a wait is reported while 
 /* What the task iterator is to do. */
 enum pass { PASS_SEED = 1, PASS_LONG = 2, PASS_FLUSH = 3, PASS_USES = 4, PASS_FIND = 5 };
 
+/* Whose system calls are recorded during a burst. */
+enum burst_of { OF_THREADS = 1, OF_CHILDREN = 2 };
+#define BURSTING 8
+
 /* Changed by the collector while the programs run. */
 struct control {
 	u32 focus_generation; /* counts up when `focus` changes; 0: no focus */
 	u32 pass;
 	u64 realtime_offset; /* CLOCK_REALTIME - CLOCK_MONOTONIC */
-	u32 burst;	     /* record system calls of the threads in `bursting` */
+	u32 burst;	     /* the number of the burst that is under way, or 0 */
 	u32 all_calls;	     /* record system calls of every thread */
+	u32 burst_of;
+	u32 bursting[BURSTING]; /* these threads, or these processes' children; 0: none */
+	u32 pad;
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -39,15 +46,6 @@ struct {
 	__type(key, u32);
 	__type(value, u32);
 } focus SEC(".maps");
-
-/* Threads whose system calls are recorded during a burst, and processes whose children's are. */
-enum burst_of { OF_THREAD = 1, OF_CHILDREN = 2 };
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 64);
-	__type(key, u32);
-	__type(value, u32);
-} bursting SEC(".maps");
 
 /* Losses and totals, by CPU. Numbers of `pg_event::Kind::Lost::ring` first. */
 enum count { LOST_EVENTS = 0, LOST_STACKS, LOST_SAMPLES, COUNT_LEFT, COUNT_UNREPORTED, COUNT_MESSAGES, COUNT_FOUND, COUNT_PASSED, COUNTS };
@@ -159,6 +157,8 @@ struct thread {
 	s64 run_result; /* of the call it is in, as above */
 	u32 run_op;
 	u16 run_call, now_call;
+	u32 call_burst; /* the burst in which that call began */
+	u32 pad_end;
 };
 _Static_assert((__builtin_offsetof(struct thread, memo) + 8) % 64 == 0, "cache lines");
 struct {

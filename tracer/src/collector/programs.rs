@@ -4,6 +4,7 @@
 mod load;
 mod refused;
 
+use super::burst::AT_ONCE;
 use super::drain::Rings;
 use super::percpu;
 use super::sampling::Sampling;
@@ -54,6 +55,9 @@ struct Control {
     realtime_offset: u64,
     burst: u32,
     all_calls: u32,
+    burst_of: u32,
+    bursting: [u32; AT_ONCE],
+    pad: u32,
 }
 // SAFETY: plain numbers without padding, laid out as in C.
 unsafe impl aya::Pod for Control {}
@@ -83,7 +87,8 @@ pub struct Programs {
     asked: bool,
     /// What is received over sockets is recorded.
     pub receptions: bool,
-    bursting: HashMap<MapData, u32, u32>,
+    /// Bursts so far.
+    bursts: u32,
     /// `struct python` in `bpf/python_frames.h` by thread, as words.
     pythons: HashMap<MapData, u32, [u64; 3]>,
     rings: Option<Rings>,
@@ -94,8 +99,8 @@ pub struct Programs {
     pub notes: Vec<String>,
 }
 
-/// Values of the map `bursting` (`enum burst_of` of `bpf/state.h`).
-const OF_THREAD: u32 = 1;
+/// `enum burst_of` of `bpf/state.h`.
+const OF_THREADS: u32 = 1;
 const OF_CHILDREN: u32 = 2;
 
 impl Programs {
@@ -194,17 +199,15 @@ impl Programs {
         }
     }
 
-    /// Record the system calls of some threads from now on; or of the children of processes (`children`).
+    /// Record the system calls of some threads from now on, [`AT_ONCE`] at most; or of the children of processes (`children`).
     ///
     /// # Errors
     /// The kernel's refusal.
     pub fn begin_burst(&mut self, tids: &[u32], children: bool) -> Result<(), Error> {
-        for tid in tids {
-            self.bursting
-                .insert(tid, if children { OF_CHILDREN } else { OF_THREAD }, 0)
-                .map_err(|e| refused("the map of threads in a burst", &e))?;
-        }
-        self.state.burst = 1;
+        self.bursts += 1;
+        self.state.burst = self.bursts;
+        self.state.burst_of = if children { OF_CHILDREN } else { OF_THREADS };
+        self.state.bursting = std::array::from_fn(|i| tids.get(i).copied().unwrap_or(0));
         self.write_control()?;
         self.attach_calls()
     }
@@ -213,12 +216,9 @@ impl Programs {
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub fn end_burst(&mut self, tids: &[u32]) -> Result<(), Error> {
-        self.state.burst = 0;
+    pub fn end_burst(&mut self) -> Result<(), Error> {
+        (self.state.burst, self.state.bursting) = (0, [0; AT_ONCE]);
         self.write_control()?;
-        for tid in tids {
-            let _ = self.bursting.remove(tid);
-        }
         for ((name, _), link) in SYSCALLS.iter().zip(self.calls.take().into_iter().flatten()) {
             let p: &mut BtfTracePoint = program(&mut self.ebpf, name)?;
             p.detach(link).map_err(|e| refused(name, &e))?;

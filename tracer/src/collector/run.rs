@@ -311,7 +311,7 @@ impl Run {
                 self.programs.begin_burst(&tids, false)
             }
             Some(Step::BeginChildren(pid)) => self.programs.begin_burst(&[pid], true),
-            Some(Step::End(tids)) => self.programs.end_burst(&tids),
+            Some(Step::End) => self.programs.end_burst(),
         };
         if let Err(e) = done {
             self.programs.notes.push(format!("no bursts of system calls: {e}"));

@@ -12,8 +12,10 @@ use crate::loading::patiently;
 use crate::options::{Level, Options};
 use aya::maps::{Map, MapData};
 use aya::programs::tp_btf::BtfTracePointLinkId;
-use aya::programs::{BtfTracePoint, Iter, PerfEvent, ProgramError};
+use aya::programs::{BtfTracePoint, Iter, PerfEvent, Program, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
+use crossbeam_channel::unbounded;
+use std::collections::HashMap;
 use std::os::fd::AsFd;
 
 /// The committed object; `cargo xtask bpf` rebuilds it.
@@ -58,6 +60,8 @@ const OVERDUE: &[(&str, &str, &str)] = &[(
     "hrtimer_expire_entry",
     "messages of a thread that is never switched out are recorded late",
 )];
+/// What takes samples of threads on their CPUs.
+const SAMPLE: &str = "on_sample";
 /// Tracepoints that had another name in earlier kernels.
 const RENAMED: &[(&str, &str)] = &[("hrtimer_setup", "hrtimer_init")];
 
@@ -105,7 +109,7 @@ impl Programs {
             control,
             state: Control::default(),
             focus: take(&mut ebpf, "focus")?,
-            bursting: take(&mut ebpf, "bursting")?,
+            bursts: 0,
             pythons: take(&mut ebpf, "pythons")?,
             counts: take(&mut ebpf, "counts")?,
             calls: None,
@@ -143,66 +147,119 @@ impl Programs {
     /// # Errors
     /// The kernel's refusal of what no recording can do without.
     pub(super) fn attach(&mut self, options: &Options, btf: &Btf) -> Result<(), Error> {
-        // What is optional first: whatever of it wakes the core finds it not yet there.
         let messages = if options.level >= Level::Messages { MESSAGES } else { &[] };
         let interrupts = match self.asked {
             true if options.level >= Level::Messages => OVERDUE,
             true => &[],
             false => FOLLOW,
         };
-        for (name, tracepoint, loss) in EXTRA.iter().chain(interrupts).chain(messages) {
-            let earlier = RENAMED.iter().find(|r| r.0 == *tracepoint);
-            let attached = attach(&mut self.ebpf, name, tracepoint, btf).or_else(|e| match earlier {
-                Some((_, earlier)) => attach(&mut self.ebpf, name, earlier, btf),
-                None => Err(e),
-            });
-            if let Ok(link) = attached {
-                if MESSAGES.iter().any(|m| m.0 == *name) {
-                    self.messages.push((name, link));
-                }
-            } else if let Err(e) = attached {
-                tracing::warn!(name, "{}", refused(name, &e));
-                let note = format!("this kernel does not offer {tracepoint}: {loss}");
-                self.notes.push(note);
+        let optional = || EXTRA.iter().chain(interrupts).chain(messages);
+        let datagrams = (options.level >= Level::Messages).then_some(DATAGRAMS);
+        let sample = (options.sample_hz > 0).then_some((SAMPLE, ""));
+        // What takes longest to check first.
+        let wanted = CORE.iter().chain(&SYSCALLS).copied().chain(sample).chain(datagrams);
+        let mut refusals = check_all(
+            &mut self.ebpf,
+            wanted.chain(optional().map(|&(name, tracepoint, _)| (name, tracepoint))),
+            btf,
+        );
+        // What is optional first: whatever of it wakes the core finds it not yet there.
+        for (name, tracepoint, loss) in optional() {
+            match refusals.remove(name).map_or_else(|| attach(&mut self.ebpf, name), Err) {
+                Ok(link) if MESSAGES.iter().any(|m| m.0 == *name) => self.messages.push((name, link)),
+                Ok(_) => {}
+                Err(e) => self.not_offered(name, tracepoint, loss, &e),
             }
         }
         self.receptions = self.messages.iter().any(|m| m.0 == RECEIVE);
-        for (name, tracepoint) in CORE {
-            attach(&mut self.ebpf, name, tracepoint, btf).map_err(|e| refused(name, &e))?;
+        for (name, _) in CORE {
+            refusals
+                .remove(name)
+                .map_or_else(|| attach(&mut self.ebpf, name), Err)
+                .map_err(|e| refused(name, &e))?;
         }
-        if options.level >= Level::Messages {
-            let (name, tracepoint) = DATAGRAMS;
-            let p: &mut BtfTracePoint = program(&mut self.ebpf, name)?;
-            match patiently(|| p.load(tracepoint, btf)) {
-                Ok(()) => self.datagrams_loaded = true,
-                Err(e) => {
-                    tracing::warn!(name, "{}", refused(name, &e));
-                    let note = format!(
-                        "this kernel does not offer {tracepoint}: datagrams do not name their sender"
-                    );
-                    self.notes.push(note);
-                }
+        if let Some((name, tracepoint)) = datagrams {
+            match refusals.remove(name) {
+                None => self.datagrams_loaded = true,
+                Some(e) => self.not_offered(name, tracepoint, "datagrams do not name their sender", &e),
             }
         }
-        for (name, tracepoint) in SYSCALLS {
-            let p: &mut BtfTracePoint = program(&mut self.ebpf, name)?;
-            patiently(|| p.load(tracepoint, btf)).map_err(|e| refused(name, &e))?;
+        if let Some((name, e)) = SYSCALLS.iter().find_map(|(name, _)| refusals.remove_entry(name)) {
+            return Err(refused(name, &e));
         }
         if options.level == Level::Syscalls {
             self.state.all_calls = 1;
             self.write_control()?;
             self.attach_calls()?;
         }
-        if options.sample_hz > 0 {
-            let p: &mut PerfEvent = program(&mut self.ebpf, "on_sample")?;
-            patiently(|| p.load()).map_err(|e| refused("on_sample", &e))?;
-            let fd = p.fd().map_err(|e| refused("on_sample", &e))?;
+        if let Some((name, _)) = sample {
+            if let Some(e) = refusals.remove(name) {
+                return Err(refused(name, &e));
+            }
+            let p: &mut PerfEvent = program(&mut self.ebpf, name)?;
+            let fd = p.fd().map_err(|e| refused(name, &e))?;
             match sampling::start(fd.as_fd(), options.sample_hz) {
                 Ok(s) => self.sampling = Some(s),
                 Err(e) => self.notes.push(format!("no on-CPU samples: {e}")),
             }
         }
         Ok(())
+    }
+
+    /// Note what the recording is poorer for.
+    fn not_offered(&mut self, name: &str, tracepoint: &str, loss: &str, e: &ProgramError) {
+        tracing::warn!(name, "{}", refused(name, e));
+        self.notes.push(format!("this kernel does not offer {tracepoint}: {loss}"));
+    }
+}
+
+/// Have the kernel check programs (name and tracepoint of each), on as many threads as there are CPUs, four at most: that is
+/// most of what a recorder takes to start. What it refused, by name.
+fn check_all(
+    ebpf: &mut Ebpf,
+    wanted: impl Iterator<Item = (&'static str, &'static str)>,
+    btf: &Btf,
+) -> HashMap<&'static str, ProgramError> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(4);
+    let mut refusals = HashMap::new();
+    let mut programs: HashMap<&str, &mut Program> = ebpf.programs_mut().collect();
+    let (queue, todo) = unbounded();
+    for (name, tracepoint) in wanted {
+        match programs.remove(name) {
+            Some(program) => queue.send((name, tracepoint, program)).expect("its other end is here"),
+            None => drop(refusals.insert(name, ProgramError::UnexpectedProgramType)),
+        }
+    }
+    drop(queue);
+    let checked = std::thread::scope(|s| {
+        let work = || {
+            todo.iter()
+                .filter_map(|(name, tracepoint, program)| {
+                    Some((name, check(program, tracepoint, btf).err()?))
+                })
+                .collect::<Vec<_>>()
+        };
+        let others: Vec<_> = (1..threads).map(|_| s.spawn(work)).collect();
+        let mut all = work();
+        all.extend(others.into_iter().flat_map(|t| t.join().expect("a thread that checks programs")));
+        all
+    });
+    refusals.extend(checked);
+    refusals
+}
+
+/// Have the kernel check one program; of a tracepoint that an earlier kernel has by another name, by that.
+fn check(program: &mut Program, tracepoint: &str, btf: &Btf) -> Result<(), ProgramError> {
+    match program {
+        Program::BtfTracePoint(p) => {
+            let earlier = RENAMED.iter().find(|r| r.0 == tracepoint);
+            patiently(|| p.load(tracepoint, btf)).or_else(|e| match earlier {
+                Some((_, earlier)) => patiently(|| p.load(earlier, btf)),
+                None => Err(e),
+            })
+        }
+        Program::PerfEvent(p) => patiently(|| p.load()),
+        _ => Err(ProgramError::UnexpectedProgramType),
     }
 }
 
@@ -238,14 +295,8 @@ where
     p.try_into().map_err(|e| refused(name, &e))
 }
 
-fn attach(
-    ebpf: &mut Ebpf,
-    name: &str,
-    tracepoint: &str,
-    btf: &Btf,
-) -> Result<BtfTracePointLinkId, ProgramError> {
+fn attach(ebpf: &mut Ebpf, name: &str) -> Result<BtfTracePointLinkId, ProgramError> {
     let p: &mut BtfTracePoint =
         ebpf.program_mut(name).ok_or(ProgramError::UnexpectedProgramType).and_then(TryInto::try_into)?;
-    patiently(|| p.load(tracepoint, btf))?;
     p.attach()
 }

@@ -362,8 +362,9 @@ mod tests {
     fn commands_that_hang_do_not_pile_up() {
         let dir = tempfile::tempdir().unwrap();
         let gate = dir.path().join("gate");
-        // They end when the gate is there.
-        let wait = format!("until [ -e '{}' ]; do sleep 0.02; done", gate.display());
+        // They end when the gate is there, or gone with all that is around it.
+        let at = dir.path().display();
+        let wait = format!("while [ -d '{at}' ] && ! [ -e '{}' ]; do sleep 0.02; done", gate.display());
         for _ in 0..COMMANDS {
             call(&wait, "{}").unwrap();
         }

@@ -142,7 +142,11 @@ impl Writer<'_> {
         let before = shown.as_ref().unwrap_or(&self.o.nodes[at]);
         let last = self.full(v.thread, v.start + v.duration);
         let time = span(self.victim.duration);
+        let tried = self.tried_by(before);
         if at == 0 || v.thread == before.thread {
+            if let Some(tried) = tried {
+                return format!("; this held up {last} for {time}{tried}");
+            }
             let mut on = self.waited_for(before);
             let call = before.syscall.as_ref().map_or_else(String::new, |s| format!(" in {s}"));
             // "in futex on futex 0x10" says it twice.
@@ -162,7 +166,11 @@ impl Writer<'_> {
             return format!("; {via} could only be created after that, and {last} waited {time} in the end");
         }
         let tells = !matches!(before.waits_on.as_deref(), Some("ptrace" | "child"));
-        let on = if tells { at_the(self.waited_for(before)) } else { String::new() };
+        let on = match tried {
+            Some(tried) => tried,
+            None if tells => at_the(self.waited_for(before)),
+            None => String::new(),
+        };
         // What has no name of its own is said here, or nowhere.
         let nameless = ["memory-reclaim", "write-back", "page-fault"];
         let waiting = match v.waits_on.as_deref().filter(|w| nameless.contains(w)) {

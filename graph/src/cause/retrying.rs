@@ -69,15 +69,31 @@ impl Writer<'_> {
         )
     }
 
-    /// `connect to tcp 127.0.0.1:80 failed each time (ECONNREFUSED: nobody listens there): it waits until ...`
-    fn in_vain(&self, e: &Evidence) -> String {
-        let call = e.call.name().unwrap_or_else(|| "a call".into());
+    /// `, which tried flock of /run/lock again and again (EAGAIN)` of a step whose thread slept in between.
+    pub(super) fn tried_by(&self, n: &SliceNode) -> Option<String> {
+        if n.waits < 2 || !matches!(n.waits_on.as_deref(), Some("sleep" | "event-loop")) {
+            return None;
+        }
+        let e = refused::between_sleeps(self.g, self.c, n.thread, (n.start, n.start + n.duration))?;
+        let (call, on) = self.tried(&e);
+        Some(format!(", which tried {call}{on} again and again ({})", errno(e.error)))
+    }
+
+    /// The call that failed, and on what: `flock`, ` of /run/lock`.
+    fn tried(&self, e: &Evidence) -> (String, String) {
         let connects = e.connects();
         let object =
             self.c.object(e.object).map(|o| short_label(&if connects { whom(o) } else { o.label() }));
         let object = object.filter(|o| !o.is_empty());
         let word = if connects { "to" } else { "of" };
-        let on = object.map_or_else(String::new, |o| format!(" {word} {o}"));
+        let call = e.call.name().map_or_else(|| "a call".into(), |c| c.into_owned());
+        (call, object.map_or_else(String::new, |o| format!(" {word} {o}")))
+    }
+
+    /// `connect to tcp 127.0.0.1:80 failed each time (ECONNREFUSED: nobody listens there): it waits until ...`
+    fn in_vain(&self, e: &Evidence) -> String {
+        let (call, on) = self.tried(e);
+        let connects = e.connects();
         if e.under_way() {
             return format!("{call}{on} did not come about: it waits until that succeeds");
         }

@@ -124,6 +124,25 @@ fn who_has_what_is_tried_for_in_the_middle_is_followed() {
     assert_eq!(slice(&r), ["served", "report"], "{r:#?}");
     let c = &r.root_causes[0];
     assert_eq!((c.process.as_deref(), c.function.as_deref()), (Some("report"), Some("sha256")), "{r:#?}");
+    let via =
+        "held up served (pid 1001), which tried flock of /run/lock again and again (EAGAIN), and in the end";
+    assert!(c.why.contains(via), "{}", c.why);
+}
+
+/// What was tried in vain is named where somebody else is the cause: where it sleeps in between says little.
+#[test]
+fn what_is_tried_in_vain_is_named_with_who_has_it() {
+    let mut d = Drawing::new(17.0);
+    let (job, owner) = (d.process("job", "job", None, 0.0), d.process("report", "report", None, 0.0));
+    let lock = d.object(ObjectKind::FileLock, 7, 1, "/run/lock");
+    let sha = d.stack(&["sha256 (report)", "main (report)"]);
+    d.runs(owner, 0.6, 16.9, sha);
+    sleeps(&mut d, job, &TWICE, ("flock", lock, -11));
+    d.hold(owner, job, lock, pg_event::Relation::Owns, 2.0);
+    let r = d.diagnose("^job$");
+    assert_eq!(slice(&r), ["report"], "{r:#?}");
+    let why = &r.root_causes[0].why;
+    assert!(why.contains(", which tried flock of /run/lock again and again (EAGAIN)"), "{why}");
 }
 
 /// A program that is all callbacks sleeps where it waits for events; who retries in that way is a victim, who merely

@@ -37,6 +37,54 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(safe).collect())
 }
 
+/// A space at which no line is broken.
+pub const GLUE: char = '\u{a0}';
+
+/// A number and its unit held together by [`GLUE`], for a text that is to be broken into lines.
+pub fn glued(text: &str) -> String {
+    const UNITS: [&str; 11] = ["%", "ns", "µs", "us", "ms", "s", "min", "h", "B", "kB", "MB"];
+    let mut out = String::with_capacity(text.len());
+    for (i, word) in text.split(' ').enumerate() {
+        let bare = word.trim_end_matches([',', '.', ';', ':', ')', '\n']);
+        let unit = UNITS.contains(&bare) && out.ends_with(|c: char| c.is_ascii_digit());
+        if i > 0 {
+            out.push(if unit { GLUE } else { ' ' });
+        }
+        out.push_str(word);
+    }
+    out
+}
+
+/// For terminals that show ASCII only: what has a likeness there becomes that, everything else a question mark.
+pub fn ascii(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '←' => out.push_str("<-"),
+            '→' => out.push_str("->"),
+            '…' => out.push('~'),
+            'µ' => out.push('u'),
+            '–' | '—' | '─' => out.push('-'),
+            '“' | '”' => out.push('"'),
+            '’' => out.push('\''),
+            '│' => out.push('|'),
+            '═' | '■' | '◼' => out.push('='),
+            '┌' | '└' => out.push('+'),
+            '▶' => out.push('>'),
+            '↑' => out.push('^'),
+            '●' => out.push('#'),
+            '◇' => out.push('r'),
+            '▒' => out.push('q'),
+            '▣' => out.push('T'),
+            '·' => out.push('.'),
+            'σ' => out.push_str("sigma"),
+            c if c.is_ascii() => out.push(c),
+            _ => out.push('?'),
+        }
+    }
+    out
+}
+
 /// [`clean`], and at most `width` columns wide: what is longer ends in `…`.
 pub fn clean_to(text: &str, width: usize) -> String {
     // Combining characters have no width: bound their number too.

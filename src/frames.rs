@@ -26,6 +26,40 @@ pub fn condensed(frames: &[String]) -> Vec<String> {
     out
 }
 
+/// The name in a frame, without the types that it was made for (`lock<Ledger>`), and with its place where that alone
+/// tells something: `<module> (job.py:4)`.
+pub fn name(frame: &str) -> &str {
+    let bare = frame.rsplit_once(" (").map_or(frame, |(name, _)| name);
+    if !bare.ends_with('>') {
+        return bare;
+    }
+    match bare.split_once('<') {
+        Some(("", _)) if pg_graph::words::is_python(frame) => frame,
+        Some((name, _)) if name.ends_with(|c: char| c.is_alphanumeric()) && !name.ends_with("operator") => {
+            name
+        }
+        _ => bare,
+    }
+}
+
+/// Does a function start programs, or belong to the standard library of Rust?
+pub fn is_plumbing(frame: &str) -> bool {
+    let name = frame.rsplit_once(" (").map_or(frame, |(name, _)| name);
+    // `<&std::net::TcpStream as std::io::Read>::read`
+    let mut name = name.trim_start_matches(['<', '&', '*']);
+    for word in ["mut ", "const ", "dyn "] {
+        name = name.strip_prefix(word).unwrap_or(name);
+    }
+    ["std::", "core::", "alloc::", "__rust_begin_short_backtrace"].iter().any(|n| name.starts_with(n))
+}
+
+/// The frames that tell what a program does, leaf first: its own, without the standard library's where there are others.
+pub fn telling<'a>(frames: &[&'a str]) -> Vec<&'a str> {
+    let own = pg_graph::words::own_frames(frames);
+    let telling: Vec<&str> = own.iter().filter(|f| !is_plumbing(f)).copied().collect();
+    if telling.is_empty() { own } else { telling }
+}
+
 /// Names of the innermost functions of the program; of its libraries or the kernel if there are none.
 pub fn innermost(frames: &[String], most: usize) -> Vec<&str> {
     let all: Vec<&str> = frames.iter().map(String::as_str).collect();
@@ -34,7 +68,9 @@ pub fn innermost(frames: &[String], most: usize) -> Vec<&str> {
     let skip = from.or_else(|| frames.iter().position(|f| !in_kernel(f)));
     let python = own.first().is_some_and(|f| pg_graph::words::is_python(f));
     let shown = if python { &own } else { all.get(skip.unwrap_or(0)..).unwrap_or_default() };
-    shown.iter().map(|f| f.rsplit_once(" (").map_or(*f, |(name, _)| name)).take(most).collect()
+    let telling: Vec<&str> = shown.iter().filter(|f| !is_plumbing(f)).copied().collect();
+    let shown = if telling.is_empty() { shown } else { &telling };
+    shown.iter().map(|f| name(f)).take(most).collect()
 }
 
 /// A call and what it is about, without saying the kind twice: `futex 0x10`, `read pipe:[7]`.
@@ -69,6 +105,26 @@ mod tests {
             "main (jobs.py:9)",
         ];
         assert_eq!(innermost(&python.map(str::to_owned), 3), ["Job.run", "main"]);
+        let rust = [
+            "__libc_recv (libc.so.6)",
+            "<&std::os::unix::net::UnixStream as std::io::Read>::read (shop)",
+            "read_exact (shop)",
+            "std::io::default_read_exact (shop)",
+            "shop::main (shop)",
+        ];
+        assert_eq!(innermost(&rust.map(str::to_owned), 3), ["read_exact", "shop::main"]);
+        assert_eq!(telling(&rust), [rust[2], rust[4]]);
+        assert_eq!(telling(&rust[1..2]), [rust[1]]);
+        // What has no name of its own is told by its place.
+        let script = ["io_read (python3.11)", "<module> (job.py:4)"].map(str::to_owned);
+        assert_eq!(innermost(&script, 3), ["<module> (job.py:4)"]);
+        assert_eq!(name("<T as Into<U>>::into (shop)"), "<T as Into<U>>::into");
+        assert_eq!(name("lock<std::sync::Mutex<shop::Ledger>> (shop)"), "lock");
+        assert_eq!(name("operator<=> (shop)"), "operator<=>");
+        assert_eq!(
+            name("std::vector<int>::push_back(int const&) (shop)"),
+            "std::vector<int>::push_back(int const&)"
+        );
         let lines = condensed(&frames);
         assert_eq!(lines[..3], ["k0 ([kernel])", "k1 ([kernel])", "… 5 more of the kernel"]);
         assert_eq!(lines[3..], user);

@@ -131,6 +131,12 @@ fn damage_is_told_with_its_place() {
         }
     }
     assert!(holes > 0, "no byte of the events was hit");
+    // Cut off anywhere: nobody knows what was in the rest.
+    for at in (64..whole.len()).step_by(64) {
+        write(&whole[..at]);
+        let out = p.run(&["diagnose", "bad.pgs"]);
+        assert_ne!(out.status.code(), Some(1), "{at} bytes: {}", text(&out));
+    }
     // Cut off in its last part: it opens, and says what is missing.
     write(&whole[..whole.len() - 200]);
     p.exits(&["diagnose", "bad.pgs"], 0, "not closed");
@@ -178,6 +184,21 @@ fn no_escape_sequence_comes_out() {
     let out = p.run(&["diagnose", "shop.pgs", "--json"]);
     let report: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
     contract::check(&report);
+}
+
+/// In a locale of another character set only ASCII is understood.
+#[test]
+fn text_for_other_character_sets_is_ascii() {
+    let p = place();
+    let run = |locale: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pg-tui"));
+        command.current_dir(p.dir.path()).args(["diagnose", "shop.pgs"]).env("LC_ALL", locale);
+        String::from_utf8_lossy(&command.output().expect("it runs").stdout).into_owned()
+    };
+    let (plain, latin) = (run("C.UTF-8"), run("de_DE.ISO-8859-1"));
+    assert!(plain.contains("│  ↑") && latin.contains("|  ^"), "{latin}");
+    assert!(latin.is_ascii(), "{latin}");
+    assert_eq!(plain.lines().count(), latin.lines().count());
 }
 
 #[test]

@@ -26,6 +26,13 @@ fn demo() {
         .root(1, "^payd .* tick$", "rebuild_index|hash_rows")
         .block_type("long-running")
         .clean(3);
+    // It ran for a part of the time only, and no stack of the shop and its payments is cut off: what was copied of
+    // others' stacks is another matter.
+    let r = report_of("demo.pgs", &[]).0;
+    let last = &r["slice"][2];
+    let (spent, whole) = (last["spent_ns"].as_u64().expect("a time"), last["duration_ns"].as_u64());
+    assert!(spent > 2_000_000_000 && Some(spent) < whole, "{last}");
+    assert!(r["coverage"]["stacks_complete"].as_f64() > Some(0.9), "{}", r["coverage"]);
 }
 
 #[test]

@@ -240,6 +240,15 @@ fn a_hang_is_diagnosed_on_the_screen() {
     again.wait_for("Root cause: payd");
     again.keys("q");
     assert_eq!(again.end(), 0);
+    // Without a screen they are taken when they are asked for, and it is said that they are there.
+    let diagnose = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pg-tui"));
+        let out = command.arg("diagnose").arg(folder.path().join("shop.pgs")).args(more).output();
+        String::from_utf8_lossy(&out.expect("it runs").stdout).into_owned()
+    };
+    let (without, with) = (diagnose(&[]), diagnose(&["--replay"]));
+    assert!(without.contains("--replay does") && !without.contains("answered on the screen"), "{without}");
+    assert!(!with.contains("--replay does") && with.contains("answered on the screen"), "{with}");
 }
 
 #[test]
@@ -521,6 +530,7 @@ fn live_shows_who_waits_for_whom() {
     let pid = cat.pid();
     let mut s = Screen::start(env!("CARGO_BIN_EXE_pg-tui"), &["live", "-p", &pid], 24, 100);
     s.wait_for(&format!("cat:{pid}"));
+    s.wait_for("command    cat");
     let readable = std::fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok();
     if readable {
         s.wait_for("read pipe:[");

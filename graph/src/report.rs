@@ -276,6 +276,9 @@ pub struct SliceStep {
     pub start_ns: u64,
     /// Length.
     pub duration_ns: u64,
+    /// How long of it the thread was in `state`.
+    #[serde(default)]
+    pub spent_ns: u64,
     /// In which container, short id or name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
@@ -382,9 +385,9 @@ pub struct CoverageInfo {
     pub lost_events: u64,
     /// Time during which events were lost.
     pub lost_ns: u64,
-    /// Share of user stacks unwound to their end.
+    /// Share of user stacks unwound to their end; of those of the focus, if there is one.
     pub stacks_complete: f64,
-    /// Share of frames with a function name.
+    /// Share of frames with a function name, of the same stacks.
     pub symbols_resolved: f64,
     /// Sentences.
     pub notes: Vec<String>,

@@ -91,7 +91,7 @@ commands! {
     FoldSteps "fold" "fold" [Steps] "Fold or open the selected call or loop."
 
     Expand "toggle" "fold" [Threads] "Open or fold the selected process."
-    ShowThread "show-thread" "timeline" [Threads] "Show the selected thread or process in the timeline."
+    ShowThread "show-thread" "see in timeline" [Threads] "Show the selected thread or process in the timeline."
     SortThreads "sort-threads" "sort" [Threads] "Order the processes by tree, on-CPU time, runnable time, blocked time or name."
 
     ZoomIn "zoom-in" "zoom" [Timeline] "See half the time, twice as exactly, around the cursor."

@@ -357,6 +357,7 @@ mod tests {
             tid,
             process: "shop\u{1b}]0;x\u{7}".into(),
             thread: "shop".into(),
+            cmdline: String::new(),
             doing,
             since,
             longer: true,

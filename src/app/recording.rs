@@ -257,12 +257,11 @@ impl Recording {
     /// out where there is more.
     pub fn stack_line(&self, stack: StackId, from: &str, frames: usize) -> String {
         let all = self.frames(stack);
-        let short = |f: &String| f.rsplit_once(" (").map_or(f.as_str(), |(n, _)| n).to_owned();
         let lines: Vec<&str> = all.iter().map(String::as_str).collect();
-        let own = pg_graph::words::own_frames(&lines).into_iter().filter(|f| !plumbing(f));
-        let telling: Vec<String> = own.map(|f| short(&f.to_owned())).collect();
-        let shown = if telling.is_empty() { all.iter().map(short).collect() } else { telling };
-        shown.into_iter().take(frames).collect::<Vec<_>>().join(&format!(" {from} "))
+        let telling = crate::frames::telling(&lines);
+        let shown = if telling.is_empty() { lines } else { telling };
+        let shown = shown.into_iter().map(crate::frames::name).take(frames);
+        shown.collect::<Vec<_>>().join(&format!(" {from} "))
     }
 
     /// Events of a thread within a span, at most `most`.
@@ -293,14 +292,6 @@ impl Recording {
     pub fn waking(&self, v: VertexId) -> Option<pg_graph::EdgeId> {
         self.graph.waking(v).or_else(|| self.graph.incoming(v).next())
     }
-}
-
-/// Frames that start programs or belong to the standard library of Rust.
-fn plumbing(frame: &str) -> bool {
-    const NAMES: [&str; 7] =
-        ["std::", "<std::", "core::", "<core::", "alloc::", "<alloc::", "__rust_begin_short_backtrace"];
-    let Some((name, _)) = frame.rsplit_once(" (") else { return false };
-    NAMES.iter().any(|n| name.starts_with(n))
 }
 
 fn group(catalog: &Catalog, graph: &EventGraph) -> Vec<Group> {

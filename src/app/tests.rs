@@ -570,8 +570,29 @@ fn the_legend_of_the_timeline_is_cut_at_no_width() {
         let screen = s.screen();
         let legend = screen.lines().find(|l| l.contains("● running")).expect("a legend");
         let last = legend.trim_end().rsplit("  ").next().unwrap_or_default();
-        assert!(["● not only", "○▼ wake-up"].contains(&last), "{w}: {legend}");
+        assert!(["● mixed", "○▼ wake-up"].contains(&last), "{w}: {legend}");
     }
+}
+
+/// In a copy for others most of what the rest of the machine did was left out: that is no alarm.
+#[test]
+fn what_is_not_known_of_a_thread_is_shown_quietly() {
+    // A copy, since answers are kept in the file.
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("demo.pgs");
+    let demo = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("sessions/demo.pgs");
+    std::fs::copy(demo, &path).expect("the session is there");
+    let demo = super::load::load(&path, &crate::session::Symbols::default(), &|_, _| {}).expect("it opens");
+    let mut s = Session::with(demo, 100, 30, false);
+    s.keys("t");
+    assert!(s.shows("???") && !s.shows("!"), "{}", s.screen());
+    assert!(s.shows("? unknown"), "{}", s.screen());
+    assert!(!s.shows("r related"), "{}", s.screen());
+    s.keys("V enter A t");
+    assert!(s.shows("enter open  r related"), "{}", s.screen());
+    // A function of the standard library tells less than who called it.
+    s.keys("V");
+    assert!(s.shows("  in         ") && !s.shows("as std::io::Read>"), "{}", s.screen());
 }
 
 /// What asks a variable again and again without a pause waits for nothing that could be named: it runs.

@@ -5,7 +5,7 @@ use super::time;
 use crate::clean::clean;
 use crate::config::Look;
 use crate::frames::{call_on, condensed};
-use pg_graph::report::{Report, RootCause};
+use pg_graph::report::{Report, RootCause, SliceStep};
 use std::fmt::Write;
 
 /// A paragraph.
@@ -89,6 +89,14 @@ fn named(c: &RootCause) -> String {
     out
 }
 
+/// Process and thread of a step: `payd/tick`.
+fn step_name(s: &SliceStep) -> String {
+    match s.thread.as_str() {
+        t if t == s.process => t.to_owned(),
+        t => format!("{}/{t}", s.process),
+    }
+}
+
 fn missing(r: &Report) -> String {
     let c = &r.coverage;
     let mut parts = Vec::new();
@@ -146,10 +154,10 @@ pub fn verdict(state: &State) -> Vec<Paragraph> {
         let again = before.map_or_else(String::new, |b| format!(": step {b} again, a circle"));
         let text = format!(
             "{i} {} (tid {}) {} {}{what}{edge}{again}",
-            clean(&s.process),
+            clean(&step_name(s)),
             s.tid,
             if s.seen { s.state.as_str() } else { "not seen" },
-            time::length(s.duration_ns)
+            time::length(s.spent_ns)
         );
         out.push(Paragraph { hang: true, ..p(Look::Text, 2, text) });
     }
@@ -383,17 +391,13 @@ fn slice_markdown(state: &State) -> String {
             (Some(e), Some(strength)) => format!("{e}, {strength}"),
             _ => String::new(),
         };
-        let thread = match s.thread.as_str() {
-            t if t == s.process => t.to_owned(),
-            t => format!("{}/{t}", s.process),
-        };
         let _ = writeln!(
             out,
             "| {i} | {} ({}) | {} | {} | {} | {edge} |",
-            escape(&thread),
+            escape(&step_name(s)),
             s.tid,
             if s.seen { s.state.as_str() } else { "not seen" },
-            time::length(s.duration_ns),
+            time::length(s.spent_ns),
             escape(&what)
         );
     }

@@ -37,11 +37,12 @@ pub fn run(args: &Diagnose, out: &mut dyn Write) -> Outcome {
     let stats = args.stats.then(|| pg_graph::stats(&loaded.graph, &victim, &report));
     report.stats.clone_from(&stats);
     if let Some(stats) = stats.filter(|_| !args.json) {
-        out.write_all(super::stats::table(&report, &stats).as_bytes())?;
+        out.write_all(text::shown(super::stats::table(&report, &stats)).as_bytes())?;
     } else if args.json {
         writeln!(out, "{}", json(&report)?)?;
     } else {
-        out.write_all(text::whole(&report, &loaded.header.focus, args.why_not).as_bytes())?;
+        let text = text::whole(&report, &loaded.header.focus, args.why_not);
+        out.write_all(text::shown(text).as_bytes())?;
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
@@ -53,13 +54,20 @@ fn select(args: &Diagnose, process: Option<Regex>, loaded: &Loaded) -> Result<Vi
     pg_graph::select(&loaded.graph, &loaded.catalog, &selection, &VictimOptions::default()).map_err(|e| {
         match e {
             // Not that nothing hung: nothing of what is left of it did.
-            SelectError::NothingAbnormal(_) if loaded.warnings.iter().any(|w| w.hides) => Failure::Input(
-                format!("{}: the file is damaged, and in what is left of it is {e}", args.file.display()),
-            ),
+            SelectError::NothingAbnormal(_) if hides(loaded) => Failure::Input(format!(
+                "{}: the file is damaged, and in what is left of it is {e}",
+                args.file.display()
+            )),
             SelectError::NothingAbnormal(_) => Failure::Nothing(format!("{}: {e}", args.file.display())),
             SelectError::NoMatch(_) => Failure::Usage(format!("{}: {e}", args.file.display())),
         }
     })
+}
+
+/// Can something be missing of a recording besides its very end?
+fn hides(loaded: &Loaded) -> bool {
+    let cut_off = !loaded.session.is_closed() && loaded.graph.event_count() == 0;
+    cut_off || loaded.warnings.iter().any(|w| w.hides)
 }
 
 /// Compile a regular expression given on the command line.
@@ -93,6 +101,8 @@ fn diagnose(
     let options = Options { session, coverage, top, ..Options::default() };
     let kept =
         loaded.session.decisions().iter().find(|d| (d.thread, d.start) == (victim.thread, victim.start));
+    let left = kept.map_or(0, |d| d.decisions.len());
+    let left = if replay || answers.is_some() { 0 } else { left };
     let decisions = kept.filter(|_| replay).map(|d| d.decisions.clone()).unwrap_or_default();
     let mut diagnosis = Diagnosis::with_decisions(&loaded.graph, &loaded.catalog, victim, options, decisions);
     let mut answers = answers.unwrap_or_default();
@@ -115,7 +125,15 @@ fn diagnose(
                 None => diagnosis.answer(q.recommended, By::Policy),
             },
             Step::Progress(what) => tracing::debug!("{what}"),
-            Step::Done(report) => return Ok(*report),
+            Step::Done(mut report) => {
+                if left > 0 {
+                    let n = if left == 1 { "an answer is".to_owned() } else { format!("{left} answers are") };
+                    let note =
+                        format!("{n} kept in the file for this hang and not taken here: --replay does");
+                    report.coverage.notes.push(note);
+                }
+                return Ok(*report);
+            }
         }
     }
 }

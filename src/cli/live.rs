@@ -85,6 +85,7 @@ mod tests {
             tid: 4_194_304,
             process: process.into(),
             thread: thread.into(),
+            cmdline: String::new(),
             doing: Doing::Waits,
             since: 3_723_000_000_000,
             longer: true,

@@ -9,6 +9,11 @@ use std::fmt::Write;
 /// Longest line of the tables, columns.
 const WIDTH: usize = 110;
 
+/// A text as it is printed: in a locale of another character set only ASCII is understood.
+pub fn shown(text: String) -> String {
+    if crate::config::Environment::read().not_utf8 { crate::clean::ascii(&text) } else { text }
+}
+
 /// The whole report. `focus` says what was recorded, in words.
 pub fn report(r: &Report, focus: &str) -> String {
     whole(r, focus, false)
@@ -26,7 +31,7 @@ pub fn whole(r: &Report, focus: &str, others: bool) -> String {
     if others {
         let _ = why_not(&mut out, r);
     }
-    let _ = coverage(&mut out, r);
+    let _ = coverage(&mut out, r, focus);
     out
 }
 
@@ -184,9 +189,10 @@ fn step(i: usize, s: &SliceStep) -> String {
         _ => '·',
     };
     let state = if s.seen { s.state.as_str() } else { "not seen" };
-    let mut line = format!("{i:3}  {} {glyph} {state:<8} {:>8}  ", pad(&who, 28), span(s.duration_ns));
+    let mut line = format!("{i:3}  {} {glyph} {state:<8} {:>8}  ", pad(&who, 28), span(s.spent_ns));
     let call = s.syscall.as_deref().or(s.waits_on.as_deref().filter(|_| s.object.is_none()));
-    line.push_str(&call_on(call, s.object.as_deref()));
+    let what = call_on(call, s.object.as_deref());
+    line.push_str(if what.is_empty() && s.state == "running" { "on the CPU" } else { &what });
     if !inside.is_empty() {
         let _ = write!(line, "  [{}]", inside.trim_start_matches([',', ' ']));
     }
@@ -221,7 +227,7 @@ fn questions(out: &mut String, r: &Report) -> std::fmt::Result {
     writeln!(out)
 }
 
-fn coverage(out: &mut String, r: &Report) -> std::fmt::Result {
+fn coverage(out: &mut String, r: &Report, focus: &str) -> std::fmt::Result {
     let c = &r.coverage;
     let lost = if c.lost_events == 0 && c.lost_ns == 0 {
         "nothing was lost".to_owned()
@@ -229,10 +235,11 @@ fn coverage(out: &mut String, r: &Report) -> std::fmt::Result {
         format!("{} events lost within {}", count(c.lost_events), span(c.lost_ns))
     };
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let of = if ["", "everything"].contains(&focus) { "" } else { " of the focus" };
     writeln!(out, "Not seen")?;
     writeln!(
         out,
-        "  {lost}; {} of the stacks are whole, {} of their functions have names",
+        "  {lost}; {} of the stacks{of} are whole, {} of their functions have names",
         percent(c.stacks_complete),
         percent(c.symbols_resolved)
     )?;
@@ -284,8 +291,9 @@ pub(super) fn wrap(out: &mut String, first: &str, text: &str) -> std::fmt::Resul
     let indent = " ".repeat(first.chars().count());
     let mut line = String::from(first);
     let mut used = 0;
-    for word in text.split_whitespace() {
-        let word = clean_to(word, WIDTH);
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for word in crate::clean::glued(&text).split(' ') {
+        let word = clean_to(word, WIDTH).replace(crate::clean::GLUE, " ");
         let w = unicode_width::UnicodeWidthStr::width(word.as_str());
         if used > 0 && used + 1 + w > WIDTH - indent.len() {
             writeln!(out, "{line}")?;

@@ -217,6 +217,8 @@ pub struct Glyphs {
     pub absent: &'static str,
     /// Events lost.
     pub lost: &'static str,
+    /// Nothing is known.
+    pub unknown: &'static str,
     /// The selected line.
     pub pointer: &'static str,
     /// Closed and open branches of a tree.
@@ -273,6 +275,7 @@ impl Glyphs {
             idle: "·",
             absent: " ",
             lost: "!",
+            unknown: "?",
             pointer: "▶",
             closed: "▸",
             opened: "▾",
@@ -309,6 +312,7 @@ impl Glyphs {
             idle: ".",
             absent: " ",
             lost: "!",
+            unknown: "?",
             pointer: ">",
             closed: "+",
             opened: "-",
@@ -380,8 +384,18 @@ mod tests {
     #[test]
     fn states_differ_by_shape_and_take_one_column() {
         for g in [Glyphs::unicode(), Glyphs::ascii()] {
-            let states =
-                [g.running, g.runnable, g.throttled, g.blocked, g.disk, g.stopped, g.idle, g.absent, g.lost];
+            let states = [
+                g.running,
+                g.runnable,
+                g.throttled,
+                g.blocked,
+                g.disk,
+                g.stopped,
+                g.idle,
+                g.absent,
+                g.lost,
+                g.unknown,
+            ];
             for (i, a) in states.iter().enumerate() {
                 assert_eq!(a.width(), 1, "{a}");
                 assert!(states[i + 1..].iter().all(|b| a != b), "{a} twice");

@@ -2,9 +2,10 @@
 
 use super::error::{SessionError, Warning};
 use super::{Header, Session};
-use pg_event::{Catalog, Coverage, Item};
+use pg_event::{Catalog, Coverage, FrameId, Item, Ns};
 use pg_graph::report::{CoverageInfo, SessionInfo};
 use pg_graph::{BuildOptions, Builder, EventGraph, Task};
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -110,6 +111,7 @@ pub fn load_session(
         coverage.notes.push(format!("session file: {w}"));
     }
     let graph = builder.finish_with(duration, &catalog, &side_by_side);
+    of_focus(&graph, &catalog, &mut coverage);
     Ok(Loaded { header: session.header().clone(), catalog, graph, coverage, warnings, session })
 }
 
@@ -131,6 +133,30 @@ fn name_functions(session: &Session, symbols: &Symbols, catalog: &mut Catalog, c
     let frames = || catalog.frames.iter();
     coverage.symbols_total = frames().count() as u64;
     coverage.symbols_resolved = frames().filter(|f| !f.function.is_empty()).count() as u64;
+}
+
+/// How much is known of the stacks of the focus, if there is one. Of others only some words of a stack are copied, on
+/// purpose: counted with them, most stacks of any recording are cut off.
+fn of_focus(graph: &EventGraph, catalog: &Catalog, coverage: &mut Coverage) {
+    if catalog.processes.iter().all(|p| p.focus || p.kernel || p.own || p.pid == 0) {
+        return;
+    }
+    let mut stacks = HashSet::new();
+    for t in graph.threads().filter(|t| catalog.thread(*t).is_some_and(|t| t.focus)) {
+        let waits = graph.vertices_in(t, 0..Ns::MAX).map(|v| graph.vertex(v).user_stack);
+        let samples = graph.samples_of(t, 0..Ns::MAX).iter().map(|s| s.user_stack);
+        stacks.extend(waits.chain(samples).filter(|s| s.is_some()));
+    }
+    let stacks: Vec<_> = stacks.into_iter().filter_map(|s| catalog.stack(s)).collect();
+    if stacks.is_empty() {
+        return;
+    }
+    coverage.stacks_total = stacks.len() as u64;
+    coverage.stacks_complete = stacks.iter().filter(|s| !s.truncated).count() as u64;
+    let frames: HashSet<FrameId> = stacks.iter().flat_map(|s| s.frames.iter().copied()).collect();
+    let frames: Vec<_> = frames.into_iter().filter_map(|f| catalog.frames.get(f.index())).collect();
+    coverage.symbols_total = frames.len() as u64;
+    coverage.symbols_resolved = frames.iter().filter(|f| !f.function.is_empty()).count() as u64;
 }
 
 /// Runs two tasks, the second on a thread of its own, or here when there is none.

@@ -55,7 +55,8 @@ fn vertex_lines(ui: &Ui, r: &Recording, id: VertexId, at: Ns) -> Vec<Line<'stati
     let look = super::state_look(now);
     let mut first = vec![Span::raw(" "), ui.span(look, ui.glyph(now)), Span::raw(" ")];
     let words = match now {
-        LaneState::Running | LaneState::Lost => {
+        LaneState::Lost => "nothing is known of it here".into(),
+        LaneState::Running => {
             let sample = r.graph.samples_of(v.thread, v.run..v.end.saturating_add(1));
             let near = sample.iter().min_by_key(|s| s.time.abs_diff(at));
             let inside = near.map_or(String::new(), |s| {

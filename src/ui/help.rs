@@ -65,6 +65,8 @@ pub fn lines(ui: &Ui, context: Context, columns: usize) -> Vec<Line<'static>> {
     section("Where text is typed".into(), Context::Text, &mut out);
     out.push(Line::from(ui.span(Look::Title, "Shapes")));
     out.push(timeline::legend(ui));
+    let mixed = " mixed (underlined): it also did something else within that column";
+    out.push(Line::from(ui.span(Look::Dim, mixed)));
     let edges = vec![
         Span::raw(" "),
         ui.span(Look::StrongEdge, ui.g.strong),

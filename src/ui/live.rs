@@ -21,7 +21,7 @@ const MUCH: u16 = 10;
 fn detail_height(height: u16) -> u16 {
     match height {
         0..16 => 0,
-        16..30 => DETAIL + 1,
+        16..30 => DETAIL + 2,
         _ => MUCH,
     }
 }
@@ -158,13 +158,15 @@ fn detail(ui: &Ui, buffer: &mut Buffer, area: Rect, live: &LiveState) {
         Doing::Waits | Doing::Disk | Doing::Stopped => "looked for once it is long".to_owned(),
         Doing::Runs | Doing::Ended => "-".to_owned(),
     };
-    let mut facts = vec![("state", format!("{} {}", word(r.doing), since(r))), ("waits for", known)];
+    let columns = usize::from(area.width).saturating_sub(14);
+    let mut facts = vec![("command", clean_to(&r.cmdline, columns))];
+    facts.push(("state", format!("{} {}", word(r.doing), since(r))));
+    facts.push(("waits for", known));
     facts.push(("held by", who));
     facts.push(("circle", circle(r, live.all())));
     facts.push(("polls", r.members.iter().map(|m| clean(m)).collect::<Vec<_>>().join(", ")));
     facts.retain(|f| !f.1.is_empty());
     // The last one may be long, and has what is left.
-    let columns = usize::from(area.width).saturating_sub(14);
     let mut lines: Vec<(&str, String)> = Vec::new();
     for (i, (name, text)) in facts.iter().enumerate() {
         let after = facts.len() - i - 1;

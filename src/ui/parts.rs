@@ -58,7 +58,7 @@ impl<'a> Ui<'a> {
             LaneState::Throttled => self.g.throttled,
             LaneState::Stopped => self.g.stopped,
             LaneState::Idle => self.g.idle,
-            LaneState::Lost => self.g.lost,
+            LaneState::Lost => self.g.unknown,
         }
     }
 
@@ -80,34 +80,20 @@ impl<'a> Ui<'a> {
         if !self.g.ascii || text.is_ascii() {
             return text.to_owned();
         }
-        let mut out = String::with_capacity(text.len());
-        for c in text.chars() {
-            match c {
-                '←' => out.push_str("<-"),
-                '→' => out.push_str("->"),
-                '…' => out.push('~'),
-                'µ' => out.push('u'),
-                '–' | '—' => out.push('-'),
-                '“' | '”' => out.push('"'),
-                '’' => out.push('\''),
-                c if c.is_ascii() => out.push(c),
-                _ => out.push('?'),
-            }
-        }
-        out
+        crate::clean::ascii(text)
     }
 }
 
 /// Look of a state.
 pub fn state_look(s: LaneState) -> Look {
     match s {
-        LaneState::Absent | LaneState::Idle => Look::Idle,
+        // That nothing is known of a thread is no alarm: in a copy for others most of it was left out.
+        LaneState::Absent | LaneState::Idle | LaneState::Lost => Look::Idle,
         LaneState::Running => Look::Running,
         LaneState::Runnable => Look::Runnable,
         LaneState::Blocked => Look::Blocked,
         LaneState::Disk => Look::Disk,
         LaneState::Stopped | LaneState::Throttled => Look::Stopped,
-        LaneState::Lost => Look::Lost,
     }
 }
 
@@ -155,9 +141,10 @@ pub fn right(text: &str, columns: usize) -> String {
 
 /// Breaks a text into lines of at most `columns`, at spaces where there are any.
 pub fn wrap(text: &str, columns: usize) -> Vec<String> {
+    use crate::clean::{GLUE, glued};
     let columns = columns.max(1);
     let mut out = Vec::new();
-    for paragraph in text.split('\n') {
+    for paragraph in glued(text).split('\n') {
         let mut line = String::new();
         for word in paragraph.split(' ') {
             let mut word = word.to_owned();
@@ -195,7 +182,7 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
         }
         out.push(line);
     }
-    out
+    out.iter().map(|l: &String| l.replace(GLUE, " ")).collect()
 }
 
 /// A horizontal line with a title on the left and something on the right.
@@ -324,6 +311,7 @@ mod tests {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
         assert_eq!(wrap("abcdefghij kl", 4), ["abcd", "efgh", "ij", "kl"]);
         assert_eq!(wrap("a\n\nb", 10), ["a", "", "b"]);
+        assert_eq!(wrap("slept 5.00 s, 100 % of it", 11), ["slept", "5.00 s,", "100 % of it"]);
     }
 
     #[test]

@@ -96,7 +96,7 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
         n => format!("question {}, about {n} to come", q.number),
     };
     let title = match q.key.kind {
-        pg_graph::QuestionKind::Edge => "Which one made it go on?",
+        pg_graph::QuestionKind::Edge => "Which way back?",
         pg_graph::QuestionKind::Baseline => "Which one shows the normal case?",
         pg_graph::QuestionKind::DataFlag if q.choices.is_empty() => {
             "Which flag does it ask for? f finds it, if it still runs"
@@ -169,10 +169,10 @@ fn option(
 /// What an option did, and where.
 fn detail(ui: &Ui, c: &Choice) -> String {
     let all: Vec<&str> = c.stack.iter().map(String::as_str).collect();
-    let stack: Vec<_> = pg_graph::words::own_frames(&all)
+    let stack: Vec<_> = crate::frames::telling(&all)
         .into_iter()
         .take(4)
-        .map(|f| clean(f.rsplit_once(" (").map_or(f, |x| x.0)).into_owned())
+        .map(|f| clean(crate::frames::name(f)).into_owned())
         .collect();
     let text = clean(&c.detail);
     if stack.is_empty() {

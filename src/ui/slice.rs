@@ -175,10 +175,8 @@ fn step(ui: &Ui, i: usize, n: &SliceNode, area_width: u16, selected: bool) -> Li
 /// The telling part of a step's stack, leaf first.
 fn stack(ui: &Ui, n: &SliceNode) -> String {
     let all: Vec<&str> = n.stack.iter().map(String::as_str).collect();
-    let all: Vec<_> = pg_graph::words::own_frames(&all)
-        .into_iter()
-        .map(|f| clean(f.rsplit_once(" (").map_or(f, |x| x.0)))
-        .collect();
+    let all: Vec<_> =
+        crate::frames::telling(&all).into_iter().map(|f| clean(crate::frames::name(f))).collect();
     // Addresses tell nothing beside names.
     let unknown = |name: &str| name.starts_with("0x");
     let known = all.iter().any(|name| !unknown(name));

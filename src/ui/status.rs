@@ -153,12 +153,17 @@ fn shown(ui: &Ui, columns: u16) -> Vec<Hint> {
     let global =
         COMMANDS.iter().filter(|c| context != Context::Text && c.contexts.contains(&Context::Global));
     let key = |c: &Command| s.config.keymap.keys_for(context, c.cmd).into_iter().next().unwrap_or_default();
-    let mut ranked: Vec<(usize, &Command)> =
-        own.iter().map(|c| (usize::from(key(c) != "enter"), *c)).collect();
+    // Among all threads of a machine those of the diagnosis are hard to find.
+    let first =
+        |c: &Command| key(c) == "enter" || c.cmd == Cmd::OnlyRelated && !s.diagnosis.slice().is_empty();
+    let mut ranked: Vec<(usize, &Command)> = own.iter().map(|c| (usize::from(!first(c)), *c)).collect();
     ranked.sort_by_key(|r| r.0);
+    // What can be done with a question and its answers is found in no other view.
+    let most =
+        if matches!(context, Context::Question | Context::Slice | Context::Verdict) { usize::MAX } else { 2 };
     for (i, r) in ranked.iter_mut().enumerate() {
         // The first few go before the ways to other views.
-        r.0 = if i < 2 { 0 } else { 2 };
+        r.0 = if i < most { 0 } else { 2 };
     }
     ranked.extend(global.map(|c| (1, c)));
     ranked.sort_by_key(|r| r.0);
@@ -176,14 +181,13 @@ fn shown(ui: &Ui, columns: u16) -> Vec<Hint> {
         }
     }
     let mut out: Vec<Hint> = Vec::new();
-    let (mut used, mut at) = (1, 0);
+    let mut at = 0;
     for (key, words, cmd) in shown {
-        let need = width(&key) + 1 + width(words) + 3;
-        if used + need > usize::from(columns) + 2 {
+        // A blank before, between and after; the last one may be cut off.
+        let end = at + width(&key) + width(words) + 3;
+        if end > usize::from(columns) + 1 {
             continue;
         }
-        used += need;
-        let end = at + need - 1;
         out.push(Hint { key, words, cmd, columns: at..end });
         at = end;
     }
@@ -203,7 +207,10 @@ fn not_now(ui: &Ui, cmd: Cmd) -> bool {
         Cmd::GoThreads => layer || s.view == View::Threads,
         Cmd::GoTimeline => layer || s.view == View::Timeline,
         Cmd::Help => matches!(s.layers.last(), Some(Layer::Help(_))),
-        Cmd::Undo => layer || s.diagnosis.undone().is_none() || s.view == View::Timeline,
+        Cmd::Undo => {
+            let here = matches!(s.view, View::Question | View::Slice | View::Verdict);
+            layer || !here || s.diagnosis.undone().is_none()
+        }
         Cmd::CopyVerdict => !matches!(
             s.view,
             View::Verdict | View::Slice | View::Path | View::Vertex | View::Steps | View::Units

@@ -1,6 +1,6 @@
 //! Processes and threads, with where their time went.
 
-use super::parts::{Ui, bar, left, nothing, right, rule, state_look};
+use super::parts::{Ui, bar, left, nothing, right, rule, state_look, width};
 use crate::app::time;
 use crate::app::views::threads::{Branch, Node};
 use crate::config::Look;
@@ -19,6 +19,28 @@ struct Columns {
     share: usize,
     wait: usize,
 }
+
+impl Columns {
+    /// Room for names as far in as these, from what tells least.
+    fn with_names(mut self, widest: usize) -> Self {
+        let more = widest.saturating_sub(self.name);
+        let of_wait = more.min(self.wait.saturating_sub(20));
+        let of_bar = (more - of_wait).min(self.bar.saturating_sub(6));
+        self.wait -= of_wait;
+        self.bar -= of_bar;
+        self.name += of_wait + of_bar;
+        self
+    }
+}
+
+/// Columns of the widest name with the branches before it, each cut to what tells it from others.
+fn widest(branches: &[Branch], depth: usize) -> usize {
+    let own = |b: &Branch| width(&b.name).min(NAME) + 1 + depth * 2;
+    branches.iter().map(|b| own(b).max(widest(&b.children, depth + 1))).max().unwrap_or(0)
+}
+
+/// A name that is longer need not be seen whole.
+const NAME: usize = 18;
 
 fn columns(width: usize) -> Columns {
     match width {
@@ -42,7 +64,7 @@ pub fn draw(ui: &Ui, frame: &mut Frame, body: Rect) {
     let title =
         format!("Processes ({}) and threads ({count})", ui.recording().map_or(0, |r| r.groups().len()));
     rule(ui, frame.buffer_mut(), body, &title, &format!("by {}", s.sort.word()));
-    let c = columns(usize::from(body.width));
+    let c = columns(usize::from(body.width)).with_names(widest(&s.roots, 0));
     let head = head(ui, &c);
     frame.buffer_mut().set_line(body.x, body.y + 1, &head, body.width);
     let legend = legend(ui);

@@ -307,6 +307,7 @@ fn cursor(ui: &Ui, buffer: &mut Buffer, a: &Areas) {
 
 /// The shapes and what they mean.
 pub fn legend(ui: &Ui) -> Line<'static> {
+    let lost = ui.recording().is_some_and(|r| r.coverage.loss.events > 0);
     let mut spans = vec![Span::raw(" ")];
     for (state, name) in [
         (LaneState::Running, "running"),
@@ -316,19 +317,24 @@ pub fn legend(ui: &Ui) -> Line<'static> {
         (LaneState::Throttled, "throttled"),
         (LaneState::Stopped, "stopped"),
         (LaneState::Idle, "idle"),
-        (LaneState::Lost, "gap"),
+        (LaneState::Lost, "unknown"),
     ] {
-        // On a narrow screen the rarest gives way; the line below names it when it is met.
-        if ui.state.size.0 < 105 && state == LaneState::Throttled {
+        // On a narrow screen the rarest give way; the line below names them when they are met.
+        let narrow = ui.state.size.0 < 105;
+        if narrow && (state == LaneState::Throttled || lost && state == LaneState::Stopped) {
             continue;
         }
         spans.push(ui.span(state_look(state), ui.glyph(state)));
         spans.push(ui.span(Look::Dim, format!(" {name}  ")));
     }
+    if lost {
+        spans.push(ui.span(Look::Lost, ui.g.lost));
+        spans.push(ui.span(Look::Dim, " lost  "));
+    }
     let mixed = ui.style(Look::Text).add_modifier(Modifier::UNDERLINED);
     spans.push(Span::styled(ui.g.running, mixed));
-    spans.push(ui.span(Look::Dim, " not only  "));
-    if ui.state.size.0 >= 92 {
+    spans.push(ui.span(Look::Dim, " mixed  "));
+    if ui.state.size.0 >= if lost { 115 } else { 105 } {
         spans.push(ui.span(Look::Arrow, format!("{}{}", ui.g.origin, ui.g.down)));
         spans.push(ui.span(Look::Dim, " wake-up"));
     }

@@ -120,7 +120,7 @@ fn line(ui: &Ui, r: &Recording, (p, most): (&Part, Ns), w: [usize; 4], selected:
     };
     let mark = match p.what {
         "running" | "runnable" => ui.state_mark(p.what),
-        "unseen" => ui.span(Look::Lost, ui.g.lost),
+        "unseen" => ui.span(Look::Idle, ui.g.unknown),
         "disk" => ui.span(Look::Disk, ui.g.disk),
         _ => ui.state_mark("blocked"),
     };

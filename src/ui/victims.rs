@@ -55,8 +55,8 @@ fn columns(width: usize, types: bool) -> [usize; 6] {
     if width >= 72 {
         let what = if types && width >= 110 { TYPES } else { 17 };
         // The object is told in full below; who is suspected is told only here.
-        let flexible = share_out(room - what - 10 - 10, &[(28, 12), (36, 13), (36, 14)]);
-        [what, flexible[0], 10, 10, flexible[1], flexible[2]]
+        let flexible = share_out(room - what - 10 - 9, &[(34, 14), (31, 13), (35, 14)]);
+        [what, flexible[0], 10, 9, flexible[1], flexible[2]]
     } else {
         let flexible = share_out(room - 9, &[(4, 8), (5, 10)]);
         [0, flexible[0], 0, 9, flexible[1], 0]

@@ -26,7 +26,8 @@ pub fn check(r: &Value) {
     let slice = list(&r["slice"]);
     assert!(!slice.is_empty());
     for s in slice {
-        numbers(s, &["pid", "tid", "start_ns", "duration_ns"]);
+        numbers(s, &["pid", "tid", "start_ns", "duration_ns", "spent_ns"]);
+        assert!(s["spent_ns"].as_u64() <= s["duration_ns"].as_u64(), "{s}");
         strings(s, &["process", "cmdline", "thread"]);
         one_of(&s["state"], &STATES);
         for k in ["waits_on", "object", "syscall", "why_weak"] {

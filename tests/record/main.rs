@@ -107,6 +107,7 @@ fn a_recording_ends_by_itself_after_its_duration() {
     let child = start(dir.path(), &["--no-tui", "--duration", "1.2", "-o", "a.pgs", "--", "sleep", "1000"]);
     let out = child.wait_with_output().expect("it ends");
     assert!(out.status.success(), "{}", text(&out));
+    assert!(text(&out).contains("still runs: it is told to end (SIGTERM)"), "{}", text(&out));
     assert!(Session::open(&dir.path().join("a.pgs")).expect("it opens").is_closed());
 }
 

@@ -12,11 +12,12 @@ mod waited;
 use crate::focus::Focus;
 use crate::holders::{Holders, LongWait};
 use crate::identity::Identity;
+use crate::patience::Patience;
 use crate::procfs;
 use clock::Clocks;
 use pg_event::{Ns, Object, ObjectId, OffState, Relation, Sysno};
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use waited::{Waited, call, waited_for};
 
 /// From when on a wait is long enough to ask who could end it.
@@ -65,6 +66,8 @@ pub struct Row {
     pub process: String,
     /// Name of the thread.
     pub thread: String,
+    /// Command line of the process; read of those that run or wait for long only, else empty.
+    pub cmdline: String,
     /// What it does.
     pub doing: Doing,
     /// For how long, ns: since it last ran, as far as that is known, else at least this long: since it was first seen.
@@ -105,6 +108,7 @@ struct Seen {
     looked: Option<Ns>,
     waited: Option<Waited>,
     holders: Vec<Holder>,
+    cmdline: String,
     now: u64,
 }
 
@@ -116,6 +120,8 @@ pub struct Live {
     looks: u64,
     own: u32,
     holders: Holders,
+    /// Who reads command lines.
+    patience: Patience,
     identity: Identity,
     seen: HashMap<u32, Seen>,
     tick: Ns,
@@ -147,6 +153,7 @@ impl Live {
             looks: 0,
             own,
             holders: Holders::new(),
+            patience: Patience::new(Duration::from_millis(50)),
             identity: Identity::new(crate::clock::monotonic(), &focus, own),
             seen: HashMap::new(),
             tick: crate::clock::tick(),
@@ -261,12 +268,17 @@ impl Live {
             });
             s.holders = named.filter(|h| h.tid != tid).collect();
         }
+        if s.cmdline.is_empty() && (doing == Doing::Runs || s.looked.is_some()) {
+            let argv = self.patience.run(pid, move || procfs::read_cmdline(pid));
+            s.cmdline = argv.and_then(Result::ok).map(|a| procfs::join_argv(&a)).unwrap_or_default();
+        }
         let waited = s.waited.as_ref().filter(|_| waits);
         Some(Row {
             pid,
             tid,
             process: process.to_owned(),
             thread: procfs::lossy(&stat.comm, procfs::MAX_NAME),
+            cmdline: s.cmdline.clone(),
             doing,
             since,
             longer: s.longer,
@@ -324,6 +336,7 @@ mod tests {
         }
         let row = row.expect("cat is seen");
         assert_eq!((row.doing, row.pid, row.tid), (Doing::Waits, pid, pid));
+        assert_eq!(row.cmdline, "cat");
         if row.call.is_empty() {
             println!("skipped: /proc/{pid}/syscall may not be read");
             return;

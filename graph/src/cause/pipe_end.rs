@@ -2,21 +2,22 @@
 //! a program in the background that inherited it and never writes.
 
 use super::Writer;
+use crate::HoldFact;
 use crate::diagnose::SliceNode;
 use crate::words::{clean, moment, short_label, span, who};
-use pg_event::{Ns, ObjectKind, Relation, ThreadId};
+use pg_event::{Ns, Object, ObjectKind, Relation, ThreadId};
 
 /// A process closes its files so long before its end is recorded, at most, ns.
 const CLOSING: Ns = 100_000_000;
 
 impl Writer<'_> {
-    /// `of` read from a pipe until the last writer of it ended, or reads still; `by` had it open all that time, idled and wrote
-    /// nothing: said instead of a late answer.
-    pub(super) fn kept_open(&self, full: &str, by: &SliceNode, of: &SliceNode) -> Option<String> {
+    /// The pipe that `of` read from until the last writer of it ended, or reads still; and who that was and when.
+    fn read_to_its_end(&self, of: &SliceNode) -> Option<(&Object, Option<(ThreadId, Ns)>)> {
         let last = self.last_of(of);
         let v = self.g.vertex(last);
         let pipe =
             self.c.object(v.object).filter(|o| matches!(o.kind, ObjectKind::Pipe | ObjectKind::Fifo))?;
+        let reads = v.syscall.is_any(&["read", "readv", "poll", "ppoll", "select", "pselect6", "splice"]);
         // Nobody has ended it when the recording ended first.
         let closed = match self.g.waking(last) {
             None if v.open => None,
@@ -28,13 +29,37 @@ impl Writer<'_> {
                 Some(Some((closed, ended)).filter(|_| at_end)?)
             }
         };
-        let reads = v.syscall.is_any(&["read", "readv", "poll", "ppoll", "select", "pselect6", "splice"]);
+        reads.then_some((pipe, closed))
+    }
+
+    /// `of` read from a pipe until `by` ended, which only slept: nothing else would say what one has to do with the other.
+    pub(super) fn kept_open_asleep(&self, by: &SliceNode, of: &SliceNode) -> Option<String> {
+        let (pipe, closed) = self.read_to_its_end(of)?;
+        let process = |t: ThreadId| self.c.process_id_of(t);
+        let within = of.start..(of.start + of.duration).saturating_add(1);
+        let pipe = clean(&short_label(&pipe.label()), 60);
+        let has = |h: &HoldFact| h.relation == Relation::Writes && process(h.holder) == process(by.thread);
+        match closed {
+            Some((t, ended)) if process(t) == process(by.thread) => {
+                Some(format!("it had the writing end of {pipe} open until it ended at {}", moment(ended)))
+            }
+            None if self.g.holds(of.thread, within).any(|h| has(&h)) => {
+                Some(format!("it has the writing end of {pipe} open"))
+            }
+            _ => None,
+        }
+    }
+
+    /// `of` read from a pipe until the last writer of it ended, or reads still; `by` had it open all that time, idled and wrote
+    /// nothing: said instead of a late answer.
+    pub(super) fn kept_open(&self, full: &str, by: &SliceNode, of: &SliceNode) -> Option<String> {
+        let (pipe, closed) = self.read_to_its_end(of)?;
         let process = |t: ThreadId| self.c.process_id_of(t);
         let within = of.start..(of.start + of.duration).saturating_add(1);
         let holds = || self.g.holds(of.thread, within.clone()).filter(|h| h.relation == Relation::Writes);
         let closes = closed.is_some_and(|c| c.0 == by.thread);
         let has = closes || holds().any(|h| process(h.holder) == process(by.thread));
-        if !reads || !has {
+        if !has {
             return None;
         }
         let known = [process(by.thread), process(of.thread)];

@@ -79,8 +79,11 @@ impl Writer<'_> {
         } else {
             ""
         };
+        let reader = r.node.checked_sub(1).and_then(|i| self.o.nodes.get(i));
+        let open = reader.and_then(|of| self.kept_open_asleep(n, of));
+        let open = open.map_or_else(String::new, |o| format!("; {o}"));
         format!(
-            "{full} slept {} in {}{f}, {how}{unseen}",
+            "{full} slept {} in {}{f}, {how}{open}{unseen}",
             span(n.spent),
             n.syscall.as_deref().unwrap_or("a sleep")
         )

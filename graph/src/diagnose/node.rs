@@ -198,6 +198,7 @@ impl SliceNode {
             thread,
             start_ns: self.start,
             duration_ns: self.duration,
+            spent_ns: self.spent,
             container: p.and_then(container),
             container_pid: p.and_then(container_pid),
             // The contract has no word for it; a thread that no sample met was at least not on the CPU.

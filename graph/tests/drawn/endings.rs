@@ -106,6 +106,39 @@ fn who_is_told_to_end_after_it_answered_had_answered() {
     assert_eq!(r.root_causes[0].process.as_deref(), Some("service"), "{:#?}", r.root_causes);
 }
 
+/// A script ended and left a program in the background, which sleeps and has the script's output open.
+/// `over`: it ends before the recording does.
+#[test]
+fn a_pipe_that_somebody_asleep_has_open_is_told() {
+    for over in [true, false] {
+        let mut d = Drawing::new(if over { 7.0 } else { 5.0 });
+        let caller = d.process("python3", "python3 deploy.py", None, 0.0);
+        let script = d.process("sh", "sh -c 'sleep 5 &'", Some(caller), 0.1);
+        let sleep = d.process("sleep", "sleep 5", Some(script), 0.2);
+        let pipe = d.object(ObjectKind::Pipe, 55, 55, "");
+        d.exit(script, 0.3);
+        d.hold(sleep, caller, pipe, Relation::Writes, 1.0);
+        if over {
+            d.wait(sleep, 0.4, 5.4, "clock_nanosleep").times_out();
+            d.wait(caller, 0.4, 5.41, "read").on(pipe).by(sleep, "exit_group", ObjectId::NONE);
+            d.exit(sleep, 5.412);
+            d.wait(caller, 5.42, 7.0, "pause").open();
+        } else {
+            d.wait(sleep, 0.4, 5.0, "clock_nanosleep").open();
+            d.wait(caller, 0.4, 5.0, "read").on(pipe).open();
+        }
+        let r = d.diagnose("^python3 deploy");
+        let c = &r.root_causes[0];
+        assert_eq!(c.process.as_deref(), Some("sleep"), "{r:#?}");
+        let told = if over {
+            "it had the writing end of pipe:[55] open until it ended at 5.412 s"
+        } else {
+            "it has the writing end of pipe:[55] open"
+        };
+        assert!(c.why.contains(told), "{}", c.why);
+    }
+}
+
 /// The same while it still goes on.
 #[test]
 fn a_pipe_that_a_daemon_still_keeps_open_is_told_so() {

@@ -62,6 +62,8 @@ pub struct Record {
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
     /// End the recording after this many seconds
+    ///
+    /// A CMD that still runs then is told to end (SIGTERM).
     #[arg(short, long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub duration: Option<f64>,
     /// Do not open the recording when it has ended

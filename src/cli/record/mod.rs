@@ -321,6 +321,8 @@ impl Run {
 /// `foreseen` it is no failure of it.
 pub(super) fn end_of(command: &mut Command, ours: bool, foreseen: bool, interrupts: &Interrupts) -> u8 {
     if ours && command.try_wait().is_ok_and(|s| s.is_none()) {
+        let name = command.program().to_string_lossy().into_owned();
+        eprintln!("pg-tui: {} (pid {}) still runs: it is told to end (SIGTERM)", clean(&name), command.pid());
         command.terminate();
         let begin = Instant::now();
         while command.try_wait().is_ok_and(|s| s.is_none()) {

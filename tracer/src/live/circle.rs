@@ -119,6 +119,7 @@ mod tests {
             tid,
             process: String::new(),
             thread: String::new(),
+            cmdline: String::new(),
             doing: Doing::Waits,
             since: LONG,
             longer: false,

@@ -19,6 +19,8 @@ const BATCH: usize = 1 << 15;
 pub struct LearntLoop {
     /// Where it is in the profile.
     pub key: LoopKey,
+    /// File name of the binary that it is in.
+    pub file: String,
     /// Name of its function; may be empty.
     pub name: String,
     /// Threads with units of it.
@@ -40,7 +42,8 @@ pub struct Quiet {
     pub threads: usize,
     /// Waits for input or a signal that were seen of them, with a stack.
     pub waits: u64,
-    /// Functions of event loops that were found in them, though no wait recurs in these once a turn.
+    /// Functions of event loops that were found in them, though no wait recurs in these once a turn; of one without a name
+    /// the file, and where in it.
     pub loops: BTreeSet<String>,
 }
 
@@ -127,7 +130,8 @@ where
         let (key, name) = (keys[of].clone(), loops[of].1.clone());
         let threads = t.threads.len();
         let likely = likely[of];
-        learnt.push(LearntLoop { key, name, threads, units: t.units, likely, unseen: t.unseen });
+        let file = catalog.modules.get(loops[of].0.module.index()).map_or("?", |m| m.short()).to_owned();
+        learnt.push(LearntLoop { key, file, name, threads, units: t.units, likely, unseen: t.unseen });
     }
     learnt.sort_by(|a, b| b.units.cmp(&a.units).then_with(|| a.key.cmp(&b.key)));
     let without = all.into_iter().filter(|t| !with_units.contains(t));
@@ -230,7 +234,10 @@ fn quiet<'l>(
         let (waits, loops) = of(id);
         quiet.threads += 1;
         quiet.waits += waits;
-        quiet.loops.extend(loops.iter().map(|l| l.name.clone()));
+        quiet.loops.extend(loops.iter().map(|l| {
+            let file = catalog.modules.get(l.at.module.index()).map_or("?", |m| m.short());
+            if l.name.is_empty() { format!("{file}+{:#x}", l.at.head) } else { l.name.clone() }
+        }));
     }
     let mut all: Vec<Quiet> = all.into_values().collect();
     all.sort_by(|a, b| b.waits.cmp(&a.waits).then_with(|| a.name.cmp(&b.name)));

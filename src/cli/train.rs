@@ -229,6 +229,15 @@ fn tell(l: &Learnt, out: &mut dyn Write) -> std::io::Result<()> {
             of.threads,
             plural(of.threads),
         )?;
+        // A server that keeps connections for itself, not one that was told to wait for a rest now and then.
+        if of.next_requests > of.units / 10 {
+            writeln!(
+                out,
+                "  in these were {} waits for the next request of a connection that had been answered: such a unit is a \
+                 connection. Units that are requests are those of the function that serves one: --unit-begin FUNCTION",
+                of.next_requests
+            )?;
+        }
         if of.likely {
             writeln!(out, "  where its units begin is likely, not proven: at its commonest wait for events")?;
         }

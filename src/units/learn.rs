@@ -3,8 +3,9 @@
 use super::bounds::{Bounds, Loop};
 use super::calls::Calls;
 use super::cut::{Cut, Cutter, Did, Left};
+use super::replies::Replies;
 use super::scan::Scanned;
-use pg_event::{Catalog, Item, ModuleId, Ns, ObjectId, ObjectKind, ThreadId};
+use pg_event::{Catalog, Item, Kind, ModuleId, Ns, ObjectId, ObjectKind, ThreadId};
 use pg_graph::units::{
     Binary, Boundary, Function, LoopFunction, LoopKey, NativeWay, PathSet, Place, Profile, Unit,
 };
@@ -31,6 +32,8 @@ pub struct LearntLoop {
     pub likely: bool,
     /// Those of them of which too little was seen to say what they called.
     pub unseen: u64,
+    /// Waits in them for the next request of a connection that was answered: such a unit is a connection.
+    pub next_requests: u64,
 }
 
 /// Threads of one name that no units were found in.
@@ -97,11 +100,20 @@ where
         messages: !unheard,
     };
     let mut cutter = Cutter::new(&mut bounds, &lost, &kind_of);
+    let mut replies = Replies::default();
     for item in items() {
         if let Item::Events(events) = item {
             for e in &events {
-                if let Some(unit) = cutter.event(e, is_wanted.contains(&e.thread)) {
+                let wanted = is_wanted.contains(&e.thread);
+                if let Some(unit) = cutter.event(e, wanted) {
                     gathered.add(unit);
+                }
+                if wanted
+                    && replies.event(&catalog, e)
+                    && let Kind::OffCpu(w) = &e.kind
+                    && let Some(of) = cutter.within(e.thread, w.start)
+                {
+                    gathered.tally.entry(of).or_default().next_requests += 1;
                 }
             }
         }
@@ -125,13 +137,22 @@ where
     let program = most.and_then(|t| t.threads.first()).and_then(|t| program(&catalog, *t));
     let mut learnt: Vec<LearntLoop> = Vec::new();
     let mut with_units: BTreeSet<ThreadId> = BTreeSet::new();
-    for (of, t) in tally {
+    for (of, t) in tally.into_iter().filter(|(_, t)| t.units > 0) {
         with_units.extend(&t.threads);
         let (key, name) = (keys[of].clone(), loops[of].1.clone());
         let threads = t.threads.len();
         let likely = likely[of];
         let file = catalog.modules.get(loops[of].0.module.index()).map_or("?", |m| m.short()).to_owned();
-        learnt.push(LearntLoop { key, file, name, threads, units: t.units, likely, unseen: t.unseen });
+        learnt.push(LearntLoop {
+            key,
+            file,
+            name,
+            threads,
+            units: t.units,
+            likely,
+            unseen: t.unseen,
+            next_requests: t.next_requests,
+        });
     }
     learnt.sort_by(|a, b| b.units.cmp(&a.units).then_with(|| a.key.cmp(&b.key)));
     let without = all.into_iter().filter(|t| !with_units.contains(t));
@@ -145,6 +166,7 @@ struct Tally {
     threads: BTreeSet<ThreadId>,
     units: u64,
     unseen: u64,
+    next_requests: u64,
 }
 
 /// Units on their way into a profile.

@@ -177,7 +177,7 @@ fn a_file_is_diagnosed_as_what_it_was_written_for() {
     let mut shell = Command::new("sh");
     shell.args(["-c", &script]).stdout(Stdio::null());
     let mut shell = Ours(shell.spawn().expect("sh runs"));
-    let args = ["-p", &shell.0.id().to_string(), "--on-syscall", "flock=700ms", "--after", "1s"];
+    let args = ["-p", &shell.0.id().to_string(), "--on-syscall", "flock=700ms"];
     let mut recorder = Recorder::start(dir.path(), &args);
     recorder.line_with("more than 700 ms");
     recorder.line_with("written: ");

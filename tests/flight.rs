@@ -162,6 +162,34 @@ fn a_long_wait_writes_a_file_by_itself() {
     assert!(shell.0.wait().expect("it ends").success());
 }
 
+/// Something else of the focus hangs for longer; the file is diagnosed as what it was written for.
+#[test]
+fn a_file_is_diagnosed_as_what_it_was_written_for() {
+    if skipped("a_file_is_diagnosed_as_what_it_was_written_for") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let (lock, fifo) = (dir.path().join("lock"), dir.path().join("fifo"));
+    assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs").success());
+    let (l, f) = (lock.display(), fifo.display());
+    let script =
+        format!("cat {f} & sleep 2; flock {l} sleep 3 & sleep 0.5; flock {l} true; echo > {f}; wait");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).stdout(Stdio::null());
+    let mut shell = Ours(shell.spawn().expect("sh runs"));
+    let args = ["-p", &shell.0.id().to_string(), "--on-syscall", "flock=700ms"];
+    let mut recorder = Recorder::start(dir.path(), &args);
+    recorder.line_with("more than 700 ms");
+    recorder.line_with("written: ");
+    let out =
+        pg_tui(dir.path()).args(["diagnose", "--json"]).args(files(dir.path())).output().expect("starts");
+    let report: serde_json::Value =
+        serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {}", text(&out)));
+    assert_eq!(report["victim"]["process"], "flock", "{:#}", report["victim"]);
+    recorder.end();
+    assert!(shell.0.wait().expect("it ends").success());
+}
+
 #[test]
 fn a_command_that_runs_too_long_is_written_and_its_exit_code_passed_on() {
     let test = "a_command_that_runs_too_long_is_written_and_its_exit_code_passed_on";

@@ -3,6 +3,7 @@
 use super::args::{Diagnose, ns};
 use super::exit::{Failure, Outcome};
 use super::{loading, text};
+use crate::flight::KEPT;
 use crate::session::Loaded;
 use pg_graph::report::Report;
 use pg_graph::{BuildOptions, By, Diagnosis, Options, SelectError, Selection, Step, Victim, VictimOptions};
@@ -48,9 +49,26 @@ pub fn run(args: &Diagnose, out: &mut dyn Write) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What a flight recorder wrote this file for: that is what a person wants to know of it first.
+fn kept_for(loaded: &Loaded) -> Option<Selection> {
+    if !loaded.coverage.notes.iter().any(|n| n.starts_with(KEPT)) {
+        return None;
+    }
+    let note = loaded.session.notes().into_iter().find(|n| n.id == 1 && n.bookmark)?;
+    let tid = loaded.catalog.thread(note.thread)?.tid;
+    (tid != 0).then(|| Selection { tid: Some(tid), at: Some(note.time), ..Selection::default() })
+}
+
 /// The worst victim that fits what was asked for.
 fn select(args: &Diagnose, process: Option<Regex>, loaded: &Loaded) -> Result<Victim, Failure> {
     let selection = Selection { pid: args.pid, tid: args.tid, process, at: args.at.map(ns) };
+    let open = args.pid.is_none() && args.tid.is_none() && args.at.is_none() && selection.process.is_none();
+    let options = VictimOptions::default();
+    if let Some(kept_for) = kept_for(loaded).filter(|_| open)
+        && let Ok(victim) = pg_graph::select(&loaded.graph, &loaded.catalog, &kept_for, &options)
+    {
+        return Ok(victim);
+    }
     pg_graph::select(&loaded.graph, &loaded.catalog, &selection, &VictimOptions::default()).map_err(|e| {
         match e {
             // Not that nothing hung: nothing of what is left of it did.

@@ -212,19 +212,32 @@ fn tell(l: &Learnt, out: &mut dyn Write) -> std::io::Result<()> {
         writeln!(out, "note: {}", clean(n))?;
     }
     for of in &l.loops {
-        let name = if of.name.is_empty() { "a loop" } else { &of.name };
+        let place = format!("{}+{:#x}", of.file, of.key.offset);
+        let name =
+            if of.name.is_empty() { format!("loop at {place}") } else { format!("{} ({place})", of.name) };
+        let unseen = match of.unseen {
+            0 => String::new(),
+            n if n == of.units => "; too little was seen of them to say what they called".into(),
+            n => format!("; too little was seen of {n} of them to say what they called"),
+        };
         writeln!(
             out,
-            "{} at {}+{:#x}: {} unit{} in {} thread{}; of {} too little was seen to say what they called",
-            clean(name),
-            clean(&of.key.build_id),
-            of.key.offset,
+            "{}: {} unit{} in {} thread{}{unseen}",
+            clean(&name),
             of.units,
             plural(usize::try_from(of.units).unwrap_or(usize::MAX)),
             of.threads,
             plural(of.threads),
-            of.unseen
         )?;
+        // A server that keeps connections for itself, not one that was told to wait for a rest now and then.
+        if of.next_requests > of.units / 10 {
+            writeln!(
+                out,
+                "  in these were {} waits for the next request of a connection that had been answered: such a unit is a \
+                 connection. Units that are requests are those of the function that serves one: --unit-begin FUNCTION",
+                of.next_requests
+            )?;
+        }
         if of.likely {
             writeln!(out, "  where its units begin is likely, not proven: at its commonest wait for events")?;
         }
@@ -252,8 +265,7 @@ fn why(q: &Quiet) -> String {
     if q.loops.is_empty() {
         return format!("{waits} for input or a signal, but no loop was seen to turn around them");
     }
-    let named = q.loops.iter().map(|n| if n.is_empty() { "a loop without a name" } else { n });
-    let named: Vec<&str> = named.take(3).collect();
+    let named: Vec<&str> = q.loops.iter().take(3).map(String::as_str).collect();
     format!("{waits} for input or a signal in {}, but no whole unit between two", clean(&named.join(", ")))
 }
 

@@ -7,14 +7,16 @@
 
 mod control;
 mod excerpt;
+mod ration;
 mod rows;
 mod save;
 mod trigger;
 mod window;
 
 pub use control::{Control, Mark, mark};
+pub use ration::{Answer, Ration};
 pub use rows::Rows;
-pub use save::{Saved, save};
+pub use save::{KEPT, Saved, save};
 pub use trigger::{Limits, Triggers};
 pub use window::{Limit, Window};
 

@@ -7,6 +7,9 @@ use pg_event::{CatalogDelta, Coverage, Event, Item, Kind, Loss, Ns, ThreadId};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
+/// How the note of a file that the flight recorder kept begins.
+pub const KEPT: &str = "kept by the flight recorder";
+
 /// A file that was written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Saved {
@@ -102,7 +105,7 @@ pub(super) fn write(
         stacks_complete: stacks.iter().filter(|s| !s.1.kernel && !s.1.truncated).count() as u64,
         symbols_total: frames.len() as u64,
         symbols_resolved: frames.iter().filter(|f| !f.1.function.is_empty()).count() as u64,
-        notes: vec![format!("kept by the flight recorder: {}{}", note.text, place(&rows, &note))],
+        notes: vec![format!("{KEPT}: {}{}", note.text, place(&rows, &note))],
     };
     let mut writer = Writer::create(path, &header)?.at_leisure();
     writer.item(&Item::Catalog(rows))?;

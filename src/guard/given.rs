@@ -116,7 +116,7 @@ impl Located {
             return Ok(());
         }
         let known = profile.loops().map(|l| {
-            let function = || profile.loop_function(l).map(|f| format!("turns of {}", f.function.name));
+            let function = || profile.loop_function(l).map(|f| format!("turns of {}", f.function.label()));
             l.given.as_ref().map(ToString::to_string).or_else(function).unwrap_or_default()
         });
         let known: Vec<String> = known.collect();

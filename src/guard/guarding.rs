@@ -338,7 +338,8 @@ pub(super) fn judge(loops: Vec<Vec<Way>>) -> Judge {
 }
 
 fn watched(ask: &Ask, key: &LoopKey, module: &str) -> Watched {
-    let function = ask.profile.loop_function(key).map_or_else(String::new, |f| f.function.name.clone());
+    let function =
+        ask.profile.loop_function(key).map_or_else(String::new, |f| f.function.label().into_owned());
     let given = key.given.as_ref().map(ToString::to_string);
     let (key, module, (types, limits, known)) = (key.clone(), module.to_owned(), Default::default());
     Watched { key, module, function, types, known, limits, guards: 0, given }
@@ -373,6 +374,8 @@ fn rows(ask: &Ask, watched: &Watched, of: &KnownTypes) -> Vec<UnitTypeRow> {
         let said = if of.limits[t] == Limit::Auto { ask.limit } else { of.limits[t] };
         let threshold = match said {
             Limit::Fixed(ns) => Some(ns),
+            // A few units say nothing of how long the next may take.
+            _ if !of.is_enough() => None,
             _ => of.threshold(TypeId(t as u32), ask.limit.rule().unwrap_or_default()).map(|t| t.ns),
         };
         UnitTypeRow {

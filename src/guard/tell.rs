@@ -31,6 +31,8 @@ pub struct Shown {
     pub goes_on: bool,
     /// And that not for want of a CPU.
     pub slow_before: bool,
+    /// Its thread is stopped, by a signal or a debugger.
+    pub stopped: bool,
     /// The unit is no turn of a loop: what units are, in words.
     pub given: Option<String>,
 }
@@ -39,6 +41,8 @@ impl Shown {
     /// Of a violation, the `number`th since `began`. Its stack comes with [`Self::name`].
     pub fn of(v: &Violation, number: usize, watched: &Watched, began: Ns) -> Self {
         let name = |pid| read_stat(pid).map_or_else(String::new, |s| lossy(&s.comm, NAME));
+        let stopped =
+            v.seen == SeenBy::Asleep && read_stat(v.tid).is_some_and(|s| matches!(s.state, b'T' | b't'));
         let info = ViolationInfo {
             number,
             time: v.time.saturating_sub(began),
@@ -70,6 +74,7 @@ impl Shown {
             starved: v.is_starved(),
             goes_on: false,
             slow_before: false,
+            stopped,
             given,
         }
     }
@@ -98,7 +103,9 @@ fn what(s: &Shown) -> String {
         "a unit of no known type".into()
     } else if let Some(given) = s.given.as_ref().filter(|_| *of == s.of_loop) {
         // There is no other type.
-        given.strip_prefix("calls of ").map_or_else(|| given.clone(), |f| format!("a call of {f}"))
+        given
+            .strip_prefix("calls of ")
+            .map_or_else(|| format!("a unit from {given}"), |f| format!("a call of {f}"))
     } else {
         format!("a unit of type {of}")
     }
@@ -170,7 +177,11 @@ fn where_time_went(s: &Shown) -> String {
     let told =
         parts.into_iter().filter(|(ns, _)| *ns > least).map(|(ns, what)| format!("{} {what}", span(ns)));
     let told = told.collect::<Vec<_>>().join(", ");
-    let others = if s.starved { "; others had the CPUs" } else { "" };
+    let others = match (s.stopped, s.starved) {
+        (true, _) => "; it is stopped",
+        (_, true) => "; others had the CPUs",
+        _ => "",
+    };
     if told.is_empty() { String::new() } else { format!(" ({told}{others})") }
 }
 
@@ -184,6 +195,7 @@ pub fn json(s: &Shown) -> Value {
             map.insert(name.into(), json!(ns));
         }
         map.insert("starved".into(), json!(s.starved));
+        map.insert("stopped".into(), json!(s.stopped));
         map.insert("goes_on".into(), json!(s.goes_on));
     }
     line
@@ -289,8 +301,8 @@ mod tests {
             ..ViolationInfo::default()
         };
         let spent = [40_000_000, 900_000, 100_000];
-        let (of_loop, starved, given) = ("serve".into(), false, None);
-        Shown { info, of_loop, kernel: 1, spent, starved, goes_on: false, slow_before: false, given }
+        let (of_loop, starved, stopped, given) = ("serve".into(), false, false, None);
+        Shown { info, of_loop, kernel: 1, spent, starved, goes_on: false, slow_before: false, stopped, given }
     }
 
     #[test]
@@ -327,6 +339,8 @@ mod tests {
             " (1.0 ms on a CPU, 40 ms ready without a CPU; others had the CPUs)"
         );
         assert_eq!(of([500_000, 0, 40_000_000], false), " (40 ms asleep)");
+        let stopped = Shown { spent: [1_000_000, 0, 40_000_000], stopped: true, ..shown() };
+        assert_eq!(where_time_went(&stopped), " (1.0 ms on a CPU, 40 ms asleep; it is stopped)");
         assert_eq!(of([0; 3], false), "");
     }
 

@@ -191,8 +191,12 @@ fn seen_at(ui: &Ui, r: &Recording, buffer: &mut Buffer, area: Rect, v: &Violatio
         return;
     }
     let title = format!("Seen {}, {} after it began", seen_by(v), ui.length(v.elapsed));
-    let aside =
-        if v.depth > 0 { format!("{} frames inside of the loop", v.depth) } else { "loop not found".into() };
+    // Units that a person gave the bounds of are in no loop.
+    let aside = match v.depth {
+        0 => String::new(),
+        1 => "1 frame inside of the loop".into(),
+        n => format!("{n} frames inside of the loop"),
+    };
     rule(ui, buffer, area, &title, &aside);
     let mut frames = r.seen_at(v);
     let said = handed_on(ui, r, buffer, area, v);

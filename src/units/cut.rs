@@ -199,6 +199,12 @@ impl<'a, 'b> Cutter<'a, 'b> {
         self.waited.iter().copied()
     }
 
+    /// The loop whose unit a thread is in since before this.
+    pub fn within(&self, thread: ThreadId, before: Ns) -> Option<usize> {
+        let unit = self.threads.get(&thread)?.unit.as_ref()?;
+        (unit.cut.begin < before).then_some(unit.cut.of)
+    }
+
     /// A thread got a CPU: who was there before must have left it.
     fn comes(&mut self, e: &Event, w: &OffCpu) {
         if let Some(before) = self.runs.insert(e.cpu, e.thread).filter(|b| *b != e.thread)

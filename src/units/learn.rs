@@ -3,8 +3,9 @@
 use super::bounds::{Bounds, Loop};
 use super::calls::Calls;
 use super::cut::{Cut, Cutter, Did, Left};
+use super::replies::Replies;
 use super::scan::Scanned;
-use pg_event::{Catalog, Item, ModuleId, Ns, ObjectId, ObjectKind, ThreadId};
+use pg_event::{Catalog, Item, Kind, ModuleId, Ns, ObjectId, ObjectKind, ThreadId};
 use pg_graph::units::{
     Binary, Boundary, Function, LoopFunction, LoopKey, NativeWay, PathSet, Place, Profile, Unit,
 };
@@ -19,6 +20,8 @@ const BATCH: usize = 1 << 15;
 pub struct LearntLoop {
     /// Where it is in the profile.
     pub key: LoopKey,
+    /// File name of the binary that it is in.
+    pub file: String,
     /// Name of its function; may be empty.
     pub name: String,
     /// Threads with units of it.
@@ -29,6 +32,8 @@ pub struct LearntLoop {
     pub likely: bool,
     /// Those of them of which too little was seen to say what they called.
     pub unseen: u64,
+    /// Waits in them for the next request of a connection that was answered: such a unit is a connection.
+    pub next_requests: u64,
 }
 
 /// Threads of one name that no units were found in.
@@ -40,7 +45,8 @@ pub struct Quiet {
     pub threads: usize,
     /// Waits for input or a signal that were seen of them, with a stack.
     pub waits: u64,
-    /// Functions of event loops that were found in them, though no wait recurs in these once a turn.
+    /// Functions of event loops that were found in them, though no wait recurs in these once a turn; of one without a name
+    /// the file, and where in it.
     pub loops: BTreeSet<String>,
 }
 
@@ -94,11 +100,20 @@ where
         messages: !unheard,
     };
     let mut cutter = Cutter::new(&mut bounds, &lost, &kind_of);
+    let mut replies = Replies::default();
     for item in items() {
         if let Item::Events(events) = item {
             for e in &events {
-                if let Some(unit) = cutter.event(e, is_wanted.contains(&e.thread)) {
+                let wanted = is_wanted.contains(&e.thread);
+                if let Some(unit) = cutter.event(e, wanted) {
                     gathered.add(unit);
+                }
+                if wanted
+                    && replies.event(&catalog, e)
+                    && let Kind::OffCpu(w) = &e.kind
+                    && let Some(of) = cutter.within(e.thread, w.start)
+                {
+                    gathered.tally.entry(of).or_default().next_requests += 1;
                 }
             }
         }
@@ -122,12 +137,22 @@ where
     let program = most.and_then(|t| t.threads.first()).and_then(|t| program(&catalog, *t));
     let mut learnt: Vec<LearntLoop> = Vec::new();
     let mut with_units: BTreeSet<ThreadId> = BTreeSet::new();
-    for (of, t) in tally {
+    for (of, t) in tally.into_iter().filter(|(_, t)| t.units > 0) {
         with_units.extend(&t.threads);
         let (key, name) = (keys[of].clone(), loops[of].1.clone());
         let threads = t.threads.len();
         let likely = likely[of];
-        learnt.push(LearntLoop { key, name, threads, units: t.units, likely, unseen: t.unseen });
+        let file = catalog.modules.get(loops[of].0.module.index()).map_or("?", |m| m.short()).to_owned();
+        learnt.push(LearntLoop {
+            key,
+            file,
+            name,
+            threads,
+            units: t.units,
+            likely,
+            unseen: t.unseen,
+            next_requests: t.next_requests,
+        });
     }
     learnt.sort_by(|a, b| b.units.cmp(&a.units).then_with(|| a.key.cmp(&b.key)));
     let without = all.into_iter().filter(|t| !with_units.contains(t));
@@ -141,6 +166,7 @@ struct Tally {
     threads: BTreeSet<ThreadId>,
     units: u64,
     unseen: u64,
+    next_requests: u64,
 }
 
 /// Units on their way into a profile.
@@ -230,7 +256,10 @@ fn quiet<'l>(
         let (waits, loops) = of(id);
         quiet.threads += 1;
         quiet.waits += waits;
-        quiet.loops.extend(loops.iter().map(|l| l.name.clone()));
+        quiet.loops.extend(loops.iter().map(|l| {
+            let file = catalog.modules.get(l.at.module.index()).map_or("?", |m| m.short());
+            if l.name.is_empty() { format!("{file}+{:#x}", l.at.head) } else { l.name.clone() }
+        }));
     }
     let mut all: Vec<Quiet> = all.into_values().collect();
     all.sort_by(|a, b| b.waits.cmp(&a.waits).then_with(|| a.name.cmp(&b.name)));

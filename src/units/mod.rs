@@ -23,6 +23,7 @@ mod cut;
 mod file;
 mod inside;
 mod learn;
+mod replies;
 mod scan;
 #[cfg(test)]
 mod tests;

@@ -166,7 +166,7 @@ fn units_that_are_given_are_learnt() {
     }
     let trained = train.wait_with_output().unwrap();
     let said = text(&trained);
-    assert!(trained.status.success() && said.contains("calls of serve, given, in serve (given)"), "{said}");
+    assert!(trained.status.success() && said.contains("calls of serve, given, in serve (given+0x"), "{said}");
     let shown = pg_tui(dir.path()).args(["profile", "show", "--json", file]).output().unwrap();
     let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
     let of = &shown["loops"][0];

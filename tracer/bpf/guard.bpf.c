@@ -419,8 +419,8 @@ static __always_inline void leave(struct task_struct *task, bool preempt, u64 no
 		r = user_regs(task, 0);
 		if (!r || !(r->cs & 3) || (given && u && is_gone(u, r->sp)))
 			return;
-		/* Not in a system call (a page fault, say), or put off the CPU. */
-		if (!blocked || (s64)r->orig_ax < 0) {
+		/* Put off the CPU. */
+		if (!blocked) {
 			if (u && u->running) {
 				u->off = now;
 				u->asleep.ip = u->asleep.sp = 0;
@@ -429,7 +429,8 @@ static __always_inline void leave(struct task_struct *task, bool preempt, u64 no
 			return;
 		}
 		image = given ? 0 : image_of(task);
-		struct shape *known = given ? 0 : shape_of(image, r->ip, r->sp);
+		/* In no system call a page is not there, or it was stopped: no boundary. */
+		struct shape *known = given || (s64)r->orig_ax < 0 ? 0 : shape_of(image, r->ip, r->sp);
 		if (known && !u)
 			u = enlist(tid, tgid, known->loop, now);
 		if (known && u)

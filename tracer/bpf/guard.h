@@ -60,7 +60,7 @@ struct unit {
 	u64 away;		 /* of the unit: off the CPU, until it got it back last, */
 	u64 ready;		 /* and of that ready to run without one, until it left it last */
 	u64 delay;		 /* what the kernel had counted of such when the unit began; not looked at yet: NOT_LOOKED */
-	struct place asleep;	 /* in which system call; zeros when in none */
+	struct place asleep;	 /* where it blocks: in which system call, or which page is not there; zeros when it does not */
 	u32 best, most;		 /* the type it is taken for, and its hits */
 	u32 told;		 /* enum told */
 	u32 woken;		 /* it began when the thread got the CPU back */

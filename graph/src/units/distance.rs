@@ -16,6 +16,8 @@ use super::path::{CallPath, PathSet};
 
 /// Paths whose distances are worked out once for all: 33 million pairs, 67 MB.
 const MOST_CACHED: usize = 8192;
+/// So many functions or more are not common, or it was not worked out.
+const MANY: u8 = u8::MAX;
 
 /// `PathDistance`, equation 1: the share of the longer path that is not common with the other; 0 (equal) to 1
 /// (no function in common).
@@ -65,8 +67,9 @@ fn mean(m: usize, n: usize, mut distance: impl FnMut(usize, usize) -> f64) -> f6
 #[derive(Debug)]
 pub struct PathDistances {
     paths: Vec<CallPath>,
-    /// b - |l| of each pair i < j, row by row; none where there are too many paths.
-    missing: Option<Vec<u16>>,
+    /// b - |l| of each pair, row by row: a row is read from begin to end, which a half of the square would not allow. [`MANY`]
+    /// stands for that and more. None where there are too many paths.
+    missing: Option<Vec<u8>>,
     lcs: Lcs,
 }
 
@@ -80,9 +83,13 @@ impl PathDistances {
         let paths: Vec<CallPath> = paths.into_iter().cloned().collect();
         let mut lcs = Lcs::new();
         let missing = (paths.len() <= MOST_CACHED).then(|| {
-            let mut all = Vec::with_capacity(paths.len() * paths.len().saturating_sub(1) / 2);
+            let n = paths.len();
+            let mut all = vec![0; n * n];
             for (i, p) in paths.iter().enumerate() {
-                all.extend(paths[i + 1..].iter().map(|q| missing(&mut lcs, p, q) as u16));
+                for (j, q) in paths.iter().enumerate().skip(i + 1) {
+                    let missing = u8::try_from(missing(&mut lcs, p, q)).unwrap_or(MANY);
+                    (all[i * n + j], all[j * n + i]) = (missing, missing);
+                }
             }
             all
         });
@@ -98,20 +105,17 @@ impl PathDistances {
     pub fn unit(&mut self, x: &[u32], y: &[u32]) -> f64 {
         // Places ascend as paths do, so they order sets as paths would.
         let (x, y) = if x <= y { (x, y) } else { (y, x) };
-        mean(x.len(), y.len(), |i, j| self.path(x[i] as usize, y[j] as usize))
-    }
-
-    fn path(&mut self, i: usize, j: usize) -> f64 {
-        let (i, j) = (i.min(j), i.max(j));
-        if i == j {
-            return 0.0;
-        }
-        let (p, q) = (&self.paths[i], &self.paths[j]);
-        let missing = match &self.missing {
-            Some(all) => all[i * (2 * self.paths.len() - i - 1) / 2 + (j - i - 1)] as usize,
-            None => missing(&mut self.lcs, p, q),
-        };
-        fraction(missing, p.len().max(q.len()))
+        let (n, Self { paths, missing: known, lcs }) = (self.paths.len(), self);
+        mean(x.len(), y.len(), |i, j| {
+            let (i, j) = (x[i] as usize, y[j] as usize);
+            let (p, q) = (&paths[i], &paths[j]);
+            let missing = match known.as_ref().map_or(MANY, |all| all[i * n + j]) {
+                MANY if i != j => missing(lcs, p, q),
+                MANY => 0,
+                few => few.into(),
+            };
+            fraction(missing, p.len().max(q.len()))
+        })
     }
 }
 

@@ -25,7 +25,14 @@ pub fn seen_by(at: SeenBy) -> &'static str {
 pub fn kernel_frames(catalog: &Catalog, stack: StackId) -> Vec<String> {
     let mut frames = catalog.show_stack(stack);
     frames.drain(..looking(&frames));
-    frames
+    if is_interrupt(&frames) { Vec::new() } else { frames }
+}
+
+/// Is it only the way in or out of an interrupt, which met a thread that computed?
+fn is_interrupt(stack: &[String]) -> bool {
+    const WAY: [&str; 5] =
+        ["irqentry_", "exit_to_user_mode", "asm_sysvec_", "asm_common_interrupt", "sysvec_"];
+    stack.iter().all(|f| WAY.iter().any(|way| f.starts_with(way)))
 }
 
 /// How many frames of a kernel's stack are those of the look at it, the innermost.
@@ -160,5 +167,15 @@ mod tests {
             ["__bpf_get_stack", "bpf_prog_1_on_switch", "bpf_trace_run4", "irqentry_exit_to_user_mode"];
         assert_eq!(looking(&stack.map(String::from)), 3);
         assert_eq!(looking(&["do_page_fault".into()]), 0);
+    }
+
+    #[test]
+    fn an_interrupt_is_nothing_that_a_thread_does() {
+        let of = |stack: &[&str]| {
+            is_interrupt(&stack.iter().map(|f| format!("{f} ([kernel])")).collect::<Vec<_>>())
+        };
+        assert!(of(&["irqentry_exit_to_user_mode", "asm_sysvec_apic_timer_interrupt"]));
+        assert!(!of(&["handle_mm_fault", "exc_page_fault", "asm_exc_page_fault"]));
+        assert!(!of(&["vfs_write", "do_syscall_64"]));
     }
 }

@@ -43,6 +43,8 @@ const SPARSE: u64 = 5_000_000;
 const COMMANDS: usize = 16;
 /// How often metrics are written.
 const METRICS: Duration = Duration::from_secs(5);
+/// To find the types of more call trees takes so long that people wonder.
+const MANY: usize = 300;
 /// How often targets and signals are looked at.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -81,6 +83,12 @@ pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
                 located.only(learnt).map_err(refused)?;
             }
             let path = args.profile.as_ref().map_or_else(String::new, |p| p.display().to_string());
+            if learnt.call_trees() > MANY {
+                note(&format!(
+                    "finding the types of {} different units: that may take a while",
+                    learnt.call_trees()
+                ));
+            }
             let ask = Ask {
                 profile: learnt,
                 file: &path,
@@ -150,7 +158,9 @@ pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
 
 /// What is guarded of a loop.
 fn about(l: &Watched) -> String {
-    let name = if l.function.is_empty() { "a loop without a name" } else { &l.function };
+    let file = l.module.rsplit('/').next().unwrap_or_default();
+    let unnamed = format!("the loop at {file}+{:#x}", l.key.offset);
+    let name = if l.function.is_empty() { &unnamed } else { &l.function };
     let types = l.types.len();
     if let (Some(given), [only], 0) = (&l.given, l.types.as_slice(), l.guards) {
         return match only.threshold {
@@ -160,7 +170,19 @@ fn about(l: &Watched) -> String {
     }
     let name = l.given.as_deref().unwrap_or(name);
     let plural = |n: usize| if n == 1 { "" } else { "s" };
-    if types > 1 && l.guards == 0 {
+    if !l.known.is_enough() && l.types.iter().all(|t| t.threshold == 0) {
+        return format!(
+            "not guarding units of {name}: too few were learnt to say how long one may take (train longer, or set it: pg-tui \
+             profile threshold)"
+        );
+    }
+    if let [only] = l.types.as_slice() {
+        return match only.threshold {
+            0 => format!("guarding units of {name}: each may take as long as it likes"),
+            ns => format!("guarding units of {name}: each may take {}", span(ns)),
+        };
+    }
+    if l.guards == 0 {
         let may = match l.limits.1 {
             0 => String::new(),
             ns => format!("; each unit may take {}", span(ns)),
@@ -170,8 +192,7 @@ fn about(l: &Watched) -> String {
         );
     }
     format!(
-        "guarding units of {name}: {types} type{}, told from each other at {} function{}",
-        plural(types),
+        "guarding units of {name}: {types} types, told from each other at {} function{}",
         l.guards,
         plural(l.guards)
     )

@@ -5,7 +5,7 @@ use crate::clean::clean;
 use crate::cli::args::Record;
 use crate::cli::exit::{Failure, Outcome};
 use crate::cli::text::{bytes, count};
-use crate::flight::{Control, Limit, Limits, Mark, Saved, Triggers, Window, save};
+use crate::flight::{Answer, Control, Limit, Limits, Mark, Ration, Saved, Triggers, Window, save};
 use crate::session::{Header, SessionError};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use pg_event::{CatalogDelta, Item, Ns, ThreadId};
@@ -47,6 +47,22 @@ struct Pending {
     answers: Vec<Sender<String>>,
 }
 
+impl Pending {
+    /// Its file is for something that is far worse now: that is told first, and what happens after it is in the file, too.
+    fn is_for(&mut self, why: &str, time: Ns, thread: ThreadId, now: Instant, after: Duration) {
+        if self.why.len() < MOST_WORDS {
+            self.why = format!("{why}; before that: {}", self.why);
+        } else {
+            why.clone_into(&mut self.why);
+        }
+        (self.time, self.thread) = (time, thread);
+        let write = now + after;
+        if write > self.write {
+            (self.report, self.reported, self.write) = (now + after.saturating_sub(REPORT), None, write);
+        }
+    }
+}
+
 /// A file that is being written.
 struct Writing {
     thread: JoinHandle<Result<Saved, SessionError>>,
@@ -64,21 +80,16 @@ struct Flight<'a> {
     writing: Option<Writing>,
     /// Files written, the oldest first.
     files: VecDeque<PathBuf>,
-    last: Option<Instant>,
-    /// How bad that was which the last file by a trigger was written for.
-    weight: f64,
+    ration: Ration,
     failed: bool,
 }
-
-/// See [`Companion::look`].
-const WORSE: f64 = 4.0;
 
 /// What goes on beside it, and has files written as well.
 pub trait Companion {
     /// Rows that its events name.
     fn rows(&self) -> CatalogDelta;
     /// Look at what happened: gives it to the collector, and says why a file is to be written, and how bad that is: what is
-    /// [`WORSE`] times as bad as what the last file was written for does not wait its time.
+    /// four times as bad as what the last file was written for does not wait its time.
     ///
     /// # Errors
     /// What it tells cannot be told.
@@ -151,8 +162,7 @@ pub fn run_beside(args: &Record, limit: Limit, companion: Option<&mut dyn Compan
         pending: None,
         writing: None,
         files: VecDeque::new(),
-        last: None,
-        weight: 0.0,
+        ration: Ration::new(Duration::from_nanos(args.every)),
         failed: false,
     };
     eprintln!(
@@ -251,15 +261,24 @@ impl Flight<'_> {
 
     /// A trigger fired. People who ask get a file whenever they do; these get one now and then.
     fn triggered(&mut self, why: String, time: Ns, thread: ThreadId, weight: f64) {
-        let every = Duration::from_nanos(self.args.every);
-        let soon = self.last.is_some_and(|t| t.elapsed() < every);
-        // What comes while a file is pending will be in it.
-        if self.pending.is_some() || (soon && weight < WORSE * self.weight) {
-            tracing::info!("not written, too soon after another: {why}");
-            return;
+        let now = Instant::now();
+        match self.ration.ask(now, weight, self.pending.is_some()) {
+            Answer::File => self.fire(why, time, thread, None),
+            Answer::Pending => {
+                let why: String = clean(&why).into_owned();
+                note(&format!("{why}; that is far worse: the file is for this now"));
+                let after = self.after();
+                if let Some(p) = &mut self.pending {
+                    p.is_for(&why, time, thread, now, after);
+                }
+            }
+            Answer::Nothing => tracing::info!("not written, too soon after another: {why}"),
         }
-        self.weight = weight;
-        self.fire(why, time, thread, None);
+    }
+
+    /// How long after what happened a file is written.
+    fn after(&self) -> Duration {
+        Duration::from_nanos(self.args.after).max(REPORT)
     }
 
     fn fire(&mut self, why: String, time: Ns, thread: ThreadId, answer: Option<Sender<String>>) {
@@ -274,7 +293,7 @@ impl Flight<'_> {
             return;
         }
         note(&why);
-        let after = Duration::from_nanos(self.args.after).max(REPORT);
+        let after = self.after();
         let write = Instant::now() + after;
         // Names take time to be found: begin with those of what was there already.
         self.collector.report_open();
@@ -308,7 +327,7 @@ impl Flight<'_> {
             self.take(item);
         }
         let Some(p) = self.pending.take() else { return };
-        self.last = Some(now);
+        self.ration.written(now);
         let path = name::free_of(&self.folder, "pg-tui-flight");
         match save(&self.window, &path, &self.header, &p.why, p.time, p.thread) {
             Ok(thread) => self.writing = Some(Writing { thread, answers: p.answers }),

@@ -1,6 +1,7 @@
 //! The guards at work.
 
 mod asked;
+mod limits;
 mod python;
 mod slow;
 
@@ -58,8 +59,8 @@ pub struct Guards {
     given: Option<Given>,
     /// Violations of given units that had ended unseen, by loop and type.
     refuted: HashMap<(usize, Option<usize>), u64>,
-    /// Functions that were come by too often.
-    shed: usize,
+    /// How long units of each type may take as things are, by loop (`apart`).
+    held: Vec<Vec<Ns>>,
     next_look: u64,
     next_shed: u64,
     began: u64,
@@ -90,6 +91,7 @@ impl Guards {
             program,
             judge,
             ranks: plan.loops.iter().map(|l| ranks(&l.thresholds, &l.first)).collect(),
+            held: plan.loops.iter().map(|l| l.thresholds.clone()).collect(),
             plan,
             table: StackTable::new(),
             catalog: Catalog::default(),
@@ -100,7 +102,6 @@ impl Guards {
             windows: None,
             given: None,
             refuted: HashMap::new(),
-            shed: 0,
             next_shed: 0,
             next_look: 0,
             began: monotonic(),
@@ -192,26 +193,6 @@ impl Guards {
         Ok(())
     }
 
-    /// From now on units of a loop may take so long, by their types as the plan counts them, and those of no known type;
-    /// 0: as long as they like.
-    pub fn limit(&mut self, of_loop: usize, thresholds: &[Ns], unknown: Ns) {
-        let Some(plan) = self.plan.loops.get_mut(of_loop).filter(|l| l.thresholds.len() == thresholds.len())
-        else {
-            return;
-        };
-        plan.thresholds = thresholds.into();
-        plan.unknown = unknown;
-        let learning = self.plan.learning;
-        for (rank, &place) in self.ranks[of_loop].iter().enumerate().take(TYPES) {
-            self.program.rings.limit(of_loop, rank, limit(thresholds[place], learning));
-        }
-        self.program.rings.limit(of_loop, TYPES, limit(unknown, learning));
-        let longest = self.longest_unit();
-        if let Some(windows) = &mut self.windows {
-            windows.limit(longest);
-        }
-    }
-
     /// The longest that a unit of no known type may take, ns; 0 where all may take as long as they like.
     fn longest_unit(&self) -> u64 {
         self.plan.loops.iter().map(|l| l.unknown).max().unwrap_or(0)
@@ -280,9 +261,13 @@ impl Guards {
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.notes.clone();
         notes.extend(self.given.iter().flat_map(|g| g.notes.iter().cloned()));
-        if self.shed > 0 && !self.plan.learning {
-            let (shed, left) = (self.shed, self.probes.guarded());
-            notes.push(format!("{shed} functions were called too often to stay guarded; {left} stayed"));
+        let (out, left) = (self.probes.resting(), self.probes.guarded());
+        if out > 0 && !self.plan.learning {
+            let functions = if out == 1 { "1 function is".into() } else { format!("{out} functions are") };
+            notes.push(format!(
+                "{functions} called too often to be guarded at present ({left} are): units that only these tell apart may \
+                 take as long as the longest of them"
+            ));
         }
         let given = self.plan.loops.iter().enumerate().filter(|(_, l)| l.given.is_some());
         let abandoned: u64 = given.map(|(i, _)| self.abandoned(i)).sum();
@@ -330,17 +315,6 @@ impl Guards {
             c.violations = c.violations.saturating_sub(refuted(Some(i).filter(|i| *i < ranks.len())));
         }
         counts
-    }
-
-    /// Probes that cost more than they may are taken out.
-    fn shed(&mut self) {
-        if self.windows.as_ref().is_some_and(|w| !w.are_open()) {
-            return;
-        }
-        let of = |l: usize| self.program.loops.get(&(l as u32), 0).map_or(0, |l| l.busy);
-        let busy = (0..self.ranks.len()).map(of).sum();
-        let (counted, costs) = ((self.calls(), busy), self.costs());
-        self.shed += self.probes.shed(counted, costs, self.plan.share, &mut self.notes);
     }
 
     /// How often units came by each function of the plan.

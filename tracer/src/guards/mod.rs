@@ -8,6 +8,7 @@
 //! | `plan` | what is guarded, and how |
 //! | `point` | where in a function a probe goes |
 //! | `probes` | those that are set |
+//! | `hot`, `apart` | which are taken out for a while since they are called too often, and what is told apart without them |
 //! | `budget`, `windows` | for how long, where they cost more than they may |
 //! | `given` | units between places that a person named |
 //! | `layout` | what is shared with the programs |
@@ -23,12 +24,14 @@
 //! of the target is changed but the probed instructions, which the kernel restores when this process ends, however it
 //! ends.
 
+mod apart;
 mod budget;
 mod calibrate;
 mod frames;
 mod given;
 #[allow(clippy::module_inception)]
 mod guards;
+mod hot;
 mod layout;
 mod multi;
 mod plan;

@@ -1,5 +1,7 @@
-//! The probes that are set, and which of them are taken out again since they are come by too often.
+//! The probes that are set; those that are come by too often are taken out for a while ([`Hot`]).
 
+use super::apart;
+use super::hot::Hot;
 use super::layout::{FUNCTIONS, SKIP, STEPPED};
 use super::multi::{Link, Probe, Program};
 use super::plan::Plan;
@@ -8,15 +10,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What probes may cost beyond their share before some are taken out: less is chance.
-const TOLERANCE: f64 = 1.3;
-
-/// What probes may take between two looks in any case, ns: a thousandth of one CPU.
-const HARMLESS: f64 = 500_000.0;
-
-/// To which share of their cost probes are brought down with one look at most.
-const AT_ONCE: f64 = 0.125;
-
 /// Number in the plan, file, probe.
 type Place = (usize, PathBuf, Probe);
 
@@ -24,8 +17,12 @@ type Place = (usize, PathBuf, Probe);
 #[derive(Default)]
 pub struct Probes {
     programs: Option<Arc<[Program; 2]>>,
-    /// At the entries of functions that are guarded at present.
+    /// At the entries of functions that are guarded at present, and of those that rest.
     entries: Vec<Place>,
+    resting: Vec<Place>,
+    hot: Hot,
+    /// Set again with the last look: a unit that began before has passed them by.
+    back: Vec<usize>,
     /// Behind loops' own wait calls.
     returns: Vec<Place>,
     /// Of either, when they are set.
@@ -64,7 +61,8 @@ impl Probes {
             (i, f.file.clone(), probe(i, f.offset, Point::find(&f.file, f.offset)))
         };
         let (programs, entries) = (Some(Arc::clone(programs)), functions.map(entry).collect());
-        let mut all = Self { programs, entries, returns, ..Self::default() };
+        let hot = Hot::new(plan.learning, apart::told(plan));
+        let mut all = Self { programs, entries, hot, returns, ..Self::default() };
         all.links = all.unset().set(notes);
         all
     }
@@ -85,36 +83,51 @@ impl Probes {
     }
 
     /// Takes out those that are come by most, if all of them took more than `share` of the units' time since the last
-    /// look. `calls` and `busy` (ns) count from the beginning; a probe costs `hit` ns, or `step` where the kernel has to
-    /// step. Returns how many were taken out.
+    /// look, and sets those again that have rested. `calls` and `time` (ns) count from the beginning; a probe costs `hit` ns,
+    /// or `step` where the kernel has to step. Returns whether
+    /// others tell types apart than before.
     pub fn shed(
         &mut self,
-        (calls, busy): (Vec<u64>, u64),
+        now: u64,
+        (calls, time): (Vec<u64>, u64),
         (hit, step): (u64, u64),
         share: f64,
         notes: &mut Vec<String>,
-    ) -> usize {
-        let (before, busy_before) = std::mem::replace(&mut self.last, (calls, busy));
+    ) -> bool {
+        let (before, time_before) = std::mem::replace(&mut self.last, (calls, time));
         let cost = |(number, _, probe): &Place| {
             let since = before.get(*number).copied().unwrap_or(0);
             let each = if probe.cookie & STEPPED != 0 { step } else { hit };
-            self.last.0.get(*number).map_or(0, |n| n.saturating_sub(since)) * each
+            (*number, self.last.0.get(*number).map_or(0, |n| n.saturating_sub(since)) * each)
         };
-        let costs: Vec<u64> = self.entries.iter().map(cost).collect();
-        // Before the first long unit has ended nothing is known of the units' time: some hits harm nobody.
-        let may = ((busy.saturating_sub(busy_before)) as f64 * share).max(HARMLESS);
-        let Some(kept) = affordable(&costs, may) else { return 0 };
-        let taken = self.entries.len() - kept.len();
-        let mut at = 0;
-        self.entries.retain(|_| {
-            at += 1;
-            kept.binary_search(&(at - 1)).is_ok()
-        });
+        let costs: Vec<(usize, u64)> = self.entries.iter().map(cost).collect();
+        let gone = self.hot.look(now, &costs, time.saturating_sub(time_before), share);
+        let back = self.hot.rested(now);
+        let was_back = !std::mem::replace(&mut self.back, back.clone()).is_empty();
+        if gone.is_empty() && back.is_empty() {
+            return was_back;
+        }
+        let (gone, entries) = take(std::mem::take(&mut self.entries), &gone);
+        let (back, resting) = take(std::mem::take(&mut self.resting), &back);
+        (self.entries, self.resting) = (entries, resting);
+        self.entries.extend(back);
+        self.resting.extend(gone);
+        self.entries.sort_unstable_by_key(|e| e.0);
         // The new ones first: no function is without in between.
         if let Some([_, on_context]) = self.programs.as_deref() {
             self.links[0] = attach(on_context, &self.entries, notes);
         }
-        taken
+        true
+    }
+
+    /// Does this function tell nothing of units at present, since it was called too often?
+    pub fn is_out(&self, number: usize) -> bool {
+        self.hot.rests(number) || self.back.contains(&number)
+    }
+
+    /// How many do.
+    pub fn resting(&self) -> usize {
+        self.hot.resting()
     }
 
     /// Numbers of the functions at which there are probes, ascending.
@@ -128,24 +141,9 @@ impl Probes {
     }
 }
 
-/// Which of these are kept, the cheapest first, when they may cost so much together; `None` when all are. What a unit has
-/// taken that has not ended is not known yet, and one that calls a function a million times would take all others along: so
-/// they come down to [`AT_ONCE`] of what they cost at most, and further with the next look.
-fn affordable(costs: &[u64], may: f64) -> Option<Vec<usize>> {
-    let all: u64 = costs.iter().sum();
-    if all as f64 <= may * TOLERANCE {
-        return None;
-    }
-    let may = may.max(all as f64 * AT_ONCE);
-    let mut order: Vec<usize> = (0..costs.len()).collect();
-    order.sort_by_key(|&i| (costs[i], i));
-    let mut sum = 0;
-    order.retain(|&i| {
-        sum += costs[i];
-        sum as f64 <= may
-    });
-    order.sort_unstable();
-    Some(order)
+/// Those with these numbers (ascending), and the others.
+fn take(all: Vec<Place>, numbers: &[usize]) -> (Vec<Place>, Vec<Place>) {
+    all.into_iter().partition(|e| numbers.binary_search(&e.0).is_ok())
 }
 
 /// The probe of what has this number and begins at an offset in a file.
@@ -186,23 +184,5 @@ fn attach_some(
             attach_some(program, file, a, links, notes);
             attach_some(program, file, b, links, notes);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_come_by_most_is_taken_out() {
-        // All of them cost 1110, of which 1000 and a little more may be.
-        assert_eq!(affordable(&[10, 1000, 0, 100], 1000.0), None);
-        assert_eq!(affordable(&[10, 1000, 0, 100], 800.0), Some(vec![0, 2, 3]));
-        // A unit that has not ended yet: what it comes by most goes, not all the others.
-        assert_eq!(affordable(&[10, 1000, 0, 100], 0.0), Some(vec![0, 2, 3]));
-        assert_eq!(affordable(&[10, 0, 100], 0.0), Some(vec![0, 1]));
-        // Nothing was done: nothing is known.
-        assert_eq!(affordable(&[0, 0], 0.0), None);
-        assert_eq!(affordable(&[0, 5], 0.0), Some(vec![0]));
     }
 }

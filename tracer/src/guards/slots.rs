@@ -21,7 +21,7 @@ pub struct Asleep {
     /// Off the CPU before that, within the unit, and of that ready without one, ns.
     pub away: u64,
     pub ready: u64,
-    /// In which system call; zeros when in none.
+    /// Where it blocks, mostly in a system call; zeros when it only has no CPU.
     pub at: At,
     pub best: u32,
     pub number: u32,

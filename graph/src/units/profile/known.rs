@@ -62,6 +62,11 @@ impl KnownTypes {
         self.silent = silent.into_iter().map(|s| s.is_some_and(|s| s.what)).collect();
     }
 
+    /// Were enough units of the loop learnt to say how long any of them may take?
+    pub fn is_enough(&self) -> bool {
+        self.stats.iter().map(UnitStats::count).sum::<u64>() >= FEW
+    }
+
     /// How long a unit of a type may take: as a person said, or by `rule`. What a handful of units took bounds nothing:
     /// units of such a type may take as long as those of the whole loop may, if that is more. `None` for a type without
     /// units.

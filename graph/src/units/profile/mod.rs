@@ -190,6 +190,11 @@ impl Profile {
         self.loops.keys()
     }
 
+    /// How many distinct call trees are known: what it takes to find the types grows with their square.
+    pub fn call_trees(&self) -> usize {
+        self.loops.values().map(|l| l.trees.len()).sum()
+    }
+
     /// Units learnt from, of all loops.
     pub fn units(&self) -> u64 {
         let all = self.loops.values().flat_map(|l| l.trees.values());

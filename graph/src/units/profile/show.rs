@@ -1,6 +1,6 @@
 //! A profile as text for people: `profile show`.
 
-use super::{Limit, Listed, LoopTypes, Profile};
+use super::{Limit, Listed, LoopKey, LoopTypes, Profile};
 use crate::units::path::CallPath;
 use crate::units::{Caution, Row, Rule, TypeId, TypeOptions, average_relative};
 use crate::words::{clean, span};
@@ -35,11 +35,9 @@ impl Profile {
         }
         for Listed { key, of, rows } in self.listed(options, rule) {
             writeln!(out)?;
-            let place = format!("{}+{:#x}", clean(&key.build_id, 64), key.offset);
+            let place = format!("{}+{:#x}", clean(self.file_of(&key), 60), key.offset);
             let place = match self.loop_function(&key) {
-                Some(f) => {
-                    format!("{} ({}), at {place}", clean(&f.function.name, 60), clean(&f.function.module, 60))
-                }
+                Some(f) => format!("{} ({place})", clean(&f.function.label(), 60)),
                 None => format!("at {place}"),
             };
             let (types, trees) = (of.types.types().len(), of.types.trees().len());
@@ -63,6 +61,14 @@ impl Profile {
             }
         }
         Ok(())
+    }
+
+    /// File name of the binary that a loop is in; its build-id where that is not known.
+    fn file_of<'a>(&'a self, key: &'a LoopKey) -> &'a str {
+        let function = self.loop_function(key).map(|f| f.function.module.as_str());
+        let binary = || self.binaries.iter().find(|b| b.build_id == key.build_id);
+        let path = || binary().map(|b| b.path.rsplit('/').next().unwrap_or_default());
+        function.or_else(path).filter(|f| !f.is_empty()).unwrap_or(&key.build_id)
     }
 
     fn write_row(&self, out: &mut String, row: &Row, of: &LoopTypes) -> std::fmt::Result {
@@ -112,7 +118,7 @@ impl Profile {
     }
 
     fn path(&self, p: &CallPath) -> String {
-        let name = |i: u32| self.functions.get(i as usize).map_or("?".into(), |f| clean(&f.name, 60));
+        let name = |i: u32| self.functions.get(i as usize).map_or("?".into(), |f| clean(&f.label(), 60));
         let shown = &p.functions()[p.len().saturating_sub(FRAMES)..];
         let text = shown.iter().map(|f| name(f.0)).collect::<Vec<_>>().join(" > ");
         if shown.len() < p.len() { format!("... > {text}") } else { text }

@@ -211,6 +211,34 @@ fn claims_of_length_are_not_believed() {
 }
 
 #[test]
+fn a_file_that_was_cut_short_is_told_so() {
+    let bytes = server().encode().unwrap();
+    for n in [8, bytes.len() / 3, bytes.len() / 2, bytes.len() - 1] {
+        let refused = Profile::decode(&bytes[..n]).unwrap_err().to_string();
+        assert!(refused.contains("it ends too early") && !refused.contains("marker"), "{n}: {refused}");
+    }
+}
+
+#[test]
+fn functions_without_a_name_are_told_by_their_file() {
+    let of = |name: &str| Function { module: "nginx".into(), name: name.into() };
+    assert_eq!(of("+0x51af0").label(), "nginx+0x51af0");
+    assert_eq!(of("ngx_worker").label(), "ngx_worker");
+    // So are the types that are called by them.
+    let unit = |f: u32| {
+        let paths = PathSet::new([CallPath::new([FunctionId(0), FunctionId(f)])]);
+        Unit { duration: 5, paths, contexts: BTreeSet::new() }
+    };
+    let p = Profile::new([], &["+0x10", "+0x20", "+0x30"].map(of), [(key(0), &unit(1)), (key(0), &unit(2))]);
+    let text = p.show(TypeOptions::default(), Rule::default());
+    assert!(text.contains("nginx+0x10 > nginx+0x30"), "{text}");
+    assert!(
+        p.types(&key(0), TypeOptions::default()).unwrap().known.names.contains(&"nginx+0x20".into()),
+        "{text}"
+    );
+}
+
+#[test]
 fn what_an_older_program_can_read_is_written_for_it() {
     let unit = Unit { duration: 1, paths: PathSet::default(), contexts: BTreeSet::new() };
     let version = |loops: &[u64]| {
@@ -267,7 +295,7 @@ fn a_profile_as_text() {
 units: 80, loops: 1, functions: 6
 binary /usr/sbin/httpd (build-id abcd)
 
-loop at abcd+0x1234: 2 types, 2 distinct call trees
+loop at httpd+0x1234: 2 types, 2 distinct call trees
   no     units      mean     sigma      c    median       p99  greatest threshold  type
    1        40    5.2 ms    116 µs  2.3 %    5.2 ms    5.4 ms    5.4 ms    5.7 ms  run_cgi
                main > serve > run_cgi > fork
@@ -492,7 +520,7 @@ fn places_are_joined_and_are_no_part_of_what_a_function_is() {
     assert_eq!(merged.boundaries(&key(0x1234)).map(|b| b.calls[0]).collect::<Vec<_>>(), [64, 96]);
     assert_eq!(merged.loop_function(&key(0x1234)).map(|f| f.entry), Some(0x1200));
     let text = merged.show(TypeOptions::default(), Rule::default());
-    assert!(text.contains("loop main (httpd), at abcd+0x1234: 2 types"), "{text}");
+    assert!(text.contains("loop main (httpd+0x1234): 2 types"), "{text}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::units::refine::{TreeTimes, contexts_of, precedence};
 use crate::units::table::{Row, table};
 use crate::units::thresholds::Rule;
 use crate::units::types::{TypeId, TypeOptions, UnitTypes};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// Begin of the name of what stands for the calls of a unit of which too little was seen.
@@ -74,7 +75,8 @@ impl Profile {
         let splits = types.refine(&times);
         let groups: Vec<Vec<usize>> = types.types().iter().map(|t| t.trees.clone()).collect();
         let first = precedence(&groups, &times);
-        let name = |f: FunctionId| self.functions.get(f.0 as usize).map_or("?", |f| f.name.as_str());
+        let labels: Vec<Cow<str>> = self.functions.iter().map(Function::label).collect();
+        let name = |f: FunctionId| labels.get(f.0 as usize).map_or("?", |l| l.as_ref());
         let known = KnownTypes::new(l, &types, type_names(&types, name));
         let contexts = groups.iter().map(|g| contexts_of(g, &times)).collect();
         Some(LoopTypes { types, contexts, splits, first, known })
@@ -102,6 +104,15 @@ impl Function {
     pub fn unseen(how: &str) -> Self {
         let name = if how.is_empty() { format!("{UNSEEN})") } else { format!("{UNSEEN}: {how})") };
         Self { module: String::new(), name }
+    }
+
+    /// Its name; of one without a name the file that it is in, and where: `nginx+0x51af0`.
+    pub fn label(&self) -> Cow<'_, str> {
+        if self.name.starts_with("+0x") {
+            format!("{}{}", self.module, self.name).into()
+        } else {
+            self.name.as_str().into()
+        }
     }
 
     /// Is it one of these?

@@ -194,6 +194,17 @@ fn damaged(what: impl std::fmt::Display) -> DecodeError {
     DecodeError::Damaged(what.to_string())
 }
 
+/// Of what cannot be decoded, what a person can make of it.
+fn undecodable(e: &rmp_serde::decode::Error) -> DecodeError {
+    use rmp_serde::decode::Error::{InvalidDataRead, InvalidMarkerRead};
+    match e {
+        InvalidDataRead(_) | InvalidMarkerRead(_) => {
+            damaged("it ends too early, as if its end had not been copied or written")
+        }
+        other => damaged(other),
+    }
+}
+
 impl Profile {
     /// The bytes of an `app.pgprof`. Equal profiles give equal bytes.
     ///
@@ -283,7 +294,7 @@ impl Profile {
         let mut reader = rmp_serde::Deserializer::new(rest);
         // What is written nests eight deep.
         reader.set_max_depth(32);
-        let whole = Whole::deserialize(&mut reader).map_err(damaged)?;
+        let whole = Whole::deserialize(&mut reader).map_err(|e| undecodable(&e))?;
         if !reader.get_ref().is_empty() {
             return Err(damaged("something follows its end"));
         }

@@ -105,7 +105,7 @@ impl Guards {
             let of_loop = unit.of_loop as usize;
             let of = self.type_of(of_loop, asleep.best);
             let Some(plan) = self.plan.loops.get(of_loop) else { continue };
-            let threshold = of.map_or(plan.unknown, |t| plan.thresholds[t]);
+            let threshold = of.map_or(plan.unknown, |t| self.held[of_loop][t]);
             let elapsed = now.saturating_sub(asleep.start.saturating_add(asleep.spent));
             let (nowhere, off) = (asleep.at == At::default(), now.saturating_sub(asleep.off));
             let away = asleep.away.saturating_add(off);

@@ -429,3 +429,29 @@ fn note(text: &str) {
 fn shown(path: &Path) -> String {
     clean(&path.display().to_string()).into_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_for_the_worst_and_has_the_time_after_it() {
+        let now = Instant::now();
+        let after = Duration::from_secs(3);
+        let mut pending = Pending {
+            why: "a trifle".into(),
+            time: 5,
+            thread: ThreadId(1),
+            report: now,
+            reported: Some(7),
+            write: now + Duration::from_secs(1),
+            answers: Vec::new(),
+        };
+        pending.is_for("a hang", 9, ThreadId(2), now, after);
+        assert_eq!(pending.why, "a hang; before that: a trifle");
+        assert_eq!((pending.time, pending.thread), (9, ThreadId(2)));
+        // What goes on is reported again before it is written.
+        assert_eq!((pending.reported, pending.write), (None, now + after));
+        assert_eq!(pending.report, now + after.saturating_sub(REPORT));
+    }
+}

@@ -86,7 +86,7 @@ impl Writer<'_> {
             self.c.object(e.object).map(|o| short_label(&if connects { whom(o) } else { o.label() }));
         let object = object.filter(|o| !o.is_empty());
         let word = if connects { "to" } else { "of" };
-        let call = e.call.name().map_or_else(|| "a call".into(), |c| c.into_owned());
+        let call = e.call.name().map_or_else(|| "a call".into(), std::borrow::Cow::into_owned);
         (call, object.map_or_else(String::new, |o| format!(" {word} {o}")))
     }
 

@@ -68,7 +68,7 @@ fn a_slow_unit_is_caught_in_the_act() {
     set("60s");
     let metrics = dir.path().join("metrics");
     let guard =
-        pg_tui(&["guard", "-p", &server.pid().to_string(), "--profile", profile, "--json", "-d", "22"])
+        pg_tui(&["guard", "-p", &server.pid().to_string(), "--profile", profile, "--json", "-d", "30"])
             .args(["--on-violation", "record", "-o", dir.path().to_str().unwrap()])
             .args(["--metrics", metrics.to_str().unwrap()])
             .stdout(Stdio::piped())
@@ -80,7 +80,7 @@ fn a_slow_unit_is_caught_in_the_act() {
     set("150ms");
     std::thread::sleep(Duration::from_millis(2500));
     assert!(server.ask(&line("t 1200000")));
-    // One that is far worse has a file of its own, soon after the other or not.
+    // One that is far worse (four times) has a file of its own, soon after the other or not.
     // What comes while that is not written yet, as on a busy machine, is in it.
     for _ in 0..90 {
         std::thread::sleep(Duration::from_millis(100));
@@ -89,7 +89,7 @@ fn a_slow_unit_is_caught_in_the_act() {
         }
     }
     std::thread::sleep(Duration::from_secs(1));
-    assert!(server.ask(&line("t 3600000")));
+    assert!(server.ask(&line("t 6000000")));
     let guarded = guard.wait_with_output().unwrap();
     let said = text(&guarded);
     assert_eq!(guarded.status.code(), Some(6), "{said}");
@@ -112,7 +112,7 @@ fn a_slow_unit_is_caught_in_the_act() {
     // How long it took in the end is told, too.
     let mut ends = told.iter().filter(|v| v["event"] == "ended" && v["start_ns"] == slow["start_ns"]);
     let took = ends.next().and_then(|v| v["duration_ns"].as_u64());
-    assert!(took.is_some_and(|ns| (1_150_000_000..3_600_000_000).contains(&ns)), "{said}");
+    assert!(took.is_some_and(|ns| (1_150_000_000..6_000_000_000).contains(&ns)), "{said}");
     let summary = told.last().unwrap();
     assert_eq!(summary["event"], "summary", "{said}");
     assert!(

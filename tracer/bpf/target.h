@@ -289,7 +289,7 @@ static __noinline bool polls_known(struct thread *t, struct task_struct *task, s
 		s32 fd = (s32)s->words[i];
 		if (!poll_asks(s->words[i]))
 			continue;
-		last = known_file(t, task, fd);
+		last = known_file(t, task, fd, true);
 		if (!last)
 			return false;
 		last_fd = fd;
@@ -340,7 +340,7 @@ static __always_inline bool waits_on_known(struct thread *t, struct task_struct 
 	if ((class < C_FD || class > C_FD_SEND) && class != C_EPOLL)
 		return false;
 	u32 fd = r->di;
-	struct remembered *m = known_file(t, task, fd);
+	struct remembered *m = known_file(t, task, fd, false);
 	if (!m)
 		return false;
 	if (class == C_EPOLL) {
@@ -379,7 +379,7 @@ static __always_inline bool acts_on_known(struct thread *w, struct task_struct *
 	}
 	if (class < C_FD || class > C_FD_SEND)
 		return false;
-	struct remembered *m = known_file(w, waker, r->di);
+	struct remembered *m = known_file(w, waker, r->di, false);
 	if (!m)
 		return false;
 	o->kind = m->object.kind;

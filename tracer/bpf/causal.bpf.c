@@ -487,7 +487,7 @@ int BPF_PROG(on_waking, struct task_struct *task)
 		disk_waker(t, c, now);
 	/* In an interrupt the thread is only the interrupted one, unless it sent the packet itself. */
 	else if (t->waker && !(waker->flags & NO_USER) &&
-	    (t->context == CTX_TASK || (t->context == CTX_NET_RX && c && received_by_thread(c))))
+	    (t->context == CTX_TASK || (t->context == CTX_NET_RX && c && sent_by_thread(c))))
 		wake_by(t, waker, now);
 	else if (t->context == CTX_TASK && (waker->flags & PF_WQ_WORKER) && !(task->flags & PF_WQ_WORKER))
 		works_for(waker, now);

@@ -105,7 +105,7 @@ static __always_inline bool in_net_rx(struct cpu *c)
  * come when it has, and is not preempted meanwhile; a device's interrupt serves them on top of whatever it interrupted.
  * And they come from the backlog, whose turn it is while it has packets and is in no list; those of most devices do not.
  */
-static __noinline bool received_by_thread(struct cpu *c)
+static __noinline bool sent_by_thread(struct cpu *c)
 {
 	if (!asked)
 		return !c->net_raised_by_irq;

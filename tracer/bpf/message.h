@@ -165,7 +165,8 @@ static __always_inline bool calls_wanted(struct control *c, struct task_struct *
 	bool wanted = false;
 	for (int i = 0; i < BURSTING; i++)
 		wanted |= c->bursting[i] == who;
-	return wanted;
+	/* The parent of the first process has no number, as a place that is free. */
+	return wanted && who;
 }
 
 SEC("tp_btf/sys_enter")

@@ -26,7 +26,7 @@ struct control {
 	u32 focus_generation; /* counts up when `focus` changes; 0: no focus */
 	u32 pass;
 	u64 realtime_offset; /* CLOCK_REALTIME - CLOCK_MONOTONIC */
-	u32 burst;	     /* the number of the burst that is under way, or 0 */
+	u32 burst;	     /* the number of the last burst that began */
 	u32 all_calls;	     /* record system calls of every thread */
 	u32 burst_of;
 	u32 bursting[BURSTING]; /* these threads, or these processes' children; 0: none */

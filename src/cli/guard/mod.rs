@@ -35,7 +35,7 @@ const HZ: u32 = 99;
 /// After a violation of a type none of it is told for so long; then for twice as long.
 const PERIOD: u64 = 200_000_000;
 /// What probes at functions may take of the time that units have a CPU, by what a probe costs in a short loop: in a server
-/// that is busy with other things each takes two to three times as long (`benches/README.md`).
+/// that is busy with other things each takes longer.
 const SHARE: f64 = 0.005;
 /// A unit of a loop in so long is recorded that took no longer than it may, ns: slow ones are compared with these.
 const SPARSE: u64 = 5_000_000;

@@ -87,8 +87,6 @@ pub struct Programs {
     asked: bool,
     /// What is received over sockets is recorded.
     pub receptions: bool,
-    /// Bursts so far.
-    bursts: u32,
     /// `struct python` in `bpf/python_frames.h` by thread, as words.
     pythons: HashMap<MapData, u32, [u64; 3]>,
     rings: Option<Rings>,
@@ -204,8 +202,7 @@ impl Programs {
     /// # Errors
     /// The kernel's refusal.
     pub fn begin_burst(&mut self, tids: &[u32], children: bool) -> Result<(), Error> {
-        self.bursts += 1;
-        self.state.burst = self.bursts;
+        self.state.burst += 1;
         self.state.burst_of = if children { OF_CHILDREN } else { OF_THREADS };
         self.state.bursting = std::array::from_fn(|i| tids.get(i).copied().unwrap_or(0));
         self.write_control()?;
@@ -217,7 +214,7 @@ impl Programs {
     /// # Errors
     /// The kernel's refusal.
     pub fn end_burst(&mut self) -> Result<(), Error> {
-        (self.state.burst, self.state.bursting) = (0, [0; AT_ONCE]);
+        self.state.bursting = [0; AT_ONCE];
         self.write_control()?;
         for ((name, _), link) in SYSCALLS.iter().zip(self.calls.take().into_iter().flatten()) {
             let p: &mut BtfTracePoint = program(&mut self.ebpf, name)?;

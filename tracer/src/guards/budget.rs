@@ -4,8 +4,8 @@
 //! in which all of them are set; where they cost less than that, they stay set. A window costs what the probes take in it and
 //! what setting them and taking them out takes, both as they were measured in the windows before.
 
-/// What a probe takes of a program that is busy with other things, in terms of what it takes in a short loop
-/// (`benches/README.md`): caches and predictions suffer.
+/// What a probe takes of a program that is busy with other things, in terms of what it takes in a short loop:
+/// caches and predictions suffer.
 const BUSY: f64 = 2.5;
 /// Setting probes and taking them out costs the guarded threads as well: page faults, and waits while their code changes.
 const DISTURBANCE: f64 = 2.0;

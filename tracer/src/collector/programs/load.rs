@@ -109,7 +109,6 @@ impl Programs {
             control,
             state: Control::default(),
             focus: take(&mut ebpf, "focus")?,
-            bursts: 0,
             pythons: take(&mut ebpf, "pythons")?,
             counts: take(&mut ebpf, "counts")?,
             calls: None,

@@ -293,8 +293,13 @@ mod tests {
             }
             let mut child =
                 std::process::Command::new(&exe).stdin(std::process::Stdio::piped()).spawn().unwrap();
-            let all = Binary::of_process(child.id());
-            // Without io_uring it ends.
+            // Who started it may go on before it is mapped. Without io_uring it ends.
+            let mut all = Vec::new();
+            while !all.iter().any(|b: &Binary| b.path.ends_with("/server"))
+                && child.try_wait().unwrap().is_none()
+            {
+                all = Binary::of_process(child.id());
+            }
             let _ = (child.kill(), child.wait());
             let Some(server) = all.iter().find(|b| b.path.ends_with("/server")) else {
                 println!("skipped: it has ended");

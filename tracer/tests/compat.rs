@@ -116,7 +116,7 @@ fn record(exe: &std::path::Path, level: Level) -> (Catalog, Vec<Event>) {
     let focus = Focus { command: true, ..Focus::default() };
     let collector = Collector::start(Options { level, focus, ..Options::default() }, sender).unwrap();
     let mut command = pg_tracer::command::Command::spawn(&[exe.into()]).unwrap();
-    collector.focus_on(command.pid());
+    collector.focus_on_command(command.pid());
     command.resume().unwrap();
     assert_eq!(command.wait().unwrap().code(), Some(3));
     collector.stop().unwrap();

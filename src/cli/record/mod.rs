@@ -207,7 +207,7 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
 /// Watches the flags that were asked for, and lets the command begin.
 fn begin(args: &Record, collector: &Collector, command: Option<&mut Command>) -> Result<(), Failure> {
     let Some(c) = command else { return flags::watch(args, collector, None) };
-    collector.focus_on(c.pid());
+    collector.focus_on_command(c.pid());
     let mut held = flags::hold(args, c.pid())?;
     c.resume().map_err(|e| not_started(&e))?;
     let stopped = held.as_mut().is_some_and(|h| h.wait().unwrap_or(false));

@@ -67,8 +67,12 @@ pub struct LiveStats {
 }
 
 enum Command {
-    /// A process, and whom to tell when it is done.
-    Focus(u32, Sender<()>),
+    /// A process, which may be a command that waits to be started; whom to tell when it is done.
+    Focus {
+        pid: u32,
+        unstarted: bool,
+        done: Sender<()>,
+    },
     /// Watch flags of a process; those not there yet later; whom to tell what came of it.
     Watch(u32, Vec<FlagSpec>, bool, Sender<Result<(), FlagError>>),
     /// Follow threads; whom to tell whether that began.
@@ -119,11 +123,19 @@ impl Collector {
         Ok(Self { commands, stats, reports: AtomicU64::new(0), thread: Some(thread) })
     }
 
-    /// Make a process with its descendants the focus: a command that was started later. Returns when that
-    /// holds, or after a second.
+    /// Make a process with its descendants the focus, too. Returns when that holds, or after a second.
     pub fn focus_on(&self, pid: u32) {
+        self.focus(pid, false);
+    }
+
+    /// The same of a command that waits to be started: what its process does before it executes that is ours.
+    pub fn focus_on_command(&self, pid: u32) {
+        self.focus(pid, true);
+    }
+
+    fn focus(&self, pid: u32, unstarted: bool) {
         let (done, is_done) = bounded(1);
-        if self.commands.send(Command::Focus(pid, done)).is_ok() {
+        if self.commands.send(Command::Focus { pid, unstarted, done }).is_ok() {
             let _ = is_done.recv_timeout(Duration::from_secs(1));
         }
     }

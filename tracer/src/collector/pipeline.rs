@@ -215,6 +215,10 @@ impl Pipeline {
             self.damaged += 1;
             return;
         };
+        self.take(record);
+    }
+
+    fn take(&mut self, record: Record) {
         match record {
             Record::Off(r) => self.off(&r),
             Record::Again(r) => self.again(&r),
@@ -243,7 +247,10 @@ impl Pipeline {
                 let now = self.time(time);
                 self.quotas.forget(tgid);
                 self.python.forget(tgid, tgid);
-                self.unstarted = self.unstarted.filter(|&pid| pid != tgid);
+                if self.unstarted == Some(tgid) {
+                    self.unstarted = None;
+                    self.identity.begins(tgid, now);
+                }
                 self.identity.exec(tid, tgid, &comm, &argv, &[], now);
                 let thread = self.identity.thread(tgid, tgid, now);
                 self.order.push(Event { time: now, thread, cpu, kind: Kind::Exec });

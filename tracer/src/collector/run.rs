@@ -178,8 +178,9 @@ impl Run {
             let due = next_long.min(burst_due).min(duty_due).min(now + PAUSE).saturating_sub(now);
             let batch = select! {
                 recv(self.commands) -> command => match command {
-                    Ok(Command::Focus(pid, done)) => {
+                    Ok(Command::Focus { pid, unstarted, done }) => {
                         self.focus_on(pid);
+                        self.pipeline.unstarted = unstarted.then_some(pid).or(self.pipeline.unstarted);
                         let _ = done.send(());
                         None
                     }
@@ -380,10 +381,6 @@ impl Run {
         self.pipeline.holders.set_everybody(false);
         self.programs.set_focus(&[pid], &[]);
         self.pipeline.identity.focus_on(pid);
-        // A command that waits to be started is still this program.
-        let program = |of: &str| std::fs::read_link(format!("/proc/{of}/exe")).ok();
-        let own = program("self");
-        self.pipeline.unstarted = (own.is_some() && own == program(&pid.to_string())).then_some(pid);
     }
 
     /// Translate a batch.

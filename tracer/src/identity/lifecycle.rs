@@ -142,6 +142,14 @@ impl Identity {
         (unknown && slot.row.end.is_none() && slot.row.start >= forked && process.pid == tgid).then_some(id)
     }
 
+    /// A command that waited to be started executes: what its process was before was ours.
+    pub fn begins(&mut self, pid: u32, now: Ns) {
+        let thread = self.thread(pid, pid, now);
+        let Some(process) = self.owner(thread) else { return };
+        self.change_process(process, |p| p.start = now);
+        self.change_thread(thread, |t| t.start = now);
+    }
+
     /// The process replaced its program. `tid` is the thread that did it, by the number it had before
     /// when that is known: one that was not the leader takes over the leader's number. `argv` is separated
     /// by NULs and may be cut off or empty (then `/proc` is asked), like `exe`.

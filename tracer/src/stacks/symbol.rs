@@ -171,16 +171,26 @@ impl Symbols {
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.kernel_hidden {
-            notes.push(
-                "kernel functions have no names: /proc/kallsyms shows no addresses (run as root, or set \
-                 kernel.kptr_restrict=0)"
-                    .to_owned(),
-            );
+            notes.push(format!(
+                "kernel functions have no names: /proc/kallsyms shows no addresses ({})",
+                kernel_symbols_remedy(&std::fs::read_to_string(KPTR_RESTRICT).unwrap_or_default())
+            ));
         }
         if self.dead {
             notes.push("the thread that looks up symbols could not run; functions have no names".to_owned());
         }
         notes
+    }
+}
+
+/// Who may see addresses of the kernel: kernel/kallsyms.c, `kallsyms_show_value`.
+const KPTR_RESTRICT: &str = "/proc/sys/kernel/kptr_restrict";
+
+/// What gives kernel functions their names, where that setting is as given.
+fn kernel_symbols_remedy(kptr_restrict: &str) -> &'static str {
+    match kptr_restrict.trim() {
+        "" | "0" | "1" => "run as root, or with the capability cap_syslog as well",
+        _ => "set kernel.kptr_restrict=1, and run as root or with the capability cap_syslog as well",
     }
 }
 
@@ -245,5 +255,10 @@ mod tests {
         assert!(!kernel_symbols_readable(&path));
         std::fs::write(&path, "0000000000000000 A a\nffffffff81000000 T b\n").unwrap();
         assert!(kernel_symbols_readable(&path));
+        // The setting hides them from root, too, when it is two.
+        assert!(
+            !kernel_symbols_remedy("1\n").contains("kptr")
+                && kernel_symbols_remedy("2\n").contains("kptr_restrict=1")
+        );
     }
 }

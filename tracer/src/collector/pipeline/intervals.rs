@@ -136,7 +136,7 @@ impl Pipeline {
 
     /// Off the CPU though runnable.
     pub(super) fn run(&mut self, r: &Run) {
-        if r.time > self.end {
+        if r.time > self.end || self.unstarted == Some(r.tid) {
             return;
         }
         let time = self.time(r.time);
@@ -179,53 +179,79 @@ impl Pipeline {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::raw::Record;
     use super::*;
     use crate::focus::Focus;
     use crate::identity::Identity;
     use pg_event::Item;
+
+    const NONE: RawObject = RawObject { kind: K_NONE, id: 0, peer: 0 };
+
+    /// What thread 7 waited, 1000 before the recording's zero.
+    fn off((time, start, woken, flags): (u64, u64, u64, u8)) -> Off {
+        Off {
+            state: 1,
+            context: 0,
+            flags,
+            tid: 7,
+            tgid: 7,
+            time,
+            start,
+            woken,
+            waker: 0,
+            waker_tgid: 0,
+            call: 230,
+            waker_call: u16::MAX,
+            cpu: 0,
+            op: 0,
+            value: 0,
+            fd: u32::MAX,
+            timeout: 0,
+            object: NONE,
+            waker_object: NONE,
+            user_stack: 0,
+            kernel_stack: 0,
+            waker_stack: 0,
+        }
+    }
+
+    fn waits(items: &[Item]) -> Vec<(Ns, Ns, Ns)> {
+        let events = items.iter().filter_map(|i| if let Item::Events(e) = i { Some(e) } else { None });
+        let wait =
+            |e: &Event| if let Kind::OffCpu(o) = e.kind { Some((o.start, o.woken, e.time)) } else { None };
+        events.flatten().filter_map(wait).collect()
+    }
 
     /// Neither that a timer woke it nor that it got the CPU was reported: the program's record comes when it leaves
     /// the CPU again.
     #[test]
     fn a_wait_whose_waking_was_not_reported_lasts_until_its_end() {
         let mut p = Pipeline::new(1000, Identity::new(1000, &Focus::default(), 1), 99);
-        let none = RawObject { kind: K_NONE, id: 0, peer: 0 };
-        for (time, start, woken, flags) in
+        for wait in
             [(1500, 1100, 0, F_LONG), (9000, 1100, 0, 0), (9700, 9100, 9600, 0), (9800, 9750, 9749, 0)]
         {
-            p.off(&Off {
-                state: 1,
-                context: 0,
-                flags,
-                tid: 7,
-                tgid: 7,
-                time,
-                start,
-                woken,
-                waker: 0,
-                waker_tgid: 0,
-                call: 230,
-                waker_call: u16::MAX,
-                cpu: 0,
-                op: 0,
-                value: 0,
-                fd: u32::MAX,
-                timeout: 0,
-                object: none,
-                waker_object: none,
-                user_stack: 0,
-                kernel_stack: 0,
-                waker_stack: 0,
-            });
+            p.off(&off(wait));
         }
-        let items = p.release(u64::MAX, true).into_iter();
-        let events = items.flat_map(|i| if let Item::Events(e) = i { e } else { Vec::new() });
-        let waits: Vec<_> = events
-            .filter_map(
-                |e| if let Kind::OffCpu(o) = e.kind { Some((o.start, o.woken, e.time)) } else { None },
-            )
-            .collect();
+        let waits = waits(&p.release(u64::MAX, true));
         // One that was woken just before it left the CPU was runnable all the time.
         assert_eq!(waits, [(100, 0, 500), (100, 8000, 8000), (8100, 8600, 8700), (8750, 8750, 8800)]);
+    }
+
+    /// What the process of a command does before it executes that is the recorder's.
+    #[test]
+    fn a_command_begins_when_it_is_executed() {
+        let mut p = Pipeline::new(1000, Identity::new(1000, &Focus::default(), 1), 99);
+        p.unstarted = Some(7);
+        p.off(&off((3000, 500, 2900, F_SEEDED)));
+        let (comm, argv) = (*b"job\0\0\0\0\0\0\0\0\0\0\0\0\0", b"job".to_vec());
+        p.take(Record::Exec { cpu: 0, tid: 7, time: 3100, tgid: 7, comm, argv });
+        p.off(&off((3900, 3300, 3800, 0)));
+        let items = p.release(u64::MAX, true);
+        assert_eq!(waits(&items), [(2300, 2800, 2900)]);
+        let rows = items.iter().filter_map(|i| if let Item::Catalog(d) = i { Some(d) } else { None });
+        let starts: Vec<_> = rows
+            .map(|d| (d.processes.last().map(|p| p.1.start), d.threads.last().map(|t| t.1.start)))
+            .collect();
+        assert_eq!(starts, [(Some(2100), Some(2100))]);
     }
 }

@@ -153,7 +153,7 @@ fn one_module_for_many_processes() {
         let (regs, copy) = capture(t.pid(), 64 << 10);
         table.user(t.pid(), &regs, &copy);
         modules.extend(table.drain().modules);
-        table.exit(t.pid(), true);
+        table.exit(t.pid(), true, false);
     }
     let c = table.coverage();
     assert_eq!((c.stacks_total, c.stacks_complete, modules.len()), (1, 1, 2), "{c:?} {modules:?}");

@@ -540,6 +540,14 @@ fn live_shows_who_waits_for_whom() {
     }
     s.keys(" ");
     s.wait_for("paused");
+    // What is typed is looked for in names and waits; esc shows all again, and only then leaves.
+    s.keys("/qzx");
+    s.wait_for("No thread has this");
+    s.keys("\u{15}cat\r");
+    s.wait_for("Threads with \"cat\"");
+    s.wait("the thread", |s| s.text().contains(&format!("cat:{pid}")) && !s.text().contains("all again"));
+    s.keys("\u{1b}");
+    s.wait("no filter", |s| !s.text().contains("Threads with"));
     s.keys("q");
     assert_eq!(s.end(), 0);
     s.assert_given_back();

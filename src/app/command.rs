@@ -110,6 +110,7 @@ commands! {
     OnlyRelated "only-related" "related" [Timeline] "Show only the threads of the slice and the selection, or all threads."
 
     RecordThis "record" "record it" [Live] "Record the process of the selected thread, and diagnose what hangs in it."
+    LiveFilter "live-filter" "filter" [Live] "Show only threads that have what is typed in their name, id, command line, state or wait; esc shows the others again."
     LiveAll "live-all" "all/waiting" [Live] "Show every thread, or only those that wait for something or run."
     LivePause "live-pause" "pause" [Live] "Stop looking for a while, or go on."
 

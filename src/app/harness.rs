@@ -66,6 +66,22 @@ pub fn unserved() -> Recording {
     built("shop", items)
 }
 
+/// The same, in which nobody had to do with the process of the evil name.
+pub fn stranger() -> Recording {
+    let mut items = shop::items();
+    for item in &mut items {
+        let Item::Events(events) = item else { continue };
+        for e in events {
+            if let Kind::OffCpu(o) = &mut e.kind
+                && o.waker == ThreadId(4)
+            {
+                o.waker = ThreadId::NONE;
+            }
+        }
+    }
+    built("shop", items)
+}
+
 /// The hand-made recording of a loop that asks for a data flag.
 pub fn painted() -> Recording {
     built("shell", painted::items())
@@ -91,7 +107,8 @@ pub fn empty() -> Recording {
     built("nothing", vec![Item::End { duration: 0, coverage: Coverage::default() }])
 }
 
-fn built(name: &str, items: Vec<Item>) -> Recording {
+/// A recording of these items.
+pub fn built(name: &str, items: Vec<Item>) -> Recording {
     let mut catalog = Catalog::default();
     let mut builder = Builder::new(BuildOptions::default());
     let (mut duration, mut coverage) = (0, Coverage::default());

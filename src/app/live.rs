@@ -1,6 +1,7 @@
 //! `pg-tui live`: waits as they are. Its own small loop: there is no recording to show here, only the last look.
 
 use super::command::{Cmd, Context};
+use super::input::Line;
 use super::layer::{Help, Layer};
 use super::msg::{Msg, Signal};
 use super::runtime::{Options, RunError, Screen};
@@ -11,7 +12,7 @@ use super::{moves, signals, time};
 use crate::clean::clean;
 use crate::config::{Key, Lookup};
 use crossbeam_channel::RecvTimeoutError;
-use crossterm::event::{Event, KeyEventKind, MouseButton, MouseEventKind};
+use crossterm::event::{Event, KeyCode, KeyEventKind, MouseButton, MouseEventKind};
 use pg_event::Relation;
 use pg_tracer::live::{Doing, LONG, Live, Row};
 use std::time::{Duration, Instant};
@@ -40,6 +41,10 @@ pub struct LiveState {
     pub paused: bool,
     /// The person has chosen the thread that is selected; until then it is the first one.
     pub chosen: bool,
+    /// What threads must have to be shown; without text it asks for nothing.
+    pub filter: Line,
+    /// The filter is being typed.
+    pub typing: bool,
     /// The last look, whole.
     all: Vec<Row>,
 }
@@ -158,6 +163,18 @@ pub fn since(r: &Row) -> String {
     format!("{}{}", if r.longer { "> " } else { "" }, time::length(r.since))
 }
 
+/// Does a thread have all these words (in small letters) in its names, ids, command line, state or wait?
+fn fits(r: &Row, words: &[String]) -> bool {
+    if words.is_empty() {
+        return true;
+    }
+    let (what, who) = waits(r);
+    let Row { pid, tid, process, thread, cmdline, .. } = r;
+    let text =
+        format!("{process} {pid} {thread} {tid} {cmdline}\n{} {what} {who}", word(r.doing)).to_lowercase();
+    words.iter().all(|w| text.contains(w.as_str()))
+}
+
 impl LiveState {
     /// Takes a look over.
     pub fn set(&mut self, all: Vec<Row>) {
@@ -175,7 +192,11 @@ impl LiveState {
                 || r.cpu >= 0.005
                 || matches!(r.doing, Doing::Runs | Doing::Disk | Doing::Stopped)
         };
-        self.rows = self.all.iter().filter(shown).cloned().collect();
+        let words: Vec<String> =
+            self.filter.text().to_lowercase().split_whitespace().map(str::to_owned).collect();
+        // Who is asked for by name is shown whatever it does.
+        let asked = |r: &&Row| if words.is_empty() { shown(r) } else { fits(r, &words) };
+        self.rows = self.all.iter().filter(asked).cloned().collect();
         sort(&mut self.rows);
         if !self.chosen || self.row().is_none() {
             self.selected = self.rows.first().map(|r| r.tid);
@@ -209,9 +230,52 @@ impl LiveState {
         self.offset = scrolled(self.offset, self.row().unwrap_or(0), self.rows.len(), height);
     }
 
+    /// Is anything asked of the threads that are shown?
+    pub fn is_filtered(&self) -> bool {
+        !self.filter.text().trim().is_empty()
+    }
+
+    /// Where keys are looked up.
+    pub fn context(&self) -> Context {
+        if self.typing { Context::Text } else { Context::Live }
+    }
+
+    /// Adds to the filter what was typed or pasted.
+    pub fn type_in(&mut self, text: &str) {
+        self.filter.insert(text);
+        self.order();
+    }
+
+    fn clear_filter(&mut self) {
+        self.filter.clear();
+        self.typing = false;
+        self.order();
+    }
+
+    /// Runs a command while the filter is typed.
+    fn edit(&mut self, cmd: Cmd, page: usize) {
+        match cmd {
+            Cmd::Accept => self.typing = false,
+            Cmd::CloseText => return self.clear_filter(),
+            Cmd::NextRow => self.go(Move::By(1), page),
+            Cmd::PreviousRow => self.go(Move::By(-1), page),
+            Cmd::EraseChar => self.filter.erase(),
+            Cmd::EraseWord => self.filter.erase_word(),
+            Cmd::EraseAll => self.filter.clear(),
+            _ => return,
+        }
+        self.order();
+    }
+
     /// Runs a command; `Some`: leave.
     pub fn run(&mut self, cmd: Cmd, page: usize) -> Option<Left> {
+        if self.typing {
+            self.edit(cmd, page);
+            return None;
+        }
         match cmd {
+            Cmd::LiveFilter => self.typing = true,
+            Cmd::Cancel if self.is_filtered() => self.clear_filter(),
             Cmd::Quit | Cmd::Cancel => return Some(Left::Quit),
             Cmd::RecordThis => return self.current().map(|r| Left::Record(r.pid)),
             Cmd::LiveAll => {
@@ -274,10 +338,18 @@ fn take(
     match msg {
         Msg::Input(Event::Key(k)) if k.kind != KeyEventKind::Release => {
             state.pending.push(Key::from(k));
-            let context = state.layers.last().map_or(Context::Live, Layer::context);
+            let context = state.layers.last().map_or_else(|| shown.context(), Layer::context);
             match state.config.keymap.lookup(context, &state.pending) {
                 Lookup::Prefix => {}
-                Lookup::Nothing => state.pending.clear(),
+                Lookup::Nothing => {
+                    state.pending.clear();
+                    if let KeyCode::Char(c) = k.code
+                        && context == Context::Text
+                        && Key::from(k).mods.is_empty()
+                    {
+                        shown.type_in(c.encode_utf8(&mut [0; 4]));
+                    }
+                }
                 Lookup::Command(cmd) => {
                     state.pending.clear();
                     match cmd {
@@ -312,6 +384,7 @@ fn take(
             }
             _ => {}
         },
+        Msg::Input(Event::Paste(text)) if shown.typing => shown.type_in(&text),
         Msg::Input(Event::Resize(w, h)) => state.size = (w, h),
         Msg::Signal(Signal::End(n)) => return Ok(Some(Left::Signal(n))),
         Msg::Signal(Signal::Stop) => suspend = true,
@@ -392,6 +465,50 @@ mod tests {
         s.go(Move::Last, 10);
         assert_eq!(s.run(Cmd::RecordThis, 10), Some(Left::Record(1)));
         assert_eq!(s.run(Cmd::Quit, 10), Some(Left::Quit));
+    }
+
+    #[test]
+    fn threads_are_filtered_by_name_id_and_wait() {
+        let named = |tid, name: &str, object: &str, holders| Row {
+            process: name.into(),
+            object: object.into(),
+            ..row(tid, Doing::Waits, u64::from(tid) * LONG, holders)
+        };
+        let mut s = LiveState::default();
+        s.set(vec![
+            named(11, "nginx", "socket:[4]", 0),
+            named(12, "Postgres", "pipe:[8]", 1),
+            named(13, "shopd", "file:/srv/orders", 1),
+        ]);
+        let order = |s: &LiveState| s.rows.iter().map(|r| r.tid).collect::<Vec<_>>();
+        assert_eq!((order(&s), s.context()), (vec![13, 12], Context::Live));
+        assert_eq!(s.run(Cmd::LiveFilter, 10), None);
+        assert_eq!(s.context(), Context::Text);
+        // Who idles is found by name, too.
+        s.type_in("nGinx");
+        assert_eq!((order(&s), s.selected), (vec![11], Some(11)));
+        s.run(Cmd::EraseWord, 10);
+        s.type_in("read pipe");
+        assert_eq!(order(&s), [12], "every word must be there, in the wait as well");
+        s.run(Cmd::EraseAll, 10);
+        s.type_in("1");
+        assert_eq!(order(&s).len(), 3);
+        s.type_in("3");
+        assert_eq!(order(&s), [13]);
+        // What quits elsewhere is text here; the filter stays when it is done, also for the next look.
+        assert_eq!(s.run(Cmd::Quit, 10), None);
+        s.run(Cmd::Accept, 10);
+        assert_eq!(s.context(), Context::Live);
+        s.set(vec![named(12, "postgres", "pipe:[8]", 1), named(13, "shopd", "file:/srv/orders", 1)]);
+        assert_eq!(order(&s), [13]);
+        assert_eq!(s.run(Cmd::Cancel, 10), None, "esc takes the filter away first");
+        assert_eq!(order(&s), [13, 12]);
+        assert_eq!(s.run(Cmd::Cancel, 10), Some(Left::Quit));
+        s.run(Cmd::LiveFilter, 10);
+        s.type_in("zzz");
+        assert!(s.rows.is_empty() && s.current().is_none());
+        s.run(Cmd::CloseText, 10);
+        assert_eq!((order(&s), s.typing), (vec![13, 12], false));
     }
 
     #[test]

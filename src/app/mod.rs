@@ -7,6 +7,7 @@
 pub mod clipboard;
 pub mod command;
 pub mod context;
+mod copied;
 mod find_flag;
 #[cfg(test)]
 mod harness;

@@ -264,6 +264,49 @@ impl Recording {
         shown.collect::<Vec<_>>().join(&format!(" {from} "))
     }
 
+    /// The same of the wait that led to a vertex. Where Python waited for too short to be read, its stack shows how the
+    /// interpreter is made: then the functions are told in which the thread was seen next to it, or what is no part of
+    /// the interpreter, or its name.
+    pub fn wait_line(&self, id: VertexId, from: &str, frames: usize) -> String {
+        let v = self.graph.vertex(id);
+        let named = pg_graph::words::named(&self.catalog, v.user_stack);
+        let interpreter = named.iter().find(|f| pg_graph::words::is_interpreter(&f.module));
+        let Some(interpreter) = interpreter.filter(|_| named.iter().all(|f| f.python.is_none())) else {
+            return self.stack_line(v.user_stack, from, frames);
+        };
+        if let Some((stack, at)) = self.python_near(id) {
+            return format!("{} (as seen at {})", self.stack_line(stack, from, frames), super::time::at(at));
+        }
+        let own: Vec<String> = pg_graph::words::own_named(&named)
+            .filter(|f| f.symbolised && !pg_graph::words::is_interpreter(&f.module))
+            .map(|f| clean_to(&f.function, 300))
+            .take(frames)
+            .collect();
+        if own.is_empty() { clean_to(&interpreter.module, NAME) } else { own.join(&format!(" {from} ")) }
+    }
+
+    /// The stack with functions of Python that was taken of a thread next to a wait: of another wait in the same system
+    /// call, else of its time on the CPU; and when.
+    fn python_near(&self, id: VertexId) -> Option<(StackId, Ns)> {
+        /// A screen is drawn often: so many are looked at to each side.
+        const MOST: usize = 500;
+        let v = self.graph.vertex(id);
+        let python = |s: StackId| pg_graph::words::has_python(&self.catalog, s);
+        let nearest = |at: Ns| at.abs_diff(v.start);
+        let before = std::iter::successors(self.graph.previous(id), |v| self.graph.previous(*v));
+        let after = std::iter::successors(self.graph.next(id), |v| self.graph.next(*v));
+        let waits = before.take(MOST).chain(after.take(MOST)).map(|v| self.graph.vertex(v));
+        let like = waits.filter(|w| w.syscall == v.syscall && python(w.user_stack));
+        if let Some(w) = like.min_by_key(|w| nearest(w.start)) {
+            return Some((w.user_stack, w.start));
+        }
+        let samples = self.graph.samples_of(v.thread, 0..Ns::MAX);
+        let here = samples.partition_point(|s| s.time < v.start);
+        let samples = &samples[here.saturating_sub(MOST)..samples.len().min(here + MOST)];
+        let seen = samples.iter().filter(|s| python(s.user_stack)).min_by_key(|s| nearest(s.time))?;
+        Some((seen.user_stack, seen.time))
+    }
+
     /// Events of a thread within a span, at most `most`.
     pub fn events_in(&self, span: Range<Ns>, thread: ThreadId, most: usize) -> Vec<Event> {
         let mut events = self.session().map_or_else(Vec::new, |s| s.events_in(span, Some(thread)));

@@ -32,6 +32,8 @@ pub struct Item {
     pub detail: String,
     /// What it is.
     pub target: Target,
+    /// It is neither of the focus nor of anybody whom the focus has to do with.
+    pub far: bool,
 }
 
 /// Everything that can be found in a recording.
@@ -51,6 +53,8 @@ pub struct Hit {
     pub matched: Vec<usize>,
     /// What it is.
     pub target: Target,
+    /// It is neither of the focus nor of anybody whom the focus has to do with.
+    pub far: bool,
 }
 
 /// Vertices found, the longest wait first, and which one is shown.
@@ -94,6 +98,7 @@ impl Target {
 impl Index {
     /// Lists what there is.
     pub fn new(r: &Recording) -> Self {
+        let near = Near::of(r);
         let mut items = Vec::new();
         for g in r.groups() {
             let Some(&first) = g.threads.first() else { continue };
@@ -101,6 +106,7 @@ impl Index {
                 text: r.process_name(g.process).to_owned(),
                 detail: format!("{}  {}", r.ids(first), r.cmdline(first, 120)),
                 target: Target::Process(g.process),
+                far: !g.threads.iter().any(|t| near.thread(*t)),
             });
             if g.threads.len() > 1 {
                 for &t in &g.threads {
@@ -108,6 +114,7 @@ impl Index {
                         text: r.thread_name(t).to_owned(),
                         detail: r.ids(t),
                         target: Target::Thread(t),
+                        far: !near.thread(t),
                     });
                 }
             }
@@ -124,18 +131,27 @@ impl Index {
         items.extend(functions.into_iter().map(|((name, module), frames)| Item {
             text: clean_to(name, 200),
             detail: clean_to(module, 60),
+            far: !frames.iter().any(|f| near.frame(*f)),
             target: Target::Function(frames),
         }));
-        let mut seen = HashSet::new();
+        let mut seen: HashMap<_, usize> = HashMap::new();
         for (i, o) in r.catalog.objects.iter().enumerate() {
             let named = !o.name.is_empty() || matches!(o.kind, ObjectKind::Tcp | ObjectKind::Udp);
-            if named && o.kind != ObjectKind::Set && seen.insert((o.kind, o.label())) {
-                let id = ObjectId(i as u32);
-                items.push(Item {
+            if !named || o.kind == ObjectKind::Set {
+                continue;
+            }
+            let id = ObjectId(i as u32);
+            let far = !near.object(id);
+            // Several rows can be of one thing.
+            let at = *seen.entry((o.kind, o.label())).or_insert(items.len());
+            match items.get_mut(at) {
+                Some(item) => item.far &= far,
+                None => items.push(Item {
                     text: r.object(id),
                     detail: kind_word(o.kind).into(),
                     target: Target::Object(id),
-                });
+                    far,
+                }),
             }
         }
         Self { items }
@@ -151,19 +167,19 @@ impl Index {
         self.items.is_empty()
     }
 
-    /// What fits a query, best first, and how many fit in all. `stop` is asked now and then: a newer query
+    /// What fits a query, what the focus has to do with first and of that the best, and how many fit in all. `stop` is asked now and then: a newer query
     /// makes this one worthless.
     pub fn find(&self, query: &str, stop: &dyn Fn() -> bool) -> (Vec<Hit>, usize) {
         let query = query.trim();
         let matcher = SkimMatcherV2::default().smart_case();
-        let mut scored: Vec<(i64, usize, i64)> = Vec::new();
+        let mut scored: Vec<(bool, i64, usize, i64)> = Vec::new();
         let mut best = 0;
         for (i, item) in self.items.iter().enumerate() {
             if i % 1024 == 0 && stop() {
                 return (Vec::new(), 0);
             }
             if query.is_empty() {
-                scored.push((0, i, 0));
+                scored.push((item.far, 0, i, 0));
                 continue;
             }
             // Command lines and ids count too, but less than names.
@@ -180,16 +196,16 @@ impl Index {
                 };
                 let fit = name.max(aside).unwrap_or(0);
                 best = best.max(fit);
-                scored.push((-(s + kind), i, fit));
+                scored.push((item.far, -(s + kind), i, fit));
             }
         }
-        scored.retain(|s| s.2 * 100 >= best * NEARLY_AS_GOOD);
+        scored.retain(|s| s.3 * 100 >= best * NEARLY_AS_GOOD);
         let total = scored.len();
         scored.sort_unstable();
         scored.truncate(MAX_HITS);
         let hits = scored
             .into_iter()
-            .map(|(_, i, _)| {
+            .map(|(_, _, i, _)| {
                 let item = &self.items[i];
                 let matched = if query.is_empty() {
                     None
@@ -201,10 +217,68 @@ impl Index {
                     detail: item.detail.clone(),
                     matched: matched.unwrap_or_default(),
                     target: item.target.clone(),
+                    far: item.far,
                 }
             })
             .collect();
         (hits, total)
+    }
+}
+
+/// What the focus has to do with: its threads, those that made them go on or that they made go on, with the others of
+/// their processes, and where any of them waited or was seen. `None` without a focus: then everything is asked for.
+struct Near(Option<Neighbours>);
+
+#[derive(Default)]
+struct Neighbours {
+    threads: HashSet<ThreadId>,
+    frames: HashSet<FrameId>,
+    objects: HashSet<ObjectId>,
+}
+
+impl Near {
+    fn of(r: &Recording) -> Self {
+        if !r.has_focus() {
+            return Self(None);
+        }
+        let mut near = Neighbours::default();
+        let focus: Vec<ThreadId> = r.graph.threads().filter(|t| r.in_focus(*t)).collect();
+        near.threads.extend(&focus);
+        for v in focus.iter().flat_map(|t| r.graph.vertices_in(*t, 0..u64::MAX)) {
+            let before = r.graph.incoming(v).map(|e| r.graph.edge(e).from);
+            let after = r.graph.outgoing(v).map(|e| r.graph.edge(e).to);
+            near.threads.extend(before.chain(after).map(|v| r.graph.vertex(v).thread));
+        }
+        let process = |t: &ThreadId| r.catalog.thread(*t).map(|t| t.process).filter(|p| p.is_some());
+        let processes: HashSet<ProcessId> = near.threads.iter().filter_map(process).collect();
+        near.threads.extend(r.graph.threads().filter(|t| process(t).is_some_and(|p| processes.contains(&p))));
+        let (mut stacks, mut objects) = (HashSet::new(), HashSet::new());
+        for &t in &near.threads {
+            for v in r.graph.vertices_in(t, 0..u64::MAX) {
+                let v = r.graph.vertex(v);
+                stacks.extend([v.user_stack, v.kernel_stack]);
+                objects.insert(v.object);
+            }
+            let samples = r.graph.samples_of(t, 0..u64::MAX);
+            stacks.extend(samples.iter().flat_map(|s| [s.user_stack, s.kernel_stack]));
+        }
+        let stacks = stacks.into_iter().filter_map(|s| r.catalog.stack(s));
+        near.frames = stacks.flat_map(|s| s.frames.iter().copied()).collect();
+        let members = objects.iter().filter_map(|o| r.catalog.object(*o)).flat_map(|o| &o.members);
+        near.objects = members.chain(&objects).copied().collect();
+        Self(Some(near))
+    }
+
+    fn thread(&self, t: ThreadId) -> bool {
+        self.0.as_ref().is_none_or(|n| n.threads.contains(&t))
+    }
+
+    fn frame(&self, f: FrameId) -> bool {
+        self.0.as_ref().is_none_or(|n| n.frames.contains(&f))
+    }
+
+    fn object(&self, o: ObjectId) -> bool {
+        self.0.as_ref().is_none_or(|n| n.objects.contains(&o))
     }
 }
 
@@ -298,6 +372,7 @@ mod tests {
             text: (*n).into(),
             detail: "a module".into(),
             target: Target::Function(Vec::new()),
+            far: false,
         };
         let index = Index { items: names.iter().map(item).collect() };
         let found = |query: &str| {
@@ -308,5 +383,26 @@ mod tests {
         assert_eq!(found("lua"), ["lua_pcall", "luaV_execute"]);
         assert_eq!(found("lvex"), ["luaV_execute"], "that is the best there is");
         assert_eq!(found("").len(), 4);
+    }
+
+    /// What the focus has nothing to do with comes last, also where it fits better, and is found all the same.
+    #[test]
+    fn what_is_of_the_focus_comes_first() {
+        let item = |(text, far): (&str, bool)| Item {
+            text: text.into(),
+            detail: "a module".into(),
+            target: Target::Function(Vec::new()),
+            far,
+        };
+        let index =
+            Index { items: [("lock", true), ("unlock_all", false), ("relock", true)].map(item).into() };
+        let found = |query: &str| {
+            index.find(query, &|| false).0.into_iter().map(|h| (h.text, h.far)).collect::<Vec<_>>()
+        };
+        let own = ("unlock_all".to_owned(), false);
+        assert_eq!(found("lock").first(), Some(&own));
+        assert!(found("lock").contains(&("lock".into(), true)));
+        assert_eq!(found(""), [own, ("lock".into(), true), ("relock".into(), true)]);
+        assert_eq!(found("relock"), [("relock".into(), true)]);
     }
 }

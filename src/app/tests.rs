@@ -1,6 +1,6 @@
 //! Whole sessions by keys, and every view as a picture.
 
-use super::harness::{Session, empty, painted, recording, unserved, walked};
+use super::harness::{Session, empty, painted, recording, stranger, unserved, walked};
 use super::msg::{Effect, Load, Msg};
 use super::state::View;
 use crossterm::event::{Event, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
@@ -645,4 +645,173 @@ fn commands_of_other_views_are_found_and_lead_there() {
     assert_eq!(s.state.view, View::Timeline);
     s.keys("V : 'why-not enter");
     assert!(s.state.layers.is_empty() && s.shows("no diagnosis yet"), "{}", s.screen());
+}
+
+/// What was copied last.
+fn copied(s: &Session) -> &str {
+    match s.asked.last() {
+        Some(Effect::Osc52(text)) => text,
+        other => panic!("nothing was copied: {other:?}"),
+    }
+}
+
+#[test]
+fn threads_are_copied_as_a_table() {
+    let mut s = Session::new(100, 30, false);
+    s.keys("T j y");
+    let text = copied(&s);
+    let row = |name: &str| text.lines().any(|l| l.starts_with(&format!("| {name} |")));
+    assert!(row("payd") && row("payd/main") && row("payd/rebuild") && row("payd/7741"), "{text}");
+    assert!(text.contains("| pid 7740 tid 7744 |") && text.contains("`payd /etc/payd.conf`"), "{text}");
+    assert!(!text.contains("shopd |") && text.contains("`shop.pgs`"), "{text}");
+    // A thread alone.
+    s.keys("l j y");
+    let text = copied(&s);
+    assert_eq!(text.lines().filter(|l| l.starts_with("| payd")).count(), 1, "{text}");
+}
+
+#[test]
+fn what_is_under_the_cursor_is_copied() {
+    let mut s = Session::new(100, 30, false);
+    s.keys("t y");
+    let text = copied(&s);
+    assert!(text.starts_with("**shopd** (pid 812) at "), "{text}");
+    assert!(text.contains("blocked") && text.contains("- woken by ") && text.contains("```\n"), "{text}");
+    assert!(!text.contains("- marked"), "{text}");
+    s.keys("M 'slow' enter v l l l l y");
+    let text = copied(&s);
+    assert!(text.contains("- marked: ") && text.contains(" from ") && text.contains(" %"), "{text}");
+}
+
+#[test]
+fn notes_are_copied_as_a_list() {
+    let mut s = Session::new(100, 30, false);
+    s.keys("' y");
+    assert!(s.asked.is_empty(), "there is no note");
+    let note = |id, time, text: &str| crate::session::Note {
+        id,
+        time,
+        thread: pg_event::ThreadId(3),
+        text: text.into(),
+        bookmark: text.is_empty(),
+        ..Default::default()
+    };
+    s.state.notes.set(vec![note(1, 1_500_000_000, ""), note(2, 2_000_000_000, "here <it> begins")]);
+    s.keys("y");
+    let text = copied(&s);
+    assert_eq!(
+        text,
+        "- 1.500000 s, payd/rebuild: bookmark\n- 2.000000 s, payd/rebuild: here \\<it\\> begins\n\n`shop.pgs`\n"
+    );
+}
+
+/// What the focus has nothing to do with is found after what it has, and the title says so.
+#[test]
+fn what_others_do_is_found_last() {
+    let mut s = Session::new(100, 30, false);
+    s.keys("/");
+    assert!(!s.shows("not of the focus"), "all are tied to the focus:\n{}", s.screen());
+    let mut s = Session::with(stranger(), 100, 30, false);
+    s.keys("/");
+    let screen = s.screen();
+    assert!(screen.contains("not of the focus"), "{screen}");
+    let line = |what: &str| screen.lines().position(|l| l.contains(what)).unwrap_or(usize::MAX);
+    assert!(line("process  ev") != usize::MAX, "{screen}");
+    assert!(line("process  ev") > line("process  shopd"), "{screen}");
+    assert!(line("process  ev") > line("thread   payd/main"), "{screen}");
+    assert!(line("process  ev") > line("/run/pay.sock"), "{screen}");
+}
+
+/// On a narrow screen the palette says below what the selected command does, whole.
+#[test]
+fn a_narrow_palette_tells_what_the_selected_command_does() {
+    let mut s = Session::new(40, 10, false);
+    s.keys("t : 'zoom-in");
+    let screen = s.screen().replace(['│', '\n'], " ");
+    let words: Vec<&str> = screen.split_whitespace().collect();
+    assert!(
+        words.join(" ").contains("See half the time, twice as exactly, around the cursor."),
+        "{}",
+        s.screen()
+    );
+}
+
+/// A thread of Python that sleeps shortly again and again; `read`: its functions were read in a longer wait, and in a
+/// sample.
+fn short_sleeps(waits_read: bool, sampled: bool, native: bool) -> super::recording::Recording {
+    use pg_event::*;
+    const MS: u64 = 1_000_000;
+    let mut d = CatalogDelta::default();
+    let process = Process { pid: 7, ns_pid: 7, name: "job.py".into(), focus: true, ..Process::default() };
+    d.processes.push((ProcessId(0), process));
+    let thread =
+        Thread { tid: 7, process: ProcessId(0), name: "job.py".into(), focus: true, ..Thread::default() };
+    d.threads.push((ThreadId(0), thread));
+    let paths = [
+        (ModuleKind::Elf, "/usr/bin/python3.11"),
+        (ModuleKind::Python, "/srv/job.py"),
+        (ModuleKind::Elf, "/usr/lib/libc.so.6"),
+        (ModuleKind::Elf, "/srv/_wire.so"),
+    ];
+    for (i, (kind, path)) in paths.into_iter().enumerate() {
+        d.modules.push((ModuleId(i as u32), Module { kind, path: path.into(), build_id: String::new() }));
+    }
+    let names = [
+        (2, "clock_nanosleep"),
+        (0, "time_sleep"),
+        (0, "_PyEval_EvalFrameDefault"),
+        (0, "Py_BytesMain"),
+        (1, "poll_queue"),
+        (1, "work"),
+        (3, "wire_wait"),
+    ];
+    for (i, (module, name)) in names.into_iter().enumerate() {
+        let f = Frame { module: ModuleId(module), function: name.into(), line: 3, ..Frame::default() };
+        d.frames.push((FrameId(i as u32), f));
+    }
+    for (i, frames) in [&[0, 1, 2, 3][..], &[0, 1, 4, 3], &[5, 3], &[0, 6, 2, 3]].into_iter().enumerate() {
+        let frames = frames.iter().map(|f| FrameId(*f)).collect();
+        d.stacks.push((StackId(i as u32), Stack { frames, kernel: false, truncated: false }));
+    }
+    let mut events = Vec::new();
+    for i in 0..100u64 {
+        let mut o = OffCpu::new(i * 50 * MS, i * 50 * MS + 49 * MS, OffState::Interruptible);
+        o.syscall = syscall_number("clock_nanosleep").unwrap_or_default();
+        (o.timeout, o.waker_context) = (49 * MS, Context::Timer);
+        o.user_stack = StackId(if waits_read && i == 60 {
+            1
+        } else if native {
+            3
+        } else {
+            0
+        });
+        events.push(Event { time: o.woken, thread: ThreadId(0), cpu: 0, kind: Kind::OffCpu(o) });
+        if sampled && i == 70 {
+            let s = Sample { weight: 10 * MS, user_stack: StackId(2), kernel_stack: StackId::NONE };
+            events.push(Event {
+                time: i * 50 * MS + 49 * MS + 1,
+                thread: ThreadId(0),
+                cpu: 0,
+                kind: Kind::Sample(s),
+            });
+        }
+    }
+    let end = Item::End { duration: 5_000 * MS, coverage: Coverage::default() };
+    super::harness::built("job", vec![Item::Catalog(d), Item::Events(events), end])
+}
+
+/// What the interpreter is made of tells nobody where a program of Python sleeps.
+#[test]
+fn short_sleeps_of_python_are_told_by_what_was_seen_next_to_them() {
+    let line = |r: &super::recording::Recording| {
+        let at = r.graph.vertex_at(pg_event::ThreadId(0), 1_000_000_000).unwrap();
+        r.wait_line(at, "<", 8)
+    };
+    assert_eq!(line(&short_sleeps(true, true, false)), "poll_queue (as seen at 3.000 s)");
+    assert_eq!(line(&short_sleeps(false, true, false)), "work (as seen at 3.549 s)");
+    assert_eq!(line(&short_sleeps(false, false, true)), "wire_wait");
+    assert_eq!(line(&short_sleeps(false, false, false)), "python3.11");
+    let s = Session::with(short_sleeps(true, true, false), 100, 30, false);
+    assert!(s.shows("in         poll_queue (as seen at 3.000 s)"), "{}", s.screen());
+    assert!(!s.shows("_PyEval_EvalFrameDefault"), "{}", s.screen());
 }

@@ -295,7 +295,7 @@ fn sentence(text: &str) -> String {
 }
 
 /// Text within a code span.
-fn code(text: &str) -> String {
+pub(super) fn code(text: &str) -> String {
     format!("`{}`", clean(text).replace('`', "'"))
 }
 
@@ -317,6 +317,9 @@ pub fn markdown(state: &State) -> String {
         View::Violations => super::unit_text::violations(state),
         View::Units => super::unit_text::units(state),
         View::Path => path_markdown(state),
+        View::Threads => super::copied::threads(state),
+        View::Timeline => super::copied::timeline(state),
+        View::Notes => super::copied::notes(state),
         View::Victims => {
             let mut out = String::from(
                 "| what | thread | when | for | waits on | suspects |\n|---|---|---|---|---|---|\n",

@@ -66,7 +66,7 @@ fn bundled_instead(why: &str, no_tui: bool) -> Outcome {
 /// The screen, or the diagnosis as text where there is none.
 fn show(path: &Path, no_tui: bool) -> Outcome {
     if !no_tui && open::can_show() {
-        return open::after(path, ExitCode::SUCCESS);
+        return open::after(path, ExitCode::SUCCESS, true);
     }
     let line = ["pg-tui".into(), "diagnose".into(), OsString::from(path)];
     let cli = Cli::try_parse_from(line).map_err(|e| Failure::Other(e.to_string()))?;

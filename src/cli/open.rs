@@ -3,7 +3,7 @@
 use super::args::{Open, Screen};
 use super::exit::{Failure, Outcome};
 use crate::app::{self, RunError};
-use crate::session::Session;
+use crate::session::{Session, Symbols};
 use std::io::{IsTerminal, stdin, stdout};
 use std::path::Path;
 use std::process::ExitCode;
@@ -26,11 +26,6 @@ pub fn can_show() -> bool {
     stdin().is_terminal() && stdout().is_terminal()
 }
 
-/// Open the interactive session.
-pub fn screen(path: &Path, look: &Screen) -> Outcome {
-    show(path, app::Options::from(look))
-}
-
 fn show(path: &Path, options: app::Options) -> Outcome {
     match app::run(path, &options) {
         Ok(()) => Ok(ExitCode::SUCCESS),
@@ -39,7 +34,12 @@ fn show(path: &Path, options: app::Options) -> Outcome {
     }
 }
 
-/// Open the screen after a recording; the exit code is the recording's.
-pub fn after(path: &Path, code: ExitCode) -> Outcome {
-    screen(path, &Screen::default()).map(|_| code)
+/// Open the screen after a recording; the exit code is the recording's. Not `named`: names that the recorder left are
+/// not looked up now either.
+pub fn after(path: &Path, code: ExitCode, named: bool) -> Outcome {
+    let mut options = app::Options::from(&Screen::default());
+    if !named {
+        options.symbols = Symbols::AsRecorded;
+    }
+    show(path, options).map(|_| code)
 }

@@ -105,6 +105,7 @@ pub(super) fn write(
         stacks_complete: stacks.iter().filter(|s| !s.1.kernel && !s.1.truncated).count() as u64,
         symbols_total: frames.len() as u64,
         symbols_resolved: frames.iter().filter(|f| !f.1.function.is_empty()).count() as u64,
+        unnamed: 0,
         notes: vec![format!("{KEPT}: {}{}", note.text, place(&rows, &note))],
     };
     let mut writer = Writer::create(path, &header)?.at_leisure();

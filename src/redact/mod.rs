@@ -225,6 +225,8 @@ fn header(loaded: &Loaded, summary: &Summary, options: &Options, names: &mut Nam
         host: hidden(&h.host),
         user: hidden(&h.user),
         kernel: hidden(&h.kernel),
+        // It tells of two recordings that they are of one machine, and is of use on that machine alone.
+        boot: String::new(),
         command: h.command.iter().map(|a| names.scrub(a)).collect(),
         focus: without_cgroups(&names.scrub(&h.focus)),
         redacted: if h.redacted.is_empty() { what } else { format!("{}; then {what}", h.redacted) },

@@ -165,6 +165,7 @@ fn sample_with(dir: &Path, crowd: u32) -> PathBuf {
         host: "db7-berlin".into(),
         user: "alice".into(),
         kernel: "6.1.0-tailored".into(),
+        boot: "5eedb007-0d15-4c0a".into(),
         command: vec!["shop".into(), "--conf".into(), "/home/alice/shop.conf".into()],
         focus: "shop --conf /home/alice/shop.conf, cgroup /user.slice/c0ffee99".into(),
         ..Header::default()
@@ -202,7 +203,8 @@ pub(super) fn holds(bytes: &[u8], text: &str) -> bool {
 /// An address as it stands in a socket's identity: 10.77.66.55.
 const BROTHER: u32 = 0x0a4d_4237;
 
-const PRIVATE: [&str; 22] = [
+const PRIVATE: [&str; 23] = [
+    "5eedb007",
     "stolen-bytes",
     "tailored",
     "c0ffee",

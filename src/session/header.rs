@@ -14,6 +14,9 @@ pub struct Header {
     pub host: String,
     /// Kernel release.
     pub kernel: String,
+    /// Which start of the machine it was (`/proc/sys/kernel/random/boot_id`): as long as that goes on, addresses in the
+    /// kernel mean the same. Empty when not known.
+    pub boot: String,
     /// Machine architecture.
     pub arch: String,
     /// Number of CPUs.

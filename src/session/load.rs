@@ -26,9 +26,12 @@ pub struct Progress {
 /// Where the names of functions come from that the file does not have.
 #[derive(Clone, Debug, Default)]
 pub enum Symbols {
-    /// From files of this machine with the same build-ids, if the recorder ended before it looked names up.
+    /// From files of this machine with the same build-ids, and from its kernel if that still runs, if the recorder ended
+    /// before it looked names up.
     #[default]
     WhereMissed,
+    /// From nowhere.
+    AsRecorded,
     /// From these folders and files of this machine with the same build-ids, also where the recorder found none.
     Look(Vec<PathBuf>),
 }
@@ -119,13 +122,20 @@ pub fn load_session(
 fn name_functions(session: &Session, symbols: &Symbols, catalog: &mut Catalog, coverage: &mut Coverage) {
     let dirs = match symbols {
         Symbols::Look(dirs) => dirs.as_slice(),
-        Symbols::WhereMissed if session.is_closed() => return,
-        Symbols::WhereMissed => &[],
+        Symbols::WhereMissed if session.is_closed() && coverage.unnamed == 0 => return,
+        Symbols::AsRecorded if session.is_closed() => return,
+        Symbols::WhereMissed | Symbols::AsRecorded => &[],
     };
-    let named = pg_tracer::stacks::symbolize_catalog(catalog, dirs) as u64;
-    if session.is_closed() {
-        coverage.symbols_resolved += named;
-        return;
+    if !matches!(symbols, Symbols::AsRecorded) {
+        // Addresses of the kernel mean the same until the machine starts anew.
+        let boot = &session.header().boot;
+        let kernel = !boot.is_empty() && *boot == pg_tracer::boot_id();
+        let named = pg_tracer::stacks::symbolize_catalog(catalog, dirs, kernel) as u64;
+        if session.is_closed() {
+            coverage.symbols_resolved += named;
+            coverage.unnamed = coverage.unnamed.saturating_sub(named);
+            return;
+        }
     }
     let taken = || catalog.stacks.iter().filter(|s| !s.frames.is_empty());
     coverage.stacks_total = taken().count() as u64;

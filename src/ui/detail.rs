@@ -6,8 +6,8 @@ use crate::app::recording::Recording;
 use crate::app::time;
 use crate::clean::clean_to;
 use crate::config::Look;
-use pg_event::Ns;
-use pg_graph::{LaneState, VertexId};
+use pg_event::{Ns, StackId};
+use pg_graph::{LaneState, Vertex, VertexId};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
@@ -47,22 +47,17 @@ pub fn under_cursor(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     }
 }
 
-/// A vertex in lines, the most telling first.
-fn vertex_lines(ui: &Ui, r: &Recording, id: VertexId, at: Ns) -> Vec<Line<'static>> {
+/// What a thread does at a moment of its vertex, in words.
+pub fn doing(ui: &Ui, r: &Recording, id: VertexId, at: Ns) -> (LaneState, String) {
     let v = r.graph.vertex(id);
     let now =
         r.graph.intervals(v.thread, at..at.saturating_add(1)).next().map_or(LaneState::Absent, |(_, _, s)| s);
-    let look = super::state_look(now);
-    let mut first = vec![Span::raw(" "), ui.span(look, ui.glyph(now)), Span::raw(" ")];
     let words = match now {
         LaneState::Lost => "nothing is known of it here".into(),
         LaneState::Running => {
-            let sample = r.graph.samples_of(v.thread, v.run..v.end.saturating_add(1));
-            let near = sample.iter().min_by_key(|s| s.time.abs_diff(at));
-            let inside = near.map_or(String::new(), |s| {
-                let stack = if s.user_stack.is_some() { s.user_stack } else { s.kernel_stack };
-                format!(" in {}", r.stack_line(stack, ui.g.from, 4))
-            });
+            let stack = stack_of(r, &v, now, at);
+            let inside = r.stack_line(stack, ui.g.from, 4);
+            let inside = if stack.is_some() { format!(" in {inside}") } else { inside };
             format!("running, {} in all{inside}", ui.length(v.ran()))
         }
         LaneState::Runnable => {
@@ -77,34 +72,59 @@ fn vertex_lines(ui: &Ui, r: &Recording, id: VertexId, at: Ns) -> Vec<Line<'stati
             format!("blocked {} in {}{open}", ui.length(v.waited()), r.wait(&v))
         }
     };
-    first.push(Span::raw(ui.plain(&words)));
-    let mut out = vec![Line::from(first)];
+    (now, words)
+}
+
+/// The stack that tells where a vertex is at a moment: of the nearest sample while it runs, else that of its wait.
+pub fn stack_of(r: &Recording, v: &Vertex, now: LaneState, at: Ns) -> StackId {
+    if now != LaneState::Running {
+        return v.user_stack;
+    }
+    let samples = r.graph.samples_of(v.thread, v.run..v.end.saturating_add(1));
+    let near = samples.iter().min_by_key(|s| s.time.abs_diff(at));
+    near.map_or(StackId::NONE, |s| if s.user_stack.is_some() { s.user_stack } else { s.kernel_stack })
+}
+
+/// Who ended the wait that led to a vertex; nobody asks that of one that did not wait.
+pub fn woken(ui: &Ui, r: &Recording, id: VertexId) -> Option<Line<'static>> {
+    let v = r.graph.vertex(id);
+    if v.waited() == 0 {
+        return None;
+    }
+    Some(match r.waking(id) {
+        Some(e) => {
+            let edge = r.graph.edge(e);
+            let (look, how) = match edge.weak {
+                None => (Look::StrongEdge, "strong".to_owned()),
+                Some(w) => (Look::WeakEdge, format!("weak, {}", w.words())),
+            };
+            let who = r.thread_name(r.graph.vertex(edge.from).thread).to_owned();
+            Line::from(vec![
+                ui.span(Look::Dim, "   woken by "),
+                ui.span(Look::Strong, ui.plain(&who)),
+                Span::raw(format!(" ({}, ", edge.kind.name())),
+                ui.span(look, ui.plain(&how)),
+                Span::raw(")"),
+            ])
+        }
+        None if v.timed_out => Line::from(ui.span(Look::Dim, "   ended by its own time-out")),
+        None if v.open => Line::from(ui.span(Look::Dim, "   nobody woke it")),
+        None => Line::from(ui.span(Look::Dim, "   no waker was recorded")),
+    })
+}
+
+/// A vertex in lines, the most telling first.
+fn vertex_lines(ui: &Ui, r: &Recording, id: VertexId, at: Ns) -> Vec<Line<'static>> {
+    let v = r.graph.vertex(id);
+    let (now, words) = doing(ui, r, id, at);
+    let mark = ui.span(super::state_look(now), ui.glyph(now));
+    let mut out = vec![Line::from(vec![Span::raw(" "), mark, Span::raw(" "), Span::raw(ui.plain(&words))])];
     if v.waited() > 0 {
-        let stack = r.stack_line(v.user_stack, ui.g.from, 6);
+        let stack = r.wait_line(id, ui.g.from, 6);
         if !stack.is_empty() {
             out.push(Line::from(vec![ui.span(Look::Dim, "   in "), Span::raw(ui.plain(&stack))]));
         }
-        let line = match r.waking(id) {
-            Some(e) => {
-                let edge = r.graph.edge(e);
-                let (look, how) = match edge.weak {
-                    None => (Look::StrongEdge, "strong".to_owned()),
-                    Some(w) => (Look::WeakEdge, format!("weak, {}", w.words())),
-                };
-                let who = r.thread_name(r.graph.vertex(edge.from).thread).to_owned();
-                Line::from(vec![
-                    ui.span(Look::Dim, "   woken by "),
-                    ui.span(Look::Strong, ui.plain(&who)),
-                    Span::raw(format!(" ({}, ", edge.kind.name())),
-                    ui.span(look, ui.plain(&how)),
-                    Span::raw(")"),
-                ])
-            }
-            None if v.timed_out => Line::from(ui.span(Look::Dim, "   ended by its own time-out")),
-            None if v.open => Line::from(ui.span(Look::Dim, "   nobody woke it")),
-            None => Line::from(ui.span(Look::Dim, "   no waker was recorded")),
-        };
-        out.push(line);
     }
+    out.extend(woken(ui, r, id));
     out
 }

@@ -60,9 +60,9 @@ pub fn list(state: &State, body: Rect) -> Option<(Rect, usize)> {
     let layer = state.layers.last()?;
     let inside = inner(area(&Ui::new(state), body, layer));
     let rows = Rect { y: inside.y + 1, height: inside.height.saturating_sub(1), ..inside };
-    let (selected, len) = match layer {
-        Layer::Palette(p) => (p.selected, p.rows.len()),
-        Layer::Search(s) => (s.selected, s.hits.len()),
+    let (rows, selected, len) = match layer {
+        Layer::Palette(p) => (palette_areas(inside).0, p.selected, p.rows.len()),
+        Layer::Search(s) => (rows, s.selected, s.hits.len()),
         _ => return None,
     };
     Some((rows, scrolled(0, selected, len, usize::from(rows.height))))
@@ -75,7 +75,16 @@ pub fn draw(ui: &Ui, frame: &mut Frame, body: Rect, layer: &Layer) {
         Layer::Help(h) => format!(" Help: {} ", h.context),
         Layer::Palette(_) => " Command ".into(),
         Layer::Search(s) if s.busy => " Find: searching ".into(),
-        Layer::Search(s) => format!(" Find: {} of {} shown ", s.hits.len(), s.total),
+        Layer::Search(s) => {
+            // Dim is not seen on every terminal, nor explains itself.
+            let (shown, all) = (s.hits.len(), s.total);
+            match s.hits.iter().filter(|h| h.far).count() {
+                0 => format!(" Find: {shown} of {all} shown "),
+                far if far == shown => format!(" Find: {shown} of {all} shown, not of the focus "),
+                far if area.width < 60 => format!(" Find: {shown}, last {far} not of focus "),
+                far => format!(" Find: {shown} of {all} shown, the last {far} not of the focus "),
+            }
+        }
         Layer::Note(_) => " Note, kept in the session ".into(),
         Layer::Guard(_) => " How long may units of this type take? ".into(),
         Layer::WhyNot(_) => " Why not the others? ".into(),
@@ -138,7 +147,7 @@ fn about(ui: &Ui, buffer: &mut Buffer, area: Rect, text: &str) {
 }
 
 /// The line being typed, with the cursor at its end.
-fn typing(ui: &Ui, frame: &mut Frame, area: Rect, typed: &str, sign: &str) {
+pub fn typing(ui: &Ui, frame: &mut Frame, area: Rect, typed: &str, sign: &str) {
     let room = usize::from(area.width).saturating_sub(4);
     // The end of what is typed is what one looks at.
     let mut shown = ui.plain(typed);
@@ -163,10 +172,27 @@ fn scrolled_lines(ui: &Ui, buffer: &mut Buffer, area: Rect, lines: &[Line], offs
     }
 }
 
+/// Columns below which a line of the palette has no room for what the command does.
+const DOCS: u16 = 60;
+
+/// Where the commands lie, and what the selected one does: below them.
+fn palette_areas(area: Rect) -> (Rect, Rect) {
+    let about = match (area.width < DOCS, area.height) {
+        (_, 0..5) => 0,
+        (true, 5..12) => 2,
+        (true, _) => 4,
+        (false, _) => 2,
+    };
+    let height = area.height.saturating_sub(1 + about);
+    let rows = Rect { y: area.y + 1, height, ..area };
+    (rows, Rect { y: rows.bottom(), height: about, ..area })
+}
+
 fn palette(ui: &Ui, buffer: &mut Buffer, area: Rect, p: &Palette) {
-    let rows = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+    let (rows, about) = palette_areas(area);
     let offset = scrolled(0, p.selected, p.rows.len(), usize::from(rows.height));
     let columns = usize::from(area.width);
+    let wide = area.width >= DOCS;
     for (i, cmd) in p.rows.iter().enumerate().skip(offset).take(usize::from(rows.height)) {
         let c = cmd.row();
         let selected = i == p.selected;
@@ -178,13 +204,30 @@ fn palette(ui: &Ui, buffer: &mut Buffer, area: Rect, p: &Palette) {
             None => c.doc.to_owned(),
         };
         let look = if there.is_some() { Look::Dim } else { Look::Text };
-        let line = Line::from(vec![
+        let mut spans = vec![
             pointer(ui, selected),
             ui.span(if there.is_some() { Look::Dim } else { Look::Strong }, left(c.name, 21)),
             ui.span(Look::Key, left(&keys, 10) + " "),
-            ui.span(look, clean_to(&ui.plain(&doc), columns.saturating_sub(35))),
-        ]);
-        put(ui, buffer, rows, rows.y + (i - offset) as u16, &line, selected);
+        ];
+        if wide {
+            spans.push(ui.span(look, clean_to(&ui.plain(&doc), columns.saturating_sub(35))));
+        }
+        put(ui, buffer, rows, rows.y + (i - offset) as u16, &Line::from(spans), selected);
+        // What a line has no room for is told of the one that would be chosen.
+        if selected && (!wide || width(&doc) > columns.saturating_sub(35)) {
+            let room = columns.saturating_sub(3);
+            let mut lines = wrap(&ui.plain(&doc), room);
+            let most = usize::from(about.height);
+            if lines.len() > most && most > 0 {
+                let rest = lines.split_off(most - 1).join(" ");
+                lines.push(clean_to(&rest, room));
+            }
+            // At the end of the box, an empty line above them where there is one.
+            let first = about.bottom().saturating_sub(lines.len().min(most) as u16);
+            for (n, l) in lines.iter().take(most).enumerate() {
+                buffer.set_stringn(about.x + 2, first + n as u16, l, room, ui.style(Look::Dim));
+            }
+        }
     }
     if p.rows.is_empty() && rows.height > 0 {
         buffer.set_stringn(rows.x + 2, rows.y, "no command fits", columns, ui.style(Look::Dim));
@@ -209,7 +252,11 @@ fn search(ui: &Ui, buffer: &mut Buffer, area: Rect, s: &SearchBox) {
                 break;
             }
             used += w;
-            let look = if hit.matched.contains(&n) { Look::Match } else { Look::Text };
+            let look = match hit.matched.contains(&n) {
+                true => Look::Match,
+                false if hit.far => Look::Dim,
+                false => Look::Text,
+            };
             spans.push(ui.span(look, ui.plain(c.encode_utf8(&mut [0; 4]))));
         }
         spans.push(Span::raw(" ".repeat((texts + 12).saturating_sub(used))));

@@ -71,9 +71,15 @@ pub fn draw(frame: &mut Frame, state: &State, live: &LiveState) {
     let buffer = frame.buffer_mut();
     buffer.set_style(area, ui.style(Look::Text));
     let paused = if live.paused { "paused" } else { "as it is now" };
-    let title = if live.everybody { "Threads" } else { "Threads that run, or wait for somebody" };
+    let title = if live.is_filtered() {
+        format!("Threads with \"{}\"", ui.plain(live.filter.text().trim()))
+    } else if live.everybody {
+        "Threads".to_owned()
+    } else {
+        "Threads that run, or wait for somebody".to_owned()
+    };
     let aside = format!("{} of {}, {paused}", live.rows.len(), live.threads);
-    rule(&ui, buffer, Rect { height: 1, ..area }, title, &aside);
+    rule(&ui, buffer, Rect { height: 1, ..area }, &title, &aside);
     let wide = area.width >= 72;
     let columns = usize::from(area.width).saturating_sub(2);
     let w = if wide {
@@ -96,7 +102,12 @@ pub fn draw(frame: &mut Frame, state: &State, live: &LiveState) {
     buffer.set_line(0, 1, &Line::from(head), area.width);
     let rows = rows_area((area.width, area.height));
     if live.rows.is_empty() {
-        nothing(&ui, buffer, rows, "Nobody runs, and nobody waits for anybody. Press a for all threads.");
+        let none = if live.is_filtered() {
+            "No thread has this in its name, id, command line, state or wait. Esc shows all again."
+        } else {
+            "Nobody runs, and nobody waits for anybody. Press a for all threads."
+        };
+        nothing(&ui, buffer, rows, none);
     }
     for (i, r) in live.rows.iter().enumerate().skip(live.offset).take(usize::from(rows.height)) {
         let selected = Some(r.tid) == live.selected;
@@ -108,8 +119,15 @@ pub fn draw(frame: &mut Frame, state: &State, live: &LiveState) {
     for layer in &state.layers {
         super::layers::draw(&ui, frame, body, layer);
     }
+    let mut last = Rect { y: area.bottom() - 1, height: 1, ..area };
+    if live.typing {
+        // What is typed has the place of the first hints, or a bit more.
+        let room = (area.width / 2).max(area.width.saturating_sub(60));
+        super::layers::typing(&ui, frame, Rect { width: room, ..last }, live.filter.text(), "/");
+        last = Rect { x: room, width: area.width - room, ..last };
+    }
     let buffer = frame.buffer_mut();
-    hints(&ui, buffer, Rect { y: area.bottom() - 1, height: 1, ..area });
+    hints(&ui, buffer, last, live);
     if ui.style(Look::Selected).add_modifier.contains(Modifier::REVERSED) {
         super::even(frame.buffer_mut());
     }
@@ -185,16 +203,24 @@ fn detail(ui: &Ui, buffer: &mut Buffer, area: Rect, live: &LiveState) {
     }
 }
 
-fn hints(ui: &Ui, buffer: &mut Buffer, area: Rect) {
+fn hints(ui: &Ui, buffer: &mut Buffer, area: Rect, live: &LiveState) {
     let mut spans = Vec::new();
     let mut used = 0;
-    let context = ui.state.layers.last().map_or(Context::Live, Layer::context);
+    let context = ui.state.layers.last().map_or_else(|| live.context(), Layer::context);
     let own = COMMANDS.iter().filter(|c| {
-        let asked = matches!(c.cmd, Cmd::Help | Cmd::Quit);
+        let asked = context != Context::Text && matches!(c.cmd, Cmd::Help | Cmd::Quit);
         if context == Context::Help { c.cmd == Cmd::Cancel } else { c.contexts.contains(&context) || asked }
     });
     for c in own {
-        let hint = if c.cmd == Cmd::Cancel { "close" } else { c.hint };
+        if c.hint.is_empty() && c.cmd != Cmd::Cancel {
+            continue;
+        }
+        let hint = match c.cmd {
+            Cmd::Cancel => "close",
+            Cmd::Accept => "keep",
+            Cmd::CloseText => "all again",
+            _ => c.hint,
+        };
         let Some(key) = ui.state.config.keymap.keys_for(context, c.cmd).into_iter().next() else {
             continue;
         };

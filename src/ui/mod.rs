@@ -1,7 +1,7 @@
 //! Widgets: they read the state and draw it. Nothing here changes anything but what [`prepare`] derives
 //! from state and screen size (scroll offsets).
 
-mod detail;
+pub mod detail;
 mod help;
 mod histogram;
 mod layers;

@@ -188,7 +188,7 @@ fn detail(ui: &Ui, buffer: &mut Buffer, area: Rect) {
         let names = p.stack.iter().map(|f| f.rsplit_once(" (").map_or(f.as_str(), |x| x.0));
         crate::clean::clean(&names.take(8).collect::<Vec<_>>().join(&format!(" {} ", ui.g.from))).into_owned()
     } else {
-        r.stack_line(vertex.user_stack, ui.g.from, 8)
+        r.wait_line(v.vertex, ui.g.from, 8)
     };
     let waits = if on_cpu(v) {
         format!("{} of {} on the CPU", ui.length(v.episode.ran), ui.length(v.duration))

@@ -98,6 +98,66 @@ fn ctrl_c_ends_a_recording_and_keeps_it() {
     }
 }
 
+/// Who asks for debug files of a server that does not answer waits for names at the end; Ctrl-C once more ends that, the
+/// file is whole, and what has no name gets it when the file is opened.
+#[test]
+fn ctrl_c_once_more_leaves_names_for_later() {
+    if skipped("ctrl_c_once_more_leaves_names_for_later") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let (program, asked) = (dir.path().join("debuginfod-find"), dir.path().join("asked"));
+    let script = format!("#!/bin/sh\necho $$ > {0}.new; mv {0}.new {0}; exec sleep 1000\n", asked.display());
+    std::fs::write(&program, script).expect("a script");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("it may run");
+    let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap_or_default());
+    let mut target = Command::new("bash").args(["-c", "while :; do sleep 0.3; done"]).spawn().expect("bash");
+    let mut child = pg_tui(dir.path())
+        .current_dir(dir.path())
+        .args(["record", "--no-tui", "-o", "a.pgs", "-p", &target.id().to_string()])
+        .env("PATH", path)
+        .env("DEBUGINFOD_URLS", "http://127.0.0.1:9")
+        .env("HOME", dir.path())
+        .env_remove("DEBUGINFOD_CACHE_PATH")
+        .env_remove("XDG_CACHE_HOME")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("pg-tui starts");
+    let file = dir.path().join("a.pgs");
+    wait_for_events(&file, &mut child);
+    signal(&child, "-INT");
+    let begin = Instant::now();
+    while !asked.exists() {
+        assert!(child.try_wait().expect("a child").is_none(), "nobody was asked for debug files");
+        assert!(begin.elapsed() < Duration::from_secs(60), "nobody was asked for debug files");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    signal(&child, "-INT");
+    let out = child.wait_with_output().expect("it ends");
+    let finder = std::fs::read_to_string(&asked).expect("its number");
+    let _ = Command::new("kill").arg(finder.trim()).status();
+    target.kill().expect("ours");
+    target.wait().expect("it ends");
+    assert!(out.status.success(), "{}", text(&out));
+    assert!(text(&out).contains("places in code have no function name yet"), "{}", text(&out));
+    let s = Session::open(&file).expect("it opens");
+    assert!(s.is_closed() && s.warnings().is_empty(), "{:?}", s.warnings());
+    let load = |symbols| {
+        let session = Session::open(&file).expect("it opens");
+        let all = |_| std::ops::ControlFlow::Continue(());
+        pg_tui::session::load_session(session, pg_graph::BuildOptions::default(), &symbols, all)
+            .expect("it loads")
+    };
+    let named =
+        |l: &pg_tui::session::Loaded| l.catalog.frames.iter().filter(|f| !f.function.is_empty()).count();
+    let (cut, whole) =
+        (load(pg_tui::session::Symbols::AsRecorded), load(pg_tui::session::Symbols::default()));
+    assert!(cut.coverage.unnamed > 0, "{:?}", cut.coverage);
+    assert!(cut.coverage.notes.iter().any(|n| n.contains("it was told to stop")), "{:?}", cut.coverage.notes);
+    assert!(named(&whole) > named(&cut), "{} of {}", named(&whole), whole.catalog.frames.len());
+}
+
 #[test]
 fn a_recording_ends_by_itself_after_its_duration() {
     if skipped("a_recording_ends_by_itself_after_its_duration") {
@@ -129,9 +189,48 @@ fn a_killed_recorder_leaves_a_file_that_opens() {
     assert!(s.warnings().iter().any(|w| w.to_string().contains("not closed")), "{:?}", s.warnings());
     let loaded = pg_tui::session::load(&file, |_| std::ops::ControlFlow::Continue(())).expect("it loads");
     assert!(loaded.graph.event_count() > 0 && !loaded.catalog.threads.is_empty());
+    assert_eq!(loaded.header.boot, pg_tracer::boot_id());
     assert!(target.try_wait().expect("ours").is_none(), "the target lives on");
     target.kill().expect("ours");
     target.wait().expect("it ends");
+}
+
+/// The machine has not been started anew: addresses in its kernel mean what they meant.
+#[test]
+fn functions_of_the_kernel_are_named_after_a_killed_recorder() {
+    if skipped("functions_of_the_kernel_are_named_after_a_killed_recorder") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("a.pgs");
+    let mut target = Command::new("bash").args(["-c", "while :; do sleep 0.3; done"]).spawn().expect("bash");
+    let mut child = start(dir.path(), &["--no-tui", "-o", "a.pgs", "-p", &target.id().to_string()]);
+    let load = || pg_tui::session::load(&file, |_| std::ops::ControlFlow::Continue(())).expect("it loads");
+    let of_kernel = |l: &pg_tui::session::Loaded| {
+        let frames = l.catalog.stacks.iter().filter(|s| s.kernel).flat_map(|s| s.frames.clone());
+        let frames = frames.filter_map(|f| l.catalog.frames.get(f.index()));
+        frames.map(|f| f.function.clone()).collect::<Vec<_>>()
+    };
+    let begin = Instant::now();
+    while Session::open(&file).is_err() || of_kernel(&load()).is_empty() {
+        assert!(child.try_wait().expect("a child").is_none(), "the recorder ended early");
+        assert!(begin.elapsed() < Duration::from_secs(120), "no stack of the kernel");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    child.kill().expect("it is ours");
+    child.wait().expect("it ends");
+    target.kill().expect("ours");
+    target.wait().expect("it ends");
+    let readable = std::fs::read_to_string("/proc/kallsyms")
+        .is_ok_and(|t| t.contains(" T schedule\n") && !t.starts_with("0000000000000000 T _stext"));
+    if !readable {
+        println!("skipped: names of the kernel's functions; /proc/kallsyms shows no addresses");
+        return;
+    }
+    let names = of_kernel(&load());
+    assert!(names.iter().any(|n| n.ends_with("schedule")), "{names:?}");
+    let unnamed = names.iter().filter(|n| n.is_empty()).count();
+    assert!(unnamed * 2 < names.len(), "{names:?}");
 }
 
 #[test]

@@ -25,7 +25,13 @@ pub mod steps;
 pub mod units;
 mod unserved;
 
-pub use collector::{Collector, LiveStats, check_permission, lower_priority, raise_priority};
+pub use collector::{Collector, Hurry, LiveStats, check_permission, lower_priority, raise_priority};
 pub use error::Error;
 pub use focus::Focus;
 pub use options::{Level, Options};
+
+/// Which start of this machine it is (`/proc/sys/kernel/random/boot_id`); empty when that cannot be read.
+pub fn boot_id() -> String {
+    let text = procfs::read_bounded(std::path::Path::new("/proc/sys/kernel/random/boot_id"), 64);
+    text.map_or_else(|_| String::new(), |t| procfs::lossy(t.trim_ascii(), 64))
+}

@@ -284,7 +284,11 @@ pub fn read_cgroup(pid: u32) -> Vec<CgroupLine> {
 pub fn read_exe(pid: u32) -> Option<String> {
     use std::os::unix::ffi::OsStrExt;
     let link = match std::fs::read_link(path_of(pid, "exe")) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => std::fs::read_link(path_of(shown_by(pid), "exe")),
+        // Of a process without memory there is none; another thread than its first may have some.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let other = Some(shown_by(pid)).filter(|&other| other != pid)?;
+            std::fs::read_link(path_of(other, "exe"))
+        }
         other => other,
     };
     let link = link.ok()?;

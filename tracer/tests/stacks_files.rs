@@ -103,10 +103,10 @@ fn symbolized_later() {
     std::fs::rename(dir.path().join("shop.debug"), &debug).unwrap();
     std::fs::remove_file(&exe).unwrap();
     let mut without = recorded.clone();
-    symbolize_catalog(&mut without, &[]);
+    symbolize_catalog(&mut without, &[], true);
     assert!(!named(&without, id), "nothing had these names");
     let mut with = recorded.clone();
-    let count = symbolize_catalog(&mut with, &[elsewhere.path().to_owned()]);
+    let count = symbolize_catalog(&mut with, &[elsewhere.path().to_owned()], true);
     assert!(named(&with, id) && count >= 4, "{count} {:#?}", with.show_stack(id));
     // The frames are the same ones.
     let of = |c: &Catalog| c.frames.iter().map(|f| (f.module, f.address)).collect::<Vec<_>>();
@@ -115,7 +115,7 @@ fn symbolized_later() {
     std::fs::remove_dir_all(&by_id).unwrap();
     std::fs::copy("/bin/true", elsewhere.path().join("shop")).unwrap();
     let mut with = recorded;
-    symbolize_catalog(&mut with, &[elsewhere.path().to_owned()]);
+    symbolize_catalog(&mut with, &[elsewhere.path().to_owned()], true);
     assert!(!named(&with, id));
 }
 
@@ -153,7 +153,7 @@ fn one_module_for_many_processes() {
         let (regs, copy) = capture(t.pid(), 64 << 10);
         table.user(t.pid(), &regs, &copy);
         modules.extend(table.drain().modules);
-        table.exit(t.pid(), true);
+        table.exit(t.pid(), true, false);
     }
     let c = table.coverage();
     assert_eq!((c.stacks_total, c.stacks_complete, modules.len()), (1, 1, 2), "{c:?} {modules:?}");

@@ -268,7 +268,7 @@ fn first_thread_ended() {
     let (regs, copy) = capture(tid, 64 << 10);
     let mut table = StackTable::new();
     // That the first one ended is seen; its process goes on.
-    table.exit(pid, true);
+    table.exit(pid, true, true);
     let id = table.user(pid, &regs, &copy);
     let mut catalog = Catalog::default();
     catalog.apply(table.drain());
@@ -288,7 +288,7 @@ fn after_the_end() {
     let mut table = StackTable::new();
     let before = table.user(pid, &regs, &copy);
     table.fork(pid, 4_000_000);
-    table.exit(pid, true);
+    table.exit(pid, true, false);
     drop(t);
     assert_eq!(table.user(pid, &regs, &copy), before);
     // A child that nobody saw alive has its parent's memory; after an exec it has not.

@@ -68,6 +68,7 @@ pub fn header(args: &Record) -> Header {
         version: env!("CARGO_PKG_VERSION").into(),
         host: read("/proc/sys/kernel/hostname"),
         kernel: read("/proc/sys/kernel/osrelease"),
+        boot: pg_tracer::boot_id(),
         arch: std::env::consts::ARCH.into(),
         cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
         start_wall: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64),

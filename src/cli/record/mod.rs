@@ -48,7 +48,7 @@ pub fn run(args: &Record) -> Outcome {
         if done.cut { "; what came after that is missing".into() } else { lost(&done.stats) },
     );
     if !args.no_tui && open::can_show() {
-        return open::after(&done.path, ExitCode::from(done.code));
+        return open::after(&done.path, ExitCode::from(done.code), !done.hurried);
     }
     eprintln!("pg-tui: look at it:     pg-tui open {shown}\npg-tui: or in one text: pg-tui diagnose {shown}");
     Ok(ExitCode::from(done.code))
@@ -80,6 +80,8 @@ pub struct Recorded {
     events: u64,
     bytes: u64,
     stats: LiveStats,
+    /// Functions were left without names, since whoever records did not want to wait.
+    pub hurried: bool,
     /// Not all of it could be written.
     cut: bool,
 }
@@ -161,6 +163,8 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
         interrupted: None,
         end: None,
         missed: Vec::new(),
+        hurried: false,
+        unnamed: 0,
     };
     let why = run.until_the_end(&items, &collector, command.as_mut());
     tracing::info!("recording ends: {why:?}");
@@ -170,7 +174,13 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
     if why == Why::TargetsEnded {
         eprintln!("pg-tui: what -p named has ended");
     }
-    let Run { writer, mut error, interrupts, end, missed, .. } = run;
+    let Run { writer, mut error, interrupts, end, missed, hurried, unnamed, .. } = run;
+    if hurried && unnamed > 0 {
+        eprintln!(
+            "pg-tui: {} places in code have no function name yet; `pg-tui open` and `diagnose` look them up",
+            text::count(unnamed)
+        );
+    }
     for who in &missed {
         eprintln!("pg-tui: {}", clean(who));
     }
@@ -201,7 +211,8 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
             own => own,
         };
     }
-    Ok(Recorded { path, code, events, bytes, stats, cut: error.is_some() })
+    let hurried = hurried && unnamed > 0;
+    Ok(Recorded { path, code, events, bytes, stats, hurried, cut: error.is_some() })
 }
 
 /// Watches the flags that were asked for, and lets the command begin.
@@ -234,6 +245,10 @@ struct Run {
     end: Option<(Ns, Loss)>,
     /// What --steps and --flag asked for and did not get, and why.
     missed: Vec<String>,
+    /// Ctrl-C came again while names were looked up.
+    hurried: bool,
+    /// Places in code that were left without a name for that.
+    unnamed: u64,
 }
 
 impl Run {
@@ -281,7 +296,7 @@ impl Run {
 
     fn take(&mut self, item: &Item) -> Result<(), SessionError> {
         if let Item::End { duration, coverage } = item {
-            self.end = Some((*duration, coverage.loss));
+            (self.end, self.unnamed) = (Some((*duration, coverage.loss)), coverage.unnamed);
             let of = |n: &&String| n.contains("not followed") || n.contains("was never there");
             self.missed = coverage.notes.iter().filter(of).cloned().collect();
         }
@@ -290,17 +305,23 @@ impl Run {
 
     /// End the recording; take over what the collector sends as it ends.
     fn stop(&mut self, collector: Collector, items: Receiver<Item>) -> LiveStats {
+        let (before, hurry) = (self.interrupts.count(), collector.hurry());
         std::thread::scope(|scope| {
             let stopping = scope.spawn(move || {
                 let before = collector.stats();
                 (before, collector.stop())
             });
-            if self.error.is_none() {
-                for item in &items {
-                    if let Err(e) = self.take(&item) {
-                        self.error = Some(e.to_string());
-                        break;
-                    }
+            while self.error.is_none() {
+                match items.recv_timeout(PAUSE) {
+                    Ok(item) => self.error = self.take(&item).err().map(|e| e.to_string()),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+                // Whoever asks once more does not want to wait for names; the next time, the file neither.
+                if self.interrupts.count() > before && !self.hurried {
+                    self.hurried = true;
+                    hurry.leave_names();
+                    self.interrupts.give_back();
                 }
             }
             // Nobody takes what still comes: the collector need not wait for room.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const EVERY: Duration = Duration::from_millis(500);
 
 /// Shown from the end of a recording until its file is whole.
-const ENDING: &str = "ending: functions get their names";
+const ENDING: &str = "ending: functions get their names; Ctrl-C leaves the rest without";
 
 /// A line on standard error, drawn again and again in place; silent when that is no terminal.
 pub struct Progress {

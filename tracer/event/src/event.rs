@@ -409,6 +409,8 @@ pub struct Coverage {
     pub symbols_resolved: u64,
     /// Frames in all.
     pub symbols_total: u64,
+    /// Frames that were still to be looked up when that was ended early: a reader may do so.
+    pub unnamed: u64,
     /// Sentences about anything else that is missing.
     pub notes: Vec<String>,
 }

@@ -87,6 +87,9 @@ pub struct Bursts {
     wanted: u64,
     /// Bursts so far.
     pub count: u64,
+    /// How long those took that ended, and when the one under way began; ns.
+    took: u64,
+    began: u64,
 }
 
 impl Bursts {
@@ -209,7 +212,7 @@ impl Bursts {
         self.wanted = length;
         self.running = Some((now + length, tids.clone()));
         self.next = now + PERIOD_NS.max(10 * length);
-        self.count += 1;
+        (self.count, self.began) = (self.count + 1, now);
         Step::Begin(tids)
     }
 
@@ -232,7 +235,25 @@ impl Bursts {
         if let Some(toll) = &mut self.toll {
             toll.end(now);
         }
-        self.running.take().map(|_| Step::End)
+        self.running.take().map(|_| {
+            self.took += now.saturating_sub(self.began);
+            Step::End
+        })
+    }
+
+    /// What was recorded in addition, for whoever reads the recording; nothing without a burst.
+    pub fn note(&self) -> Option<String> {
+        let times = match self.count {
+            0 => return None,
+            1 => "once".to_owned(),
+            n => format!("in {n} short spans"),
+        };
+        let ms = (self.took + MS / 2) / MS;
+        let long = if ms < 10_000 { format!("{ms} ms") } else { format!("{} s", (ms + 500) / 1000) };
+        Some(format!(
+            "{times}, for {long} in all, the single system calls of threads that seemed to try the same thing again and \
+             again were recorded as well, to show what they tried and how it ended"
+        ))
     }
 
     /// End it since it costs too much: its threads have another one later.
@@ -272,7 +293,14 @@ mod tests {
         retries(&mut b, 8, now, 20);
         assert_eq!(b.step(now, 0), None);
         assert_eq!(b.step(now + PERIOD_NS, 0), Some(Step::Begin(vec![8])));
-        assert_eq!((b.end(now), b.end(now), b.count), (Some(Step::End), None, 2));
+        assert!(
+            b.note().is_some_and(|n| n.starts_with("in 2 short spans, for 200 ms in all, ")),
+            "one goes on"
+        );
+        let end = now + PERIOD_NS + 400 * MS;
+        assert_eq!((b.end(end), b.end(end), b.count), (Some(Step::End), None, 2));
+        assert!(b.note().is_some_and(|n| n.contains("for 600 ms in all")), "{:?}", b.note());
+        assert_eq!(Bursts::default().note(), None);
     }
 
     /// Daemons that sleep a second or so are always due; a loop that turns fast has its burst all the same, and so have they.

@@ -1,10 +1,13 @@
 //! A quick hash for keys made of numbers: several are looked up for every record.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// A map with [`FastHasher`].
 pub type FastMap<K, V> = HashMap<K, V, FastHash>;
+
+/// A set with [`FastHasher`].
+pub type FastSet<K> = HashSet<K, FastHash>;
 
 /// Seeds the hashers of one map at random, so that a target cannot choose addresses that collide.
 #[derive(Clone)]

@@ -46,7 +46,7 @@ use crate::steps;
 use crossbeam_channel::{Sender, bounded, unbounded};
 use pg_event::{Item, Loss, Ns, UnitTypeId};
 use run::Run;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -86,10 +86,22 @@ enum Command {
     Stop,
 }
 
+/// Cuts the end of a recording short, from another thread than the one that waits for it.
+#[derive(Clone)]
+pub struct Hurry(Arc<AtomicBool>);
+
+impl Hurry {
+    /// What has no name yet stays without one: the file is whole, and names can be looked up when it is opened.
+    pub fn leave_names(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A running recording.
 pub struct Collector {
     commands: Sender<Command>,
     stats: Arc<Mutex<LiveStats>>,
+    hurry: Arc<AtomicBool>,
     /// Reports asked for.
     reports: AtomicU64,
     thread: Option<JoinHandle<Result<(), Error>>>,
@@ -106,9 +118,11 @@ impl Collector {
         let (ready, started) = bounded(1);
         let stats = Arc::new(Mutex::new(LiveStats::default()));
         let shared = Arc::clone(&stats);
+        let hurry = Arc::new(AtomicBool::new(false));
+        let hurried = Arc::clone(&hurry);
         let thread = thread::Builder::new()
             .name("pg-collector".into())
-            .spawn(move || match Run::start(&options, out, receiver, shared) {
+            .spawn(move || match Run::start(&options, out, receiver, shared, hurried) {
                 Ok(run) => {
                     let _ = ready.send(Ok(()));
                     run.run()
@@ -120,7 +134,7 @@ impl Collector {
             })
             .map_err(|e| Error::Failed(format!("cannot start a thread: {e}")))?;
         started.recv().unwrap_or_else(|_| Err(Error::Failed("the collector's thread ended".into())))?;
-        Ok(Self { commands, stats, reports: AtomicU64::new(0), thread: Some(thread) })
+        Ok(Self { commands, stats, hurry, reports: AtomicU64::new(0), thread: Some(thread) })
     }
 
     /// Make a process with its descendants the focus, too. Returns when that holds, or after a second.
@@ -185,6 +199,11 @@ impl Collector {
     /// How the recording goes.
     pub fn stats(&self) -> LiveStats {
         *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// To cut short what [`Self::stop`] does.
+    pub fn hurry(&self) -> Hurry {
+        Hurry(Arc::clone(&self.hurry))
     }
 
     /// Has the recording ended by itself?

@@ -8,7 +8,7 @@ mod room;
 mod user_stacks;
 
 use super::burst::Bursts;
-use super::hash::FastMap;
+use super::hash::{FastMap, FastSet};
 use super::objects::Objects;
 use super::on_cpu::Place;
 use super::order::{Order, STEP_NS, WINDOW_NS};
@@ -169,6 +169,8 @@ impl Pipeline {
         let mut stacks = stacks.peekable();
         // Processes of threads that identity learns of only later.
         let mut made: FastMap<u32, u32> = FastMap::default();
+        // Processes with a thread more since identity was told last.
+        let mut grown: FastSet<u32> = FastSet::default();
         for record in life {
             let Some(record) = raw::parse(record) else { continue };
             let (Record::Fork { time, .. } | Record::Exec { time, .. } | Record::Exit { time, .. }) = record
@@ -185,10 +187,17 @@ impl Pipeline {
                         let known = || self.identity.process_of(self.identity.find(tid)?).map(|p| p.pid);
                         let parent = made.get(&tid).copied().or_else(known).unwrap_or(tid);
                         self.stacks.fork(parent, child);
+                    } else {
+                        grown.insert(child_tgid);
                     }
                 }
                 Record::Exec { tgid, .. } => self.stacks.exec(tgid),
-                Record::Exit { tid, tgid, .. } => self.stacks.exit(tgid, tid == tgid),
+                Record::Exit { tid, tgid, .. } => {
+                    // Most programs have one thread, and need not be looked at to know that it was the last.
+                    let several = |t| self.identity.threads_with(t).len() > 1;
+                    let others = grown.contains(&tgid) || self.identity.find(tgid).is_some_and(several);
+                    self.stacks.exit(tgid, tid == tgid, others);
+                }
                 _ => {}
             }
         }

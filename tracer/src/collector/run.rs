@@ -20,6 +20,7 @@ use crate::steps::{self, Steps, Taken};
 use crate::unserved::{Look, Observer, Tracker};
 use crossbeam_channel::{Receiver, Sender, never, select};
 use pg_event::{Event, Item, Kind, Loss, ThreadId};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -45,6 +46,8 @@ pub(super) struct Run {
     commands: Receiver<Command>,
     out: Sender<Item>,
     stats: Arc<Mutex<LiveStats>>,
+    /// At the end, names are not waited for any longer.
+    hurry: Arc<AtomicBool>,
     start: u64,
     lost: [u64; 3],
     loss: Loss,
@@ -91,6 +94,7 @@ impl Run {
         out: Sender<Item>,
         commands: Receiver<Command>,
         stats: Arc<Mutex<LiveStats>>,
+        hurry: Arc<AtomicBool>,
     ) -> Result<Self, Error> {
         raise_priority();
         let own = std::process::id();
@@ -133,6 +137,7 @@ impl Run {
             commands,
             out,
             stats,
+            hurry,
             start,
             lost: [0; 3],
             loss: Loss::default(),

@@ -58,6 +58,14 @@ impl Interrupts {
         INTERRUPTS.load(SeqCst)
     }
 
+    /// Put back what SIGINT did before: the next one does that.
+    pub fn give_back(&mut self) {
+        if let Some(at) = self.before.iter().position(|(signal, _)| *signal == libc::SIGINT) {
+            let (signal, old) = self.before.swap_remove(at);
+            restore(signal, &old);
+        }
+    }
+
     /// Must the recording end now?
     pub fn stop(&self, command_running: bool) -> bool {
         TERMINATES.load(SeqCst) > 0 || INTERRUPTS.load(SeqCst) > u32::from(command_running)
@@ -67,8 +75,12 @@ impl Interrupts {
 impl Drop for Interrupts {
     fn drop(&mut self) {
         for (signal, old) in &self.before {
-            // SAFETY: puts back what sigaction(2) returned before.
-            unsafe { libc::sigaction(*signal, &raw const *old, std::ptr::null_mut()) };
+            restore(*signal, old);
         }
     }
+}
+
+fn restore(signal: libc::c_int, old: &libc::sigaction) {
+    // SAFETY: puts back what sigaction(2) returned before.
+    unsafe { libc::sigaction(signal, &raw const *old, std::ptr::null_mut()) };
 }

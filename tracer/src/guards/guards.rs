@@ -407,7 +407,7 @@ impl Guards {
                 self.forget(head.tid);
             }
             Record::Exit(head) => {
-                self.table.exit(head.tgid, head.tid == head.tgid);
+                self.table.exit(head.tgid, head.tid == head.tgid, true);
                 if let Some(given) = self.given.as_mut().filter(|_| head.tid == head.tgid) {
                     given.forget(head.tgid);
                 }

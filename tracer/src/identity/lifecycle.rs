@@ -213,14 +213,21 @@ impl Identity {
 
     fn read_after_exec(&mut self, process: ProcessId, ask_exe: bool, ask_cmdline: bool, now: Ns) {
         let Some((pid, known_as)) = self.process(process).map(|p| (p.pid, p.ns_pid)) else { return };
-        if let Some(status) = read_status(pid) {
-            let ns_pid = status.ns_pids.last().copied().unwrap_or(known_as);
-            self.change_process(process, |p| (p.uid, p.ns_pid) = (status.uid, ns_pid));
-            if let Some(leader) = self.find(pid)
-                && self.row(leader).is_some_and(|t| t.ns_tid != ns_pid)
-            {
-                self.change_thread(leader, |t| t.ns_tid = ns_pid);
+        let Some(status) = read_status(pid) else {
+            // It is gone by now, like most that are started in quick succession: nothing of it can be read. Rather no
+            // program than the one before.
+            if ask_exe {
+                self.change_process(process, |p| p.exe.clear());
             }
+            self.was_read(process);
+            return;
+        };
+        let ns_pid = status.ns_pids.last().copied().unwrap_or(known_as);
+        self.change_process(process, |p| (p.uid, p.ns_pid) = (status.uid, ns_pid));
+        if let Some(leader) = self.find(pid)
+            && self.row(leader).is_some_and(|t| t.ns_tid != ns_pid)
+        {
+            self.change_thread(leader, |t| t.ns_tid = ns_pid);
         }
         self.read_cgroups(process);
         if ask_exe {
@@ -231,6 +238,11 @@ impl Identity {
         if ask_cmdline {
             self.read_cmdline(process, now);
         }
+        self.was_read(process);
+    }
+
+    /// Its details are known, as far as they can be.
+    fn was_read(&mut self, process: ProcessId) {
         if let Some(slot) = self.processes.get_mut(process.index()) {
             slot.read = true;
         }

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 /// How long frames of compiled code wait for a name.
 const NAMELESS_FOR: Duration = Duration::from_secs(20);
+/// Whether to stop is asked so often.
+const LOOK: Duration = Duration::from_millis(100);
 
 impl StackTable {
     /// Somebody waits for the names: they are looked up without pauses.
@@ -31,14 +33,20 @@ impl StackTable {
         if !budget.is_zero() {
             self.symbols.hurry();
         }
+        self.name_until(end, &|| false)
+    }
+
+    /// Name what was submitted until this moment, or until it is told to stop.
+    fn name_until(&mut self, end: Instant, stop: &dyn Fn() -> bool) -> CatalogDelta {
         // Rows that were not given out yet go first: given out later, they would take the names away again.
         let mut delta = self.drain();
         self.name_compiled(Instant::now(), &mut delta);
-        while self.symbols.pending() > 0 {
+        while self.symbols.pending() > 0 && !stop() {
             let left = end.saturating_duration_since(Instant::now());
-            let Some(answers) = self.symbols.receive(left) else { break };
-            for a in answers {
-                self.answer(a, &mut delta);
+            match self.symbols.receive(left.min(LOOK)) {
+                Some(answers) => answers.into_iter().for_each(|a| self.answer(a, &mut delta)),
+                None if left <= LOOK => break,
+                None => {}
             }
         }
         delta
@@ -47,7 +55,14 @@ impl StackTable {
     /// Name all frames, at the end of a recording. Takes 30 seconds at most: what is not named by then
     /// stays without a name and can be named later from the build-ids.
     pub fn symbolize(&mut self) -> CatalogDelta {
-        let mut delta = self.symbolize_some(Duration::from_secs(30));
+        self.symbolize_unless(&|| false)
+    }
+
+    /// The same, until it is told to stop; [`Self::pending`] then tells how many have no name for that.
+    pub fn symbolize_unless(&mut self, stop: &dyn Fn() -> bool) -> CatalogDelta {
+        self.submit();
+        self.symbols.hurry();
+        let mut delta = self.name_until(Instant::now() + Duration::from_secs(30), stop);
         // What the perf-maps were given last.
         self.name_compiled(Instant::now() + PERF_MAP_PAUSE, &mut delta);
         self.nameless.clear();

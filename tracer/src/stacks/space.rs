@@ -97,12 +97,12 @@ impl Spaces {
     }
 
     /// A thread of a process ended, its `first` one or another. When it was the last one, the mappings stay for
-    /// records that come late.
-    pub fn exit(&mut self, pid: u32, first: bool) {
+    /// records that come late. `others`: the first one may not have been the last.
+    pub fn exit(&mut self, pid: u32, first: bool, others: bool) {
         if !first && !self.headless.contains(&pid) {
             return;
         }
-        if shown_by(pid) != pid {
+        if (others || !first) && shown_by(pid) != pid {
             self.headless.insert(pid);
             return;
         }

@@ -258,9 +258,9 @@ impl StackTable {
     }
 
     /// A thread of the process ended, its `first` one or another. When it was the last one, the memory map is kept for
-    /// records that come late.
-    pub fn exit(&mut self, pid: u32, first: bool) {
-        self.spaces.exit(pid, first);
+    /// records that come late. `others`: the first one may not have been the last.
+    pub fn exit(&mut self, pid: u32, first: bool, others: bool) {
+        self.spaces.exit(pid, first, others);
         if first {
             self.pythons.forget(pid);
         }

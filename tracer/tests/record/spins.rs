@@ -50,7 +50,7 @@ fn a_loop_without_calls_gets_a_burst() {
         return;
     }
     recorded("pause", &options(Level::Messages), |r| {
-        let burst = |n: &String| n.contains(" of system call records");
+        let burst = |n: &String| n.contains(" the single system calls of threads that seemed to try");
         assert!(r.notes.iter().flatten().any(burst), "{:?}", r.notes);
         // A debug build calls a function for each look at the flag, never the kernel.
         let calls: u32 = r.calls("self").iter().filter(|c| !c.nr.is_any(&["futex"])).map(|c| c.count).sum();

@@ -2,12 +2,14 @@
 
 use super::{MS, Run};
 use crate::clock;
+use crate::collector::burst::Bursts;
 use crate::collector::duty::Duty;
 use crate::collector::programs::Pass;
 use crate::error::Error;
 use crate::flags::Watch;
 use crate::steps::Steps;
 use pg_event::{Coverage, Item};
+use std::sync::atomic::Ordering;
 
 impl Run {
     /// End the recording.
@@ -42,11 +44,7 @@ impl Run {
         notes.extend(flag_notes);
         notes.extend(step_notes);
         notes.extend(self.duty.as_ref().and_then(|d| d.note(end)));
-        let bursts = self.pipeline.bursts.as_ref().map_or(0, |b| b.count);
-        if bursts > 0 {
-            let s = if bursts == 1 { "" } else { "s" };
-            notes.push(format!("{bursts} burst{s} of system call records on threads that retried"));
-        }
+        notes.extend(self.pipeline.bursts.as_ref().and_then(Bursts::note));
         let unreported = self.programs.unreported();
         if unreported > 0 {
             let s = if unreported == 1 { "" } else { "es" };
@@ -54,7 +52,7 @@ impl Run {
                 "the kernel did not report {unreported} switch{s} of threads: a wait may be missing, or begin or end at another time than it did"
             ));
         }
-        let Self { mut pipeline, programs, out, loss, start, .. } = self;
+        let Self { mut pipeline, programs, out, loss, start, hurry, .. } = self;
         // Detaches everything: naming frames may take a while.
         drop(programs);
         for item in pipeline.release(end, true) {
@@ -62,7 +60,8 @@ impl Run {
                 return Ok(());
             }
         }
-        let names = pipeline.stacks.symbolize();
+        let names = pipeline.stacks.symbolize_unless(&|| hurry.load(Ordering::Relaxed));
+        let unnamed = pipeline.stacks.pending() as u64;
         if !names.is_empty() && out.send(Item::Catalog(names)).is_err() {
             return Ok(());
         }
@@ -73,8 +72,16 @@ impl Run {
             stacks_total: c.stacks_total as u64,
             symbols_resolved: c.symbols_resolved as u64,
             symbols_total: c.symbols_total as u64,
+            unnamed,
             notes,
         };
+        if unnamed > 0 {
+            let why = if hurry.load(Ordering::Relaxed) { "it was told to stop" } else { "it took too long" };
+            coverage.notes.push(format!(
+                "the recorder looked up the names of functions and {why}: {unnamed} places in code were left, which \
+                 are looked up when the file is opened"
+            ));
+        }
         coverage.notes.extend(pipeline.stacks.notes());
         coverage.notes.extend(pipeline.identity.notes());
         if pipeline.unnamed > 0 {

@@ -162,6 +162,13 @@ impl Worker {
         found
     }
 
+    /// Names of addresses in the kernel that runs. A panic ends nothing.
+    pub fn look_up_kernel(&mut self, addresses: &[u64]) -> Vec<Option<Symbol>> {
+        let found = catch_unwind(AssertUnwindSafe(|| self.kernel(addresses))).unwrap_or_default();
+        self.symbolizer = symbolizer();
+        found
+    }
+
     fn kernel(&self, addresses: &[u64]) -> Vec<Option<Symbol>> {
         let kernel = Kernel { vmlinux: MaybeDefault::None, debug_syms: false, ..Kernel::default() };
         let found = self.symbolizer.symbolize(&Place::Kernel(kernel), Input::AbsAddr(addresses));

@@ -126,7 +126,8 @@ pub(super) fn as_typed(
 ) -> Result<super::args::Record, Failure> {
     let mut line: Vec<OsString> = ["--no-tui", "--no-bursts", "-o"].map(Into::into).into();
     line.push(path.into());
-    line.extend(["--level".into(), args.level.name().into()]);
+    // Messages tell requests of one connection from each other.
+    line.extend(args.level.iter().flat_map(|l| ["--level".into(), l.name().into()]));
     line.extend(["--sample-rate".into(), args.sample_rate.to_string().into()]);
     let command = if launched.is_none() { args.command.as_slice() } else { &[] };
     let end = launched.map_or(DURATION, |l| l.1);
@@ -229,6 +230,14 @@ fn tell(l: &Learnt, out: &mut dyn Write) -> std::io::Result<()> {
             of.threads,
             plural(of.threads),
         )?;
+        if of.requests > 0 {
+            let (waits, where_) = (of.requests, plural(of.requests));
+            writeln!(
+                out,
+                "  it takes connections, and its units are requests: they also end where the next one of a connection is \
+                 waited for, after an answer (at {waits} place{where_})"
+            )?;
+        }
         // A server that keeps connections for itself, not one that was told to wait for a rest now and then.
         if of.next_requests > of.units / 10 {
             writeln!(

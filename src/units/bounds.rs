@@ -82,19 +82,33 @@ impl<'a> Bounds<'a> {
         Self { catalog, loops, known: HashMap::new(), locks: HashMap::new(), calls }
     }
 
+    /// Where threads wait for the next request of a connection, in turns of a loop that takes those.
+    pub fn add_request(&mut self, of: usize, path: BoundaryPath) {
+        let all = &mut self.loops[of].boundary;
+        match all.iter_mut().find(|known| known.is_like(&path)) {
+            Some(known) => known.waits += path.waits,
+            None => all.push(path),
+        }
+        self.known.clear();
+    }
+
     /// The loops.
     pub fn loops(&self) -> &[Loop] {
         &self.loops
     }
 
     /// The loop whose next unit a thread with this stack waits for, in this system call: the outermost, since a loop in
-    /// a function that many call (to wait, and repeat that) is on the stacks of those that turn their own around it.
+    /// a function that many call (to wait, and repeat that) is on the stacks of those that turn their own around it. What
+    /// one that takes connections knows for the next request of one, another may turn around.
     pub fn of_wait(&mut self, stack: StackId, syscall: Sysno) -> Option<usize> {
         if let Some(known) = self.known.get(&(stack, syscall)) {
             return *known;
         }
         let frames = frames(self.catalog, stack);
-        let depth = |l: &Loop| is_boundary(&frames, syscall, &l.boundary).map(|(_, depth)| depth);
+        let depth = |l: &Loop| {
+            let (path, depth) = is_boundary(&frames, syscall, &l.boundary)?;
+            Some((depth, l.boundary[path].request.is_some()))
+        };
         let all = self.loops.iter().enumerate().filter_map(|(of, l)| Some((depth(l)?, Reverse(of))));
         let found = all.max().map(|(_, Reverse(of))| of);
         if self.known.len() < MAX_KNOWN {
@@ -135,7 +149,7 @@ impl<'a> Bounds<'a> {
 }
 
 /// Module and place of each frame as [`BoundaryPath`] has them, the innermost first.
-fn frames(catalog: &Catalog, stack: StackId) -> Vec<(ModuleId, u64)> {
+pub(super) fn frames(catalog: &Catalog, stack: StackId) -> Vec<(ModuleId, u64)> {
     let behind = |(depth, f): (usize, &Frame)| {
         (f.module, if depth == 0 { f.address.saturating_sub(1) } else { f.address })
     };
@@ -164,7 +178,7 @@ fn polled(
         if let Some(outermost) = frames.iter().rposition(of_loop) {
             frames.truncate(outermost + 1);
             frames.reverse();
-            add(&mut all, BoundaryPath { frames, syscall, wait, waits: count });
+            add(&mut all, BoundaryPath { frames, syscall, wait, waits: count, request: None });
         }
     }
     // Of equals always the same one.
@@ -245,6 +259,7 @@ mod tests {
             syscall: POLL,
             wait: Wait::Input,
             waits: 3,
+            request: None,
         };
         let repeats = |head| EventLoop {
             at: LoopAt { head, function: head, ..AT },
@@ -268,6 +283,7 @@ mod tests {
             syscall: POLL,
             wait: Wait::Input,
             waits,
+            request: None,
         };
         let mut proven = unproven(60);
         proven.boundary = vec![path(&[100, 110], 3), path(&[100, 130], 2)];

@@ -4,10 +4,11 @@ use super::bounds::{Bounds, Loop};
 use super::calls::Calls;
 use super::cut::{Cut, Cutter, Did, Left};
 use super::replies::Replies;
+use super::requests;
 use super::scan::Scanned;
-use pg_event::{Catalog, Item, Kind, ModuleId, Ns, ObjectId, ObjectKind, ThreadId};
+use pg_event::{Catalog, Item, ModuleId, Ns, ObjectId, ObjectKind, ThreadId};
 use pg_graph::units::{
-    Binary, Boundary, Function, LoopFunction, LoopKey, NativeWay, PathSet, Place, Profile, Unit,
+    Binary, Boundary, Function, LoopFunction, LoopKey, NativeWay, PathSet, Place, Profile, RequestWay, Unit,
 };
 use pg_tracer::units::{BoundaryPath, EventLoop, LoopAt, Places};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +33,8 @@ pub struct LearntLoop {
     pub likely: bool,
     /// Those of them of which too little was seen to say what they called.
     pub unseen: u64,
+    /// Of the waits that its units are between, those for the next request of a connection: units are requests.
+    pub requests: usize,
     /// Waits in them for the next request of a connection that was answered: such a unit is a connection.
     pub next_requests: u64,
 }
@@ -83,11 +86,14 @@ where
     let all: Vec<ThreadId> =
         (0..catalog.threads.len() as u32).map(ThreadId).filter(|t| wanted(&catalog, *t)).collect();
     let is_wanted: BTreeSet<ThreadId> = all.iter().copied().collect();
-    let found = seen.event_loops(&catalog, places);
+    let (found, turning) = seen.event_loops_turning(&catalog, places);
     let mut bounds = Bounds::new(&catalog, found.values().flatten(), &waits);
+    requests::add(&mut bounds, items(), (&catalog, &is_wanted, &lost), (places, &turning));
     let kind_of = |o: ObjectId| catalog.object(o).map_or(ObjectKind::Unknown, |o| o.kind);
     let loops: Vec<(LoopAt, String)> = bounds.loops().iter().map(|l| (l.at, l.name.clone())).collect();
     let likely: Vec<bool> = bounds.loops().iter().map(|l| l.likely).collect();
+    let for_requests = |l: &Loop| l.boundary.iter().filter(|b| b.request.is_some()).count();
+    let for_requests: Vec<usize> = bounds.loops().iter().map(for_requests).collect();
     let boundaries: Vec<Vec<Boundary>> = bounds.loops().iter().map(|l| boundaries(&catalog, l)).collect();
     let mut gathered = Gathered {
         calls: Calls::new(&catalog, places),
@@ -108,17 +114,14 @@ where
                 if let Some(unit) = cutter.event(e, wanted) {
                     gathered.add(unit);
                 }
-                if wanted
-                    && replies.event(&catalog, e)
-                    && let Kind::OffCpu(w) = &e.kind
-                    && let Some(of) = cutter.within(e.thread, w.start)
-                {
-                    gathered.tally.entry(of).or_default().next_requests += 1;
-                }
+                requests::tell(&mut replies, &catalog, e, wanted, &cutter);
             }
         }
     }
     let left = cutter.end();
+    for ((of, ..), came) in replies.end() {
+        gathered.tally.entry(of).or_default().next_requests += came.next;
+    }
     gathered.flush();
     let Gathered { calls, mut profile, keys, loops, tally, .. } = gathered;
     // A loop of Python is guarded where its interpreter runs.
@@ -151,6 +154,7 @@ where
             units: t.units,
             likely,
             unseen: t.unseen,
+            requests: for_requests[of],
             next_requests: t.next_requests,
         });
     }
@@ -237,7 +241,12 @@ fn boundaries(catalog: &Catalog, of: &Loop) -> Vec<Boundary> {
             module: module_key(catalog, module).into(),
             call,
         });
-        Boundary { calls: b.own().collect(), syscall: b.syscall, native }
+        let request = b.request.as_ref().map(|r| RequestWay {
+            module: module_key(catalog, r.module).into(),
+            calls: b.of_request().collect(),
+            turn: r.turn.and_then(|t| u32::try_from(t).ok()),
+        });
+        Boundary { calls: b.own().collect(), syscall: b.syscall, native, request }
     };
     of.boundary.iter().map(boundary).collect()
 }

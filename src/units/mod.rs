@@ -24,6 +24,7 @@ mod file;
 mod inside;
 mod learn;
 mod replies;
+mod requests;
 mod scan;
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@
 
 use super::bounds::Bounds;
 use super::cut::{Cutter, Left};
+use super::requests;
 use super::scan::Scanned;
 use crate::session::Loaded;
 use pg_event::{Catalog, ObjectId, ObjectKind, ThreadId, UnitTypeId};
@@ -66,13 +67,16 @@ fn of_guard(graph: &EventGraph, catalog: &Catalog) -> Work {
 fn cut(loaded: &Loaded, wanted: impl Fn(&Catalog, ThreadId) -> bool) -> Work {
     let scanned = Scanned::of(loaded.session.items(), &wanted);
     let catalog = &scanned.catalog;
-    let (found, turning) = scanned.seen.event_loops_turning(catalog, &mut Places::default());
+    let mut places = Places::default();
+    let (found, turning) = scanned.seen.event_loops_turning(catalog, &mut places);
     let mut bounds = Bounds::new(catalog, found.values().flatten(), &scanned.waits);
     let mut work = Work::default();
     work.loops.extend(bounds.loops().iter().map(|l| loop_name(catalog, l.at, &l.name)));
     let kind_of = |o: ObjectId| catalog.object(o).map_or(ObjectKind::Unknown, |o| o.kind);
     let all = (0..catalog.threads.len() as u32).map(ThreadId);
     let is_wanted: BTreeSet<ThreadId> = all.filter(|t| wanted(catalog, *t)).collect();
+    let items = loaded.session.items();
+    requests::add(&mut bounds, items, (catalog, &is_wanted, &scanned.lost), (&mut places, &turning));
     let mut cutter = Cutter::new(&mut bounds, &scanned.lost, &kind_of).at_turns(&turning);
     let mut units: Vec<WorkUnit> = Vec::new();
     for item in loaded.session.items() {

@@ -8,6 +8,7 @@ mod fed;
 mod given;
 mod guard;
 mod hot;
+mod keep;
 mod pool;
 mod python;
 mod train;

@@ -105,7 +105,7 @@ static __always_inline struct unit *enlist(u32 tid, u32 tgid, u32 loop, u64 now)
 	u->off = 0;
 	u->got = 0;
 	u->number = 0;
-	u->turned = 0;
+	u->turned = u->woken = 0;
 	u->loop = loop;
 	u->slot = slot;
 	__builtin_memset(u->waits, 0, sizeof(u->waits));
@@ -407,6 +407,7 @@ static __always_inline void leave(struct task_struct *task, bool preempt, u64 no
 	u32 boundary = u && blocked && !given && (s64)at->orig_ax >= 0 ? is_boundary(u, at->ip, at->sp) : 0;
 	if (u && boundary && u->running && is_cleared(u, now, on)) {
 		u->running = 0;
+		u->woken = boundary;
 		u->off = now;
 		return;
 	}
@@ -438,9 +439,10 @@ static __always_inline void leave(struct task_struct *task, bool preempt, u64 no
 	}
 	if (u && boundary) {
 		/* Woken for nothing, as by a connection that another process took: the call did not return. */
-		if (u->woken && u->turned & boundary && !u->hazy)
+		if (u->woken & u->turned & boundary && !u->hazy)
 			u->running = 0;
 		end_unit(u, now, 0);
+		u->woken = boundary;
 		u->off = now;
 		return;
 	}
@@ -464,7 +466,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	struct unit *u = next->flags & NO_USER ? 0 : guarded(next->pid);
 	if (u) {
 		if (!u->running && u->off)
-			begin_unit(u, now, 1);
+			begin_unit(u, now, u->woken ? u->woken : ANY_WAIT);
 		else if (u->running && u->off)
 			u->away += now - u->off;
 		u->off = 0;

@@ -10,6 +10,7 @@
 #define FUNCTIONS 4096 /* probed */
 #define TYPES 64       /* of a loop */
 #define WAITS 4	       /* boundary waits of a thread */
+#define ANY_WAIT ((1 << WAITS) - 1)
 #define CANDIDATES 15  /* types that share a context; one that more share tells nothing */
 #define NO_TYPE 0xffffffff
 /* The cookie of a probe: how much lower the stack pointer is there than at the entry << 32 | this | number. */
@@ -63,7 +64,8 @@ struct unit {
 	struct place asleep;	 /* where it blocks: in which system call, or which page is not there; zeros when it does not */
 	u32 best, most;		 /* the type it is taken for, and its hits */
 	u32 told;		 /* enum told */
-	u32 woken;		 /* it began when the thread got the CPU back */
+	u32 woken;		 /* it began when the thread got the CPU back: from which of `waits`, a bit each; between
+				    units, where it waits */
 	u32 number;		 /* units so far */
 	u32 slow;		 /* enum slow */
 	u32 counted_as;		 /* the type that its violation was counted for */

@@ -52,7 +52,8 @@ pub use names::type_names;
 pub use path::{CallPath, Called, FunctionId, MAX_FRAMES, PathSet, Unit};
 pub use profile::{
     Binary, Boundary, CONFIDENCE, DecodeError, EncodeError, Function, Given, KnownTypes, Limit, Listed,
-    LoopFunction, LoopKey, LoopTypes, MAX_BUILD_ID, MAX_BYTES, MAX_TEXT, NativeWay, Place, Profile, VERSION,
+    LoopFunction, LoopKey, LoopTypes, MAX_BUILD_ID, MAX_BYTES, MAX_TEXT, NativeWay, Place, Profile,
+    RequestWay, VERSION,
 };
 pub use refine::{RefineOptions, Refined, TreeTimes, precedence, refine};
 pub use select::{Candidate, MOST_SHARED, SelectOptions, candidates, guards, select, telling};

@@ -61,9 +61,11 @@ pub struct Train {
     /// Keep the recording that was learnt from
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub keep: Option<PathBuf>,
-    /// How much is recorded: `syscalls` also finds turns of a busy loop that never waits, and costs more
-    #[arg(long, value_enum, default_value_t = Level::Waits)]
-    pub level: Level,
+    /// How much is recorded: `syscalls` also finds turns of a busy loop that never waits, and costs more; with `waits`
+    /// units of servers that keep connections are connections, since answers are messages [default: messages as long as
+    /// they are few, in windows where they are many]
+    #[arg(long, value_enum)]
+    pub level: Option<Level>,
     /// Samples per second of what runs on each CPU: more of them show shorter units, each takes 10 to 20 us
     #[arg(long, value_name = "HZ", default_value_t = 3989, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub sample_rate: u32,

@@ -55,6 +55,16 @@ struct Boundary {
     /// Of a loop of Python: the build-id of the interpreter's binary, when the calls are in that; else they are lines.
     #[serde(skip_serializing_if = "Option::is_none")]
     interpreter: Option<String>,
+    /// Of a wait within a connection for the next request of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<Request>,
+}
+
+#[derive(Serialize)]
+struct Request {
+    /// Build-id of the binary that the loop of requests is in, and the calls in there.
+    build_id: String,
+    calls: Vec<u64>,
 }
 
 #[derive(Serialize)]
@@ -101,6 +111,7 @@ fn loop_of(p: &Profile, l: &Listed) -> Loop {
         syscall: b.syscall.name().unwrap_or_default().into_owned(),
         calls: b.calls.clone(),
         interpreter: b.native.as_ref().map(|n| n.interpreter.clone()),
+        request: b.request.as_ref().map(|r| Request { build_id: r.module.clone(), calls: r.calls.clone() }),
     };
     let rows: Vec<Row> = l.rows.iter().map(|r| r.1.clone()).collect();
     Loop {

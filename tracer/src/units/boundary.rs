@@ -19,6 +19,18 @@ pub struct BoundaryPath<M = ModuleId> {
     pub wait: Wait,
     /// How many such waits there were.
     pub waits: u64,
+    /// Set where the loop takes connections, and this is a wait within a turn for the next request of one.
+    pub request: Option<RequestLoop<M>>,
+}
+
+/// A loop within a turn of an event loop, of which each turn serves one request of a connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RequestLoop<M = ModuleId> {
+    /// Its module; places of frames in there are compared, too.
+    pub module: M,
+    /// Which of those frames is the loop's own, the outermost being 0: behind its call a request has come. `None` where
+    /// several loops are around the wait, and none was proven to turn from request to request.
+    pub turn: Option<usize>,
 }
 
 impl<M: PartialEq> BoundaryPath<M> {
@@ -32,9 +44,19 @@ impl<M: PartialEq> BoundaryPath<M> {
         runs(self.frames.iter())
     }
 
+    /// Of a wait for the next request: places of the frames in the module of the loop of requests.
+    pub fn of_request(&self) -> impl DoubleEndedIterator<Item = u64> + '_ {
+        let module = self.request.as_ref().map(|r| &r.module);
+        self.frames.iter().filter(move |f| Some(&f.0) == module).map(|f| f.1)
+    }
+
     /// Do both know the same waits again?
     pub fn is_like(&self, other: &Self) -> bool {
-        self.syscall == other.syscall && self.own().eq(other.own()) && self.modules().eq(other.modules())
+        self.syscall == other.syscall
+            && self.own().eq(other.own())
+            && self.modules().eq(other.modules())
+            && self.request.as_ref().map(|r| &r.module) == other.request.as_ref().map(|r| &r.module)
+            && self.of_request().eq(other.of_request())
     }
 
     /// The number of the loop's frame in a stack, the innermost being 0, if a wait with this stack is the one that the
@@ -54,6 +76,12 @@ impl<M: PartialEq> BoundaryPath<M> {
             last = Some(depth);
         }
         let last = last?;
+        if let Some(request) = &self.request {
+            let there = stack[..=last].iter().rev().filter(|f| f.0 == request.module).map(|f| f.1);
+            if !there.eq(self.of_request()) {
+                return None;
+            }
+        }
         let there = runs(stack[..=last].iter().rev());
         there.eq(self.modules()).then_some(last)
     }
@@ -91,7 +119,21 @@ mod tests {
     const FUTEX: Sysno = Sysno(202);
 
     fn path(frames: &[(&'static str, u64)], syscall: Sysno) -> BoundaryPath<&'static str> {
-        BoundaryPath { frames: frames.into(), syscall, wait: Wait::Input, waits: 1 }
+        BoundaryPath { frames: frames.into(), syscall, wait: Wait::Input, waits: 1, request: None }
+    }
+
+    #[test]
+    fn a_wait_for_the_next_request_is_told_by_the_calls_of_the_loop_of_requests_as_well() {
+        let way = [("mpm", 10), ("httpd", 5), ("httpd", 6), ("apr", 3), ("libc", 1)];
+        let request = Some(RequestLoop { module: "httpd", turn: Some(1) });
+        let server = [BoundaryPath { request, ..path(&way, POLL) }];
+        let of = |httpd: u64| {
+            let stack = [("libc", 9), ("apr", 4), ("httpd", httpd), ("httpd", 5), ("mpm", 10), ("libc", 2)];
+            is_boundary(&stack, POLL, &server)
+        };
+        // The rest of a request is read from elsewhere in the same module.
+        assert_eq!((of(6), of(7)), (Some((0, 4)), None));
+        assert!(!server[0].is_like(&path(&way, POLL)) && server[0].is_like(&server[0].clone()));
     }
 
     #[test]

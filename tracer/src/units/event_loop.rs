@@ -297,8 +297,13 @@ impl Gathered {
             let mut ways: Vec<_> = self.paths.get(*key).into_iter().flatten().collect();
             ways.sort_by_key(|w| (std::cmp::Reverse(w.1), w.0));
             for (frames, &waits) in ways {
-                let path =
-                    BoundaryPath { frames: frames.clone(), syscall: key.syscall, wait: key.wait, waits };
+                let path = BoundaryPath {
+                    frames: frames.clone(),
+                    syscall: key.syscall,
+                    wait: key.wait,
+                    waits,
+                    request: None,
+                };
                 match paths.iter_mut().find(|p| p.is_like(&path)) {
                     Some(known) => known.waits += waits,
                     None => paths.push(path),

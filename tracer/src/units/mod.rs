@@ -42,7 +42,7 @@ mod table;
 mod turning;
 mod waits;
 
-pub use boundary::{BoundaryPath, is_boundary};
+pub use boundary::{BoundaryPath, RequestLoop, is_boundary};
 pub use event_loop::{EventLoop, Site};
 pub use flow::{Block, Flow, FlowError, Returns, Source};
 pub use function::{Function, Way};

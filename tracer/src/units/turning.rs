@@ -4,7 +4,7 @@
 use super::place::LoopAt;
 use super::seen::{Step, ThreadSeen};
 use pg_event::{StackId, ThreadId};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Most steps that are remembered, of all threads.
 const MAX_STEPS: usize = 1 << 22;
@@ -22,6 +22,17 @@ impl Turning {
     pub fn turned(&self, thread: ThreadId, from: StackId, to: StackId, of: LoopAt) -> bool {
         let given = |s| self.instead.get(&(thread, s)).copied().unwrap_or(s);
         self.steps.get(&(thread, given(from), given(to))).is_some_and(|all| all.contains(&of))
+    }
+
+    /// By stack: loops that steps to it prove to have turned, and how many different steps do, whichever thread made them.
+    pub fn turned_before(&self, to: &BTreeSet<StackId>) -> HashMap<StackId, HashMap<LoopAt, usize>> {
+        let mut all: HashMap<StackId, HashMap<LoopAt, usize>> = HashMap::new();
+        for ((_, _, stack), loops) in self.steps.iter().filter(|s| to.contains(&s.0.2)) {
+            if let Some(at) = loops.first() {
+                *all.entry(*stack).or_default().entry(*at).or_default() += 1;
+            }
+        }
+        all
     }
 
     /// Takes over what the stacks of a thread prove. `turned`: by a step's number, the innermost loop that explains it;

@@ -20,7 +20,7 @@ mod types;
 mod wire;
 
 pub use known::KnownTypes;
-pub use places::{Boundary, LoopFunction, MAX_BUILD_ID, NativeWay, Place};
+pub use places::{Boundary, LoopFunction, MAX_BUILD_ID, NativeWay, Place, RequestWay};
 pub use settings::{CONFIDENCE, Limit};
 pub use types::{Listed, LoopTypes};
 pub use wire::{DecodeError, EncodeError, MAX_BYTES, VERSION};

@@ -35,6 +35,27 @@ pub struct Boundary {
     pub syscall: Sysno,
     /// Set for the same way of a loop of Python as the kernel sees it: `calls` are the interpreter's then.
     pub native: Option<NativeWay>,
+    /// Set where the loop takes connections, and this is a wait within a turn for the next request of one.
+    pub request: Option<RequestWay>,
+}
+
+/// The way through a loop, inside the event loop, of which each turn serves one request of a connection.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct RequestWay {
+    /// Build-id of its binary, or the file name of one without: the event loop's or another.
+    pub module: String,
+    /// Addresses of the calls in there, as [`Boundary::calls`] has them.
+    pub calls: Vec<u64>,
+    /// Which of them is the loop's own; `None` where that was not proven.
+    pub turn: Option<u32>,
+}
+
+impl RequestWay {
+    fn in_one_form(&self) -> Self {
+        let calls: Vec<u64> = self.calls.iter().take(crate::units::MAX_FRAMES).copied().collect();
+        let turn = self.turn.filter(|t| (*t as usize) < calls.len());
+        Self { module: cut(&self.module, MAX_TEXT), calls, turn }
+    }
 }
 
 /// The binaries on the way from an interpreter's call that runs a loop to its wait.
@@ -76,6 +97,7 @@ impl LoopFacts {
             calls: b.calls.iter().take(crate::units::MAX_FRAMES).copied().collect(),
             syscall: b.syscall,
             native: b.native.as_ref().map(NativeWay::in_one_form),
+            request: b.request.as_ref().map(RequestWay::in_one_form),
         };
         Self {
             functions: self.functions.iter().map(function).collect(),

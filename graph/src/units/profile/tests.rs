@@ -76,7 +76,12 @@ fn with_places(mut p: Profile, functions: &[(u32, u64)], loops: &[(u64, u64)]) -
             module: "select.so".into(),
             call: at,
         });
-        let boundary = Boundary { calls: vec![at, at + 1], syscall: Sysno(at as u16), native };
+        let request = (at % 3 == 1).then(|| RequestWay {
+            module: format!("build{}", at % 2),
+            calls: vec![at, 7],
+            turn: (at % 2 == 0).then_some(1),
+        });
+        let boundary = Boundary { calls: vec![at, at + 1], syscall: Sysno(at as u16), native, request };
         p.place_loop(&key(l), LoopFunction { function: function(1), entry: at }, [boundary]);
     }
     p
@@ -193,7 +198,7 @@ fn claims_of_length_are_not_believed() {
     // An array of four, the first of which claims four billion items.
     let claim = b"PGPROF\x01\x00\x96\xdd\xff\xff\xff\xff";
     assert!(matches!(Profile::decode(claim), Err(DecodeError::Damaged(_))));
-    assert_eq!(Profile::decode(b"PGPROF\x05\x00"), Err(DecodeError::Version(5)));
+    assert_eq!(Profile::decode(b"PGPROF\x06\x00"), Err(DecodeError::Version(6)));
     assert_eq!(Profile::decode(b"PGPROF"), Err(DecodeError::NotAProfile));
     assert!(matches!(Profile::decode(&vec![0; MAX_BYTES + 1]), Err(DecodeError::TooLong(_))));
     // As many empty texts as fit: refused at the first that is too many.
@@ -250,12 +255,24 @@ fn what_an_older_program_can_read_is_written_for_it() {
     let native = NativeWay { interpreter: "cafe".into(), module: "select.so".into(), call: 7 };
     let mut p = server();
     let of = p.loops().next().unwrap().clone();
-    let boundary = Boundary { calls: vec![64], syscall: Sysno(7), native: Some(native) };
+    let boundary = Boundary { calls: vec![64], syscall: Sysno(7), native: Some(native), request: None };
     p.place_loop(&of, LoopFunction::default(), [boundary.clone()]);
     let bytes = p.encode().unwrap();
     assert_eq!(bytes[6..8], [3, 0]);
     let read = Profile::decode(&bytes).unwrap();
     assert!(read.boundaries(&of).any(|b| *b == boundary) && read == p);
+    // Of a loop of connections, whose waits for requests are beside a wait by the same calls.
+    let request = RequestWay { module: "abcd".into(), calls: vec![64, 99], turn: Some(1) };
+    let next = Boundary { request: Some(request), ..boundary.clone() };
+    p.place_loop(&of, LoopFunction::default(), [next.clone()]);
+    let mut bytes = p.encode().unwrap();
+    assert_eq!(bytes[6..8], [5, 0]);
+    let read = Profile::decode(&bytes).unwrap();
+    assert!(read.boundaries(&of).eq([&boundary, &next].into_iter().collect::<BTreeSet<_>>()) && read == p);
+    // Of a wait that is not there.
+    let at = bytes.windows(2).rposition(|w| w == [0, 1]).unwrap();
+    bytes[at + 1] = 9;
+    assert!(matches!(Profile::decode(&bytes), Err(DecodeError::Damaged(_))));
 }
 
 /// Two handlers of a server, 40 units each.
@@ -508,7 +525,7 @@ fn places_are_joined_and_are_no_part_of_what_a_function_is() {
         let nowhere = Function { module: "httpd".into(), name: "nowhere".into() };
         p.place_functions([(cgi, place(of, entry)), (nowhere, place(of, 1))]);
         let main = Function { module: "httpd".into(), name: "main".into() };
-        let boundary = Boundary { calls: vec![entry], syscall: Sysno(7), native: None };
+        let boundary = Boundary { calls: vec![entry], syscall: Sysno(7), native: None, request: None };
         p.place_loop(&key(0x1234), LoopFunction { function: main, entry: 0x1200 }, [boundary]);
         p
     };

@@ -5,7 +5,7 @@ use super::places::LoopFacts;
 use super::settings::{Dated, Settings};
 use super::{
     Binary, Boundary, Function, Given, Limit, LoopFunction, LoopKey, LoopProfile, MAX_BUILD_ID, MAX_TEXT,
-    NativeWay, Place, Profile,
+    NativeWay, Place, Profile, RequestWay,
 };
 use crate::units::Context;
 use crate::units::histogram::{Histogram, LAST_STEP};
@@ -17,7 +17,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The newest version. It rises when an older reader would misread; what an older one can read is written as before.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
+
+/// The version without waits for the next request of a connection.
+const BY_CONTEXTS: u16 = 4;
 
 /// The version whose settings know call trees by their paths alone.
 const BY_PATHS: u16 = 3;
@@ -46,6 +49,8 @@ const MAX_BUILDS: usize = 1 << 12;
 const MAX_PLACES: usize = 1 << 18;
 const MAX_LOOP_FUNCTIONS: usize = 64;
 const MAX_BOUNDARIES: usize = 1 << 10;
+/// Of all loops together.
+const MAX_REQUESTS: usize = 1 << 12;
 /// Bytes of the names of modules, repeated for their functions.
 const MAX_MODULE_BYTES: usize = 1 << 26;
 const MAX_PATHS: usize = 1 << 14;
@@ -106,6 +111,23 @@ struct Whole {
     places: Vec<(u32, u32, u64)>,
     #[serde(deserialize_with = "sequence::<MAX_LOOPS, _, _>")]
     loops: Vec<WireLoop>,
+    /// Of waits for the next request of a connection (since version 5).
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "sequence::<MAX_REQUESTS, _, _>"
+    )]
+    requests: Vec<WireRequest>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireRequest {
+    /// Numbers of the loop, and of the wait among its boundaries.
+    of: (u32, u32),
+    module: Text,
+    #[serde(deserialize_with = "sequence::<MAX_FRAMES, _, _>")]
+    calls: Vec<u64>,
+    turn: Option<u32>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -251,6 +273,8 @@ impl Profile {
         most("places of functions", self.places.iter().map(BTreeSet::len).sum(), MAX_PLACES)?;
         most("bytes of module names", self.functions.iter().map(|f| f.module.len()).sum(), MAX_MODULE_BYTES)?;
         let places = (0..).zip(&self.places);
+        let requests = write_requests(&self.loops);
+        most("waits for requests", requests.len(), MAX_REQUESTS)?;
         let whole = Whole {
             binaries: self.binaries.iter().map(binary).collect(),
             functions: self.functions.iter().map(|f| (place[&f.module], Text(f.name.clone()))).collect(),
@@ -261,12 +285,14 @@ impl Profile {
                 .collect(),
             builds: builds.into_iter().map(|b| BuildId(b.clone())).collect(),
             loops,
+            requests,
         };
         let given = self.loops.keys().any(|k| k.given.is_some());
         let native = self.loops.values().flat_map(|l| &l.facts.boundaries).any(|b| b.native.is_some());
         let by_contexts = whole.loops.iter().flat_map(|l| &l.settings).any(|s| s.contexts.is_some());
         let version = match (by_contexts, native, given) {
-            (true, _, _) => VERSION,
+            _ if !whole.requests.is_empty() => VERSION,
+            (true, _, _) => BY_CONTEXTS,
             (false, true, _) => BY_PATHS,
             (false, false, true) => GIVEN,
             (false, false, false) => LOOPS_ONLY,
@@ -320,10 +346,12 @@ impl Profile {
         // Frames are repeated for their trees.
         let mut budget = MAX_ALL_FRAMES;
         let mut loops = BTreeMap::new();
-        for l in whole.loops {
+        let mut requests = read_requests(whole.requests, &whole.loops)?;
+        for (l, number) in whole.loops.into_iter().zip(0..) {
+            let requests = requests.remove(&number).unwrap_or_default();
             let given = l.given.as_ref().map(|g| Given { begin: g.0.0.clone(), end: g.1.0.clone() });
             let key = LoopKey { build_id: l.build_id.0.clone(), offset: l.offset, given };
-            if loops.insert(key, read_loop(l, functions.len(), &mut budget)?).is_some() {
+            if loops.insert(key, read_loop(l, requests, functions.len(), &mut budget)?).is_some() {
                 return Err(damaged("a loop twice"));
             }
         }
@@ -331,6 +359,36 @@ impl Profile {
         let binaries = whole.binaries.into_iter().map(binary).collect();
         Ok(Self { binaries, functions, places, loops }.in_one_form(MAX_FRAMES))
     }
+}
+
+/// By number of a loop, then of its boundary.
+type Requests = BTreeMap<u32, BTreeMap<u32, RequestWay>>;
+
+fn write_requests(loops: &BTreeMap<LoopKey, LoopProfile>) -> Vec<WireRequest> {
+    let all = loops.values().zip(0..).flat_map(|(l, of)| {
+        l.facts.boundaries.iter().zip(0..).map(move |(b, number)| ((of, number), b.request.as_ref()))
+    });
+    all.filter_map(|(of, r)| Some((of, r?)))
+        .map(|(of, r)| WireRequest {
+            of,
+            module: Text(r.module.clone()),
+            calls: r.calls.clone(),
+            turn: r.turn,
+        })
+        .collect()
+}
+
+fn read_requests(all: Vec<WireRequest>, loops: &[WireLoop]) -> Result<Requests, DecodeError> {
+    let mut read = Requests::new();
+    for r in all {
+        let of = loops.get(r.of.0 as usize).and_then(|l| l.boundaries.get(r.of.1 as usize));
+        of.ok_or_else(|| damaged("requests of no wait"))?;
+        let way = RequestWay { module: r.module.0, calls: r.calls, turn: r.turn };
+        if read.entry(r.of.0).or_default().insert(r.of.1, way).is_some() {
+            return Err(damaged("the requests of a wait twice"));
+        }
+    }
+    Ok(read)
 }
 
 /// The trees with these paths, by what their units came by.
@@ -398,7 +456,12 @@ fn write_loop(key: &LoopKey, l: &LoopProfile) -> WireLoop {
     }
 }
 
-fn read_loop(l: WireLoop, functions: usize, budget: &mut usize) -> Result<LoopProfile, DecodeError> {
+fn read_loop(
+    l: WireLoop,
+    mut requests: BTreeMap<u32, RequestWay>,
+    functions: usize,
+    budget: &mut usize,
+) -> Result<LoopProfile, DecodeError> {
     // How deep each node is: a node comes after the one that it is below.
     let mut depth = vec![0usize];
     for (i, &(above, function)) in l.nodes.iter().enumerate() {
@@ -476,11 +539,15 @@ fn read_loop(l: WireLoop, functions: usize, budget: &mut usize) -> Result<LoopPr
         module: module.0,
         call,
     };
-    let boundary =
-        |b: WireBoundary| Boundary { calls: b.calls, syscall: b.syscall, native: b.native.map(native) };
+    let boundary = |(b, number): (WireBoundary, u32)| Boundary {
+        calls: b.calls,
+        syscall: b.syscall,
+        native: b.native.map(native),
+        request: requests.remove(&number),
+    };
     read.facts = LoopFacts {
         functions: l.functions.into_iter().map(function).collect(),
-        boundaries: l.boundaries.into_iter().map(boundary).collect(),
+        boundaries: l.boundaries.into_iter().zip(0..).map(boundary).collect(),
     };
     Ok(read)
 }

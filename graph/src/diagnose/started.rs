@@ -167,8 +167,9 @@ impl Walk<'_> {
         self.out.nodes.truncate(node + 1);
         self.out.ring = false;
         let vertex = self.last_vertex(child);
+        let missed = until.saturating_sub(at.max(self.out.nodes[node].start));
         let entry = Entry { edge: Some(EdgeKind::Holder), why_weak: Some(KILLED.into()), ..Entry::default() };
-        let gone = SliceNode::plain(child, vertex, "exited", (at, until.max(at)), until.saturating_sub(at));
+        let gone = SliceNode::plain(child, vertex, "exited", (at, until.max(at)), missed);
         self.out.nodes.push(gone.entered(entry));
         let waiter = &self.out.nodes[node];
         let (thread, within) = (waiter.thread, vec![(waiter.start, until)]);

@@ -210,7 +210,9 @@ fn a_worker_that_was_killed_comes_before_those_that_are_left() {
     assert_eq!(c.pid, Some(1001), "{r:#?}");
     assert!(c.why.contains("was killed by signal 9 at 1.600 s: what it was to do for pool"), "{}", c.why);
     assert!(r.circle.is_empty());
-    assert_eq!(r.slice.last().unwrap().state, "exited");
+    let told = r.root_causes.iter().filter(|c| c.why.contains("killed by signal 9")).count();
+    assert_eq!((r.slice.last().unwrap().state.as_str(), told), ("exited", 1));
+    assert!(r.slice.iter().all(|s| s.spent_ns <= r.victim.duration_ns), "{r:#?}");
     for (signal, by_parent) in [(9, true), (13, false)] {
         let r = pool(signal, by_parent);
         assert_ne!(r.root_causes[0].pid, Some(1001), "it was meant: {r:#?}");

@@ -167,6 +167,9 @@ fn mutexes_and_joins_of_the_c_library() {
     }
 }
 
+static mut OWN: libc::pthread_mutex_t = libc::PTHREAD_MUTEX_INITIALIZER;
+static mut LEFT: libc::pthread_mutex_t = libc::PTHREAD_MUTEX_INITIALIZER;
+
 /// Mutexes whose owner is not another thread that lives: the waiter itself, a thread that has ended, a process that has.
 #[test]
 fn owners_that_are_the_waiter_or_no_more() {
@@ -175,8 +178,6 @@ fn owners_that_are_the_waiter_or_no_more() {
         eprintln!("skipped: glibc's mutexes are what is read");
         return;
     }
-    static mut OWN: libc::pthread_mutex_t = libc::PTHREAD_MUTEX_INITIALIZER;
-    static mut LEFT: libc::pthread_mutex_t = libc::PTHREAD_MUTEX_INITIALIZER;
     let (tid_in, tids) = std::sync::mpsc::channel();
     let of = |word: u64| object(ObjectKind::Futex, word, u64::from(me()), "");
     // A process of its own, since the lock is never given back.

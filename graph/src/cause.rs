@@ -291,6 +291,8 @@ impl Writer<'_> {
             {
                 0.5
             }
+            // Whose the lock is was not seen.
+            Some(FindingKind::Circular) if self.by_handler_only(&self.o.nodes[r.node]) => 0.7,
             Some(FindingKind::Running | FindingKind::Tracer) => 0.92,
             Some(FindingKind::Sleeping | FindingKind::Circular) => 0.88,
             Some(

@@ -20,6 +20,7 @@ mod facts;
 mod flag;
 mod front;
 mod graph;
+mod handler;
 mod kernel;
 mod lane;
 mod looks;

@@ -10,6 +10,7 @@ mod files;
 mod futex;
 mod ipc;
 mod kept;
+mod lock_files;
 mod locks;
 mod memory;
 mod mounts;
@@ -59,6 +60,8 @@ pub struct LongWait<'a> {
     pub object: Option<&'a Object>,
     /// Rows of the members of a set or an epoll instance.
     pub members: &'a [(ObjectId, &'a Object)],
+    /// The error by which the call failed, negative, where it does not wait but fails again and again; else 0.
+    pub error: i64,
 }
 
 /// A thread tied to what another one waits for: the data of a [`pg_event::Hold`] event.
@@ -92,6 +95,8 @@ enum Who {
     Thread(u32, u32),
     /// A process that is no more.
     Ended(u32),
+    /// A thread that is no more, of a process that is.
+    EndedThread(u32, u32),
 }
 
 impl Holders {
@@ -132,6 +137,10 @@ impl Holders {
                     Who::Process(pid) => identity.leader(pid, now),
                     Who::Thread(tid, tgid) => identity.thread(tid, tgid, now),
                     Who::Ended(pid) => identity.ended(pid),
+                    Who::EndedThread(tid, tgid) => match identity.ended_thread(tid, tgid, now) {
+                        Some(id) => id,
+                        None => continue,
+                    },
                 };
                 let found = Found { holder, object, relation };
                 if out.len() < MAX_PER_WAIT && !out.contains(&found) {
@@ -213,6 +222,7 @@ impl Holders {
             ObjectKind::Tty => self.terminal_end(wait, object),
             ObjectKind::Futex => self.futex_owner(wait, object),
             ObjectKind::EventFd => self.eventfd_sharers(wait, object),
+            ObjectKind::File if wait.error == -i64::from(libc::EEXIST) => self.file_makers(wait, object),
             ObjectKind::File => self.file_holders(wait, object),
             ObjectKind::SysvIpc => match object.sysv() {
                 Some(sysv) => self.sysv_partners(wait, object, sysv),

@@ -242,6 +242,19 @@ impl Identity {
         id
     }
 
+    /// A thread that is no more, of a process that is. `None` when its number was last known as that of another process's.
+    pub fn ended_thread(&mut self, tid: u32, tgid: u32, now: Ns) -> Option<ThreadId> {
+        let of = self.thread(tgid, tgid, now);
+        let process = self.row(of)?.process;
+        if let Some(id) = self.find(tid) {
+            return self.row(id).filter(|t| t.process == process).map(|_| id);
+        }
+        let row = Thread { tid, ns_tid: tid, process, ..Thread::default() };
+        let id = self.add_thread(row, None);
+        self.end_thread(id, 0);
+        Some(id)
+    }
+
     /// This thread, or another one of its process that lives when it has ended.
     fn or_survivor(&self, id: ThreadId) -> ThreadId {
         let Some(row) = self.row(id).filter(|t| t.end.is_some()) else { return id };

@@ -259,6 +259,7 @@ impl Live {
                 // Who has the same end open cannot let it go on.
                 object: s.waited.as_ref().filter(|w| !w.opens).map(|w| &w.object),
                 members: &members,
+                error: 0,
             };
             let found = self.holders.find(&wait, &mut self.identity, now);
             let identity = &self.identity;

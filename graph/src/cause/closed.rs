@@ -3,6 +3,7 @@
 use super::{Ranked, Writer};
 use crate::class::{WaitClass, class, opens_fifo};
 use crate::diagnose::{FindingKind, SliceNode, keeps_itself};
+use crate::handler::handler;
 use crate::words::{moment, short_who, who};
 use pg_event::{Ns, Relation, ThreadId};
 
@@ -99,18 +100,37 @@ impl Writer<'_> {
             .max_by_key(|x| x.1)
     }
 
+    /// Is a circle of one told by the handler of a signal alone, since the lock does not say whose it is?
+    pub(super) fn by_handler_only(&self, n: &SliceNode) -> bool {
+        let within = (n.start, n.start + n.duration);
+        let alone = matches!(&self.o.nodes[..], [.., a, b] if a.thread == b.thread);
+        alone
+            && keeps_itself(self.g, self.c, n.thread, within).is_none()
+            && handler(self.c, self.g.vertex(n.vertex).user_stack).is_some()
+    }
+
     /// A circle of one.
     pub(super) fn why_by_itself(&self, n: &SliceNode, full: &str) -> Option<String> {
         let [.., a, b] = &self.o.nodes[..] else { return None };
         let within = (n.start, n.start + n.duration);
-        let by = keeps_itself(self.g, self.c, n.thread, within).filter(|_| a.thread == b.thread)?;
+        let by = keeps_itself(self.g, self.c, n.thread, within).filter(|_| a.thread == b.thread);
+        let handler = handler(self.c, self.g.vertex(n.vertex).user_stack);
+        let Some(by) = by else {
+            let h = handler.filter(|_| a.thread == b.thread)?;
+            return Some(format!(
+                "{full} waited for itself, as it seems (deadlock): it {}{}: that has the lock, most likely, and goes on only when the handler returns",
+                self.waited(n),
+                h.words()
+            ));
+        };
         let over = self.g.vertex(self.last_of(n)).timed_out;
         let sort = if over { "until its own time-out" } else { "deadlock" };
         let what = match by {
             Relation::Listens => " for an answer that only it could give, since it listens there itself",
             _ => ", for a lock that it has already",
         };
-        Some(format!("{full} waited for itself ({sort}): it {}{what}", self.waited(n)))
+        let handler = handler.filter(|_| by != Relation::Listens).map_or_else(String::new, |h| h.words());
+        Some(format!("{full} waited for itself ({sort}): it {}{what}{handler}", self.waited(n)))
     }
 
     pub(super) fn why_circular(&self, r: &Ranked) -> String {

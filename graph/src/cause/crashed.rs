@@ -1,7 +1,7 @@
 //! A child that was killed: whoever waits in vain may have waited for what that child was to do.
 
 use super::{Ranked, Writer};
-use crate::diagnose::{FindingKind, SliceNode, main_thread};
+use crate::diagnose::{FindingKind, KILLED, SliceNode, main_thread};
 use crate::words::{clean, ids, moment, who};
 use pg_event::{Ns, Process, ProcessId, ThreadId};
 
@@ -10,6 +10,10 @@ impl Writer<'_> {
     /// a child of one on the way was killed before half of the wait was over.
     pub(super) fn crashed(&self, r: &Ranked, n: &SliceNode) -> String {
         if !matches!(r.kind, Some(FindingKind::Idle | FindingKind::Unanswered | FindingKind::Here)) {
+            return String::new();
+        }
+        // It is a cause of its own then.
+        if self.o.nodes.iter().any(|n| n.why_weak.as_deref() == Some(KILLED)) {
             return String::new();
         }
         let way = self.o.nodes.get(..=r.node).unwrap_or_default();

@@ -141,7 +141,7 @@ impl Writer<'_> {
         let shown = self.over_what(at);
         let before = shown.as_ref().unwrap_or(&self.o.nodes[at]);
         let last = self.full(v.thread, v.start + v.duration);
-        let time = span(self.victim.duration);
+        let time = self.hung();
         let tried = self.tried_by(before);
         if at == 0 || v.thread == before.thread {
             if let Some(tried) = tried {
@@ -178,6 +178,18 @@ impl Writer<'_> {
             None => String::new(),
         };
         format!("; this held up {via}{on}, and in the end {last}{waiting} for {time}")
+    }
+
+    /// `7.99 s`, for how long the victim hung; where its waits are visibly less than that, also how long they were, as the first
+    /// step of the way says.
+    fn hung(&self) -> String {
+        let v = &self.o.nodes[0];
+        let all = self.victim.duration;
+        let waited = if v.state == "blocked" { v.spent } else { all };
+        if waited.saturating_mul(50) >= all.saturating_mul(49) {
+            return span(all);
+        }
+        format!("{} ({} of it in waits)", span(all), span(waited))
     }
 
     /// Is it a thread that the next one took with it, as that ended their process? Nobody waits for such a thread.

@@ -3,6 +3,7 @@
 
 use super::Writer;
 use crate::HoldFact;
+use crate::class::{WaitClass, class};
 use crate::diagnose::SliceNode;
 use crate::words::{clean, moment, short_label, span, who};
 use pg_event::{Ns, Object, ObjectKind, Relation, ThreadId};
@@ -11,12 +12,21 @@ use pg_event::{Ns, Object, ObjectKind, Relation, ThreadId};
 const CLOSING: Ns = 100_000_000;
 
 impl Writer<'_> {
-    /// The pipe that `of` read from until the last writer of it ended, or reads still; and who that was and when.
-    fn read_to_its_end(&self, of: &SliceNode) -> Option<(&Object, Option<(ThreadId, Ns)>)> {
+    /// The pipe that `of` read from until the last writer of it ended, or reads still; and who that was and when. Of several that it
+    /// watches still, the one that `by` can write to.
+    fn read_to_its_end(&self, of: &SliceNode, by: ThreadId) -> Option<(&Object, Option<(ThreadId, Ns)>)> {
         let last = self.last_of(of);
         let v = self.g.vertex(last);
-        let pipe =
-            self.c.object(v.object).filter(|o| matches!(o.kind, ObjectKind::Pipe | ObjectKind::Fifo))?;
+        let row = self.c.object(v.object)?;
+        let is_pipe = |o: &Object| matches!(o.kind, ObjectKind::Pipe | ObjectKind::Fifo);
+        let watched = || {
+            let process = |t: ThreadId| self.c.process_id_of(t);
+            let mut holds = self.g.holds(of.thread, of.start..(of.start + of.duration).saturating_add(1));
+            let writes = |h: &HoldFact| h.relation == Relation::Writes && process(h.holder) == process(by);
+            let hold = holds.find(|h| row.members.contains(&h.object) && writes(h))?;
+            self.c.object(hold.object)
+        };
+        let pipe = Some(row).filter(|o| is_pipe(o)).or_else(|| watched().filter(|o| v.open && is_pipe(o)))?;
         let reads = v.syscall.is_any(&["read", "readv", "poll", "ppoll", "select", "pselect6", "splice"]);
         // Nobody has ended it when the recording ended first.
         let closed = match self.g.waking(last) {
@@ -34,7 +44,7 @@ impl Writer<'_> {
 
     /// `of` read from a pipe until `by` ended, which only slept: nothing else would say what one has to do with the other.
     pub(super) fn kept_open_asleep(&self, by: &SliceNode, of: &SliceNode) -> Option<String> {
-        let (pipe, closed) = self.read_to_its_end(of)?;
+        let (pipe, closed) = self.read_to_its_end(of, by.thread)?;
         let process = |t: ThreadId| self.c.process_id_of(t);
         let within = of.start..(of.start + of.duration).saturating_add(1);
         let pipe = clean(&short_label(&pipe.label()), 60);
@@ -50,10 +60,27 @@ impl Writer<'_> {
         }
     }
 
+    /// `of` waits for room in a pipe or socket of which `by` has the other end, and only slept.
+    pub(super) fn unread_asleep(&self, by: &SliceNode, of: &SliceNode) -> Option<String> {
+        let v = self.g.vertex(self.last_of(of));
+        let o = self.c.object(v.object).filter(|_| class(&v, self.c) == WaitClass::Room)?;
+        let process = |t: ThreadId| self.c.process_id_of(t);
+        let within = of.start..(of.start + of.duration).saturating_add(1);
+        let has = |h: &HoldFact| {
+            let end = matches!(h.relation, Relation::Reads | Relation::Peer);
+            end && h.object == v.object && process(h.holder) == process(by.thread)
+        };
+        let end = if matches!(o.kind, ObjectKind::Pipe | ObjectKind::Fifo) { "reading" } else { "other" };
+        let had = if v.open { "has" } else { "had" };
+        let known = self.g.holds(of.thread, within).any(|h| has(&h));
+        let label = clean(&short_label(&o.label()), 60);
+        known.then(|| format!("it {had} the {end} end of {label} and did not read"))
+    }
+
     /// `of` read from a pipe until the last writer of it ended, or reads still; `by` had it open all that time, idled and wrote
     /// nothing: said instead of a late answer.
     pub(super) fn kept_open(&self, full: &str, by: &SliceNode, of: &SliceNode) -> Option<String> {
-        let (pipe, closed) = self.read_to_its_end(of)?;
+        let (pipe, closed) = self.read_to_its_end(of, by.thread)?;
         let process = |t: ThreadId| self.c.process_id_of(t);
         let within = of.start..(of.start + of.duration).saturating_add(1);
         let holds = || self.g.holds(of.thread, within.clone()).filter(|h| h.relation == Relation::Writes);

@@ -80,7 +80,7 @@ impl Writer<'_> {
             ""
         };
         let reader = r.node.checked_sub(1).and_then(|i| self.o.nodes.get(i));
-        let open = reader.and_then(|of| self.kept_open_asleep(n, of));
+        let open = reader.and_then(|of| self.kept_open_asleep(n, of).or_else(|| self.unread_asleep(n, of)));
         let open = open.map_or_else(String::new, |o| format!("; {o}"));
         format!(
             "{full} slept {} in {}{f}, {how}{open}{unseen}",

@@ -2,10 +2,10 @@
 
 use super::server_view::without_session;
 use super::{Ranked, Writer};
-use crate::class::{WaitClass, class, private_futex};
+use crate::class::{WaitClass, class, on_condition, private_futex};
 use crate::diagnose::{DATA_FLAG, GRAB, SliceNode, relation_words, waits_for_lock};
 use crate::words::{clean, moment, short_label, span, who};
-use pg_event::{Object, ObjectKind, Relation, ThreadId};
+use pg_event::{Direction, Ns, Object, ObjectId, ObjectKind, Relation, ThreadId};
 
 /// Was the step found since it listens on the socket that the one before waits to be connected to?
 fn listens(n: &SliceNode) -> bool {
@@ -59,6 +59,7 @@ impl Writer<'_> {
             );
         }
         let asked = match self.asked_for(w) {
+            Some(what) if self.took(n, w) => format!("was sent the request ({what}), read it"),
             Some(what) => format!("was sent the request ({what})"),
             None => "was waited for".to_owned(),
         };
@@ -87,6 +88,24 @@ impl Writer<'_> {
             who(self.c, w.thread),
             self.patience(w)
         )
+    }
+
+    /// Did the process of a step receive what the one before sent last over what that waits for?
+    fn took(&self, n: &SliceNode, w: &SliceNode) -> bool {
+        const BEFORE: Ns = 1_000_000_000;
+        let Some(own) = w.object.and_then(|o| self.c.object(o)) else { return false };
+        let process = self.c.thread(n.thread).map(|t| t.process);
+        let within = w.start.saturating_sub(BEFORE)..w.start + w.duration;
+        let sent = self.g.ipc_of(w.thread, within.clone());
+        let sent =
+            sent.iter().rfind(|m| Some(m.what.object) == w.object && m.what.direction == Direction::Send);
+        let Some(from) = sent.map(|m| m.what.first) else { return false };
+        let theirs = |o: ObjectId| self.c.object(o).is_some_and(|o| o.is_other_end_of(own));
+        let read = |t: ThreadId| {
+            let all = self.g.ipc_of(t, from..within.end);
+            all.iter().any(|m| m.what.direction == Direction::Receive && theirs(m.what.object))
+        };
+        process.is_some_and(|p| self.g.threads_of(p).any(read))
     }
 
     /// Did the step before ask before the recording, and does this one wait for whatever comes? What became of the request was
@@ -236,6 +255,10 @@ impl Writer<'_> {
 
     /// `3 readers have the lock; the C library counts them and does not record who`, when a step wanted to write.
     fn readers_had_it(&self, n: &SliceNode) -> Option<String> {
+        // What lies beside a condition is no count of readers.
+        if on_condition(&self.g.vertex(n.vertex), self.c) {
+            return None;
+        }
         let (_, readers) = self.g.readers(n.thread, n.start..n.start + n.duration + 1)?;
         let (some, them) = match readers {
             1 => ("1 reader has".into(), "it"),

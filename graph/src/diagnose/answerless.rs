@@ -144,6 +144,9 @@ impl Walk<'_> {
         if self.waits_for_itself(thread, group, &silent) {
             return Ok(());
         }
+        if let Some(c) = self.locked_in_handler(thread, group, &silent) {
+            return self.visit(c.thread, c.spans, c.entry);
+        }
         // Nobody is left who could act: how it goes when it goes well tells no more, and is not asked.
         if let Some(others) = self.locked_in(thread, group, &silent) {
             self.closed(thread, group, others);

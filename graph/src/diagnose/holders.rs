@@ -10,6 +10,9 @@ use crate::refused;
 use crate::{At, EdgeKind, HoldFact, Weak};
 use pg_event::{Direction, IpcUse, Ns, Object, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
 
+/// How one was found that keeps others from making a file.
+const MADE_FILE: &str = "its number is in the file that is there already, or it alone has that open";
+
 impl Walk<'_> {
     /// Does a wait for signals stand for one for a child's end, and did something else end it?
     pub(super) fn waits_for_child(&self, thread: ThreadId, group: &Group) -> bool {
@@ -143,7 +146,11 @@ impl Walk<'_> {
                 |t| vec![t],
             );
             let why = if from_facts && !(to_end && relation == Relation::Peer) {
-                let how = if joins { "it is the thread to be joined" } else { relation_words(relation) };
+                let how = match relation {
+                    _ if joins => "it is the thread to be joined",
+                    Relation::Owns if self.made_file(holder, thread) => MADE_FILE,
+                    _ => relation_words(relation),
+                };
                 format!("{}: {how}", Weak::FromState.words())
             } else if by_messages {
                 "no wake-up was recorded; it took or sent the last message at the other end".to_owned()
@@ -181,6 +188,13 @@ impl Walk<'_> {
         owed.retain(|o| ends.contains(o));
         let asked = self.at_other_ends(thread, &owed, until).into_iter();
         asked.filter(|x| !on_way(x.1)).max().or(Some(last))
+    }
+
+    /// Was it found by the file that a thread tries to make in vain?
+    pub(super) fn made_file(&self, holder: ThreadId, thread: ThreadId) -> bool {
+        let file = |o: ObjectId| self.c.object(o).is_some_and(|o| o.kind == ObjectKind::File);
+        let of = |h: &HoldFact| (h.holder, h.subject, h.relation) == (holder, thread, Relation::Owns);
+        self.g.holds.iter().any(|h| of(h) && file(h.object))
     }
 
     /// Is it an end of a pipe within one process?
@@ -398,7 +412,9 @@ impl Walk<'_> {
         act.waiting().is_some_and(|g| {
             let v = self.representative(g);
             let listens = || self.c.object(v.object).is_some_and(|o| crate::class::only_listens(self.c, o));
-            v.syscall.is_any(&["accept", "accept4"]) || class(&v, self.c) == WaitClass::EventLoop && listens()
+            // One that is stopped there accepts nothing.
+            let accepts = v.syscall.is_any(&["accept", "accept4"]) || listens();
+            class(&v, self.c) == WaitClass::EventLoop && accepts
         })
     }
 

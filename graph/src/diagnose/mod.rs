@@ -54,6 +54,7 @@ pub(crate) use paused::seen_paused;
 pub(crate) use ring::keeps_itself;
 pub(crate) use sessions::{MARIADB_LOCKS, POSTGRES_LOCKS, executes, waits_for_lock};
 pub use span::path_of_span;
+pub(crate) use started::KILLED;
 
 use crate::cause;
 use crate::report::{CoverageInfo, QuestionInfo, Report, SessionInfo};

@@ -2,6 +2,7 @@
 
 use super::activity::{Group, Spans};
 use super::answerless::relation_words;
+use super::ask::Candidate;
 use super::data_flag::DATA_FLAG;
 use super::finding::{Finding, FindingKind};
 use super::node::{Entry, SliceNode};
@@ -138,12 +139,56 @@ impl Walk<'_> {
         if vague(&v, self.c) || class(&v, self.c) == WaitClass::EventLoop {
             return false;
         }
-        let Some(by) = keeps_itself(self.g, self.c, thread, within) else { return false };
-        let why = format!("{}: {}", Weak::FromState.words(), relation_words(by));
+        let why = match keeps_itself(self.g, self.c, thread, within) {
+            Some(by) => format!("{}: {}", Weak::FromState.words(), relation_words(by)),
+            None if self.locked_by_handler(thread, group, silent) => {
+                "no wake-up was recorded, nor who owns the lock; it waits in the handler of a signal, and what that interrupted goes on only when it returns".into()
+            }
+            None => return false,
+        };
         self.out.ring = true;
         let entry = Entry { edge: Some(EdgeKind::Holder), why_weak: Some(why), ..Entry::default() };
         self.circular(thread, silent, entry);
         true
+    }
+
+    /// Another thread of the process that waits for the same lock in the handler of a signal: what that interrupted has the lock,
+    /// most likely.
+    pub(super) fn locked_in_handler(
+        &self,
+        thread: ThreadId,
+        group: &Group,
+        silent: &Spans,
+    ) -> Option<Candidate> {
+        let v = self.representative(group);
+        let (own, end) = (self.c.process_id_of(thread)?, silent.last()?.1);
+        if class(&v, self.c) != WaitClass::Lock || !self.private_futex(group) {
+            return None;
+        }
+        let same = |t: &ThreadId| {
+            let w = self.g.vertex_at(*t, end.saturating_sub(1)).map(|w| self.g.vertex(w));
+            let waits =
+                |w: &Vertex| w.object == v.object && w.woken >= end && w.waited() >= super::stuck::CLOSED;
+            w.is_some_and(|w| waits(&w) && crate::handler::handler(self.c, w.user_stack).is_some())
+        };
+        let free = |t: &ThreadId| *t != thread && !self.path.iter().any(|p| p.0 == *t);
+        let t = self.g.threads_of(own).find(|t| free(t) && same(t))?;
+        let at = self.g.vertex_at(t, end.saturating_sub(1));
+        let why = "no wake-up was recorded, nor who owns the lock; it wants the lock in the handler of a signal, and what that interrupted goes on only when it returns";
+        Some(Candidate::unseen(t, silent.clone(), (at, silent.first()?.0), why))
+    }
+
+    /// Does it wait for a lock of its process within the handler of a signal, while no other thread there works? The function that
+    /// was interrupted has the lock, most likely: handlers may only call what needs none (signal-safety(7)).
+    fn locked_by_handler(&self, thread: ThreadId, group: &Group, silent: &Spans) -> bool {
+        let v = self.representative(group);
+        let lasts = super::activity::total(silent) >= super::stuck::CLOSED && !v.timed_out;
+        let in_handler = crate::handler::handler(self.c, v.user_stack).is_some();
+        in_handler
+            && lasts
+            && class(&v, self.c) == WaitClass::Lock
+            && self.private_futex(group)
+            && self.one_that_runs(thread, group, silent).is_none()
     }
 
     /// The thread is on the way already: it waits for itself in the end.

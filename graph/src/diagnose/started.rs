@@ -4,7 +4,10 @@
 use super::activity::{Spans, total};
 use super::answerless::main_thread;
 use super::ask::Candidate;
+use super::finding::{Finding, FindingKind};
+use super::node::{Entry, SliceNode};
 use super::walk::Walk;
+use crate::EdgeKind;
 use crate::class::{WaitClass, class};
 use pg_event::{Ns, Process, ProcessId, Relation, ThreadId};
 
@@ -132,4 +135,80 @@ impl Walk<'_> {
         let why = "nobody is known to have the other end; it is a child that failed during the wait";
         Some(Candidate::unseen(child, spans, (None, end), why))
     }
+
+    /// A process of the way and its children wait for one another, or for what nobody brings, and one of these children was
+    /// killed: what that was to do nobody does. The way ends there, instead of among those that are left.
+    pub(super) fn killed_on_the_way(&mut self) {
+        let Some((f, first)) = self.out.findings.first().and_then(|f| Some((f, self.out.nodes.get(f.node)?)))
+        else {
+            return;
+        };
+        let vain = match f.kind {
+            FindingKind::Idle | FindingKind::Unanswered | FindingKind::Here => true,
+            // No state says so: each link is a guess.
+            FindingKind::Circular => {
+                self.out.nodes[1..].iter().all(|n| n.why_weak.is_some()) && !self.owned()
+            }
+            _ => false,
+        };
+        let waits = self.g.vertex(first.vertex);
+        if !vain || waits.timed_out || self.out.ask.is_some() {
+            return;
+        }
+        let Some(of) = self.c.process_of(f.thread) else { return };
+        let family = [self.c.process_id_of(f.thread).unwrap_or(ProcessId::NONE), of.parent];
+        let found = self.out.nodes.iter().enumerate().find_map(|(i, n)| {
+            let p = self.c.process_id_of(n.thread).filter(|p| p.is_some() && family.contains(p))?;
+            let began = self.g.vertex(n.vertex).start;
+            self.killed_child(p, began, n.start + n.duration / 2).map(|(child, at)| (i, child, at))
+        });
+        let Some((node, child, at)) = found else { return };
+        let until = self.out.nodes[node].start + self.out.nodes[node].duration;
+        self.out.nodes.truncate(node + 1);
+        self.out.ring = false;
+        let vertex = self.last_vertex(child);
+        let missed = until.saturating_sub(at.max(self.out.nodes[node].start));
+        let entry = Entry { edge: Some(EdgeKind::Holder), why_weak: Some(KILLED.into()), ..Entry::default() };
+        let gone = SliceNode::plain(child, vertex, "exited", (at, until.max(at)), missed);
+        self.out.nodes.push(gone.entered(entry));
+        let waiter = &self.out.nodes[node];
+        let (thread, within) = (waiter.thread, vec![(waiter.start, until)]);
+        let (ended, unanswered) = (FindingKind::Ended, FindingKind::Unanswered);
+        self.out.findings = vec![
+            Finding { thread: child, node: node + 1, kind: ended, spans: vec![(at, until.max(at))] },
+            Finding { thread, node, kind: unanswered, spans: within },
+        ];
+    }
+
+    /// Is the owner of a lock on the way known?
+    fn owned(&self) -> bool {
+        let owns = |n: &SliceNode| {
+            let mut holds = self.g.holds(n.thread, n.start..(n.start + n.duration).saturating_add(1));
+            holds.any(|h| h.relation == Relation::Owns)
+        };
+        self.out.nodes.iter().any(owns)
+    }
+
+    /// The child of a process that was killed last before `until`, while the process waited or shortly before it began to; not
+    /// by its parent, which means it.
+    fn killed_child(&self, parent: ProcessId, began: Ns, until: Ns) -> Option<(ThreadId, Ns)> {
+        const SHORTLY: Ns = 1_000_000_000;
+        /// SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGKILL, SIGSEGV, SIGTERM, SIGSYS.
+        const KILLS: [u32; 8] = [4, 6, 7, 8, 9, 11, 15, 31];
+        let process = |t: ThreadId| self.c.process_id_of(t);
+        let killed = |(i, p): (usize, &Process)| {
+            let signal = p.exit_status.map(|s| s & 0x7f).filter(|s| KILLS.contains(s))?;
+            let at = p.end.filter(|e| *e > 0 && *e < until && began <= e.saturating_add(SHORTLY))?;
+            let id = ProcessId(i as u32);
+            let meant = self.g.signals().iter().any(|s| {
+                u32::from(s.signal) == signal && process(s.to) == Some(id) && process(s.from) == Some(parent)
+            });
+            (p.parent == parent && !meant).then_some((at, id))
+        };
+        let (at, id) = self.c.processes.iter().enumerate().filter_map(killed).max()?;
+        main_thread(self.g, self.c, id).map(|t| (t, at))
+    }
 }
+
+/// How a killed child came to be on the way.
+pub(crate) const KILLED: &str = "no wake-up was recorded; the process and its other children wait in vain since this child of it was killed";

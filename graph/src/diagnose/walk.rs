@@ -51,6 +51,7 @@ impl<'g> Walk<'g> {
         if let Err(q) = self.begin() {
             self.out.ask = Some(q);
         }
+        self.killed_on_the_way();
         self.name_session();
         self.out
     }

@@ -8,6 +8,7 @@ mod attached_threads;
 mod attached_victims;
 mod background;
 mod behind;
+mod by_itself;
 mod circles;
 mod circles_of_locks;
 mod cpu;

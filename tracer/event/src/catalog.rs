@@ -97,6 +97,10 @@ pub struct Stack {
     pub truncated: bool,
 }
 
+/// Name of the place to which the handlers of signals return ([`Frame::function`]): the functions above it in a stack are a
+/// handler's, those below were interrupted.
+pub const SIGNAL_RETURN: &str = "__restore_rt";
+
 /// A place in a module.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]

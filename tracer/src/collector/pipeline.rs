@@ -41,6 +41,8 @@ struct Long {
     off: OffCpu,
     /// Nobody was asked for yet.
     first: bool,
+    /// Of a call that fails again and again: its error, negative. Of a wait 0.
+    error: i64,
 }
 
 /// The last interval of a thread, as it came and as it was translated: records refer to it.
@@ -352,7 +354,7 @@ impl Pipeline {
                 object: call.object,
                 ..OffCpu::new(call.start, now, OffState::Interruptible)
             };
-            self.long.push_back(Long { thread, tid: c.tid, tgid: c.tgid, off, first: true });
+            self.long.push_back(Long { thread, tid: c.tid, tgid: c.tgid, off, first: true, error: c.result });
             self.python.want_some(c.tgid, c.tid);
         }
     }
@@ -430,7 +432,7 @@ impl Pipeline {
             self.python.want_some(last.raw.tgid, *tid);
             if last.off.object.is_some() && self.long.len() < MAX_LONG {
                 let (thread, tgid, off) = (last.thread, last.raw.tgid, last.off);
-                self.long.push_back(Long { thread, tid: *tid, tgid, off, first: true });
+                self.long.push_back(Long { thread, tid: *tid, tgid, off, first: true, error: 0 });
             }
         }
     }

@@ -14,7 +14,7 @@ const AGAIN_NS: u64 = 2_000_000_000;
 const MOST: usize = 4096;
 
 /// Errors that say: not now, another one has it.
-const TAKEN: [i32; 7] = [
+const TAKEN: [i32; 8] = [
     libc::EAGAIN,
     libc::EACCES,
     libc::EBUSY,
@@ -22,7 +22,11 @@ const TAKEN: [i32; 7] = [
     libc::ETXTBSY,
     libc::ETIMEDOUT,
     libc::ECONNREFUSED,
+    libc::EEXIST,
 ];
+/// A file that is there already locks others out, and who wants to make it sleeps between two tries: one is all that is seen
+/// where calls are recorded for a moment. A folder tells nothing of who made it.
+const MAKES_FOLDER: [&str; 2] = ["mkdir", "mkdirat"];
 
 #[derive(Default)]
 struct Seen {
@@ -42,7 +46,8 @@ impl Retries {
     /// is a lock.
     pub fn failed(&mut self, thread: ThreadId, call: &SyscallUse, lock: bool, now: u64) -> bool {
         let taken = call.result.checked_neg().is_some_and(|e| TAKEN.iter().any(|&t| i64::from(t) == e));
-        if !taken || call.object.is_none() {
+        let exists = call.result == -i64::from(libc::EEXIST);
+        if !taken || call.object.is_none() || exists && call.nr.is_any(&MAKES_FOLDER) {
             return false;
         }
         let key = (thread, call.object);
@@ -54,8 +59,8 @@ impl Retries {
             (s.failures, s.since) = (0, now);
         }
         s.failures = s.failures.saturating_add(call.count);
-        let due =
-            (lock || s.failures >= MANY) && s.looked.is_none_or(|at| now.saturating_sub(at) >= AGAIN_NS);
+        let due = (lock || exists || s.failures >= MANY)
+            && s.looked.is_none_or(|at| now.saturating_sub(at) >= AGAIN_NS);
         if due {
             s.looked = Some(now);
         }
@@ -82,6 +87,11 @@ mod tests {
         assert!(!r.failed(ThreadId(1), &call(5, eagain, 9), false, 3), "looked up just now");
         assert!(r.failed(ThreadId(1), &call(5, eagain, 1), false, AGAIN_NS + 2));
         assert!(r.failed(ThreadId(3), &call(5, eagain, 1), true, 4), "a lock");
+        let exists = -i64::from(libc::EEXIST);
+        assert!(r.failed(ThreadId(4), &call(5, exists, 1), false, 5), "a file that is there already");
+        let folder =
+            SyscallUse { nr: pg_event::syscall_number("mkdir").expect("a call"), ..call(6, exists, 9) };
+        assert!(!r.failed(ThreadId(4), &folder, false, 5));
         assert!(!r.failed(ThreadId(2), &call(5, -i64::from(libc::EINTR), 9), true, 4), "no sign of a holder");
         assert!(!r.failed(ThreadId(2), &call(u32::MAX, eagain, 9), true, 4), "of no object");
     }

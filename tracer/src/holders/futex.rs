@@ -88,7 +88,7 @@ impl Holders {
             words.take(0).map_or(Owner::Unknown, mutex_owner)
         };
         if let Owner::Thread(tid) = owner
-            && let Some(found) = thread_called(wait, tid, shared)
+            && let Some(found) = self.owner_called(wait, (tid, shared), address)
         {
             return vec![(found, Relation::Owns)];
         }
@@ -111,6 +111,32 @@ impl Holders {
             return vec![(found, Relation::Owns)];
         }
         Vec::new()
+    }
+
+    /// Who has the number that a lock at `address` has as its owner's: also the waiter itself, and who has ended.
+    fn owner_called(&mut self, wait: &LongWait, (number, shared): (u32, bool), address: u64) -> Option<Who> {
+        if let Some(found) = thread_called(wait, number, shared) {
+            return Some(found);
+        }
+        let numbers = procfs::read_status(wait.tid)?.ns_pids;
+        if numbers.last() == Some(&number) && (!shared || numbers.len() <= 1) {
+            return self.keeps_waiting(wait, number, address).then_some(Who::Thread(wait.tid, wait.tgid));
+        }
+        // Within another namespace, and of a lock that came by fork(2), the number means somebody else.
+        if numbers.len() > 1 || procfs::read_stat(number).is_some() {
+            return None;
+        }
+        Some(if shared { Who::Ended(number) } else { Who::EndedThread(number, wait.tgid) })
+    }
+
+    /// Does the thread, which the lock names as its owner, still wait for it? One that has got it meanwhile is rightly named.
+    fn keeps_waiting(&mut self, wait: &LongWait, number: u32, address: u64) -> bool {
+        let waits = |s: &mut Self| {
+            let call = s.blocked_call(wait.tid);
+            call.is_some_and(|(nr, args)| nr == u64::from(wait.syscall.0) && args[0] == address)
+        };
+        let owner = |s: &mut Self| s.around(wait.tid, address).and_then(|w| w.take(0)).map(mutex_owner);
+        waits(self) && owner(self) == Some(Owner::Thread(number)) && waits(self)
     }
 
     /// The words around one of a process, read at once: each read is handed to another thread, which costs more than

@@ -32,15 +32,15 @@ fn of_semaphore(set: i32, number: u16, what: i32) -> Option<i32> {
 
 /// A process that acted last, and when, in seconds of the clock of the day.
 #[derive(Clone, Copy)]
-struct Last {
-    pid: u32,
-    at: i64,
+pub(super) struct Last {
+    pub(super) pid: u32,
+    pub(super) at: i64,
 }
 
 impl Last {
     /// Is the process of this number, which lives, the one that acted? It is not if it began later: numbers are used
     /// again.
-    fn is(self, living: &Stat) -> bool {
+    pub(super) fn is(self, living: &Stat) -> bool {
         let Some(uptime) = procfs::uptime() else { return true };
         let age = uptime
             .saturating_sub(Duration::from_nanos(living.start_ticks.saturating_mul(crate::clock::tick())));

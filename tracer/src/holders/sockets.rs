@@ -132,6 +132,13 @@ impl Holders {
         let mut listeners: Vec<u64> = Vec::new();
         if object.kind == ObjectKind::UnixStream && tables::in_own_namespace(wait.tgid) {
             listeners.extend(diag::listeners_of_pending(object.id));
+            // It may have been accepted since the wait began: then it has a peer.
+            if listeners.is_empty()
+                && object.id != 0
+                && let Some((_, peer)) = diag::pairs().into_iter().find(|p| p.0 == object.id)
+            {
+                return self.named(&[peer], wait.tgid, Relation::Peer);
+            }
         }
         let name = if wait.syscall.is_any(&["connect", "sendto"]) {
             self.unix_destination(wait).unwrap_or_default()

@@ -41,6 +41,18 @@ pub(super) enum Source {
     None,
 }
 
+impl Source {
+    /// `len` bytes at an offset of the file, `None` when they cannot be read.
+    pub fn bytes(&self, at: u64, len: u64) -> Option<Vec<u8>> {
+        match self {
+            Self::Path { path, dev, inode } => open_same(path, *dev, *inode)?.at(at, len),
+            Self::Open(f) => f.at(at, len),
+            Self::Image(b) => b.as_slice().at(at, len),
+            Self::None => None,
+        }
+    }
+}
+
 /// One module.
 #[derive(Debug)]
 pub(super) struct Entry {

@@ -1,7 +1,7 @@
 //! Locks: of files, and those of the C library.
 #![allow(unsafe_code)] // The locks themselves are what is tested.
 
-use crate::{Sleeper, alone, ask, blocked_in, gettid, me, object};
+use crate::{Sleeper, alone, ask, ask_failed, blocked_in, gettid, me, object};
 use pg_event::{Object, ObjectKind, Relation};
 use pg_tracer::holders::Holders;
 use pg_tracer::procfs;
@@ -165,4 +165,90 @@ fn mutexes_and_joins_of_the_c_library() {
     for thread in [mutex_waiter, reader, writer, joiner] {
         thread.join().expect("join");
     }
+}
+
+static mut OWN: libc::pthread_mutex_t = libc::PTHREAD_MUTEX_INITIALIZER;
+static mut LEFT: libc::pthread_mutex_t = libc::PTHREAD_MUTEX_INITIALIZER;
+
+/// Mutexes whose owner is not another thread that lives: the waiter itself, a thread that has ended, a process that has.
+#[test]
+fn owners_that_are_the_waiter_or_no_more() {
+    let _alone = alone();
+    if cfg!(not(all(target_env = "gnu", target_arch = "x86_64"))) {
+        eprintln!("skipped: glibc's mutexes are what is read");
+        return;
+    }
+    let (tid_in, tids) = std::sync::mpsc::channel();
+    let of = |word: u64| object(ObjectKind::Futex, word, u64::from(me()), "");
+    // A process of its own, since the lock is never given back.
+    let child = |run: fn()| {
+        // SAFETY: the child does nothing but lock and end.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            run();
+            // SAFETY: _exit has no preconditions.
+            unsafe { libc::_exit(0) };
+        }
+        pid as u32
+    };
+    // SAFETY (all of them): statics initialised as the C library wants.
+    let itself = child(|| unsafe {
+        libc::pthread_mutex_lock(&raw mut OWN);
+        libc::pthread_mutex_lock(&raw mut OWN);
+    });
+    let word = blocked_in(itself, "futex");
+    let own = object(ObjectKind::Futex, word, u64::from(itself), "");
+    assert_eq!(ask(itself, itself, "futex", &own), [(itself, Relation::Owns)]);
+    // SAFETY: a child of this process that was not waited for.
+    unsafe { libc::kill(itself as i32, libc::SIGKILL) };
+    // SAFETY: as above.
+    unsafe { libc::waitpid(itself as i32, std::ptr::null_mut(), 0) };
+
+    let mine = tid_in.clone();
+    let gone = std::thread::spawn(move || {
+        mine.send(gettid()).expect("send");
+        // SAFETY: a static initialised as the C library wants.
+        unsafe { libc::pthread_mutex_lock(&raw mut LEFT) };
+    });
+    let gone_tid = tids.recv().expect("tid");
+    gone.join().expect("join");
+    let waiter = std::thread::spawn(move || {
+        tid_in.send(gettid()).expect("send");
+        // SAFETY: as above.
+        unsafe { libc::pthread_mutex_lock(&raw mut LEFT) };
+    });
+    let waiter_tid = tids.recv().expect("tid");
+    let word = blocked_in(waiter_tid, "futex");
+    while procfs::read_stat(gone_tid).is_some() {
+        std::thread::yield_now();
+    }
+    assert_eq!(ask(waiter_tid, me(), "futex", &of(word)), [(gone_tid, Relation::Owns)]);
+    // SAFETY: the C library lets any thread unlock a plain mutex.
+    unsafe { libc::pthread_mutex_unlock(&raw mut LEFT) };
+    waiter.join().expect("join");
+}
+
+/// A file that is there already, with a number in it, or open in one process.
+#[test]
+fn who_made_a_file_that_locks_others_out() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("tempdir");
+    let path = dir.path().join("x.lock");
+    let file = object(ObjectKind::File, 0, 0, path.to_str().expect("path"));
+    let exists = -i64::from(libc::EEXIST);
+    let holder = Sleeper::of(Command::new("sleep").arg("1000"));
+    let tried = |error| ask_failed(me(), "openat", &file, error);
+    assert_eq!(tried(exists), [], "there is no such file");
+    std::fs::write(&path, format!("{}\n", holder.pid())).expect("write");
+    assert_eq!(tried(exists), [(holder.pid(), Relation::Owns)]);
+    assert_eq!(tried(0), [], "a wait within open(2) touches no file");
+    // Whoever has that number now began later than the file was written.
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(1_000_000);
+    std::fs::File::options().write(true).open(&path).expect("open").set_modified(old).expect("set");
+    assert_eq!(tried(exists), [(holder.pid(), Relation::Owns)], "by its number, as one that has ended");
+    std::fs::write(&path, "busy").expect("write");
+    assert_eq!(tried(exists), [], "no number");
+    let open = std::fs::File::open(&path).expect("open");
+    let has_it = Sleeper::with(open);
+    assert_eq!(tried(exists), [(has_it.pid(), Relation::Owns)], "one has it open");
 }

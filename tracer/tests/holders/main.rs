@@ -72,11 +72,26 @@ fn ask(tid: u32, tgid: u32, call: &str, object: &Object) -> Vec<(u32, Relation)>
     ask_state(tid, tgid, call, OffState::Interruptible, Some(object), &[])
 }
 
+/// The same for a call that fails again and again.
+fn ask_failed(tid: u32, call: &str, object: &Object, error: i64) -> Vec<(u32, Relation)> {
+    ask_with((tid, tid), call, (OffState::Interruptible, error), Some(object), &[])
+}
+
 fn ask_state(
     tid: u32,
     tgid: u32,
     call: &str,
     state: OffState,
+    object: Option<&Object>,
+    members: &[(ObjectId, &Object)],
+) -> Vec<(u32, Relation)> {
+    ask_with((tid, tgid), call, (state, 0), object, members)
+}
+
+fn ask_with(
+    (tid, tgid): (u32, u32),
+    call: &str,
+    (state, error): (OffState, i64),
     object: Option<&Object>,
     members: &[(ObjectId, &Object)],
 ) -> Vec<(u32, Relation)> {
@@ -91,6 +106,7 @@ fn ask_state(
         id: ObjectId(5),
         object,
         members,
+        error,
     };
     let found = Holders::new().find(&wait, &mut identity, 1);
     let number = |f: &Found| identity.row(f.holder).expect("a known thread").tid;
@@ -183,6 +199,21 @@ fn a_unix_connection_not_accepted() {
     // The server itself waits for anybody.
     let socket = object(ObjectKind::UnixStream, listening, 0, path.to_str().expect("path"));
     assert_eq!(ask(server.pid(), server.pid(), "poll", &socket), []);
+}
+
+/// What waits for an answer began to when it had no peer yet.
+#[test]
+fn a_unix_connection_accepted_since_the_wait_began() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("tempdir");
+    let path = dir.path().join("socket");
+    let listener = std::os::unix::net::UnixListener::bind(&path).expect("bind");
+    let client = UnixStream::connect(&path).expect("connect");
+    let (server_side, _) = listener.accept().expect("accept");
+    let (server, listening) = (Sleeper::with(server_side), Sleeper::with(listener));
+    let socket = object(ObjectKind::UnixStream, socket_inode(&client), 0, path.to_str().expect("path"));
+    assert_eq!(ask(me(), me(), "poll", &socket), [(server.pid(), Relation::Peer)]);
+    drop(listening);
 }
 
 #[test]
@@ -387,6 +418,7 @@ fn one_scan_serves_many_waits() {
         id: ObjectId(1),
         object: Some(&pipe),
         members: &[],
+        error: 0,
     };
     let mut pids = |now| {
         let found = holders.find(&wait, &mut identity, now);

@@ -38,6 +38,7 @@ impl Pipeline {
                 id: long.off.object,
                 object,
                 members: &members,
+                error: long.error,
             };
             let holders = self.holders.find(&wait, &mut self.identity, time);
             let file = |o: &&Object| matches!(o.kind, ObjectKind::File | ObjectKind::FileLock);
@@ -90,7 +91,7 @@ impl Pipeline {
                 if self.long.len() < MAX_LONG && long.first {
                     let off = OffCpu::new(long.off.start, 0, OffState::Uninterruptible);
                     let (thread, tid) = (found.holder, row.tid);
-                    self.long.push_back(Long { thread, tid, tgid: tid, off, first: false });
+                    self.long.push_back(Long { thread, tid, tgid: tid, off, first: false, error: 0 });
                 }
             }
             for found in holders {
@@ -110,6 +111,7 @@ impl Pipeline {
             tgid: last.raw.tgid,
             off: last.off,
             first: false,
+            error: 0,
         })
     }
 }

@@ -86,7 +86,7 @@ impl Pipeline {
         if r.flags & F_LONG != 0 {
             self.python.want(r.tgid, r.tid);
             if self.long.len() < MAX_LONG {
-                self.long.push_back(Long { thread, tid: r.tid, tgid: r.tgid, off, first: true });
+                self.long.push_back(Long { thread, tid: r.tid, tgid: r.tgid, off, first: true, error: 0 });
             }
             // Should the recording be cut off, this is what remains of the wait; its end replaces it.
             let off = OffCpu { open: true, woken: 0, waker: ThreadId::NONE, ..off };

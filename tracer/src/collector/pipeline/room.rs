@@ -87,7 +87,7 @@ mod tests {
         let (waits_in, waits_for) = (stack(&mut p, 0), p.objects.id(pipe(0)));
         let off =
             OffCpu { user_stack: waits_in, object: waits_for, ..OffCpu::new(0, 0, OffState::Interruptible) };
-        p.long.push_back(Long { thread: ThreadId(0), tid: 7, tgid: 7, off, first: true });
+        p.long.push_back(Long { thread: ThreadId(0), tid: 7, tgid: 7, off, first: true, error: 0 });
         let (mut most, mut forgotten) = ((0, 0, 0), (0, 0, 0));
         for n in 1..600_000u64 {
             let id = stack(&mut p, n);

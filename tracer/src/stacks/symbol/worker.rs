@@ -5,12 +5,13 @@ use super::file::{SymbolFile, files};
 use super::{Answer, Job, REST, Symbol};
 use crate::stacks::debugfile::Debuginfod;
 use crate::stacks::elf::Elf;
+use crate::stacks::module::Source;
 use crate::stacks::text::{clean, demangle};
 use blazesym::MaybeDefault;
 use blazesym::symbolize::source::{Elf as ElfSource, Kernel, Source as Place};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
-use pg_event::FrameId;
+use pg_event::{FrameId, SIGNAL_RETURN};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -150,7 +151,11 @@ impl Worker {
         let Some(elf) = job.elf.as_deref() else { return Vec::new() };
         self.open(job, elf);
         let Some(o) = self.opened.get(&job.module) else { return Vec::new() };
-        look_up(&o.symbolizer, &o.files, elf, &addresses)
+        let mut found = look_up(&o.symbolizer, &o.files, elf, &addresses);
+        for (slot, address) in found.iter_mut().zip(&addresses).filter(|x| x.0.is_none()) {
+            *slot = trampoline(elf, &job.source, *address);
+        }
+        found
     }
 
     /// As the thread does it, for a caller that has the time. A panic over a hostile file ends nothing.
@@ -176,6 +181,18 @@ impl Worker {
         let near = |s: &Symbolized| s.as_sym().filter(|s| s.offset < MAX_KERNEL_FUNCTION).map(symbol);
         found.iter().map(near).collect()
     }
+}
+
+/// The place to which the handlers of signals return, by its code, which the kernel demands: stripped C libraries have no
+/// name for it, and it tells that the functions before it in a stack are a handler's.
+fn trampoline(elf: &Elf, source: &Source, address: u64) -> Option<Symbol> {
+    // `mov $15, %rax` (or `%eax`) and `syscall`: rt_sigreturn(2) of x86-64.
+    const LONG: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
+    const SHORT: [u8; 7] = [0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05];
+    let (at, _) = elf.place(address)?;
+    let code = source.bytes(at, LONG.len() as u64)?;
+    let is = code == LONG || code.starts_with(&SHORT);
+    is.then(|| Symbol { function: SIGNAL_RETURN.into(), ..Symbol::default() })
 }
 
 fn symbolizer() -> Symbolizer {
@@ -312,6 +329,23 @@ mod tests {
         assert!(g.iter().any(|s| s.inlined == ["n::f(int)"] || s.inlined == ["f"]), "{all:#?}");
         assert!(g.iter().all(|s| s.file.ends_with("a.cc") && s.line > 0), "{g:#?}");
         assert!(found.iter().flatten().any(|s| s.function == "main"));
+    }
+
+    /// The C library's own, which has no symbol for it where it is stripped.
+    #[test]
+    fn the_trampoline_of_signals_is_known_by_its_code() {
+        let code = [0x90, 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05, 0x90, 0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05];
+        let Some(bytes) = program() else { return };
+        let elf = Elf::read(bytes).unwrap();
+        let (start, _) = elf.code[0];
+        let (at, _) = elf.place(start).unwrap();
+        let mut bytes = bytes.to_vec();
+        bytes[at as usize..at as usize + code.len()].copy_from_slice(&code);
+        let source = Source::Image(bytes);
+        let named = |n| trampoline(&elf, &source, start + n).map(|s| s.function);
+        assert_eq!(named(1).as_deref(), Some(SIGNAL_RETURN));
+        assert_eq!(named(11).as_deref(), Some(SIGNAL_RETURN));
+        assert_eq!((named(0), named(2), named(10)), (None, None, None));
     }
 
     /// Files are mapped together only up to a limit; those used longest ago are closed first, and one that is

@@ -1,0 +1,291 @@
+//! Threads that wait for what they have themselves, and files that lock others out.
+
+use crate::draw::{Drawing, PRIVATE_WAIT, slice};
+use pg_event::{ObjectKind, Relation, StackId};
+use pg_graph::report::Report;
+
+const PRIVATE_LOCK: u32 = 128;
+
+/// What a handler's wait looks like: the lock is wanted in `report`, which interrupted `append`.
+fn in_handler(d: &mut Drawing) -> StackId {
+    d.stack(&["take (app)", "report (app)", "__restore_rt (libc.so.6)", "append (app)", "main (app)"])
+}
+
+fn app(owner: bool, handler: bool, busy: bool) -> Report {
+    let mut d = Drawing::new(12.0);
+    let app = d.process("app", "app --log", None, 0.0);
+    let idle = d.thread(app, "ticker", 0.0);
+    let lock = d.object(ObjectKind::Futex, 0x10, 1000, "");
+    let stack = if handler { in_handler(&mut d) } else { d.stack(&["take (app)", "append (app)"]) };
+    let spin = d.stack(&["rebuild (app)"]);
+    if busy {
+        d.runs(idle, 0.0, 12.0, spin);
+    } else {
+        d.naps(idle, 0.0, 12.0, 1.0, spin);
+    }
+    d.wait(app, 2.0, 12.0, "futex").on(lock).stack(stack).op(PRIVATE_LOCK, 2).open();
+    if owner {
+        d.hold(app, app, lock, Relation::Owns, 3.0);
+    }
+    d.diagnose("^app")
+}
+
+/// A handler that wants a lock which the code that it interrupted has. Whether the lock names its owner or not.
+#[test]
+fn a_handler_that_wants_a_lock_of_what_it_interrupted() {
+    let r = app(true, true, false);
+    let why = &r.root_causes[0].why;
+    assert!(
+        why.contains("waited for itself (deadlock)") && why.contains("a lock that it has already"),
+        "{why}"
+    );
+    assert!(why.contains("in report, the handler of a signal that interrupted append"), "{why}");
+    let r = app(false, true, false);
+    let why = &r.root_causes[0].why;
+    assert!(why.contains("waited for itself, as it seems (deadlock)"), "{why}");
+    assert!(why.contains("in report, the handler of a signal that interrupted append: that has"), "{why}");
+    assert_eq!(slice(&r), Vec::<String>::new());
+}
+
+/// Others want the same lock: they wait for the one in the handler, not for one another.
+#[test]
+fn who_wants_the_lock_of_a_handler_waits_for_that() {
+    let mut d = Drawing::new(12.0);
+    let app = d.process("app", "app --log", None, 0.0);
+    let logs = d.thread(app, "logs", 0.0);
+    let lock = d.object(ObjectKind::Futex, 0x10, 1000, "");
+    let stack = in_handler(&mut d);
+    let wants = d.stack(&["take (app)", "work (app)"]);
+    d.wait(logs, 1.0, 12.0, "futex").on(lock).stack(stack).op(PRIVATE_LOCK, 2).open();
+    d.wait(app, 2.0, 12.0, "futex").on(lock).stack(wants).op(PRIVATE_LOCK, 2).open();
+    let r = d.diagnose("^app");
+    let c = &r.root_causes[0];
+    assert_eq!(c.thread.as_deref(), Some("logs"), "{r:#?}");
+    assert!(c.why.contains("itself, as it seems (deadlock)") && c.why.contains("in report"), "{}", c.why);
+}
+
+/// Without a handler nothing says so, nor where another thread works that may have the lock.
+#[test]
+fn a_lock_is_not_ones_own_for_want_of_an_owner() {
+    for (handler, busy) in [(false, false), (true, true)] {
+        let r = app(false, handler, busy);
+        let why = &r.root_causes[0].why;
+        assert!(!why.contains("itself"), "{why}");
+    }
+}
+
+/// A loop that tries to make a file which is there already: whose number it has in it is who keeps the loop from that.
+fn dot_lock(alive: bool) -> Report {
+    let mut d = Drawing::new(12.0);
+    let mail = d.process("mail", "mail deliver", None, 0.0);
+    let other = d.process("backup", "backup /var/mail", None, 0.0);
+    let file = d.object(ObjectKind::File, 0, 0, "/var/mail/joe.lock");
+    if alive {
+        d.wait(other, 0.0, 12.0, "clock_nanosleep").before().open();
+    } else {
+        d.catalog.threads[other.index()].end = Some(0);
+    }
+    let mut t = 0.0;
+    while t < 11.5 {
+        d.wait(mail, t, t + 0.5, "clock_nanosleep").times_out();
+        d.call(mail, t + 0.5005, "openat", file, -17);
+        t += 0.501;
+    }
+    d.hold(other, mail, file, Relation::Owns, 2.0);
+    d.diagnose("^mail")
+}
+
+#[test]
+fn a_file_that_is_there_already_names_who_made_it() {
+    let r = dot_lock(true);
+    assert_eq!(slice(&r), ["backup /var/mail"]);
+    let c = &r.root_causes[0];
+    assert_eq!(c.process.as_deref(), Some("backup"));
+    assert!(c.why.contains("tried openat of /var/mail/joe.lock again and again (EEXIST)"), "{}", c.why);
+    let how = r.slice[1].why_weak.as_deref().unwrap_or_default();
+    assert!(how.contains("its number is in the file"), "{how}");
+}
+
+#[test]
+fn a_file_left_behind_by_who_has_ended_is_told_so() {
+    let r = dot_lock(false);
+    let c = &r.root_causes[0];
+    assert_eq!(c.process.as_deref(), Some("backup"));
+    assert!(
+        c.why.contains(
+            "ended before the recording began and left /var/mail/joe.lock behind, with its number in it"
+        ),
+        "{}",
+        c.why
+    );
+}
+
+/// How long it hung and how long it waited then are two numbers where it did something in between: each is said to be what
+/// it is.
+#[test]
+fn two_durations_of_one_hang_are_told_apart() {
+    for (pause, both) in [(0.001, false), (0.08, true)] {
+        let mut d = Drawing::new(12.0);
+        let job = d.process("job", "job", None, 0.0);
+        let keeper = d.process("keeper", "keeper", None, 0.0);
+        let file = d.object(ObjectKind::File, 0, 0, "/run/job.lock");
+        let spin = d.stack(&["try_again (job)"]);
+        d.wait(keeper, 0.0, 12.0, "clock_nanosleep").before().open();
+        let mut t = 0.0;
+        while t < 11.0 {
+            d.wait(job, t, t + 0.5, "clock_nanosleep").times_out();
+            d.call(job, t + 0.5005, "openat", file, -17);
+            d.runs(job, t + 0.5006, t + 0.5 + pause, spin);
+            t += 0.5 + pause;
+        }
+        d.hold(keeper, job, file, Relation::Owns, 2.0);
+        let r = d.diagnose("^job$");
+        let c = &r.root_causes[0];
+        assert_eq!(c.process.as_deref(), Some("keeper"), "{}", c.why);
+        assert_eq!(c.why.contains(" of it in waits)"), both, "{}", c.why);
+        let spent = pg_graph::words::span(r.slice[0].spent_ns);
+        assert_eq!(c.why.contains(&format!("({spent} of it")), both, "{spent}: {}", c.why);
+    }
+}
+
+/// A thread that ended with a lock of the C library, which names it.
+#[test]
+fn an_owner_that_has_ended_is_named() {
+    let mut d = Drawing::new(12.0);
+    let app = d.process("app", "app", None, 0.0);
+    let gone = d.thread(app, "gone", 0.0);
+    let lock = d.object(ObjectKind::Futex, 0x10, 1000, "");
+    d.catalog.threads[gone.index()].end = Some(0);
+    d.wait(app, 0.0, 12.0, "futex").on(lock).op(PRIVATE_WAIT, 2).before().open();
+    d.hold(gone, app, lock, Relation::Owns, 2.0);
+    let why = d.diagnose("^app").root_causes.swap_remove(0).why;
+    assert!(
+        why.contains("ended before the recording began with futex") && why.contains("never gave it back"),
+        "{why}"
+    );
+}
+
+/// A program that reads nothing of what another one writes to it: the first thing to be said of its sleep.
+#[test]
+fn who_sleeps_instead_of_reading_is_told_so() {
+    let mut d = Drawing::new(12.0);
+    let tee = d.process("tee", "tee out", None, 0.0);
+    let sleep = d.process("sleep", "sleep 60", None, 0.0);
+    let pipe = d.object(ObjectKind::Pipe, 7, 7, "");
+    d.wait(sleep, 0.5, 12.0, "clock_nanosleep").open();
+    d.wait(tee, 1.0, 12.0, "write").on(pipe).open();
+    d.hold(sleep, tee, pipe, Relation::Reads, 2.0);
+    let why = d.diagnose("^tee").root_causes.swap_remove(0).why;
+    assert!(why.contains("it has the reading end of pipe:[7] and did not read"), "{why}");
+}
+
+/// A pool: its first process waits for results, the workers that are left wait for work, and one was killed.
+fn pool(signal: u8, by_parent: bool) -> Report {
+    let mut d = Drawing::new(12.0);
+    let main = d.process("pool", "pool", None, 0.0);
+    let workers: Vec<_> =
+        (0..3).map(|i| d.process("pool", "pool", Some(main), 0.1 * f64::from(i + 1))).collect();
+    let (tasks, results) = (d.object(ObjectKind::Pipe, 7, 7, ""), d.object(ObjectKind::Pipe, 8, 8, ""));
+    d.wait(main, 0.9, 12.0, "read").on(results).open();
+    for (i, w) in workers.iter().enumerate().skip(1) {
+        d.wait(*w, 1.0 + 0.1 * i as f64, 12.0, "read").on(tasks).open();
+        d.hold(*w, main, results, Relation::Writes, 2.0);
+        d.hold(main, *w, tasks, Relation::Writes, 2.0);
+    }
+    d.wait(workers[0], 1.0, 1.5, "clock_nanosleep").times_out();
+    if by_parent {
+        d.signal(main, workers[0], signal, 1.6);
+    }
+    d.exit(workers[0], 1.6);
+    let p = d.catalog.threads[workers[0].index()].process;
+    (d.catalog.processes[p.index()].end, d.catalog.processes[p.index()].exit_status) =
+        (Some(crate::draw::ns(1.6)), Some(signal.into()));
+    d.diagnose("^pool$")
+}
+
+#[test]
+fn a_worker_that_was_killed_comes_before_those_that_are_left() {
+    let r = pool(9, false);
+    let c = &r.root_causes[0];
+    assert_eq!(c.pid, Some(1001), "{r:#?}");
+    assert!(c.why.contains("was killed by signal 9 at 1.600 s: what it was to do for pool"), "{}", c.why);
+    assert!(r.circle.is_empty());
+    let told = r.root_causes.iter().filter(|c| c.why.contains("killed by signal 9")).count();
+    assert_eq!((r.slice.last().unwrap().state.as_str(), told), ("exited", 1));
+    assert!(r.slice.iter().all(|s| s.spent_ns <= r.victim.duration_ns), "{r:#?}");
+    for (signal, by_parent) in [(9, true), (13, false)] {
+        let r = pool(signal, by_parent);
+        assert_ne!(r.root_causes[0].pid, Some(1001), "it was meant: {r:#?}");
+    }
+}
+
+/// A reader of several pipes that a program in the background keeps open: it is said of the one that it keeps.
+#[test]
+fn one_of_several_pipes_that_is_kept_open_is_named() {
+    let mut d = Drawing::new(12.0);
+    let run = d.process("run", "run.py", None, 0.0);
+    let daemon = d.process("daemon", "daemon", None, 0.0);
+    let pipes = [d.object(ObjectKind::Pipe, 7, 7, ""), d.object(ObjectKind::Pipe, 8, 8, "")];
+    let set = d.set(&pipes);
+    d.wait(daemon, 0.5, 12.0, "clock_nanosleep").open();
+    d.wait(run, 1.0, 12.0, "poll").on(set).open();
+    d.hold(daemon, run, pipes[1], Relation::Writes, 2.0);
+    let why = d.diagnose("^run").root_causes.swap_remove(0).why;
+    assert!(why.contains("it has the writing end of pipe:[8] open"), "{why}");
+}
+
+/// A worker that is stopped where it waits for clients keeps the one waiting whose connection is there already.
+#[test]
+fn a_worker_stopped_where_it_accepts_is_not_idle() {
+    let mut d = Drawing::new(12.0);
+    let client = d.process("client", "client", None, 0.5);
+    let worker = d.process("worker", "worker", None, 0.0);
+    let conn = d.object(ObjectKind::Tcp, 50_930, 80, "");
+    let stop = pg_event::OffState::Stopped;
+    d.wait(worker, 0.1, 1.0, "accept4").interrupted();
+    d.wait(worker, 1.0, 12.0, "accept4").state(stop).open();
+    d.message(client, conn, pg_event::Direction::Send, 1.5, 3);
+    d.wait(client, 1.501, 12.0, "read").on(conn).open();
+    d.hold(worker, client, conn, Relation::Peer, 2.0);
+    let r = d.diagnose("^client");
+    let c = &r.root_causes[0];
+    assert_eq!(c.process.as_deref(), Some("worker"));
+    assert!(c.why.contains("stopped") && !c.why.contains("idle"), "{}", c.why);
+}
+
+/// A server that read a request and idles ever since has it: what it waits for for that is no thread or connection.
+#[test]
+fn a_request_that_was_read_and_never_answered() {
+    for read in [false, true] {
+        let mut d = Drawing::new(12.0);
+        let client = d.process("client", "client", None, 0.5);
+        let server = d.process("server", "server", None, 0.0);
+        let (own, theirs) =
+            (d.object(ObjectKind::UnixStream, 1, 2, ""), d.object(ObjectKind::UnixStream, 2, 1, "/run/s"));
+        let set = d.object(ObjectKind::Epoll, 9, 0, "");
+        d.wait(server, 0.1, 1.5, "epoll_wait").on(set).by(client, "sendto", own);
+        d.message(client, own, pg_event::Direction::Send, 1.5, 3);
+        if read {
+            d.message(server, theirs, pg_event::Direction::Receive, 1.501, 3);
+        }
+        d.wait(server, 1.51, 12.0, "epoll_wait").on(set).open();
+        d.wait(client, 1.502, 12.0, "recvfrom").on(own).open();
+        d.hold(server, client, own, Relation::Peer, 2.0);
+        let why = d.diagnose("^client").root_causes.swap_remove(0).why;
+        assert!(why.contains("and never answered"), "{why}");
+        assert_eq!(why.contains("read it and never answered"), read, "{why}");
+    }
+}
+
+/// What lies beside the word of a condition looks like readers of a lock at times.
+#[test]
+fn a_condition_has_no_readers() {
+    let mut d = Drawing::new(12.0);
+    let app = d.process("app", "app", None, 0.0);
+    let word = d.object(ObjectKind::Futex, 0x10, 1000, "");
+    let stack = d.stack(&["pthread_cond_wait (libc.so.6)", "next_task (app)"]);
+    d.wait(app, 1.0, 12.0, "futex").on(word).stack(stack).op(PRIVATE_WAIT, 0).open();
+    d.hold(app, app, word, Relation::Reader, 2.0);
+    let why = d.diagnose("^app").root_causes.swap_remove(0).why;
+    assert!(!why.contains("reader"), "{why}");
+}

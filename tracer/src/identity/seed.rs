@@ -188,6 +188,10 @@ impl Identity {
             let status = if nested { procfs::read_status(tid) } else { None };
             let id = self.new_thread(process, tid, Some(&stat), status.as_ref(), now);
             self.judge_thread(id);
+            // Its parent has not asked for it yet.
+            if stat.has_ended() {
+                self.end_thread(id, now);
+            }
         }
     }
 

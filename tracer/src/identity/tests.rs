@@ -178,6 +178,19 @@ fn everything_there_is() {
 }
 
 #[test]
+fn who_ended_and_was_not_asked_for_has_ended() {
+    let mut child = sleeper();
+    child.0.kill().expect("ours");
+    while !procfs::has_ended(child.0.id()) {
+        std::thread::yield_now();
+    }
+    let mut i = empty(&Focus::default());
+    i.seed_from_proc();
+    let id = i.ended(child.0.id());
+    assert_eq!((row(&i, id).end, process(&i, id).end), (Some(0), Some(0)));
+}
+
+#[test]
 fn kernel_threads_are_known_as_such() {
     if procfs::read_stat(2).is_none_or(|s| !s.kernel) {
         eprintln!("skipped: no kernel threads visible in this pid namespace");

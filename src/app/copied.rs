@@ -86,6 +86,11 @@ pub fn timeline(state: &State) -> String {
             let v = r.graph.vertex(id);
             let (now, words) = detail::doing(&ui, r, id, s.cursor);
             let _ = writeln!(out, "{}\n", escape(&words));
+            // The functions that tell most can be far down in the stack.
+            let inside = if v.waited() > 0 { r.wait_line(id, ui.g.from, 6) } else { String::new() };
+            if !inside.is_empty() {
+                let _ = writeln!(out, "- in {}", escape(&inside));
+            }
             if let Some(line) = detail::woken(&ui, r, id) {
                 let line: String = line.spans.iter().map(|s| s.content.as_ref()).collect();
                 let _ = writeln!(out, "- {}", escape(line.trim()));

@@ -677,6 +677,7 @@ fn what_is_under_the_cursor_is_copied() {
     let text = copied(&s);
     assert!(text.starts_with("**shopd** (pid 812) at "), "{text}");
     assert!(text.contains("blocked") && text.contains("- woken by ") && text.contains("```\n"), "{text}");
+    assert!(text.contains("- in pay_call"), "{text}");
     assert!(!text.contains("- marked"), "{text}");
     s.keys("M 'slow' enter v l l l l y");
     let text = copied(&s);
@@ -739,7 +740,11 @@ fn a_narrow_palette_tells_what_the_selected_command_does() {
 /// A thread of Python that sleeps shortly again and again; `read`: its functions were read in a longer wait, and in a
 /// sample.
 fn short_sleeps(waits_read: bool, sampled: bool, native: bool) -> super::recording::Recording {
-    use pg_event::*;
+    use pg_event::{
+        CatalogDelta, Context, Coverage, Event as Recorded, Frame, FrameId, Item, Kind, Module, ModuleId,
+        ModuleKind, OffCpu, OffState, Process, ProcessId, Sample, Stack, StackId, Thread, ThreadId,
+        syscall_number,
+    };
     const MS: u64 = 1_000_000;
     let mut d = CatalogDelta::default();
     let process = Process { pid: 7, ns_pid: 7, name: "job.py".into(), focus: true, ..Process::default() };
@@ -785,10 +790,10 @@ fn short_sleeps(waits_read: bool, sampled: bool, native: bool) -> super::recordi
         } else {
             0
         });
-        events.push(Event { time: o.woken, thread: ThreadId(0), cpu: 0, kind: Kind::OffCpu(o) });
+        events.push(Recorded { time: o.woken, thread: ThreadId(0), cpu: 0, kind: Kind::OffCpu(o) });
         if sampled && i == 70 {
             let s = Sample { weight: 10 * MS, user_stack: StackId(2), kernel_stack: StackId::NONE };
-            events.push(Event {
+            events.push(Recorded {
                 time: i * 50 * MS + 49 * MS + 1,
                 thread: ThreadId(0),
                 cpu: 0,

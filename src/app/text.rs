@@ -340,7 +340,7 @@ pub fn markdown(state: &State) -> String {
             }
             if state.victims.all.is_empty() { String::new() } else { out }
         }
-        _ => String::new(),
+        View::Slice => String::new(),
     }
 }
 

@@ -179,9 +179,8 @@ const DOCS: u16 = 60;
 fn palette_areas(area: Rect) -> (Rect, Rect) {
     let about = match (area.width < DOCS, area.height) {
         (_, 0..5) => 0,
-        (true, 5..12) => 2,
-        (true, _) => 4,
-        (false, _) => 2,
+        (true, 12..) => 4,
+        _ => 2,
     };
     let height = area.height.saturating_sub(1 + about);
     let rows = Rect { y: area.y + 1, height, ..area };
@@ -252,11 +251,8 @@ fn search(ui: &Ui, buffer: &mut Buffer, area: Rect, s: &SearchBox) {
                 break;
             }
             used += w;
-            let look = match hit.matched.contains(&n) {
-                true => Look::Match,
-                false if hit.far => Look::Dim,
-                false => Look::Text,
-            };
+            let plain = if hit.far { Look::Dim } else { Look::Text };
+            let look = if hit.matched.contains(&n) { Look::Match } else { plain };
             spans.push(ui.span(look, ui.plain(c.encode_utf8(&mut [0; 4]))));
         }
         spans.push(Span::raw(" ".repeat((texts + 12).saturating_sub(used))));

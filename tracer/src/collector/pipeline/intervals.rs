@@ -105,6 +105,10 @@ impl Pipeline {
 
     /// An interval like the last one of its thread.
     pub(super) fn again(&mut self, r: &Again) {
+        // Of what comes after the end, the one that it refers to was not looked at, either.
+        if r.time > self.end {
+            return;
+        }
         let Some(last) = self.last.get_mut(&r.tid) else {
             self.damaged += u64::from(self.unstarted != Some(r.tid));
             return;
@@ -112,9 +116,6 @@ impl Pipeline {
         if r.rewoken.is_some() || last.changes != self.changes {
             let raw = last.raw.again(r);
             self.off(&raw);
-            return;
-        }
-        if r.time > self.end {
             return;
         }
         let time = r.time.saturating_sub(self.start);
@@ -253,5 +254,26 @@ mod tests {
             .map(|d| (d.processes.last().map(|p| p.1.start), d.threads.last().map(|t| t.1.start)))
             .collect();
         assert_eq!(starts, [(Some(2100), Some(2100))]);
+    }
+
+    /// Programs are taken out one after the other: new threads wait again and again meanwhile.
+    #[test]
+    fn what_comes_after_the_end_is_not_damaged() {
+        let mut p = Pipeline::new(1000, Identity::new(1000, &Focus::default(), 1), 99);
+        let again = |time| Again {
+            cpu: 0,
+            tid: 7,
+            time,
+            start: time - 20,
+            woken: time - 10,
+            kernel_stack: 0,
+            rewoken: None,
+        };
+        p.end = 5000;
+        p.off(&off((5100, 5050, 5090, 0)));
+        p.again(&again(5200));
+        assert_eq!((p.damaged, waits(&p.release(u64::MAX, true))), (0, vec![]));
+        p.again(&again(4900));
+        assert_eq!(p.damaged, 1);
     }
 }

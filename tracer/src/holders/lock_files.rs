@@ -45,7 +45,9 @@ impl Holders {
         if let Some((pid, at)) = told.filter(|x| levels == 1 && x.0 != wait.tgid) {
             let who = match procfs::read_stat(pid).filter(|s| !s.has_ended()) {
                 Some(s) if (Last { pid, at }).is(&s) => Who::Process(pid),
-                _ => Who::Ended(pid),
+                // Another one has its number by now, and its row.
+                Some(_) => return Vec::new(),
+                None => Who::Ended(pid),
             };
             return vec![(who, Relation::Owns)];
         }

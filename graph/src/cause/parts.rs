@@ -186,7 +186,7 @@ impl Writer<'_> {
         let v = &self.o.nodes[0];
         let all = self.victim.duration;
         let waited = if v.state == "blocked" { v.spent } else { all };
-        if waited.saturating_mul(50) >= all.saturating_mul(49) {
+        if waited.saturating_mul(25) >= all.saturating_mul(24) {
             return span(all);
         }
         format!("{} ({} of it in waits)", span(all), span(waited))

@@ -499,7 +499,7 @@ fn waiting_to_be_started_is_no_wait_of_the_command() {
         let (sender, items) = crossbeam_channel::unbounded();
         let collector = Collector::start(options(Level::Waits), sender).unwrap();
         let mut command = pg_tracer::command::Command::spawn(&["sleep".into(), "0.2".into()]).unwrap();
-        collector.focus_on(command.pid());
+        collector.focus_on_command(command.pid());
         std::thread::sleep(std::time::Duration::from_millis(300));
         command.resume().unwrap();
         assert!(command.wait().unwrap().success());
@@ -513,6 +513,7 @@ fn waiting_to_be_started_is_no_wait_of_the_command() {
         let waits = |e: &&Event| matches!(e.kind, Kind::OffCpu(o) if o.state != OffState::Runnable);
         let before: Vec<_> = of_command().filter(|e| e.time < exec.time).filter(waits).collect();
         assert!(before.is_empty(), "{before:?}");
+        assert_eq!(r.catalog.thread(thread).map(|t| t.start), Some(exec.time));
         assert!(!r.waits("self", "clock_nanosleep").is_empty(), "what it did then is there");
     });
 }

@@ -167,3 +167,68 @@ pub fn notes(state: &State) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::app::harness::Session;
+    use crate::app::msg::Effect;
+
+    /// What was copied last.
+    fn copied(s: &Session) -> &str {
+        match s.asked.last() {
+            Some(Effect::Osc52(text)) => text,
+            other => panic!("nothing was copied: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn threads_are_copied_as_a_table() {
+        let mut s = Session::new(100, 30, false);
+        s.keys("T j y");
+        let text = copied(&s);
+        let row = |name: &str| text.lines().any(|l| l.starts_with(&format!("| {name} |")));
+        assert!(row("payd") && row("payd/main") && row("payd/rebuild") && row("payd/7741"), "{text}");
+        assert!(text.contains("| pid 7740 tid 7744 |") && text.contains("`payd /etc/payd.conf`"), "{text}");
+        assert!(!text.contains("shopd |") && text.contains("`shop.pgs`"), "{text}");
+        // A thread alone.
+        s.keys("l j y");
+        let text = copied(&s);
+        assert_eq!(text.lines().filter(|l| l.starts_with("| payd")).count(), 1, "{text}");
+    }
+
+    #[test]
+    fn what_is_under_the_cursor_is_copied() {
+        let mut s = Session::new(100, 30, false);
+        s.keys("t y");
+        let text = copied(&s);
+        assert!(text.starts_with("**shopd** (pid 812) at "), "{text}");
+        assert!(text.contains("blocked") && text.contains("- woken by ") && text.contains("```\n"), "{text}");
+        assert!(text.contains("- in pay_call"), "{text}");
+        assert!(!text.contains("- marked"), "{text}");
+        s.keys("M 'slow' enter v l l l l y");
+        let text = copied(&s);
+        assert!(text.contains("- marked: ") && text.contains(" from ") && text.contains(" %"), "{text}");
+    }
+
+    #[test]
+    fn notes_are_copied_as_a_list() {
+        let mut s = Session::new(100, 30, false);
+        s.keys("' y");
+        assert!(s.asked.is_empty(), "there is no note");
+        let note = |id, time, text: &str| crate::session::Note {
+            id,
+            time,
+            thread: pg_event::ThreadId(3),
+            text: text.into(),
+            bookmark: text.is_empty(),
+            ..Default::default()
+        };
+        s.state.notes.set(vec![note(1, 1_500_000_000, ""), note(2, 2_000_000_000, "here <it> begins")]);
+        s.keys("y");
+        let text = copied(&s);
+        assert_eq!(
+            text,
+            "- 1.500000 s, payd/rebuild: bookmark\n- 2.000000 s, payd/rebuild: here \\<it\\> begins\n\n`shop.pgs`\n"
+        );
+    }
+}

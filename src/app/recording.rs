@@ -421,3 +421,94 @@ fn name_all(catalog: &Catalog) -> (Vec<String>, Vec<String>) {
         .collect();
     (threads, processes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Recording;
+    use crate::app::harness::{Session, built};
+
+    /// A thread of Python that sleeps shortly again and again; `read`: its functions were read in a longer wait, and in a
+    /// sample.
+    fn short_sleeps(waits_read: bool, sampled: bool, native: bool) -> Recording {
+        use pg_event::{
+            CatalogDelta, Context, Coverage, Event as Recorded, Frame, FrameId, Item, Kind, Module, ModuleId,
+            ModuleKind, OffCpu, OffState, Process, ProcessId, Sample, Stack, StackId, Thread, ThreadId,
+            syscall_number,
+        };
+        const MS: u64 = 1_000_000;
+        let mut d = CatalogDelta::default();
+        let process = Process { pid: 7, ns_pid: 7, name: "job.py".into(), focus: true, ..Process::default() };
+        d.processes.push((ProcessId(0), process));
+        let thread =
+            Thread { tid: 7, process: ProcessId(0), name: "job.py".into(), focus: true, ..Thread::default() };
+        d.threads.push((ThreadId(0), thread));
+        let paths = [
+            (ModuleKind::Elf, "/usr/bin/python3.11"),
+            (ModuleKind::Python, "/srv/job.py"),
+            (ModuleKind::Elf, "/usr/lib/libc.so.6"),
+            (ModuleKind::Elf, "/srv/_wire.so"),
+        ];
+        for (i, (kind, path)) in paths.into_iter().enumerate() {
+            d.modules.push((ModuleId(i as u32), Module { kind, path: path.into(), build_id: String::new() }));
+        }
+        let names = [
+            (2, "clock_nanosleep"),
+            (0, "time_sleep"),
+            (0, "_PyEval_EvalFrameDefault"),
+            (0, "Py_BytesMain"),
+            (1, "poll_queue"),
+            (1, "work"),
+            (3, "wire_wait"),
+        ];
+        for (i, (module, name)) in names.into_iter().enumerate() {
+            let f = Frame { module: ModuleId(module), function: name.into(), line: 3, ..Frame::default() };
+            d.frames.push((FrameId(i as u32), f));
+        }
+        for (i, frames) in [&[0, 1, 2, 3][..], &[0, 1, 4, 3], &[5, 3], &[0, 6, 2, 3]].into_iter().enumerate()
+        {
+            let frames = frames.iter().map(|f| FrameId(*f)).collect();
+            d.stacks.push((StackId(i as u32), Stack { frames, kernel: false, truncated: false }));
+        }
+        let mut events = Vec::new();
+        for i in 0..100u64 {
+            let mut o = OffCpu::new(i * 50 * MS, i * 50 * MS + 49 * MS, OffState::Interruptible);
+            o.syscall = syscall_number("clock_nanosleep").unwrap_or_default();
+            (o.timeout, o.waker_context) = (49 * MS, Context::Timer);
+            o.user_stack = StackId(if waits_read && i == 60 {
+                1
+            } else if native {
+                3
+            } else {
+                0
+            });
+            events.push(Recorded { time: o.woken, thread: ThreadId(0), cpu: 0, kind: Kind::OffCpu(o) });
+            if sampled && i == 70 {
+                let s = Sample { weight: 10 * MS, user_stack: StackId(2), kernel_stack: StackId::NONE };
+                events.push(Recorded {
+                    time: i * 50 * MS + 49 * MS + 1,
+                    thread: ThreadId(0),
+                    cpu: 0,
+                    kind: Kind::Sample(s),
+                });
+            }
+        }
+        let end = Item::End { duration: 5_000 * MS, coverage: Coverage::default() };
+        built("job", vec![Item::Catalog(d), Item::Events(events), end])
+    }
+
+    /// What the interpreter is made of tells nobody where a program of Python sleeps.
+    #[test]
+    fn short_sleeps_of_python_are_told_by_what_was_seen_next_to_them() {
+        let line = |r: &Recording| {
+            let at = r.graph.vertex_at(pg_event::ThreadId(0), 1_000_000_000).unwrap();
+            r.wait_line(at, "<", 8)
+        };
+        assert_eq!(line(&short_sleeps(true, true, false)), "poll_queue (as seen at 3.000 s)");
+        assert_eq!(line(&short_sleeps(false, true, false)), "work (as seen at 3.549 s)");
+        assert_eq!(line(&short_sleeps(false, false, true)), "wire_wait");
+        assert_eq!(line(&short_sleeps(false, false, false)), "python3.11");
+        let s = Session::with(short_sleeps(true, true, false), 100, 30, false);
+        assert!(s.shows("in         poll_queue (as seen at 3.000 s)"), "{}", s.screen());
+        assert!(!s.shows("_PyEval_EvalFrameDefault"), "{}", s.screen());
+    }
+}

@@ -1,24 +1,17 @@
 //! Who ended, and what it held.
 
 use super::{Ranked, Writer};
+use crate::EdgeKind;
 use crate::class::{WaitClass, class, on_condition, private_futex};
-use crate::diagnose::{KILLED, SliceNode};
+use crate::diagnose::{KILLED, SliceNode, made_file};
 use crate::facts::NO_STATUS;
 use crate::words::{clean, moment, short_label, who};
-use crate::{EdgeKind, HoldFact};
-use pg_event::{Ns, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
+use pg_event::{Ns, ProcessId};
 
 /// A thread that ended by the end of its process did so within this, ns.
 const WITH_IT: Ns = 10_000_000;
 
 impl Writer<'_> {
-    /// The file of an ended process that keeps `tries` from making one of that name.
-    fn file_kept(&self, ended: ThreadId, tries: ThreadId) -> Option<ObjectId> {
-        let file = |o: ObjectId| self.c.object(o).is_some_and(|o| o.kind == ObjectKind::File);
-        let of = |h: &&HoldFact| (h.holder, h.subject, h.relation) == (ended, tries, Relation::Owns);
-        self.g.holds.iter().find(|h| of(h) && file(h.object)).map(|h| h.object)
-    }
-
     /// A holder that is gone: when, how, and what that means for what it held.
     pub(super) fn why_ended(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
         let process = self.c.thread(r.thread).map_or(ProcessId::NONE, |t| t.process);
@@ -41,7 +34,8 @@ impl Writer<'_> {
             let class = class(&self.g.vertex(b.vertex), self.c);
             class == WaitClass::Lock && n.edge == Some(EdgeKind::Holder)
         });
-        let file = before.and_then(|b| self.file_kept(r.thread, b.thread)).and_then(|o| self.c.object(o));
+        let file =
+            before.and_then(|b| made_file(self.g, self.c, r.thread, b.thread)).and_then(|o| self.c.object(o));
         if let Some(o) = file {
             let path = clean(&o.label(), 100);
             return format!(

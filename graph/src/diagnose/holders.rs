@@ -7,11 +7,18 @@ use super::walk::Walk;
 use crate::builder::{SIGWAIT, any_address, call_is};
 use crate::class::{WaitClass, asked, class, on_condition, owed};
 use crate::refused;
-use crate::{At, EdgeKind, HoldFact, Weak};
-use pg_event::{Direction, IpcUse, Ns, Object, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
+use crate::{At, EdgeKind, EventGraph, HoldFact, Weak};
+use pg_event::{Catalog, Direction, IpcUse, Ns, Object, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
 
 /// How one was found that keeps others from making a file.
 const MADE_FILE: &str = "its number is in the file that is there already, or it alone has that open";
+
+/// The file by which a holder was found that keeps `tries` from making one of that name.
+pub(crate) fn made_file(g: &EventGraph, c: &Catalog, holder: ThreadId, tries: ThreadId) -> Option<ObjectId> {
+    let file = |o: ObjectId| c.object(o).is_some_and(|o| o.kind == ObjectKind::File);
+    let of = |h: &&HoldFact| (h.holder, h.subject, h.relation) == (holder, tries, Relation::Owns);
+    g.holds.iter().find(|h| of(h) && file(h.object)).map(|h| h.object)
+}
 
 impl Walk<'_> {
     /// Does a wait for signals stand for one for a child's end, and did something else end it?
@@ -148,7 +155,7 @@ impl Walk<'_> {
             let why = if from_facts && !(to_end && relation == Relation::Peer) {
                 let how = match relation {
                     _ if joins => "it is the thread to be joined",
-                    Relation::Owns if self.made_file(holder, thread) => MADE_FILE,
+                    Relation::Owns if made_file(self.g, self.c, holder, thread).is_some() => MADE_FILE,
                     _ => relation_words(relation),
                 };
                 format!("{}: {how}", Weak::FromState.words())
@@ -188,13 +195,6 @@ impl Walk<'_> {
         owed.retain(|o| ends.contains(o));
         let asked = self.at_other_ends(thread, &owed, until).into_iter();
         asked.filter(|x| !on_way(x.1)).max().or(Some(last))
-    }
-
-    /// Was it found by the file that a thread tries to make in vain?
-    pub(super) fn made_file(&self, holder: ThreadId, thread: ThreadId) -> bool {
-        let file = |o: ObjectId| self.c.object(o).is_some_and(|o| o.kind == ObjectKind::File);
-        let of = |h: &HoldFact| (h.holder, h.subject, h.relation) == (holder, thread, Relation::Owns);
-        self.g.holds.iter().any(|h| of(h) && file(h.object))
     }
 
     /// Is it an end of a pipe within one process?

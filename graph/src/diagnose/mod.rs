@@ -49,6 +49,7 @@ pub(crate) use background::calls_terminal;
 pub(crate) use data_flag::DATA_FLAG;
 pub(crate) use finding::{Finding, FindingKind, Outcome};
 pub(crate) use grab::GRAB;
+pub(crate) use holders::made_file;
 pub use node::{Keeps, SliceNode};
 pub(crate) use paused::seen_paused;
 pub(crate) use ring::keeps_itself;

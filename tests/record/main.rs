@@ -228,7 +228,8 @@ fn functions_of_the_kernel_are_named_after_a_killed_recorder() {
         return;
     }
     let names = of_kernel(&load());
-    assert!(names.iter().any(|n| n.ends_with("schedule")), "{names:?}");
+    // Where the kernel was entered, whatever had been recorded by then.
+    assert!(names.iter().any(|n| n.starts_with("entry_") || n.starts_with("asm_")), "{names:?}");
     let unnamed = names.iter().filter(|n| n.is_empty()).count();
     assert!(unnamed * 2 < names.len(), "{names:?}");
 }

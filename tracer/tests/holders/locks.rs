@@ -245,7 +245,10 @@ fn who_made_a_file_that_locks_others_out() {
     // Whoever has that number now began later than the file was written.
     let old = std::time::SystemTime::now() - std::time::Duration::from_secs(1_000_000);
     std::fs::File::options().write(true).open(&path).expect("open").set_modified(old).expect("set");
-    assert_eq!(tried(exists), [(holder.pid(), Relation::Owns)], "by its number, as one that has ended");
+    assert_eq!(tried(exists), [], "another one has its number");
+    let gone = Sleeper::of(Command::new("sleep").arg("1000")).pid();
+    std::fs::write(&path, gone.to_string()).expect("write");
+    assert_eq!(tried(exists), [(gone, Relation::Owns)], "by its number, as one that has ended");
     std::fs::write(&path, "busy").expect("write");
     assert_eq!(tried(exists), [], "no number");
     let open = std::fs::File::open(&path).expect("open");

@@ -93,6 +93,25 @@ static __always_inline void seed_runnable(struct thread *t, struct task_struct *
 		t->off = 0;
 }
 
+/*
+ * A long wait on an epoll instance: what was added to it since its members were sent, last before the wait as a rule, is what
+ * it waits for.
+ */
+static __noinline void members_again(struct thread *t, struct task_struct *task, u64 now)
+{
+	if (t->object.kind != K_EPOLL)
+		return;
+	struct object o = { .kind = K_NONE };
+	u64 file = file_of(task, t->object.fd);
+	if (file)
+		file_object(&o, file, ROOM_ITER);
+	if (o.kind != K_EPOLL || o.id != t->object.id)
+		return;
+	u64 hash = name_hash(&o, 99);
+	bpf_map_delete_elem(&sent, &hash);
+	send_epoll(&o, file, now, ROOM_ITER);
+}
+
 static __noinline void report_wait(struct thread *t, struct task_struct *task, u8 flag, u64 now)
 {
 	u64 kernel_stack = 0;
@@ -180,6 +199,7 @@ int on_task(struct bpf_iter__task *ctx)
 			return 0;
 		t->reported = 1;
 		shared_word_of(t, task);
+		members_again(t, task, now);
 		report_wait(t, task, F_LONG, now);
 	}
 	return 0;

@@ -53,6 +53,38 @@ fn terminal() -> (OwnedFd, OwnedFd) {
     }
 }
 
+/// An epoll instance to which something is added after a wait told of its members: what a proxy waits for at last.
+pub fn added_later() {
+    // SAFETY: descriptors are open, events valid, with room for one.
+    unsafe {
+        let ep = OwnedFd::from_raw_fd(libc::epoll_create1(libc::EPOLL_CLOEXEC));
+        let add = |fd: i32| {
+            let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: fd as u64 };
+            assert_eq!(libc::epoll_ctl(ep.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event), 0);
+        };
+        let wait = |timeout| {
+            let mut event = libc::epoll_event { events: 0, u64: 0 };
+            libc::epoll_wait(ep.as_raw_fd(), &raw mut event, 1, timeout)
+        };
+        let (r, _w) = new_pipe();
+        add(r.as_raw_fd());
+        fact("self", tid());
+        assert_eq!(wait(5), 0);
+        let (a, b) = UnixStream::pair().unwrap();
+        fact("added", inode(a.as_raw_fd()));
+        add(a.as_raw_fd());
+        let mut child = holder("added", b);
+        let end = told();
+        let ender = thread::spawn(move || {
+            end.join().unwrap();
+            child.kill().unwrap();
+            child.wait().unwrap();
+        });
+        assert_eq!(wait(-1), 1);
+        ender.join().unwrap();
+    }
+}
+
 pub fn wait_for_all() {
     let dir = std::env::temp_dir().join(format!("pg-holds-{}", std::process::id()));
     std::fs::create_dir(&dir).unwrap();
@@ -243,6 +275,26 @@ fn the_holder_of_each_kind_of_object_is_recorded() {
         |r| {
             let wrong = wrong(r);
             assert!(wrong.is_empty(), "{wrong:#?}");
+        },
+    );
+}
+
+#[test]
+fn a_long_wait_is_for_what_was_added_to_its_epoll_instance_last() {
+    if !allowed("a_long_wait_is_for_what_was_added_to_its_epoll_instance_last") {
+        return;
+    }
+    let options = Options { long_wait_ns: 50_000_000, ..options(Level::Messages) };
+    let peer: Held = ("self", "added-holder", Relation::Peer);
+    recorded_until(
+        "added-later",
+        &options,
+        |r| check(r, peer).is_ok(),
+        |r| {
+            let (_, hold) =
+                r.holds("self").into_iter().find(|h| h.1.relation == Relation::Peer).expect("a holder");
+            assert_eq!(r.object(hold.object).id, r.fact("added"));
+            check(r, peer).unwrap();
         },
     );
 }

@@ -39,6 +39,7 @@ pub fn run(name: &str) {
         "udp-batch" => crate::datagrams::batch(),
         "udp" => crate::datagrams::udp(),
         "unix-datagram" => crate::datagrams::unix(),
+        "added-later" => crate::holds::added_later(),
         "holds" => crate::holds::wait_for_all(),
         "refused" => crate::holds::refused(Duration::from_millis(100)),
         "refused-slowly" => crate::holds::refused(Duration::from_secs(1)),

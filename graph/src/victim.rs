@@ -225,6 +225,9 @@ impl Alike {
     }
 }
 
+/// So many waits that end by their time-out are turns.
+const TURNS: usize = 5;
+
 /// How unusual: 1 for a wait that somebody surely did not want, 0 for an idle loop.
 fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> f64 {
     let Some(key) = e.key else { return 0.7 };
@@ -250,6 +253,8 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
         WaitClass::Channel => 0.6,
         // A pool's workers wait side by side for work; one that waits alone may wait for a result.
         WaitClass::Condition if in_a_pool(graph, catalog, e) => 0.05,
+        // It turns every now and then all the time, woken by nobody: what a runtime has for its housekeeping.
+        WaitClass::Condition if e.waits >= TURNS && v.timed_out && !is_main(catalog, e.thread) => 0.1,
         WaitClass::Condition => 0.4,
         // It wants to send, and nobody takes away.
         WaitClass::Other if v.syscall.is_any(&["msgsnd", "mq_timedsend"]) => 0.9,

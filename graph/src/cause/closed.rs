@@ -21,15 +21,22 @@ impl Writer<'_> {
         if opens_fifo(&self.g.vertex(n.vertex), self.c) {
             return self.why_fifos(r, n, full);
         }
-        let others: Vec<String> = closed
-            .filter(|f| f.thread != r.thread)
-            .filter_map(|f| self.o.nodes.get(f.node))
-            .take(4)
+        // A sentence for a ticket has room for that many.
+        const NAMED: usize = 3;
+        let others = closed.filter(|f| f.thread != r.thread).filter_map(|f| self.o.nodes.get(f.node));
+        let all_others = others.clone().count();
+        let named = if all_others > NAMED { NAMED - 1 } else { all_others };
+        let more = all_others - named;
+        let mut others: Vec<String> = others
+            .take(named)
             .map(|x| {
                 let tid = self.c.thread(x.thread).map_or(0, |t| t.tid);
                 format!("thread {tid} (since {}{})", moment(x.start), self.waited_for(x))
             })
             .collect();
+        if more > 0 {
+            others.push(format!("{more} more"));
+        }
         let lock = |n: &SliceNode| class(&self.g.vertex(n.vertex), self.c) == WaitClass::Lock;
         let all = || {
             let closed = self.o.findings.iter().filter(|f| f.kind == FindingKind::Closed);

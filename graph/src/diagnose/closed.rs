@@ -389,6 +389,8 @@ impl Walk<'_> {
         }
         others.sort_by_key(|(t, g)| (main(*t), std::cmp::Reverse(begin(g)), *t));
         let process = who(self.c, thread);
+        let locks_of: Vec<ThreadId> =
+            others.iter().filter(|(_, g)| locks(g)).map(|x| x.0).chain(own_too.then_some(thread)).collect();
         let mut found = Vec::new();
         // Who came to it when two others were stuck already is not who they wait for.
         let later = others.len() > 1 && self.came_later(thread, group, &others);
@@ -409,7 +411,20 @@ impl Walk<'_> {
             self.push_wait(*t, g, entry);
             found.push((*t, self.out.nodes.len() - 1, main(*t), begin(g)));
         }
-        found.sort_by_key(|f| (f.2, std::cmp::Reverse(f.3), f.0));
+        // Who wakes by its time-outs keeps nobody. Where all waited before the recording, a runtime's own threads are its oldest.
+        let node = |f: &(ThreadId, usize, bool, Ns)| &self.out.nodes[f.1];
+        let turns = |f: &(ThreadId, usize, bool, Ns)| {
+            let n = node(f);
+            let within = self.g.vertices_in(f.0, n.start..n.start + n.duration);
+            let timed_out = within.filter(|v| self.g.vertex(*v).timed_out).count();
+            n.waits > 2 && timed_out * 2 > n.waits && !locks_of.contains(&f.0)
+        };
+        let before = |f: &(ThreadId, usize, bool, Ns)| self.g.vertex(node(f).vertex).begun_before;
+        let age = |f: &(ThreadId, usize, bool, Ns)| {
+            let t = self.c.thread(f.0).filter(|_| before(f));
+            (if before(f) { 0 } else { f.3 }, t.map_or(0, |t| t.start), t.map_or(0, |t| t.tid))
+        };
+        found.sort_by_key(|f| (f.2, turns(f), std::cmp::Reverse(age(f)), f.0));
         for (thread, node, ..) in found {
             let n = &self.out.nodes[node];
             let spans = vec![(n.start, n.start + n.duration)];

@@ -50,7 +50,12 @@ impl Walk<'_> {
             makers.extend(self.makers(t));
         }
         let condition = |g: &Group| class(&self.representative(g), self.c) == WaitClass::Condition;
-        let may = waits.iter().any(|(t, g)| !makers.contains(t) || !condition(g));
+        // Who went to wait for something else before any of these was there can hardly have what one of them had first.
+        let born =
+            locked.iter().map(|x| x.0).chain([thread]).filter_map(|t| self.c.thread(t)).map(|t| t.start);
+        let born = born.min().unwrap_or(0);
+        let before = |g: &Group| g.clips.first().is_some_and(|c| self.g.vertex(c.first).start < born);
+        let may = waits.iter().any(|(t, g)| !condition(g) || !(makers.contains(t) || before(g)));
         (!locked.is_empty() && !may).then_some(locked)
     }
 

@@ -357,3 +357,79 @@ fn who_waits_for_something_else_may_have_the_lock() {
     let r = server_with_monitors(true);
     assert!(r.root_causes.iter().all(|c| !c.why.starts_with("circular wait")), "{:#?}", r.root_causes);
 }
+
+/// Threads of a runtime that went to wait at places of their own before those that want locks were made have none of them.
+#[test]
+fn who_waited_before_they_were_born_has_none_of_their_locks() {
+    let circle = |since: f64| {
+        let mut d = Drawing::new(10.0);
+        let main = d.process("vm", "vm Bank", None, 0.1);
+        let (marker, refine) = (d.thread(main, "marker", 0.2), d.thread(main, "refine", 0.2));
+        let (one, two) = (d.thread(main, "transfer-1", 1.5), d.thread(main, "transfer-2", 1.5));
+        let futex: Vec<_> = (1..=5).map(|i| d.object(ObjectKind::Futex, i * 0x100, 1, "")).collect();
+        let enter =
+            d.stack(&["pthread_cond_wait (libc.so.6)", "ObjectMonitor::enter (vm.so)", "transfer (vm)"]);
+        let join = d.stack(&["pthread_cond_wait (libc.so.6)", "Object::wait (vm.so)", "join (vm)"]);
+        d.spawn(main, one, 1.5);
+        d.spawn(main, two, 1.5);
+        d.wait(main, 1.6, 10.0, "futex").on(futex[0]).op(PRIVATE_WAIT, 0).stack(join).open();
+        for (i, (t, name)) in
+            [(marker, "Marker::run (vm.so)"), (refine, "Refine::run (vm.so)")].iter().enumerate()
+        {
+            let own = d.stack(&["pthread_cond_wait (libc.so.6)", name]);
+            d.wait(*t, since, 10.0, "futex").on(futex[1 + i]).op(PRIVATE_WAIT, 0).stack(own).open();
+        }
+        let periodic = d.thread(main, "periodic", 0.3);
+        let turn = d.stack(&["pthread_cond_timedwait (libc.so.6)", "Watcher::sleep (vm.so)"]);
+        let word = d.object(ObjectKind::Futex, 0x900, 1, "");
+        let mut t = 0.4;
+        while t < 9.9 {
+            d.wait(periodic, t, t + 0.05, "futex").on(word).op(PRIVATE_WAIT, 0).stack(turn).times_out();
+            t += 0.06;
+        }
+        d.wait(one, 1.8, 10.0, "futex").on(futex[3]).op(PRIVATE_WAIT, 0).stack(enter).open();
+        d.wait(two, 1.81, 10.0, "futex").on(futex[4]).op(PRIVATE_WAIT, 0).stack(enter).open();
+        let (g, c) = d.build();
+        let s = Selection { tid: Some(1003), ..Selection::default() };
+        let v = select(&g, &c, &s, &VictimOptions::default()).unwrap();
+        run_with_policy(&g, &c, v, Options::default())
+    };
+    let r = circle(1.2);
+    let named: Vec<_> = r.root_causes.iter().filter_map(|c| c.thread.as_deref()).collect();
+    assert!(named.contains(&"transfer-1") && named.contains(&"transfer-2") && named.len() == 2, "{r:#?}");
+    assert!(r.root_causes[0].why.starts_with("circular wait (deadlock)"), "{}", r.root_causes[0].why);
+    assert!(r.questions.is_empty(), "{:?}", r.questions);
+    assert_eq!(r.slice.len(), 2, "straight from one to the other: {:#?}", r.slice);
+    // Who came to wait while they were there may have taken one: then who does something is asked first.
+    let r = circle(1.7);
+    assert_eq!(r.slice[1].thread, "periodic", "{:#?}", r.slice);
+}
+
+/// A pool whose tasks wait for the pool, recorded from the middle: its runtime has a thread that turns, and older ones that
+/// wait for something to do.
+#[test]
+fn the_youngest_threads_of_a_pool_come_first_and_its_housekeeping_last() {
+    let mut d = Drawing::new(5.0);
+    let main = d.process("vm", "vm Pool", None, 0.0);
+    let old = [d.thread(main, "vm-0", 0.0)];
+    let periodic = d.thread(main, "periodic", 0.0);
+    let pool = [d.thread(main, "pool-1", 0.0), d.thread(main, "pool-2", 0.0)];
+    let park = d.stack(&["pthread_cond_wait (libc.so.6)", "Parker::park (vm.so)"]);
+    let turn = d.stack(&["pthread_cond_timedwait (libc.so.6)", "Watcher::sleep (vm.so)"]);
+    for (i, t) in old.iter().chain(&pool).chain([&main]).enumerate() {
+        let word = d.object(ObjectKind::Futex, 0x100 * (i as u64 + 1), 1, "");
+        d.wait(*t, 0.001, 5.0, "futex").on(word).op(PRIVATE_WAIT, 0).stack(park).before().open();
+    }
+    let word = d.object(ObjectKind::Futex, 0x9000, 1, "");
+    let mut t = 0.01;
+    while t < 4.9 {
+        d.wait(periodic, t, t + 0.05, "futex").on(word).op(PRIVATE_WAIT, 0).stack(turn).times_out();
+        t += 0.0501;
+    }
+    d.wait(periodic, t, 5.0, "futex").on(word).op(PRIVATE_WAIT, 0).stack(turn).open();
+    let r = d.diagnose("^vm Pool$");
+    assert_ne!(r.victim.thread, "periodic", "{r:#?}");
+    assert_eq!(r.root_causes[0].thread.as_deref(), Some("pool-2"), "{r:#?}");
+    let at = |name| r.root_causes.iter().position(|c| c.thread.as_deref() == Some(name));
+    assert!(at("periodic").is_none_or(|p| ["pool-1", "vm-0"].iter().all(|o| at(o) < Some(p))), "{r:#?}");
+}

@@ -188,6 +188,23 @@ impl Look {
         // Two containers without a name may have one of this number each.
         found.find(&fits).is_none().then_some(one)
     }
+
+    /// The process of that number which ended long before the end of the loop in which `by` asked, and was found there all the
+    /// same: its parent has not taken its exit status.
+    pub(crate) fn unreaped<'a>(
+        &self,
+        c: &'a Catalog,
+        by: ThreadId,
+        (start, end): (Ns, Ns),
+    ) -> Option<&'a Process> {
+        let own = c.process_of(by).filter(|p| self.pid != 0 && self.result == 0 && p.ns_pid == p.pid)?;
+        let middle = start + end.saturating_sub(start) / 2;
+        let of = || c.processes.iter().filter(|p| p.pid == self.pid);
+        let there = |p: &Process| p.start <= end && p.end.is_none_or(|t| t > middle);
+        let last = of().filter(|_| !of().any(there)).max_by_key(|p| p.end)?;
+        let parent = c.process(last.parent)?;
+        (parent.pid != own.pid && parent.end.is_none_or(|t| t > middle)).then_some(last)
+    }
 }
 
 /// Did a process do little else than sleep?

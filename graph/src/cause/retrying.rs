@@ -5,7 +5,7 @@ use crate::diagnose::{Keeps, SliceNode};
 use crate::looks::Look;
 use crate::refused::{self, Evidence};
 use crate::retries::Retries;
-use crate::words::{clean, short_command, short_label, short_who, span};
+use crate::words::{clean, moment, short_command, short_label, short_who, span};
 use crate::yields::errno;
 use pg_event::{Direction, Ns, Object, ObjectId, ObjectKind, ProcessId, ThreadId, show_endpoint};
 
@@ -44,7 +44,9 @@ impl Writer<'_> {
         let look = || crate::looks::look(self.g, self.c, r.thread, within, &[]);
         let asks = if let Some(e) = self.refused_between(r, n) {
             format!(", and in between {}", self.in_vain(&e))
-        } else if let Some(l) = look().and_then(|l| self.looked(&l, r.thread, n.start)) {
+        } else if let Some(l) =
+            look().and_then(|l| self.looked(&l, r.thread, (n.start, n.start + n.duration)))
+        {
             format!(", and {l}")
         } else if let Some(whom) = self.asked_whom(r.thread, within, n.waits) {
             format!(
@@ -71,12 +73,40 @@ impl Writer<'_> {
 
     /// `, which tried flock of /run/lock again and again (EAGAIN)` of a step whose thread slept in between.
     pub(super) fn tried_by(&self, n: &SliceNode) -> Option<String> {
+        if let Some(asked) = self.asked_for_ended(n) {
+            return Some(asked);
+        }
         if n.waits < 2 || !matches!(n.waits_on.as_deref(), Some("sleep" | "event-loop")) {
             return None;
         }
-        let e = refused::between_sleeps(self.g, self.c, n.thread, (n.start, n.start + n.duration))?;
+        let (start, end) = (n.start, n.start + n.duration);
+        let Some(e) = refused::between_sleeps(self.g, self.c, n.thread, (start, end)) else {
+            // The calls were not recorded, but who has what they are for.
+            let mut held = self.g.holds(n.thread, start..end + 1).filter(|h| h.relation.has_lock());
+            let lock = held.find(|h| h.holder != n.thread).and_then(|h| self.c.object(h.object))?;
+            let label = Some(short_label(&lock.label())).filter(|l| !l.is_empty())?;
+            return Some(format!(", which tried for the lock of {label} again and again"));
+        };
         let (call, on) = self.tried(&e);
         Some(format!(", which tried {call}{on} again and again ({})", errno(e.error)))
+    }
+
+    /// That it asked for a process which had ended, and whose exit status nobody took.
+    fn asked_for_ended(&self, n: &SliceNode) -> Option<String> {
+        let within = (n.start, n.start + n.duration);
+        let mut loops = self.g.retries_of(n.thread).iter();
+        let of_children = loops.find(|r| r.start < within.1 && within.0 < r.end);
+        let look = match of_children {
+            Some(r) => r.look(self.g, self.c),
+            None => crate::looks::look(self.g, self.c, n.thread, within, &[]),
+        };
+        let p = look?.unreaped(self.c, n.thread, within)?;
+        Some(format!(
+            ", which asked each time whether process {} ({}) is there: that ended {}, but its parent has not taken the exit status, so it is still there (a zombie)",
+            p.pid,
+            clean(&p.name, 40),
+            ended(p.end?)
+        ))
     }
 
     /// The call that failed, and on what: `flock`, ` of /run/lock`.
@@ -164,7 +194,7 @@ impl Writer<'_> {
     fn why_looking(&self, t: &Retries, r: &Ranked, ran: &str, (length, between): (Ns, &str)) -> String {
         let (times, length) = (t.tries.len(), span(length));
         let look = t.look(self.g, self.c);
-        let looked = look.and_then(|l| self.looked(&l, r.thread, t.start));
+        let looked = look.and_then(|l| self.looked(&l, r.thread, (t.start, t.end)));
         let whose = self.o.nodes.get(r.node + 1).filter(|_| look.is_none_or(|l| l.pid == 0));
         let whose = whose.map(|h| clean(&short_who(self.c, h.thread), 60));
         let whose = whose.map_or_else(String::new, |w| format!("; {w} made or opened it last"));
@@ -183,9 +213,23 @@ impl Writer<'_> {
     }
 
     /// `newfstatat of /run/lock succeeded each time: ...`; what `by` looked at, from `start` on.
-    pub(super) fn looked(&self, l: &Look, by: ThreadId, start: Ns) -> Option<String> {
+    pub(super) fn looked(&self, l: &Look, by: ThreadId, (start, end): (Ns, Ns)) -> Option<String> {
         if l.pid != 0 {
             let known = l.process(self.c, by, start).and_then(|p| self.c.process(p));
+            let zombie = l.unreaped(self.c, by, (start, end));
+            if let Some((p, end)) = zombie.and_then(|p| Some((p, p.end?))) {
+                let parent = self.c.process(p.parent);
+                let parent = parent.map_or_else(
+                    || "its parent".into(),
+                    |p| format!("{} (pid {})", clean(&p.name, 40), p.pid),
+                );
+                return Some(format!(
+                    "asked each time whether process {} ({}, by kill with signal 0) is there, which it is: it ended {}, but {parent} has not taken its exit status (it is a zombie)",
+                    l.pid,
+                    clean(&p.name, 40),
+                    ended(end)
+                ));
+            }
             let name = known.map_or_else(String::new, |p| format!("{}, ", clean(&p.name, 40)));
             let who = format!("process {} ({name}by kill with signal 0)", l.pid);
             return Some(match l.result {
@@ -251,6 +295,11 @@ impl Writer<'_> {
         let over = label(object).or_else(|| label(theirs)).map_or_else(String::new, |l| format!(" over {l}"));
         Some(format!("{} (pid {}){over}", clean(&p.name, 40), p.pid))
     }
+}
+
+/// When a process ended; of one that was found dead only that it was.
+fn ended(at: Ns) -> String {
+    if at == 0 { "before the recording".into() } else { format!("at {}", moment(at)) }
 }
 
 /// To whom a connection was to be; its own end has no address that matters.

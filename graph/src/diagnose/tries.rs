@@ -111,6 +111,13 @@ impl Walk<'_> {
             return self.maker(thread, l, end, within);
         }
         let (start, _) = *within.first()?;
+        if let Some(ended) = l.unreaped(self.c, thread, (start, end)) {
+            let parent = main_thread(self.g, self.c, ended.parent)?;
+            let why = "no wake-up can tell; the process that is asked about has ended, and this is its parent, which has not taken its exit status";
+            return self
+                .counts(parent)
+                .then(|| self.keeping(parent, Relation::ChildOf, start, why.into(), within));
+        }
         let main = main_thread(self.g, self.c, l.process(self.c, thread, start)?)?;
         let why = "no wake-up can tell; it is the process that is asked about".to_owned();
         self.counts(main).then(|| self.keeping(main, Relation::ChildOf, start, why, within))

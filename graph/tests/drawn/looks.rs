@@ -403,3 +403,35 @@ fn a_loop_on_the_cpu_that_asks_for_a_file_names_it() {
         "{why}"
     );
 }
+
+/// A process that has ended is there for whoever asks by its number, as long as its parent does not take its exit status.
+#[test]
+fn who_does_not_reap_keeps_a_loop_that_waits_for_the_end_of_its_child() {
+    for (ended, led) in [(Some(0.6), vec![1001, 1000]), (None, vec![1001, 1002])] {
+        let mut d = Drawing::new(8.0);
+        let parent = d.process("parent", "parent", None, 0.0);
+        let stop = d.process("stop", "stop", None, 0.0);
+        let job = d.process("job", "job", Some(parent), 0.0);
+        match ended {
+            Some(at) => {
+                d.exit(job, at);
+                let p = d.catalog.threads[job.index()].process;
+                d.catalog.processes[p.index()].end = Some(crate::draw::ns(at));
+            }
+            None => d.wait(job, 0.1, 8.0, "clock_nanosleep").open(),
+        }
+        let at_work = d.stack(&["clock_nanosleep (libc.so.6)", "main_loop (parent)"]);
+        d.wait(parent, 0.1, 8.0, "clock_nanosleep").stack(at_work).open();
+        let mut t = 0.5;
+        while t < 7.5 {
+            d.wait(stop, t, t + 0.3, "pselect6").times_out();
+            d.asks_for(stop, t + 0.3005, 1002, 0);
+            t += 0.301;
+        }
+        d.wait(stop, t, 8.0, "pselect6").open();
+        let r = d.diagnose("^stop$");
+        assert_eq!(crate::draw::middle::way(&r), led, "{r:#?}");
+        let why = &r.root_causes[0].why;
+        assert_eq!(why.contains("has not taken the exit status"), ended.is_some(), "{why}");
+    }
+}

@@ -173,3 +173,24 @@ fn a_loop_of_callbacks_that_tries_again_is_a_victim() {
         assert_eq!(told, fails, "{r:#?}");
     }
 }
+
+/// Whose calls between the sleeps were not recorded still is told by the lock that somebody was found to have.
+#[test]
+fn a_lock_tried_for_between_sleeps_has_its_name_in_the_first_sentence() {
+    let mut d = Drawing::new(8.0);
+    let holder = d.process("upgrade", "upgrade", None, 0.0);
+    let tries = d.process("install", "install", None, 0.0);
+    let lock = d.object(ObjectKind::FileLock, 7, 0, "/run/lock-frontend");
+    d.wait(holder, 0.1, 8.0, "clock_nanosleep").open();
+    let mut t = 0.5;
+    while t < 7.0 {
+        d.wait(tries, t, t + 1.0, "clock_nanosleep").times_out();
+        t += 1.001;
+    }
+    d.wait(tries, t, 8.0, "clock_nanosleep").open();
+    d.hold(holder, tries, lock, pg_event::Relation::Owns, 1.6);
+    let r = d.diagnose("^install$");
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("upgrade"), "{r:#?}");
+    let why = &r.root_causes[0].why;
+    assert!(why.contains("tried for the lock of /run/lock-frontend"), "{why}");
+}

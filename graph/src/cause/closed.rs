@@ -7,6 +7,9 @@ use crate::handler::handler;
 use crate::words::{moment, short_who, who};
 use pg_event::{Ns, Relation, ThreadId};
 
+/// A sentence for a ticket has room for so many other threads.
+const NAMED: usize = 3;
+
 impl Writer<'_> {
     pub(super) fn why_closed(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
         let closed = self.o.findings.iter().filter(|f| f.kind == FindingKind::Closed);
@@ -21,8 +24,6 @@ impl Writer<'_> {
         if opens_fifo(&self.g.vertex(n.vertex), self.c) {
             return self.why_fifos(r, n, full);
         }
-        // A sentence for a ticket has room for that many.
-        const NAMED: usize = 3;
         let others = closed.filter(|f| f.thread != r.thread).filter_map(|f| self.o.nodes.get(f.node));
         let all_others = others.clone().count();
         let named = if all_others > NAMED { NAMED - 1 } else { all_others };

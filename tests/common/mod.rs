@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The program under test, with its log in `dir`.
 pub fn pg_tui(dir: &Path) -> Command {
@@ -73,31 +73,49 @@ pub fn can_trace_and_compile(test: &str) -> bool {
 pub struct Guard {
     child: Child,
     said: std::thread::JoinHandle<String>,
+    lines: mpsc::Receiver<String>,
 }
 
 impl Guard {
-    /// Starts it, and waits until it says that it guards. A busy machine may take long for that.
+    /// Starts it, and waits until it says that it guards.
     pub fn start(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
-        let (guards, until) = mpsc::channel();
+        let (tell, lines) = mpsc::channel();
         let said = std::thread::spawn(move || {
             let mut all = String::new();
             for line in stderr.lines().map_while(Result::ok) {
                 all += &line;
                 all.push('\n');
-                if line.contains("guarding ") {
-                    let _ = guards.send(());
-                }
+                let _ = tell.send(line);
             }
             all
         });
-        let begun = until.recv_timeout(Duration::from_secs(60));
-        if begun.is_err() {
-            let _ = child.kill();
-            panic!("it does not guard: {}", said.join().unwrap_or_default());
+        let mut guard = Self { child, said, lines };
+        if let Err(said) = guard.said_within(Duration::from_secs(60), "guarding ") {
+            let _ = guard.child.kill();
+            panic!("it does not guard: {said}");
         }
-        Self { child, said }
+        guard
+    }
+
+    /// Waits until it says this, from where it was waited for last. A busy machine may take long for that.
+    pub fn until(&mut self, what: &str) {
+        if let Err(said) = self.said_within(Duration::from_secs(60), what) {
+            panic!("it does not say {what:?}: {said}");
+        }
+    }
+
+    /// What it said instead, if it did not say this.
+    fn said_within(&mut self, most: Duration, what: &str) -> Result<(), String> {
+        let (end, mut said) = (Instant::now() + most, String::new());
+        while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            if line.contains(what) {
+                return Ok(());
+            }
+            said = said + &line + "\n";
+        }
+        Err(said)
     }
 
     /// Asks it to end; what it said.

@@ -1,13 +1,13 @@
 //! From a running program to a violation: train, profile, guard, and the recording around the slow unit.
 
 use super::RECORDER;
-use super::common::{can_trace_and_compile, pg_tui, text};
+use super::common::{Guard, can_trace_and_compile, pg_tui, text};
 use super::fed::Fed;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::Output;
 use std::sync::PoisonError;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The server with three kinds of work.
 fn server(dir: &Path) -> Fed {
@@ -57,40 +57,30 @@ fn a_slow_unit_is_caught_in_the_act() {
     // Each kind of work is a type of its own, with its own durations.
     assert!(least("stick") > 600_000.0 && least("fetch") > 1_400_000.0, "{said}");
 
-    // On a busy machine any unit may take some while: the limit is far above, and the slow one farther.
-    let set = |limit: &str| {
-        for number in 1..=types.len() {
-            let set =
-                pg_tui(&["profile", "threshold", profile, &number.to_string(), limit]).output().unwrap();
-            assert!(set.status.success(), "{}", text(&set));
-        }
+    // On a busy machine any unit may take some while: the limits are far above, and the slow one farther.
+    let set = |number: usize, limit: &str| {
+        let set = pg_tui(&["profile", "threshold", profile, &number.to_string(), limit]).output().unwrap();
+        assert!(set.status.success(), "{}", text(&set));
     };
-    set("60s");
+    (1..=types.len()).for_each(|number| set(number, "60s"));
     let metrics = dir.path().join("metrics");
-    let guard =
-        pg_tui(&["guard", "-p", &server.pid().to_string(), "--profile", profile, "--json", "-d", "30"])
+    let mut guard = Guard::start(
+        pg_tui(&["guard", "-p", &server.pid().to_string(), "--profile", profile, "--json", "-d", "300"])
             .args(["--on-violation", "record", "-o", dir.path().to_str().unwrap()])
-            .args(["--metrics", metrics.to_str().unwrap()])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .args(["--metrics", metrics.to_str().unwrap()]),
+    );
     // Guards that run follow the profile.
-    std::thread::sleep(Duration::from_millis(2500));
-    set("150ms");
-    std::thread::sleep(Duration::from_millis(2500));
+    let stuck = types.iter().position(|t| t["name"].as_str().unwrap().contains("stick")).unwrap();
+    set(stuck + 1, "150ms");
+    guard.until("its limits hold from now on");
     assert!(server.ask(&line("t 1200000")));
     // One that is far worse (four times) has a file of its own, soon after the other or not.
     // What comes while that is not written yet, as on a busy machine, is in it.
-    for _ in 0..90 {
-        std::thread::sleep(Duration::from_millis(100));
-        if !files(dir.path()).is_empty() {
-            break;
-        }
-    }
+    written(dir.path(), 1);
     std::thread::sleep(Duration::from_secs(1));
     assert!(server.ask(&line("t 6000000")));
-    let guarded = guard.wait_with_output().unwrap();
+    written(dir.path(), 2);
+    let guarded = guard.end();
     let said = text(&guarded);
     assert_eq!(guarded.status.code(), Some(6), "{said}");
     assert!(said.contains("its limits hold from now on"), "{said}");
@@ -120,7 +110,12 @@ fn a_slow_unit_is_caught_in_the_act() {
         "{said}"
     );
     let metrics = std::fs::read_to_string(metrics).unwrap();
-    assert!(metrics.contains("pg_tui_violations_total{loop=\"main\",type=\"stick\"} 2\n"), "{metrics}");
+    // Also those that are told apart.
+    let of_type = summary["types"].as_array().unwrap().iter().find(|t| t["type"] == "stick").unwrap();
+    let [all, starved] = ["violations", "starved"].map(|n| of_type[n].as_u64().unwrap());
+    assert_eq!(all - starved, 2, "{said}");
+    let counted = format!("pg_tui_violations_total{{loop=\"main\",type=\"stick\"}} {all}\n");
+    assert!(metrics.contains(&counted), "{metrics}");
 
     // What the machine did around it was written, with the unit as the victim.
     let mut written = files(dir.path());
@@ -144,6 +139,15 @@ fn a_slow_unit_is_caught_in_the_act() {
     let cause = &report["root_causes"][0];
     assert_eq!(cause["pid"].as_u64(), Some(u64::from(server.pid())), "{report}");
     assert!(cause["stack"].to_string().contains("stick (server)"), "{cause}");
+}
+
+/// Waits until there are so many files.
+fn written(dir: &Path, count: usize) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while files(dir).len() < count {
+        assert!(Instant::now() < end, "{:?}", files(dir));
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 fn files(dir: &Path) -> Vec<PathBuf> {

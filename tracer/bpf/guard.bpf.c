@@ -371,6 +371,28 @@ static __always_inline u32 is_boundary(struct unit *u, u64 ip, u64 sp)
 	return 0;
 }
 
+/* The same call returns within units, too, where several parts of a program share it. */
+static __always_inline u32 is_turn(struct unit *u, u64 sp)
+{
+	u32 found = 0;
+#pragma unroll
+	for (int i = 0; i < WAITS; i++)
+		if (u->waits[i].turn == sp)
+			found |= 1 << i;
+	return found;
+}
+
+/* The waits within the same call of the loop as this one, and itself. */
+static __always_inline u32 same_call(struct unit *u, u32 boundary)
+{
+	u64 turn = 0;
+#pragma unroll
+	for (int i = 0; i < WAITS; i++)
+		if (boundary & 1 << i)
+			turn = u->waits[i].turn;
+	return is_turn(u, turn);
+}
+
 struct scratch {
 	struct regs regs;
 };
@@ -438,8 +460,9 @@ static __always_inline void leave(struct task_struct *task, bool preempt, u64 no
 			boundary = add_wait(u, known, (struct place){ r->ip, r->sp }, r->sp);
 	}
 	if (u && boundary) {
-		/* Woken for nothing, as by a connection that another process took: the call did not return. */
-		if (u->woken & u->turned & boundary && !u->hazy)
+		/* Woken for nothing, as by a connection that another process took, or to wait for the mutex of a
+		   condition: the loop's wait call did not return. */
+		if (u->woken & u->turned && !u->hazy && u->woken & u->turned & same_call(u, boundary))
 			u->running = 0;
 		end_unit(u, now, 0);
 		u->woken = boundary;
@@ -498,17 +521,6 @@ int on_sample(struct sampled *ctx)
 	bool kernel = !(ctx->regs.cs & 3);
 	check(u, now, BY_SAMPLE, r, 0, kernel ? ctx : 0);
 	return 0;
-}
-
-/* The same call returns within units, too, where several parts of a program share it. */
-static __always_inline u32 is_turn(struct unit *u, u64 sp)
-{
-	u32 found = 0;
-#pragma unroll
-	for (int i = 0; i < WAITS; i++)
-		if (u->waits[i].turn == sp)
-			found |= 1 << i;
-	return found;
 }
 
 /* Behind the loop's own wait call: `onLoopEntry` and `onUnitStart` of algorithm 2. */

@@ -14,6 +14,7 @@ use crate::guard::{
     Ask, Guarding, Located, Refused, Watched, json, metrics, over_json, over_text, seen, text,
 };
 use crate::units;
+use pg_event::Ns;
 use pg_graph::words::span;
 use pg_tracer::command::Interrupts;
 use pg_tracer::guards::{Counts, Sight};
@@ -220,7 +221,7 @@ fn tell(args: &Guard, shown: &crate::guard::Shown, out: &mut dyn Write) -> Resul
 fn tell_over(
     args: &Guard,
     shown: &crate::guard::Shown,
-    took: pg_event::Ns,
+    took: Ns,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     if args.json {
@@ -255,7 +256,7 @@ fn call(command: &str, line: &str) -> std::io::Result<()> {
 
 /// The last counts, and the exit code.
 fn end(args: &Guard, watch: Watch, out: &mut dyn Write) -> Outcome {
-    let Ended { loops, counts, sight, notes, told } = watch.stop();
+    let Ended { loops, counts, sight, stolen, notes, told } = watch.stop();
     for told in told {
         match told {
             Out::Shown(shown) => tell(args, &shown, out)?,
@@ -269,7 +270,7 @@ fn end(args: &Guard, watch: Watch, out: &mut dyn Write) -> Outcome {
     write_metrics(args, &loops, &counts, &sight);
     let all = total(&counts);
     if args.json {
-        writeln!(out, "{}", summary(&loops, &counts, &all, &sight))?;
+        writeln!(out, "{}", summary(&loops, &counts, &all, (&sight, stolen)))?;
     } else {
         for (l, counts) in loops.iter().zip(&counts) {
             for (t, c) in counts.iter().enumerate().filter(|(_, c)| c.units > 0) {
@@ -285,6 +286,9 @@ fn end(args: &Guard, watch: Watch, out: &mut dyn Write) -> Outcome {
     if let Some(seen) = seen(&sight) {
         note(&seen);
     }
+    if let Some(stolen) = host(stolen, &all) {
+        note(&stolen);
+    }
     for (l, counts) in loops.iter().zip(&counts) {
         let none = counts.iter().all(|c| c.units + c.violations == 0);
         if let Some(given) = l.given.as_ref().filter(|_| none) {
@@ -295,6 +299,18 @@ fn end(args: &Guard, watch: Watch, out: &mut dyn Write) -> Outcome {
         }
     }
     Ok(ExitCode::from(if all.violations > 0 { VIOLATED } else { 0 }))
+}
+
+/// Some that took too long, not for want of a CPU of this machine, may have done so since that had none itself: no thread
+/// of it can tell.
+fn host(stolen: Ns, all: &Counts) -> Option<String> {
+    (stolen > 0 && all.violations > all.starved).then(|| {
+        format!(
+            "this machine is a guest, and its host gave the CPUs to others for {} meanwhile: a unit that rang once, on the \
+             CPU, may have stood still for that",
+            span(stolen)
+        )
+    })
 }
 
 fn too_long(violations: u64, starved: u64) -> String {
@@ -314,7 +330,12 @@ fn total(counts: &[Vec<Counts>]) -> Counts {
     })
 }
 
-fn summary(loops: &[Watched], counts: &[Vec<Counts>], all: &Counts, sight: &Sight) -> serde_json::Value {
+fn summary(
+    loops: &[Watched],
+    counts: &[Vec<Counts>],
+    all: &Counts,
+    (sight, stolen): (&Sight, Ns),
+) -> serde_json::Value {
     let types = loops.iter().zip(counts).flat_map(|(l, counts)| {
         counts.iter().enumerate().filter(|(_, c)| c.units > 0).map(|(t, c)| {
             let of = l.types.get(t);
@@ -334,6 +355,7 @@ fn summary(loops: &[Watched], counts: &[Vec<Counts>], all: &Counts, sight: &Sigh
         "units": all.units,
         "violations": all.violations,
         "starved": all.starved,
+        "stolen_ns": stolen,
         "windows": sight.windows,
         "seen_share": (sight.share() * 1e4).round() / 1e4,
         "unseen": { "in_time": sight.in_time, "unsure": sight.unsure },
@@ -378,6 +400,17 @@ fn note(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_host_took_is_said_where_it_may_explain_something() {
+        let of = |violations, starved| Counts { violations, starved, ..Counts::default() };
+        let said = |stolen, counts| host(stolen, &counts);
+        assert!(said(1_500_000_000, of(3, 1)).is_some_and(|s| s.contains(&span(1_500_000_000))));
+        assert_eq!(
+            [said(0, of(3, 1)), said(1_500_000_000, of(3, 3)), said(1_500_000_000, of(0, 0))],
+            [None, None, None]
+        );
+    }
 
     #[test]
     fn commands_that_hang_do_not_pile_up() {

@@ -42,6 +42,8 @@ pub struct Ended {
     pub counts: Vec<Vec<Counts>>,
     /// What was seen of units.
     pub sight: Sight,
+    /// For how long meanwhile the host of this machine had CPUs that it wanted, ns.
+    pub stolen: Ns,
     /// Sentences about what was not guarded.
     pub notes: Vec<String>,
     /// What was told since it was asked last.
@@ -61,6 +63,8 @@ pub struct Watch {
     told: Receiver<Out>,
     loops: Arc<Vec<Watched>>,
     counts: Arc<Mutex<Counted>>,
+    /// What the host had taken when it began.
+    stolen: Option<Ns>,
     thread: Option<JoinHandle<Vec<String>>>,
 }
 
@@ -91,7 +95,7 @@ impl Watch {
             })
             .map_err(|e| Error::Failed(format!("cannot start a thread: {e}")))?;
         started.recv().unwrap_or_else(|_| Err(Error::Failed("the guards' thread ended".into())))?;
-        Ok(Self { orders, told, loops, counts, thread: Some(thread) })
+        Ok(Self { orders, told, loops, counts, stolen: pg_tracer::stolen(), thread: Some(thread) })
     }
 
     /// What it told within this time; returns with the first.
@@ -145,7 +149,9 @@ impl Watch {
         let loops = Arc::unwrap_or_clone(std::mem::take(&mut self.loops));
         // What was told last: names of its stack may have taken a while.
         let told = self.told.try_iter().collect();
-        Ended { loops, counts, sight, notes, told }
+        let stolen =
+            self.stolen.zip(pg_tracer::stolen()).map_or(0, |(before, now)| now.saturating_sub(before));
+        Ended { loops, counts, sight, stolen, notes, told }
     }
 
     fn join(&mut self) -> Vec<String> {

@@ -6,7 +6,7 @@ use super::layout::{FUNCTIONS, SKIP, STEPPED};
 use super::multi::{Link, Probe, Program};
 use super::plan::Plan;
 use super::point::Point;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -49,13 +49,11 @@ impl Unset {
 impl Probes {
     /// Sets them. Sentences about those that cannot be go to `notes`.
     pub fn set(programs: &Arc<[Program; 2]>, plan: &Plan, notes: &mut Vec<String>) -> Self {
-        let mut returns = Vec::new();
-        for (i, l) in plan.loops.iter().enumerate() {
-            for (file, offset) in &l.turns {
-                let at = Point::find(file, *offset);
-                returns.push((i, file.clone(), probe(i | (at.skip as usize) << SKIP, *offset, at)));
-            }
-        }
+        let returns = turns(plan).into_iter().map(|(i, file, offset)| {
+            let at = Point::find(file, offset);
+            (i, file.clone(), probe(i | (at.skip as usize) << SKIP, offset, at))
+        });
+        let returns = returns.collect();
         let functions = plan.functions.iter().enumerate().take(FUNCTIONS);
         let entry = |(i, f): (usize, &super::GuardedFunction)| {
             (i, f.file.clone(), probe(i, f.offset, Point::find(&f.file, f.offset)))
@@ -141,6 +139,14 @@ impl Probes {
     }
 }
 
+/// Behind the wait calls of loops, each place once, with the first of the loops that wait there: with two probes at one place
+/// each return would be told twice, and the second telling taken for a turn of its own.
+fn turns(plan: &Plan) -> Vec<(usize, &PathBuf, u64)> {
+    let mut known = BTreeSet::new();
+    let all = plan.loops.iter().enumerate().flat_map(|(i, l)| l.turns.iter().map(move |(f, at)| (i, f, *at)));
+    all.filter(|&(_, file, at)| known.insert((file, at))).collect()
+}
+
 /// Those with these numbers (ascending), and the others.
 fn take(all: Vec<Place>, numbers: &[usize]) -> (Vec<Place>, Vec<Place>) {
     all.into_iter().partition(|e| numbers.binary_search(&e.0).is_ok())
@@ -184,5 +190,22 @@ fn attach_some(
             attach_some(program, file, a, links, notes);
             attach_some(program, file, b, links, notes);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::GuardedLoop;
+    use super::*;
+
+    #[test]
+    fn a_wait_call_of_several_loops_has_one_probe_behind_it() {
+        let file = PathBuf::from("/server");
+        let of = |turns: &[u64]| GuardedLoop {
+            turns: turns.iter().map(|&at| (file.clone(), at)).collect(),
+            ..GuardedLoop::default()
+        };
+        let plan = Plan { loops: vec![of(&[7]), of(&[7, 9]), of(&[]), of(&[9, 7])], ..Plan::default() };
+        assert_eq!(turns(&plan), [(0, &file, 7), (1, &file, 9)]);
     }
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// The addresses of a function as the file counts.
-fn range(server: &Server, name: &str) -> Range<u64> {
+pub(super) fn range(server: &Server, name: &str) -> Range<u64> {
     let bytes = server.bytes();
     let file = object::File::parse(bytes.as_slice()).unwrap();
     let symbol = file.symbols().find(|s| s.name() == Ok(name)).expect(name);

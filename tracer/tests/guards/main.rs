@@ -3,6 +3,7 @@
 
 mod born;
 mod budget;
+mod handed;
 
 use object::{Object, ObjectSegment, ObjectSymbol};
 use pg_event::SeenBy;
@@ -71,7 +72,7 @@ impl Server {
         let (source, exe) = (dir.path().join("server.c"), dir.path().join("server"));
         fs::write(&source, program).unwrap();
         let built = Command::new("cc")
-            .args(["-O1", "-g", "-fno-optimize-sibling-calls", "-Wl,--build-id", "-o"])
+            .args(["-O1", "-g", "-fno-optimize-sibling-calls", "-pthread", "-Wl,--build-id", "-o"])
             .args([&exe, &source])
             .status();
         if !built.is_ok_and(|s| s.success()) {

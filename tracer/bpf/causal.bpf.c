@@ -20,6 +20,7 @@
 #include "target.h"
 #include "stack.h"
 #include "context.h"
+#include "clock.h"
 #include "disk.h"
 #include "quota.h"
 #include "work.h"
@@ -356,6 +357,11 @@ static __always_inline void switch_in(struct task_struct *task, u32 tid, u32 tgi
 		left_unseen(t, task, now);
 	if (!t->off)
 		return;
+	/* It comes after all that; other CPUs' clocks may be ahead by the time that a comparison takes. */
+	if (t->off > now)
+		t->off = now;
+	if (t->woken > now)
+		t->woken = now;
 	u64 waited = now - t->off;
 	u64 ready = t->woken > t->off ? t->woken : t->off;
 	if (now - ready > QUOTA_DELAY_NS && (t->woken || t->runnable) && throttled(task, ready, now)) {
@@ -413,10 +419,10 @@ static __always_inline void check_current(struct cpu *c, struct task_struct *pre
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int state)
 {
-	u64 now = bpf_ktime_get_ns();
 	struct cpu *c = this_cpu();
 	if (!c)
 		return 0;
+	u64 now = switch_time(c, prev);
 	no_interrupt(c);
 	check_current(c, prev, next);
 	u32 tid = prev->pid, tgid = prev->tgid;

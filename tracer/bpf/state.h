@@ -228,6 +228,11 @@ struct cpu {
 	/* The soft interrupt for disks that a thread left completions to, and the thread that was woken to serve it. */
 	u32 left, left_to;
 	u64 current; /* the thread that was seen to come last */
+	/* The clock of the run queue (clock.h): when it was compared with the monotonic one, by how much that is ahead, and the
+	 * time of the last switch. */
+	u64 compared;
+	s64 ahead;
+	u64 switched;
 	u64 samples; /* of threads that waited a moment ago */
 	u64 before[WAIT_WORDS]; /* what it waited on the last time: room for on_switch (Linux 6.1 gives 512 bytes of stack) */
 };

@@ -13,6 +13,7 @@
 #include "state.h"
 #include "lane.h"
 #include "object.h"
+#include "files.h"
 #include "call.h"
 #include "set.h"
 #include "ring.h"
@@ -436,34 +437,40 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 }
 
 /* `waker` is the current thread; its numbers are in `t` already. */
-int __noinline note_waker(struct thread *t, struct thread *w, struct regs *r, u64 waker)
+int __noinline note_waker(struct thread *t, struct regs *r, u64 waker)
 {
-	if (!t || !w || !r)
+	if (!t || !r)
 		return 0;
 	u32 tgid = t->waker_tgid;
 	struct object o = { .kind = K_NONE };
-	acted_on(w, &o, r, waker, tgid | (u64)ROOM_SCHED << 32);
+	acted_on(&o, r, waker, tgid | (u64)ROOM_SCHED << 32);
 	o.fd = 0;
 	t->waker_object = o;
 	return 0;
 }
 
-/* The current thread wakes another one: by what? */
+/* The current thread wakes another one: by what? What is remembered of itself is needed for its stack only. */
 static __always_inline void wake_by(struct thread *t, struct task_struct *waker, u64 now)
 {
-	struct thread *w = thread_of(waker);
 	struct pt_regs *r = (struct pt_regs *)bpf_task_pt_regs(waker);
 	u64 nr = call_of(waker, r->orig_ax);
-	if (!w || nr >= NO_CALL)
+	if (nr >= NO_CALL)
 		return;
 	t->waker_call = nr;
-	if (!acts_on_known(w, waker, &t->waker_object, r, nr, now)) {
+	if (!acts_on_known(waker, &t->waker_object, r, nr, now)) {
 		struct regs *all = load_regs(waker, ROOM_SCHED);
 		if (all)
-			note_waker(t, w, all, number(waker));
+			note_waker(t, all, number(waker));
 	}
+	struct control *c = controls();
+	bool wanted = t->in_focus || (t->off && now - t->off > waker_stack_ns);
+	if (!wanted && c && !c->focus_generation)
+		return;
+	struct thread *w = thread_of(waker);
+	if (!w)
+		return;
 	refresh_focus(w, t->waker_tgid);
-	if (w->in_focus || t->in_focus || (t->off && now - t->off > waker_stack_ns))
+	if (wanted || w->in_focus)
 		t->waker_stack = stack_of(w, waker, r, t->waker, t->waker_tgid, now);
 }
 

@@ -83,16 +83,6 @@ struct object {
 };
 
 #define MEMO 8
-#define FILES 64
-/* A file whose identity is known: found again by descriptor, and by the three reads that tell whether it is
- * still the same. */
-struct remembered {
-	u64 file, inode, number;
-	u64 sock; /* the struct sock of a socket */
-	u64 time; /* when the members of an epoll instance were sent */
-	struct object object;
-};
-
 /* A user stack copied lately. */
 struct copied {
 	u64 key, time;
@@ -152,15 +142,12 @@ struct thread {
 	/* The system call it is in, and equal ones before it (level `syscalls`). */
 	u64 call_start, run_start, run_end;
 	struct object run_object;
-	/* Files the thread used lately, by the low bits of their descriptors, each in a cache line of its own. */
-	struct remembered memo[FILES];
 	s64 run_result; /* of the call it is in, as above */
 	u32 run_op;
 	u16 run_call, now_call;
 	u32 call_burst; /* the burst in which that call began */
 	u32 pad_end;
 };
-_Static_assert((__builtin_offsetof(struct thread, memo) + 8) % 64 == 0, "cache lines");
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

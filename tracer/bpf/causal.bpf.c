@@ -13,6 +13,7 @@
 #include "state.h"
 #include "lane.h"
 #include "object.h"
+#include "files.h"
 #include "call.h"
 #include "set.h"
 #include "ring.h"
@@ -20,6 +21,7 @@
 #include "target.h"
 #include "stack.h"
 #include "context.h"
+#include "clock.h"
 #include "disk.h"
 #include "quota.h"
 #include "work.h"
@@ -356,6 +358,11 @@ static __always_inline void switch_in(struct task_struct *task, u32 tid, u32 tgi
 		left_unseen(t, task, now);
 	if (!t->off)
 		return;
+	/* It comes after all that; other CPUs' clocks may be ahead by the time that a comparison takes. */
+	if (t->off > now)
+		t->off = now;
+	if (t->woken > now)
+		t->woken = now;
 	u64 waited = now - t->off;
 	u64 ready = t->woken > t->off ? t->woken : t->off;
 	if (now - ready > QUOTA_DELAY_NS && (t->woken || t->runnable) && throttled(task, ready, now)) {
@@ -413,10 +420,10 @@ static __always_inline void check_current(struct cpu *c, struct task_struct *pre
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int state)
 {
-	u64 now = bpf_ktime_get_ns();
 	struct cpu *c = this_cpu();
 	if (!c)
 		return 0;
+	u64 now = switch_time(c, prev);
 	no_interrupt(c);
 	check_current(c, prev, next);
 	u32 tid = prev->pid, tgid = prev->tgid;
@@ -430,34 +437,40 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 }
 
 /* `waker` is the current thread; its numbers are in `t` already. */
-int __noinline note_waker(struct thread *t, struct thread *w, struct regs *r, u64 waker)
+int __noinline note_waker(struct thread *t, struct regs *r, u64 waker)
 {
-	if (!t || !w || !r)
+	if (!t || !r)
 		return 0;
 	u32 tgid = t->waker_tgid;
 	struct object o = { .kind = K_NONE };
-	acted_on(w, &o, r, waker, tgid | (u64)ROOM_SCHED << 32);
+	acted_on(&o, r, waker, tgid | (u64)ROOM_SCHED << 32);
 	o.fd = 0;
 	t->waker_object = o;
 	return 0;
 }
 
-/* The current thread wakes another one: by what? */
+/* The current thread wakes another one: by what? What is remembered of itself is needed for its stack only. */
 static __always_inline void wake_by(struct thread *t, struct task_struct *waker, u64 now)
 {
-	struct thread *w = thread_of(waker);
 	struct pt_regs *r = (struct pt_regs *)bpf_task_pt_regs(waker);
 	u64 nr = call_of(waker, r->orig_ax);
-	if (!w || nr >= NO_CALL)
+	if (nr >= NO_CALL)
 		return;
 	t->waker_call = nr;
-	if (!acts_on_known(w, waker, &t->waker_object, r, nr, now)) {
+	if (!acts_on_known(waker, &t->waker_object, r, nr, now)) {
 		struct regs *all = load_regs(waker, ROOM_SCHED);
 		if (all)
-			note_waker(t, w, all, number(waker));
+			note_waker(t, all, number(waker));
 	}
+	struct control *c = controls();
+	bool wanted = t->in_focus || (t->off && now - t->off > waker_stack_ns);
+	if (!wanted && c && !c->focus_generation)
+		return;
+	struct thread *w = thread_of(waker);
+	if (!w)
+		return;
 	refresh_focus(w, t->waker_tgid);
-	if (w->in_focus || t->in_focus || (t->off && now - t->off > waker_stack_ns))
+	if (wanted || w->in_focus)
 		t->waker_stack = stack_of(w, waker, r, t->waker, t->waker_tgid, now);
 }
 

@@ -133,6 +133,7 @@ struct nsproxy {
 };
 struct rq {
 	int cpu;
+	u64 clock;
 };
 struct cfs_rq {
 	struct rq *rq;

@@ -207,7 +207,7 @@ int BPF_PROG(on_sys_exit, struct pt_regs *regs, long result)
 	u32 tid = task->pid, tgid = task->tgid;
 	struct object o = { .kind = K_NONE };
 	args->orig_ax = nr;
-	acted_on(t, &o, args, number(task), tgid | (u64)ROOM_TASK << 32);
+	acted_on(&o, args, number(task), tgid | (u64)ROOM_TASK << 32);
 	u32 at = nr, class = nr < CALLS ? class_of[BOUND(at, CALLS)] : C_NONE;
 	u32 op = class == C_FUTEX || class == C_FLOCK || class == C_FCNTL ? args->si : 0;
 	/* kill(pid, 0) asks whether there is such a process. */

@@ -62,16 +62,12 @@ static __always_inline void seed(struct thread *t, struct task_struct *task, u32
 	u64 nr = call_of(task, r->orig_ax);
 	if (nr < NO_CALL) {
 		t->call = nr;
-		if (t->state == OFF_INTERRUPTIBLE || t->state == OFF_UNINTERRUPTIBLE)
-		{
+		if (t->state == OFF_INTERRUPTIBLE || t->state == OFF_UNINTERRUPTIBLE) {
 			struct scratch *s = scratch(ROOM_ITER);
 			if (s) {
 				fetch(true, task, r, s, blocked_class(t));
 				waits_on(t, r, number(task), tgid | (u64)ROOM_ITER << 32, now);
 				shared_word_of(t, task);
-				/* What it remembers of its files is its own to write. */
-				for (int i = 0; i < FILES; i++)
-					t->memo[i].file = 0;
 			}
 		}
 	}

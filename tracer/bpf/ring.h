@@ -69,7 +69,7 @@ int __noinline ring_requests(struct thread *t, u64 blocked, u32 number, bool by_
 		if (r.flags & FIXED_FILE)
 			return 0;
 		if (r.fd >= 0)
-			add_member(s, t, (u64)task, r.fd, which);
+			add_member(s, (u64)task, r.fd, which);
 	}
 	end_set(s, o);
 	return 0;

@@ -4,10 +4,10 @@
 #define PG_SET_H
 
 /* Add a descriptor to the set in `s`. */
-int __noinline add_member(struct scratch *s, struct thread *t, u64 blocked, u32 fd, u32 which)
+int __noinline add_member(struct scratch *s, u64 blocked, u32 fd, u32 which)
 {
 	struct task_struct *task = (void *)blocked;
-	if (!s || !t)
+	if (!s)
 		return 0;
 	u32 n = s->set.count;
 	if (n >= SET_MAX) {
@@ -15,7 +15,7 @@ int __noinline add_member(struct scratch *s, struct thread *t, u64 blocked, u32 
 		return 0;
 	}
 	struct object o = { .kind = K_NONE, .fd = fd };
-	fd_object(t, task, &o, fd, which);
+	fd_object(task, &o, fd, which);
 	if (o.kind == K_NONE)
 		return 0;
 	struct member *m = &s->set.members[BOUND(n, SET_MAX)];
@@ -101,7 +101,7 @@ static __always_inline void poll_object(struct scratch *s, struct thread *t, str
 			break;
 		u64 w = s->words[i];
 		if ((s32)w >= 0 && (poll_asks(w) | none))
-			add_member(s, t, (u64)task, (s32)w, which);
+			add_member(s, (u64)task, (s32)w, which);
 	}
 	end_set(s, &t->object);
 }
@@ -130,7 +130,7 @@ static __always_inline void select_object(struct scratch *s, struct thread *t, s
 			bits &= bits - 1;
 			u32 fd = i * 64 + at;
 			if (fd < n && s->set.count < POLL_MAX)
-				add_member(s, t, (u64)task, fd, which);
+				add_member(s, (u64)task, fd, which);
 		}
 		if (bits)
 			s->set.more++;

@@ -83,16 +83,6 @@ struct object {
 };
 
 #define MEMO 8
-#define FILES 64
-/* A file whose identity is known: found again by descriptor, and by the three reads that tell whether it is
- * still the same. */
-struct remembered {
-	u64 file, inode, number;
-	u64 sock; /* the struct sock of a socket */
-	u64 time; /* when the members of an epoll instance were sent */
-	struct object object;
-};
-
 /* A user stack copied lately. */
 struct copied {
 	u64 key, time;
@@ -152,15 +142,12 @@ struct thread {
 	/* The system call it is in, and equal ones before it (level `syscalls`). */
 	u64 call_start, run_start, run_end;
 	struct object run_object;
-	/* Files the thread used lately, by the low bits of their descriptors, each in a cache line of its own. */
-	struct remembered memo[FILES];
 	s64 run_result; /* of the call it is in, as above */
 	u32 run_op;
 	u16 run_call, now_call;
 	u32 call_burst; /* the burst in which that call began */
 	u32 pad_end;
 };
-_Static_assert((__builtin_offsetof(struct thread, memo) + 8) % 64 == 0, "cache lines");
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -228,6 +215,11 @@ struct cpu {
 	/* The soft interrupt for disks that a thread left completions to, and the thread that was woken to serve it. */
 	u32 left, left_to;
 	u64 current; /* the thread that was seen to come last */
+	/* The clock of the run queue (clock.h): when it was compared with the monotonic one, by how much that is ahead, and the
+	 * time of the last switch. */
+	u64 compared;
+	s64 ahead;
+	u64 switched;
 	u64 samples; /* of threads that waited a moment ago */
 	u64 before[WAIT_WORDS]; /* what it waited on the last time: room for on_switch (Linux 6.1 gives 512 bytes of stack) */
 };

@@ -19,10 +19,9 @@ static __always_inline void futex_object(struct object *o, u64 address, u32 tgid
 	o->peer = tgid;
 }
 
-static __always_inline void lock_object(struct thread *memo, struct task_struct *task, struct object *o, u32 fd,
-					u32 which)
+static __always_inline void lock_object(struct task_struct *task, struct object *o, u32 fd, u32 which)
 {
-	fd_object(memo, task, o, fd, which);
+	fd_object(task, o, fd, which);
 	if (o->kind != K_FILE)
 		return;
 	o->kind = K_FILE_LOCK;
@@ -94,10 +93,10 @@ static __always_inline void addressed_of(struct object *o, u64 call, struct regs
 
 /* The object alone: of the call that a waker is in, or that just returned. `task` is the current thread as
  * a number: functions verified on their own take no typed pointers. */
-int __noinline acted_on(struct thread *t, struct object *o, struct regs *r, u64 current, u64 tgid)
+int __noinline acted_on(struct object *o, struct regs *r, u64 current, u64 tgid)
 {
 	struct task_struct *task = (void *)current;
-	if (!t || !o || !r)
+	if (!o || !r)
 		return 0;
 	u32 nr = r->orig_ax;
 	u32 which = tgid >> 32;
@@ -106,16 +105,16 @@ int __noinline acted_on(struct thread *t, struct object *o, struct regs *r, u64 
 		return 0;
 	u32 class = class_of[nr & (CALLS - 1)];
 	if ((class >= C_FD && class <= C_FD_PAIR) || class == C_RECVMMSG) {
-		fd_object(t, task, o, r->di, which);
+		fd_object(task, o, r->di, which);
 		addressed_of(o, nr | (u64)which << 32, r);
 	} else if (class == C_SPLICE) {
-		fd_object(t, task, o, r->dx, which);
+		fd_object(task, o, r->dx, which);
 	} else if (class == C_FUTEX || class == C_FUTEX2) {
 		futex_object(o, r->di, tgid);
 		if (!((class == C_FUTEX ? r->si : r->r10) & FUTEX_PRIVATE))
 			shared_word(o, bpf_get_current_task_btf(), which);
 	} else if (class == C_FLOCK || class == C_FCNTL) {
-		lock_object(t, task, o, r->di, which);
+		lock_object(task, o, r->di, which);
 	} else if (class == C_SYSV || class == C_SEMTIMEDOP) {
 		sysv_object(o, task, nr, r->di);
 	} else if (class == C_EXIT) {
@@ -157,7 +156,7 @@ int __noinline waits_on(struct thread *t, struct regs *r, u64 blocked, u64 tgid,
 	case C_FD_SEND:
 	case C_FD:
 	case C_RECVMMSG:
-		fd_object(t, task, o, r->di, which);
+		fd_object(task, o, r->di, which);
 		t->value = r->dx;
 		if (which != ROOM_ITER)
 			addressed_of(o, t->call | (u64)which << 32, r);
@@ -170,16 +169,16 @@ int __noinline waits_on(struct thread *t, struct regs *r, u64 blocked, u64 tgid,
 	case C_FD_PAIR:
 	case C_SPLICE:
 		begin_set(s);
-		add_member(s, t, (u64)task, r->di, which);
-		add_member(s, t, (u64)task, class == C_SPLICE ? r->dx : r->si, which);
+		add_member(s, (u64)task, r->di, which);
+		add_member(s, (u64)task, class == C_SPLICE ? r->dx : r->si, which);
 		end_set(s, o);
 		break;
 	case C_FLOCK:
-		lock_object(t, task, o, r->di, which);
+		lock_object(task, o, r->di, which);
 		t->op = r->si;
 		break;
 	case C_FCNTL:
-		lock_object(t, task, o, r->di, which);
+		lock_object(task, o, r->di, which);
 		t->op = r->si;
 		t->value = s->words_read ? s->words[0] & 0xffff : 0;
 		break;
@@ -217,13 +216,15 @@ int __noinline waits_on(struct thread *t, struct regs *r, u64 blocked, u64 tgid,
 		break;
 	case C_EPOLL:
 	case C_EPOLL2: {
-		fd_object(t, task, o, r->di, which);
+		fd_object(task, o, r->di, which);
 		t->timeout = class == C_EPOLL ? timeout_ms(r->r10) : timeout_of(s, false);
 		u64 file = file_of(task, r->di);
 		if (o->kind == K_EPOLL && file) {
 			send_epoll(o, file, now, which);
-			u32 slot = r->di;
-			t->memo[BOUND(slot, FILES)].time = now;
+			u64 number = READ((struct file *)file, f_inode, i_ino);
+			struct remembered *m = place_of(number, r->di, tgid, which);
+			if (m && m->file == file)
+				m->time = now;
 		}
 		break;
 	}
@@ -251,7 +252,7 @@ int __noinline waits_on(struct thread *t, struct regs *r, u64 blocked, u64 tgid,
 		if (r->di == 1)
 			o->id = (u32)r->si;
 		else if (r->di == 3)
-			fd_object(t, task, o, r->si, which);
+			fd_object(task, o, r->si, which);
 		break;
 	case C_SYSV:
 	case C_SEMTIMEDOP:
@@ -289,7 +290,7 @@ static __noinline bool polls_known(struct thread *t, struct task_struct *task, s
 		s32 fd = (s32)s->words[i];
 		if (!poll_asks(s->words[i]))
 			continue;
-		last = known_file(t, task, fd, true);
+		last = known_file(task, fd, true);
 		if (!last)
 			return false;
 		last_fd = fd;
@@ -340,7 +341,7 @@ static __always_inline bool waits_on_known(struct thread *t, struct task_struct 
 	if ((class < C_FD || class > C_FD_SEND) && class != C_EPOLL)
 		return false;
 	u32 fd = r->di;
-	struct remembered *m = known_file(t, task, fd, false);
+	struct remembered *m = known_file(task, fd, false);
 	if (!m)
 		return false;
 	if (class == C_EPOLL) {
@@ -351,8 +352,8 @@ static __always_inline bool waits_on_known(struct thread *t, struct task_struct 
 		t->value = r->dx;
 		if (class == C_FD) {
 			t->op = r->si;
-		} else if (m->sock) {
-			struct sock *sk = (void *)m->sock;
+		} else if (is_socket(m->object.kind)) {
+			struct sock *sk = (void *)m->extra;
 			u64 jiffies = class == C_FD_SEND ? READ(sk, sk_sndtimeo) : READ(sk, sk_rcvtimeo);
 			t->timeout = jiffies >= (1ULL << 62) ? NO_TIMEOUT : jiffies * jiffy_ns;
 		}
@@ -364,8 +365,7 @@ static __always_inline bool waits_on_known(struct thread *t, struct task_struct 
 }
 
 /* The same for what a waker acts on. */
-static __always_inline bool acts_on_known(struct thread *w, struct task_struct *waker, struct object *o, struct pt_regs *r,
-					  u32 nr, u64 now)
+static __always_inline bool acts_on_known(struct task_struct *waker, struct object *o, struct pt_regs *r, u32 nr, u64 now)
 {
 	if (nr >= CALLS)
 		return true;
@@ -379,7 +379,7 @@ static __always_inline bool acts_on_known(struct thread *w, struct task_struct *
 	}
 	if (class < C_FD || class > C_FD_SEND)
 		return false;
-	struct remembered *m = known_file(w, waker, r->di, false);
+	struct remembered *m = known_file(waker, r->di, false);
 	if (!m)
 		return false;
 	o->kind = m->object.kind;

@@ -8,7 +8,7 @@
 #define PG_FILES_H
 
 #define FILES 256
-/* In a cache line of its own. */
+/* As large as a cache line. */
 struct remembered {
 	u64 file, inode, number;
 	u64 extra; /* the struct sock of a socket; of what has a path, which may change, the hash of its name */

@@ -1,6 +1,7 @@
 //! Records small real programs and holds the recording to what the programs know of themselves.
 //! Needs the right to trace; says so and skips otherwise.
 
+mod clock;
 mod connections;
 mod datagrams;
 mod disk;

@@ -22,6 +22,7 @@ pub fn run(name: &str) {
         "condvar" => condvar(),
         "poll" => poll(),
         "epoll" => epoll(),
+        "clocked" => crate::clock::clocked(),
         "sleep" => sleep(),
         "wait" => wait(),
         "eventfd" => eventfd(),

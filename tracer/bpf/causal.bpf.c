@@ -272,8 +272,8 @@ static __always_inline void fill_again(struct rec_again *e, struct thread *t, u8
 	e->cpu = cpu;
 	e->tid = tid;
 	e->time = now;
-	e->waited = now - t->off;
-	e->woken_ago = now - t->woken;
+	e->waited = since(t->off, now);
+	e->woken_ago = since(t->woken, now);
 	e->kernel_stack = kernel_stack;
 }
 
@@ -358,14 +358,9 @@ static __always_inline void switch_in(struct task_struct *task, u32 tid, u32 tgi
 		left_unseen(t, task, now);
 	if (!t->off)
 		return;
-	/* It comes after all that; other CPUs' clocks may be ahead by the time that a comparison takes. */
-	if (t->off > now)
-		t->off = now;
-	if (t->woken > now)
-		t->woken = now;
-	u64 waited = now - t->off;
+	u64 waited = since(t->off, now);
 	u64 ready = t->woken > t->off ? t->woken : t->off;
-	if (now - ready > QUOTA_DELAY_NS && (t->woken || t->runnable) && throttled(task, ready, now)) {
+	if (since(ready, now) > QUOTA_DELAY_NS && (t->woken || t->runnable) && throttled(task, ready, now)) {
 		if (t->runnable) {
 			t->run_flags |= F_THROTTLED;
 		} else {

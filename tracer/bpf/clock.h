@@ -40,4 +40,12 @@ static __always_inline u64 switch_time(struct cpu *c, struct task_struct *prev)
 	return now;
 }
 
+/* From then to `now`. The clock of the CPU that told `then` may be ahead by what a comparison takes: then none. Arithmetic
+ * only, as in `ones`. */
+static __always_inline u64 since(u64 then, u64 now)
+{
+	s64 d = now - then;
+	return d & ~(d >> 63);
+}
+
 #endif

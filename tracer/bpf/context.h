@@ -69,7 +69,8 @@ static __always_inline u32 preempt_count(struct cpu *c)
 /* SERVES_SOFTIRQ and IN_HARDIRQ of this CPU; 0 in a thread. */
 static __always_inline u32 interrupts(struct cpu *c)
 {
-	return preempt_count(c) & (SERVES_SOFTIRQ | IN_HARDIRQ);
+	c->preempt_count = preempt_count(c);
+	return c->preempt_count & (SERVES_SOFTIRQ | IN_HARDIRQ);
 }
 
 static __always_inline bool in_interrupt(struct cpu *c)
@@ -109,7 +110,7 @@ static __noinline bool sent_by_thread(struct cpu *c)
 {
 	if (!asked)
 		return !c->net_raised_by_irq;
-	if (!(preempt_count(c) & KEEPS_CPU))
+	if (!(c->preempt_count & KEEPS_CPU))
 		return false;
 	u64 list = c->section + places[PLACE_BACKLOG_LIST], next = 0, state = 0;
 	bpf_probe_read_kernel(&next, sizeof(next), (void *)list);

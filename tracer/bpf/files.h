@@ -10,9 +10,10 @@
 #define FILES 256
 /* As large as a cache line. */
 struct remembered {
-	u64 file, inode, number;
-	u64 extra; /* the struct sock of a socket; of what has a path, which may change, the hash of its name */
-	u64 time;  /* when the members of an epoll instance were sent */
+	u64 file, inode;
+	u64 number; /* of the inode; all bits turned of what has a path, since that may change: it is looked at closer */
+	u64 extra;  /* the struct sock of a socket; of what has a path the hash of its name */
+	u64 time;   /* when the members of an epoll instance were sent */
 	struct object object;
 };
 struct files {
@@ -30,11 +31,21 @@ struct {
  * Where a file is remembered if it is; nowhere in other rooms. By the number of its inode, since nothing may be computed
  * from an address; that is the same for all epoll instances, so by the descriptor and the process, too.
  */
+static __always_inline struct remembered *place_in(struct files *f, u64 number, u32 fd, u32 tgid)
+{
+	u32 slot = number + fd * 5 + tgid * 17;
+	return &f->file[BOUND(slot, FILES)];
+}
+
+static __always_inline struct files *known_files(u32 which)
+{
+	return bpf_map_lookup_elem(&files, &which);
+}
+
 static __always_inline struct remembered *place_of(u64 number, u32 fd, u32 tgid, u32 which)
 {
-	struct files *f = bpf_map_lookup_elem(&files, &which);
-	u32 slot = number + fd * 5 + tgid * 17;
-	return f ? &f->file[BOUND(slot, FILES)] : 0;
+	struct files *f = known_files(which);
+	return f ? place_in(f, number, fd, tgid) : 0;
 }
 
 static __always_inline bool has_path(u32 kind)
@@ -89,17 +100,15 @@ static __always_inline struct file *file_in_table(struct files_struct *files, u3
 	return file;
 }
 
-/* What is known of the file behind a descriptor of the current thread, 0 when it is another file by now. For programs
- * that interrupts do not interrupt. `task` must be typed: its fields are then plain loads. `low`: as above. */
-static __always_inline struct remembered *known_file(struct task_struct *task, u32 fd, const bool low)
+/* What is `known` of the file behind a descriptor of the current thread, 0 when it is another file by now. `task` must be typed: its fields are then plain loads. `low`: as above. */
+static __always_inline struct remembered *known_file(struct files *known, struct task_struct *task, u32 fd, const bool low)
 {
 	struct files_struct *files = task->files;
 	struct fdtable *table = files->fdt;
 	u32 max = table->max_fds;
 	if (fd >= max)
 		return 0;
-	struct remembered *m;
-	u64 file, inode, number, name;
+	u64 file, inode, number;
 	if (max == 64 && (!low || fd < 16)) { /* the table within files_struct */
 		struct file *f = file_in_table(files, fd, low);
 		if (!f) /* Linux 6.1 does not see that the switch knows all of these */
@@ -108,52 +117,46 @@ static __always_inline struct remembered *known_file(struct task_struct *task, u
 		file = (u64)f;
 		inode = (u64)in;
 		number = in->i_ino;
-		m = place_of(number, fd, task->tgid, ROOM_SCHED);
-		if (!m || m->file != file || m->inode != inode || m->number != number)
-			return 0;
-		name = has_path(m->object.kind) ? f->f_path.dentry->d_name.hash_len : m->extra;
 	} else {
 		struct file **at = (struct file **)table->fd + fd;
 		file = 0;
 		bpf_probe_read_kernel(&file, sizeof(file), at);
 		file &= ~3ULL;
-		struct file *f = (struct file *)file;
-		struct inode *in = READ(f, f_inode);
+		struct inode *in = READ((struct file *)file, f_inode);
+		inode = (u64)in;
 		number = READ(in, i_ino);
-		m = file ? place_of(number, fd, task->tgid, ROOM_SCHED) : 0;
-		if (!m || m->file != file || m->inode != (u64)in || m->number != number)
-			return 0;
-		name = has_path(m->object.kind) ? READ(f, f_path.dentry, d_name.hash_len) : m->extra;
 	}
-	return name == m->extra ? m : 0;
+	struct remembered *m = place_in(known, number, fd, task->tgid);
+	return file && m->file == file && m->inode == inode && m->number == number ? m : 0;
 }
 
-/* Identity of a descriptor, remembered while the file is in use. */
-static __always_inline void fd_object(struct task_struct *task, struct object *o, u32 fd, u32 which)
+/* Identity of a descriptor of the thread `of`, remembered while the file is in use. */
+int __noinline fd_object(struct object *o, u64 of, u32 fd, u32 which)
 {
+	struct task_struct *task = (void *)of;
+	if (!o)
+		return 0;
 	u64 file = file_of(task, fd);
 	o->fd = fd;
 	if (!file)
-		return;
+		return 0;
 	struct file *f = (void *)file;
 	struct inode *in = READ(f, f_inode);
 	u64 number = READ(in, i_ino);
 	struct remembered *m = place_of(number, fd, READ(task, tgid), which);
-	if (m && m->file == file && m->inode == (u64)in && m->number == number &&
-	    (!has_path(m->object.kind) || m->extra == READ(f, f_path.dentry, d_name.hash_len))) {
-		struct object known = m->object;
+	if (m && m->file == file && m->inode == (u64)in &&
+	    (m->number == number || (m->number == ~number && m->extra == READ(f, f_path.dentry, d_name.hash_len)))) {
+		*o = m->object;
+		o->fd = fd;
 		/* An interrupt may have put another one in its place meanwhile. */
-		if (*(volatile u64 *)&m->file == file) {
-			*o = known;
-			o->fd = fd;
-			return;
-		}
+		if (*(volatile u64 *)&m->file == file)
+			return 0;
 	}
 	if (!file_object(o, file, which) || !m)
-		return;
+		return 0;
 	/* An end whose other end is not there yet may get one; a file's identity is settled. */
 	if (!o->peer && o->kind != K_FILE && o->kind != K_EVENTFD && o->kind != K_EPOLL)
-		return;
+		return 0;
 	u64 extra = 0;
 	if (is_socket(o->kind)) {
 		struct socket *so = READ(f, private_data);
@@ -164,10 +167,11 @@ static __always_inline void fd_object(struct task_struct *task, struct object *o
 	*(volatile u64 *)&m->file = 0;
 	m->object = *o;
 	m->inode = (u64)in;
-	m->number = number;
+	m->number = has_path(o->kind) ? ~number : number;
 	m->time = 0;
 	m->extra = extra;
 	*(volatile u64 *)&m->file = file;
+	return 0;
 }
 
 #endif

@@ -15,7 +15,7 @@ int __noinline add_member(struct scratch *s, u64 blocked, u32 fd, u32 which)
 		return 0;
 	}
 	struct object o = { .kind = K_NONE, .fd = fd };
-	fd_object(task, &o, fd, which);
+	fd_object(&o, (u64)task, fd, which);
 	if (o.kind == K_NONE)
 		return 0;
 	struct member *m = &s->set.members[BOUND(n, SET_MAX)];

@@ -199,6 +199,8 @@ struct cpu {
 	u32 timer;   /* depth of expiring timers */
 	u32 net_raised_by_irq;
 	u64 section; /* where the kernel keeps its variables of this CPU, 0: not known yet */
+	u32 preempt_count; /* as `interrupts` found it last: just now, where that was asked in this program */
+	u32 pad;
 	/* How many records of messages may be sent at once: what one CPU adds to the ring stays bounded. */
 	u32 tokens;
 	u32 talked; /* the thread on it passed messages since it came */

@@ -21,7 +21,7 @@ static __always_inline void futex_object(struct object *o, u64 address, u32 tgid
 
 static __always_inline void lock_object(struct task_struct *task, struct object *o, u32 fd, u32 which)
 {
-	fd_object(task, o, fd, which);
+	fd_object(o, (u64)task, fd, which);
 	if (o->kind != K_FILE)
 		return;
 	o->kind = K_FILE_LOCK;
@@ -105,10 +105,10 @@ int __noinline acted_on(struct object *o, struct regs *r, u64 current, u64 tgid)
 		return 0;
 	u32 class = class_of[nr & (CALLS - 1)];
 	if ((class >= C_FD && class <= C_FD_PAIR) || class == C_RECVMMSG) {
-		fd_object(task, o, r->di, which);
+		fd_object(o, (u64)task, r->di, which);
 		addressed_of(o, nr | (u64)which << 32, r);
 	} else if (class == C_SPLICE) {
-		fd_object(task, o, r->dx, which);
+		fd_object(o, (u64)task, r->dx, which);
 	} else if (class == C_FUTEX || class == C_FUTEX2) {
 		futex_object(o, r->di, tgid);
 		if (!((class == C_FUTEX ? r->si : r->r10) & FUTEX_PRIVATE))
@@ -156,7 +156,7 @@ int __noinline waits_on(struct thread *t, struct regs *r, u64 blocked, u64 tgid,
 	case C_FD_SEND:
 	case C_FD:
 	case C_RECVMMSG:
-		fd_object(task, o, r->di, which);
+		fd_object(o, (u64)task, r->di, which);
 		t->value = r->dx;
 		if (which != ROOM_ITER)
 			addressed_of(o, t->call | (u64)which << 32, r);
@@ -216,7 +216,7 @@ int __noinline waits_on(struct thread *t, struct regs *r, u64 blocked, u64 tgid,
 		break;
 	case C_EPOLL:
 	case C_EPOLL2: {
-		fd_object(task, o, r->di, which);
+		fd_object(o, (u64)task, r->di, which);
 		t->timeout = class == C_EPOLL ? timeout_ms(r->r10) : timeout_of(s, false);
 		u64 file = file_of(task, r->di);
 		if (o->kind == K_EPOLL && file) {
@@ -252,7 +252,7 @@ int __noinline waits_on(struct thread *t, struct regs *r, u64 blocked, u64 tgid,
 		if (r->di == 1)
 			o->id = (u32)r->si;
 		else if (r->di == 3)
-			fd_object(task, o, r->si, which);
+			fd_object(o, (u64)task, r->si, which);
 		break;
 	case C_SYSV:
 	case C_SEMTIMEDOP:
@@ -271,17 +271,19 @@ int __noinline waits_on(struct thread *t, struct regs *r, u64 blocked, u64 tgid,
 	return 0;
 }
 
-#define POLL_KNOWN 6
+#define POLL_KNOWN 4
 
 /* poll and ppoll of few descriptors, all known: nearly always the same set as before. */
 static __noinline bool polls_known(struct thread *t, struct task_struct *task, struct pt_regs *r, u32 class)
 {
 	struct scratch *s = scratch(ROOM_SCHED);
+	struct files *known = known_files(ROOM_SCHED);
 	u64 n = r->si, limit = r->dx;
-	if (!s || !n || n > POLL_KNOWN || bpf_probe_read_user(s->words, n * 8, (void *)r->di))
+	if (!s || !known || !n || n > POLL_KNOWN || bpf_probe_read_user(s->words, n * 8, (void *)r->di))
 		return false;
 	u64 h = SET_SEED;
-	u32 members = 0;
+	/* Not how many: each number would be followed by itself. */
+	bool several = false;
 	struct remembered *last = 0;
 	u32 last_fd = 0;
 	for (u32 i = 0; i < POLL_KNOWN; i++) {
@@ -290,14 +292,14 @@ static __noinline bool polls_known(struct thread *t, struct task_struct *task, s
 		s32 fd = (s32)s->words[i];
 		if (!poll_asks(s->words[i]))
 			continue;
-		last = known_file(task, fd, true);
+		several = last != 0;
+		last = known_file(known, task, fd, true);
 		if (!last)
 			return false;
 		last_fd = fd;
-		members++;
 		h = set_hash(h, last->object.kind, last->object.id, last->object.peer);
 	}
-	if (!last || (members > 1 && t->set != h))
+	if (!last || (several && t->set != h))
 		return false;
 	t->timeout = timeout_ms(limit);
 	if (class == C_PPOLL) {
@@ -306,7 +308,7 @@ static __noinline bool polls_known(struct thread *t, struct task_struct *task, s
 		t->timeout = timeout_of(s, false);
 	}
 	t->value = n;
-	if (members == 1) {
+	if (!several) {
 		t->object = last->object;
 		t->object.fd = last_fd;
 	} else {
@@ -341,7 +343,8 @@ static __always_inline bool waits_on_known(struct thread *t, struct task_struct 
 	if ((class < C_FD || class > C_FD_SEND) && class != C_EPOLL)
 		return false;
 	u32 fd = r->di;
-	struct remembered *m = known_file(task, fd, false);
+	struct files *known = known_files(ROOM_SCHED);
+	struct remembered *m = known ? known_file(known, task, fd, false) : 0;
 	if (!m)
 		return false;
 	if (class == C_EPOLL) {
@@ -379,7 +382,8 @@ static __always_inline bool acts_on_known(struct task_struct *waker, struct obje
 	}
 	if (class < C_FD || class > C_FD_SEND)
 		return false;
-	struct remembered *m = known_file(waker, r->di, false);
+	struct files *known = known_files(ROOM_SCHED);
+	struct remembered *m = known ? known_file(known, waker, r->di, false) : 0;
 	if (!m)
 		return false;
 	o->kind = m->object.kind;

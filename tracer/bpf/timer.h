@@ -55,7 +55,7 @@ int BPF_PROG(on_timer_setup, struct hrtimer *timer)
 		if (!bpf_probe_read_user(value, sizeof(value), (void *)(r->dx + 16)) && !value[0] && !value[1])
 			return 0;
 		o.kind = K_NONE;
-		fd_object(task, &o, r->di, ROOM_TASK);
+		fd_object(&o, number(task), r->di, ROOM_TASK);
 	}
 	armed(task, nr, &o);
 	return 0;

@@ -130,13 +130,28 @@ static __always_inline struct remembered *known_file(struct files *known, struct
 	return file && m->file == file && m->inode == inode && m->number == number ? m : 0;
 }
 
+/* Functions of their own: their parts of the stack are not there while a file is looked at. */
+static __noinline u64 file_behind(u64 task, u32 fd)
+{
+	return file_of((struct task_struct *)task, fd);
+}
+
+static __noinline u64 extra_of(u32 kind, u64 file)
+{
+	struct file *f = (void *)file;
+	if (has_path(kind))
+		return READ(f, f_path.dentry, d_name.hash_len);
+	struct socket *so = is_socket(kind) ? READ(f, private_data) : 0;
+	return so ? (u64)READ(so, sk) : 0;
+}
+
 /* Identity of a descriptor of the thread `of`, remembered while the file is in use. */
 int __noinline fd_object(struct object *o, u64 of, u32 fd, u32 which)
 {
 	struct task_struct *task = (void *)of;
 	if (!o)
 		return 0;
-	u64 file = file_of(task, fd);
+	u64 file = file_behind(of, fd);
 	o->fd = fd;
 	if (!file)
 		return 0;
@@ -145,7 +160,7 @@ int __noinline fd_object(struct object *o, u64 of, u32 fd, u32 which)
 	u64 number = READ(in, i_ino);
 	struct remembered *m = place_of(number, fd, READ(task, tgid), which);
 	if (m && m->file == file && m->inode == (u64)in &&
-	    (m->number == number || (m->number == ~number && m->extra == READ(f, f_path.dentry, d_name.hash_len)))) {
+	    (m->number == number || (m->number == ~number && m->extra == extra_of(m->object.kind, file)))) {
 		*o = m->object;
 		o->fd = fd;
 		/* An interrupt may have put another one in its place meanwhile. */
@@ -157,13 +172,7 @@ int __noinline fd_object(struct object *o, u64 of, u32 fd, u32 which)
 	/* An end whose other end is not there yet may get one; a file's identity is settled. */
 	if (!o->peer && o->kind != K_FILE && o->kind != K_EVENTFD && o->kind != K_EPOLL)
 		return 0;
-	u64 extra = 0;
-	if (is_socket(o->kind)) {
-		struct socket *so = READ(f, private_data);
-		extra = (u64)READ(so, sk);
-	} else if (has_path(o->kind)) {
-		extra = READ(f, f_path.dentry, d_name.hash_len);
-	}
+	u64 extra = extra_of(o->kind, file);
 	*(volatile u64 *)&m->file = 0;
 	m->object = *o;
 	m->inode = (u64)in;

@@ -37,7 +37,9 @@ pub fn run(args: &Live) -> Outcome {
 /// Becomes a recorder: a new program image, so that nothing of the screen is left over.
 fn record(pid: u32) -> Outcome {
     let me = std::env::current_exe().map_err(|e| Failure::Other(format!("cannot find myself: {e}")))?;
-    eprintln!("pg-tui: recording process {pid}: for some seconds if it hangs already, else until it has hung");
+    eprintln!(
+        "pg-tui: recording process {pid}: for some seconds if it hangs already, else until it has hung"
+    );
     let e = Command::new(me).args(["record", "-p", &pid.to_string()]).exec();
     Err(Failure::Other(format!("cannot start the recorder: {e}")))
 }

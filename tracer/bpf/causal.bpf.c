@@ -458,7 +458,7 @@ static __always_inline void wake_by(struct thread *t, struct task_struct *waker,
 			note_waker(t, all, number(waker));
 	}
 	struct control *c = controls();
-	bool wanted = t->in_focus || (t->off && now - t->off > waker_stack_ns);
+	bool wanted = t->in_focus || (t->off && since(t->off, now) > waker_stack_ns);
 	if (!wanted && c && !c->focus_generation)
 		return;
 	struct thread *w = thread_of(waker);

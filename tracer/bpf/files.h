@@ -100,7 +100,8 @@ static __always_inline struct file *file_in_table(struct files_struct *files, u3
 	return file;
 }
 
-/* What is `known` of the file behind a descriptor of the current thread, 0 when it is another file by now. `task` must be typed: its fields are then plain loads. `low`: as above. */
+/* What is `known` of the file behind a descriptor of the current thread, 0 when it is another file by now. `task`
+ * must be typed: its fields are then plain loads. `low`: as above. */
 static __always_inline struct remembered *known_file(struct files *known, struct task_struct *task, u32 fd, const bool low)
 {
 	struct files_struct *files = task->files;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Passes over all threads: at the start, over those that are blocked already or want a CPU; every second, over waits
+ * Passes over threads: at the start, over those that are blocked already or want a CPU; four times a second, over waits
  * that have become long; at the end, over waits that go on. Before the start, one that only finds out whether this CPU can be
  * asked what it is at (context.h).
  */

@@ -22,6 +22,7 @@ mod readable;
 mod sockdiag;
 pub mod stacks;
 pub mod steps;
+mod sys_bpf;
 pub mod units;
 mod unserved;
 

@@ -5,6 +5,7 @@ mod holds;
 mod intervals;
 mod recent;
 mod room;
+mod silent;
 mod user_stacks;
 
 use super::burst::Bursts;
@@ -26,6 +27,7 @@ use pg_event::{
     SyscallUse, Sysno, ThreadId, Work,
 };
 use recent::Recent;
+use silent::Silent;
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -53,6 +55,12 @@ struct Last {
     off: OffCpu,
     /// [`Pipeline::changes`] when it was translated.
     changes: u64,
+    /// When the thread's last interval ended (`CLOCK_MONOTONIC`).
+    heard: u64,
+    /// It waits since, and that it does was reported.
+    reported: bool,
+    /// [`Silent`] has it among those that are active.
+    listed: bool,
 }
 
 /// The state of the translation.
@@ -75,6 +83,7 @@ pub struct Pipeline {
     pub unstarted: Option<u32>,
     /// The last interval of each thread, by its number.
     last: FastMap<u32, Last>,
+    silent: Silent,
     /// Since when threads wait that have waited long, by their number, and where: their stacks are remembered until
     /// the wait ends, however many others come meanwhile.
     open: FastMap<u32, (u64, StackId)>,
@@ -122,6 +131,7 @@ impl Pipeline {
             touched: FastMap::default(),
             unstarted: None,
             last: FastMap::default(),
+            silent: Silent::default(),
             open: FastMap::default(),
             changes: 0,
             long: VecDeque::new(),
@@ -248,6 +258,7 @@ impl Pipeline {
             }
             Record::Fork { cpu, tid, time, child, child_tgid, comm } if time <= self.end => {
                 self.changes += 1;
+                self.silent.begins(child, time);
                 let now = self.time(time);
                 let parent = self.identity.thread(tid, 0, now);
                 let child = self.identity.fork(tid, child, child_tgid, &comm, now);
@@ -275,6 +286,7 @@ impl Pipeline {
                 }
                 self.changes += 1;
                 self.last.remove(&tid);
+                self.silent.known(tid);
                 self.open.remove(&tid);
                 self.python.forget(tgid, tid);
                 if tid == tgid {

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // `aya::Pod` is an unsafe marker trait.
 
 mod load;
+mod pass;
 mod refused;
 
 use super::burst::AT_ONCE;
@@ -12,12 +13,12 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::stacks::Followed;
 use aya::maps::{Array, HashMap, MapData, PerCpuArray};
+use aya::programs::BtfTracePoint;
 use aya::programs::tp_btf::BtfTracePointLinkId;
-use aya::programs::{BtfTracePoint, Iter};
 use aya::{Btf, Ebpf};
 use load::program;
+pub use pass::Pass;
 use refused::refused;
-use std::io::{self, Read};
 
 /// Of [`MESSAGES`], the one without which it is not known what was received.
 const RECEIVE: &str = "on_receive";
@@ -30,21 +31,6 @@ const MESSAGES: &[(&str, &str, &str)] = &[
 const DATAGRAMS: (&str, &str) = ("on_datagram", "skb_copy_datagram_iovec");
 /// Attached at the level `syscalls`, and in bursts.
 const SYSCALLS: [(&str, &str); 2] = [("on_sys_enter", "sys_enter"), ("on_sys_exit", "sys_exit")];
-
-/// What a pass over all threads does (`enum pass` in `bpf/state.h`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Pass {
-    /// Take note of threads that are blocked already.
-    Seed = 1,
-    /// Report waits that have become long.
-    Long = 2,
-    /// Report waits that go on.
-    Flush = 3,
-    /// Send the messages that blocked threads were left with.
-    Uses = 4,
-    /// Find out whether CPUs can be asked in what interrupt they are.
-    Find = 5,
-}
 
 /// `struct control` in `bpf/state.h`.
 #[repr(C)]
@@ -259,28 +245,6 @@ impl Programs {
             Some(f) => self.pythons.insert(tid, f.words(tgid), 0),
             None => self.pythons.remove(&tid),
         };
-    }
-
-    /// Run a pass over all threads.
-    ///
-    /// # Errors
-    /// The kernel's refusal.
-    pub fn pass(&mut self, what: Pass) -> Result<(), Error> {
-        self.state.pass = what as u32;
-        self.write_control()?;
-        let iter: &mut Iter = program(&mut self.ebpf, "on_task")?;
-        let link = iter.attach().map_err(|e| refused("on_task", &e))?;
-        let link = iter.take_link(link).map_err(|e| refused("on_task", &e))?;
-        let mut file = link.into_file().map_err(|e| refused("on_task", &e))?;
-        let mut sink = [0; 4096];
-        loop {
-            match file.read(&mut sink) {
-                Ok(0) => return Ok(()),
-                Ok(_) => {}
-                Err(e) if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
-                Err(e) => return Err(refused("on_task", &e)),
-            }
-        }
     }
 
     /// Records lost so far: events, stacks, samples.

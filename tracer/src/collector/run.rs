@@ -1,6 +1,7 @@
 //! The collector's thread: takes batches and commands, translates, and does what is due in between.
 
 mod finish;
+mod long;
 
 use super::burst::{Bursts, Step};
 use super::drain::{Batch, Drain};
@@ -19,6 +20,7 @@ use crate::procfs;
 use crate::steps::{self, Steps, Taken};
 use crate::unserved::{Look, Observer, Tracker};
 use crossbeam_channel::{Receiver, Sender, never, select};
+use long::LongWaits;
 use pg_event::{Event, Item, Kind, Loss, ThreadId};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -79,6 +81,7 @@ pub(super) struct Run {
     looks: Receiver<Look>,
     /// System calls that passed the programs of bursts.
     passed: u64,
+    long: LongWaits,
 }
 
 /// The receiver of the items is gone.
@@ -158,6 +161,7 @@ impl Run {
             observer,
             looks,
             passed: 0,
+            long: LongWaits::new(start, options.long_wait_ns, procfs::in_initial_pid_namespace()),
         };
         if options.thin_messages && options.level == Level::Messages {
             run.duty = cpus.map(|n| Duty::new(n, start));
@@ -172,7 +176,6 @@ impl Run {
     /// # Errors
     /// The kernel's refusal of a pass over all threads.
     pub(super) fn run(mut self) -> Result<(), Error> {
-        let mut next_long = self.start + 250 * MS;
         let mut next_slow = self.start;
         // Everything older than this has been read.
         let mut complete = self.start;
@@ -180,7 +183,7 @@ impl Run {
             let now = clock::monotonic();
             let burst_due = self.pipeline.bursts.as_ref().and_then(|b| b.due(now)).unwrap_or(u64::MAX);
             let duty_due = self.duty.as_ref().map_or(u64::MAX, Duty::due);
-            let due = next_long.min(burst_due).min(duty_due).min(now + PAUSE).saturating_sub(now);
+            let due = self.long.due().min(burst_due).min(duty_due).min(now + PAUSE).saturating_sub(now);
             let batch = select! {
                 recv(self.commands) -> command => match command {
                     Ok(Command::Focus { pid, unstarted, done }) => {
@@ -255,11 +258,10 @@ impl Run {
             }
             let behind = self.drain.batches.len() > BEHIND;
             // Rather a little early than woken once more.
-            let long = now >= next_long.saturating_sub(if had_batch { EARLY } else { 0 });
-            if long && (!behind || now >= next_long + PATIENCE) {
-                next_long = now + 250 * MS;
-                self.programs.set_realtime_offset(clock::realtime_offset());
-                self.programs.pass(Pass::Long)?;
+            let due = self.long.due();
+            let long = now >= due.saturating_sub(if had_batch { EARLY } else { 0 });
+            if long && (!behind || now >= due + PATIENCE) {
+                self.look_at_long_waits(now)?;
             }
             if !behind {
                 self.pipeline.look_at_python(now);

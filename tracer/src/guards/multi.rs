@@ -3,13 +3,14 @@
 #![allow(unsafe_code)] // bpf(2) has no safe wrapper, and aya does not load programs for this kind of link.
 
 use crate::error::Error;
+use crate::sys_bpf;
 use aya_obj::Object;
 use aya_obj::btf::Btf;
-use aya_obj::generated::{bpf_attach_type, bpf_attr, bpf_cmd, bpf_prog_type};
+use aya_obj::generated::{bpf_attach_type, bpf_cmd, bpf_prog_type};
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -34,22 +35,6 @@ pub struct Program(OwnedFd);
 /// Probes of one file; dropping it takes them out.
 pub struct Link {
     _fd: OwnedFd,
-}
-
-fn bpf(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<OwnedFd> {
-    // SAFETY: `attr` is a whole block of the size given; what it points to lives in the callers.
-    let fd =
-        unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<bpf_attr>()) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: just opened, and owned by nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
-}
-
-fn empty() -> bpf_attr {
-    // SAFETY: a union of plain numbers; the kernel wants what is not used to be zero.
-    unsafe { std::mem::zeroed() }
 }
 
 impl Program {
@@ -89,7 +74,7 @@ impl Program {
         // room for.
         let mut log = Vec::new();
         for tries in 0.. {
-            let mut attr = empty();
+            let mut attr = sys_bpf::empty();
             // SAFETY: this command's part of the union.
             let load = unsafe { &mut attr.__bindgen_anon_3 };
             load.prog_type = bpf_prog_type::BPF_PROG_TYPE_KPROBE as u32;
@@ -105,7 +90,7 @@ impl Program {
             for (to, from) in load.prog_name.iter_mut().zip(name.bytes().take(15)) {
                 *to = from as libc::c_char;
             }
-            match bpf(bpf_cmd::BPF_PROG_LOAD, &mut attr) {
+            match sys_bpf::open(bpf_cmd::BPF_PROG_LOAD, &mut attr) {
                 Ok(fd) => return Ok(Self(fd)),
                 // A signal came while it was checked: see `loading.rs`.
                 Err(e) if crate::loading::is_signal(&e) && tries < crate::loading::TRIES => {}
@@ -134,7 +119,7 @@ impl Program {
         let offsets: Vec<u64> = probes.iter().map(|p| p.offset).collect();
         let cookies: Vec<u64> = probes.iter().map(|p| p.cookie).collect();
         let semaphores: Vec<u64> = probes.iter().map(|p| p.semaphore).collect();
-        let mut attr = empty();
+        let mut attr = sys_bpf::empty();
         // SAFETY: this command's part of the union, and within it that of this kind of link.
         let link = unsafe { &mut attr.link_create };
         link.__bindgen_anon_1.prog_fd = self.0.as_raw_fd() as u32;
@@ -149,6 +134,6 @@ impl Program {
         }
         multi.cnt = probes.len() as u32;
         multi.pid = pid.unwrap_or(0);
-        Ok(Link { _fd: bpf(bpf_cmd::BPF_LINK_CREATE, &mut attr)? })
+        Ok(Link { _fd: sys_bpf::open(bpf_cmd::BPF_LINK_CREATE, &mut attr)? })
     }
 }

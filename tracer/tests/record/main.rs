@@ -7,6 +7,7 @@ mod datagrams;
 mod disk;
 mod futexes;
 mod holds;
+mod long;
 mod programs;
 mod quota;
 mod spins;

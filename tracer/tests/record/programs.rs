@@ -23,6 +23,7 @@ pub fn run(name: &str) {
         "poll" => poll(),
         "epoll" => epoll(),
         "clocked" => crate::clock::clocked(),
+        "sleepers" => crate::long::sleepers(),
         "sleep" => sleep(),
         "wait" => wait(),
         "eventfd" => eventfd(),

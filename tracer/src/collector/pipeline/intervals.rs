@@ -1,6 +1,8 @@
 //! Intervals off the CPU: from records to events.
 
-use super::super::raw::{Again, F_LONG, F_OPEN, F_SEEDED, F_THROTTLED, K_NONE, Off, RawObject, Run};
+use super::super::raw::{
+    Again, F_KERNEL, F_LONG, F_OPEN, F_SEEDED, F_THROTTLED, K_NONE, Off, RawObject, Run,
+};
 use super::{Last, Long, MAX_LONG, Pipeline};
 use pg_event::{Context, Event, Kind, Ns, ObjectKind, OffCpu, OffState, StackId, Sysno, ThreadId};
 
@@ -62,6 +64,10 @@ impl Pipeline {
             off.user_stack = *stack;
         }
         if r.flags & F_LONG != 0 {
+            self.silent.known(r.tid);
+            if let Some(last) = self.last.get_mut(&r.tid) {
+                last.reported = true;
+            }
             self.open.insert(r.tid, (r.start, off.user_stack));
             if let Some(bursts) = &mut self.bursts
                 && self.identity.in_reach(thread)
@@ -72,10 +78,7 @@ impl Pipeline {
             self.open.remove(&r.tid);
         }
         if !open {
-            self.last.insert(
-                r.tid,
-                Last { raw: Off { flags: r.flags & !F_THROTTLED, ..*r }, thread, off, changes: self.changes },
-            );
+            self.remember(r, thread, off);
             self.interval(r.tid, (r.start, r.time), thread, &off);
         }
         if self.stepped.by_us(r.tid, off.state, r.start, r.time) {
@@ -103,6 +106,27 @@ impl Pipeline {
         self.order.push(Event { time, thread, cpu: r.cpu, kind: Kind::OffCpu(off) });
     }
 
+    /// Remember an interval that ended: what comes next may refer to it.
+    fn remember(&mut self, r: &Off, thread: ThreadId, off: OffCpu) {
+        self.silent.known(r.tid);
+        let listed = self.last.get(&r.tid).is_some_and(|l| l.listed);
+        // Long waits of the kernel's own threads are not reported.
+        let of_kernel = r.flags & F_KERNEL != 0;
+        if !listed && !of_kernel {
+            self.silent.active(r.tid);
+        }
+        let last = Last {
+            raw: Off { flags: r.flags & !F_THROTTLED, ..*r },
+            thread,
+            off,
+            changes: self.changes,
+            heard: r.time,
+            reported: false,
+            listed: listed || !of_kernel,
+        };
+        self.last.insert(r.tid, last);
+    }
+
     /// An interval like the last one of its thread.
     pub(super) fn again(&mut self, r: &Again) {
         // Of what comes after the end, the one that it refers to was not looked at, either.
@@ -117,6 +141,12 @@ impl Pipeline {
             let raw = last.raw.again(r);
             self.off(&raw);
             return;
+        }
+        last.heard = r.time;
+        last.reported = false;
+        if !last.listed && last.raw.flags & F_KERNEL == 0 {
+            last.listed = true;
+            self.silent.active(r.tid);
         }
         let time = r.time.saturating_sub(self.start);
         let start = r.start.saturating_sub(self.start).min(time);
@@ -179,7 +209,7 @@ impl Pipeline {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::super::raw::Record;
     use super::*;
     use crate::focus::Focus;
@@ -189,7 +219,7 @@ mod tests {
     const NONE: RawObject = RawObject { kind: K_NONE, id: 0, peer: 0 };
 
     /// What thread 7 waited, 1000 before the recording's zero.
-    fn off((time, start, woken, flags): (u64, u64, u64, u8)) -> Off {
+    pub fn off((time, start, woken, flags): (u64, u64, u64, u8)) -> Off {
         Off {
             state: 1,
             context: 0,

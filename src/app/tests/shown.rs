@@ -155,3 +155,133 @@ fn a_narrow_palette_tells_what_the_selected_command_does() {
         s.screen()
     );
 }
+
+/// What the verdict names is told by a shape too, and is what one looks at first.
+#[test]
+fn the_slice_marks_the_root_cause_wherever_it_stands() {
+    let mut s = Session::loading(80, 24, "none", false);
+    s.send(Msg::Load(Load::Ready(std::sync::Arc::new(recording()))));
+    s.keys("enter A");
+    let mut outcome = s.state.diagnosis.outcome.clone().expect("a verdict");
+    let waiter = outcome.report.slice[1].clone();
+    (outcome.report.root_causes[0].pid, outcome.report.root_causes[0].tid) =
+        (Some(waiter.pid), Some(waiter.tid));
+    s.send(Msg::Job(crate::app::jobs::Done::Diagnosis(Box::new(outcome))));
+    assert!(s.shows("The way there (★ the root cause)"), "{}", s.screen());
+    assert!(s.shows("    1★ payd (tid 7741)") && s.shows("    2 payd/rebuild"), "{}", s.screen());
+    s.keys("S");
+    assert!(s.shows("▶  1★ payd/7741") && s.shows("   2  payd/rebuild"), "{}", s.screen());
+    assert!(s.shows("★ root cause"), "{}", s.screen());
+}
+
+/// Programs of one interpreter differ by their command lines only.
+#[test]
+fn a_step_shows_its_command_line() {
+    let mut s = Session::new(80, 24, false);
+    s.keys("enter A S");
+    for command in ["   │  shopd --listen 8080", "   │  payd /etc/payd.conf", "      payd /etc/payd.conf"]
+    {
+        assert!(s.screen().lines().any(|l| l == command), "{command}:\n{}", s.screen());
+    }
+    let mut outcome = s.state.diagnosis.outcome.clone().expect("a verdict");
+    for step in &mut outcome.report.slice {
+        step.process = "python3".into();
+    }
+    outcome.report.slice[2].cmdline = "/usr/bin/python3 /srv/rates.py 9101".into();
+    s.send(Msg::Job(crate::app::jobs::Done::Diagnosis(Box::new(outcome))));
+    assert!(s.shows("(tid 7744, `python3 …/rates.py 9101`) running"), "{}", s.screen());
+}
+
+/// Whoever hung as one program and executed another since is called by one name in all views.
+#[test]
+fn a_victim_is_called_as_it_was_then() {
+    let mut r = recording();
+    let line = |time, text: &str| pg_event::Cmdline { time, text: text.into() };
+    let shopd = r.catalog.processes.iter_mut().find(|p| p.pid == 812).expect("the shop");
+    shopd.cmdlines = vec![line(0, "/bin/sh /srv/run.sh"), line(7_900_000_000, "shopd --listen 8080")];
+    let mut s = Session::with(r, 100, 30, false);
+    assert!(s.shows("long wait      sh:812 ") && s.shows("▶ sh:812 "), "{}", s.screen());
+    assert!(s.shows("─ sh:812  at 1.001 s (09:10:13 UTC) ─"), "{}", s.screen());
+    s.keys("enter A");
+    assert!(s.shows("sh (pid 812) waited for"), "{}", s.screen());
+    s.keys("S");
+    assert!(s.shows("0  sh:812 ") && s.shows("│  /bin/sh /srv/run.sh"), "{}", s.screen());
+}
+
+/// Logs tell by the clock on the wall when something happened.
+#[test]
+fn moments_have_their_time_of_day() {
+    let mut s = Session::new(100, 30, false);
+    assert!(s.shows("0 s (09:10:12 UTC) to 8.0 s"), "{}", s.screen());
+    s.keys("enter A");
+    assert!(s.shows("from 1.001 s on (09:10:13 UTC; long wait)."), "{}", s.screen());
+    s.keys("y");
+    let Some(crate::app::msg::Effect::Osc52(text)) = s.asked.last() else { panic!("nothing was copied") };
+    assert!(text.contains("8.00 s recorded from 2026-11-25 09:10:12 UTC on"), "{text}");
+    assert!(s.shows("copied: verdict, "), "{}", s.screen());
+}
+
+/// The answers of whoever had the file before are not passed off as one's own.
+#[test]
+fn answers_from_before_are_told_as_such() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("demo.pgs");
+    let demo = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("sessions/demo.pgs");
+    std::fs::copy(demo, &path).expect("the session is there");
+    let open = || {
+        let r = crate::app::load::load(&path, &crate::session::Symbols::default(), &|_, _| {});
+        Session::with(r.expect("it opens"), 100, 30, false)
+    };
+    let kept = "1 answer kept in this file from before led here; u takes the last one back.";
+    let mut s = open();
+    s.keys("enter 0");
+    assert!(s.shows("Root cause") && !s.shows(kept), "{}", s.screen());
+    drop(s);
+    let mut s = open();
+    s.keys("enter");
+    assert!(s.shows(kept), "{}", s.screen());
+    s.keys("u r");
+    assert!(s.shows("Root cause") && !s.shows(kept), "{}", s.screen());
+}
+
+/// Reading is over before the recording is there: a bar that is full and does not go on tells nothing.
+#[test]
+fn what_comes_after_reading_has_no_share() {
+    let mut s = Session::loading(80, 24, "dark", false);
+    let steps = std::cell::RefCell::new(Vec::new());
+    let demo = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("sessions/demo.pgs");
+    let note = |what, share| steps.borrow_mut().push((what, share));
+    crate::app::load::load(&demo, &crate::session::Symbols::default(), &note).expect("it opens");
+    let steps = steps.into_inner();
+    let what = "naming functions and ordering the graph";
+    assert!(steps.contains(&(what, 1.0)), "{steps:?}");
+    s.send(Msg::Load(Load::Progress { what, share: 1.0 }));
+    assert!(s.shows("naming functions and ordering the graph…") && !s.shows("100 %"), "{}", s.screen());
+}
+
+/// A box in which a note is written has nothing to choose from.
+#[test]
+fn hints_of_layers_say_what_their_keys_do() {
+    let mut s = Session::new(80, 24, false);
+    let last = |s: &Session| s.screen().lines().last().unwrap_or_default().to_owned();
+    s.keys("M");
+    assert_eq!(last(&s), " enter keep  esc close");
+    s.keys("esc /");
+    assert_eq!(last(&s), " enter choose  esc close");
+    s.keys("esc enter A w");
+    assert!(last(&s).starts_with(" esc close") && !last(&s).contains("help"), "{}", last(&s));
+}
+
+/// What does not fit is not taken for the whole.
+#[test]
+fn what_is_cut_off_says_so() {
+    let mut s = Session::new(40, 10, false);
+    s.keys("t");
+    let line = |s: &Session| s.screen().lines().nth(8).unwrap_or_default().to_owned();
+    assert!(line(&s).ends_with('…') && line(&s).chars().count() == 40, "{}", s.screen());
+    let mut s = Session::new(80, 24, false);
+    s.keys("p");
+    assert!(s.shows("on the CPU in fsum  weak"), "{}", s.screen());
+    s.keys("V enter A w");
+    assert!(s.shows("taken as recommended.") && !s.shows("policy"), "{}", s.screen());
+}

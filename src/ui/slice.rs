@@ -211,7 +211,10 @@ fn step(ui: &Ui, i: usize, n: &SliceNode, area_width: u16, selected: bool) -> Li
     spans.push(Span::raw(right(&ui.length(n.spent), 9) + "  "));
     used += 11;
     let rest = total.saturating_sub(used);
-    let stack = if before.is_some() { String::new() } else { stack(ui, n) };
+    // Whose functions have no names is told below, where there is room.
+    let all: Vec<&str> = n.stack.iter().map(String::as_str).collect();
+    let named = crate::frames::telling(&all).iter().any(|f| !f.starts_with("0x"));
+    let stack = if before.is_some() || !named { String::new() } else { stack(ui, n) };
     let room = if stack.is_empty() || rest < 40 { rest } else { rest / 2 };
     let text = before.map_or_else(|| doing(ui, n), |b| format!("step {b} again: a circle"));
     spans.push(Span::raw(left(&ui.plain(&text), room)));

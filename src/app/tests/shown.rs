@@ -285,3 +285,18 @@ fn what_is_cut_off_says_so() {
     s.keys("V enter A w");
     assert!(s.shows("taken as recommended.") && !s.shows("policy"), "{}", s.screen());
 }
+
+/// A step has no room to say that functions have no names; what it waits on is worth more. Below there is room.
+#[test]
+fn a_step_without_names_of_functions_tells_what_it_waits_on() {
+    let mut s = Session::new(80, 24, false);
+    s.keys("enter A");
+    let mut outcome = s.state.diagnosis.outcome.clone().expect("a verdict");
+    outcome.slice[2].stack = vec!["0x4d785 (payd)".into(), "0x4357d (payd)".into()];
+    s.send(Msg::Job(crate::app::jobs::Done::Diagnosis(Box::new(outcome))));
+    s.keys("S");
+    let said = "payd (its functions have no names)";
+    assert!(!s.screen().lines().any(|l| l.contains("2★") && l.contains(said)), "{}", s.screen());
+    s.resize(80, 16);
+    assert!(s.shows(said), "{}", s.screen());
+}

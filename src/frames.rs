@@ -73,6 +73,23 @@ pub fn innermost(frames: &[String], most: usize) -> Vec<&str> {
     shown.iter().map(|f| name(f)).take(most).collect()
 }
 
+/// Functions in one line, leaf first: `lock ← Ledger::add ← main`. Addresses tell nothing beside names; where there are
+/// no names at all it is said whose are missing, since debug files may have them.
+pub fn in_line(frames: &[&str], from: &str, most: usize) -> String {
+    let join = |names: Vec<&str>| names.join(&format!(" {from} "));
+    let named: Vec<&str> =
+        frames.iter().map(|f| name(f)).filter(|n| !n.starts_with("0x")).take(most).collect();
+    if !named.is_empty() {
+        return join(named);
+    }
+    let addresses = join(frames.iter().map(|f| name(f)).take(most.min(3)).collect());
+    let module = frames.first().and_then(|f| f.rsplit_once(" (")).map(|(_, m)| m.trim_end_matches(')'));
+    match module.filter(|m| !m.starts_with('[')) {
+        Some(m) => format!("{m} (its functions have no names): {addresses}"),
+        None => addresses,
+    }
+}
+
 /// A call and what it is about, without saying the kind twice: `futex 0x10`, `read pipe:[7]`.
 pub fn call_on(call: Option<&str>, object: Option<&str>) -> String {
     let object = object.map(crate::clean::clean).unwrap_or_default();
@@ -88,6 +105,15 @@ pub fn call_on(call: Option<&str>, object: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_nothing_has_a_name_it_is_said_whose_are_missing() {
+        let frames = ["0x4d785 (tar)", "0x4357d (tar)", "0xc78c (tar)", "0xe9f1 (tar)"];
+        assert_eq!(in_line(&frames, "<", 6), "tar (its functions have no names): 0x4d785 < 0x4357d < 0xc78c");
+        assert_eq!(in_line(&["0x5e3f1 (bash)", "wait_for (bash)", "main (bash)"], "<", 1), "wait_for");
+        assert_eq!(in_line(&["0x7f00 ([unknown])"], "<", 6), "0x7f00");
+        assert_eq!(in_line(&[], "<", 6), "");
+    }
 
     #[test]
     fn the_programs_own_functions_are_shown_before_the_kernels() {

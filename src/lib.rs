@@ -18,3 +18,4 @@ pub mod steps;
 pub mod ui;
 pub mod unit_rule;
 pub mod units;
+pub mod wall;

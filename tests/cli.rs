@@ -39,6 +39,19 @@ fn exit_codes() {
     p.exits(&["diagnose", "shop.pgs"], 0, "rebuild_index");
     p.exits(&["diagnose", "shop.pgs", "--process", "^shop --verbose$"], 0, "rebuild_index");
     p.exits(&["diagnose", "shop.pgs", "--at", "3"], 0, "rebuild_index");
+    p.exits(&["diagnose", "shop.pgs", "--at", "09:10:15"], 0, " 2026-11-25 09:10:12 UTC  host db7");
+    p.exits(&["diagnose", "shop.pgs", "--at", "9:10:15"], 0, "(09:10:1");
+    p.exits(
+        &["diagnose", "shop.pgs", "--at", "9:09:15"],
+        2,
+        "the recording is from 2026-11-25 09:10:12 UTC to",
+    );
+    p.exits(&["diagnose", "shop.pgs", "--json"], 0, "\"start_unix_ns\": 1795597812000000000");
+    p.exits(
+        &["diagnose", "shop.pgs", "--at", "3:77"],
+        2,
+        "a time of day is expected, such as 09:10:13 (UTC)",
+    );
     p.exits(&["diagnose", "shop.pgs", "--pid", "20"], 0, "outside of the focus of the recording");
     p.exits(&["diagnose", "shop.pgs", "--whole-turns"], 0, "rebuild_index");
     p.exits(&["diagnose", "shop.pgs", "--why-not"], 0, "Why not the others");
@@ -277,6 +290,31 @@ fn a_redacted_copy_opens_and_says_the_same() {
     p.exits(&["redact", "shop.pgs", "copy.pgs"], 0, "is now copy.pgs.old");
     assert!(fs::read(p.dir.path().join("copy.pgs.old")).expect("kept") == copy);
     assert!(!copy.windows(3).any(|w| w == b"db7"));
+}
+
+/// A copy that has no room is a fault of the output, and what there is of it is taken away again.
+#[test]
+fn a_copy_without_room_leaves_nothing() {
+    let p = place();
+    p.exits(&["redact", "shop.pgs", "none/copy.pgs"], 2, "none/copy.pgs: cannot create it");
+    p.exits(&["redact", "shop.pgs", "/dev/full"], 5, "/dev/full: cannot write to it: No space left");
+    // No file may be longer than 512 bytes; the shell hands on that the signal of it is ignored.
+    let script = "trap '' XFSZ; ulimit -f 1; exec \"$0\" redact shop.pgs half.pgs";
+    let out = Command::new("bash")
+        .args(["-c", script, env!("CARGO_BIN_EXE_pg-tui")])
+        .current_dir(p.dir.path())
+        .output()
+        .expect("bash is there");
+    assert!(out.status.code() == Some(5) && text(&out).contains("half.pgs: cannot write"), "{}", text(&out));
+    assert!(!p.dir.path().join("half.pgs").exists(), "half a copy looks like one");
+}
+
+/// An empty variable in the place of the command (`record -- $CMD`) records nobody's machine.
+#[test]
+fn no_command_behind_the_dashes() {
+    let p = place();
+    p.exits(&["record", "--"], 2, "no command stands behind `--`");
+    p.exits(&["record", "-d", "1", "--"], 2, "no command stands behind `--`");
 }
 
 /// A profile with a type of three units.

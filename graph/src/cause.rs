@@ -25,7 +25,7 @@ use crate::profile::{Profile, profile};
 use crate::report::{FORMAT, Party, Report, RootCause, VictimInfo};
 use crate::victim::{has_focus, in_view};
 use crate::violations::unit_info;
-use crate::words::{cmdline_at, container, container_pid};
+use crate::words::{cmdline_at, container, container_pid, process_at};
 use crate::{BlockType, EventGraph, Victim, VictimOptions};
 use pg_event::{Catalog, Ns, ThreadId};
 use purpose::CallersOf;
@@ -80,12 +80,15 @@ pub(crate) fn victim_info(g: &EventGraph, c: &Catalog, v: &Victim) -> VictimInfo
     let t = c.thread(v.thread);
     let p = c.process_of(v.thread);
     let (begun_before, not_over) = v.cut(g);
+    // As it was called while it hung, as in the slice: it may have executed another program since.
+    let process = process_at(c, v.thread, v.end());
+    let main = t.zip(p).is_some_and(|(t, p)| t.tid == p.pid && t.name == p.name);
     VictimInfo {
         pid: p.map_or(0, |p| p.pid),
         tid: t.map_or(0, |t| t.tid),
-        process: p.map_or_else(String::new, |p| p.name.clone()),
+        thread: if main { process.clone() } else { t.map_or_else(String::new, |t| t.name.clone()) },
+        process,
         cmdline: cmdline_at(c, v.thread, v.end()),
-        thread: t.map_or_else(String::new, |t| t.name.clone()),
         start_ns: v.start,
         duration_ns: v.duration,
         container: p.and_then(container),

@@ -38,6 +38,12 @@ pub struct Report {
     pub stats: Option<crate::Stats>,
 }
 
+// serde hands a reference over.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn unknown(time: &u64) -> bool {
+    *time == 0
+}
+
 /// The recording.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct SessionInfo {
@@ -47,6 +53,9 @@ pub struct SessionInfo {
     pub host: String,
     /// Kernel release.
     pub kernel: String,
+    /// Time 0 of the recording on the clock of its machine, ns since 1970; 0 when not known.
+    #[serde(default, skip_serializing_if = "unknown")]
+    pub start_unix_ns: u64,
     /// Length.
     pub duration_ns: u64,
     /// Number of events.

@@ -85,16 +85,22 @@ pub fn who_at(catalog: &Catalog, thread: ThreadId, time: Ns) -> String {
 
 /// Short form for lists: `process/thread:tid`, `process:pid` for a main thread.
 pub fn short_who(catalog: &Catalog, thread: ThreadId) -> String {
+    short_who_at(catalog, thread, Ns::MAX)
+}
+
+/// The same with the name that the process had at `time`.
+pub fn short_who_at(catalog: &Catalog, thread: ThreadId, time: Ns) -> String {
     let Some(t) = catalog.thread(thread) else { return "?".into() };
     let Some(p) = catalog.process(t.process) else {
         return format!("{}:{}", clean(&t.name, 24), t.tid);
     };
+    let process = clean(&process_at(catalog, thread, time), 24);
     if t.tid == p.pid {
-        format!("{}:{}", clean(&p.name, 24), p.pid)
+        format!("{process}:{}", p.pid)
     } else if t.name == p.name {
-        format!("{}/{}", clean(&p.name, 24), t.tid)
+        format!("{process}/{}", t.tid)
     } else {
-        format!("{}/{}:{}", clean(&p.name, 24), clean(&t.name, 24), t.tid)
+        format!("{process}/{}:{}", clean(&t.name, 24), t.tid)
     }
 }
 

@@ -77,8 +77,13 @@ pub fn timeline(state: &State) -> String {
     let s = &state.timeline;
     let (Some(r), Some(t)) = (&state.recording, s.thread) else { return String::new() };
     let ui = Ui::new(state);
-    let mut out =
-        format!("**{}** ({}) at {}: ", escape(r.thread_name(t)), r.ids(t), time::moment(s.cursor, 1_000));
+    let mut out = format!(
+        "**{}** ({}) at {}{}: ",
+        escape(r.thread_name(t)),
+        r.ids(t),
+        time::moment(s.cursor, 1_000),
+        r.clock(s.cursor)
+    );
     let mut stack = Vec::new();
     match s.vertex(r) {
         None => out.push_str("it does not exist at this moment\n"),

@@ -39,7 +39,10 @@ pub struct Session {
 
 /// The hand-made recording of a shop that waits.
 pub fn recording() -> Recording {
-    built("shop", shop::items())
+    let mut r = built("shop", shop::items());
+    // 2026-11-25 09:10:12 UTC.
+    r.header.start_wall = 1_795_597_812_000_000_000;
+    r
 }
 
 /// The same, in which shopd is the client of a display and leaves its events waiting meanwhile.
@@ -162,7 +165,9 @@ impl Session {
             update(&mut self.state, msg);
             for effect in std::mem::take(&mut self.state.effects) {
                 match effect {
-                    Effect::Run(Job::Copy(..)) => inbox.push_back(Msg::Job(Done::Copied(Ok(None)))),
+                    Effect::Run(Job::Copy(_, _, what)) => {
+                        inbox.push_back(Msg::Job(Done::Copied(what, Ok(None))));
+                    }
                     Effect::Run(job) => {
                         let out = RefCell::new(Vec::new());
                         job.run(&|m| out.borrow_mut().push(m));

@@ -64,7 +64,7 @@ pub enum Job {
     /// Follow a thread instruction by instruction, now.
     FollowSteps(Arc<Recording>, ThreadId),
     /// Hand a text to a local clipboard tool.
-    Copy(String, Vec<String>),
+    Copy(String, Vec<String>, String),
     /// Write a report beside the session.
     Export(Arc<Recording>, Box<Report>, String),
     /// Keep decisions in the session.
@@ -101,7 +101,7 @@ pub enum Done {
     /// What a thread executed; or why that cannot be known.
     Steps(Result<Box<Shown>, String>),
     /// A clipboard tool took the text, or there is none, or it failed.
-    Copied(Result<Option<String>, String>),
+    Copied(String, Result<Option<String>, String>),
     /// Files that were written.
     Exported(Result<Vec<PathBuf>, String>),
     /// Decisions are kept.
@@ -215,7 +215,7 @@ impl Job {
             Self::FindFlag(r, thread) => Done::Flag(super::find_flag::run(&r, thread)),
             Self::Steps(r, b) => Done::Steps(super::steps::recorded(&r, b)),
             Self::FollowSteps(r, thread) => Done::Steps(super::steps::now(&r, thread)),
-            Self::Copy(text, tool) => Done::Copied(clipboard::local(&text, &tool)),
+            Self::Copy(text, tool, what) => Done::Copied(what, clipboard::local(&text, &tool)),
             Self::Export(r, report, markdown) => Done::Exported(export(&r, &report, &markdown)),
             Self::KeepDecisions(r, log) => {
                 let kept = log.decisions.clone();

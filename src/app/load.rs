@@ -23,7 +23,9 @@ pub fn load(
         |p: Progress| {
             let share = p.bytes as f64 / p.bytes_total.max(1) as f64;
             // A screen has a few hundred columns: more steps than that cannot be seen.
-            if share - told >= 0.005 {
+            if p.read {
+                progress("naming functions and ordering the graph", 1.0);
+            } else if share - told >= 0.005 {
                 told = share;
                 progress("reading events and building the graph", share);
             }

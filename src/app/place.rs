@@ -76,6 +76,7 @@ pub fn diagnose(state: &mut State, victim: Victim, decisions: Option<Vec<Decisio
     });
     state.diagnosis.saved = stored.as_ref().map(|l| l.decisions.clone()).unwrap_or_default();
     let decisions = decisions.unwrap_or_else(|| state.diagnosis.saved.clone());
+    state.diagnosis.kept = decisions.len();
     if !decisions.is_empty() && stored.is_some() {
         state.say(
             Look::Dim,
@@ -92,6 +93,8 @@ pub fn diagnose(state: &mut State, victim: Victim, decisions: Option<Vec<Decisio
 pub fn go_on(state: &mut State, victim: Victim, decisions: Vec<Decision>, to_the_end: bool) {
     let Some(recording) = state.recording.clone() else { return };
     state.diagnosis.running = true;
+    // Those that were taken back are not kept any more.
+    state.diagnosis.kept = state.diagnosis.kept.min(decisions.len());
     run_job(state, Job::Diagnose { recording, victim: Box::new(victim), decisions, to_the_end });
 }
 
@@ -194,6 +197,11 @@ pub fn copy(state: &mut State, text: String) {
         return;
     }
     state.ask(Effect::Osc52(text.clone()));
+    let what = match state.view {
+        View::Question => "the verdict so far",
+        view => view.context().name(),
+    };
+    let what = format!("{what}, {}", super::time::counted(text.lines().count(), "line"));
     let tool = state.config.clipboard.clone();
-    run_job(state, Job::Copy(text, tool));
+    run_job(state, Job::Copy(text, tool, what));
 }

@@ -8,11 +8,14 @@ use crate::session::{Header, Note, Session};
 use crate::unit_rule::UnitRule;
 use pg_event::{Catalog, Coverage, Event, Ns, ObjectId, OffState, ProcessId, StackId, ThreadId, UnitTypeId};
 use pg_graph::{EventGraph, Vertex, VertexId, ViolationFact};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+mod names;
 
 /// Longest name that is kept, columns. What is longer is cut, wherever it is shown.
 const NAME: usize = 48;
@@ -80,8 +83,8 @@ impl Recording {
         session: Option<Session>,
     ) -> Self {
         let name = path.file_name().map_or_else(String::new, |n| clean_to(&n.to_string_lossy(), 60));
-        let groups = group(&catalog, &graph);
-        let (threads, processes) = name_all(&catalog);
+        let groups = names::group(&catalog, &graph);
+        let (threads, processes) = names::name_all(&catalog);
         Self {
             path,
             name,
@@ -146,9 +149,39 @@ impl Recording {
         out
     }
 
+    /// The same with the name its process had at `time`, where it executed another program since: `bash:812` of what
+    /// is `cat` by now.
+    pub fn thread_name_at(&self, t: ThreadId, time: Ns) -> Cow<'_, str> {
+        let now = self.thread_name(t);
+        let Some(thread) = self.catalog.thread(t) else { return now.into() };
+        let Some(p) = self.catalog.process(thread.process) else { return now.into() };
+        let then = pg_graph::words::process_at(&self.catalog, t, time);
+        if then == p.name || thread.kernel {
+            return now.into();
+        }
+        let own = now.strip_prefix(self.process_name(thread.process)).unwrap_or_default();
+        format!("{}:{}{own}", clean_to(&then, NAME), p.pid).into()
+    }
+
+    /// What the clock on the wall showed at a moment, to stand behind it: ` (09:10:12 UTC)`; empty where that is not
+    /// known.
+    pub fn clock(&self, time: Ns) -> String {
+        crate::wall::aside(self.header.start_wall, time)
+    }
+
     /// Command line of the process of a thread, cut to `columns`.
     pub fn cmdline(&self, t: ThreadId, columns: usize) -> String {
         self.catalog.process_of(t).map_or_else(String::new, |p| clean_to(p.cmdline(), columns))
+    }
+
+    /// Command line of a process, cut to `columns`.
+    pub fn command_of(&self, p: ProcessId, columns: usize) -> String {
+        self.catalog.process(p).map_or_else(String::new, |p| clean_to(p.cmdline(), columns))
+    }
+
+    /// The one it had at `time`: it may have executed another program since.
+    pub fn cmdline_at(&self, t: ThreadId, time: Ns, columns: usize) -> String {
+        clean_to(&pg_graph::words::cmdline_at(&self.catalog, t, time), columns)
     }
 
     /// Is the thread within the focus? Everything is where no focus was set.
@@ -260,8 +293,7 @@ impl Recording {
         let lines: Vec<&str> = all.iter().map(String::as_str).collect();
         let telling = crate::frames::telling(&lines);
         let shown = if telling.is_empty() { lines } else { telling };
-        let shown = shown.into_iter().map(crate::frames::name).take(frames);
-        shown.collect::<Vec<_>>().join(&format!(" {from} "))
+        crate::frames::in_line(&shown, from, frames)
     }
 
     /// The same of the wait that led to a vertex. Where Python waited for too short to be read, its stack shows how the
@@ -335,91 +367,6 @@ impl Recording {
     pub fn waking(&self, v: VertexId) -> Option<pg_graph::EdgeId> {
         self.graph.waking(v).or_else(|| self.graph.incoming(v).next())
     }
-}
-
-fn group(catalog: &Catalog, graph: &EventGraph) -> Vec<Group> {
-    let mut by_process: HashMap<ProcessId, Vec<ThreadId>> = HashMap::new();
-    for t in graph.threads() {
-        let Some(thread) = catalog.thread(t) else { continue };
-        if !thread.own && thread.tid != 0 {
-            by_process.entry(thread.process).or_default().push(t);
-        }
-    }
-    let mut groups: Vec<Group> = by_process
-        .into_iter()
-        .map(|(process, mut threads)| {
-            let pid = catalog.process(process).map_or(0, |p| p.pid);
-            threads.sort_by_key(|t| catalog.thread(*t).map_or((true, 0), |t| (t.tid != pid, t.tid)));
-            let focus = threads.iter().any(|t| catalog.thread(*t).is_some_and(|t| t.focus));
-            Group { process, threads, focus }
-        })
-        .collect();
-    groups.sort_by_key(|g| {
-        let p = catalog.process(g.process);
-        let kernel = p.is_some_and(|p| p.kernel)
-            || g.threads.first().and_then(|t| catalog.thread(*t)).is_some_and(|t| t.kernel);
-        (!g.focus, kernel, p.map_or(u32::MAX, |p| p.pid), g.process)
-    });
-    groups
-}
-
-/// Names of all threads and processes, told apart where they are the same: by their ids on the machine, which
-/// is where its user looks. Two containers may have the same ids inside.
-fn name_all(catalog: &Catalog) -> (Vec<String>, Vec<String>) {
-    let mut same: HashMap<&str, usize> = HashMap::new();
-    let mut members: HashMap<ProcessId, usize> = HashMap::new();
-    for p in &catalog.processes {
-        *same.entry(p.name.as_str()).or_default() += 1;
-    }
-    let mut twins: HashMap<(ProcessId, &str), usize> = HashMap::new();
-    for t in &catalog.threads {
-        *members.entry(t.process).or_default() += 1;
-        *twins.entry((t.process, t.name.as_str())).or_default() += 1;
-    }
-    let processes: Vec<String> = catalog
-        .processes
-        .iter()
-        .map(|p| {
-            let name = clean_to(&p.name, NAME);
-            let unique = same.get(p.name.as_str()).is_some_and(|n| *n == 1);
-            if name.is_empty() {
-                format!("pid {}", p.pid)
-            } else if unique {
-                name
-            } else {
-                format!("{name}:{}", p.pid)
-            }
-        })
-        .collect();
-    let threads = catalog
-        .threads
-        .iter()
-        .map(|t| {
-            let own = clean_to(&t.name, NAME);
-            let Some(process) = processes.get(t.process.index()) else { return format!("{own}:{}", t.tid) };
-            let p = &catalog.processes[t.process.index()];
-            if t.kernel {
-                return format!("[{own}]");
-            }
-            let several = members.get(&t.process).is_some_and(|n| *n > 1);
-            if !several {
-                return process.clone();
-            }
-            if t.tid == p.pid {
-                return format!("{process}/main");
-            }
-            let unique =
-                t.name != p.name && twins.get(&(t.process, t.name.as_str())).is_some_and(|n| *n == 1);
-            if unique && !own.is_empty() {
-                format!("{process}/{own}")
-            } else if t.name == p.name || own.is_empty() {
-                format!("{process}/{}", t.tid)
-            } else {
-                format!("{process}/{own}:{}", t.tid)
-            }
-        })
-        .collect();
-    (threads, processes)
 }
 
 #[cfg(test)]

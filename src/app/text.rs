@@ -2,10 +2,13 @@
 
 use super::state::{State, View};
 use super::time;
+use super::views::diagnosis::cause_step;
 use crate::clean::clean;
 use crate::config::Look;
 use crate::frames::{call_on, condensed};
+use crate::wall;
 use pg_graph::report::{Report, RootCause, SliceStep};
+use pg_graph::words::short_command;
 use std::fmt::Write;
 
 /// A paragraph.
@@ -42,9 +45,11 @@ fn victim(r: &Report) -> String {
     };
     let unit = v.unit.as_ref().map_or_else(String::new, |u| format!(" {}.", capital(&clean(&u.words))));
     let unserved = v.unserved.as_ref().map_or_else(String::new, |u| format!(" {}.", clean(u)));
+    let clock = wall::time_of_day(r.session.start_unix_ns, v.start_ns);
+    let clock = if clock.is_empty() { clock } else { format!("{clock}; ") };
     let outside = if v.outside_focus { " It is outside of the focus of the recording." } else { "" };
     format!(
-        "{} (pid {}{thread}) {did} for {} from {} on ({}){}.{outside}{unit}{unserved}",
+        "{} (pid {}{thread}) {did} for {} from {} on ({clock}{}){}.{outside}{unit}{unserved}",
         clean(&v.process),
         v.pid,
         time::length(v.duration_ns),
@@ -97,6 +102,14 @@ fn step_name(s: &SliceStep) -> String {
     }
 }
 
+/// Columns of a command line beside a step.
+const COMMAND: usize = 48;
+
+/// Does another process on the way have the name of this step's?
+pub fn namesakes(slice: &[SliceStep], s: &SliceStep) -> bool {
+    slice.iter().any(|x| x.process == s.process && x.pid != s.pid)
+}
+
 fn missing(r: &Report) -> String {
     let c = &r.coverage;
     let mut parts = Vec::new();
@@ -120,6 +133,14 @@ pub fn verdict(state: &State) -> Vec<Paragraph> {
     let Some(r) = state.diagnosis.verdict() else { return Vec::new() };
     let blank = || p(Look::Text, 0, "");
     let mut out = vec![p(Look::Strong, 0, victim(r)), blank()];
+    // Whoever opens the file of a colleague did not give them.
+    if let n @ 1.. = state.diagnosis.kept {
+        let text = format!(
+            "{} kept in this file from before led here; u takes the last one back.",
+            time::counted(n, "answer")
+        );
+        out.extend([p(Look::Warning, 0, text), blank()]);
+    }
     let first = r.root_causes.first();
     match first {
         None => out.push(p(
@@ -142,7 +163,9 @@ pub fn verdict(state: &State) -> Vec<Paragraph> {
         }
     }
     out.push(blank());
-    out.push(p(Look::Title, 0, "The way there"));
+    let (cause, star) = (cause_step(r), state.config.glyphs.cause);
+    let marked = if cause.is_some() { format!(" ({star} the root cause)") } else { String::new() };
+    out.push(p(Look::Title, 0, format!("The way there{marked}")));
     for (i, s) in r.slice.iter().enumerate() {
         let edge = match (&s.edge, &s.strength) {
             (Some(e), Some(strength)) => format!(" [{e}, {strength}]"),
@@ -152,14 +175,20 @@ pub fn verdict(state: &State) -> Vec<Paragraph> {
         let what = if what.is_empty() { what } else { format!(" in {what}") };
         let before = r.slice.iter().take(i).position(|x| x.tid == s.tid && x.pid == s.pid);
         let again = before.map_or_else(String::new, |b| format!(": step {b} again, a circle"));
+        let command = if namesakes(&r.slice, s) {
+            format!(", `{}`", clean(&short_command(&s.cmdline, COMMAND)))
+        } else {
+            String::new()
+        };
+        let (look, mark) = if cause == Some(i) { (Look::Cause, star) } else { (Look::Text, "") };
         let text = format!(
-            "{i} {} (tid {}) {} {}{what}{edge}{again}",
+            "{i}{mark} {} (tid {}{command}) {} {}{what}{edge}{again}",
             clean(&step_name(s)),
             s.tid,
             if s.seen { s.state.as_str() } else { "not seen" },
             time::length(s.spent_ns)
         );
-        out.push(Paragraph { hang: true, ..p(Look::Text, 2, text) });
+        out.push(Paragraph { hang: true, ..p(look, 2, text) });
     }
     out.push(blank());
     let frames = first.map(|c| condensed(&c.stack)).unwrap_or_default();
@@ -233,7 +262,12 @@ pub fn why_not(state: &State) -> Vec<Paragraph> {
     for q in &o.asked {
         let answer =
             if q.answer == 0 { "stop here".into() } else { format!("{} of {}", q.answer, q.options) };
-        out.push(p(Look::Text, 2, format!("{} Answer: {answer}, by {}.", clean(&q.text), q.by)));
+        let by = match q.by.as_str() {
+            "policy" => "taken as recommended",
+            "answers" => "from the answers file",
+            _ => "given here",
+        };
+        out.push(p(Look::Text, 2, format!("{} Answer: {answer}, {by}.", clean(&q.text))));
     }
     out.push(p(Look::Text, 0, ""));
     out.push(p(Look::Title, 0, "Weak edges on the way"));
@@ -329,10 +363,11 @@ pub fn markdown(state: &State) -> String {
                 let v = &row.victim;
                 let _ = writeln!(
                     out,
-                    "| {} | {} | {} | {} | {} | {} |",
+                    "| {} | {} | {}{} | {} | {} | {} |",
                     v.words(),
-                    escape(rec.thread_name(v.thread)),
+                    escape(&rec.thread_name_at(v.thread, v.end())),
                     time::at(v.start),
+                    rec.clock(v.start),
                     time::length(v.duration),
                     escape(&row.waits),
                     escape(&row.suspects)
@@ -374,10 +409,12 @@ pub fn verdict_markdown(state: &State) -> String {
     let s = &r.session;
     // A redacted recording tells neither.
     let host = if s.host.is_empty() { String::new() } else { format!(" on {}", escape(&s.host)) };
+    let from = wall::date_time(s.start_unix_ns);
+    let from = if from.is_empty() { from } else { format!(" from {from} on") };
     let kernel = if s.kernel.is_empty() { String::new() } else { format!(", Linux {}", escape(&s.kernel)) };
     let _ = writeln!(
         out,
-        "\n{}{host}{kernel}, {} recorded, {} events",
+        "\n{}{host}{kernel}, {} recorded{from}, {} events",
         code(&state.file),
         time::length(s.duration_ns),
         s.events
@@ -387,7 +424,10 @@ pub fn verdict_markdown(state: &State) -> String {
 
 fn slice_markdown(state: &State) -> String {
     let Some(o) = &state.diagnosis.outcome else { return String::new() };
-    let mut out = String::from("| step | thread | state | for | in | edge |\n|---|---|---|---|---|---|\n");
+    let mut out = String::from(
+        "| step | thread | command | state | for | in | edge |\n|---|---|---|---|---|---|---|\n",
+    );
+    let cause = cause_step(&o.report).filter(|_| o.question.is_none());
     for (i, s) in o.report.slice.iter().enumerate() {
         let what = call_on(s.syscall.as_deref().or(s.waits_on.as_deref()), s.object.as_deref());
         let edge = match (&s.edge, &s.strength) {
@@ -396,9 +436,11 @@ fn slice_markdown(state: &State) -> String {
         };
         let _ = writeln!(
             out,
-            "| {i} | {} ({}) | {} | {} | {} | {edge} |",
+            "| {i} | {} ({}){} | {} | {} | {} | {} | {edge} |",
             escape(&step_name(s)),
             s.tid,
+            if cause == Some(i) { ", **root cause**" } else { "" },
+            code(&short_command(&s.cmdline, COMMAND)).replace('|', "\\|"),
             if s.seen { s.state.as_str() } else { "not seen" },
             time::length(s.spent_ns),
             escape(&what)

@@ -118,8 +118,10 @@ fn loaded(state: &mut State, load: Load) {
             for n in r.coverage.notes.iter().filter(told).take(100) {
                 state.say(Look::Warning, n.clone());
             }
+            let from = crate::wall::date_time(r.header.start_wall);
+            let from = if from.is_empty() { from } else { format!(" from {from} on") };
             let told = format!(
-                "{} events, {} vertices, {} edges in {}",
+                "{} events, {} vertices, {} edges in {}{from}",
                 super::time::count(r.graph.event_count()),
                 super::time::count(r.graph.vertex_count() as u64),
                 super::time::count(r.graph.edge_count() as u64),
@@ -223,14 +225,22 @@ fn job_done(state: &mut State, done: Done) {
                 state.say(Look::Error, format!("what was decided is not kept: {e}"));
             }
         }
-        Done::Copied(result) => {
+        Done::Copied(what, result) => {
             finished(state, "copying");
             match result {
                 Ok(Some(tool)) => {
-                    state.say(Look::Good, format!("copied: the terminal was asked, and {tool} has it"));
+                    state.say(
+                        Look::Good,
+                        format!("copied: {what}; the terminal was asked, and {tool} has it"),
+                    );
                 }
-                Ok(None) => state.say(Look::Good, "copied: the terminal was asked to keep it (OSC 52)"),
-                Err(e) => state.say(Look::Warning, format!("the terminal was asked to keep it; {e}")),
+                Ok(None) => {
+                    state.say(
+                        Look::Good,
+                        format!("copied: {what}; the terminal was asked to keep it (OSC 52)"),
+                    );
+                }
+                Err(e) => state.say(Look::Warning, format!("{what}: the terminal was asked to keep it; {e}")),
             }
         }
         Done::Exported(result) => {

@@ -16,8 +16,9 @@ pub use record::{Level, Record};
 pub use symbols::SymbolFiles;
 pub use train::Train;
 pub use units::Units;
+pub use values::At;
 pub(super) use values::ns;
-use values::{demo_seconds, flag, number, pid, seconds, time, whole_seconds};
+use values::{demo_seconds, flag, moment, number, pid, seconds, time, whole_seconds};
 pub use violations::Violations;
 
 use super::exit::Failure;
@@ -329,9 +330,9 @@ pub struct Diagnose {
     /// The victim's thread name or command line matches this regular expression
     #[arg(long, value_name = "REGEX", group = "who", help_heading = "Which hang")]
     pub process: Option<String>,
-    /// It hung at this moment, in seconds since the recording began
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true, help_heading = "Which hang")]
-    pub at: Option<f64>,
+    /// It hung at this moment: seconds since the recording began, or a time of day in UTC (09:10:13)
+    #[arg(long, value_name = "SECONDS|TIME", value_parser = moment, allow_negative_numbers = true, help_heading = "Which hang")]
+    pub at: Option<At>,
     /// It is this unit of work that took too long, by its number (`pg-tui violations`)
     #[arg(long, value_name = "N", conflicts_with_all = ["who", "at", "steps"], help_heading = "Which hang")]
     pub violation: Option<std::num::NonZeroUsize>,

@@ -1,10 +1,12 @@
 //! `pg-tui diagnose`: the cause of a hang without a screen.
 
-use super::args::{Diagnose, ns};
+use super::args::{At, Diagnose, ns};
 use super::exit::{Failure, Outcome};
 use super::{loading, text};
 use crate::flight::KEPT;
 use crate::session::Loaded;
+use crate::wall::{date_time, time_of_day};
+use pg_event::Ns;
 use pg_graph::report::Report;
 use pg_graph::{BuildOptions, By, Diagnosis, Options, SelectError, Selection, Step, Victim, VictimOptions};
 use regex::Regex;
@@ -61,7 +63,8 @@ fn kept_for(loaded: &Loaded) -> Option<Selection> {
 
 /// The worst victim that fits what was asked for.
 fn select(args: &Diagnose, process: Option<Regex>, loaded: &Loaded) -> Result<Victim, Failure> {
-    let selection = Selection { pid: args.pid, tid: args.tid, process, at: args.at.map(ns) };
+    let at = args.at.map(|at| moment(at, loaded)).transpose()?;
+    let selection = Selection { pid: args.pid, tid: args.tid, process, at };
     let open = args.pid.is_none() && args.tid.is_none() && args.at.is_none() && selection.process.is_none();
     let options = VictimOptions::default();
     if let Some(kept_for) = kept_for(loaded).filter(|_| open)
@@ -80,6 +83,26 @@ fn select(args: &Diagnose, process: Option<Regex>, loaded: &Loaded) -> Result<Vi
             SelectError::NoMatch(_) => Failure::Usage(format!("{}: {e}", args.file.display())),
         }
     })
+}
+
+/// When that was in the recording, ns.
+fn moment(at: At, loaded: &Loaded) -> Result<Ns, Failure> {
+    let (start, end) = (loaded.header.start_wall, loaded.graph.duration());
+    let second = match at {
+        At::Since(seconds) => return Ok(ns(seconds)),
+        At::Clock(second) => second,
+    };
+    match crate::wall::moment_of(start, second) {
+        Some(at) if at <= end => Ok(at),
+        Some(_) => Err(Failure::Usage(format!(
+            "--at: the recording is from {} to {}",
+            date_time(start),
+            time_of_day(start, end)
+        ))),
+        None => {
+            Err(Failure::Usage("--at: the file does not say when it began; use seconds since then".into()))
+        }
+    }
 }
 
 /// Can something be missing of a recording besides its very end?

@@ -6,7 +6,7 @@ use super::exit::{Failure, Outcome};
 use super::text::{bytes, count};
 use crate::clean::clean;
 use crate::redact::{Count, Options, Summary, redact};
-use crate::session::{self, Session};
+use crate::session::{self, Session, SessionError};
 use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -25,7 +25,18 @@ pub fn run(args: &Redact, out: &mut dyn Write) -> Outcome {
     }
     // IN and OUT are easily swapped: a recording that is at OUT is kept.
     let kept = session::keep_old(&args.output).map_err(|e| Failure::Usage(e.to_string()))?;
-    let summary = redact(&args.input, &args.output, &options)?;
+    let summary = redact(&args.input, &args.output, &options).map_err(|e| match e {
+        SessionError::Io { ref path, action, .. } if *path == args.output && action.starts_with("create") => {
+            Failure::Usage(e.to_string())
+        }
+        SessionError::Io { ref path, .. } if *path == args.output => {
+            // Half a copy is of no use, and looks like one.
+            let ours = fs::metadata(path).is_ok_and(|m| m.is_file());
+            let _ = ours.then(|| fs::remove_file(path));
+            Failure::Other(e.to_string())
+        }
+        e => e.into(),
+    })?;
     if let Some(old) = kept {
         eprintln!("pg-tui: the recording that was there is now {}", clean(&old.display().to_string()));
     }

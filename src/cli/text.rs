@@ -1,7 +1,9 @@
 //! The report as text for people: what hung, why, the way back, what was not seen.
 
+use crate::app::text::namesakes;
 use crate::clean::{clean, clean_to};
 use crate::frames::{call_on, condensed, innermost};
+use crate::wall::{aside, date_time};
 use pg_graph::report::{Report, RootCause, SliceStep};
 use pg_graph::words::{moment, span};
 use std::fmt::Write;
@@ -73,6 +75,9 @@ fn why_not(out: &mut String, r: &Report) -> std::fmt::Result {
 fn head(out: &mut String, r: &Report, focus: &str) -> std::fmt::Result {
     let s = &r.session;
     let mut line = format!("{}  {}  {} events", s.file, span(s.duration_ns), count(s.events));
+    if s.start_unix_ns != 0 {
+        let _ = write!(line, "  {}", date_time(s.start_unix_ns));
+    }
     if !s.host.is_empty() {
         let _ = write!(line, "  host {}", s.host);
     }
@@ -87,7 +92,8 @@ fn head(out: &mut String, r: &Report, focus: &str) -> std::fmt::Result {
     writeln!(out, "What hung")?;
     let who = who(&v.process, v.pid, &inside(v.container.as_deref(), v.container_pid), &v.thread, v.tid);
     let (long, at) = (span(v.duration_ns), moment(v.start_ns));
-    writeln!(out, "  {}: {} of {long} at {at}{}", clean(&who), v.words(), v.cut())?;
+    let clock = aside(s.start_unix_ns, v.start_ns);
+    writeln!(out, "  {}: {} of {long} at {at}{clock}{}", clean(&who), v.words(), v.cut())?;
     if !v.cmdline.is_empty() {
         writeln!(out, "  {}", clean_to(&v.cmdline, WIDTH))?;
     }
@@ -144,6 +150,10 @@ fn slice(out: &mut String, r: &Report) -> std::fmt::Result {
             writeln!(out, "  │  ↑ {}", clean_to(&format!("{edge} {rule} {strength}{why}"), WIDTH))?;
         }
         writeln!(out, "{}", clean_to(&step(i, s), WIDTH + 10))?;
+        if namesakes(&r.slice, s) && !s.cmdline.is_empty() {
+            let line = if i + 1 == r.slice.len() { ' ' } else { '│' };
+            writeln!(out, "  {line}  {}", clean_to(&s.cmdline, WIDTH))?;
+        }
     }
     writeln!(out)?;
     circle(out, r)
@@ -330,6 +340,46 @@ mod tests {
             who("nginx", 812, &inside, "worker", 815),
             "nginx (pid 812, 7 in container 3f2a9b1c4d5e), thread worker (815)"
         );
+    }
+
+    #[test]
+    fn steps_of_processes_with_one_name_have_their_command_lines() {
+        let step = |pid: u32, process: &str, cmdline: &str| {
+            serde_json::json!({
+                "pid": pid, "tid": pid, "process": process, "cmdline": cmdline, "thread": process,
+                "start_ns": 0, "duration_ns": 5, "spent_ns": 5, "state": "blocked", "stack": [], "seen": true,
+            })
+        };
+        let mut r: Report = serde_json::from_value(serde_json::json!({
+            "format": 1,
+            "session": {"file": "a.pgs", "host": "", "kernel": "", "duration_ns": 9, "events": 0, "vertices": 0,
+                "edges": 0},
+            "victim": {"pid": 7, "tid": 7, "process": "curl", "cmdline": "", "thread": "curl", "start_ns": 0,
+                "duration_ns": 5, "block_type": "long-wait"},
+            "questions": [],
+            "slice": [
+                step(7, "curl", "curl -s http://127.0.0.1/"),
+                step(8, "python3", "python3 shop.py"),
+                step(9, "python3", "python3 rates.py\u{1b}[2J"),
+            ],
+            "root_causes": [],
+            "coverage": {"lost_events": 0, "lost_ns": 0, "stacks_complete": 1.0, "symbols_resolved": 1.0,
+                "notes": []},
+        }))
+        .unwrap();
+        let mut out = String::new();
+        slice(&mut out, &r).unwrap();
+        let lines: Vec<&str> = out.lines().collect();
+        assert!(lines.contains(&"  │  python3 shop.py") && !out.contains("curl -s"), "{out}");
+        assert!(
+            lines.iter().any(|l| l.starts_with("     python3 rates.py")) && !out.contains('\u{1b}'),
+            "{out}"
+        );
+        // One of a name needs none.
+        r.slice.pop();
+        out.clear();
+        slice(&mut out, &r).unwrap();
+        assert!(!out.contains("shop.py"), "{out}");
     }
 
     #[test]

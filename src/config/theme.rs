@@ -229,6 +229,8 @@ pub struct Glyphs {
     pub caused_by: &'static str,
     /// A step that is part of a circular wait.
     pub circle: &'static str,
+    /// The root cause, in the slice.
+    pub cause: &'static str,
     /// A line that goes on.
     pub line: &'static str,
     /// The end of a line.
@@ -281,6 +283,7 @@ impl Glyphs {
             opened: "▾",
             caused_by: "↑",
             circle: "↺",
+            cause: "★",
             line: "│",
             end: "▼",
             strong: "═══",
@@ -318,6 +321,7 @@ impl Glyphs {
             opened: "-",
             caused_by: "^",
             circle: "o",
+            cause: "*",
             line: "|",
             end: "v",
             strong: "===",

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// The system refused.
-    #[error("{}: cannot {action}: {source}", path.display())]
+    #[error("{}: cannot {action}: {source}{}", path.display(), remedy(source, action))]
     Io {
         /// The file.
         path: PathBuf,
@@ -62,6 +62,16 @@ pub enum SessionError {
     },
 }
 
+/// What to do about it, where that is known: a recording made by root, other than under sudo, belongs to root.
+fn remedy(source: &std::io::Error, action: &str) -> &'static str {
+    match source.kind() {
+        std::io::ErrorKind::PermissionDenied if action.starts_with("open") => {
+            "; run it with sudo, or make the file yours: sudo chown $USER FILE"
+        }
+        _ => "",
+    }
+}
+
 /// Something is wrong with a part of a session; the rest is usable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Warning {
@@ -85,5 +95,25 @@ impl std::fmt::Display for Warning {
             write!(f, "; events from {:.3} s to {:.3} s are missing", s(from), s(to))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_somebody_else_is_told_with_its_remedy() {
+        let why = |kind: std::io::ErrorKind, action| {
+            let source = kind.into();
+            SessionError::Io { path: "a.pgs".into(), action, source }.to_string()
+        };
+        let denied = std::io::ErrorKind::PermissionDenied;
+        assert!(
+            why(denied, "open it")
+                .ends_with("; run it with sudo, or make the file yours: sudo chown $USER FILE")
+        );
+        assert!(!why(denied, "write to it").contains("chown"));
+        assert!(!why(std::io::ErrorKind::NotFound, "open it").contains("chown"));
     }
 }

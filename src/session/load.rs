@@ -21,6 +21,8 @@ pub struct Progress {
     pub events: u64,
     /// Events in the file, as far as it says.
     pub events_total: u64,
+    /// All are read: functions are named and the graph is put in order.
+    pub read: bool,
 }
 
 /// Where the names of functions come from that the file does not have.
@@ -96,6 +98,10 @@ pub fn load_session(
         if progress(done).is_break() {
             return Err(SessionError::Stopped { path: session.path().to_owned() });
         }
+    }
+    done.read = true;
+    if progress(done).is_break() {
+        return Err(SessionError::Stopped { path: session.path().to_owned() });
     }
     if refused > 0 {
         coverage
@@ -209,6 +215,7 @@ pub fn info(
             file: path.display().to_string(),
             host: header.host.clone(),
             kernel: header.kernel.clone(),
+            start_unix_ns: header.start_wall,
             duration_ns: graph.duration(),
             events: graph.event_count(),
             vertices: graph.vertex_count() as u64,

@@ -1,6 +1,6 @@
 //! What is under the timeline's cursor, in a few lines.
 
-use super::parts::{Ui, rule};
+use super::parts::{Ui, fit, rule};
 use super::timeline;
 use crate::app::recording::Recording;
 use crate::app::time;
@@ -27,10 +27,11 @@ pub fn under_cursor(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     if area.height <= 1 {
         let mut spans = vec![ui.span(Look::Strong, format!(" {moment} "))];
         spans.extend(lines.swap_remove(0).spans);
-        buffer.set_line(area.x, area.y, &Line::from(spans), area.width);
+        buffer.set_line(area.x, area.y, &fit(ui, Line::from(spans), columns), area.width);
         return;
     }
-    rule(ui, buffer, area, &format!("{}  at {moment}", r.thread_name(t)), &r.ids(t));
+    let title = format!("{}  at {moment}{}", r.thread_name(t), r.clock(s.cursor));
+    rule(ui, buffer, area, &title, &r.ids(t));
     let notes = ui.state.notes.notes.iter().filter(|n| n.thread == t && n.time.abs_diff(s.cursor) <= step);
     for n in notes.take(1).filter(|n| !n.text.is_empty()) {
         let text = format!(" {} {}", ui.g.bookmark, ui.plain(&clean_to(&n.text, columns)));
@@ -42,8 +43,8 @@ pub fn under_cursor(ui: &Ui, buffer: &mut Buffer, area: Rect) {
         lines.resize(room - 1, Line::default());
         lines.push(timeline::legend(ui));
     }
-    for (i, l) in lines.iter().take(room).enumerate() {
-        buffer.set_line(area.x, area.y + 1 + i as u16, l, area.width);
+    for (i, l) in lines.into_iter().take(room).enumerate() {
+        buffer.set_line(area.x, area.y + 1 + i as u16, &fit(ui, l, columns), area.width);
     }
 }
 

@@ -165,8 +165,10 @@ pub fn path(ui: &Ui, buffer: &mut Buffer, body: Rect) {
             spans.extend(bar(&[(n.spent, ui.g.full, style)], whole, bars, (ui.g.idle, ui.style(Look::Idle))));
             spans.push(Span::raw(" "));
         }
-        let weak = if n.why_weak.is_some() { "  (weak edge)" } else { "" };
-        spans.push(Span::raw(format!(" {}", ui.plain(&doing(ui, n)))));
+        let weak = if n.why_weak.is_some() && columns >= 60 { "  weak" } else { "" };
+        let used: usize = spans.iter().map(Span::width).sum();
+        let room = columns.saturating_sub(used + 1 + weak.len());
+        spans.push(Span::raw(format!(" {}", clean_to(&ui.plain(&doing(ui, n)), room))));
         spans.push(ui.span(Look::WeakEdge, weak));
         put(ui, buffer, area, area.y + (i - p.offset) as u16, &Line::from(spans), selected);
     }

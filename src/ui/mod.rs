@@ -268,7 +268,7 @@ pub fn view_list(state: &State) -> Option<(Rect, usize)> {
 /// Which step or option a line of the slice or of a question belongs to, lines counted from the first shown.
 pub fn line_owner(state: &State, line: usize) -> Option<usize> {
     match state.view {
-        View::Slice => slice::owner(state, line),
+        View::Slice => slice::owner(state, body(screen(state)), line),
         View::Question => question::owner(state, line),
         _ => None,
     }

@@ -115,7 +115,7 @@ pub fn thread_name(name: &str, columns: usize) -> String {
         None => match name.rsplit_once(':') {
             // `name:pid`: the number is what tells it from others of that name.
             Some((name, pid))
-                if pid.bytes().all(|b| b.is_ascii_digit()) && columns > pid.len() + 4 && !pid.is_empty() =>
+                if pid.bytes().all(|b| b.is_ascii_digit()) && columns >= pid.len() + 3 && !pid.is_empty() =>
             {
                 format!("{}:{pid}", clean_to(name, columns - 1 - pid.len()))
             }
@@ -137,6 +137,28 @@ pub fn right(text: &str, columns: usize) -> String {
     let out = clean_to(text, columns);
     let used = width(&out);
     " ".repeat(columns.saturating_sub(used)) + &out
+}
+
+/// A line of at most `columns`: what does not fit is cut off, and that is shown.
+pub fn fit(ui: &Ui, line: Line<'static>, columns: usize) -> Line<'static> {
+    if line.width() <= columns {
+        return line;
+    }
+    let mut out = Vec::new();
+    let mut room = columns;
+    for span in line.spans {
+        let wide = span.width();
+        if wide < room {
+            room -= wide;
+            out.push(span);
+            continue;
+        }
+        // More comes, or this one is too wide: the sign of it needs a column.
+        let text = clean_to(&format!("{}  ", span.content), room);
+        out.push(Span::styled(ui.plain(&text), span.style));
+        break;
+    }
+    Line::from(out)
 }
 
 /// Breaks a text into lines of at most `columns`, at spaces where there are any.
@@ -312,6 +334,13 @@ mod tests {
         assert_eq!(wrap("abcdefghij kl", 4), ["abcd", "efgh", "ij", "kl"]);
         assert_eq!(wrap("a\n\nb", 10), ["a", "", "b"]);
         assert_eq!(wrap("slept 5.00 s, 100 % of it", 11), ["slept", "5.00 s,", "100 % of it"]);
+    }
+
+    #[test]
+    fn a_name_that_is_cut_keeps_its_number() {
+        assert_eq!(thread_name("bash:11047", 9), "ba…:11047");
+        assert_eq!(thread_name("sleep:11121", 8), "s…:11121");
+        assert_eq!(thread_name("sleep:11121", 5), "slee…");
     }
 
     #[test]

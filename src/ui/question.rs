@@ -169,17 +169,9 @@ fn option(
 /// What an option did, and where.
 fn detail(ui: &Ui, c: &Choice) -> String {
     let all: Vec<&str> = c.stack.iter().map(String::as_str).collect();
-    let stack: Vec<_> = crate::frames::telling(&all)
-        .into_iter()
-        .take(4)
-        .map(|f| clean(crate::frames::name(f)).into_owned())
-        .collect();
+    let stack = crate::frames::in_line(&crate::frames::telling(&all), ui.g.from, 4);
     let text = clean(&c.detail);
-    if stack.is_empty() {
-        text.into_owned()
-    } else {
-        format!("{text}; in {}", stack.join(&format!(" {} ", ui.g.from)))
-    }
+    if stack.is_empty() { text.into_owned() } else { format!("{text}; in {}", clean(&stack)) }
 }
 
 fn stop(ui: &Ui, q: &Question, selected: bool, columns: usize) -> Line<'static> {

@@ -142,9 +142,10 @@ fn shown(ui: &Ui, columns: u16) -> Vec<Hint> {
         Context::Question => Some("later"),
         _ => None,
     };
-    if let (Some(word), Some(key)) =
-        (cancel, s.config.keymap.keys_for(context, Cmd::Cancel).into_iter().next())
-    {
+    // esc closes everything everywhere; the key that opened the help closes just that.
+    let keys = s.config.keymap.keys_for(context, Cmd::Cancel);
+    let esc = keys.iter().find(|k| *k == "esc").or(keys.first()).cloned();
+    if let (Some(word), Some(key)) = (cancel, esc) {
         shown.push((key, word, Some(Cmd::Cancel)));
     }
     let done = s.view == View::Slice && s.diagnosis.verdict().is_some();
@@ -176,7 +177,13 @@ fn shown(ui: &Ui, columns: u16) -> Vec<Hint> {
         let key = key(c);
         if !key.is_empty() {
             // What going on leads to when nothing is left to ask.
-            let hint = if c.cmd == Cmd::Resume && done { "verdict" } else { c.hint };
+            let writes = matches!(s.layers.last(), Some(Layer::Note(_) | Layer::Guard(_)));
+            let hint = match c.cmd {
+                Cmd::Resume if done => "verdict",
+                // There is no list to choose from.
+                Cmd::Accept if writes => "keep",
+                _ => c.hint,
+            };
             shown.push((key, hint, Some(c.cmd)));
         }
     }
@@ -206,7 +213,8 @@ fn not_now(ui: &Ui, cmd: Cmd) -> bool {
         }
         Cmd::GoThreads => layer || s.view == View::Threads,
         Cmd::GoTimeline => layer || s.view == View::Timeline,
-        Cmd::Help => matches!(s.layers.last(), Some(Layer::Help(_))),
+        Cmd::Help => matches!(s.layers.last(), Some(Layer::Help(_) | Layer::WhyNot(_) | Layer::Flag(..))),
+        Cmd::Quit => layer,
         Cmd::Undo => {
             let here = matches!(s.view, View::Question | View::Slice | View::Verdict);
             layer || !here || s.diagnosis.undone().is_none()
@@ -226,7 +234,8 @@ pub fn loading(ui: &Ui, buffer: &mut Buffer, area: Rect, what: &str, share: f64)
     let done = ((columns as f64) * share).round() as usize;
     let y = area.y + area.height / 3;
     let x = area.x + (area.width - columns as u16) / 2;
-    let text = format!("{what} {:.0} %", share * 100.0);
+    // What comes after the reading takes as long as it takes.
+    let text = if share < 1.0 { format!("{what} {:.0} %", share * 100.0) } else { format!("{what}…") };
     buffer.set_stringn(x, y, ui.plain(&text), columns, ui.style(Look::Text));
     if y + 1 < area.bottom() {
         let bar = Line::from(vec![

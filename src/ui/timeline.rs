@@ -82,6 +82,9 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
             Row::Process(p) => {
                 let name = left(&ui.plain(r.process_name(*p)), usize::from(area.width).saturating_sub(2));
                 buffer.set_line(area.x, y, &Line::from(ui.span(Look::Title, format!(" {name}"))), area.width);
+                // It has no lane: there is room for what tells it from others of its name.
+                let command = ui.plain(&r.command_of(*p, columns));
+                buffer.set_stringn(a.lanes.x, y, command, columns, ui.style(Look::Dim));
             }
             Row::Thread(t, under) => {
                 lane(ui, r, buffer, (area, Rect { y, height: 1, ..a.lanes }), *t, *under);

@@ -120,18 +120,18 @@ fn mark(ui: &Ui, kind: BlockType) -> Span<'static> {
 
 fn line(ui: &Ui, row: &Row, w: [usize; 6], selected: bool) -> Line<'static> {
     let v = &row.victim;
-    let name = ui.recording().map_or("?", |r| r.thread_name(v.thread));
+    let name = ui.recording().map_or("?".into(), |r| r.thread_name_at(v.thread, v.end()));
     let mut spans = vec![pointer(ui, selected)];
     let text = |t: &str, n: usize| if n == 0 { String::new() } else { left(&ui.plain(t), n - 1) + " " };
     if w[0] > 0 {
         spans.push(mark(ui, v.block_type));
         spans.push(Span::raw(left(&what(ui, v, w[0]), w[0] - 2) + " "));
-        name_of(ui, row, name, w[1], &mut spans);
+        name_of(ui, row, &name, w[1], &mut spans);
         spans.push(Span::raw(right(&time::moment(v.start, 10_000_000), w[2] - 2) + "  "));
     } else {
         spans.push(mark(ui, v.block_type));
         spans.push(Span::raw(" "));
-        name_of(ui, row, name, w[1].saturating_sub(2), &mut spans);
+        name_of(ui, row, &name, w[1].saturating_sub(2), &mut spans);
     }
     spans.push(ui.span(Look::Victim, right(&ui.length(v.duration), w[3] - 2) + "  "));
     let sigma = if ui.g.ascii { " sigma" } else { "σ" };
@@ -181,7 +181,9 @@ fn detail(ui: &Ui, buffer: &mut Buffer, area: Rect) {
         0 => ids,
         n => format!("{n} more like it: right shows them  {ids}"),
     };
-    rule(ui, buffer, area, r.thread_name(v.thread), &aside);
+    let title =
+        format!("{}  at {}{}", r.thread_name_at(v.thread, v.end()), time::at(v.start), r.clock(v.start));
+    rule(ui, buffer, area, &title, &aside);
     let vertex = r.graph.vertex(v.vertex);
     let stack = if on_cpu(v) {
         let p = pg_graph::profile(&r.graph, &r.catalog, v.thread, &[(v.start, v.end())]);
@@ -236,7 +238,8 @@ fn when(ui: &Ui, buffer: &mut Buffer, area: Rect) {
         return;
     }
     let end = r.graph.duration();
-    rule(ui, buffer, area, "when", &format!("0 s to {}", time::moment(end, 100_000_000)));
+    let span = format!("0 s{} to {}", r.clock(0), time::moment(end, 100_000_000));
+    rule(ui, buffer, area, "when", &span);
     let names = (usize::from(area.width) / 4).clamp(10, 28);
     let cells = usize::from(area.width).saturating_sub(names + 3);
     let s = &ui.state.victims;
@@ -245,7 +248,8 @@ fn when(ui: &Ui, buffer: &mut Buffer, area: Rect) {
         let v = &row.victim;
         let selected = Some(row.key()) == s.selected;
         let mut spans = vec![pointer(ui, selected)];
-        spans.push(Span::raw(left(&thread_name(&ui.plain(r.thread_name(v.thread)), names), names) + " "));
+        let name = ui.plain(&r.thread_name_at(v.thread, v.end()));
+        spans.push(Span::raw(left(&thread_name(&name, names), names) + " "));
         for c in 0..cells {
             let at = |c: usize| (u128::from(end) * c as u128 / cells.max(1) as u128) as Ns;
             let (a, b) = (at(c), at(c + 1).max(at(c) + 1));

@@ -77,7 +77,14 @@ pub fn write(path: &Path, name: &str) {
     }
     events.sort_by_key(|e| e.time);
     let header =
-        Header { host: "db7".into(), kernel: "6.1.0".into(), focus: "shop".into(), ..Header::default() };
+        // 2026-11-25 09:10:12 UTC.
+        Header {
+            host: "db7".into(),
+            kernel: "6.1.0".into(),
+            focus: "shop".into(),
+            start_wall: 1_795_597_812_000_000_000,
+            ..Header::default()
+        };
     let mut w = Writer::create(path, &header).expect("the file can be made");
     w.item(&Item::Catalog(rows)).expect("written");
     w.item(&Item::Events(events)).expect("written");

@@ -5,7 +5,7 @@ use super::node::Entry;
 use super::pose::Posed;
 use super::walk::{Flow, Walk, group_spans};
 use crate::class::class;
-use crate::words::{moment, percent, short_who, span};
+use crate::words::{moment, percent, process_at, short_who_at, span};
 use crate::{
     Choice, Edge, EdgeId, EdgeKind, EventGraph, NearbyEvent, Question, QuestionKind, VertexId, Weak, waits_on,
 };
@@ -265,7 +265,7 @@ impl Walk<'_> {
             group,
             Posed {
                 kind: QuestionKind::Edge,
-                text: format!("What made {} go on at {}?", short_who(self.c, thread), moment(b)),
+                text: format!("What made {} go on at {}?", short_who_at(self.c, thread, b), moment(b)),
                 why: format!(
                     "{} (from {} on). {}",
                     self.waited_in(thread, group),
@@ -277,11 +277,11 @@ impl Walk<'_> {
                     }
                 ),
                 choices: candidates.iter().map(|c| self.choice(c, b)).collect(),
-                stop: format!("stop here: {} itself is the cause", short_who(self.c, thread)),
+                stop: format!("stop here: {} itself is the cause", short_who_at(self.c, thread, b)),
                 recommended: best + 1,
                 reason: format!(
                     "{} {}{}",
-                    short_who(self.c, c.thread),
+                    short_who_at(self.c, c.thread, c.at),
                     self.did(c),
                     match c.weak {
                         None => ", and the edge is strong".to_owned(),
@@ -298,10 +298,15 @@ impl Walk<'_> {
         let weak = c.weak.map(|w| c.entry.why_weak.clone().unwrap_or_else(|| w.words().to_owned()));
         let weak = weak.map_or_else(String::new, |w| format!("; weak: {w}"));
         let stack = c.entry.id.map(|id| self.c.show_stack(self.g.edge_stack(id))).unwrap_or_default();
+        // Whoever executed another program before it acted is called otherwise in the slice.
+        let then = c.spans.first().map_or(c.at, |s| s.0.midpoint(s.1));
+        let then = process_at(self.c, c.thread, then);
+        let called =
+            if then == process_at(self.c, c.thread, c.at) { String::new() } else { format!(" as {then}") };
         Choice {
-            label: format!("{} ({})", short_who(self.c, c.thread), act_of(self.g, c)),
+            label: format!("{} ({})", short_who_at(self.c, c.thread, c.at), act_of(self.g, c)),
             detail: format!(
-                "{}; acted {}; accounts for {}{weak}",
+                "{}{called}; acted {}; accounts for {}{weak}",
                 self.did(c),
                 match until.saturating_sub(c.at) {
                     0 => "at that moment".to_owned(),

@@ -343,3 +343,24 @@ fn a_message_of_before_the_wait() {
     let why = done(&mut d).root_causes.remove(0).why;
     assert!(why.starts_with("early (pid 1001) sent that before the wait began"), "{why}");
 }
+
+/// One name in all places: that of the program which ran while it hung, whatever was executed later.
+#[test]
+fn who_became_another_program_is_named_as_it_was_then() {
+    let (g, mut c) = two_ways_in();
+    let line = |time, text: &str| pg_event::Cmdline { time, text: text.into() };
+    c.processes[0].cmdlines = vec![line(0, "/bin/sh run.sh"), line(8_100_000_000, "shop")];
+    c.processes[1].cmdlines = vec![line(0, "bash job.sh"), line(7_900_000_000, "evict")];
+    let s = Selection { pid: Some(1000), ..Selection::default() };
+    let v = select(&g, &c, &s, &VictimOptions::default()).unwrap();
+    let mut d = Diagnosis::new(&g, &c, v, Options::default());
+    let q = to_question(&mut d).expect("two threads may be the cause: a question");
+    assert!(q.text.starts_with("What made sh:1000 go on"), "{}", q.text);
+    assert!(q.stop.contains("sh:1000 itself"), "{}", q.stop);
+    let evict = q.choices.iter().find(|c| c.label.starts_with("evict:1001")).expect("it acted as evict");
+    assert!(evict.detail.contains(" as bash; acted"), "{}", evict.detail);
+    d.answer(0, By::User);
+    let r = done(&mut d);
+    assert_eq!((r.victim.process.as_str(), r.victim.cmdline.as_str()), ("sh", "/bin/sh run.sh"));
+    assert_eq!((r.victim.thread.as_str(), r.slice[0].process.as_str()), ("sh", "sh"));
+}

@@ -1,7 +1,7 @@
 //! The diagnosis: its question, its slice, its verdict.
 
 use pg_event::ThreadId;
-use pg_graph::report::{QuestionInfo, Report};
+use pg_graph::report::{QuestionInfo, Report, SliceStep};
 use pg_graph::{By, Decision, Question, SliceNode, Victim};
 use std::collections::HashSet;
 
@@ -41,6 +41,17 @@ pub struct DiagnosisState {
     pub verdict_offset: usize,
     /// Decisions that the session file holds for this victim.
     pub saved: Vec<Decision>,
+    /// How many of the answers were in the file when the diagnosis began.
+    pub kept: usize,
+}
+
+/// The step of the slice that is the root cause of a report, counted from 0: the last one of its thread.
+pub fn cause_step(report: &Report) -> Option<usize> {
+    let cause = report.root_causes.first()?;
+    let same = |s: &SliceStep| Some(s.tid) == cause.tid && Some(s.pid) == cause.pid;
+    // A circle ends where it began.
+    let last = report.circle.iter().max().map_or(report.slice.len(), |l| l + 1);
+    report.slice.iter().take(last).rposition(same)
 }
 
 impl DiagnosisState {
@@ -68,7 +79,9 @@ impl DiagnosisState {
     /// Takes over how far it got.
     pub fn set(&mut self, outcome: Outcome) {
         self.running = false;
-        self.step = outcome.slice.len().saturating_sub(1);
+        // Where a verdict is, what it names; else where the way has come to.
+        let cause = outcome.question.is_none().then(|| cause_step(&outcome.report)).flatten();
+        self.step = cause.unwrap_or(outcome.slice.len().saturating_sub(1)).min(outcome.slice.len());
         self.offset = 0;
         self.verdict_offset = 0;
         self.choice_offset = 0;

@@ -7,6 +7,7 @@ use crate::clean::clean_to;
 use crate::frames::call_on;
 use pg_event::{Ns, ProcessId, UnitTypeId};
 use pg_graph::{BlockType, VertexId, Victim};
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 /// From how many victims of one kind on they are shown as one line.
@@ -71,9 +72,10 @@ impl Row {
         // By what it was found, which it may not have been by its wait.
         let waits = if victim.unserved.is_some() { format!("unserved, {waits}") } else { waits };
         let sigmas = victim.violation.and_then(|v| v.sigmas(&r.catalog));
-        let mut names: Vec<&str> = Vec::new();
+        let mut names: Vec<Cow<'_, str>> = Vec::new();
+        let then = victim.start + victim.duration / 2;
         for t in &victim.suspects {
-            let name = if *t == victim.thread { "itself" } else { r.thread_name(*t) };
+            let name = if *t == victim.thread { "itself".into() } else { r.thread_name_at(*t, then) };
             if !names.contains(&name) {
                 names.push(name);
             }

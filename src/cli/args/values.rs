@@ -11,6 +11,32 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A moment of a recording, as a person names it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum At {
+    /// Seconds since it began.
+    Since(f64),
+    /// A time of day in UTC, seconds since midnight.
+    Clock(u64),
+}
+
+/// `12.5`, or `09:10:13`, or `9:10`.
+pub(super) fn moment(text: &str) -> Result<At, String> {
+    let Some(parts) = text.contains(':').then(|| text.split(':').collect::<Vec<_>>()) else {
+        return seconds(text)
+            .map(At::Since)
+            .map_err(|e| format!("{e}, or a time of day (UTC) such as 09:10:13"));
+    };
+    let number = |at: usize, most: u64| match parts.get(at) {
+        None if at == 2 => Some(0),
+        part => part.and_then(|p| p.parse().ok()).filter(|n| *n <= most),
+    };
+    match (number(0, 23), number(1, 59), number(2, 59)) {
+        (Some(h), Some(m), Some(s)) if parts.len() <= 3 => Ok(At::Clock(h * 3600 + m * 60 + s)),
+        _ => Err("a time of day is expected, such as 09:10:13 (UTC)".into()),
+    }
+}
+
 /// A share in percent: more than none, all at most.
 pub(super) fn percent(text: &str) -> Result<f64, String> {
     match text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>() {

@@ -34,6 +34,12 @@ const AFTER_TERMINATE: Duration = Duration::from_secs(3);
 
 /// Run it.
 pub fn run(args: &Record) -> Outcome {
+    // `record -- $CMD` with nothing in it is not meant to record the whole machine.
+    if args.command.is_empty() && std::env::args_os().next_back().is_some_and(|a| a == "--") {
+        return Err(Failure::Usage(
+            "no command stands behind `--`; without `--`, everything is recorded".into(),
+        ));
+    }
     if let Some(limit) = args.flight {
         return flight::run(args, limit);
     }

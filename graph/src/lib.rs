@@ -71,7 +71,7 @@ pub use unserved::UnservedFact;
 pub use vertex::{BlockType, Vertex, VertexId};
 pub use victim::{Victim, VictimOptions, victim_of, victims};
 pub use violations::{
-    Comparison, NormalUnit, Part, Side, SlowWay, UnitFact, ViolationFact, WayPart, compare, kernel_frames,
-    seen_by, violation_info, violation_victim, way_victim,
+    Comparison, NormalUnit, Part, Side, SlowWay, Spent, UnitFact, ViolationFact, WayPart, compare,
+    kernel_frames, seen_by, violation_info, violation_victim, way_victim,
 };
 pub use waits::{WaitsOn, main_object, wait_kind, waits_on};

@@ -176,6 +176,18 @@ pub struct ViolationInfo {
     pub stack: Vec<String>,
     /// How many frames of the user stack lie inside of the loop's frame; none when that was not found.
     pub distance: Option<u32>,
+    /// Why its type is not known; left out when it is, or nobody said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub type_unknown: Option<String>,
+    /// Of its time, as far as that was seen: on a CPU.
+    #[serde(default)]
+    pub on_cpu_ns: u64,
+    /// Ready to run, without one.
+    #[serde(default)]
+    pub ready_ns: u64,
+    /// Asleep.
+    #[serde(default)]
+    pub asleep_ns: u64,
     /// Whose unit handed it on; left out when that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handed_on: Option<HandedOnInfo>,

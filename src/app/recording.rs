@@ -199,6 +199,11 @@ impl Recording {
         clean_to(&pg_graph::words::unit_type(&self.catalog, t), NAME + 5)
     }
 
+    /// Why the type of a unit is not known, where its recording says so.
+    pub fn why_unknown(&self, t: UnitTypeId) -> Option<String> {
+        self.catalog.why_unknown(t).map(|why| clean_to(why, 300))
+    }
+
     /// What was decided about the guards of types of units, as the session keeps it; what makes no sense is left out.
     pub fn guard_rules(&self) -> HashMap<UnitTypeId, UnitRule> {
         let rules = self.session().map_or_else(Vec::new, |s| s.guard_rules().to_vec());

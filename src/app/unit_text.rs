@@ -12,18 +12,19 @@ pub fn violations(state: &State) -> String {
         return String::new();
     }
     let mut out = String::from(
-        "| type | thread | when | queued | took | may take | excess | seen in |\n|---|---|---|---|---|---|---|---|\n",
+        "| type | thread | when | queued | took | of that | may take | excess | seen in |\n|---|---|---|---|---|---|---|---|---|\n",
     );
     for (n, v) in &state.violations.rows {
         let queued = state.violations.queued(*n).map_or_else(String::new, time::length);
         // Writing to a string does not fail.
         let _ = writeln!(
             out,
-            "| {} | {} | {} | {queued} | {} | {} | {:.2} x | {} |",
+            "| {} | {} | {} | {queued} | {} | {} | {} | {:.2} x | {} |",
             escape(&r.unit_type(v.unit_type)),
             escape(r.thread_name(v.thread)),
             time::at(v.time),
             time::length(v.duration()),
+            r.graph.spent(&r.catalog, v).words(),
             time::length(v.threshold),
             v.excess(),
             escape(&r.stack_line(v.user_stack, "←", 4))

@@ -46,13 +46,13 @@ pub fn run(state: &mut State, cmd: Cmd) {
             None => state.say_only(Look::Dim, NOT_HANDED_ON),
         },
         Cmd::CompareUnits => run_job(state, Job::Compare(r, Box::new(v))),
-        Cmd::AdjustGuard if v.unit_type.is_some() => {
+        Cmd::AdjustGuard if r.catalog.unit_type(v.unit_type).is_some() => {
             let before =
                 state.violations.rules.get(&v.unit_type).map_or_else(String::new, ToString::to_string);
             let layer = GuardBox { line: Line::new(&before), unit_type: v.unit_type };
             state.layers.push(Layer::Guard(layer));
         }
-        Cmd::SilenceGuard if v.unit_type.is_some() => {
+        Cmd::SilenceGuard if r.catalog.unit_type(v.unit_type).is_some() => {
             let silenced = state.violations.rules.get(&v.unit_type) == Some(&UnitRule::Silence);
             decide(state, v.unit_type, if silenced { UnitRule::AUTO } else { UnitRule::Silence });
         }

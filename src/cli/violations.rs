@@ -40,13 +40,16 @@ pub fn json(info: &ViolationInfo) -> Result<String, Failure> {
 }
 
 fn text(loaded: &Loaded, v: &ViolationFact, info: &ViolationInfo) -> String {
-    const WIDTH: usize = 200;
+    const WIDTH: usize = 300;
     let handed_on = info.handed_on.as_ref().map_or_else(String::new, |h| format!(", {}", h.words));
     let c = &loaded.catalog;
     let more = if v.ended { "" } else { " and went on" };
     let place = crate::frames::innermost(&info.stack, 3).join(" ← ");
+    let spent = loaded.graph.spent(c, v).words();
+    let spent = if spent.is_empty() { spent } else { format!(" ({spent})") };
+    let why = info.type_unknown.as_ref().map_or_else(String::new, |why| format!(", of unknown type: {why}"));
     let line = format!(
-        "{:>4}  {:>10}  {}:{}  {}: {}{more}, may take {} ({:.2} x), seen {}{handed_on}  {place}",
+        "{:>4}  {:>10}  {}:{}  {}: {}{more}, may take {} ({:.2} x), seen {}{spent}{handed_on}{why}  {place}",
         info.number,
         moment(v.time),
         info.process,

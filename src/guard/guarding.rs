@@ -2,12 +2,14 @@
 
 use pg_event::{Ns, Sysno, UnitTypeRow};
 use pg_graph::units::{
-    Boundary, FunctionId, KnownTypes, Limit, LoopKey, LoopTypes, Place, Profile, RequestWay, SelectOptions,
-    TypeId, TypeOptions, candidates, guards, telling,
+    Boundary, Context, FunctionId, KnownTypes, Limit, LoopKey, LoopTypes, Place, Profile, RequestWay,
+    SelectOptions, TypeId, TypeOptions, candidates, guards, telling,
 };
 use pg_tracer::Error;
 use pg_tracer::given::{GivenError, program_first};
-use pg_tracer::guards::{Guarded, GuardedFunction, GuardedLoop, Guards, Judge, Plan, Point, Stacked};
+use pg_tracer::guards::{
+    Guarded, GuardedFunction, GuardedLoop, Guards, Judge, Plan, Point, SeenUnits, Stacked, Unknown,
+};
 use pg_tracer::stacks::Binary;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,6 +71,43 @@ pub struct Watched {
     pub guards: usize,
     /// Its units are no turns of a loop: what they are, in words.
     pub given: Option<String>,
+}
+
+impl Watched {
+    /// Why the type of a unit is not known, in words that follow a colon.
+    pub fn why_unknown(&self, why: Unknown) -> String {
+        match why {
+            Unknown::NoTypes => "no types of this loop were learnt".into(),
+            Unknown::Nothing => {
+                "no function is probed that tells the types of this loop from each other".into()
+            }
+            Unknown::Dark => {
+                "it began while no probes were set, which would have cost more than they may (--budget)"
+                    .into()
+            }
+            Unknown::Resting => {
+                "it had come by no function that is probed; others that tell types are called too often, \
+                                 and rest"
+                    .into()
+            }
+            Unknown::Passed => match self.guards {
+                1 => "it had not come by the one function that tells types from each other".into(),
+                n => format!("it had come by none of the {n} functions that tell types from each other"),
+            },
+        }
+    }
+
+    /// The row of units of no known type, and why that is, for a recording.
+    pub fn unknown(&self, why: Unknown) -> UnitTypeRow {
+        UnitTypeRow {
+            function: self.function.clone(),
+            module: self.module.clone(),
+            offset: self.key.offset,
+            threshold: self.limits.1,
+            unknown: self.why_unknown(why),
+            ..UnitTypeRow::default()
+        }
+    }
 }
 
 /// What is guarded.
@@ -148,10 +187,14 @@ impl Guarding {
             for (c, types) in telling(&of.contexts) {
                 told.entry(c.function).or_default().push((c.depth, types));
             }
+            let mut places: BTreeMap<Context, usize> = BTreeMap::new();
             for function in functions_of(&of) {
                 let told = told.remove(&function).unwrap_or_default();
-                let mut places = ask.profile.places(function);
-                let place = places.find_map(|p| at(&all.binaries, ask, p)).filter(|_| !told.is_empty());
+                let place = ask
+                    .profile
+                    .places(function)
+                    .find_map(|p| at(&all.binaries, ask, p))
+                    .filter(|_| !told.is_empty());
                 let Some(place) = place else { continue };
                 let number = *guarded.entry(function).or_insert_with(|| {
                     all.plan.functions.push(place);
@@ -159,8 +202,17 @@ impl Guarding {
                     all.plan.functions.len() - 1
                 });
                 watched.guards += 1;
-                all.plan.contexts.extend(told.into_iter().map(|(depth, types)| (i, number, depth, types)));
+                for (depth, types) in told {
+                    places.insert(Context { function, depth }, all.plan.contexts.len());
+                    all.plan.contexts.push((i, number, depth, types));
+                }
             }
+            let seen = of.seen.iter().filter(|s| !s.2.is_empty()).map(|(of, units, contexts)| SeenUnits {
+                of: *of,
+                units: *units,
+                contexts: contexts.iter().filter_map(|c| places.get(c).copied()).collect(),
+            });
+            all.plan.loops[i].seen = seen.collect();
             watched.known = of.known;
         }
         Ok(all)
@@ -415,11 +467,18 @@ fn rows(ask: &Ask, watched: &Watched, of: &KnownTypes) -> Vec<UnitTypeRow> {
     let row = |t: usize| {
         let stats = &of.stats[t];
         let said = if of.limits[t] == Limit::Auto { ask.limit } else { of.limits[t] };
+        let mut rule = crate::unit_rule::rule_words(said);
         let threshold = match said {
             Limit::Fixed(ns) => Some(ns),
             // A few units say nothing of how long the next may take.
             _ if !of.is_enough() => None,
-            _ => of.threshold(TypeId(t as u32), ask.limit.rule().unwrap_or_default()).map(|t| t.ns),
+            _ => {
+                let found = of.threshold(TypeId(t as u32), ask.limit.rule().unwrap_or_default());
+                if found.is_some_and(|t| t.skewed) {
+                    rule = "99.99 % quantile".into();
+                }
+                found.map(|t| t.ns)
+            }
         };
         UnitTypeRow {
             name: of.names[t].clone(),
@@ -431,8 +490,9 @@ fn rows(ask: &Ask, watched: &Watched, of: &KnownTypes) -> Vec<UnitTypeRow> {
             mean: stats.mean().unwrap_or(0.0).round() as Ns,
             sigma: stats.sigma().unwrap_or(0.0).round() as Ns,
             threshold: threshold.unwrap_or(0),
-            rule: crate::unit_rule::rule_words(said),
+            rule,
             histogram: stats.histogram().steps().take(MAX_BINS).collect(),
+            unknown: String::new(),
         }
     };
     (0..of.stats.len()).map(row).collect()

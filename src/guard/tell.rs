@@ -23,8 +23,6 @@ pub struct Shown {
     pub of_loop: String,
     /// How many frames of the stack are the kernel's.
     pub kernel: usize,
-    /// Of the time it had taken: on a CPU, ready to run without one, asleep; ns.
-    pub spent: [Ns; 3],
     /// With a CPU whenever it was ready, it had taken no longer than it may.
     pub starved: bool,
     /// The same unit was told before: it goes on.
@@ -43,6 +41,7 @@ impl Shown {
         let name = |pid| read_stat(pid).map_or_else(String::new, |s| lossy(&s.comm, NAME));
         let stopped =
             v.seen == SeenBy::Asleep && read_stat(v.tid).is_some_and(|s| matches!(s.state, b'T' | b't'));
+        let ready = v.ready.min(v.away);
         let info = ViolationInfo {
             number,
             time: v.time.saturating_sub(began),
@@ -59,18 +58,19 @@ impl Shown {
             at: pg_graph::seen_by(v.seen).into(),
             stack: Vec::new(),
             distance: None,
+            type_unknown: v.unknown.map(|why| watched.why_unknown(why)),
+            on_cpu_ns: v.elapsed.saturating_sub(v.away),
+            ready_ns: ready,
+            asleep_ns: v.away - ready,
             // Who woke whom is in the recording.
             handed_on: None,
         };
-        let ready = v.ready.min(v.away);
-        let spent = [v.elapsed.saturating_sub(v.away), ready, v.away - ready];
         let given = watched.given.clone();
         let of_loop = watched.function.clone();
         Self {
             info,
             of_loop,
             kernel: 0,
-            spent,
             starved: v.is_starved(),
             goes_on: false,
             slow_before: false,
@@ -128,6 +128,9 @@ pub fn text(s: &Shown) -> String {
         span(v.threshold_ns)
     );
     out.push_str(&where_time_went(s));
+    if let Some(why) = &v.type_unknown {
+        let _ = write!(out, "\n    its type is not known: {why}");
+    }
     // What the kernel does for it is told by its innermost function.
     let user = v.stack.iter().skip(s.kernel);
     if let Some(frame) = v.stack.first().filter(|_| s.kernel > 0) {
@@ -171,7 +174,7 @@ pub fn over_json(s: &Shown, took: Ns) -> Value {
 
 /// What the unit did with its time, as far as it is worth a word.
 fn where_time_went(s: &Shown) -> String {
-    let [cpu, ready, asleep] = s.spent;
+    let [cpu, ready, asleep] = [s.info.on_cpu_ns, s.info.ready_ns, s.info.asleep_ns];
     let least = s.info.elapsed_ns / 50;
     let parts = [(cpu, "on a CPU"), (ready, "ready without a CPU"), (asleep, "asleep")];
     let told =
@@ -191,9 +194,6 @@ pub fn json(s: &Shown) -> Value {
     if let Some(map) = line.as_object_mut() {
         map.insert("event".into(), json!("violation"));
         map.insert("loop".into(), json!(s.of_loop));
-        for (name, ns) in ["on_cpu_ns", "ready_ns", "asleep_ns"].into_iter().zip(s.spent) {
-            map.insert(name.into(), json!(ns));
-        }
         map.insert("starved".into(), json!(s.starved));
         map.insert("stopped".into(), json!(s.stopped));
         map.insert("goes_on".into(), json!(s.goes_on));
@@ -298,11 +298,13 @@ mod tests {
                 .map(String::from)
                 .into(),
             distance: Some(2),
+            on_cpu_ns: 40_000_000,
+            ready_ns: 900_000,
+            asleep_ns: 100_000,
             ..ViolationInfo::default()
         };
-        let spent = [40_000_000, 900_000, 100_000];
         let (of_loop, starved, stopped, given) = ("serve".into(), false, false, None);
-        Shown { info, of_loop, kernel: 1, spent, starved, goes_on: false, slow_before: false, stopped, given }
+        Shown { info, of_loop, kernel: 1, starved, goes_on: false, slow_before: false, stopped, given }
     }
 
     #[test]
@@ -314,6 +316,17 @@ mod tests {
             sort (shop)
             serve (shop)  <- event loop
         ");
+    }
+
+    #[test]
+    fn why_its_type_is_not_known_is_told() {
+        let mut unknown = shown();
+        unknown.info.unit_type = String::new();
+        unknown.info.type_unknown = Some("no types of this loop were learnt".into());
+        let said = text(&unknown);
+        assert!(said.contains("a unit of no known type") && said.contains("no types of this loop"), "{said}");
+        assert_eq!(json(&unknown)["type_unknown"], "no types of this loop were learnt");
+        assert!(json(&shown()).get("type_unknown").is_none());
     }
 
     #[test]
@@ -333,13 +346,19 @@ mod tests {
 
     #[test]
     fn where_its_time_went_is_told() {
-        let of = |spent, starved| where_time_went(&Shown { spent, starved, ..shown() });
+        let spent = |[on_cpu_ns, ready_ns, asleep_ns]: [Ns; 3]| ViolationInfo {
+            on_cpu_ns,
+            ready_ns,
+            asleep_ns,
+            ..shown().info
+        };
+        let of = |ns, starved| where_time_went(&Shown { info: spent(ns), starved, ..shown() });
         assert_eq!(
             of([1_000_000, 40_000_000, 0], true),
             " (1.0 ms on a CPU, 40 ms ready without a CPU; others had the CPUs)"
         );
         assert_eq!(of([500_000, 0, 40_000_000], false), " (40 ms asleep)");
-        let stopped = Shown { spent: [1_000_000, 0, 40_000_000], stopped: true, ..shown() };
+        let stopped = Shown { info: spent([1_000_000, 0, 40_000_000]), stopped: true, ..shown() };
         assert_eq!(where_time_went(&stopped), " (1.0 ms on a CPU, 40 ms asleep; it is stopped)");
         assert_eq!(of([0; 3], false), "");
     }

@@ -332,6 +332,7 @@ fn unit_type(t: &UnitTypeRow, class: Class, number: u32, names: &mut Names) -> U
             function: names.scrub(&t.function),
             module: names.scrub(&t.module),
             profile: names.scrub(&t.profile),
+            unknown: names.scrub(&t.unknown),
             ..t.clone()
         };
     }
@@ -342,6 +343,7 @@ fn unit_type(t: &UnitTypeRow, class: Class, number: u32, names: &mut Names) -> U
         offset: 0,
         profile: String::new(),
         histogram: Vec::new(),
+        unknown: if t.unknown.is_empty() { String::new() } else { "not told".into() },
         ..t.clone()
     }
 }

@@ -155,7 +155,8 @@ fn distribution(ui: &Ui, r: &Recording, buffer: &mut Buffer, area: Rect, v: &Vio
     rule(ui, buffer, area, &format!("How long units of {} take", r.unit_type(v.unit_type)), &decided);
     let inner = Rect { y: area.y + 1, height: area.height - 1, ..area };
     let Some(learnt) = r.catalog.unit_type(v.unit_type) else {
-        nothing(ui, buffer, inner, "Nothing is known of the type of this unit.");
+        let why = r.why_unknown(v.unit_type).map_or_else(String::new, |why| format!(": {why}"));
+        nothing(ui, buffer, inner, &format!("Nothing is known of the type of this unit{why}."));
         return;
     };
     let threshold = rule_of.and_then(|x| x.threshold(learnt)).unwrap_or(v.threshold);
@@ -174,15 +175,20 @@ fn seen_by(v: &ViolationFact) -> &'static str {
     }
 }
 
-/// Who handed the unit on, and how long it waited then, below the rule of an area. How many lines that took: none where
-/// it is not known, or the stack would have no room.
-fn handed_on(ui: &Ui, r: &Recording, buffer: &mut Buffer, area: Rect, v: &ViolationFact) -> u16 {
-    let Some(h) = r.graph.handed_on(&r.catalog, v.thread, v.time).filter(|_| area.height > 3) else {
-        return 0;
-    };
-    let words = clean_to(&ui.plain(&h.words(&r.catalog)), usize::from(area.width).saturating_sub(4));
-    buffer.set_string(area.x + 2, area.y + 1, words, ui.style(Look::Text));
-    1
+/// Who handed the unit on and how long it waited then, and what it did with its time, below the rule of an area. How many
+/// lines that took: none of what is not known, or for which the stack would have no room.
+fn said(ui: &Ui, r: &Recording, buffer: &mut Buffer, area: Rect, v: &ViolationFact) -> u16 {
+    let handed_on = r.graph.handed_on(&r.catalog, v.thread, v.time).map(|h| h.words(&r.catalog));
+    let spent = r.graph.spent(&r.catalog, v).words();
+    let spent = (!spent.is_empty()).then(|| format!("its time: {spent}"));
+    let lines = handed_on.into_iter().chain(spent).take(usize::from(area.height.saturating_sub(3)));
+    let mut count = 0;
+    for (y, words) in (area.y + 1..).zip(lines) {
+        let words = clean_to(&ui.plain(&words), usize::from(area.width).saturating_sub(4));
+        buffer.set_string(area.x + 2, y, words, ui.style(Look::Text));
+        count += 1;
+    }
+    count
 }
 
 /// The stack at detection: how far each frame is from the loop's.
@@ -199,7 +205,7 @@ fn seen_at(ui: &Ui, r: &Recording, buffer: &mut Buffer, area: Rect, v: &Violatio
     };
     rule(ui, buffer, area, &title, &aside);
     let mut frames = r.seen_at(v);
-    let said = handed_on(ui, r, buffer, area, v);
+    let said = said(ui, r, buffer, area, v);
     let height = usize::from(area.height - 1 - said);
     let inner = Rect { y: area.y + 1 + said, height: height as u16, ..area };
     if frames.is_empty() {

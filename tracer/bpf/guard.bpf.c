@@ -5,7 +5,8 @@
  *
  * A unit of a thread ends when it begins one of its boundary waits, which user space has named by the place (ip, sp) of
  * the system call, and the next begins when it gets the CPU back from that (`on_switch`), or when the loop's own wait
- * call returned at once (`on_turn`, a probe behind that call).
+ * call returned at once (`on_turn`, a probe behind that call), or with the next request of a connection that it has
+ * answered (`on_request`).
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -308,6 +309,8 @@ static __always_inline void begin_unit(struct unit *u, u64 now, u32 woken)
 	u->woken = woken;
 	u->contexts = u->more = 0;
 	u->asleep.ip = u->asleep.sp = 0;
+	u->served = 0;
+	u->answered = u->came = 0;
 	u->number++;
 	/* Without probes there are none. */
 	if (lit_since())
@@ -538,6 +541,11 @@ int on_turn(struct regs *ctx)
 		return 0;
 	/* As they were where the call returned to. */
 	u64 ip = ctx->ip - ((cookie & (STEPPED - 1)) >> SKIP & 0xffff), sp = ctx->sp + (cookie >> 32);
+	/* Code on the way there may be jumped to as well. What the call returned by lies below the stack still, unless it was not
+	   the last one. */
+	u64 returned = 0;
+	if (bpf_probe_read_user(&returned, sizeof(returned), (void *)(sp - 8)) || returned != ip)
+		return 0;
 	u32 turn = u ? is_turn(u, sp) : 0;
 	if (!turn) {
 		u64 image = image_of(bpf_get_current_task_btf());
@@ -560,9 +568,9 @@ int on_turn(struct regs *ctx)
 	u->turned |= turn;
 	if (u->running)
 		age(u, now);
-	if (u->running && u->woken && !u->hazy) {
-		/* It began when the thread got the CPU back for this return. */
-		u->woken = 0;
+	if (u->running && !u->hazy && (u->woken || (u->came && !u->answered))) {
+		/* It began when the thread got the CPU back for this return, or with what this call has received. */
+		u->woken = u->came = 0;
 	} else {
 		end_unit(u, now, 0);
 		begin_unit(u, now, 0);
@@ -638,6 +646,8 @@ int on_context(struct regs *ctx)
 	u->spent += ours;
 	return 0;
 }
+
+#include "served.h"
 
 #include "given.h"
 

@@ -85,7 +85,11 @@ struct unit {
 	u64 waited;		 /* between those, ready without a CPU */
 	u64 least;		 /* the longest that a part of it was one for certain */
 	u64 got;		 /* the CPU, or was counted to have it until then; 0: it has none */
-	u64 spare[3];
+	/* See served.h. */
+	u64 served;		 /* the socket of the connection that it received from last */
+	u32 answered;		 /* and has sent to since then */
+	u32 came;		 /* the unit began with what was received, no wait before it */
+	u64 spare;
 };
 _Static_assert(sizeof(struct unit) == 448, "layout.rs");
 

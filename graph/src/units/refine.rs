@@ -246,7 +246,7 @@ impl<'a> Inferring<'a> {
             for &t in g {
                 all.merge(trees[t].stats);
             }
-            (threshold(&all, Rule::default()).map_or(0, |t| t.ns), all.count())
+            (threshold(&all, Rule::Sigma { k: 4.0 }).map_or(0, |t| t.ns), all.count())
         };
         let limits: Vec<(u64, u64)> = groups.iter().map(limit).collect();
         let told: BTreeMap<Context, Vec<usize>> =

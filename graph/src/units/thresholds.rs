@@ -7,9 +7,19 @@ use serde::{Deserialize, Serialize};
 /// Units below which mean and deviation say little.
 pub(super) const FEW: u64 = 30;
 
+/// Of the durations that were learnt so many, and this share, lie above mean + 4 sigma: they are too skewed for that.
+const SKEWED: u64 = 5;
+const SKEWED_SHARE: f64 = 0.001;
+/// What bounds those.
+const OF_SKEWED: Rule = Rule::Quantile { q: 0.9999, confidence: 0.95 };
+
 /// How a threshold comes from durations.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub enum Rule {
+    /// Mean + 4 sigma, as the paper has it. Where one of a thousand durations and more lie above that, it would be
+    /// exceeded as often by what is usual: then what bounds 99.99 % of them, if that is more.
+    #[default]
+    Auto,
     /// Equation 3: mean + k sigma. The paper takes k = 4 (section 6): 1 of 31,574 normally distributed values is
     /// greater. Latencies are not normally distributed: see [`Threshold::above`].
     Sigma {
@@ -30,12 +40,6 @@ pub enum Rule {
         /// How certain that is to be, 0 to 1.
         confidence: f64,
     },
-}
-
-impl Default for Rule {
-    fn default() -> Self {
-        Self::Sigma { k: 4.0 }
-    }
 }
 
 /// What to be careful about.
@@ -61,6 +65,8 @@ pub struct Threshold {
     pub above: u64,
     /// What to be careful about.
     pub caution: Option<Caution>,
+    /// It was to be mean + 4 sigma, which the durations are too skewed for: the quantile was taken.
+    pub skewed: bool,
 }
 
 /// The threshold for these durations. `None` when there are none.
@@ -73,6 +79,7 @@ pub fn threshold(stats: &UnitStats, rule: Rule) -> Option<Threshold> {
         if n < 2 { greatest } else { ns.ceil().clamp(0.0, u64::MAX as f64) as Ns }
     };
     let (ns, caution) = match rule {
+        Rule::Auto => return auto(stats),
         Rule::Sigma { k } if k.is_finite() && k >= 0.0 => {
             (sigma_rule(k), (n < FEW).then_some(Caution::TooFew { have: n, need: FEW }))
         }
@@ -89,7 +96,17 @@ pub fn threshold(stats: &UnitStats, rule: Rule) -> Option<Threshold> {
     };
     // The steps of the histogram that reach above it; none when nothing was.
     let above = if greatest <= ns { 0 } else { stats.histogram().above(ns) };
-    Some(Threshold { ns, above, caution })
+    Some(Threshold { ns, above, caution, skewed: false })
+}
+
+/// [`Rule::Auto`].
+fn auto(stats: &UnitStats) -> Option<Threshold> {
+    let plain = threshold(stats, Rule::Sigma { k: 4.0 })?;
+    if plain.above < SKEWED || (plain.above as f64) < SKEWED_SHARE * stats.count() as f64 {
+        return Some(plain);
+    }
+    let bound = threshold(stats, OF_SKEWED).filter(|t| t.ns > plain.ns);
+    Some(bound.map_or(plain, |t| Threshold { skewed: true, ..t }))
 }
 
 fn open(share: f64) -> bool {
@@ -157,12 +174,41 @@ mod tests {
         let at = |k| threshold(&s, Rule::Sigma { k }).unwrap().ns;
         assert_eq!((at(0.0), at(1.0), at(4.0)), (5, 8, 14));
         let t = threshold(&s, Rule::default()).unwrap();
-        assert_eq!(t, Threshold { ns: 14, above: 0, caution: Some(Caution::TooFew { have: 8, need: 30 }) });
+        assert_eq!(
+            t,
+            Threshold {
+                ns: 14,
+                above: 0,
+                caution: Some(Caution::TooFew { have: 8, need: 30 }),
+                skewed: false
+            }
+        );
         assert_eq!(threshold(&s, Rule::Sigma { k: 1.0 }).unwrap().above, 1);
         assert_eq!(threshold(&UnitStats::of([7]), Rule::default()).unwrap().ns, 7);
         assert_eq!(threshold(&UnitStats::default(), Rule::default()), None);
         let bad = threshold(&s, Rule::Sigma { k: f64::NAN }).unwrap();
         assert_eq!((bad.ns, bad.caution), (14, Some(Caution::Rule)));
+    }
+
+    /// Turns of 5 us of which one in eighty takes 70: the deviation is 7, and all of those would be too long.
+    #[test]
+    fn what_is_often_above_the_deviation_is_bounded_by_a_quantile() {
+        let turns = |n: u64, slow: u64| {
+            UnitStats::of((0..n).map(|i| if i % slow == 0 { 70_000 + i % 7 } else { 5_000 }))
+        };
+        let plain = |s: &UnitStats| threshold(s, Rule::Sigma { k: 4.0 }).unwrap();
+        let many = turns(80_000, 80);
+        assert_eq!(plain(&many).above, 1000);
+        let t = threshold(&many, Rule::Auto).unwrap();
+        assert!(t.skewed && t.caution.is_none() && t.ns >= 70_000 && t.above == 0, "{t:?}");
+        // Too few for the quantile: what was learnt is the bound.
+        let t = threshold(&turns(8_000, 80), Rule::Auto).unwrap();
+        assert!(t.skewed && t.ns >= 70_006 && t.caution.is_some(), "{t:?}");
+        // One in two thousand is no habit, nor are four.
+        for few in [turns(80_000, 2_000), turns(300, 80)] {
+            assert!(plain(&few).above > 0);
+            assert_eq!(threshold(&few, Rule::Auto), Some(plain(&few)));
+        }
     }
 
     #[test]

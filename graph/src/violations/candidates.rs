@@ -49,7 +49,13 @@ pub fn violation_victim(graph: &EventGraph, catalog: &Catalog, v: &ViolationFact
 }
 
 fn victim(graph: &EventGraph, catalog: &Catalog, v: &ViolationFact) -> Option<Victim> {
-    let mut victim = span_victim(graph, catalog, v.thread, (v.start, v.until), v.unit_type.some())?;
+    let mut victim = span_victim(
+        graph,
+        catalog,
+        v.thread,
+        (v.start, v.until),
+        v.unit_type.some().filter(|t| catalog.unit_type(*t).is_some()),
+    )?;
     victim.violation = Some(*v);
     Some(victim)
 }

@@ -50,6 +50,7 @@ pub fn violation_info(
     number: usize,
 ) -> ViolationInfo {
     let (t, p) = (catalog.thread(v.thread), catalog.process_of(v.thread));
+    let spent = graph.spent(catalog, v);
     let mut stack = kernel_frames(catalog, v.kernel_stack);
     stack.extend(catalog.show_stack(v.user_stack));
     ViolationInfo {
@@ -68,6 +69,10 @@ pub fn violation_info(
         at: seen_by(v.at).to_owned(),
         stack,
         distance: (v.depth > 0).then(|| catalog.shown_at(v.user_stack, v.depth as usize) as u32),
+        type_unknown: catalog.why_unknown(v.unit_type).map(str::to_owned),
+        on_cpu_ns: spent.on_cpu,
+        ready_ns: spent.ready,
+        asleep_ns: spent.asleep,
         handed_on: graph.handed_on(catalog, v.thread, v.time).map(|h| handed_on(catalog, &h)),
     }
 }

@@ -6,6 +6,7 @@ mod compare;
 mod info;
 mod normal;
 mod record;
+mod spent;
 mod way;
 
 pub(crate) use candidates::add;
@@ -16,6 +17,7 @@ pub(crate) use info::unit_info;
 pub use info::{kernel_frames, seen_by, violation_info};
 pub use normal::NormalUnit;
 pub(crate) use record::Units;
+pub use spent::Spent;
 pub use way::{SlowWay, WayPart, way_victim};
 
 use crate::EventGraph;

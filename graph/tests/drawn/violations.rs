@@ -302,6 +302,35 @@ fn units_of_threads_that_were_not_recorded_are_listed() {
     assert_eq!((info.distance, info.unit_type.as_str()), (None, ""));
 }
 
+/// What a slow unit did with its time, whether it ended or goes on.
+#[test]
+fn what_a_slow_unit_did_with_its_time_is_told() {
+    let mut d = Drawing::new(4.0);
+    let t = d.process("shopd", "shopd", None, 0.0);
+    let (get, unknown) = (d.unit_type("GET /", 0.02, 0.04), d.unknown_type("nobody looked"));
+    let stack = d.stack(&["serve (shopd)"]);
+    d.wait(t, 0.5, 1.0, "epoll_wait").timer();
+    d.wait(t, 1.1, 1.6, "fsync").queued(0.2).interrupted();
+    d.unit(t, get, (1.0, 2.0));
+    d.violation(t, get, (1.0, 1.7), (stack, 0), SeenBy::Sample);
+    d.wait(t, 2.0, 2.5, "epoll_wait").timer();
+    d.wait(t, 2.6, 4.0, "recvfrom").open();
+    d.violation(t, unknown, (2.5, 3.5), (stack, 0), SeenBy::Asleep);
+    let (g, c) = d.build();
+    let spent = |i: usize| {
+        let info = pg_graph::violation_info(&g, &c, &g.violations()[i], i + 1);
+        // A drawn thread takes a microsecond to wake.
+        let ms = |ns: u64| (ns + 500_000) / 1_000_000;
+        ([info.on_cpu_ns, info.ready_ns, info.asleep_ns].map(ms), info.type_unknown)
+    };
+    assert_eq!(spent(0), ([300, 200, 500], None));
+    assert_eq!(spent(1), ([100, 0, 1400], Some("nobody looked".into())));
+    let words = |i: usize| g.spent(&c, &g.violations()[i]).words();
+    assert_eq!(words(0), "300 ms on a CPU, 200 ms ready without a CPU, 500 ms asleep");
+    assert_eq!(words(1), "100 ms on a CPU, 1.40 s asleep");
+    assert_eq!(pg_graph::words::unit_type(&c, unknown), "unknown type");
+}
+
 /// A worker finishes one unit, takes 10 ms to get a CPU for the next that a listener woke it for, and is slow.
 #[test]
 fn who_handed_a_slow_unit_on() {

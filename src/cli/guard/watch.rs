@@ -4,7 +4,7 @@ use crate::guard::{Guarding, Shown, Watched};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use pg_event::{CatalogDelta, Ns, UnitTypeId};
 use pg_tracer::Error;
-use pg_tracer::guards::{Counts, Ended as UnitEnded, Guards, Sight, Told, Violation};
+use pg_tracer::guards::{Counts, Ended as UnitEnded, Guards, Sight, Told, Unknown, Violation};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -125,10 +125,11 @@ impl Watch {
         Arc::clone(&self.loops)
     }
 
-    /// Rows for the types, for a recording: they are numbered from 0 on, loop after loop.
+    /// Rows for the types, for a recording: they are numbered from 0 on, loop after loop; then for units of no known type.
     pub fn rows(&self) -> CatalogDelta {
-        let rows = self.loops.iter().flat_map(|l| &l.types);
-        let unit_types = (0..).map(UnitTypeId).zip(rows.cloned()).collect();
+        let rows = self.loops.iter().flat_map(|l| &l.types).cloned();
+        let unknown = self.loops.iter().flat_map(|l| Unknown::ALL.map(|why| l.unknown(why)));
+        let unit_types = (0..).map(UnitTypeId).zip(rows.chain(unknown)).collect();
         CatalogDelta { unit_types, ..CatalogDelta::default() }
     }
 
@@ -242,7 +243,9 @@ fn run(
             };
             let Some(watched) = loops.get(v.of_loop) else { continue };
             number += 1;
-            let of = type_id(&loops, v.of_loop, v.of);
+            let of = v
+                .unknown
+                .map_or_else(|| type_id(&loops, v.of_loop, v.of), |why| unknown_id(&loops, v.of_loop, why));
             let mut shown = Box::new(Shown::of(&v, number, watched, began));
             let last = before.get(&v.tid).filter(|(number, ..)| *number == v.number);
             (shown.goes_on, shown.slow_before) = (last.is_some(), last.is_some_and(|(.., slow)| *slow));
@@ -278,6 +281,13 @@ fn run(
             count(&guards);
         }
     }
+}
+
+/// The number of units of no known type in a recording.
+fn unknown_id(loops: &[Watched], of_loop: usize, why: Unknown) -> UnitTypeId {
+    let types: usize = loops.iter().map(|l| l.types.len()).sum();
+    let which = Unknown::ALL.iter().position(|x| *x == why).unwrap_or(0);
+    UnitTypeId((types + of_loop * Unknown::ALL.len() + which) as u32)
 }
 
 /// The number of a type in a recording.

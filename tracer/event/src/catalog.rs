@@ -381,9 +381,19 @@ impl Catalog {
         self.traces.get(id.index())
     }
 
-    /// The type of units, if the id is in the table.
+    /// The type of units, if the id is in the table and stands for one.
     pub fn unit_type(&self, id: UnitTypeId) -> Option<&UnitTypeRow> {
+        self.unit_row(id).filter(|t| t.unknown.is_empty())
+    }
+
+    /// Its row, if the id is in the table: that of a type, or of units of no known one.
+    pub fn unit_row(&self, id: UnitTypeId) -> Option<&UnitTypeRow> {
         self.unit_types.get(id.index())
+    }
+
+    /// Why the type of units is not known, where the id stands for that.
+    pub fn why_unknown(&self, id: UnitTypeId) -> Option<&str> {
+        self.unit_row(id).map(|t| t.unknown.as_str()).filter(|why| !why.is_empty())
     }
 
     /// The frames of a stack, leaf first.

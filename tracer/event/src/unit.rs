@@ -42,6 +42,9 @@ pub struct UnitTypeRow {
     /// Durations it was learnt from, ascending: the least and the greatest of a step, ns, and how many units.
     #[serde(deserialize_with = "bounded::sequence::<MAX_STEPS, _, _>")]
     pub histogram: Vec<(Ns, Ns, u64)>,
+    /// It is none: it stands for units of no known type, and this says why their type is not known.
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "bounded::text::<MAX_TEXT, _>")]
+    pub unknown: String,
 }
 
 /// What saw that a unit took too long.
@@ -112,5 +115,15 @@ mod tests {
             Some("t65535")
         );
         assert_eq!(c.unit_type(UnitTypeId::NONE), None);
+    }
+
+    #[test]
+    fn why_a_type_is_not_known_is_no_type() {
+        let row = UnitTypeRow { unknown: "nobody looked".into(), ..UnitTypeRow::default() };
+        let (id, mut c) = (UnitTypeId(0), Catalog::default());
+        c.apply(CatalogDelta { unit_types: vec![(id, row)], ..CatalogDelta::default() });
+        assert_eq!((c.unit_type(id), c.why_unknown(id)), (None, Some("nobody looked")));
+        assert_eq!(c.unit_row(id).map(|t| t.unknown.as_str()), Some("nobody looked"));
+        assert_eq!(c.why_unknown(UnitTypeId::NONE), None);
     }
 }

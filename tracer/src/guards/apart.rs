@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// So many contexts tell a unit, if it was not by fewer from the beginning.
 const ENOUGH: usize = 2;
+/// One unit in so many may be taken for another type's, and told without cause.
+const SELDOM: u64 = 10_000;
 
 /// Contexts of a loop: the function, and the types that come by it there.
 pub type Contexts<'a> = Vec<(usize, &'a [usize])>;
@@ -16,6 +18,50 @@ pub type Contexts<'a> = Vec<(usize, &'a [usize])>;
 pub fn contexts(plan: &Plan, of_loop: usize) -> Contexts<'_> {
     let of = plan.contexts.iter().filter(|c| c.0 == of_loop && c.3.len() <= CANDIDATES);
     of.map(|c| (c.1, c.3.as_slice())).collect()
+}
+
+/// What units of a loop that were seen would be taken for by what they came by, while functions are `out`: the type each is
+/// of, that it is taken for, and how many of all units of its type that are, where it is more than one in [`SELDOM`]. `ranks`
+/// are the types as the programs count them: of equals the first.
+fn taken(plan: &Plan, of_loop: usize, ranks: &[usize], out: impl Fn(usize) -> bool) -> Vec<(usize, usize)> {
+    let Some(of) = plan.loops.get(of_loop) else { return Vec::new() };
+    let mut all: BTreeMap<usize, u64> = BTreeMap::new();
+    let mut wrong: BTreeMap<(usize, usize), u64> = BTreeMap::new();
+    let mut hits = vec![0; ranks.len()];
+    for seen in &of.seen {
+        *all.entry(seen.of).or_default() += seen.units;
+        hits.fill(0);
+        let came_by = seen.contexts.iter().filter_map(|c| plan.contexts.get(*c));
+        for (_, _, _, types) in came_by.filter(|c| c.3.len() <= CANDIDATES && !out(c.1)) {
+            for &t in types.iter().filter(|t| **t < ranks.len()) {
+                hits[t] += 1;
+            }
+        }
+        let best = ranks.iter().copied().reduce(|a, b| if hits[b] > hits[a] { b } else { a });
+        if let Some(t) = best.filter(|&t| hits[t] > 0 && t != seen.of) {
+            *wrong.entry((seen.of, t)).or_default() += seen.units;
+        }
+    }
+    let often = |((of, _), n): &(&(usize, usize), &u64)| n.saturating_mul(SELDOM) > all[of];
+    wrong.iter().filter(often).map(|(pair, _)| *pair).collect()
+}
+
+/// The limits of the types of a loop (0: none), by their own, while functions are `out`.
+pub fn held(plan: &Plan, of_loop: usize, ranks: &[usize], out: impl Fn(usize) -> bool) -> Vec<Ns> {
+    let (own, contexts) = (&plan.loops[of_loop].thresholds, contexts(plan, of_loop));
+    let mut all = limits(own, &contexts, &out);
+    if contexts.iter().any(|c| out(c.0)) {
+        for (of, t) in taken(plan, of_loop, ranks, &out) {
+            if let (Some(&own), Some(limit)) = (own.get(of), all.get_mut(t)) {
+                *limit = longer(*limit, own);
+            }
+        }
+    }
+    all
+}
+
+fn longer(a: Ns, b: Ns) -> Ns {
+    if a == 0 || b == 0 { 0 } else { a.max(b) }
 }
 
 /// By function, numbers of pairs of types of which it shows that a unit is of the first and not of the second.
@@ -35,11 +81,11 @@ pub fn told(plan: &Plan) -> BTreeMap<usize, BTreeSet<u32>> {
     all
 }
 
-/// The limits of the types of a loop (0: none), by their own and by its contexts, while functions are `out`. A unit of one
+/// The limits by their own and by its contexts, while functions are `out`. A unit of one
 /// type that comes by little which another type's do not may be taken for one of that, and must not be held to a limit that
 /// its own kind exceeds: it is told as long as some of what tells them is probed. (Where they have nothing to tell them from
 /// the beginning, something else does, or nothing.)
-pub fn limits(own: &[Ns], contexts: &Contexts, out: impl Fn(usize) -> bool) -> Vec<Ns> {
+fn limits(own: &[Ns], contexts: &Contexts, out: impl Fn(usize) -> bool) -> Vec<Ns> {
     let mut all = vec![BTreeSet::new(); own.len()];
     let mut left = all.clone();
     let mut any = false;
@@ -62,7 +108,6 @@ pub fn limits(own: &[Ns], contexts: &Contexts, out: impl Fn(usize) -> bool) -> V
         // Not every unit of a type comes by each of its contexts.
         now >= before.min(ENOUGH) && 4 * now >= before
     };
-    let longer = |a: Ns, b: Ns| if a == 0 || b == 0 { 0 } else { a.max(b) };
     let limit = |t: usize| {
         // What comes by nothing of another type is not taken for it.
         let taken_for_it =
@@ -74,7 +119,7 @@ pub fn limits(own: &[Ns], contexts: &Contexts, out: impl Fn(usize) -> bool) -> V
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::GuardedLoop;
+    use super::super::plan::{GuardedLoop, SeenUnits};
     use super::*;
 
     #[test]
@@ -86,6 +131,35 @@ mod tests {
         let told = told(&plan);
         assert_eq!(told[&7], [1, 3 * 2 + 1, 9 + 2].into());
         assert!(told[&8].is_empty());
+    }
+
+    /// Three contexts tell the long type from the short one, but most of its units come by the hottest only, which rests.
+    #[test]
+    fn units_that_come_by_little_of_their_type_are_not_held_to_anothers_limit() {
+        let seen = |of, units, contexts: &[usize]| SeenUnits { of, units, contexts: contexts.into() };
+        let mut of = GuardedLoop { thresholds: vec![10, 500, 30], ..GuardedLoop::default() };
+        of.seen = vec![
+            seen(0, 46, &[0, 1]),
+            seen(1, 9_000, &[0, 1, 2]),
+            seen(1, 900, &[0, 2, 3, 4]),
+            seen(2, 5, &[5]),
+        ];
+        let contexts = [(1, &[0, 1][..]), (2, &[0]), (3, &[1]), (4, &[1]), (5, &[1]), (6, &[2])];
+        let contexts = contexts.map(|(f, types)| (0, f, 16, types.to_vec())).into();
+        let mut plan = Plan { loops: vec![of], contexts, ..Plan::default() };
+        let held = |plan: &Plan, out: &[usize]| held(plan, 0, &[0, 2, 1], |f| out.contains(&f));
+        assert_eq!(held(&plan, &[]), [10, 500, 30]);
+        assert_eq!(held(&plan, &[3]), [500, 500, 30]);
+        assert_eq!(
+            limits(&[10, 500, 30], &super::contexts(&plan, 0), |f| f == 3),
+            [10, 500, 30],
+            "by the contexts alone"
+        );
+        // Those that come by none of it are of no known type; one in ten thousand may be told without cause.
+        assert_eq!(held(&plan, &[1, 2, 3]), [10, 500, 30]);
+        plan.loops[0].seen[1].units = 1;
+        plan.loops[0].seen[2].units = 10_000;
+        assert_eq!(held(&plan, &[3]), [10, 500, 30]);
     }
 
     #[test]

@@ -112,7 +112,7 @@ impl Guards {
         for &pid in pids {
             all.add(pid)?;
         }
-        all.program.attach(all.plan.hz)?;
+        all.program.attach(all.plan.hz, !given)?;
         if given {
             all.set_given(pids)?;
         }

@@ -133,7 +133,10 @@ pub struct Unit {
     pub waited: u64,
     pub least: u64,
     pub got: u64,
-    pub spare: [u64; 3],
+    pub served: u64,
+    pub answered: u32,
+    pub came: u32,
+    pub spare: u64,
 }
 
 impl Unit {
@@ -175,7 +178,10 @@ impl Unit {
             waited: 0,
             least: 0,
             got: 0,
-            spare: [0; 3],
+            served: 0,
+            answered: 0,
+            came: 0,
+            spare: 0,
         }
     }
 }

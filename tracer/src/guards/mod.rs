@@ -46,6 +46,8 @@ mod told;
 mod windows;
 
 pub use guards::Guards;
-pub use plan::{GivenProbe, GivenUnit, Guarded, GuardedFunction, GuardedLoop, Judge, Plan, Spot, Stacked};
+pub use plan::{
+    GivenProbe, GivenUnit, Guarded, GuardedFunction, GuardedLoop, Judge, Plan, SeenUnits, Spot, Stacked,
+};
 pub use point::Point;
-pub use told::{Counts, Ended, Sight, Told, UnitTold, Violation};
+pub use told::{Counts, Ended, Sight, Told, UnitTold, Unknown, Violation};

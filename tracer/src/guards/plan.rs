@@ -51,6 +51,9 @@ pub struct GuardedLoop {
     pub thresholds: Vec<Ns>,
     /// Types of which the first is meant where a unit has come by as much of both, though its threshold is the greater.
     pub first: Vec<(usize, usize)>,
+    /// What units of the types were seen to come by while all of it was probed, where that is known: not every one comes by
+    /// all that its type has.
+    pub seen: Vec<SeenUnits>,
     /// How long a unit may take that came by no context of any type, ns; 0 is no limit.
     pub unknown: Ns,
     /// Places in files behind calls of the loop's own wait, which may return without having waited.
@@ -59,6 +62,17 @@ pub struct GuardedLoop {
     pub python: Option<String>,
     /// Where its units begin and end when a person said so; then no waits are their boundaries.
     pub given: Option<GivenUnit>,
+}
+
+/// Units that came by the same.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SeenUnits {
+    /// Their type, as in [`GuardedLoop::thresholds`].
+    pub of: usize,
+    /// How many.
+    pub units: u64,
+    /// By what of [`Plan::contexts`].
+    pub contexts: Vec<usize>,
 }
 
 /// Units that begin and end at places.

@@ -118,6 +118,11 @@ impl Probes {
         true
     }
 
+    /// Can any be set?
+    pub fn are_there(&self) -> bool {
+        self.programs.is_some()
+    }
+
     /// Does this function tell nothing of units at present, since it was called too often?
     pub fn is_out(&self, number: usize) -> bool {
         self.hot.rests(number) || self.back.contains(&number)

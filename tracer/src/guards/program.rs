@@ -28,6 +28,8 @@ const TRACEPOINTS: [(&str, &str); 4] = [
     ("on_exec", "sched_process_exec"),
     ("on_exit", "sched_process_exit"),
 ];
+/// As well, of messages: receiving last, so that nothing is taken for answered that was not.
+const MESSAGES: [(&str, &str); 2] = [("on_request", "sock_recv_length"), ("on_answer", "sock_send_length")];
 
 /// The loaded programs; dropping it detaches everything.
 pub struct Program {
@@ -62,6 +64,8 @@ pub struct Program {
     /// Kept for as long as samples are to be taken.
     #[allow(dead_code)]
     sampling: Option<Sampling>,
+    /// The programs of messages are loaded.
+    messages: bool,
     /// Sentences about what this kernel does not offer.
     pub notes: Vec<String>,
 }
@@ -173,11 +177,24 @@ impl Program {
             given,
             spare,
             sampling: None,
+            messages: false,
             notes,
         };
         for (name, tracepoint) in TRACEPOINTS {
             let program: &mut BtfTracePoint = all.program(name)?;
             patiently(|| program.load(tracepoint, &btf)).map_err(refused)?;
+        }
+        for (name, tracepoint) in MESSAGES {
+            let program: &mut BtfTracePoint = all.program(name)?;
+            if let Err(e) = patiently(|| program.load(tracepoint, &btf)) {
+                all.notes.push(format!(
+                    "requests of a connection that come before the program waits for them are one unit (to tell them apart \
+                     needs Linux 6.3): {}",
+                    reason(&e)
+                ));
+                break;
+            }
+            all.messages = tracepoint == MESSAGES[1].1;
         }
         let sample: &mut PerfEvent = all.program("on_sample")?;
         patiently(|| sample.load()).map_err(refused)?;
@@ -192,13 +209,15 @@ impl Program {
         self.ebpf.program_mut(name).ok_or_else(missing)?.try_into().map_err(refused)
     }
 
-    /// Attach what sees switches, and `hz` samples a second on each CPU.
+    /// Attach what sees switches, with `messages` what sees those, and `hz` samples a second on each CPU.
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub fn attach(&mut self, hz: u32) -> Result<(), Error> {
+    pub fn attach(&mut self, hz: u32, messages: bool) -> Result<(), Error> {
+        let messages = MESSAGES.iter().filter(|_| messages && self.messages);
+        let all: Vec<&str> = messages.chain(&TRACEPOINTS).map(|p| p.0).collect();
         // Births and ends first: no thread must come in between.
-        for (name, _) in TRACEPOINTS.iter().rev() {
+        for name in all.into_iter().rev() {
             let program: &mut BtfTracePoint = self.program(name)?;
             program.attach().map_err(refused)?;
         }

@@ -4,6 +4,26 @@ use super::layout;
 use crate::stacks::PythonCalls;
 use pg_event::{FrameId, Ns, SeenBy, StackId};
 
+/// Why the type of a unit is not known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unknown {
+    /// The loop has none.
+    NoTypes,
+    /// No function is probed that tells them from each other.
+    Nothing,
+    /// It began while no probes were set ([`super::Plan::budget`]).
+    Dark,
+    /// It had come by none of those that are probed, and others rest ([`super::Plan::share`]).
+    Resting,
+    /// It had come by none of them.
+    Passed,
+}
+
+impl Unknown {
+    /// All of them, in this order.
+    pub const ALL: [Self; 5] = [Self::NoTypes, Self::Nothing, Self::Dark, Self::Resting, Self::Passed];
+}
+
 /// A unit that takes longer than its type may.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Violation {
@@ -15,6 +35,8 @@ pub struct Violation {
     pub of_loop: usize,
     /// The type it is taken for, an index in the loop's thresholds; `None` when it came by no context of any.
     pub of: Option<usize>,
+    /// Why that is not known; `None` when it is.
+    pub unknown: Option<Unknown>,
     /// Which unit of the thread.
     pub number: u32,
     /// When it was seen, `CLOCK_MONOTONIC`, ns.

@@ -41,6 +41,11 @@ impl Lights {
         self.on().store(1, Ordering::SeqCst);
     }
 
+    /// Since when all probes are set, ns; 0: they are not, 1: they ever were.
+    pub fn since(&self) -> u64 {
+        self.on().load(Ordering::SeqCst)
+    }
+
     fn suspects(&self) -> u64 {
         self.0.u64(0, offset_of!(Sight, suspects)).load(Ordering::Relaxed)
     }

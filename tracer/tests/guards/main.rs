@@ -4,6 +4,7 @@
 mod born;
 mod budget;
 mod handed;
+mod served;
 
 use object::{Object, ObjectSegment, ObjectSymbol};
 use pg_event::SeenBy;

@@ -82,7 +82,7 @@ impl KnownTypes {
         let Some(all) = limit.threshold(&all, rule).filter(|a| a.ns > own.ns) else { return Some(own) };
         let caution = Caution::TooFew { have: stats.count(), need: FEW };
         let above = if stats.greatest()? <= all.ns { 0 } else { stats.histogram().above(all.ns) };
-        Some(Threshold { ns: all.ns, above, caution: Some(caution) })
+        Some(Threshold { above, caution: Some(caution), ..all })
     }
 }
 

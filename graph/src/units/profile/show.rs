@@ -91,6 +91,9 @@ impl Profile {
             Some(Caution::Rule) => write!(out, " (the rule makes no sense: mean + 4 sigma taken)")?,
             None => {}
         }
+        if row.threshold.skewed {
+            write!(out, " (too skewed for mean + 4 sigma: 99.99 % quantile)")?;
+        }
         if row.threshold.above > 0 {
             write!(out, " ({} of these units were above it)", row.threshold.above)?;
         }

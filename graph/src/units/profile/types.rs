@@ -21,6 +21,9 @@ pub struct LoopTypes {
     pub types: UnitTypes,
     /// The usual contexts of each: with a threshold they are [`crate::units::TypeContexts`].
     pub contexts: Vec<BTreeSet<Context>>,
+    /// What units of the types came by, as they were seen: the type, how many units did, and the contexts. Not every unit of
+    /// a type comes by all that is usual of it.
+    pub seen: Vec<(usize, u64, BTreeSet<Context>)>,
     /// Contexts that tell types of much different times from each other, what explains most first.
     pub splits: Vec<Context>,
     /// Types, by their numbers, of which the first is meant where a unit may be of both, though the second has the smaller
@@ -79,7 +82,9 @@ impl Profile {
         let name = |f: FunctionId| labels.get(f.0 as usize).map_or("?", |l| l.as_ref());
         let known = KnownTypes::new(l, &types, type_names(&types, name));
         let contexts = groups.iter().map(|g| contexts_of(g, &times)).collect();
-        Some(LoopTypes { types, contexts, splits, first, known })
+        let trees = groups.iter().enumerate().flat_map(|(of, g)| g.iter().map(move |&t| (of, t)));
+        let seen = trees.map(|(of, t)| (of, times[t].stats.count(), times[t].contexts.clone())).collect();
+        Some(LoopTypes { types, contexts, seen, splits, first, known })
     }
 
     /// All loops with their types, numbered.

@@ -129,6 +129,12 @@ impl Drawing {
         UnitTypeId(self.catalog.unit_types.len() as u32 - 1)
     }
 
+    /// What stands for units of no known type, and why it is not known.
+    pub fn unknown_type(&mut self, why: &str) -> UnitTypeId {
+        self.catalog.unit_types.push(UnitTypeRow { unknown: why.into(), ..UnitTypeRow::default() });
+        UnitTypeId(self.catalog.unit_types.len() as u32 - 1)
+    }
+
     /// A unit of a type from `start` to `end`.
     pub fn unit(&mut self, thread: ThreadId, unit_type: UnitTypeId, (start, end): (f64, f64)) {
         self.event(ns(start), thread, Kind::UnitBoundary { unit_type: UnitTypeId::NONE, begin: true });

@@ -26,9 +26,7 @@ impl Guards {
 
     /// The limits of a loop's types hold, as far as the probes that are set tell them apart.
     fn hold(&mut self, of_loop: usize) {
-        let contexts = apart::contexts(&self.plan, of_loop);
-        let own = &self.plan.loops[of_loop].thresholds;
-        let held = apart::limits(own, &contexts, |f| self.probes.is_out(f));
+        let held = apart::held(&self.plan, of_loop, &self.ranks[of_loop], |f| self.probes.is_out(f));
         for (rank, &place) in self.ranks[of_loop].iter().enumerate().take(TYPES) {
             self.program.rings.limit(of_loop, rank, limit(held[place], self.plan.learning));
         }

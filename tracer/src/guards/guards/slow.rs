@@ -1,8 +1,9 @@
 //! Units that take too long: those that the programs told of, and those that sleep.
 
+use super::super::apart;
 use super::super::frames::Frames;
 use super::super::layout::{self, At, SLOW, STARVED};
-use super::super::told::{Told, Violation};
+use super::super::told::{Told, Unknown, Violation};
 use super::Guards;
 use super::python::Mixed;
 use pg_event::{SeenBy, StackId};
@@ -72,6 +73,7 @@ impl Guards {
             pid: v.head.tgid,
             of_loop,
             of,
+            unknown: self.why_unknown(of_loop, of, v.start),
             number: v.number,
             time: v.head.time,
             start: v.start,
@@ -87,6 +89,24 @@ impl Guards {
             python,
             user: frames.addresses,
             kernel: v.kernel.clone(),
+        })
+    }
+
+    /// Why a unit that began at `start` is of no type.
+    fn why_unknown(&self, of_loop: usize, of: Option<usize>, start: u64) -> Option<Unknown> {
+        if of.is_some() {
+            return None;
+        }
+        let contexts = apart::contexts(&self.plan, of_loop);
+        let (on, windows) = (self.program.lights.since(), self.windows.is_some());
+        Some(match self.plan.loops.get(of_loop) {
+            None => Unknown::NoTypes,
+            Some(l) if l.thresholds.is_empty() => Unknown::NoTypes,
+            _ if contexts.is_empty() || !self.probes.are_there() => Unknown::Nothing,
+            // Counted from where it must be one, which is when they were set.
+            _ if windows && (on == 0 || on >= start) => Unknown::Dark,
+            _ if contexts.iter().any(|c| self.probes.is_out(c.0)) => Unknown::Resting,
+            _ => Unknown::Passed,
         })
     }
 
@@ -132,6 +152,7 @@ impl Guards {
                 pid: unit.tgid,
                 of_loop,
                 of,
+                unknown: self.why_unknown(of_loop, of, asleep.start),
                 number: asleep.number,
                 time: now,
                 start: asleep.start,

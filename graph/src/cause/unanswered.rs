@@ -2,8 +2,8 @@
 
 use super::server_view::without_session;
 use super::{Ranked, Writer};
-use crate::class::{WaitClass, class, on_condition, private_futex};
-use crate::diagnose::{DATA_FLAG, GRAB, SliceNode, relation_words, waits_for_lock};
+use crate::class::{WaitClass, class, joins, on_condition, private_futex};
+use crate::diagnose::{DATA_FLAG, GRAB, SliceNode, main_thread, relation_words, waits_for_lock};
 use crate::words::{clean, moment, short_label, span, who};
 use pg_event::{Direction, Ns, Object, ObjectId, ObjectKind, Relation, ThreadId};
 
@@ -218,7 +218,11 @@ impl Writer<'_> {
             None => match self.readers_had_it(n) {
                 Some(readers) => format!("{readers}; nobody ever woke it"),
                 None if self.left_alone(n) => {
-                    "nobody is left to wake it: only threads of its process can, and it is the only one"
+                    let alone = "only threads of its process can, and it is the only one".to_owned();
+                    format!("nobody is left to wake it: {}", self.left_by_fork(n).unwrap_or(alone))
+                }
+                None if self.only_joined(n) => {
+                    "nobody is left to wake it: only threads of its process can, and those wait for it to end"
                         .into()
                 }
                 None => match without_session(n) {
@@ -251,6 +255,40 @@ impl Writer<'_> {
         let Some(own) = self.c.process_id_of(n.thread) else { return false };
         let left = |t: &ThreadId| *t != n.thread && self.g.exited(*t).is_none_or(|x| x.0 >= end);
         private_futex(&self.g.vertex(n.vertex), self.c) && !self.g.threads_of(own).any(|t| left(&t))
+    }
+
+    /// Of a process that is a copy of another one which has more threads: these were not copied, but what they had locked is
+    /// (fork(2)).
+    fn left_by_fork(&self, n: &SliceNode) -> Option<String> {
+        let own = self.c.process_of(n.thread)?;
+        let parent = self.c.process(own.parent)?;
+        // Who executed a program later has a command line of its own.
+        let copy = own.cmdlines.len() == 1 || own.start == 0;
+        let same = !own.exe.is_empty() && (&own.exe, own.cmdline()) == (&parent.exe, parent.cmdline());
+        let there = |t: &ThreadId| {
+            let ended = self.g.exited(*t).is_some_and(|x| x.0 <= own.start);
+            !ended && self.c.thread(*t).is_some_and(|t| t.start <= own.start)
+        };
+        let threads = self.g.threads_of(own.parent).filter(there).count();
+        let main = main_thread(self.g, self.c, own.parent).filter(|_| copy && same && threads > 1)?;
+        let from = who(self.c, main);
+        Some(format!("fork copied what it waits for from {from}, but not the other threads of that"))
+    }
+
+    /// Does a step wait for a futex that only threads of its process can wake, while all of these wait for its thread to end?
+    fn only_joined(&self, n: &SliceNode) -> bool {
+        let end = n.start + n.duration;
+        let (Some(own), Some(row)) = (self.c.process_id_of(n.thread), self.c.thread(n.thread)) else {
+            return false;
+        };
+        let behind = |t: ThreadId| {
+            let v = self.g.vertex_at(t, end.saturating_sub(1)).map(|v| self.g.vertex(v));
+            v.is_some_and(|v| {
+                joins(&v, self.c) && v.value == row.ns_tid && v.start <= n.start + n.duration / 2
+            })
+        };
+        let left = |t: &ThreadId| *t != n.thread && self.g.exited(*t).is_none_or(|x| x.0 >= end);
+        private_futex(&self.g.vertex(n.vertex), self.c) && self.g.threads_of(own).filter(left).all(behind)
     }
 
     /// `3 readers have the lock; the C library counts them and does not record who`, when a step wanted to write.

@@ -289,3 +289,55 @@ fn a_condition_has_no_readers() {
     let why = d.diagnose("^app").root_causes.swap_remove(0).why;
     assert!(!why.contains("reader"), "{why}");
 }
+
+/// A copy of a process that had more threads waits for a lock that one of those may have had when it was made. A program that
+/// was executed since has locks of its own.
+#[test]
+fn a_lock_that_was_taken_when_the_process_was_forked() {
+    for (copy, threads) in [(true, 2), (true, 1), (false, 2)] {
+        let mut d = Drawing::new(12.0);
+        let parent = d.process("app", "app --log", None, 0.0);
+        for _ in 1..threads {
+            let logger = d.thread(parent, "logger", 0.0);
+            d.wait(logger, 1.0, 12.0, "pause").open();
+        }
+        let child = d.process("app", if copy { "app --log" } else { "app --child" }, Some(parent), 1.0);
+        let of = d.object(ObjectKind::Child, u64::from(1000 + threads), 0, "");
+        let lock = d.object(ObjectKind::Futex, 0x10, 1000 + u64::from(threads), "");
+        let stack = d.stack(&["pthread_mutex_lock (libc.so.6)", "log_line (app)"]);
+        d.spawn(parent, child, 1.0);
+        d.wait(parent, 1.1, 12.0, "wait4").on(of).open();
+        d.hold(child, parent, of, Relation::ChildOf, 2.0);
+        d.wait(child, 1.1, 12.0, "futex").on(lock).stack(stack).op(PRIVATE_LOCK, 2).open();
+        let r = d.diagnose("^app --log$");
+        let first = &r.root_causes[0];
+        assert_eq!(first.pid, Some(1000 + threads), "{r:#?}");
+        assert!(first.why.contains("nobody is left to wake it: "), "{}", first.why);
+        let forked = first.why.contains("from app (pid 1000), but not the other threads");
+        assert_eq!(forked, copy && threads > 1, "{}", first.why);
+    }
+}
+
+/// Who waits for a condition that was told before, and the others for its end.
+#[test]
+fn who_is_joined_by_all_others_is_left_alone() {
+    for joined in [true, false] {
+        let mut d = Drawing::new(12.0);
+        let app = d.process("app", "app", None, 0.0);
+        let worker = d.thread(app, "consumer", 0.0);
+        let (end, word) =
+            (d.object(ObjectKind::Futex, 0x90, 1000, ""), d.object(ObjectKind::Futex, 0x10, 1000, ""));
+        let stack = d.stack(&["futex_wait (app)", "Condvar::wait (app)", "consume (app)"]);
+        d.wait(app, 0.5, 12.0, "futex").on(end).op(9, 1001).open();
+        d.hold(worker, app, end, Relation::Owns, 1.5);
+        d.wait(worker, 0.6, 12.0, "futex").on(word).stack(stack).op(PRIVATE_WAIT, 0).open();
+        if !joined {
+            let signals = d.thread(app, "signals", 0.0);
+            d.wait(signals, 0.1, 12.0, "rt_sigtimedwait").open();
+        }
+        let r = d.diagnose("^app$");
+        let first = &r.root_causes[0];
+        assert_eq!(first.tid, Some(1001), "{r:#?}");
+        assert_eq!(first.why.contains("and those wait for it to end"), joined, "{}", first.why);
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::server_view::without_session;
 use super::{Ranked, Writer};
+use crate::Vertex;
 use crate::class::{WaitClass, class, joins, on_condition, private_futex};
 use crate::diagnose::{DATA_FLAG, GRAB, SliceNode, main_thread, relation_words, waits_for_lock};
 use crate::words::{clean, moment, short_label, span, who};
@@ -59,8 +60,13 @@ impl Writer<'_> {
             );
         }
         let asked = match self.asked_for(w) {
-            Some(what) if self.took(n, w) => format!("was sent the request ({what}), read it"),
-            Some(what) => format!("was sent the request ({what})"),
+            Some(what) => match self.took(n, w) {
+                Some((read, of)) if read < of => {
+                    format!("was sent the request ({what}), read only {read} B of the last {of} B")
+                }
+                Some(_) => format!("was sent the request ({what}), read it"),
+                None => format!("was sent the request ({what})"),
+            },
             None => "was waited for".to_owned(),
         };
         if let Some(lock) = without_session(n) {
@@ -90,22 +96,25 @@ impl Writer<'_> {
         )
     }
 
-    /// Did the process of a step receive what the one before sent last over what that waits for?
-    fn took(&self, n: &SliceNode, w: &SliceNode) -> bool {
+    /// What the process of a step received, in bytes, of what the one before sent last over what that waits for, and how much
+    /// that was.
+    fn took(&self, n: &SliceNode, w: &SliceNode) -> Option<(u64, u64)> {
         const BEFORE: Ns = 1_000_000_000;
-        let Some(own) = w.object.and_then(|o| self.c.object(o)) else { return false };
-        let process = self.c.thread(n.thread).map(|t| t.process);
+        let own = w.object.and_then(|o| self.c.object(o))?;
+        let process = self.c.thread(n.thread).map(|t| t.process)?;
         let within = w.start.saturating_sub(BEFORE)..w.start + w.duration;
         let sent = self.g.ipc_of(w.thread, within.clone());
         let sent =
-            sent.iter().rfind(|m| Some(m.what.object) == w.object && m.what.direction == Direction::Send);
-        let Some(from) = sent.map(|m| m.what.first) else { return false };
+            sent.iter().rfind(|m| Some(m.what.object) == w.object && m.what.direction == Direction::Send)?;
+        let from = sent.what.first;
         let theirs = |o: ObjectId| self.c.object(o).is_some_and(|o| o.is_other_end_of(own));
-        let read = |t: ThreadId| {
+        let received = |t: ThreadId| {
             let all = self.g.ipc_of(t, from..within.end);
-            all.iter().any(|m| m.what.direction == Direction::Receive && theirs(m.what.object))
+            let all = all.iter().filter(|m| m.what.direction == Direction::Receive && theirs(m.what.object));
+            all.map(|m| m.what.bytes).sum::<u64>()
         };
-        process.is_some_and(|p| self.g.threads_of(p).any(read))
+        let read: u64 = self.g.threads_of(process).map(received).sum();
+        (read > 0).then_some((read, sent.what.bytes))
     }
 
     /// Did the step before ask before the recording, and does this one wait for whatever comes? What became of the request was
@@ -225,6 +234,12 @@ impl Writer<'_> {
                     "nobody is left to wake it: only threads of its process can, and those wait for it to end"
                         .into()
                 }
+                None if self.in_flight(n, &last) => {
+                    "no process was found that has its writing end open: that may be on its way in a message that nobody received (SCM_RIGHTS)".into()
+                }
+                None if last.syscall.is_any(&["close"]) && n.waits_on.as_deref() == Some("tcp") => {
+                    "the other end did not take what had been sent: by SO_LINGER close waits for that".into()
+                }
                 None => match without_session(n) {
                     Some(lock) => lock,
                     None => "nobody ever answered or woke it, and no thread was found that could".into(),
@@ -273,6 +288,18 @@ impl Writer<'_> {
         let main = main_thread(self.g, self.c, own.parent).filter(|_| copy && same && threads > 1)?;
         let from = who(self.c, main);
         Some(format!("fork copied what it waits for from {from}, but not the other threads of that"))
+    }
+
+    /// Does a step read from a pipe that has not come to its end though nobody has the other end? All of those who have can be
+    /// seen, but not descriptors that were sent and not received (unix(7)).
+    fn in_flight(&self, n: &SliceNode, last: &Vertex) -> bool {
+        const LOOKED_UP: Ns = 2_000_000_000;
+        let pipe = self.c.object(last.object).is_some_and(|o| o.kind == ObjectKind::Pipe);
+        let mut holds = self.g.holds(n.thread, n.start..(n.start + n.duration).saturating_add(1));
+        pipe && last.syscall.is_any(&["read", "readv"])
+            && n.duration >= LOOKED_UP
+            && (last.open || last.interrupted)
+            && holds.next().is_none()
     }
 
     /// Does a step wait for a futex that only threads of its process can wake, while all of these wait for its thread to end?

@@ -256,7 +256,7 @@ fn a_worker_stopped_where_it_accepts_is_not_idle() {
 /// A server that read a request and idles ever since has it: what it waits for for that is no thread or connection.
 #[test]
 fn a_request_that_was_read_and_never_answered() {
-    for read in [false, true] {
+    for read in [0, 2, 3] {
         let mut d = Drawing::new(12.0);
         let client = d.process("client", "client", None, 0.5);
         let server = d.process("server", "server", None, 0.0);
@@ -265,15 +265,16 @@ fn a_request_that_was_read_and_never_answered() {
         let set = d.object(ObjectKind::Epoll, 9, 0, "");
         d.wait(server, 0.1, 1.5, "epoll_wait").on(set).by(client, "sendto", own);
         d.message(client, own, pg_event::Direction::Send, 1.5, 3);
-        if read {
-            d.message(server, theirs, pg_event::Direction::Receive, 1.501, 3);
+        if read > 0 {
+            d.message(server, theirs, pg_event::Direction::Receive, 1.501, read);
         }
         d.wait(server, 1.51, 12.0, "epoll_wait").on(set).open();
         d.wait(client, 1.502, 12.0, "recvfrom").on(own).open();
         d.hold(server, client, own, Relation::Peer, 2.0);
         let why = d.diagnose("^client").root_causes.swap_remove(0).why;
         assert!(why.contains("and never answered"), "{why}");
-        assert_eq!(why.contains("read it and never answered"), read, "{why}");
+        assert_eq!(why.contains("read it and never answered"), read == 3, "{why}");
+        assert_eq!(why.contains("read only 2 B of the last 3 B and never answered"), read == 2, "{why}");
     }
 }
 

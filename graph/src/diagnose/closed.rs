@@ -385,7 +385,7 @@ impl Walk<'_> {
         let before = |f: &(ThreadId, usize, bool, Ns)| self.g.vertex(node(f).vertex).begun_before;
         // ... but not those of a pool, nor whom the one before waits for.
         let stack = |f: &(ThreadId, usize, bool, Ns)| self.g.vertex(node(f).vertex).user_stack;
-        let stacks: Vec<_> = found.iter().map(|f| stack(f)).filter(|s| s.is_some()).collect();
+        let stacks: Vec<_> = found.iter().map(&stack).filter(|s| s.is_some()).collect();
         let asked = |f: &(ThreadId, usize, bool, Ns)| {
             let pool = stacks.iter().filter(|s| **s == stack(f)).count() > 1;
             before(f) && (pool || (1..=own).contains(&f.1))

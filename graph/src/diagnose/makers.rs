@@ -195,8 +195,8 @@ impl Walk<'_> {
                 }
                 Mostly::Waiting(i) => act.groups.get(i).is_some_and(|g| {
                     let v = self.representative(g);
-                    let waits = !class(&v, self.c).idle() && !(v.timed_out && g.waits > 2);
-                    long(g.blocked) && (g.halts() || waits)
+                    let turns = v.timed_out && g.waits > 2;
+                    long(g.blocked) && (g.halts() || !turns && !class(&v, self.c).idle())
                 }),
                 Mostly::Unborn | Mostly::Gone | Mostly::Unknown => false,
             }

@@ -201,15 +201,11 @@ impl Walk<'_> {
                 Mostly::Unborn | Mostly::Gone | Mostly::Unknown => false,
             }
         };
-        let free = |t: &ThreadId| self.counts(*t) && !self.on_the_way(*t) && process(*t).is_some_and(kin);
-        let mut all: Vec<ThreadId> = self.g.threads().filter(free).filter(keeps).collect();
-        // Of one process its first thread stands for the others.
+        // Its other threads may wait to be told something.
         let main = |t: &ThreadId| process(*t).and_then(|p| main_thread(self.g, self.c, p)) == Some(*t);
-        all.sort_by_key(|t| (!main(t), *t));
-        let first = *all.first()?;
-        if all.iter().any(|t| process(*t) != process(first)) {
-            return None;
-        }
+        let free = |t: &ThreadId| self.counts(*t) && !self.on_the_way(*t) && process(*t).is_some_and(kin);
+        let mut all = self.g.threads().filter(|t| free(t) && main(t)).filter(keeps);
+        let (first, None) = (all.next()?, all.next()) else { return None };
         let why = "what the loop asks for was not recorded, and may be in memory that they share; of the processes that were started with the same command it is the only one that does something else";
         let at = spans.first()?.0;
         Some(Candidate { relation: None, ..self.keeping(first, Relation::Owns, at, why.into(), spans) })

@@ -166,7 +166,12 @@ fn ranks(others: &[&str]) -> Report {
         let line = if *what == "other" { "sim --check" } else { "sim" };
         let t = d.process("sim", line, Some(run), 0.0);
         match *what {
-            "spins" => d.runs(t, 0.0, 8.0, progress),
+            "spins" => {
+                d.runs(t, 0.0, 8.0, progress);
+                let told = d.thread(t, "sim", 0.0);
+                let counter = d.object(ObjectKind::EventFd, 9, 0, "");
+                d.wait(told, 0.0, 8.0, "poll").on(counter).before().open();
+            }
             "idles" => d.wait(t, 0.0, 8.0, "pause").before().open(),
             _ => d.wait(t, 0.0, 8.0, "flock").on(lock).before().open(),
         }

@@ -32,9 +32,9 @@ fn latch(jit: bool, before: bool) -> Report {
     let end = d.object(ObjectKind::Futex, 0x90_0000, 1000, "");
     let joins = d.wait(java, if before { 0.0 } else { 0.2 }, 9.0, "futex").on(end).op(9, 1001);
     if before {
-        joins.before().open()
+        joins.before().open();
     } else {
-        joins.open()
+        joins.open();
     }
     d.hold(first, java, end, Relation::Owns, 1.5);
     waits(&mut d, first, program, 1.0);

@@ -307,11 +307,37 @@ pub fn own_named(frames: &[Named]) -> impl Iterator<Item = &Named> {
     frames.iter().filter(move |f| (!python || f.python.is_some()) && (python && !any || own(f)))
 }
 
+/// Is it a function of the library of its language (C++, Rust, Go), also where that is compiled into the program?
+pub(crate) fn of_language(function: &str) -> bool {
+    const NAMES: [&str; 14] = [
+        "std::",
+        "<std::",
+        "core::",
+        "<core::",
+        "alloc::",
+        "__gnu_cxx::",
+        "__glibcxx_",
+        "__gthread_",
+        "__cxa_guard_",
+        "runtime.",
+        "runtime/internal/",
+        "internal/",
+        "syscall.",
+        "os.",
+    ];
+    // The type that a template returns stands before its name.
+    let head = function.split(['(', '<']).next().unwrap_or_default();
+    let name = head.rsplit(' ').next().unwrap_or_default();
+    NAMES.iter().any(|n| name.starts_with(n) || function.starts_with(n))
+}
+
 /// The frame a person means by "the function it waits in": the first outside the C library, with a name
-/// if there is one, of Python programs the first Python function; else the leaf.
+/// if there is one, and rather one of the program than of its language; of Python programs the first Python function; else
+/// the leaf.
 pub fn telling(frames: &[Named]) -> Option<&Named> {
     let outside = || own_named(frames);
-    outside().find(|f| f.symbolised).or_else(|| outside().next()).or_else(|| frames.first())
+    let own = outside().find(|f| f.symbolised && !of_language(&f.function));
+    own.or_else(|| outside().find(|f| f.symbolised)).or_else(|| outside().next()).or_else(|| frames.first())
 }
 
 /// Is the module of this stack's frame the kernel's?
@@ -336,6 +362,26 @@ mod tests {
         assert_eq!(ids(&p(1, "")), "812, 1 in its pid namespace");
         assert_eq!(ids(&p(1, "3f2a9b1c4d5e")), "812, 1 in container 3f2a9b1c4d5e");
         assert_eq!(ids(&p(812, "web")), "812 in container web");
+    }
+
+    #[test]
+    fn functions_of_the_language_tell_less_than_those_of_the_program() {
+        let frame = |function: &str| Named {
+            function: function.into(),
+            module: "srv".into(),
+            symbolised: true,
+            python: None,
+        };
+        let sleeps = "void std::this_thread::sleep_for<long, std::ratio<1l, 1l> >(long)";
+        for library in [sleeps, "__glibcxx_rwlock_wrlock", "__cxa_guard_acquire", "syscall.openat"] {
+            let told = |names: &[&str]| {
+                let frames: Vec<Named> = names.iter().map(|n| frame(n)).collect();
+                telling(&frames).map(|f| f.function.clone())
+            };
+            assert_eq!(told(&[library, "report()"]).as_deref(), Some("report()"));
+            assert_eq!(told(&[library]).as_deref(), Some(library));
+            assert_eq!(told(&["stdlog(int)", "main"]).as_deref(), Some("stdlog(int)"));
+        }
     }
 
     #[test]

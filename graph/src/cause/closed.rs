@@ -135,6 +135,7 @@ impl Writer<'_> {
         let sort = if over { "until its own time-out" } else { "deadlock" };
         let what = match by {
             Relation::Listens => " for an answer that only it could give, since it listens there itself",
+            Relation::Reads => " for room in a pipe that nobody but it has open to read",
             _ => ", for a lock that it has already",
         };
         let handler = handler.filter(|_| by != Relation::Listens).map_or_else(String::new, |h| h.words());

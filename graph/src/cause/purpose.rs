@@ -2,7 +2,7 @@
 
 use super::Writer;
 use crate::diagnose::SliceNode;
-use crate::words::{Named, is_plumbing, named, own_named, telling};
+use crate::words::{Named, is_plumbing, named, of_language, own_named, telling};
 use pg_event::{Catalog, StackId};
 use std::collections::HashMap;
 
@@ -54,12 +54,6 @@ fn outside(catalog: &Catalog, stack: StackId) -> Vec<Named> {
     own_named(&named(catalog, stack)).cloned().collect()
 }
 
-/// Does a function belong to the standard library of C++ or Rust, also where that is compiled into the program?
-fn of_language(f: &Named) -> bool {
-    const NAMES: [&str; 6] = ["std::", "<std::", "core::", "<core::", "__gnu_cxx::", "__gthread_"];
-    NAMES.iter().any(|n| f.function.starts_with(n))
-}
-
 /// Is it a function a person asks for?
 fn asked_for(f: &Named) -> bool {
     f.symbolised && (f.python.is_some() || !is_plumbing(&f.module))
@@ -73,7 +67,7 @@ impl Writer<'_> {
         let callers = self.callers.get_or_init(|| CallersOf::of(self.c));
         let frames = outside(self.c, stack);
         let tells = |f: &&Named| f.symbolised && !callers.several(f);
-        let program = frames.iter().filter(|f| !of_language(f)).take(WRAPPERS).find(tells);
+        let program = frames.iter().filter(|f| !of_language(&f.function)).take(WRAPPERS).find(tells);
         let own = program.or_else(|| frames.iter().take(WRAPPERS).find(tells));
         own.cloned().or_else(|| telling(&named(self.c, stack)).cloned())
     }

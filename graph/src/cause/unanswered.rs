@@ -2,8 +2,9 @@
 
 use super::server_view::without_session;
 use super::{Ranked, Writer};
-use crate::class::{WaitClass, class, on_condition, private_futex};
-use crate::diagnose::{DATA_FLAG, GRAB, SliceNode, relation_words, waits_for_lock};
+use crate::Vertex;
+use crate::class::{WaitClass, class, joins, on_condition, private_futex};
+use crate::diagnose::{DATA_FLAG, GRAB, SliceNode, main_thread, relation_words, waits_for_lock};
 use crate::words::{clean, moment, short_label, span, who};
 use pg_event::{Direction, Ns, Object, ObjectId, ObjectKind, Relation, ThreadId};
 
@@ -59,8 +60,13 @@ impl Writer<'_> {
             );
         }
         let asked = match self.asked_for(w) {
-            Some(what) if self.took(n, w) => format!("was sent the request ({what}), read it"),
-            Some(what) => format!("was sent the request ({what})"),
+            Some(what) => match self.took(n, w) {
+                Some((read, of)) if read < of => {
+                    format!("was sent the request ({what}), read only {read} B of the last {of} B")
+                }
+                Some(_) => format!("was sent the request ({what}), read it"),
+                None => format!("was sent the request ({what})"),
+            },
             None => "was waited for".to_owned(),
         };
         if let Some(lock) = without_session(n) {
@@ -90,22 +96,25 @@ impl Writer<'_> {
         )
     }
 
-    /// Did the process of a step receive what the one before sent last over what that waits for?
-    fn took(&self, n: &SliceNode, w: &SliceNode) -> bool {
+    /// What the process of a step received, in bytes, of what the one before sent last over what that waits for, and how much
+    /// that was.
+    fn took(&self, n: &SliceNode, w: &SliceNode) -> Option<(u64, u64)> {
         const BEFORE: Ns = 1_000_000_000;
-        let Some(own) = w.object.and_then(|o| self.c.object(o)) else { return false };
-        let process = self.c.thread(n.thread).map(|t| t.process);
+        let own = w.object.and_then(|o| self.c.object(o))?;
+        let process = self.c.thread(n.thread).map(|t| t.process)?;
         let within = w.start.saturating_sub(BEFORE)..w.start + w.duration;
         let sent = self.g.ipc_of(w.thread, within.clone());
         let sent =
-            sent.iter().rfind(|m| Some(m.what.object) == w.object && m.what.direction == Direction::Send);
-        let Some(from) = sent.map(|m| m.what.first) else { return false };
+            sent.iter().rfind(|m| Some(m.what.object) == w.object && m.what.direction == Direction::Send)?;
+        let from = sent.what.first;
         let theirs = |o: ObjectId| self.c.object(o).is_some_and(|o| o.is_other_end_of(own));
-        let read = |t: ThreadId| {
+        let received = |t: ThreadId| {
             let all = self.g.ipc_of(t, from..within.end);
-            all.iter().any(|m| m.what.direction == Direction::Receive && theirs(m.what.object))
+            let all = all.iter().filter(|m| m.what.direction == Direction::Receive && theirs(m.what.object));
+            all.map(|m| m.what.bytes).sum::<u64>()
         };
-        process.is_some_and(|p| self.g.threads_of(p).any(read))
+        let read: u64 = self.g.threads_of(process).map(received).sum();
+        (read > 0).then_some((read, sent.what.bytes))
     }
 
     /// Did the step before ask before the recording, and does this one wait for whatever comes? What became of the request was
@@ -218,8 +227,18 @@ impl Writer<'_> {
             None => match self.readers_had_it(n) {
                 Some(readers) => format!("{readers}; nobody ever woke it"),
                 None if self.left_alone(n) => {
-                    "nobody is left to wake it: only threads of its process can, and it is the only one"
+                    let alone = "only threads of its process can, and it is the only one".to_owned();
+                    format!("nobody is left to wake it: {}", self.left_by_fork(n).unwrap_or(alone))
+                }
+                None if self.only_joined(n) => {
+                    "nobody is left to wake it: only threads of its process can, and those wait for it to end"
                         .into()
+                }
+                None if self.in_flight(n, &last) => {
+                    "no process was found that has its writing end open: that may be on its way in a message that nobody received (SCM_RIGHTS)".into()
+                }
+                None if last.syscall.is_any(&["close"]) && n.waits_on.as_deref() == Some("tcp") => {
+                    "the other end did not take what had been sent: by SO_LINGER close waits for that".into()
                 }
                 None => match without_session(n) {
                     Some(lock) => lock,
@@ -251,6 +270,52 @@ impl Writer<'_> {
         let Some(own) = self.c.process_id_of(n.thread) else { return false };
         let left = |t: &ThreadId| *t != n.thread && self.g.exited(*t).is_none_or(|x| x.0 >= end);
         private_futex(&self.g.vertex(n.vertex), self.c) && !self.g.threads_of(own).any(|t| left(&t))
+    }
+
+    /// Of a process that is a copy of another one which has more threads: these were not copied, but what they had locked is
+    /// (fork(2)).
+    fn left_by_fork(&self, n: &SliceNode) -> Option<String> {
+        let own = self.c.process_of(n.thread)?;
+        let parent = self.c.process(own.parent)?;
+        // Who executed a program later has a command line of its own.
+        let copy = own.cmdlines.len() == 1 || own.start == 0;
+        let same = !own.exe.is_empty() && (&own.exe, own.cmdline()) == (&parent.exe, parent.cmdline());
+        let there = |t: &ThreadId| {
+            let ended = self.g.exited(*t).is_some_and(|x| x.0 <= own.start);
+            !ended && self.c.thread(*t).is_some_and(|t| t.start <= own.start)
+        };
+        let threads = self.g.threads_of(own.parent).filter(there).count();
+        let main = main_thread(self.g, self.c, own.parent).filter(|_| copy && same && threads > 1)?;
+        let from = who(self.c, main);
+        Some(format!("fork copied what it waits for from {from}, but not the other threads of that"))
+    }
+
+    /// Does a step read from a pipe that has not come to its end though nobody has the other end? All of those who have can be
+    /// seen, but not descriptors that were sent and not received (unix(7)).
+    fn in_flight(&self, n: &SliceNode, last: &Vertex) -> bool {
+        const LOOKED_UP: Ns = 2_000_000_000;
+        let pipe = self.c.object(last.object).is_some_and(|o| o.kind == ObjectKind::Pipe);
+        let mut holds = self.g.holds(n.thread, n.start..(n.start + n.duration).saturating_add(1));
+        pipe && last.syscall.is_any(&["read", "readv"])
+            && n.duration >= LOOKED_UP
+            && (last.open || last.interrupted)
+            && holds.next().is_none()
+    }
+
+    /// Does a step wait for a futex that only threads of its process can wake, while all of these wait for its thread to end?
+    fn only_joined(&self, n: &SliceNode) -> bool {
+        let end = n.start + n.duration;
+        let (Some(own), Some(row)) = (self.c.process_id_of(n.thread), self.c.thread(n.thread)) else {
+            return false;
+        };
+        let behind = |t: ThreadId| {
+            let v = self.g.vertex_at(t, end.saturating_sub(1)).map(|v| self.g.vertex(v));
+            v.is_some_and(|v| {
+                joins(&v, self.c) && v.value == row.ns_tid && v.start <= n.start + n.duration / 2
+            })
+        };
+        let left = |t: &ThreadId| *t != n.thread && self.g.exited(*t).is_none_or(|x| x.0 >= end);
+        private_futex(&self.g.vertex(n.vertex), self.c) && self.g.threads_of(own).filter(left).all(behind)
     }
 
     /// `3 readers have the lock; the C library counts them and does not record who`, when a step wanted to write.

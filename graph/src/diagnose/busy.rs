@@ -80,9 +80,9 @@ impl Walk<'_> {
         }
         let next = match how {
             YieldLoop::Fails { object, .. } => self.keeps_failing(thread, object, spans),
-            YieldLoop::Polls(_) => None,
+            YieldLoop::Polls(_) => self.kin_behind(thread, spans),
             YieldLoop::Child { .. } => self.spun_for_child(thread, spans),
-            _ => self.let_go_on(thread, spans, 0),
+            _ => self.let_go_on(thread, spans, 0).or_else(|| self.kin_behind(thread, spans)),
         };
         if let Some(c) = next {
             self.follow(c, WaitClass::Lock)?;

@@ -46,6 +46,9 @@ impl Walk<'_> {
             }
         }
         if busy.is_empty() {
+            if let Some(c) = self.looks_after(thread, silent).filter(|_| !self.for_lock(group)) {
+                return self.visit(c.thread, c.spans, c.entry).map(|()| true);
+            }
             if stuck.is_empty()
                 && idle == 0
                 && let Some(c) = self.ended_with_it(thread, silent)
@@ -111,7 +114,11 @@ impl Walk<'_> {
         let (begun, end) = (silent.first()?.0, silent.last()?.1);
         let last = |t: ThreadId| self.g.vertex_at(t, end.saturating_sub(1)).map(|v| self.g.vertex(v));
         let own = last(thread).filter(|v| self.private_futex(group) && !v.timed_out)?;
-        let left = || self.g.threads_of(process).filter(|t| *t != thread && self.counts(*t));
+        let house = |t: ThreadId| {
+            let act = activity(self.g, self.c, t, silent);
+            act.waiting().is_some_and(|g| self.keeps_house(g, thread))
+        };
+        let left = || self.g.threads_of(process).filter(|t| *t != thread && self.counts(*t) && !house(*t));
         // From when on all of them wait.
         let from = left().filter_map(last).map(|v| v.start).fold(own.start.max(begun), Ns::max);
         let long = end.saturating_sub(from);
@@ -180,52 +187,6 @@ impl Walk<'_> {
         Some(c)
     }
 
-    /// Readers have the lock that a thread wants to write, and the C library does not write down who: threads that were
-    /// seen to get this lock before `at` and have woken nobody for it since.
-    pub(crate) fn seen_to_read(
-        &self,
-        thread: ThreadId,
-        group: &Group,
-        at: Ns,
-        silent: &Spans,
-        readers: usize,
-    ) -> Vec<Candidate> {
-        // Readers and writers sleep on words that lie side by side.
-        const APART: u64 = 4;
-        let row = |o| self.c.object(o).filter(|o| o.kind == ObjectKind::Futex);
-        let wanted = self.representative(group).object;
-        let Some((word, process)) = row(wanted).zip(self.c.process_id_of(thread)) else {
-            return Vec::new();
-        };
-        let same = |o| row(o).is_some_and(|x| x.peer == word.peer && x.id.abs_diff(word.id) <= APART);
-        let mut out = Vec::new();
-        for t in self.g.threads_of(process).filter(|t| *t != thread && self.counts(*t)) {
-            let got = self.g.vertices_in(t, 0..at).rev().find(|id| {
-                let v = self.g.vertex(*id);
-                let woken = v.woken <= at && v.waited() > 0 && !v.open && !v.timed_out && !v.interrupted;
-                woken && same(v.object) && self.g.waking(*id).is_some()
-            });
-            let Some(id) = got else { continue };
-            let since = self.g.vertex(id).woken;
-            let gave_back = self.g.vertices_in(t, since..at).any(|v| {
-                self.g.outgoing(v).map(|e| self.g.edge(e)).any(|e| {
-                    e.kind == EdgeKind::Futex && same(e.object) && e.from_time > since && e.from_time < at
-                })
-            });
-            let alive = self.g.exited(t).is_none_or(|x| x.0 > at);
-            if !gave_back && alive {
-                let mut c = self.left(t, 1, silent);
-                let why = format!(
-                    "{readers} readers have the lock, and the C library does not record who; this one was seen to get it and woke nobody for it since"
-                );
-                c.entry.why_weak = Some(why);
-                (c.vertex, c.at, c.relation) = (Some(id), since, Some(Relation::Reader));
-                out.push(c);
-            }
-        }
-        out
-    }
-
     /// No thread is left that could release it: the one that ended last before the wait may have had it.
     fn ended_with_it(&self, thread: ThreadId, silent: &Spans) -> Option<Candidate> {
         let process = self.c.thread(thread)?.process;
@@ -270,7 +231,7 @@ impl Walk<'_> {
                 }
                 // Whoever waits for clients to come has nothing that one who serves a client could wait for; nor has one
                 // that waits to be told something by the other threads.
-                if self.accepts(t, spans) || self.told_by_own(t, g) {
+                if self.accepts(t, spans) || self.told_by_own(t, g) || self.keeps_house(g, waiter) {
                     return Other::None;
                 }
                 match class(&v, self.c) {
@@ -362,7 +323,7 @@ impl Walk<'_> {
     }
 
     /// A thread that is left when the others are ruled out.
-    fn left(&self, t: ThreadId, of: usize, silent: &Spans) -> Candidate {
+    pub(super) fn left(&self, t: ThreadId, of: usize, silent: &Spans) -> Candidate {
         let why = if of == 1 {
             "who owns the futex is not recorded; it is the only thread of the process that did something else"
         } else {
@@ -376,7 +337,8 @@ impl Walk<'_> {
 
     /// All threads of the process wait: each one is shown, and whose wait began last closed the circle.
     pub(super) fn closed(&mut self, thread: ThreadId, group: &Group, mut others: Vec<(ThreadId, Group)>) {
-        let begin = |g: &Group| g.clips.first().map_or(0, |c| c.start);
+        // Not only within what the way looks at.
+        let begin = |g: &Group| g.clips.first().map_or(0, |c| self.g.vertex(c.first).start);
         let own = self.out.nodes.len().saturating_sub(1);
         // The thread that made the others mostly waits for them to end: it comes last.
         let main =
@@ -387,6 +349,7 @@ impl Walk<'_> {
         if others.iter().filter(|(_, g)| locks(g)).count() + usize::from(own_too) > 1 {
             others.retain(|(_, g)| locks(g));
         }
+        others.retain(|(_, g)| !self.keeps_house(g, thread));
         others.sort_by_key(|(t, g)| (main(*t), std::cmp::Reverse(begin(g)), *t));
         let process = who(self.c, thread);
         let locks_of: Vec<ThreadId> =
@@ -420,9 +383,17 @@ impl Walk<'_> {
             n.waits > 2 && timed_out * 2 > n.waits && !locks_of.contains(&f.0)
         };
         let before = |f: &(ThreadId, usize, bool, Ns)| self.g.vertex(node(f).vertex).begun_before;
+        // ... but not those of a pool, nor whom the one before waits for.
+        let stack = |f: &(ThreadId, usize, bool, Ns)| self.g.vertex(node(f).vertex).user_stack;
+        let stacks: Vec<_> = found.iter().map(&stack).filter(|s| s.is_some()).collect();
+        let asked = |f: &(ThreadId, usize, bool, Ns)| {
+            let pool = stacks.iter().filter(|s| **s == stack(f)).count() > 1;
+            before(f) && (pool || (1..=own).contains(&f.1))
+        };
         let age = |f: &(ThreadId, usize, bool, Ns)| {
             let t = self.c.thread(f.0).filter(|_| before(f));
-            (if before(f) { 0 } else { f.3 }, t.map_or(0, |t| t.start), t.map_or(0, |t| t.tid))
+            let since = if before(f) { 0 } else { f.3 };
+            (since, asked(f), t.map_or(0, |t| t.start), t.map_or(0, |t| t.tid))
         };
         found.sort_by_key(|f| (f.2, turns(f), std::cmp::Reverse(age(f)), f.0));
         for (thread, node, ..) in found {

@@ -6,10 +6,10 @@ use super::answerless::main_thread;
 use super::finding::{Finding, FindingKind};
 use super::node::Entry;
 use super::walk::{Flow, Walk, group_spans};
-use crate::EdgeKind;
 use crate::class::opens_fifo;
 use crate::words::{clean, short_label};
-use pg_event::{Object, ProcessId, ThreadId};
+use crate::{EdgeKind, Vertex};
+use pg_event::{Object, ProcessId, StackId, ThreadId};
 
 /// More than so many that open FIFOs are no circle but what these programs do.
 const MOST: usize = 4;
@@ -35,7 +35,8 @@ impl Walk<'_> {
                 let alone = g.clips.iter().all(|c| self.brought(c).is_none());
                 let apart = (own.id, &own.name) != (other.id, &other.name);
                 let near = same_folder(own, other) || self.kin(thread, t);
-                (alone && apart && near && g.blocked * 2 >= act.total).then_some((t, g))
+                let jobs = self.jobs_of_a_kind(&v, &self.representative(&g));
+                (alone && apart && near && !jobs && g.blocked * 2 >= act.total).then_some((t, g))
             })
             .take(MOST + 1)
             .collect();
@@ -90,6 +91,12 @@ impl Walk<'_> {
         let mut all = self.c.processes.iter().enumerate().filter_map(names);
         let (one, None) = (all.next()?, all.next()) else { return None };
         main_thread(self.g, self.c, one).filter(|t| self.counts(*t))
+    }
+
+    /// Threads of one process at the same place: of a pool that opens whatever it is given, one does not wait for another.
+    fn jobs_of_a_kind(&self, a: &Vertex, b: &Vertex) -> bool {
+        let process = |v: &Vertex| self.c.process_id_of(v.thread);
+        process(a) == process(b) && a.user_stack == b.user_stack && a.user_stack != StackId::NONE
     }
 
     /// Of one process, one the parent of the other, or of one parent.

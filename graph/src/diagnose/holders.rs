@@ -5,7 +5,7 @@ use super::answerless::{main_thread, relation_words};
 use super::ask::Candidate;
 use super::walk::Walk;
 use crate::builder::{SIGWAIT, any_address, call_is};
-use crate::class::{WaitClass, asked, class, on_condition, owed};
+use crate::class::{WaitClass, asked, class, owed};
 use crate::refused;
 use crate::{At, EdgeKind, EventGraph, HoldFact, Weak};
 use pg_event::{Catalog, Direction, IpcUse, Ns, Object, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
@@ -80,13 +80,14 @@ impl Walk<'_> {
             facts.extend(self.g.holds.iter().filter(of).map(|h| (h.holder, h.relation, h.time)));
         }
         let from_facts = !facts.is_empty();
-        if !on_condition(&self.representative(group), self.c)
-            && let Some((at, n)) =
-                silent.first().zip(silent.last()).and_then(|(a, b)| self.g.readers(thread, a.0..b.1 + 1))
-        {
+        if let Some((at, n)) = self.readers_of(thread, group, silent) {
             let seen = self.seen_to_read(thread, group, at, silent, n);
             if !seen.is_empty() {
                 return seen;
+            }
+            let left = if from_facts { Vec::new() } else { self.left_to_read(thread, group, silent, n) };
+            if !left.is_empty() {
+                return left;
             }
         }
         if !from_facts && class == WaitClass::Lock {

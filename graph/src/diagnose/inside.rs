@@ -6,7 +6,7 @@ use super::ask::Candidate;
 use super::walk::Walk;
 use crate::Vertex;
 use crate::class::{WaitClass, asked, class, connected, members, semaphore_for_lock};
-use pg_event::{ModuleKind, Ns, Object, ObjectId, ObjectKind, Relation, ThreadId};
+use pg_event::{Direction, ModuleKind, Ns, Object, ObjectId, ObjectKind, Relation, ThreadId};
 
 impl Walk<'_> {
     /// Does it wait for nothing but event counters, which its own threads write?
@@ -157,7 +157,53 @@ impl Walk<'_> {
                 .any(|h| h.relation == Relation::Writes && parent(h.holder) == own && own.is_some())
     }
 
-    /// For how long it waited in an event loop, among other things for what a descendant of its process writes into a pipe.
+    /// The only other thread of its process that listens to a program which the process runs, or waits for an answer to what
+    /// the process asked, where the others wait for whatever comes: what `thread` waits for comes after that, most likely.
+    pub(super) fn looks_after(&self, thread: ThreadId, spans: &Spans) -> Option<Candidate> {
+        let half = |time: Ns| time * 2 >= total(spans);
+        let free = |t: &ThreadId| !self.on_the_way(*t);
+        let one = |outside: &dyn Fn(ThreadId) -> Ns| {
+            let mut all =
+                self.others_of(thread, spans).into_iter().filter(free).filter(|t| half(outside(*t)));
+            all.next().filter(|_| all.next().is_none())
+        };
+        let child = |t| self.hears_child(t, spans);
+        let answer = |t| self.expects_answer(t, spans);
+        let (t, whom) = one(&child)
+            .map(|t| (t, "a program that the process runs"))
+            .or_else(|| one(&answer).map(|t| (t, "of whom the process asked something")))?;
+        let why = format!(
+            "who owns the futex is not recorded; it is the only thread of the process that waits for somebody outside, {whom}"
+        );
+        Some(self.inside(t, spans, why))
+    }
+
+    /// For how long it waited in an event loop, which watches a connection over which its process (whichever thread) asked and
+    /// had no answer.
+    fn expects_answer(&self, t: ThreadId, spans: &Spans) -> Ns {
+        const LOOKED_AT: usize = 4096;
+        let act = activity(self.g, self.c, t, spans);
+        let loops = |g: &&Group| class(&self.representative(g), self.c) == WaitClass::EventLoop;
+        let (Some(g), Some(process)) = (act.waiting().filter(loops), self.c.process_id_of(t)) else {
+            return 0;
+        };
+        let until = spans.last().map_or(0, |s| s.1);
+        let o = self.representative(g).object;
+        let members = self.c.object(o).map_or(&[][..], |o| &o.members);
+        let asked = |o: &ObjectId| {
+            let last = |t: ThreadId| {
+                let all = self.g.ipc_of(t, 0..until);
+                let m = all.iter().rev().take(LOOKED_AT).find(|m| m.what.object == *o);
+                m.map(|m| (m.time, m.what.direction == Direction::Send))
+            };
+            let last = self.g.threads_of(process).filter_map(last).max();
+            connected(self.c, *o) && last.is_some_and(|(_, sent)| sent)
+        };
+        if members.iter().chain([&o]).any(asked) { g.blocked } else { 0 }
+    }
+
+    /// For how long it waited in an event loop, among other things for what a descendant of its process writes into a pipe, or
+    /// sends over a pair of sockets.
     fn hears_child(&self, t: ThreadId, spans: &Spans) -> Ns {
         let act = activity(self.g, self.c, t, spans);
         let own = self.c.process_id_of(t);
@@ -167,7 +213,7 @@ impl Walk<'_> {
         };
         let (a, b) = extent(spans);
         let mut holds = self.g.holds(t, a..b.saturating_add(1));
-        let hears = holds.any(|h| h.relation == Relation::Writes && below(&h));
+        let hears = holds.any(|h| matches!(h.relation, Relation::Writes | Relation::Peer) && below(&h));
         act.waiting().filter(|_| hears).map_or(0, |g| {
             let loops = class(&self.representative(g), self.c) == WaitClass::EventLoop;
             if loops { g.blocked } else { 0 }

@@ -159,7 +159,12 @@ impl Walk<'_> {
                     );
                     let ends = clip.full_end <= end.saturating_add(SLACK / 10)
                         && clip.full_end.saturating_add(2 * each + SLACK) >= end;
-                    waits && whole(clip.blocked) && ends && !open && !self.accepts(*t, spans)
+                    waits
+                        && whole(clip.blocked)
+                        && ends
+                        && !open
+                        && !self.accepts(*t, spans)
+                        && !self.only_counts(g)
                 }),
                 Mostly::Unborn | Mostly::Gone | Mostly::Unknown => false,
             }
@@ -170,5 +175,39 @@ impl Walk<'_> {
         let (one, None) = (all.next()?, all.next()) else { return None };
         let why = "what the loop asks for was not recorded; this is the only thread of its process that did something else all that time";
         Some(Candidate { relation: None, ..self.keeping(one, Relation::Owns, spans[0].0, why.into(), spans) })
+    }
+
+    /// Of the processes that one parent started with the same command (ranks of a parallel program, workers), the only one
+    /// that does not ask in such a loop but waits for somebody, is stopped, or works: they may share memory, and what is
+    /// written there no event tells.
+    pub(super) fn kin_behind(&self, thread: ThreadId, spans: &Spans) -> Option<Candidate> {
+        let own = self.c.process_id_of(thread)?;
+        let line = |p: ProcessId| self.c.process(p).map_or("", Process::cmdline);
+        let kin = |p: ProcessId| p != own && self.c.serve_together(p, own) && line(p) == line(own);
+        let process = |t: ThreadId| self.c.process_id_of(t);
+        let long = |time: Ns| time.saturating_mul(5) >= total(spans).saturating_mul(4);
+        let keeps = |t: &ThreadId| {
+            let act = activity(self.g, self.c, *t, spans);
+            match act.mostly() {
+                Mostly::Running | Mostly::Runnable => {
+                    let p = profile(self.g, self.c, *t, spans);
+                    long(act.running + act.runnable) && yield_loop(self.g, self.c, *t, spans, &p).is_none()
+                }
+                Mostly::Waiting(i) => act.groups.get(i).is_some_and(|g| {
+                    let v = self.representative(g);
+                    let turns = v.timed_out && g.waits > 2;
+                    long(g.blocked) && (g.halts() || !turns && !class(&v, self.c).idle())
+                }),
+                Mostly::Unborn | Mostly::Gone | Mostly::Unknown => false,
+            }
+        };
+        // Its other threads may wait to be told something.
+        let main = |t: &ThreadId| process(*t).and_then(|p| main_thread(self.g, self.c, p)) == Some(*t);
+        let free = |t: &ThreadId| self.counts(*t) && !self.on_the_way(*t) && process(*t).is_some_and(kin);
+        let mut all = self.g.threads().filter(|t| free(t) && main(t)).filter(keeps);
+        let (first, None) = (all.next()?, all.next()) else { return None };
+        let why = "what the loop asks for was not recorded, and may be in memory that they share; of the processes that were started with the same command it is the only one that does something else";
+        let at = spans.first()?.0;
+        Some(Candidate { relation: None, ..self.keeping(first, Relation::Owns, at, why.into(), spans) })
     }
 }

@@ -21,7 +21,8 @@ impl Walk<'_> {
         group: &Group,
         silent: &Spans,
     ) -> Option<Vec<(ThreadId, Group)>> {
-        if !self.private_futex(group) || !self.for_lock(group) || total(silent) < CLOSED {
+        let readers = || self.readers_of(thread, group, silent).is_some();
+        if !self.private_futex(group) || !self.for_lock(group) || total(silent) < CLOSED || readers() {
             return None;
         }
         let process = self.c.thread(thread)?.process;
@@ -34,6 +35,9 @@ impl Walk<'_> {
                 Mostly::Unborn | Mostly::Gone | Mostly::Unknown => continue,
             };
             let (all, g) = (act.total, act.groups.swap_remove(i));
+            if self.keeps_house(&g, thread) {
+                continue;
+            }
             if self.for_lock(&g) {
                 let ended = g.clips.iter().any(|c| self.brought(c).is_some());
                 if ended || g.blocked * 20 < all * 19 {

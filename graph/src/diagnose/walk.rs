@@ -255,6 +255,7 @@ impl<'g> Walk<'g> {
         };
         let (candidates, silent) = self.past_releasers(candidates, silent);
         let (candidates, silent) = self.past_rescuers(thread, group, candidates, silent);
+        let (candidates, silent) = self.past_latecomers(thread, group, candidates, silent);
         let (candidates, silent) = self.past_who_gave_up(thread, group, candidates, silent);
         let (candidates, silent) = self.renewed(group, candidates, silent);
         if let Some(c) = self.answered_by(thread, &candidates) {

@@ -4,6 +4,8 @@ use crate::draw::Drawing;
 use crate::makers::{ended, names};
 use pg_event::{Direction, ObjectId, ObjectKind, Relation};
 use pg_graph::report::Report;
+use pg_graph::{Options, Selection, VictimOptions, run_with_policy, select};
+
 /// A loop asks a server five times a second for the state of a job. The worker's child tells the server that the job is
 /// done, and the next answer is another one; a monitor talks to the server all the time. `more`: so does another client
 /// in the same turn.
@@ -145,4 +147,55 @@ fn the_child_that_a_turning_loop_still_waits_for_is_followed() {
     assert_eq!(r.root_causes[0].process.as_deref(), Some("app"), "{:#?}", r.root_causes[0]);
     assert_eq!(names(&reaping(true, 1)), ["ctl", "svd"]);
     assert_eq!(names(&reaping(false, 2)), ["ctl", "svd"]);
+}
+
+/// Ranks of a parallel program spin for one another in memory that they share. `others`: what each of the other ranks does.
+fn ranks(others: &[&str]) -> Report {
+    let mut d = Drawing::new(8.0);
+    let run = d.process("mpirun", "mpirun -n 3 sim", None, 0.0);
+    let rank = d.process("sim", "sim", Some(run), 0.0);
+    // A thread of its own that the others of its process tell when there is something to do.
+    let told = d.thread(rank, "sim", 0.0);
+    let counter = d.object(ObjectKind::EventFd, 8, 0, "");
+    d.wait(told, 0.0, 7.85, "poll").on(counter).before().interrupted();
+    d.wait(told, 7.851, 8.0, "poll").on(counter).open();
+    let progress = d.stack(&["sched_yield (libc.so.6)", "opal_progress (libopen-pal.so)", "main (sim)"]);
+    d.runs(rank, 0.0, 8.0, progress);
+    let lock = d.object(ObjectKind::FileLock, 7, 7, "/srv/lock");
+    for what in others {
+        let line = if *what == "other" { "sim --check" } else { "sim" };
+        let t = d.process("sim", line, Some(run), 0.0);
+        match *what {
+            "spins" => {
+                d.runs(t, 0.0, 8.0, progress);
+                let told = d.thread(t, "sim", 0.0);
+                let counter = d.object(ObjectKind::EventFd, 9, 0, "");
+                d.wait(told, 0.0, 8.0, "poll").on(counter).before().open();
+            }
+            "idles" => d.wait(t, 0.0, 8.0, "pause").before().open(),
+            _ => d.wait(t, 0.0, 8.0, "flock").on(lock).before().open(),
+        }
+    }
+    let (g, c) = d.build();
+    let first = Selection { pid: Some(1001), ..Selection::default() };
+    let v = select(&g, &c, &first, &VictimOptions::default()).unwrap();
+    run_with_policy(&g, &c, v, Options::default())
+}
+
+#[test]
+fn the_rank_that_does_not_spin_is_followed() {
+    for (others, followed) in [
+        (&["spins", "waits"][..], true),
+        (&["waits"], true),
+        (&["waits", "waits"], false),
+        (&["idles"], false),
+        (&["other"], false),
+        (&["spins"], false),
+    ] {
+        let r = ranks(others);
+        let to = r.slice.get(1).and_then(|n| n.syscall.as_deref());
+        assert_eq!(to == Some("flock"), followed, "{others:?} {r:#?}");
+        let weak = r.slice.get(1).and_then(|n| n.why_weak.clone()).unwrap_or_default();
+        assert_eq!(weak.contains("started with the same command"), followed, "{weak}");
+    }
 }

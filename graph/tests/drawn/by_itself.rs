@@ -256,7 +256,7 @@ fn a_worker_stopped_where_it_accepts_is_not_idle() {
 /// A server that read a request and idles ever since has it: what it waits for for that is no thread or connection.
 #[test]
 fn a_request_that_was_read_and_never_answered() {
-    for read in [false, true] {
+    for read in [0, 2, 3] {
         let mut d = Drawing::new(12.0);
         let client = d.process("client", "client", None, 0.5);
         let server = d.process("server", "server", None, 0.0);
@@ -265,15 +265,16 @@ fn a_request_that_was_read_and_never_answered() {
         let set = d.object(ObjectKind::Epoll, 9, 0, "");
         d.wait(server, 0.1, 1.5, "epoll_wait").on(set).by(client, "sendto", own);
         d.message(client, own, pg_event::Direction::Send, 1.5, 3);
-        if read {
-            d.message(server, theirs, pg_event::Direction::Receive, 1.501, 3);
+        if read > 0 {
+            d.message(server, theirs, pg_event::Direction::Receive, 1.501, read);
         }
         d.wait(server, 1.51, 12.0, "epoll_wait").on(set).open();
         d.wait(client, 1.502, 12.0, "recvfrom").on(own).open();
         d.hold(server, client, own, Relation::Peer, 2.0);
         let why = d.diagnose("^client").root_causes.swap_remove(0).why;
         assert!(why.contains("and never answered"), "{why}");
-        assert_eq!(why.contains("read it and never answered"), read, "{why}");
+        assert_eq!(why.contains("read it and never answered"), read == 3, "{why}");
+        assert_eq!(why.contains("read only 2 B of the last 3 B and never answered"), read == 2, "{why}");
     }
 }
 
@@ -288,4 +289,56 @@ fn a_condition_has_no_readers() {
     d.hold(app, app, word, Relation::Reader, 2.0);
     let why = d.diagnose("^app").root_causes.swap_remove(0).why;
     assert!(!why.contains("reader"), "{why}");
+}
+
+/// A copy of a process that had more threads waits for a lock that one of those may have had when it was made. A program that
+/// was executed since has locks of its own.
+#[test]
+fn a_lock_that_was_taken_when_the_process_was_forked() {
+    for (copy, threads) in [(true, 2), (true, 1), (false, 2)] {
+        let mut d = Drawing::new(12.0);
+        let parent = d.process("app", "app --log", None, 0.0);
+        for _ in 1..threads {
+            let logger = d.thread(parent, "logger", 0.0);
+            d.wait(logger, 1.0, 12.0, "pause").open();
+        }
+        let child = d.process("app", if copy { "app --log" } else { "app --child" }, Some(parent), 1.0);
+        let of = d.object(ObjectKind::Child, u64::from(1000 + threads), 0, "");
+        let lock = d.object(ObjectKind::Futex, 0x10, 1000 + u64::from(threads), "");
+        let stack = d.stack(&["pthread_mutex_lock (libc.so.6)", "log_line (app)"]);
+        d.spawn(parent, child, 1.0);
+        d.wait(parent, 1.1, 12.0, "wait4").on(of).open();
+        d.hold(child, parent, of, Relation::ChildOf, 2.0);
+        d.wait(child, 1.1, 12.0, "futex").on(lock).stack(stack).op(PRIVATE_LOCK, 2).open();
+        let r = d.diagnose("^app --log$");
+        let first = &r.root_causes[0];
+        assert_eq!(first.pid, Some(1000 + threads), "{r:#?}");
+        assert!(first.why.contains("nobody is left to wake it: "), "{}", first.why);
+        let forked = first.why.contains("from app (pid 1000), but not the other threads");
+        assert_eq!(forked, copy && threads > 1, "{}", first.why);
+    }
+}
+
+/// Who waits for a condition that was told before, and the others for its end.
+#[test]
+fn who_is_joined_by_all_others_is_left_alone() {
+    for joined in [true, false] {
+        let mut d = Drawing::new(12.0);
+        let app = d.process("app", "app", None, 0.0);
+        let worker = d.thread(app, "consumer", 0.0);
+        let (end, word) =
+            (d.object(ObjectKind::Futex, 0x90, 1000, ""), d.object(ObjectKind::Futex, 0x10, 1000, ""));
+        let stack = d.stack(&["futex_wait (app)", "Condvar::wait (app)", "consume (app)"]);
+        d.wait(app, 0.5, 12.0, "futex").on(end).op(9, 1001).open();
+        d.hold(worker, app, end, Relation::Owns, 1.5);
+        d.wait(worker, 0.6, 12.0, "futex").on(word).stack(stack).op(PRIVATE_WAIT, 0).open();
+        if !joined {
+            let signals = d.thread(app, "signals", 0.0);
+            d.wait(signals, 0.1, 12.0, "rt_sigtimedwait").open();
+        }
+        let r = d.diagnose("^app$");
+        let first = &r.root_causes[0];
+        assert_eq!(first.tid, Some(1001), "{r:#?}");
+        assert_eq!(first.why.contains("and those wait for it to end"), joined, "{}", first.why);
+    }
 }

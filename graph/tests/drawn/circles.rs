@@ -179,6 +179,29 @@ fn fifos_opened_crosswise() {
     assert!(r.root_causes[0].why.contains("nobody has opened the other end of this FIFO"));
 }
 
+/// Threads of a pool that were given one FIFO each to open are no circle; threads that do so at places of their own may be.
+#[test]
+fn a_pool_that_opens_fifos_is_no_circle() {
+    for (same, circle) in [(true, 0), (false, 2)] {
+        let mut d = Drawing::new(20.0);
+        let main = d.process("node", "node m.js", None, 0.0);
+        let kernel = d.stack(&["wait_for_partner ([kernel])", "fifo_open ([kernel])"]);
+        let work = d.stack(&["open64 (libc.so.6)", "fs_work (node)", "worker (node)"]);
+        let other = d.stack(&["open64 (libc.so.6)", "answer (node)"]);
+        let epoll = d.object(ObjectKind::Epoll, 5, 0, "");
+        d.wait(main, 0.5, 20.0, "epoll_wait").on(epoll).open();
+        for (i, stack) in [work, if same { work } else { other }].into_iter().enumerate() {
+            let t = d.thread(main, "node", 0.1);
+            let file = d.object(ObjectKind::File, 7 + i as u64, 0, &format!("/tmp/x/f{i}"));
+            d.wait(t, 1.0, 20.0, "openat").on(file).stack(stack).in_kernel(kernel).open();
+        }
+        let r = d.diagnose("^node");
+        assert_eq!(r.circle.len(), circle, "{r:#?}");
+        let why = &r.root_causes[0].why;
+        assert_eq!(why.contains("nobody has opened the other end of this FIFO"), same, "{why}");
+    }
+}
+
 /// A server with one process asks itself over a connection that it would have to accept: it waits for itself, and not
 /// for somebody who was not found. With another process or thread that could accept it is not said.
 #[test]

@@ -199,3 +199,85 @@ fn a_pipe_that_a_daemon_keeps_open_is_told_so() {
         assert!(c.why.contains(&format!("so had {other}")) && c.why.contains("ended at 13.0"), "{}", c.why);
     }
 }
+
+/// Who waits for room in a queue is let go on by a program that removes it in the end. Who read from it last was there all the
+/// time, or came later, too.
+#[test]
+fn who_removes_a_full_queue_is_not_whom_the_writer_waited_for() {
+    for late in [false, true] {
+        let mut d = Drawing::new(9.0);
+        let reader = d.process("take", "take", None, if late { 7.5 } else { 0.0 });
+        let writer = d.process("put", "put", None, 0.1);
+        let remover = d.process("ipcrm", "ipcrm -q 7", None, 8.0);
+        let queue = d.object(ObjectKind::SysvIpc, 7, 0, "");
+        let nap = d.stack(&["sleep (libc.so.6)", "work (take)"]);
+        d.wait(reader, if late { 7.6 } else { 0.2 }, 8.9, "clock_nanosleep").stack(nap).open();
+        d.hold(reader, writer, queue, Relation::Reads, if late { 7.7 } else { 2.0 });
+        d.wait(writer, 0.5, 8.1, "msgsnd").on(queue).by(remover, "msgctl", queue);
+        let r = d.diagnose("^put$");
+        let first = r.root_causes[0].process.as_deref();
+        assert_eq!(first == Some("take"), !late, "{r:#?}");
+    }
+}
+
+/// A handler of a signal writes to a pipe that only its own process reads: it waits for itself.
+#[test]
+fn who_alone_could_read_the_full_pipe_waits_for_itself() {
+    for (threads, others) in [(1, 0), (2, 0), (1, 1)] {
+        let mut d = Drawing::new(9.0);
+        let app = d.process("app", "app", None, 0.0);
+        for _ in 1..threads {
+            let t = d.thread(app, "loop", 0.0);
+            d.wait(t, 0.1, 9.0, "pause").open();
+        }
+        let pipe = d.object(ObjectKind::Pipe, 7, 7, "");
+        let stack = d.stack(&["write (libc.so.6)", "notify (app)", "__restore_rt (libc.so.6)", "main (app)"]);
+        d.wait(app, 0.5, 9.0, "write").on(pipe).stack(stack).open();
+        d.hold(app, app, pipe, Relation::Reads, 2.0);
+        for _ in 0..others {
+            let t = d.process("reader", "reader", None, 0.0);
+            d.hold(t, app, pipe, Relation::Reads, 2.0);
+            d.wait(t, 0.1, 9.0, "clock_nanosleep").open();
+        }
+        let r = d.diagnose("^app$");
+        let why = &r.root_causes[0].why;
+        let itself = why.contains("waited for itself (deadlock)") && why.contains("for room in a pipe");
+        assert_eq!(itself, threads == 1 && others == 0, "{why}");
+    }
+}
+
+/// Nobody has the other end of a pipe, and yet its end does not come: that is told of pipes, since all who have one are found.
+#[test]
+fn an_end_that_nobody_has_is_on_its_way() {
+    for (held, kind) in [(false, ObjectKind::Pipe), (true, ObjectKind::Pipe), (false, ObjectKind::UnixStream)]
+    {
+        let mut d = Drawing::new(9.0);
+        let reader = d.process("reader", "reader", None, 0.0);
+        let o = d.object(kind, 7, 7, "");
+        d.wait(reader, 0.5, 9.0, "read").on(o).open();
+        if held {
+            d.hold(reader, reader, o, Relation::Writes, 2.0);
+        }
+        let r = d.diagnose("^reader$");
+        let why = &r.root_causes[0].why;
+        assert_eq!(why.contains("SCM_RIGHTS"), !held && kind == ObjectKind::Pipe, "{why}");
+    }
+}
+
+/// A connection that is closed with SO_LINGER waits until the other end has taken everything.
+#[test]
+fn a_close_that_lingers_is_told_so() {
+    for kernel in ["tcp_close", "__fput_sync"] {
+        let mut d = Drawing::new(9.0);
+        let app = d.process("app", "app", None, 0.0);
+        let stack = d.stack(&[
+            "wait_woken ([kernel])",
+            &format!("{kernel} ([kernel])"),
+            "__x64_sys_close ([kernel])",
+        ]);
+        d.wait(app, 0.5, 9.0, "close").in_kernel(stack).open();
+        let r = d.diagnose("^app$");
+        let why = &r.root_causes[0].why;
+        assert_eq!(why.contains("SO_LINGER"), kernel == "tcp_close", "{why}");
+    }
+}

@@ -30,6 +30,7 @@ mod questions;
 mod readers;
 mod refused;
 mod retries;
+mod runtimes;
 mod servers;
 mod sessions;
 mod split;

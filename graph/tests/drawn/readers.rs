@@ -84,3 +84,36 @@ fn a_condition_variable_has_no_readers() {
     // What is nearest to the wait decides.
     assert_eq!(told(&["pthread_rwlock_wrlock (libc.so.6)", "after_cond_wait (srv)"]), (true, true));
 }
+
+/// Readers that did not wait for it are not seen to get it: who does something else is one of them, most likely, and neither the
+/// writer that queues for the lock nor the readers behind that are a circle.
+#[test]
+fn who_sleeps_with_the_lock_is_no_circle_of_those_that_want_it() {
+    for (victim, sleeping) in [("main", 1), ("writer", 1), ("writer", 2)] {
+        let mut d = Drawing::new(9.0);
+        let main = d.process("srv", "srv", None, 0.0);
+        let writer = d.thread(main, "writer", 0.0);
+        let (readers, phase) =
+            (d.object(ObjectKind::Futex, 0x1000, 1000, ""), d.object(ObjectKind::Futex, 0x1008, 1000, ""));
+        let read = d.stack(&["pthread_rwlock_rdlock (libc.so.6)", "look (srv)"]);
+        let write = d.stack(&["pthread_rwlock_wrlock (libc.so.6)", "update (srv)"]);
+        let report = d.stack(&["nanosleep (libc.so.6)", "report (srv)"]);
+        for _ in 0..sleeping {
+            let t = d.thread(main, "report", 0.0);
+            d.wait(t, 0.0, 9.0, "clock_nanosleep").stack(report).before().open();
+        }
+        let begun = if victim == "main" { (0.6, 0.5) } else { (0.5, 0.6) };
+        d.wait(main, begun.1, 9.0, "futex").op(128, 12).on(readers).stack(read).open();
+        d.wait(writer, begun.0, 9.0, "futex").op(128, 3).on(phase).stack(write).open();
+        let hold = Hold { object: phase, subject: writer, relation: Relation::Reader };
+        d.event(ns(2.0), writer, Kind::Hold(hold));
+        let r = d.diagnose("^srv$");
+        assert!(r.circle.is_empty(), "{r:#?}");
+        let first = &r.root_causes[0];
+        let report = first.thread.as_deref() == Some("report");
+        assert_eq!(report, sleeping == 1, "{r:#?}");
+        if sleeping > 1 {
+            assert!(first.why.contains("1 reader has the lock"), "{}", first.why);
+        }
+    }
+}

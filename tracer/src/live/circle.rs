@@ -33,19 +33,20 @@ fn by_thread(r: &Row, relation: Relation) -> bool {
 /// More than so many that open FIFOs are no circle but what these programs do.
 const FIFOS: usize = 4;
 
-/// Of one process, one the parent of the other, or of one parent that is more than the first process of the system.
+/// One the parent of the other, or of one parent that is more than the first process of the system.
 fn kin(a: &Row, b: &Row) -> bool {
-    a.pid == b.pid || a.parent == b.pid || b.parent == a.pid || (a.parent == b.parent && a.parent > 1)
+    a.parent == b.pid || b.parent == a.pid || (a.parent == b.parent && a.parent > 1)
 }
 
 fn folder(r: &Row) -> Option<&str> {
     r.object.rsplit_once('/').map(|x| x.0)
 }
 
-/// Whom a thread that opens a FIFO may wait for: those near it that open another one. In the order of their numbers,
+/// Whom a thread that opens a FIFO may wait for: those near it that open another one, but not those of its own process: a
+/// pool opens whatever it is given. In the order of their numbers,
 /// from its own on, so that a walk from each to its first comes round.
 fn openers(r: &Row, rows: &[Row]) -> Vec<u32> {
-    let opens = |x: &&Row| x.opens && x.since >= LONG && x.tid != r.tid && x.object != r.object;
+    let opens = |x: &&Row| x.opens && x.since >= LONG && x.pid != r.pid && x.object != r.object;
     let near = |x: &&Row| kin(r, x) || (folder(r).is_some() && folder(r) == folder(x));
     let mut out: Vec<u32> = rows.iter().filter(opens).filter(near).map(|x| x.tid).collect();
     out.sort_unstable_by_key(|t| (*t < r.tid, *t));

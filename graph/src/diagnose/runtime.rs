@@ -1,0 +1,38 @@
+//! Threads that a runtime keeps for itself (to collect garbage, to compile, to tell the time): in a process whose program
+//! was compiled while it ran, they are known by their stacks.
+
+use super::activity::Group;
+use super::walk::Walk;
+use crate::class::{WaitClass, class};
+use pg_event::{ModuleId, ModuleKind, StackId, ThreadId};
+
+impl Walk<'_> {
+    /// Does a thread that waits like this keep house in a process in which `waiter` executes code that was compiled while it
+    /// ran? No such code is on its own stack, nor anything but the libraries by which the other one waits: it can have
+    /// nothing that the program's threads lock.
+    pub(super) fn keeps_house(&self, group: &Group, waiter: ThreadId) -> bool {
+        let v = self.representative(group);
+        let waits = matches!(class(&v, self.c), WaitClass::Condition | WaitClass::Lock | WaitClass::Sleep);
+        let (Some((own, true)), true) = (self.modules_of(v.user_stack), waits) else { return false };
+        let compiled = |m: &ModuleId| {
+            let kind = self.c.modules.get(m.index()).map(|m| m.kind);
+            matches!(kind, Some(ModuleKind::PerfMap | ModuleKind::Anonymous))
+        };
+        // Another wait of the same thread may have been seen with less of its stack.
+        let (begin, end) = group.extent();
+        let at = [begin, begin + (end - begin) / 2, end.saturating_sub(1)];
+        let stacks = at.iter().filter_map(|at| self.g.vertex_at(waiter, *at));
+        let mut stacks = stacks.filter_map(|id| self.modules_of(self.g.vertex(id).user_stack));
+        let program = stacks.find(|(all, _)| all.iter().any(compiled)).map(|x| x.0);
+        program.is_some_and(|all| own.iter().all(|m| !compiled(m) && all.contains(m)))
+    }
+
+    /// The binaries on a stack, each once, and whether that is whole.
+    fn modules_of(&self, stack: StackId) -> Option<(Vec<ModuleId>, bool)> {
+        let row = self.c.stack(stack).filter(|s| !s.frames.is_empty())?;
+        let mut all: Vec<ModuleId> = self.c.frames_of(stack).map(|f| f.module).collect();
+        all.sort_unstable();
+        all.dedup();
+        Some((all, !row.truncated))
+    }
+}

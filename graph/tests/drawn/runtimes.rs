@@ -1,0 +1,112 @@
+//! Threads that a runtime keeps for itself are no part of a deadlock of its program.
+
+use crate::draw::middle::{epoll, tcp};
+use crate::draw::{Drawing, PRIVATE_WAIT};
+use pg_event::{Direction, ModuleKind, ObjectKind, Relation, ThreadId};
+use pg_graph::report::Report;
+use pg_graph::{Options, Selection, VictimOptions, run_with_policy, select};
+
+/// A launcher waits for the end of its first thread, which waits for a latch. `jit`: the program was compiled while it ran.
+/// Beside it a thread of the library waits that began later, and one that wakes by itself every now and then.
+fn latch(jit: bool, before: bool) -> Report {
+    let mut d = Drawing::new(9.0);
+    let java = d.process("java", "java App", None, 0.0);
+    let first = d.thread(java, "java", 0.1);
+    let program =
+        d.stack(&["pthread_cond_wait (libc.so.6)", "park (libjvm.so)", "await (jit)", "run (libjvm.so)"]);
+    let clean =
+        d.stack(&["pthread_cond_wait (libc.so.6)", "park (libjvm.so)", "reap (jit)", "run (libjvm.so)"]);
+    let house = d.stack(&["pthread_cond_wait (libc.so.6)", "sweep (libjvm.so)", "run (libjvm.so)"]);
+    if jit {
+        let m = d.catalog.modules.iter_mut().find(|m| m.path.ends_with("jit")).unwrap();
+        m.kind = ModuleKind::Anonymous;
+    }
+    let mut word = 0x10;
+    let mut waits = |d: &mut Drawing, t: ThreadId, stack, from: f64| {
+        word += 0x40;
+        let o = d.object(ObjectKind::Futex, word, 1000, "");
+        let w =
+            d.wait(t, if before { 0.0 } else { from }, 9.0, "futex").on(o).op(PRIVATE_WAIT, 0).stack(stack);
+        if before { w.before().open() } else { w.open() }
+    };
+    let end = d.object(ObjectKind::Futex, 0x90_0000, 1000, "");
+    let joins = d.wait(java, if before { 0.0 } else { 0.2 }, 9.0, "futex").on(end).op(9, 1001);
+    if before {
+        joins.before().open();
+    } else {
+        joins.open();
+    }
+    d.hold(first, java, end, Relation::Owns, 1.5);
+    waits(&mut d, first, program, 1.0);
+    let cleaner = d.thread(java, "cleaner", 0.3);
+    waits(&mut d, cleaner, clean, 0.4);
+    let sweeper = d.thread(java, "sweeper", 0.5);
+    waits(&mut d, sweeper, house, 2.0);
+    let ticker = d.thread(java, "ticker", 0.6);
+    let tick = d.object(ObjectKind::Futex, 0x80_0000, 1000, "");
+    let mut at = 0.7;
+    while at + 0.3 < 9.0 {
+        d.wait(ticker, at, at + 0.3, "futex").on(tick).op(PRIVATE_WAIT, 0).stack(house).times_out();
+        at += 0.3002;
+    }
+    d.diagnose("^java")
+}
+
+#[test]
+fn a_runtimes_own_threads_are_not_blamed() {
+    for before in [true, false] {
+        let r = latch(true, before);
+        let first = &r.root_causes[0];
+        assert_eq!(first.tid, Some(1001), "{before} {r:#?}");
+        assert!(first.why.contains("all threads of the process wait"), "{}", first.why);
+        let named = |name: &str| r.root_causes.iter().any(|c| c.thread.as_deref() == Some(name));
+        assert!(!named("sweeper") && !named("ticker"), "{r:#?}");
+        assert!(r.slice.iter().all(|n| n.thread != "sweeper" && n.thread != "ticker"), "{r:#?}");
+    }
+    // Nothing tells a program's own thread from a library's where all of it was compiled before.
+    let r = latch(false, false);
+    assert!(r.slice.iter().any(|n| n.thread == "sweeper" || n.thread == "ticker"), "{r:#?}");
+}
+
+/// A thread without work waits for a condition, and so does another one; the event loop of the process waits for `whom`: a
+/// program that the process runs, or a server that another thread asked something.
+fn looks(whom: &str) -> Report {
+    let mut d = Drawing::new(9.0);
+    let app = d.process("app", "app", None, 0.0);
+    let (idle, turns) = (d.thread(app, "idle", 0.0), d.thread(app, "loop", 0.0));
+    let parked = d.stack(&["pthread_cond_wait (libc.so.6)", "park (app)"]);
+    for (t, word) in [(app, 0x10), (idle, 0x90)] {
+        let o = d.object(ObjectKind::Futex, word, 1000, "");
+        d.wait(t, 0.8, 9.0, "futex").on(o).op(PRIVATE_WAIT, 0).stack(parked).open();
+    }
+    let other = d.process("job", "job", if whom == "child" { Some(app) } else { None }, 0.0);
+    let (own, theirs) = if whom == "child" {
+        (d.object(ObjectKind::UnixStream, 1, 2, ""), d.object(ObjectKind::UnixStream, 2, 1, ""))
+    } else {
+        tcp(&mut d, 40_000, 80)
+    };
+    let epoll = epoll(&mut d, &[own]);
+    d.wait(turns, 0.8, 9.0, "epoll_wait").on(epoll).open();
+    if whom != "nobody" {
+        d.hold(other, turns, own, Relation::Peer, 2.0);
+    }
+    if whom == "server" {
+        d.message(app, own, Direction::Send, 0.5, 10);
+        d.message(other, theirs, Direction::Receive, 0.5, 10);
+    }
+    d.wait(other, 0.6, 9.0, "clock_nanosleep").open();
+    let (g, c) = d.build();
+    let main = Selection { tid: Some(1000), ..Selection::default() };
+    let v = select(&g, &c, &main, &VictimOptions::default()).unwrap();
+    run_with_policy(&g, &c, v, Options::default())
+}
+
+#[test]
+fn who_has_no_work_waits_for_whom_the_event_loop_waits_for() {
+    for (whom, found) in [("child", true), ("server", true), ("nobody", false)] {
+        let r = looks(whom);
+        let first = r.root_causes[0].process.as_deref();
+        assert_eq!(first == Some("job"), found, "{whom} {r:#?}");
+        assert_eq!(r.slice.iter().any(|n| n.thread == "loop"), found, "{whom} {r:#?}");
+    }
+}

@@ -35,6 +35,7 @@ mod sessions;
 mod split;
 mod stats;
 mod together;
+mod told;
 mod transactions;
 mod unasked;
 mod unserved;

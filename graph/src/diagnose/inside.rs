@@ -125,15 +125,20 @@ impl Walk<'_> {
         self.g.threads().filter(kin)
     }
 
+    /// Of the processes that serve together with one, the only thread at work all the time.
+    pub(super) fn sibling_at_work(&self, own: ProcessId, spans: &Spans) -> Option<ThreadId> {
+        let works = |t: &ThreadId| self.counts(*t) && self.at_work_for(*t, spans) * 10 >= total(spans) * 9;
+        let mut all = self.siblings(own).filter(works);
+        all.next().filter(|_| all.next().is_none())
+    }
+
     /// Who looks again and again, by time-outs of its own, whether it may go on: of the processes of a server that serve
     /// together with it, the one that is at work all the time, if there is one such. What they tell one another is in
     /// memory that they share, or in files.
     pub(super) fn kin_at_work(&self, thread: ThreadId, group: &Group, spans: &Spans) -> Option<Candidate> {
         let own = self.c.process_id_of(thread)?;
         let asks = group.waits > 1 && self.representative(group).timed_out;
-        let works = |t: &ThreadId| self.counts(*t) && self.at_work_for(*t, spans) * 10 >= total(spans) * 9;
-        let mut all = self.siblings(own).filter(|_| asks).filter(works);
-        let one = all.next().filter(|_| all.next().is_none())?;
+        let one = self.sibling_at_work(own, spans).filter(|_| asks)?;
         let why = "no wake-up was recorded; of the processes that serve together with it, this is the only one at work all the time";
         Some(self.inside(one, spans, why.to_owned()))
     }

@@ -15,6 +15,7 @@ mod cpu;
 mod data_flag;
 mod draw;
 mod endings;
+mod families;
 mod freezer;
 mod frozen;
 mod handed;

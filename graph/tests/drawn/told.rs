@@ -2,7 +2,7 @@
 
 use crate::draw::Drawing;
 use crate::draw::middle::{epoll, tcp};
-use pg_event::{ObjectKind, Relation};
+use pg_event::{ObjectId, ObjectKind, Relation};
 use pg_graph::report::Report;
 
 /// How a manager waits.
@@ -72,11 +72,14 @@ fn a_command_that_stops_a_service() {
     let mut d = Drawing::new(9.0);
     let stop = d.process("stop", "stop app", None, 0.0);
     let app = d.process("app", "app", None, 0.0);
+    let shell = d.process("sh", "sh", None, 0.0);
     let pipe = d.object(ObjectKind::Pipe, 5, 5, "");
     let disk = d.process("slow", "slow", None, 0.0);
     d.signal(stop, app, 15, 0.5);
     let stack = d.stack(&["wait_stop (stop)"]);
-    d.naps(stop, 0.5, 9.0, 0.25, stack);
+    d.naps(stop, 0.5, 8.9, 0.25, stack);
+    // Somebody who does not want to wait any longer interrupts it.
+    d.wait(stop, 8.9, 9.0, "clock_nanosleep").stack(stack).by(shell, "kill", ObjectId::NONE);
     d.wait(app, 0.0, 9.0, "read").on(pipe).before().open();
     d.hold(disk, app, pipe, Relation::Writes, 1.0);
     d.wait(disk, 0.0, 9.0, "clock_nanosleep").before().open();

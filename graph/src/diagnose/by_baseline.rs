@@ -5,7 +5,7 @@ use super::ask::{Candidate, nearby};
 use super::pose::Posed;
 use super::walk::{Flow, Walk};
 use crate::baseline::{Similar, similar, similar_among};
-use crate::class::{WaitClass, asked, class};
+use crate::class::{WaitClass, accepted, asked, class};
 use crate::facts::HoldFact;
 use crate::words::{moment, percent, short_who, span};
 use crate::{Choice, EdgeKind, Question, QuestionKind, Vertex, VertexId};
@@ -139,7 +139,8 @@ impl Walk<'_> {
         }
         let of_client: Vec<_> = self.g.threads_of(client).flat_map(|t| self.g.ipc_of(t, 0..v.end)).collect();
         let theirs = |o: ObjectId| {
-            let own = self.c.object(o)?;
+            // A server asks those that it connected to.
+            let own = self.c.object(o).filter(|_| accepted(self.c, o))?;
             let other = |o: &ObjectId| self.c.object(*o).is_some_and(|x| own.is_other_end_of(x));
             of_client.iter().map(|m| m.what.object).find(other)
         };

@@ -38,8 +38,8 @@ pub fn wait_key(v: &Vertex, catalog: &Catalog) -> WaitKey {
     WaitKey { syscall: v.syscall, state, kind, object, site }
 }
 
-/// Of waits for the same from `first` to `last`, the last one whose end was seen: one that the end of the recording cut
-/// says less of how they go, unless it lasted longer. One that lasted nearly all the time stands for all.
+/// Of waits for the same from `first` to `last`, the last one whose end was seen: one that the end of the recording or a
+/// signal cut says less of how they go, unless it lasted longer. One that lasted nearly all the time stands for all.
 pub(crate) fn typical(graph: &EventGraph, catalog: &Catalog, first: VertexId, last: VertexId) -> VertexId {
     const LOOKED_AT: usize = 64;
     if first >= last {
@@ -50,7 +50,7 @@ pub(crate) fn typical(graph: &EventGraph, catalog: &Catalog, first: VertexId, la
     let before = graph.vertices_in(cut.thread, start..cut.start).rev().take(LOOKED_AT);
     let before = before.filter(|id| (first..last).contains(id)).map(|id| (id, graph.vertex(id)));
     let mut before = before.filter(|(_, v)| wait_key(v, catalog) == key);
-    if !cut.open {
+    if !cut.open && !cut.interrupted {
         // Somebody ended the one that was nearly all of it: what came after that is no part of the hang.
         let all = cut.woken.saturating_sub(start);
         let ended = |id: VertexId, v: &Vertex| !v.timed_out && !v.interrupted && graph.waking(id).is_some();

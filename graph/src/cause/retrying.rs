@@ -59,6 +59,8 @@ impl Writer<'_> {
                 ", and in between opened {}: it waits until that says something else",
                 short_label(&o.label())
             )
+        } else if let Some(sent) = self.sent_between(r.thread, within, n.waits) {
+            sent
         } else {
             ": it asks again and again whether it may go on, and all that time nobody let it; what it asks for (a data flag, a lock) was not recorded and must be found".to_owned()
         };
@@ -271,6 +273,23 @@ impl Writer<'_> {
         });
         let Some((_, t, object)) = heard.max() else { return String::new() };
         self.other_end(t, object).map_or_else(String::new, |w| format!("; its last message came from {w}"))
+    }
+
+    /// That a thread sent something between its sleeps, about once each time, and received nothing: it goes on all the time, and
+    /// sleeps in order to be slow.
+    fn sent_between(&self, thread: ThreadId, (start, end): (Ns, Ns), waits: usize) -> Option<String> {
+        let all = || self.g.ipc_of(thread, start..end).iter().map(|m| m.what);
+        let sent = || all().filter(|m| m.direction == Direction::Send);
+        let (times, bytes): (u64, u64) =
+            sent().fold((0, 0), |s, m| (s.0 + u64::from(m.count.max(1)), s.1 + m.bytes));
+        let heard = all().any(|m| m.direction == Direction::Receive);
+        let whom = sent().next_back().and_then(|m| self.other_end(thread, m.object));
+        let whom = whom.map_or_else(String::new, |w| format!(" to {w}"));
+        (!heard && times * 2 >= waits as u64).then(|| {
+            format!(
+                ", and in between sent {times} messages ({bytes} B){whom}: it goes on all the time, and sleeps of its own accord (a limit of its rate)",
+            )
+        })
     }
 
     /// What a thread asked somebody over a channel between its sleeps, about once each time.

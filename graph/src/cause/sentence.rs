@@ -104,6 +104,7 @@ impl Writer<'_> {
             s += &self.full_pipe(n);
         }
         s += &self.crashed(r, n);
+        s += &self.lives_on(r);
         let said = matches!(r.kind, Some(FindingKind::Idle)) && r.node <= 1;
         if !said {
             s += &self.held_up(r.node);

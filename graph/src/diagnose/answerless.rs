@@ -60,7 +60,10 @@ impl Walk<'_> {
         let for_child =
             || naps.then(|| self.slept_for_child(thread, &group_spans(group), group.waits)).flatten();
         if let Some(spans) = turns
-            && let Some(c) = self.asked_about(thread, &spans, sleeps).or_else(for_child)
+            && let Some(c) = self
+                .asked_about(thread, &spans, sleeps)
+                .or_else(for_child)
+                .or_else(|| self.lives_on(thread, &spans))
         {
             return self.sleeps_for(c, WaitClass::Child, thread, spans);
         }
@@ -111,6 +114,9 @@ impl Walk<'_> {
             self.out.rejected.extend(holders.iter().map(|c| (c.thread, why.to_owned())));
             if let Some(c) = self.kin_of_stopped(thread, &silent) {
                 return self.visit(c.thread, c.spans, c.entry);
+            }
+            if let Some(c) = self.kin_at_work(thread, group, &silent) {
+                return self.follow_asked(c, thread, group);
             }
             self.found(thread, FindingKind::Unanswered, group_spans(group));
             return Ok(());
@@ -180,6 +186,9 @@ impl Walk<'_> {
         if let Some(c) = self.lost_child(thread, class, &silent) {
             return self.visit(c.thread, c.spans, c.entry);
         }
+        if let Some(c) = self.kin_at_work(thread, group, &silent) {
+            return self.follow_asked(c, thread, group);
+        }
         if let Some(a) = &asks {
             self.no_flag(thread, a)?;
         }
@@ -194,6 +203,15 @@ impl Walk<'_> {
             _ => FindingKind::Unanswered,
         };
         self.found(thread, kind, group_spans(group));
+        Ok(())
+    }
+
+    /// Goes on to who may do what a thread asks for; that nobody told it is a cause, too.
+    fn follow_asked(&mut self, c: Candidate, thread: ThreadId, group: &Group) -> Flow<()> {
+        let own = self.out.nodes.len().saturating_sub(1);
+        self.visit(c.thread, c.spans, c.entry)?;
+        let (kind, spans) = (FindingKind::Unanswered, group_spans(group));
+        self.out.findings.push(Finding { thread, node: own, kind, spans });
         Ok(())
     }
 
@@ -314,7 +332,9 @@ impl Walk<'_> {
         let terminal = |s: &Candidate| {
             act.waiting().is_some_and(|g| self.at_its_terminal(g, c.thread, s, &merged(spans.clone())))
         };
-        if idles && let Some(started) = self.started_for(c.thread, &spans).filter(|s| !terminal(s)) {
+        let ends = || self.lives_on(c.thread, &spans);
+        let started = || self.started_for(c.thread, &spans).or_else(ends).filter(|s| !terminal(s));
+        if idles && let Some(started) = started() {
             self.path.push((c.thread, spans));
             return self.visit(started.thread, started.spans, started.entry);
         }

@@ -38,8 +38,9 @@ impl Walk<'_> {
         // Whoever waits for this one itself brings it nothing.
         let (behind, others): (Vec<_>, Vec<_>) =
             others.into_iter().partition(|c| self.waits_at_other_end(c.thread, thread, silent));
-        let (mute, others): (Vec<_>, Vec<_>) =
-            others.into_iter().partition(|c| !behind.is_empty() && self.only_heeds_signals(c));
+        let (mute, others): (Vec<_>, Vec<_>) = others
+            .into_iter()
+            .partition(|c| (!behind.is_empty() || self.started_by(thread, c)) && self.only_heeds_signals(c));
         let why = "it waits for an answer itself, at the other end of a connection with it";
         self.out.rejected.extend(behind.into_iter().map(|c| (c.thread, why.to_owned())));
         let why = "it waits for signals, and sends nothing";
@@ -71,6 +72,12 @@ impl Walk<'_> {
         }
         self.only_asked(thread, silent, &mut kept, others);
         kept
+    }
+
+    /// Did the candidate's process start the one of `thread`, which serves somebody?
+    fn started_by(&self, thread: ThreadId, c: &Candidate) -> bool {
+        let parent = self.c.process_of(thread).map(|p| p.parent).filter(|p| p.is_some());
+        self.out.nodes.len() > 1 && parent.is_some() && self.c.process_id_of(c.thread) == parent
     }
 
     /// The others are out; of those that were asked it is said since when, where it was before the recording.

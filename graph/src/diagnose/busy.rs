@@ -58,7 +58,13 @@ impl Walk<'_> {
         }
         self.out.nodes.push(node);
         let Some(how) = yields else {
-            self.found(thread, kind, spans.clone());
+            let own = self.out.nodes.len() - 1;
+            // Whoever told somebody to end turns until that has.
+            if let Some(c) = self.lives_on(thread, spans).filter(|_| kind != FindingKind::Throttled) {
+                self.path.push((thread, spans.clone()));
+                self.follow(c, WaitClass::Child)?;
+            }
+            self.out.findings.push(Finding { thread, node: own, kind, spans: spans.clone() });
             if kind == FindingKind::NoCpu
                 && let Some((peer, share)) = starved.as_ref().and_then(Starved::peer)
             {
@@ -84,6 +90,7 @@ impl Walk<'_> {
             YieldLoop::Child { .. } => self.spun_for_child(thread, spans),
             _ => self.let_go_on(thread, spans, 0).or_else(|| self.kin_behind(thread, spans)),
         };
+        let next = next.or_else(|| self.lives_on(thread, spans));
         if let Some(c) = next {
             self.follow(c, WaitClass::Lock)?;
         } else {

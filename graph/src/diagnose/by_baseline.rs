@@ -5,11 +5,11 @@ use super::ask::{Candidate, nearby};
 use super::pose::Posed;
 use super::walk::{Flow, Walk};
 use crate::baseline::{Similar, similar, similar_among};
-use crate::class::{WaitClass, asked, class};
+use crate::class::{WaitClass, accepted, asked, class};
 use crate::facts::HoldFact;
 use crate::words::{moment, percent, short_who, span};
-use crate::{Choice, EdgeKind, Question, QuestionKind, VertexId};
-use pg_event::{Ns, ObjectKind, Relation, ThreadId};
+use crate::{Choice, EdgeKind, Question, QuestionKind, Vertex, VertexId};
+use pg_event::{Direction, Ns, ObjectId, ObjectKind, Relation, ThreadId};
 use std::collections::HashSet;
 
 impl Walk<'_> {
@@ -69,6 +69,10 @@ impl Walk<'_> {
         if futex && v.op & PRIVATE != 0 && process(self.g.vertex(e.from).thread) != process(victim) {
             return None;
         }
+        let by = self.g.vertex(e.from).thread;
+        if self.only_served(s.vertex, by, silent) || e.kind == EdgeKind::Exit && self.only_left(&v, by) {
+            return None;
+        }
         let why = format!(
             "no wake-up was recorded; expected as in the baseline at {} (similarity {:.0} %), where it came after {}",
             moment(v.start),
@@ -106,9 +110,45 @@ impl Walk<'_> {
                 return Some(self.missing((at, kind, time), silent, why));
             }
             let e = self.g.edge(self.g.waking(at)?);
+            // A program that came to ask a server something: that somebody starts another one is nobody's duty.
+            if e.kind == EdgeKind::Spawn && self.out.nodes.len() > 1 {
+                return None;
+            }
             (at, kind, time) = (e.from, e.kind, e.from_time);
         }
         None
+    }
+
+    /// Did a server turn since a process ended that is no child of its own: a client that left? That brings nobody an answer.
+    fn only_left(&self, turn: &Vertex, by: ThreadId) -> bool {
+        let own = self.c.process_id_of(turn.thread);
+        class(turn, self.c) == WaitClass::EventLoop && self.c.process_of(by).map(|p| p.parent) != own
+    }
+
+    /// Did a server answer, in the turn that `turn` begins, nobody but the process of who let it turn, which waits for what comes
+    /// over that connection itself? A request of one client brings the others nothing.
+    fn only_served(&self, turn: VertexId, by: ThreadId, silent: &Spans) -> bool {
+        let v = self.g.vertex(turn);
+        let server = self.c.process_id_of(v.thread);
+        let Some(client) = self.c.process_id_of(by).filter(|p| Some(*p) != server) else { return false };
+        if class(&v, self.c) != WaitClass::EventLoop {
+            return false;
+        }
+        let of_client: Vec<_> = self.g.threads_of(client).flat_map(|t| self.g.ipc_of(t, 0..v.end)).collect();
+        let theirs = |o: ObjectId| {
+            // A server asks those that it connected to.
+            let own = self.c.object(o).filter(|_| accepted(self.c, o))?;
+            let other = |o: &ObjectId| self.c.object(*o).is_some_and(|x| own.is_other_end_of(x));
+            of_client.iter().map(|m| m.what.object).find(other)
+        };
+        let all = self.g.ipc_of(v.thread, v.woken..v.end.saturating_add(1)).iter();
+        let sent = all.filter(|m| m.what.direction == Direction::Send).map(|m| theirs(m.what.object));
+        let Some(ends) = sent.collect::<Option<Vec<_>>>().filter(|e| !e.is_empty()) else { return false };
+        let act = activity(self.g, self.c, by, silent);
+        let waits = act.waiting().map(|g| self.representative(g).object);
+        waits.is_some_and(|o| {
+            ends.contains(&o) || self.c.object(o).is_some_and(|o| o.members.iter().any(|m| ends.contains(m)))
+        })
     }
 
     /// Did a thread execute another program after what it did in the baseline? That one does not do it again.

@@ -79,6 +79,10 @@ impl Walk<'_> {
             let of = |h: &&crate::HoldFact| h.object == object && h.holder != thread;
             facts.extend(self.g.holds.iter().filter(of).map(|h| (h.holder, h.relation, h.time)));
         }
+        // Whose end is waited for is told: what else was found is of waits before.
+        if class == WaitClass::Child && facts.iter().any(|f| f.1 == Relation::ChildOf) {
+            facts.retain(|f| f.1 == Relation::ChildOf);
+        }
         let from_facts = !facts.is_empty();
         if let Some((at, n)) = self.readers_of(thread, group, silent) {
             let seen = self.seen_to_read(thread, group, at, silent, n);

@@ -6,7 +6,7 @@ use super::ask::Candidate;
 use super::walk::Walk;
 use crate::Vertex;
 use crate::class::{WaitClass, asked, class, connected, members, semaphore_for_lock};
-use pg_event::{Direction, ModuleKind, Ns, Object, ObjectId, ObjectKind, Relation, ThreadId};
+use pg_event::{Direction, ModuleKind, Ns, Object, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
 
 impl Walk<'_> {
     /// Does it wait for nothing but event counters, which its own threads write?
@@ -110,13 +110,36 @@ impl Walk<'_> {
             let peers = holds.filter(|h| h.relation == Relation::Peer).map(|h| h.holder);
             peers.filter(|h| process(*h) != process(t)).any(stopped)
         };
-        let kin = |t: &ThreadId| {
-            let other = process(*t).filter(|p| *p != own);
-            other.is_some_and(|p| self.c.serve_together(p, own)) && !self.on_the_way(*t)
-        };
-        let mut all = self.g.threads().filter(kin).filter(|t| client(*t));
+        let mut all = self.siblings(own).filter(|t| client(*t));
         let one = all.next().filter(|_| all.next().is_none())?;
         let why = "no wake-up was recorded; of the processes that serve together with it, this is the one whose client is stopped";
+        Some(self.inside(one, spans, why.to_owned()))
+    }
+
+    /// Threads of the other processes of a server that serve together with one, none of which is on the way.
+    fn siblings(&self, own: ProcessId) -> impl Iterator<Item = ThreadId> + '_ {
+        let kin = move |t: &ThreadId| {
+            let other = self.c.process_id_of(*t).filter(|p| *p != own);
+            other.is_some_and(|p| self.c.serve_together(p, own)) && !self.on_the_way(*t)
+        };
+        self.g.threads().filter(kin)
+    }
+
+    /// Of the processes that serve together with one, the only thread at work all the time.
+    pub(super) fn sibling_at_work(&self, own: ProcessId, spans: &Spans) -> Option<ThreadId> {
+        let works = |t: &ThreadId| self.counts(*t) && self.at_work_for(*t, spans) * 10 >= total(spans) * 9;
+        let mut all = self.siblings(own).filter(works);
+        all.next().filter(|_| all.next().is_none())
+    }
+
+    /// Who looks again and again, by time-outs of its own, whether it may go on: of the processes of a server that serve
+    /// together with it, the one that is at work all the time, if there is one such. What they tell one another is in
+    /// memory that they share, or in files.
+    pub(super) fn kin_at_work(&self, thread: ThreadId, group: &Group, spans: &Spans) -> Option<Candidate> {
+        let own = self.c.process_id_of(thread)?;
+        let asks = group.waits > 1 && self.representative(group).timed_out;
+        let one = self.sibling_at_work(own, spans).filter(|_| asks)?;
+        let why = "no wake-up was recorded; of the processes that serve together with it, this is the only one at work all the time";
         Some(self.inside(one, spans, why.to_owned()))
     }
 

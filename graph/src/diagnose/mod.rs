@@ -37,6 +37,7 @@ mod sessions;
 mod span;
 mod started;
 mod stuck;
+mod told;
 mod tries;
 pub(crate) mod unread;
 mod wakers;
@@ -58,6 +59,7 @@ pub(crate) use ring::keeps_itself;
 pub(crate) use sessions::{MARIADB_LOCKS, POSTGRES_LOCKS, executes, waits_for_lock};
 pub use span::path_of_span;
 pub(crate) use started::KILLED;
+pub(crate) use told::{SHORTLY, TOLD, told};
 
 use crate::cause;
 use crate::report::{CoverageInfo, QuestionInfo, Report, SessionInfo};

@@ -12,7 +12,7 @@ use crate::refused::{Evidence, between_sleeps};
 use crate::retries::Retries;
 use crate::words::moment;
 use crate::{EdgeId, EdgeKind, Weak};
-use pg_event::{Ns, ObjectId, ObjectKind, Process, ProcessId, Relation, ThreadId};
+use pg_event::{Direction, Ns, ObjectId, ObjectKind, Process, ProcessId, Relation, ThreadId};
 
 /// EEXIST: programs lock out others of their kind by files that are there already.
 const EEXIST: i64 = -17;
@@ -81,7 +81,9 @@ impl Walk<'_> {
             node.syscall = evidence.and_then(|e| e.call.name()).map(Into::into);
             node.object = evidence.map(|e| e.object).filter(|o| o.is_some());
             self.out.nodes.push(node);
-            if let Some(c) = self.keeper(thread, r, evidence, &within) {
+            if let Some(c) =
+                self.keeper(thread, r, evidence, &within).or_else(|| self.turned_away(r, &within))
+            {
                 let before = self.out.findings.len();
                 self.follow(c, WaitClass::Lock)?;
                 // That nobody was there is what happened; what the one who came later did may explain it.
@@ -257,6 +259,24 @@ impl Walk<'_> {
                 .or_else(|| self.namesake(thread, program, evidence?, lived, within));
         };
         Some(self.keeping(holder, relation, at, why, within))
+    }
+
+    /// Who is at work in a server of which the last child that failed heard last: by one process after the other it turns away
+    /// who comes, and one of their kind is busy all the time.
+    fn turned_away(&self, r: &Retries, within: &Spans) -> Option<Candidate> {
+        let (start, end) = extent(within);
+        let heard = |t: ThreadId| {
+            let mut all = self.g.ipc_of(t, start..end).iter().rev();
+            all.find(|m| m.what.direction == Direction::Receive).map(|m| (m.time, m.what.object))
+        };
+        let (_, over) = r.children(self.g, self.c).filter_map(heard).max()?;
+        let (_, server) = self.at_other_ends(r.thread, &[over], end).into_iter().max()?;
+        let p = self.c.process_of(server)?;
+        // Who was there before the loop answers by itself.
+        let passing = p.start > start && p.parent.is_some();
+        let one = self.sibling_at_work(self.c.process_id_of(server)?, within).filter(|_| passing)?;
+        let why = "no wake-up can tell; of the processes of the server that let the tries fail, it is the only one at work all the time";
+        Some(Candidate { relation: None, ..self.keeping(one, Relation::Owns, start, why.into(), within) })
     }
 
     pub(super) fn keeping(

@@ -30,7 +30,7 @@ impl Walk<'_> {
         }
         self.past_heirs(thread, &mut holders);
         // What explains most first: somebody on the way (a circle), then who is not idle.
-        holders.sort_by_key(|c| std::cmp::Reverse(self.guilt(c)));
+        holders.sort_by_key(|c| (std::cmp::Reverse(self.guilt(c)), self.keeps_for_children(thread, c)));
         // All of them wait for one another: nothing to ask. Who only waits for its children has an end by inheritance.
         let end = holders.first().and_then(|c| c.spans.last()).map_or(0, |s| s.1);
         let circle = holders.len() > 1 && self.nobody_left(thread, end);
@@ -90,6 +90,16 @@ impl Walk<'_> {
         self.out.rejected.extend(heirs.into_iter().map(|c| (c.thread, why.to_owned())));
     }
 
+    /// Is it one that started the process of `thread`, and has the reading end of what that writes without being about to read?
+    /// It may have it to start another reader.
+    fn keeps_for_children(&self, thread: ThreadId, c: &Candidate) -> bool {
+        let own = self.c.process_id_of(thread).unwrap_or(ProcessId::NONE);
+        let process = self.c.process_id_of(c.thread);
+        c.relation == Some(Relation::Reads)
+            && self.c.ancestors(own).any(|a| Some(a) == process)
+            && !self.waits_for_kin(c)
+    }
+
     /// Does it wait for a child to end, or for what one writes?
     fn waits_for_kin(&self, c: &Candidate) -> bool {
         let act = self.meanwhile(c);
@@ -110,6 +120,8 @@ impl Walk<'_> {
         let act = self.meanwhile(c);
         match act.mostly() {
             Mostly::Running | Mostly::Runnable => 4,
+            // To be stopped or frozen is never what a program means to do.
+            Mostly::Waiting(i) if act.groups.get(i).is_some_and(Group::halts) => 4,
             Mostly::Waiting(_) if !self.is_idle(c) => 3,
             Mostly::Waiting(_) => 2,
             Mostly::Unborn | Mostly::Unknown => 1,

@@ -194,3 +194,44 @@ fn the_session_whose_client_is_stopped_is_whom_the_others_wait_for() {
         assert_eq!(r.root_causes[0].pid == Some(1004), stopped, "{r:#?}");
     }
 }
+
+/// A session looks every second whether what it asked the server for is done; another process of that server runs a command
+/// for it, and the others have nothing to do. Where two are at work it is not known which.
+#[test]
+fn a_session_that_looks_waits_for_the_one_process_of_the_server_at_work() {
+    for two in [false, true] {
+        let mut d = Drawing::new(6.0);
+        let main = d.process("db", "db", None, 0.0);
+        let client = d.process("client", "client", None, 0.0);
+        let session = d.process("db", "db: session", Some(main), 0.0);
+        let archiver = d.process("db", "db: archiver", Some(main), 0.0);
+        let writer = d.process("db", "db: writer", Some(main), 0.0);
+        let (a, _) = unix(&mut d, 10);
+        let (death, signals) =
+            (d.object(ObjectKind::Pipe, 3, 3, ""), d.object(ObjectKind::SignalFd, 4, 0, ""));
+        let latch = d.set(&[death, signals]);
+        let any = d.object(ObjectKind::Child, 0, 0, "");
+        d.wait(client, 0.0, 6.0, "poll").on(a).before().open();
+        d.wait(session, 0.0, 0.5, "epoll_wait").on(latch).before().times_out();
+        d.hold(session, client, a, Relation::Peer, 1.2);
+        for i in 0..5 {
+            let at = 0.51 + f64::from(i);
+            d.wait(session, at, at + 0.999, "epoll_wait").on(latch).times_out();
+        }
+        d.wait(session, 5.51, 6.0, "epoll_wait").on(latch).open();
+        d.hold(main, session, death, Relation::Writes, 1.2);
+        d.wait(writer, 0.0, 6.0, "epoll_wait").on(latch).before().open();
+        let command = d.process("upload", "upload segment", Some(archiver), 0.0);
+        d.wait(archiver, 0.0, 6.0, "wait4").on(any).before().open();
+        d.wait(command, 0.0, 6.0, "clock_nanosleep").before().open();
+        if two {
+            let busy = d.process("db", "db: checkpointer", Some(main), 0.0);
+            let stack = d.stack(&["sync (db)", "main (db)"]);
+            d.runs(busy, 0.0, 6.0, stack);
+        }
+        let r = d.diagnose("^client$");
+        let names: Vec<_> = r.slice.iter().map(|n| n.cmdline.as_str()).collect();
+        let followed = names == ["client", "db: session", "db: archiver", "upload segment"];
+        assert_eq!(followed, !two, "{names:?} {r:#?}");
+    }
+}

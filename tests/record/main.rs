@@ -315,7 +315,7 @@ fn what_is_wrong_with_the_arguments_is_said_plainly() {
         assert!(text(&out).contains(what), "{args:?}: {}", text(&out));
     };
     says(&["record", "-d", "-3", "--", "true"], "'-3' for '--duration <SECONDS>': a number of seconds");
-    says(&["diagnose", "--at", "-1", "x.pgs"], "'-1' for '--at <SECONDS>': a number of seconds");
+    says(&["diagnose", "--at", "-1", "x.pgs"], "'-1' for '--at <SECONDS|TIME>': a number of seconds");
     says(&["record", "-p", "redis"], "--comm chooses processes by name");
     says(&["record", "-p", "-1"], "the number of a process");
     says(

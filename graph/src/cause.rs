@@ -16,6 +16,7 @@ mod sentence;
 mod server_view;
 mod sleeping;
 mod stopped;
+mod told;
 mod unanswered;
 mod yielding;
 

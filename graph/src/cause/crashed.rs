@@ -1,7 +1,7 @@
-//! A child that was killed: whoever waits in vain may have waited for what that child was to do. And who was told to end and lives on.
+//! A child that was killed: whoever waits in vain may have waited for what that child was to do.
 
 use super::{Ranked, Writer};
-use crate::diagnose::{FindingKind, KILLED, SHORTLY, SliceNode, TOLD, main_thread, told};
+use crate::diagnose::{FindingKind, KILLED, SliceNode, main_thread};
 use crate::words::{clean, ids, moment, who};
 use pg_event::{Ns, Process, ProcessId, ThreadId};
 
@@ -50,25 +50,5 @@ impl Writer<'_> {
             .find(|s| u32::from(s.signal) == signal && s.time <= end && is_it(s.to) && !is_it(s.from));
         let by = sent.map_or_else(String::new, |s| format!(" sent by {}", who(self.c, s.from)));
         format!("was killed by signal {signal}{by}")
-    }
-
-    /// `; supervisord (pid 7) had told it to end by SIGTERM at 0.15 s`, where that is why the way came to it.
-    pub(super) fn lives_on(&self, r: &Ranked) -> String {
-        let way = self.o.nodes.get(..=r.node).unwrap_or_default();
-        let [.., by, n] = way else { return String::new() };
-        let process = |n: &SliceNode| self.c.process_id_of(n.thread);
-        let Some((by, whom)) = process(by).zip(process(n)).filter(|_| n.why_weak.as_deref() == Some(TOLD))
-        else {
-            return String::new();
-        };
-        let within = (way[r.node - 1].start.saturating_sub(SHORTLY), n.start + n.duration);
-        let Some(s) = told(self.g, self.c, by, whom, within) else { return String::new() };
-        let signal = match s.signal {
-            3 => "SIGQUIT".into(),
-            9 => "SIGKILL".into(),
-            15 => "SIGTERM".into(),
-            n => format!("signal {n}"),
-        };
-        format!("; {} had told it to end by {signal} at {}", who(self.c, s.from), moment(s.time))
     }
 }

@@ -70,18 +70,17 @@ impl Run {
     /// The kernel's refusal of a pass over all threads.
     pub(super) fn look_at_long_waits(&mut self, now: u64) -> Result<(), Error> {
         self.programs.set_realtime_offset(clock::realtime_offset());
-        if self.long.single {
-            let silent = self.pipeline.silent(now, self.long.long);
-            if !self.long.all(now, silent.len()) {
-                match self.programs.pass_over(Pass::Long, &silent) {
-                    Ok(()) => {
-                        self.long.looked(now);
-                        return Ok(());
-                    }
-                    Err(e) => {
-                        tracing::info!("single threads cannot be looked at: {e}");
-                        self.long.single = false;
-                    }
+        // Asked each time, also where it is all of them: those that ended are forgotten by it.
+        let silent = self.pipeline.silent(now, self.long.long);
+        if self.long.single && !self.long.all(now, silent.len()) {
+            match self.programs.pass_over(Pass::Long, &silent) {
+                Ok(()) => {
+                    self.long.looked(now);
+                    return Ok(());
+                }
+                Err(e) => {
+                    tracing::info!("single threads cannot be looked at: {e}");
+                    self.long.single = false;
                 }
             }
         }

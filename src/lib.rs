@@ -12,6 +12,8 @@ pub mod flight;
 pub mod found_flag;
 pub mod frames;
 pub mod guard;
+#[cfg(test)]
+mod hostile_tests;
 pub mod redact;
 pub mod session;
 pub mod steps;

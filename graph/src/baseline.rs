@@ -56,7 +56,7 @@ pub(crate) fn similar_among(
         }
         let similarity = mine.compare(&Features::of(graph, catalog, id, &x, &mut stacks))
             - if x.thread == v.thread { 0.0 } else { 0.05 };
-        if similarity >= LEAST {
+        if similarity >= LEAST && ends(catalog, &x) == ends(catalog, &v) {
             out.push(Similar { vertex: id, similarity });
         }
     }
@@ -69,6 +69,11 @@ pub(crate) fn similar_among(
         b.similarity.total_cmp(&a.similarity).then(late(a).cmp(&late(b))).then(a.vertex.cmp(&b.vertex))
     });
     out
+}
+
+/// Did it wait while its thread ended: for what is closed and given back then, whatever the call was that ended it?
+fn ends(catalog: &Catalog, v: &Vertex) -> bool {
+    catalog.frames_of(v.kernel_stack).any(|f| f.function == "do_exit")
 }
 
 /// Woken by somebody, and in at most a third of the time.

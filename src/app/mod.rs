@@ -10,7 +10,7 @@ pub mod context;
 mod copied;
 mod find_flag;
 #[cfg(test)]
-mod harness;
+pub(crate) mod harness;
 pub mod history;
 pub mod input;
 pub mod jobs;

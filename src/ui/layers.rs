@@ -21,7 +21,9 @@ fn area(ui: &Ui, body: Rect, layer: &Layer) -> Rect {
     let most = if body.height < 30 { body.height } else { (body.height * 4 / 5).max(18) };
     let height = match layer {
         Layer::Note(_) | Layer::Guard(_) => 5.min(body.height),
-        Layer::WhyNot(_) => most.min(why_not_lines(ui, usize::from(width) - 2).len() as u16 + 2),
+        Layer::WhyNot(_) => {
+            most.min(why_not_lines(ui, usize::from(width).saturating_sub(2)).len() as u16 + 2)
+        }
         _ => most,
     };
     Rect { x: body.x + (body.width - width) / 2, y: body.y + (body.height - height) / 3, width, height }

@@ -12,6 +12,7 @@ mod ipc;
 mod kept;
 mod lock_files;
 mod locks;
+mod mappings;
 mod memory;
 mod mounts;
 mod open_files;
@@ -79,6 +80,7 @@ pub struct Found {
 pub struct Holders {
     open: OpenFiles,
     sockets: SocketTables,
+    mappings: mappings::Mappings,
     patience: Patience,
 }
 
@@ -105,6 +107,7 @@ impl Holders {
         Self {
             open: OpenFiles::default(),
             sockets: SocketTables::default(),
+            mappings: mappings::Mappings::default(),
             patience: Patience::new(READ_LIMIT),
         }
     }

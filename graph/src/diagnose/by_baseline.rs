@@ -7,6 +7,7 @@ use super::walk::{Flow, Walk};
 use crate::baseline::{Similar, similar, similar_among};
 use crate::class::{WaitClass, accepted, asked, class};
 use crate::facts::HoldFact;
+use crate::kernel::idles;
 use crate::words::{moment, percent, short_who, span};
 use crate::{Choice, EdgeKind, Question, QuestionKind, Vertex, VertexId};
 use pg_event::{Direction, Ns, ObjectId, ObjectKind, Relation, ThreadId};
@@ -201,7 +202,8 @@ impl Walk<'_> {
         match act.mostly() {
             Mostly::Running | Mostly::Runnable => true,
             Mostly::Waiting(i) => act.groups.get(i).is_some_and(|g| {
-                g.blocked * 2 >= act.total && !class(&self.representative(g), self.c).idle()
+                let v = self.representative(g);
+                g.blocked * 2 >= act.total && !class(&v, self.c).idle() && !idles(&v, self.c)
             }),
             _ => false,
         }

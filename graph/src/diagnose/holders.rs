@@ -347,6 +347,15 @@ impl Walk<'_> {
             return vec![holder];
         }
         let Some(process) = self.c.process_id_of(holder) else { return vec![holder] };
+        let gone = |t: ThreadId| activity(self.g, self.c, t, spans).mostly() == Mostly::Gone;
+        // A process goes on after its first thread has ended (pthread_exit(3) in `main`).
+        if gone(holder) {
+            let mut alive: Vec<_> = self.g.threads_of(process).filter(|t| !gone(*t)).collect();
+            alive.sort_by_key(|t| self.at_rest(*t, spans));
+            if !alive.is_empty() {
+                return alive;
+            }
+        }
         let busy = |t: ThreadId| {
             let act = activity(self.g, self.c, t, spans);
             match act.mostly() {
@@ -390,6 +399,16 @@ impl Walk<'_> {
             others = most(&|t| self.asleep(t, spans));
         }
         if others.is_empty() { vec![holder] } else { others }
+    }
+
+    /// Does a thread wait for what may come, or for nobody knows what: one with nothing to do, perhaps?
+    fn at_rest(&self, t: ThreadId, spans: &Spans) -> bool {
+        let act = activity(self.g, self.c, t, spans);
+        act.waiting().is_some_and(|g| {
+            let v = self.representative(g);
+            let class = class(&v, self.c);
+            class.idle() || class == WaitClass::Condition || crate::class::vague(&v, self.c)
+        })
     }
 
     /// For how long a thread was in one and the same sleep.

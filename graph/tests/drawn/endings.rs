@@ -281,3 +281,24 @@ fn a_close_that_lingers_is_told_so() {
         assert_eq!(why.contains("SO_LINGER"), kernel == "tcp_close", "{why}");
     }
 }
+
+/// The first thread of a child has ended, and the child goes on by another one: that is whom its parent waits for.
+#[test]
+fn a_process_goes_on_without_its_first_thread() {
+    let mut d = Drawing::new(9.0);
+    let parent = d.process("parent", "parent", None, 0.0);
+    let child = d.process("child", "child", Some(parent), 0.5);
+    let idle = d.thread(child, "pool", 0.6);
+    let rest = d.thread(child, "rest", 0.6);
+    let any = d.object(ObjectKind::Child, 0, 0, "");
+    let work = d.object(ObjectKind::Futex, 0x20, 1, "");
+    let (waits, flush) = (d.stack(&["pthread_cond_wait (libc.so.6)"]), d.stack(&["flush_cache (child)"]));
+    d.wait(parent, 0.6, 9.0, "wait4").on(any).open();
+    d.wait(idle, 0.7, 9.0, "futex").on(work).stack(waits).open();
+    d.wait(rest, 0.7, 9.0, "clock_nanosleep").stack(flush).open();
+    d.hold(child, parent, any, Relation::ChildOf, 1.2);
+    d.exit(child, 1.5);
+    let r = d.diagnose("^parent$");
+    assert_eq!(r.slice[1].thread, "rest", "{r:#?}");
+    assert!(what(&r.root_causes[0]).contains("flush_cache"), "{:?}", r.root_causes[0]);
+}

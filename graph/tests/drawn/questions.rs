@@ -1,7 +1,7 @@
 //! When a diagnosis asks, what the question carries, and what answers, undo and replay do.
 
 use crate::draw::Drawing;
-use pg_event::{Catalog, Direction, ObjectKind};
+use pg_event::{Catalog, Direction, ObjectKind, OffState};
 use pg_graph::{
     By, Diagnosis, EventGraph, Options, Question, QuestionKind, Selection, Step, Victim, VictimOptions,
     parse_answers, path_of_span, select, take_answer, victims,
@@ -160,6 +160,33 @@ fn a_baseline_tells_who_is_missing() {
     let step = &r.slice[1];
     assert_eq!(step.strength.as_deref(), Some("weak"));
     assert!(step.why_weak.as_ref().unwrap().contains("baseline"));
+}
+
+/// What a thread waits for while it ends, its descriptors being closed, is nothing that the call waited for during which it
+/// was told to; and who usually comes by way of a thread of the kernel is not missing because that had nothing to do.
+#[test]
+fn neither_the_end_of_a_thread_nor_an_idle_thread_of_the_kernel_is_a_baseline() {
+    for exits in [true, false] {
+        let mut d = Drawing::new(20.0);
+        let app = d.process("app", "app", None, 0.0);
+        let helper = d.process("helper", "helper", None, 0.0);
+        let kworker = d.kernel("kworker/u8:5");
+        let o = d.object(ObjectKind::Inotify, 7, 0, "");
+        let at = d.stack(&["await_upload (app)"]);
+        let read = d.stack(&["inotify_read ([kernel])", "vfs_read ([kernel])"]);
+        let exit = d.stack(&["fsnotify_destroy_group ([kernel])", "do_exit ([kernel])"]);
+        let wait = |d: &mut Drawing, end, stack| {
+            let v = d.wait(app, end - 0.02, end, "read").on(o).stack(at).in_kernel(stack);
+            if exits { v.by(helper, "read", o) } else { v.by_kernel(kworker) }
+        };
+        wait(&mut d, 2.0, if exits { exit } else { read });
+        d.wait(app, 3.0, 19.0, "read").on(o).stack(at).in_kernel(read).open();
+        d.wait(kworker, 3.0, 19.0, "read").in_no_call().state(OffState::Idle).open();
+        d.wait(helper, 3.0, 19.0, "futex").open();
+        let r = d.diagnose("^app$");
+        let named: Vec<_> = r.slice.iter().map(|n| n.process.as_str()).collect();
+        assert_eq!((named, r.questions.len()), (vec!["app"], 0), "{exits}: {r:#?}");
+    }
 }
 
 /// Who woke it the last time has executed another program since: that one was never going to.

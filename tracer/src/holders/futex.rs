@@ -110,7 +110,7 @@ impl Holders {
         {
             return vec![(found, Relation::Owns)];
         }
-        Vec::new()
+        self.futex_sharers(wait, object, address)
     }
 
     /// Who has the number that a lock at `address` has as its owner's: also the waiter itself, and who has ended.

@@ -142,8 +142,13 @@ impl OpenFiles {
         looks.filter(|&(at, _)| at < moment).map(|(at, took)| self.good_until(at, took)).max()
     }
 
+    /// The time by which that is decided.
+    pub fn now(&self) -> Ns {
+        self.now
+    }
+
     /// Is a look of then, that took so long, still good?
-    fn is_good(&self, look: Option<(Ns, Duration)>) -> bool {
+    pub fn is_good(&self, look: Option<(Ns, Duration)>) -> bool {
         look.is_some_and(|(at, took)| self.now >= at && self.now < self.good_until(at, took))
     }
 

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // The locks themselves are what is tested.
 
 use crate::{Sleeper, alone, ask, ask_failed, blocked_in, gettid, me, object};
-use pg_event::{Object, ObjectKind, Relation};
+use pg_event::{Object, ObjectKind, Relation, SHARED_FUTEX};
 use pg_tracer::holders::Holders;
 use pg_tracer::procfs;
 use std::os::fd::AsRawFd;
@@ -226,6 +226,49 @@ fn owners_that_are_the_waiter_or_no_more() {
     // SAFETY: the C library lets any thread unlock a plain mutex.
     unsafe { libc::pthread_mutex_unlock(&raw mut LEFT) };
     waiter.join().expect("join");
+}
+
+/// A word of shared memory that names nobody, as of a semaphore: the one other process that has the memory may write to it.
+#[test]
+fn who_has_the_memory_of_a_word_mapped() {
+    let _alone = alone();
+    let file = tempfile::tempfile().expect("tempfile");
+    file.set_len(4096).expect("set_len");
+    let (prot, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+    // SAFETY: a mapping of its own.
+    let map = unsafe { libc::mmap(std::ptr::null_mut(), 4096, prot, shared, file.as_raw_fd(), 0) };
+    assert_ne!(map, libc::MAP_FAILED);
+    // SAFETY: the children do nothing but wait until they are killed.
+    let child = |wait: &dyn Fn()| match unsafe { libc::fork() } {
+        0 => loop {
+            wait();
+        },
+        pid => pid as u32,
+    };
+    let waiter = child(&|| unsafe {
+        let none = std::ptr::null::<libc::timespec>();
+        libc::syscall(libc::SYS_futex, map, libc::FUTEX_WAIT, 0, none);
+    });
+    let other = child(&|| unsafe {
+        libc::pause();
+    });
+    let word = blocked_in(waiter, "futex");
+    assert_eq!(word, map as u64);
+    let futex = object(ObjectKind::Futex, 0, SHARED_FUTEX | 5, "");
+    // This process has it, too: with several of them that says nothing.
+    assert_eq!(ask(waiter, waiter, "futex", &futex), []);
+    // SAFETY: mapped above, and not used any more.
+    unsafe { libc::munmap(map, 4096) };
+    assert_eq!(ask(waiter, waiter, "futex", &futex), [(other, Relation::Writes)]);
+    for pid in [other, waiter] {
+        // SAFETY: children of this process that were not waited for.
+        unsafe {
+            libc::kill(pid as i32, libc::SIGKILL);
+            libc::waitpid(pid as i32, std::ptr::null_mut(), 0);
+        }
+        let left = [(other, Relation::Writes)];
+        assert!(pid == waiter || ask(waiter, waiter, "futex", &futex) != left, "it has ended");
+    }
 }
 
 /// A file that is there already, with a number in it, or open in one process.

@@ -33,6 +33,16 @@ impl Place {
     }
 }
 
+/// Who wants to see waits as text need not think about for how long.
+#[test]
+fn live_prints_once() {
+    let p = place();
+    let pid = std::process::id().to_string();
+    for args in [&["live", "--once", "-p", &pid][..], &["live", "-p", &pid, "--once", "1"]] {
+        p.exits(args, 0, &format!("{pid} "));
+    }
+}
+
 #[test]
 fn exit_codes() {
     let p = place();
@@ -110,7 +120,7 @@ fn damage_is_told_with_its_place() {
     write(b"");
     p.exits(&["diagnose", "bad.pgs"], 3, "byte 0");
     write(b"From: alice\nTo: bob\n");
-    p.exits(&["diagnose", "bad.pgs"], 3, "no pg-tui recording");
+    p.exits(&["diagnose", "bad.pgs"], 3, "not a pg-tui recording");
     // Nobody writes to it: it is not waited for.
     let pipe = p.dir.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
@@ -342,7 +352,7 @@ fn profiles_and_what_is_none() {
         .expect("written");
     p.exits(&["train"], 2, "whose units?");
     p.exits(&["train", "--from", "none.pgs"], 3, "none.pgs");
-    p.exits(&["train", "--from", "a.pgprof"], 3, "no pg-tui recording");
+    p.exits(&["train", "--from", "a.pgprof"], 3, "not a pg-tui recording");
     p.exits(&["train", "--from", "shop.pgs"], 1, "no unit of work was found in the focus");
     p.exits(&["train", "--from", "shop.pgs", "--comm", "nobody"], 1, "that -p and --comm name");
     p.exits(&["train", "--from", "shop.pgs", "--comm", "("], 2, "--comm");

@@ -220,7 +220,7 @@ fn a_hang_is_diagnosed_on_the_screen() {
             break;
         }
         let before = s.text();
-        s.keys("r");
+        s.keys("1");
         s.wait("another screen", |s| s.text() != before);
     }
     s.wait_for("Root cause: payd");
@@ -548,6 +548,40 @@ fn live_shows_who_waits_for_whom() {
     s.wait("the thread", |s| s.text().contains(&format!("cat:{pid}")) && !s.text().contains("all again"));
     s.keys("\u{1b}");
     s.wait("no filter", |s| !s.text().contains("Threads with"));
+    s.keys("q");
+    assert_eq!(s.end(), 0);
+    s.assert_given_back();
+}
+
+/// A key leads from the live view to the answer: what hangs already is recorded for some seconds, and shown.
+#[test]
+fn live_records_what_hangs_and_shows_why() {
+    use std::process::Stdio;
+    let mut sleep =
+        Command::new("sleep").arg("600").stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("sleep");
+    let out = sleep.stdout.take().expect("a pipe");
+    let _sleep = Killed(sleep);
+    let cat = Killed(Command::new("cat").stdin(out).stdout(Stdio::null()).spawn().expect("cat"));
+    let pid = cat.pid();
+    if std::fs::read_to_string(format!("/proc/{pid}/syscall")).is_err() {
+        println!("skipped: /proc/{pid}/syscall may not be read");
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let line = format!("cd {} && exec {} live -p {pid}", dir.path().display(), env!("CARGO_BIN_EXE_pg-tui"));
+    let mut s = Screen::start("sh", &["-c", &line], 24, 100);
+    s.wait_for("(can write it)");
+    s.keys("r");
+    let refused = |s: &Screen| s.text().contains("not permitted");
+    s.wait("it is recorded", |s| s.text().contains("hangs already: recording it for 5 s") || refused(s));
+    s.wait("the recording", |s| s.text().contains("of the focus, by rank") || refused(s));
+    if refused(&s) {
+        println!("skipped: recording is not permitted here");
+        return;
+    }
+    s.wait_for("waits on   read pipe:[");
+    s.keys("\r");
+    s.wait_for("Root cause: sleep");
     s.keys("q");
     assert_eq!(s.end(), 0);
     s.assert_given_back();

@@ -57,9 +57,7 @@ pub(crate) fn report(g: &EventGraph, c: &Catalog, victim: &Victim, options: &Opt
     }
     coverage.notes.extend(server_view::note(o));
     if o.asked.iter().any(|q| q.by == "policy") {
-        coverage
-            .notes
-            .push("questions without an answer were answered by the policy: the recommendation".into());
+        coverage.notes.push("where nobody gave an answer of their own, the recommended one was taken".into());
     }
     Report {
         format: FORMAT,

@@ -166,12 +166,17 @@ fn only_polls_many(catalog: &Catalog, o: &Object) -> bool {
     o.members.len() >= 4 || members(catalog, o).any(|m| matches!(m.kind, ObjectKind::Epoll))
 }
 
-/// Sockets that listen: nobody but a client to come ends a wait for them. Of unix sockets it is not known: one whose
-/// connection has not been accepted yet has no peer either.
+/// Sockets that listen: nobody but a client to come ends a wait for them. Of unix sockets alone it is not known: one whose
+/// connection has not been accepted yet has no peer either. Beside one of TCP that listens, one with an address of its own
+/// and without a peer does so, too: a server has both.
 pub(crate) fn only_listens(catalog: &Catalog, o: &Object) -> bool {
     let listens = |o: &Object| o.kind == ObjectKind::Tcp && o.peer == 0;
+    let bound =
+        |o: &Object| o.kind == ObjectKind::UnixStream && o.peer == 0 && !o.connected && !o.name.is_empty();
     match o.kind {
-        ObjectKind::Set => !o.members.is_empty() && members(catalog, o).all(listens),
+        ObjectKind::Set => {
+            members(catalog, o).any(listens) && members(catalog, o).all(|m| listens(m) || bound(m))
+        }
         _ => listens(o),
     }
 }

@@ -75,7 +75,8 @@ impl Victim {
     /// Had it begun before the recording, and was it not over at the end of that?
     pub fn cut(&self, graph: &EventGraph) -> (bool, bool) {
         let waits = self.episode.key.is_some();
-        (graph.vertex(self.first).begun_before, waits && graph.vertex(self.vertex).open)
+        // What ran began when the wait before it was over.
+        (waits && graph.vertex(self.first).begun_before, waits && graph.vertex(self.vertex).open)
     }
 
     /// End, ns.

@@ -105,7 +105,7 @@ commands! {
     FollowWaker "follow-waker" "waker" [Timeline Vertex] "Jump to what woke the vertex under the cursor."
     FollowWakee "follow-wakee" "wakee" [Timeline Vertex] "Jump to the first vertex that this one woke."
     MarkSpan "mark-span" "mark span" [Timeline] "Begin or end a marked span at the cursor."
-    CriticalPath "critical-path" "what made it" [Timeline Vertex Victims] "What made the marked span take so long: its bounded critical path. Without a mark, of the vertex."
+    CriticalPath "critical-path" "what made it" [Timeline Vertex Victims] "What made the marked span take so long: its bounded critical path. Without a mark, of the vertex, or of all waits of a loop that it is one of."
     DiagnoseHere "diagnose-here" "diagnose" [Timeline Vertex] "Diagnose the vertex under the cursor as the victim."
     OnlyRelated "only-related" "related" [Timeline] "Show only the threads of the slice and the selection, or all threads."
 

@@ -95,6 +95,11 @@ pub fn walked() -> Recording {
     built("asker", walked::items())
 }
 
+/// What the first one is made of.
+pub fn shop_items() -> Vec<Item> {
+    shop::items()
+}
+
 /// What the next one is made of.
 pub fn slow_items() -> Vec<Item> {
     slow::items()

@@ -55,6 +55,8 @@ pub enum Job {
     VictimAt(Arc<Recording>, VertexId),
     /// The critical path of a span.
     Path(Arc<Recording>, ThreadId, (Ns, Ns)),
+    /// The same of a vertex, or of the loop of waits that it is one turn of.
+    PathOf(Arc<Recording>, VertexId),
     /// Read the events of a vertex.
     Events(Arc<Recording>, VertexId),
     /// Find the flag that a thread asks, in the thread itself.
@@ -154,7 +156,7 @@ impl Job {
             Self::Places(..) => "looking for places",
             Self::Diagnose { .. } => "diagnosing",
             Self::VictimAt(..) => "looking at the vertex",
-            Self::Path(..) => "computing the critical path",
+            Self::Path(..) | Self::PathOf(..) => "computing the critical path",
             Self::Events(..) => "reading events",
             Self::FindFlag(..) => "following the thread",
             Self::Steps(..) => "reading the trace",
@@ -204,6 +206,11 @@ impl Job {
                 let parts = pg_graph::path_of_span(&r.graph, &r.catalog, thread, span.0..span.1);
                 Done::Path(thread, span, parts)
             }
+            Self::PathOf(r, id) => {
+                let (thread, span) = whole_wait(&r, id);
+                let parts = pg_graph::path_of_span(&r.graph, &r.catalog, thread, span.0..span.1);
+                Done::Path(thread, span, parts)
+            }
             Self::Events(r, id) => {
                 let v = r.graph.vertex(id);
                 let events = r.events_in(v.start..v.end.saturating_add(1), v.thread, MOST_EVENTS + 1);
@@ -236,6 +243,14 @@ impl Job {
         };
         send(Msg::Job(done));
     }
+}
+
+/// The thread and span of a vertex. A wait that its own time-out ended is renewed: then all of these waits.
+fn whole_wait(r: &Recording, id: VertexId) -> (ThreadId, (Ns, Ns)) {
+    let v = r.graph.vertex(id);
+    let whole = v.timed_out.then(|| pg_graph::victim_of(&r.graph, &r.catalog, id)).flatten();
+    let whole = whole.filter(|x| x.episode.waits > 1);
+    (v.thread, whole.map_or((v.start, v.end), |x| (x.start, x.end())))
 }
 
 fn keep_note(r: &Recording, note: Note) -> Result<Vec<Note>, String> {

@@ -54,8 +54,13 @@ pub struct LiveState {
 pub enum Left {
     /// The person has seen enough.
     Quit,
-    /// Record this process.
-    Record(u32),
+    /// Record a process.
+    Record {
+        /// Which one.
+        pid: u32,
+        /// The thread that was looked at hangs already: some seconds of it tell all.
+        hangs: bool,
+    },
     /// A signal came.
     Signal(i32),
 }
@@ -112,11 +117,26 @@ fn idles(r: &Row) -> bool {
     r.members.len() >= LOOP && r.circle.is_empty()
 }
 
+/// A shell that waits for its command is the usual thing; a lock, a pipe, an answer are not.
+fn held(r: &Row) -> bool {
+    r.holders.iter().any(|h| h.relation != Relation::ChildOf) && !idles(r)
+}
+
+/// Is it known to hang: can it not go on, or does it wait for somebody for long?
+fn hangs(r: &Row) -> bool {
+    let long = r.since >= LONG;
+    match r.doing {
+        _ if r.circle.contains(&r.tid) => true,
+        Doing::Stopped => true,
+        Doing::Disk => long,
+        Doing::Waits => long && held(r),
+        Doing::Runs | Doing::Ended => false,
+    }
+}
+
 /// Puts rows into the order in which they are shown: those that cannot go on first, then the longest waits for
 /// somebody.
 pub fn sort(rows: &mut [Row]) {
-    // A shell that waits for its command is the usual thing; a lock, a pipe, an answer are not.
-    let held = |r: &Row| r.holders.iter().any(|h| h.relation != Relation::ChildOf) && !idles(r);
     let rank = |r: &Row| match r.doing {
         _ if r.circle.contains(&r.tid) => 0,
         Doing::Stopped => 0,
@@ -277,7 +297,9 @@ impl LiveState {
             Cmd::LiveFilter => self.typing = true,
             Cmd::Cancel if self.is_filtered() => self.clear_filter(),
             Cmd::Quit | Cmd::Cancel => return Some(Left::Quit),
-            Cmd::RecordThis => return self.current().map(|r| Left::Record(r.pid)),
+            Cmd::RecordThis => {
+                return self.current().map(|r| Left::Record { pid: r.pid, hangs: hangs(r) });
+            }
             Cmd::LiveAll => {
                 self.everybody = !self.everybody;
                 self.order();
@@ -463,7 +485,13 @@ mod tests {
         assert_eq!(s.run(Cmd::LiveAll, 10), None);
         assert_eq!((order(&s), s.selected), (vec![4, 5, 2, 3, 1], Some(2)));
         s.go(Move::Last, 10);
-        assert_eq!(s.run(Cmd::RecordThis, 10), Some(Left::Record(1)));
+        // That it is idle is no hang: who wants it recorded will make it hang.
+        assert_eq!(s.run(Cmd::RecordThis, 10), Some(Left::Record { pid: 1, hangs: false }));
+        for (move_, hangs) in [(Move::First, true), (Move::By(1), true), (Move::By(2), false)] {
+            s.go(move_, 10);
+            let Some(Left::Record { hangs: told, .. }) = s.run(Cmd::RecordThis, 10) else { panic!() };
+            assert_eq!(told, hangs, "{:?}", s.selected);
+        }
         assert_eq!(s.run(Cmd::Quit, 10), Some(Left::Quit));
     }
 

@@ -463,4 +463,14 @@ mod tests {
         assert!(s.shows("in         poll_queue (as seen at 3.000 s)"), "{}", s.screen());
         assert!(!s.shows("_PyEval_EvalFrameDefault"), "{}", s.screen());
     }
+
+    /// One turn of a loop that sleeps tells nothing: whoever asks what made it means the loop.
+    #[test]
+    fn what_made_a_sleep_of_a_loop_is_told_of_the_loop() {
+        let mut s = Session::with(short_sleeps(true, true, false), 100, 30, false);
+        s.keys("t p");
+        assert!(s.shows("What made these 5.00 s of job.py"), "{}", s.screen());
+        s.keys("t v l l p");
+        assert!(s.shows("What made these 111 ms"), "{}", s.screen());
+    }
 }

@@ -148,6 +148,9 @@ fn cancel(state: &mut State) {
             state.go(View::Slice);
             state.say_only(Look::Dim, "the question waits: enter comes back to it");
         }
+        View::Victims if std::mem::take(&mut state.victims.then_diagnose) => {
+            state.say_only(Look::Dim, "the worst victim is selected only");
+        }
         View::Victims => state.say_only(Look::Dim, "q quits"),
         _ => {
             let here = state.place();

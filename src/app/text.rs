@@ -186,7 +186,7 @@ pub fn verdict(state: &State) -> Vec<Paragraph> {
             clean(&step_name(s)),
             s.tid,
             if s.seen { s.state.as_str() } else { "not seen" },
-            time::length(s.spent_ns)
+            time::part(s.spent_ns, s.duration_ns)
         );
         out.push(Paragraph { hang: true, ..p(look, 2, text) });
     }
@@ -207,13 +207,17 @@ pub fn verdict(state: &State) -> Vec<Paragraph> {
         out.push(blank());
     }
     let by = |who: &str| r.questions.iter().filter(|q| q.by == who).count();
-    let evidence = format!(
-        "Evidence: {}, {} of yours, {} taken.  Not seen: {}",
-        time::counted(r.slice.len(), "step"),
-        time::counted(by("user"), "answer"),
-        time::counted(by("policy") + by("answers"), "recommendation"),
-        missing(r)
-    );
+    let answers = if r.questions.is_empty() {
+        "no question came up".to_owned()
+    } else {
+        format!(
+            "{} of yours, {} taken",
+            time::counted(by("user") + by("answers"), "answer"),
+            time::counted(by("policy"), "recommendation")
+        )
+    };
+    let steps = time::counted(r.slice.len(), "step");
+    let evidence = format!("Evidence: {steps}, {answers}.  Not seen: {}", missing(r));
     out.push(p(Look::Text, 0, evidence));
     for n in r.coverage.notes.iter().take(12) {
         out.push(Paragraph { hang: true, ..p(Look::Warning, 2, format!("note: {}", clean(n))) });
@@ -442,7 +446,7 @@ fn slice_markdown(state: &State) -> String {
             if cause == Some(i) { ", **root cause**" } else { "" },
             code(&short_command(&s.cmdline, COMMAND)).replace('|', "\\|"),
             if s.seen { s.state.as_str() } else { "not seen" },
-            time::length(s.spent_ns),
+            time::part(s.spent_ns, s.duration_ns),
             escape(&what)
         );
     }

@@ -7,6 +7,12 @@ pub fn length(ns: Ns) -> String {
     unit(ns, "µs")
 }
 
+/// A part of a length: `7.59 s of 7.99 s`; the length alone where the part is nearly all of it.
+pub fn part(ns: Ns, whole: Ns) -> String {
+    let nearly = u128::from(ns) * 100 >= u128::from(whole) * 99;
+    if nearly { length(ns) } else { format!("{} of {}", length(ns), length(whole)) }
+}
+
 /// As [`length`], in ASCII.
 pub fn length_ascii(ns: Ns) -> String {
     unit(ns, "us")

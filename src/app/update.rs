@@ -148,6 +148,10 @@ fn job_done(state: &mut State, done: Done) {
                 // The timeline opens where it hurts most.
                 (state.timeline.thread, state.timeline.cursor) = (Some(v.thread), v.start + v.duration / 2);
             }
+            // Not of whoever has gone elsewhere meanwhile.
+            if std::mem::take(&mut state.victims.then_diagnose) && state.context() == Context::Victims {
+                run_command(state, Cmd::Diagnose);
+            }
         }
         Done::Index(index) => {
             finished(state, "listing names");

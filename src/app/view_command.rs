@@ -12,19 +12,23 @@ use crate::config::Look;
 use crate::session::Note;
 use pg_event::trace::Flow;
 use pg_event::{Ns, ThreadId};
-use pg_graph::VertexId;
+use pg_graph::{By, VertexId};
 
 /// Runs it.
 pub fn run(state: &mut State, cmd: Cmd) {
     if let Some(n) = cmd.choice() {
-        answer(state, n);
+        answer(state, n, By::User);
         return;
     }
     match cmd {
         Cmd::Diagnose => match state.victims.current().cloned() {
             Some(v) => place::diagnose(state, v, None),
             None if !state.victims.known => {
-                state.say_only(Look::Dim, "still looking for victims: press enter again when they are here");
+                state.victims.then_diagnose = true;
+                state.say_only(
+                    Look::Good,
+                    "the worst victim is diagnosed as soon as it is found; esc takes that back",
+                );
             }
             None => state
                 .say_only(Look::Warning, "there is no victim to diagnose; a shows those outside the focus"),
@@ -38,15 +42,17 @@ pub fn run(state: &mut State, cmd: Cmd) {
             state.victims.everyone = !state.victims.everyone;
             find_victims(state);
         }
-        Cmd::ChooseStop => answer(state, 0),
+        Cmd::ChooseStop => answer(state, 0, By::User),
         Cmd::ChooseRow => {
             if let Some(a) = state.diagnosis.selected_answer() {
-                answer(state, a);
+                // The mark stands on what is recommended until it is moved.
+                let recommended = state.diagnosis.question().is_some_and(|q| q.recommended == a);
+                answer(state, a, if recommended { By::Policy } else { By::User });
             }
         }
         Cmd::Recommended => {
             if let Some(a) = state.diagnosis.question().map(|q| q.recommended) {
-                answer(state, a);
+                answer(state, a, By::Policy);
             }
         }
         Cmd::FinishByPolicy => finish(state),
@@ -127,12 +133,12 @@ pub fn run(state: &mut State, cmd: Cmd) {
     }
 }
 
-fn answer(state: &mut State, answer: usize) {
+fn answer(state: &mut State, answer: usize, by: By) {
     if state.diagnosis.running {
         return;
     }
     let Some(victim) = state.diagnosis.victim().cloned() else { return };
-    match state.diagnosis.answered(answer) {
+    match state.diagnosis.answered(answer, by) {
         Some(decisions) => place::go_on(state, victim, decisions, false),
         None => state.say_only(Look::Warning, format!("there is no option {answer}")),
     }
@@ -321,16 +327,14 @@ fn follow(state: &mut State, back: bool) {
 fn critical_path(state: &mut State) {
     let Some(r) = state.recording.clone() else { return };
     let asked = match state.view {
-        View::Timeline => {
-            let marked = state.timeline.marked();
-            let vertex = state.timeline.vertex(&r).map(|v| r.graph.vertex(v)).map(|v| (v.start, v.end));
-            state.timeline.thread.zip(marked.or(vertex))
-        }
+        View::Timeline => state.timeline.thread.zip(state.timeline.marked()),
         View::Victims => state.victims.current().map(|v| (v.thread, (v.start, v.end()))),
-        _ => vertex_here(state).map(|v| r.graph.vertex(v)).map(|v| (v.thread, (v.start, v.end))),
+        _ => None,
     };
-    match asked {
-        Some((thread, span)) if span.0 < span.1 => run_job(state, Job::Path(r, thread, span)),
+    let here = vertex_here(state).filter(|v| r.graph.vertex(*v).start < r.graph.vertex(*v).end);
+    match (asked, here) {
+        (Some((thread, span)), _) if span.0 < span.1 => run_job(state, Job::Path(r, thread, span)),
+        (None, Some(v)) => run_job(state, Job::PathOf(r, v)),
         _ => state.say_only(Look::Warning, "mark a span first: v at its begin, move, p"),
     }
 }

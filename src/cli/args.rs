@@ -276,7 +276,7 @@ Look at waits as they are: who waits for what, and who could end it.
 
 Like top, but for waits: every thread with its state, for how long, the system call and what it waits for, and \
 once the wait is long, who holds that. Nothing is recorded and nobody is slowed. Press r to record the \
-process of the selected thread and diagnose it.
+process of the selected thread (for five seconds, if that hangs already) and see why it hangs.
 
 Other people's processes need root.";
 
@@ -286,8 +286,9 @@ pub struct Live {
     /// Only this process [default: all]
     #[arg(short, long, value_name = "PID", value_parser = number, allow_negative_numbers = true)]
     pub pid: Vec<u32>,
-    /// Print the waits of this many seconds as text, and end
-    #[arg(long, value_name = "SECONDS", value_parser = whole_seconds, allow_negative_numbers = true)]
+    /// Print the waits of this many seconds as text, and end [without a number: 2]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2",
+        value_parser = whole_seconds, allow_negative_numbers = true)]
     pub once: Option<u32>,
     /// How the screen is to look.
     #[command(flatten)]

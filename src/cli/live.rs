@@ -24,7 +24,7 @@ pub fn run(args: &Live) -> Outcome {
     }
     match screen(&args.pid, &Options::from(&args.screen)) {
         Ok(Left::Quit) => Ok(ExitCode::SUCCESS),
-        Ok(Left::Record(pid)) => record(pid),
+        Ok(Left::Record { pid, hangs }) => record(pid, hangs),
         Ok(Left::Signal(n)) => {
             die_of(n);
             Ok(ExitCode::FAILURE)
@@ -34,13 +34,20 @@ pub fn run(args: &Live) -> Outcome {
     }
 }
 
+/// How long what hangs already is recorded: holders are looked up after half a second, and some waits are short.
+const SECONDS: u32 = 5;
+
 /// Becomes a recorder: a new program image, so that nothing of the screen is left over.
-fn record(pid: u32) -> Outcome {
+fn record(pid: u32, hangs: bool) -> Outcome {
     let me = std::env::current_exe().map_err(|e| Failure::Other(format!("cannot find myself: {e}")))?;
-    eprintln!(
-        "pg-tui: recording process {pid}: for some seconds if it hangs already, else until it has hung"
-    );
-    let e = Command::new(me).args(["record", "-p", &pid.to_string()]).exec();
+    let mut args = vec!["record".to_owned(), "-p".to_owned(), pid.to_string()];
+    if hangs {
+        args.extend(["-d".to_owned(), SECONDS.to_string()]);
+        eprintln!("pg-tui: {pid} hangs already: recording it for {SECONDS} s, then it is shown why");
+    } else {
+        eprintln!("pg-tui: recording {pid}: wait until it has hung, then press Ctrl-C");
+    }
+    let e = Command::new(me).args(args).exec();
     Err(Failure::Other(format!("cannot start the recorder: {e}")))
 }
 

@@ -4,7 +4,11 @@ use super::format::ChunkKind;
 use super::reader::{Chunk, Session, message};
 use super::writer::Extra;
 use super::{DecisionLog, GuardRule, Note, SessionError};
+use pg_event::{Frame, FrameId};
 use std::collections::BTreeMap;
+
+/// Rows of a chunk of names: some hundred kB.
+const FRAMES_IN_A_CHUNK: usize = 4096;
 
 /// All of it, the latest versions.
 #[derive(Clone, Default)]
@@ -12,6 +16,8 @@ pub(super) struct Appended {
     notes: BTreeMap<u32, Note>,
     decisions: Vec<DecisionLog>,
     rules: Vec<GuardRule>,
+    /// Frames that got a name after the recording was closed.
+    pub(super) named: u64,
 }
 
 impl Appended {
@@ -90,6 +96,23 @@ impl Session {
     pub fn append_decisions(&mut self, log: DecisionLog) -> Result<(), SessionError> {
         self.append(&Extra::Decisions(&log))?;
         self.appended.keep_decisions(log);
+        Ok(())
+    }
+
+    /// How many frames got a name after the recording was closed ([`Session::append_names`]).
+    pub fn named_since(&self) -> u64 {
+        self.appended.named
+    }
+
+    /// Keep frames whose functions were found after the recording was closed, so that nobody looks for them again.
+    ///
+    /// # Errors
+    /// Another pg-tui writes to the file ([`SessionError::Busy`]), or it cannot be written to.
+    pub fn append_names(&mut self, frames: &[(FrameId, Frame)]) -> Result<(), SessionError> {
+        for rows in frames.chunks(FRAMES_IN_A_CHUNK) {
+            self.append(&Extra::Frames(rows))?;
+            self.appended.named += rows.len() as u64;
+        }
         Ok(())
     }
 

@@ -18,7 +18,7 @@ pub enum SessionError {
         source: std::io::Error,
     },
     /// Another kind of file.
-    #[error("{}: no pg-tui recording: {found}", path.display())]
+    #[error("{}: not a pg-tui recording: {found}", path.display())]
     NotASession {
         /// The file.
         path: PathBuf,

@@ -2,7 +2,7 @@
 
 use super::error::{SessionError, Warning};
 use super::{Header, Session};
-use pg_event::{Catalog, Coverage, FrameId, Item, Ns};
+use pg_event::{Catalog, Coverage, Frame, FrameId, Item, Ns};
 use pg_graph::report::{CoverageInfo, SessionInfo};
 use pg_graph::{BuildOptions, Builder, EventGraph, Task};
 use std::collections::HashSet;
@@ -67,7 +67,7 @@ pub fn load(path: &Path, progress: impl FnMut(Progress) -> ControlFlow<()>) -> R
 /// # Errors
 /// [`SessionError::Stopped`]: `progress` wanted no more.
 pub fn load_session(
-    session: Session,
+    mut session: Session,
     options: BuildOptions,
     symbols: &Symbols,
     mut progress: impl FnMut(Progress) -> ControlFlow<()>,
@@ -112,10 +112,15 @@ pub fn load_session(
     if !["", "everything"].contains(&focus.as_str()) && !catalog.threads.iter().any(|t| t.focus) {
         coverage.notes.push(format!("nobody fitted the focus ({focus}): everybody was looked at"));
     }
-    name_functions(&session, symbols, &mut catalog, &mut coverage);
+    let named = name_functions(&session, symbols, &mut catalog, &mut coverage);
     let mut warnings = session.warnings().to_vec();
     warnings.extend_from_slice(items.warnings());
     drop(items);
+    if !named.is_empty()
+        && let Err(e) = session.append_names(&named)
+    {
+        tracing::debug!("names that were found are not kept: {e}");
+    }
     for w in session.warnings() {
         coverage.notes.push(format!("session file: {w}"));
     }
@@ -124,23 +129,41 @@ pub fn load_session(
     Ok(Loaded { header: session.header().clone(), catalog, graph, coverage, warnings, session })
 }
 
-/// Names that the recorder did not find, and how much of the stacks is known where it did not say so.
-fn name_functions(session: &Session, symbols: &Symbols, catalog: &mut Catalog, coverage: &mut Coverage) {
+/// Names that the recorder did not find, and how much of the stacks is known where it did not say so. Returns the frames
+/// that the file should have: looking again takes long, and on another machine there is nothing to look at.
+fn name_functions(
+    session: &Session,
+    symbols: &Symbols,
+    catalog: &mut Catalog,
+    coverage: &mut Coverage,
+) -> Vec<(FrameId, Frame)> {
+    let since = session.named_since();
+    if since > 0 {
+        coverage.named(since);
+    }
     let dirs = match symbols {
         Symbols::Look(dirs) => dirs.as_slice(),
-        Symbols::WhereMissed if session.is_closed() && coverage.unnamed == 0 => return,
-        Symbols::AsRecorded if session.is_closed() => return,
+        Symbols::WhereMissed if session.is_closed() && (coverage.unnamed == 0 || since > 0) => {
+            return Vec::new();
+        }
+        Symbols::AsRecorded if session.is_closed() => return Vec::new(),
         Symbols::WhereMissed | Symbols::AsRecorded => &[],
     };
     if !matches!(symbols, Symbols::AsRecorded) {
         // Addresses of the kernel mean the same until the machine starts anew.
         let boot = &session.header().boot;
         let kernel = !boot.is_empty() && *boot == pg_tracer::boot_id();
+        let nameless: Vec<usize> = (0..catalog.frames.len())
+            .filter(|i| catalog.frames.get(*i).is_some_and(|f| f.function.is_empty()))
+            .collect();
         let named = pg_tracer::stacks::symbolize_catalog(catalog, dirs, kernel) as u64;
         if session.is_closed() {
-            coverage.symbols_resolved += named;
-            coverage.unnamed = coverage.unnamed.saturating_sub(named);
-            return;
+            coverage.named(named);
+            if matches!(symbols, Symbols::Look(_)) {
+                return Vec::new();
+            }
+            let frame = |i: usize| Some((FrameId(i as u32), catalog.frames.get(i)?.clone()));
+            return nameless.into_iter().filter_map(frame).filter(|(_, f)| !f.function.is_empty()).collect();
         }
     }
     let taken = || catalog.stacks.iter().filter(|s| !s.frames.is_empty());
@@ -149,6 +172,7 @@ fn name_functions(session: &Session, symbols: &Symbols, catalog: &mut Catalog, c
     let frames = || catalog.frames.iter();
     coverage.symbols_total = frames().count() as u64;
     coverage.symbols_resolved = frames().filter(|f| !f.function.is_empty()).count() as u64;
+    Vec::new()
 }
 
 /// How much is known of the stacks of the focus, if there is one. Of others only some words of a stack are copied, on
@@ -269,6 +293,39 @@ mod tests {
         let told = l.info().1;
         assert!((told.symbols_resolved - 0.5).abs() < 1e-9, "{told:?}");
         assert_eq!(told.notes.iter().filter(|n| n.contains("not closed")).count(), 1, "{:?}", told.notes);
+    }
+
+    /// The recorder had no time for them: they are looked up once, and the file has them from then on, also where there is
+    /// nothing to look at.
+    #[test]
+    fn names_that_were_found_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.pgs");
+        let mut table = StackTable::new();
+        table.at(std::process::id(), &[name_functions as *const () as u64, 1]);
+        let mut writer = Writer::create(&path, &Header::default()).unwrap();
+        writer.item(&Item::Catalog(table.drain())).unwrap();
+        let notes = vec![format!("{} it took too long", Coverage::LEFT_UNNAMED), "another".into()];
+        let coverage = Coverage { unnamed: 2, symbols_total: 2, notes, ..Coverage::default() };
+        writer.item(&Item::End { duration: 1, coverage }).unwrap();
+        writer.finish().unwrap();
+        let size = || std::fs::metadata(&path).unwrap().len();
+        let recorded = size();
+        let state = |look: Symbols| {
+            let l = loaded(&path, &look);
+            assert!(l.warnings.is_empty(), "{:?}", l.warnings);
+            let names: Vec<bool> = l.catalog.frames.iter().map(|f| !f.function.is_empty()).collect();
+            (names, l.coverage.symbols_resolved, l.coverage.unnamed, l.coverage.notes.len())
+        };
+        assert_eq!(state(Symbols::AsRecorded), (vec![false, false], 0, 2, 2));
+        assert_eq!(size(), recorded);
+        let found = (vec![true, false], 1, 1, 1);
+        assert_eq!(state(Symbols::WhereMissed), found);
+        let kept = size();
+        assert!(kept > recorded);
+        assert_eq!((state(Symbols::AsRecorded), state(Symbols::WhereMissed)), (found.clone(), found));
+        assert_eq!(size(), kept);
+        assert_eq!(Session::open(&path).unwrap().named_since(), 1);
     }
 
     #[test]

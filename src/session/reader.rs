@@ -198,6 +198,10 @@ impl Session {
                     }
                 }
                 Some(ChunkKind::Catalog | ChunkKind::Frames | ChunkKind::Traces | ChunkKind::Events) => {
+                    // Names that were found since.
+                    if end.is_some() && chunk.frame.kind == ChunkKind::Frames as u8 {
+                        appended.named += u64::from(chunk.frame.rows);
+                    }
                     chunks.push(chunk);
                 }
                 Some(ChunkKind::Index | ChunkKind::Footer) => {}

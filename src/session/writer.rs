@@ -331,14 +331,16 @@ pub(super) fn append(
         Extra::Note(n) => rmp_serde::to_vec_named(n),
         Extra::Decisions(d) => rmp_serde::to_vec_named(d),
         Extra::GuardRule(r) => rmp_serde::to_vec_named(r),
+        Extra::Frames(f) => Ok(super::frames::encode(f)),
     };
     let raw = encoded.map_err(|e| io("encode a note")(std::io::Error::other(e.to_string())))?;
-    let kind = match extra {
-        Extra::Note(_) => ChunkKind::Note,
-        Extra::Decisions(_) => ChunkKind::Decisions,
-        Extra::GuardRule(_) => ChunkKind::GuardRule,
+    let (kind, rows) = match extra {
+        Extra::Note(_) => (ChunkKind::Note, 0),
+        Extra::Decisions(_) => (ChunkKind::Decisions, 0),
+        Extra::GuardRule(_) => (ChunkKind::GuardRule, 0),
+        Extra::Frames(f) => (ChunkKind::Frames, f.len() as u32),
     };
-    let mut bytes = format::chunk(kind, &raw, 0, 0, 0, None).map_err(io("encode a note"))?;
+    let mut bytes = format::chunk(kind, &raw, rows, 0, 0, None).map_err(io("encode a note"))?;
     if let Some(index) = index {
         let footer = format::chunk(ChunkKind::Footer, &index.to_le_bytes(), 0, 0, 0, None)
             .map_err(io("encode a footer"))?;
@@ -357,4 +359,5 @@ pub(super) enum Extra<'a> {
     Note(&'a Note),
     Decisions(&'a DecisionLog),
     GuardRule(&'a GuardRule),
+    Frames(&'a [(FrameId, Frame)]),
 }

@@ -124,7 +124,13 @@ fn head(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     let d = &ui.state.diagnosis;
     let Some(o) = &d.outcome else { return };
     let sure = o.report.root_causes.first().map(|c| c.confidence.clamp(0.0, 1.0));
-    let answers = time::counted(o.decisions.len(), "answer");
+    // Who takes what is recommended has not answered.
+    let taken = o.decisions.iter().filter(|d| d.by == pg_graph::By::Policy).count();
+    let answers = match (o.decisions.len() - taken, taken) {
+        (own, 0) => format!("{} given", time::counted(own, "answer")),
+        (0, taken) => format!("{} taken", time::counted(taken, "recommendation")),
+        (own, taken) => format!("{} given, {taken} as recommended", time::counted(own + taken, "answer")),
+    };
     let mut spans = vec![
         Span::raw(" "),
         ui.span(Look::Victim, o.victim.words()),
@@ -133,16 +139,17 @@ fn head(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     if let Some(sure) = sure {
         let full = (sure * 10.0).round() as usize;
         if area.width < 70 {
+            let answers = time::counted(o.decisions.len(), "answer");
             spans.push(Span::raw(format!(", {:.0} % sure, {answers}", sure * 100.0)));
         } else {
-            spans.push(Span::raw(format!(", {answers} given")));
+            spans.push(Span::raw(format!(", {answers}")));
             spans.push(ui.span(Look::Dim, "   sure "));
             spans.push(ui.span(Look::Good, ui.g.full.repeat(full)));
             spans.push(ui.span(Look::Idle, ui.g.empty.repeat(10 - full)));
             spans.push(Span::raw(format!(" {:.0} %", sure * 100.0)));
         }
     } else {
-        spans.push(Span::raw(format!(", {answers} given")));
+        spans.push(Span::raw(format!(", {answers}")));
     }
     if area.width >= 70 && cause(ui).is_some() {
         spans.push(Span::raw("   "));
@@ -269,7 +276,8 @@ fn foot(ui: &Ui, buffer: &mut Buffer, area: Rect, commands: bool) {
     let from = crate::app::time::at(n.start);
     let to = crate::app::time::at(n.start + n.duration);
     let clock = r.clock(n.start);
-    lines.push(format!("{from}{clock} to {to}: {} {}{waits}, {}", n.state, ui.length(n.spent), doing(ui, n)));
+    let spent = ui.plain(&time::part(n.spent, n.duration));
+    lines.push(format!("{from}{clock} to {to}: {} {spent}{waits}, {}", n.state, doing(ui, n)));
     if !commands {
         lines.push(r.cmdline_at(n.thread, n.start + n.duration, columns));
     }

@@ -1,9 +1,11 @@
 //! Processes and threads, with where their time went.
 
 use super::parts::{Ui, bar, left, nothing, right, rule, state_look, width};
+use crate::app::recording::Recording;
 use crate::app::time;
 use crate::app::views::threads::{Branch, Node};
 use crate::config::Look;
+use pg_event::ProcessId;
 use pg_graph::LaneState;
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -39,6 +41,9 @@ fn widest(branches: &[Branch], depth: usize) -> usize {
     branches.iter().map(|b| own(b).max(widest(&b.children, depth + 1))).max().unwrap_or(0)
 }
 
+/// Columns that a name has however far in it stands.
+const LEAST_NAME: usize = 10;
+
 /// A name that is longer need not be seen whole.
 const NAME: usize = 18;
 
@@ -69,10 +74,17 @@ pub fn draw(ui: &Ui, frame: &mut Frame, body: Rect) {
     frame.buffer_mut().set_line(body.x, body.y + 1, &head, body.width);
     let legend = legend(ui);
     let tall = body.height >= 9;
+    // Where there is no column for command lines, that of the selected process has a line.
+    let told = body.height >= 8 && c.wait == 0;
     if tall {
         frame.buffer_mut().set_line(body.x, body.bottom() - 1, &legend, body.width);
     }
-    let area = Rect { y: body.y + 2, height: body.height.saturating_sub(2 + u16::from(tall)), ..body };
+    if told && let Some(line) = selected_command(ui, usize::from(body.width)) {
+        let y = body.bottom() - 1 - u16::from(tall);
+        frame.buffer_mut().set_line(body.x, y, &line, body.width);
+    }
+    let below = u16::from(tall) + u16::from(told);
+    let area = Rect { y: body.y + 2, height: body.height.saturating_sub(2 + below), ..body };
     let items: Vec<TreeItem<Node>> = s.roots.iter().filter_map(|b| item(ui, b, &c, 0)).collect();
     if items.is_empty() {
         nothing(ui, frame.buffer_mut(), area, "No thread was seen.");
@@ -126,10 +138,29 @@ fn legend(ui: &Ui) -> Line<'static> {
     Line::from(spans)
 }
 
+/// The command line of a process, and in which container it is.
+fn command(r: &Recording, p: ProcessId) -> String {
+    r.catalog.process(p).map_or_else(String::new, |p| {
+        let inside = pg_graph::words::inside(p);
+        if inside.is_empty() { p.cmdline().to_owned() } else { format!("[{inside}] {}", p.cmdline()) }
+    })
+}
+
+/// That of the selected process, or of the process of the selected thread.
+fn selected_command(ui: &Ui, columns: usize) -> Option<Line<'static>> {
+    let r = ui.recording()?;
+    let process = r.catalog.thread(ui.state.threads.thread(r)?)?.process;
+    let text = command(r, process);
+    let text = if text.is_empty() { "(it has no command line)".to_owned() } else { ui.plain(&text) };
+    let text = crate::clean::clean_to(&text, columns.saturating_sub(12));
+    Some(Line::from(vec![ui.span(Look::Dim, "  command  "), Span::raw(text)]))
+}
+
 fn item<'a>(ui: &Ui, b: &'a Branch, c: &Columns, depth: usize) -> Option<TreeItem<'a, Node>> {
     let t = &b.times;
     let whole = t.total();
-    let name = left(&ui.plain(&b.name), c.name.saturating_sub(depth * 2));
+    // So far in that no name fits, the shares make room: who it is tells more.
+    let name = left(&ui.plain(&b.name), c.name.saturating_sub(depth * 2).max(LEAST_NAME));
     let look = if b.focus { Look::Strong } else { Look::Text };
     let mut spans = vec![ui.span(look, name)];
     if c.threads > 0 {
@@ -162,10 +193,7 @@ fn item<'a>(ui: &Ui, b: &'a Branch, c: &Columns, depth: usize) -> Option<TreeIte
     if c.wait > 0
         && let (Node::Process(p), Some(r)) = (b.node, ui.recording())
     {
-        let text = r.catalog.process(p).map_or_else(String::new, |p| {
-            let inside = pg_graph::words::inside(p);
-            if inside.is_empty() { p.cmdline().to_owned() } else { format!("[{inside}] {}", p.cmdline()) }
-        });
+        let text = command(r, p);
         spans.push(ui.span(
             Look::Dim,
             format!("   {}", crate::clean::clean_to(&ui.plain(&text), c.wait.saturating_sub(3))),

@@ -1,6 +1,6 @@
 //! Victims: what hung, for how long, and on what.
 
-use super::parts::{Ui, left, nothing, pointer, put, right, rule, share_out, thread_name, width};
+use super::parts::{Ui, left, nothing, pointer, put, right, rule, share_out, thread_name, width, wrap};
 use crate::app::state::State;
 use crate::app::time;
 use crate::app::views::victims::Row;
@@ -28,11 +28,20 @@ pub fn layout(state: &State, body: Rect) -> Areas {
     let count = state.victims.rows.len() as u16;
     let found = |r: &Row| r.victim.unserved.is_some() || r.victim.violation.is_some();
     let found = state.victims.rows.iter().any(found);
-    let detail = if body.height >= 16 { 4 + u16::from(found) } else { 0 };
+    let cut = state.victims.rows.iter().any(|r| r.cut);
     let when = match body.height {
         0..10 => 0,
         10..20 => 2,
         _ => 1 + count.clamp(1, (body.height / 4).min(12)),
+    };
+    let detail = if body.height >= 16 {
+        let least = 4 + u16::from(found) + u16::from(cut);
+        let spare = body.height.saturating_sub(2 + when + count.max(3)).max(least);
+        // All of it where the list leaves room for that.
+        let needed = detail_lines(&Ui::new(state), body.width, usize::from(spare) - 1).len() as u16 + 1;
+        needed.max(least)
+    } else {
+        0
     };
     let rows = body.height.saturating_sub(2 + detail + when);
     let head = Rect { y: body.y + 1, height: 1, ..body };
@@ -48,18 +57,22 @@ const TYPES: usize = 36;
 /// Columns from which on a wait has room for how unusual it is beside what was waited for.
 const SIGMAS: usize = 28;
 
+/// Recordings from this length on have moments and lengths that need more room, ns.
+const LONG: Ns = 600_000_000_000;
+
 /// Widths of: what, thread, when, for, waits on, suspects. 0: left out.
-/// With `types`, the first has room for what types of units are called.
-fn columns(width: usize, types: bool) -> [usize; 6] {
+/// With `types`, the first has room for what types of units are called; of `long` recordings, times have more.
+fn columns(width: usize, types: bool, long: bool) -> [usize; 6] {
     let room = width.saturating_sub(3);
+    let (when, length) = if long { (12, 12) } else { (10, 9) };
     if width >= 72 {
         let what = if types && width >= 110 { TYPES } else { 17 };
         // The object is told in full below; who is suspected is told only here.
-        let flexible = share_out(room - what - 10 - 9, &[(34, 14), (31, 13), (35, 14)]);
-        [what, flexible[0], 10, 9, flexible[1], flexible[2]]
+        let flexible = share_out(room - what - when - length, &[(34, 14), (31, 13), (35, 14)]);
+        [what, flexible[0], when, length, flexible[1], flexible[2]]
     } else {
-        let flexible = share_out(room - 9, &[(4, 8), (5, 10)]);
-        [0, flexible[0], 0, 9, flexible[1], 0]
+        let flexible = share_out(room - length, &[(4, 8), (5, 10)]);
+        [0, flexible[0], 0, length, flexible[1], 0]
     }
 }
 
@@ -77,7 +90,8 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
         &format!("{whose}, by {}", s.sort.word()),
     );
     let types = s.rows.iter().any(|r| r.victim.violation.is_some());
-    let w = columns(usize::from(body.width), types);
+    let long = ui.recording().is_some_and(|r| r.graph.duration() >= LONG);
+    let w = columns(usize::from(body.width), types, long);
     let heads = ["what", "thread", "when", "for", "waits on", "suspects"];
     let mut head = vec![Span::raw("  ")];
     for (i, (name, n)) in heads.iter().zip(w).enumerate() {
@@ -133,7 +147,9 @@ fn line(ui: &Ui, row: &Row, w: [usize; 6], selected: bool) -> Line<'static> {
         spans.push(Span::raw(" "));
         name_of(ui, row, &name, w[1].saturating_sub(2), &mut spans);
     }
-    spans.push(ui.span(Look::Victim, right(&ui.length(v.duration), w[3] - 2) + "  "));
+    // One that the recording cut off took longer than was seen.
+    let least = if row.cut { ">" } else { "" };
+    spans.push(ui.span(Look::Victim, right(&format!("{least}{}", ui.length(v.duration)), w[3] - 2) + "  "));
     let sigma = if ui.g.ascii { " sigma" } else { "σ" };
     let sigmas =
         row.sigmas.filter(|_| w[4] >= SIGMAS).map_or_else(String::new, |s| format!(" ({s:.1}{sigma})"));
@@ -169,28 +185,14 @@ fn on_cpu(v: &Victim) -> bool {
     v.block_type == BlockType::LongRunning || (v.waits_on.is_none() && v.episode.key.is_none())
 }
 
-fn detail(ui: &Ui, buffer: &mut Buffer, area: Rect) {
-    let (Some(row), Some(r)) = (ui.state.victims.current_row(), ui.recording()) else { return };
+/// More about the selected victim: what is told, and the whole of it.
+fn about(ui: &Ui) -> Vec<(&'static str, String)> {
+    let (Some(row), Some(r)) = (ui.state.victims.current_row(), ui.recording()) else { return Vec::new() };
     let v = &row.victim;
-    if area.height < 4 {
-        return;
-    }
-    let columns = usize::from(area.width).saturating_sub(13);
-    let ids = r.ids(v.thread);
-    let aside = match row.alike {
-        0 => ids,
-        n => format!("{n} more like it: right shows them  {ids}"),
-    };
-    let title =
-        format!("{}  at {}{}", r.thread_name_at(v.thread, v.end()), time::at(v.start), r.clock(v.start));
-    rule(ui, buffer, area, &title, &aside);
     let vertex = r.graph.vertex(v.vertex);
-    let stack = if on_cpu(v) {
-        let p = pg_graph::profile(&r.graph, &r.catalog, v.thread, &[(v.start, v.end())]);
-        let names = p.stack.iter().map(|f| f.rsplit_once(" (").map_or(f.as_str(), |x| x.0));
-        crate::clean::clean(&names.take(8).collect::<Vec<_>>().join(&format!(" {} ", ui.g.from))).into_owned()
-    } else {
-        r.wait_line(v.vertex, ui.g.from, 8)
+    let stack = match &row.ran_in {
+        Some(functions) => functions.join(&format!(" {} ", ui.g.from)),
+        None => r.wait_line(v.vertex, ui.g.from, 8),
     };
     let waits = if on_cpu(v) {
         format!("{} of {} on the CPU", ui.length(v.episode.ran), ui.length(v.duration))
@@ -200,15 +202,18 @@ fn detail(ui: &Ui, buffer: &mut Buffer, area: Rect) {
         } else {
             String::new()
         };
-        let (before, open) = v.cut(&r.graph);
-        let cut = pg_graph::report::cut(before, open);
-        format!("{}{single}{cut}", r.wait(&vertex))
+        format!("{}{single}", r.wait(&vertex))
     };
     let mut lines = vec![
         ("command", r.cmdline(v.thread, 400)),
         (if on_cpu(v) { "ran" } else { "waits on" }, waits),
         ("in", stack),
     ];
+    let (before, open) = v.cut(&r.graph);
+    if before || open {
+        let cut = pg_graph::report::cut(before, open);
+        lines.insert(1, ("took", format!("more than the {} seen{cut}", ui.length(v.duration))));
+    }
     if let Some(x) = &v.violation {
         let (took, may) = (ui.length(x.duration()), ui.length(x.threshold));
         let text = format!("a guard: its unit ({}) took {took} and may take {may}", r.unit_type(x.unit_type));
@@ -217,16 +222,49 @@ fn detail(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     if let Some(u) = &v.unserved {
         lines.insert(1, ("found by", crate::clean::clean(&u.words(&r.catalog)).into_owned()));
     }
-    for (i, (name, text)) in lines.iter().enumerate() {
-        let text = if text.is_empty() { "unknown" } else { text };
-        let line = Line::from(vec![
-            ui.span(Look::Dim, format!("  {name:<10} ")),
-            Span::raw(crate::clean::clean_to(&ui.plain(text), columns)),
-        ]);
-        let y = area.y + 1 + i as u16;
-        if y < area.bottom() {
-            buffer.set_line(area.x, y, &line, area.width);
-        }
+    lines
+}
+
+/// Lines that a part of it has beside the first, at most.
+const BROKEN: usize = 3;
+
+/// The same in at most so many lines: each part has one, and those that need more have what is left.
+fn detail_lines(ui: &Ui, columns: u16, room: usize) -> Vec<(&'static str, String)> {
+    let columns = usize::from(columns).saturating_sub(14).max(10);
+    let parts = about(ui);
+    let mut spare = room.saturating_sub(parts.len());
+    let mut out = Vec::new();
+    for (name, text) in parts {
+        let text = if text.is_empty() { "unknown".to_owned() } else { ui.plain(&text) };
+        let lines = wrap(&text, columns);
+        let more = spare.min(lines.len() - 1).min(BROKEN);
+        spare -= more;
+        let rest = lines[more..].join(" ");
+        let shown = lines[..more].iter().cloned().chain([crate::clean::clean_to(&rest, columns)]);
+        out.extend(shown.enumerate().map(|(i, l)| (if i == 0 { name } else { "" }, l)));
+    }
+    out.truncate(room);
+    out
+}
+
+fn detail(ui: &Ui, buffer: &mut Buffer, area: Rect) {
+    let (Some(row), Some(r)) = (ui.state.victims.current_row(), ui.recording()) else { return };
+    let v = &row.victim;
+    if area.height < 4 {
+        return;
+    }
+    let ids = r.ids(v.thread);
+    let aside = match row.alike {
+        0 => ids,
+        n => format!("{n} more like it: right shows them  {ids}"),
+    };
+    let title =
+        format!("{}  at {}{}", r.thread_name_at(v.thread, v.end()), time::at(v.start), r.clock(v.start));
+    rule(ui, buffer, area, &title, &aside);
+    let lines = detail_lines(ui, area.width, usize::from(area.height) - 1);
+    for (i, (name, text)) in lines.into_iter().enumerate() {
+        let line = Line::from(vec![ui.span(Look::Dim, format!("  {name:<10} ")), Span::raw(text)]);
+        buffer.set_line(area.x, area.y + 1 + i as u16, &line, area.width);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Writer;
 use crate::diagnose::SliceNode;
-use crate::words::{Named, is_plumbing, named, of_language, own_named, telling};
+use crate::words::{Named, is_interpreter, is_plumbing, named, of_language, own_named, telling};
 use pg_event::{Catalog, StackId};
 use std::collections::HashMap;
 
@@ -56,7 +56,7 @@ fn outside(catalog: &Catalog, stack: StackId) -> Vec<Named> {
 
 /// Is it a function a person asks for?
 fn asked_for(f: &Named) -> bool {
-    f.symbolised && (f.python.is_some() || !is_plumbing(&f.module))
+    f.symbolised && (f.python.is_some() || !is_plumbing(&f.module) && !is_interpreter(&f.module))
 }
 
 impl Writer<'_> {
@@ -70,6 +70,12 @@ impl Writer<'_> {
         let program = frames.iter().filter(|f| !of_language(&f.function)).take(WRAPPERS).find(tells);
         let own = program.or_else(|| frames.iter().take(WRAPPERS).find(tells));
         own.cloned().or_else(|| telling(&named(self.c, stack)).cloned())
+    }
+
+    /// Is nothing known of where it waited but how the interpreter of its language is made? That tells nobody anything.
+    pub(super) fn in_interpreter(&self, n: &SliceNode) -> bool {
+        let frames = named(self.c, self.g.vertex(n.vertex).user_stack);
+        telling(&frames).is_some_and(|f| f.python.is_none() && is_interpreter(&f.module))
     }
 
     /// Its name, where it has one outside the C library.

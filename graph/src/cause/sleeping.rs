@@ -61,7 +61,7 @@ impl Writer<'_> {
         let f = n
             .function
             .as_ref()
-            .filter(|f| !f.starts_with("0x"))
+            .filter(|f| !f.starts_with("0x") && !self.in_interpreter(n))
             .map_or_else(String::new, |f| format!(", called from {}", clean(f, 60)));
         let v = self.g.vertex(n.vertex);
         let slack = 1_000_000;

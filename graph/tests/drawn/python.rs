@@ -1,7 +1,7 @@
 //! Verdicts on Python programs: they name Python functions, not those of the interpreter.
 
 use crate::draw::Drawing;
-use pg_event::{ObjectId, ObjectKind};
+use pg_event::{ObjectId, ObjectKind, ThreadId};
 use pg_graph::report::RootCause;
 
 const SLEEP: [&str; 3] = ["clock_nanosleep (libc.so.6)", "time_sleep (python3.11)", "call (python3.11)"];
@@ -89,4 +89,18 @@ fn who_keeps_the_interpreters_lock_is_the_one_that_runs() {
     let r = d.diagnose("^python3");
     assert_eq!(r.root_causes[0].thread.as_deref(), Some("request"), "{r:#?}");
     assert!(r.questions.is_empty(), "{:?}", r.questions);
+}
+
+/// Where no function of Python was read, how the interpreter is made tells nobody anything.
+#[test]
+fn functions_of_the_interpreter_are_not_told_in_the_sentence() {
+    for (call, wait) in [("clock_nanosleep", "slept"), ("read", "waited")] {
+        let cause = asked(|d, worker| {
+            let stack =
+                d.stack(&["__libc_call (libc.so.6)", "pysleep (libpython3.11.so.1.0)", "call (python3.11)"]);
+            let w = d.wait(worker, 1.1, 10.9, call).stack(stack);
+            if call == "read" { w.by(ThreadId(1), "write", ObjectId::NONE) } else { w.times_out() }
+        });
+        assert!(cause.why.contains(wait) && !cause.why.contains("pysleep"), "{}", cause.why);
+    }
 }

@@ -379,3 +379,35 @@ fn who_asked_and_waits_for_a_signal_hangs() {
         }
     }
 }
+
+/// A server that has TCP and unix sockets that listen, and whom nobody asks anything: that is no hang, though both of its
+/// sockets are few enough to be channels. Where a client waits for it, the client hangs.
+#[test]
+fn a_server_that_nobody_asks_does_not_hang() {
+    let draw = |name: &str, client: bool| {
+        let mut d = Drawing::new(6.0);
+        let server = d.process("serverd", "serverd -D /var/lib/s", None, 0.0);
+        let tcp = d.object(ObjectKind::Tcp, endpoint_v4(0x7f00_0001, 5432), 0, "127.0.0.1:5432");
+        let unix = d.object(ObjectKind::UnixStream, 9, 0, name);
+        let both = d.set(&[tcp, unix]);
+        d.wait(server, 0.0, 6.0, "pselect6").on(both).before().open();
+        if client {
+            let asks = d.process("cli", "cli status", None, 0.5);
+            let own = d.object(ObjectKind::UnixStream, 11, 12, "/run/s");
+            d.hold(server, asks, own, Relation::Peer, 1.5);
+            d.message(asks, own, Direction::Send, 1.0, 10);
+            d.wait(asks, 1.001, 6.0, "recvfrom").on(own).open();
+        }
+        d.build()
+    };
+    let (g, c) = draw("/run/s", false);
+    assert_eq!(victims(&g, &c, &VictimOptions::default()).len(), 0);
+    assert!(select(&g, &c, &Selection::default(), &VictimOptions::default()).is_err());
+    let (g, c) = draw("/run/s", true);
+    let all = victims(&g, &c, &VictimOptions::default());
+    assert_eq!((all[0].thread, all[0].block_type), (ThreadId(1), BlockType::LongWait));
+    assert!(all.iter().all(|v| v.thread == ThreadId(1)), "{all:#?}");
+    // One without an address asks for something.
+    let (g, c) = draw("", false);
+    assert_eq!(victims(&g, &c, &VictimOptions::default()).len(), 1);
+}

@@ -1,7 +1,7 @@
 //! Whole sessions by keys and clicks.
 
-use crate::app::harness::{Session, painted, walked};
-use crate::app::msg::{Effect, Msg};
+use crate::app::harness::{Session, painted, recording, walked};
+use crate::app::msg::{Effect, Load, Msg};
 use crate::app::state::View;
 use crossterm::event::{Event, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 
@@ -214,4 +214,38 @@ fn commands_of_other_views_are_found_and_lead_there() {
     assert_eq!(s.state.view, View::Timeline);
     s.keys("V : 'why-not enter");
     assert!(s.state.layers.is_empty() && s.shows("no diagnosis yet"), "{}", s.screen());
+}
+
+/// Who presses enter before the recording is loaded wants the answer, not to press it again.
+#[test]
+fn enter_while_loading_is_kept() {
+    let load = |s: &mut Session| s.send(Msg::Load(Load::Ready(std::sync::Arc::new(recording()))));
+    let mut s = Session::loading(80, 24, "dark", false);
+    s.keys("enter");
+    assert!(s.shows("is diagnosed as soon as it is found"), "{}", s.screen());
+    load(&mut s);
+    assert_eq!(s.state.view, View::Question, "{}", s.screen());
+    // Taken back, or gone elsewhere.
+    for keys in ["enter esc", "enter T"] {
+        let mut s = Session::loading(80, 24, "dark", false);
+        s.keys(keys);
+        load(&mut s);
+        assert!(s.state.diagnosis.outcome.is_none() && !s.state.diagnosis.running, "{keys}: {}", s.screen());
+    }
+}
+
+/// Whoever takes what is recommended has not judged for themselves, and the verdict says so.
+#[test]
+fn a_recommendation_taken_is_no_answer_of_ones_own() {
+    for (keys, told) in [
+        ("enter r", "0 answers of yours, 1 recommendation taken"),
+        ("enter enter", "0 answers of yours, 1 recommendation taken"),
+        ("enter 1", "1 answer of yours, 0 recommendations taken"),
+        ("enter 0", "1 answer of yours, 0 recommendations taken"),
+    ] {
+        let mut s = Session::new(120, 60, false);
+        s.keys(keys);
+        assert_eq!(s.state.view, View::Verdict, "{}", s.screen());
+        assert!(s.shows(told), "{keys}: {}", s.screen());
+    }
 }

@@ -300,3 +300,66 @@ fn a_step_without_names_of_functions_tells_what_it_waits_on() {
     s.resize(80, 16);
     assert!(s.shows(said), "{}", s.screen());
 }
+
+/// Also where there is no room for a column of them.
+#[test]
+fn the_command_line_of_the_selected_process_is_told() {
+    for (w, h) in [(80, 24), (100, 30), (40, 10)] {
+        let mut s = Session::new(w, h, false);
+        s.keys("T home");
+        let first = s.screen();
+        assert!(first.contains("  command  shopd --listen 8080"), "{first}");
+        s.keys("j");
+        assert!(s.shows("  command  payd /etc/payd.conf"), "{}", s.screen());
+    }
+    let mut s = Session::new(120, 30, false);
+    s.keys("T home");
+    assert!(s.shows("   command") && !s.shows("  command  shopd"), "{}", s.screen());
+}
+
+/// A hang of which the recording saw only a part took longer than what was seen, and the list says so.
+#[test]
+fn a_victim_that_was_cut_off_says_so() {
+    let mut items = crate::app::harness::shop_items();
+    for item in &mut items {
+        let pg_event::Item::Events(events) = item else { continue };
+        for e in events {
+            if let pg_event::Kind::OffCpu(o) = &mut e.kind
+                && (e.thread, o.start) == (pg_event::ThreadId(0), 1_001_000_000)
+            {
+                o.begun_before = true;
+            }
+        }
+    }
+    let s = Session::with(crate::app::harness::built("shop", items), 80, 24, false);
+    assert!(s.shows(">4.01 s") && s.shows("took       more than the 4.01 s seen, begun"), "{}", s.screen());
+    let s = Session::new(80, 24, false);
+    assert!(s.shows(" 4.01 s") && !s.shows(">4.01 s") && !s.shows("took "), "{}", s.screen());
+}
+
+/// However far in a process stands, and however narrow the screen is, it has a name.
+#[test]
+fn a_process_far_in_has_a_name() {
+    use pg_event::{CatalogDelta, Item, Process, ProcessId};
+    let mut items = crate::app::harness::shop_items();
+    if let Some(Item::Catalog(CatalogDelta { processes, threads, .. })) = items.first_mut() {
+        let shells = 10..20u32;
+        for i in shells {
+            let parent = if i == 10 { ProcessId::NONE } else { ProcessId(i - 1) };
+            let row = Process { pid: i, ns_pid: i, name: "bash".into(), parent, ..Process::default() };
+            processes.push((ProcessId(i), row));
+            let thread = pg_event::Thread {
+                tid: i,
+                ns_tid: i,
+                process: ProcessId(i),
+                name: "bash".into(),
+                ..pg_event::Thread::default()
+            };
+            threads.push((pg_event::ThreadId(i), thread));
+        }
+        processes[0].1.parent = ProcessId(19);
+    }
+    let mut s = Session::with(crate::app::harness::built("shop", items), 40, 24, false);
+    s.keys("T home");
+    assert!(s.screen().lines().filter(|l| l.contains("shopd")).count() >= 2, "{}", s.screen());
+}

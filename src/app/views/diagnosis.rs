@@ -98,8 +98,8 @@ impl DiagnosisState {
         Some(if self.choice >= q.choices.len() { 0 } else { self.choice + 1 })
     }
 
-    /// The decisions with one more answer by the person at the screen.
-    pub fn answered(&self, answer: usize) -> Option<Vec<Decision>> {
+    /// The decisions with one more answer by the person at the screen; as the policy's when they took what it recommends.
+    pub fn answered(&self, answer: usize, by: By) -> Option<Vec<Decision>> {
         let o = self.outcome.as_ref()?;
         let q = o.question.as_ref()?;
         if answer > q.choices.len() {
@@ -107,7 +107,7 @@ impl DiagnosisState {
         }
         let mut decisions = o.decisions.clone();
         decisions.retain(|d| d.question != q.key);
-        decisions.push(Decision { question: q.key, answer, by: By::User });
+        decisions.push(Decision { question: q.key, answer, by });
         Some(decisions)
     }
 

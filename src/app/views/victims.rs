@@ -38,6 +38,10 @@ pub struct Row {
     pub behind: bool,
     /// What it waited on, or what it did on the CPU.
     pub waits: String,
+    /// The recording saw only a part of it: it had begun before, or was not over when that ended.
+    pub cut: bool,
+    /// Of one that was on the CPU: the functions that it was most in, the innermost first.
+    pub ran_in: Option<Vec<String>>,
     /// Of a slow unit: how many standard deviations above the mean of its type.
     pub sigmas: Option<f64>,
     /// Who is to be looked at.
@@ -47,14 +51,22 @@ pub struct Row {
 impl Row {
     /// With the words for a victim.
     pub fn new(r: &Recording, victim: Victim) -> Self {
+        let profile =
+            || pg_graph::profile(&r.graph, &r.catalog, victim.thread, &[(victim.start, victim.end())]);
+        let on_cpu = victim.block_type == BlockType::LongRunning
+            || victim.waits_on.is_none() && victim.episode.key.is_none();
+        let ran_in = on_cpu.then(|| {
+            let names = profile().stack;
+            let names = names.iter().map(|f| f.rsplit_once(" (").map_or(f.as_str(), |x| x.0));
+            names.take(8).map(|n| clean_to(n, 300)).collect()
+        });
         let waits = match (&victim.waits_on, victim.block_type) {
             // Where it waited is known, what for is not.
             (None, BlockType::LongWait) if victim.episode.key.is_some() => {
                 r.wait(&r.graph.vertex(victim.vertex))
             }
             (_, BlockType::LongRunning) | (None, _) => {
-                let p =
-                    pg_graph::profile(&r.graph, &r.catalog, victim.thread, &[(victim.start, victim.end())]);
+                let p = profile();
                 match p.function {
                     Some(f) => format!("on CPU {} {:.0} %", clean_to(&f, 80), p.share * 100.0),
                     // On a busy machine one can want the CPU for long and hardly get it.
@@ -81,13 +93,15 @@ impl Row {
             }
         }
         let suspects = match (names.is_empty(), victim.block_type) {
-            (true, BlockType::RepeatedYield) => "? its data flag".into(),
+            (true, BlockType::RepeatedYield) => "? find it".into(),
             (true, _) if victim.waits_on.as_deref() == Some("sleep") => "itself".into(),
             (true, _) => "? nobody seen".into(),
             (false, _) => names.join(", "),
         };
         let process = r.catalog.thread(victim.thread).map_or_else(ProcessId::default, |t| t.process);
-        Self { victim, process, alike: 0, behind: false, waits, sigmas, suspects }
+        let (before, open) = victim.cut(&r.graph);
+        let cut = before || open;
+        Self { victim, process, alike: 0, behind: false, waits, cut, ran_in, sigmas, suspects }
     }
 
     /// Which victim it is.
@@ -165,6 +179,8 @@ pub struct VictimsState {
     pub sort: Sort,
     /// Of everybody, not only of the focus.
     pub everyone: bool,
+    /// Diagnose the worst one as soon as it is known: that was asked for before.
+    pub then_diagnose: bool,
 }
 
 impl VictimsState {

@@ -415,6 +415,20 @@ pub struct Coverage {
     pub notes: Vec<String>,
 }
 
+impl Coverage {
+    /// How the sentence begins that tells of names that a recorder did not look up any more.
+    pub const LEFT_UNNAMED: &str = "the recorder looked up the names of functions and";
+
+    /// So many frames got a name since: what it told of that is over.
+    pub fn named(&mut self, frames: u64) {
+        self.symbols_resolved = self.symbols_resolved.saturating_add(frames);
+        self.unnamed = self.unnamed.saturating_sub(frames);
+        if frames > 0 {
+            self.notes.retain(|n| !n.starts_with(Self::LEFT_UNNAMED));
+        }
+    }
+}
+
 /// What a source of events delivers: live, replayed or imported.
 #[derive(Clone, PartialEq, Debug)]
 #[expect(clippy::large_enum_variant, reason = "they are few: events come in batches")]

@@ -113,6 +113,8 @@ pub struct Pipeline {
     pub events: u64,
     /// Records that could not be read.
     pub damaged: u64,
+    /// Waits told to be like the last one of their thread, which is not known.
+    pub dangling: u64,
 }
 
 impl Pipeline {
@@ -148,6 +150,7 @@ impl Pipeline {
             given: 0,
             events: 0,
             damaged: 0,
+            dangling: 0,
         }
     }
 

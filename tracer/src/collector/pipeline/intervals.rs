@@ -134,7 +134,7 @@ impl Pipeline {
             return;
         }
         let Some(last) = self.last.get_mut(&r.tid) else {
-            self.damaged += u64::from(self.unstarted != Some(r.tid));
+            self.dangling += u64::from(self.unstarted != Some(r.tid));
             return;
         };
         if r.rewoken.is_some() || last.changes != self.changes {
@@ -288,7 +288,7 @@ pub(super) mod tests {
 
     /// Programs are taken out one after the other: new threads wait again and again meanwhile.
     #[test]
-    fn what_comes_after_the_end_is_not_damaged() {
+    fn what_comes_after_the_end_misses_nothing() {
         let mut p = Pipeline::new(1000, Identity::new(1000, &Focus::default(), 1), 99);
         let again = |time| Again {
             cpu: 0,
@@ -302,8 +302,8 @@ pub(super) mod tests {
         p.end = 5000;
         p.off(&off((5100, 5050, 5090, 0)));
         p.again(&again(5200));
-        assert_eq!((p.damaged, waits(&p.release(u64::MAX, true))), (0, vec![]));
+        assert_eq!((p.dangling, waits(&p.release(u64::MAX, true))), (0, vec![]));
         p.again(&again(4900));
-        assert_eq!(p.damaged, 1);
+        assert_eq!((p.dangling, p.damaged), (1, 0));
     }
 }

@@ -78,8 +78,8 @@ impl Run {
         if unnamed > 0 {
             let why = if hurry.load(Ordering::Relaxed) { "it was told to stop" } else { "it took too long" };
             coverage.notes.push(format!(
-                "the recorder looked up the names of functions and {why}: {unnamed} places in code were left, which \
-                 are looked up when the file is opened"
+                "{} {why}: {unnamed} places in code were left, which are looked up when the file is opened",
+                Coverage::LEFT_UNNAMED
             ));
         }
         coverage.notes.extend(pipeline.stacks.notes());
@@ -91,13 +91,44 @@ impl Run {
                 .notes
                 .push(format!("of {n} UDP datagram{s} received the sender is inferred from order and size"));
         }
-        if pipeline.damaged > 0 {
-            coverage.notes.push(format!("{} records could not be read", pipeline.damaged));
-        }
+        coverage.notes.extend(missing(pipeline.dangling, pipeline.damaged));
         if flushed.is_err() {
             coverage.notes.push("waits that went on at the end are missing".into());
         }
         let _ = out.send(Item::End { duration: end - start, coverage });
         flushed
+    }
+}
+
+/// What is missing since records could not be used, and what that means to whoever reads it.
+fn missing(dangling: u64, damaged: u64) -> impl Iterator<Item = String> {
+    let waits = |n| if n == 1 { "1 wait is".to_owned() } else { format!("{n} waits are") };
+    let dangling = (dangling > 0).then(|| {
+        format!(
+            "{} missing, of threads that had just begun or were about to end: they were told only to be like an \
+             earlier one, which was not there. Of a thread that hung nothing is missing: that had waited before",
+            waits(dangling)
+        )
+    });
+    let damaged = (damaged > 0).then(|| {
+        let records = if damaged == 1 { "1 record" } else { &format!("{damaged} records") };
+        format!(
+            "{records} of the kernel's side could not be read, and what they told is missing: a mistake in pg-tui, \
+             please report it with the kernel's version"
+        )
+    });
+    dangling.into_iter().chain(damaged)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_says_what_that_means() {
+        assert_eq!(missing(0, 0).count(), 0);
+        let told: Vec<String> = missing(1, 12).collect();
+        assert!(told[0].starts_with("1 wait is missing, of threads that had just begun"), "{told:?}");
+        assert!(told[1].starts_with("12 records of the kernel's side"), "{told:?}");
     }
 }

@@ -280,3 +280,23 @@ fn workers_of_a_server_are_no_tries() {
     assert_eq!(r.root_causes[0].process.as_deref(), Some("db"), "{r:#?}");
     assert!(!r.slice.iter().skip(1).any(|s| s.process == "php"), "{r:#?}");
 }
+
+/// A loop whose children do some work each time is a job done again and again. Each of its waits is for another child, and none
+/// of them could have come before the shell made it: that is no circle.
+#[test]
+fn a_loop_of_jobs_is_no_circle() {
+    let mut d = Drawing::new(6.0);
+    let shell = d.process("bash", "bash job", None, 0.0);
+    let mut t = 0.1;
+    for i in 0..8 {
+        let work = child(&mut d, shell, "redis-cli set k v nx", (t, t + 0.06), 0);
+        let stack = d.stack(&["main (redis-cli)"]);
+        d.runs(work, t + 0.001, t + 0.059, stack);
+        let length = if i == 7 { 0.9 } else { 0.3 };
+        let nap = child(&mut d, shell, "sleep 0.3", (t + 0.061, t + 0.061 + length), 0);
+        d.wait(nap, t + 0.062, t + 0.06 + length, "clock_nanosleep").times_out();
+        t += 0.07 + length;
+    }
+    let r = d.diagnose("^bash job$");
+    assert!(r.circle.is_empty() && !r.root_causes[0].why.contains("circular"), "{r:#?}");
+}

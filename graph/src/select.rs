@@ -6,7 +6,7 @@ use crate::unserved;
 use crate::victim::{COMPLAINT, INNOCENT, candidates, connected_only, finish, has_focus, in_pieces, in_view};
 use crate::words::{clean, moment, span};
 use crate::{EventGraph, Victim, VictimOptions};
-use pg_event::{Catalog, Cmdline, Ns, Object, ObjectKind, Process, ThreadId};
+use pg_event::{Catalog, Cmdline, Ns, Object, ObjectId, ObjectKind, Process, Relation, ThreadId};
 use regex::Regex;
 
 /// Which victim a person asked for. Everything given must fit.
@@ -109,6 +109,7 @@ pub fn select(
     }
     if named {
         before_the_parked(graph, catalog, &mut all);
+        before_its_workers(graph, catalog, &mut all);
     }
     // A person who points at a moment means that one; else an idle wait is not what hung.
     if selection.at.is_none() && !options.innocents {
@@ -184,25 +185,92 @@ fn listens_to_children(graph: &EventGraph, catalog: &Catalog, v: &Victim) -> boo
         && catalog.processes.iter().any(lives)
 }
 
+/// Is it the first thread of its process?
+fn is_first(catalog: &Catalog, thread: ThreadId) -> bool {
+    catalog.process_of(thread).zip(catalog.thread(thread)).is_some_and(|(p, t)| p.pid == t.tid)
+}
+
+/// Does the first thread of a process wait all through the recording in an event loop for what comes from another one, as its
+/// standard output or by a pair of sockets in place of that? Whoever starts programs does that until all that inherited the
+/// other end have closed it.
+fn reads_output(graph: &EventGraph, catalog: &Catalog, v: &Victim) -> bool {
+    let (first, last) = (graph.vertex(v.first), graph.vertex(v.vertex));
+    let own = catalog.process_id_of(v.thread);
+    let output = |o: ObjectId, relation: Relation| {
+        catalog.object(o).is_some_and(|o| match o.kind {
+            ObjectKind::Pipe => relation == Relation::Writes,
+            ObjectKind::UnixStream => relation == Relation::Peer && o.name.is_empty(),
+            _ => false,
+        })
+    };
+    let theirs = |t: ThreadId| {
+        let holder = catalog.process_id_of(t);
+        holder != own && own.is_some_and(|own| !catalog.ancestors(own).any(|p| Some(p) == holder))
+    };
+    v.episode.key.is_some()
+        && first.begun_before
+        && last.open
+        && is_first(catalog, v.thread)
+        && class(&last, catalog) == WaitClass::EventLoop
+        && graph.holds(v.thread, v.start..v.end().saturating_add(1)).any(|h| {
+            let member = catalog.object(last.object).is_some_and(|o| o.members.contains(&h.object));
+            member && output(h.object, h.relation) && theirs(h.holder)
+        })
+}
+
 /// Threads of a runtime park when there is nothing for them to do: where another one of their process waits for an answer to
-/// what it may have asked before the recording, that is told first.
+/// what it may have asked before the recording, or for the output of others, that is told first.
 fn before_the_parked(graph: &EventGraph, catalog: &Catalog, all: &mut [(Victim, f64)]) {
     let process = |v: &Victim| catalog.process_id_of(v.thread);
     let parks = |v: &Victim| {
         let (first, last) = (graph.vertex(v.first), graph.vertex(v.vertex));
-        let main = catalog.process_of(v.thread).zip(catalog.thread(v.thread));
         v.episode.key.is_some()
             && first.begun_before
             && last.open
-            && vague(&last, catalog)
-            && main.is_some_and(|(p, t)| p.pid != t.tid)
+            && (vague(&last, catalog) || class(&last, catalog) == WaitClass::Condition)
+            && !is_first(catalog, v.thread)
     };
-    for i in (0..all.len()).filter(|i| asked_before(graph, catalog, &all[*i].0)).collect::<Vec<_>>() {
+    let meant = |v: &Victim| asked_before(graph, catalog, v) || reads_output(graph, catalog, v);
+    for i in (0..all.len()).filter(|i| meant(&all[*i].0)).collect::<Vec<_>>() {
         let own = process(&all[i].0);
         let parked = all.iter().filter(|(v, _)| process(v) == own && parks(v)).map(|(v, _)| v.score);
         if let Some(most) = parked.max_by(f64::total_cmp) {
-            all[i].0.score = all[i].0.score.max(most * 1.01);
+            let (victim, weight) = &mut all[i];
+            victim.score = victim.score.max(most * 1.01);
+            *weight = weight.max(INNOCENT);
         }
+    }
+}
+
+/// A first thread that waited for whatever comes until a worker of its process let it go on, which had computed all that time:
+/// the wait is what a person sees of that.
+fn before_its_workers(graph: &EventGraph, catalog: &Catalog, all: &mut [(Victim, f64)]) {
+    let process = |t: ThreadId| catalog.process_id_of(t);
+    let waits = |v: &Victim| {
+        v.episode.key.is_some()
+            && is_first(catalog, v.thread)
+            && class(&graph.vertex(v.vertex), catalog) == WaitClass::EventLoop
+    };
+    for i in (0..all.len()).filter(|i| waits(&all[*i].0)).collect::<Vec<_>>() {
+        let v = &all[i].0;
+        let Some(waker) = graph.waking(v.vertex).map(|e| graph.vertex(graph.edge(e).from).thread) else {
+            continue;
+        };
+        let worker = |(w, _): &&(Victim, f64)| {
+            let both = w.end().min(v.end()).saturating_sub(w.start.max(v.start));
+            let computes = w.episode.key.is_none() && w.thread != v.thread;
+            computes
+                && process(w.thread) == process(v.thread)
+                && both * 2 >= v.duration
+                && both * 2 >= w.duration
+        };
+        if !all.iter().filter(worker).any(|(w, _)| w.thread == waker) {
+            continue;
+        }
+        let most = all.iter().filter(worker).map(|(w, _)| w.score).fold(0.0, f64::max);
+        let (victim, weight) = &mut all[i];
+        victim.score = victim.score.max(most * 1.01);
+        *weight = weight.max(INNOCENT);
     }
 }
 

@@ -8,7 +8,8 @@ use crate::profile::profile;
 use crate::words::{clean, on_what, percent, short_who, unit_type};
 use crate::yields::yield_loop;
 use crate::{
-    BlockType, EventGraph, Retries, UnservedFact, VertexId, ViolationFact, main_object, violations, waits_on,
+    BlockType, EventGraph, Retries, UnservedFact, Vertex, VertexId, ViolationFact, main_object, violations,
+    waits_on,
 };
 use crate::{refused, unserved};
 use pg_event::{Catalog, Ns, ObjectId, ThreadId};
@@ -381,6 +382,16 @@ pub(crate) fn bare(e: &Episode, weight: f64) -> Victim {
     }
 }
 
+/// Does it sleep again and again and try the same in between, in vain? That is no long wait, however long each sleep.
+fn tries_between_sleeps(graph: &EventGraph, catalog: &Catalog, e: &Episode, v: &Vertex) -> bool {
+    let within = (e.start, e.end);
+    e.key.is_some()
+        && e.waits > 2
+        && class(v, catalog) == WaitClass::Sleep
+        && (kept_out(graph, e.thread, within)
+            || refused::between_sleeps(graph, catalog, e.thread, within).is_some())
+}
+
 /// Tell what it waited for and who is suspected of it.
 pub(crate) fn tell(graph: &EventGraph, catalog: &Catalog, victim: &mut Victim) {
     let e = victim.episode;
@@ -391,8 +402,11 @@ pub(crate) fn tell(graph: &EventGraph, catalog: &Catalog, victim: &mut Victim) {
             victim.block_type = BlockType::RepeatedYield;
         }
     }
-    let block_type = victim.block_type;
     let v = graph.vertex(e.last);
+    if tries_between_sleeps(graph, catalog, &e, &v) {
+        victim.block_type = BlockType::RepeatedYield;
+    }
+    let block_type = victim.block_type;
     let mut on = None;
     let suspects = &mut victim.suspects;
     if e.key.is_some() {

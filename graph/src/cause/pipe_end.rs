@@ -1,5 +1,5 @@
-//! Readers of a pipe that wait for its end: it comes when the last one that has the writing end open closes it, often
-//! a program in the background that inherited it and never writes.
+//! Readers of a pipe, or of a pair of sockets in its place, that wait for its end: it comes when the last one that has the
+//! writing end open closes it, often a program in the background that inherited it and never writes.
 
 use super::Writer;
 use crate::HoldFact;
@@ -8,26 +8,58 @@ use crate::diagnose::SliceNode;
 use crate::words::{clean, moment, short_label, span, who};
 use pg_event::{Ns, Object, ObjectKind, Relation, ThreadId};
 
-/// A process closes its files so long before its end is recorded, at most, ns.
+/// A process closes its files so long before or after its end is recorded, at most, ns.
 const CLOSING: Ns = 100_000_000;
 
+/// May it be somebody's standard output, of which the reader has the other end? Some programs make pairs of sockets for it.
+fn is_output(o: &Object) -> bool {
+    matches!(o.kind, ObjectKind::Pipe | ObjectKind::Fifo)
+        || o.kind == ObjectKind::UnixStream && o.name.is_empty()
+}
+
+/// Which end of it a holder has.
+fn its_end(o: &Object) -> &'static str {
+    if o.kind == ObjectKind::UnixStream { "other" } else { "writing" }
+}
+
+const READS: &[&str] = &[
+    "read",
+    "readv",
+    "recvfrom",
+    "recvmsg",
+    "poll",
+    "ppoll",
+    "select",
+    "pselect6",
+    "epoll_wait",
+    "epoll_pwait",
+    "epoll_pwait2",
+    "splice",
+];
+
 impl Writer<'_> {
+    /// Has somebody the end by which what another one reads from comes?
+    fn has_end(&self, h: &HoldFact) -> bool {
+        let pair = |o: &Object| o.kind == ObjectKind::UnixStream && is_output(o);
+        h.relation == Relation::Writes
+            || h.relation == Relation::Peer && self.c.object(h.object).is_some_and(pair)
+    }
+
     /// The pipe that `of` read from until the last writer of it ended, or reads still; and who that was and when. Of several that it
     /// watches still, the one that `by` can write to.
     fn read_to_its_end(&self, of: &SliceNode, by: ThreadId) -> Option<(&Object, Option<(ThreadId, Ns)>)> {
         let last = self.last_of(of);
         let v = self.g.vertex(last);
         let row = self.c.object(v.object)?;
-        let is_pipe = |o: &Object| matches!(o.kind, ObjectKind::Pipe | ObjectKind::Fifo);
+        let process = |t: ThreadId| self.c.process_id_of(t);
         let watched = || {
-            let process = |t: ThreadId| self.c.process_id_of(t);
             let mut holds = self.g.holds(of.thread, of.start..(of.start + of.duration).saturating_add(1));
-            let writes = |h: &HoldFact| h.relation == Relation::Writes && process(h.holder) == process(by);
-            let hold = holds.find(|h| row.members.contains(&h.object) && writes(h))?;
+            let has = |h: &HoldFact| self.has_end(h) && process(h.holder) == process(by);
+            let hold = holds.find(|h| row.members.contains(&h.object) && has(h))?;
             self.c.object(hold.object)
         };
-        let pipe = Some(row).filter(|o| is_pipe(o)).or_else(|| watched().filter(|o| v.open && is_pipe(o)))?;
-        let reads = v.syscall.is_any(&["read", "readv", "poll", "ppoll", "select", "pselect6", "splice"]);
+        let pipe = Some(row).filter(|o| is_output(o)).or_else(|| watched().filter(|o| is_output(o)))?;
+        let reads = v.syscall.is_any(READS);
         // Nobody has ended it when the recording ended first.
         let closed = match self.g.waking(last) {
             None if v.open => None,
@@ -35,7 +67,7 @@ impl Writer<'_> {
                 let e = self.g.edge(id?);
                 let closed = self.g.vertex(e.from).thread;
                 let ended = self.g.exited(closed)?.0;
-                let at_end = (e.from_time..=e.from_time.saturating_add(CLOSING)).contains(&ended);
+                let at_end = e.from_time.abs_diff(ended) <= CLOSING;
                 Some(Some((closed, ended)).filter(|_| at_end)?)
             }
         };
@@ -47,14 +79,15 @@ impl Writer<'_> {
         let (pipe, closed) = self.read_to_its_end(of, by.thread)?;
         let process = |t: ThreadId| self.c.process_id_of(t);
         let within = of.start..(of.start + of.duration).saturating_add(1);
+        let end = its_end(pipe);
         let pipe = clean(&short_label(&pipe.label()), 60);
-        let has = |h: &HoldFact| h.relation == Relation::Writes && process(h.holder) == process(by.thread);
+        let has = |h: &HoldFact| self.has_end(h) && process(h.holder) == process(by.thread);
         match closed {
             Some((t, ended)) if process(t) == process(by.thread) => {
-                Some(format!("it had the writing end of {pipe} open until it ended at {}", moment(ended)))
+                Some(format!("it had the {end} end of {pipe} open until it ended at {}", moment(ended)))
             }
             None if self.g.holds(of.thread, within).any(|h| has(&h)) => {
-                Some(format!("it has the writing end of {pipe} open"))
+                Some(format!("it has the {end} end of {pipe} open"))
             }
             _ => None,
         }
@@ -81,6 +114,10 @@ impl Writer<'_> {
     /// nothing: said instead of a late answer.
     pub(super) fn kept_open(&self, full: &str, by: &SliceNode, of: &SliceNode) -> Option<String> {
         let (pipe, closed) = self.read_to_its_end(of, by.thread)?;
+        // Over a pair of sockets an answer may be what did not come.
+        if pipe.kind == ObjectKind::UnixStream {
+            return None;
+        }
         let process = |t: ThreadId| self.c.process_id_of(t);
         let within = of.start..(of.start + of.duration).saturating_add(1);
         let holds = || self.g.holds(of.thread, within.clone()).filter(|h| h.relation == Relation::Writes);

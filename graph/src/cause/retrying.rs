@@ -208,7 +208,7 @@ impl Writer<'_> {
             (l, false) => {
                 let l = l.map_or_else(String::new, |l| format!("; {l}"));
                 format!(
-                    "{ran} {times} times in {length}{between}, and it succeeded each time (exit code 0), which did not end the loop: it waits until that fails, or does this job every now and then{l}"
+                    "{ran} {times} times in {length}{between}, and it succeeded each time (exit code 0), which did not end the loop: it waits until that fails or says something else, or does this job every now and then{l}"
                 )
             }
         }

@@ -64,6 +64,32 @@ impl Walk<'_> {
         (candidates, merged(silent))
     }
 
+    /// What all threads of a process have open is closed when the last of them ends; which one that is tells nothing. It was
+    /// the one on the way that had the other end, where there is one.
+    pub(super) fn past_the_last_to_end(
+        &self,
+        thread: ThreadId,
+        group: &Group,
+        mut candidates: Vec<Candidate>,
+    ) -> Vec<Candidate> {
+        let class = class(&self.representative(group), self.c);
+        if !matches!(class, WaitClass::Room | WaitClass::Channel) {
+            return candidates;
+        }
+        let process = |t: ThreadId| self.c.process_id_of(t);
+        let on_the_way = |t: ThreadId| {
+            let mut all = self.path.iter().rev().map(|p| p.0);
+            all.find(|p| process(*p) == process(t) && process(*p) != process(thread))
+        };
+        for c in candidates.iter_mut().filter(|c| c.waking && c.kind == EdgeKind::Exit) {
+            if let Some(t) = on_the_way(c.thread).filter(|t| *t != c.thread) {
+                let why = "its process had the other end open until the last thread of it ended";
+                *c = Candidate::unseen(t, c.spans.clone(), (None, c.at), why);
+            }
+        }
+        candidates
+    }
+
     /// Does it wait for several things, of which some reach beyond its process?
     fn watches_outside(&self, group: &Group) -> bool {
         let inside = [ObjectKind::Pipe, ObjectKind::EventFd, ObjectKind::SignalFd, ObjectKind::TimerFd];

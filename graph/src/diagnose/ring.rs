@@ -53,6 +53,10 @@ impl Walk<'_> {
         }
         self.out.ring = true;
         let Some(from) = self.out.nodes.iter().position(|n| n.thread == thread) else { return };
+        // The last one waits to write to the first one, which waits for whatever comes and does not read that.
+        let full = self.out.nodes.last().is_some_and(|n| {
+            n.state == "blocked" && class(&self.g.vertex(n.vertex), self.c) == WaitClass::Room
+        });
         let idle = (from..self.out.nodes.len()).rev().find(|&i| {
             let n = &self.out.nodes[i];
             let first = self.first_of(n);
@@ -71,13 +75,14 @@ impl Walk<'_> {
         let Some(idle) = idle.filter(|_| !circle(self)) else {
             return self.circular(thread, spans, entry);
         };
+        let last = self.out.nodes.len() - 1;
         let mut find = |node: usize, kind| {
             let n = &self.out.nodes[node];
             let spans = vec![(n.start, n.start + n.duration)];
             self.out.findings.push(Finding { thread: n.thread, node, kind, spans });
         };
         if idle == 0 {
-            return find(0, FindingKind::Unanswered);
+            return find(if full { last } else { 0 }, FindingKind::Unanswered);
         }
         find(idle, FindingKind::Idle);
         find(idle - 1, FindingKind::Unanswered);

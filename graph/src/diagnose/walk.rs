@@ -85,11 +85,13 @@ impl<'g> Walk<'g> {
             return self.busy(v.thread, &act, &spans, Entry::default(), kind);
         };
         let act = activity(self.g, self.c, v.thread, &spans);
-        // All waits of the key within the episode, as one.
+        // All waits of the key within the episode, as one; those of a loop of children are for another one each.
         let Some(mut group) = act.groups.into_iter().find(|g| g.key == key) else { return Ok(()) };
-        if let (Some(first), Some(last), false) =
-            (group.clips.first().copied(), group.clips.last().copied(), v.episode.pieces)
-        {
+        if let (Some(first), Some(last), false) = (
+            group.clips.first().copied(),
+            group.clips.last().copied(),
+            v.episode.pieces || v.episode.tries > 0,
+        ) {
             let mut one = first;
             // What the end of the recording cut was ended by nobody.
             one.last = crate::episode::typical(self.g, self.c, first.first, last.last);
@@ -258,6 +260,7 @@ impl<'g> Walk<'g> {
         let (candidates, silent) = self.past_latecomers(thread, group, candidates, silent);
         let (candidates, silent) = self.past_who_gave_up(thread, group, candidates, silent);
         let (candidates, silent) = self.renewed(group, candidates, silent);
+        let candidates = self.past_the_last_to_end(thread, group, candidates);
         if let Some(c) = self.answered_by(thread, &candidates) {
             self.passed.extend(candidates.into_iter().map(|c| (thread, c)));
             return self.visit(c.thread, c.spans, c.entry);

@@ -110,3 +110,63 @@ fn who_waits_all_the_time_comes_before_who_waited_at_first() {
     let r = d.diagnose("^job$");
     assert_eq!((r.victim.tid, r.victim.duration_ns), (1000, crate::draw::ns(5.0)), "{r:#?}");
 }
+
+/// A runtime waits for the end of what a script printed; a program that the script left behind has the other end open. Beside
+/// that, a thread of the runtime waits all the time for the day when it is needed.
+#[test]
+fn who_waits_for_the_output_of_others_comes_before_the_parked() {
+    for (known, on) in [(true, ""), (false, ""), (true, "sem")] {
+        let mut d = Drawing::new(5.0);
+        let node = d.process("node", "node app.js", None, 0.0);
+        let parked = d.thread(node, "inspector", 0.0);
+        let left = d.process("perl", "perl -e 'sleep 9'", None, 0.0);
+        let output = d.object(ObjectKind::UnixStream, 55, 56, "");
+        let counter = d.object(ObjectKind::EventFd, 5, 0, "");
+        let poll = epoll(&mut d, &[counter, output]);
+        let word = d.object(ObjectKind::Futex, 0x5660_0460, 77, "");
+        let frames: &[&str] = if on.is_empty() {
+            &["start_inspector (node)"]
+        } else {
+            &["__new_sem_wait_slow64 (libc.so.6)", "uv_sem_wait (node)", "start_inspector (node)"]
+        };
+        let stack = d.stack(frames);
+        d.wait(node, 0.0, 5.0, "epoll_pwait").on(poll).before().open();
+        let bits = crate::draw::PRIVATE_WAIT;
+        d.wait(parked, 0.0, 5.0, "futex").on(word).op(bits, 0).stack(stack).before().open();
+        d.wait(left, 0.0, 5.0, "clock_nanosleep").before().open();
+        if known {
+            d.hold(left, node, output, Relation::Peer, 1.0);
+        }
+        let r = d.diagnose("^node app.js$");
+        assert_eq!(r.victim.tid, if known { 1000 } else { 1001 }, "{r:#?}");
+        if known {
+            let c = &r.root_causes[0];
+            assert_eq!(c.process.as_deref(), Some("perl"), "{r:#?}");
+            assert!(c.why.contains("it has the other end of unix:[55] open"), "{}", c.why);
+        }
+    }
+}
+
+/// A thread of a runtime waits for the output of a command, and the first thread for that one: the first is what hangs.
+#[test]
+fn who_waits_for_a_thread_that_reads_output_is_still_the_victim() {
+    let mut d = Drawing::new(5.0);
+    let node = d.process("node", "node app.js", None, 0.0);
+    let parked = d.thread(node, "inspector", 0.0);
+    let worker = d.thread(node, "worker", 0.0);
+    let command = d.process("sleep", "sleep 60", Some(node), 0.0);
+    let output = d.object(ObjectKind::UnixStream, 55, 56, "");
+    let poll = epoll(&mut d, &[output]);
+    let words = [0x10, 0x900].map(|w| d.object(ObjectKind::Futex, w, 77, ""));
+    let stack =
+        d.stack(&["__new_sem_wait_slow64 (libc.so.6)", "uv_sem_wait (node)", "start_inspector (node)"]);
+    for (t, word) in [(node, words[0]), (parked, words[1])] {
+        let w = d.wait(t, 0.0, 5.0, "futex").on(word).op(crate::draw::PRIVATE_WAIT, 0);
+        (if t == parked { w.stack(stack) } else { w }).before().open();
+    }
+    d.wait(worker, 0.0, 5.0, "epoll_pwait").on(poll).before().open();
+    d.wait(command, 0.0, 5.0, "clock_nanosleep").before().open();
+    d.hold(command, worker, output, Relation::Peer, 1.0);
+    let r = d.diagnose("^node app.js$");
+    assert_eq!(r.victim.tid, 1000, "{r:#?}");
+}

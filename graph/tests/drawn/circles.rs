@@ -287,3 +287,40 @@ fn who_polls_for_room_in_a_pipe_waits_for_who_is_to_read_it() {
     assert!(r.root_causes[0].why.starts_with("circular wait"), "{}", r.root_causes[0].why);
     assert_eq!(r.circle, [0, 1]);
 }
+
+/// A parent waits for whatever comes, and does not read what its child writes. When it has enough it ends: the last of its threads
+/// closes the other end, which need not be the one that should have read.
+#[test]
+fn an_event_loop_that_does_not_read_what_its_child_writes_is_behind_it() {
+    for over in [true, false] {
+        let mut d = Drawing::new(10.0);
+        let app = d.process("node", "node app.js", None, 0.0);
+        let idle = d.thread(app, "inspector", 0.1);
+        let child = d.process("cat", "cat log", Some(app), 0.5);
+        d.spawn(app, child, 0.5);
+        let (ours, theirs) =
+            (d.object(ObjectKind::UnixStream, 55, 56, ""), d.object(ObjectKind::UnixStream, 56, 55, ""));
+        let signals = d.object(ObjectKind::Pipe, 7, 7, "");
+        let word = d.object(ObjectKind::Futex, 0x5660_0460, 77, "");
+        let set = d.set(&[ours, signals]);
+        d.hold(child, app, ours, Relation::Peer, 2.0);
+        d.hold(app, child, theirs, Relation::Peer, 2.0);
+        if over {
+            d.wait(app, 1.0, 9.0, "epoll_pwait").on(set).times_out();
+            d.wait(idle, 0.2, 9.01, "futex").on(word).op(crate::draw::PRIVATE_WAIT, 0).by(app, "futex", word);
+            d.exit(app, 9.02);
+            d.exit(idle, 9.03);
+            d.wait(child, 1.1, 9.04, "write").on(theirs).by(idle, "exit_group", ObjectId::NONE);
+        } else {
+            d.wait(app, 1.0, 10.0, "epoll_pwait").on(set).open();
+            d.wait(idle, 0.2, 10.0, "futex").on(word).op(crate::draw::PRIVATE_WAIT, 0).open();
+            d.wait(child, 1.1, 10.0, "write").on(theirs).open();
+        }
+        let r = d.diagnose("^node app.js$");
+        let way: Vec<_> = r.slice.iter().map(|n| n.tid).collect();
+        assert_eq!(way, [1000, 1002], "{over}: {r:#?}");
+        let c = &r.root_causes[0];
+        assert_eq!(c.process.as_deref(), Some("cat"), "{over}: {r:#?}");
+        assert!(c.why.contains("nobody reads the other end"), "{over}: {}", c.why);
+    }
+}

@@ -139,6 +139,38 @@ fn a_pipe_that_somebody_asleep_has_open_is_told() {
     }
 }
 
+/// The kernel tells of an end before it closes the files. Some programs read from pairs of sockets in place of pipes.
+#[test]
+fn an_output_that_is_closed_after_its_last_writer_ended_is_told() {
+    for pair in [false, true] {
+        let mut d = Drawing::new(7.0);
+        let make = d.process("make", "make deploy", None, 0.0);
+        let caller = d.process("node", "node deploy.js", Some(make), 0.0);
+        let script = d.process("sh", "sh -c 'sleep 5 &'", Some(caller), 0.1);
+        let sleep = d.process("sleep", "sleep 5", Some(script), 0.2);
+        let ended = d.object(ObjectKind::Child, 1001, 0, "");
+        let kind = if pair { ObjectKind::UnixStream } else { ObjectKind::Pipe };
+        let output = d.object(kind, 55, if pair { 56 } else { 55 }, "");
+        let stop = d.object(ObjectKind::EventFd, 5, 0, "");
+        let set = d.set(&[output, stop]);
+        d.exit(script, 0.3);
+        d.hold(sleep, caller, output, if pair { Relation::Peer } else { Relation::Writes }, 1.0);
+        d.wait(sleep, 0.4, 5.4, "clock_nanosleep").times_out();
+        d.exit(sleep, 5.409);
+        let call = if pair { "epoll_pwait" } else { "read" };
+        let on = if pair { set } else { output };
+        d.wait(caller, 0.4, 5.41, call).on(on).by(sleep, "exit_group", ObjectId::NONE);
+        d.exit(caller, 5.42);
+        d.wait(make, 0.1, 5.421, "wait4").on(ended).by(caller, "exit_group", ObjectId::NONE);
+        d.wait(make, 5.43, 7.0, "pause").open();
+        let r = d.diagnose("^make deploy");
+        let c = &r.root_causes[0];
+        assert_eq!(c.process.as_deref(), Some("sleep"), "{r:#?}");
+        let told = if pair { "the other end of unix:[55]" } else { "the writing end of pipe:[55]" };
+        assert!(c.why.contains(&format!("it had {told} open until it ended at 5.409 s")), "{}", c.why);
+    }
+}
+
 /// The same while it still goes on.
 #[test]
 fn a_pipe_that_a_daemon_still_keeps_open_is_told_so() {

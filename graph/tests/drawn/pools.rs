@@ -63,3 +63,30 @@ fn later_clients_are_no_cause() {
     let named: Vec<_> = r.root_causes.iter().filter_map(|c| c.process.as_deref()).collect();
     assert!(named.iter().all(|p| ["client", "server"].contains(p)) && !named.is_empty(), "{named:?}");
 }
+
+/// An event loop waits for a worker that computes all the time. Whoever names the program means the wait; a worker that computes
+/// while the loop is let go on by somebody else is a job of its own.
+#[test]
+fn an_event_loop_that_waits_for_its_workers_is_what_hangs() {
+    for own in [true, false] {
+        let mut d = Drawing::new(12.0);
+        let main = d.process("node", "node app.js", None, 0.0);
+        let workers: Vec<ThreadId> = (0..2).map(|_| d.thread(main, "worker", 0.1)).collect();
+        let client = d.process("client", "client", None, 0.1);
+        let told = d.object(ObjectKind::EventFd, 5, 0, "");
+        let poll = d.set(&[told]);
+        let hash = d.stack(&["pbkdf2 (node)", "worker (node)"]);
+        for (w, until) in workers.iter().zip([9.9, 9.5]) {
+            d.runs(*w, 0.6, until, hash);
+            d.wait(*w, until, 12.0, "pause").open();
+        }
+        let by = if own { workers[1] } else { client };
+        d.wait(main, 0.6, 9.5, "epoll_wait").on(poll).by(by, "write", told);
+        d.runs(main, 9.5, 9.51, hash);
+        d.wait(main, 9.51, 12.0, "pause").open();
+        d.wait(client, 0.2, 9.45, "clock_nanosleep").times_out();
+        let r = d.diagnose("^node app.js$");
+        let worker = r.root_causes[0].tid.is_some_and(|t| t == 1001 || t == 1002);
+        assert_eq!((r.victim.tid == 1000, worker), (own, true), "{r:#?}");
+    }
+}

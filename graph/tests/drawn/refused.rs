@@ -194,3 +194,17 @@ fn a_lock_tried_for_between_sleeps_has_its_name_in_the_first_sentence() {
     let why = &r.root_causes[0].why;
     assert!(why.contains("tried for the lock of /run/lock-frontend"), "{why}");
 }
+
+/// However long each of its sleeps: who tries again and again has a loop that yields.
+#[test]
+fn sleeps_between_tries_are_a_repeated_yield() {
+    for (result, each, yields) in [(-11, 0.5, true), (-11, 0.05, true), (0, 0.5, false)] {
+        let lengths = vec![each; (8.0 / each) as usize];
+        let mut d = Drawing::new(1.0 + lengths.len() as f64 * (each + 0.001));
+        let job = d.process("job", "job", None, 0.0);
+        let lock = d.object(ObjectKind::FileLock, 3, 1, "/run/lock");
+        sleeps(&mut d, job, &lengths, ("flock", lock, result));
+        let r = d.diagnose("^job$");
+        assert_eq!(r.victim.block_type == pg_graph::BlockType::RepeatedYield, yields, "{r:#?}");
+    }
+}

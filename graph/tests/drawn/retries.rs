@@ -280,3 +280,41 @@ fn workers_of_a_server_are_no_tries() {
     assert_eq!(r.root_causes[0].process.as_deref(), Some("db"), "{r:#?}");
     assert!(!r.slice.iter().skip(1).any(|s| s.process == "php"), "{r:#?}");
 }
+
+/// A loop whose children do some work each time is a job done again and again. Each of its waits is for another child, and none
+/// of them could have come before the shell made it: that is no circle.
+#[test]
+fn a_loop_of_jobs_is_no_circle() {
+    let mut d = Drawing::new(3.66);
+    let shell = d.process("bash", "bash job", None, 0.0);
+    let stack = d.stack(&["main (redis-cli)"]);
+    let any = d.object(ObjectKind::Child, 0, 0, "");
+    let mut t = 0.1;
+    for i in 0..8 {
+        let nap = if i == 7 { 0.9 } else { 0.3 };
+        for (line, start, end) in
+            [("redis-cli set k v nx", t, t + 0.06), ("sleep 0.3", t + 0.061, t + 0.061 + nap)]
+        {
+            let kid = d.process(line.split(' ').next().unwrap(), line, Some(shell), start);
+            let p = d.catalog.threads[kid.index()].process;
+            let row = &mut d.catalog.processes[p.index()];
+            (row.end, row.exit_status) = (Some(crate::draw::ns(end)), Some(0));
+            d.spawn(shell, kid, start);
+            if line.starts_with("sleep") {
+                d.wait(kid, start + 0.001, end - 0.001, "clock_nanosleep").times_out();
+            } else {
+                d.runs(kid, start + 0.001, end - 0.001, stack);
+            }
+            d.exit(kid, end);
+            d.wait(shell, start + 0.000_1, end + 0.000_1, "wait4").on(any).by(
+                kid,
+                "exit_group",
+                ObjectId::NONE,
+            );
+        }
+        t += 0.07 + nap;
+    }
+    let r = d.diagnose("^bash job$");
+    assert_eq!(r.victim.block_type, BlockType::RepeatedYield, "{r:#?}");
+    assert!(r.circle.is_empty() && !r.root_causes[0].why.contains("circular"), "{r:#?}");
+}

@@ -1,10 +1,11 @@
 //! Everybody's descriptors, seen at once and kept for a while.
 
+use crate::clock;
 use crate::procfs::{self, AccessMode, FdInfo, FdLink, Stat};
 use pg_event::Ns;
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Most descriptors looked at in one scan.
 const MAX_DESCRIPTORS: usize = 400_000;
@@ -18,6 +19,20 @@ const RECENT_NS: Ns = 10_000_000_000;
 pub const REST: u32 = 100;
 /// ... and of a quarter of a percent where everybody is recorded: then nobody waits for the answer of one.
 pub const SELDOM: u32 = 400;
+
+/// CPU time of this thread since a moment. To stand in the queue for a CPU costs nobody one: where everybody does, a look must
+/// not pass for a dear one that serves for long.
+struct Spent(u64);
+
+impl Spent {
+    fn begin() -> Self {
+        Self(clock::thread_cpu())
+    }
+
+    fn until_now(&self) -> Duration {
+        Duration::from_nanos(clock::thread_cpu().saturating_sub(self.0))
+    }
+}
 
 /// One open descriptor of one process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -129,9 +144,9 @@ impl OpenFiles {
     /// All processes, as of the last look at them.
     pub fn processes(&mut self) -> &[Stat] {
         if !self.is_good(self.counted) {
-            let began = Instant::now();
+            let began = Spent::begin();
             self.count();
-            self.counted = Some((self.now, began.elapsed()));
+            self.counted = Some((self.now, began.until_now()));
         }
         &self.processes
     }
@@ -162,10 +177,10 @@ impl OpenFiles {
         if self.is_good(self.taken) {
             return;
         }
-        let began = Instant::now();
+        let began = Spent::begin();
         self.scan();
         self.met_then = self.met;
-        self.taken = Some((self.now, began.elapsed()));
+        self.taken = Some((self.now, began.until_now()));
     }
 
     fn count(&mut self) {
@@ -191,5 +206,22 @@ impl OpenFiles {
                 self.by_link.entry(link).or_default().push(Opened { pid, fd, shown_by });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn to_be_off_the_cpu_makes_no_look_dear() {
+        let spent = Spent::begin();
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(spent.until_now() < Duration::from_millis(25), "{:?}", spent.until_now());
+        let (begun, mut sum) = (clock::thread_cpu(), 0u64);
+        while clock::thread_cpu() < begun + 2_000_000 {
+            sum = sum.wrapping_mul(31).wrapping_add(7);
+        }
+        assert!(spent.until_now() >= Duration::from_millis(2), "{sum}");
     }
 }

@@ -100,6 +100,12 @@ pub(crate) fn on_condition(v: &Vertex, catalog: &Catalog) -> bool {
     named_use(v, catalog) == Some(FutexUse::Condition)
 }
 
+/// Is it no wait for a read-write lock of the C library, by what its stack tells? Who calls futex(2) by `syscall(3)` has locks
+/// of its own.
+pub(crate) fn no_read_lock(v: &Vertex, catalog: &Catalog) -> bool {
+    on_condition(v, catalog) || catalog.frames_of(v.user_stack).take(2).any(|f| f.function == "syscall")
+}
+
 /// Has a function's name one of these words in it, in upper or lower case?
 fn tells_of(function: &str, words: &[&str]) -> bool {
     let name = function.as_bytes();

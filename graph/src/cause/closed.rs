@@ -186,6 +186,18 @@ impl Writer<'_> {
         } else {
             "deadlock"
         };
+        // The way back shows all of a long one.
+        const TOLD: usize = 3;
+        let more = parts.len().saturating_sub(TOLD + 1);
+        if more > 1
+            && let Some(last) = parts.pop()
+        {
+            parts.truncate(TOLD);
+            let told = parts.join(", which ");
+            return format!(
+                "circular wait ({sort}): {told}, and so on over {more} more, the last of which {last}."
+            );
+        }
         format!("circular wait ({sort}): {}.", parts.join(", which "))
     }
 }

@@ -4,7 +4,7 @@ use super::activity::{Group, Mostly, Spans, activity};
 use super::ask::Candidate;
 use super::walk::Walk;
 use crate::EdgeKind;
-use crate::class::{class, joins, on_condition};
+use crate::class::{class, joins, no_read_lock};
 use pg_event::{Ns, Object, ObjectId, ObjectKind, Relation, ThreadId};
 
 /// The words of one lock on which readers and writers sleep lie within so many bytes.
@@ -16,7 +16,7 @@ impl Walk<'_> {
     pub(super) fn readers_of(&self, thread: ThreadId, group: &Group, silent: &Spans) -> Option<(Ns, usize)> {
         let v = self.representative(group);
         let (a, b) = (silent.first()?.0, silent.last()?.1.saturating_add(1));
-        if on_condition(&v, self.c) {
+        if no_read_lock(&v, self.c) {
             return None;
         }
         let own = self.g.readers(thread, a..b);

@@ -12,7 +12,9 @@ use crate::report::QuestionInfo;
 use crate::words::{clean, short_who, span};
 use crate::{Decision, EventGraph, Question, Vertex, VertexId, Victim, Weak};
 use pg_event::{Catalog, ModuleKind, Ns, ThreadId};
+use std::cell::Cell;
 use std::collections::HashSet;
+use std::rc::Rc;
 
 /// Either go on, or a question is open.
 pub(crate) type Flow<T> = Result<T, Box<Question>>;
@@ -30,7 +32,13 @@ pub(crate) struct Walk<'g> {
     pub path: Vec<(ThreadId, Spans)>,
     /// Who let a server on the way turn, where the way went on to who answered it for the step before instead.
     passed: Vec<(ThreadId, Candidate)>,
+    /// Steps that looks ahead may still take; looks within one share it.
+    ahead: Rc<Cell<u32>>,
 }
+
+/// Steps of a look ahead, those of the looks within it included: where several threads have what each other one of them waits
+/// for, all ways between them are too many.
+const MAX_AHEAD: u32 = 1000;
 
 /// Longest way: real ones have a handful of steps.
 const MAX_STEPS: usize = 48;
@@ -44,7 +52,8 @@ impl<'g> Walk<'g> {
         decisions: &'g [Decision],
     ) -> Self {
         let (out, path, passed) = (Outcome::default(), Vec::new(), Vec::new());
-        Self { g, c, options, victim, decisions, auto: false, out, path, passed }
+        let ahead = Rc::new(Cell::new(MAX_AHEAD));
+        Self { g, c, options, victim, decisions, auto: false, out, path, passed, ahead }
     }
 
     pub fn run(mut self) -> Outcome {
@@ -68,6 +77,7 @@ impl<'g> Walk<'g> {
             out: Outcome { nodes: self.out.nodes.clone(), ..Outcome::default() },
             path: self.path.clone(),
             passed: self.passed.clone(),
+            ahead: if self.auto { Rc::clone(&self.ahead) } else { Rc::new(Cell::new(MAX_AHEAD)) },
         }
     }
 
@@ -108,6 +118,10 @@ impl<'g> Walk<'g> {
 
     /// What did `thread` do within `spans`, in which the step before waited for it?
     pub fn visit(&mut self, thread: ThreadId, spans: Spans, entry: Entry) -> Flow<()> {
+        if self.auto {
+            let Some(left) = self.ahead.get().checked_sub(1) else { return Ok(()) };
+            self.ahead.set(left);
+        }
         let spans = merged(spans);
         if self.path.iter().any(|(t, _)| *t == thread) {
             // A server on the way twice is none of those that wait for one another: it hands on what they ask.
@@ -219,7 +233,7 @@ impl<'g> Walk<'g> {
         node.spent = group.blocked;
         node.waits = group.waits;
         self.out.nodes.push(node);
-        let lock = !self.auto && !crate::class::on_condition(&self.representative(group), self.c);
+        let lock = !self.auto && !crate::class::no_read_lock(&self.representative(group), self.c);
         if let Some((at, readers)) = self.g.readers(thread, a..b.saturating_add(1)).filter(|_| lock) {
             let s = if readers == 1 { " has" } else { "s have" };
             self.out.notes.push(format!(

@@ -324,3 +324,20 @@ fn an_event_loop_that_does_not_read_what_its_child_writes_is_behind_it() {
         assert!(c.why.contains("nobody reads the other end"), "{over}: {}", c.why);
     }
 }
+
+/// Each of many could answer each other one, so there are more ways back than anybody can walk: looking ahead ends.
+#[test]
+fn of_many_that_wait_for_each_other_not_all_ways_are_walked() {
+    const MANY: u64 = 14;
+    let mut d = Drawing::new(9.0);
+    let all: Vec<_> = (0..MANY).map(|i| d.process(&format!("p{i}"), &format!("p{i}"), None, 0.0)).collect();
+    let pipes: Vec<_> = (0..MANY).map(|i| d.object(ObjectKind::Pipe, 50 + i, 50 + i, "")).collect();
+    for (reader, pipe) in all.iter().zip(&pipes) {
+        d.wait(*reader, 0.5, 9.0, "read").on(*pipe).open();
+        for writer in all.iter().filter(|w| *w != reader) {
+            d.hold(*writer, *reader, *pipe, Relation::Writes, 1.2);
+        }
+    }
+    let r = d.diagnose("^p0$");
+    assert!(r.root_causes[0].why.contains("circular wait"), "{:#?}", r.root_causes[0]);
+}

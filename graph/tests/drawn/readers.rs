@@ -81,6 +81,7 @@ fn a_condition_variable_has_no_readers() {
         (note, r.slice.iter().any(|s| s.why_weak.as_deref().is_some_and(told)))
     };
     assert_eq!(told(&["pthread_cond_timedwait (libc.so.6)", "save (srv)"]), (false, false));
+    assert_eq!(told(&["syscall (libc.so.6)", "event_wait (srv)"]), (false, false), "locks of its own");
     // What is nearest to the wait decides.
     assert_eq!(told(&["pthread_rwlock_wrlock (libc.so.6)", "after_cond_wait (srv)"]), (true, true));
 }

@@ -43,6 +43,14 @@ static __always_inline struct unit *guarded(u32 tid)
 	return u && u->tid == tid ? u : 0;
 }
 
+static __always_inline void has_cpu(u32 slot_and_one)
+{
+	u32 zero = 0;
+	u32 *of = bpf_map_lookup_elem(&here, &zero);
+	if (of)
+		*of = slot_and_one;
+}
+
 static __always_inline void head(struct head *h, u32 type, u32 tid, u32 tgid, u32 loop, u64 now)
 {
 	h->type = type;
@@ -312,6 +320,8 @@ static __always_inline void begin_unit(struct unit *u, u64 now, u32 woken)
 	u->served = 0;
 	u->answered = u->came = 0;
 	u->number++;
+	/* Also of a thread that came under guard while it had the CPU. */
+	has_cpu(u->slot + 1);
 	/* Without probes there are none. */
 	if (lit_since())
 		__builtin_memset(u->hits, 0, sizeof(u->hits));
@@ -490,6 +500,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	if (!(prev->flags & NO_USER))
 		leave(prev, preempt, now);
 	struct unit *u = next->flags & NO_USER ? 0 : guarded(next->pid);
+	has_cpu(u ? u->slot + 1 : 0);
 	if (u) {
 		if (!u->running && u->off)
 			begin_unit(u, now, u->woken ? u->woken : ANY_WAIT);

@@ -123,8 +123,10 @@ struct guarded_loop {
 	u64 passed;		 /* when a unit was told that took no longer than it may */
 	u64 abandoned;		 /* given units whose end was not come by */
 	u64 busy;		 /* ns that units which ended had a CPU */
+	/* See served.h: units that answered who had connected; one of them looked for more from the same. */
+	u64 answered, ahead;
 };
-_Static_assert(sizeof(struct guarded_loop) == 5744, "layout.rs");
+_Static_assert(sizeof(struct guarded_loop) == 5760, "layout.rs");
 
 struct context_key {
 	u32 loop, function, depth, zero;
@@ -226,6 +228,14 @@ struct {
 	__type(key, u32);
 	__type(value, struct guarded_loop);
 } loops SEC(".maps");
+
+/* Of each CPU: the guarded thread that has it, by its place in `units` and one more; 0: none has. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u32);
+} here SEC(".maps");
 
 /* Contexts that tell types. */
 struct {

@@ -5,6 +5,7 @@ mod limits;
 mod python;
 mod slow;
 
+use super::ahead::Ahead;
 use super::calibrate;
 use super::frames::Sleep;
 use super::given::Given;
@@ -55,6 +56,8 @@ pub struct Guards {
     probes: Probes,
     /// Set when probes are not to be set all the time.
     windows: Option<Windows>,
+    /// Set where messages may begin units.
+    ahead: Option<Ahead>,
     /// Set when units are given.
     given: Option<Given>,
     /// Violations of given units that had ended unseen, by loop and type.
@@ -100,6 +103,7 @@ impl Guards {
             sleeps: HashMap::new(),
             probes: Probes::default(),
             windows: None,
+            ahead: None,
             given: None,
             refuted: HashMap::new(),
             next_shed: 0,
@@ -113,6 +117,9 @@ impl Guards {
             all.add(pid)?;
         }
         all.program.attach(all.plan.hz, !given)?;
+        if !given && !all.plan.learning {
+            all.ahead = Some(Ahead::new(all.plan.loops.len().min(LOOPS)));
+        }
         if given {
             all.set_given(pids)?;
         }
@@ -167,7 +174,7 @@ impl Guards {
             types[TYPES].threshold = limit(of.unknown);
             self.program
                 .loops
-                .set(i as u32, Loop { types, passed: 0, abandoned: 0, busy: 0 }, 0)
+                .set(i as u32, Loop { types, passed: 0, abandoned: 0, busy: 0, answered: 0, ahead: 0 }, 0)
                 .map_err(failed)?;
         }
         for (of_loop, function, depth, types) in &self.plan.contexts {
@@ -236,6 +243,11 @@ impl Guards {
     /// When guarding began, `CLOCK_MONOTONIC`, ns.
     pub fn began(&self) -> Ns {
         self.began
+    }
+
+    /// Whether messages are seen at present: every one of the machine costs something then.
+    pub fn hears_messages(&self) -> bool {
+        self.program.hears()
     }
 
     /// Names of stacks told so far.
@@ -337,9 +349,12 @@ impl Guards {
             self.take(record, &mut out);
         }
         let now = monotonic();
-        if now >= self.next_shed && self.plan.share > 0.0 {
+        if now >= self.next_shed {
             self.next_shed = now + SHED;
-            self.shed();
+            if self.plan.share > 0.0 {
+                self.shed();
+            }
+            self.listen();
         }
         if let Some(windows) = &mut self.windows {
             windows.look(now, &self.program, &mut self.probes);

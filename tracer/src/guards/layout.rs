@@ -208,6 +208,8 @@ pub struct Loop {
     pub passed: u64,
     pub abandoned: u64,
     pub busy: u64,
+    pub answered: u64,
+    pub ahead: u64,
 }
 
 /// `struct sight`.

@@ -10,6 +10,7 @@
 //! | `probes` | those that are set |
 //! | `hot`, `apart` | which are taken out for a while since they are called too often, and what is told apart without them |
 //! | `budget`, `windows` | for how long, where they cost more than they may |
+//! | `ahead` | whether messages are to be seen, since a request may be there before it is asked for |
 //! | `given` | units between places that a person named |
 //! | `layout` | what is shared with the programs |
 //! | `program`, `multi` | loading and attaching |
@@ -24,6 +25,7 @@
 //! of the target is changed but the probed instructions, which the kernel restores when this process ends, however it
 //! ends.
 
+mod ahead;
 mod apart;
 mod budget;
 mod calibrate;

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::loading::{patiently, reason};
 use crate::readable::wait_readable;
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf, Stack};
+use aya::programs::tp_btf::BtfTracePointLinkId;
 use aya::programs::{BtfTracePoint, PerfEvent};
 use aya::{Btf, Ebpf, EbpfLoader};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -66,6 +67,8 @@ pub struct Program {
     sampling: Option<Sampling>,
     /// The programs of messages are loaded.
     messages: bool,
+    /// And attached.
+    heard: Vec<BtfTracePointLinkId>,
     /// Sentences about what this kernel does not offer.
     pub notes: Vec<String>,
 }
@@ -119,6 +122,7 @@ impl Program {
             "pythons",
             "sight",
             "usages",
+            "here",
         ];
         let fds = names.into_iter().filter_map(|n| Some((n, fd_of(ebpf.map(n)?)?))).collect();
         let names = ["on_turn", "on_context", "on_begin", "on_end", "on_return"];
@@ -178,6 +182,7 @@ impl Program {
             spare,
             sampling: None,
             messages: false,
+            heard: Vec::new(),
             notes,
         };
         for (name, tracepoint) in TRACEPOINTS {
@@ -214,12 +219,13 @@ impl Program {
     /// # Errors
     /// The kernel's refusal.
     pub fn attach(&mut self, hz: u32, messages: bool) -> Result<(), Error> {
-        let messages = MESSAGES.iter().filter(|_| messages && self.messages);
-        let all: Vec<&str> = messages.chain(&TRACEPOINTS).map(|p| p.0).collect();
         // Births and ends first: no thread must come in between.
-        for name in all.into_iter().rev() {
+        for (name, _) in TRACEPOINTS.into_iter().rev() {
             let program: &mut BtfTracePoint = self.program(name)?;
             program.attach().map_err(refused)?;
+        }
+        if messages {
+            self.hear(true)?;
         }
         if hz > 0 {
             let sample: &mut PerfEvent = self.program("on_sample")?;
@@ -227,6 +233,33 @@ impl Program {
             self.sampling = Some(sampling::start(fd.as_fd(), hz)?);
         }
         Ok(())
+    }
+
+    /// Attach what sees messages, or detach it; nothing happens where the kernel does not offer it.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn hear(&mut self, messages: bool) -> Result<(), Error> {
+        if !self.messages || messages != self.heard.is_empty() {
+            return Ok(());
+        }
+        let mut links = std::mem::take(&mut self.heard).into_iter();
+        for (name, _) in MESSAGES.into_iter().rev() {
+            let program: &mut BtfTracePoint = self.program(name)?;
+            match links.next() {
+                Some(link) => program.detach(link).map_err(refused)?,
+                None => {
+                    let link = program.attach().map_err(refused)?;
+                    self.heard.push(link);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Messages are seen.
+    pub fn hears(&self) -> bool {
+        self.heard.len() == MESSAGES.len()
     }
 
     /// Sleep until there is something in the ring, or for so long.

@@ -1,6 +1,7 @@
 //! What the programs count of violations, by type, in memory that both have: what user space sees of sleeping units is
 //! counted with the rest, and backs off with it.
 
+use super::ahead::Served;
 use super::layout::{LOOPS, Loop, SLOW, TYPES, TypeCounts};
 use super::shared::Shared;
 use crate::error::Error;
@@ -28,6 +29,15 @@ impl Rings {
     /// Sets the threshold, ns, of the type with this number in the kernel.
     pub fn limit(&self, of_loop: usize, rank: usize, ns: u64) {
         self.word(of_loop, rank, offset_of!(TypeCounts, threshold)).store(ns, Ordering::Relaxed);
+    }
+
+    /// What was counted of a loop's units and whom they serve.
+    pub fn served(&self, of_loop: usize) -> Served {
+        let read = |at| self.0.u64(of_loop, at).load(Ordering::Relaxed);
+        let units =
+            (0..=TYPES).map(|t| self.word(of_loop, t, offset_of!(TypeCounts, units)).load(Ordering::Relaxed));
+        let (answered, ahead) = (read(offset_of!(Loop, answered)), read(offset_of!(Loop, ahead)));
+        Served { units: units.sum(), answered, ahead }
     }
 
     /// Counts a violation if `count`, seen at `now` (ns) when the unit had taken `elapsed`, of the type with this number in

@@ -1,6 +1,7 @@
 /* Threads that receive first and wait only if there is nothing. Two serve a connection that was accepted (`t`: TCP, `u`: a
  * Unix socket): they speak first, and within each request they ask an upstream server twice. A third (`x`) has made its
- * connection, and asks over that within what it is told. A line on standard input is five of these, at once. */
+ * connection, and asks over that within what it is told. A fourth (`w`, TCP) always waits first, and asks nobody. A line on
+ * standard input is five of these, at once. */
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -75,9 +76,9 @@ static void *upstream(void *fd)
 	return 0;
 }
 
-/* Who serves: its connection, and that to the upstream server, or none. */
+/* Who serves: its connection, that to the upstream server, or none, and whether it waits first. */
 struct work {
-	int fd, upstream;
+	int fd, upstream, waits;
 };
 
 __attribute__((noinline)) void *serve(void *of)
@@ -85,11 +86,12 @@ __attribute__((noinline)) void *serve(void *of)
 	struct work *w = of;
 	char line[16];
 	for (;;) {
-		while (recv(w->fd, line, 16, MSG_DONTWAIT) != 16) {
-			struct pollfd p = { w->fd, POLLIN, 0 };
+		struct pollfd p = { w->fd, POLLIN, 0 };
+		if (w->waits)
 			poll(&p, 1, -1);
-		}
-		for (int i = 0; i < 2; i++) {
+		while (recv(w->fd, line, 16, MSG_DONTWAIT) != 16)
+			poll(&p, 1, -1);
+		for (int i = 0; i < 2 && !w->waits; i++) {
 			int asked = w->upstream ? w->upstream : w->fd;
 			say(asked, '?');
 			hear(asked);
@@ -102,15 +104,16 @@ __attribute__((noinline)) void *serve(void *of)
 
 int main(void)
 {
-	static struct work works[3];
-	int clients[3];
+	static struct work works[4];
+	int clients[4];
 	pthread_t thread;
 	listeners[0] = listener(AF_INET);
 	listeners[1] = listener(AF_UNIX);
-	for (long i = 0; i < 3; i++) {
+	for (long i = 0; i < 4; i++) {
 		int from = listeners[i == 1], made = connected(from), taken = accept(from, 0, 0);
 		works[i].fd = i == 2 ? made : taken;
 		clients[i] = i == 2 ? taken : made;
+		works[i].waits = i == 3;
 		if (i < 2) {
 			works[i].upstream = connected(listeners[0]);
 			taken = accept(listeners[0], 0, 0);
@@ -124,7 +127,7 @@ int main(void)
 	}
 	char line[16], all[16 * PIECES];
 	while (read(0, line, 16) == 16) {
-		int which = *line == 't' ? 0 : *line == 'u' ? 1 : 2, fd = clients[which];
+		int which = *line == 't' ? 0 : *line == 'u' ? 1 : *line == 'w' ? 3 : 2, fd = clients[which];
 		for (int i = 0; i < PIECES; i++)
 			memcpy(all + 16 * i, line, 16);
 		if (which == 2) {

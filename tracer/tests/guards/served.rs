@@ -29,12 +29,12 @@ fn judge(server: &Server, calls: Calls) -> Judge {
     })
 }
 
-fn start(server: &Server, calls: &Calls) -> Guards {
+fn start(server: &Server, calls: &Calls, learning: bool) -> Guards {
     let turns = calls.lock().unwrap().iter().map(|c| (server.exe.clone(), server.offset(c + 1))).collect();
     let plan = Plan {
         loops: vec![GuardedLoop { thresholds: vec![0], turns, ..GuardedLoop::default() }],
         functions: vec![server.function("stick")],
-        learning: true,
+        learning,
         ..Plan::default()
     };
     Guards::start(plan, judge(server, calls.clone()), &[server.child.id()]).expect("guards")
@@ -65,19 +65,22 @@ fn units(server: &mut Server, guards: &mut Guards, kind: char) -> Vec<u32> {
     told.into_iter().filter_map(|t| if let Told::Unit(u) = t { Some(times(u)) } else { None }).collect()
 }
 
+/// Until it is known where the server waits.
+fn learn_calls(server: &mut Server, calls: &Calls, kind: char) {
+    let mut guards = start(server, calls, true);
+    let end = Instant::now() + Duration::from_secs(5);
+    while calls.lock().unwrap().is_empty() && Instant::now() < end {
+        server.serve(&format!("{kind} 100"));
+        guards.poll(Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn a_request_that_is_there_already_is_a_unit_and_an_answer_from_elsewhere_is_none() {
     let Some(mut server) = Server::start_with(include_str!("served.c")) else { return };
     let calls = Calls::default();
-    let mut guards = start(&server, &calls);
-    let end = Instant::now() + Duration::from_secs(5);
-    while calls.lock().unwrap().is_empty() && Instant::now() < end {
-        server.serve("t 100");
-        guards.poll(Duration::from_millis(20));
-    }
-    drop(guards);
-
-    let mut guards = start(&server, &calls);
+    learn_calls(&mut server, &calls, 't');
+    let mut guards = start(&server, &calls, true);
     if guards.notes().iter().any(|n| n.contains("Linux 6.3")) {
         println!("skipped: {:?}", guards.notes());
         return;
@@ -91,4 +94,35 @@ fn a_request_that_is_there_already_is_a_unit_and_an_answer_from_elsewhere_is_non
     let units = units(&mut server, &mut guards, 'x');
     assert_eq!(units.iter().sum::<u32>() as usize, LINES * PIECES);
     assert!(units.iter().all(|n| *n == 1), "{units:?}");
+}
+
+#[test]
+fn messages_are_heard_only_as_long_as_somebody_may_look_for_the_next_request() {
+    // Who waits first, and who receives first.
+    for (kind, heard) in [('w', false), ('t', true)] {
+        let Some(mut server) = Server::start_with(include_str!("served.c")) else { return };
+        let calls = Calls::default();
+        learn_calls(&mut server, &calls, kind);
+        let mut guards = start(&server, &calls, false);
+        if !guards.hears_messages() {
+            println!("skipped: {:?}", guards.notes());
+            return;
+        }
+        let units = |guards: &Guards| guards.counts(0).iter().map(|c| c.units).sum::<u64>();
+        let end = Instant::now() + Duration::from_secs(60);
+        // Enough to tell,
+        while units(&guards) < 1500 && Instant::now() < end {
+            for _ in 0..20 {
+                server.serve(&format!("{kind} 1"));
+            }
+            guards.poll(Duration::from_millis(1));
+        }
+        // and then some looks.
+        let end = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < end {
+            guards.poll(Duration::from_millis(50));
+        }
+        let enough = units(&guards) >= 1500;
+        assert_eq!((enough, guards.hears_messages()), (true, heard), "{kind}: {:?}", guards.notes());
+    }
 }

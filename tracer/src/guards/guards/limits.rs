@@ -52,4 +52,16 @@ impl Guards {
             (0..self.plan.loops.len().min(LOOPS)).for_each(|l| self.hold(l));
         }
     }
+
+    /// Messages are heard as long as they may begin units.
+    pub(super) fn listen(&mut self) {
+        let Some(ahead) = &mut self.ahead else { return };
+        let loops = 0..self.plan.loops.len().min(LOOPS);
+        let served: Vec<_> = loops.map(|l| self.program.rings.served(l)).collect();
+        if let Some(heard) = ahead.look(&served)
+            && let Err(e) = self.program.hear(heard)
+        {
+            self.notes.push(format!("messages are {}heard: {e}", if heard { "not " } else { "still " }));
+        }
+    }
 }

@@ -1,10 +1,11 @@
 //! Everybody's descriptors, seen at once and kept for a while.
 
+use crate::clock;
 use crate::procfs::{self, AccessMode, FdInfo, FdLink, Stat};
 use pg_event::Ns;
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Most descriptors looked at in one scan.
 const MAX_DESCRIPTORS: usize = 400_000;
@@ -55,7 +56,8 @@ pub struct OpenFiles {
     now: Ns,
     met: usize,
     met_then: usize,
-    /// When the last look at the descriptors was, and how long it took.
+    /// When the last look at the descriptors was, and what it took of the CPU: on a busy machine, where there is most to
+    /// ask, it may have waited for that ten times as long.
     taken: Option<(Ns, Duration)>,
     /// The same of the processes, which are looked at alone when nobody asks for descriptors: a parent that
     /// waits for its children.
@@ -129,9 +131,9 @@ impl OpenFiles {
     /// All processes, as of the last look at them.
     pub fn processes(&mut self) -> &[Stat] {
         if !self.is_good(self.counted) {
-            let began = Instant::now();
+            let began = clock::thread_cpu();
             self.count();
-            self.counted = Some((self.now, began.elapsed()));
+            self.counted = Some((self.now, since(began)));
         }
         &self.processes
     }
@@ -157,10 +159,16 @@ impl OpenFiles {
         if self.is_good(self.taken) {
             return;
         }
-        let began = Instant::now();
+        let began = clock::thread_cpu();
         self.scan();
         self.met_then = self.met;
-        self.taken = Some((self.now, began.elapsed()));
+        self.taken = Some((self.now, since(began)));
+    }
+
+    /// Have the next question answered by a new look, however good the last one is.
+    pub fn forget(&mut self) {
+        self.taken = None;
+        self.counted = None;
     }
 
     fn count(&mut self) {
@@ -186,5 +194,36 @@ impl OpenFiles {
                 self.by_link.entry(link).or_default().push(Opened { pid, fd, shown_by });
             }
         }
+    }
+}
+
+/// CPU time of this thread since then.
+fn since(began: u64) -> Duration {
+    Duration::from_nanos(clock::thread_cpu().saturating_sub(began))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    /// What was opened since the last look is found when a new one is asked for, and else once that is due.
+    #[test]
+    fn a_look_that_is_good_can_be_forgotten() {
+        let mut open = OpenFiles::default();
+        open.set_time(1, 0);
+        let own = std::process::id();
+        assert!(open.processes().iter().any(|s| s.pid == own));
+        let of = |open: &mut OpenFiles, inode| {
+            open.of(&FdLink::Pipe(inode)).into_iter().filter(|o| o.pid == own).count()
+        };
+        assert_eq!(of(&mut open, u64::MAX), 0);
+        let (reader, _writer) = std::io::pipe().expect("a pipe");
+        let link = std::fs::read_link(format!("/proc/self/fd/{}", reader.as_raw_fd())).expect("a link");
+        let text = link.to_string_lossy();
+        let inode = text.trim_start_matches("pipe:[").trim_end_matches(']').parse().expect("a number");
+        assert_eq!(of(&mut open, inode), 0, "seen before it was there");
+        open.forget();
+        assert_eq!(of(&mut open, inode), 2);
     }
 }

@@ -118,6 +118,12 @@ impl Holders {
         self.sockets.set_seldom(everybody);
     }
 
+    /// Have the next question answered by a new look at what everybody has open.
+    pub fn look_anew(&mut self) {
+        self.open.forget();
+        self.mappings.forget();
+    }
+
     /// Who could end this wait. Empty when nobody is found: that nobody can is a finding of its own, but
     /// only for kinds of which all holders are visible (see [`Self::sees_all`]). `now` is the time of the
     /// recording; identities not yet known are made.

@@ -23,6 +23,13 @@ pub(super) struct Mappings {
     taken: Option<(Ns, Duration)>,
 }
 
+impl Mappings {
+    /// Have the next question answered by a new look.
+    pub fn forget(&mut self) {
+        self.taken = None;
+    }
+}
+
 /// Shared memory that may be written, of what is mapped.
 fn shared(a: &Area) -> bool {
     a.shared && a.writable && a.file.1 != 0

@@ -70,7 +70,8 @@ pub struct OpenFiles {
     now: Ns,
     met: usize,
     met_then: usize,
-    /// When the last look at the descriptors was, and how long it took.
+    /// When the last look at the descriptors was, and what it took of the CPU: on a busy machine, where there is most to
+    /// ask, it may have waited for that ten times as long.
     taken: Option<(Ns, Duration)>,
     /// The same of the processes, which are looked at alone when nobody asks for descriptors: a parent that
     /// waits for its children.
@@ -183,6 +184,12 @@ impl OpenFiles {
         self.taken = Some((self.now, began.until_now()));
     }
 
+    /// Have the next question answered by a new look, however good the last one is.
+    pub fn forget(&mut self) {
+        self.taken = None;
+        self.counted = None;
+    }
+
     fn count(&mut self) {
         self.processes.clear();
         self.processes.extend(procfs::processes().into_iter().filter_map(procfs::read_stat));
@@ -212,6 +219,7 @@ impl OpenFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
 
     #[test]
     fn to_be_off_the_cpu_makes_no_look_dear() {
@@ -223,5 +231,25 @@ mod tests {
             sum = sum.wrapping_mul(31).wrapping_add(7);
         }
         assert!(spent.until_now() >= Duration::from_millis(2), "{sum}");
+    }
+
+    /// What was opened since the last look is found when a new one is asked for, and else once that is due.
+    #[test]
+    fn a_look_that_is_good_can_be_forgotten() {
+        let mut open = OpenFiles::default();
+        open.set_time(1, 0);
+        let own = std::process::id();
+        assert!(open.processes().iter().any(|s| s.pid == own));
+        let of = |open: &mut OpenFiles, inode| {
+            open.of(&FdLink::Pipe(inode)).into_iter().filter(|o| o.pid == own).count()
+        };
+        assert_eq!(of(&mut open, u64::MAX), 0);
+        let (reader, _writer) = std::io::pipe().expect("a pipe");
+        let link = std::fs::read_link(format!("/proc/self/fd/{}", reader.as_raw_fd())).expect("a link");
+        let text = link.to_string_lossy();
+        let inode = text.trim_start_matches("pipe:[").trim_end_matches(']').parse().expect("a number");
+        assert_eq!(of(&mut open, inode), 0, "seen before it was there");
+        open.forget();
+        assert_eq!(of(&mut open, inode), 2);
     }
 }

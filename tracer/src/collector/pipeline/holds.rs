@@ -2,13 +2,20 @@
 
 use super::{Long, MAX_LONG, Pipeline};
 use crate::holders::{Found, LongWait};
-use pg_event::{Event, Hold, Kind, Object, ObjectKind, OffCpu, OffState, POLLS, Relation, ThreadId};
+use pg_event::{Event, Hold, Kind, Ns, Object, ObjectKind, OffCpu, OffState, POLLS, Relation, ThreadId};
+use std::time::{Duration, Instant};
+
+/// So many waits are looked up at once, however long that takes ...
+const AT_ONCE: usize = 8;
+/// ... and more within this time: a recording that begins beside a thousand idle threads meets them all as long waits.
+const TURN: Duration = Duration::from_millis(2);
+/// How long the end of a recording waits for those that are left.
+const AT_END: Duration = Duration::from_millis(500);
 
 impl Pipeline {
     /// Looks up who holds what long waits wait for: a few waits at a time, since it reads much of `/proc`.
     /// `now` is of `CLOCK_MONOTONIC`.
     pub fn look_up_holders(&mut self, now: u64) {
-        const AT_ONCE: usize = 8;
         let time = self.time(now);
         while let Some((at, long)) = self.later.front()
             && *at <= time
@@ -20,84 +27,122 @@ impl Pipeline {
             }
             self.later.pop_front();
         }
-        for _ in 0..AT_ONCE {
-            let Some(long) = self.long.pop_front() else { return };
-            let object = self.objects.row(long.off.object);
-            let members: Vec<_> = object
-                .map_or(&[][..], |o| &o.members)
-                .iter()
-                .filter_map(|&m| Some((m, self.objects.row(m)?)))
-                .collect();
-            let wait = LongWait {
-                thread: long.thread,
-                tid: long.tid,
-                tgid: long.tgid,
-                syscall: long.off.syscall,
-                op: long.off.op,
-                state: long.off.state,
-                id: long.off.object,
-                object,
-                members: &members,
-                error: long.error,
-            };
-            let holders = self.holders.find(&wait, &mut self.identity, time);
-            let file = |o: &&Object| matches!(o.kind, ObjectKind::File | ObjectKind::FileLock);
-            let nameless = object.filter(file).is_some_and(|o| o.name.is_empty());
-            let path = nameless.then(|| self.holders.path_of_file(long.tid, long.off.syscall)).flatten();
-            // An end that its own process has (a pipe by which it is told to end) is not what it waits for.
-            let own = self.identity.row(long.thread).map(|t| t.process);
-            let theirs =
-                |f: &Found| self.identity.row(f.holder).map(|t| t.process) != own || f.relation.has_lock();
-            if !holders.iter().any(theirs)
-                && long.first
-                && self.later.len() < MAX_LONG
-                && let Some(at) = self.holders.ask_again(long.off.start)
-            {
-                self.later.push_back((at, Long { first: false, ..long }));
+        let began = Instant::now();
+        let mut done = 0;
+        while (done < AT_ONCE || began.elapsed() < TURN)
+            && let Some(long) = self.next_long()
+        {
+            self.look_up(&long, time);
+            done += 1;
+        }
+    }
+
+    /// At the end of a recording: looks up what was not yet, as long as nobody is in a hurry, and returns how many long waits
+    /// are left. `now` is of `CLOCK_MONOTONIC`.
+    pub fn look_up_rest(&mut self, now: u64, hurry: &dyn Fn() -> bool) -> usize {
+        let time = self.time(now);
+        let began = Instant::now();
+        // Nobody was found in a look from before the wait: it is the last moment for another one.
+        let mut again: Vec<Long> = self.later.drain(..).map(|l| l.1).collect();
+        again.retain(|l| {
+            let goes_on = self.last.get(&l.tid).is_none_or(|last| last.off.start != l.off.start);
+            goes_on && self.identity.in_reach(l.thread)
+        });
+        if !again.is_empty() && !hurry() {
+            self.holders.look_anew();
+        }
+        self.long.extend(again);
+        while began.elapsed() < AT_END
+            && !hurry()
+            && let Some(long) = self.next_long()
+        {
+            self.look_up(&long, time);
+        }
+        self.long.len()
+    }
+
+    /// The wait to look up next: those of the focus, and of whom it waits for, come before all others.
+    fn next_long(&mut self) -> Option<Long> {
+        let first = self.long.iter().position(|l| self.identity.in_reach(l.thread)).unwrap_or(0);
+        self.long.remove(first)
+    }
+
+    /// Looks up who holds what a wait is for. `time` is of the recording.
+    fn look_up(&mut self, long: &Long, time: Ns) {
+        let object = self.objects.row(long.off.object);
+        let members: Vec<_> = object
+            .map_or(&[][..], |o| &o.members)
+            .iter()
+            .filter_map(|&m| Some((m, self.objects.row(m)?)))
+            .collect();
+        let wait = LongWait {
+            thread: long.thread,
+            tid: long.tid,
+            tgid: long.tgid,
+            syscall: long.off.syscall,
+            op: long.off.op,
+            state: long.off.state,
+            id: long.off.object,
+            object,
+            members: &members,
+            error: long.error,
+        };
+        let holders = self.holders.find(&wait, &mut self.identity, time);
+        let file = |o: &&Object| matches!(o.kind, ObjectKind::File | ObjectKind::FileLock);
+        let nameless = object.filter(file).is_some_and(|o| o.name.is_empty());
+        let path = nameless.then(|| self.holders.path_of_file(long.tid, long.off.syscall)).flatten();
+        // An end that its own process has (a pipe by which it is told to end) is not what it waits for.
+        let own = self.identity.row(long.thread).map(|t| t.process);
+        let theirs =
+            |f: &Found| self.identity.row(f.holder).map(|t| t.process) != own || f.relation.has_lock();
+        if !holders.iter().any(theirs)
+            && long.first
+            && self.later.len() < MAX_LONG
+            && let Some(at) = self.holders.ask_again(long.off.start)
+        {
+            self.later.push_back((at, Long { first: false, ..*long }));
+        }
+        // Nobody owns it, but it may be known how many do.
+        if holders.is_empty() {
+            const MOST: u32 = 64;
+            let hold = Hold { object: wait.id, subject: long.thread, relation: Relation::Reader };
+            for _ in 0..self.holders.readers(&wait).min(MOST) {
+                self.order.push(Event { time, thread: long.thread, cpu: 0, kind: Kind::Hold(hold) });
             }
-            // Nobody owns it, but it may be known how many do.
-            if holders.is_empty() {
-                const MOST: u32 = 64;
-                let hold = Hold { object: wait.id, subject: long.thread, relation: Relation::Reader };
-                for _ in 0..self.holders.readers(&wait).min(MOST) {
-                    self.order.push(Event { time, thread: long.thread, cpu: 0, kind: Kind::Hold(hold) });
-                }
+        }
+        if let Some(path) = path {
+            self.objects.name_if_none(long.off.object, path);
+        }
+        if self.identity.in_reach(long.thread) {
+            for found in &holders {
+                self.identity.reach(found.holder);
             }
-            if let Some(path) = path {
-                self.objects.name_if_none(long.off.object, path);
+        }
+        // What was asked before the recording was not seen: who has the other end may wait for an answer itself, or
+        // have a thread of it that does.
+        if long.off.begun_before && long.first {
+            const THREADS: usize = 64;
+            let peers = holders.iter().filter(|f| f.relation == Relation::Peer);
+            let mut threads: Vec<ThreadId> =
+                peers.flat_map(|f| self.identity.threads_with(f.holder).into_iter().take(THREADS)).collect();
+            threads.sort_unstable();
+            threads.dedup();
+            let loops: Vec<Long> = threads.into_iter().filter_map(|t| self.turning(t)).collect();
+            let room = MAX_LONG.saturating_sub(self.long.len());
+            self.long.extend(loops.into_iter().take(room));
+        }
+        // The kernel's own threads are not looked at by themselves: what one waits for matters when somebody waits for it.
+        for found in holders.iter().filter(|f| f.relation == Relation::Serves) {
+            let Some(row) = self.identity.row(found.holder).filter(|t| t.kernel) else { continue };
+            if self.long.len() < MAX_LONG && long.first {
+                let off = OffCpu::new(long.off.start, 0, OffState::Uninterruptible);
+                let (thread, tid) = (found.holder, row.tid);
+                self.long.push_back(Long { thread, tid, tgid: tid, off, first: false, error: 0 });
             }
-            if self.identity.in_reach(long.thread) {
-                for found in &holders {
-                    self.identity.reach(found.holder);
-                }
-            }
-            // What was asked before the recording was not seen: who has the other end may wait for an answer itself, or
-            // have a thread of it that does.
-            if long.off.begun_before && long.first {
-                const THREADS: usize = 64;
-                let peers = holders.iter().filter(|f| f.relation == Relation::Peer);
-                let mut threads: Vec<ThreadId> = peers
-                    .flat_map(|f| self.identity.threads_with(f.holder).into_iter().take(THREADS))
-                    .collect();
-                threads.sort_unstable();
-                threads.dedup();
-                let loops: Vec<Long> = threads.into_iter().filter_map(|t| self.turning(t)).collect();
-                let room = MAX_LONG.saturating_sub(self.long.len());
-                self.long.extend(loops.into_iter().take(room));
-            }
-            // The kernel's own threads are not looked at by themselves: what one waits for matters when somebody waits for it.
-            for found in holders.iter().filter(|f| f.relation == Relation::Serves) {
-                let Some(row) = self.identity.row(found.holder).filter(|t| t.kernel) else { continue };
-                if self.long.len() < MAX_LONG && long.first {
-                    let off = OffCpu::new(long.off.start, 0, OffState::Uninterruptible);
-                    let (thread, tid) = (found.holder, row.tid);
-                    self.long.push_back(Long { thread, tid, tgid: tid, off, first: false, error: 0 });
-                }
-            }
-            for found in holders {
-                let hold = Hold { object: found.object, subject: long.thread, relation: found.relation };
-                self.order.push(Event { time, thread: found.holder, cpu: 0, kind: Kind::Hold(hold) });
-            }
+        }
+        for found in holders {
+            let hold = Hold { object: found.object, subject: long.thread, relation: found.relation };
+            self.order.push(Event { time, thread: found.holder, cpu: 0, kind: Kind::Hold(hold) });
         }
     }
 
@@ -113,5 +158,47 @@ impl Pipeline {
             first: false,
             error: 0,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::focus::Focus;
+    use crate::identity::Identity;
+    use pg_event::ObjectId;
+
+    /// Higher than any number of a process.
+    const OTHERS: u32 = 1 << 23;
+
+    fn waits(p: &mut Pipeline, tid: u32) -> ThreadId {
+        let thread = p.identity.thread(tid, tid, 0);
+        let off = OffCpu { object: ObjectId::NONE, ..OffCpu::new(0, 0, OffState::Interruptible) };
+        p.long.push_back(Long { thread, tid, tgid: tid, off, first: true, error: 0 });
+        thread
+    }
+
+    /// A recording of a few seconds that begins beside thousands of idle threads answers for those it is about.
+    #[test]
+    fn waits_of_the_focus_are_looked_up_first() {
+        let own = std::process::id();
+        let focus = Focus { pids: vec![own], ..Focus::default() };
+        let mut p = Pipeline::new(0, Identity::new(0, &focus, 1), 99);
+        let first = waits(&mut p, OTHERS);
+        let second = waits(&mut p, OTHERS + 1);
+        let chosen = waits(&mut p, own);
+        let third = waits(&mut p, OTHERS + 2);
+        let order: Vec<_> = std::iter::from_fn(|| p.next_long()).map(|l| l.thread).collect();
+        assert_eq!(order, [chosen, first, second, third]);
+    }
+
+    #[test]
+    fn what_is_left_at_the_end_is_looked_up_unless_somebody_is_in_a_hurry() {
+        let mut p = Pipeline::new(0, Identity::new(0, &Focus::default(), 1), 99);
+        for n in 0..3 * AT_ONCE as u32 {
+            waits(&mut p, OTHERS + n);
+        }
+        assert_eq!(p.look_up_rest(1, &|| true), 3 * AT_ONCE);
+        assert_eq!(p.look_up_rest(1, &|| false), 0);
     }
 }

@@ -55,6 +55,12 @@ impl Run {
         let Self { mut pipeline, programs, out, loss, start, hurry, .. } = self;
         // Detaches everything: naming frames may take a while.
         drop(programs);
+        let left = pipeline.look_up_rest(end, &|| hurry.load(Ordering::Relaxed));
+        if left > 0 {
+            notes.push(format!(
+                "not looked up any more: who holds what threads wait for, {left} of their long waits"
+            ));
+        }
         for item in pipeline.release(end, true) {
             if out.send(item).is_err() {
                 return Ok(());

@@ -143,6 +143,7 @@ impl Writer<'_> {
     }
 
     pub(super) fn why_circular(&self, r: &Ranked) -> String {
+        const TOLD: usize = 3;
         // The circle: from the first step of the closing thread to the last one before it closed.
         let close = self.o.nodes.last().map(|n| n.thread);
         let from = self.o.nodes.iter().position(|n| Some(n.thread) == close).unwrap_or(0);
@@ -187,7 +188,6 @@ impl Writer<'_> {
             "deadlock"
         };
         // The way back shows all of a long one.
-        const TOLD: usize = 3;
         let more = parts.len().saturating_sub(TOLD + 1);
         if more > 1
             && let Some(last) = parts.pop()

@@ -246,12 +246,11 @@ impl Program {
         let mut links = std::mem::take(&mut self.heard).into_iter();
         for (name, _) in MESSAGES.into_iter().rev() {
             let program: &mut BtfTracePoint = self.program(name)?;
-            match links.next() {
-                Some(link) => program.detach(link).map_err(refused)?,
-                None => {
-                    let link = program.attach().map_err(refused)?;
-                    self.heard.push(link);
-                }
+            if let Some(link) = links.next() {
+                program.detach(link).map_err(refused)?;
+            } else {
+                let link = program.attach().map_err(refused)?;
+                self.heard.push(link);
             }
         }
         Ok(())

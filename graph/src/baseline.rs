@@ -46,6 +46,7 @@ pub(crate) fn similar_among(
     if v.thread.is_none() {
         return Vec::new();
     }
+    let ending = ends(catalog, &v);
     let mut stacks = HashMap::new();
     let mine = Features::of(graph, catalog, vertex, &v, &mut stacks);
     let mut out = Vec::new();
@@ -56,7 +57,7 @@ pub(crate) fn similar_among(
         }
         let similarity = mine.compare(&Features::of(graph, catalog, id, &x, &mut stacks))
             - if x.thread == v.thread { 0.0 } else { 0.05 };
-        if similarity >= LEAST && ends(catalog, &x) == ends(catalog, &v) {
+        if similarity >= LEAST && ends(catalog, &x) == ending {
             out.push(Similar { vertex: id, similarity });
         }
     }

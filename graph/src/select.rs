@@ -264,10 +264,11 @@ fn before_its_workers(graph: &EventGraph, catalog: &Catalog, all: &mut [(Victim,
                 && both * 2 >= v.duration
                 && both * 2 >= w.duration
         };
-        if !all.iter().filter(worker).any(|(w, _)| w.thread == waker) {
+        let workers: Vec<_> = all.iter().filter(worker).map(|(w, _)| (w.thread, w.score)).collect();
+        if !workers.iter().any(|w| w.0 == waker) {
             continue;
         }
-        let most = all.iter().filter(worker).map(|(w, _)| w.score).fold(0.0, f64::max);
+        let most = workers.iter().map(|w| w.1).fold(0.0, f64::max);
         let (victim, weight) = &mut all[i];
         victim.score = victim.score.max(most * 1.01);
         *weight = weight.max(INNOCENT);

@@ -1,6 +1,7 @@
 //! Units that begin and end where a person said, in running processes.
 
-use super::guarding::{Guarding, Opened, Refused, Watched, find, judge, opened};
+use super::boundary::judge;
+use super::guarding::{Guarding, Opened, Refused, Watched, find, opened};
 use pg_event::{Ns, UnitTypeRow};
 use pg_graph::units::{
     Binary, CallPath, Function, FunctionId, Given, KnownTypes, LoopFunction, LoopKey, PathSet, Profile, Unit,

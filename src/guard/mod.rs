@@ -1,6 +1,7 @@
 //! Guards of running programs by a profile (PerfGuard, sections 4.4 and 4.6): which loops, functions and contexts of a
 //! profile are there in the processes, what is learnt by probes, and what is told of a violation.
 
+mod boundary;
 mod given;
 mod guarding;
 mod kinds;

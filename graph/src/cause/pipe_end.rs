@@ -6,7 +6,7 @@ use crate::HoldFact;
 use crate::class::{WaitClass, class};
 use crate::diagnose::SliceNode;
 use crate::words::{clean, moment, short_label, span, who};
-use pg_event::{Ns, Object, ObjectKind, Relation, ThreadId};
+use pg_event::{Ns, Object, ObjectKind, POLLS, Relation, ThreadId};
 
 /// A process closes its files so long before or after its end is recorded, at most, ns.
 const CLOSING: Ns = 100_000_000;
@@ -22,20 +22,7 @@ fn its_end(o: &Object) -> &'static str {
     if o.kind == ObjectKind::UnixStream { "other" } else { "writing" }
 }
 
-const READS: &[&str] = &[
-    "read",
-    "readv",
-    "recvfrom",
-    "recvmsg",
-    "poll",
-    "ppoll",
-    "select",
-    "pselect6",
-    "epoll_wait",
-    "epoll_pwait",
-    "epoll_pwait2",
-    "splice",
-];
+const READS: [&str; 5] = ["read", "readv", "recvfrom", "recvmsg", "splice"];
 
 impl Writer<'_> {
     /// Has somebody the end by which what another one reads from comes?
@@ -59,7 +46,7 @@ impl Writer<'_> {
             self.c.object(hold.object)
         };
         let pipe = Some(row).filter(|o| is_output(o)).or_else(|| watched().filter(|o| is_output(o)))?;
-        let reads = v.syscall.is_any(READS);
+        let reads = v.syscall.is_any(&READS) || v.syscall.is_any(&POLLS);
         // Nobody has ended it when the recording ended first.
         let closed = match self.g.waking(last) {
             None if v.open => None,

@@ -135,7 +135,7 @@ pub struct Queues {
     /// By inode: the first of the processes that has it open.
     owners: HashMap<u64, Owner>,
     kinds: HashMap<u64, Kind>,
-    /// By network namespace, named by its link; `None` where it cannot be asked, for now.
+    /// By network namespace, named by its link; `None` where it could not be asked when that was tried last.
     ask: HashMap<PathBuf, Option<Space>>,
     /// What unix sockets are, once somebody needed to know.
     known: HashMap<u64, Ends>,

@@ -38,11 +38,17 @@ impl Truth {
 
     /// The first cause of what `role` suffers from is `cause`. What is said of it.
     pub fn caused_by(&self, role: &str, cause: &str) -> Said {
+        self.caused_by_either(role, &[cause])
+    }
+
+    /// The same where two answers are true.
+    pub fn caused_by_either(&self, role: &str, causes: &[&str]) -> Said {
         let report = self.diagnose(role);
         let said = Said { first: report.root_causes.first().cloned(), report };
-        let (pid, tid) = self.ids(cause);
-        let fits = said.first.as_ref().is_some_and(|c| (c.pid, c.tid) == (Some(pid), Some(tid)));
-        assert!(fits, "{role}: the cause is {cause} ({tid}), the report says {}", said.shown());
+        let first = said.first.as_ref().map(|c| (c.pid, c.tid));
+        let is = |(pid, tid)| first == Some((Some(pid), Some(tid)));
+        let fits = causes.iter().any(|cause| is(self.ids(cause)));
+        assert!(fits, "{role}: the cause is {causes:?}, the report says {}", said.shown());
         said
     }
 }
@@ -71,6 +77,13 @@ impl Said {
     pub fn says(&self, words: &str) -> &Self {
         let why = self.first.as_ref().map_or("", |c| c.why.as_str());
         assert!(why.contains(words), "no {words:?} in {}", self.shown());
+        self
+    }
+
+    /// The sentence of the first cause or of another one has these words.
+    pub fn tells(&self, words: &str) -> &Self {
+        let has = self.report.root_causes.iter().any(|c| c.why.contains(words));
+        assert!(has, "no {words:?} in {}", self.shown());
         self
     }
 

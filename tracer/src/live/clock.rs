@@ -98,12 +98,8 @@ mod tests {
         assert_eq!(parse(b"x (1, #threads: 1)\n"), None);
     }
 
-    #[test]
-    fn a_sleeper_has_slept_since_it_began_to() {
-        if last_ran(Path::new("/proc/thread-self/sched")).is_none() {
-            println!("skipped: this kernel has no /proc/PID/sched");
-            return;
-        }
+    /// For how long a child is told to have slept that has for at least `long`, and for how long it has.
+    fn slept_at_least(long: Duration) -> Option<(Ns, Ns)> {
         let mut sleep = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
         let pid = sleep.id();
         let stat = || procfs::read_stat(pid).filter(|s| s.comm == b"sleep" && s.state == b'S');
@@ -111,14 +107,25 @@ mod tests {
             std::thread::yield_now();
         }
         let begin = Instant::now();
-        std::thread::sleep(Duration::from_millis(300));
+        std::thread::sleep(long);
         let at_least = begin.elapsed().as_nanos() as Ns;
         let clocks = Clocks::read();
         let asleep = stat().and_then(|s| clocks.asleep(pid, pid, s.cpu as usize));
-        let own = allowed();
         let _ = sleep.kill();
         let _ = sleep.wait();
-        let asleep = asleep.expect("where it runs, we may run too");
+        Some((asleep?, at_least))
+    }
+
+    #[test]
+    fn a_sleeper_has_slept_since_it_began_to() {
+        if last_ran(Path::new("/proc/thread-self/sched")).is_none() {
+            println!("skipped: this kernel has no /proc/PID/sched");
+            return;
+        }
+        let own = allowed();
+        // A sleeper that the kernel moves to another CPU once it sleeps (it may, from 6.12 on) has no time any more.
+        let told = (0..5).find_map(|_| slept_at_least(Duration::from_millis(300)));
+        let (asleep, at_least) = told.expect("where it runs, we may run too");
         // The clock stands still where the hypervisor has the CPU.
         assert!(asleep >= at_least / 2, "{asleep} {at_least}");
         assert!(asleep < at_least + 60_000_000_000, "{asleep}");

@@ -6,6 +6,7 @@ mod long;
 use super::burst::{Bursts, Step};
 use super::drain::{Batch, Drain};
 use super::duty::{Duty, Turn};
+use super::order::WINDOW_NS;
 use super::pipeline::Pipeline;
 use super::programs::{Pass, Programs};
 use super::toll::Toll;
@@ -37,8 +38,6 @@ const PATIENCE: u64 = 2000 * MS;
 const MS: u64 = 1_000_000;
 /// So long after the last datagram another one is expected.
 const DATAGRAMS_NS: u64 = 10_000 * MS;
-/// What a report asked for has come by the rings after so long.
-const REPORT_NS: u64 = 500 * MS;
 
 /// The collector's thread.
 pub(super) struct Run {
@@ -209,9 +208,9 @@ impl Run {
                         None
                     }
                     Ok(Command::Report(number)) => {
-                        self.asked = (number, clock::monotonic(), None);
                         self.programs.pass(Pass::Flush)?;
-                        self.pipeline.tell_unserved(complete, clock::monotonic(), true);
+                        self.asked = (number, clock::monotonic(), None);
+                        self.pipeline.tell_unserved(complete, self.asked.1, true);
                         self.naming = true;
                         if self.on_report {
                             self.pipeline.stacks.hurry();
@@ -295,7 +294,9 @@ impl Run {
                     return Ok(());
                 }
                 let (named, all) = self.pipeline.stacks.looked_up();
-                if now >= self.asked.1 + REPORT_NS && named >= *self.asked.2.get_or_insert(all) {
+                // What is older than this went out.
+                let out = complete.saturating_sub(WINDOW_NS);
+                if out >= self.asked.1 && named >= *self.asked.2.get_or_insert(all) {
                     self.reported = self.asked.0;
                 }
                 let done = self.reported == self.asked.0 && self.pipeline.stacks.pending() == 0;

@@ -19,6 +19,8 @@ const NAME: usize = 64;
 pub struct Shown {
     /// As in reports. Times are ns since the guards began.
     pub info: ViolationInfo,
+    /// When it was seen, `CLOCK_MONOTONIC`, ns.
+    pub seen: Ns,
     /// Name of the loop's function.
     pub of_loop: String,
     /// How many frames of the stack are the kernel's.
@@ -69,6 +71,7 @@ impl Shown {
         let of_loop = watched.function.clone();
         Self {
             info,
+            seen: v.time,
             of_loop,
             kernel: 0,
             starved: v.is_starved(),
@@ -304,7 +307,17 @@ mod tests {
             ..ViolationInfo::default()
         };
         let (of_loop, starved, stopped, given) = ("serve".into(), false, false, None);
-        Shown { info, of_loop, kernel: 1, starved, goes_on: false, slow_before: false, stopped, given }
+        Shown {
+            info,
+            seen: 0,
+            of_loop,
+            kernel: 1,
+            starved,
+            goes_on: false,
+            slow_before: false,
+            stopped,
+            given,
+        }
     }
 
     #[test]

@@ -72,6 +72,7 @@ impl Companion for Beside<'_> {
                 why = Some((text, weight));
             }
         };
+        let since = collector.began();
         for told in self.watch.receive(Duration::ZERO) {
             match told {
                 Out::Violation(v, of) => collector.violation(*v, of),
@@ -82,14 +83,15 @@ impl Companion for Beside<'_> {
                     // For want of a CPU any unit may take some while.
                     let weight = if shown.starved { 1.0 } else { shown.info.excess };
                     let (process, took) = (&shown.info.process, span(shown.info.elapsed_ns));
-                    // Told again as slow: what it took in the end is weighed then.
-                    if shown.starved || !shown.slow_before {
+                    // The recording has nothing of what was before it. Told again as slow: what it took in the end is
+                    // weighed then.
+                    if shown.seen >= since && (shown.starved || !shown.slow_before) {
                         weigh(format!("{named} of {process} runs for {took}"), weight);
                     }
                 }
                 Out::Unit(unit, of, slow) => {
                     // Only its end says how long it took: it is told as soon as it takes too long.
-                    if let Some((name, limit)) = self.limit(&unit).filter(|_| slow) {
+                    if let Some((name, limit)) = self.limit(&unit).filter(|_| slow && unit.end >= since) {
                         let took = format!("{name} of process {} took {}", unit.pid, span(unit.elapsed));
                         weigh(took, unit.elapsed as f64 / limit as f64);
                     }

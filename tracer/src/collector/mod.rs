@@ -104,6 +104,7 @@ pub struct Collector {
     hurry: Arc<AtomicBool>,
     /// Reports asked for.
     reports: AtomicU64,
+    began: Ns,
     thread: Option<JoinHandle<Result<(), Error>>>,
 }
 
@@ -124,7 +125,7 @@ impl Collector {
             .name("pg-collector".into())
             .spawn(move || match Run::start(&options, out, receiver, shared, hurried) {
                 Ok(run) => {
-                    let _ = ready.send(Ok(()));
+                    let _ = ready.send(Ok(run.began()));
                     run.run()
                 }
                 Err(e) => {
@@ -133,8 +134,14 @@ impl Collector {
                 }
             })
             .map_err(|e| Error::Failed(format!("cannot start a thread: {e}")))?;
-        started.recv().unwrap_or_else(|_| Err(Error::Failed("the collector's thread ended".into())))?;
-        Ok(Self { commands, stats, hurry, reports: AtomicU64::new(0), thread: Some(thread) })
+        let began =
+            started.recv().unwrap_or_else(|_| Err(Error::Failed("the collector's thread ended".into())))?;
+        Ok(Self { began, commands, stats, hurry, reports: AtomicU64::new(0), thread: Some(thread) })
+    }
+
+    /// When the recording began, `CLOCK_MONOTONIC`, ns.
+    pub fn began(&self) -> Ns {
+        self.began
     }
 
     /// Make a process with its descendants the focus, too. Returns when that holds, or after a second.
@@ -178,7 +185,7 @@ impl Collector {
         is_done.recv().unwrap_or_else(|_| Err(ended()))
     }
 
-    /// A unit took too long, as guards beside this recording saw: have it recorded.
+    /// A unit took too long, as guards beside this recording saw: have it recorded. One that was seen before it began is not.
     pub fn violation(&self, v: Violation, of: UnitTypeId) {
         let _ = self.commands.send(Command::Violation(Box::new(v), of));
     }

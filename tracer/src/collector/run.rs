@@ -170,6 +170,11 @@ impl Run {
         Ok(run)
     }
 
+    /// When it began, `CLOCK_MONOTONIC`, ns.
+    pub(super) fn began(&self) -> u64 {
+        self.start
+    }
+
     /// Record until it is told to stop, or nobody takes what it sends.
     ///
     /// # Errors

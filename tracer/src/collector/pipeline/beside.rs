@@ -46,7 +46,8 @@ impl Pipeline {
     /// put in its place is not told: it would seem to have taken less time, or none.
     pub fn unit(&mut self, unit: &guards::Ended, unit_type: UnitTypeId) {
         let (start, end) = (self.time(unit.start), self.time(unit.end.min(self.end)));
-        if !unit.violated && self.order.is_past(start) {
+        let unseen = unit.start < self.start || self.order.is_past(start);
+        if unit.end < self.start || (!unit.violated && unseen) {
             return;
         }
         let thread = self.identity.thread(unit.tid, unit.pid, end);
@@ -59,8 +60,11 @@ impl Pipeline {
         push(end, false);
     }
 
-    /// Take a unit that took too long.
+    /// Take a unit that took too long. Of one that was seen before the recording began it has nothing.
     pub fn violation(&mut self, v: &guards::Violation, unit_type: UnitTypeId) {
+        if v.time < self.start {
+            return;
+        }
         let time = self.time(v.time.min(self.end));
         let thread = self.identity.thread(v.tid, v.pid, time);
         let none = |id: StackId, empty: bool| if empty { StackId::NONE } else { id };

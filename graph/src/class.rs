@@ -1,7 +1,9 @@
 //! Classes of waits, as far as the diagnosis treats them differently.
 
 use crate::{At, EventGraph, Vertex, VertexId};
-use pg_event::{Catalog, Direction, Frame, IpcUse, Ns, Object, ObjectId, ObjectKind, OffState, ThreadId};
+use pg_event::{
+    Catalog, Direction, Frame, IpcUse, ModuleKind, Ns, Object, ObjectId, ObjectKind, OffState, ThreadId,
+};
 
 /// What sort of wait it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -148,6 +150,25 @@ pub(crate) fn semaphore_for_lock(v: &Vertex, catalog: &Catalog) -> bool {
     takes_semaphore(v, catalog) && (nameless || near().any(lock))
 }
 
+/// Is it the wait of Python's `threading.Timer`? It is for an event that nobody but who cancels the timer sets: for time to
+/// pass. Before Python 3.11 functions are told without their classes.
+fn waits_for_timer(v: &Vertex, catalog: &Catalog) -> bool {
+    /// Before 3.11 native frames are in between.
+    const NEAR: usize = 40;
+    let own = |f: &Frame| {
+        let module = catalog.modules.get(f.module.index()).filter(|m| m.kind == ModuleKind::Python);
+        module.is_some_and(|m| m.short().ends_with("/threading.py"))
+    };
+    let mut waits = false;
+    for f in catalog.frames_of(v.user_stack).take(NEAR).filter(|f| own(f)) {
+        match f.function.as_str() {
+            "Timer.run" | "run" => return waits,
+            name => waits = name == "wait" || name.ends_with(".wait"),
+        }
+    }
+    false
+}
+
 /// A futex wait of which nothing tells that it is for a lock: a barrier, a worker without work, ...
 pub(crate) fn vague(v: &Vertex, catalog: &Catalog) -> bool {
     v.syscall.is_any(FUTEXES)
@@ -223,6 +244,9 @@ pub fn class(v: &Vertex, catalog: &Catalog) -> WaitClass {
         return WaitClass::Child;
     }
     if v.syscall.is_any(LOCKS) {
+        if v.syscall.is_any(FUTEXES) && waits_for_timer(v, catalog) {
+            return WaitClass::Sleep;
+        }
         return if v.syscall.is_any(FUTEXES) && futex_use(v, catalog) == FutexUse::Condition {
             WaitClass::Condition
         } else {

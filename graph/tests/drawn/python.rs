@@ -51,6 +51,35 @@ fn of_many_short_waits_one_that_was_looked_at_is_shown() {
     assert_eq!(cause.function.as_deref(), Some("poll_rate"), "{cause:#?}");
 }
 
+/// A timer of the program's own (`threading.Timer`) answers once its time is over. Elsewhere an event was waited for in nearly
+/// the same way, and set by a thread that sleeps now.
+#[test]
+fn a_timer_waits_for_time_and_for_nobody() {
+    let waits = |of: &'static [&'static str]| {
+        let library = ["futex_wait (libc.so.6)", "sem_clockwait (libc.so.6)", "acquire (python3.11)"];
+        [&library[..], &["Condition.wait (python3.11/threading.py:331)"], of].concat()
+    };
+    for timer in [
+        &["Event.wait (python3.11/threading.py:629)", "Timer.run (python3.11/threading.py:1397)"][..],
+        &["wait (python3.9/threading.py:581)", "call (python3.9)", "run (python3.9/threading.py:1307)"][..],
+    ] {
+        let cause = asked(|d, worker| {
+            let (later, other) = (d.thread(worker, "timer", 0.0), d.thread(worker, "other", 0.0));
+            let loader = d.thread(worker, "loader", 0.0);
+            let event = d.object(ObjectKind::Futex, 0x7f00, 1, "");
+            let set = d.object(ObjectKind::Futex, 0x7f80, 1, "");
+            let stack = d.stack(&waits(&["Event.wait (python3.11/threading.py:629)", "work (shop.py:8)"]));
+            d.wait(other, 0.3, 0.5, "futex").on(set).op(128 | 9, 0).stack(stack).by(loader, "futex", set);
+            d.wait(loader, 0.6, 12.0, "clock_nanosleep").times_out();
+            let stack = d.stack(&waits(timer));
+            d.wait(later, 1.1, 10.9, "futex").on(event).op(128 | 9, 0).stack(stack).times_out();
+            d.wait(worker, 1.05, 10.95, "read").by(later, "write", ObjectId::NONE);
+        });
+        assert_eq!(cause.thread.as_deref(), Some("timer"), "{cause:#?}");
+        assert!(cause.why.contains("slept"), "{}", cause.why);
+    }
+}
+
 #[test]
 fn samples_name_python_functions_before_those_of_the_interpreter() {
     let busy = |leaf: &'static str| {

@@ -81,6 +81,8 @@ fn exit_codes() {
     p.exits(&["diagnose", "none.pgs"], 3, "none.pgs");
     p.exits(&["open", "none.pgs"], 3, "none.pgs");
     p.exits(&["open", "shop.pgs"], 2, "terminal");
+    p.exits(&["none.pgs"], 3, "none.pgs");
+    p.exits(&["./shop.pgs"], 2, "terminal");
     p.exits(&["redact", "none.pgs", "out.pgs"], 3, "none.pgs");
     p.exits(&["redact", "shop.pgs", "shop.pgs"], 2, "same file");
     p.exits(&["record", "-p", "4194305", "--no-tui"], 2, "no such process");

@@ -43,7 +43,7 @@ Examples:
       sudo pg-tui record -- ./program --its --options
   A program that is running hangs now and then (Ctrl-C when it has happened):
       sudo pg-tui record -p 1234
-  Look at a recording again:
+  Look at a recording again (`open` may be left out):
       pg-tui open pg-tui-20260131-101500.pgs
   Just tell me (also in a script):
       pg-tui diagnose pg-tui-20260131-101500.pgs

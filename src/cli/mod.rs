@@ -32,12 +32,14 @@ pub use text::report as report_text;
 
 use args::{Cli, Command};
 use clap::Parser;
+use std::ffi::OsString;
 use std::io::{BufWriter, Write, stdout};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Run pg-tui with the arguments of this process.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(words(std::env::args_os())) {
         Ok(cli) => cli,
         Err(e) => {
             // Help and version are no errors; a broken pipe while printing them is none either.
@@ -51,6 +53,15 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(failure) => failure.report(),
     }
+}
+
+/// A recording alone is to be looked at.
+fn words(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = args.collect();
+    if words.get(1).is_some_and(|w| Path::new(w).extension().is_some_and(|e| e == "pgs")) {
+        words.insert(1, "open".into());
+    }
+    words
 }
 
 fn run(command: &Command) -> Outcome {

@@ -12,6 +12,7 @@ mod paused;
 mod pipe_end;
 mod purpose;
 mod retrying;
+mod runtime_view;
 mod sentence;
 mod server_view;
 mod sleeping;
@@ -56,6 +57,7 @@ pub(crate) fn report(g: &EventGraph, c: &Catalog, victim: &Victim, options: &Opt
         ));
     }
     coverage.notes.extend(server_view::note(o));
+    coverage.notes.extend(runtime_view::note(o, c));
     if o.asked.iter().any(|q| q.by == "policy") {
         coverage.notes.push("where nobody gave an answer of their own, the recommended one was taken".into());
     }

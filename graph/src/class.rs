@@ -169,6 +169,15 @@ fn waits_for_timer(v: &Vertex, catalog: &Catalog) -> bool {
     false
 }
 
+/// Functions of Go's scheduler, of a thread that has no goroutine to execute.
+pub(crate) const GO_IDLE: &[&str] = &["runtime.findRunnable", "runtime.findrunnable", "runtime.stopm"];
+
+/// Does a runtime that schedules tasks by itself have nothing to execute on this thread? Whatever becomes ready may be
+/// executed on any of its threads, so none of them waits for another.
+pub(crate) fn idles_in_scheduler(v: &Vertex, catalog: &Catalog) -> bool {
+    catalog.frames_of(v.user_stack).any(|f| GO_IDLE.contains(&f.function.as_str()))
+}
+
 /// A futex wait of which nothing tells that it is for a lock: a barrier, a worker without work, ...
 pub(crate) fn vague(v: &Vertex, catalog: &Catalog) -> bool {
     v.syscall.is_any(FUTEXES)

@@ -147,6 +147,11 @@ impl Walk<'_> {
             self.out.findings.insert(at, itself);
             return Ok(());
         }
+        if crate::class::idles_in_scheduler(&v, self.c) {
+            let kind = if first { FindingKind::Unanswered } else { FindingKind::Idle };
+            self.found(thread, kind, group_spans(group));
+            return Ok(());
+        }
         if self.waits_for_itself(thread, group, &silent) {
             return Ok(());
         }

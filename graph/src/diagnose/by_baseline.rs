@@ -5,7 +5,7 @@ use super::ask::{Candidate, nearby};
 use super::pose::Posed;
 use super::walk::{Flow, Walk};
 use crate::baseline::{Similar, similar, similar_among};
-use crate::class::{WaitClass, accepted, asked, class};
+use crate::class::{WaitClass, accepted, asked, class, idles_in_scheduler};
 use crate::facts::HoldFact;
 use crate::kernel::idles;
 use crate::words::{moment, percent, short_who, span};
@@ -106,6 +106,7 @@ impl Walk<'_> {
             if new
                 && self.counts(from)
                 && !self.became_another(from, time, silent)
+                && !self.in_scheduler(from, silent)
                 && self.abnormal(from, silent)
             {
                 return Some(self.missing((at, kind, time), silent, why));
@@ -118,6 +119,12 @@ impl Walk<'_> {
             (at, kind, time) = (e.from, e.kind, e.from_time);
         }
         None
+    }
+
+    /// Did a runtime that schedules tasks by itself have nothing to execute on this thread most of the time?
+    fn in_scheduler(&self, thread: ThreadId, silent: &Spans) -> bool {
+        let act = activity(self.g, self.c, thread, silent);
+        act.waiting().is_some_and(|g| idles_in_scheduler(&self.representative(g), self.c))
     }
 
     /// Did a server turn since a process ended that is no child of its own: a client that left? That brings nobody an answer.

@@ -110,3 +110,59 @@ fn who_has_no_work_waits_for_whom_the_event_loop_waits_for() {
         assert_eq!(r.slice.iter().any(|n| n.thread == "loop"), found, "{whom} {r:#?}");
     }
 }
+
+/// What a thread of Go does that has no goroutine to execute: it asks for descriptors, or sleeps until one is ready.
+const NET: [&str; 4] = [
+    "runtime.epollwait (srv)",
+    "runtime.netpoll (srv)",
+    "runtime.findRunnable (srv)",
+    "runtime.schedule (srv)",
+];
+const PARKED: [&str; 4] =
+    ["runtime.futex (srv)", "runtime.stopm (srv)", "runtime.findRunnable (srv)", "runtime.schedule (srv)"];
+
+/// A client asks a server twice. The first request is read by one thread of the server, which wakes another one to answer;
+/// the second is never answered. `go`: both threads were in the scheduler of Go.
+fn two_requests(go: bool) -> Report {
+    let mut d = Drawing::new(10.0);
+    let server = d.process("srv", "./srv 80", None, 0.0);
+    let client = d.process("curl", "curl srv", None, 0.5);
+    let net = d.thread(server, "net", 0.0);
+    let (asks, serves) = tcp(&mut d, 4000, 80);
+    let polls = epoll(&mut d, &[serves]);
+    let word = d.object(ObjectKind::Futex, 0x5000, 1000, "");
+    let (in_net, parked) = if go {
+        (d.stack(&NET), d.stack(&PARKED))
+    } else {
+        (d.stack(&["loop (srv)"]), d.stack(&["work (srv)"]))
+    };
+    d.wait(net, 0.1, 1.0, "epoll_pwait").on(polls).stack(in_net).by(client, "sendto", asks);
+    d.message(client, asks, Direction::Send, 0.99, 9);
+    d.message(net, serves, Direction::Receive, 1.01, 9);
+    d.wait(server, 0.1, 1.02, "futex").on(word).op(PRIVATE_WAIT, 0).stack(parked).by(net, "futex", word);
+    d.message(server, serves, Direction::Send, 1.04, 9);
+    d.wait(client, 1.001, 1.05, "recvfrom").on(asks).by(server, "sendto", serves);
+    d.wait(net, 1.03, 2.0, "epoll_pwait").on(polls).stack(in_net).by(client, "sendto", asks);
+    d.message(client, asks, Direction::Send, 1.99, 9);
+    d.message(net, serves, Direction::Receive, 2.01, 9);
+    d.wait(server, 1.06, 10.0, "futex").on(word).op(PRIVATE_WAIT, 0).stack(parked).open();
+    d.wait(net, 2.02, 10.0, "epoll_pwait").on(polls).stack(in_net).open();
+    d.wait(client, 2.03, 10.0, "recvfrom").on(asks).open();
+    d.hold(net, client, asks, Relation::Peer, 3.0);
+    d.diagnose("curl")
+}
+
+#[test]
+fn threads_without_a_goroutine_wait_for_none_of_each_other() {
+    let r = two_requests(true);
+    let first = &r.root_causes[0];
+    assert_eq!((first.process.as_deref(), first.thread.as_deref()), (Some("srv"), Some("net")), "{r:#?}");
+    assert!(first.why.contains("never answered over tcp"), "{}", first.why);
+    assert_eq!(r.slice.len(), 2, "{r:#?}");
+    let asks = r.coverage.notes.iter().find(|n| n.contains("goroutine"));
+    assert!(asks.is_some_and(|n| n.contains("kill -QUIT 1000`")), "{:?}", r.coverage.notes);
+    // Threads with work of their own may wait for each other.
+    let r = two_requests(false);
+    assert_eq!(r.slice.len(), 3, "{r:#?}");
+    assert!(r.coverage.notes.iter().all(|n| !n.contains("goroutine")), "{:?}", r.coverage.notes);
+}

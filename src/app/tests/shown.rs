@@ -272,6 +272,38 @@ fn hints_of_layers_say_what_their_keys_do() {
     assert!(last(&s).starts_with(" esc close") && !last(&s).contains("help"), "{}", last(&s));
 }
 
+/// Where there is nothing to diagnose, to order or to compare, no key for it is offered.
+#[test]
+fn hints_of_empty_lists_offer_nothing_of_a_row() {
+    let mut s = Session::with(crate::app::harness::empty(), 200, 60, false);
+    let last = |s: &Session| s.screen().lines().last().unwrap_or_default().to_owned();
+    for (key, list) in [("V", "what hung (0)"), ("v", "took too long (0)")] {
+        s.keys(key);
+        assert!(s.shows(list), "{}", s.screen());
+        for word in ["diagnose", "sort", "see in timeline", "what made it", "compare", "adjust", "silence"] {
+            assert!(!last(&s).contains(word), "{list}: {word}: {}", last(&s));
+        }
+        assert!(last(&s).contains("T threads"), "{}", last(&s));
+    }
+}
+
+/// A message that is cut off and kept in the log says where all of it is.
+#[test]
+fn a_long_message_leads_to_the_log() {
+    use crate::config::Look;
+    let mut s = Session::new(80, 24, false);
+    let last = |s: &mut Session| {
+        s.resize(80, 24);
+        s.screen().lines().last().unwrap_or_default().to_owned()
+    };
+    s.state.say(Look::Good, "x".repeat(79));
+    assert_eq!(last(&mut s), format!(" {}", "x".repeat(79)));
+    s.state.say(Look::Good, "x".repeat(80));
+    assert!(last(&mut s).ends_with("x… g l all"), "{}", last(&mut s));
+    s.state.say_only(Look::Good, "y".repeat(80));
+    assert!(!last(&mut s).contains("g l"), "it is not in the log: {}", last(&mut s));
+}
+
 /// What does not fit is not taken for the whole.
 #[test]
 fn what_is_cut_off_says_so() {

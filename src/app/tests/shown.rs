@@ -299,9 +299,9 @@ fn a_long_message_leads_to_the_log() {
     s.state.say(Look::Good, "x".repeat(79));
     assert_eq!(last(&mut s), format!(" {}", "x".repeat(79)));
     s.state.say(Look::Good, "x".repeat(80));
-    assert!(last(&mut s).ends_with("x… g l all"), "{}", last(&mut s));
+    assert!(last(&mut s).ends_with("x… L all"), "{}", last(&mut s));
     s.state.say_only(Look::Good, "y".repeat(80));
-    assert!(!last(&mut s).contains("g l"), "it is not in the log: {}", last(&mut s));
+    assert!(!last(&mut s).contains("L all"), "it is not in the log: {}", last(&mut s));
 }
 
 /// What does not fit is not taken for the whole.

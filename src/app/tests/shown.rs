@@ -318,6 +318,17 @@ fn what_is_cut_off_says_so() {
     assert!(s.shows("taken as recommended.") && !s.shows("policy"), "{}", s.screen());
 }
 
+/// Nor what is told of a step below the slice.
+#[test]
+fn what_is_told_of_a_step_says_where_it_is_cut_off() {
+    let mut s = Session::new(40, 24, false);
+    s.keys("enter A enter");
+    assert_eq!(s.state.view, crate::app::state::View::Slice, "{}", s.screen());
+    let told = s.screen().lines().find(|l| l.contains("UTC) to ")).map(str::to_owned);
+    let told = told.unwrap_or_else(|| panic!("{}", s.screen()));
+    assert!(told.ends_with('…'), "{}", s.screen());
+}
+
 /// A step has no room to say that functions have no names; what it waits on is worth more. Below there is room.
 #[test]
 fn a_step_without_names_of_functions_tells_what_it_waits_on() {

@@ -33,6 +33,24 @@ impl Place {
     }
 }
 
+/// As with `2>&1 | head`, or in a terminal that is gone.
+#[test]
+fn nobody_reading_what_is_said_changes_no_exit_code() {
+    let p = place();
+    for (args, code) in [
+        (&["guard"][..], 2),
+        (&["profile", "show", "none.pgprof"][..], 3),
+        (&["train", "--from", "shop.pgs"][..], 1),
+    ] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = pg_tui(p.dir.path());
+        let status =
+            command.current_dir(p.dir.path()).args(args).stdout(Stdio::null()).stderr(writer).status();
+        assert_eq!(status.expect("pg-tui starts").code(), Some(code), "{args:?}");
+    }
+}
+
 /// Who wants to see waits as text need not think about for how long.
 #[test]
 fn live_prints_once() {

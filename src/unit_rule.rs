@@ -110,7 +110,16 @@ pub fn parse_limit(text: &str) -> Result<Limit, String> {
 /// A time with its unit, as ns. Units of a server may take microseconds, which no other option of pg-tui does.
 fn duration(text: &str) -> Option<Ns> {
     const LONGEST: f64 = 1e16;
-    let units = [("us", 1e3), ("ms", 1e6), ("min", 60e9), ("m", 60e9), ("h", 3600e9), ("s", 1e9), ("", 1e9)];
+    let units = [
+        ("us", 1e3),
+        ("µs", 1e3),
+        ("ms", 1e6),
+        ("min", 60e9),
+        ("m", 60e9),
+        ("h", 3600e9),
+        ("s", 1e9),
+        ("", 1e9),
+    ];
     let (number, scale) = units.iter().find_map(|(name, scale)| Some((text.strip_suffix(name)?, scale)))?;
     let ns = number.trim().parse::<f64>().ok()? * scale;
     (0.0..=LONGEST).contains(&ns).then_some(ns.round() as Ns)
@@ -155,6 +164,8 @@ mod tests {
             ("2", limit(Limit::Fixed(2_000_000_000)), Some(2_000_000_000), "2s"),
             ("2min", limit(Limit::Fixed(120_000_000_000)), Some(120_000_000_000), "120s"),
             ("250us", limit(Limit::Fixed(250_000)), Some(250_000), "250us"),
+            // As pg-tui itself writes times.
+            ("250 µs", limit(Limit::Fixed(250_000)), Some(250_000), "250us"),
             ("0.007us", limit(Limit::Fixed(7)), Some(7), "0.007us"),
             ("k=5", limit(Limit::Sigma(5_000)), Some(1_700), "k=5"),
             ("k=2.5", limit(Limit::Sigma(2_500)), Some(1_450), "k=2.5"),

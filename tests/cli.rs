@@ -33,6 +33,24 @@ impl Place {
     }
 }
 
+/// As with `2>&1 | head`, or in a terminal that is gone.
+#[test]
+fn nobody_reading_what_is_said_changes_no_exit_code() {
+    let p = place();
+    for (args, code) in [
+        (&["guard"][..], 2),
+        (&["profile", "show", "none.pgprof"][..], 3),
+        (&["train", "--from", "shop.pgs"][..], 1),
+    ] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = pg_tui(p.dir.path());
+        let status =
+            command.current_dir(p.dir.path()).args(args).stdout(Stdio::null()).stderr(writer).status();
+        assert_eq!(status.expect("pg-tui starts").code(), Some(code), "{args:?}");
+    }
+}
+
 /// Who wants to see waits as text need not think about for how long.
 #[test]
 fn live_prints_once() {
@@ -354,7 +372,11 @@ fn profiles_and_what_is_none() {
         .expect("written");
     p.exits(&["train"], 2, "whose units?");
     p.exits(&["train", "--from", "none.pgs"], 3, "none.pgs");
-    p.exits(&["train", "--from", "a.pgprof"], 3, "not a pg-tui recording");
+    p.exits(
+        &["train", "--from", "a.pgprof"],
+        3,
+        "not a pg-tui recording: it is a profile: pg-tui profile show",
+    );
     p.exits(&["train", "--from", "shop.pgs"], 1, "no unit of work was found in the focus");
     p.exits(&["train", "--from", "shop.pgs", "--comm", "nobody"], 1, "that -p and --comm name");
     p.exits(&["train", "--from", "shop.pgs", "--comm", "("], 2, "--comm");
@@ -370,7 +392,7 @@ fn profiles_and_what_is_none() {
     p.exits(&["profile", "show", "a.pgprof"], 0, "search (too few units: 3 of 30)");
     p.exits(&["profile", "show", "a.pgprof", "--json"], 0, "\"mean_ns\": 4000000.0");
     p.exits(&["profile", "show", "none.pgprof"], 3, "none.pgprof");
-    p.exits(&["profile", "show", "notes.txt"], 3, "does not begin with PGPROF");
+    p.exits(&["profile", "show", "notes.txt"], 3, "does not begin with PGPROF. `pg-tui train` writes one");
     p.exits(&["profile", "show", "new.pgprof"], 3, "use a newer one");
     p.exits(&["profile", "show", "cut.pgprof"], 3, "damaged");
     p.exits(&["profile", "merge", "notes.txt", "a.pgprof"], 2, "it is there already");

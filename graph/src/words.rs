@@ -4,17 +4,14 @@ use pg_event::{Catalog, ModuleKind, Ns, Process, StackId, ThreadId, UnitTypeId};
 
 /// A time span with its unit: `13.0 s`, `212 ms`, `40 µs`, `7 ns`.
 pub fn span(ns: Ns) -> String {
+    // The unit is that of the rounded figure, so that 999.7 ms are 1.00 s and not 1000 ms.
     match ns {
         0..1_000 => format!("{ns} ns"),
-        1_000..1_000_000 => format!("{} µs", ns / 1_000),
-        1_000_000..1_000_000_000 => {
-            let ms = ns as f64 / 1e6;
-            if ms < 10.0 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") }
-        }
-        _ => {
-            let s = ns as f64 / 1e9;
-            if s < 10.0 { format!("{s:.2} s") } else { format!("{s:.1} s") }
-        }
+        1_000..999_500 => format!("{} µs", (ns + 500) / 1_000),
+        999_500..9_950_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        9_950_000..999_500_000 => format!("{:.0} ms", ns as f64 / 1e6),
+        999_500_000..9_995_000_000 => format!("{:.2} s", ns as f64 / 1e9),
+        _ => format!("{:.1} s", ns as f64 / 1e9),
     }
 }
 
@@ -392,6 +389,16 @@ mod tests {
         assert_eq!(span(212_000_000), "212 ms");
         assert_eq!(span(4_020_000_000), "4.02 s");
         assert_eq!(span(13_000_000_000), "13.0 s");
+        // Where rounding carries over into the next unit, and into one digit more.
+        assert_eq!(span(16_900), "17 µs");
+        assert_eq!(span(999_499), "999 µs");
+        assert_eq!(span(999_999), "1.0 ms");
+        assert_eq!(span(9_949_999), "9.9 ms");
+        assert_eq!(span(9_950_000), "10 ms");
+        assert_eq!(span(999_499_999), "999 ms");
+        assert_eq!(span(999_500_000), "1.00 s");
+        assert_eq!(span(9_994_999_999), "9.99 s");
+        assert_eq!(span(9_995_000_000), "10.0 s");
         assert_eq!(percent(98, 100), "98 %");
         assert_eq!(percent(1, 0), "0 %");
     }

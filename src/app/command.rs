@@ -56,11 +56,11 @@ commands! {
 
     DiagnoseUnit "diagnose-unit" "diagnose" [Violations Units] "Find what made the selected unit slow, with a normal unit of its type as the baseline."
     CompareUnits "compare-units" "compare" [Violations] "Show the selected unit and a normal one of its type side by side."
+    AdjustGuard "adjust-guard" "adjust" [Violations Units] "Set how long units of this type may take; the session keeps it."
+    SilenceGuard "silence-guard" "silence" [Violations Units] "Let units of this type take as long as they want, or count again; the session keeps it."
     DiagnoseTransaction "diagnose-transaction" "transaction" [Violations Units] "Find what made the whole transaction slow: in which of its units, or waits between them, most time went, and why."
     SortViolations "sort-violations" "sort" [Violations] "Order the slow units by excess, by time, by type, or by how long they were queued."
     SeeHander "see-hander" "handed on by" [Violations Units] "Show the unit that handed the selected one on in the timeline."
-    AdjustGuard "adjust-guard" "adjust" [Violations Units] "Set how long units of this type may take; the session keeps it."
-    SilenceGuard "silence-guard" "silence" [Violations Units] "Let units of this type take as long as they want, or count again; the session keeps it."
 
     Choose1 "choose-1" "" [Question] "Choose the first option."
     Choose2 "choose-2" "" [Question] "Choose the second option."

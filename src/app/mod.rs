@@ -37,7 +37,7 @@ mod unit_text;
 mod update;
 mod view_command;
 pub mod views;
-mod violation_command;
+pub mod violation_command;
 #[cfg(test)]
 mod violation_tests;
 

@@ -93,6 +93,12 @@ pub fn selected(state: &State) -> Option<ViolationFact> {
     }
 }
 
+/// Is somebody known who handed it on?
+pub fn is_handed_on(state: &State) -> bool {
+    let (Some(r), Some(v)) = (&state.recording, selected(state)) else { return false };
+    r.graph.handed_on(&r.catalog, v.thread, v.time).is_some()
+}
+
 /// Takes what was typed over the guard of a type.
 pub fn accept(state: &mut State, typed: GuardBox) {
     match UnitRule::parse(typed.line.text()) {

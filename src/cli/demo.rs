@@ -29,7 +29,7 @@ pub fn run(args: &Demo) -> Outcome {
         args.seconds.to_string().into(),
     ];
     let recording = record_as_typed(line)?;
-    eprintln!("pg-tui: recording a shop whose payment service hangs, for about {:.0} s", args.seconds + 3.0);
+    say!("pg-tui: recording a shop whose payment service hangs, for about {:.0} s", args.seconds + 3.0);
     match record::record(&recording) {
         Ok(done) => {
             if args.output.is_none() {
@@ -51,13 +51,13 @@ fn default_path() -> PathBuf {
 
 /// Says what is missing and shows the bundled recording.
 fn bundled_instead(why: &str, no_tui: bool) -> Outcome {
-    eprintln!("pg-tui: {}", clean_lines(why));
+    say!("pg-tui: {}", clean_lines(why));
     let path = bundled::unpack()
         .map_err(|e| Failure::Other(format!("the bundled recording cannot be written: {e}")))?;
-    eprintln!("pg-tui: this is a bundled recording of the same hang instead: {}", path.display());
+    say!("pg-tui: this is a bundled recording of the same hang instead: {}", path.display());
     if !no_tui && open::can_show() {
         // The screen would hide the message at once.
-        eprintln!("pg-tui: press Enter to open it");
+        say!("pg-tui: press Enter to open it");
         std::io::stdin().read_line(&mut String::new())?;
     }
     show(&path, no_tui)

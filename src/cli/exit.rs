@@ -50,7 +50,7 @@ impl Failure {
         if !matches!(self, Self::BrokenPipe) {
             tracing::error!("{self}");
             // The message may quote names from a recording.
-            eprintln!("pg-tui: {}", clean_lines(&self.to_string()));
+            say!("pg-tui: {}", clean_lines(&self.to_string()));
         }
         ExitCode::from(self.code())
     }

@@ -83,7 +83,7 @@ impl Drop for Launched {
         let mut command = self.0.borrow_mut();
         if command.try_wait().is_ok_and(|s| s.is_none()) {
             let program = command.program().to_string_lossy().into_owned();
-            eprintln!("pg-tui: {} is asked to end", clean(&program));
+            say!("pg-tui: {} is asked to end", clean(&program));
             command.terminate();
         }
     }

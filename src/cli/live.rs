@@ -43,9 +43,9 @@ fn record(pid: u32, hangs: bool) -> Outcome {
     let mut args = vec!["record".to_owned(), "-p".to_owned(), pid.to_string()];
     if hangs {
         args.extend(["-d".to_owned(), SECONDS.to_string()]);
-        eprintln!("pg-tui: {pid} hangs already: recording it for {SECONDS} s, then it is shown why");
+        say!("pg-tui: {pid} hangs already: recording it for {SECONDS} s, then it is shown why");
     } else {
-        eprintln!("pg-tui: recording {pid}: wait until it has hung, then press Ctrl-C");
+        say!("pg-tui: recording {pid}: wait until it has hung, then press Ctrl-C");
     }
     let e = Command::new(me).args(args).exec();
     Err(Failure::Other(format!("cannot start the recorder: {e}")))

@@ -36,7 +36,7 @@ pub fn load_with(path: &Path, options: BuildOptions, symbols: &Symbols) -> Resul
     let loaded = loaded?;
     for w in &loaded.warnings {
         tracing::warn!("{}: {w}", path.display());
-        eprintln!("pg-tui: {}: {}", clean(&path.display().to_string()), clean(&w.to_string()));
+        say!("pg-tui: {}: {}", clean(&path.display().to_string()), clean(&w.to_string()));
     }
     Ok(loaded)
 }

@@ -1,5 +1,8 @@
 //! The command line: what each command does, without a screen.
 
+#[macro_use]
+mod say;
+
 pub mod args;
 mod chosen;
 mod demo;

@@ -38,7 +38,7 @@ pub fn run(args: &Redact, out: &mut dyn Write) -> Outcome {
         e => e.into(),
     })?;
     if let Some(old) = kept {
-        eprintln!("pg-tui: the recording that was there is now {}", clean(&old.display().to_string()));
+        say!("pg-tui: the recording that was there is now {}", clean(&old.display().to_string()));
     }
     tell(out, &summary, &args.output.display().to_string())?;
     Ok(ExitCode::SUCCESS)

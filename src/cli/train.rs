@@ -158,7 +158,7 @@ fn learn(
     for file in files {
         let session = Session::open(file)?;
         for w in session.warnings() {
-            eprintln!("pg-tui: {}: {}", clean(&file.display().to_string()), clean(&w.to_string()));
+            say!("pg-tui: {}: {}", clean(&file.display().to_string()), clean(&w.to_string()));
         }
         let learnt = units::learn(|| session.items(), &mut Places::default(), |c, t| chosen.wants(c, t));
         if files.len() > 1 {

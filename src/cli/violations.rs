@@ -91,6 +91,6 @@ pub fn victim(
             "{file}: no other thread is known to have handed the unit of violation {number} on"
         ))
     })?;
-    eprintln!("pg-tui: {}", clean(&way.words(catalog)));
+    say!("pg-tui: {}", clean(&way.words(catalog)));
     way_victim(graph, catalog, v, &way).ok_or_else(nothing)
 }

@@ -37,9 +37,9 @@ pub fn run(args: &WatchFlag, out: &mut dyn Write) -> Outcome {
     for flag in &args.flags {
         let Some(row) = watch.add(args.pid, flag, false).map_err(failed)? else { continue };
         let s = if row.len == 1 { "" } else { "s" };
-        eprintln!("pg-tui: watching {}, {} byte{s}", clean(&row.label()), row.len);
+        say!("pg-tui: watching {}, {} byte{s}", clean(&row.label()), row.len);
     }
-    eprintln!("pg-tui: in {} threads and those they create; Ctrl-C ends it", watch.threads());
+    say!("pg-tui: in {} threads and those they create; Ctrl-C ends it", watch.threads());
     let mut printer = Printer::new(args);
     let until = args.duration.map(|s| Instant::now() + Duration::from_nanos(ns(s)));
     loop {
@@ -53,7 +53,7 @@ pub fn run(args: &WatchFlag, out: &mut dyn Write) -> Outcome {
             break;
         }
         if !std::fs::exists(format!("/proc/{}", args.pid)).unwrap_or(true) {
-            eprintln!("pg-tui: process {} has ended", args.pid);
+            say!("pg-tui: process {} has ended", args.pid);
             break;
         }
     }
@@ -61,7 +61,7 @@ pub fn run(args: &WatchFlag, out: &mut dyn Write) -> Outcome {
     touches.iter().try_for_each(|t| printer.touch(t, out))?;
     printer.flush(out)?;
     for note in notes {
-        eprintln!("pg-tui: {}", clean(&note));
+        say!("pg-tui: {}", clean(&note));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -386,7 +386,7 @@ fn rows(ask: &Ask, watched: &Watched, of: &KnownTypes) -> Vec<UnitTypeRow> {
             sigma: stats.sigma().unwrap_or(0.0).round() as Ns,
             threshold: threshold.unwrap_or(0),
             rule,
-            histogram: stats.histogram().steps().take(MAX_BINS).collect(),
+            histogram: stats.histogram().coarse(MAX_BINS),
             unknown: String::new(),
         }
     };

@@ -135,16 +135,22 @@ pub fn text(s: &Shown) -> String {
         let _ = write!(out, "\n    its type is not known: {why}");
     }
     // What the kernel does for it is told by its innermost function.
-    let user = v.stack.iter().skip(s.kernel);
     if let Some(frame) = v.stack.first().filter(|_| s.kernel > 0) {
         let _ = write!(out, "\n    {frame}");
     }
-    for (i, frame) in user.enumerate().take(FRAMES) {
+    let user = v.stack.get(s.kernel..).unwrap_or_default();
+    let end = v.distance.map(|d| d as usize).filter(|d| *d < user.len());
+    let inside = &user[..end.unwrap_or(user.len())];
+    for frame in inside.iter().take(FRAMES) {
         let _ = write!(out, "\n    {frame}");
-        if v.distance.is_some_and(|d| d as usize == i) {
-            out.push_str(if s.given.is_some() { "  <- the unit" } else { "  <- event loop" });
-            break;
-        }
+    }
+    if inside.len() > FRAMES {
+        let _ = write!(out, "\n    ... {} more", inside.len() - FRAMES);
+    }
+    // Whatever is left out on the way, the stack ends at the loop.
+    if let Some(end) = end {
+        let mark = if s.given.is_some() { "the unit" } else { "event loop" };
+        let _ = write!(out, "\n    {}  <- {mark}", user[end]);
     }
     out
 }
@@ -329,6 +335,23 @@ mod tests {
             sort (shop)
             serve (shop)  <- event loop
         ");
+    }
+
+    #[test]
+    fn a_deep_stack_ends_at_its_loop() {
+        let deep = |distance, frames: usize| {
+            let mut s = shown();
+            (s.kernel, s.info.distance) = (0, distance);
+            s.info.stack = (0..frames).map(|i| format!("f{i} (shop)")).collect();
+            text(&s).lines().skip(15).map(str::trim).map(String::from).collect::<Vec<_>>()
+        };
+        assert_eq!(deep(Some(16), 20), ["f14 (shop)", "f15 (shop)", "f16 (shop)  <- event loop"]);
+        assert_eq!(
+            deep(Some(18), 20),
+            ["f14 (shop)", "f15 (shop)", "... 2 more", "f18 (shop)  <- event loop"]
+        );
+        assert_eq!(deep(None, 20), ["f14 (shop)", "f15 (shop)", "... 4 more"]);
+        assert_eq!(deep(Some(30), 16), ["f14 (shop)", "f15 (shop)"], "a loop that is not in the stack");
     }
 
     #[test]

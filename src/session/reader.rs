@@ -343,10 +343,13 @@ fn prefix(path: &Path, file: &[u8], warnings: &mut Vec<Warning>) -> Result<(), S
     if magic != MAGIC {
         let shown: String =
             magic.iter().map(|b| if b.is_ascii_graphic() { *b as char } else { '.' }).collect();
-        return Err(SessionError::NotASession {
-            path: path.to_owned(),
-            found: format!("\"{shown}\" at byte 0"),
-        });
+        let found = match magic {
+            m if m.starts_with(b"PGPROF") => {
+                "it is a profile: pg-tui profile show tells what is in it".into()
+            }
+            _ => format!("\"{shown}\" at byte 0"),
+        };
+        return Err(SessionError::NotASession { path: path.to_owned(), found });
     }
     let Some(&[a, b, c, d]) = file.get(8..12) else {
         return Err(SessionError::Damaged {

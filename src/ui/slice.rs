@@ -290,10 +290,11 @@ fn foot(ui: &Ui, buffer: &mut Buffer, area: Rect, commands: bool) {
     if !telling.is_empty() && lines.len() + frames.len() >= usize::from(area.height) {
         lines.insert(1, clean_to(&format!("in {telling}"), columns));
     }
-    lines.extend(frames.iter().map(|f| format!("  {}", clean_to(f, columns))));
+    lines.extend(frames.iter().map(|f| format!("  {}", clean_to(f, columns.saturating_sub(2)))));
     lines.retain(|l| !l.is_empty());
     for (i, l) in lines.iter().take(usize::from(area.height) - 1).enumerate() {
         let look = if i == 0 { Look::Text } else { Look::Dim };
-        buffer.set_stringn(area.x + 1, area.y + 1 + i as u16, ui.plain(l), columns, ui.style(look));
+        let cut = clean_to(l, columns);
+        buffer.set_stringn(area.x + 1, area.y + 1 + i as u16, ui.plain(&cut), columns, ui.style(look));
     }
 }

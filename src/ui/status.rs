@@ -5,6 +5,7 @@ use crate::app::command::{COMMANDS, Cmd, Command, Context};
 use crate::app::layer::Layer;
 use crate::app::state::{Phase, View};
 use crate::app::time;
+use crate::app::violation_command;
 use crate::clean::clean_to;
 use crate::config::Look;
 use ratatui::buffer::Buffer;
@@ -106,8 +107,20 @@ fn help_words(columns: u16) -> &'static str {
 pub fn hints(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     let s = ui.state;
     if let Some(m) = &s.message {
-        let line = Line::from(vec![Span::raw(" "), ui.span(m.look, ui.plain(&m.text))]);
-        buffer.set_line(area.x, area.y, &line, area.width);
+        let columns = usize::from(area.width);
+        let text = ui.plain(&m.text);
+        let mut spans = vec![Span::raw(" ")];
+        // What is cut off stands in the log, if it is worth keeping.
+        let kept = s.log.last().is_some_and(|l| l.text == m.text);
+        let log = s.config.keymap.keys_for(Context::Global, Cmd::GoLog).into_iter().next();
+        match log.map(|key| format!(" {key} all")) {
+            Some(rest) if kept && width(&text) + 1 > columns && columns > 3 * width(&rest) => {
+                spans.push(ui.span(m.look, ui.plain(&clean_to(&text, columns - 1 - width(&rest)))));
+                spans.push(ui.span(Look::Key, rest));
+            }
+            _ => spans.push(ui.span(m.look, text)),
+        }
+        buffer.set_line(area.x, area.y, &Line::from(spans), area.width);
         return;
     }
     if s.phase != Phase::Ready && s.layers.is_empty() {
@@ -159,9 +172,13 @@ fn shown(ui: &Ui, columns: u16) -> Vec<Hint> {
         |c: &Command| key(c) == "enter" || c.cmd == Cmd::OnlyRelated && !s.diagnosis.slice().is_empty();
     let mut ranked: Vec<(usize, &Command)> = own.iter().map(|c| (usize::from(!first(c)), *c)).collect();
     ranked.sort_by_key(|r| r.0);
-    // What can be done with a question and its answers is found in no other view.
-    let most =
-        if matches!(context, Context::Question | Context::Slice | Context::Verdict) { usize::MAX } else { 2 };
+    let most = match context {
+        // What can be done with a question and its answers is found in no other view.
+        Context::Question | Context::Slice | Context::Verdict => usize::MAX,
+        // What is said of a limit, too.
+        Context::Violations => 4,
+        _ => 2,
+    };
     for (i, r) in ranked.iter_mut().enumerate() {
         // The first few go before the ways to other views.
         r.0 = if i < most { 0 } else { 2 };
@@ -224,6 +241,13 @@ fn not_now(ui: &Ui, cmd: Cmd) -> bool {
             View::Verdict | View::Slice | View::Path | View::Vertex | View::Steps | View::Units
         ),
         Cmd::FinishByPolicy => s.diagnosis.question().is_none(),
+        // A list without rows offers nothing that is done with one.
+        Cmd::Diagnose | Cmd::SortVictims => s.victims.rows.is_empty(),
+        Cmd::CriticalPath | Cmd::See if s.view == View::Victims => s.victims.rows.is_empty(),
+        Cmd::See if s.view == View::Violations => s.violations.rows.is_empty(),
+        Cmd::CompareUnits | Cmd::SortViolations => s.violations.rows.is_empty(),
+        Cmd::DiagnoseUnit | Cmd::AdjustGuard | Cmd::SilenceGuard => violation_command::selected(s).is_none(),
+        Cmd::DiagnoseTransaction | Cmd::SeeHander => !violation_command::is_handed_on(s),
         _ => false,
     }
 }

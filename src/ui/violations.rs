@@ -1,7 +1,7 @@
 //! Units that took too long: the list, and of the selected one the distribution of its type and where it was seen.
 
 use super::histogram::Distribution;
-use super::parts::{Ui, left, nothing, pointer, put, right, rule, share_out, thread_name};
+use super::parts::{Ui, left, nothing, pointer, put, right, rule, share_out, thread_name, width};
 use crate::app::recording::Recording;
 use crate::app::state::State;
 use crate::app::time;
@@ -200,8 +200,12 @@ fn seen_at(ui: &Ui, r: &Recording, buffer: &mut Buffer, area: Rect, v: &Violatio
     // Units that a person gave the bounds of are in no loop.
     let aside = match v.depth {
         0 => String::new(),
-        1 => "1 frame inside of the loop".into(),
-        n => format!("{n} frames inside of the loop"),
+        n => {
+            let frames = if n == 1 { "1 frame inside".to_owned() } else { format!("{n} frames inside") };
+            let whole = format!("{frames} of the loop");
+            // Blanks and lines of the rule around both.
+            if width(&title) + width(&whole) + 7 <= usize::from(area.width) { whole } else { frames }
+        }
     };
     rule(ui, buffer, area, &title, &aside);
     let mut frames = r.seen_at(v);

@@ -66,6 +66,30 @@ impl Histogram {
         })
     }
 
+    /// The same in at most `most` steps (at least one): where they are more, neighbours are put together until they fit, so
+    /// that none is left out.
+    pub fn coarse(&self, most: usize) -> Vec<(Ns, Ns, u64)> {
+        let mut shift = 0;
+        loop {
+            let mut out: Vec<(Ns, Ns, u64)> = Vec::new();
+            let mut last = None;
+            for (&step, &n) in &self.0 {
+                let (least, greatest) = bounds(step);
+                match out.last_mut() {
+                    Some(row) if last == Some(step >> shift) => {
+                        *row = (row.0, greatest, row.2.saturating_add(n));
+                    }
+                    _ => out.push((least, greatest, n)),
+                }
+                last = Some(step >> shift);
+            }
+            if out.len() <= most.max(1) {
+                return out;
+            }
+            shift += 1;
+        }
+    }
+
     /// An upper bound of the `rank`-th least duration (the first is 1): at most 1/128 above it, in ns. `None`
     /// when there are not so many.
     pub fn at_rank(&self, rank: u64) -> Option<Ns> {
@@ -109,6 +133,22 @@ pub(super) fn step(ns: Ns) -> u16 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn fewer_steps_hold_all_durations() {
+        let mut h = Histogram::default();
+        (0..2_000u64).for_each(|n| h.add(4_000 + n * 37));
+        h.add(2_400_000);
+        let all = h.coarse(usize::MAX);
+        assert_eq!(all, h.steps().collect::<Vec<_>>());
+        for most in [0, 1, 7, 100, 512] {
+            let few = h.coarse(most);
+            assert!(few.len() <= most.max(1), "{most}: {}", few.len());
+            assert_eq!(few.iter().map(|s| s.2).sum::<u64>(), h.count());
+            assert_eq!((few[0].0, few[few.len() - 1].1), (all[0].0, all[all.len() - 1].1));
+            assert!(few.windows(2).all(|w| w[0].1 < w[1].0), "{few:?}");
+        }
+    }
 
     #[test]
     fn steps_follow_each_other_without_gap() {

@@ -272,6 +272,38 @@ fn hints_of_layers_say_what_their_keys_do() {
     assert!(last(&s).starts_with(" esc close") && !last(&s).contains("help"), "{}", last(&s));
 }
 
+/// Where there is nothing to diagnose, to order or to compare, no key for it is offered.
+#[test]
+fn hints_of_empty_lists_offer_nothing_of_a_row() {
+    let mut s = Session::with(crate::app::harness::empty(), 200, 60, false);
+    let last = |s: &Session| s.screen().lines().last().unwrap_or_default().to_owned();
+    for (key, list) in [("V", "what hung (0)"), ("v", "took too long (0)")] {
+        s.keys(key);
+        assert!(s.shows(list), "{}", s.screen());
+        for word in ["diagnose", "sort", "see in timeline", "what made it", "compare", "adjust", "silence"] {
+            assert!(!last(&s).contains(word), "{list}: {word}: {}", last(&s));
+        }
+        assert!(last(&s).contains("T threads"), "{}", last(&s));
+    }
+}
+
+/// A message that is cut off and kept in the log says where all of it is.
+#[test]
+fn a_long_message_leads_to_the_log() {
+    use crate::config::Look;
+    let mut s = Session::new(80, 24, false);
+    let last = |s: &mut Session| {
+        s.resize(80, 24);
+        s.screen().lines().last().unwrap_or_default().to_owned()
+    };
+    s.state.say(Look::Good, "x".repeat(79));
+    assert_eq!(last(&mut s), format!(" {}", "x".repeat(79)));
+    s.state.say(Look::Good, "x".repeat(80));
+    assert!(last(&mut s).ends_with("x… L all"), "{}", last(&mut s));
+    s.state.say_only(Look::Good, "y".repeat(80));
+    assert!(!last(&mut s).contains("L all"), "it is not in the log: {}", last(&mut s));
+}
+
 /// What does not fit is not taken for the whole.
 #[test]
 fn what_is_cut_off_says_so() {
@@ -284,6 +316,17 @@ fn what_is_cut_off_says_so() {
     assert!(s.shows("on the CPU in fsum  weak"), "{}", s.screen());
     s.keys("V enter A w");
     assert!(s.shows("taken as recommended.") && !s.shows("policy"), "{}", s.screen());
+}
+
+/// Nor what is told of a step below the slice.
+#[test]
+fn what_is_told_of_a_step_says_where_it_is_cut_off() {
+    let mut s = Session::new(40, 24, false);
+    s.keys("enter A enter");
+    assert_eq!(s.state.view, crate::app::state::View::Slice, "{}", s.screen());
+    let told = s.screen().lines().find(|l| l.contains("UTC) to ")).map(str::to_owned);
+    let told = told.unwrap_or_else(|| panic!("{}", s.screen()));
+    assert!(told.ends_with('…'), "{}", s.screen());
 }
 
 /// A step has no room to say that functions have no names; what it waits on is worth more. Below there is room.

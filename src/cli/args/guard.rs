@@ -67,7 +67,7 @@ pub struct Guard {
     #[arg(long, value_name = "REGEX")]
     pub comm: Vec<String>,
     /// What `pg-tui train` has learnt
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, required_unless_present = "unit_begin")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub profile: Option<PathBuf>,
     /// Units begin here: without --unit-end each call of this function is one
     #[arg(long, value_name = "WHERE", value_parser = point)]

@@ -49,6 +49,10 @@ const MANY: usize = 300;
 /// How often targets and signals are looked at.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// What is said where neither profile nor function is named.
+const UNSAID: &str = "what is guarded? Name a profile (--profile FILE; `pg-tui train` makes one), or a function and how long a \
+                      call of it may take (--unit-begin FUNCTION --threshold 50ms)";
+
 /// Run it.
 pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
     for (given, option, what, wanted) in [
@@ -68,6 +72,9 @@ pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
         if path.is_dir() || !folder.is_dir() {
             return Err(Failure::Usage(format!("--metrics {}: {wrong}", path.display())));
         }
+    }
+    if args.profile.is_none() && args.unit_begin.is_none() && args.unit_end.is_none() {
+        return Err(Failure::Usage(UNSAID.into()));
     }
     let mut file = ProfileFile::new(args);
     let bounds = given::bounds(args.unit_begin.as_ref(), args.unit_end.as_ref())?;
@@ -100,9 +107,7 @@ pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
             Guarding::of(&ask).map_err(refused)?
         }
         (None, Some(located)) => located.guard(given::time(args.threshold)?),
-        (None, None) => {
-            return Err(Failure::Usage("what is guarded? Name a profile (--profile FILE)".into()));
-        }
+        (None, None) => return Err(Failure::Usage(UNSAID.into())),
     };
     if let Some(learnt) = learnt {
         file.guards(learnt);
@@ -125,7 +130,7 @@ pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
     }
     if args.on_violation == OnViolation::Record {
         beside::run(args, &mut watch, file, &mut targets, out)?;
-        return end(args, watch, out);
+        return end(args, watch, &mut targets, out);
     }
     let interrupts =
         Interrupts::install().map_err(|e| Failure::Other(format!("cannot watch for Ctrl-C: {e}")))?;
@@ -152,7 +157,7 @@ pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
         }
         let over = until.is_some_and(|t| Instant::now() >= t) || targets.ended() || watch.is_finished();
         if over || interrupts.stop(false) {
-            return end(args, watch, out);
+            return end(args, watch, &mut targets, out);
         }
     }
 }
@@ -255,7 +260,10 @@ fn call(command: &str, line: &str) -> std::io::Result<()> {
 }
 
 /// The last counts, and the exit code.
-fn end(args: &Guard, watch: Watch, out: &mut dyn Write) -> Outcome {
+fn end(args: &Guard, watch: Watch, targets: &mut Targets, out: &mut dyn Write) -> Outcome {
+    if targets.ended() {
+        note("what -p named has ended");
+    }
     let Ended { loops, counts, sight, stolen, notes, told } = watch.stop();
     for told in told {
         match told {
@@ -394,7 +402,7 @@ fn put_metrics(path: &Path, text: &str) -> std::io::Result<()> {
 }
 
 fn note(text: &str) {
-    eprintln!("pg-tui: {}", clean_lines(text));
+    say!("pg-tui: {}", clean_lines(text));
 }
 
 #[cfg(test)]

@@ -126,7 +126,7 @@ pub fn run_beside(args: &Record, limit: Limit, companion: Option<&mut dyn Compan
         Ok(c) => Some(c),
         Err(e) if e.kind() == std::io::ErrorKind::AddrInUse => return Err(Failure::Usage(e.to_string())),
         Err(e) => {
-            eprintln!("pg-tui: `pg-tui mark` will not work: {e}");
+            say!("pg-tui: `pg-tui mark` will not work: {e}");
             None
         }
     };
@@ -165,7 +165,7 @@ pub fn run_beside(args: &Record, limit: Limit, companion: Option<&mut dyn Compan
         ration: Ration::new(Duration::from_nanos(args.every)),
         failed: false,
     };
-    eprintln!(
+    say!(
         "pg-tui: flight recorder is on (pid {}); `pg-tui mark`, or SIGUSR1, writes a file to {}; Ctrl-C ends it",
         std::process::id(),
         clean(&flight.folder.display().to_string())
@@ -180,11 +180,7 @@ pub fn run_beside(args: &Record, limit: Limit, companion: Option<&mut dyn Compan
     let stats = collector.stats();
     drop(items);
     collector.stop().map_err(|e| Failure::Other(e.to_string()))?;
-    eprintln!(
-        "pg-tui: flight recorder ends after {}{}",
-        pg_graph::words::span(stats.elapsed_ns),
-        lost(&stats)
-    );
+    say!("pg-tui: flight recorder ends after {}{}", pg_graph::words::span(stats.elapsed_ns), lost(&stats));
     let code = match &mut command {
         Some(c) => end_of(c, why.is_ours(), why == super::Why::TimeOver, &interrupts),
         None => u8::from(why == super::Why::CollectorEnded || failed) * 5,
@@ -423,7 +419,7 @@ impl Flight<'_> {
 /// Say it in place of the progress line.
 fn note(text: &str) {
     let clear = if stderr().is_terminal() { "\r\x1b[K" } else { "" };
-    eprintln!("{clear}pg-tui: {text}");
+    say!("{clear}pg-tui: {text}");
 }
 
 fn shown(path: &Path) -> String {

@@ -45,7 +45,7 @@ pub fn run(args: &Record) -> Outcome {
     }
     let done = record(args)?;
     let shown = clean(&done.path.display().to_string()).into_owned();
-    eprintln!(
+    say!(
         "pg-tui: {} recorded, {} events ({}/s), {} in {shown}{}",
         pg_graph::words::span(done.stats.elapsed_ns),
         text::count(done.events),
@@ -56,7 +56,7 @@ pub fn run(args: &Record) -> Outcome {
     if !args.no_tui && open::can_show() {
         return open::after(&done.path, ExitCode::from(done.code), !done.hurried);
     }
-    eprintln!("pg-tui: look at it:     pg-tui open {shown}\npg-tui: or in one text: pg-tui diagnose {shown}");
+    say!("pg-tui: look at it:     pg-tui open {shown}\npg-tui: or in one text: pg-tui diagnose {shown}");
     Ok(ExitCode::from(done.code))
 }
 
@@ -154,10 +154,10 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
         return Err(e);
     }
     if command.is_none() {
-        eprintln!("pg-tui: recording to {}; Ctrl-C ends it", clean(&path.display().to_string()));
+        say!("pg-tui: recording to {}; Ctrl-C ends it", clean(&path.display().to_string()));
     }
     if let Some(old) = &kept {
-        eprintln!("pg-tui: the recording that was there is now {}", clean(&old.display().to_string()));
+        say!("pg-tui: the recording that was there is now {}", clean(&old.display().to_string()));
     }
     let mut run = Run {
         writer,
@@ -178,17 +178,17 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
     let mut stats = run.stop(collector, items);
     run.progress.clear();
     if why == Why::TargetsEnded {
-        eprintln!("pg-tui: what -p named has ended");
+        say!("pg-tui: what -p named has ended");
     }
     let Run { writer, mut error, interrupts, end, missed, hurried, unnamed, .. } = run;
     if hurried && unnamed > 0 {
-        eprintln!(
+        say!(
             "pg-tui: {} places in code have no function name yet; `pg-tui open` and `diagnose` look them up",
             text::count(unnamed)
         );
     }
     for who in &missed {
-        eprintln!("pg-tui: {}", clean(who));
+        say!("pg-tui: {}", clean(who));
     }
     if let Some((duration, loss)) = end {
         (stats.elapsed_ns, stats.lost) = (duration, loss);
@@ -201,7 +201,7 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
     }
     let mut code = 0;
     if let Some(e) = &error {
-        eprintln!(
+        say!(
             "pg-tui: the recording ended early: {}\npg-tui: what was written before can be opened",
             clean(e)
         );
@@ -349,12 +349,12 @@ impl Run {
 pub(super) fn end_of(command: &mut Command, ours: bool, foreseen: bool, interrupts: &Interrupts) -> u8 {
     if ours && command.try_wait().is_ok_and(|s| s.is_none()) {
         let name = command.program().to_string_lossy().into_owned();
-        eprintln!("pg-tui: {} (pid {}) still runs: it is told to end (SIGTERM)", clean(&name), command.pid());
+        say!("pg-tui: {} (pid {}) still runs: it is told to end (SIGTERM)", clean(&name), command.pid());
         command.terminate();
         let begin = Instant::now();
         while command.try_wait().is_ok_and(|s| s.is_none()) {
             if begin.elapsed() > AFTER_TERMINATE {
-                eprintln!(
+                say!(
                     "pg-tui: {} (pid {}) does not end and is left running",
                     clean(&command.program().to_string_lossy()),
                     command.pid()

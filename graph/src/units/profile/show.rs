@@ -45,7 +45,13 @@ impl Profile {
                 Some(given) => format!("{}, given, in", clean(&given.to_string(), 200)),
                 None => "loop".into(),
             };
-            writeln!(out, "{what} {place}: {types} types, {trees} distinct call trees")?;
+            let plural = |n: usize| if n == 1 { "" } else { "s" };
+            writeln!(
+                out,
+                "{what} {place}: {types} type{}, {trees} distinct call tree{}",
+                plural(types),
+                plural(trees)
+            )?;
             writeln!(
                 out,
                 "{:>4} {:>9} {:>9} {:>9} {:>6} {:>9} {:>9} {:>9} {:>9}  type",
@@ -57,7 +63,10 @@ impl Profile {
             }
             let rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
             if let Some(c) = average_relative(&rows) {
-                writeln!(out, "mean c of the {} costliest types: {c:.1} %", rows.len().min(10))?;
+                match rows.len().min(10) {
+                    1 => writeln!(out, "mean c of its one type: {c:.1} %")?,
+                    n => writeln!(out, "mean c of the {n} costliest types: {c:.1} %")?,
+                }
             }
         }
         Ok(())

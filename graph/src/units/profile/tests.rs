@@ -314,14 +314,28 @@ binary /usr/sbin/httpd (build-id abcd)
 
 loop at httpd+0x1234: 2 types, 2 distinct call trees
   no     units      mean     sigma      c    median       p99  greatest threshold  type
-   1        40    5.2 ms    116 µs  2.3 %    5.2 ms    5.4 ms    5.4 ms    5.7 ms  run_cgi
+   1        40    5.2 ms    117 µs  2.3 %    5.2 ms    5.4 ms    5.4 ms    5.7 ms  run_cgi
                main > serve > run_cgi > fork
-   2        40    119 µs     11 µs  9.8 %    119 µs    139 µs    139 µs    166 µs  read_file
+   2        40    120 µs     12 µs  9.8 %    119 µs    139 µs    139 µs    166 µs  read_file
                main > serve > read_file
                main > serve > read_file > stat
 mean c of the 2 costliest types: 6.0 %
 ";
     assert_eq!(text, expected);
+}
+
+#[test]
+fn one_type_is_told_as_one() {
+    let functions = [Function { module: "httpd".into(), name: "serve".into() }];
+    let paths = PathSet::new([CallPath::new([FunctionId(0)])]);
+    let unit = Unit { duration: 120_000, paths, contexts: BTreeSet::new() };
+    let binary = Binary { path: "/usr/sbin/httpd".into(), build_id: "abcd".into() };
+    let p = Profile::new([binary], &functions, (0..40).map(|_| (key(0x1234), &unit)));
+    let text = p.show(TypeOptions::default(), Rule::default());
+    assert!(
+        text.contains(": 1 type, 1 distinct call tree\n") && text.contains("of its one type: "),
+        "{text}"
+    );
 }
 
 #[test]

@@ -84,7 +84,9 @@ pub enum DecodeError {
     #[error("a profile of {0} bytes: more than {MAX_BYTES} are not read")]
     TooLong(usize),
     /// It does not begin as one does.
-    #[error("no profile: it does not begin with PGPROF")]
+    #[error(
+        "no profile: it does not begin with PGPROF. `pg-tui train` writes one, with --from FILE.pgs also of a recording"
+    )]
     NotAProfile,
     /// A version that this program does not know.
     #[error(

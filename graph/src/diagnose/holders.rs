@@ -142,7 +142,8 @@ impl Walk<'_> {
             let peer = relation == Relation::Peer && process != own;
             let by_wait = || self.watcher(holder, &ends, silent).filter(|_| peer);
             let serves = (relation == Relation::Peer).then(|| self.serving(holder, &ends, until)).flatten();
-            let serves = serves.or_else(by_wait);
+            let woken = || self.woken_over(holder, thread, &ends, until).filter(|_| peer);
+            let serves = serves.or_else(by_wait).or_else(woken);
             let likely = serves.map_or_else(
                 || {
                     let mut likely = self.likely(holder, relation, silent);

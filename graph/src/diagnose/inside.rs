@@ -337,6 +337,32 @@ impl Walk<'_> {
         if watches(&holder) { None } else { self.g.threads_of(process).find(watches) }
     }
 
+    /// The thread of the process of `holder` that waited last for what comes over one of the other ends of these, and was woken
+    /// by the process of `by`: it took what that sent, where the message itself was not recorded.
+    pub(super) fn woken_over(
+        &self,
+        holder: ThreadId,
+        by: ThreadId,
+        ends: &[ObjectId],
+        until: Ns,
+    ) -> Option<ThreadId> {
+        const LOOKED_AT: usize = 256;
+        let own: Vec<_> = ends.iter().filter_map(|o| self.c.object(*o)).collect();
+        let other = |o: &Object| o.kind.is_channel() && own.iter().any(|e| e.is_other_end_of(o));
+        let process = |t: ThreadId| self.c.process_id_of(t);
+        let last = |t: ThreadId| {
+            let mut waits = self.g.vertices_in(t, 0..until).rev().take(LOOKED_AT);
+            let id = waits.find(|id| {
+                let over = self.c.object(self.g.vertex(*id).object);
+                let waker = self.g.waking(*id).map(|e| self.g.vertex(self.g.edge(e).from).thread);
+                over.is_some_and(|o| other(o) || members(self.c, o).any(other))
+                    && waker.is_some_and(|w| process(w) == process(by))
+            })?;
+            Some((self.g.vertex(id).woken, t))
+        };
+        self.g.threads_of(process(holder)?).filter_map(last).max().map(|x| x.1)
+    }
+
     /// Does it mostly wait for what comes over a connection, besides what its own process tells it?
     fn looks_outside(&self, t: ThreadId, spans: &Spans) -> bool {
         let act = activity(self.g, self.c, t, spans);

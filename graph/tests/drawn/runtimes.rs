@@ -166,3 +166,28 @@ fn threads_without_a_goroutine_wait_for_none_of_each_other() {
     assert_eq!(r.slice.len(), 3, "{r:#?}");
     assert!(r.coverage.notes.iter().all(|n| !n.contains("goroutine")), "{:?}", r.coverage.notes);
 }
+
+/// A thread of a pool took a request, which was not recorded: only that the client woke it when it waited for it. It waits for
+/// a monitor since; the thread that is said to have the connection accepts, as all of the process have it.
+#[test]
+fn who_waited_for_the_request_took_it() {
+    let mut d = Drawing::new(10.0);
+    let server = d.process("java", "java App", None, 0.0);
+    let client = d.process("curl", "curl app", None, 0.5);
+    let (first, pool) = (d.thread(server, "java", 0.0), d.thread(server, "pool-1", 0.1));
+    let owner = d.thread(server, "owner", 0.2);
+    let (asks, serves) = tcp(&mut d, 4000, 80);
+    let listener = d.object(ObjectKind::Tcp, 80, 0, "127.0.0.1:80");
+    let (set, word) = (d.set(&[serves]), d.object(ObjectKind::Futex, 0x5000, 1000, ""));
+    let enter = d.stack(&["futex_wait (libc.so.6)", "ObjectMonitor::enter (libjvm.so)"]);
+    d.wait(first, 0.1, 10.0, "accept").on(listener).open();
+    let end = d.object(ObjectKind::Futex, 0x90_0000, 1000, "");
+    d.wait(server, 0.1, 10.0, "futex").on(end).op(9, 1002).open();
+    d.wait(pool, 0.6, 1.0, "poll").on(set).by(client, "sendto", asks);
+    d.wait(owner, 0.3, 10.0, "nanosleep").open();
+    d.wait(pool, 1.1, 10.0, "futex").on(word).op(PRIVATE_WAIT, 2).stack(enter).open();
+    d.wait(client, 1.01, 10.0, "recvfrom").on(asks).open();
+    d.hold(server, client, asks, Relation::Peer, 2.0);
+    let r = d.diagnose("curl");
+    assert_eq!(r.slice[1].thread, "pool-1", "{r:#?}");
+}

@@ -418,6 +418,32 @@ pub struct Coverage {
 impl Coverage {
     /// How the sentence begins that tells of names that a recorder did not look up any more.
     pub const LEFT_UNNAMED: &str = "the recorder looked up the names of functions and";
+    /// How the sentence begins that tells of long waits for which nobody was looked for.
+    const NOT_LOOKED_UP: &str = "not looked up any more: who holds what threads wait for";
+
+    /// The sentence about so many long waits of which it was not found out who could end them, of threads with these numbers (or
+    /// more, when they are fewer than the waits). `None` when there are no such waits.
+    pub fn not_looked_up(waits: usize, threads: &[u32]) -> Option<String> {
+        if waits == 0 {
+            return None;
+        }
+        let list: Vec<String> = threads.iter().map(u32::to_string).collect();
+        let more = if threads.len() < waits { " and others" } else { "" };
+        Some(format!("{}, {waits} of their long waits (threads {}{more})", Self::NOT_LOOKED_UP, list.join(", ")))
+    }
+
+    /// Do these sentences say that who holds what the thread of this number waits for was not looked up, or may not have been?
+    pub fn says_not_looked_up(notes: &[String], tid: u32) -> bool {
+        let mut said = notes.iter().filter_map(|n| n.strip_prefix(Self::NOT_LOOKED_UP));
+        said.any(|rest| match rest.rsplit_once("(threads ") {
+            Some((_, list)) => {
+                list.contains(" and others")
+                    || list.split(|c: char| !c.is_ascii_digit()).any(|n| n.parse() == Ok(tid))
+            }
+            // A recorder that did not say whose.
+            None => true,
+        })
+    }
 
     /// So many frames got a name since: what it told of that is over.
     pub fn named(&mut self, frames: u64) {

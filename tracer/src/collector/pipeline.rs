@@ -26,6 +26,7 @@ use pg_event::{
     CatalogDelta, Direction, Event, IpcUse, Item, Kind, Ns, ObjectKind, OffCpu, OffState, Sample, StackId,
     SyscallUse, Sysno, ThreadId, Work,
 };
+use holds::Left;
 use recent::Recent;
 use silent::Silent;
 use std::collections::VecDeque;
@@ -93,6 +94,8 @@ pub struct Pipeline {
     long: VecDeque<Long>,
     /// Those for which nobody was found, to be asked for once more from a time on.
     later: VecDeque<(Ns, Long)>,
+    /// Those that cannot be looked up any more.
+    left: Left,
     pub holders: Holders,
     pub python: Python,
     quotas: Quotas,
@@ -138,6 +141,7 @@ impl Pipeline {
             changes: 0,
             long: VecDeque::new(),
             later: VecDeque::new(),
+            left: Left::default(),
             holders: Holders::new(),
             python: Python::default(),
             quotas: Quotas::new(),

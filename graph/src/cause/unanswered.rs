@@ -261,7 +261,8 @@ impl Writer<'_> {
 
     /// Was it not looked up who holds what a step waits for, so that to know nobody says nothing?
     pub(super) fn not_looked_up(&self, n: &SliceNode) -> bool {
-        let known = self.g.holds(n.thread, n.start..(n.start + n.duration).saturating_add(1)).next().is_some();
+        let known =
+            self.g.holds(n.thread, n.start..(n.start + n.duration).saturating_add(1)).next().is_some();
         !known && self.c.thread(n.thread).is_some_and(|t| Coverage::says_not_looked_up(self.notes, t.tid))
     }
 

@@ -429,7 +429,11 @@ impl Coverage {
         }
         let list: Vec<String> = threads.iter().map(u32::to_string).collect();
         let more = if threads.len() < waits { " and others" } else { "" };
-        Some(format!("{}, {waits} of their long waits (threads {}{more})", Self::NOT_LOOKED_UP, list.join(", ")))
+        Some(format!(
+            "{}, {waits} of their long waits (threads {}{more})",
+            Self::NOT_LOOKED_UP,
+            list.join(", ")
+        ))
     }
 
     /// Do these sentences say that who holds what the thread of this number waits for was not looked up, or may not have been?
@@ -470,4 +474,21 @@ pub enum Item {
         /// What is missing.
         coverage: Coverage,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_holders_were_not_looked_up_is_known_by_the_sentence() {
+        assert_eq!(Coverage::not_looked_up(0, &[]), None);
+        let says = |note: &str, tid| Coverage::says_not_looked_up(&["another".into(), note.into()], tid);
+        let two = Coverage::not_looked_up(2, &[7, 42]).expect("a sentence");
+        assert_eq!([7, 42, 4, 2].map(|t| says(&two, t)), [true, true, false, false], "{two}");
+        let more = Coverage::not_looked_up(3, &[7, 42]).expect("a sentence");
+        assert!(says(&more, 4), "it may be one of the others: {more}");
+        let older = "not looked up any more: who holds what threads wait for, 3 of their long waits";
+        assert!(says(older, 4) && !says("another", 4));
+    }
 }

@@ -22,11 +22,11 @@ use crate::holders::Holders;
 use crate::identity::Identity;
 use crate::stacks::StackTable;
 use crate::unserved::Tracker;
+use holds::Left;
 use pg_event::{
     CatalogDelta, Direction, Event, IpcUse, Item, Kind, Ns, ObjectKind, OffCpu, OffState, Sample, StackId,
     SyscallUse, Sysno, ThreadId, Work,
 };
-use holds::Left;
 use recent::Recent;
 use silent::Silent;
 use std::collections::VecDeque;

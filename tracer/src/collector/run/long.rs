@@ -129,7 +129,8 @@ mod tests {
     #[test]
     fn who_waited_before_the_recording_is_looked_at_once_its_wait_is_long_however_late_that_is() {
         let seeded = 3000 * MS;
-        for (late, single) in [0, 200, 400, 900, 2000, 4000].into_iter().flat_map(|l| [(l, true), (l, false)]) {
+        for (late, single) in [0, 200, 400, 900, 2000, 4000].into_iter().flat_map(|l| [(l, true), (l, false)])
+        {
             let mut l = LongWaits::new(seeded, LONG, single);
             let mut now = 0;
             while now < seeded + LONG {

@@ -35,7 +35,8 @@ use std::cell::OnceCell;
 
 /// The report of a walk.
 pub(crate) fn report(g: &EventGraph, c: &Catalog, victim: &Victim, options: &Options, o: &Outcome) -> Report {
-    let w = Writer { g, c, victim, o, line: sentence::LINES[0].into(), callers: OnceCell::new() };
+    let notes = &options.coverage.notes;
+    let w = Writer { g, c, victim, o, notes, line: sentence::LINES[0].into(), callers: OnceCell::new() };
     let mut session = options.session.clone();
     session.duration_ns = session.duration_ns.max(g.duration());
     if session.events == 0 {
@@ -125,6 +126,8 @@ struct Writer<'a> {
     c: &'a Catalog,
     victim: &'a Victim,
     o: &'a Outcome,
+    /// What is known to be missing.
+    notes: &'a [String],
     /// Longest command line shown.
     line: std::cell::Cell<usize>,
     /// Who calls what, once it is needed.

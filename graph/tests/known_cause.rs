@@ -1,7 +1,7 @@
 //! Property: on simulated machines with a known cause, the diagnosis finds it, whatever the mechanisms on the
 //! way and whatever else runs.
 
-use pg_event::{ObjectKind, ThreadId};
+use pg_event::{Coverage, ObjectKind, ThreadId};
 use pg_graph::sim::{Act, Recording, Script, Setup};
 use pg_graph::{BlockType, Options, Selection, VictimOptions, run_with_policy, select};
 use proptest::prelude::*;
@@ -147,4 +147,30 @@ proptest! {
             prop_assert_eq!(n.strength.as_deref() == Some("weak"), n.why_weak.is_some());
         }
     }
+}
+
+/// That nobody was found is said only where somebody looked: a recorder may not have come to it.
+#[test]
+fn who_was_not_looked_for_is_not_said_to_be_nobody() {
+    let (r, _) = Recording::of(
+        Setup { channels: vec![ObjectKind::UnixStream], ..Setup::default() },
+        vec![
+            Script::once([Act::Compute(MS), Act::Receive(0)]),
+            Script::forever([Act::Compute(MS), Act::Sleep(MS)]),
+        ],
+        HANG,
+    );
+    let g = r.graph();
+    let s = Selection { tid: Some(1000), ..Selection::default() };
+    let why = |left: &[u32]| {
+        let v = select(&g, &r.catalog, &s, &VictimOptions::default()).expect("thread 0 hangs");
+        let mut options = Options::default();
+        options.coverage.notes.extend(Coverage::not_looked_up(left.len(), left));
+        run_with_policy(&g, &r.catalog, v, options).root_causes[0].why.clone()
+    };
+    let nobody = "no thread was found that could";
+    assert!(why(&[]).contains(nobody), "{}", why(&[]));
+    assert!(why(&[100, 10001]).contains(nobody), "of others: {}", why(&[100, 10001]));
+    let unknown = why(&[77, 1000]);
+    assert!(!unknown.contains(nobody) && unknown.contains("record again"), "{unknown}");
 }

@@ -124,6 +124,11 @@ impl Holders {
         self.mappings.forget();
     }
 
+    /// How many reads took too long by now: what they would have told is not known.
+    pub fn unread(&self) -> u64 {
+        self.patience.unanswered()
+    }
+
     /// Who could end this wait. Empty when nobody is found: that nobody can is a finding of its own, but
     /// only for kinds of which all holders are visible (see [`Self::sees_all`]). `now` is the time of the
     /// recording; identities not yet known are made.

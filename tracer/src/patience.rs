@@ -18,17 +18,33 @@ pub struct Patience {
     worker: Option<Sender<Job>>,
     /// Of whom the read is stuck, and the end of a channel that closes when it is no more.
     stuck: Vec<(u32, Receiver<()>)>,
+    unanswered: u64,
 }
 
 impl Patience {
     /// Wait at most `limit` for each read.
     pub fn new(limit: Duration) -> Self {
-        Self { limit, worker: None, stuck: Vec::new() }
+        Self { limit, worker: None, stuck: Vec::new(), unanswered: 0 }
     }
 
     /// Run `read`, which is about the process `pid`; `None` when it took too long (it goes on alone and its
     /// answer is dropped), when an earlier read of that process is still stuck, or too many are.
     pub fn run<T: Send + 'static>(
+        &mut self,
+        pid: u32,
+        read: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let answer = self.answer(pid, read);
+        self.unanswered += u64::from(answer.is_none());
+        answer
+    }
+
+    /// How many questions had no answer by now.
+    pub fn unanswered(&self) -> u64 {
+        self.unanswered
+    }
+
+    fn answer<T: Send + 'static>(
         &mut self,
         pid: u32,
         read: impl FnOnce() -> T + Send + 'static,
@@ -94,7 +110,9 @@ mod tests {
         assert_eq!(p.stuck(), 1);
         p.limit = Duration::from_secs(60);
         assert_eq!(p.run(2, || 7), Some(7));
+        assert_eq!(p.unanswered(), 1);
         assert_eq!(p.run(1, || 7), None, "one stuck read of a process is enough");
+        assert_eq!(p.unanswered(), 2);
         drop(gate_in);
         // The stuck reader ends on its own and is forgotten.
         while p.run(1, || ()).is_none() {

@@ -1,5 +1,6 @@
 //! Who ended, and what it held.
 
+use super::unanswered::NOT_LOOKED_UP;
 use super::{Ranked, Writer};
 use crate::EdgeKind;
 use crate::class::{WaitClass, class, on_condition, private_futex};
@@ -65,6 +66,7 @@ impl Writer<'_> {
                         "{full} {how}, and no other thread of the process is left that could wake {on}{lost}"
                     )
                 }
+                Some(b) if self.not_looked_up(b) => format!("{full} {how}; {NOT_LOOKED_UP}"),
                 Some(b) => {
                     let on = b.object_label(self.c).map_or_else(|| "it".into(), |o| short_label(&o));
                     format!("{full} {how}, and nobody else is known to have the other end of {on}")

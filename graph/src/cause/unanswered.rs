@@ -6,7 +6,10 @@ use crate::Vertex;
 use crate::class::{WaitClass, class, joins, on_condition, private_futex};
 use crate::diagnose::{DATA_FLAG, GRAB, SliceNode, main_thread, relation_words, waits_for_lock};
 use crate::words::{clean, moment, short_label, span, who};
-use pg_event::{Direction, Ns, Object, ObjectId, ObjectKind, Relation, ThreadId};
+use pg_event::{Coverage, Direction, Ns, Object, ObjectId, ObjectKind, Relation, ThreadId};
+
+/// Said instead of that nobody was found, where nobody was looked for.
+pub(super) const NOT_LOOKED_UP: &str = "who could end that is not known: the recorder did not come to look it up (record again while it hangs, for longer or while the machine has less to do)";
 
 /// Was the step found since it listens on the socket that the one before waits to be connected to?
 fn listens(n: &SliceNode) -> bool {
@@ -221,6 +224,7 @@ impl Writer<'_> {
                     format!("no answer came from {whom}, which {did}")
                 }
             }
+            None if self.not_looked_up(n) => NOT_LOOKED_UP.into(),
             None if crate::class::opens_fifo(&last, self.c) => {
                 "nobody has opened the other end of this FIFO".into()
             }
@@ -253,6 +257,13 @@ impl Writer<'_> {
             String::new()
         };
         format!("{full} {}{times}{asked}; {how}, and {whom}", self.waited(n))
+    }
+
+    /// Was it not looked up who holds what a step waits for, so that to know nobody says nothing?
+    pub(super) fn not_looked_up(&self, n: &SliceNode) -> bool {
+        let known =
+            self.g.holds(n.thread, n.start..(n.start + n.duration).saturating_add(1)).next().is_some();
+        !known && self.c.thread(n.thread).is_some_and(|t| Coverage::says_not_looked_up(self.notes, t.tid))
     }
 
     /// Who let a step go on that waited for a lock of a server, and came to be only at the end of that.

@@ -418,6 +418,36 @@ pub struct Coverage {
 impl Coverage {
     /// How the sentence begins that tells of names that a recorder did not look up any more.
     pub const LEFT_UNNAMED: &str = "the recorder looked up the names of functions and";
+    /// How the sentence begins that tells of long waits for which nobody was looked for.
+    const NOT_LOOKED_UP: &str = "not looked up any more: who holds what threads wait for";
+
+    /// The sentence about so many long waits of which it was not found out who could end them, of threads with these numbers (or
+    /// more, when they are fewer than the waits). `None` when there are no such waits.
+    pub fn not_looked_up(waits: usize, threads: &[u32]) -> Option<String> {
+        if waits == 0 {
+            return None;
+        }
+        let list: Vec<String> = threads.iter().map(u32::to_string).collect();
+        let more = if threads.len() < waits { " and others" } else { "" };
+        Some(format!(
+            "{}, {waits} of their long waits (threads {}{more})",
+            Self::NOT_LOOKED_UP,
+            list.join(", ")
+        ))
+    }
+
+    /// Do these sentences say that who holds what the thread of this number waits for was not looked up, or may not have been?
+    pub fn says_not_looked_up(notes: &[String], tid: u32) -> bool {
+        let mut said = notes.iter().filter_map(|n| n.strip_prefix(Self::NOT_LOOKED_UP));
+        said.any(|rest| match rest.rsplit_once("(threads ") {
+            Some((_, list)) => {
+                list.contains(" and others")
+                    || list.split(|c: char| !c.is_ascii_digit()).any(|n| n.parse() == Ok(tid))
+            }
+            // A recorder that did not say whose.
+            None => true,
+        })
+    }
 
     /// So many frames got a name since: what it told of that is over.
     pub fn named(&mut self, frames: u64) {
@@ -444,4 +474,21 @@ pub enum Item {
         /// What is missing.
         coverage: Coverage,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_holders_were_not_looked_up_is_known_by_the_sentence() {
+        assert_eq!(Coverage::not_looked_up(0, &[]), None);
+        let says = |note: &str, tid| Coverage::says_not_looked_up(&["another".into(), note.into()], tid);
+        let two = Coverage::not_looked_up(2, &[7, 42]).expect("a sentence");
+        assert_eq!([7, 42, 4, 2].map(|t| says(&two, t)), [true, true, false, false], "{two}");
+        let more = Coverage::not_looked_up(3, &[7, 42]).expect("a sentence");
+        assert!(says(&more, 4), "it may be one of the others: {more}");
+        let older = "not looked up any more: who holds what threads wait for, 3 of their long waits";
+        assert!(says(older, 4) && !says("another", 4));
+    }
 }

@@ -22,6 +22,7 @@ use crate::holders::Holders;
 use crate::identity::Identity;
 use crate::stacks::StackTable;
 use crate::unserved::Tracker;
+use holds::Left;
 use pg_event::{
     CatalogDelta, Direction, Event, IpcUse, Item, Kind, Ns, ObjectKind, OffCpu, OffState, Sample, StackId,
     SyscallUse, Sysno, ThreadId, Work,
@@ -93,6 +94,8 @@ pub struct Pipeline {
     long: VecDeque<Long>,
     /// Those for which nobody was found, to be asked for once more from a time on.
     later: VecDeque<(Ns, Long)>,
+    /// Those that cannot be looked up any more.
+    left: Left,
     pub holders: Holders,
     pub python: Python,
     quotas: Quotas,
@@ -138,6 +141,7 @@ impl Pipeline {
             changes: 0,
             long: VecDeque::new(),
             later: VecDeque::new(),
+            left: Left::default(),
             holders: Holders::new(),
             python: Python::default(),
             quotas: Quotas::new(),

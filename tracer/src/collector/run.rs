@@ -112,6 +112,7 @@ impl Run {
             unanswered::connections(&procfs::processes())
         };
         programs.pass(Pass::Seed)?;
+        let seeded = clock::monotonic();
         let mut pipeline = Pipeline::new(start, identity, options.sample_hz);
         pipeline.objects.set_unanswered(unanswered);
         pipeline.python.everybody = options.focus.is_everything();
@@ -160,7 +161,7 @@ impl Run {
             observer,
             looks,
             passed: 0,
-            long: LongWaits::new(start, options.long_wait_ns, procfs::in_initial_pid_namespace()),
+            long: LongWaits::new(seeded, options.long_wait_ns, procfs::in_initial_pid_namespace()),
         };
         if options.thin_messages && options.level == Level::Messages {
             run.duty = cpus.map(|n| Duty::new(n, start));

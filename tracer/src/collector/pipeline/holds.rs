@@ -1,6 +1,7 @@
 //! Looks up who holds what long waits wait for, and tells it as events.
 
 use super::{Long, MAX_LONG, Pipeline};
+use crate::clock;
 use crate::holders::{Found, LongWait};
 use pg_event::{Event, Hold, Kind, Ns, Object, ObjectKind, OffCpu, OffState, POLLS, Relation, ThreadId};
 use std::time::{Duration, Instant};
@@ -9,8 +10,34 @@ use std::time::{Duration, Instant};
 const AT_ONCE: usize = 8;
 /// ... and more within this time: a recording that begins beside a thousand idle threads meets them all as long waits.
 const TURN: Duration = Duration::from_millis(2);
-/// How long the end of a recording waits for those that are left.
+/// What the end of a recording spends on those that are left, of the CPU: to stand in the queue for one costs nobody anything ...
 const AT_END: Duration = Duration::from_millis(500);
+/// ... and how long it waits for them at most.
+const AT_MOST: Duration = Duration::from_secs(3);
+/// When what could not be read is tried again, ns.
+const AGAIN: Ns = 1_000_000_000;
+/// Most threads named whose waits were not looked up.
+const MAX_NAMED: usize = 64;
+
+/// Long waits of which it was not found out who could end them.
+#[derive(Default)]
+pub struct Left {
+    pub waits: usize,
+    /// The numbers of their threads, of the focus first; not all when there are very many.
+    pub threads: Vec<u32>,
+}
+
+impl Left {
+    fn add(&mut self, tid: u32) {
+        if self.threads.contains(&tid) {
+            return;
+        }
+        self.waits += 1;
+        if self.threads.len() < MAX_NAMED {
+            self.threads.push(tid);
+        }
+    }
+}
 
 impl Pipeline {
     /// Looks up who holds what long waits wait for: a few waits at a time, since it reads much of `/proc`.
@@ -37,11 +64,12 @@ impl Pipeline {
         }
     }
 
-    /// At the end of a recording: looks up what was not yet, as long as nobody is in a hurry, and returns how many long waits
+    /// At the end of a recording: looks up what was not yet, as long as nobody is in a hurry, and returns which long waits
     /// are left. `now` is of `CLOCK_MONOTONIC`.
-    pub fn look_up_rest(&mut self, now: u64, hurry: &dyn Fn() -> bool) -> usize {
+    pub fn look_up_rest(&mut self, now: u64, hurry: &dyn Fn() -> bool) -> Left {
         let time = self.time(now);
-        let began = Instant::now();
+        let (began, begun) = (Instant::now(), clock::thread_cpu());
+        let spent = || Duration::from_nanos(clock::thread_cpu().saturating_sub(begun));
         // Nobody was found in a look from before the wait: it is the last moment for another one.
         let mut again: Vec<Long> = self.later.drain(..).map(|l| l.1).collect();
         again.retain(|l| {
@@ -52,13 +80,32 @@ impl Pipeline {
             self.holders.look_anew();
         }
         self.long.extend(again);
-        while began.elapsed() < AT_END
+        while spent() < AT_END
+            && began.elapsed() < AT_MOST
             && !hurry()
             && let Some(long) = self.next_long()
         {
             self.look_up(&long, time);
         }
-        self.long.len()
+        let mut left = std::mem::take(&mut self.left);
+        while let Some(long) = self.next_long() {
+            left.add(long.tid);
+        }
+        left
+    }
+
+    /// Has it looked up who holds what this wait is for. Where too many are to be, those of the focus are.
+    pub(super) fn ask(&mut self, long: Long) {
+        let mut without = None;
+        if self.long.len() >= MAX_LONG {
+            without = if self.identity.in_reach(long.thread) { self.long.pop_back() } else { Some(long) };
+        }
+        if without.is_none_or(|w| w.thread != long.thread) {
+            self.long.push_back(long);
+        }
+        if let Some(w) = without {
+            self.left.add(w.tid);
+        }
     }
 
     /// The wait to look up next: those of the focus, and of whom it waits for, come before all others.
@@ -87,7 +134,10 @@ impl Pipeline {
             members: &members,
             error: long.error,
         };
+        let unread = self.holders.unread();
         let holders = self.holders.find(&wait, &mut self.identity, time);
+        // What took too long to be read says nothing about who there is.
+        let unknown = holders.is_empty() && self.holders.unread() != unread;
         let file = |o: &&Object| matches!(o.kind, ObjectKind::File | ObjectKind::FileLock);
         let nameless = object.filter(file).is_some_and(|o| o.name.is_empty());
         let path = nameless.then(|| self.holders.path_of_file(long.tid, long.off.syscall)).flatten();
@@ -95,7 +145,13 @@ impl Pipeline {
         let own = self.identity.row(long.thread).map(|t| t.process);
         let theirs =
             |f: &Found| self.identity.row(f.holder).map(|t| t.process) != own || f.relation.has_lock();
-        if !holders.iter().any(theirs)
+        if unknown {
+            if long.first && self.later.len() < MAX_LONG {
+                self.later.push_back((time.saturating_add(AGAIN), Long { first: false, ..*long }));
+            } else {
+                self.left.add(long.tid);
+            }
+        } else if !holders.iter().any(theirs)
             && long.first
             && self.later.len() < MAX_LONG
             && let Some(at) = self.holders.ask_again(long.off.start)
@@ -198,7 +254,31 @@ mod tests {
         for n in 0..3 * AT_ONCE as u32 {
             waits(&mut p, OTHERS + n);
         }
-        assert_eq!(p.look_up_rest(1, &|| true), 3 * AT_ONCE);
-        assert_eq!(p.look_up_rest(1, &|| false), 0);
+        let left = p.look_up_rest(1, &|| true);
+        assert_eq!((left.waits, left.threads.len()), (3 * AT_ONCE, 3 * AT_ONCE));
+        for n in 0..3 * AT_ONCE as u32 {
+            waits(&mut p, OTHERS + n);
+        }
+        assert_eq!(p.look_up_rest(1, &|| false).waits, 0);
+    }
+
+    /// Where there is no room for more, those that the recording is about have it, and whoever has none is told of.
+    #[test]
+    fn a_wait_of_the_focus_is_kept_beside_very_many() {
+        let own = std::process::id();
+        let focus = Focus { pids: vec![own], ..Focus::default() };
+        let mut p = Pipeline::new(0, Identity::new(0, &focus, 1), 99);
+        for n in 0..MAX_LONG as u32 {
+            waits(&mut p, OTHERS + n);
+        }
+        let last = OTHERS + MAX_LONG as u32;
+        for tid in [last, own] {
+            waits(&mut p, tid);
+            let long = p.long.pop_back().expect("just put there");
+            p.ask(long);
+        }
+        assert_eq!(p.long.len(), MAX_LONG);
+        assert_eq!(p.next_long().map(|l| l.tid), Some(own));
+        assert_eq!(p.left.threads, [last, last - 1]);
     }
 }

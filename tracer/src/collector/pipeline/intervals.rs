@@ -3,7 +3,7 @@
 use super::super::raw::{
     Again, F_KERNEL, F_LONG, F_OPEN, F_SEEDED, F_THROTTLED, K_NONE, Off, RawObject, Run,
 };
-use super::{Last, Long, MAX_LONG, Pipeline};
+use super::{Last, Long, Pipeline};
 use pg_event::{Context, Event, Kind, Ns, ObjectKind, OffCpu, OffState, StackId, Sysno, ThreadId};
 
 /// Number of `sched_yield` (x86-64).
@@ -88,9 +88,7 @@ impl Pipeline {
         off.user_stack = self.python.stack(r.tid, (r.start, until), off.user_stack, &mut self.stacks);
         if r.flags & F_LONG != 0 {
             self.python.want(r.tgid, r.tid);
-            if self.long.len() < MAX_LONG {
-                self.long.push_back(Long { thread, tid: r.tid, tgid: r.tgid, off, first: true, error: 0 });
-            }
+            self.ask(Long { thread, tid: r.tid, tgid: r.tgid, off, first: true, error: 0 });
             // Should the recording be cut off, this is what remains of the wait; its end replaces it.
             let off = OffCpu { open: true, woken: 0, waker: ThreadId::NONE, ..off };
             self.order.push(Event { time, thread, cpu: r.cpu, kind: Kind::OffCpu(off) });

@@ -32,7 +32,9 @@ impl Run {
         for touch in &touches {
             self.pipeline.touch(touch);
         }
-        let flushed = self.programs.pass(Pass::Flush);
+        // Waits that became long since the last look, or that no look came to in time: who holds what they are for is
+        // looked up below, while all of it goes on.
+        let flushed = self.programs.pass(Pass::Long).and_then(|()| self.programs.pass(Pass::Flush));
         self.drain.stop();
         while let Ok(batch) = self.drain.batches.recv() {
             self.take(&batch);
@@ -56,11 +58,7 @@ impl Run {
         // Detaches everything: naming frames may take a while.
         drop(programs);
         let left = pipeline.look_up_rest(end, &|| hurry.load(Ordering::Relaxed));
-        if left > 0 {
-            notes.push(format!(
-                "not looked up any more: who holds what threads wait for, {left} of their long waits"
-            ));
-        }
+        notes.extend(Coverage::not_looked_up(left.waits, &left.threads));
         for item in pipeline.release(end, true) {
             if out.send(item).is_err() {
                 return Ok(());

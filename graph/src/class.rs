@@ -157,13 +157,13 @@ fn waits_for_timer(v: &Vertex, catalog: &Catalog) -> bool {
     const NEAR: usize = 40;
     let own = |f: &Frame| {
         let module = catalog.modules.get(f.module.index()).filter(|m| m.kind == ModuleKind::Python);
-        module.is_some_and(|m| m.short().ends_with("/threading.py"))
+        module.is_some_and(|m| m.short().split_once('/').is_some_and(|(_, file)| file == "threading.py"))
     };
     let mut waits = false;
     for f in catalog.frames_of(v.user_stack).take(NEAR).filter(|f| own(f)) {
         match f.function.as_str() {
             "Timer.run" | "run" => return waits,
-            name => waits = name == "wait" || name.ends_with(".wait"),
+            name => waits = name.rsplit('.').next() == Some("wait"),
         }
     }
     false

@@ -102,6 +102,11 @@ pub(crate) fn on_condition(v: &Vertex, catalog: &Catalog) -> bool {
     named_use(v, catalog) == Some(FutexUse::Condition)
 }
 
+/// Do the names on its stack tell that it waits for a lock?
+pub(crate) fn enters_lock(v: &Vertex, catalog: &Catalog) -> bool {
+    v.syscall.is_any(FUTEXES) && named_use(v, catalog) == Some(FutexUse::Lock)
+}
+
 /// Is it no wait for a read-write lock of the C library, by what its stack tells? Who calls futex(2) by `syscall(3)` has locks
 /// of its own.
 pub(crate) fn no_read_lock(v: &Vertex, catalog: &Catalog) -> bool {

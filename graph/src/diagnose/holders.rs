@@ -373,8 +373,9 @@ impl Walk<'_> {
         let sleeps = activity(self.g, self.c, holder, spans)
             .waiting()
             .is_some_and(|g| class(&self.representative(g), self.c) == WaitClass::Sleep);
+        let joins = relation == Relation::Peer && self.only_joins(holder, spans);
         let own = busy(holder);
-        if own * 2 >= total(spans) && !aside && !sleeps {
+        if own * 2 >= total(spans) && !aside && !sleeps && !joins {
             return vec![holder];
         }
         // A futex wait of another thread is as likely an idle worker of a pool: only running counts.
@@ -388,13 +389,16 @@ impl Walk<'_> {
         let owing = |t: ThreadId| self.owing(t, spans);
         // A process that has both ends answers itself by some other way.
         let asks = self.path.last().and_then(|p| self.c.thread(p.0)).map(|t| t.process);
-        let accepts = self.accepts(holder, spans) || sleeps;
+        let accepts = self.accepts(holder, spans) || sleeps || joins;
         let others_may = relation == Relation::Peer && asks != Some(process) && accepts;
         let ran = most(&ran);
         if let Some(t) = ran.first() {
             return vec![*t];
         }
         let mut others = if others_may || aside { most(&owing) } else { Vec::new() };
+        if others.is_empty() && others_may {
+            others = most(&|t| self.at_lock(t, spans));
+        }
         // Where the one only takes new connections, somebody else serves the old one: who sleeps may.
         if others.is_empty() && others_may {
             others = most(&|t| self.asleep(t, spans));
@@ -410,6 +414,13 @@ impl Walk<'_> {
             let class = class(&v, self.c);
             class.idle() || class == WaitClass::Condition || crate::class::vague(&v, self.c)
         })
+    }
+
+    /// For how long a thread waited for what its stack tells to be a lock: it has work, unlike one of a pool that waits for some.
+    fn at_lock(&self, t: ThreadId, spans: &Spans) -> Ns {
+        let act = activity(self.g, self.c, t, spans);
+        let at = act.waiting().filter(|g| crate::class::enters_lock(&self.representative(g), self.c));
+        at.map_or(0, |g| g.blocked)
     }
 
     /// For how long a thread was in one and the same sleep.

@@ -167,27 +167,47 @@ fn threads_without_a_goroutine_wait_for_none_of_each_other() {
     assert!(r.coverage.notes.iter().all(|n| !n.contains("goroutine")), "{:?}", r.coverage.notes);
 }
 
-/// A thread of a pool took a request, which was not recorded: only that the client woke it when it waited for it. It waits for
-/// a monitor since; the thread that is said to have the connection accepts, as all of the process have it.
-#[test]
-fn who_waited_for_the_request_took_it() {
+/// A thread of a pool took a request, which was not recorded: only that the client woke it when it waited for it, or, `before`
+/// the recording, nothing. It waits for a monitor since; the thread that is said to have the connection, as all of the process
+/// have it, waits for the one that accepts to end.
+fn behind_a_pool(before: bool) -> Report {
     let mut d = Drawing::new(10.0);
     let server = d.process("java", "java App", None, 0.0);
-    let client = d.process("curl", "curl app", None, 0.5);
-    let (first, pool) = (d.thread(server, "java", 0.0), d.thread(server, "pool-1", 0.1));
-    let owner = d.thread(server, "owner", 0.2);
+    let client = d.process("curl", "curl app", None, if before { 0.0 } else { 0.5 });
+    let (first, pool) = (d.thread(server, "java", 0.0), d.thread(server, "pool-1", 0.0));
+    let owner = d.thread(server, "owner", 0.0);
     let (asks, serves) = tcp(&mut d, 4000, 80);
     let listener = d.object(ObjectKind::Tcp, 80, 0, "127.0.0.1:80");
     let (set, word) = (d.set(&[serves]), d.object(ObjectKind::Futex, 0x5000, 1000, ""));
-    let enter = d.stack(&["futex_wait (libc.so.6)", "ObjectMonitor::enter (libjvm.so)"]);
-    d.wait(first, 0.1, 10.0, "accept").on(listener).open();
     let end = d.object(ObjectKind::Futex, 0x90_0000, 1000, "");
-    d.wait(server, 0.1, 10.0, "futex").on(end).op(9, 1002).open();
-    d.wait(pool, 0.6, 1.0, "poll").on(set).by(client, "sendto", asks);
-    d.wait(owner, 0.3, 10.0, "nanosleep").open();
-    d.wait(pool, 1.1, 10.0, "futex").on(word).op(PRIVATE_WAIT, 2).stack(enter).open();
-    d.wait(client, 1.01, 10.0, "recvfrom").on(asks).open();
+    let enter = d.stack(&["futex_wait (libc.so.6)", "ObjectMonitor::enter (libjvm.so)"]);
+    let from = |start| if before { 0.0 } else { start };
+    d.wait(first, 0.0, 10.0, "accept").on(listener).before().open();
+    d.wait(server, 0.0, 10.0, "futex").on(end).op(9, 1002).before().open();
+    d.wait(owner, 0.0, 10.0, "nanosleep").before().open();
+    if !before {
+        d.wait(pool, 0.6, 1.0, "poll").on(set).by(client, "sendto", asks);
+    }
+    let waits = d.wait(pool, from(1.1), 10.0, "futex").on(word).op(PRIVATE_WAIT, 2).stack(enter);
+    if before {
+        waits.before().open()
+    } else {
+        waits.open()
+    }
+    let asked = d.wait(client, from(1.01), 10.0, "recvfrom").on(asks);
+    if before {
+        asked.before().open()
+    } else {
+        asked.open()
+    }
     d.hold(server, client, asks, Relation::Peer, 2.0);
-    let r = d.diagnose("curl");
-    assert_eq!(r.slice[1].thread, "pool-1", "{r:#?}");
+    d.diagnose("curl")
+}
+
+#[test]
+fn who_waited_for_the_request_or_waits_for_a_lock_took_it() {
+    for before in [false, true] {
+        let r = behind_a_pool(before);
+        assert_eq!(r.slice[1].thread, "pool-1", "{before} {r:#?}");
+    }
 }

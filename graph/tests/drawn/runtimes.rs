@@ -190,15 +190,15 @@ fn behind_a_pool(before: bool) -> Report {
     }
     let waits = d.wait(pool, from(1.1), 10.0, "futex").on(word).op(PRIVATE_WAIT, 2).stack(enter);
     if before {
-        waits.before().open()
+        waits.before().open();
     } else {
-        waits.open()
+        waits.open();
     }
     let asked = d.wait(client, from(1.01), 10.0, "recvfrom").on(asks);
     if before {
-        asked.before().open()
+        asked.before().open();
     } else {
-        asked.open()
+        asked.open();
     }
     d.hold(server, client, asks, Relation::Peer, 2.0);
     d.diagnose("curl")

@@ -378,7 +378,7 @@ impl Walk<'_> {
         if own * 2 >= total(spans) && !aside && !sleeps && !joins {
             return vec![holder];
         }
-        // A futex wait of another thread is as likely an idle worker of a pool: only running counts.
+        // A futex wait of another thread is as likely an idle worker of a pool: running counts, and what is known to be a lock.
         let ran = |t: ThreadId| activity(self.g, self.c, t, spans).running;
         let most = |of: &dyn Fn(ThreadId) -> Ns| {
             let all = self.g.threads_of(process).map(|t| (of(t), t));
@@ -389,8 +389,8 @@ impl Walk<'_> {
         let owing = |t: ThreadId| self.owing(t, spans);
         // A process that has both ends answers itself by some other way.
         let asks = self.path.last().and_then(|p| self.c.thread(p.0)).map(|t| t.process);
-        let accepts = self.accepts(holder, spans) || sleeps || joins;
-        let others_may = relation == Relation::Peer && asks != Some(process) && accepts;
+        let serves_none = self.accepts(holder, spans) || sleeps || joins;
+        let others_may = relation == Relation::Peer && asks != Some(process) && serves_none;
         let ran = most(&ran);
         if let Some(t) = ran.first() {
             return vec![*t];

@@ -40,6 +40,18 @@ static __always_inline u64 switch_time(struct cpu *c, struct task_struct *prev)
 	return now;
 }
 
+/* CLOCK_MONOTONIC, read just `now` on this CPU: when what its thread does is. The switch to the thread was before that; if
+ * the time that was told for it is later, what the clocks are apart was found too much by as much. */
+static __always_inline u64 after_switch(struct cpu *c, u64 now)
+{
+	if (now < c->switched) {
+		if (c->switched - now < JUMP_NS)
+			c->ahead -= c->switched - now;
+		return c->switched;
+	}
+	return now;
+}
+
 /* From then to `now`. The clock of the CPU that told `then` may be ahead by what a comparison takes: then none. Arithmetic
  * only, as in `ones`. */
 static __always_inline u64 since(u64 then, u64 now)

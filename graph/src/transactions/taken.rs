@@ -171,9 +171,14 @@ fn add_messages(
 }
 
 impl Transactions {
-    /// The unit of a thread that contains a moment.
+    /// The unit of a thread in which it did something. Between units it waits and does nothing: what it did just before a
+    /// unit began it did in that one, and the clocks differ.
     fn containing(units: &[WorkUnit], thread: ThreadId, time: Ns) -> Option<usize> {
-        let i = unit_before(units, thread, time)?;
-        (units[i].end >= time).then_some(i)
+        let in_one = |i: &usize| units[*i].end >= time;
+        unit_before(units, thread, time).filter(in_one).or_else(|| {
+            let next = units.partition_point(|u| (u.thread, u.start) <= (thread, time));
+            let u = units.get(next)?;
+            (u.thread == thread && u.start - time <= SLACK).then_some(next)
+        })
     }
 }

@@ -69,6 +69,24 @@ fn a_chain_of_three_threads() {
 }
 
 #[test]
+fn what_was_done_just_before_a_unit_was_done_in_it() {
+    let mut s = server(&["listener", "worker"]);
+    let [l, w] = s.threads[..] else { unreachable!() };
+    s.asked(l, 0.1, 1.0);
+    s.signalled(w, 0.1, 1.1, l, 0.0);
+    s.asked(l, 1.2, 9.0);
+    s.signalled(w, 2.0, 9.05, l, 0.0);
+    let (graph, catalog) = s.d.build();
+    let from = |start| {
+        let units = vec![unit(l, 0, 0.02, 0.1), unit(l, 0, start, 1.2), unit(w, 1, 1.1, 2.0)];
+        Transactions::new(&graph, &catalog, units, &[]).hand_overs.iter().map(|h| h.from).collect::<Vec<_>>()
+    };
+    // The clock of the unit is 3 us ahead; what it did 1 ms before is another matter.
+    assert_eq!(from(1.100_003), [1]);
+    assert_eq!(from(1.101), []);
+}
+
+#[test]
 fn the_mutex_behind_a_condition_is_no_hand_over_but_part_of_it() {
     let mut s = server(&["listener", "worker", "other"]);
     let [l, w, o] = s.threads[..] else { unreachable!() };

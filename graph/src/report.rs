@@ -182,6 +182,9 @@ pub struct ViolationInfo {
     /// Of its time, as far as that was seen: on a CPU.
     #[serde(default)]
     pub on_cpu_ns: u64,
+    /// It seemed to have a CPU, which the host of this machine, a guest, had given to others.
+    #[serde(default)]
+    pub stolen_ns: u64,
     /// Ready to run, without one.
     #[serde(default)]
     pub ready_ns: u64,

@@ -75,6 +75,7 @@ fn kind() -> impl Strategy<Value = Kind> {
                 kernel_stack: none,
                 depth,
                 at: SeenBy::Switch,
+                stolen: elapsed,
             })
         }),
         1 => time().prop_map(|since| Kind::Lost { since, count: 3, ring: 0 }),

@@ -321,6 +321,7 @@ fn units_that_hang_since_before_the_window_are_kept() {
             kernel_stack,
             depth: 1,
             at: SeenBy::Asleep,
+            stolen: 0,
         };
         at(time, t, Kind::Violation(v))
     };

@@ -61,7 +61,8 @@ impl Shown {
             stack: Vec::new(),
             distance: None,
             type_unknown: v.unknown.map(|why| watched.why_unknown(why)),
-            on_cpu_ns: v.elapsed.saturating_sub(v.away),
+            on_cpu_ns: v.elapsed.saturating_sub(v.away).saturating_sub(v.stolen),
+            stolen_ns: v.stolen,
             ready_ns: ready,
             asleep_ns: v.away - ready,
             // Who woke whom is in the recording.
@@ -184,13 +185,20 @@ pub fn over_json(s: &Shown, took: Ns) -> Value {
 /// What the unit did with its time, as far as it is worth a word.
 fn where_time_went(s: &Shown) -> String {
     let [cpu, ready, asleep] = [s.info.on_cpu_ns, s.info.ready_ns, s.info.asleep_ns];
+    let stolen = s.info.stolen_ns;
     let least = s.info.elapsed_ns / 50;
-    let parts = [(cpu, "on a CPU"), (ready, "ready without a CPU"), (asleep, "asleep")];
+    let parts = [
+        (cpu, "on a CPU"),
+        (stolen, "the host had its CPU"),
+        (ready, "ready without a CPU"),
+        (asleep, "asleep"),
+    ];
     let told =
         parts.into_iter().filter(|(ns, _)| *ns > least).map(|(ns, what)| format!("{} {what}", span(ns)));
     let told = told.collect::<Vec<_>>().join(", ");
     let others = match (s.stopped, s.starved) {
         (true, _) => "; it is stopped",
+        (_, true) if stolen > ready => "; it is the host's doing",
         (_, true) => "; others had the CPUs",
         _ => "",
     };
@@ -394,6 +402,11 @@ mod tests {
             " (1.0 ms on a CPU, 40 ms ready without a CPU; others had the CPUs)"
         );
         assert_eq!(of([500_000, 0, 40_000_000], false), " (40 ms asleep)");
+        let host = ViolationInfo { stolen_ns: 30_000_000, ..spent([10_000_000, 900_000, 0]) };
+        assert_eq!(
+            where_time_went(&Shown { info: host, starved: true, ..shown() }),
+            " (10 ms on a CPU, 30 ms the host had its CPU, 900 µs ready without a CPU; it is the host's doing)"
+        );
         let stopped = Shown { info: spent([1_000_000, 0, 40_000_000]), stopped: true, ..shown() };
         assert_eq!(where_time_went(&stopped), " (1.0 ms on a CPU, 40 ms asleep; it is stopped)");
         assert_eq!(of([0; 3], false), "");

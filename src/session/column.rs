@@ -213,6 +213,7 @@ impl<'a> Col<'a> {
         self.bad
     }
 
+    /// Nothing is left of it, or it is not there.
     pub(super) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }

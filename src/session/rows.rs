@@ -38,5 +38,5 @@ const UNHEARD: usize = 17;
 const VIOLATION: usize = 18;
 const GROUPS: usize = 19;
 /// Columns of each group.
-const COLUMNS: [usize; GROUPS] = [4, 17, 6, 6, 3, 1, 0, 1, 2, 3, 4, 2, 1, 3, 3, 5, 4, 1, 8];
+const COLUMNS: [usize; GROUPS] = [4, 17, 6, 6, 3, 1, 0, 1, 2, 3, 4, 2, 1, 3, 3, 5, 4, 1, 9];
 const MAX_COLUMNS: usize = 17;

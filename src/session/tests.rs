@@ -67,8 +67,8 @@ fn kind() -> impl Strategy<Value = Kind> {
         1 => (id(), any::<bool>()).prop_map(|(unit_type, begin)| {
             Kind::UnitBoundary { unit_type: UnitTypeId(unit_type), begin }
         }),
-        1 => (ns(), ns(), ns(), few(5), id(), id(), any::<u32>(), 0..4u8).prop_map(
-            |(start, elapsed, threshold, t, u, k, depth, at)| Kind::Violation(Violation {
+        1 => ((ns(), ns(), ns(), ns()), few(5), id(), id(), any::<u32>(), 0..4u8).prop_map(
+            |((start, elapsed, threshold, stolen), t, u, k, depth, at)| Kind::Violation(Violation {
                 start,
                 elapsed,
                 threshold,
@@ -77,6 +77,7 @@ fn kind() -> impl Strategy<Value = Kind> {
                 kernel_stack: StackId(k),
                 depth,
                 at: SeenBy::from_u8(at),
+                stolen,
             })
         ),
         1 => any::<u32>().prop_map(|number| Kind::Mark { number }),

@@ -482,7 +482,7 @@ int BPF_PROG(on_waking, struct task_struct *task)
 	struct task_struct *waker = bpf_get_current_task_btf();
 	struct cpu *c = this_cpu();
 	if (c)
-		now = after_switch(c, now);
+		after_switch(c, now);
 	u64 before[WAKE_WORDS];
 	for (int i = 0; i < WAKE_WORDS; i++)
 		before[i] = t->wake[i];

@@ -184,8 +184,10 @@ static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs
 		suspect(u, now, threshold);
 	if (!threshold || elapsed <= threshold || (seen != BY_END && is_gone(u, regs ? regs->sp : 0)))
 		return;
+	if (seen == BY_SAMPLE && waits_for_tick(u, bpf_get_current_task_btf(), now))
+		return;
 	look_at_delay(u, bpf_get_current_task_btf());
-	u32 slow = elapsed <= threshold + u->ready ? STARVED : SLOW;
+	u32 slow = elapsed <= threshold + u->ready + u->stolen ? STARVED : SLOW;
 	if (u->told == TOLD && slow <= u->slow && (slow != SLOW || elapsed < u->again))
 		return;
 	if (!u->told) {
@@ -225,6 +227,7 @@ static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs
 	v->threshold = threshold;
 	v->away = u->away;
 	v->ready = u->ready;
+	v->stolen = u->stolen;
 	v->of = u->best;
 	v->seen = seen;
 	v->number = u->number;
@@ -275,9 +278,9 @@ static __always_inline void age(struct unit *u, u64 now)
 			if (u->held - since > u->least)
 				u->least = u->held - since;
 		}
-		u->waited += u->ready;
+		u->waited += u->ready + u->stolen;
 		u->start = on && on < now ? on : now;
-		u->spent = u->away = u->ready = 0;
+		u->spent = u->away = u->ready = u->stolen = 0;
 		u->delay = NOT_LOOKED;
 		look_at_delay(u, bpf_get_current_task_btf());
 		u->best = NO_TYPE;
@@ -307,7 +310,9 @@ static __always_inline void begin_unit(struct unit *u, u64 now, u32 woken)
 	u->hazy = 0;
 	u->spent = 0;
 	u->off = 0;
-	u->away = u->ready = 0;
+	u->away = u->ready = u->stolen = 0;
+	u->stolen_so_far = stolen_from(bpf_get_current_task_btf());
+	u->put_off = 0;
 	u->delay = NOT_LOOKED;
 	u->best = NO_TYPE;
 	u->most = 0;
@@ -508,6 +513,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 			u->away += now - u->off;
 		u->off = 0;
 		u->held = u->got = now;
+		gets_cpu(u, prev, now);
 	}
 	return 0;
 }

@@ -89,12 +89,16 @@ struct unit {
 	u64 served;		 /* the socket of the connection that it received from last */
 	u32 answered;		 /* and has sent to since then */
 	u32 came;		 /* the unit began with what was received, no wait before it */
-	u64 spare;
+	/* See delay.h. */
+	u64 stolen;		 /* of the unit: it had this CPU, which the host had given to others */
+	u64 stolen_so_far;	 /* what the kernel had counted of such on this CPU when it was looked at last */
+	s64 apart;		 /* how far the run queue's clock was behind when the thread got the CPU; 0: not known */
+	u32 put_off, pad2;	 /* once a sample told nothing since the kernel may not have counted that yet */
 };
-_Static_assert(sizeof(struct unit) == 448, "layout.rs");
+_Static_assert(sizeof(struct unit) == 472, "layout.rs");
 
 #define NOT_LOOKED (~0ULL)
-/* Why it took too long: it was ready without a CPU for what it exceeds; or it would have done so with one. */
+/* Why it took too long: it was ready without a CPU for what it exceeds, or the host had that; or it would have done so with one. */
 enum slow { IN_TIME = 0, STARVED, SLOW };
 
 struct alarm {
@@ -168,6 +172,7 @@ struct rec_violation {
 	struct head head;
 	u64 start, elapsed, threshold;
 	u64 away, ready;	 /* of `elapsed`: off the CPU; of that ready without one */
+	u64 stolen;		 /* of what was not off the CPU: the host had it */
 	u32 of, seen;
 	u32 number;
 	u32 kernel_frames;
@@ -179,7 +184,7 @@ struct rec_violation {
 	struct regs regs;
 	u8 data[STACK_BYTES];
 };
-_Static_assert(sizeof(struct rec_violation) == 18320, "layout.rs");
+_Static_assert(sizeof(struct rec_violation) == 18328, "layout.rs");
 
 /* A thread or process came or went, or a unit ended: one whose violation was told, or one that took no longer than it may. */
 struct rec_life {

@@ -134,6 +134,7 @@ struct nsproxy {
 struct rq {
 	int cpu;
 	u64 clock;
+	u64 prev_steal_time_rq;
 };
 struct cfs_rq {
 	struct rq *rq;

@@ -88,7 +88,7 @@ static __always_inline void count_unseen(bool in_time)
 /* Nobody knows whether the unit, which is older than it may be if it is one, is one. */
 static __always_inline void suspect(struct unit *u, u64 now, u64 threshold)
 {
-	u64 known = u->first + u->waited + u->ready;
+	u64 known = u->first + u->waited + u->ready + u->stolen;
 	u32 zero = 0;
 	struct sight *s = bpf_map_lookup_elem(&sight, &zero);
 	if (s && !s->on && now > known && now - known > threshold)

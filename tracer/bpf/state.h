@@ -222,6 +222,7 @@ struct cpu {
 	u64 compared;
 	s64 ahead;
 	u64 switched;
+	u64 readings; /* of the monotonic one that are to follow */
 	u64 samples; /* of threads that waited a moment ago */
 	u64 before[WAIT_WORDS]; /* what it waited on the last time: room for on_switch (Linux 6.1 gives 512 bytes of stack) */
 };

@@ -71,6 +71,7 @@ pub fn violation_info(
         distance: (v.depth > 0).then(|| catalog.shown_at(v.user_stack, v.depth as usize) as u32),
         type_unknown: catalog.why_unknown(v.unit_type).map(str::to_owned),
         on_cpu_ns: spent.on_cpu,
+        stolen_ns: spent.stolen,
         ready_ns: spent.ready,
         asleep_ns: spent.asleep,
         handed_on: graph.handed_on(catalog, v.thread, v.time).map(|h| handed_on(catalog, &h)),

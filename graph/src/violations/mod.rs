@@ -72,6 +72,8 @@ pub struct ViolationFact {
     pub depth: u32,
     /// What saw it.
     pub at: SeenBy,
+    /// How long of it the thread had a CPU that the host of the machine had given to others, ns.
+    pub stolen: Ns,
     /// Up to when the unit is known to have gone on, ns: its end, if that was seen.
     pub until: Ns,
     /// Its end was seen.
@@ -81,7 +83,7 @@ pub struct ViolationFact {
 impl ViolationFact {
     /// From an event of `thread` at `time`.
     pub fn new(thread: ThreadId, v: &Violation, time: Ns) -> Self {
-        let Violation { elapsed, threshold, unit_type, user_stack, kernel_stack, depth, at, .. } = *v;
+        let Violation { elapsed, threshold, unit_type, user_stack, kernel_stack, depth, at, stolen, .. } = *v;
         let (start, until, ended) = (v.start.min(time), time, v.at == SeenBy::End);
         Self {
             time,
@@ -94,6 +96,7 @@ impl ViolationFact {
             kernel_stack,
             depth,
             at,
+            stolen,
             until,
             ended,
         }
@@ -101,8 +104,8 @@ impl ViolationFact {
 
     /// A later look at the same unit: where it was then, and what it was taken for.
     fn looked_at(&mut self, later: &Self) {
-        let Self { elapsed, threshold, unit_type, user_stack, kernel_stack, depth, at, .. } = *later;
-        *self = Self { elapsed, threshold, unit_type, user_stack, kernel_stack, depth, at, ..*self };
+        let Self { elapsed, threshold, unit_type, user_stack, kernel_stack, depth, at, stolen, .. } = *later;
+        *self = Self { elapsed, threshold, unit_type, user_stack, kernel_stack, depth, at, stolen, ..*self };
     }
 
     /// How long the unit took, as far as is known, ns.

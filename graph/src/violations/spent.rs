@@ -11,6 +11,8 @@ use pg_event::{Catalog, Ns};
 pub struct Spent {
     /// On a CPU, ns.
     pub on_cpu: Ns,
+    /// It seemed to have one, which the host of the machine, a guest, had given to others, ns.
+    pub stolen: Ns,
     /// Ready to run, without one, ns.
     pub ready: Ns,
     /// Asleep, ns.
@@ -24,6 +26,7 @@ impl Spent {
     pub fn words(&self) -> String {
         let parts = [
             (self.on_cpu, "on a CPU"),
+            (self.stolen, "the host had its CPU"),
             (self.ready, "ready without a CPU"),
             (self.asleep, "asleep"),
             (self.unseen, "unseen"),
@@ -40,6 +43,7 @@ impl EventGraph {
         let act = activity(self, catalog, v.thread, &[(v.start, v.until)]);
         let unseen = act.unseen + act.unborn + act.gone;
         let asleep = act.total.saturating_sub(act.running + act.runnable + unseen);
-        Spent { on_cpu: act.running, ready: act.runnable, asleep, unseen }
+        let stolen = v.stolen.min(act.running);
+        Spent { on_cpu: act.running - stolen, stolen, ready: act.runnable, asleep, unseen }
     }
 }

@@ -4,8 +4,8 @@ use crate::draw::{Drawing, ns};
 use pg_event::{ObjectKind, OffState, SeenBy, StackId, ThreadId, UnitTypeId};
 use pg_graph::report::Report;
 use pg_graph::{
-    BlockType, Diagnosis, Options, Selection, Step, Victim, VictimOptions, compare, run_with_policy, select,
-    victims,
+    BlockType, Diagnosis, Options, Selection, Step, Victim, VictimOptions, ViolationFact, compare,
+    run_with_policy, select, victims,
 };
 
 /// Two workers of a server. Each unit asks a database (20 ms, as always) and takes a lock; in the last one of the first
@@ -328,6 +328,11 @@ fn what_a_slow_unit_did_with_its_time_is_told() {
     let words = |i: usize| g.spent(&c, &g.violations()[i]).words();
     assert_eq!(words(0), "300 ms on a CPU, 200 ms ready without a CPU, 500 ms asleep");
     assert_eq!(words(1), "100 ms on a CPU, 1.40 s asleep");
+    let on_a_guest = ViolationFact { stolen: ns(0.2), ..g.violations()[0] };
+    assert_eq!(
+        g.spent(&c, &on_a_guest).words(),
+        "100 ms on a CPU, 200 ms the host had its CPU, 200 ms ready without a CPU, 500 ms asleep"
+    );
     assert_eq!(pg_graph::words::unit_type(&c, unknown), "unknown type");
 }
 

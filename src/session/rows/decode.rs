@@ -85,6 +85,8 @@ impl Decoder {
             unheard,
             violation,
         ] = &mut cols;
+        // Before format 1.5 nobody said.
+        let has_stolen = !violation[8].is_empty();
         for _ in 0..rows {
             let tag = common[0].byte() as usize;
             time = time.wrapping_add(common[1].i() as u64);
@@ -172,6 +174,7 @@ impl Decoder {
                     kernel_stack: StackId(violation[5].id()),
                     depth: violation[6].u32(),
                     at: SeenBy::from_u8(violation[7].byte()),
+                    stolen: if has_stolen { violation[8].u() } else { 0 },
                 }),
                 COMMON => {
                     common[0].spoil();

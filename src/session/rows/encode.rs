@@ -238,6 +238,7 @@ impl Encoder {
                 c[5].id(v.kernel_stack.0);
                 c[6].u(u64::from(v.depth));
                 c[7].byte(v.at as u8);
+                c[8].u(v.stolen);
                 VIOLATION
             }
             Kind::Mark { number } => {

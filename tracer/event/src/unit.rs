@@ -94,6 +94,8 @@ pub struct Violation {
     pub depth: u32,
     /// What saw it.
     pub at: SeenBy,
+    /// How long of it the thread had a CPU that the host of the machine, a guest, had given to others, ns.
+    pub stolen: Ns,
 }
 
 #[cfg(test)]

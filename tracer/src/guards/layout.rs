@@ -48,7 +48,7 @@ pub const BY_FUNCTION: u64 = 0x10_0000;
 pub const KIND_SHIFT: u32 = 12;
 /// Types that share a context.
 pub const CANDIDATES: usize = 15;
-/// Why a unit took too long (`enum slow`): it was ready without a CPU for what it exceeds, or it would have done so with one.
+/// Why a unit took too long (`enum slow`): it was ready without a CPU for what it exceeds, or the host had that, or it would have done so with one.
 pub const STARVED: u32 = 1;
 /// See [`STARVED`].
 pub const SLOW: u32 = 2;
@@ -136,7 +136,11 @@ pub struct Unit {
     pub served: u64,
     pub answered: u32,
     pub came: u32,
-    pub spare: u64,
+    pub stolen: u64,
+    pub stolen_so_far: u64,
+    pub apart: i64,
+    pub put_off: u32,
+    pub pad2: u32,
 }
 
 impl Unit {
@@ -181,7 +185,11 @@ impl Unit {
             served: 0,
             answered: 0,
             came: 0,
-            spare: 0,
+            stolen: 0,
+            stolen_so_far: 0,
+            apart: 0,
+            put_off: 0,
+            pad2: 0,
         }
     }
 }
@@ -360,6 +368,7 @@ pub struct Violation {
     pub threshold: u64,
     pub away: u64,
     pub ready: u64,
+    pub stolen: u64,
     pub of: u32,
     pub seen: u32,
     pub number: u32,
@@ -453,10 +462,10 @@ fn ended(b: &[u8], head: Head) -> Option<Ended> {
 }
 
 fn violation(b: &[u8], head: Head) -> Option<Violation> {
-    const PLACE: usize = 56 + KERNEL_FRAMES * 8;
+    const PLACE: usize = 64 + KERNEL_FRAMES * 8;
     const PYTHON: usize = PLACE + 24;
     const REGISTERS: usize = PYTHON + PY_FRAMES * PY_FRAME;
-    let frames = (u32_at(b, 52)? as usize).min(KERNEL_FRAMES);
+    let frames = (u32_at(b, 60)? as usize).min(KERNEL_FRAMES);
     let python = (u32_at(b, PLACE + 20)? as usize).min(PY_FRAMES);
     let python_frame = |i| {
         let at = PYTHON + i * PY_FRAME;
@@ -470,10 +479,11 @@ fn violation(b: &[u8], head: Head) -> Option<Violation> {
         threshold: u64_at(b, 16)?,
         away: u64_at(b, 24)?,
         ready: u64_at(b, 32)?,
-        of: u32_at(b, 40)?,
-        seen: u32_at(b, 44)?,
-        number: u32_at(b, 48)?,
-        kernel: (0..frames).map(|i| u64_at(b, 56 + i * 8)).collect::<Option<_>>()?,
+        stolen: u64_at(b, 40)?,
+        of: u32_at(b, 48)?,
+        seen: u32_at(b, 52)?,
+        number: u32_at(b, 56)?,
+        kernel: (0..frames).map(|i| u64_at(b, 64 + i * 8)).collect::<Option<_>>()?,
         asleep: At { ip: u64_at(b, PLACE)?, sp: u64_at(b, PLACE + 8)? },
         python: (0..python).map(python_frame).collect::<Option<_>>()?,
         regs: regs(b, REGISTERS)?.0,
@@ -507,7 +517,7 @@ mod tests {
         size("rec_stack", HEAD + 16 + REGS + 16384);
         size("shape", size_of::<Shape>());
         size("rec_unit", HEAD + 48 + CONTEXTS * 12);
-        size("rec_violation", HEAD + 56 + KERNEL_FRAMES * 8 + 24 + PY_FRAMES * PY_FRAME + REGS + 16384);
+        size("rec_violation", HEAD + 64 + KERNEL_FRAMES * 8 + 24 + PY_FRAMES * PY_FRAME + REGS + 16384);
         size("rec_life", HEAD + 24);
         for (name, value) in [
             ("THREADS", THREADS),
@@ -558,15 +568,23 @@ mod tests {
         assert_eq!(Record::parse(&b), None);
 
         let frames = PY_FRAMES * PY_FRAME;
-        let mut b = vec![0; HEAD + 56 + KERNEL_FRAMES * 8 + 24 + frames + REGS + 8];
+        let mut b = vec![0; HEAD + 64 + KERNEL_FRAMES * 8 + 24 + frames + REGS + 8];
         put(&mut b, 0, 3, 4);
         let at = HEAD;
-        let fields =
-            [(16, 77, 8), (24, 30, 8), (32, 20, 8), (40, 2, 4), (44, 1, 4), (52, 1, 4), (56, 0xffff, 8)];
+        let fields = [
+            (16, 77, 8),
+            (24, 30, 8),
+            (32, 20, 8),
+            (40, 9, 8),
+            (48, 2, 4),
+            (52, 1, 4),
+            (60, 1, 4),
+            (64, 0xffff, 8),
+        ];
         for (field, value, bytes) in fields {
             put(&mut b, at + field, value, bytes);
         }
-        let place = at + 56 + KERNEL_FRAMES * 8;
+        let place = at + 64 + KERNEL_FRAMES * 8;
         for (field, value, bytes) in
             [(0, 0x10, 8), (8, 0x20, 8), (16, 8, 4), (20, 2, 4), (24 + PY_FRAME, 0x77, 8), (64, 5, 8)]
         {
@@ -577,7 +595,7 @@ mod tests {
         }
         let Some(Record::Violation(v)) = Record::parse(&b) else { panic!() };
         assert_eq!((v.threshold, v.of, v.seen, v.kernel.as_slice()), (77, 2, 1, &[0xffff][..]));
-        assert_eq!((v.away, v.ready), (30, 20));
+        assert_eq!((v.away, v.ready, v.stolen), (30, 20, 9));
         assert_eq!((v.asleep, v.regs.ip, v.copy.len()), (At { ip: 0x10, sp: 0x20 }, 0x1000, 8));
         let python: Vec<_> = v.python.iter().map(|f| (f.code, f.instruction, f.marks)).collect();
         assert_eq!(python, [(0, 0, 0), (0x77, 0, 5)]);

@@ -21,6 +21,8 @@ pub struct Asleep {
     /// Off the CPU before that, within the unit, and of that ready without one, ns.
     pub away: u64,
     pub ready: u64,
+    /// Of what it was on one, how long the host had it, ns.
+    pub stolen: u64,
     /// Where it blocks, mostly in a system call; zeros when it only has no CPU.
     pub at: At,
     pub best: u32,
@@ -103,6 +105,7 @@ impl Mapped {
             off,
             away: self.u64(slot, offset_of!(Unit, away)),
             ready: self.u64(slot, offset_of!(Unit, ready)),
+            stolen: self.u64(slot, offset_of!(Unit, stolen)),
             at: At { ip: self.u64(slot, asleep), sp: self.u64(slot, asleep + 8) },
             best: self.u32(slot, offset_of!(Unit, best)).load(Ordering::Relaxed),
             number: self.u32(slot, offset_of!(Unit, number)).load(Ordering::Relaxed),

@@ -51,6 +51,8 @@ pub struct Violation {
     pub away: Ns,
     /// Of that, how long it was ready to run and had none, ns.
     pub ready: Ns,
+    /// How long it had a CPU that the host of this machine, a guest, had given to others, ns; 0 where nobody counts that.
+    pub stolen: Ns,
     /// What saw it.
     pub seen: SeenBy,
     /// Stack of the thread at that moment, or in which it slept, in [`super::Guards::catalog`]; none when the unit had ended.
@@ -73,7 +75,7 @@ pub struct Violation {
 impl Violation {
     /// With a CPU whenever it was ready, it had taken no longer than it may: others' load, not its own.
     pub fn is_starved(&self) -> bool {
-        self.elapsed.saturating_sub(self.ready) <= self.threshold
+        self.elapsed.saturating_sub(self.ready).saturating_sub(self.stolen) <= self.threshold
     }
 }
 

@@ -161,6 +161,7 @@ impl Drawing {
             kernel_stack: StackId::NONE,
             depth,
             at,
+            stolen: 0,
         };
         self.event(ns(seen), thread, Kind::Violation(v));
     }

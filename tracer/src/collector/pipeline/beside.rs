@@ -85,6 +85,7 @@ impl Pipeline {
             kernel_stack,
             depth: depth.map_or(0, |d| d as u32),
             at: v.seen,
+            stolen: v.stolen,
         };
         let kind = Kind::UnitBoundary { unit_type, begin: true };
         self.order.push(Event { time: violation.start, thread, cpu: 0, kind });

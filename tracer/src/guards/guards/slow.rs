@@ -81,6 +81,7 @@ impl Guards {
             threshold: v.threshold,
             away: v.away.min(v.elapsed).max(ready),
             ready,
+            stolen: v.stolen.min(v.elapsed.saturating_sub(v.away.min(v.elapsed).max(ready))),
             seen,
             user_stack,
             kernel_stack,
@@ -132,7 +133,11 @@ impl Guards {
             let ready = asleep.ready.saturating_add(if nowhere { off } else { 0 });
             // One that only lost its CPU is met when it gets one, with its stack.
             let over = threshold != 0 && elapsed > threshold && !(nowhere && off < STARVED_FOR);
-            let how = if elapsed.saturating_sub(ready) > threshold { SLOW } else { STARVED };
+            let how = if elapsed.saturating_sub(ready).saturating_sub(asleep.stolen) > threshold {
+                SLOW
+            } else {
+                STARVED
+            };
             if !over || unit.tid != tid {
                 continue;
             }
@@ -160,6 +165,7 @@ impl Guards {
                 threshold,
                 away,
                 ready,
+                stolen: asleep.stolen.min(elapsed.saturating_sub(away)),
                 seen: SeenBy::Asleep,
                 user_stack,
                 kernel_stack: StackId::NONE,

@@ -12,7 +12,7 @@ use crate::{
     waits_on,
 };
 use crate::{refused, unserved};
-use pg_event::{Catalog, Ns, ObjectId, ThreadId};
+use pg_event::{Catalog, Ns, ObjectId, Relation, ThreadId};
 use std::collections::HashMap;
 
 /// What counts as suspicious.
@@ -246,6 +246,7 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
         _ if sleeps && refused::between_sleeps(graph, catalog, e.thread, (e.start, e.end)).is_some() => 0.8,
         // Whoever joins a thread sees only that thread's hang.
         WaitClass::Lock if joins(&v, catalog) => 0.4,
+        WaitClass::Lock if at_barrier(graph, e) => 0.6,
         WaitClass::Lock if vague(&v, catalog) && in_a_pool(graph, catalog, e) => 0.05,
         // A thread of a runtime that parks until there is work looks the same.
         WaitClass::Lock if vague(&v, catalog) && !is_main(catalog, e.thread) => 0.6,
@@ -277,6 +278,11 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
         w *= 0.3;
     }
     w
+}
+
+/// Was somebody found who has not come to the barrier that it waits at?
+fn at_barrier(graph: &EventGraph, e: &Episode) -> bool {
+    graph.holds(e.thread, e.start..e.end.saturating_add(1)).any(|h| h.relation == Relation::Missing)
 }
 
 /// How unusual a wait from before the recording to its end is, of all such waits: a daemon that sits there, unless nothing

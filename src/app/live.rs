@@ -78,6 +78,7 @@ pub fn relation(r: Relation) -> &'static str {
         Relation::Traces => "tracer",
         Relation::Serves => "serves it",
         Relation::Reader => "reader",
+        Relation::Missing => "has not come",
     }
 }
 

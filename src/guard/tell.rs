@@ -239,7 +239,7 @@ pub fn metrics(loops: &[Watched], counts: &[Vec<Counts>], sight: &Sight) -> Stri
     family("pg_tui_units_total", "Units of work that ended.", &|c| c.units as f64);
     family("pg_tui_unit_seconds_total", "Time that they took.", &|c| c.sum as f64 / 1e9);
     family("pg_tui_violations_total", "Units of work that took too long.", &|c| c.violations as f64);
-    let help = "Of these, those that were ready without a CPU for what they took too long.";
+    let help = "Of these, those that were ready without a CPU for what they took too long, or whose CPU the host had.";
     family("pg_tui_violations_starved_total", help, &|c| c.starved as f64);
     if sight.windows == 0 {
         return out;
@@ -449,7 +449,7 @@ mod tests {
         # HELP pg_tui_violations_total Units of work that took too long.
         # TYPE pg_tui_violations_total counter
         pg_tui_violations_total{loop="main",type="a \"b\"\\"} 1
-        # HELP pg_tui_violations_starved_total Of these, those that were ready without a CPU for what they took too long.
+        # HELP pg_tui_violations_starved_total Of these, those that were ready without a CPU for what they took too long, or whose CPU the host had.
         # TYPE pg_tui_violations_starved_total counter
         pg_tui_violations_starved_total{loop="main",type="a \"b\"\\"} 1
         "#);

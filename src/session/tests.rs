@@ -58,7 +58,7 @@ fn kind() -> impl Strategy<Value = Kind> {
         1 => Just(Kind::Exec),
         1 => any::<u32>().prop_map(|status| Kind::Exit { status }),
         1 => (id(), any::<u8>()).prop_map(|(t, signal)| Kind::Signal { target: ThreadId(t), signal }),
-        1 => (id(), id(), 0..8u8).prop_map(|(o, s, r)| Kind::Hold(Hold {
+        1 => (id(), id(), 0..11u8).prop_map(|(o, s, r)| Kind::Hold(Hold {
             object: ObjectId(o), subject: ThreadId(s), relation: Relation::from_u8(r).unwrap_or(Relation::Owns),
         })),
         1 => (id(), any::<u64>(), any::<bool>(), id()).prop_map(|(o, value, write, s)| {

@@ -93,6 +93,15 @@ fn a_barrier() {
 }
 
 #[test]
+fn a_barrier_that_one_never_comes_to() {
+    futex("a_barrier_that_one_never_comes_to", "party.first", |t| {
+        let w = t.wait("party.first");
+        w.on(ObjectKind::Futex).lasted().held_by("party.absent", Relation::Missing);
+        w.caused_by("party.absent");
+    });
+}
+
+#[test]
 fn the_end_of_a_thread() {
     futex("the_end_of_a_thread", "join.waiter", |t| {
         let w = t.wait("join.waiter");

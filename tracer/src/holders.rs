@@ -5,6 +5,7 @@
 //! files are never touched through a target's file system (which may be what hangs), and one look at
 //! everybody's descriptors serves all waits of the next second or more.
 
+mod barrier;
 mod candidates;
 mod files;
 mod futex;
@@ -81,6 +82,7 @@ pub struct Holders {
     open: OpenFiles,
     sockets: SocketTables,
     mappings: mappings::Mappings,
+    barriers: barrier::Barriers,
     patience: Patience,
 }
 
@@ -108,6 +110,7 @@ impl Holders {
             open: OpenFiles::default(),
             sockets: SocketTables::default(),
             mappings: mappings::Mappings::default(),
+            barriers: barrier::Barriers::default(),
             patience: Patience::new(READ_LIMIT),
         }
     }

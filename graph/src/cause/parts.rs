@@ -5,7 +5,7 @@ use crate::class::{WaitClass, class, joins};
 use crate::diagnose::{DATA_FLAG, SliceNode};
 use crate::kernel::{doing, is_kernel};
 use crate::words::{clean, cmdline_at, moment, process_at, short_command, short_label, span, who_at};
-use crate::{EdgeKind, VertexId};
+use crate::{EdgeKind, HoldFact, VertexId};
 use pg_event::{Direction, Ns, ObjectId, ObjectKind, Relation, ThreadId};
 
 /// How a thread has a lock that another one took.
@@ -127,6 +127,16 @@ impl Writer<'_> {
         self.g.holds.iter().any(|h| {
             h.relation == Relation::Shares && lock(h.object) && process(h.holder) == process(n.thread)
         })
+    }
+
+    /// Was it found that it had not come to the barrier at which `of` waited?
+    pub(super) fn is_missing(&self, n: &SliceNode, of: &SliceNode) -> bool {
+        let is = |h: &HoldFact| {
+            h.relation == Relation::Missing
+                && (h.holder, h.subject) == (n.thread, of.thread)
+                && of.object == Some(h.object)
+        };
+        self.g.holds.iter().any(is)
     }
 
     /// Whom it blocked: the victim, and the step before if that is another one.

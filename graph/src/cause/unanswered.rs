@@ -24,6 +24,16 @@ impl Writer<'_> {
         let call = n.syscall.as_ref().map_or_else(String::new, |s| format!(" in {s}"));
         let from = self.called_from(n).filter(|f| !f.starts_with("0x"));
         let from = from.map_or_else(String::new, |f| format!(", called from {}", clean(&f, 60)));
+        if self.is_missing(n, w) {
+            let barrier =
+                w.object_label(self.c).map_or_else(String::new, |o| format!(" ({})", short_label(&o)));
+            return format!(
+                "{full} did not come to the barrier{barrier} at which {} waited {}: it waited{call} for {}{from}",
+                who(self.c, w.thread),
+                self.patience(w),
+                span(n.spent)
+            );
+        }
         if class(&self.g.vertex(w.vertex), self.c) == WaitClass::Lock {
             let lock = w.object_label(self.c).map_or_else(|| "the lock".into(), |o| short_label(&o));
             let how =

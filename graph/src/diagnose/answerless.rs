@@ -34,6 +34,7 @@ pub(crate) fn relation_words(r: Relation) -> &'static str {
         Relation::Traces => "it is the tracer",
         Relation::Serves => "it serves the file system, or decides about the call",
         Relation::Reader => "it may read",
+        Relation::Missing => "it has not come to the barrier",
     }
 }
 

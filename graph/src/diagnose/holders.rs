@@ -344,7 +344,7 @@ impl Walk<'_> {
     /// A fact names one thread of the holder's process. When that one just idles, the thread of the process that did not is
     /// meant: who ran; else, all those that wait for somebody else, as far as anybody can tell. One at least.
     fn likely(&self, holder: ThreadId, relation: Relation, spans: &Spans) -> Vec<ThreadId> {
-        if relation == Relation::Traces || relation.has_lock() {
+        if matches!(relation, Relation::Traces | Relation::Missing) || relation.has_lock() {
             return vec![holder];
         }
         let Some(process) = self.c.process_id_of(holder) else { return vec![holder] };

@@ -61,6 +61,11 @@ impl Walk<'_> {
         if self.private_futex(&group) {
             let joined = joins(&v, self.c);
             let owner = facts.iter().find(|h| joined || h.relation == Relation::Owns).map(|h| h.holder);
+            let missing: Vec<_> =
+                facts.iter().filter(|h| h.relation == Relation::Missing).map(|h| h.holder).collect();
+            if !missing.is_empty() {
+                return Some(missing);
+            }
             let others = || self.g.threads_of(own).filter(alive);
             return Some(owner.map_or_else(|| others().collect(), |o| vec![o]));
         }
@@ -71,6 +76,7 @@ impl Walk<'_> {
             Relation::Reads | Relation::Writes => matches!(class, WaitClass::Channel | WaitClass::Room),
             Relation::ChildOf => class == WaitClass::Child,
             Relation::Owns | Relation::Shares => class == WaitClass::Lock,
+            Relation::Missing => true,
             Relation::Traces | Relation::Serves | Relation::Reader => false,
         };
         if !facts.iter().all(|h| owed(h.relation)) {

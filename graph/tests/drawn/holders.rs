@@ -2,7 +2,7 @@
 
 use crate::draw::{Drawing, slice};
 use pg_event::{Direction, ObjectId, ObjectKind, OffState, Relation, TTY_PAUSED};
-use pg_graph::BlockType;
+use pg_graph::{BlockType, Options, VictimOptions, run_with_policy, victims};
 
 /// A writer waits for room; the reader was stopped by a signal and continued much later.
 #[test]
@@ -381,4 +381,32 @@ fn a_server_that_tries_for_a_lock_in_vain_is_kept_out() {
     let r = d.diagnose("^ask");
     assert_eq!(slice(&r), ["fpm", "import all"]);
     assert_eq!(r.root_causes[0].process.as_deref(), Some("import"));
+}
+
+/// Two wait at a barrier side by side, as idle workers of a pool do; who has not come is known.
+#[test]
+fn who_has_not_come_to_a_barrier() {
+    for known in [true, false] {
+        let mut d = Drawing::new(5.0);
+        let main = d.process("solve", "solve", None, 0.0);
+        let [first, second, absent] = ["first", "second", "absent"].map(|n| d.thread(main, n, 0.0));
+        let barrier = d.object(ObjectKind::Futex, 0x44, 1, "");
+        d.wait(main, 0.0, 5.0, "pause").before().open();
+        d.wait(absent, 0.0, 5.0, "pause").before().open();
+        for t in [first, second] {
+            d.wait(t, 0.0, 5.0, "futex").on(barrier).op(128, 0).before().open();
+            if known {
+                d.hold(absent, t, barrier, Relation::Missing, 0.7);
+            }
+        }
+        let (g, c) = d.build();
+        let all = victims(&g, &c, &VictimOptions::default());
+        let waits = all.iter().find(|v| [first, second].contains(&v.thread));
+        assert_eq!(waits.is_some(), known, "{all:?}");
+        let Some(v) = waits else { continue };
+        let r = run_with_policy(&g, &c, v.clone(), Options::default());
+        let said = &r.root_causes[0];
+        assert_eq!(said.tid, Some(1003), "{r:#?}");
+        assert!(said.why.contains("did not come to the barrier (futex 0x44) at which"), "{r:#?}");
+    }
 }

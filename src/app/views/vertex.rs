@@ -253,6 +253,7 @@ fn relation(relation: pg_event::Relation) -> &'static str {
         R::Serves => "serves",
         R::Shares => "has the inherited or shared descriptor of",
         R::Reader => "waits for a reader of",
+        R::Missing => "has not come to",
     }
 }
 

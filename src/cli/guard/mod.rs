@@ -309,13 +309,12 @@ fn end(args: &Guard, watch: Watch, targets: &mut Targets, out: &mut dyn Write) -
     Ok(ExitCode::from(if all.violations > 0 { VIOLATED } else { 0 }))
 }
 
-/// Some that took too long, not for want of a CPU of this machine, may have done so since that had none itself: no thread
-/// of it can tell.
+/// For how long the machine had no CPUs itself. What a unit lost to that it says, as far as the kernel counts it.
 fn host(stolen: Ns, all: &Counts) -> Option<String> {
     (stolen > 0 && all.violations > all.starved).then(|| {
         format!(
-            "this machine is a guest, and its host gave the CPUs to others for {} meanwhile: a unit that rang once, on the \
-             CPU, may have stood still for that",
+            "this machine is a guest, and its host gave the CPUs to others for {} meanwhile: units that lost time to that say \
+             so, where the kernel counts it",
             span(stolen)
         )
     })

@@ -153,6 +153,28 @@ static void barrier_reached(void) {
   pthread_join(t, NULL);
 }
 
+static void *guest(void *name) {
+  role(name);
+  pthread_barrier_wait(&barrier);
+  return NULL;
+}
+
+static void *absent(void *arg) {
+  (void)arg;
+  role("party.absent");
+  for (;;)
+    pause();
+}
+
+/* One of three never comes; who waits for the others to end is none of them. */
+static void barrier_missed(void) {
+  role("party.main");
+  MUST(pthread_barrier_init(&barrier, NULL, 3) == 0);
+  thread(absent, NULL);
+  thread(guest, "party.second");
+  pthread_join(thread(guest, "party.first"), NULL);
+}
+
 static void *joined(void *arg) {
   (void)arg;
   role("join.ended");
@@ -176,9 +198,11 @@ int main(void) {
   pid_t alone = process(condition_alone);
   process(semaphore_posted);
   process(barrier_reached);
+  pid_t missed = process(barrier_missed);
   process(join);
   nap(HOLD + 700);
   kill(alone, SIGKILL);
+  kill(missed, SIGKILL);
   everybody();
   return 0;
 }

@@ -332,6 +332,8 @@ pub enum Relation {
     /// Has the lock (flock(2), which belongs to the open file) by a descriptor of an open file that another process
     /// locked and has no more: it inherited the descriptor, or a child locked it.
     Shares = 9,
+    /// Has not come to the barrier at which as many others of its process sleep as came.
+    Missing = 10,
 }
 
 impl Relation {
@@ -353,6 +355,7 @@ impl Relation {
             Self::Serves,
             Self::Reader,
             Self::Shares,
+            Self::Missing,
         ]
         .get(n as usize)
         .copied()

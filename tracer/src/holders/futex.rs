@@ -110,6 +110,9 @@ impl Holders {
         {
             return vec![(found, Relation::Owns)];
         }
+        if !shared {
+            return self.missing_at(wait, address, &words);
+        }
         self.futex_sharers(wait, object, address)
     }
 
@@ -158,10 +161,10 @@ impl Holders {
 
 /// Words looked at before a futex word, and from it on.
 const BEFORE: usize = 3;
-const AFTER: usize = 5;
+const AFTER: usize = 17;
 
 /// Words around a futex word, as far as they could be read.
-struct Around {
+pub(super) struct Around {
     words: Vec<u32>,
     /// How many of them lie before it.
     before: usize,
@@ -169,7 +172,7 @@ struct Around {
 
 impl Around {
     /// Consecutive words, the first at this distance from the futex word.
-    fn take<const N: usize>(&self, from: isize) -> Option<[u32; N]> {
+    pub(super) fn take<const N: usize>(&self, from: isize) -> Option<[u32; N]> {
         let at = self.before.checked_add_signed(from)?;
         self.words.get(at..at.checked_add(N)?)?.try_into().ok()
     }
@@ -212,13 +215,13 @@ mod tests {
     #[test]
     fn words_around_one_are_read_at_once() {
         let mut holders = Holders::new();
-        let words = Box::new([1u32, 2, 3, 4, 5, 6, 7, 8]);
+        let words: Box<[u32; 24]> = Box::new(std::array::from_fn(|i| i as u32 + 1));
         let address = words.as_ptr() as u64 + 12;
         let around = holders.around(std::process::id(), address).expect("own memory");
         assert_eq!(around.take::<5>(0), Some([4, 5, 6, 7, 8]));
         assert_eq!(around.take::<2>(-3), Some([1, 2]));
         assert_eq!(around.take::<1>(-4), None);
-        assert_eq!(around.take::<1>(5), None, "no more were asked for");
+        assert_eq!(around.take::<1>(AFTER as isize), None, "no more were asked for");
         assert!(holders.around(std::process::id(), 16).is_none(), "nothing is mapped there");
     }
 

@@ -50,6 +50,8 @@ pub(super) struct Run {
     /// At the end, names are not waited for any longer.
     hurry: Arc<AtomicBool>,
     start: u64,
+    /// For how long the host had had the CPUs by then, ns, where that can be read.
+    stolen: Option<u64>,
     lost: [u64; 3],
     loss: Loss,
     /// Whether messages are recorded, where that is not always.
@@ -142,6 +144,7 @@ impl Run {
             stats,
             hurry,
             start,
+            stolen: crate::stolen(),
             lost: [0; 3],
             loss: Loss::default(),
             duty: None,

@@ -54,6 +54,8 @@ impl Run {
                 "the kernel did not report {unreported} switch{s} of threads: a wait may be missing, or begin or end at another time than it did"
             ));
         }
+        let since = self.stolen.zip(crate::stolen()).map_or(0, |(before, now)| now.saturating_sub(before));
+        notes.extend(stood_still(since, end - self.start));
         let Self { mut pipeline, programs, out, loss, start, hurry, .. } = self;
         // Detaches everything: naming frames may take a while.
         drop(programs);
@@ -104,6 +106,17 @@ impl Run {
     }
 }
 
+/// What it means that the host of this machine had its CPUs for so long of a recording, all of them together, ns: from a
+/// hundredth of it on.
+fn stood_still(stolen: u64, duration: u64) -> Option<String> {
+    (stolen >= 50 * MS && stolen >= duration / 100).then(|| {
+        format!(
+            "this machine is a guest, and its host gave the CPUs to others for {:.1} s meanwhile: what seems to have run may have stood still for that",
+            stolen as f64 / 1e9
+        )
+    })
+}
+
 /// What is missing since records could not be used, and what that means to whoever reads it.
 fn missing(dangling: u64, damaged: u64) -> impl Iterator<Item = String> {
     let waits = |n| if n == 1 { "1 wait is".to_owned() } else { format!("{n} waits are") };
@@ -127,6 +140,14 @@ fn missing(dangling: u64, damaged: u64) -> impl Iterator<Item = String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_host_had_is_told_where_it_is_much() {
+        assert_eq!(stood_still(100 * MS, 60_000 * MS), None);
+        assert_eq!(stood_still(40 * MS, 1_000 * MS), None);
+        let told = stood_still(1_250 * MS, 4_000 * MS).expect("a third");
+        assert!(told.contains("gave the CPUs to others for 1.2 s meanwhile"), "{told}");
+    }
 
     #[test]
     fn what_is_missing_says_what_that_means() {

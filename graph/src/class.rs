@@ -113,6 +113,19 @@ pub(crate) fn no_read_lock(v: &Vertex, catalog: &Catalog) -> bool {
     on_condition(v, catalog) || catalog.frames_of(v.user_stack).take(2).any(|f| f.function == "syscall")
 }
 
+/// Does its stack tell that it waits at a barrier? The words around may look like those of one by chance.
+pub(crate) fn at_barrier(v: &Vertex, catalog: &Catalog) -> bool {
+    /// Frames of the wait itself, at most.
+    const NEAR: usize = 8;
+    let of_openmp =
+        |f: &Frame| catalog.modules.get(f.module.index()).is_some_and(|m| m.short().starts_with("libgomp"));
+    let named = |f: &Frame| {
+        let mut names = f.inlined.iter().chain(std::iter::once(&f.function));
+        names.any(|n| tells_of(n, &["pthread_barrier", "gomp_"]))
+    };
+    catalog.frames_of(v.user_stack).take(NEAR).any(|f| named(f) || of_openmp(f))
+}
+
 /// Has a function's name one of these words in it, in upper or lower case?
 fn tells_of(function: &str, words: &[&str]) -> bool {
     let name = function.as_bytes();

@@ -9,7 +9,7 @@ use crate::columns::{Detail, EdgeRow, OPEN, SPLIT, TIMED_OUT, ThreadRows, Times}
 use crate::flag::Flags;
 use crate::graph::EventGraph;
 use crate::lane::LaneIndex;
-use crate::{EdgeId, EdgeKind, VertexId, Weak};
+use crate::{EdgeId, EdgeKind, HoldFact, VertexId, Weak};
 use pg_event::{Catalog, Ns, ObjectId, Relation, ThreadId};
 use std::ops::Range;
 
@@ -146,6 +146,12 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
     if options.split_batches {
         together::mark(&mut g, catalog);
     }
+    let mut holds = std::mem::take(&mut g.holds);
+    let barrier = |h: &HoldFact| {
+        g.vertex_at(h.subject, h.time).is_some_and(|v| crate::class::at_barrier(&g.vertex(v), catalog))
+    };
+    holds.retain(|h| h.relation != Relation::Missing || barrier(h));
+    g.holds = holds;
     g.retries = crate::retries::find(&g, catalog);
     g
 }

@@ -42,10 +42,12 @@ impl Count {
 }
 
 /// glibc's `pthread_barrier_t`: who came, in all; who was let go, which the others sleep on; how many it takes; whether it is
-/// shared (0 or 128).
-fn of_libc(words: [u32; 4]) -> Option<Count> {
-    let [came, gone, all, shared] = words;
-    matches!(shared, 0 | 128).then(|| Count::of(came.wrapping_sub(gone), all, false)).flatten()
+/// shared (0 or 128); who has left. It begins anew before half of the numbers are used up.
+fn of_libc(words: [u32; 5]) -> Option<Count> {
+    let [came, gone, all, shared, left] = words;
+    let whole = gone.checked_rem(all) == Some(0) && left <= gone && came <= u32::MAX / 2;
+    let here = came.checked_sub(gone).filter(|_| whole && matches!(shared, 0 | 128))?;
+    Count::of(here, all, false)
 }
 
 /// libgomp's: how many it takes, its turn, and how many are missing.
@@ -71,7 +73,7 @@ impl Holders {
             let ([all], [missing]) = around.take::<1>(-1).zip(around.take::<1>(at))?;
             of_openmp(address, all, missing)
         });
-        let counts: Vec<Count> = around.take::<4>(-1).and_then(of_libc).into_iter().chain(openmp).collect();
+        let counts: Vec<Count> = around.take::<5>(-1).and_then(of_libc).into_iter().chain(openmp).collect();
         let (key, now) = ((wait.tgid, address), self.open.now());
         let kept = self.barriers.0.get(&key).filter(|k| now.saturating_sub(k.0) < STANDS);
         let missing = if let Some((_, missing)) = kept {
@@ -137,11 +139,21 @@ mod tests {
     #[test]
     fn barriers_and_what_is_none() {
         let count = |here, missing| Some(Count { here, missing, idles: false });
-        assert_eq!(of_libc([2, 0, 3, 0]), count(2, 1));
-        // The second time, and the numbers went once round.
-        assert_eq!(of_libc([5, 3, 3, 128]), count(2, 1));
-        assert_eq!(of_libc([1, u32::MAX, 4, 0]), count(2, 2));
-        for none in [[3, 0, 3, 0], [0, 0, 3, 0], [2, 0, 3, 7], [1, 0, 1, 0], [2, 0, u32::MAX, 0]] {
+        assert_eq!(of_libc([2, 0, 3, 0, 0]), count(2, 1));
+        // The second time; one has not left since the first.
+        assert_eq!(of_libc([5, 3, 3, 128, 2]), count(2, 1));
+        for none in [
+            [3, 0, 3, 0, 0],
+            [0, 0, 3, 0, 0],
+            [2, 0, 3, 7, 0],
+            [1, 0, 1, 0, 0],
+            [1, 0, 0, 0, 0],
+            [2, 0, u32::MAX, 0, 0],
+            // A parked thread of Rust; words that no barrier has.
+            [0, u32::MAX, 4, 0, 0],
+            [3, 2, 3, 0, 0],
+            [4, 3, 3, 0, 4],
+        ] {
             assert_eq!(of_libc(none), None, "{none:?}");
         }
         assert_eq!(of_openmp(0x1004, 4, 1), Some(Count { here: 3, missing: 1, idles: true }));

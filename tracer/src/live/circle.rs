@@ -27,8 +27,7 @@ fn owed(r: &Row) -> bool {
 
 /// Does the holder's own thread hold, and not the process as a whole?
 fn by_thread(r: &Row, relation: Relation) -> bool {
-    matches!(relation, Relation::Traces | Relation::Missing)
-        || (relation == Relation::Owns && r.call == "futex")
+    relation == Relation::Traces || (relation == Relation::Owns && r.call == "futex")
 }
 
 /// More than so many that open FIFOs are no circle but what these programs do.

@@ -1,10 +1,21 @@
 """Servers with known work, for benches/types and benches/contexts: Apache httpd with sites of 20 pages, PostgreSQL with
 20 statements, MariaDB for its client. Each in a folder of its own, on the loopback interface; `Server.close` ends it by its process id.
+`script` is another script of this folder, for those that take its servers.
 """
-import glob, os, random, shutil, signal, socket, subprocess, time
+import glob, importlib.machinery, importlib.util, os, random, shutil, signal, socket, subprocess, sys, time
 
 MODULES = "/usr/lib/apache2/modules"
 QUIET = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+
+
+def script(name):
+    """A script of this folder, which has no ending, as a module."""
+    path = f"{os.path.dirname(os.path.abspath(__file__))}/{name}"
+    sys.dont_write_bytecode = True
+    loader = importlib.machinery.SourceFileLoader(name, path)
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    loader.exec_module(module)
+    return module
 
 
 class Missing(Exception):

@@ -79,10 +79,7 @@ fn named_use<'a>(v: &Vertex, catalog: &'a Catalog) -> Option<FutexUse> {
     /// Java's and C#'s monitors, the light-weight locks of PostgreSQL.
     const OWN: [&str; 4] = ["monitor::enter", "monitorenter", "monitor_enter", "lwlockacquire"];
     // Asked for every futex wait: allocates nothing.
-    let functions = || {
-        let all = |f: &'a Frame| f.inlined.iter().chain(std::iter::once(&f.function));
-        catalog.frames_of(v.user_stack).flat_map(all)
-    };
+    let functions = || catalog.frames_of(v.user_stack).flat_map(Frame::names);
     if functions().take(NEAR).any(|f| tells_of(f, &OWN)) {
         return Some(FutexUse::Lock);
     }
@@ -114,15 +111,12 @@ pub(crate) fn no_read_lock(v: &Vertex, catalog: &Catalog) -> bool {
 }
 
 /// Does its stack tell that it waits at a barrier? The words around may look like those of one by chance.
-pub(crate) fn at_barrier(v: &Vertex, catalog: &Catalog) -> bool {
+pub(crate) fn tells_of_barrier(v: &Vertex, catalog: &Catalog) -> bool {
     /// Frames of the wait itself, at most.
     const NEAR: usize = 8;
     let of_openmp =
         |f: &Frame| catalog.modules.get(f.module.index()).is_some_and(|m| m.short().starts_with("libgomp"));
-    let named = |f: &Frame| {
-        let mut names = f.inlined.iter().chain(std::iter::once(&f.function));
-        names.any(|n| tells_of(n, &["pthread_barrier", "gomp_"]))
-    };
+    let named = |f: &Frame| f.names().any(|n| tells_of(n, &["pthread_barrier", "gomp_"]));
     catalog.frames_of(v.user_stack).take(NEAR).any(|f| named(f) || of_openmp(f))
 }
 

@@ -212,7 +212,7 @@ fn spin(g: &EventGraph, c: &Catalog, thread: ThreadId, spans: &[(Ns, Ns)]) -> Op
             if f.address != 0 {
                 *at.entry((f.module, f.address)).or_default() += w;
             }
-            let spins = f.inlined.iter().chain([&f.function]).find(|n| {
+            let spins = f.names().find(|n| {
                 let n = n.to_ascii_lowercase();
                 NAMES.iter().any(|s| n.contains(s))
             });

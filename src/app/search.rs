@@ -122,7 +122,7 @@ impl Index {
         let mut functions: HashMap<(&str, &str), Vec<FrameId>> = HashMap::new();
         for (i, f) in r.catalog.frames.iter().enumerate() {
             let module = r.catalog.modules.get(f.module.index()).map_or("[unknown]", |m| m.short());
-            for name in f.inlined.iter().chain([&f.function]).filter(|n| !n.is_empty()) {
+            for name in f.names().filter(|n| !n.is_empty()) {
                 functions.entry((name, module)).or_default().push(FrameId(i as u32));
             }
         }

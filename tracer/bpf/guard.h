@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* Guards: what user space and the programs share (tracer/src/guards/layout.rs), and the maps. */
+/* Guards: what user space and the programs share (tracer/src/guards/layout.rs, records.rs), and the maps. */
 #ifndef PG_GUARD_H
 #define PG_GUARD_H
 
@@ -165,7 +165,7 @@ struct rec_stack {
 	struct regs regs;
 	u8 data[STACK_BYTES];
 };
-_Static_assert(sizeof(struct rec_stack) == 16592, "layout.rs");
+_Static_assert(sizeof(struct rec_stack) == 16592, "records.rs");
 
 /* A unit that takes too long. */
 struct rec_violation {
@@ -184,7 +184,7 @@ struct rec_violation {
 	struct regs regs;
 	u8 data[STACK_BYTES];
 };
-_Static_assert(sizeof(struct rec_violation) == 18328, "layout.rs");
+_Static_assert(sizeof(struct rec_violation) == 18328, "records.rs");
 
 /* A thread or process came or went, or a unit ended: one whose violation was told, or one that took no longer than it may. */
 struct rec_life {
@@ -193,7 +193,7 @@ struct rec_life {
 	u32 other;		 /* REC_FORK: the parent; REC_ENDED, REC_PASSED: number of the unit */
 	u32 of;
 };
-_Static_assert(sizeof(struct rec_life) == 48, "layout.rs");
+_Static_assert(sizeof(struct rec_life) == 48, "records.rs");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

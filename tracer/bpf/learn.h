@@ -22,7 +22,7 @@ struct rec_unit {
 	u32 more, pad;	  /* times that it came by a context for which there was no room */
 	struct came_by context[CONTEXTS];
 };
-_Static_assert(sizeof(struct rec_unit) == 6216, "layout.rs");
+_Static_assert(sizeof(struct rec_unit) == 6216, "records.rs");
 
 /* A call. Most lie no deeper below the loop. */
 #define CALL_BYTES 4096

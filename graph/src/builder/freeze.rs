@@ -5,6 +5,7 @@ use super::related::{Fit, fit};
 use super::split::{self, Peers};
 use super::together;
 use super::{Builder, Join, POLL, RECV};
+use crate::class::tells_of_barrier;
 use crate::columns::{Detail, EdgeRow, OPEN, SPLIT, TIMED_OUT, ThreadRows, Times};
 use crate::flag::Flags;
 use crate::graph::EventGraph;
@@ -147,13 +148,16 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
         together::mark(&mut g, catalog);
     }
     let mut holds = std::mem::take(&mut g.holds);
-    let barrier = |h: &HoldFact| {
-        g.vertex_at(h.subject, h.time).is_some_and(|v| crate::class::at_barrier(&g.vertex(v), catalog))
-    };
-    holds.retain(|h| h.relation != Relation::Missing || barrier(h));
+    holds.retain(|h| is_believed(&g, h, catalog));
     g.holds = holds;
     g.retries = crate::retries::find(&g, catalog);
     g
+}
+
+/// Who has not come to a barrier was told by words in memory: where the stack tells of none, they were another thing's.
+fn is_believed(g: &EventGraph, h: &HoldFact, catalog: &Catalog) -> bool {
+    let waits = || g.vertex_at(h.subject, h.time).map(|v| g.vertex(v));
+    h.relation != Relation::Missing || waits().is_some_and(|v| tells_of_barrier(&v, catalog))
 }
 
 /// Split the last vertex at these moments; it ends at `end`.

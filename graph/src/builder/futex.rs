@@ -65,7 +65,7 @@ const OTHERS: &[&str] = &[
 fn by_stack(stack: StackId, catalog: &Catalog) -> Use {
     // The leaf frames of the wait; further out is what the program wanted with it.
     for f in catalog.frames_of(stack).take(8) {
-        for name in f.inlined.iter().chain([&f.function]) {
+        for name in f.names() {
             if OTHERS.iter().any(|o| name.contains(o)) {
                 return Use::Other;
             }

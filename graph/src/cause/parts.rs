@@ -131,12 +131,9 @@ impl Writer<'_> {
 
     /// Was it found that it had not come to the barrier at which `of` waited?
     pub(super) fn is_missing(&self, n: &SliceNode, of: &SliceNode) -> bool {
-        let is = |h: &HoldFact| {
-            h.relation == Relation::Missing
-                && (h.holder, h.subject) == (n.thread, of.thread)
-                && of.object == Some(h.object)
-        };
-        self.g.holds.iter().any(is)
+        let is =
+            |h: HoldFact| (h.relation, h.holder, Some(h.object)) == (Relation::Missing, n.thread, of.object);
+        self.g.holds(of.thread, 0..Ns::MAX).any(is)
     }
 
     /// Whom it blocked: the victim, and the step before if that is another one.

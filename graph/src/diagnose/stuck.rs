@@ -59,13 +59,14 @@ impl Walk<'_> {
             return None;
         }
         if self.private_futex(&group) {
-            let joined = joins(&v, self.c);
-            let owner = facts.iter().find(|h| joined || h.relation == Relation::Owns).map(|h| h.holder);
-            let missing: Vec<_> =
-                facts.iter().filter(|h| h.relation == Relation::Missing).map(|h| h.holder).collect();
+            // Each of them has to come to the barrier; that all are stuck is the safe sign that nobody will.
+            let missing = facts.iter().filter(|h| h.relation == Relation::Missing).map(|h| h.holder);
+            let missing: Vec<_> = missing.collect();
             if !missing.is_empty() {
                 return Some(missing);
             }
+            let joined = joins(&v, self.c);
+            let owner = facts.iter().find(|h| joined || h.relation == Relation::Owns).map(|h| h.holder);
             let others = || self.g.threads_of(own).filter(alive);
             return Some(owner.map_or_else(|| others().collect(), |o| vec![o]));
         }
@@ -76,8 +77,7 @@ impl Walk<'_> {
             Relation::Reads | Relation::Writes => matches!(class, WaitClass::Channel | WaitClass::Room),
             Relation::ChildOf => class == WaitClass::Child,
             Relation::Owns | Relation::Shares => class == WaitClass::Lock,
-            Relation::Missing => true,
-            Relation::Traces | Relation::Serves | Relation::Reader => false,
+            Relation::Traces | Relation::Serves | Relation::Reader | Relation::Missing => false,
         };
         if !facts.iter().all(|h| owed(h.relation)) {
             return None;

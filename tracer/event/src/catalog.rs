@@ -122,6 +122,13 @@ pub struct Frame {
     pub inlined: Vec<String>,
 }
 
+impl Frame {
+    /// Names of the functions at this address, the innermost first.
+    pub fn names(&self) -> impl Iterator<Item = &String> {
+        self.inlined.iter().chain([&self.function])
+    }
+}
+
 /// What a [`Module`] is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum ModuleKind {

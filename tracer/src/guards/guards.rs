@@ -10,12 +10,12 @@ use super::calibrate;
 use super::frames::Sleep;
 use super::given::Given;
 use super::layout::{
-    At, CANDIDATES, Candidates, ContextKey, Control, FUNCTIONS, LOOPS, Loop, Record, THREADS, TYPES,
-    TypeCounts,
+    At, CANDIDATES, Candidates, ContextKey, Control, FUNCTIONS, LOOPS, Loop, THREADS, TYPES, TypeCounts,
 };
 use super::plan::{Judge, Plan};
 use super::probes::Probes;
 use super::program::Program;
+use super::records::Record;
 use super::shapes::Shapes;
 use super::told::{Counts, Ended, Sight, Told, UnitTold};
 use super::windows::Windows;

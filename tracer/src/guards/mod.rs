@@ -12,7 +12,8 @@
 //! | `budget`, `windows` | for how long, where they cost more than they may |
 //! | `ahead` | whether messages are to be seen, since a request may be there before it is asked for |
 //! | `given` | units between places that a person named |
-//! | `layout` | what is shared with the programs |
+//! | `layout` | the maps that are shared with the programs |
+//! | `records` | what the programs send |
 //! | `program`, `multi` | loading and attaching |
 //! | `shapes` | boundary waits that are known in threads to come |
 //! | `slots` | units of threads in shared memory |
@@ -40,6 +41,7 @@ mod plan;
 mod point;
 mod probes;
 mod program;
+mod records;
 mod rings;
 mod shapes;
 mod shared;

@@ -1,9 +1,10 @@
 //! Loads the programs of the guards and attaches them.
 
 use super::layout::{
-    Candidates, ContextKey, Control, LEARNERS, LOOPS, Loop, Record, Shape, ShapeKey, THREADS, Unit, Usage,
+    Candidates, ContextKey, Control, LEARNERS, LOOPS, Loop, Shape, ShapeKey, THREADS, Unit, Usage,
 };
 use super::multi;
+use super::records::Record;
 use super::rings::Rings;
 use super::slots::Mapped;
 use super::windows::Lights;

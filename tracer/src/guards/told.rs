@@ -1,6 +1,6 @@
 //! What the guards tell.
 
-use super::layout;
+use super::records;
 use crate::stacks::PythonCalls;
 use pg_event::{FrameId, Ns, SeenBy, StackId};
 
@@ -105,8 +105,8 @@ pub struct UnitTold {
     pub more: u32,
 }
 
-impl From<layout::Ended> for UnitTold {
-    fn from(u: layout::Ended) -> Self {
+impl From<records::Ended> for UnitTold {
+    fn from(u: records::Ended) -> Self {
         Self {
             tid: u.head.tid,
             pid: u.head.tgid,

@@ -56,7 +56,7 @@ fn of_openmp(address: u64, all: u32, missing: u32) -> Option<Count> {
     (address % LINE == WORD).then(|| Count::of(here, all, true)).flatten()
 }
 
-/// Answers, by process and address.
+/// Answers, by process and address; empty where nobody is missing, or that is no barrier.
 #[derive(Default)]
 pub(super) struct Barriers(HashMap<(u32, u64), (Ns, Vec<u32>)>);
 
@@ -78,14 +78,17 @@ impl Holders {
         let kept = self.barriers.0.get(&key).filter(|k| now.saturating_sub(k.0) < STANDS);
         let missing = if let Some((_, missing)) = kept {
             missing.clone()
-        } else if let Some(missing) = counts.into_iter().find_map(|c| self.elsewhere(wait, address, c)) {
+        } else if counts.is_empty() {
+            return Vec::new();
+        } else {
+            // Also that there are none: each of many waiters would have all threads looked at again.
+            let missing =
+                counts.into_iter().find_map(|c| self.elsewhere(wait, address, c)).unwrap_or_default();
             if self.barriers.0.len() >= MAX_KEPT {
                 self.barriers.0.clear();
             }
             self.barriers.0.insert(key, (now, missing.clone()));
             missing
-        } else {
-            return Vec::new();
         };
         missing.into_iter().map(|tid| (Who::Thread(tid, wait.tgid), Relation::Missing)).collect()
     }

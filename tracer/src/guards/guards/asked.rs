@@ -2,8 +2,9 @@
 //! the image.
 
 use super::super::frames::{Frames, Sleep};
-use super::super::layout::{At, Boundary, Head, LOOPS, THREADS, Unit};
+use super::super::layout::{At, Boundary, LOOPS, THREADS, Unit};
 use super::super::plan::{Guarded, Spot, Stacked};
+use super::super::records::Head;
 use super::super::shapes;
 use super::super::told::{Ended, Told};
 use super::{Guards, MAX_SLEEPS};

@@ -2,7 +2,8 @@
 
 use super::super::apart;
 use super::super::frames::Frames;
-use super::super::layout::{self, At, SLOW, STARVED};
+use super::super::layout::{At, SLOW, STARVED};
+use super::super::records;
 use super::super::told::{Told, Unknown, Violation};
 use super::Guards;
 use super::python::Mixed;
@@ -44,7 +45,7 @@ impl Guards {
         Ok(inside.map(|n| n.saturating_sub(1)))
     }
 
-    pub(super) fn violation(&mut self, v: &layout::Violation) -> Option<Violation> {
+    pub(super) fn violation(&mut self, v: &records::Violation) -> Option<Violation> {
         let frame = self.threads.get(&v.head.tid).map_or(0, |&s| self.program.mapped.frame(s));
         let (user_stack, frames) = if v.copy.is_empty() {
             self.asleep_at(v.head.tid, v.asleep)

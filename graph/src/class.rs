@@ -73,7 +73,7 @@ fn futex_use(v: &Vertex, catalog: &Catalog) -> FutexUse {
 
 /// What the names on the user stack tell, if any does: what is nearest to the leaf decides, but a monitor that is entered is a
 /// lock however its runtime waits.
-fn named_use<'a>(v: &Vertex, catalog: &'a Catalog) -> Option<FutexUse> {
+fn named_use(v: &Vertex, catalog: &Catalog) -> Option<FutexUse> {
     /// Frames between a runtime's lock and the condition by which it waits, at most.
     const NEAR: usize = 12;
     /// Java's and C#'s monitors, the light-weight locks of PostgreSQL.

@@ -305,6 +305,7 @@ mod tests {
     fn sizes_are_those_of_the_programs() {
         let source = concat!(
             include_str!("../../bpf/guard.h"),
+            include_str!("../../bpf/learn.h"),
             include_str!("../../bpf/shape.h"),
             include_str!("../../bpf/sight.h")
         );

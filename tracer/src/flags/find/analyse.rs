@@ -16,7 +16,8 @@ pub struct Analysis {
     pub sources: Vec<Source>,
     /// How often the loop was gone round, at least.
     pub turns: u32,
-    /// The turns are about equally long: who only asks does the same each time.
+    /// The turns are about equally long, and the way out does not depend on data that the loop walks through as well: who
+    /// only asks does the same each time.
     pub alike: bool,
     /// System calls whose results the exits depend on.
     pub calls: Vec<u64>,
@@ -95,7 +96,13 @@ pub fn analyse(trace: &Trace, ground: &dyn Fn(u64, &Step) -> Ground) -> Analysis
     all.sort_by_key(|s| {
         (!s.is_flag(), s.own, !s.steady, s.ground, s.deeper, s.hops, std::cmp::Reverse(s.branch))
     });
-    Analysis { sources: all, turns: l.turns, alike: l.alike, calls }
+    // A sort compares one value with many: that one stays where it is for some turns, too.
+    let walks = |f: &Source| {
+        let other = |s: &Source| s.branch == f.branch && s.ground == Ground::Data && !s.steady && !s.own;
+        all.iter().any(other)
+    };
+    let alike = l.alike && !all.first().is_some_and(|f| f.is_flag() && walks(f));
+    Analysis { sources: all, turns: l.turns, alike, calls }
 }
 
 #[cfg(test)]
@@ -136,6 +143,26 @@ mod tests {
         let s = &a.sources[0];
         assert_eq!((s.address, s.size, s.own, s.deeper, s.pointer), (0x4000, 4, false, 0, None));
         assert!(a.alike && s.is_flag());
+    }
+
+    /// A merge of two sorted halves: one value is compared with several of the other half.
+    #[test]
+    fn a_sort_does_not_ask() {
+        let mut h = hand();
+        (h.regs.di, h.regs.si) = (0x4000, 0x5000);
+        for _ in 0..3 {
+            // mov rdx, [rdi]; cmp rdx, [rsi]; jl
+            h.at(0x1000, &[0x48, 0x8b, 0x17]).at(0x1003, &[0x48, 0x3b, 0x16]).at(0x1006, &[0x7c, 0x20]);
+            // add rsi, 8; jmp
+            h.at(0x1008, &[0x48, 0x83, 0xc6, 0x08]);
+            h.regs.si += 8;
+            h.at(0x100c, &[0xeb, 0xf2]);
+        }
+        h.at(0x1000, &[0x90]);
+        let a = of(&h);
+        let [first, second] = a.sources.as_slice() else { panic!("{a:#?}") };
+        assert!(first.is_flag() && first.address == 0x4000 && !second.steady, "{a:#?}");
+        assert!(!a.alike);
     }
 
     /// `while (!w->shown) beats++;`: the counter is the thread's own, the pointer lay at 0x4100.

@@ -98,7 +98,8 @@ pub struct Found {
     pub took: Duration,
     /// How often the loop was gone round, at least; 0: no loop was seen.
     pub turns: u32,
-    /// The turns are about equally long, as those of a loop that only asks are.
+    /// As those of a loop that only asks the turns are about equally long, and its way out depends on no data that it walks
+    /// through.
     pub alike: bool,
     /// Most likely first.
     pub flags: Vec<FoundFlag>,

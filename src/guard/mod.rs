@@ -6,11 +6,13 @@ mod given;
 mod guarding;
 mod kinds;
 mod learn;
+mod moments;
 mod tell;
 mod unit_log;
 
 pub use given::{Bounds, Located};
 pub use guarding::{Ask, Guarding, Refused, Watched, changed, functions_of};
 pub use learn::{Measured, Measuring, measure};
-pub use tell::{Shown, json, metrics, over_json, over_text, seen, text};
+pub use moments::Moments;
+pub use tell::{Over, Shown, json, metrics, over_json, over_text, seen, text};
 pub use unit_log::UnitLog;

@@ -3,6 +3,7 @@
 use super::guarding::Watched;
 use crate::clean::clean;
 use pg_event::{Catalog, Ns, SeenBy};
+use pg_graph::HotPath;
 use pg_graph::report::ViolationInfo;
 use pg_graph::words::span;
 use pg_tracer::guards::{Counts, Sight, Violation};
@@ -35,6 +36,19 @@ pub struct Shown {
     pub stopped: bool,
     /// The unit is no turn of a loop: what units are, in words.
     pub given: Option<String>,
+    /// Where it spent most of its time so far, if it was seen often enough.
+    pub mostly: Option<HotPath>,
+}
+
+/// A unit that ended, and had been told while it ran.
+#[derive(Clone, Debug)]
+pub struct Over {
+    /// As it was told last.
+    pub shown: Box<Shown>,
+    /// How long it took, ns.
+    pub took: Ns,
+    /// Where it spent most of that, if it was seen often enough.
+    pub mostly: Option<HotPath>,
 }
 
 impl Shown {
@@ -80,6 +94,7 @@ impl Shown {
             slow_before: false,
             stopped,
             given,
+            mostly: None,
         }
     }
 
@@ -135,6 +150,9 @@ pub fn text(s: &Shown) -> String {
     if let Some(why) = &v.type_unknown {
         let _ = write!(out, "\n    its type is not known: {why}");
     }
+    if let Some(h) = &s.mostly {
+        let _ = write!(out, "\n    most of that time: {}", most(h));
+    }
     // What the kernel does for it is told by its innermost function.
     if let Some(frame) = v.stack.first().filter(|_| s.kernel > 0) {
         let _ = write!(out, "\n    {frame}");
@@ -156,30 +174,49 @@ pub fn text(s: &Shown) -> String {
     out
 }
 
-/// For people: how long a unit took in the end that was told while it ran; `None` when that is what was told.
-pub fn over_text(s: &Shown, took: Ns) -> Option<String> {
-    let v = &s.info;
-    (took / 5 * 4 > v.elapsed_ns).then(|| {
-        format!("{}: {} that ran for {} took {} in all", who(s), what(s), span(v.elapsed_ns), span(took))
-    })
+/// Where most of the time was spent.
+fn most(h: &HotPath) -> String {
+    let function = h.frames.first().map_or("", String::as_str);
+    format!("{:.0} % in {function} and what it calls ({} stacks)", h.share * 100.0, h.stacks)
+}
+
+/// The same for scripts: the function, its callers, the loop.
+fn most_json(h: &HotPath) -> Value {
+    let share = (h.share * 1000.0).round() / 1000.0;
+    json!({ "function": h.frames.first(), "share": share, "stacks": h.stacks, "stack": h.frames })
+}
+
+/// For people: how long a unit took in the end that was told while it ran, and where; `None` when that is what was told.
+pub fn over_text(o: &Over) -> Option<String> {
+    let (s, told) = (&o.shown, o.shown.info.elapsed_ns);
+    let longer = o.took / 5 * 4 > told;
+    if !longer && o.mostly.is_none() {
+        return None;
+    }
+    let where_ = o.mostly.as_ref().map_or_else(String::new, |h| format!(", {}", most(h)));
+    Some(format!("{}: {} that ran for {} took {} in all{where_}", who(s), what(s), span(told), span(o.took)))
 }
 
 /// For scripts: one line. `event` is `ended`, `number` that of the violation told last of this unit.
-pub fn over_json(s: &Shown, took: Ns) -> Value {
-    let v = &s.info;
-    json!({
+pub fn over_json(o: &Over) -> Value {
+    let v = &o.shown.info;
+    let mut line = json!({
         "event": "ended",
         "number": v.number,
         "pid": v.pid,
         "tid": v.tid,
         "process": v.process,
         "thread": v.thread,
-        "loop": s.of_loop,
+        "loop": o.shown.of_loop,
         "type": v.unit_type,
         "start_ns": v.start_ns,
-        "duration_ns": took,
+        "duration_ns": o.took,
         "threshold_ns": v.threshold_ns,
-    })
+    });
+    if let (Some(map), Some(h)) = (line.as_object_mut(), &o.mostly) {
+        map.insert("mostly".into(), most_json(h));
+    }
+    line
 }
 
 /// What the unit did with its time, as far as it is worth a word.
@@ -214,6 +251,9 @@ pub fn json(s: &Shown) -> Value {
         map.insert("starved".into(), json!(s.starved));
         map.insert("stopped".into(), json!(s.stopped));
         map.insert("goes_on".into(), json!(s.goes_on));
+        if let Some(h) = &s.mostly {
+            map.insert("mostly".into(), most_json(h));
+        }
     }
     line
 }
@@ -331,7 +371,39 @@ mod tests {
             slow_before: false,
             stopped,
             given,
+            mostly: None,
         }
+    }
+
+    fn over(took: Ns) -> Over {
+        Over { shown: Box::new(shown()), took, mostly: None }
+    }
+
+    fn mostly() -> HotPath {
+        let frames = ["sort (shop)", "serve (shop)"].map(String::from).into();
+        HotPath { frames, share: 0.9377, stacks: 11 }
+    }
+
+    #[test]
+    fn where_most_of_the_time_went_is_told() {
+        let said = text(&Shown { mostly: Some(mostly()), ..shown() });
+        let line = said.lines().nth(1).map(str::trim);
+        assert_eq!(line, Some("most of that time: 94 % in sort (shop) and what it calls (11 stacks)"));
+        // Also when it took little longer than was told.
+        let o = Over { mostly: Some(mostly()), ..over(45_000_000) };
+        assert_eq!(
+            over_text(&o).as_deref(),
+            Some(
+                "shop/8 worker: a unit of type sort that ran for 41 ms took 45 ms in all, 94 % in sort (shop) and what it \
+                 calls (11 stacks)"
+            )
+        );
+        let line = over_json(&o);
+        assert_eq!(
+            (&line["mostly"]["function"], &line["mostly"]["share"]),
+            (&json!("sort (shop)"), &json!(0.938))
+        );
+        assert!(over_json(&over(1)).get("mostly").is_none());
     }
 
     #[test]
@@ -375,13 +447,13 @@ mod tests {
 
     #[test]
     fn what_it_took_in_the_end_is_told_where_that_is_more() {
-        let over = over_text(&shown(), 1_200_000_000);
+        let said = over_text(&over(1_200_000_000));
         assert_eq!(
-            over.as_deref(),
+            said.as_deref(),
             Some("shop/8 worker: a unit of type sort that ran for 41 ms took 1.20 s in all")
         );
-        assert_eq!(over_text(&shown(), 45_000_000), None);
-        let line = over_json(&shown(), 45_000_000);
+        assert_eq!(over_text(&over(45_000_000)), None);
+        let line = over_json(&over(45_000_000));
         assert_eq!(
             (&line["event"], &line["number"], &line["duration_ns"]),
             (&json!("ended"), &json!(3), &json!(45_000_000))

@@ -101,8 +101,14 @@ fn a_slow_unit_is_caught_in_the_act() {
     assert!((150_000_000..1_200_000_000).contains(&elapsed), "{said}");
     // How long it took in the end is told, too.
     let mut ends = told.iter().filter(|v| v["event"] == "ended" && v["start_ns"] == slow["start_ns"]);
-    let took = ends.next().and_then(|v| v["duration_ns"].as_u64());
+    let ended = ends.next().unwrap_or_else(|| panic!("{said}"));
+    let took = ended["duration_ns"].as_u64();
     assert!(took.is_some_and(|ns| (1_150_000_000..6_000_000_000).contains(&ns)), "{said}");
+    // It was looked at while it went on: `stick` calls small functions, and has most of its time.
+    let most = &ended["mostly"];
+    assert!(most["stacks"].as_u64() >= Some(3) && most["share"].as_f64() > Some(0.5), "{said}");
+    assert!(stack(most).iter().any(|f| f.starts_with("stick (server)")), "{said}");
+    assert!(stack(most).last().is_some_and(|f| f.starts_with("main (server)")), "{said}");
     let summary = told.last().unwrap();
     assert_eq!(summary["event"], "summary", "{said}");
     assert!(

@@ -149,10 +149,16 @@ static __always_inline u64 elapsed_of(struct unit *u, u64 now)
 
 #include "frame.h"
 
-/* Told with its stack, and not gone on for much longer since. */
-static __always_inline bool is_told(struct unit *u, u64 now)
+/* Told with its stack. */
+static __always_inline bool is_told(struct unit *u)
 {
-	return u->told == TOLD && u->slow == SLOW && elapsed_of(u, now) < u->again;
+	return u->told == TOLD && u->slow == SLOW;
+}
+
+/* And not gone on for longer since. */
+static __always_inline bool is_known(struct unit *u, u64 now)
+{
+	return is_told(u) && elapsed_of(u, now) < u->next;
 }
 
 /* Functions of Python that the current thread is in. */
@@ -166,6 +172,56 @@ static __noinline u32 whole_python(struct unit *u, struct py_frame *frames)
 	return frame && count < PY_FRAMES ? 0 : count;
 }
 
+/* All but what it may take, and where it is. */
+static __always_inline void describe(struct rec_violation *v, struct unit *u, u32 type, u32 seen, u64 now)
+{
+	head(&v->head, type, u->tid, u->tgid, u->loop, now);
+	v->start = u->start;
+	v->elapsed = elapsed_of(u, now);
+	v->threshold = 0;
+	v->away = u->away;
+	v->ready = u->ready;
+	v->stolen = u->stolen;
+	v->of = u->best;
+	v->seen = seen;
+	v->number = u->number;
+	v->place = u->asleep;
+	v->python = 0;
+	v->kernel_frames = 0;
+	v->len = 0;
+}
+
+/* `in_kernel`: the registers are those with which it came there. */
+static __always_inline void take_stack(struct rec_violation *v, struct unit *u, struct regs *regs, bool in_kernel)
+{
+	if (!regs) {
+		__builtin_memset(&v->regs, 0, sizeof(v->regs));
+		return;
+	}
+	bpf_probe_read_kernel(&v->regs, sizeof(v->regs), regs);
+	if (in_kernel)
+		put_back(&v->regs);
+	v->len = copy_stack(v->data, v->regs.sp, STACK_BYTES);
+	v->python = whole_python(u, v->frames);
+}
+
+/* Where is a unit that goes on? */
+static __noinline int look_again(struct unit *u, struct regs *regs, bool in_kernel, u32 seen, u64 now)
+{
+	u64 elapsed = elapsed_of(u, now);
+	struct rec_violation *v = bpf_ringbuf_reserve(&told, sizeof(*v), 0);
+	if (!v) {
+		lose();
+		return 0;
+	}
+	describe(v, u, REC_LOOK, seen, now);
+	take_stack(v, u, regs, in_kernel);
+	bpf_ringbuf_submit(v, 0);
+	u->next = elapsed + elapsed / NEXT_PART;
+	u->spent += bpf_ktime_get_ns() - now;
+	return 0;
+}
+
 /*
  * Does the unit take too long? `regs` give the stack at this moment, without them the place where it slept last stands
  * for it; `task`, or the context of a sample that met it in the kernel, the kernel's.
@@ -173,8 +229,13 @@ static __noinline u32 whole_python(struct unit *u, struct py_frame *frames)
 static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs *regs, struct task_struct *task,
 				  void *sample)
 {
-	if (is_told(u, now) || (seen == BY_END && u->told == TOLD && u->slow == SLOW))
+	if (is_known(u, now) || (seen == BY_END && is_told(u)))
 		return;
+	if (is_told(u) && elapsed_of(u, now) < u->again) {
+		if (!is_gone(u, regs ? regs->sp : 0))
+			look_again(u, regs, task || sample, seen, now);
+		return;
+	}
 	struct guarded_loop *l = bpf_map_lookup_elem(&loops, &u->loop);
 	if (!l)
 		return;
@@ -203,8 +264,11 @@ static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs
 		return;
 	/* One that rings on and on is told less and less often, but for what is far worse than all before. */
 	if (now < a->quiet_until) {
-		if (elapsed / FAR_BEYOND <= a->worst)
+		if (elapsed / FAR_BEYOND <= a->worst) {
+			if (is_told(u))
+				look_again(u, regs, task || sample, seen, now);
 			return;
+		}
 	} else {
 		u64 period = a->period * 2;
 		if (!period || now - a->quiet_until > period * 2) {
@@ -221,20 +285,8 @@ static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs
 		lose();
 		return;
 	}
-	head(&v->head, REC_VIOLATION, u->tid, u->tgid, u->loop, now);
-	v->start = u->start;
-	v->elapsed = elapsed;
+	describe(v, u, REC_VIOLATION, seen, now);
 	v->threshold = threshold;
-	v->away = u->away;
-	v->ready = u->ready;
-	v->stolen = u->stolen;
-	v->of = u->best;
-	v->seen = seen;
-	v->number = u->number;
-	v->place = u->asleep;
-	v->python = 0;
-	v->kernel_frames = 0;
-	v->len = 0;
 	long n = 0;
 	if (task)
 		n = bpf_get_task_stack(task, v->kernel, sizeof(v->kernel), 0);
@@ -242,18 +294,11 @@ static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs
 		n = bpf_get_stack(sample, v->kernel, sizeof(v->kernel), 0);
 	if (n > 0)
 		v->kernel_frames = n / 8;
-	if (regs) {
-		bpf_probe_read_kernel(&v->regs, sizeof(v->regs), regs);
-		if (task || sample)
-			put_back(&v->regs);
-		v->len = copy_stack(v->data, v->regs.sp, STACK_BYTES);
-		v->python = whole_python(u, v->frames);
-	} else {
-		__builtin_memset(&v->regs, 0, sizeof(v->regs));
-	}
+	take_stack(v, u, regs, task || sample);
 	bpf_ringbuf_submit(v, 0);
 	u->told = TOLD;
 	u->again = elapsed * AGAIN;
+	u->next = elapsed + elapsed / NEXT_PART;
 	/* This took long, and was ours. */
 	u->spent += bpf_ktime_get_ns() - now;
 }
@@ -509,8 +554,12 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	if (u) {
 		if (!u->running && u->off)
 			begin_unit(u, now, u->woken ? u->woken : ANY_WAIT);
-		else if (u->running && u->off)
+		else if (u->running && u->off) {
 			u->away += now - u->off;
+			/* Where it slept. */
+			if (u->asleep.ip && is_told(u) && !is_known(u, now))
+				look_again(u, 0, false, BY_SLEEP, now);
+		}
 		u->off = 0;
 		u->held = u->got = now;
 		gets_cpu(u, prev, now);
@@ -534,7 +583,7 @@ int on_sample(struct sampled *ctx)
 	u64 now = bpf_ktime_get_ns();
 	had_cpu(u, now, lit_since());
 	age(u, now);
-	struct regs *r = is_told(u, now) ? 0 : user_regs(task, 1);
+	struct regs *r = is_known(u, now) ? 0 : user_regs(task, 1);
 	if (!r)
 		return 0;
 	/* Of one that was met in user mode the kernel's stack is the sampling. */

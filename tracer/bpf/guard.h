@@ -94,8 +94,9 @@ struct unit {
 	u64 stolen_so_far;	 /* what the kernel had counted of such on this CPU when it was looked at last */
 	s64 apart;		 /* how far the run queue's clock was behind when the thread got the CPU; 0: not known */
 	u32 put_off, pad2;	 /* once a sample told nothing since the kernel may not have counted that yet */
+	u64 next;		 /* told, its stack is taken when it has taken so long */
 };
-_Static_assert(sizeof(struct unit) == 472, "layout.rs");
+_Static_assert(sizeof(struct unit) == 480, "layout.rs");
 
 #define NOT_LOOKED (~0ULL)
 /* Why it took too long: it was ready without a CPU for what it exceeds, or the host had that; or it would have done so with one. */
@@ -110,6 +111,8 @@ struct alarm {
 /* A unit that goes on is told again when it has taken so many times as long: where it was first may be not yet what takes
  * long. */
 #define AGAIN 8
+/* Until then its stack is taken whenever it has taken longer by this part, for where it spends its time. */
+#define NEXT_PART 8
 struct guarded_type {
 	u64 threshold;		 /* ns */
 	u64 units, sum;		 /* that ended, and their ns */
@@ -145,6 +148,7 @@ enum record {
 	REC_ENLISTED,		 /* a thread came under guard; `other` is its slot */
 	REC_CALLER,		 /* a function whose calls are units returns to `start` */
 	REC_CALL,		 /* a function was called */
+	REC_LOOK,		 /* a rec_violation: where a unit is that was told and goes on */
 };
 /* What saw a violation. */
 enum seen { BY_CONTEXT = 0, BY_SWITCH, BY_SAMPLE, BY_SLEEP, BY_END };

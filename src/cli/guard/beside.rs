@@ -97,7 +97,7 @@ impl Companion for Beside<'_> {
                     }
                     collector.unit(unit, of);
                 }
-                Out::Over(shown, took) => super::tell_over(self.args, &shown, took, self.out)?,
+                Out::Over(over) => super::tell_over(self.args, &over, self.out)?,
                 Out::Note(n) => note(&n),
             }
         }

@@ -141,7 +141,7 @@ pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
             match told {
                 Out::Shown(shown) => tell(args, &shown, out)?,
                 Out::Violation(..) | Out::Unit(..) => {}
-                Out::Over(shown, took) => tell_over(args, &shown, took, out)?,
+                Out::Over(over) => tell_over(args, &over, out)?,
                 Out::Note(n) => note(&n),
             }
         }
@@ -222,16 +222,11 @@ fn tell(args: &Guard, shown: &crate::guard::Shown, out: &mut dyn Write) -> Resul
     Ok(())
 }
 
-/// Say how long it took in the end.
-fn tell_over(
-    args: &Guard,
-    shown: &crate::guard::Shown,
-    took: Ns,
-    out: &mut dyn Write,
-) -> Result<(), Failure> {
+/// Say how long it took in the end, and where.
+fn tell_over(args: &Guard, over: &crate::guard::Over, out: &mut dyn Write) -> Result<(), Failure> {
     if args.json {
-        writeln!(out, "{}", over_json(shown, took))?;
-    } else if let Some(text) = over_text(shown, took) {
+        writeln!(out, "{}", over_json(over))?;
+    } else if let Some(text) = over_text(over) {
         writeln!(out, "{}", clean_lines(&text))?;
     }
     Ok(out.flush()?)
@@ -268,7 +263,7 @@ fn end(args: &Guard, watch: Watch, targets: &mut Targets, out: &mut dyn Write) -
     for told in told {
         match told {
             Out::Shown(shown) => tell(args, &shown, out)?,
-            Out::Over(shown, took) => tell_over(args, &shown, took, out)?,
+            Out::Over(over) => tell_over(args, &over, out)?,
             Out::Violation(..) | Out::Unit(..) | Out::Note(_) => {}
         }
     }

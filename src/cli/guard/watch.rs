@@ -1,6 +1,6 @@
 //! The thread that has the guards: they must be asked often, whatever else is done.
 
-use crate::guard::{Guarding, Shown, Watched};
+use crate::guard::{Guarding, Moments, Over, Shown, Watched};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use pg_event::{CatalogDelta, Ns, UnitTypeId};
 use pg_tracer::Error;
@@ -25,8 +25,8 @@ pub enum Out {
     Shown(Box<Shown>),
     /// A unit ended; its type in a recording, and whether it was told as slow, not for want of a CPU.
     Unit(UnitEnded, UnitTypeId, bool),
-    /// One that was told while it ran: as it was told last, and how long it took, ns.
-    Over(Box<Shown>, Ns),
+    /// One that was told while it ran.
+    Over(Over),
     /// Something to be said.
     Note(String),
 }
@@ -175,8 +175,26 @@ struct Nameless(VecDeque<Waiting>);
 
 enum Waiting {
     /// With how many names were looked for by then, and since when it waits.
-    Shown(Box<Shown>, Box<Violation>, u64, Instant),
-    Over(Box<Shown>, Ns),
+    Shown(Box<Shown>, Box<Violation>, Moments, u64, Instant),
+    Over(Box<Shown>, Ns, Moments, u64, Instant),
+}
+
+impl Waiting {
+    /// How many names it needs, and since when.
+    fn needs(&self) -> (u64, Instant) {
+        let (Self::Shown(.., wanted, since) | Self::Over(.., wanted, since)) = self;
+        (*wanted, *since)
+    }
+}
+
+/// A unit that was told.
+struct Before {
+    number: u32,
+    /// As it was told last.
+    shown: Box<Shown>,
+    /// It was told as slow, not for want of a CPU.
+    slow: bool,
+    moments: Moments,
 }
 
 impl Nameless {
@@ -190,18 +208,20 @@ impl Nameless {
         }
         let (known, _) = guards.name_some();
         while let Some(first) = self.0.pop_front() {
+            let (wanted, since) = first.needs();
+            if !end && known < wanted && since.elapsed() < NAMES {
+                self.0.push_front(first);
+                return;
+            }
             let out = match first {
-                Waiting::Shown(shown, v, wanted, since)
-                    if !end && known < wanted && since.elapsed() < NAMES =>
-                {
-                    self.0.push_front(Waiting::Shown(shown, v, wanted, since));
-                    return;
-                }
-                Waiting::Shown(mut shown, v, ..) => {
+                Waiting::Shown(mut shown, v, moments, ..) => {
                     shown.name(&v, guards.catalog());
+                    shown.mostly = moments.path(guards.catalog());
                     Out::Shown(shown)
                 }
-                Waiting::Over(shown, took) => Out::Over(shown, took),
+                Waiting::Over(shown, took, moments, ..) => {
+                    Out::Over(Over { shown, took, mostly: moments.path(guards.catalog()) })
+                }
             };
             let _ = tell.send(out);
         }
@@ -217,8 +237,8 @@ fn run(
 ) -> Vec<String> {
     let began = guards.began();
     let mut number = 0;
-    // By thread, the unit of it that was told last, how, and whether it was ever told as slow.
-    let mut before: HashMap<u32, (u32, Box<Shown>, bool)> = HashMap::new();
+    // By thread, the unit of it that was told last.
+    let mut before: HashMap<u32, Before> = HashMap::new();
     let mut nameless = Nameless::default();
     let mut counted = Instant::now();
     let many = loops.len();
@@ -230,11 +250,18 @@ fn run(
         for told in guards.poll(PAUSE) {
             let v = match told {
                 Told::Violation(v) => v,
+                Told::Look(v) => {
+                    if let Some(of) = before.get_mut(&v.tid).filter(|of| of.number == v.number) {
+                        of.moments.add(&v);
+                    }
+                    continue;
+                }
                 Told::Ended(e) => {
-                    let of = before.remove(&e.tid).filter(|(number, ..)| e.violated && *number == e.number);
-                    let slow = of.as_ref().is_some_and(|(.., slow)| *slow);
-                    if let Some((_, shown, _)) = of.filter(|(_, s, _)| s.info.duration_ns.is_none()) {
-                        nameless.0.push_back(Waiting::Over(shown, e.elapsed));
+                    let of = before.remove(&e.tid).filter(|of| e.violated && of.number == e.number);
+                    let slow = of.as_ref().is_some_and(|of| of.slow);
+                    if let Some(of) = of.filter(|of| of.shown.info.duration_ns.is_none()) {
+                        let (names, now) = (guards.name_some().1, Instant::now());
+                        nameless.0.push_back(Waiting::Over(of.shown, e.elapsed, of.moments, names, now));
                     }
                     let _ = tell.send(Out::Unit(e, type_id(&loops, e.of_loop, e.of), slow));
                     continue;
@@ -247,10 +274,14 @@ fn run(
                 .unknown
                 .map_or_else(|| type_id(&loops, v.of_loop, v.of), |why| unknown_id(&loops, v.of_loop, why));
             let mut shown = Box::new(Shown::of(&v, number, watched, began));
-            let last = before.get(&v.tid).filter(|(number, ..)| *number == v.number);
-            (shown.goes_on, shown.slow_before) = (last.is_some(), last.is_some_and(|(.., slow)| *slow));
-            before.insert(v.tid, (v.number, shown.clone(), shown.slow_before || !shown.starved));
-            nameless.0.push_back(Waiting::Shown(shown, v.clone(), guards.name_some().1, Instant::now()));
+            let last = before.remove(&v.tid).filter(|of| of.number == v.number);
+            (shown.goes_on, shown.slow_before) = (last.is_some(), last.as_ref().is_some_and(|of| of.slow));
+            let mut moments = last.map(|of| of.moments).unwrap_or_default();
+            moments.add(&v);
+            let (names, now) = (guards.name_some().1, Instant::now());
+            nameless.0.push_back(Waiting::Shown(shown.clone(), v.clone(), moments.clone(), names, now));
+            let slow = shown.slow_before || !shown.starved;
+            before.insert(v.tid, Before { number: v.number, shown, slow, moments });
             if tell.send(Out::Violation(v, of)).is_err() {
                 return guards.notes();
             }

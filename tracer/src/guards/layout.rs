@@ -52,6 +52,8 @@ pub const STARVED: u32 = 1;
 pub const SLOW: u32 = 2;
 /// A unit that goes on is told again when it has taken so many times as long.
 pub const AGAIN: u64 = 8;
+/// Until then its stack is taken whenever it has taken longer by this part.
+pub const NEXT_PART: u64 = 8;
 /// Threads of which units are learnt.
 pub const LEARNERS: usize = 1024;
 
@@ -133,6 +135,7 @@ pub struct Unit {
     pub apart: i64,
     pub put_off: u32,
     pub pad2: u32,
+    pub next: u64,
 }
 
 impl Unit {
@@ -182,6 +185,7 @@ impl Unit {
             apart: 0,
             put_off: 0,
             pad2: 0,
+            next: 0,
         }
     }
 }
@@ -329,6 +333,8 @@ mod tests {
             ("SHAPES", SHAPES),
             ("VARIANTS", VARIANTS),
             ("LINKS", LINKS),
+            ("AGAIN", AGAIN as usize),
+            ("NEXT_PART", NEXT_PART as usize),
         ] {
             let defined = |l: &str| l.split_whitespace().take(3).eq(["#define", name, &value.to_string()]);
             assert!(source.lines().any(defined), "{name}");

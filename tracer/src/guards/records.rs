@@ -35,6 +35,8 @@ pub enum Record {
     Call { tid: u32, tgid: u32, function: u32, depth: u32, frame: u64, regs: Regs, copy: Vec<u8> },
     /// A unit that takes too long.
     Violation(Box<Violation>),
+    /// Where a unit is that was told and goes on; it has no kernel stack and no limit.
+    Look(Box<Violation>),
     /// A unit ended: one whose violation was told, or one that took no longer than it may.
     Ended { head: Head, violated: bool, start: u64, elapsed: u64, number: u32, of: u32 },
     /// A guarded process was created by `parent`.
@@ -121,6 +123,7 @@ impl Record {
             }
             2 => Self::Unit(Box::new(ended(b, head)?)),
             3 => Self::Violation(Box::new(violation(b, head)?)),
+            12 => Self::Look(Box::new(violation(b, head)?)),
             4 | 8 => Self::Ended {
                 head,
                 violated: kind == 4,
@@ -288,7 +291,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes(kind in 0u32..13, mut b in proptest::collection::vec(any::<u8>(), 4..1200)) {
+        fn any_bytes(kind in 0u32..14, mut b in proptest::collection::vec(any::<u8>(), 4..1200)) {
             put(&mut b, 0, kind.into(), 4);
             let _ = Record::parse(&b);
         }

@@ -1,7 +1,7 @@
 //! The units of guarded threads as the programs see them, in memory that both have: to look at sleeping ones without a
 //! system call for each.
 
-use super::layout::{AGAIN, At, Boundary, COUNTED, SLOW, THREADS, TOLD, UNTOLD, Unit, WAITS};
+use super::layout::{AGAIN, At, Boundary, COUNTED, NEXT_PART, SLOW, THREADS, TOLD, UNTOLD, Unit, WAITS};
 use super::shared::Shared;
 use crate::error::Error;
 use std::mem::offset_of;
@@ -151,6 +151,8 @@ impl Mapped {
     /// The claimed unit is told, after `elapsed` ns, and its end is to be.
     pub fn tell(&self, slot: usize, elapsed: u64) {
         self.word(slot, offset_of!(Unit, again)).store(elapsed.saturating_mul(AGAIN), Ordering::Release);
+        let next = elapsed.saturating_add(elapsed / NEXT_PART);
+        self.word(slot, offset_of!(Unit, next)).store(next, Ordering::Release);
         self.u32(slot, offset_of!(Unit, told)).store(TOLD, Ordering::Release);
     }
 }

@@ -149,6 +149,9 @@ pub enum Told {
     },
     /// A unit takes too long.
     Violation(Box<Violation>),
+    /// Where one is that was told and goes on: the stack in which it spent the time since then, or the last look. It has
+    /// no limit and no kernel stack.
+    Look(Box<Violation>),
     /// A unit ended.
     Ended(Ended),
 }

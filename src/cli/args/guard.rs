@@ -92,7 +92,8 @@ pub struct Guard {
     /// How much of the time before a violation is kept for --on-violation record
     #[arg(long, value_name = "TIME|SIZE", default_value = "20s", value_parser = crate::flight::Limit::parse)]
     pub window: crate::flight::Limit,
-    /// One line of JSON for each violation, and one (`ended`) when a unit ends that was told while it ran
+    /// One line of JSON for each violation, and one (`ended`) when a unit ends that was told while it ran; `mostly` is the
+    /// function that most of its time went to, with its callers, if it was seen often enough
     #[arg(long)]
     pub json: bool,
     /// Write counts of units and violations to this file, every few seconds, as Prometheus reads it

@@ -1,8 +1,7 @@
 //! Where a unit was, as the guards saw it from the time it was told on.
 
-use pg_event::{Catalog, Ns};
+use pg_event::{Catalog, Ns, StackId};
 use pg_graph::{HotPath, Moment, hot_path};
-use pg_tracer::guards::Violation;
 
 /// Most stacks of one unit: they are taken less and less often.
 const MOST: usize = 1000;
@@ -16,13 +15,12 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// It was seen once more.
-    pub fn add(&mut self, v: &Violation) {
-        if v.user_stack.is_some() && self.all.len() < MOST {
-            let time = v.elapsed.saturating_sub(self.elapsed);
-            self.all.push(Moment { stack: v.user_stack, loop_at: v.distance, time });
+    /// It was seen once more, after `elapsed` ns. `loop_at`: which frame of the stack is the loop's.
+    pub fn add(&mut self, stack: StackId, loop_at: Option<usize>, elapsed: Ns) {
+        if stack.is_some() && self.all.len() < MOST {
+            self.all.push(Moment { stack, loop_at, time: elapsed.saturating_sub(self.elapsed) });
         }
-        self.elapsed = self.elapsed.max(v.elapsed);
+        self.elapsed = self.elapsed.max(elapsed);
     }
 
     /// Where it spent most of its time, once the names of functions are known.

@@ -213,8 +213,8 @@ pub fn over_json(o: &Over) -> Value {
         "duration_ns": o.took,
         "threshold_ns": v.threshold_ns,
     });
-    if let (Some(map), Some(h)) = (line.as_object_mut(), &o.mostly) {
-        map.insert("mostly".into(), most_json(h));
+    if let Some(h) = &o.mostly {
+        line["mostly"] = most_json(h);
     }
     line
 }

@@ -205,10 +205,16 @@ static __always_inline void take_stack(struct rec_violation *v, struct unit *u, 
 	v->python = whole_python(u, v->frames);
 }
 
+static __always_inline void look_later(struct unit *u, u64 elapsed)
+{
+	u->next = elapsed + elapsed / NEXT_PART;
+}
+
 /* Where is a unit that goes on? */
 static __noinline int look_again(struct unit *u, struct regs *regs, bool in_kernel, u32 seen, u64 now)
 {
-	u64 elapsed = elapsed_of(u, now);
+	/* Also where there is no room: the next attempt is no sooner. */
+	look_later(u, elapsed_of(u, now));
 	struct rec_violation *v = bpf_ringbuf_reserve(&told, sizeof(*v), 0);
 	if (!v) {
 		lose();
@@ -217,7 +223,6 @@ static __noinline int look_again(struct unit *u, struct regs *regs, bool in_kern
 	describe(v, u, REC_LOOK, seen, now);
 	take_stack(v, u, regs, in_kernel);
 	bpf_ringbuf_submit(v, 0);
-	u->next = elapsed + elapsed / NEXT_PART;
 	u->spent += bpf_ktime_get_ns() - now;
 	return 0;
 }
@@ -298,7 +303,7 @@ static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs
 	bpf_ringbuf_submit(v, 0);
 	u->told = TOLD;
 	u->again = elapsed * AGAIN;
-	u->next = elapsed + elapsed / NEXT_PART;
+	look_later(u, elapsed);
 	/* This took long, and was ours. */
 	u->spent += bpf_ktime_get_ns() - now;
 }

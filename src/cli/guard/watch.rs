@@ -252,7 +252,7 @@ fn run(
                 Told::Violation(v) => v,
                 Told::Look(v) => {
                     if let Some(of) = before.get_mut(&v.tid).filter(|of| of.number == v.number) {
-                        of.moments.add(&v);
+                        of.moments.add(v.user_stack, v.distance, v.elapsed);
                     }
                     continue;
                 }
@@ -277,7 +277,7 @@ fn run(
             let last = before.remove(&v.tid).filter(|of| of.number == v.number);
             (shown.goes_on, shown.slow_before) = (last.is_some(), last.as_ref().is_some_and(|of| of.slow));
             let mut moments = last.map(|of| of.moments).unwrap_or_default();
-            moments.add(&v);
+            moments.add(v.user_stack, v.distance, v.elapsed);
             let (names, now) = (guards.name_some().1, Instant::now());
             nameless.0.push_back(Waiting::Shown(shown.clone(), v.clone(), moments.clone(), names, now));
             let slow = shown.slow_before || !shown.starved;

@@ -302,26 +302,17 @@ unsafe impl aya::Pod for Usage {}
 
 #[cfg(test)]
 mod tests {
+    use super::super::headers::{assert_defined, assert_size};
     use super::*;
 
     /// The numbers in the source of the programs.
     #[test]
     fn sizes_are_those_of_the_programs() {
-        let source = concat!(
-            include_str!("../../bpf/guard.h"),
-            include_str!("../../bpf/learn.h"),
-            include_str!("../../bpf/shape.h"),
-            include_str!("../../bpf/sight.h")
-        );
-        let size = |name: &str, size: usize| {
-            let line = format!("_Static_assert(sizeof(struct {name}) == {size}, ");
-            assert!(source.contains(&line), "{name}: {size}");
-        };
-        size("unit", size_of::<Unit>());
-        size("guarded_loop", size_of::<Loop>());
-        size("control", size_of::<Control>());
-        size("usage", size_of::<Usage>());
-        size("shape", size_of::<Shape>());
+        assert_size("unit", size_of::<Unit>());
+        assert_size("guarded_loop", size_of::<Loop>());
+        assert_size("control", size_of::<Control>());
+        assert_size("usage", size_of::<Usage>());
+        assert_size("shape", size_of::<Shape>());
         for (name, value) in [
             ("THREADS", THREADS),
             ("LOOPS", LOOPS),
@@ -336,8 +327,7 @@ mod tests {
             ("AGAIN", AGAIN as usize),
             ("NEXT_PART", NEXT_PART as usize),
         ] {
-            let defined = |l: &str| l.split_whitespace().take(3).eq(["#define", name, &value.to_string()]);
-            assert!(source.lines().any(defined), "{name}");
+            assert_defined(name, value);
         }
     }
 }

@@ -34,6 +34,8 @@ mod frames;
 mod given;
 #[allow(clippy::module_inception)]
 mod guards;
+#[cfg(test)]
+mod headers;
 mod hot;
 mod layout;
 mod multi;
@@ -54,4 +56,4 @@ pub use plan::{
     GivenProbe, GivenUnit, Guarded, GuardedFunction, GuardedLoop, Judge, Plan, SeenUnits, Spot, Stacked,
 };
 pub use point::Point;
-pub use told::{Counts, Ended, Sight, Told, UnitTold, Unknown, Violation};
+pub use told::{Counts, Ended, Look, Sight, Told, UnitTold, Unknown, Violation};

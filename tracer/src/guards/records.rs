@@ -201,29 +201,22 @@ fn violation(b: &[u8], head: Head) -> Option<Violation> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::headers::{assert_defined, assert_size};
     use super::*;
     use proptest::prelude::*;
 
     /// The numbers in the source of the programs.
     #[test]
     fn sizes_are_those_of_the_programs() {
-        let source = concat!(
-            include_str!("../../bpf/guard.h"),
-            include_str!("../../bpf/learn.h"),
-            include_str!("../../bpf/python_frames.h")
+        assert_size("rec_stack", HEAD + 16 + REGS + 16384);
+        assert_size("rec_unit", HEAD + 48 + CONTEXTS * 12);
+        assert_size(
+            "rec_violation",
+            HEAD + 64 + KERNEL_FRAMES * 8 + 24 + PY_FRAMES * PY_FRAME + REGS + 16384,
         );
-        let size = |name: &str, size: usize| {
-            let line = format!("_Static_assert(sizeof(struct {name}) == {size}, ");
-            assert!(source.contains(&line), "{name}: {size}");
-        };
-        size("rec_stack", HEAD + 16 + REGS + 16384);
-        size("rec_unit", HEAD + 48 + CONTEXTS * 12);
-        size("rec_violation", HEAD + 64 + KERNEL_FRAMES * 8 + 24 + PY_FRAMES * PY_FRAME + REGS + 16384);
-        size("rec_life", HEAD + 24);
-        for (name, value) in [("CONTEXTS", CONTEXTS), ("PY_FRAMES", PY_FRAMES)] {
-            let defined = |l: &str| l.split_whitespace().take(3).eq(["#define", name, &value.to_string()]);
-            assert!(source.lines().any(defined), "{name}");
-        }
+        assert_size("rec_life", HEAD + 24);
+        assert_defined("CONTEXTS", CONTEXTS);
+        assert_defined("PY_FRAMES", PY_FRAMES);
     }
 
     fn put(b: &mut [u8], at: usize, value: u64, bytes: usize) {

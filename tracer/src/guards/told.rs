@@ -79,6 +79,21 @@ impl Violation {
     }
 }
 
+/// Where a unit is that was told and goes on: there it spent the time since then, or since the last look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Look {
+    /// The thread.
+    pub tid: u32,
+    /// Which unit of the thread.
+    pub number: u32,
+    /// See [`Violation::elapsed`].
+    pub elapsed: Ns,
+    /// Of the thread at that moment, or in which it slept until then: see [`Violation::user_stack`].
+    pub user_stack: StackId,
+    /// See [`Violation::distance`].
+    pub distance: Option<usize>,
+}
+
 /// A unit that ended, as it is told while learning.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct UnitTold {
@@ -149,9 +164,8 @@ pub enum Told {
     },
     /// A unit takes too long.
     Violation(Box<Violation>),
-    /// Where one is that was told and goes on: the stack in which it spent the time since then, or the last look. It has
-    /// no limit and no kernel stack.
-    Look(Box<Violation>),
+    /// Where one is that was told and goes on.
+    Look(Look),
     /// A unit ended.
     Ended(Ended),
 }

@@ -4,7 +4,7 @@ use super::super::apart;
 use super::super::frames::Frames;
 use super::super::layout::{At, SLOW, STARVED};
 use super::super::records;
-use super::super::told::{Told, Unknown, Violation};
+use super::super::told::{Look, Told, Unknown, Violation};
 use super::Guards;
 use super::python::Mixed;
 use pg_event::{SeenBy, StackId};
@@ -23,13 +23,7 @@ impl Guards {
 
     /// How many frames lie inside the loop's; of a given unit that is one call, inside that of its function. `None`: not
     /// known.
-    fn distance(
-        &mut self,
-        frames: &Frames,
-        frame: u64,
-        of_loop: usize,
-        of: Option<usize>,
-    ) -> Result<Option<usize>, Over> {
+    fn distance(&self, frames: &Frames, frame: u64, of_loop: usize) -> Result<Option<usize>, Over> {
         let inside = frames.inside(frame);
         if self.given.is_none() {
             return Ok(inside);
@@ -39,20 +33,43 @@ impl Guards {
             return Ok(frames.sps.iter().position(|&sp| sp == frame));
         }
         if frames.has(frame) == Some(false) {
-            *self.refuted.entry((of_loop, of)).or_default() += 1;
             return Err(Over);
         }
         Ok(inside.map(|n| n.saturating_sub(1)))
     }
 
+    /// What the programs counted as a violation of a type was none.
+    fn refute(&mut self, of_loop: usize, of: Option<usize>) {
+        *self.refuted.entry((of_loop, of)).or_default() += 1;
+    }
+
+    /// The stack that a record has, or that of the place where its thread slept.
+    fn stack_of(&mut self, v: &records::Violation) -> (StackId, Frames) {
+        if v.copy.is_empty() {
+            return self.asleep_at(v.head.tid, v.asleep);
+        }
+        let (frames, complete) = self.table.unwind(v.head.tgid, &v.regs, &v.copy);
+        (self.table.keep(&frames, complete), Frames::of(&frames))
+    }
+
+    /// Stack pointer of the frame of a thread's loop; 0: it is not guarded.
+    fn frame_of(&self, tid: u32) -> u64 {
+        self.threads.get(&tid).map_or(0, |&s| self.program.mapped.frame(s))
+    }
+
+    /// `None`: it is over.
+    pub(super) fn look_at(&mut self, v: &records::Violation) -> Option<Look> {
+        let (user_stack, frames) = self.stack_of(v);
+        let of_loop = v.head.of_loop as usize;
+        let distance = self.distance(&frames, self.frame_of(v.head.tid), of_loop).ok()?;
+        let python = self.python_read(v.head.tgid, &v.python);
+        let Mixed { stack: user_stack, distance, .. } = self.mixed(of_loop, (user_stack, distance), python);
+        Some(Look { tid: v.head.tid, number: v.number, elapsed: v.elapsed, user_stack, distance })
+    }
+
     pub(super) fn violation(&mut self, v: &records::Violation) -> Option<Violation> {
-        let frame = self.threads.get(&v.head.tid).map_or(0, |&s| self.program.mapped.frame(s));
-        let (user_stack, frames) = if v.copy.is_empty() {
-            self.asleep_at(v.head.tid, v.asleep)
-        } else {
-            let (frames, complete) = self.table.unwind(v.head.tgid, &v.regs, &v.copy);
-            (self.table.keep(&frames, complete), Frames::of(&frames))
-        };
+        let frame = self.frame_of(v.head.tid);
+        let (user_stack, frames) = self.stack_of(v);
         let kernel_stack = if v.kernel.is_empty() { StackId::NONE } else { self.table.kernel(&v.kernel) };
         // The kernel's own count also has the switches that it did not report.
         let ready = v.ready.min(v.elapsed);
@@ -63,7 +80,7 @@ impl Guards {
             // The stack is that behind its end.
             SeenBy::End if self.given.is_some() => None,
             SeenBy::End => frames.inside(frame),
-            _ => self.distance(&frames, frame, of_loop, of).ok()?,
+            _ => self.distance(&frames, frame, of_loop).inspect_err(|_| self.refute(of_loop, of)).ok()?,
         };
         let depth = distance;
         let python = self.python_read(v.head.tgid, &v.python);
@@ -149,7 +166,10 @@ impl Guards {
             }
             self.program.mapped.tell(slot, elapsed);
             let (user_stack, frames) = self.asleep_at(tid, asleep.at);
-            let Ok(depth) = self.distance(&frames, unit.frame, of_loop, of) else { continue };
+            let Ok(depth) = self.distance(&frames, unit.frame, of_loop) else {
+                self.refute(of_loop, of);
+                continue;
+            };
             let python = self.python_asleep(of_loop, (unit.tgid, tid, slot), (asleep.at, asleep.off));
             let Mixed { stack: user_stack, distance, python } =
                 self.mixed(of_loop, (user_stack, depth), python);

@@ -78,7 +78,7 @@ fn site(v: &Vertex, catalog: &Catalog) -> u64 {
     let mut h = DefaultHasher::new();
     f.module.hash(&mut h);
     if f.function.is_empty() {
-        f.address.hash(&mut h);
+        f.entry().hash(&mut h);
     } else {
         f.function.hash(&mut h);
     }

@@ -41,6 +41,8 @@ pub struct EventGraph {
     pub(crate) units: Vec<crate::UnitFact>,
     /// By time.
     pub(crate) violations: Vec<crate::ViolationFact>,
+    /// By thread and begin of such a unit: where it was seen.
+    pub(crate) moments: HashMap<(ThreadId, Ns), Vec<crate::Moment>>,
     /// See [`EventGraph::recorded`].
     pub(crate) recorded: std::sync::OnceLock<Box<crate::transactions::Recorded>>,
     pub(crate) normal_units: HashMap<pg_event::UnitTypeId, crate::NormalUnit>,

@@ -1,9 +1,10 @@
 //! The hot path of a unit of work: down from its loop into the function that most of its time is spent in.
 //!
 //! One stack says where a thread was at one moment, mostly in something small that the cause calls. Of several stacks of one
-//! unit, the function that more than half of the time is below of, and none of the functions that it calls, is where the time
-//! fans out: profilers call the way there the hot path.
+//! unit, the function that more than half of the time is below of, and none of the functions that it calls has most of that
+//! again, is where the time fans out: profilers call the way there the hot path.
 
+use crate::words::is_plumbing;
 use pg_event::{Catalog, Frame, ModuleId, Ns, StackId};
 use std::collections::HashMap;
 
@@ -19,12 +20,15 @@ pub struct Moment {
     pub loop_at: Option<usize>,
     /// How long the thread was there, as far as that is known: since the stack before, ns.
     pub time: Ns,
+    /// It was taken at no special place: by a clock, or of a sleep for the sleep's time. Where a thread leaves its CPU or
+    /// calls a certain function it may be now and then only.
+    pub fair: bool,
 }
 
 /// Where a unit spent most of its time.
 #[derive(Clone, PartialEq, Debug)]
 pub struct HotPath {
-    /// The function, its callers, the loop: as [`Catalog::show_stack`] shows them.
+    /// The function, its callers, the loop: as [`Catalog::show_stack`] shows them; one that calls itself is there once.
     pub frames: Vec<String>,
     /// How much of the time of the stacks was spent there: more than 0.5, at most 1.
     pub share: f64,
@@ -37,16 +41,30 @@ type Function<'a> = (ModuleId, &'a str, u64);
 
 /// The functions of a frame, the outermost first: what was inlined into one is a function, too.
 fn functions(f: &Frame) -> impl Iterator<Item = Function<'_>> {
-    let place = if f.function.is_empty() { f.address } else { 0 };
+    let place = if f.function.is_empty() { f.entry() } else { 0 };
     let inlined = f.inlined.iter().rev().map(|name| (f.module, name.as_str(), 0));
     std::iter::once((f.module, f.function.as_str(), place)).chain(inlined)
 }
 
-/// The hot path of a unit's stacks. `None`: there are too few, or the time is spread over what the loop itself calls.
+/// Where enough of them are fair, these: the time of the others is that of the next fair one.
+fn fair(moments: &[Moment]) -> Vec<Moment> {
+    if moments.iter().filter(|m| m.fair).count() < FEWEST {
+        return moments.to_vec();
+    }
+    let mut since = 0;
+    let mut take = |m: &Moment| {
+        since += m.time;
+        m.fair.then(|| Moment { time: std::mem::take(&mut since), ..*m })
+    };
+    moments.iter().filter_map(&mut take).collect()
+}
+
+/// The hot path of a unit's stacks, in their order. `None`: there are too few, or the time is spread over what the loop itself calls.
 pub fn hot_path(catalog: &Catalog, moments: &[Moment]) -> Option<HotPath> {
     if moments.len() < FEWEST {
         return None;
     }
+    let moments = fair(moments);
     let whole: Ns = moments.iter().map(|m| m.time).sum();
     let path = |m: &Moment| -> Vec<Function> {
         let frames: Vec<&Frame> = catalog.frames_of(m.stack).collect();
@@ -54,33 +72,48 @@ pub fn hot_path(catalog: &Catalog, moments: &[Moment]) -> Option<HotPath> {
         frames[..inside].iter().rev().flat_map(|f| functions(f)).collect()
     };
     let paths: Vec<(Vec<Function>, &Moment)> = moments.iter().map(|m| (path(m), m)).collect();
-    let (mut on_it, mut time, mut depth) = (paths.iter().collect::<Vec<_>>(), whole, 0);
+    let mut on_it: Vec<_> = paths.iter().collect();
+    // Its functions, the outermost first, each with the time below it.
+    let mut way: Vec<(Function, Ns)> = Vec::new();
     loop {
         let mut next: HashMap<Function, Ns> = HashMap::new();
         for (p, m) in &on_it {
-            if let Some(f) = p.get(depth) {
+            if let Some(f) = p.get(way.len()) {
                 *next.entry(*f).or_default() += m.time;
             }
         }
-        // No two can have more than half.
-        let Some((f, below)) = next.into_iter().find(|(_, t)| *t > whole / 2) else { break };
-        on_it.retain(|(p, _)| p.get(depth) == Some(&f));
-        (time, depth) = (below, depth + 1);
+        // No two can have more than half. The loop calls everything: its time may fan out.
+        let above = way.last().filter(|_| way.len() > 1).map_or(0, |w| w.1);
+        let goes_on = |t: Ns| t > whole / 2 && t >= above / 3 * 2;
+        let Some((f, below)) = next.into_iter().find(|(_, t)| goes_on(*t)) else { break };
+        on_it.retain(|(p, _)| p.get(way.len()) == Some(&f));
+        way.push((f, below));
     }
-    // The loop alone says nothing.
+    // Rather who called the C library. The loop alone says nothing.
+    let own = |m: ModuleId| catalog.modules.get(m.index()).is_none_or(|m| !is_plumbing(m.short()));
+    let innermost = way.iter().rposition(|(f, _)| own(f.0)).filter(|i| *i > 0);
+    way.truncate(innermost.map_or(way.len(), |i| i + 1));
+    let (&(_, time), depth) = (way.last()?, way.len());
     let (_, shown) = on_it.first().filter(|_| depth > 1)?;
     let mut frames = catalog.show_stack(shown.stack);
     if let Some(l) = shown.loop_at {
         frames.truncate(catalog.shown_at(shown.stack, l) + 1);
     }
     frames.drain(..frames.len().saturating_sub(depth));
+    // One that calls itself is told once, where it began to.
+    let mut outer = way.iter().rev().skip(1).map(|(f, _)| *f);
+    let mut inner = way.last().map(|(f, _)| *f);
+    frames.retain(|_| {
+        let above = outer.next();
+        std::mem::replace(&mut inner, above) != above
+    });
     Some(HotPath { frames, share: time as f64 / whole as f64, stacks: moments.len() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pg_event::{CatalogDelta, FrameId, Stack};
+    use pg_event::{CatalogDelta, FrameId, Module, Stack};
 
     /// Stacks of functions, each a letter, the innermost first; a small letter is inlined into the next great one.
     fn catalog(stacks: &[&str]) -> Catalog {
@@ -119,7 +152,7 @@ mod tests {
             .zip(stacks)
             .map(|(stack, (text, time))| {
                 let great = text.chars().filter(|c| !c.is_lowercase());
-                Moment { stack, loop_at: great.clone().position(|c| c == 'L'), time: *time }
+                Moment { stack, fair: true, loop_at: great.clone().position(|c| c == 'L'), time: *time }
             })
             .collect();
         let h = hot_path(&c, &moments)?;
@@ -134,7 +167,13 @@ mod tests {
         let found = path(&[("XBALM", 10), ("YBALM", 10), ("ZBALM", 10), ("QALM", 2)]);
         assert_eq!(found, Some(("BAL".into(), 94)));
         // Of these one takes most.
+        let found = path(&[("XBALM", 40), ("YBALM", 10), ("ZBALM", 10)]);
+        assert_eq!(found, Some(("XBAL".into(), 67)));
+        // More than half, but there is much besides.
         let found = path(&[("XBALM", 30), ("YBALM", 10), ("ZBALM", 10)]);
+        assert_eq!(found, Some(("BAL".into(), 100)));
+        // What the loop calls besides is something else.
+        let found = path(&[("XBALM", 30), ("YCLM", 10), ("ZDLM", 10)]);
         assert_eq!(found, Some(("XBAL".into(), 60)));
         // What was seen first is not where it goes on.
         let found = path(&[("PL", 3), ("BAL", 10), ("XBAL", 10), ("YBAL", 10)]);
@@ -158,6 +197,43 @@ mod tests {
     #[test]
     fn inlined_functions_are_on_it() {
         assert_eq!(path(&[("XbAL", 10), ("YbAL", 10), ("ZbAL", 10)]), Some(("bAL".into(), 100)));
+    }
+
+    #[test]
+    fn where_a_thread_leaves_its_cpu_counts_only_where_nothing_else_is_known() {
+        let c = catalog(&["WL", "AL", "WL", "AL", "WL", "BL"]);
+        let moment = |n: u32, fair| Moment { stack: StackId(n), loop_at: Some(1), time: 10, fair };
+        let of = |fair: &[u32]| {
+            let moments: Vec<_> = (0..6).map(|n| moment(n, fair.contains(&n))).collect();
+            hot_path(&c, &moments).map(|h| (h.frames[0].clone(), (h.share * 100.0).round(), h.stacks))
+        };
+        // The time before the last three is theirs.
+        assert_eq!(of(&[1, 3, 5]), Some(("A ([unknown])".into(), 67.0, 3)));
+        assert_eq!(of(&[1, 3]), None, "too few: all of them, half of them there");
+    }
+
+    #[test]
+    fn one_that_calls_itself_is_told_once() {
+        assert_eq!(path(&[("XBBBAL", 10), ("YBBBAL", 10), ("ZBBBAL", 10)]), Some(("BAL".into(), 100)));
+        assert_eq!(path(&[("XBABAL", 10), ("XBABAL", 10), ("XBABAL", 10)]), Some(("XBABAL".into(), 100)));
+    }
+
+    #[test]
+    fn the_c_library_is_told_by_who_called_it() {
+        let c = |mut c: Catalog| {
+            c.modules = ["shopd", "libc.so.6"].map(|p| Module { path: p.into(), ..Module::default() }).into();
+            for f in &mut c.frames {
+                f.module = ModuleId(u32::from(f.function.starts_with('C')));
+            }
+            c
+        };
+        let own = |stacks: &[&str]| {
+            let moment = |n: usize| Moment { stack: StackId(n as u32), loop_at: None, time: 10, fair: true };
+            let moments: Vec<_> = (0..stacks.len()).map(moment).collect();
+            hot_path(&c(catalog(stacks)), &moments).unwrap().frames
+        };
+        assert_eq!(own(&["CBAL"; 3]), ["B (shopd)", "A (shopd)", "L (shopd)"]);
+        assert_eq!(own(&["CCL"; 3])[0], "C (libc.so.6)", "nobody else is there");
     }
 
     #[test]

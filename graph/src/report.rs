@@ -1,7 +1,7 @@
 //! The report of a diagnosis: the headless contract, format 1. Fields may be added, never renamed or dropped.
 //! Times are nanoseconds of the recording's clock.
 
-use crate::BlockType;
+use crate::{BlockType, HotPath};
 use serde::{Deserialize, Serialize};
 
 /// Version of the contract.
@@ -194,6 +194,40 @@ pub struct ViolationInfo {
     /// Whose unit handed it on; left out when that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handed_on: Option<HandedOnInfo>,
+    /// Where it spent most of its time; left out when too little was seen of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mostly: Option<MostlyInfo>,
+}
+
+/// Where a unit of work spent most of its time.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct MostlyInfo {
+    /// The function, as in stacks: the time was spent in it and in what it called.
+    pub function: String,
+    /// How much of the time that is known of: more than 0.5, at most 1.
+    pub share: f64,
+    /// How many stacks tell that.
+    pub stacks: usize,
+    /// The function, its callers, the loop.
+    pub stack: Vec<String>,
+}
+
+impl MostlyInfo {
+    /// In words: `78 % in sort (shop) and what it calls (12 stacks)`.
+    pub fn words(&self) -> String {
+        format!("{:.0} % in {} and what it calls ({} stacks)", self.share * 100.0, self.function, self.stacks)
+    }
+}
+
+impl From<&HotPath> for MostlyInfo {
+    fn from(h: &HotPath) -> Self {
+        Self {
+            function: h.frames.first().cloned().unwrap_or_default(),
+            share: (h.share * 1000.0).round() / 1000.0,
+            stacks: h.stacks,
+            stack: h.frames.clone(),
+        }
+    }
 }
 
 /// Who handed on a unit of work.

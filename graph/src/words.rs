@@ -282,7 +282,7 @@ pub fn named(catalog: &Catalog, stack: StackId) -> Vec<Named> {
             out.push(Named { function: i.clone(), module: short.clone(), symbolised: true, python: None });
         }
         let symbolised = !f.function.is_empty();
-        let function = if symbolised { f.function.clone() } else { format!("0x{:x}", f.address) };
+        let function = if symbolised { f.function.clone() } else { format!("{:#x}", f.entry()) };
         let python = module.is_some_and(|m| m.kind == ModuleKind::Python).then_some(f.line);
         out.push(Named { function, module: short, symbolised, python });
     }

@@ -47,9 +47,10 @@ fn text(loaded: &Loaded, v: &ViolationFact, info: &ViolationInfo) -> String {
     let place = crate::frames::innermost(&info.stack, 3).join(" ← ");
     let spent = loaded.graph.spent(c, v).words();
     let spent = if spent.is_empty() { spent } else { format!(" ({spent})") };
+    let mostly = info.mostly.as_ref().map_or_else(String::new, |h| format!(", {}", h.words()));
     let why = info.type_unknown.as_ref().map_or_else(String::new, |why| format!(", of unknown type: {why}"));
     let line = format!(
-        "{:>4}  {:>10}  {}:{}  {}: {}{more}, may take {} ({:.2} x), seen {}{spent}{handed_on}{why}  {place}",
+        "{:>4}  {:>10}  {}:{}  {}: {}{more}, may take {} ({:.2} x), seen {}{spent}{mostly}{handed_on}{why}  {place}",
         info.number,
         moment(v.time),
         info.process,

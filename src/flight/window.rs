@@ -2,7 +2,7 @@
 
 use super::rows::Rows;
 use crate::session::parse;
-use pg_event::{Event, Item, Kind, Ns, ObjectId, ThreadId};
+use pg_event::{Event, Item, Kind, Ns, ObjectId, SeenBy, ThreadId};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -189,6 +189,7 @@ impl Window {
                     self.unserved.insert(u.object, *e);
                 }
             }
+            Kind::Violation(v) if v.at == SeenBy::Look => {}
             Kind::Violation(_) => {
                 const MOST: usize = 4096;
                 if self.violations.len() < MOST {

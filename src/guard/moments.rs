@@ -1,6 +1,6 @@
 //! Where a unit was, as the guards saw it from the time it was told on.
 
-use pg_event::{Catalog, Ns, StackId};
+use pg_event::{Catalog, Ns, SeenBy, StackId};
 use pg_graph::{HotPath, Moment, hot_path};
 
 /// Most stacks of one unit: they are taken less and less often.
@@ -16,9 +16,10 @@ pub struct Moments {
 
 impl Moments {
     /// It was seen once more, after `elapsed` ns. `loop_at`: which frame of the stack is the loop's.
-    pub fn add(&mut self, stack: StackId, loop_at: Option<usize>, elapsed: Ns) {
+    pub fn add(&mut self, stack: StackId, loop_at: Option<usize>, elapsed: Ns, seen: SeenBy) {
         if stack.is_some() && self.all.len() < MOST {
-            self.all.push(Moment { stack, loop_at, time: elapsed.saturating_sub(self.elapsed) });
+            let time = elapsed.saturating_sub(self.elapsed);
+            self.all.push(Moment { stack, loop_at, time, fair: seen.is_fair() });
         }
         self.elapsed = self.elapsed.max(elapsed);
     }

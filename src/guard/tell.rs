@@ -3,8 +3,7 @@
 use super::guarding::Watched;
 use crate::clean::clean;
 use pg_event::{Catalog, Ns, SeenBy};
-use pg_graph::HotPath;
-use pg_graph::report::ViolationInfo;
+use pg_graph::report::{MostlyInfo, ViolationInfo};
 use pg_graph::words::span;
 use pg_tracer::guards::{Counts, Sight, Violation};
 use pg_tracer::procfs::{lossy, read_stat};
@@ -36,8 +35,6 @@ pub struct Shown {
     pub stopped: bool,
     /// The unit is no turn of a loop: what units are, in words.
     pub given: Option<String>,
-    /// Where it spent most of its time so far, if it was seen often enough.
-    pub mostly: Option<HotPath>,
 }
 
 /// A unit that ended, and had been told while it ran.
@@ -48,7 +45,7 @@ pub struct Over {
     /// How long it took, ns.
     pub took: Ns,
     /// Where it spent most of that, if it was seen often enough.
-    pub mostly: Option<HotPath>,
+    pub mostly: Option<MostlyInfo>,
 }
 
 impl Shown {
@@ -81,6 +78,7 @@ impl Shown {
             asleep_ns: v.away - ready,
             // Who woke whom is in the recording.
             handed_on: None,
+            mostly: None,
         };
         let given = watched.given.clone();
         let of_loop = watched.function.clone();
@@ -94,7 +92,6 @@ impl Shown {
             slow_before: false,
             stopped,
             given,
-            mostly: None,
         }
     }
 
@@ -150,8 +147,8 @@ pub fn text(s: &Shown) -> String {
     if let Some(why) = &v.type_unknown {
         let _ = write!(out, "\n    its type is not known: {why}");
     }
-    if let Some(h) = &s.mostly {
-        let _ = write!(out, "\n    most of that time: {}", most(h));
+    if let Some(h) = &v.mostly {
+        let _ = write!(out, "\n    most of that time: {}", h.words());
     }
     // What the kernel does for it is told by its innermost function.
     if let Some(frame) = v.stack.first().filter(|_| s.kernel > 0) {
@@ -174,18 +171,6 @@ pub fn text(s: &Shown) -> String {
     out
 }
 
-/// Where most of the time was spent.
-fn most(h: &HotPath) -> String {
-    let function = h.frames.first().map_or("", String::as_str);
-    format!("{:.0} % in {function} and what it calls ({} stacks)", h.share * 100.0, h.stacks)
-}
-
-/// The same for scripts: the function, its callers, the loop.
-fn most_json(h: &HotPath) -> Value {
-    let share = (h.share * 1000.0).round() / 1000.0;
-    json!({ "function": h.frames.first(), "share": share, "stacks": h.stacks, "stack": h.frames })
-}
-
 /// For people: how long a unit took in the end that was told while it ran, and where; `None` when that is what was told.
 pub fn over_text(o: &Over) -> Option<String> {
     let (s, told) = (&o.shown, o.shown.info.elapsed_ns);
@@ -193,7 +178,7 @@ pub fn over_text(o: &Over) -> Option<String> {
     if !longer && o.mostly.is_none() {
         return None;
     }
-    let where_ = o.mostly.as_ref().map_or_else(String::new, |h| format!(", {}", most(h)));
+    let where_ = o.mostly.as_ref().map_or_else(String::new, |h| format!(", {}", h.words()));
     Some(format!("{}: {} that ran for {} took {} in all{where_}", who(s), what(s), span(told), span(o.took)))
 }
 
@@ -214,7 +199,7 @@ pub fn over_json(o: &Over) -> Value {
         "threshold_ns": v.threshold_ns,
     });
     if let Some(h) = &o.mostly {
-        line["mostly"] = most_json(h);
+        line["mostly"] = json!(h);
     }
     line
 }
@@ -251,9 +236,6 @@ pub fn json(s: &Shown) -> Value {
         map.insert("starved".into(), json!(s.starved));
         map.insert("stopped".into(), json!(s.stopped));
         map.insert("goes_on".into(), json!(s.goes_on));
-        if let Some(h) = &s.mostly {
-            map.insert("mostly".into(), most_json(h));
-        }
     }
     line
 }
@@ -337,6 +319,7 @@ fn label(text: &str) -> String {
 mod tests {
     use super::*;
     use pg_event::UnitTypeRow;
+    use pg_graph::HotPath;
     use pg_graph::units::{KnownTypes, LoopKey};
 
     fn shown() -> Shown {
@@ -371,7 +354,6 @@ mod tests {
             slow_before: false,
             stopped,
             given,
-            mostly: None,
         }
     }
 
@@ -379,14 +361,16 @@ mod tests {
         Over { shown: Box::new(shown()), took, mostly: None }
     }
 
-    fn mostly() -> HotPath {
+    fn mostly() -> MostlyInfo {
         let frames = ["sort (shop)", "serve (shop)"].map(String::from).into();
-        HotPath { frames, share: 0.9377, stacks: 11 }
+        MostlyInfo::from(&HotPath { frames, share: 0.9377, stacks: 11 })
     }
 
     #[test]
     fn where_most_of_the_time_went_is_told() {
-        let said = text(&Shown { mostly: Some(mostly()), ..shown() });
+        let mut with_mostly = shown();
+        with_mostly.info.mostly = Some(mostly());
+        let said = text(&with_mostly);
         let line = said.lines().nth(1).map(str::trim);
         assert_eq!(line, Some("most of that time: 94 % in sort (shop) and what it calls (11 stacks)"));
         // Also when it took little longer than was told.

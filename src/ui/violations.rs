@@ -9,6 +9,7 @@ use crate::clean::clean_to;
 use crate::config::Look;
 use pg_event::SeenBy;
 use pg_graph::ViolationFact;
+use pg_graph::report::MostlyInfo;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
@@ -172,6 +173,8 @@ fn seen_by(v: &ViolationFact) -> &'static str {
         SeenBy::Sample => "on the CPU",
         SeenBy::Asleep => "asleep",
         SeenBy::End => "when it had ended",
+        // One that was told is told by what saw that.
+        SeenBy::Look => "once more",
     }
 }
 
@@ -181,7 +184,10 @@ fn said(ui: &Ui, r: &Recording, buffer: &mut Buffer, area: Rect, v: &ViolationFa
     let handed_on = r.graph.handed_on(&r.catalog, v.thread, v.time).map(|h| h.words(&r.catalog));
     let spent = r.graph.spent(&r.catalog, v).words();
     let spent = (!spent.is_empty()).then(|| format!("its time: {spent}"));
-    let lines = handed_on.into_iter().chain(spent).take(usize::from(area.height.saturating_sub(3)));
+    let mostly = r.graph.mostly(&r.catalog, v);
+    let mostly = mostly.map(|h| format!("most of it: {}", MostlyInfo::from(&h).words()));
+    let lines =
+        handed_on.into_iter().chain(spent).chain(mostly).take(usize::from(area.height.saturating_sub(3)));
     let mut count = 0;
     for (y, words) in (area.y + 1..).zip(lines) {
         let words = clean_to(&ui.plain(&words), usize::from(area.width).saturating_sub(4));

@@ -18,6 +18,7 @@ pub fn seen_by(at: SeenBy) -> &'static str {
         SeenBy::Sample => "sample",
         SeenBy::Asleep => "asleep",
         SeenBy::End => "end",
+        SeenBy::Look => "look",
     }
 }
 
@@ -75,6 +76,7 @@ pub fn violation_info(
         ready_ns: spent.ready,
         asleep_ns: spent.asleep,
         handed_on: graph.handed_on(catalog, v.thread, v.time).map(|h| handed_on(catalog, &h)),
+        mostly: graph.mostly(catalog, v).as_ref().map(Into::into),
     }
 }
 

@@ -4,6 +4,7 @@
 mod candidates;
 mod compare;
 mod info;
+mod mostly;
 mod normal;
 mod record;
 mod spent;
@@ -16,7 +17,7 @@ pub use compare::{Comparison, Part, Side, compare};
 pub(crate) use info::unit_info;
 pub use info::{kernel_frames, seen_by, violation_info};
 pub use normal::NormalUnit;
-pub(crate) use record::Units;
+pub(crate) use record::{Finished, Units};
 pub use spent::Spent;
 pub use way::{SlowWay, WayPart, way_victim};
 
@@ -128,8 +129,8 @@ impl ViolationFact {
 impl EventGraph {
     /// Once the vertices are there: what was recorded of units.
     pub(crate) fn take_units(&mut self, units: Units, catalog: &Catalog) {
-        (self.units, self.violations) = units.finish(self.duration);
-        let mut all = std::mem::take(&mut self.violations);
+        let Finished { units, violations: mut all, moments } = units.finish(self.duration);
+        (self.units, self.moments) = (units, moments);
         for v in all.iter_mut().filter(|v| !v.ended) {
             // The wait in which a unit was found belongs to it.
             let asleep = self.vertex_at(v.thread, v.until).map(|id| self.vertex(id));

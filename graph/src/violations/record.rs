@@ -1,8 +1,9 @@
 //! From the events of units to facts.
 
 use super::{UnitFact, ViolationFact};
+use crate::Moment;
 use pg_event::{Event, Kind, Ns, SeenBy, ThreadId, UnitTypeId};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Units and violations while events come.
 #[derive(Debug, Default)]
@@ -11,6 +12,15 @@ pub(crate) struct Units {
     open: HashMap<ThreadId, (Ns, UnitTypeId)>,
     closed: Vec<UnitFact>,
     violations: Vec<ViolationFact>,
+}
+
+/// Units, slow ones, and by thread and begin of these where they were seen.
+pub(crate) struct Finished {
+    /// By thread and begin.
+    pub(crate) units: Vec<UnitFact>,
+    /// By time, one for each unit.
+    pub(crate) violations: Vec<ViolationFact>,
+    pub(crate) moments: HashMap<(ThreadId, Ns), Vec<Moment>>,
 }
 
 impl Units {
@@ -35,8 +45,8 @@ impl Units {
         }
     }
 
-    /// Units by thread and begin, and violations by time, one for each unit.
-    pub(crate) fn finish(mut self, duration: Ns) -> (Vec<UnitFact>, Vec<ViolationFact>) {
+    /// All of them, once everything has come.
+    pub(crate) fn finish(mut self, duration: Ns) -> Finished {
         let open = self.open.into_iter();
         let rest = open.map(|(thread, (start, unit_type))| UnitFact {
             thread,
@@ -49,6 +59,8 @@ impl Units {
         self.closed.sort_by_key(|u| (u.thread, u.start));
         let mut all = self.violations;
         all.sort_by_key(|v| (v.thread, v.start, v.time));
+        let mut moments = moments(&all);
+        all.retain(|v| v.at != SeenBy::Look);
         // A unit that goes on is told of again. When it was seen first counts, but where it was then may not be yet what takes
         // long: its stack is the one that was seen last.
         all.dedup_by(|later, first| {
@@ -68,8 +80,32 @@ impl Units {
             }
         }
         all.sort_by_key(|v| (v.time, v.thread));
-        (self.closed, all)
+        // Of some, only what came later was recorded.
+        let told: HashSet<_> = all.iter().map(|v| (v.thread, v.start)).collect();
+        moments.retain(|unit, _| told.contains(unit));
+        Finished { units: self.closed, violations: all, moments }
     }
+}
+
+/// Where units were when they were seen, of violations and looks by thread, begin and time.
+fn moments(all: &[ViolationFact]) -> HashMap<(ThreadId, Ns), Vec<Moment>> {
+    let mut out: HashMap<(ThreadId, Ns), Vec<Moment>> = HashMap::new();
+    for unit in all.chunk_by(|a, b| (a.thread, a.start) == (b.thread, b.start)) {
+        let mut before = 0;
+        // What was over when it was seen was somewhere else.
+        for v in unit.iter().filter(|v| v.at != SeenBy::End && v.user_stack.is_some()) {
+            let loop_at = (v.depth > 0).then_some(v.depth as usize);
+            let moment = Moment {
+                stack: v.user_stack,
+                loop_at,
+                time: v.elapsed.saturating_sub(before),
+                fair: v.at.is_fair(),
+            };
+            before = before.max(v.elapsed);
+            out.entry((v.thread, v.start)).or_default().push(moment);
+        }
+    }
+    out
 }
 
 /// The unit that a thread is in at a moment. What is seen at its very end belongs to it.

@@ -438,3 +438,37 @@ fn without_a_hand_over_there_is_no_transaction() {
     let (g, c) = d.build();
     assert_eq!(g.slow_way(&c, &g.violations()[0]), None);
 }
+
+/// Looks at a unit that was told are no violations: they tell where most of its time went, and not where it was caught.
+#[test]
+fn looks_tell_where_most_of_a_slow_unit_went() {
+    let mut s = server(1.0);
+    let [compare, swap] = ["compare (shopd)", "swap (shopd)"]
+        .map(|inner| s.d.stack(&[inner, "sort (shopd)", "serve (shopd)", "loop (shopd)"]));
+    for (at, stack) in [(1.3, compare), (1.6, swap), (1.9, compare)] {
+        s.d.violation(s.workers[0], s.get, (1.1, at), (stack, 3), SeenBy::Look);
+    }
+    // Of another unit only looks were recorded.
+    s.d.violation(s.workers[1], s.get, (1.0, 1.05), (compare, 3), SeenBy::Look);
+    let (g, c) = s.d.build();
+    let [v] = g.violations() else { panic!("{:?}", g.violations()) };
+    assert_eq!((v.at, v.depth, v.excess() > 20.0), (SeenBy::Asleep, 3, true));
+    let most = g.mostly(&c, v).unwrap();
+    assert_eq!(most.frames, ["sort (shopd)", "serve (shopd)", "loop (shopd)"]);
+    assert_eq!((most.stacks, (most.share * 100.0).round()), (4, 95.0));
+    let info = pg_graph::violation_info(&g, &c, v, 1);
+    assert_eq!(info.mostly.unwrap().words(), "95 % in sort (shopd) and what it calls (4 stacks)");
+}
+
+/// Without looks, what was recorded of its thread tells it: here three sleeps in what the loop calls.
+#[test]
+fn samples_and_sleeps_tell_where_most_of_a_slow_unit_went() {
+    let s = server(0.018);
+    let (g, c) = s.d.build();
+    let most = g.mostly(&c, &g.violations()[0]).unwrap();
+    assert_eq!((most.frames, most.stacks), (["serve (shopd)", "loop (shopd)"].map(String::from).into(), 3));
+    let s = server(0.3);
+    let (g, c) = s.d.build();
+    let most = g.mostly(&c, &g.violations()[0]).unwrap();
+    assert_eq!(most.frames[0], "Cache::get (shopd)", "most of it in one of them: {:?}", most.frames);
+}

@@ -76,6 +76,7 @@ impl Companion for Beside<'_> {
         for told in self.watch.receive(Duration::ZERO) {
             match told {
                 Out::Violation(v, of) => collector.violation(*v, of),
+                Out::Look(l, of) => collector.look(l, of),
                 Out::Shown(shown) => {
                     tell(self.args, &shown, self.out)?;
                     let named =

@@ -140,7 +140,7 @@ pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
         for told in watch.receive(LOOK) {
             match told {
                 Out::Shown(shown) => tell(args, &shown, out)?,
-                Out::Violation(..) | Out::Unit(..) => {}
+                Out::Violation(..) | Out::Look(..) | Out::Unit(..) => {}
                 Out::Over(over) => tell_over(args, &over, out)?,
                 Out::Note(n) => note(&n),
             }
@@ -264,7 +264,7 @@ fn end(args: &Guard, watch: Watch, targets: &mut Targets, out: &mut dyn Write) -
         match told {
             Out::Shown(shown) => tell(args, &shown, out)?,
             Out::Over(over) => tell_over(args, &over, out)?,
-            Out::Violation(..) | Out::Unit(..) | Out::Note(_) => {}
+            Out::Violation(..) | Out::Look(..) | Out::Unit(..) | Out::Note(_) => {}
         }
     }
     for n in notes {

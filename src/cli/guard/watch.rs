@@ -4,7 +4,7 @@ use crate::guard::{Guarding, Moments, Over, Shown, Watched};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use pg_event::{CatalogDelta, Ns, UnitTypeId};
 use pg_tracer::Error;
-use pg_tracer::guards::{Counts, Ended as UnitEnded, Guards, Sight, Told, Unknown, Violation};
+use pg_tracer::guards::{Counts, Ended as UnitEnded, Guards, Look, Sight, Told, Unknown, Violation};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -23,6 +23,8 @@ pub enum Out {
     Violation(Box<Violation>, UnitTypeId),
     /// The same with names, once they are known.
     Shown(Box<Shown>),
+    /// Where one is that was told; its type in a recording.
+    Look(Box<Look>, UnitTypeId),
     /// A unit ended; its type in a recording, and whether it was told as slow, not for want of a CPU.
     Unit(UnitEnded, UnitTypeId, bool),
     /// One that was told while it ran.
@@ -192,6 +194,8 @@ struct Before {
     number: u32,
     /// As it was told last.
     shown: Box<Shown>,
+    /// Its type in a recording.
+    unit_type: UnitTypeId,
     /// It was told as slow, not for want of a CPU.
     slow: bool,
     moments: Moments,
@@ -216,11 +220,12 @@ impl Nameless {
             let out = match first {
                 Waiting::Shown(mut shown, v, moments, ..) => {
                     shown.name(&v, guards.catalog());
-                    shown.mostly = moments.path(guards.catalog());
+                    shown.info.mostly = moments.path(guards.catalog()).as_ref().map(Into::into);
                     Out::Shown(shown)
                 }
                 Waiting::Over(shown, took, moments, ..) => {
-                    Out::Over(Over { shown, took, mostly: moments.path(guards.catalog()) })
+                    let mostly = moments.path(guards.catalog()).as_ref().map(Into::into);
+                    Out::Over(Over { shown, took, mostly })
                 }
             };
             let _ = tell.send(out);
@@ -252,7 +257,10 @@ fn run(
                 Told::Violation(v) => v,
                 Told::Look(v) => {
                     if let Some(of) = before.get_mut(&v.tid).filter(|of| of.number == v.number) {
-                        of.moments.add(v.user_stack, v.distance, v.elapsed);
+                        of.moments.add(v.user_stack, v.distance, v.elapsed, v.seen);
+                        if v.seen.is_fair() {
+                            let _ = tell.send(Out::Look(v, of.unit_type));
+                        }
                     }
                     continue;
                 }
@@ -277,11 +285,11 @@ fn run(
             let last = before.remove(&v.tid).filter(|of| of.number == v.number);
             (shown.goes_on, shown.slow_before) = (last.is_some(), last.as_ref().is_some_and(|of| of.slow));
             let mut moments = last.map(|of| of.moments).unwrap_or_default();
-            moments.add(v.user_stack, v.distance, v.elapsed);
+            moments.add(v.user_stack, v.distance, v.elapsed, v.seen);
             let (names, now) = (guards.name_some().1, Instant::now());
             nameless.0.push_back(Waiting::Shown(shown.clone(), v.clone(), moments.clone(), names, now));
             let slow = shown.slow_before || !shown.starved;
-            before.insert(v.tid, Before { number: v.number, shown, slow, moments });
+            before.insert(v.tid, Before { number: v.number, shown, unit_type: of, slow, moments });
             if tell.send(Out::Violation(v, of)).is_err() {
                 return guards.notes();
             }

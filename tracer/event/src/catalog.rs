@@ -112,7 +112,7 @@ pub struct Frame {
     pub address: u64,
     /// Demangled function name, empty when not (yet) symbolised.
     pub function: String,
-    /// Offset of the address within the function.
+    /// Offset of the address within the function: also within one without a name, where unwind tables tell its begin.
     pub offset: u32,
     /// Source file, empty if unknown.
     pub file: String,
@@ -126,6 +126,11 @@ impl Frame {
     /// Names of the functions at this address, the innermost first.
     pub fn names(&self) -> impl Iterator<Item = &String> {
         self.inlined.iter().chain([&self.function])
+    }
+
+    /// Where the function begins; the address itself where that is not known.
+    pub fn entry(&self) -> u64 {
+        self.address.saturating_sub(self.offset.into())
     }
 }
 
@@ -409,14 +414,17 @@ impl Catalog {
     }
 
     /// Text of a frame as the contract has it: `function (module)`; inlined functions are not listed. A Python
-    /// function is shown as `function (file:line)`.
+    /// function is shown as `function (file:line)`, one without a name by its address in the module's file and the
+    /// offset within it.
     pub fn show_frame(&self, f: &Frame) -> String {
         let module = self.modules.get(f.module.index());
         let short = module.map_or("[unknown]", Module::short);
         if module.is_some_and(|m| m.kind == ModuleKind::Python) && !f.function.is_empty() {
             format!("{} ({short}:{})", f.function, f.line)
+        } else if f.function.is_empty() && f.offset > 0 {
+            format!("{:#x}+{:#x} ({short})", f.entry(), f.offset)
         } else if f.function.is_empty() {
-            format!("0x{:x} ({short})", f.address)
+            format!("{:#x} ({short})", f.address)
         } else {
             format!("{} ({short})", f.function)
         }

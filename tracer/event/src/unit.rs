@@ -62,12 +62,20 @@ pub enum SeenBy {
     Asleep = 3,
     /// Nothing while it ran: it was over when that was seen.
     End = 4,
+    /// It was told before: a further look at where it is, by a clock or asleep.
+    Look = 5,
 }
 
 impl SeenBy {
+    /// Does where the unit was then tell where it spends its time? Where a thread leaves its CPU, or comes to a guarded
+    /// function, it may be now and then only.
+    pub fn is_fair(self) -> bool {
+        matches!(self, Self::Sample | Self::Asleep | Self::Look)
+    }
+
     /// By number; unknown numbers are [`SeenBy::Context`].
     pub fn from_u8(n: u8) -> Self {
-        [Self::Context, Self::Switch, Self::Sample, Self::Asleep, Self::End]
+        [Self::Context, Self::Switch, Self::Sample, Self::Asleep, Self::End, Self::Look]
             .get(usize::from(n))
             .copied()
             .unwrap_or_default()

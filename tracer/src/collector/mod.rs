@@ -40,7 +40,7 @@ pub use priority::{lower_priority, raise_priority};
 
 use crate::error::Error;
 use crate::flags::{FlagError, FlagSpec};
-use crate::guards::{Ended, Violation};
+use crate::guards::{Ended, Look, Violation};
 use crate::options::Options;
 use crate::steps;
 use crossbeam_channel::{Sender, bounded, unbounded};
@@ -79,6 +79,8 @@ enum Command {
     Follow(steps::Ask, Sender<Result<(), Error>>),
     /// A unit took too long, and its type.
     Violation(Box<Violation>, UnitTypeId),
+    /// Where one is that took too long, and its type.
+    Look(Box<Look>, UnitTypeId),
     /// A unit ended, and its type.
     Unit(Ended, UnitTypeId),
     /// Report the waits that go on: the report with this number.
@@ -188,6 +190,11 @@ impl Collector {
     /// A unit took too long, as guards beside this recording saw: have it recorded. One that was seen before it began is not.
     pub fn violation(&self, v: Violation, of: UnitTypeId) {
         let _ = self.commands.send(Command::Violation(Box::new(v), of));
+    }
+
+    /// Where a unit spends its time whose violation was recorded, as guards beside this recording saw: have it recorded.
+    pub fn look(&self, l: Box<Look>, of: UnitTypeId) {
+        let _ = self.commands.send(Command::Look(l, of));
     }
 
     /// A unit ended, as guards beside this recording saw: have it recorded.

@@ -216,6 +216,10 @@ impl Run {
                         self.pipeline.violation(&v, of);
                         None
                     }
+                    Ok(Command::Look(l, of)) => {
+                        self.pipeline.look(&l, of);
+                        None
+                    }
                     Ok(Command::Report(number)) => {
                         self.programs.pass(Pass::Flush)?;
                         self.asked = (number, clock::monotonic(), None);

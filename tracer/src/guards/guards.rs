@@ -386,7 +386,7 @@ impl Guards {
                 let told = self.violation(&v);
                 out.extend(told.map(|t| Told::Violation(Box::new(t))));
             }
-            Record::Look(v) => out.extend(self.look_at(&v).map(Told::Look)),
+            Record::Look(v) => out.extend(self.look_at(&v).map(|l| Told::Look(Box::new(l)))),
             Record::Ended { head, violated, start, elapsed, number, of } => out.push(Told::Ended(Ended {
                 tid: head.tid,
                 pid: head.tgid,

@@ -80,18 +80,32 @@ impl Violation {
 }
 
 /// Where a unit is that was told and goes on: there it spent the time since then, or since the last look.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Look {
     /// The thread.
     pub tid: u32,
+    /// Its process.
+    pub pid: u32,
     /// Which unit of the thread.
     pub number: u32,
+    /// When it was seen, `CLOCK_MONOTONIC`, ns.
+    pub time: Ns,
+    /// When the unit began.
+    pub start: Ns,
     /// See [`Violation::elapsed`].
     pub elapsed: Ns,
+    /// What saw it.
+    pub seen: SeenBy,
     /// Of the thread at that moment, or in which it slept until then: see [`Violation::user_stack`].
     pub user_stack: StackId,
     /// See [`Violation::distance`].
     pub distance: Option<usize>,
+    /// See [`Violation::user`].
+    pub user: Box<[u64]>,
+    /// See [`Violation::depth`].
+    pub depth: Option<usize>,
+    /// See [`Violation::python`].
+    pub python: Option<(PythonCalls, String)>,
 }
 
 /// A unit that ended, as it is told while learning.
@@ -165,7 +179,7 @@ pub enum Told {
     /// A unit takes too long.
     Violation(Box<Violation>),
     /// Where one is that was told and goes on.
-    Look(Look),
+    Look(Box<Look>),
     /// A unit ended.
     Ended(Ended),
 }

@@ -307,13 +307,23 @@ impl StackTable {
             .is_some_and(|e| e.row.kind == ModuleKind::PerfMap);
         let map = if jit { self.spaces.perf_map(pid, step.address, now) } else { None };
         let named = map.as_deref().and_then(|m| m.name(step.address));
-        let (name, offset) = named.map_or((String::new(), 0), |(n, o)| (n.to_owned(), o as u32));
+        let (name, offset) = match named {
+            Some((name, offset)) => (name.to_owned(), offset as u32),
+            None if jit => (String::new(), 0),
+            None => (String::new(), self.offset(place)),
+        };
         let nameless = jit && name.is_empty();
         let frame = self.insert(place.module, place.address, name, offset);
         if nameless && frame.is_some() && self.nameless.len() < MAX_NAMELESS {
             self.nameless.push((frame, pid, step.address, now));
         }
         frame
+    }
+
+    /// How far into its function a place is, by the unwind tables, which stripped programs have as well. 0: not known.
+    fn offset(&mut self, place: Place) -> u32 {
+        let function = self.modules.cfi(place.module).and_then(|cfi| cfi.bounds(place.address));
+        function.map_or(0, |f| u32::try_from(place.address - f.start).unwrap_or(0))
     }
 
     fn intern(&mut self, module: u32, address: u64) -> FrameId {

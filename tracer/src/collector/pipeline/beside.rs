@@ -5,8 +5,9 @@ use super::Pipeline;
 use super::recent::MAX_KEYS;
 use crate::flags::Touch;
 use crate::guards;
+use crate::stacks::PythonCalls;
 use crate::steps::Taken;
-use pg_event::{Event, Kind, ObjectKind, StackId, UnitTypeId, Violation};
+use pg_event::{Event, Kind, ObjectKind, SeenBy, StackId, UnitTypeId, Violation};
 
 impl Pipeline {
     /// Take what a thread executed while it was followed.
@@ -67,15 +68,8 @@ impl Pipeline {
         }
         let time = self.time(v.time.min(self.end));
         let thread = self.identity.thread(v.tid, v.pid, time);
-        let none = |id: StackId, empty: bool| if empty { StackId::NONE } else { id };
-        let user_stack = none(self.stacks.at(v.pid, &v.user), v.user.is_empty());
-        let kernel_stack = none(self.stacks.kernel(&v.kernel), v.kernel.is_empty());
-        let (mut user_stack, mut depth) = (user_stack, v.depth);
-        if let Some((calls, own)) = v.python.as_ref().filter(|_| user_stack.is_some())
-            && let Some(python) = self.stacks.python_read(v.pid, calls.clone())
-        {
-            (user_stack, depth) = self.stacks.with_python_inside(user_stack, &python, depth, own);
-        }
+        let kernel_stack = if v.kernel.is_empty() { StackId::NONE } else { self.stacks.kernel(&v.kernel) };
+        let (user_stack, depth) = self.seen_at(v.pid, &v.user, v.depth, v.python.as_ref());
         let violation = Violation {
             start: self.time(v.start).min(time),
             elapsed: v.elapsed,
@@ -90,5 +84,44 @@ impl Pipeline {
         let kind = Kind::UnitBoundary { unit_type, begin: true };
         self.order.push(Event { time: violation.start, thread, cpu: 0, kind });
         self.order.push(Event { time, thread, cpu: 0, kind: Kind::Violation(violation) });
+    }
+
+    /// Where a unit is that was told.
+    pub fn look(&mut self, l: &guards::Look, unit_type: UnitTypeId) {
+        if l.time < self.start {
+            return;
+        }
+        let time = self.time(l.time.min(self.end));
+        let thread = self.identity.thread(l.tid, l.pid, time);
+        let (user_stack, depth) = self.seen_at(l.pid, &l.user, l.depth, l.python.as_ref());
+        let look = Violation {
+            start: self.time(l.start).min(time),
+            elapsed: l.elapsed,
+            threshold: 0,
+            unit_type,
+            user_stack,
+            kernel_stack: StackId::NONE,
+            depth: depth.map_or(0, |d| d as u32),
+            at: SeenBy::Look,
+            stolen: 0,
+        };
+        self.order.push(Event { time, thread, cpu: 0, kind: Kind::Violation(look) });
+    }
+
+    /// The stack of these addresses, with the functions of Python in place of the interpreter's, and how many frames of it
+    /// lie inside the loop's.
+    fn seen_at(
+        &mut self,
+        pid: u32,
+        user: &[u64],
+        depth: Option<usize>,
+        python: Option<&(PythonCalls, String)>,
+    ) -> (StackId, Option<usize>) {
+        if user.is_empty() {
+            return (StackId::NONE, depth);
+        }
+        let stack = self.stacks.at(pid, user);
+        let read = python.and_then(|(calls, own)| Some((self.stacks.python_read(pid, calls.clone())?, own)));
+        read.map_or((stack, depth), |(read, own)| self.stacks.with_python_inside(stack, &read, depth, own))
     }
 }

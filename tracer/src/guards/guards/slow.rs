@@ -61,10 +61,23 @@ impl Guards {
     pub(super) fn look_at(&mut self, v: &records::Violation) -> Option<Look> {
         let (user_stack, frames) = self.stack_of(v);
         let of_loop = v.head.of_loop as usize;
-        let distance = self.distance(&frames, self.frame_of(v.head.tid), of_loop).ok()?;
+        let depth = self.distance(&frames, self.frame_of(v.head.tid), of_loop).ok()?;
         let python = self.python_read(v.head.tgid, &v.python);
-        let Mixed { stack: user_stack, distance, .. } = self.mixed(of_loop, (user_stack, distance), python);
-        Some(Look { tid: v.head.tid, number: v.number, elapsed: v.elapsed, user_stack, distance })
+        let Mixed { stack: user_stack, distance, python } = self.mixed(of_loop, (user_stack, depth), python);
+        Some(Look {
+            tid: v.head.tid,
+            pid: v.head.tgid,
+            number: v.number,
+            time: v.head.time,
+            start: v.start,
+            elapsed: v.elapsed,
+            seen: SeenBy::from_u8(v.seen as u8),
+            user_stack,
+            distance,
+            user: frames.addresses,
+            depth,
+            python,
+        })
     }
 
     pub(super) fn violation(&mut self, v: &records::Violation) -> Option<Violation> {

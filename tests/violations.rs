@@ -58,6 +58,16 @@ fn each_violation_is_a_line_of_json() {
     }
     let times: Vec<_> = lines.iter().map(|v| v["time"].as_u64()).collect();
     assert!(times.is_sorted());
+    // It was looked at often enough, others were not.
+    let most: Vec<&Value> = lines.iter().filter_map(|v| v.get("mostly")).collect();
+    let [most] = most[..] else { panic!("{out}") };
+    assert_eq!((&most["function"], &most["stacks"]), (&"Cache::get (shopd)".into(), &4.into()), "{most}");
+    assert!(
+        most["share"].as_f64() > Some(0.99) && most["stack"].as_array().is_some_and(|s| s.len() == 4),
+        "{most}"
+    );
+    let said = p.exits(&["violations", "slow.pgs"], 0);
+    assert!(said.contains(", 100 % in Cache::get (shopd) and what it calls (4 stacks)"), "{said}");
     let get = &lines[0];
     assert_eq!(
         (&get["type"], &get["distance"], &get["thread"]),

@@ -28,7 +28,7 @@ pub struct Moment {
 /// Where a unit spent most of its time.
 #[derive(Clone, PartialEq, Debug)]
 pub struct HotPath {
-    /// The function, its callers, the loop: as [`Catalog::show_stack`] shows them; one that calls itself is there once.
+    /// The function, its callers, the loop: as [`Catalog::show_functions`] shows them; one that calls itself is there once.
     pub frames: Vec<String>,
     /// How much of the time of the stacks was spent there: more than 0.5, at most 1.
     pub share: f64,
@@ -95,7 +95,7 @@ pub fn hot_path(catalog: &Catalog, moments: &[Moment]) -> Option<HotPath> {
     way.truncate(innermost.map_or(way.len(), |i| i + 1));
     let (&(_, time), depth) = (way.last()?, way.len());
     let (_, shown) = on_it.first().filter(|_| depth > 1)?;
-    let mut frames = catalog.show_stack(shown.stack);
+    let mut frames = catalog.show_functions(shown.stack);
     if let Some(l) = shown.loop_at {
         frames.truncate(catalog.shown_at(shown.stack, l) + 1);
     }

@@ -309,7 +309,7 @@ fn units_that_hang_since_before_the_window_are_kept() {
         ..CatalogDelta::default()
     }));
     let at = |time, t, kind| Event { time, thread: ThreadId(t), cpu: 0, kind };
-    let violation = |t: u32, start, time| {
+    let seen = |t: u32, start, time, at: SeenBy| {
         let (unit_type, user_stack, kernel_stack) = (UnitTypeId(t), StackId(t), StackId(0));
         let elapsed = time - start;
         let v = Violation {
@@ -320,14 +320,17 @@ fn units_that_hang_since_before_the_window_are_kept() {
             user_stack,
             kernel_stack,
             depth: 1,
-            at: SeenBy::Asleep,
+            at,
             stolen: 0,
         };
-        at(time, t, Kind::Violation(v))
+        Event { time, thread: ThreadId(t), cpu: 0, kind: Kind::Violation(v) }
     };
+    let violation = |t, start, time| seen(t, start, time, SeenBy::Asleep);
     w.item(Item::Events(vec![violation(2, S, 2 * S), violation(3, S, 2 * S), violation(4, S, 2 * S)]));
     let ended = Kind::UnitBoundary { unit_type: UnitTypeId(4), begin: false };
     w.item(Item::Events(vec![wait(3, S, 3 * S, "futex", false), at(3 * S, 4, ended)]));
+    // A further look at it takes nobody's place.
+    w.item(Item::Events(vec![seen(2, S, 4 * S, SeenBy::Look)]));
     let gone = Forgotten {
         stacks: (0..5).map(StackId).collect(),
         frames: (0..5).map(FrameId).collect(),

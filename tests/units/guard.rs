@@ -134,6 +134,10 @@ fn a_slow_unit_is_caught_in_the_act() {
     let number = listed.iter().find(|v| v["type"] == "stick" && v["threshold_ns"] == 150_000_000);
     let number = number.unwrap_or_else(|| panic!("{listed:?}, told was: {said}"));
     assert!(stack(number).iter().any(|f| f.starts_with("stick (server)")), "{number}");
+    // The looks at it are in the file, too.
+    let most = &number["mostly"];
+    assert!(most["stacks"].as_u64() >= Some(3), "{number}");
+    assert!(stack(most).iter().any(|f| f.starts_with("stick (server)")), "{number}");
     let number = number["number"].to_string();
     let diagnosed = pg_tui(&["diagnose", "--json", "--violation", &number, file]).output().unwrap();
     let report: Value =

@@ -414,15 +414,12 @@ impl Catalog {
     }
 
     /// Text of a frame as the contract has it: `function (module)`; inlined functions are not listed. A Python
-    /// function is shown as `function (file:line)`, one without a name by its address in the module's file and the
-    /// offset within it.
+    /// function is shown as `function (file:line)`, a place in one without a name as `0xADDRESS (module)`.
     pub fn show_frame(&self, f: &Frame) -> String {
         let module = self.modules.get(f.module.index());
         let short = module.map_or("[unknown]", Module::short);
         if module.is_some_and(|m| m.kind == ModuleKind::Python) && !f.function.is_empty() {
             format!("{} ({short}:{})", f.function, f.line)
-        } else if f.function.is_empty() && f.offset > 0 {
-            format!("{:#x}+{:#x} ({short})", f.entry(), f.offset)
         } else if f.function.is_empty() {
             format!("{:#x} ({short})", f.address)
         } else {
@@ -430,13 +427,31 @@ impl Catalog {
         }
     }
 
+    /// Text of a frame's function: as [`Self::show_frame`], but one without a name is the same wherever in it the frame is.
+    pub fn show_function(&self, f: &Frame) -> String {
+        if f.function.is_empty() {
+            self.show_frame(&Frame { module: f.module, address: f.entry(), ..Frame::default() })
+        } else {
+            self.show_frame(f)
+        }
+    }
+
     /// Texts of all frames of a stack, leaf first; inlined functions are frames of their own.
     pub fn show_stack(&self, id: StackId) -> Vec<String> {
+        self.show_by(id, Self::show_frame)
+    }
+
+    /// The same of the functions.
+    pub fn show_functions(&self, id: StackId) -> Vec<String> {
+        self.show_by(id, Self::show_function)
+    }
+
+    fn show_by(&self, id: StackId, show: impl Fn(&Self, &Frame) -> String) -> Vec<String> {
         let mut out = Vec::new();
         for f in self.frames_of(id) {
             let short = self.modules.get(f.module.index()).map_or("[unknown]", Module::short);
             out.extend(f.inlined.iter().map(|name| format!("{name} ({short})")));
-            out.push(self.show_frame(f));
+            out.push(show(self, f));
         }
         out
     }

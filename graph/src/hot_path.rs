@@ -36,14 +36,18 @@ pub struct HotPath {
     pub stacks: usize,
 }
 
-/// A function, wherever in it.
-type Function<'a> = (ModuleId, &'a str, u64);
+/// A function, wherever in it: its module, its name and, where it has none, its begin.
+pub(crate) type Function<'a> = (ModuleId, &'a str, u64);
+
+/// The function of a frame.
+pub(crate) fn function(f: &Frame) -> Function<'_> {
+    (f.module, &f.function, if f.function.is_empty() { f.entry() } else { 0 })
+}
 
 /// The functions of a frame, the outermost first: what was inlined into one is a function, too.
 fn functions(f: &Frame) -> impl Iterator<Item = Function<'_>> {
-    let place = if f.function.is_empty() { f.entry() } else { 0 };
     let inlined = f.inlined.iter().rev().map(|name| (f.module, name.as_str(), 0));
-    std::iter::once((f.module, f.function.as_str(), place)).chain(inlined)
+    std::iter::once(function(f)).chain(inlined)
 }
 
 /// Where enough of them are fair, these: the time of the others is that of the next fair one.

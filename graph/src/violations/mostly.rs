@@ -1,8 +1,9 @@
 //! Where most of a slow unit's time went.
 
 use super::ViolationFact;
-use crate::{EventGraph, HotPath, Moment, hot_path};
-use pg_event::{Catalog, Frame, ModuleId, StackId};
+use crate::hot_path::{Function, function, hot_path};
+use crate::{EventGraph, HotPath, Moment};
+use pg_event::{Catalog, StackId};
 
 /// Most stacks of one unit that are looked at.
 const MOST: usize = 10_000;
@@ -30,13 +31,6 @@ impl EventGraph {
             .map(|(stack, time)| Moment { stack, loop_at: loop_in(catalog, stack, known), time, fair: true })
             .collect()
     }
-}
-
-/// A function: its module, its name and, where it has none, its begin.
-type Function<'a> = (ModuleId, &'a str, u64);
-
-fn function(f: &Frame) -> Function<'_> {
-    (f.module, &f.function, if f.function.is_empty() { f.entry() } else { 0 })
 }
 
 /// How many frames lie outside of the loop's, and its function.

@@ -35,11 +35,18 @@ pub fn name(frame: &str) -> &str {
     }
     match bare.split_once('<') {
         Some(("", _)) if pg_graph::words::is_python(frame) => frame,
-        Some((name, _)) if name.ends_with(|c: char| c.is_alphanumeric()) && !name.ends_with("operator") => {
+        Some((name, _))
+            if name.ends_with(|c: char| c.is_alphanumeric() || c == '}') && !name.ends_with("operator") =>
+        {
             name
         }
         _ => bare,
     }
+}
+
+/// A closure whose function is not told with it.
+fn is_closure(name: &str) -> bool {
+    name.starts_with("{closure")
 }
 
 /// Does a function start programs, or belong to the standard library of Rust?
@@ -73,12 +80,17 @@ pub fn innermost(frames: &[String], most: usize) -> Vec<&str> {
     shown.iter().map(|f| name(f)).take(most).collect()
 }
 
-/// Functions in one line, leaf first: `lock ← Ledger::add ← main`. Addresses tell nothing beside names; where there are
-/// no names at all it is said whose are missing, since debug files may have them.
+/// Functions in one line, leaf first: `lock ← Ledger::add ← main`. Addresses and closures tell nothing beside names, nor
+/// does a function that calls itself by being there again; where there are no names at all it is said whose are missing,
+/// since debug files may have them.
 pub fn in_line(frames: &[&str], from: &str, most: usize) -> String {
     let join = |names: Vec<&str>| names.join(&format!(" {from} "));
-    let named: Vec<&str> =
-        frames.iter().map(|f| name(f)).filter(|n| !n.starts_with("0x")).take(most).collect();
+    let mut named: Vec<&str> = frames.iter().map(|f| name(f)).filter(|n| !n.starts_with("0x")).collect();
+    if named.iter().any(|n| !is_closure(n)) {
+        named.retain(|n| !is_closure(n));
+    }
+    named.dedup();
+    named.truncate(most);
     if !named.is_empty() {
         return join(named);
     }
@@ -113,6 +125,15 @@ mod tests {
         assert_eq!(in_line(&["0x5e3f1 (bash)", "wait_for (bash)", "main (bash)"], "<", 1), "wait_for");
         assert_eq!(in_line(&["0x7f00 ([unknown])"], "<", 6), "0x7f00");
         assert_eq!(in_line(&[], "<", 6), "");
+        let read = [
+            "fill (x)",
+            "fill (x)",
+            "{closure#0}<std::io::BufReader<T>> (x)",
+            "pay::{closure#1} (x)",
+            "main (x)",
+        ];
+        assert_eq!(in_line(&read, "<", 3), "fill < pay::{closure#1} < main");
+        assert_eq!(in_line(&read[2..3], "<", 3), "{closure#0}");
     }
 
     #[test]

@@ -58,10 +58,12 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// A recording alone is to be looked at.
+/// A recording without a command, after options perhaps, is to be looked at.
 fn words(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let recording = |w: &OsString| Path::new(w).extension().is_some_and(|e| e == "pgs");
     let mut words: Vec<OsString> = args.collect();
-    if words.get(1).is_some_and(|w| Path::new(w).extension().is_some_and(|e| e == "pgs")) {
+    let option = words.get(1).is_some_and(|w| w.as_encoded_bytes().starts_with(b"-"));
+    if words.get(1).is_some_and(recording) || option && words.iter().skip(2).any(recording) {
         words.insert(1, "open".into());
     }
     words
@@ -110,4 +112,21 @@ pub(crate) fn to_nobody<'a>(words: impl IntoIterator<Item = &'a str>) {
         Command::Redact(a) => redact::run(a, out),
         other => panic!("{other:?} does more than read"),
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_without_a_command_is_opened() {
+        let to = |line: &str| {
+            words(line.split(" ").map(OsString::from)).join(" ".as_ref()).into_string().unwrap_or_default()
+        };
+        assert_eq!(to("pg-tui a.pgs --ascii"), "pg-tui open a.pgs --ascii");
+        assert_eq!(to("pg-tui --theme light a.pgs"), "pg-tui open --theme light a.pgs");
+        for whole in ["pg-tui diagnose a.pgs", "pg-tui --version", "pg-tui a.txt", "pg-tui --theme light"] {
+            assert_eq!(to(whole), whole);
+        }
+    }
 }

@@ -66,6 +66,7 @@ impl Walk<'_> {
             let obliged = obliged || waits_for_lock(n) || self.executes(n.thread, n.start + n.duration);
             let obliged = obliged || self.wants_room(n, &v);
             let sole = self.out.nodes.get(i + 1).is_some_and(|next| next.sole || self.only_two(n, next));
+            let sole = sole || full && self.hears_of(n, &v, self.out.nodes.get(i + 1));
             let flag = n.waits_on.as_deref() == Some(DATA_FLAG);
             n.state != "not-created" && n.state != "exited" && !obliged && !sole && !flag
         });
@@ -117,6 +118,20 @@ impl Walk<'_> {
             && watched().all(|o| kind(o).is_some_and(beside))
             && found.peek().is_some()
             && found.all(|h| h.relation == Relation::Reads && pipes().any(|o| o == h.object))
+    }
+
+    /// Does a step wait at one pipe of which nobody but the next step's process was found to have the writing end? Its end is
+    /// what many learn by such a pipe (the sentinels of Python's `multiprocessing`).
+    fn hears_of(&self, n: &SliceNode, v: &Vertex, next: Option<&SliceNode>) -> bool {
+        let kind = self.c.object(v.object).map(|o| o.kind);
+        let writer = next.and_then(|x| self.c.process_id_of(x.thread));
+        let mut found = self.g.holds(n.thread, n.start..(n.start + n.duration).saturating_add(1)).peekable();
+        kind == Some(ObjectKind::Pipe)
+            && found.peek().is_some()
+            && found.all(|h| {
+                let held = h.relation == Relation::Writes && h.object == v.object;
+                held && self.c.process_id_of(h.holder) == writer
+            })
     }
 
     /// Do all steps from `from` on wait for data on one channel, without a request of their own?

@@ -325,6 +325,36 @@ fn an_event_loop_that_does_not_read_what_its_child_writes_is_behind_it() {
     }
 }
 
+/// A parent waits for the end of its child by a pipe that only the child has, and does not take what that has still to
+/// write: a thread of the child that its main thread joins.
+#[test]
+fn who_waits_for_an_end_by_a_pipe_does_not_read_another() {
+    for others in [false, true] {
+        let mut d = Drawing::new(10.0);
+        let parent = d.process("python3", "python3 m.py", None, 0.0);
+        let child = d.process("python3", "python3 m.py", Some(parent), 0.4);
+        let feeder = d.thread(child, "feeder", 0.5);
+        let (queue, sentinel) =
+            (d.object(ObjectKind::Pipe, 55, 55, ""), d.object(ObjectKind::Pipe, 56, 56, ""));
+        let joined = d.object(ObjectKind::Futex, 0x7fc7_0b70, 77, "");
+        d.spawn(parent, child, 0.4);
+        d.wait(parent, 0.6, 10.0, "poll").on(sentinel).open();
+        d.wait(child, 0.6, 10.0, "futex").on(joined).op(crate::draw::PRIVATE_WAIT, 0).open();
+        d.wait(feeder, 0.6, 10.0, "write").on(queue).open();
+        d.hold(child, parent, sentinel, Relation::Writes, 1.6);
+        d.hold(parent, feeder, queue, Relation::Reads, 1.6);
+        if others {
+            let other = d.process("other", "other", None, 0.0);
+            d.wait(other, 0.1, 10.0, "clock_nanosleep").open();
+            d.hold(other, parent, sentinel, Relation::Writes, 1.6);
+        }
+        let r = d.diagnose("^python3 m.py$");
+        let c = &r.root_causes[0];
+        assert_eq!(c.why.starts_with("circular wait"), !others, "{others}: {}", c.why);
+        assert_eq!(r.circle.len(), if others { 0 } else { 3 }, "{others}: {r:#?}");
+    }
+}
+
 /// Each of many could answer each other one, so there are more ways back than anybody can walk: looking ahead ends.
 #[test]
 fn of_many_that_wait_for_each_other_not_all_ways_are_walked() {

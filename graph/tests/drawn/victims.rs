@@ -1,6 +1,6 @@
 //! Which victim is shown first: the one that a person would complain about.
 
-use crate::draw::Drawing;
+use crate::draw::{Drawing, PRIVATE_WAIT};
 use pg_event::{Direction, ObjectId, ObjectKind, OffState, Relation, ThreadId, endpoint_v4};
 use pg_graph::{BlockType, Options, Selection, VictimOptions, also_hung, run_with_policy, select, victims};
 
@@ -410,4 +410,40 @@ fn a_server_that_nobody_asks_does_not_hang() {
     // One without an address asks for something.
     let (g, c) = draw("", false);
     assert_eq!(victims(&g, &c, &VictimOptions::default()).len(), 1);
+}
+
+/// Threads that a server starts for work that may come wait for longer than a request hangs, and hang not. One whose main
+/// thread is stuck as well may be what it waits for.
+#[test]
+fn threads_that_never_had_work_are_behind_a_short_hang() {
+    for stuck in [false, true] {
+        let mut d = Drawing::new(9.0);
+        let server = d.process("keyd", "keyd *:0", None, 0.1);
+        let client = d.process("cli", "cli ping", None, 5.0);
+        let (c, s) =
+            (d.object(ObjectKind::UnixStream, 1, 2, ""), d.object(ObjectKind::UnixStream, 2, 1, "/run/k"));
+        for (name, function) in [("close", "close_files (keyd)"), ("purge", "purge (keyd)")] {
+            let t = d.thread(server, name, 0.11);
+            let stack = d.stack(&["pthread_cond_wait (libc.so.6)", function]);
+            let word = d.object(ObjectKind::Futex, 0x100 + u64::from(t.0), 1, "");
+            d.wait(t, 0.12, 9.0, "futex").on(word).op(PRIVATE_WAIT, 0).stack(stack).open();
+        }
+        let epoll = d.set(&[s]);
+        if stuck {
+            let join = d.stack(&["pthread_cond_wait (libc.so.6)", "finish (keyd)"]);
+            let word = d.object(ObjectKind::Futex, 0x900, 1, "");
+            d.wait(server, 0.13, 9.0, "futex").on(word).op(PRIVATE_WAIT, 0).stack(join).open();
+        } else {
+            for at in [0.2, 2.0, 4.0] {
+                d.wait(server, at, at + 1.7, "epoll_wait").on(epoll).times_out();
+            }
+            d.wait(server, 6.0, 7.4, "clock_nanosleep").times_out();
+        }
+        d.message(client, c, Direction::Send, 5.9, 16);
+        d.wait(client, 6.0, 7.5, "read").on(c).by(server, "write", s);
+        let (g, c) = d.build();
+        let first = &victims(&g, &c, &VictimOptions::default())[0];
+        let process = &c.process_of(first.thread).unwrap().name;
+        assert_eq!(process, if stuck { "keyd" } else { "cli" }, "{}", first.summary);
+    }
 }

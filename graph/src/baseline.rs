@@ -5,7 +5,7 @@
 
 use crate::words::{is_plumbing, named};
 use crate::{EventGraph, Vertex, VertexId};
-use pg_event::{Catalog, Direction, ObjectKind, StackId, ThreadId};
+use pg_event::{Catalog, Direction, Frame, ObjectKind, StackId, ThreadId};
 use std::collections::{HashMap, HashSet};
 
 /// A similar vertex with another result.
@@ -47,12 +47,18 @@ pub(crate) fn similar_among(
         return Vec::new();
     }
     let ending = ends(catalog, &v);
+    let by = leads_in(catalog, &v);
     let mut stacks = HashMap::new();
     let mine = Features::of(graph, catalog, vertex, &v, &mut stacks);
     let mut out = Vec::new();
     for id in among {
         let x = graph.vertex(id);
         if id == vertex || x.syscall != v.syscall || !went_well(graph, id, &x, &v) {
+            continue;
+        }
+        // Threads of a runtime have the functions that start them in common, whatever they wait for.
+        let another = x.thread != v.thread && x.object != v.object;
+        if another && by.is_some() && leads_in(catalog, &x).is_some_and(|f| Some(f) != by) {
             continue;
         }
         let similarity = mine.compare(&Features::of(graph, catalog, id, &x, &mut stacks))
@@ -70,6 +76,15 @@ pub(crate) fn similar_among(
         b.similarity.total_cmp(&a.similarity).then(late(a).cmp(&late(b))).then(a.vertex.cmp(&b.vertex))
     });
     out
+}
+
+/// The function of the program or its runtime by which it waits for a futex.
+fn leads_in<'a>(catalog: &'a Catalog, v: &Vertex) -> Option<&'a str> {
+    let futex = catalog.object(v.object).is_some_and(|o| o.kind == ObjectKind::Futex);
+    let module = |f: &Frame| catalog.modules.get(f.module.index());
+    let mut frames =
+        catalog.frames_of(v.user_stack).filter(|f| module(f).is_some_and(|m| !is_plumbing(m.short())));
+    frames.next().filter(|f| futex && !f.function.is_empty()).map(|f| f.function.as_str())
 }
 
 /// Did it wait while its thread ended: for what is closed and given back then, whatever the call was that ended it?

@@ -99,6 +99,14 @@ pub(crate) fn on_condition(v: &Vertex, catalog: &Catalog) -> bool {
     named_use(v, catalog) == Some(FutexUse::Condition)
 }
 
+/// Do the names on its stack tell that it waits for a semaphore? What was posted before the wait is not lost.
+pub(crate) fn on_semaphore(v: &Vertex, catalog: &Catalog) -> bool {
+    const SEMAPHORES: [&str; 3] = ["sem_wait", "sem_timedwait", "sem_clockwait"];
+    let waits = |f: &str| tells_of(f, &SEMAPHORES) || tells_of(f, &["cond_", "mutex", "rwlock"]);
+    let nearest = catalog.frames_of(v.user_stack).flat_map(Frame::names).find(|f| waits(f));
+    v.syscall.is_any(FUTEXES) && nearest.is_some_and(|f| tells_of(f, &SEMAPHORES))
+}
+
 /// Do the names on its stack tell that it waits for a lock?
 pub(crate) fn enters_lock(v: &Vertex, catalog: &Catalog) -> bool {
     v.syscall.is_any(FUTEXES) && named_use(v, catalog) == Some(FutexUse::Lock)

@@ -3,7 +3,7 @@
 use super::unanswered::NOT_LOOKED_UP;
 use super::{Ranked, Writer};
 use crate::EdgeKind;
-use crate::class::{WaitClass, class, on_condition, private_futex};
+use crate::class::{WaitClass, class, on_condition, on_semaphore, private_futex};
 use crate::diagnose::{KILLED, SliceNode, made_file};
 use crate::facts::NO_STATUS;
 use crate::words::{clean, moment, short_label, who};
@@ -55,9 +55,13 @@ impl Writer<'_> {
             None => match before.filter(|_| n.edge == Some(EdgeKind::Holder)) {
                 Some(b) if private_futex(&self.g.vertex(b.vertex), self.c) => {
                     let on = b.object_label(self.c).map_or_else(|| "it".into(), |o| short_label(&o));
-                    let lost = if on_condition(&self.g.vertex(b.vertex), self.c) {
-                        let f = b.function.as_ref().filter(|f| !f.starts_with("0x"));
-                        let f = f.map_or_else(String::new, |f| format!(" in {}", clean(f, 60)));
+                    let waits = self.g.vertex(b.vertex);
+                    let f = b.function.as_ref().filter(|f| !f.starts_with("0x"));
+                    let f = f.map_or_else(String::new, |f| format!(" in {}", clean(f, 60)));
+                    let lost = if on_semaphore(&waits, self.c) {
+                        // Locks of Python are semaphores.
+                        format!(" (a semaphore{f}): if it had taken it, it never gave it back")
+                    } else if on_condition(&waits, self.c) {
                         format!(" (a condition{f}): a notification that came before the wait is lost")
                     } else {
                         String::new()

@@ -22,6 +22,8 @@ enum Other {
     Behind(Group, bool),
     /// Works, or waits for something else: could release it afterwards.
     Busy,
+    /// Had nothing to do since before the wait, until something else came after it.
+    Rests,
     /// Waits for whatever comes next.
     Idle,
     /// Did not exist, or nothing is known.
@@ -35,15 +37,22 @@ impl Walk<'_> {
             return Ok(false);
         }
         let Some(process) = self.c.process_id_of(thread) else { return Ok(false) };
-        let (mut stuck, mut behind, mut busy, mut idle) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let (mut stuck, mut behind, mut busy, mut rests, mut idle) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new(), 0);
         for t in self.g.threads_of(process).filter(|t| *t != thread && self.counts(*t)) {
             match self.other(t, thread, silent, 0) {
                 Other::Stuck(g) => stuck.push((t, g)),
                 Other::Behind(g, unlocked) => behind.push((t, g, unlocked)),
                 Other::Busy => busy.push(t),
+                Other::Rests => rests.push(t),
                 Other::Idle => idle += 1,
                 Other::None => {}
             }
+        }
+        // Of a pool whose threads wait for each other none is left that would take what was asked for.
+        let stack = |g: &Group| self.representative(g).user_stack;
+        if stack(group).is_none() || stuck.iter().all(|(_, g)| stack(g) != stack(group)) {
+            busy.append(&mut rests);
         }
         if busy.is_empty() {
             if let Some(c) = self.looks_after(thread, silent).filter(|_| !self.for_lock(group)) {
@@ -134,7 +143,7 @@ impl Walk<'_> {
                     let Mostly::Waiting(i) = whole.mostly() else { return None };
                     stuck.push((t, whole.groups.into_iter().nth(i)?));
                 }
-                Other::Busy | Other::Idle => return None,
+                Other::Busy | Other::Rests | Other::Idle => return None,
                 Other::Behind(..) | Other::None => {}
             }
         }
@@ -224,7 +233,7 @@ impl Walk<'_> {
                     && let Some(x) = self.g.threads().find(third)
                 {
                     return match self.other(x, waiter, spans, depth + 1) {
-                        Other::Busy => Other::Busy,
+                        Other::Busy | Other::Rests => Other::Busy,
                         Other::Idle => Other::Idle,
                         Other::Stuck(_) | Other::Behind(..) | Other::None => Other::Stuck(g.clone()),
                     };
@@ -244,6 +253,7 @@ impl Walk<'_> {
                             Some((_, e)) if whole && self.let_go_by(&e, waiter, spans) => {
                                 Other::Behind(g.clone(), e.weak == Some(Weak::MutexHandOff))
                             }
+                            Some((_, e)) if whole && self.rests(g, &e, spans) => Other::Rests,
                             _ => Other::Busy,
                         }
                     }
@@ -254,6 +264,13 @@ impl Walk<'_> {
             }
             Mostly::Unborn | Mostly::Gone | Mostly::Unknown => Other::None,
         }
+    }
+
+    /// Did it wait on a condition since before `spans`, until after them?
+    fn rests(&self, group: &Group, ended: &Edge, spans: &Spans) -> bool {
+        let Some((a, b)) = spans.first().zip(spans.last()).map(|(a, b)| (a.0, b.1)) else { return false };
+        let begun = group.clips.first().is_some_and(|c| self.g.vertex(c.first).start < a);
+        begun && ended.from_time >= b && class(&self.representative(group), self.c) == WaitClass::Condition
     }
 
     /// Does it wait, without a time-out of its own, only for what its own process writes into a pipe?

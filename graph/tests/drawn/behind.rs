@@ -1,9 +1,9 @@
 //! Threads that wait for the one that waits: none of them is whom it waited for, unless they close a circle with it.
 
-use crate::draw::Drawing;
+use crate::draw::{Drawing, PRIVATE_WAIT};
 use pg_event::{Direction, ObjectId, ObjectKind};
+use pg_graph::{Options, Selection, VictimOptions, run_with_policy, select};
 
-const PRIVATE_WAIT: u32 = 128 | 9;
 const PRIVATE_PLAIN: u32 = 128;
 
 /// The main thread joins a worker; the worker waits for something that only the main thread could release, as where
@@ -120,4 +120,41 @@ fn a_pool_that_waits_for_itself() {
     let c = &r.root_causes[0];
     assert!(c.why.contains("deadlock") && c.why.contains("called from task"), "{}", c.why);
     assert_eq!((c.tid, c.function.as_deref()), (Some(1001), Some("task")), "{}", c.why);
+}
+
+/// Two threads of a pool wait for tasks that only the pool could run, until a time-out. Others of the process had nothing to do
+/// all the time, and are woken as the program ends: they are not who should have acted. Who waits alone may wait for them.
+#[test]
+fn who_rests_since_before_is_not_who_a_pool_waits_for() {
+    for alone in [false, true] {
+        let mut d = Drawing::new(9.0);
+        let main = d.process("vm", "vm Pool", None, 0.0);
+        let cleaner = d.thread(main, "cleaner", 0.1);
+        let pool: Vec<_> =
+            (1..=if alone { 1 } else { 2 }).map(|i| d.thread(main, &format!("pool-{i}"), 0.5)).collect();
+        let ender = d.thread(main, "ender", 8.015);
+        let word = |d: &mut Drawing, i: u64| d.object(ObjectKind::Futex, 0x100 * i, 1000, "");
+        let rest = d.stack(&["pthread_cond_wait (libc.so.6)", "Cleaner::next (vm)"]);
+        let get = d.stack(&[
+            "pthread_cond_timedwait (libc.so.6)",
+            "Task::get (vm)",
+            "report (vm)",
+            "Pool::run (vm)",
+        ]);
+        let joins = d.stack(&["pthread_cond_wait (libc.so.6)", "Task::get (vm)", "main (vm)"]);
+        let (own, its) = (word(&mut d, 1), word(&mut d, 2));
+        d.wait(main, 0.7, 8.01, "futex").on(own).stack(joins).op(PRIVATE_WAIT, 0).by(pool[0], "futex", own);
+        d.wait(cleaner, 0.2, 8.03, "futex").on(its).stack(rest).op(PRIVATE_WAIT, 0).by(ender, "futex", its);
+        for (i, t) in pool.iter().enumerate() {
+            let word = word(&mut d, 3 + i as u64);
+            d.wait(*t, 0.8, 8.0, "futex").on(word).stack(get).op(PRIVATE_WAIT, 0).times_out();
+        }
+        let (g, c) = d.build();
+        let s = Selection { tid: Some(1000), ..Selection::default() };
+        let v = select(&g, &c, &s, &VictimOptions::default()).unwrap();
+        let r = run_with_policy(&g, &c, v, Options::default());
+        let c = &r.root_causes[0];
+        assert_eq!(c.why.starts_with("circular wait (until a time-out)"), !alone, "{}", c.why);
+        assert_eq!(r.slice.iter().any(|n| n.thread == "cleaner"), alone, "{r:#?}");
+    }
 }

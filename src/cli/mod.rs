@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn a_recording_without_a_command_is_opened() {
         let to = |line: &str| {
-            words(line.split(" ").map(OsString::from)).join(" ".as_ref()).into_string().unwrap_or_default()
+            words(line.split(' ').map(OsString::from)).join(" ".as_ref()).into_string().unwrap_or_default()
         };
         assert_eq!(to("pg-tui a.pgs --ascii"), "pg-tui open a.pgs --ascii");
         assert_eq!(to("pg-tui --theme light a.pgs"), "pg-tui open --theme light a.pgs");

@@ -1,7 +1,7 @@
 //! What lies over a view.
 
 use super::help;
-use super::parts::{Ui, left, pointer, put, width, wrap};
+use super::parts::{Ui, left, more_lines, pointer, put, width, wrap};
 use crate::app::layer::{Layer, Palette, SearchBox};
 use crate::app::state::{State, View};
 use crate::app::text;
@@ -168,7 +168,7 @@ fn scrolled_lines(ui: &Ui, buffer: &mut Buffer, area: Rect, lines: &[Line], offs
     }
     let below = lines.len().saturating_sub(offset + usize::from(area.height));
     if below > 0 {
-        let text = format!(" {} {below} more lines ", ui.g.down);
+        let text = format!(" {} {} ", ui.g.down, more_lines(below));
         let x = area.right().saturating_sub(width(&text) as u16 + 1);
         buffer.set_string(x, area.bottom(), text, ui.style(Look::Dim));
     }

@@ -13,6 +13,11 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr;
 
+/// How many lines there are that are not shown.
+pub fn more_lines(n: usize) -> String {
+    if n == 1 { "1 more line".into() } else { format!("{n} more lines") }
+}
+
 /// The state, and how things look.
 pub struct Ui<'a> {
     /// All there is to show.

@@ -1,6 +1,6 @@
 //! The verdict: root causes in words, with what they stand on and what was not seen.
 
-use super::parts::{Ui, nothing, rule, wrap};
+use super::parts::{Ui, more_lines, nothing, rule, wrap};
 use crate::app::text;
 use crate::clean::clean_to;
 use crate::config::Look;
@@ -41,7 +41,7 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     let lines = lines(ui, body.width);
     let room = usize::from(body.height).saturating_sub(1);
     let more = lines.len().saturating_sub(d.verdict_offset + room);
-    let aside = if more > 0 { format!("{more} more lines below") } else { String::new() };
+    let aside = if more > 0 { format!("{} below", more_lines(more)) } else { String::new() };
     rule(ui, buffer, body, "Verdict", &aside);
     for (i, (look, l)) in lines.iter().skip(d.verdict_offset).take(room).enumerate() {
         let columns = usize::from(body.width).saturating_sub(2);

@@ -254,6 +254,9 @@ impl Writer<'_> {
                 None if last.syscall.is_any(&["close"]) && n.waits_on.as_deref() == Some("tcp") => {
                     "the other end did not take what had been sent: by SO_LINGER close waits for that".into()
                 }
+                None if self.nobody_maps(n) => {
+                    "nobody can wake it as things are: no other process has that memory mapped, so whoever was to has ended or never came".into()
+                }
                 None => match without_session(n) {
                     Some(lock) => lock,
                     None => "nobody ever answered or woke it, and no thread was found that could".into(),
@@ -291,6 +294,13 @@ impl Writer<'_> {
         let Some(own) = self.c.process_id_of(n.thread) else { return false };
         let left = |t: &ThreadId| *t != n.thread && self.g.exited(*t).is_none_or(|x| x.0 >= end);
         private_futex(&self.g.vertex(n.vertex), self.c) && !self.g.threads_of(own).any(|t| left(&t))
+    }
+
+    /// Does a step wait for a word of shared memory that no other process has mapped, in a process without other threads?
+    fn nobody_maps(&self, n: &SliceNode) -> bool {
+        let within = n.start..(n.start + n.duration).saturating_add(1);
+        let alone = self.c.process_id_of(n.thread).is_some_and(|p| self.g.threads_of(p).nth(1).is_none());
+        alone && self.g.sharer(n.thread, within).is_some_and(|h| h.holder == n.thread && Some(h.object) == n.object)
     }
 
     /// Of a process that is a copy of another one which has more threads: these were not copied, but what they had locked is

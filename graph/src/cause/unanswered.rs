@@ -3,7 +3,7 @@
 use super::server_view::without_session;
 use super::{Ranked, Writer};
 use crate::Vertex;
-use crate::class::{WaitClass, class, joins, on_condition, private_futex};
+use crate::class::{WaitClass, class, joins, on_condition, private_futex, tells_of_barrier};
 use crate::diagnose::{DATA_FLAG, GRAB, SliceNode, main_thread, relation_words, waits_for_lock};
 use crate::words::{clean, moment, short_label, span, who};
 use pg_event::{Coverage, Direction, Ns, Object, ObjectId, ObjectKind, Relation, ThreadId};
@@ -31,6 +31,19 @@ impl Writer<'_> {
                 "{full} did not come to the barrier{barrier} at which {} waited {}: it waited{call} for {}{from}",
                 who(self.c, w.thread),
                 self.patience(w),
+                span(n.spent)
+            );
+        }
+        // Who has the memory mapped need not have what is in it.
+        let maps = n.why_weak.as_ref().is_some_and(|w| w.contains(relation_words(Relation::Writes)));
+        if maps && let Some(o) = w.object.and_then(|o| self.c.object(o)).filter(|o| o.is_shared_futex()) {
+            let barrier = tells_of_barrier(&self.g.vertex(w.vertex), self.c);
+            let what = if barrier { "did not come to the barrier" } else { "did not let it go on" };
+            return format!(
+                "{full} is the only other process that has mapped what {} waited {} for ({}) and {what}: it waited{call} for {}{from}",
+                who(self.c, w.thread),
+                self.patience(w),
+                short_label(&o.label()),
                 span(n.spent)
             );
         }
@@ -259,7 +272,9 @@ impl Writer<'_> {
                 }
                 None => match without_session(n) {
                     Some(lock) => lock,
-                    None => "nobody ever answered or woke it, and no thread was found that could".into(),
+                    None => self.none_of_its_own(n).unwrap_or_else(|| {
+                        "nobody ever answered or woke it, and no thread was found that could".into()
+                    }),
                 },
             },
         };
@@ -294,13 +309,6 @@ impl Writer<'_> {
         let Some(own) = self.c.process_id_of(n.thread) else { return false };
         let left = |t: &ThreadId| *t != n.thread && self.g.exited(*t).is_none_or(|x| x.0 >= end);
         private_futex(&self.g.vertex(n.vertex), self.c) && !self.g.threads_of(own).any(|t| left(&t))
-    }
-
-    /// Does a step wait for a word of shared memory that no other process has mapped, in a process without other threads?
-    fn nobody_maps(&self, n: &SliceNode) -> bool {
-        let within = n.start..(n.start + n.duration).saturating_add(1);
-        let alone = self.c.process_id_of(n.thread).is_some_and(|p| self.g.threads_of(p).nth(1).is_none());
-        alone && self.g.sharer(n.thread, within).is_some_and(|h| h.holder == n.thread && Some(h.object) == n.object)
     }
 
     /// Of a process that is a copy of another one which has more threads: these were not copied, but what they had locked is

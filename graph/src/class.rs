@@ -182,7 +182,8 @@ fn waits_for_timer(v: &Vertex, catalog: &Catalog) -> bool {
 }
 
 /// Functions of Go's scheduler, of a thread that has no goroutine to execute.
-pub(crate) const GO_IDLE: &[&str] = &["runtime.findRunnable", "runtime.findrunnable", "runtime.stopm"];
+pub(crate) const GO_IDLE: &[&str] =
+    &["runtime.findRunnable", "runtime.findrunnable", "runtime.stopm", "runtime.sysmon"];
 
 /// Does a runtime that schedules tasks by itself have nothing to execute on this thread? Whatever becomes ready may be
 /// executed on any of its threads, so none of them waits for another.

@@ -134,7 +134,9 @@ impl Holders {
         self.mappings.gaps = pids.len() > MAX_PROCESSES;
         for pid in pids.into_iter().take(MAX_PROCESSES) {
             let Some(mapped) = self.mapped_by(pid) else {
-                self.mappings.gaps |= procfs::read_stat(pid).is_some_and(|s| !s.has_ended());
+                // The first process may be guarded even from root, and shares no memory with programs.
+                let lives = || procfs::read_stat(pid).is_some_and(|s| !s.has_ended());
+                self.mappings.gaps |= pid != 1 && lives();
                 continue;
             };
             for a in mapped.into_iter().filter(shared) {

@@ -55,7 +55,7 @@ impl Writer<'_> {
                 if status == Some(NO_STATUS) && row.is_some_and(|p| number < p.pid) {
                     let whom = who(self.c, b.thread);
                     return format!(
-                        "{lock}, which {whom} waits for, is locked by thread {number}, which is none of that process: fork copied the lock as it was, but not the thread that had it, and nobody is left to release it"
+                        "{lock} is locked by thread {number}, which is none of {whom}: fork copied the lock without the thread that has it, and nobody is left to release it"
                     );
                 }
                 format!("{full} {how} with {lock} and never gave it back: nobody is left to release it")

@@ -6,37 +6,31 @@ use crate::diagnose::{Mostly, SliceNode, activity};
 use crate::words::{short_who, span};
 use pg_event::{Ns, ThreadId};
 
-/// So many others are told of one by one.
-const MOST: usize = 2;
-
 impl Writer<'_> {
-    /// Only the other threads of its process could have woken a step, and none did: what they did meanwhile.
+    /// Only the other threads of its process could have woken a step, and none did: what the only one did meanwhile.
     pub(super) fn none_of_its_own(&self, n: &SliceNode) -> Option<String> {
         let v = self.g.vertex(self.last_of(n));
         let (own, end) = (self.c.process_id_of(n.thread)?, n.start + n.duration);
         let lives = |t: &ThreadId| {
             let row = self.c.thread(*t).filter(|x| !x.own);
-            *t != n.thread && row.is_some_and(|x| x.start < end) && self.g.exited(*t).is_none_or(|x| x.0 >= end)
+            *t != n.thread
+                && row.is_some_and(|x| x.start < end)
+                && self.g.exited(*t).is_none_or(|x| x.0 >= end)
         };
         let others: Vec<ThreadId> = self.g.threads_of(own).filter(lives).collect();
         if !private_futex(&v, self.c) || idles_in_scheduler(&v, self.c) || others.is_empty() {
             return None;
         }
-        let did = others.iter().map(|t| format!("{} {}", short_who(self.c, *t), self.did(*t, (n.start, end))));
-        let whom = match others.len() {
-            all if all <= MOST => {
-                let did: Vec<_> = did.collect();
-                format!("no other thread of its process, which alone can wake it, did: {}", did.join(", "))
-            }
-            all => format!("none of the {all} other threads of its process, which alone can wake it, did"),
-        };
         // Whoever notified before it waited is not to be seen.
-        let lost = if on_condition(&v, self.c) {
-            "; it waits for a condition, and a notification that came before that is lost"
-        } else {
-            ""
-        };
-        Some(format!("{whom}{lost}"))
+        let lost =
+            if on_condition(&v, self.c) { "; a notification that came before it waited is lost" } else { "" };
+        Some(match &others[..] {
+            [one] => {
+                let did = self.did(*one, (n.start, end));
+                format!("no other thread of its process woke it: {} {did}{lost}", short_who(self.c, *one))
+            }
+            all => format!("none of the {} other threads of its process woke it{lost}", all.len()),
+        })
     }
 
     /// "waited 3.02 s (3 times) in clock_nanosleep, called from step".

@@ -103,7 +103,8 @@ impl Writer<'_> {
         let process = |t: ThreadId| self.c.process_id_of(t);
         let found = |h: HoldFact| {
             let pipe = self.c.object(h.object).filter(|o| o.kind == ObjectKind::Pipe)?;
-            let waits = self.g.vertex_at(h.subject, h.time).is_some_and(|v| self.g.vertex(v).object == h.object);
+            let waits =
+                self.g.vertex_at(h.subject, h.time).is_some_and(|v| self.g.vertex(v).object == h.object);
             (waits && h.relation == Relation::Writes && process(h.holder) == Some(writer)).then_some(pipe)
         };
         let threads = self.g.threads_of(reader);
@@ -146,7 +147,7 @@ impl Writer<'_> {
             && let Some(back) = self.reads_in_turn(process(by.thread)?, process(of.thread)?, within.clone())
         {
             return Some(format!(
-                "{full} has the writing end of {} open and wrote nothing{too}: idle for {}{call}; {reader} reads from that, and writes to {}, from which the other reads: each waits for the other to send something, and what one of them was asked for may be lost with a process that ended",
+                "{full} wrote nothing to {} for {}, from which {reader} reads, and reads what that writes to {}: each waits for the other to send something, which may be lost with a process that ended",
                 clean(&short_label(&pipe.label()), 60),
                 span(by.spent),
                 clean(&short_label(&back.label()), 60),

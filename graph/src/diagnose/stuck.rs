@@ -79,7 +79,7 @@ impl Walk<'_> {
             Relation::Owns | Relation::Shares => class == WaitClass::Lock,
             Relation::Traces | Relation::Serves | Relation::Reader | Relation::Missing | Relation::Maps => {
                 false
-            },
+            }
         };
         if !facts.iter().all(|h| owed(h.relation)) {
             return None;

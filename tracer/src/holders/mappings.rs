@@ -44,7 +44,8 @@ impl Mappings {
 
 /// Shared memory that may be written, of what is mapped: none of a device.
 fn shared(a: &Area) -> bool {
-    let device = a.path.starts_with("/dev/") && !["/dev/shm/", "/dev/zero"].iter().any(|d| a.path.starts_with(d));
+    let device =
+        a.path.starts_with("/dev/") && !["/dev/shm/", "/dev/zero"].iter().any(|d| a.path.starts_with(d));
     a.shared && a.writable && a.file.1 != 0 && !device
 }
 
@@ -117,9 +118,7 @@ impl Holders {
             return Others::Several;
         }
         // It may have ended since that was seen.
-        others.retain(|&p| {
-            self.mapped_by(p).into_iter().flatten().any(|a| shared(&a) && a.file == file)
-        });
+        others.retain(|&p| self.mapped_by(p).into_iter().flatten().any(|a| shared(&a) && a.file == file));
         match others[..] {
             [one] => Others::One(one),
             _ if self.mappings.gaps => Others::Unknown,

@@ -181,6 +181,9 @@ fn a_deadlock_that_is_ended_by_a_signal_is_one() {
     d.hold(first, java, end, Relation::Owns, 1.5);
     for (i, (t, stack)) in [(first, program), (worker, program), (sweeper, house)].into_iter().enumerate() {
         let o = lock(&mut d, 0x10 + 0x40 * i as u64);
+        if t != sweeper {
+            d.wait(t, 0.3, 0.5, "futex").on(o).op(PRIVATE_WAIT, 0).stack(stack).by(sweeper, "futex", o);
+        }
         d.wait(t, 1.0 + i as f64 / 10.0, 8.9, "futex").on(o).op(PRIVATE_WAIT, 0).stack(stack).interrupted();
     }
     let (one, other) = (lock(&mut d, 0x800), lock(&mut d, 0x900));

@@ -25,6 +25,10 @@ impl Writer<'_> {
         let lost =
             if on_condition(&v, self.c) { "; a notification that came before it waited is lost" } else { "" };
         Some(match &others[..] {
+            // Whom that held up is told after it: more would be too much for one sentence.
+            [_] if self.o.nodes.first().is_none_or(|v| v.thread != n.thread) => {
+                format!("no other thread of its process woke it{lost}")
+            }
             [one] => {
                 let did = self.did(*one, (n.start, end));
                 format!("no other thread of its process woke it: {} {did}{lost}", short_who(self.c, *one))

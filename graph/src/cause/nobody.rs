@@ -1,7 +1,7 @@
 //! Waits that nobody ended: who alone could have, and what they did instead.
 
 use super::Writer;
-use crate::class::{idles_in_scheduler, on_condition, private_futex};
+use crate::class::{is_schedulers_own, on_condition, private_futex};
 use crate::diagnose::{Mostly, SliceNode, activity};
 use crate::words::{short_who, span};
 use pg_event::{Ns, ThreadId};
@@ -18,7 +18,7 @@ impl Writer<'_> {
                 && self.g.exited(*t).is_none_or(|x| x.0 >= end)
         };
         let others: Vec<ThreadId> = self.g.threads_of(own).filter(lives).collect();
-        if !private_futex(&v, self.c) || idles_in_scheduler(&v, self.c) || others.is_empty() {
+        if !private_futex(&v, self.c) || is_schedulers_own(&v, self.c) || others.is_empty() {
             return None;
         }
         // Whoever notified before it waited is not to be seen.

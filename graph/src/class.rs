@@ -184,9 +184,9 @@ fn waits_for_timer(v: &Vertex, catalog: &Catalog) -> bool {
 /// Functions of Go's scheduler, of a thread that has no goroutine to execute.
 pub(crate) const GO_IDLE: &[&str] = &["runtime.findRunnable", "runtime.findrunnable", "runtime.stopm"];
 
-/// The same, and of the thread by which the scheduler looks after the others.
+/// The same, and of threads that the scheduler keeps for itself: a goroutine's stack does not begin where a thread does.
 pub(crate) const GO_OWN: &[&str] =
-    &["runtime.findRunnable", "runtime.findrunnable", "runtime.stopm", "runtime.sysmon"];
+    &["runtime.findRunnable", "runtime.findrunnable", "runtime.stopm", "runtime.mstart1"];
 
 /// Is it a thread of Go's scheduler, which executes no goroutine?
 pub(crate) fn is_schedulers_own(v: &Vertex, catalog: &Catalog) -> bool {

@@ -108,7 +108,7 @@ fn who_has_no_task_is_not_left_by_the_others() {
     let mut d = Drawing::new(6.0);
     let app = d.process("app", "app", None, 0.0);
     let word = d.object(ObjectKind::Futex, 0x10, 1000, "");
-    let stack = d.stack(&["runtime.futex (app)", "runtime.sysmon (app)", "runtime.mstart (app)"]);
+    let stack = d.stack(&["runtime.futex (app)", "runtime.sysmon (app)", "runtime.mstart1 (app)"]);
     let idle = d.thread(app, "app", 0.0);
     waits(&mut d, idle, "epoll_pwait", ObjectId::NONE);
     d.wait(app, 0.2, 6.0, "futex").on(word).stack(stack).op(PRIVATE_WAIT, 0).open();

@@ -7,6 +7,7 @@ mod ended;
 mod freezer;
 mod frozen;
 mod late;
+mod nobody;
 mod parts;
 mod paused;
 mod pipe_end;

@@ -192,6 +192,15 @@ fn waits_for_timer(v: &Vertex, catalog: &Catalog) -> bool {
 /// Functions of Go's scheduler, of a thread that has no goroutine to execute.
 pub(crate) const GO_IDLE: &[&str] = &["runtime.findRunnable", "runtime.findrunnable", "runtime.stopm"];
 
+/// The same, and of threads that the scheduler keeps for itself: a goroutine's stack does not begin where a thread does.
+pub(crate) const GO_OWN: &[&str] =
+    &["runtime.findRunnable", "runtime.findrunnable", "runtime.stopm", "runtime.mstart1"];
+
+/// Is it a thread of Go's scheduler, which executes no goroutine?
+pub(crate) fn is_schedulers_own(v: &Vertex, catalog: &Catalog) -> bool {
+    catalog.frames_of(v.user_stack).any(|f| GO_OWN.contains(&f.function.as_str()))
+}
+
 /// Does a runtime that schedules tasks by itself have nothing to execute on this thread? Whatever becomes ready may be
 /// executed on any of its threads, so none of them waits for another.
 pub(crate) fn idles_in_scheduler(v: &Vertex, catalog: &Catalog) -> bool {

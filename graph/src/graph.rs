@@ -28,6 +28,8 @@ pub struct EventGraph {
     pub(crate) holds: Vec<HoldFact>,
     /// One for each reader of a lock that `subject` wanted to write; the holder says nothing.
     pub(crate) readers: Vec<HoldFact>,
+    /// Who has the same memory mapped as a thread, which it may wait for there; the thread itself: no other process.
+    pub(crate) mapped: Vec<HoldFact>,
     /// By thread and start.
     pub(crate) bursts: Vec<crate::BurstFact>,
     pub(crate) signals: Vec<SignalFact>,
@@ -356,6 +358,13 @@ impl EventGraph {
         let own = || self.readers[from..].iter().take_while(|h| h.subject == subject && h.time < span.end);
         let last = own().map(|h| h.time).max()?;
         Some((last, own().filter(|h| h.time == last).count()))
+    }
+
+    /// Who had the same memory mapped as a thread, as it was found last within a span; the thread itself: no other process had.
+    pub fn sharer(&self, subject: ThreadId, span: Range<Ns>) -> Option<HoldFact> {
+        let to = self.mapped.partition_point(|h| (h.subject, h.time) < (subject, span.end));
+        let last = self.mapped[..to].last().copied();
+        last.filter(|h| h.subject == subject && h.time >= span.start)
     }
 
     /// What a thread was found to hold or to be the other end of, at any time.

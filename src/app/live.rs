@@ -79,6 +79,7 @@ pub fn relation(r: Relation) -> &'static str {
         Relation::Serves => "serves it",
         Relation::Reader => "reader",
         Relation::Missing => "has not come",
+        Relation::Maps => "maps it, too",
     }
 }
 

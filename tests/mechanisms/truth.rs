@@ -27,6 +27,7 @@ const WAITING: &[Program] = &[
     ("owners", ""),
     ("splits", ""),
     ("yields", "nap"),
+    ("yields", "mapped"),
     ("yields", "timedwait"),
     ("yields", "trylock"),
 ];

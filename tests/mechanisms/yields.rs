@@ -52,6 +52,13 @@ fn a_file_lock_that_is_refused() {
 }
 
 #[test]
+fn memory_that_another_process_has_mapped() {
+    check("memory_that_another_process_has_mapped", ("yields", "mapped"), "mapped.asker", |t| {
+        t.caused_by("mapped.asker", "mapped.writer").victim(BlockType::RepeatedYield);
+    });
+}
+
+#[test]
 fn connections_that_are_refused_with_longer_and_longer_pauses() {
     check("connections_that_are_refused", ("yields", "backoff"), "backoff.asker", |t| {
         t.caused_by("backoff.asker", "backoff.asker").says("ECONNREFUSED").says("tcp 127.0.0.1:");

@@ -264,7 +264,8 @@ impl Live {
             let found = self.holders.find(&wait, &mut self.identity, now);
             let identity = &self.identity;
             // That it is a barrier only a stack tells for certain, and none is taken here.
-            let found = found.into_iter().filter(|f| f.relation != Relation::Missing);
+            let found =
+                found.into_iter().filter(|f| !matches!(f.relation, Relation::Missing | Relation::Maps));
             let named = found.filter_map(|f| {
                 let (t, p) = (identity.row(f.holder)?, identity.process_of(f.holder)?);
                 Some(Holder { pid: p.pid, process: p.name.clone(), tid: t.tid, relation: f.relation })

@@ -56,7 +56,10 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
     bursts.sort_by_key(|b| (b.thread, b.start));
     g.bursts = bursts;
     // Readers of a lock are counted, not known.
+    let (mapped, holds): (Vec<_>, Vec<_>) = holds.into_iter().partition(|h| h.relation == Relation::Maps);
     (g.readers, g.holds) = holds.into_iter().partition(|h| h.relation == Relation::Reader);
+    g.mapped = mapped;
+    g.mapped.sort_by_key(|h| (h.subject, h.time));
     g.readers.sort_by_key(|h| (h.subject, h.time));
     g.holds.sort_by_key(|h| (h.subject, h.time));
     g.lost = joined(lost);

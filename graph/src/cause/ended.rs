@@ -50,6 +50,14 @@ impl Writer<'_> {
         match lock {
             Some(b) => {
                 let lock = b.object_label(self.c).map_or_else(|| "its lock".into(), |o| short_label(&o));
+                // Threads of a process have greater numbers than that itself.
+                let number = self.c.thread(r.thread).map_or(0, |t| t.tid);
+                if status == Some(NO_STATUS) && row.is_some_and(|p| number < p.pid) {
+                    let whom = who(self.c, b.thread);
+                    return format!(
+                        "{lock} is locked by thread {number}, which is none of {whom}: fork copied the lock without the thread that has it, and nobody is left to release it"
+                    );
+                }
                 format!("{full} {how} with {lock} and never gave it back: nobody is left to release it")
             }
             None => match before.filter(|_| n.edge == Some(EdgeKind::Holder)) {

@@ -6,7 +6,8 @@ use crate::HoldFact;
 use crate::class::{WaitClass, class};
 use crate::diagnose::SliceNode;
 use crate::words::{clean, moment, short_label, span, who};
-use pg_event::{Ns, Object, ObjectKind, POLLS, Relation, ThreadId};
+use pg_event::{Ns, Object, ObjectKind, POLLS, ProcessId, Relation, ThreadId};
+use std::ops::Range;
 
 /// A process closes its files so long before or after its end is recorded, at most, ns.
 const CLOSING: Ns = 100_000_000;
@@ -97,6 +98,19 @@ impl Writer<'_> {
         known.then(|| format!("it {had} the {end} end of {label} and did not read"))
     }
 
+    /// The pipe that some thread of one process waits to read from, of which another process has the writing end.
+    fn reads_in_turn(&self, reader: ProcessId, writer: ProcessId, within: Range<Ns>) -> Option<&Object> {
+        let process = |t: ThreadId| self.c.process_id_of(t);
+        let found = |h: HoldFact| {
+            let pipe = self.c.object(h.object).filter(|o| o.kind == ObjectKind::Pipe)?;
+            let waits =
+                self.g.vertex_at(h.subject, h.time).is_some_and(|v| self.g.vertex(v).object == h.object);
+            (waits && h.relation == Relation::Writes && process(h.holder) == Some(writer)).then_some(pipe)
+        };
+        let threads = self.g.threads_of(reader);
+        threads.into_iter().find_map(|t| self.g.holds(t, within.clone()).find_map(found))
+    }
+
     /// `of` read from a pipe until the last writer of it ended, or reads still; `by` had it open all that time, idled and wrote
     /// nothing: said instead of a late answer.
     pub(super) fn kept_open(&self, full: &str, by: &SliceNode, of: &SliceNode) -> Option<String> {
@@ -129,6 +143,16 @@ impl Writer<'_> {
         };
         let call = by.syscall.as_ref().map_or_else(String::new, |s| format!(" in {s}"));
         let reader = who(self.c, of.thread);
+        if closed.is_none()
+            && let Some(back) = self.reads_in_turn(process(by.thread)?, process(of.thread)?, within.clone())
+        {
+            return Some(format!(
+                "{full} wrote nothing to {} for {}, from which {reader} reads, and reads what that writes to {}: each waits for the other to send something, which may be lost with a process that ended",
+                clean(&short_label(&pipe.label()), 60),
+                span(by.spent),
+                clean(&short_label(&back.label()), 60),
+            ));
+        }
         let end = match closed {
             Some((_, ended)) if closes => {
                 format!("{reader} read to its end, when it ended at {}", moment(ended))

@@ -7,7 +7,7 @@ use pg_event::Catalog;
 /// What is on the stack of a thread that has no task to execute, and how to ask; `{}`: the process' id.
 const RUNTIMES: [(&[&str], &str); 3] = [
     (
-        crate::class::GO_IDLE,
+        crate::class::GO_OWN,
         "which goroutine waits for which only Go's runtime knows: `kill -QUIT {}` has it print the stacks of all and ends the program; where the program serves net/http/pprof, /debug/pprof/goroutine?debug=2 tells without, and so does a debugger (`dlv attach {}`, goroutines)",
     ),
     (

@@ -3,7 +3,7 @@
 use super::server_view::without_session;
 use super::{Ranked, Writer};
 use crate::Vertex;
-use crate::class::{WaitClass, class, joins, on_condition, private_futex};
+use crate::class::{WaitClass, class, joins, on_condition, private_futex, tells_of_barrier};
 use crate::diagnose::{DATA_FLAG, GRAB, SliceNode, main_thread, relation_words, waits_for_lock};
 use crate::words::{clean, moment, short_label, span, who};
 use pg_event::{Coverage, Direction, Ns, Object, ObjectId, ObjectKind, Relation, ThreadId};
@@ -31,6 +31,19 @@ impl Writer<'_> {
                 "{full} did not come to the barrier{barrier} at which {} waited {}: it waited{call} for {}{from}",
                 who(self.c, w.thread),
                 self.patience(w),
+                span(n.spent)
+            );
+        }
+        // Who has the memory mapped need not have what is in it.
+        let maps = n.why_weak.as_ref().is_some_and(|w| w.contains(relation_words(Relation::Writes)));
+        if maps && let Some(o) = w.object.and_then(|o| self.c.object(o)).filter(|o| o.is_shared_futex()) {
+            let barrier = tells_of_barrier(&self.g.vertex(w.vertex), self.c);
+            let what = if barrier { "did not come to the barrier" } else { "did not let it go on" };
+            return format!(
+                "{full} is the only other process that has mapped what {} waited {} for ({}) and {what}: it waited{call} for {}{from}",
+                who(self.c, w.thread),
+                self.patience(w),
+                short_label(&o.label()),
                 span(n.spent)
             );
         }
@@ -254,9 +267,14 @@ impl Writer<'_> {
                 None if last.syscall.is_any(&["close"]) && n.waits_on.as_deref() == Some("tcp") => {
                     "the other end did not take what had been sent: by SO_LINGER close waits for that".into()
                 }
+                None if self.nobody_maps(n) => {
+                    "nobody can wake it as things are: no other process has that memory mapped, so whoever was to has ended or never came".into()
+                }
                 None => match without_session(n) {
                     Some(lock) => lock,
-                    None => "nobody ever answered or woke it, and no thread was found that could".into(),
+                    None => self.none_of_its_own(n).unwrap_or_else(|| {
+                        "nobody ever answered or woke it, and no thread was found that could".into()
+                    }),
                 },
             },
         };

@@ -35,6 +35,7 @@ pub(crate) fn relation_words(r: Relation) -> &'static str {
         Relation::Serves => "it serves the file system, or decides about the call",
         Relation::Reader => "it may read",
         Relation::Missing => "it has not come to the barrier",
+        Relation::Maps => "it has the same memory mapped",
     }
 }
 
@@ -100,7 +101,11 @@ impl Walk<'_> {
                 return Ok(());
             }
         }
+        let memory = asks.as_ref().and_then(|a| self.shares_memory(thread, &a.spans)).filter(|_| sleeps);
         if class == WaitClass::Sleep && !polls && !v.interrupted {
+            if let Some(c) = memory {
+                return self.sleeps_for(c, WaitClass::Lock, thread, group_spans(group));
+            }
             self.found(thread, FindingKind::Sleeping, group_spans(group));
             return Ok(());
         }
@@ -182,6 +187,11 @@ impl Walk<'_> {
         let for_lock = asks.is_some() && matches!(class, WaitClass::Lock | WaitClass::Condition);
         if let Some(c) = for_lock.then(|| self.one_that_runs(thread, group, &silent)).flatten() {
             return self.visit(c.thread, c.spans, c.entry);
+        }
+        if refused.is_none()
+            && let Some(c) = memory
+        {
+            return self.sleeps_for(c, WaitClass::Lock, thread, group_spans(group));
         }
         if class != WaitClass::Sleep && self.by_baseline(thread, group, &silent)? {
             return Ok(());

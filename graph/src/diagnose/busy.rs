@@ -91,6 +91,8 @@ impl Walk<'_> {
             _ => self.let_go_on(thread, spans, 0).or_else(|| self.kin_behind(thread, spans)),
         };
         let next = next.or_else(|| self.lives_on(thread, spans));
+        let asks_memory = matches!(how, YieldLoop::GivesUp | YieldLoop::Spins { .. });
+        let next = next.or_else(|| self.shares_memory(thread, spans).filter(|_| asks_memory));
         if let Some(c) = next {
             self.follow(c, WaitClass::Lock)?;
         } else {

@@ -14,6 +14,9 @@ use crate::words::{short_who, who};
 use crate::{Edge, EdgeKind, QuestionKind, Weak};
 use pg_event::{Ns, ObjectKind, Relation, ThreadId};
 
+/// A process may take so long to end, ns.
+const ENDING: Ns = 500_000_000;
+
 /// What another thread of the process did while one waited.
 enum Other {
     /// Waits for a futex as well, and nobody ended that.
@@ -121,6 +124,9 @@ impl Walk<'_> {
     ) -> Option<Vec<(ThreadId, Group)>> {
         let process = self.c.process_id_of(thread)?;
         let (begun, end) = (silent.first()?.0, silent.last()?.1);
+        // Who is told to end wakes some of its threads before it does.
+        let ends = self.g.exited(thread).is_some_and(|x| x.0.abs_diff(end) <= ENDING);
+        let (over, end) = (end, if ends { end - ENDING.min((end - begun) / 20) } else { end });
         let last = |t: ThreadId| self.g.vertex_at(t, end.saturating_sub(1)).map(|v| self.g.vertex(v));
         let own = last(thread).filter(|v| self.private_futex(group) && !v.timed_out)?;
         let house = |t: ThreadId| {
@@ -139,7 +145,7 @@ impl Walk<'_> {
             match self.other(t, thread, &vec![(from, end)], 0) {
                 Other::Stuck(_) => {
                     let v = last(t).filter(|v| !v.timed_out)?;
-                    let whole = activity(self.g, self.c, t, &[(v.start.max(begun), end)]);
+                    let whole = activity(self.g, self.c, t, &[(v.start.max(begun), over)]);
                     let Mostly::Waiting(i) = whole.mostly() else { return None };
                     stuck.push((t, whole.groups.into_iter().nth(i)?));
                 }

@@ -1,10 +1,10 @@
 //! Who keeps a loop of tries going, where no call of theirs was recorded: the process that had the lock file made by a
 //! helper, the server that was not there yet, the thread of the same process that did something all that time.
 
-use super::activity::{Mostly, Spans, activity, total};
+use super::activity::{Mostly, Spans, activity, extent, total};
 use super::answerless::main_thread;
 use super::ask::Candidate;
-use super::node::Keeps;
+use super::node::{Entry, Keeps};
 use super::walk::Walk;
 use crate::class::{WaitClass, class};
 use crate::flag::flags_seen;
@@ -175,6 +175,28 @@ impl Walk<'_> {
         let (one, None) = (all.next()?, all.next()) else { return None };
         let why = "what the loop asks for was not recorded; this is the only thread of its process that did something else all that time";
         Some(Candidate { relation: None, ..self.keeping(one, Relation::Owns, spans[0].0, why.into(), spans) })
+    }
+
+    /// The one other process that has shared memory of a loop mapped, which asks for nothing else that was recorded: what it
+    /// waits for may be written there, and no event tells.
+    pub(super) fn shares_memory(&self, thread: ThreadId, spans: &Spans) -> Option<Candidate> {
+        if !flags_seen(self.g, thread, spans, 0).is_empty() {
+            return None;
+        }
+        let (start, end) = extent(spans);
+        let found = self.g.sharer(thread, start..end.saturating_add(1)).filter(|h| h.holder != thread)?;
+        let one = self.busiest(found.holder, found.relation, spans);
+        let own = self.c.process_id_of(thread);
+        let free = self.counts(one) && self.c.process_id_of(one) != own && !self.on_the_way(one);
+        let memory = self.c.object(found.object).map_or_else(String::new, |o| {
+            if o.name.is_empty() { String::new() } else { format!(" ({})", clean(&o.name, 80)) }
+        });
+        let why = format!(
+            "what the loop asks for was not recorded; this is the only other process that has its shared memory mapped{memory}"
+        );
+        let c = self.keeping(one, found.relation, found.time, why, spans);
+        let entry = Entry { keeps: Keeps::May, ..c.entry };
+        free.then_some(Candidate { relation: None, entry, ..c })
     }
 
     /// Of the processes that one parent started with the same command (ranks of a parallel program, workers), the only one

@@ -3,8 +3,8 @@
 
 use super::activity::Group;
 use super::walk::Walk;
-use crate::class::{WaitClass, class};
-use pg_event::{ModuleId, ModuleKind, StackId, ThreadId};
+use crate::class::{WaitClass, class, joins};
+use pg_event::{ModuleId, ModuleKind, Ns, StackId, ThreadId};
 
 impl Walk<'_> {
     /// Does a thread that waits like this keep house in a process in which `waiter` executes code that was compiled while it
@@ -21,10 +21,21 @@ impl Walk<'_> {
         // Another wait of the same thread may have been seen with less of its stack.
         let (begin, end) = group.extent();
         let at = [begin, begin + (end - begin) / 2, end.saturating_sub(1)];
-        let stacks = at.iter().filter_map(|at| self.g.vertex_at(waiter, *at));
-        let mut stacks = stacks.filter_map(|id| self.modules_of(self.g.vertex(id).user_stack));
-        let program = stacks.find(|(all, _)| all.iter().any(compiled)).map(|x| x.0);
+        let executes = |t: ThreadId| {
+            let stacks = at.iter().filter_map(|at| self.g.vertex_at(t, *at));
+            let mut stacks = stacks.filter_map(|id| self.modules_of(self.g.vertex(id).user_stack));
+            stacks.find(|(all, _)| all.iter().any(compiled)).map(|x| x.0)
+        };
+        // A launcher's first thread waits for the one that executes the program.
+        let program = executes(waiter).or_else(|| executes(self.joined_by(waiter, at[1])?));
         program.is_some_and(|all| own.iter().all(|m| !compiled(m) && all.contains(m)))
+    }
+
+    /// The thread for whose end another one of its process waits at a moment.
+    fn joined_by(&self, t: ThreadId, at: Ns) -> Option<ThreadId> {
+        let v = self.g.vertex_at(t, at).map(|v| self.g.vertex(v)).filter(|v| joins(v, self.c))?;
+        let mut all = self.g.threads_of(self.c.process_id_of(t)?);
+        all.find(|x| self.c.thread(*x).is_some_and(|x| x.ns_tid == v.value))
     }
 
     /// The binaries on a stack, each once, and whether that is whole.

@@ -77,7 +77,9 @@ impl Walk<'_> {
             Relation::Reads | Relation::Writes => matches!(class, WaitClass::Channel | WaitClass::Room),
             Relation::ChildOf => class == WaitClass::Child,
             Relation::Owns | Relation::Shares => class == WaitClass::Lock,
-            Relation::Traces | Relation::Serves | Relation::Reader | Relation::Missing => false,
+            Relation::Traces | Relation::Serves | Relation::Reader | Relation::Missing | Relation::Maps => {
+                false
+            }
         };
         if !facts.iter().all(|h| owed(h.relation)) {
             return None;

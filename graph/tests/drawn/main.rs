@@ -34,6 +34,7 @@ mod retries;
 mod runtimes;
 mod servers;
 mod sessions;
+mod shared_memory;
 mod split;
 mod stats;
 mod together;

@@ -254,6 +254,7 @@ fn relation(relation: pg_event::Relation) -> &'static str {
         R::Shares => "has the inherited or shared descriptor of",
         R::Reader => "waits for a reader of",
         R::Missing => "has not come to",
+        R::Maps => "has mapped",
     }
 }
 

@@ -1,6 +1,7 @@
 /* Loops that only ask whether they may go on: one after the other, since they keep a CPU busy. "yields NAME" runs one. */
 #include "truth.h"
 #include <sched.h>
+#include <sys/mman.h>
 
 #define FOR 2500.0
 
@@ -108,6 +109,23 @@ static void setlk(void) {
   everybody();
 }
 
+/* Asks memory that it shares with another process, which is to write there. */
+static void mapped(void) {
+  volatile int *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  MUST(shared != MAP_FAILED);
+  if (fork() == 0) {
+    role("mapped.writer");
+    nap(FOR);
+    *shared = 1;
+    nap(SOON);
+    _exit(0);
+  }
+  role("mapped.asker");
+  while (!*shared) nap(2);
+  nap(SOON);
+  everybody();
+}
+
 /* Asks two services that nobody has started, and sleeps twice as long each time. */
 static void backoff(void) {
   struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -137,6 +155,7 @@ int main(int argc, char **argv) {
   }
   if (!strcmp(argv[1], "trylock")) trylock();
   if (!strcmp(argv[1], "setlk")) setlk();
+  if (!strcmp(argv[1], "mapped")) mapped();
   if (!strcmp(argv[1], "backoff")) backoff();
   return 0;
 }

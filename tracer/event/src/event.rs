@@ -334,6 +334,9 @@ pub enum Relation {
     Shares = 9,
     /// Has not come to the barrier at which as many others of its process sleep as came.
     Missing = 10,
+    /// Is of the only other process that has mapped what a loop, of which nothing else tells what it asks for, may ask for, or
+    /// what a wait is on: shared memory. `Event::thread` is the waiter itself where no other process has that mapped.
+    Maps = 11,
 }
 
 impl Relation {
@@ -356,6 +359,7 @@ impl Relation {
             Self::Reader,
             Self::Shares,
             Self::Missing,
+            Self::Maps,
         ]
         .get(n as usize)
         .copied()

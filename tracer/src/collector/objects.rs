@@ -3,7 +3,7 @@
 use super::hash::FastMap;
 use super::raw::{K_NONE, Name, RawObject};
 use super::unanswered::Unanswered;
-use super::words::Words;
+use super::words::{self, Words};
 use crate::procfs::lossy;
 use pg_event::{CatalogDelta, Object, ObjectId, ObjectKind};
 use std::collections::HashSet;
@@ -189,6 +189,12 @@ impl Objects {
             name.clone_into(&mut row.name);
         }
         id
+    }
+
+    /// The file that somebody has mapped: its device (major, minor) and inode, and its path.
+    pub fn mapped(&mut self, (device, inode): ((u32, u32), u64), path: &str) -> ObjectId {
+        let peer = words::device(device);
+        self.called(RawObject { kind: ObjectKind::File as u8, id: inode, peer }, path)
     }
 
     /// Take the members of a set or an epoll instance.

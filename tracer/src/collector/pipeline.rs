@@ -445,8 +445,9 @@ impl Pipeline {
 
     /// Threads that wait shortly again and again: who holds what they waited for last is of interest, as of a
     /// long wait.
-    pub fn look_at_loops(&mut self, tids: &[u32]) {
+    pub fn look_at_loops(&mut self, tids: &[u32], now: u64) {
         for tid in tids {
+            self.look_at_memory(*tid, self.time(now));
             let Some(last) = self.last.get_mut(tid) else { continue };
             self.python.want_some(last.raw.tgid, *tid);
             if last.off.object.is_some() && self.long.len() < MAX_LONG {

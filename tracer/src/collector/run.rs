@@ -329,7 +329,7 @@ impl Run {
         let done = match if end { bursts.end(now) } else { bursts.step(now, passed) } {
             None => return,
             Some(Step::Begin(tids)) => {
-                self.pipeline.look_at_loops(&tids);
+                self.pipeline.look_at_loops(&tids, now);
                 self.programs.begin_burst(&tids, false)
             }
             Some(Step::BeginChildren(pid)) => self.programs.begin_burst(&[pid], true),

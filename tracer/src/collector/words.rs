@@ -28,7 +28,7 @@ fn mix(h: u64, v: u64) -> u64 {
 }
 
 /// As the kernel numbers devices within itself.
-fn device((major, minor): (u32, u32)) -> u64 {
+pub(super) fn device((major, minor): (u32, u32)) -> u64 {
     u64::from(major) << 20 | u64::from(minor)
 }
 

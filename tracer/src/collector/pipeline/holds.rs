@@ -3,6 +3,7 @@
 use super::{Long, MAX_LONG, Pipeline};
 use crate::clock;
 use crate::holders::{Found, LongWait};
+use crate::procfs;
 use pg_event::{Event, Hold, Kind, Ns, Object, ObjectKind, OffCpu, OffState, POLLS, Relation, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -200,6 +201,22 @@ impl Pipeline {
             let hold = Hold { object: found.object, subject: long.thread, relation: found.relation };
             self.order.push(Event { time, thread: found.holder, cpu: 0, kind: Kind::Hold(hold) });
         }
+    }
+
+    /// A loop may ask for what another process is to write into memory that they share, and no call of it tells that.
+    pub(super) fn look_at_memory(&mut self, tid: u32, time: Ns) {
+        // One that never left its CPU since it was met is known by its number only.
+        let Some(tgid) = procfs::read_status(tid).map(|s| s.tgid) else { return };
+        let subject = self.identity.thread(tid, tgid, time);
+        let met = self.identity.counts().1;
+        let Some(shared) = self.holders.shares_memory(tgid, time, met) else { return };
+        let object = self.objects.mapped(shared.file, &shared.path);
+        let holder = self.identity.leader(shared.pid, time);
+        if self.identity.in_reach(subject) {
+            self.identity.reach(holder);
+        }
+        let hold = Hold { object, subject, relation: Relation::Maps };
+        self.order.push(Event { time, thread: holder, cpu: 0, kind: Kind::Hold(hold) });
     }
 
     /// The wait of a thread whose event loop turns by a timer of its own: no wait of that becomes long.

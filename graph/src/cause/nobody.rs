@@ -1,0 +1,66 @@
+//! Waits that nobody ended: who alone could have, and what they did instead.
+
+use super::Writer;
+use crate::class::{is_schedulers_own, on_condition, private_futex};
+use crate::diagnose::{Mostly, SliceNode, activity};
+use crate::words::{short_who, span};
+use pg_event::{Ns, ThreadId};
+
+impl Writer<'_> {
+    /// Only the other threads of its process could have woken a step, and none did: what the only one did meanwhile.
+    pub(super) fn none_of_its_own(&self, n: &SliceNode) -> Option<String> {
+        let v = self.g.vertex(self.last_of(n));
+        let (own, end) = (self.c.process_id_of(n.thread)?, n.start + n.duration);
+        let lives = |t: &ThreadId| {
+            let row = self.c.thread(*t).filter(|x| !x.own);
+            *t != n.thread
+                && row.is_some_and(|x| x.start < end)
+                && self.g.exited(*t).is_none_or(|x| x.0 >= end)
+        };
+        let others: Vec<ThreadId> = self.g.threads_of(own).filter(lives).collect();
+        if !private_futex(&v, self.c) || is_schedulers_own(&v, self.c) || others.is_empty() {
+            return None;
+        }
+        // Whoever notified before it waited is not to be seen.
+        let lost =
+            if on_condition(&v, self.c) { "; a notification that came before it waited is lost" } else { "" };
+        Some(match &others[..] {
+            // Whom that held up is told after it: more would be too much for one sentence.
+            [_] if self.o.nodes.first().is_none_or(|v| v.thread != n.thread) => {
+                format!("no other thread of its process woke it{lost}")
+            }
+            [one] => {
+                let did = self.did(*one, (n.start, end));
+                format!("no other thread of its process woke it: {} {did}{lost}", short_who(self.c, *one))
+            }
+            all => format!("none of the {} other threads of its process woke it{lost}", all.len()),
+        })
+    }
+
+    /// "waited 3.02 s (3 times) in clock_nanosleep, called from step".
+    fn did(&self, t: ThreadId, spans: (Ns, Ns)) -> String {
+        let act = activity(self.g, self.c, t, &[spans]);
+        match act.mostly() {
+            Mostly::Waiting(i) => act.groups.get(i).and_then(|g| Some((g, g.longest()?))).map_or_else(
+                || "waited".to_owned(),
+                |(g, clip)| {
+                    let vertex = crate::episode::typical(self.g, self.c, clip.first, clip.last);
+                    let mut node = SliceNode::waiting(self.g, self.c, vertex, spans);
+                    (node.spent, node.waits) = (g.blocked, g.waits);
+                    self.waited(&node)
+                },
+            ),
+            Mostly::Running => format!("ran {}", span(act.running)),
+            Mostly::Runnable => format!("wanted the CPU for {}", span(act.runnable)),
+            Mostly::Unborn | Mostly::Gone | Mostly::Unknown => "did nothing that was recorded".to_owned(),
+        }
+    }
+
+    /// Does a step wait for a word of shared memory that no other process has mapped, in a process without other threads?
+    pub(super) fn nobody_maps(&self, n: &SliceNode) -> bool {
+        let within = n.start..(n.start + n.duration).saturating_add(1);
+        let alone = self.c.process_id_of(n.thread).is_some_and(|p| self.g.threads_of(p).nth(1).is_none());
+        let found = self.g.sharer(n.thread, within);
+        alone && found.is_some_and(|h| h.holder == n.thread && Some(h.object) == n.object)
+    }
+}

@@ -18,7 +18,9 @@ impl Writer<'_> {
                 && self.g.exited(*t).is_none_or(|x| x.0 >= end)
         };
         let others: Vec<ThreadId> = self.g.threads_of(own).filter(lives).collect();
-        if !private_futex(&v, self.c) || is_schedulers_own(&v, self.c) || others.is_empty() {
+        // One that ended otherwise was ended by somebody who was not recorded.
+        let ended = !(v.open || v.interrupted || v.timed_out);
+        if ended || !private_futex(&v, self.c) || is_schedulers_own(&v, self.c) || others.is_empty() {
             return None;
         }
         // Whoever notified before it waited is not to be seen.

@@ -264,26 +264,13 @@ fn fill_in(
 
 fn symbol(sym: &blazesym::symbolize::Sym) -> Symbol {
     let code = sym.code_info.as_deref();
-    let function = demangle(sym.name.as_bytes());
-    let inlined = sym.inlined.iter().rev().map(|f| demangle(f.name.as_bytes()));
     Symbol {
-        inlined: others(inlined, &function),
-        function,
+        function: demangle(sym.name.as_bytes()),
         offset: u32::try_from(sym.offset).unwrap_or(u32::MAX),
         file: code.map(|c| clean(c.to_path().as_os_str().as_encoded_bytes())).unwrap_or_default(),
         line: code.and_then(|c| c.line).unwrap_or(0),
+        inlined: sym.inlined.iter().rev().take(MAX_INLINED).map(|f| demangle(f.name.as_bytes())).collect(),
     }
-}
-
-/// The functions inlined at an address, the innermost first. What a compiler has split and put together again is one function
-/// and no call of itself.
-fn others(inlined: impl Iterator<Item = String>, function: &str) -> Vec<String> {
-    let mut all: Vec<String> = inlined.take(MAX_INLINED).collect();
-    all.dedup();
-    if all.last().is_some_and(|f| f == function) {
-        all.pop();
-    }
-    all
 }
 
 /// Gives back to the kernel what was freed.
@@ -342,15 +329,6 @@ mod tests {
         assert!(g.iter().any(|s| s.inlined == ["n::f(int)"] || s.inlined == ["f"]), "{all:#?}");
         assert!(g.iter().all(|s| s.file.ends_with("a.cc") && s.line > 0), "{g:#?}");
         assert!(found.iter().flatten().any(|s| s.function == "main"));
-    }
-
-    /// As `write` of the C library is, of which a compiler makes a part that is called rarely.
-    #[test]
-    fn parts_of_one_function_are_no_calls() {
-        let of = |names: &[&str]| others(names.iter().map(|n| (*n).to_owned()), "write");
-        assert_eq!(of(&["write"]), [""; 0]);
-        assert_eq!(of(&["lock", "lock", "check", "write"]), ["lock", "check"]);
-        assert_eq!(of(&["write", "check"]), ["write", "check"]);
     }
 
     /// The C library's own, which has no symbol for it where it is stripped.

@@ -258,7 +258,7 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
         WaitClass::Condition if in_a_pool(graph, catalog, e) => 0.05,
         // It turns every now and then all the time, woken by nobody: what a runtime has for its housekeeping.
         WaitClass::Condition if e.waits >= TURNS && v.timed_out && !is_main(catalog, e.thread) => 0.1,
-        WaitClass::Condition if never_had_work(graph, catalog, e) => 0.05,
+        WaitClass::Condition if never_had_work(graph, catalog, e) => 0.07,
         WaitClass::Condition => 0.4,
         // It wants to send, and nobody takes away.
         WaitClass::Other if v.syscall.is_any(&["msgsnd", "mq_timedsend"]) => 0.9,
@@ -377,12 +377,13 @@ fn never_had_work(graph: &EventGraph, catalog: &Catalog, e: &Episode) -> bool {
     let born = t.start > 0 && t.start + BRIEF >= e.start && e.waits == 1;
     let last = graph.next(e.last).is_none_or(|v| graph.vertex(v).end <= e.end + BRIEF);
     let main = graph.threads_of(t.process).find(|t| is_main(catalog, *t));
-    let stuck = |main: ThreadId| {
+    let goes_on = |main: ThreadId| {
         let half = e.duration() / 2;
         let covers = |v: &Vertex| v.woken.min(e.end).saturating_sub(v.start.max(e.start)) > half;
-        graph.vertex_at(main, e.start + half).map(|v| graph.vertex(v)).is_some_and(|v| covers(&v))
+        let lives = graph.exited(main).is_none_or(|x| x.0 + BRIEF >= e.end);
+        lives && graph.vertex_at(main, e.start + half).is_some_and(|v| !covers(&graph.vertex(v)))
     };
-    born && last && main.is_some_and(|main| !stuck(main))
+    born && last && main.is_some_and(goes_on)
 }
 
 /// An episode as a victim that [`tell`] has not been asked about yet.

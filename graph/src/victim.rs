@@ -1,6 +1,6 @@
 //! Victims: suspicious vertices, worst first.
 
-use crate::class::{WaitClass, asked, class, connected, joins, only_listens, owed, vague};
+use crate::class::{WaitClass, asked, class, connected, is_schedulers_own, joins, only_listens, owed, vague};
 use crate::episode::{Episode, WaitKey, episodes, in_small_pieces, typical};
 use crate::front::{LOOKED_AT, seen_first};
 use crate::looks::Purpose;
@@ -242,6 +242,14 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
     let class = class(&v, catalog);
     let sleeps = matches!(class, WaitClass::Sleep | WaitClass::EventLoop) && e.waits > 1 && v.timed_out;
     let mut w = match class {
+        // It waits for goroutines; which of these hang, and for what, is not seen in it.
+        _ if is_schedulers_own(&v, catalog) => {
+            if is_main(catalog, e.thread) {
+                0.1
+            } else {
+                0.07
+            }
+        }
         // It tries something between its sleeps, in vain.
         _ if sleeps && refused::between_sleeps(graph, catalog, e.thread, (e.start, e.end)).is_some() => 0.8,
         // Whoever joins a thread sees only that thread's hang.

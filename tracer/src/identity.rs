@@ -11,6 +11,7 @@ mod leaving_tests;
 mod lifecycle;
 mod refresh;
 mod rows;
+mod scheduling;
 mod seed;
 #[cfg(test)]
 mod tests;

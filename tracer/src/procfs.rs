@@ -55,6 +55,12 @@ pub struct Stat {
     pub start_ticks: u64,
     /// The CPU it is on, or was on last; `u32::MAX` if not told.
     pub cpu: u32,
+    /// Nice value, -20 to 19.
+    pub nice: i8,
+    /// Priority of a real-time policy; 0 of others.
+    pub priority: u8,
+    /// Scheduling policy, by the kernel's numbers.
+    pub policy: u8,
 }
 
 impl Stat {
@@ -95,6 +101,9 @@ pub fn parse_stat(bytes: &[u8]) -> Option<Stat> {
         threads: number(20)?.try_into().unwrap_or(0),
         start_ticks: fields.get(22 - 3)?.parse().ok()?,
         cpu: number(39).and_then(|n| n.try_into().ok()).unwrap_or(u32::MAX),
+        nice: number(19).and_then(|n| n.try_into().ok()).unwrap_or(0),
+        priority: number(40).and_then(|n| n.try_into().ok()).unwrap_or(0),
+        policy: number(41).and_then(|n| n.try_into().ok()).unwrap_or(0),
     })
 }
 
@@ -121,6 +130,8 @@ pub struct Status {
     pub caught_signals: u64,
     /// It crashed, and its memory is being written out.
     pub core_dumping: bool,
+    /// The CPUs that it may use, as the kernel lists them (`0-3,8`).
+    pub cpus: String,
 }
 
 /// Parse `/proc/PID/status`. `None` without `Tgid` and `Pid`.
@@ -145,6 +156,7 @@ pub fn parse_status(bytes: &[u8]) -> Option<Status> {
             "NSpid" => out.ns_pids = words.take(32).filter_map(|w| w.parse().ok()).collect(),
             "SigBlk" => out.blocked_signals = words.next().map_or(0, mask),
             "SigCgt" => out.caught_signals = words.next().map_or(0, mask),
+            "Cpus_allowed_list" => words.next().unwrap_or_default().clone_into(&mut out.cpus),
             "CoreDumping" => out.core_dumping = number() == Some(1),
             "State" => out.state = words.next().and_then(|w| w.bytes().next()).unwrap_or(0),
             _ => {}

@@ -7,10 +7,15 @@ use crate::profile::Profile;
 use crate::starved::{Starved, starved};
 use crate::words::{clean, moment, percent, short_label, span, who};
 use crate::{Edge, EdgeKind};
-use pg_event::{Direction, ObjectId};
+use pg_event::{Direction, ObjectId, ThreadId};
 use std::fmt::Write;
 
 impl Writer<'_> {
+    /// What was set for how a thread is scheduled, in words; `None` where all is as usual.
+    fn scheduled(&self, thread: ThreadId) -> Option<String> {
+        self.c.thread(thread)?.scheduling.as_ref().map(|s| clean(&s.words(), 80))
+    }
+
     /// Which threads had the CPUs instead.
     fn cpus_had(&self, s: &Starved) -> String {
         let most: Vec<String> = s
@@ -18,7 +23,10 @@ impl Writer<'_> {
             .iter()
             .filter(|o| o.1 >= 0.1)
             .take(3)
-            .map(|(t, share)| format!("{} ({:.0} %)", who(self.c, *t), share * 100.0))
+            .map(|(t, share)| {
+                let set = self.scheduled(*t).map_or_else(String::new, |s| format!(", {s}"));
+                format!("{} ({:.0} %{set})", who(self.c, *t), share * 100.0)
+            })
             .collect();
         if most.is_empty() { String::new() } else { format!("; the CPUs were taken by {}", most.join(", ")) }
     }
@@ -119,8 +127,9 @@ impl Writer<'_> {
     /// It wanted a CPU, and did not have it.
     pub(super) fn why_no_cpu(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
         let whole = crate::diagnose::spans_total(&r.spans);
+        let set = self.scheduled(r.thread).map_or_else(String::new, |s| format!("; it {s}"));
         format!(
-            "{full} could have run but got no CPU for {} of {} ({}), and ran {} of it{}",
+            "{full} could have run but got no CPU for {} of {} ({}), and ran {} of it{set}{}",
             span(n.spent),
             span(whole),
             percent(n.spent, whole),

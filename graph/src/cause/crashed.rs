@@ -1,13 +1,13 @@
 //! A child that was killed: whoever waits in vain may have waited for what that child was to do.
 
 use super::{Ranked, Writer};
-use crate::diagnose::{FindingKind, KILLED, SliceNode, main_thread};
+use crate::diagnose::{FindingKind, KILLED, SliceNode, main_thread, sent_by};
 use crate::words::{clean, ids, moment, who};
-use pg_event::{Ns, Process, ProcessId, ThreadId};
+use pg_event::{Ns, Process, ProcessId};
 
 impl Writer<'_> {
     /// `; py (pid 8), a child of py (pid 7), was killed by signal 9 at 0.15 s`, where nothing else explains a wait and
-    /// a child of one on the way was killed before half of the wait was over.
+    /// a child of one on the way was killed before half of the wait was over; not by its parent, which means it.
     pub(super) fn crashed(&self, r: &Ranked, n: &SliceNode) -> String {
         if !matches!(r.kind, Some(FindingKind::Idle | FindingKind::Unanswered | FindingKind::Here)) {
             return String::new();
@@ -20,10 +20,14 @@ impl Writer<'_> {
         let parents: Vec<ProcessId> =
             way.iter().filter_map(|n| self.c.thread(n.thread)).map(|t| t.process).collect();
         let until = n.start + n.duration / 2;
-        let killed = |(_, p): &(usize, &Process)| {
-            p.exit_status.is_some_and(|s| s & 0x7f != 0)
-                && p.end.is_some_and(|e| e > 0 && e < until)
-                && parents.contains(&p.parent)
+        let meant = |i: usize, p: &Process, signal: u32, end: Ns| {
+            let by = sent_by(self.g, self.c, ProcessId(i as u32), signal, end);
+            by.is_some_and(|t| self.c.process_id_of(t) == Some(p.parent))
+        };
+        let killed = |(i, p): &(usize, &Process)| {
+            let signal = p.exit_status.map_or(0, |s| s & 0x7f);
+            let end = p.end.filter(|e| *e > 0 && *e < until && signal != 0 && parents.contains(&p.parent));
+            end.is_some_and(|end| !meant(*i, p, signal, end))
         };
         let all = self.c.processes.iter().enumerate();
         let Some((i, p)) = all.filter(killed).max_by_key(|(_, p)| p.end) else { return String::new() };
@@ -41,14 +45,8 @@ impl Writer<'_> {
 
     /// `was killed by signal 9 sent by kill (pid 7)`, where it was seen who sent it.
     pub(super) fn killed_by(&self, process: ProcessId, signal: u32, end: Ns) -> String {
-        let is_it = |t: ThreadId| self.c.thread(t).is_some_and(|t| t.process == process);
-        let sent = self
-            .g
-            .signals()
-            .iter()
-            .rev()
-            .find(|s| u32::from(s.signal) == signal && s.time <= end && is_it(s.to) && !is_it(s.from));
-        let by = sent.map_or_else(String::new, |s| format!(" sent by {}", who(self.c, s.from)));
+        let sent = sent_by(self.g, self.c, process, signal, end);
+        let by = sent.map_or_else(String::new, |t| format!(" sent by {}", who(self.c, t)));
         format!("was killed by signal {signal}{by}")
     }
 }

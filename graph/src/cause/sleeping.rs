@@ -1,10 +1,11 @@
 //! The sentence of a thread that slept, and what is said of a few sleeps.
 
+use super::unanswered::listens;
 use super::{Ranked, Writer};
 use crate::class::{WaitClass, class};
 use crate::diagnose::SliceNode;
-use crate::words::{clean, span};
-use pg_event::Ns;
+use crate::words::{clean, ids, span};
+use pg_event::{Ns, Process};
 
 impl Writer<'_> {
     /// Is the victim one that slept before the recording and after it, and a few times within, so that a loop of tries would
@@ -56,6 +57,17 @@ impl Writer<'_> {
         }
     }
 
+    /// `; it has one child, cat (pid 9), and may wait for that to end`, of a server that sleeps instead of accepting.
+    fn may_wait_for_child(&self, n: &SliceNode) -> Option<String> {
+        let own = self.c.process_id_of(n.thread).filter(|p| p.is_some() && listens(n))?;
+        let (middle, end) = (n.start + n.duration / 2, n.start + n.duration);
+        let lives = |p: &&Process| p.parent == own && p.start <= middle && p.end.is_none_or(|e| e >= end);
+        let mut all = self.c.processes.iter().filter(lives);
+        let (child, None) = (all.next()?, all.next()) else { return None };
+        let name = clean(&child.name, 40);
+        Some(format!("; it has one child, {name} (pid {}), and may wait for that to end", ids(child)))
+    }
+
     /// It slept: how long, how often, called from where.
     pub(super) fn why_sleeping(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
         let f = n
@@ -82,6 +94,7 @@ impl Writer<'_> {
         let reader = r.node.checked_sub(1).and_then(|i| self.o.nodes.get(i));
         let open = reader.and_then(|of| self.kept_open_asleep(n, of).or_else(|| self.unread_asleep(n, of)));
         let open = open.map_or_else(String::new, |o| format!("; {o}"));
+        let open = self.may_wait_for_child(n).unwrap_or(open);
         format!(
             "{full} slept {} in {}{f}, {how}{open}{unseen}",
             span(n.spent),

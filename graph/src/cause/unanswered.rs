@@ -3,7 +3,9 @@
 use super::server_view::without_session;
 use super::{Ranked, Writer};
 use crate::Vertex;
-use crate::class::{WaitClass, class, joins, on_condition, private_futex, tells_of_barrier};
+use crate::class::{
+    WaitClass, class, is_schedulers_own, joins, on_condition, opens_fifo, private_futex, tells_of_barrier,
+};
 use crate::diagnose::{DATA_FLAG, GRAB, SliceNode, main_thread, relation_words, waits_for_lock};
 use crate::words::{clean, moment, short_label, span, who};
 use pg_event::{Coverage, Direction, Ns, Object, ObjectId, ObjectKind, Relation, ThreadId};
@@ -12,7 +14,7 @@ use pg_event::{Coverage, Direction, Ns, Object, ObjectId, ObjectKind, Relation, 
 pub(super) const NOT_LOOKED_UP: &str = "who could end that is not known: the recorder did not come to look it up (record again while it hangs, for longer or while the machine has less to do)";
 
 /// Was the step found since it listens on the socket that the one before waits to be connected to?
-fn listens(n: &SliceNode) -> bool {
+pub(super) fn listens(n: &SliceNode) -> bool {
     n.why_weak.as_ref().is_some_and(|w| w.contains(relation_words(Relation::Listens)))
 }
 
@@ -111,6 +113,7 @@ impl Writer<'_> {
             );
         }
         let answered = match self.answered(n, w) {
+            _ if class(&self.g.vertex(w.vertex), self.c) == WaitClass::Child => "did not end".to_owned(),
             Some(a) => format!("answered{on} only at {}{}", moment(a.at), a.by_timer()),
             None => format!("never answered{on}"),
         };
@@ -248,8 +251,10 @@ impl Writer<'_> {
                 }
             }
             None if self.not_looked_up(n) => NOT_LOOKED_UP.into(),
-            None if crate::class::opens_fifo(&last, self.c) => {
-                "nobody has opened the other end of this FIFO".into()
+            None if opens_fifo(&last, self.c) => "nobody has opened the other end of this FIFO".into(),
+            None if is_schedulers_own(&last, self.c) => {
+                "no goroutine was ready for this thread of Go's scheduler: what they all wait for is not seen in it"
+                    .into()
             }
             None => match self.readers_had_it(n) {
                 Some(readers) => format!("{readers}; nobody ever woke it"),

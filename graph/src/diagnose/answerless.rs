@@ -6,7 +6,7 @@ use super::ask::Candidate;
 use super::data_flag::Asks;
 use super::finding::{Finding, FindingKind};
 use super::walk::{Flow, Walk, group_spans};
-use crate::class::{WaitClass, class};
+use crate::class::{WaitClass, class, is_schedulers_own, opens_fifo};
 use crate::episode::LONG_SINGLE;
 use crate::victim::kept_out;
 use crate::words::span;
@@ -153,7 +153,7 @@ impl Walk<'_> {
             self.out.findings.insert(at, itself);
             return Ok(());
         }
-        if crate::class::idles_in_scheduler(&v, self.c) {
+        if is_schedulers_own(&v, self.c) {
             let kind = if first { FindingKind::Unanswered } else { FindingKind::Idle };
             self.found(thread, kind, group_spans(group));
             return Ok(());
@@ -376,7 +376,9 @@ impl Walk<'_> {
         if holder_node != own {
             let outside = act.waiting().filter(|_| idles);
             let outside = outside.and_then(|g| self.asked_outside(c.thread, g, &merged(spans.clone())));
-            let kind = if outside.is_some() { FindingKind::Unanswered } else { FindingKind::Idle };
+            // Who waits for the other end of a FIFO to be opened is no server that waits for requests.
+            let unanswered = outside.is_some() || opens_fifo(&waits, self.c);
+            let kind = if unanswered { FindingKind::Unanswered } else { FindingKind::Idle };
             if let Some(n) = self.out.nodes.last_mut().filter(|_| outside.is_some()) {
                 n.object = outside;
             }

@@ -7,9 +7,9 @@ use super::ask::Candidate;
 use super::finding::{Finding, FindingKind};
 use super::node::{Entry, SliceNode};
 use super::walk::Walk;
-use crate::EdgeKind;
 use crate::class::{WaitClass, class};
-use pg_event::{Ns, Process, ProcessId, Relation, ThreadId};
+use crate::{EdgeKind, EventGraph, SignalFact};
+use pg_event::{Catalog, Ns, Process, ProcessId, Relation, ThreadId};
 
 /// Most generations between a server and what it starts.
 const GENERATIONS: usize = 8;
@@ -200,10 +200,8 @@ impl Walk<'_> {
             let signal = p.exit_status.map(|s| s & 0x7f).filter(|s| KILLS.contains(s))?;
             let at = p.end.filter(|e| *e > 0 && *e < until && began <= e.saturating_add(SHORTLY))?;
             let id = ProcessId(i as u32);
-            let meant = self.g.signals().iter().any(|s| {
-                u32::from(s.signal) == signal && process(s.to) == Some(id) && process(s.from) == Some(parent)
-            });
-            (p.parent == parent && !meant).then_some((at, id))
+            let meant = || sent_by(self.g, self.c, id, signal, at).and_then(process) == Some(parent);
+            (p.parent == parent && !meant()).then_some((at, id))
         };
         let (at, id) = self.c.processes.iter().enumerate().filter_map(killed).max()?;
         main_thread(self.g, self.c, id).map(|t| (t, at))
@@ -212,3 +210,16 @@ impl Walk<'_> {
 
 /// How a killed child came to be on the way.
 pub(crate) const KILLED: &str = "no wake-up was recorded; the process and its other children wait in vain since this child of it was killed";
+
+/// Who sent the signal that ended a process at `end`, where that was seen.
+pub(crate) fn sent_by(
+    g: &EventGraph,
+    c: &Catalog,
+    process: ProcessId,
+    signal: u32,
+    end: Ns,
+) -> Option<ThreadId> {
+    let of = |t: ThreadId| c.process_id_of(t) == Some(process);
+    let fits = |s: &&SignalFact| u32::from(s.signal) == signal && s.time <= end && of(s.to) && !of(s.from);
+    g.signals().iter().rev().find(fits).map(|s| s.from)
+}

@@ -1,7 +1,7 @@
 //! Threads that could run and had no CPU: by a quota, or since others had it.
 
 use crate::draw::{Drawing, what};
-use pg_event::{ObjectId, ObjectKind, OffState};
+use pg_event::{ObjectId, ObjectKind, OffState, Scheduling};
 
 /// Somebody waits for a lock whose holder runs `slice` out of every `period`; `peers` compute meanwhile.
 fn slow_holder(slice: f64, period: f64, peers: usize) -> Drawing {
@@ -60,6 +60,25 @@ fn a_peer_that_has_the_cpu_is_named_first() {
     assert!(what(&r.root_causes[0]).contains("burn"));
     assert_eq!(r.root_causes[1].process.as_deref(), Some("gzip"));
     assert!(r.root_causes[1].why.contains("taken by hog"), "{}", r.root_causes[1].why);
+}
+
+#[test]
+fn how_threads_are_scheduled_is_told_of_who_had_no_cpu() {
+    for set in [true, false] {
+        let mut d = slow_holder(0.005, 0.1, 1);
+        if set {
+            let at = |d: &Drawing, name: &str| d.catalog.threads.iter().position(|t| t.name == name).unwrap();
+            let (holder, hog) = (at(&d, "gzip"), at(&d, "hog"));
+            let last = Scheduling { policy: 5, cpus: "1".into(), ..Scheduling::default() };
+            let before = Scheduling { nice: -5, ..Scheduling::default() };
+            d.catalog.threads[holder].scheduling = Some(last);
+            d.catalog.threads[hog].scheduling = Some(before);
+        }
+        let r = d.diagnose("^flock");
+        let why = &r.root_causes[1].why;
+        assert_eq!(why.contains("; it comes last (SCHED_IDLE), may use CPU 1 only; the CPUs"), set, "{why}");
+        assert_eq!(why.contains(" %, has nice -5)"), set, "{why}");
+    }
 }
 
 /// The holder of a lock is bound to a CPU that two peers of higher priority share; another CPU idles.

@@ -470,6 +470,74 @@ fn nobody_opens_the_other_end() {
     assert!(why.contains("nobody has opened the other end of this FIFO"), "{why}");
 }
 
+/// A server that waits for the other end of a FIFO to be opened does not wait for requests.
+#[test]
+fn a_server_that_opens_a_fifo_has_something_to_do() {
+    for fifo in [true, false] {
+        let mut d = Drawing::new(20.0);
+        let client = d.process("ask", "ask srv", None, 0.0);
+        let server = d.process("srv", "srv 80", None, 0.0);
+        let (own, far) = (d.object(ObjectKind::Tcp, 1, 2, ""), d.object(ObjectKind::Tcp, 2, 1, ""));
+        d.message(client, own, Direction::Send, 0.9, 7);
+        d.message(server, far, Direction::Receive, 0.95, 7);
+        let kernel = d.stack(&["wait_for_partner ([kernel])", "fifo_open ([kernel])"]);
+        let file = d.object(ObjectKind::File, 7, 0, "/run/queue");
+        let epoll = d.object(ObjectKind::Epoll, 9, 0, "");
+        if fifo {
+            d.wait(server, 1.0, 20.0, "openat").on(file).in_kernel(kernel).open();
+        } else {
+            d.wait(server, 1.0, 20.0, "epoll_wait").on(epoll).open();
+        }
+        d.wait(client, 0.91, 20.0, "read").on(own).open();
+        d.hold(server, client, own, Relation::Peer, 2.0);
+        let r = d.diagnose("^ask ");
+        let said = &r.root_causes[0];
+        assert_eq!(said.process.as_deref(), Some("srv"), "{r:#?}");
+        assert_eq!(said.why.contains("nobody has opened the other end of this FIFO"), fifo, "{r:#?}");
+        assert_eq!(said.why.contains("it was idle"), !fifo, "{r:#?}");
+    }
+}
+
+/// A server that has accepted one connection sleeps instead of accepting the next: until its only child has ended, perhaps.
+#[test]
+fn a_listener_that_sleeps_may_wait_for_its_child() {
+    for children in [0, 1, 2] {
+        let mut d = Drawing::new(9.0);
+        let client = d.process("ask", "ask srv", None, 0.0);
+        let server = d.process("srv", "srv 80", None, 0.0);
+        for _ in 0..children {
+            let child = d.process("serve", "serve", Some(server), 0.0);
+            d.wait(child, 0.0, 9.0, "pause").before().open();
+        }
+        let own = d.object(ObjectKind::Tcp, 0x7f00_0001_c350, 0x7f00_0001_0050, "");
+        d.wait(server, 0.0, 9.0, "clock_nanosleep").before().open();
+        d.message(client, own, Direction::Send, 0.9, 7);
+        d.wait(client, 1.0, 9.0, "read").on(own).open();
+        d.hold(server, client, own, Relation::Listens, 2.0);
+        let r = d.diagnose("^ask ");
+        let why = &r.root_causes[0].why;
+        let told = why.contains("; it has one child, serve (pid 1002), and may wait for that to end");
+        assert_eq!(told, children == 1, "{why}");
+        assert!(why.contains("slept"), "{why}");
+    }
+}
+
+/// Who waits for a child's end has not asked it for anything.
+#[test]
+fn a_child_that_idles_did_not_end() {
+    let mut d = Drawing::new(9.0);
+    let shell = d.process("sh", "sh run", None, 0.0);
+    let child = d.process("serve", "serve", Some(shell), 0.5);
+    let epoll = d.object(ObjectKind::Epoll, 9, 0, "");
+    d.wait(child, 0.6, 9.0, "epoll_wait").on(epoll).open();
+    d.wait(shell, 0.7, 9.0, "wait4").open();
+    d.hold(child, shell, ObjectId::NONE, Relation::ChildOf, 2.0);
+    let r = d.diagnose("^sh ");
+    let said = &r.root_causes[0];
+    assert_eq!(said.process.as_deref(), Some("serve"), "{r:#?}");
+    assert!(said.why.contains("was waited for and did not end: it was idle"), "{}", said.why);
+}
+
 /// Many threads queue for one lock, which one of them had for long: the queue is one step, whoever had the
 /// lock before them all is the cause.
 #[test]

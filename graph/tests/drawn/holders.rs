@@ -355,6 +355,35 @@ fn a_worker_that_was_killed_is_told_of() {
     }
 }
 
+/// A program ends a helper when it has no more use for that, and waits for an answer: that is no crash. `by_parent`: who sent the
+/// signal.
+#[test]
+fn a_helper_that_its_parent_ended_is_no_crash() {
+    for by_parent in [true, false] {
+        let mut d = Drawing::new(9.0);
+        let app = d.process("app", "app", None, 0.0);
+        let helper = d.process("helper", "helper", Some(app), 0.1);
+        let other = d.process("killer", "killer", None, 0.0);
+        let server = d.process("srv", "srv 80", None, 0.0);
+        let (own, far) = (d.object(ObjectKind::Tcp, 1, 2, ""), d.object(ObjectKind::Tcp, 2, 1, ""));
+        let epoll = d.object(ObjectKind::Epoll, 9, 0, "");
+        d.signal(if by_parent { app } else { other }, helper, 15, 0.8);
+        let of = d.catalog.threads[helper.index()].process;
+        let row = &mut d.catalog.processes[of.index()];
+        (row.end, row.exit_status) = (Some(800_100_000), Some(15));
+        d.exit(helper, 0.8001);
+        d.message(app, own, Direction::Send, 0.9, 7);
+        d.message(server, far, Direction::Receive, 0.95, 7);
+        d.wait(server, 0.96, 9.0, "epoll_wait").on(epoll).open();
+        d.wait(app, 1.0, 9.0, "read").on(own).open();
+        d.hold(server, app, own, Relation::Peer, 2.0);
+        let r = d.diagnose("^app$");
+        let told = r.root_causes.iter().any(|c| c.why.contains("was killed by signal 15 sent by killer"));
+        assert_eq!(told, !by_parent, "{r:#?}");
+        assert!(r.root_causes.iter().all(|c| !c.why.contains("sent by app")), "{r:#?}");
+    }
+}
+
 /// A worker answers a client late: it tries for parts of a file, gets some each time, gives them back and sleeps. Who has the
 /// part that it does not get was read from the kernel's list of locks.
 #[test]

@@ -167,6 +167,28 @@ fn threads_without_a_goroutine_wait_for_none_of_each_other() {
     assert!(r.coverage.notes.iter().all(|n| !n.contains("goroutine")), "{:?}", r.coverage.notes);
 }
 
+/// A Go program of which all goroutines wait: its main thread looks for one that is ready, the monitor sleeps. Beside them one of
+/// its threads waits in C for a lock.
+#[test]
+fn threads_of_gos_scheduler_come_behind_those_that_do_something() {
+    let mut d = Drawing::new(10.0);
+    let main = d.process("srv", "./srv 80", None, 0.0);
+    let monitor = d.thread(main, "monitor", 0.0);
+    let parked = d.stack(&PARKED);
+    let sysmon = d.stack(&["runtime.usleep (srv)", "runtime.sysmon (srv)", "runtime.mstart1 (srv)"]);
+    let word = d.object(ObjectKind::Futex, 0x5000, 1000, "");
+    d.wait(main, 0.5, 10.0, "futex").on(word).op(PRIVATE_WAIT, 0).stack(parked).open();
+    d.naps(monitor, 0.5, 10.0, 0.01, sysmon);
+    let (g, c) = d.build();
+    let all = pg_graph::victims(&g, &c, &VictimOptions::default());
+    assert_eq!(all[0].thread, main, "{all:#?}");
+    assert!(all.iter().all(|v| v.thread != monitor || v.score < all[0].score), "{all:#?}");
+    assert!(all[0].score < 2.0, "one that hangs for itself has more: {all:#?}");
+    let r = run_with_policy(&g, &c, all[0].clone(), Options::default());
+    let why = &r.root_causes[0].why;
+    assert!(why.contains("no goroutine was ready for this thread of Go's scheduler"), "{why}");
+}
+
 /// A thread of a pool took a request, which was not recorded: only that the client woke it when it waited for it, or, `before`
 /// the recording, nothing. It waits for a monitor since; the thread that is said to have the connection, as all of the process
 /// have it, waits for the one that accepts to end.

@@ -3,8 +3,8 @@
 
 use crate::lookup::Lookup;
 use crate::{
-    FrameId, MAX_UNIT_TYPES, ModuleId, Ns, Object, ObjectId, ProcessId, StackId, ThreadId, Trace, TraceId,
-    UnitTypeId, UnitTypeRow, bounded,
+    FrameId, MAX_UNIT_TYPES, ModuleId, Ns, Object, ObjectId, ProcessId, Scheduling, StackId, ThreadId, Trace,
+    TraceId, UnitTypeId, UnitTypeRow, bounded,
 };
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +30,8 @@ pub struct Thread {
     pub own: bool,
     /// Within the focus of the recording.
     pub focus: bool,
+    /// How it is scheduled, as seen last; `None` as usual, or not known.
+    pub scheduling: Option<Scheduling>,
 }
 
 /// A command line and since when the process had it.

@@ -10,6 +10,7 @@ mod event;
 mod ids;
 mod lookup;
 mod object;
+mod scheduling;
 mod syscall;
 pub mod trace;
 mod unit;
@@ -26,6 +27,7 @@ pub use event::{
 pub use ids::{FrameId, ModuleId, Ns, ObjectId, ProcessId, StackId, ThreadId, TraceId, UnitTypeId};
 pub use lookup::Lookup;
 pub use object::{Object, ObjectKind, SHARED_FUTEX, SysV, endpoint_v4, show_endpoint};
+pub use scheduling::Scheduling;
 pub use syscall::{POLLS, Sysno, syscall_name, syscall_number};
 pub use trace::{Burst, Trace};
 pub use unit::{MAX_UNIT_TYPES, SeenBy, UnitTypeRow, Violation};

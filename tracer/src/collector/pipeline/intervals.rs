@@ -8,6 +8,8 @@ use pg_event::{Context, Event, Kind, Ns, ObjectKind, OffCpu, OffState, StackId, 
 
 /// Number of `sched_yield` (x86-64).
 const SCHED_YIELD: u16 = 24;
+/// Who had no CPU for so long, ns, is likely to be scheduled behind others.
+const LATE: Ns = 250_000_000;
 /// Numbers of the calls that wait for a signal: `pause`, `rt_sigtimedwait`, `rt_sigsuspend`.
 const WAITS_FOR_SIGNAL: [u16; 3] = [34, 128, 130];
 
@@ -176,6 +178,9 @@ impl Pipeline {
             && self.identity.in_reach(thread)
         {
             bursts.interval(r.tid, r.call, true, r.start, r.time);
+        }
+        if time - start >= LATE {
+            self.identity.note_scheduling(thread);
         }
         let user_stack = self.user.get(r.user_stack);
         let off = if r.flags & F_THROTTLED != 0 {

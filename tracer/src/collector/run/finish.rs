@@ -61,6 +61,7 @@ impl Run {
         drop(programs);
         let left = pipeline.look_up_rest(end, &|| hurry.load(Ordering::Relaxed));
         notes.extend(Coverage::not_looked_up(left.waits, &left.threads));
+        pipeline.identity.note_all_scheduling(&|| hurry.load(Ordering::Relaxed));
         for item in pipeline.release(end, true) {
             if out.send(item).is_err() {
                 return Ok(());

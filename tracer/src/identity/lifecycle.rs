@@ -85,6 +85,7 @@ impl Identity {
             kernel,
             own,
             focus: false,
+            ..Thread::default()
         };
         let id = match early {
             Some(t) => {

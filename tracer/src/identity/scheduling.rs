@@ -100,10 +100,14 @@ mod tests {
     fn sleeper(how: &[&str]) -> Option<Child> {
         let (program, args) = how.split_first()?;
         let child = Command::new(program).args(args).args(["sleep", "60"]).spawn().ok()?;
-        while procfs::read_stat(child.id()).is_some_and(|s| s.comm != b"sleep") {
+        loop {
+            // What may not be set ends at once.
+            let stat = procfs::read_stat(child.id()).filter(|s| !s.has_ended())?;
+            if stat.comm == b"sleep" {
+                return Some(child);
+            }
             std::thread::yield_now();
         }
-        Some(child)
     }
 
     #[test]
@@ -121,7 +125,7 @@ mod tests {
             let _ = child.wait();
             identity.note_scheduling(id);
             assert_eq!(one, identity.row(id).map(|t| t.scheduling.clone()), "one that is gone: {how:?}");
-            one.map(|s| s.unwrap_or_default())
+            one.map(Option::unwrap_or_default)
         };
         let nice = told(&["nice", "-n", "7"]).expect("coreutils");
         // What this test was started with is added to.

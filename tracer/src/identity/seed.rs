@@ -220,6 +220,7 @@ impl Identity {
             kernel: owner.kernel || stat.is_some_and(|s| s.kernel),
             own: owner.own,
             focus: false,
+            ..Thread::default()
         };
         self.add_thread(row, born)
     }

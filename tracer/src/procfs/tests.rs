@@ -28,9 +28,24 @@ fn stat_of_kernel_threads_and_negative_numbers() {
 }
 
 #[test]
+fn stat_of_real_time_and_nice_threads() {
+    let stat = |nice: &str, end: &str| {
+        let line = format!(
+            "7 (x) R 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 {nice} 1 0 15 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 {end}"
+        );
+        let s = parse_stat(line.as_bytes()).expect("stat");
+        (s.nice, s.cpu, s.priority, s.policy)
+    };
+    assert_eq!(stat("-5", "1 0 0"), (-5, 1, 0, 0));
+    assert_eq!(stat("0", "3 50 1"), (0, 3, 50, 1));
+    assert_eq!(stat("400", "3 -50 999"), (0, 3, 0, 0));
+}
+
+#[test]
 fn status_of_a_nested_namespace() {
     let text = b"Name:\tx\\nTgid:\t1\nState:\tS (sleeping)\nTgid:\t500\nPid:\t501\nPPid:\t4\nTracerPid:\t9\n\
-        Uid:\t1000\t0\t0\t0\nCoreDumping:\t1\nNSpid:\t501\t12\t3\nSigBlk:\t0000000000010000\nSigCgt:\t0000000000016007\n";
+        Uid:\t1000\t0\t0\t0\nCoreDumping:\t1\nNSpid:\t501\t12\t3\nSigBlk:\t0000000000010000\nSigCgt:\t0000000000016007\n\
+        Cpus_allowed:\t00000103\nCpus_allowed_list:\t0-1,8\n";
     let status = parse_status(text).expect("status");
     let want = Status {
         tgid: 500,
@@ -43,6 +58,7 @@ fn status_of_a_nested_namespace() {
         blocked_signals: 0x10000,
         caught_signals: 0x16007,
         core_dumping: true,
+        cpus: "0-1,8".into(),
     };
     assert_eq!(status, want);
     assert_eq!(parse_status(b"Tgid: 1\n"), None);

@@ -85,6 +85,15 @@ fn a_semaphore() {
 }
 
 #[test]
+fn a_semaphore_that_has_a_name() {
+    futex("a_semaphore_that_has_a_name", "named.waiter", |t| {
+        let w = t.wait("named.waiter");
+        w.on(ObjectKind::Futex).named("/dev/shm/sem.pg-named-");
+        w.ended_by("named.poster", EdgeKind::Futex, None).caused_by("named.poster");
+    });
+}
+
+#[test]
 fn a_barrier() {
     futex("a_barrier", "barrier.early", |t| {
         let w = t.wait("barrier.early");

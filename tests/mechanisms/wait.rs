@@ -146,6 +146,13 @@ impl Wait<'_> {
         self
     }
 
+    /// The name of what it waits for begins so.
+    pub fn named(&self, begin: &str) -> &Self {
+        let o = self.truth.loaded.catalog.object(self.vertex.object);
+        assert!(o.is_some_and(|o| o.name.starts_with(begin)), "{begin}: {o:?}, {}", self.shown());
+        self
+    }
+
     /// Its state.
     pub fn state(&self, state: OffState) -> &Self {
         assert_eq!(self.vertex.state, state, "{}", self.shown());

@@ -127,6 +127,27 @@ static void *semaphore_waiter(void *arg) {
   return NULL;
 }
 
+static void *named_waiter(void *named) {
+  role("named.waiter");
+  MUST(sem_wait(named) == 0);
+  nap(SOON);
+  return NULL;
+}
+
+/* Whoever makes a named one has it mapped by another name than that. */
+static void semaphore_of_a_name(void) {
+  role("named.poster");
+  char name[32];
+  snprintf(name, sizeof(name), "/pg-named-%d", getpid());
+  sem_t *named = sem_open(name, O_CREAT | O_EXCL, 0600, 0);
+  MUST(named != SEM_FAILED);
+  pthread_t t = thread(named_waiter, named);
+  nap(HOLD);
+  MUST(sem_post(named) == 0);
+  pthread_join(t, NULL);
+  MUST(sem_unlink(name) == 0);
+}
+
 static void semaphore_posted(void) {
   role("sem.poster");
   MUST(sem_init(&semaphore, 0, 0) == 0);
@@ -197,6 +218,7 @@ int main(void) {
   process(condition_signalled);
   pid_t alone = process(condition_alone);
   process(semaphore_posted);
+  process(semaphore_of_a_name);
   process(barrier_reached);
   pid_t missed = process(barrier_missed);
   process(join);

@@ -28,6 +28,7 @@ pub mod replay;
 mod retries;
 mod run;
 pub(crate) mod sampling;
+mod semaphores;
 mod stepped;
 mod toll;
 mod tries;

@@ -2,6 +2,7 @@
 
 use super::hash::FastMap;
 use super::raw::{K_NONE, Name, RawObject};
+use super::semaphores::linked_name;
 use super::unanswered::Unanswered;
 use super::words::{self, Words};
 use crate::procfs::lossy;
@@ -163,7 +164,10 @@ impl Objects {
         if row.kind == ObjectKind::Tty && !row.name.is_empty() {
             return;
         }
-        let text = show(name, raw);
+        let mut text = show(name, raw);
+        if let Some(linked) = linked_name(&text, raw.peer) {
+            text = linked;
+        }
         let connected = matches!(name, Name::Unix(_, true));
         if (&row.name, row.connected) != (&text, connected)
             && let Some(row) = self.touch(id)

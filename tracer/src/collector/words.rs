@@ -22,7 +22,7 @@ pub struct Words {
 }
 
 /// `mix` of `bpf/state.h`.
-fn mix(h: u64, v: u64) -> u64 {
+pub(super) fn mix(h: u64, v: u64) -> u64 {
     let h = (h ^ v).wrapping_mul(0xff51_afd7_ed55_8ccd);
     h ^ (h >> 32)
 }

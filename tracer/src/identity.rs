@@ -53,6 +53,8 @@ struct ThreadSlot {
     born: Option<u64>,
     /// Its fork event has been seen.
     announced: bool,
+    /// When it was last read how it is scheduled.
+    scheduling_read: Option<Ns>,
     dirty: bool,
 }
 
@@ -398,7 +400,7 @@ impl Identity {
                 self.change_process(row.process, |p| (p.end, p.exit_status) = (None, None));
             }
         }
-        self.threads.push(ThreadSlot { row, born, announced: false, dirty: true });
+        self.threads.push(ThreadSlot { row, born, announced: false, scheduling_read: None, dirty: true });
         self.dirty_threads.push(id);
         id
     }

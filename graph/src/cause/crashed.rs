@@ -1,7 +1,7 @@
 //! A child that was killed: whoever waits in vain may have waited for what that child was to do.
 
 use super::{Ranked, Writer};
-use crate::diagnose::{FindingKind, KILLED, SliceNode, main_thread, sent_by};
+use crate::diagnose::{FindingKind, KILLED, SliceNode, main_thread, meant, sent_by};
 use crate::words::{clean, ids, moment, who};
 use pg_event::{Ns, Process, ProcessId};
 
@@ -20,14 +20,10 @@ impl Writer<'_> {
         let parents: Vec<ProcessId> =
             way.iter().filter_map(|n| self.c.thread(n.thread)).map(|t| t.process).collect();
         let until = n.start + n.duration / 2;
-        let meant = |i: usize, p: &Process, signal: u32, end: Ns| {
-            let by = sent_by(self.g, self.c, ProcessId(i as u32), signal, end);
-            by.is_some_and(|t| self.c.process_id_of(t) == Some(p.parent))
-        };
         let killed = |(i, p): &(usize, &Process)| {
             let signal = p.exit_status.map_or(0, |s| s & 0x7f);
             let end = p.end.filter(|e| *e > 0 && *e < until && signal != 0 && parents.contains(&p.parent));
-            end.is_some_and(|end| !meant(*i, p, signal, end))
+            end.is_some_and(|end| !meant(self.g, self.c, ProcessId(*i as u32), signal, end))
         };
         let all = self.c.processes.iter().enumerate();
         let Some((i, p)) = all.filter(killed).max_by_key(|(_, p)| p.end) else { return String::new() };

@@ -195,12 +195,11 @@ impl Walk<'_> {
         const SHORTLY: Ns = 1_000_000_000;
         /// SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGKILL, SIGSEGV, SIGTERM, SIGSYS.
         const KILLS: [u32; 8] = [4, 6, 7, 8, 9, 11, 15, 31];
-        let process = |t: ThreadId| self.c.process_id_of(t);
         let killed = |(i, p): (usize, &Process)| {
             let signal = p.exit_status.map(|s| s & 0x7f).filter(|s| KILLS.contains(s))?;
             let at = p.end.filter(|e| *e > 0 && *e < until && began <= e.saturating_add(SHORTLY))?;
             let id = ProcessId(i as u32);
-            let meant = || sent_by(self.g, self.c, id, signal, at).and_then(process) == Some(parent);
+            let meant = || meant(self.g, self.c, id, signal, at);
             (p.parent == parent && !meant()).then_some((at, id))
         };
         let (at, id) = self.c.processes.iter().enumerate().filter_map(killed).max()?;
@@ -210,6 +209,12 @@ impl Walk<'_> {
 
 /// How a killed child came to be on the way.
 pub(crate) const KILLED: &str = "no wake-up was recorded; the process and its other children wait in vain since this child of it was killed";
+
+/// Did a process' parent send the signal that ended it at `end`? It has no more use for it then.
+pub(crate) fn meant(g: &EventGraph, c: &Catalog, process: ProcessId, signal: u32, end: Ns) -> bool {
+    let by = sent_by(g, c, process, signal, end).and_then(|t| c.process_id_of(t));
+    by.is_some() && by == c.process(process).map(|p| p.parent)
+}
 
 /// Who sent the signal that ended a process at `end`, where that was seen.
 pub(crate) fn sent_by(

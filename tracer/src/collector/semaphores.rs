@@ -1,7 +1,7 @@
 //! Names of semaphores. The C library makes a named one in a file of another name (`/dev/shm/sem.XXXXXX`) and links that to
 //! the one it was asked for (sem_overview(7)), so that whoever made it has the other name mapped, which is no more.
 
-use super::words::{device, mix};
+use super::words::peer_of;
 use pg_event::SHARED_FUTEX;
 use std::fs::{self, Metadata};
 use std::os::linux::fs::MetadataExt;
@@ -15,17 +15,19 @@ const MOST: usize = 4096;
 /// The name that a semaphore's file has now, where that by which it is mapped is no more; `peer`: what its words are known by.
 pub fn linked_name(mapped: &str, peer: u64) -> Option<String> {
     let (folder, name) = mapped.rsplit_once('/')?;
-    if folder != FOLDER || !name.starts_with(PREFIX) || Path::new(mapped).exists() {
+    let semaphore = peer & SHARED_FUTEX != 0 && folder == FOLDER && name.starts_with(PREFIX);
+    if !semaphore || Path::new(mapped).exists() {
         return None;
     }
     let all = fs::read_dir(FOLDER).ok()?.flatten().take(MOST);
     let mut named = all.filter(|e| e.file_name().to_str().is_some_and(|n| n.starts_with(PREFIX)));
-    let is_it = |m: &Metadata| {
-        let dev = m.st_dev();
-        mix(m.st_ino(), device((libc::major(dev), libc::minor(dev)))) | SHARED_FUTEX == peer
-    };
-    let it = named.find(|e| fs::symlink_metadata(e.path()).is_ok_and(|m| is_it(&m)))?;
+    let it = named.find(|e| fs::symlink_metadata(e.path()).is_ok_and(|m| peer_of(file(&m)) == peer))?;
     Some(format!("{FOLDER}/{}", it.file_name().to_str()?))
+}
+
+/// Device (major, minor) and inode.
+fn file(m: &Metadata) -> ((u32, u32), u64) {
+    ((libc::major(m.st_dev()), libc::minor(m.st_dev())), m.st_ino())
 }
 
 #[cfg(test)]
@@ -40,9 +42,8 @@ mod tests {
             return;
         }
         let m = fs::metadata(&path).expect("it was made");
-        let of =
-            |ino: u64| mix(ino, device((libc::major(m.st_dev()), libc::minor(m.st_dev())))) | SHARED_FUTEX;
-        let (own, another) = (of(m.st_ino()), of(m.st_ino() + 1));
+        let (dev, inode) = file(&m);
+        let (own, another) = (peer_of((dev, inode)), peer_of((dev, inode + 1)));
         let gone = format!("{FOLDER}/{PREFIX}pg-gone-{}", std::process::id());
         let told = linked_name(&gone, own);
         let others = [linked_name(&gone, another), linked_name(&path, own), linked_name("/tmp/sem.x", own)];

@@ -22,7 +22,7 @@ pub struct Words {
 }
 
 /// `mix` of `bpf/state.h`.
-pub(super) fn mix(h: u64, v: u64) -> u64 {
+fn mix(h: u64, v: u64) -> u64 {
     let h = (h ^ v).wrapping_mul(0xff51_afd7_ed55_8ccd);
     h ^ (h >> 32)
 }
@@ -32,11 +32,16 @@ pub(super) fn device((major, minor): (u32, u32)) -> u64 {
     u64::from(major) << 20 | u64::from(minor)
 }
 
+/// What words of a mapped file (device, inode) are known by.
+pub(super) fn peer_of((dev, inode): ((u32, u32), u64)) -> u64 {
+    mix(inode, device(dev)) | SHARED_FUTEX
+}
+
 /// The word at this address as all see it who map the same; `None`: it is of the process alone.
 fn shared(areas: &[Area], address: u64) -> Option<(RawObject, &str)> {
     let a = areas.iter().find(|a| a.has(address)).filter(|a| a.shared && a.file.1 != 0)?;
     let id = (address - a.start).wrapping_add(a.offset);
-    let peer = mix(a.file.1, device(a.file.0)) | SHARED_FUTEX;
+    let peer = peer_of(a.file);
     let path = a.path.strip_suffix(" (deleted)").unwrap_or(&a.path);
     Some((RawObject { kind: ObjectKind::Futex as u8, id, peer }, path))
 }

@@ -2,18 +2,26 @@
 
 use super::Identity;
 use crate::procfs;
-use pg_event::{Scheduling, ThreadId};
+use pg_event::{Ns, Scheduling, ThreadId};
 use std::path::Path;
 
-/// Most threads that are read at the end (about 40 us each).
+/// A thread is read again after so long: on a busy machine many wait for a CPU, again and again.
+const AGAIN: Ns = 5_000_000_000;
+/// Most threads that are read at the end; of others remains what was read of them before.
 const MOST: usize = 4096;
 
 impl Identity {
-    /// Read how a thread is scheduled now. A thread that is gone keeps what is known of it.
-    pub fn note_scheduling(&mut self, id: ThreadId) {
-        let of = self.row(id).filter(|t| t.end.is_none() && t.tid != 0);
-        let Some(now) = of.and_then(|t| read(t.tid, &online())) else { return };
-        self.set_scheduling(id, now);
+    /// Read how a thread is scheduled at `now`, unless that was done lately. A thread that is gone keeps what is known of it.
+    pub fn note_scheduling(&mut self, id: ThreadId, now: Ns) {
+        let Some(slot) = self.threads.get_mut(id.index()) else { return };
+        let lately = slot.scheduling_read.is_some_and(|at| now < at.saturating_add(AGAIN));
+        if lately || slot.row.end.is_some() || slot.row.tid == 0 {
+            return;
+        }
+        slot.scheduling_read = Some(now);
+        if let Some(seen) = read(slot.row.tid, &online()) {
+            self.set_scheduling(id, seen);
+        }
     }
 
     /// The same of all threads of programs that live.
@@ -116,14 +124,16 @@ mod tests {
         let mut told = |how: &[&str]| {
             let mut child = sleeper(how)?;
             let id = identity.thread(child.id(), child.id(), 0);
-            identity.note_scheduling(id);
+            identity.note_scheduling(id, 0);
             let one = identity.row(id).map(|t| t.scheduling.clone());
             identity.change_thread(id, |t| t.scheduling = None);
+            identity.note_scheduling(id, AGAIN - 1);
+            assert_eq!(identity.row(id).unwrap().scheduling, None, "it was read lately");
             identity.note_all_scheduling(&|| false);
             assert_eq!(one, identity.row(id).map(|t| t.scheduling.clone()), "{how:?}");
             let _ = child.kill();
             let _ = child.wait();
-            identity.note_scheduling(id);
+            identity.note_scheduling(id, AGAIN);
             assert_eq!(one, identity.row(id).map(|t| t.scheduling.clone()), "one that is gone: {how:?}");
             one.map(Option::unwrap_or_default)
         };

@@ -180,7 +180,7 @@ impl Pipeline {
             bursts.interval(r.tid, r.call, true, r.start, r.time);
         }
         if time - start >= LATE {
-            self.identity.note_scheduling(thread);
+            self.identity.note_scheduling(thread, time);
         }
         let user_stack = self.user.get(r.user_stack);
         let off = if r.flags & F_THROTTLED != 0 {

@@ -13,6 +13,7 @@ use pg_tracer::stacks::Binary;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Bins of a type's histogram that a recording gets.
 const MAX_BINS: usize = 512;
@@ -138,15 +139,29 @@ impl Opened {
     }
 }
 
-/// Those of the processes, each once, programs before libraries.
+/// How long a process may take from `execve` until its program is mapped.
+const TO_BE_MAPPED: Duration = Duration::from_secs(1);
+
+/// Those of the processes, each once, programs before libraries. Of one that is just being started there are none yet:
+/// it is waited for.
 pub(super) fn opened(pids: &[u32]) -> Result<Vec<Opened>, Refused> {
     let mut all: Vec<Opened> = Vec::new();
-    for binary in pids.iter().flat_map(|&pid| program_first(pid, Binary::of_process(pid))) {
-        if !all.iter().any(|known| known.binary.is_same(&binary)) {
-            all.push(Opened { binary, private: OnceCell::new() });
+    let begun = Instant::now();
+    loop {
+        for binary in pids.iter().flat_map(|&pid| program_first(pid, Binary::of_process(pid))) {
+            if !all.iter().any(|known| known.binary.is_same(&binary)) {
+                all.push(Opened { binary, private: OnceCell::new() });
+            }
+        }
+        let is_there = |pid: &u32| Path::new(&format!("/proc/{pid}/exe")).read_link().is_ok();
+        match () {
+            () if !all.is_empty() => return Ok(all),
+            () if begun.elapsed() > TO_BE_MAPPED || !pids.iter().any(is_there) => {
+                return Err(Refused::NoProcess);
+            }
+            () => std::thread::sleep(Duration::from_millis(5)),
         }
     }
-    if all.is_empty() { Err(Refused::NoProcess) } else { Ok(all) }
 }
 
 /// What is guarded of a profile in processes, for units of each type up to `limit`; told from each other by probes,

@@ -24,8 +24,12 @@ fn built(dir: &Path) -> PathBuf {
 struct Server(Child);
 
 impl Server {
+    /// Its libraries are mapped when it has answered.
     fn start(dir: &Path) -> Self {
-        Self(Command::new(built(dir)).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
+        let child = Command::new(built(dir)).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut server = Self(child.unwrap());
+        assert!(!server.ask(b'q'), "somebody listens already");
+        server
     }
 
     fn pid(&self) -> String {
@@ -87,7 +91,6 @@ fn units_that_are_given_are_guarded() {
 
     // A static probe: that it is counted as listened to says when it is set.
     let bounds = ["--unit-begin", "usdt:shop:order-start", "--unit-end", "usdt:shop:order__done"];
-    assert!(!server.ask(b'q'));
     let told = guarded(dir.path(), &mut server, &[&bounds[..], &long].concat(), |s| {
         s.until_listened(true);
         // It may take until the guards look, on a busy machine.

@@ -55,6 +55,8 @@ struct ThreadSlot {
     announced: bool,
     /// When it was last read how it is scheduled.
     scheduling_read: Option<Ns>,
+    /// How long it had a CPU since that was last considered, ns, by samples.
+    ran: Ns,
     dirty: bool,
 }
 
@@ -400,7 +402,14 @@ impl Identity {
                 self.change_process(row.process, |p| (p.end, p.exit_status) = (None, None));
             }
         }
-        self.threads.push(ThreadSlot { row, born, announced: false, scheduling_read: None, dirty: true });
+        self.threads.push(ThreadSlot {
+            row,
+            born,
+            announced: false,
+            scheduling_read: None,
+            ran: 0,
+            dirty: true,
+        });
         self.dirty_threads.push(id);
         id
     }

@@ -411,6 +411,7 @@ impl Pipeline {
     fn sample(&mut self, s: &StackCopy) {
         let time = self.time(s.time);
         let thread = self.identity.thread(s.tid, s.tgid, time);
+        self.identity.note_ran(thread, self.sample_weight, time);
         let kernel_thread = s.flags & raw::F_KERNEL != 0;
         let user_stack = if kernel_thread {
             StackId::NONE

@@ -1,4 +1,5 @@
-//! How the kernel schedules threads: read of who waited long for a CPU, and of who is there at the end.
+//! How the kernel schedules threads: read of who waited long for a CPU, of who had one for long, and of who is there at
+//! the end.
 
 use super::Identity;
 use crate::procfs;
@@ -7,6 +8,8 @@ use std::path::Path;
 
 /// A thread is read again after so long: on a busy machine many wait for a CPU, again and again.
 const AGAIN: Ns = 5_000_000_000;
+/// Who had a CPU for so long, ns, may be why another one had none, and may have ended when that one has it.
+const BUSY: Ns = 250_000_000;
 /// Most threads that are read at the end; of others remains what was read of them before.
 const MOST: usize = 4096;
 
@@ -24,19 +27,31 @@ impl Identity {
         }
     }
 
-    /// The same of all threads of programs that live.
-    pub fn note_all_scheduling(&mut self, stop: &dyn Fn() -> bool) {
+    /// It had a CPU for another `ran` ns until `now`.
+    pub fn note_ran(&mut self, id: ThreadId, ran: Ns, now: Ns) {
+        let Some(slot) = self.threads.get_mut(id.index()) else { return };
+        slot.ran = slot.ran.saturating_add(ran);
+        if slot.ran >= BUSY && !slot.row.kernel {
+            slot.ran = 0;
+            self.note_scheduling(id, now);
+        }
+    }
+
+    /// The same of all threads of programs that live: of how many it was not read, since there are too many or `stop`
+    /// said so.
+    pub fn note_all_scheduling(&mut self, stop: &dyn Fn() -> bool) -> usize {
         let online = online();
         let alive = self.threads.iter().filter(|(_, t)| t.row.end.is_none() && !t.row.kernel && !t.row.own);
-        let all: Vec<(ThreadId, u32)> = alive.map(|(id, t)| (ThreadId(id), t.row.tid)).take(MOST).collect();
-        for (id, tid) in all {
+        let all: Vec<(ThreadId, u32)> = alive.map(|(id, t)| (ThreadId(id), t.row.tid)).collect();
+        for (read_before, &(id, tid)) in all.iter().take(MOST).enumerate() {
             if stop() {
-                return;
+                return all.len() - read_before;
             }
             if let Some(now) = read(tid, &online) {
                 self.set_scheduling(id, now);
             }
         }
+        all.len().saturating_sub(MOST)
     }
 
     fn set_scheduling(&mut self, id: ThreadId, now: Scheduling) {
@@ -116,6 +131,20 @@ mod tests {
             }
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn who_had_a_cpu_for_long_is_read() {
+        let mut identity = Identity::new(0, &Focus::default(), 1);
+        let mut child = sleeper(&["nice", "-n", "7"]).expect("coreutils");
+        let id = identity.thread(child.id(), child.id(), 0);
+        identity.note_ran(id, BUSY - 1, BUSY - 1);
+        assert_eq!(identity.row(id).unwrap().scheduling, None, "it may have been a moment");
+        identity.note_ran(id, 1, BUSY);
+        let _ = child.kill();
+        let _ = child.wait();
+        let told = identity.row(id).unwrap().scheduling.clone().unwrap_or_default();
+        assert!(told.nice >= 7, "{told:?}");
     }
 
     #[test]

@@ -61,7 +61,10 @@ impl Run {
         drop(programs);
         let left = pipeline.look_up_rest(end, &|| hurry.load(Ordering::Relaxed));
         notes.extend(Coverage::not_looked_up(left.waits, &left.threads));
-        pipeline.identity.note_all_scheduling(&|| hurry.load(Ordering::Relaxed));
+        let unread = pipeline.identity.note_all_scheduling(&|| hurry.load(Ordering::Relaxed));
+        notes.extend((unread > 0).then(|| {
+            format!("how they are scheduled was not read of {unread} threads: it is known of those that had no CPU for long")
+        }));
         for item in pipeline.release(end, true) {
             if out.send(item).is_err() {
                 return Ok(());

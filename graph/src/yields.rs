@@ -8,8 +8,9 @@ use crate::builder::{POLL, call_is};
 use crate::profile::Profile;
 use crate::words::{clean, is_kernel, is_plumbing, short_label};
 use crate::{EventGraph, flag};
-use pg_event::{Catalog, ModuleId, Ns, ObjectId, ObjectKind, Process, ProcessId, Sysno, ThreadId};
-use std::collections::BTreeMap;
+use pg_event::{Catalog, LoopTurn, ModuleId, Ns, ObjectId, ObjectKind, Process, ProcessId, Sysno, ThreadId};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How a thread on the CPU shows that it only asks.
 #[derive(Clone, PartialEq, Debug)]
@@ -24,8 +25,8 @@ pub(crate) enum YieldLoop {
     Reads { reads: usize },
     /// Asks without waiting whether a child has ended, until one has.
     Child { count: u64 },
-    /// Stays within a few bytes of a function.
-    Spins { function: String, bytes: u64 },
+    /// Stays within a few bytes of a function; or within a loop of which is known that it asks, and which variables.
+    Spins { function: String, bytes: u64, asks: Option<Vec<String>> },
 }
 
 /// What a yield loop means, for a sentence.
@@ -200,6 +201,7 @@ fn spin(g: &EventGraph, c: &Catalog, thread: ThreadId, spans: &[(Ns, Ns)]) -> Op
     const NAMES: [&str; 4] = ["spin", "cpu_relax", "busy_wait", "busywait"];
     let mut at: BTreeMap<(ModuleId, u64), u64> = BTreeMap::new();
     let (mut samples, mut all, mut named, mut name) = (0, 0u64, 0u64, String::new());
+    let (mut asking, mut works, mut asked) = (0u64, 0u64, BTreeSet::new());
     for s in spans {
         for x in g.samples_of(thread, s.0..s.1) {
             let w = x.weight.max(1);
@@ -208,6 +210,14 @@ fn spin(g: &EventGraph, c: &Catalog, thread: ThreadId, spans: &[(Ns, Ns)]) -> Op
             let Some(f) = c.frames_of(x.user_stack).next().filter(|f| !is_kernel(c, f)) else { continue };
             if x.kernel_stack.is_some() {
                 continue;
+            }
+            match c.turn_of(x.user_stack) {
+                LoopTurn::Asks(of) => {
+                    asking += w;
+                    asked.extend(of.iter());
+                }
+                LoopTurn::Works | LoopTurn::Endless => works += w,
+                LoopTurn::Unknown => {}
             }
             if f.address != 0 {
                 *at.entry((f.module, f.address)).or_default() += w;
@@ -230,21 +240,45 @@ fn spin(g: &EventGraph, c: &Catalog, thread: ThreadId, spans: &[(Ns, Ns)]) -> Op
     if named * 10 < all * 8 && at.is_empty() {
         return None;
     }
+    let most = |w: u64| w * 10 >= all * 8;
     let unknown = (ModuleId::NONE, 0);
     let (low, high) = (at.keys().next().unwrap_or(&unknown), at.keys().next_back().unwrap_or(&unknown));
     let whole = at.values().sum::<u64>() * 100 >= all * 98;
     let library = |m: ModuleId| c.modules.get(m.index()).is_none_or(|m| is_plumbing(m.short()));
-    let tight = whole && low.0 == high.0 && high.1 - low.1 <= TIGHT && !library(low.0);
-    (tight || named * 10 >= all * 8).then(|| YieldLoop::Spins {
+    let near = whole && low.0 == high.0 && high.1 - low.1 <= TIGHT && !library(low.0);
+    // What its code was seen to do counts, not how small it is.
+    let tight = near && !most(works);
+    (tight || most(named) || most(asking)).then(|| YieldLoop::Spins {
         function: if name.is_empty() { format!("0x{:x}", low.1) } else { name },
         bytes: high.1.saturating_sub(low.1),
+        asks: most(asking).then(|| asked.into_iter().cloned().collect()),
     })
 }
 
+/// Is the thread, on the CPU within `spans`, in a loop that nothing leads out of?
+pub(crate) fn endless(g: &EventGraph, c: &Catalog, thread: ThreadId, spans: &[(Ns, Ns)]) -> bool {
+    let (mut samples, mut of) = (0, 0);
+    for x in spans.iter().flat_map(|s| g.samples_of(thread, s.0..s.1)) {
+        samples += 1;
+        of += usize::from(*c.turn_of(x.user_stack) == LoopTurn::Endless);
+    }
+    samples >= SAMPLES && of * 10 >= samples * 8
+}
+
 impl YieldLoop {
-    /// What that means, and what is not known of it.
-    pub fn means(&self) -> &'static str {
+    /// The one variable that it asks, where its code names it.
+    pub fn variable(&self) -> Option<&str> {
         match self {
+            Self::Spins { asks: Some(of), .. } => {
+                of.first().filter(|v| of.len() == 1 && !v.starts_with("0x")).map(String::as_str)
+            }
+            _ => None,
+        }
+    }
+
+    /// What that means, and what is not known of it.
+    pub fn means(&self) -> Cow<'static, str> {
+        let means = match self {
             Self::GivesUp => ASKS,
             Self::Child { .. } => "it waits for one to end",
             Self::Polls(_) => "nothing of what it looks at was ready",
@@ -254,11 +288,19 @@ impl YieldLoop {
             Self::Reads { .. } => {
                 "it asks whether it may go on; who should have written the flag is not known"
             }
+            Self::Spins { asks: Some(of), .. } => {
+                let of = variables(of).unwrap_or_else(|| "what it reads".into());
+                return format!(
+                    "no turn of this loop changes what it asks: it goes on until another thread writes {of}"
+                )
+                .into();
+            }
             // Samples tell where it was, not what the instructions there do.
             Self::Spins { .. } => {
                 "a loop this small asks a variable whether it may go on, or computes; which of both must be looked up"
             }
-        }
+        };
+        means.into()
     }
 
     /// The same with what a call that fails is about, where that has a name.
@@ -284,12 +326,23 @@ impl YieldLoop {
                 format!("asked {count} times over, without waiting, whether a child had ended (a yield loop)")
             }
             Self::Reads { reads } => format!("read a data flag {reads} times over (a yield loop)"),
-            Self::Spins { function, bytes } if *bytes <= TIGHT => {
+            Self::Spins { function, asks: Some(of), .. } => {
+                let of =
+                    variables(of).map_or_else(String::new, |of| format!(", which asks {of} again and again"));
+                format!("spun in {}{of}", clean(function, 60))
+            }
+            Self::Spins { function, bytes, .. } if *bytes <= TIGHT => {
                 format!("spun in {} (within {} bytes)", clean(function, 60), (bytes + 1).max(2))
             }
             Self::Spins { function, .. } => format!("spun in {}", clean(function, 60)),
         }
     }
+}
+
+/// Variables, in words.
+fn variables(of: &[String]) -> Option<String> {
+    let names: Vec<String> = of.iter().take(3).map(|v| clean(v, 60)).collect();
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 /// Names of the errors that callers retry on.

@@ -189,6 +189,7 @@ impl Excerpt {
             let Some(f) = c.frame(FrameId(self.frames.old[i])) else { continue };
             let module = ModuleId(self.modules.id(f.module.0));
             d.frames.push((FrameId(i as u32), Frame { module, ..f.clone() }));
+            d.turns.extend(c.turn(FrameId(self.frames.old[i])).map(|t| (FrameId(i as u32), t.clone())));
         }
         for (i, old) in self.modules.old.iter().enumerate() {
             let Some(m) = c.module(ModuleId(*old)) else { continue };

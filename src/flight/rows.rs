@@ -2,8 +2,8 @@
 //! later one will.
 
 use pg_event::{
-    Catalog, CatalogDelta, Event, Forgotten, Frame, FrameId, Kind, Module, ModuleId, Ns, Object, ObjectId,
-    Process, ProcessId, Stack, StackId, Thread, ThreadId, Trace, TraceId, UnitTypeId, UnitTypeRow,
+    Catalog, CatalogDelta, Event, Forgotten, Frame, FrameId, Kind, LoopTurn, Module, ModuleId, Ns, Object,
+    ObjectId, Process, ProcessId, Stack, StackId, Thread, ThreadId, Trace, TraceId, UnitTypeId, UnitTypeRow,
 };
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
@@ -19,6 +19,7 @@ pub struct Rows {
     objects: HashMap<ObjectId, Object>,
     stacks: HashMap<StackId, Stack>,
     frames: HashMap<FrameId, Frame>,
+    turns: HashMap<FrameId, LoopTurn>,
     modules: HashMap<ModuleId, Module>,
     traces: HashMap<TraceId, Trace>,
     unit_types: HashMap<UnitTypeId, UnitTypeRow>,
@@ -67,6 +68,7 @@ impl Rows {
                 self.frames.insert(id, frame);
             }
         }
+        self.turns.extend(d.turns.into_iter().filter(|t| self.frames.contains_key(&t.0)));
         self.modules.extend(d.modules);
         self.traces.extend(d.traces);
         self.unit_types.extend(d.unit_types);
@@ -91,6 +93,7 @@ impl Rows {
             leave(&mut self.objects, f.objects, &used.objects, &mut kept.objects);
             leave(&mut self.stacks, f.stacks, &used.stacks, &mut kept.stacks);
             leave(&mut self.frames, f.frames, &used.frames, &mut kept.frames);
+            self.turns.retain(|id, _| self.frames.contains_key(id));
         }
         if !kept.is_empty() {
             self.forgotten.push_back((from, kept));
@@ -166,6 +169,11 @@ impl Rows {
     /// The frame, if it is there.
     pub fn frame(&self, id: FrameId) -> Option<&Frame> {
         self.frames.get(&id)
+    }
+
+    /// What the loop around it does, if that was looked into.
+    pub fn turn(&self, id: FrameId) -> Option<&LoopTurn> {
+        self.turns.get(&id)
     }
 
     /// The module, if it is there.

@@ -5,9 +5,9 @@ use super::window::{Snapshot, Window};
 use super::*;
 use crate::session::{self, Header};
 use pg_event::{
-    CatalogDelta, Display, Event, Forgotten, Frame, FrameId, Hold, Item, Kind, Module, ModuleId, Ns, Object,
-    ObjectId, ObjectKind, OffCpu, OffState, Process, ProcessId, Relation, SeenBy, Stack, StackId, Sysno,
-    Thread, ThreadId, UnitTypeId, UnitTypeRow, Unserved, Violation, syscall_number,
+    CatalogDelta, Display, Event, Forgotten, Frame, FrameId, Hold, Item, Kind, LoopTurn, Module, ModuleId,
+    Ns, Object, ObjectId, ObjectKind, OffCpu, OffState, Process, ProcessId, Relation, SeenBy, Stack, StackId,
+    Sysno, Thread, ThreadId, UnitTypeId, UnitTypeRow, Unserved, Violation, syscall_number,
 };
 use std::ops::ControlFlow;
 
@@ -33,6 +33,7 @@ fn catalog(threads: u32) -> Item {
             .map(|i| (StackId(i), Stack { frames: vec![FrameId(i)], ..Stack::default() }))
             .collect(),
         frames: (0..threads).map(|i| (FrameId(i), frame(i))).collect(),
+        turns: (0..threads).map(|i| (FrameId(i), LoopTurn::Asks(vec![format!("v{i}")]))).collect(),
         modules: (0..threads)
             .map(|i| (ModuleId(i), Module { path: format!("/m{i}"), ..Module::default() }))
             .collect(),
@@ -114,6 +115,7 @@ fn identities_and_open_waits_survive() {
     assert_eq!(l.catalog.thread(holder.thread).unwrap().name, "t2");
     assert_eq!(l.catalog.object(o.object).unwrap().id, 3);
     assert_eq!(l.catalog.show_stack(o.user_stack), ["f3 (m3)"]);
+    assert_eq!(*l.catalog.turn_of(o.user_stack), LoopTurn::Asks(vec!["v3".into()]));
     let closed: Vec<_> = all.iter().filter(|e| matches!(e.kind, Kind::OffCpu(o) if !o.open)).collect();
     assert!(
         closed.len() >= 10 && closed.len() <= 13 && closed.windows(2).all(|p| p[1].time - p[0].time == S)
@@ -159,6 +161,7 @@ fn rows_of_those_who_are_gone_are_left_out() {
     let l = saved(&w);
     assert_eq!((l.catalog.threads.len(), l.catalog.processes.len()), (2, 2));
     assert_eq!((l.catalog.objects.len(), l.catalog.frames.len(), l.catalog.modules.len()), (1, 1, 1));
+    assert_eq!(l.catalog.turns.len(), 1);
 }
 
 #[test]
@@ -414,6 +417,7 @@ fn rows_leave_with_the_events_that_named_them() {
         rows.objects.retain(|r| r.0.0 >= from);
         rows.stacks.retain(|r| r.0.0 >= from);
         rows.frames.retain(|r| r.0.0 >= from);
+        rows.turns.retain(|r| r.0.0 >= from);
         // What came ten seconds ago is not named any more.
         let gone = from.saturating_sub(10 * STEP)..from.saturating_sub(9 * STEP);
         rows.forgotten = Forgotten {
@@ -444,6 +448,7 @@ fn rows_leave_with_the_events_that_named_them() {
         if let Kind::OffCpu(o) = e.kind {
             assert_eq!(l.catalog.show_stack(o.user_stack).len(), 1, "{e:?}");
             assert!(l.catalog.object(o.object).is_some());
+            assert_ne!(*l.catalog.turn_of(o.user_stack), LoopTurn::Unknown);
         }
     }
     let hangs =

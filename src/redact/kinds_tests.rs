@@ -6,8 +6,8 @@ use crate::draw::{Drawing, ns};
 use crate::session::GuardRule;
 use pg_event::trace::{Flow, How, Instruction, Mark, MarkKind, Run};
 use pg_event::{
-    Burst, Direction, Display, FrameId, Kind, ModuleKind, ObjectKind, Relation, SeenBy, StackId, Sysno,
-    ThreadId, Trace, TraceId, UnitTypeId,
+    Burst, Direction, Display, FrameId, Kind, LoopTurn, ModuleKind, ObjectKind, Relation, SeenBy, StackId,
+    Sysno, ThreadId, Trace, TraceId, UnitTypeId,
 };
 
 /// What is in the copy of a drawing, unpacked, and what was counted.
@@ -110,6 +110,20 @@ fn python_files_and_functions_of_others_are_gone() {
     let lines: Vec<u32> = c.loaded.catalog.frames.iter().map(|f| f.line).filter(|l| *l > 0).collect();
     assert_eq!(lines, [17, 99]);
     assert_eq!((c.summary.modules.kept, c.summary.modules.renamed), (2, 1), "{:?}", c.summary);
+}
+
+#[test]
+fn variables_that_loops_of_others_ask_are_gone() {
+    let mut d = Drawing::new(6.0);
+    let shop = d.process("shop", "shop", None, 0.0);
+    let pay = d.process("pay", "pay", None, 0.0);
+    let (own, other) = (d.stack(&["checkout (shop)"]), d.stack(&["seduce (affair)"]));
+    d.loops(own, LoopTurn::Asks(vec!["cart_full".into()]));
+    d.loops(other, LoopTurn::Asks(vec!["in_love".into()]));
+    waits_for(&mut d, shop, pay, own);
+    stranger(&mut d, other, Some(pay));
+    let c = Copied::of(d, &[shop, pay], &["seduce", "affair", "in_love"], &["checkout", "cart_full"]);
+    assert_eq!(c.loaded.catalog.turns.len(), 1);
 }
 
 #[test]

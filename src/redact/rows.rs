@@ -162,6 +162,13 @@ impl Used {
         let frames = select(&catalog.frames, &self.frames)
             .map(|(i, f, _)| (FrameId(i), self.frame(f, names)))
             .collect();
+        // Whose names are kept: what they ask is a name of theirs.
+        let kept = |id: FrameId| {
+            let module = catalog.frames.get(id.index()).map_or(ModuleId::NONE, |f| f.module);
+            let frame = self.frames.get(id.index()).is_some_and(|c| *c != Class::Dropped);
+            frame && self.modules.get(module.index()) == Some(&Class::Named)
+        };
+        let turns = catalog.turns.iter().filter(|t| kept(*t.0)).map(|(id, t)| (*id, t.clone())).collect();
         let modules = select(&catalog.modules, &self.modules)
             .map(|(i, m, class)| (ModuleId(i), module(m, class, names)));
         let modules = modules.collect();
@@ -180,6 +187,7 @@ impl Used {
             modules,
             traces,
             unit_types,
+            turns,
             ..CatalogDelta::default()
         }
     }

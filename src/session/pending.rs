@@ -8,13 +8,14 @@ use std::hash::Hash;
 #[derive(Default)]
 pub(super) struct Pending {
     delta: CatalogDelta,
-    places: [HashMap<u32, usize>; 8],
+    places: [HashMap<u32, usize>; 9],
 }
 
 impl Pending {
     /// Take over rows.
     pub(super) fn merge(&mut self, from: &CatalogDelta) {
-        let [threads, processes, objects, stacks, frames, modules, traces, unit_types] = &mut self.places;
+        let [threads, processes, objects, stacks, frames, modules, traces, unit_types, turns] =
+            &mut self.places;
         let d = &mut self.delta;
         upsert(&mut d.threads, threads, &from.threads, |i| i.0);
         upsert(&mut d.processes, processes, &from.processes, |i| i.0);
@@ -24,6 +25,7 @@ impl Pending {
         upsert(&mut d.modules, modules, &from.modules, |i| i.0);
         upsert(&mut d.traces, traces, &from.traces, |i| i.0);
         upsert(&mut d.unit_types, unit_types, &from.unit_types, |i| i.0);
+        upsert(&mut d.turns, turns, &from.turns, |i| i.0);
     }
 
     /// All that waits; nothing waits any more.
@@ -62,7 +64,8 @@ pub(super) fn split(mut d: CatalogDelta) -> Option<(CatalogDelta, CatalogDelta)>
         + d.frames.len()
         + d.modules.len()
         + d.traces.len()
-        + d.unit_types.len();
+        + d.unit_types.len()
+        + d.turns.len();
     if rows < 2 {
         return None;
     }
@@ -76,6 +79,7 @@ pub(super) fn split(mut d: CatalogDelta) -> Option<(CatalogDelta, CatalogDelta)>
         modules: half(&mut d.modules, true),
         traces: half(&mut d.traces, false),
         unit_types: half(&mut d.unit_types, true),
+        turns: half(&mut d.turns, false),
         ..CatalogDelta::default()
     };
     if d.is_empty() || second.is_empty() {

@@ -37,6 +37,7 @@ const BUSY: &[Program] = &[
     ("cpu", ""),
     ("yields", "yield"),
     ("yields", "poll0"),
+    ("yields", "ring"),
     ("yields", "spin"),
     ("yields", "setlk"),
     ("yields", "backoff"),

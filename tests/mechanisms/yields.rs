@@ -1,6 +1,7 @@
 //! Loops that ask again and again.
 
 use crate::truth::{Truth, check};
+use pg_event::LoopTurn;
 use pg_graph::BlockType;
 
 /// The thread asks for a flag in memory: that it does so is what a recording without `--flag` can tell.
@@ -31,6 +32,25 @@ fn turning_in_place() {
     check("turning_in_place", ("yields", "spin"), "spin.asker", |t| {
         let said = t.caused_by_either("spin.asker", &["spin.asker", "spin.setter"]);
         said.victim(BlockType::RepeatedYield).tells("look_again");
+        assert_eq!(turns(t, "spin.asker"), [LoopTurn::Asks(vec!["flag".into()])]);
+    });
+}
+
+/// What the loops do that most samples of a thread were in.
+fn turns(t: &Truth, role: &str) -> Vec<LoopTurn> {
+    let (g, c) = (&t.loaded.graph, &t.loaded.catalog);
+    let samples = g.samples_of(t.thread(role), 0..u64::MAX);
+    let mut all: Vec<&LoopTurn> = samples.iter().map(|s| c.turn_of(s.user_stack)).collect();
+    let many = all.len() / 10;
+    all.sort_by_key(|t| format!("{t:?}"));
+    all.chunk_by(|a, b| a == b).filter(|x| x.len() > many).map(|x| x[0].clone()).collect()
+}
+
+#[test]
+fn a_loop_as_small_that_works() {
+    check("a_loop_as_small_that_works", ("yields", "ring"), "ring.walker", |t| {
+        t.caused_by("ring.walker", "ring.walker").victim(BlockType::LongRunning).says("walk");
+        assert_eq!(turns(t, "ring.walker"), [LoopTurn::Works]);
     });
 }
 

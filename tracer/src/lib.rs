@@ -6,6 +6,7 @@ pub mod collector;
 pub mod command;
 mod error;
 pub mod flags;
+pub mod flow;
 pub mod focus;
 pub mod given;
 pub mod guards;

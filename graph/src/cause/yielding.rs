@@ -30,7 +30,7 @@ impl Writer<'_> {
                 "it asks again and again whether it may go on, and {} may let it",
                 clean(&short_who(self.c, h.thread), 60)
             ),
-            _ => how.as_ref().map_or(ASKS, YieldLoop::means).to_owned(),
+            _ => how.as_ref().map_or(ASKS.into(), YieldLoop::means).into_owned(),
         };
         // A tight loop names its function itself.
         let f = if matches!(how, Some(YieldLoop::Spins { .. })) { String::new() } else { f };

@@ -260,6 +260,7 @@ impl Walk<'_> {
             start: v.start,
             spans: group_spans(group),
             rounds: group.waits,
+            variable: None,
             how: format!(
                 "waited {} times for {} each in {}, {} in all",
                 group.waits,

@@ -78,6 +78,7 @@ impl Walk<'_> {
             spans: spans.clone(),
             rounds: 0,
             how: format!("{} for {}", how.words(), span(total(spans))),
+            variable: how.variable().map(str::to_owned),
         };
         self.path.push((thread, spans.clone()));
         let own = self.out.nodes.len() - 1;

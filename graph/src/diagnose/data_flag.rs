@@ -24,6 +24,8 @@ pub(crate) struct Asks {
     pub rounds: usize,
     /// "slept 158 times for 95 ms each in clock_nanosleep".
     pub how: String,
+    /// The one variable that its code asks, by name, where that is known.
+    pub variable: Option<String>,
 }
 
 /// Below this nothing is recommended.
@@ -62,6 +64,17 @@ impl Walk<'_> {
         let tests = function.map_or_else(String::new, |f| format!(" (in {})", clean(f, 60)));
         let t = self.c.thread(thread).map_or(0, |t| t.tid);
         let pid = self.c.process_of(thread).map_or(t, |p| p.pid);
+        let next = match &asks.variable {
+            Some(v) => {
+                let v = clean(v, 60);
+                format!(
+                    "It asks `{v}`: while it hangs, `sudo pg-tui record -p {pid} --flag '{v}'` records who reads and writes that (`record --flag '{v}' -- CMD` from the start of a command)."
+                )
+            }
+            None => format!(
+                "While it hangs, `sudo pg-tui find-flag -p {pid} -t {t}` finds the variable that the loop tests{tests}. With its address or name, `sudo pg-tui record -p {pid} --flag NAME` records who writes it (`record --flag NAME -- CMD` from the start of a command)."
+            ),
+        };
         let q = self.pose_about(
             thread,
             (asks.vertex, asks.start),
@@ -69,7 +82,7 @@ impl Walk<'_> {
                 kind: QuestionKind::DataFlag,
                 text: format!("Which data flag does {} wait for?", short_who(self.c, thread)),
                 why: format!(
-                    "{} {}: it asks a variable whether it may go on. No access to a data flag of it was recorded, so who should have written it is not known. While it hangs, `sudo pg-tui find-flag -p {pid} -t {t}` finds the variable that the loop tests{tests}. With its address or name, `sudo pg-tui record -p {pid} --flag NAME` records who writes it (`record --flag NAME -- CMD` from the start of a command).",
+                    "{} {}: it asks a variable whether it may go on. No access to a data flag of it was recorded, so who should have written it is not known. {next}",
                     who(self.c, thread),
                     asks.how
                 ),

@@ -1,7 +1,7 @@
 //! Repeated yield: which data flag a loop asks for, and who lets it go on (algorithm 1, lines 6 to 11).
 
 use crate::draw::{Drawing, ns};
-use pg_event::{Catalog, ObjectKind, StackId, ThreadId};
+use pg_event::{Catalog, LoopTurn, ObjectKind, StackId, ThreadId};
 use pg_graph::report::Report;
 use pg_graph::sim::{Act, Asking, Recording, Script, Setup};
 use pg_graph::{
@@ -167,6 +167,39 @@ fn without_a_flag_it_says_how_to_record_one() {
     let r = done(&mut d);
     assert_eq!((r.questions[0].options, r.questions[0].answer), (0, 0));
     assert_eq!(r.root_causes[0].block_type, Some(BlockType::RepeatedYield));
+}
+
+/// What the code of a loop was seen to do decides whether it asks or works, not how small it is.
+#[test]
+fn what_the_code_of_a_loop_does_tells_whether_it_asks() {
+    let asks = |of: &[&str]| LoopTurn::Asks(of.iter().map(|v| (*v).to_owned()).collect());
+    let (yields, works) = (BlockType::RepeatedYield, BlockType::LongRunning);
+    for (turn, is, says) in [
+        (LoopTurn::Unknown, yields, "asks a variable whether it may go on, or computes"),
+        (asks(&["ready"]), yields, "which asks ready again and again"),
+        (asks(&["ready"]), yields, "until another thread writes ready"),
+        (asks(&[]), yields, "until another thread writes what it reads"),
+        (LoopTurn::Works, works, "wait_ready"),
+        (LoopTurn::Endless, works, "in a loop that no instruction leads out of"),
+    ] {
+        let mut d = Drawing::new(12.0);
+        let lone = d.process("spin", "spin", None, 0.0);
+        let at = d.stack(&["wait_ready (spin)", "main (spin)"]);
+        d.loops(at, turn.clone());
+        d.runs(lone, 1.0, 9.0, at);
+        d.wait(lone, 9.5, 12.0, "pause").open();
+        let (g, c) = d.build();
+        let mut d = Diagnosis::new(&g, &c, victim(&g, &c, 1000), Options::default());
+        if let Some(q) = next_question(&mut d) {
+            let named = matches!(&turn, LoopTurn::Asks(of) if !of.is_empty());
+            assert_eq!(q.why.contains("record -p 1000 --flag 'ready'"), named, "{}", q.why);
+            assert_ne!(q.why.contains("find-flag"), named, "{}", q.why);
+            d.answer(0, By::User);
+        }
+        let r = done(&mut d);
+        let cause = &r.root_causes[0];
+        assert!(cause.block_type == Some(is) && cause.why.contains(says), "{turn:?}: {}", cause.why);
+    }
 }
 
 /// Two threads that ask for each other's flag.

@@ -51,6 +51,31 @@ static __attribute__((noinline)) void ask_again(int n) {
   while (!flag) turn(n);
 }
 
+/* A list whose end leads back to its begin: no more than a loop that asks, and works all the time. */
+static struct item { struct item *next; } first, second;
+
+static __attribute__((noinline)) void walk(struct item *i) {
+  while (i) {
+    i = i->next;
+    __asm__ volatile("" : "+r"(i));
+  }
+}
+
+static void *walker(void *arg) {
+  (void)arg;
+  role("ring.walker");
+  first.next = &second;
+  second.next = &first;
+  walk(&first);
+  return NULL;
+}
+
+static void ring(void) {
+  role("ring.main");
+  thread(walker, NULL);
+  nap(FOR);
+}
+
 static const char *NAMES[] = {"yield", "nap", "poll0", "spin", "timedwait"};
 
 static void ask(int n) {
@@ -153,6 +178,7 @@ int main(int argc, char **argv) {
   for (int n = 0; n < 5; n++) {
     if (!strcmp(argv[1], NAMES[n])) ask(n);
   }
+  if (!strcmp(argv[1], "ring")) ring();
   if (!strcmp(argv[1], "trylock")) trylock();
   if (!strcmp(argv[1], "setlk")) setlk();
   if (!strcmp(argv[1], "mapped")) mapped();

@@ -7,6 +7,7 @@ use crate::{
     TraceId, UnitTypeId, UnitTypeRow, bounded,
 };
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// One thread.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -102,6 +103,25 @@ pub struct Stack {
 /// Name of the place to which the handlers of signals return ([`Frame::function`]): the functions above it in a stack are a
 /// handler's, those below were interrupted.
 pub const SIGNAL_RETURN: &str = "__restore_rt";
+
+/// What the loop of machine code around a place does in a turn, where that was looked into: of places where threads were
+/// found again and again.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+pub enum LoopTurn {
+    /// The code does not tell.
+    #[default]
+    Unknown,
+    /// A turn begins with what the one before has changed: it computes.
+    Works,
+    /// All turns are alike until somebody else changes what it reads: it asks. The variables that it reads, as far as the
+    /// code names them.
+    Asks(#[serde(deserialize_with = "bounded::sequence::<MAX_ASKED, _, _>")] Vec<String>),
+    /// Nothing in it leads out.
+    Endless,
+}
+
+/// Most variables of a [`LoopTurn::Asks`] that are read.
+const MAX_ASKED: usize = 64;
 
 /// A place in a module.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
@@ -220,6 +240,8 @@ pub struct Catalog {
     /// By [`UnitTypeId`].
     #[serde(deserialize_with = "bounded::sequence::<MAX_UNIT_TYPES, _, _>")]
     pub unit_types: Vec<UnitTypeRow>,
+    /// What loops do, in the order of the places in them.
+    pub turns: BTreeMap<FrameId, LoopTurn>,
     /// By [`TraceId`]. Not part of the serialised form: whoever keeps traces has a form of their own for them.
     #[serde(skip)]
     pub traces: Vec<Trace>,
@@ -275,6 +297,8 @@ pub struct CatalogDelta {
     /// Types of units of work. A profile has few of them; none is ever forgotten.
     #[serde(deserialize_with = "bounded::sequence::<MAX_UNIT_TYPES, _, _>")]
     pub unit_types: Vec<(UnitTypeId, UnitTypeRow)>,
+    /// What the loops around these places do.
+    pub turns: Vec<(FrameId, LoopTurn)>,
     /// Traces; left out when serialised, as in [`Catalog`].
     #[serde(skip)]
     pub traces: Vec<(TraceId, Trace)>,
@@ -297,6 +321,7 @@ impl From<Catalog> for CatalogDelta {
             frames: rows(all.frames, FrameId),
             modules: rows(all.modules, ModuleId),
             unit_types: rows(all.unit_types, UnitTypeId),
+            turns: all.turns.into_iter().collect(),
             traces: rows(all.traces, TraceId),
             forgotten: Forgotten::default(),
         }
@@ -313,6 +338,7 @@ impl CatalogDelta {
             && self.frames.is_empty()
             && self.modules.is_empty()
             && self.unit_types.is_empty()
+            && self.turns.is_empty()
             && self.traces.is_empty()
             && self.forgotten.is_empty()
     }
@@ -344,6 +370,7 @@ impl Catalog {
             v.into_iter().map(|(i, t)| (f(i), t)).collect()
         }
         self.lookup = Lookup::default();
+        self.turns.extend(d.turns);
         let blank_object = || Object::new(crate::ObjectKind::Unknown, 0, 0);
         upsert(&mut self.threads, rows(d.threads, ThreadId::index), MAX_ROWS, Thread::default)
             + upsert(&mut self.processes, rows(d.processes, ProcessId::index), MAX_ROWS, Process::default)
@@ -408,6 +435,12 @@ impl Catalog {
     /// Why the type of units is not known, where the id stands for that.
     pub fn why_unknown(&self, id: UnitTypeId) -> Option<&str> {
         self.unit_row(id).map(|t| t.unknown.as_str()).filter(|why| !why.is_empty())
+    }
+
+    /// What the loop around the innermost place of a stack does.
+    pub fn turn_of(&self, id: StackId) -> &LoopTurn {
+        let leaf = self.stack(id).and_then(|s| s.frames.first());
+        leaf.and_then(|f| self.turns.get(f)).unwrap_or(&LoopTurn::Unknown)
     }
 
     /// The frames of a stack, leaf first.

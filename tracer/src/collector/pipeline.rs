@@ -3,6 +3,7 @@
 mod beside;
 mod holds;
 mod intervals;
+mod leaves;
 mod recent;
 mod room;
 mod silent;
@@ -23,6 +24,7 @@ use crate::identity::Identity;
 use crate::stacks::StackTable;
 use crate::unserved::Tracker;
 use holds::Left;
+use leaves::Leaves;
 use pg_event::{
     CatalogDelta, Direction, Event, IpcUse, Item, Kind, Ns, ObjectKind, OffCpu, OffState, Sample, StackId,
     SyscallUse, Sysno, ThreadId, Work,
@@ -90,6 +92,7 @@ pub struct Pipeline {
     open: FastMap<u32, (u64, StackId)>,
     /// Counts what can change how a thread or a stack is named.
     changes: u64,
+    leaves: Leaves,
     /// Waits that have become long and whose holders were not looked up yet.
     long: VecDeque<Long>,
     /// Those for which nobody was found, to be asked for once more from a time on.
@@ -139,6 +142,7 @@ impl Pipeline {
             silent: Silent::default(),
             open: FastMap::default(),
             changes: 0,
+            leaves: Leaves::default(),
             long: VecDeque::new(),
             later: VecDeque::new(),
             left: Left::default(),
@@ -293,6 +297,7 @@ impl Pipeline {
                 }
                 self.changes += 1;
                 self.last.remove(&tid);
+                self.leaves.forget(tid);
                 self.silent.known(tid);
                 self.open.remove(&tid);
                 self.python.forget(tgid, tid);
@@ -420,6 +425,11 @@ impl Pipeline {
         } else {
             self.unwind(s, &s.data)
         };
+        if !kernel_thread {
+            for stack in self.leaves.sample(s.tid, (s.kernel_stack == 0).then_some(user_stack)) {
+                self.stacks.turns_at(stack);
+            }
+        }
         let user_stack = if kernel_thread {
             user_stack
         } else {

@@ -251,22 +251,13 @@ impl Elf {
         names: &str,
         take: &mut impl FnMut(&[u8], u64, u64, bool),
     ) -> Option<()> {
-        const ENTRY: usize = 24;
         const FUNC: u8 = 2;
         const IFUNC: u8 = 10;
-        let read = |name: &str| self.place_of(name).and_then(|(offset, size)| src.at(offset, size));
-        let (symbols, names) = (read(table)?, read(names)?);
-        for s in symbols.chunks_exact(ENTRY) {
-            let kind = s[4] & 15;
-            if u16_at(s, 6)? == 0 || !matches!(kind, FUNC | IFUNC) {
-                continue;
+        self.typed(src, table, names, &mut |kind, name, at, size| {
+            if matches!(kind, FUNC | IFUNC) {
+                take(name, at, size, kind == IFUNC);
             }
-            let name = name_at(&names, u32_at(s, 0)?);
-            if !name.is_empty() {
-                take(name, u64_at(s, 8)?, u64_at(s, 16)?, kind == IFUNC);
-            }
-        }
-        Some(())
+        })
     }
 
     /// The symbols that a table defines: name, address, size.
@@ -277,6 +268,17 @@ impl Elf {
         names: &str,
         take: &mut impl FnMut(&[u8], u64, u64),
     ) -> Option<()> {
+        self.typed(src, table, names, &mut |_, name, at, size| take(name, at, size))
+    }
+
+    /// The same with their types.
+    fn typed(
+        &self,
+        src: &(impl Bytes + ?Sized),
+        table: &str,
+        names: &str,
+        take: &mut impl FnMut(u8, &[u8], u64, u64),
+    ) -> Option<()> {
         const ENTRY: usize = 24;
         let read = |name: &str| self.place_of(name).and_then(|(offset, size)| src.at(offset, size));
         let (symbols, names) = (read(table)?, read(names)?);
@@ -284,10 +286,26 @@ impl Elf {
             let defined = u16_at(s, 6)? != 0;
             let name = name_at(&names, u32_at(s, 0)?);
             if defined && !name.is_empty() {
-                take(name, u64_at(s, 8)?, u64_at(s, 16)?);
+                take(s[4] & 15, name, u64_at(s, 8)?, u64_at(s, 16)?);
             }
         }
         Some(())
+    }
+
+    /// The variables that a table of symbols defines, but those that each thread has its own of: name, address, size.
+    pub fn variables(
+        &self,
+        src: &(impl Bytes + ?Sized),
+        table: &str,
+        names: &str,
+        take: &mut impl FnMut(&[u8], u64, u64),
+    ) -> Option<()> {
+        const OBJECT: u8 = 1;
+        self.typed(src, table, names, &mut |kind, name, at, size| {
+            if kind == OBJECT {
+                take(name, at, size);
+            }
+        })
     }
 
     /// Virtual address of a byte of the file. Where segments share a page of the file, the executable

@@ -51,6 +51,18 @@ impl Source {
             Self::None => None,
         }
     }
+
+    /// Its unwind tables; none, when it cannot be read any more.
+    pub fn cfi(&self, elf: &Elf) -> Cfi {
+        match self {
+            Self::Path { path, dev, inode } => {
+                open_same(path, *dev, *inode).map(|f| elf.cfi(&f)).unwrap_or_default()
+            }
+            Self::Open(f) => elf.cfi(f),
+            Self::Image(b) => elf.cfi(b.as_slice()),
+            Self::None => Cfi::default(),
+        }
+    }
 }
 
 /// One module.
@@ -75,15 +87,7 @@ pub(super) struct Entry {
 
 impl Entry {
     fn read_cfi(&self) -> Cfi {
-        let Some(elf) = &self.elf else { return Cfi::default() };
-        match &*self.source {
-            Source::Path { path, dev, inode } => {
-                open_same(path, *dev, *inode).map(|f| elf.cfi(&f)).unwrap_or_default()
-            }
-            Source::Open(f) => elf.cfi(f),
-            Source::Image(b) => elf.cfi(b.as_slice()),
-            Source::None => Cfi::default(),
-        }
+        self.elf.as_ref().map(|elf| self.source.cfi(elf)).unwrap_or_default()
     }
 
     /// Calls `take` with headers and bytes of the file; `None` when it cannot be read any more.

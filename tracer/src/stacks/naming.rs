@@ -2,13 +2,15 @@
 
 use super::StackTable;
 use super::space::PERF_MAP_PAUSE;
-use super::symbol::{Answer, Job};
-use pg_event::{CatalogDelta, Frame, FrameId};
+use super::symbol::{Answer, Found, Job};
+use pg_event::{CatalogDelta, Frame, FrameId, StackId};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// How long frames of compiled code wait for a name.
 const NAMELESS_FOR: Duration = Duration::from_secs(20);
+/// Most places whose loops are looked into.
+const MAX_LOOPED: usize = 512;
 /// Whether to stop is asked so often.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -90,7 +92,7 @@ impl StackTable {
 
     /// Frames that were not yet looked up.
     pub fn pending(&self) -> usize {
-        self.unnamed.len() + self.symbols.pending()
+        self.unnamed.len() + self.unlooked.len() + self.symbols.pending()
     }
 
     /// Of the frames that were ever asked for, in their order, so many were looked up; and all of them.
@@ -99,12 +101,24 @@ impl StackTable {
         (answered, answered + self.symbols.pending() as u64)
     }
 
-    fn submit(&mut self) {
-        if self.unnamed.is_empty() {
-            return;
+    /// A thread was found at this stack's innermost place, at it and few others, again and again: what the loop there does
+    /// is asked with the names.
+    pub fn turns_at(&mut self, stack: StackId) {
+        let Some(leaf) = self.by_id.get(&stack).and_then(|s| s.frames.first()) else { return };
+        if self.looped.len() < MAX_LOOPED && self.looped.insert(*leaf) {
+            self.unlooked.push(*leaf);
         }
+    }
+
+    fn submit(&mut self) {
+        let (names, loops) = (std::mem::take(&mut self.unnamed), std::mem::take(&mut self.unlooked));
+        self.ask(names, false);
+        self.ask(loops, true);
+    }
+
+    fn ask(&mut self, frames: Vec<FrameId>, loops: bool) {
         let mut by_module: HashMap<u32, Vec<(FrameId, u64)>> = HashMap::new();
-        for id in self.unnamed.drain(..) {
+        for id in frames {
             if let Some(k) = self.frames.get(&id) {
                 by_module.entry(k.module).or_default().push((id, k.address));
             }
@@ -113,14 +127,18 @@ impl StackTable {
         modules.sort_unstable_by_key(|m| m.0);
         for (module, addresses) in modules {
             let Some(entry) = self.modules.entries.get(module as usize) else { continue };
-            if let Some(job) = Job::new(module, entry, addresses) {
+            if let Some(job) = Job::new(module, entry, addresses, loops) {
                 self.symbols.submit(job);
             }
         }
     }
 
     fn answer(&mut self, a: Answer, delta: &mut CatalogDelta) {
-        let Some(symbol) = a.symbol else { return };
+        let symbol = match a.found {
+            Some(Found::Symbol(symbol)) => symbol,
+            Some(Found::Turn(turn)) => return delta.turns.push((a.frame, turn)),
+            None => return,
+        };
         self.coverage.symbols_resolved += 1;
         let frame = Frame { module: a.module, address: a.address, ..symbol.into_frame() };
         delta.frames.push((a.frame, frame));

@@ -5,6 +5,7 @@
 //! a hostile file must end neither the recording nor the wait for it.
 
 mod file;
+mod loops;
 mod worker;
 
 pub(super) use file::SymbolFile;
@@ -15,7 +16,7 @@ use super::elf::Elf;
 use super::module::{Entry, Source};
 use crate::collector::lower_priority;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, never, select, unbounded};
-use pg_event::{Frame, FrameId, ModuleId, ModuleKind};
+use pg_event::{Frame, FrameId, LoopTurn, ModuleId, ModuleKind};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -56,11 +57,13 @@ pub(super) struct Job {
     source: Arc<Source>,
     root: Option<PathBuf>,
     addresses: Vec<(FrameId, u64)>,
+    /// Not their names are asked, but what the loops around them do.
+    loops: bool,
 }
 
 impl Job {
     /// `None` when no file has symbols for this module.
-    pub fn new(module: u32, entry: &Entry, addresses: Vec<(FrameId, u64)>) -> Option<Self> {
+    pub fn new(module: u32, entry: &Entry, addresses: Vec<(FrameId, u64)>, loops: bool) -> Option<Self> {
         let kernel = entry.row.kind == ModuleKind::Kernel;
         if !kernel && entry.elf.is_none() {
             return None;
@@ -74,17 +77,27 @@ impl Job {
             source: entry.source.clone(),
             root: entry.root.clone(),
             addresses,
+            loops,
         })
     }
 }
 
-/// The name of a frame, `None` when there is none.
+/// What was found out about a frame.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// Its name.
+    Symbol(Symbol),
+    /// What the loop around it does.
+    Turn(LoopTurn),
+}
+
+/// What was asked about a frame; `None` when it was not found.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub frame: FrameId,
     pub module: ModuleId,
     pub address: u64,
-    pub symbol: Option<Symbol>,
+    pub found: Option<Found>,
 }
 
 /// The thread that looks names up, started at the first question.

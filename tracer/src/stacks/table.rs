@@ -140,6 +140,9 @@ pub struct StackTable {
     new: CatalogDelta,
     /// Frames not yet given to the symboliser.
     pub(super) unnamed: Vec<FrameId>,
+    /// Places that threads were found at again and again, and those of them whose loops were not asked about yet.
+    pub(super) looped: HashSet<FrameId>,
+    pub(super) unlooked: Vec<FrameId>,
     /// Frames in code of a just-in-time compiler, with process and address, that the perf-map did not name yet.
     pub(super) nameless: Vec<(FrameId, u32, u64, Instant)>,
     modules_given: u32,

@@ -1,6 +1,6 @@
 //! A binary as a source of control flow, and who in it never returns.
 
-use super::flow::{Returns, Source, decode};
+use crate::flow::{Returns, Source, decode};
 use crate::stacks::Image;
 use iced_x86::{Code, FlowControl, Instruction, Mnemonic, OpKind};
 use std::cell::{Cell, RefCell};
@@ -175,8 +175,8 @@ impl Source for Binary {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Function, Way};
     use super::*;
+    use crate::flow::{Function, Way};
     use object::{Object, ObjectSymbol};
     use std::process::Command;
 

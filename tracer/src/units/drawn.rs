@@ -1,11 +1,11 @@
 //! Stacks told by hand over a small program, for tests.
 
 use super::event_loop::EventLoop;
-use super::fake::Program;
-use super::function::Function;
 use super::place::{Place, Places};
 use super::seen::Seen;
 use super::waits::Wait;
+use crate::flow::Function;
+use crate::flow::fake::Program;
 use pg_event::{Catalog, Frame, FrameId, ModuleId, Stack, StackId, Sysno, ThreadId};
 use std::rc::Rc;
 

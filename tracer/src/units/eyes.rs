@@ -5,11 +5,11 @@
 //! turned. If it does not, the function was left and called again, and the same is asked of its caller, which was at the
 //! same call twice.
 
-use super::function::Way;
-use super::natural::LoopId;
 use super::place::{LoopAt, Place, Places};
 use super::seen::{ThreadSeen, Waited};
 use super::waits::Wait;
+use crate::flow::LoopId;
+use crate::flow::Way;
 use pg_event::{Catalog, Frame, FrameId, ModuleId, ModuleKind, StackId, Sysno};
 use std::collections::{BTreeSet, HashMap};
 

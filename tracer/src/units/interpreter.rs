@@ -160,13 +160,13 @@ impl BoundaryPath {
 #[cfg(test)]
 mod tests {
     use super::super::boundary::is_boundary;
-    use super::super::fake::Program;
-    use super::super::function::Function;
     use super::super::place::{Place, Places};
     use super::super::python::PythonFunction;
     use super::super::seen::Seen;
     use super::super::waits::Wait;
     use super::*;
+    use crate::flow::Function;
+    use crate::flow::fake::Program;
     use pg_event::{Frame, Kind, Module, OffCpu, OffState, Stack, Sysno};
     use std::rc::Rc;
 

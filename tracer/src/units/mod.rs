@@ -2,10 +2,10 @@
 //! machine code (PerfGuard, sections 3 and 4.1). Works on binaries without symbols.
 //!
 //! [`Seen`] is told the stacks of threads, one after the other, and says which loop each thread turns around its waits:
-//! the outermost of those that must have turned between the stacks. What a function's code leads to is [`Function`]:
-//! bounds from symbols or unwind entries, blocks and jump tables ([`Flow`]), natural loops ([`Loops`]). Which of a loop's
-//! waits are for its next unit, and lie between two units, its [`BoundaryPath`]s tell; [`is_boundary`] knows such a wait
-//! again by its stack, in a recording or in a running process.
+//! the outermost of those that must have turned between the stacks. What a function's code leads to is
+//! [`Function`](crate::flow::Function)'s matter. Which of a loop's waits are for its next unit, and lie between two units,
+//! its [`BoundaryPath`]s tell; [`is_boundary`] knows such a wait again by its stack, in a recording or in a running
+//! process.
 //!
 //! Known limits: a loop in code of a just-in-time compiler is not seen. Of a Python program some waits must have been
 //! recorded with the interpreter's frames (those longer than `record --long-wait`); the others are taken to be in the
@@ -28,26 +28,16 @@ mod event_loop;
 mod event_loop_tests;
 mod evidence;
 mod eyes;
-#[cfg(test)]
-mod fake;
-mod flow;
-mod function;
 mod interpreter;
-mod natural;
 mod place;
 mod python;
 mod seen;
-mod split;
-mod table;
 mod turning;
 mod waits;
 
 pub use boundary::{BoundaryPath, RequestLoop, is_boundary};
 pub use event_loop::{EventLoop, Site};
-pub use flow::{Block, Flow, FlowError, Returns, Source};
-pub use function::{Function, Way};
 pub use interpreter::waits_for_interpreter;
-pub use natural::{Loop, LoopId, Loops};
 pub use place::{LoopAt, Places};
 pub use seen::{Seen, Waited};
 pub use turning::{Found, Turning};

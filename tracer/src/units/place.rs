@@ -1,10 +1,10 @@
 //! The functions that frames of a recording lie in, with their loops.
 
 use super::binary::Binary;
-use super::flow::Source;
-use super::function::{Function, Way};
-use super::natural::LoopId;
 use super::python::PythonFunction;
+use crate::flow::LoopId;
+use crate::flow::Source;
+use crate::flow::{Function, Way};
 use pg_event::{Catalog, Frame, FrameId, Module, ModuleId, ModuleKind};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

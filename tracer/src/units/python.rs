@@ -1,7 +1,7 @@
 //! Loops of a Python function, by the indentation of its source: the interpreter's machine code shows its own loop only.
 
-use super::function::Way;
-use super::natural::LoopId;
+use crate::flow::LoopId;
+use crate::flow::Way;
 use crate::stacks::open_plain;
 use std::io::Read;
 use std::path::Path;

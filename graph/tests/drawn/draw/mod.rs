@@ -5,9 +5,9 @@ pub mod middle;
 
 use pg_event::{
     Catalog, Cmdline, Context, Coverage, Direction, Display, Event, Frame, FrameId, Hold, IpcUse, Item, Kind,
-    Module, ModuleId, ModuleKind, Ns, Object, ObjectId, ObjectKind, OffCpu, OffState, Process, ProcessId,
-    Relation, Sample, SeenBy, Stack, StackId, SyscallUse, Sysno, Thread, ThreadId, UnitTypeId, UnitTypeRow,
-    Unserved, Violation, Work, syscall_number,
+    LoopTurn, Module, ModuleId, ModuleKind, Ns, Object, ObjectId, ObjectKind, OffCpu, OffState, Process,
+    ProcessId, Relation, Sample, SeenBy, Stack, StackId, SyscallUse, Sysno, Thread, ThreadId, UnitTypeId,
+    UnitTypeRow, Unserved, Violation, Work, syscall_number,
 };
 use pg_graph::report::Report;
 use pg_graph::{
@@ -200,6 +200,13 @@ impl Drawing {
         }
         self.catalog.stacks.push(Stack { frames: ids, kernel: false, truncated: false });
         StackId(self.catalog.stacks.len() as u32 - 1)
+    }
+
+    /// The loop around the innermost place of a stack does this.
+    pub fn loops(&mut self, stack: StackId, turn: LoopTurn) {
+        let leaf = self.catalog.stacks[stack.index()].frames[0];
+        self.catalog.frames[leaf.index()].address = 0x1000;
+        self.catalog.turns.insert(leaf, turn);
     }
 
     pub fn event(&mut self, time: Ns, thread: ThreadId, kind: Kind) {

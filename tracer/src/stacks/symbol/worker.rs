@@ -2,7 +2,8 @@
 //! Looks addresses up in the files of their modules, of which it keeps a bounded part open.
 
 use super::file::{SymbolFile, files};
-use super::{Answer, Job, REST, Symbol};
+use super::loops::turns;
+use super::{Answer, Found, Job, REST, Symbol};
 use crate::stacks::debugfile::Debuginfod;
 use crate::stacks::elf::Elf;
 use crate::stacks::module::Source;
@@ -114,7 +115,7 @@ impl Worker {
                     frame,
                     module: job.id,
                     address,
-                    symbol: named.next().flatten(),
+                    found: named.next().flatten(),
                 })
                 .collect();
             if answers.send(out).is_err() {
@@ -143,16 +144,29 @@ impl Worker {
         large
     }
 
-    fn batch(&mut self, job: &Job, batch: &[(FrameId, u64)]) -> Vec<Option<Symbol>> {
+    fn batch(&mut self, job: &Job, batch: &[(FrameId, u64)]) -> Vec<Option<Found>> {
         let addresses: Vec<u64> = batch.iter().map(|b| b.1).collect();
+        if job.loops {
+            let Some(elf) = job.elf.as_deref() else { return Vec::new() };
+            self.open(job, elf);
+            let files = self.opened.get(&job.module).map_or(&[][..], |o| &o.files);
+            return turns(elf, &job.source, files, &addresses)
+                .into_iter()
+                .map(|t| Some(Found::Turn(t)))
+                .collect();
+        }
+        self.names(job, &addresses).into_iter().map(|s| s.map(Found::Symbol)).collect()
+    }
+
+    fn names(&mut self, job: &Job, addresses: &[u64]) -> Vec<Option<Symbol>> {
         if job.kernel {
-            return self.kernel(&addresses);
+            return self.kernel(addresses);
         }
         let Some(elf) = job.elf.as_deref() else { return Vec::new() };
         self.open(job, elf);
         let Some(o) = self.opened.get(&job.module) else { return Vec::new() };
-        let mut found = look_up(&o.symbolizer, &o.files, elf, &addresses);
-        for (slot, address) in found.iter_mut().zip(&addresses).filter(|x| x.0.is_none()) {
+        let mut found = look_up(&o.symbolizer, &o.files, elf, addresses);
+        for (slot, address) in found.iter_mut().zip(addresses).filter(|x| x.0.is_none()) {
             *slot = trampoline(elf, &job.source, *address);
         }
         found

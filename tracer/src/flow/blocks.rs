@@ -109,7 +109,7 @@ impl Flow {
 }
 
 /// Decode a piece of code.
-pub(super) fn decode(bytes: &[u8], address: u64) -> Vec<Instruction> {
+pub(crate) fn decode(bytes: &[u8], address: u64) -> Vec<Instruction> {
     let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
     let mut out = Vec::with_capacity(bytes.len() / 4);
     while decoder.can_decode() {

@@ -1,6 +1,6 @@
 //! A function with its loops, and what a thread must have done to get from one call of it to another.
 
-use super::flow::{Flow, FlowError, Source};
+use super::blocks::{Block, Flow, FlowError, Source};
 use super::natural::{LoopId, Loops};
 use super::split::{merge, split};
 use std::collections::{BTreeSet, VecDeque};
@@ -70,6 +70,18 @@ impl Function {
     pub fn head(&self, id: LoopId) -> u64 {
         let node = self.loops.loops.get(id).map(|l| l.head);
         node.and_then(|n| self.flow.blocks.get(n)).map_or(0, |b| b.code.start)
+    }
+
+    /// The block at the head of a loop, and all of its blocks. `None` where it has several heads.
+    pub(super) fn body(&self, id: LoopId) -> Option<(usize, BTreeSet<usize>)> {
+        let head = self.loops.loops.get(id)?.head;
+        let inside = (0..self.flow.blocks.len()).filter(|&b| self.loops.around(b).any(|l| l == id)).collect();
+        (head < self.flow.blocks.len() && !self.merged.contains(&head)).then_some((head, inside))
+    }
+
+    /// A block of its code.
+    pub(super) fn block(&self, b: usize) -> Option<&Block> {
+        self.flow.blocks.get(b)
     }
 
     /// The loops around the instruction at (or ending at) an address, the innermost first.

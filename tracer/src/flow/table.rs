@@ -5,7 +5,7 @@
 //! in a register). The table lies in memory that the program cannot write. Its length is that of the comparison before
 //! the jump; without one, entries are taken as long as they lead to instructions of the function.
 
-use super::flow::{Source, Text};
+use super::blocks::{Source, Text};
 use iced_x86::{Code, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 /// Most entries.

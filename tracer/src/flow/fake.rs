@@ -1,6 +1,6 @@
 //! Small programs for tests: machine code written down with labels.
 
-use super::flow::{Returns, Source};
+use super::blocks::{Returns, Source};
 use iced_x86::Instruction;
 use std::collections::HashMap;
 use std::ops::Range;

@@ -201,7 +201,7 @@ fn spin(g: &EventGraph, c: &Catalog, thread: ThreadId, spans: &[(Ns, Ns)]) -> Op
     const NAMES: [&str; 4] = ["spin", "cpu_relax", "busy_wait", "busywait"];
     let mut at: BTreeMap<(ModuleId, u64), u64> = BTreeMap::new();
     let (mut samples, mut all, mut named, mut name) = (0, 0u64, 0u64, String::new());
-    let (mut asking, mut works, mut asked) = (0u64, 0u64, BTreeSet::new());
+    let (mut asking, mut works, mut asked, mut loops) = (0u64, 0u64, BTreeSet::new(), None);
     for s in spans {
         for x in g.samples_of(thread, s.0..s.1) {
             let w = x.weight.max(1);
@@ -211,10 +211,13 @@ fn spin(g: &EventGraph, c: &Catalog, thread: ThreadId, spans: &[(Ns, Ns)]) -> Op
             if x.kernel_stack.is_some() {
                 continue;
             }
-            match c.turn_of(x.user_stack) {
+            let (turn, frame) = c.turn_of(x.user_stack);
+            match turn {
                 LoopTurn::Asks(of) => {
                     asking += w;
                     asked.extend(of.iter());
+                    // Not what it calls to look.
+                    loops = c.frames_of(x.user_stack).nth(frame).map(|f| f.function.as_str());
                 }
                 LoopTurn::Works | LoopTurn::Endless => works += w,
                 LoopTurn::Unknown => {}
@@ -248,6 +251,7 @@ fn spin(g: &EventGraph, c: &Catalog, thread: ThreadId, spans: &[(Ns, Ns)]) -> Op
     let near = whole && low.0 == high.0 && high.1 - low.1 <= TIGHT && !library(low.0);
     // What its code was seen to do counts, not how small it is.
     let tight = near && !most(works);
+    let name = loops.filter(|f| most(asking) && !f.is_empty()).map_or(name, str::to_owned);
     (tight || most(named) || most(asking)).then(|| YieldLoop::Spins {
         function: if name.is_empty() { format!("0x{:x}", low.1) } else { name },
         bytes: high.1.saturating_sub(low.1),
@@ -260,7 +264,7 @@ pub(crate) fn endless(g: &EventGraph, c: &Catalog, thread: ThreadId, spans: &[(N
     let (mut samples, mut of) = (0, 0);
     for x in spans.iter().flat_map(|s| g.samples_of(thread, s.0..s.1)) {
         samples += 1;
-        of += usize::from(*c.turn_of(x.user_stack) == LoopTurn::Endless);
+        of += usize::from(*c.turn_of(x.user_stack).0 == LoopTurn::Endless);
     }
     samples >= SAMPLES && of * 10 >= samples * 8
 }

@@ -115,7 +115,7 @@ fn identities_and_open_waits_survive() {
     assert_eq!(l.catalog.thread(holder.thread).unwrap().name, "t2");
     assert_eq!(l.catalog.object(o.object).unwrap().id, 3);
     assert_eq!(l.catalog.show_stack(o.user_stack), ["f3 (m3)"]);
-    assert_eq!(*l.catalog.turn_of(o.user_stack), LoopTurn::Asks(vec!["v3".into()]));
+    assert_eq!(*l.catalog.turn_of(o.user_stack).0, LoopTurn::Asks(vec!["v3".into()]));
     let closed: Vec<_> = all.iter().filter(|e| matches!(e.kind, Kind::OffCpu(o) if !o.open)).collect();
     assert!(
         closed.len() >= 10 && closed.len() <= 13 && closed.windows(2).all(|p| p[1].time - p[0].time == S)
@@ -448,7 +448,7 @@ fn rows_leave_with_the_events_that_named_them() {
         if let Kind::OffCpu(o) = e.kind {
             assert_eq!(l.catalog.show_stack(o.user_stack).len(), 1, "{e:?}");
             assert!(l.catalog.object(o.object).is_some());
-            assert_ne!(*l.catalog.turn_of(o.user_stack), LoopTurn::Unknown);
+            assert_ne!(*l.catalog.turn_of(o.user_stack).0, LoopTurn::Unknown);
         }
     }
     let hangs =

@@ -40,7 +40,7 @@ fn turning_in_place() {
 fn turns(t: &Truth, role: &str) -> Vec<LoopTurn> {
     let (g, c) = (&t.loaded.graph, &t.loaded.catalog);
     let samples = g.samples_of(t.thread(role), 0..u64::MAX);
-    let mut all: Vec<&LoopTurn> = samples.iter().map(|s| c.turn_of(s.user_stack)).collect();
+    let mut all: Vec<&LoopTurn> = samples.iter().map(|s| c.turn_of(s.user_stack).0).collect();
     let many = all.len() / 10;
     all.sort_by_key(|t| format!("{t:?}"));
     all.chunk_by(|a, b| a == b).filter(|x| x.len() > many).map(|x| x[0].clone()).collect()

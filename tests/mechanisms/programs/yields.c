@@ -43,8 +43,12 @@ static void turn(int n) {
   }
 }
 
+static __attribute__((noinline)) int may_go(void) {
+  return flag;
+}
+
 static __attribute__((noinline)) void look_again(void) {
-  while (!flag) __asm__ volatile("pause");
+  while (!may_go()) __asm__ volatile("" ::: "memory");
 }
 
 static __attribute__((noinline)) void ask_again(int n) {

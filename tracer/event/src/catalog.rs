@@ -120,6 +120,8 @@ pub enum LoopTurn {
     Endless,
 }
 
+/// The innermost frames of a stack in which the loop is looked for that a thread is in.
+pub const LOOP_FRAMES: usize = 4;
 /// Most variables of a [`LoopTurn::Asks`] that are read.
 const MAX_ASKED: usize = 64;
 
@@ -437,10 +439,12 @@ impl Catalog {
         self.unit_row(id).map(|t| t.unknown.as_str()).filter(|why| !why.is_empty())
     }
 
-    /// What the loop around the innermost place of a stack does.
-    pub fn turn_of(&self, id: StackId) -> &LoopTurn {
-        let leaf = self.stack(id).and_then(|s| s.frames.first());
-        leaf.and_then(|f| self.turns.get(f)).unwrap_or(&LoopTurn::Unknown)
+    /// What the loop does that the innermost place of a stack is in, or that calls the small functions which that is in;
+    /// and which frame of the stack has it.
+    pub fn turn_of(&self, id: StackId) -> (&LoopTurn, usize) {
+        let inner = self.stack(id).into_iter().flat_map(|s| s.frames.iter().take(LOOP_FRAMES).enumerate());
+        let mut known = inner.filter_map(|(i, f)| Some((self.turns.get(f)?, i)));
+        known.find(|t| *t.0 != LoopTurn::Unknown).unwrap_or((&LoopTurn::Unknown, 0))
     }
 
     /// The frames of a stack, leaf first.

@@ -17,8 +17,8 @@ mod unit;
 mod unserved;
 
 pub use catalog::{
-    Catalog, CatalogDelta, Cmdline, Forgotten, Frame, LoopTurn, Module, ModuleKind, Process, SIGNAL_RETURN,
-    Stack, Thread,
+    Catalog, CatalogDelta, Cmdline, Forgotten, Frame, LOOP_FRAMES, LoopTurn, Module, ModuleKind, Process,
+    SIGNAL_RETURN, Stack, Thread,
 };
 pub use event::{
     Context, Coverage, Direction, Event, Hold, IpcUse, Item, Kind, Loss, OffCpu, OffState, Relation, Sample,

@@ -91,6 +91,18 @@ impl Program {
         self
     }
 
+    /// Functions of bytes that are written down, one behind the other.
+    pub fn functions(all: &[&[u8]]) -> Self {
+        let mut p = Self::raw(&all.concat(), Vec::new());
+        p.parts.clear();
+        let mut from = CODE;
+        for f in all {
+            p.parts.push(from..from + f.len() as u64);
+            from += f.len() as u64;
+        }
+        p
+    }
+
     /// A program of bytes that are written down, one part.
     pub fn raw(code: &[u8], data: Vec<u8>) -> Self {
         let all = CODE..CODE + code.len() as u64;

@@ -3,6 +3,7 @@
 //! ([`Turn`]). Works on binaries without symbols; knows nothing of files, which are a [`Source`]'s matter.
 
 mod blocks;
+mod callee;
 #[cfg(test)]
 pub(crate) mod fake;
 mod function;

@@ -1,7 +1,9 @@
 //! What one instruction of a loop reads and writes.
 
+use super::blocks::Source;
+use super::callee;
 use iced_x86::{
-    FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, RflagsBits,
+    Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, RflagsBits,
     UsedMemory,
 };
 
@@ -48,7 +50,7 @@ const CHANGES: [Mnemonic; 7] = [
     Mnemonic::Cpuid,
 ];
 
-fn number(r: Register) -> u32 {
+pub(super) fn register(r: Register) -> u32 {
     r.full_register() as u32
 }
 
@@ -79,14 +81,15 @@ fn cell(i: &Instruction, m: &UsedMemory) -> Cell {
     }
     match m.base() {
         Register::None => Cell::Fixed(m.displacement()),
-        base => Cell::Slot(number(base), m.displacement()),
+        base => Cell::Slot(register(base), m.displacement()),
     }
 }
 
 impl Step {
-    /// `None` where what it does is not known, or does not stay within the loop: calls, system calls, clocks.
-    pub fn of(factory: &mut InstructionInfoFactory, i: &Instruction) -> Option<Self> {
+    /// `None` where what it does is not known, or does not stay within the loop: calls of all but small functions that only look, system calls, clocks.
+    pub fn of(source: &impl Source, factory: &mut InstructionInfoFactory, i: &Instruction) -> Option<Self> {
         let branches = match i.flow_control() {
+            FlowControl::Call if i.code() == Code::Call_rel32_64 => return callee::call(source, factory, i),
             FlowControl::Next | FlowControl::UnconditionalBranch => false,
             FlowControl::ConditionalBranch => true,
             _ => return None,
@@ -98,7 +101,7 @@ impl Step {
         let tries = TRIES.contains(&i.mnemonic()) && i.op0_kind() == OpKind::Memory;
         let info = factory.info(i);
         for r in info.used_registers() {
-            let c = Cell::Register(number(r.register()));
+            let c = Cell::Register(register(r.register()));
             let size = r.register().size();
             // What is put there by an exchange does not decide what comes back.
             let given = tries && i.mnemonic() == Mnemonic::Xchg && r.register() == i.op1_register();

@@ -87,7 +87,7 @@ impl Body {
             if count > MAX_STEPS || block.unresolved {
                 return None;
             }
-            let steps: Option<Vec<Step>> = code.iter().map(|i| Step::of(&mut factory, i)).collect();
+            let steps: Option<Vec<Step>> = code.iter().map(|i| Step::of(source, &mut factory, i)).collect();
             let next: Vec<usize> = block.next.iter().copied().filter(|n| inside.contains(n)).collect();
             leaves |= next.len() < block.next.len();
             blocks.insert(b, (steps?, next));

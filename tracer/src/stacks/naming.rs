@@ -3,7 +3,7 @@
 use super::StackTable;
 use super::space::PERF_MAP_PAUSE;
 use super::symbol::{Answer, Found, Job};
-use pg_event::{CatalogDelta, Frame, FrameId, StackId};
+use pg_event::{CatalogDelta, Frame, FrameId, LOOP_FRAMES, StackId};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -101,12 +101,14 @@ impl StackTable {
         (answered, answered + self.symbols.pending() as u64)
     }
 
-    /// A thread was found at this stack's innermost place, at it and few others, again and again: what the loop there does
-    /// is asked with the names.
+    /// A thread was found at this stack's innermost place, at it and few others, again and again: what the loop there does,
+    /// or the one that calls what is there, is asked with the names.
     pub fn turns_at(&mut self, stack: StackId) {
-        let Some(leaf) = self.by_id.get(&stack).and_then(|s| s.frames.first()) else { return };
-        if self.looped.len() < MAX_LOOPED && self.looped.insert(*leaf) {
-            self.unlooked.push(*leaf);
+        let Some(stack) = self.by_id.get(&stack) else { return };
+        for f in stack.frames.iter().take(LOOP_FRAMES) {
+            if self.looped.len() < MAX_LOOPED && self.looped.insert(*f) {
+                self.unlooked.push(*f);
+            }
         }
     }
 

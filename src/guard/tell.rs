@@ -6,7 +6,7 @@ use pg_event::{Catalog, Ns, SeenBy};
 use pg_graph::report::{MostlyInfo, ViolationInfo};
 use pg_graph::words::span;
 use pg_tracer::guards::{Counts, Sight, Violation};
-use pg_tracer::procfs::{lossy, read_stat};
+use pg_tracer::procfs::{lossy, read_stat, read_thread_stat};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -52,8 +52,8 @@ impl Shown {
     /// Of a violation, the `number`th since `began`. Its stack comes with [`Self::name`].
     pub fn of(v: &Violation, number: usize, watched: &Watched, began: Ns) -> Self {
         let name = |pid| read_stat(pid).map_or_else(String::new, |s| lossy(&s.comm, NAME));
-        let stopped =
-            v.seen == SeenBy::Asleep && read_stat(v.tid).is_some_and(|s| matches!(s.state, b'T' | b't'));
+        let stopped = v.seen == SeenBy::Asleep
+            && read_thread_stat(v.tid).is_some_and(|s| matches!(s.state, b'T' | b't'));
         let ready = v.ready.min(v.away);
         let info = ViolationInfo {
             number,

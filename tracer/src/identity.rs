@@ -460,7 +460,7 @@ impl Identity {
     /// Does `/proc` now show another thread under this number than the one known?
     fn is_another(&self, known: &ThreadSlot, tid: u32) -> bool {
         let Some(born) = known.born else { return false };
-        procfs::read_stat(tid)
+        procfs::read_thread_stat(tid)
             .is_some_and(|s| s.start_ticks.saturating_mul(self.tick).abs_diff(born) > SAME_START_NS)
     }
 }

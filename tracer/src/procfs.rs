@@ -270,7 +270,13 @@ pub fn uptime() -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// `/proc/PID/stat` of a process or thread; `None` when it is gone.
+/// `/proc/TID/task/TID/stat`: the same of one thread. `/proc/TID/stat` adds up the times of all threads of its process,
+/// which of thousands takes milliseconds.
+pub fn read_thread_stat(tid: u32) -> Option<Stat> {
+    parse_stat(&read_bounded(&path_of(tid, &format!("task/{tid}/stat")), 4096).ok()?)
+}
+
+/// `/proc/PID/stat` of a process; `None` when it is gone.
 pub fn read_stat(pid: u32) -> Option<Stat> {
     parse_stat(&read_bounded(&path_of(pid, "stat"), 4096).ok()?)
 }

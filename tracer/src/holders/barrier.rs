@@ -116,7 +116,7 @@ impl Holders {
             others.retain(|&(tid, word)| !word.is_some_and(|at| self.joins(tid, at, &tids)));
         }
         // Threads of one pool mostly have one name.
-        let name = |tid: u32| procfs::read_stat(tid).map(|s| s.comm);
+        let name = |tid: u32| procfs::read_thread_stat(tid).map(|s| s.comm);
         if others.len() > missing {
             let own = name(wait.tid);
             let alike: Vec<_> = others.iter().copied().filter(|o| name(o.0) == own).collect();

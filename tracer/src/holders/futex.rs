@@ -126,7 +126,7 @@ impl Holders {
             return self.keeps_waiting(wait, number, address).then_some(Who::Thread(wait.tid, wait.tgid));
         }
         // Within another namespace, and of a lock that came by fork(2), the number means somebody else.
-        if numbers.len() > 1 || procfs::read_stat(number).is_some() {
+        if numbers.len() > 1 || procfs::read_thread_stat(number).is_some() {
             return None;
         }
         Some(if shared { Who::Ended(number) } else { Who::EndedThread(number, wait.tgid) })

@@ -58,7 +58,7 @@ impl Holders {
     /// Who of the kernel's threads does what a wait for a disk is for: the one that writes the file system's journal,
     /// where that is waited for; else the one that is the disk at that moment.
     fn of_disk(&mut self, wait: &LongWait, within: &str) -> Vec<(Who, Relation)> {
-        let own = procfs::read_stat(wait.tid).filter(|s| s.kernel);
+        let own = procfs::read_thread_stat(wait.tid).filter(|s| s.kernel);
         let disk = match (&own, wait.object) {
             (Some(own), _) => journal_of(&procfs::lossy(&own.comm, procfs::MAX_NAME)).map(str::to_owned),
             (None, Some(o)) if o.kind == ObjectKind::File => Self::disk_below(wait, o),

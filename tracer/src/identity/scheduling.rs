@@ -11,7 +11,7 @@ const AGAIN: Ns = 5_000_000_000;
 /// Who had a CPU for so long, ns, may be why another one had none, and may have ended when that one has it.
 const BUSY: Ns = 250_000_000;
 /// Most threads that are read at the end; of others remains what was read of them before.
-const MOST: usize = 4096;
+const MOST: usize = 16_384;
 
 impl Identity {
     /// Read how a thread is scheduled at `now`, unless that was done lately. A thread that is gone keeps what is known of it.
@@ -64,7 +64,7 @@ impl Identity {
 
 /// How a thread is scheduled; `None` when it is gone.
 fn read(tid: u32, online: &[(u32, u32)]) -> Option<Scheduling> {
-    let stat = procfs::read_stat(tid)?;
+    let stat = procfs::read_thread_stat(tid)?;
     let cpus = procfs::read_status(tid)?.cpus;
     let all = covers(&ranges(&cpus), online);
     Some(Scheduling {

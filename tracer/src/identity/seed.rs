@@ -38,7 +38,7 @@ impl Identity {
         if tid == 0 {
             return self.idle(now);
         }
-        let stat = procfs::read_stat(tid);
+        let stat = procfs::read_thread_stat(tid);
         let status = stat.as_ref().and_then(|_| procfs::read_status(tid));
         // When `/proc` names another process, the number has passed on since the event: trust the event.
         let status = status.filter(|s| tgid == 0 || s.tgid == tgid);
@@ -184,7 +184,7 @@ impl Identity {
     fn threads_from_proc(&mut self, process: ProcessId, pid: u32, now: Ns) {
         let nested = self.process(process).is_some_and(|p| p.ns_pid != pid);
         for tid in procfs::threads_of(pid) {
-            let Some(stat) = procfs::read_stat(tid) else { continue };
+            let Some(stat) = procfs::read_thread_stat(tid) else { continue };
             let status = if nested { procfs::read_status(tid) } else { None };
             let id = self.new_thread(process, tid, Some(&stat), status.as_ref(), now);
             self.judge_thread(id);

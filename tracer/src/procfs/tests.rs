@@ -203,7 +203,13 @@ fn this_process_is_there() {
     assert!(threads_of(me).contains(&me));
     assert!(!read_cgroup(me).is_empty());
     assert!(read_exe(me).is_some_and(|e| e.contains("pg_tracer")));
-    assert!(read_stat(u32::MAX).is_none());
+    assert!(read_stat(u32::MAX).is_none() && read_thread_stat(u32::MAX).is_none());
+    let own = std::thread::Builder::new().name("own".into()).spawn(|| {
+        let tid = std::fs::read_link("/proc/thread-self").unwrap();
+        read_thread_stat(tid.file_name().unwrap().to_str().unwrap().parse().unwrap())
+    });
+    let own = own.unwrap().join().unwrap().expect("stat of a thread");
+    assert!(own.pid != me && own.comm == b"own" && own.ppid == stat.ppid, "{own:?}");
 }
 
 proptest! {

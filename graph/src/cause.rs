@@ -17,6 +17,7 @@ mod runtime_view;
 mod sentence;
 mod server_view;
 mod sleeping;
+mod stands_in;
 mod stopped;
 mod told;
 mod unanswered;

@@ -160,6 +160,8 @@ impl Excerpt {
                 let parent = ProcessId(self.processes.id(p.parent.0));
                 let mut row = Process { parent, ..p.clone() };
                 row.start = self.time(p.start);
+                row.age =
+                    p.age.saturating_add(if row.start == 0 { self.base.saturating_sub(p.start) } else { 0 });
                 row.end = p.end.map(|e| self.time(e));
                 row.cmdlines.iter_mut().for_each(|l| l.time = self.time(l.time));
                 d.processes.push((ProcessId(i as u32), row));

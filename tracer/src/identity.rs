@@ -457,6 +457,11 @@ impl Identity {
         boot_ns.saturating_sub(self.clock_start.saturating_add(self.boot_offset))
     }
 
+    /// How long before the recording something in `/proc` started; 0 when it did later.
+    fn until_start(&self, boot_ns: u64) -> Ns {
+        self.clock_start.saturating_add(self.boot_offset).saturating_sub(boot_ns)
+    }
+
     /// Does `/proc` now show another thread under this number than the one known?
     fn is_another(&self, known: &ThreadSlot, tid: u32) -> bool {
         let Some(born) = known.born else { return false };

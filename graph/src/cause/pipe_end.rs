@@ -160,7 +160,13 @@ impl Writer<'_> {
             Some((closed, ended)) => {
                 format!("{reader} read to its end, when {} ended at {}", who(self.c, closed), moment(ended))
             }
-            None => format!("{reader} reads to its end, which comes when all that have it close it"),
+            None => {
+                let all =
+                    others.iter().filter_map(|t| process(*t)).chain(process(by.thread)).collect::<Vec<_>>();
+                let other =
+                    || format!("{reader} reads to its end, which comes when all that have it close it");
+                self.stands_in(&all).unwrap_or_else(other)
+            }
         };
         Some(format!(
             "{full} {had} the writing end of {} open and wrote nothing{too}: idle for {}{call}; {end}",

@@ -1,6 +1,6 @@
 //! Waits that end because the program is told to end: that answers nothing.
 
-use crate::draw::{Drawing, what};
+use crate::draw::{Drawing, ns, what};
 use pg_event::{Direction, ObjectId, ObjectKind, Relation};
 use pg_graph::{Options, Selection, VictimOptions, run_with_policy, select};
 
@@ -195,6 +195,38 @@ fn a_pipe_that_a_daemon_still_keeps_open_is_told_so() {
         c.why
     );
     assert!(c.why.contains("when all that have it close it"), "{}", c.why);
+}
+
+/// A pool waits for what its workers write; one of them was killed before the recording, and another one stands in for it.
+/// `ages`: how long each had lived when the recording began, s.
+#[test]
+fn a_worker_that_began_later_than_the_others_stands_in_for_one() {
+    for (ages, stands_in) in [
+        (&[60.0, 59.99, 59.98, 55.0][..], true),
+        (&[60.0, 59.99, 59.98, 59.97], false),
+        // As many as before: they are started as they are needed.
+        (&[60.0, 59.99, 55.0, 54.99], false),
+        (&[60.0, 50.0, 40.0, 29.0], false),
+        (&[60.0, 55.0], false),
+    ] {
+        let mut d = Drawing::new(5.0);
+        let pool = d.process("pool", "pool", None, 0.0);
+        let pipe = d.object(ObjectKind::Pipe, 55, 55, "");
+        d.wait(pool, 0.0, 5.0, "read").on(pipe).before().open();
+        for age in ages {
+            let worker = d.process("pool", "pool worker", Some(pool), 0.0);
+            let p = d.catalog.threads[worker.index()].process;
+            d.catalog.processes[p.index()].age = ns(*age);
+            d.wait(worker, 0.0, 5.0, "futex").before().open();
+            d.hold(worker, pool, pipe, Relation::Writes, 1.0);
+        }
+        let r = d.diagnose("^pool$");
+        let why = &r.root_causes[0].why;
+        assert!(why.contains("has the writing end of pipe:[55] open and wrote nothing"), "{r:#?}");
+        let said = why.contains("began 4.98 s after the other 3: it may stand in for one that ended");
+        assert_eq!(said, stands_in, "{ages:?}: {why}");
+        assert_ne!(why.contains("when all that have it close it"), stands_in, "{ages:?}: {why}");
+    }
 }
 
 /// A shell keeps the output of a script; a daemon that the script left behind has the pipe open and never writes.

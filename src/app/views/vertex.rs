@@ -3,9 +3,10 @@
 use super::scrolled;
 use crate::app::recording::Recording;
 use crate::app::time;
+use crate::clean::clean_to;
 use crate::config::Look;
-use pg_event::{Context, Direction, Event, Kind, Ns, ThreadId, UnitTypeId};
-use pg_graph::{BurstFact, EdgeId, LaneState, NO_STATUS, VertexId};
+use pg_event::{Context, Direction, Event, Kind, LoopTurn, Ns, ThreadId, UnitTypeId};
+use pg_graph::{BurstFact, EdgeId, LaneState, NO_STATUS, SamplePoint, VertexId};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -299,12 +300,36 @@ fn profile(r: &Recording, v: &pg_graph::Vertex, out: &mut Vec<Row>) {
     let depth = |(own, total, depths): (u64, u64, u64)| (total, own, Reverse(depths / total.max(1)));
     all.sort_by(|a, b| depth(b.1).cmp(&depth(a.1)).then_with(|| a.0.cmp(&b.0)));
     out.push(head(format!("on the CPU ({} samples): with callees, itself", samples.len())));
+    out.extend(loops(r, samples, whole));
     out.extend(all.into_iter().take(30).map(|(f, (own, total, _))| {
         text(
             Look::Text,
             format!("  {:>6} {:>6}  {f}", time::percent(total, whole), time::percent(own, whole)),
         )
     }));
+}
+
+/// What the small loops do that it was in for a tenth of the time and more, as their code tells.
+fn loops(r: &Recording, samples: &[SamplePoint], whole: u64) -> Vec<Row> {
+    let mut by_turn: HashMap<&LoopTurn, u64> = HashMap::new();
+    for s in samples.iter().take(20_000).filter(|s| s.kernel_stack.is_none()) {
+        *by_turn.entry(r.catalog.turn_of(s.user_stack).0).or_default() += s.weight;
+    }
+    let mut all: Vec<_> = by_turn.into_iter().filter(|x| x.1.saturating_mul(10) >= whole).collect();
+    all.sort_by_key(|x| Reverse(x.1));
+    let words = |(turn, weight): (&LoopTurn, u64)| {
+        let what = match turn {
+            LoopTurn::Unknown => return None,
+            LoopTurn::Works => "computes: each turn goes on from the last".into(),
+            LoopTurn::Endless => "no instruction leads out of".into(),
+            LoopTurn::Asks(of) if of.is_empty() => "asks what only another thread changes".into(),
+            LoopTurn::Asks(of) => {
+                format!("asks {}, which only another thread changes", clean_to(&of.join(", "), 120))
+            }
+        };
+        Some(text(Look::Text, format!("  {:>6}  in a loop that {what}", time::percent(weight, whole))))
+    };
+    all.into_iter().filter_map(words).collect()
 }
 
 /// The unit of work that a thread is in, if a guard recorded units, and who handed it on.

@@ -69,6 +69,8 @@ pub struct Process {
     pub uid: u32,
     /// When it began; 0 when it began before the recording.
     pub start: Ns,
+    /// How long it had lived when the recording began, in steps of 10 ms; 0 when it began later, or that is not known.
+    pub age: Ns,
     /// When it ended, if it did while recorded.
     pub end: Option<Ns>,
     /// Exit status as of wait(2) (`code << 8 | signal`), when it ended.

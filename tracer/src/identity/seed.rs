@@ -97,6 +97,7 @@ impl Identity {
             ns_pid: pid,
             name: lossy(&stat.comm, MAX_NAME),
             start: self.since_start(born),
+            age: self.until_start(born),
             kernel: stat.kernel,
             own: pid == self.own_pid,
             ..Process::default()

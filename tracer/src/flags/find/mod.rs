@@ -202,13 +202,17 @@ fn ground_of(areas: &[Area]) -> impl Fn(u64, &Step) -> Ground {
     }
 }
 
-pub(crate) fn refused(pid: u32, tid: u32, errno: i32) -> FlagError {
+/// Who traces a thread.
+fn tracer_of(pid: u32, tid: u32) -> Option<u32> {
     let status = read_bounded(&path_of(pid, &format!("task/{tid}/status")), 8192).unwrap_or_default();
-    let tracer = String::from_utf8_lossy(&status)
+    String::from_utf8_lossy(&status)
         .lines()
         .find_map(|l| l.strip_prefix("TracerPid:")?.trim().parse::<u32>().ok())
-        .filter(|t| *t != 0);
-    let reason = match tracer {
+        .filter(|t| *t != 0)
+}
+
+pub(crate) fn refused(pid: u32, tid: u32, errno: i32) -> FlagError {
+    let reason = match tracer_of(pid, tid) {
         Some(t) => format!("process {t} traces it already (a debugger or strace): end that first"),
         None if errno == libc::EPERM => {
             "it is somebody else's, or kernel.yama.ptrace_scope forbids it: run it with \
@@ -221,6 +225,14 @@ pub(crate) fn refused(pid: u32, tid: u32, errno: i32) -> FlagError {
 }
 
 fn find_in(ask: &Ask, tid: u32) -> Result<Found, FlagError> {
+    match follow(ask, tid) {
+        // Who traced it a moment ago may have let go of it meanwhile.
+        Err(FlagError::Refused { .. }) if tracer_of(ask.pid, tid).is_none() => follow(ask, tid),
+        found => found,
+    }
+}
+
+fn follow(ask: &Ask, tid: u32) -> Result<Found, FlagError> {
     let Ask { pid, steps, patience, .. } = *ask;
     until_fit(pid, tid, patience)?;
     let map = areas(pid)?;

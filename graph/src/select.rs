@@ -119,7 +119,9 @@ pub fn select(
         if all.is_empty() && (named || focus) {
             all = idle;
             all.retain(|(v, _)| {
-                connected_only(graph, catalog, v) || named && listens_to_children(graph, catalog, v)
+                connected_only(graph, catalog, v)
+                    || named && listens_to_children(graph, catalog, v)
+                    || lost_signal(graph, catalog, v)
             });
         }
     }
@@ -183,6 +185,20 @@ fn listens_to_children(graph: &EventGraph, catalog: &Catalog, v: &Victim) -> boo
         && class(&last, catalog) == WaitClass::EventLoop
         && catalog.object(last.object).is_some_and(|o| o.members.iter().any(|m| pipe(*m)))
         && catalog.processes.iter().any(lives)
+}
+
+/// Does the only thread of a process without children wait for a signal, for a good part of the recording and to its end? Who
+/// names it may mean that the signal came before the wait did.
+fn lost_signal(graph: &EventGraph, catalog: &Catalog, v: &Victim) -> bool {
+    let last = graph.vertex(v.vertex);
+    let Some(own) = catalog.process_id_of(v.thread) else { return false };
+    let child = |p: &Process| p.parent == own && p.end.is_none();
+    v.episode.key.is_some()
+        && last.open
+        && v.duration >= graph.duration() / 4
+        && class(&last, catalog) == WaitClass::Signal
+        && graph.threads_of(own).nth(1).is_none()
+        && !catalog.processes.iter().any(child)
 }
 
 /// Is it the first thread of its process?

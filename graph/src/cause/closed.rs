@@ -164,7 +164,9 @@ impl Writer<'_> {
             } else {
                 self.full(next.thread, next.start + next.duration)
             };
-            parts.push(format!("{name}{}{} for {whom}", self.waited_to(n), self.full_pipe(n)));
+            let waited = || format!("{}{} for {whom}", self.waited_to(n), self.full_pipe(n));
+            let did = self.spun(n).map_or_else(waited, |s| format!("{s}, and goes on when {whom} lets it"));
+            parts.push(format!("{name}{did}"));
         }
         // Another candidate of the same circle need not tell it all again.
         let first = self.o.findings.first();
@@ -172,7 +174,7 @@ impl Writer<'_> {
         if again && parts.len() > 1 {
             return format!("the same circular wait from its other end: {}.", parts.swap_remove(0));
         }
-        let gives_up = |n: &SliceNode| self.g.vertex(self.last_of(n)).timed_out;
+        let gives_up = |n: &SliceNode| n.state == "blocked" && self.g.vertex(self.last_of(n)).timed_out;
         let again = |n: &SliceNode| {
             let within = self.g.vertices_in(n.thread, n.start..n.start + n.duration);
             let key = crate::episode::wait_key(&self.g.vertex(n.vertex), self.c);

@@ -6,7 +6,9 @@ use crate::Vertex;
 use crate::class::{
     WaitClass, class, is_schedulers_own, joins, on_condition, opens_fifo, private_futex, tells_of_barrier,
 };
-use crate::diagnose::{DATA_FLAG, GRAB, SliceNode, main_thread, relation_words, waits_for_lock};
+use crate::diagnose::{
+    DATA_FLAG, GRAB, SliceNode, WORKERS, left_alone, main_thread, relation_words, waits_for_lock,
+};
 use crate::words::{clean, moment, short_label, span, who};
 use pg_event::{Coverage, Direction, Ns, Object, ObjectId, ObjectKind, Relation, ThreadId};
 
@@ -18,6 +20,11 @@ pub(super) fn listens(n: &SliceNode) -> bool {
     n.why_weak.as_ref().is_some_and(|w| w.contains(relation_words(Relation::Listens)))
 }
 
+/// Is it a step to one of the workers of a pool that have nothing to do?
+fn rests_in_pool(n: &SliceNode) -> bool {
+    n.why_weak.as_deref().is_some_and(|w| w.ends_with(WORKERS))
+}
+
 impl Writer<'_> {
     pub(super) fn why_idle(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
         let Some(w) = r.node.checked_sub(1).and_then(|i| self.o.nodes.get(i)) else {
@@ -26,6 +33,9 @@ impl Writer<'_> {
         let call = n.syscall.as_ref().map_or_else(String::new, |s| format!(" in {s}"));
         let from = self.called_from(n).filter(|f| !f.starts_with("0x"));
         let from = from.map_or_else(String::new, |f| format!(", called from {}", clean(&f, 60)));
+        if rests_in_pool(n) {
+            return format!("{full} {}, for work, as it seems", self.waited(n));
+        }
         if self.is_missing(n, w) {
             let barrier =
                 w.object_label(self.c).map_or_else(String::new, |o| format!(" ({})", short_label(&o)));
@@ -234,6 +244,18 @@ impl Writer<'_> {
             "no wake-up was recorded"
         };
         let whom = match next {
+            Some(x) if rests_in_pool(x) => {
+                let why = x.why_weak.as_deref().unwrap_or_default();
+                let from = self.called_from(x).filter(|f| !f.starts_with("0x"));
+                let from = from.map_or_else(String::new, |f| format!(" ({})", clean(&f, 60)));
+                let lost = if x.start > n.start {
+                    let tid = self.c.thread(x.thread).map_or(0, |t| t.tid);
+                    format!("the last to work was thread {tid}, until {}", moment(x.start))
+                } else {
+                    "what it waits for was lost, or never given to them".to_owned()
+                };
+                format!("{why}{from}: {lost}")
+            }
             Some(x) => {
                 let call = x.syscall.as_ref().map_or_else(String::new, |s| format!(" in {s}"));
                 let did = if class(&self.g.vertex(x.vertex), self.c).idle() {
@@ -258,7 +280,7 @@ impl Writer<'_> {
             }
             None => match self.readers_had_it(n) {
                 Some(readers) => format!("{readers}; nobody ever woke it"),
-                None if self.left_alone(n) => {
+                None if left_alone(self.g, self.c, &self.g.vertex(n.vertex), n.start + n.duration) => {
                     let alone = "only threads of its process can, and it is the only one".to_owned();
                     format!("nobody is left to wake it: {}", self.left_by_fork(n).unwrap_or(alone))
                 }
@@ -275,8 +297,8 @@ impl Writer<'_> {
                 None if self.nobody_maps(n) => {
                     "nobody can wake it as things are: no other process has that memory mapped, so whoever was to has ended or never came".into()
                 }
-                None => match without_session(n) {
-                    Some(lock) => lock,
+                None => match self.came_too_early(n, &last).or_else(|| without_session(n)) {
+                    Some(known) => known,
                     None => self.none_of_its_own(n).unwrap_or_else(|| {
                         "nobody ever answered or woke it, and no thread was found that could".into()
                     }),
@@ -308,12 +330,22 @@ impl Writer<'_> {
         Some(format!("{}, there since {}, let it go on at {at}", who(self.c, by), moment(came)))
     }
 
-    /// Does a step wait for a futex that only threads of its process can wake, when there are no others left?
-    fn left_alone(&self, n: &SliceNode) -> bool {
-        let end = n.start + n.duration;
-        let Some(own) = self.c.process_id_of(n.thread) else { return false };
-        let left = |t: &ThreadId| *t != n.thread && self.g.exited(*t).is_none_or(|x| x.0 >= end);
-        private_futex(&self.g.vertex(n.vertex), self.c) && !self.g.threads_of(own).any(|t| left(&t))
+    /// A step that waits for any signal, whose last child ended before it began to: it missed that one, as it seems.
+    fn came_too_early(&self, n: &SliceNode, last: &Vertex) -> Option<String> {
+        let own =
+            self.c.process_id_of(n.thread).filter(|_| last.syscall.is_any(&["pause", "rt_sigsuspend"]))?;
+        let children = || self.c.processes.iter().filter(|p| p.parent == own);
+        let child = children().filter(|p| p.end.is_some()).max_by_key(|p| p.end)?;
+        let end = child.end.filter(|e| *e <= n.start)?;
+        let lives = children().any(|p| p.end.is_none_or(|e| e > n.start));
+        (!lives).then(|| {
+            format!(
+                "the signal of the end of its last child, {} (pid {}), came before the wait did, at {}",
+                clean(&child.name, 40),
+                child.pid,
+                moment(end)
+            )
+        })
     }
 
     /// Of a process that is a copy of another one which has more threads: these were not copied, but what they had locked is

@@ -3,7 +3,7 @@
 use super::{Ranked, Writer};
 use crate::EdgeKind;
 use crate::diagnose::SliceNode;
-use crate::profile::Profile;
+use crate::profile::{Profile, profile};
 use crate::words::{clean, short_who, span};
 use crate::yields::{ASKS, YieldLoop, yield_loop};
 
@@ -36,5 +36,13 @@ impl Writer<'_> {
         let f = if matches!(how, Some(YieldLoop::Spins { .. })) { String::new() } else { f };
         let how = how.map_or_else(|| "asked again and again".into(), |y| y.words_with(self.c));
         format!("{full} {how}{f} for {}: {means}", span(whole))
+    }
+
+    /// What a step did that ran in a loop which asks something, and for how long.
+    pub(super) fn spun(&self, n: &SliceNode) -> Option<String> {
+        let spans = &vec![(n.start, n.start + n.duration)];
+        let p = (n.state == "running").then(|| profile(self.g, self.c, n.thread, spans))?;
+        let how = yield_loop(self.g, self.c, n.thread, spans, &p)?;
+        Some(format!("{} for {}", how.words_with(self.c), span(n.spent)))
     }
 }

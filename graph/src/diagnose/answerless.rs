@@ -3,6 +3,7 @@
 
 use super::activity::{Group, Mostly, Spans, activity, extent, merged};
 use super::ask::Candidate;
+use super::closed::left_alone;
 use super::data_flag::Asks;
 use super::finding::{Finding, FindingKind};
 use super::walk::{Flow, Walk, group_spans};
@@ -115,7 +116,8 @@ impl Walk<'_> {
         let mut holders = self.holders(thread, group, class, &silent);
         // It owes an answer and waits for something else than requests: that nobody brings that is the cause, not
         // that others idle who have an end of a pipe that it watches, too.
-        if class == WaitClass::EventLoop && !holders.is_empty() && self.owes(group) {
+        let silent_end = |w: &Self| w.owes(group) && !w.reads_from_child(thread, group);
+        if class == WaitClass::EventLoop && !holders.is_empty() && silent_end(self) {
             let why = "it has an end of a pipe that was watched, too; nothing ever came that way";
             self.out.rejected.extend(holders.iter().map(|c| (c.thread, why.to_owned())));
             if let Some(c) = self.kin_of_stopped(thread, &silent) {
@@ -378,7 +380,9 @@ impl Walk<'_> {
             let outside = act.waiting().filter(|_| idles);
             let outside = outside.and_then(|g| self.asked_outside(c.thread, g, &merged(spans.clone())));
             // Who waits for the other end of a FIFO to be opened is no server that waits for requests.
-            let unanswered = outside.is_some() || opens_fifo(&waits, self.c);
+            let over = spans.last().map_or(0, |s| s.1);
+            let stuck = opens_fifo(&waits, self.c) || left_alone(self.g, self.c, &waits, over);
+            let unanswered = outside.is_some() || stuck;
             let kind = if unanswered { FindingKind::Unanswered } else { FindingKind::Idle };
             if let Some(n) = self.out.nodes.last_mut().filter(|_| outside.is_some()) {
                 n.object = outside;

@@ -94,6 +94,8 @@ impl Walk<'_> {
         let next = next.or_else(|| self.lives_on(thread, spans));
         let asks_memory = matches!(how, YieldLoop::GivesUp | YieldLoop::Spins { .. });
         let next = next.or_else(|| self.shares_memory(thread, spans).filter(|_| asks_memory));
+        let for_certain = matches!(how, YieldLoop::Spins { asks: Some(_), .. });
+        let next = next.or_else(|| self.left_to_write(thread, spans).filter(|_| for_certain));
         if let Some(c) = next {
             self.follow(c, WaitClass::Lock)?;
         } else {

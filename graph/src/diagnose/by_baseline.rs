@@ -21,8 +21,10 @@ impl Walk<'_> {
         let found = self.baselines(thread, clip.last);
         // Only those that lead to somebody who behaves unusually are worth a question.
         let mut useful: Vec<(Similar, Candidate)> = Vec::new();
+        let told = self.out.nodes.last().map(|n| n.thread);
         for s in found {
             if let Some(c) = self.expected(&s, thread, silent)
+                && told != Some(c.thread)
                 && !useful.iter().any(|(_, o)| o.thread == c.thread)
             {
                 useful.push((s, c));

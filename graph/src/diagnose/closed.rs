@@ -9,13 +9,23 @@ use super::node::Entry;
 use super::pose::Posed;
 use super::stuck::CLOSED;
 use super::walk::{Flow, Walk};
-use crate::class::{WaitClass, class, joins, vague};
+use crate::class::{WaitClass, class, joins, private_futex, vague};
 use crate::words::{short_who, who};
-use crate::{Edge, EdgeKind, QuestionKind, Weak};
-use pg_event::{Ns, ObjectKind, Relation, ThreadId};
+use crate::{Edge, EdgeKind, EventGraph, QuestionKind, Vertex, Weak};
+use pg_event::{Catalog, Ns, ObjectKind, Relation, ThreadId};
+
+/// How the way came to one of the workers of a pool, after their number.
+pub(crate) const WORKERS: &str = "threads of the process wait in one place for work, as it seems";
 
 /// A process may take so long to end, ns.
 const ENDING: Ns = 500_000_000;
+
+/// Does `v` lead in with a wait for a futex that only threads of its process can wake, when no other was left at `end`?
+pub(crate) fn left_alone(g: &EventGraph, c: &Catalog, v: &Vertex, end: Ns) -> bool {
+    let Some(own) = c.process_id_of(v.thread) else { return false };
+    let left = |t: ThreadId| t != v.thread && g.exited(t).is_none_or(|x| x.0 >= end);
+    private_futex(v, c) && !g.threads_of(own).any(left)
+}
 
 /// What another thread of the process did while one waited.
 enum Other {
@@ -358,6 +368,25 @@ impl Walk<'_> {
         c
     }
 
+    /// The workers of a pool that have nothing to do, where all `others` are such, and what `group` waits for is no lock: two and
+    /// more that wait for one condition in one place.
+    fn pool_at_rest(&self, group: &Group, others: &[(ThreadId, Group)]) -> bool {
+        let v = self.representative(group);
+        let first = others.first().map(|(_, g)| self.representative(g));
+        let place = |v: &Vertex| (v.object, v.user_stack);
+        let rests = |(_, g): &(ThreadId, Group)| {
+            let w = self.representative(g);
+            class(&w, self.c) == WaitClass::Condition
+                && w.user_stack.is_some()
+                && first.is_some_and(|first| place(&first) == place(&w))
+        };
+        others.len() > 1
+            && first.is_some_and(|first| first.object != v.object && first.user_stack != v.user_stack)
+            && !self.for_lock(group)
+            && !joins(&v, self.c)
+            && others.iter().all(rests)
+    }
+
     /// All threads of the process wait: each one is shown, and whose wait began last closed the circle.
     pub(super) fn closed(&mut self, thread: ThreadId, group: &Group, mut others: Vec<(ThreadId, Group)>) {
         // Not only within what the way looks at.
@@ -373,6 +402,19 @@ impl Walk<'_> {
             others.retain(|(_, g)| locks(g));
         }
         others.retain(|(_, g)| !self.keeps_house(g, thread));
+        if self.pool_at_rest(group, &others)
+            && let Some((worker, g)) = others.iter().max_by_key(|(t, g)| (begin(g), *t))
+        {
+            let why = format!("nobody else is left: {} {WORKERS}", others.len());
+            let entry = Entry { edge: Some(EdgeKind::Holder), why_weak: Some(why), ..Entry::default() };
+            self.push_wait(*worker, g, entry);
+            let spans = |g: &Group| vec![g.extent()];
+            let mut find = |thread, node, kind, g| {
+                self.out.findings.push(Finding { thread, node, kind, spans: spans(g) });
+            };
+            find(thread, own, FindingKind::Unanswered, group);
+            return find(*worker, own + 1, FindingKind::Idle, g);
+        }
         others.sort_by_key(|(t, g)| (main(*t), std::cmp::Reverse(begin(g)), *t));
         let process = who(self.c, thread);
         let locks_of: Vec<ThreadId> =

@@ -4,8 +4,8 @@
 use super::activity::{Group, Spans, activity, extent, total};
 use super::ask::Candidate;
 use super::walk::Walk;
-use crate::Vertex;
 use crate::class::{WaitClass, asked, class, connected, members, semaphore_for_lock};
+use crate::{HoldFact, Vertex};
 use pg_event::{Direction, ModuleKind, Ns, Object, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
 
 impl Walk<'_> {
@@ -162,13 +162,23 @@ impl Walk<'_> {
         from_child.unwrap_or_else(|| busy.max(self.owing(t, spans)))
     }
 
-    /// Does it wait for what a child of its process writes into a pipe?
+    /// Does it wait for what a child of its process writes, into a pipe or one of a pair of sockets in its place?
     pub(super) fn reads_from_child(&self, t: ThreadId, group: &Group) -> bool {
         let v = self.representative(group);
+        let pair = |o: &Object| o.kind == ObjectKind::UnixStream && o.name.is_empty();
+        let output = |o: &Object| o.kind == ObjectKind::Pipe || pair(o);
         let pipe = self.c.object(v.object).is_some_and(|o| {
-            let is = |o: &Object| o.kind == ObjectKind::Pipe;
-            is(o) || !o.members.is_empty() && members(self.c, o).all(is)
+            // Counters tell of signals and time.
+            let inner = |o: &Object| {
+                matches!(o.kind, ObjectKind::EventFd | ObjectKind::SignalFd | ObjectKind::TimerFd)
+            };
+            output(o) || members(self.c, o).any(output) && members(self.c, o).all(|m| output(m) || inner(m))
         });
+        let its_end = |h: &HoldFact| match h.relation {
+            Relation::Writes => true,
+            Relation::Peer => self.c.object(h.object).is_some_and(pair),
+            _ => false,
+        };
         let own = self.c.process_id_of(t);
         let (a, b) = group.extent();
         let parent = |t: ThreadId| self.c.process_of(t).map(|p| p.parent);
@@ -177,7 +187,7 @@ impl Walk<'_> {
             && self
                 .g
                 .holds(t, a..b.saturating_add(1))
-                .any(|h| h.relation == Relation::Writes && parent(h.holder) == own && own.is_some())
+                .any(|h| its_end(&h) && parent(h.holder) == own && own.is_some())
     }
 
     /// The only other thread of its process that listens to a program which the process runs, or waits for an answer to what

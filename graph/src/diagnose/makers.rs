@@ -6,7 +6,7 @@ use super::answerless::main_thread;
 use super::ask::Candidate;
 use super::node::{Entry, Keeps};
 use super::walk::Walk;
-use crate::class::{WaitClass, class};
+use crate::class::{WaitClass, class, joins};
 use crate::flag::flags_seen;
 use crate::profile::profile;
 use crate::refused::{Evidence, named_in};
@@ -197,6 +197,40 @@ impl Walk<'_> {
         let c = self.keeping(one, found.relation, found.time, why, spans);
         let entry = Entry { keeps: Keeps::May, ..c.entry };
         free.then_some(Candidate { relation: None, entry, ..c })
+    }
+
+    /// The one thread that a loop can wait for whose code asks memory that no other process has: of its own process, the others
+    /// of which all have nothing to do. It may be on the way: then each waits for the other.
+    pub(super) fn left_to_write(&self, thread: ThreadId, spans: &Spans) -> Option<Candidate> {
+        let (start, end) = extent(spans);
+        if !flags_seen(self.g, thread, spans, 0).is_empty()
+            || self.g.sharer(thread, start..end.saturating_add(1)).is_some()
+        {
+            return None;
+        }
+        let process = self.c.process_id_of(thread)?;
+        let spans = &vec![(start, end)];
+        let waits = |t: &ThreadId| {
+            let act = activity(self.g, self.c, *t, spans);
+            match act.mostly() {
+                Mostly::Waiting(i) => act.groups.get(i).is_some_and(|g| {
+                    let v = self.representative(g);
+                    let class = class(&v, self.c);
+                    // Whoever waits for a thread's end goes on after it.
+                    let parked = class.idle() || class == WaitClass::Condition || joins(&v, self.c);
+                    !parked && !self.only_counts(g)
+                }),
+                Mostly::Running | Mostly::Runnable => true,
+                Mostly::Unborn | Mostly::Gone | Mostly::Unknown => false,
+            }
+        };
+        let mut all =
+            self.g.threads_of(process).filter(|t| *t != thread && self.counts(*t)).filter(|t| waits(t));
+        let (one, None) = (all.next()?, all.next()) else { return None };
+        let why = "its loop asks what only another thread of its process can write, and the others of that have nothing to do";
+        let c = self.keeping(one, Relation::Owns, start, why.into(), spans);
+        let entry = Entry { keeps: Keeps::May, sole: true, ..c.entry };
+        Some(Candidate { relation: None, entry, ..c })
     }
 
     /// Of the processes that one parent started with the same command (ranks of a parallel program, workers), the only one

@@ -49,6 +49,7 @@ mod write_back;
 pub(crate) use activity::{Activity, Group, Mostly, activity, merged, total as spans_total};
 pub(crate) use answerless::{main_thread, relation_words};
 pub(crate) use background::calls_terminal;
+pub(crate) use closed::{WORKERS, left_alone};
 pub(crate) use data_flag::DATA_FLAG;
 pub(crate) use finding::{Finding, FindingKind, Outcome};
 pub(crate) use grab::GRAB;

@@ -1,6 +1,6 @@
 //! The way comes back to a thread that is on it: a circle of waits, or somebody in it who idles.
 
-use super::activity::{Group, Spans};
+use super::activity::{Group, Spans, activity};
 use super::answerless::relation_words;
 use super::ask::Candidate;
 use super::data_flag::DATA_FLAG;
@@ -64,9 +64,10 @@ impl Walk<'_> {
             let obliged = class(&v, self.c).obliges(asked(self.g, self.c, first)) && !vague(&v, self.c);
             // A server waits for its own locks, and in the middle of a statement, by its event loop's means.
             let obliged = obliged || waits_for_lock(n) || self.executes(n.thread, n.start + n.duration);
-            let obliged = obliged || self.wants_room(n, &v);
-            let sole = self.out.nodes.get(i + 1).is_some_and(|next| next.sole || self.only_two(n, next));
-            let sole = sole || full && self.hears_of(n, &v, self.out.nodes.get(i + 1));
+            let obliged = obliged || self.wants_room(n, &v) || !full && self.hears_child_of(n);
+            let next = self.out.nodes.get(i + 1);
+            let sole = next.map_or(entry.sole, |next| next.sole || self.only_two(n, next));
+            let sole = sole || full && self.hears_of(n, &v, next);
             let flag = n.waits_on.as_deref() == Some(DATA_FLAG);
             n.state != "not-created" && n.state != "exited" && !obliged && !sole && !flag
         });
@@ -87,6 +88,16 @@ impl Walk<'_> {
         }
         find(idle, FindingKind::Idle);
         find(idle - 1, FindingKind::Unanswered);
+    }
+
+    /// Does the step, whose process has not accepted what the one before asks, wait for the output of a child of its process?
+    fn hears_child_of(&self, n: &SliceNode) -> bool {
+        let listens = relation_words(Relation::Listens);
+        if !n.why_weak.as_deref().is_some_and(|w| w.contains(listens)) {
+            return false;
+        }
+        let act = activity(self.g, self.c, n.thread, &vec![(n.start, n.start + n.duration)]);
+        act.waiting().is_some_and(|g| self.reads_from_child(n.thread, g))
     }
 
     /// Does the step wait for a futex of its process, in which only the next step's thread is left to wake it?

@@ -257,6 +257,33 @@ fn a_server_that_asks_itself_waits_for_itself() {
     }
 }
 
+/// A server runs a program and waits for its output, without looking at the connections that it listens for meanwhile;
+/// the program connects to it. `pair`: the output is a pair of sockets, as libuv makes them.
+#[test]
+fn a_server_that_waits_for_a_program_which_asks_it() {
+    for pair in [true, false] {
+        let mut d = Drawing::new(8.0);
+        let node = d.process("node", "node server.js", None, 0.0);
+        let curl = d.process("curl", "curl http://127.0.0.1:80/", Some(node), 1.0);
+        let kind = if pair { ObjectKind::UnixStream } else { ObjectKind::Pipe };
+        let output = d.object(kind, 55, if pair { 56 } else { 55 }, "");
+        let signals = d.object(ObjectKind::Pipe, 70, 70, "");
+        let counter = d.object(ObjectKind::EventFd, 71, 0, "");
+        let set = d.set(&[output, signals, counter]);
+        let asks = d.object(ObjectKind::Tcp, 3, 4, "127.0.0.1:5->127.0.0.1:80");
+        d.wait(node, 0.0, 1.0, "clock_nanosleep").before().times_out();
+        d.wait(node, 1.05, 8.0, "epoll_pwait").on(set).open();
+        d.hold(curl, node, output, if pair { Relation::Peer } else { Relation::Writes }, 2.0);
+        d.message(curl, asks, Direction::Send, 1.5, 80);
+        d.wait(curl, 1.6, 8.0, "poll").on(asks).open();
+        d.hold(node, curl, asks, Relation::Listens, 2.5);
+        let r = d.diagnose("^curl");
+        assert_eq!(r.circle.len(), 2, "{pair}: {r:#?}");
+        let why = &r.root_causes[0].why;
+        assert!(why.contains("circular wait") && why.contains("node") && why.contains("curl"), "{why}");
+    }
+}
+
 /// Who waits for a part of a file has another part of it; who has the wanted one was not found.
 #[test]
 fn a_lock_of_another_part_of_the_file_is_not_the_one_it_waits_for() {

@@ -291,6 +291,56 @@ fn nobody_is_left_to_wake_the_only_thread() {
     }
 }
 
+/// The same of a copy that fork made, by whatever way one comes to it: from who reads its output, too.
+#[test]
+fn a_lock_that_fork_copied_is_told_by_every_way() {
+    for victim in ["^parent", "^child"] {
+        let mut d = Drawing::new(9.0);
+        let parent = d.process("parent", "app", None, 0.0);
+        let worker = d.thread(parent, "worker", 0.1);
+        let child = d.process("child", "app", Some(parent), 0.4);
+        for p in &mut d.catalog.processes {
+            p.exe = "/bin/app".into();
+        }
+        let word = d.object(ObjectKind::Futex, 0x10, 1, "");
+        let output = d.object(ObjectKind::Pipe, 5, 5, "");
+        let lock = d.stack(&["pthread_mutex_lock (libc.so.6)", "log_line (app)", "run_helper (app)"]);
+        let work = d.stack(&["compute (app)"]);
+        d.runs(worker, 0.2, 9.0, work);
+        d.wait(parent, 0.5, 9.0, "read").on(output).open();
+        d.hold(child, parent, output, Relation::Writes, 1.0);
+        d.wait(child, 0.5, 9.0, "futex").on(word).op(PRIVATE_WAIT, 2).stack(lock).open();
+        let r = d.diagnose(victim);
+        let cause = &r.root_causes[0];
+        assert_eq!(cause.process.as_deref(), Some("child"), "{}", cause.why);
+        assert!(cause.why.contains("fork copied what it waits for from parent"), "{}", cause.why);
+    }
+}
+
+/// Who waits for a result, while all others of the process are workers without work, is not one of a circle.
+#[test]
+fn a_result_that_workers_without_work_do_not_bring() {
+    for pool in [true, false] {
+        let mut d = Drawing::new(9.0);
+        let main = d.process("app", "app", None, 0.0);
+        let get = d.stack(&["syscall (libc.so.6)", "get_result (app)", "main (app)"]);
+        let run = d.stack(&["pthread_cond_wait (libc.so.6)", "run (app)"]);
+        let result = d.object(ObjectKind::Futex, 0x10, 1, "");
+        d.wait(main, 0.5, 9.0, "futex").on(result).op(PRIVATE_WAIT, 1).stack(get).open();
+        let words = [0x20, 0x30].map(|word| d.object(ObjectKind::Futex, word, 1, ""));
+        for i in 0..2 {
+            let t = d.thread(main, "worker", 0.1);
+            let word = words[if pool { 0 } else { i }];
+            d.wait(t, 0.4 + 0.3 * i as f64, 9.0, "futex").on(word).op(PRIVATE_WAIT, 0).stack(run).open();
+        }
+        let r = d.diagnose("^app$");
+        let why = &r.root_causes[0].why;
+        assert_eq!(r.circle.is_empty(), pool, "{r:#?}");
+        let told = "2 threads of the process wait in one place for work, as it seems (run): the last to work was thread 1002, until 0.700 s";
+        assert_eq!(why.starts_with("app (pid 1000) waited") && why.contains(told), pool, "{why}");
+    }
+}
+
 /// A mutex that is locked twice by the same thread. Its word names the thread: what the others do does not matter.
 #[test]
 fn who_has_the_lock_already_waits_for_itself() {

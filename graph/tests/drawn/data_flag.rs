@@ -1,7 +1,7 @@
 //! Repeated yield: which data flag a loop asks for, and who lets it go on (algorithm 1, lines 6 to 11).
 
 use crate::draw::{Drawing, ns};
-use pg_event::{Catalog, LoopTurn, ObjectKind, StackId, ThreadId};
+use pg_event::{Catalog, LoopTurn, ObjectKind, Relation, StackId, ThreadId};
 use pg_graph::report::Report;
 use pg_graph::sim::{Act, Asking, Recording, Script, Setup};
 use pg_graph::{
@@ -199,6 +199,49 @@ fn what_the_code_of_a_loop_does_tells_whether_it_asks() {
         let r = done(&mut d);
         let cause = &r.root_causes[0];
         assert!(cause.block_type == Some(is) && cause.why.contains(says), "{turn:?}: {}", cause.why);
+    }
+}
+
+/// A loop asks what only its own process has: the one other thread of that which waits for somebody has to write it, and where
+/// that waits for the loop's thread, each waits for the other.
+#[test]
+fn a_loop_that_asks_waits_for_the_one_thread_that_is_left() {
+    for (other, circle) in [("connects", false), ("writes", true), ("idles", false)] {
+        let mut d = Drawing::new(9.0);
+        let lone = d.process("app", "app", None, 0.0);
+        let setter = d.thread(lone, "setter", 0.0);
+        let at = d.stack(&["wait_ready (app)", "main (app)"]);
+        d.loops(at, LoopTurn::Asks(vec!["ready".into()]));
+        d.runs(lone, 0.0, 9.0, at);
+        let work = d.object(ObjectKind::EventFd, 5, 0, "");
+        // With it, whoever is to read the pipe is not known.
+        if !circle {
+            let idle = d.thread(lone, "worker", 0.0);
+            d.wait(idle, 0.1, 9.0, "epoll_wait").on(work).before().open();
+        }
+        let pipe = d.object(ObjectKind::Pipe, 55, 55, "");
+        match other {
+            "connects" => {
+                let peer = d.object(ObjectKind::Tcp, 3, 4, "127.0.0.1:5->127.0.0.1:80");
+                d.wait(setter, 0.1, 9.0, "connect").on(peer).open();
+            }
+            "writes" => {
+                d.wait(setter, 0.1, 9.0, "write").on(pipe).open();
+                d.hold(lone, setter, pipe, Relation::Reads, 1.0);
+            }
+            _ => d.wait(setter, 0.1, 9.0, "epoll_wait").on(work).before().open(),
+        }
+        let (g, c) = d.build();
+        for tid in if circle { [1001, 1001] } else { [1000, 1000] } {
+            let r = run_with_policy(&g, &c, victim(&g, &c, tid), Options::default());
+            let cause = &r.root_causes[0];
+            assert_eq!(r.circle.len(), if circle { 2 } else { 0 }, "{other} {tid}: {r:#?}");
+            match other {
+                "connects" => assert_eq!(cause.thread.as_deref(), Some("setter"), "{}", cause.why),
+                "writes" => assert!(cause.why.contains("circular wait"), "{}", cause.why),
+                _ => assert!(cause.why.contains("until another thread writes ready"), "{}", cause.why),
+            }
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::draw::{Drawing, slice, what};
 use pg_event::{Direction, ObjectId, ObjectKind, OffState, Relation};
-use pg_graph::BlockType;
+use pg_graph::{BlockType, Options, Selection, VictimOptions, run_with_policy, select};
 
 /// A single-threaded server computes for one client; another one waits for its answer.
 #[test]
@@ -399,6 +399,37 @@ fn yield_loop_on_the_cpu() {
     assert_eq!((first.tid, first.block_type), (Some(1001), Some(BlockType::RepeatedYield)));
     assert_eq!(first.function.as_deref(), Some("gomp_team_start"));
     assert!(first.why.contains("nobody let it"), "{}", first.why);
+}
+
+/// `if (!child_done) pause()`: the signal came between the two. Who names the program is told; who waits for children that live,
+/// or has other threads, has nothing unusual.
+#[test]
+fn a_signal_that_came_before_the_wait_for_it() {
+    for (case, told) in [("lost", true), ("lives", false), ("threads", false)] {
+        let mut d = Drawing::new(9.0);
+        let launcher = d.process("launcher", "launcher", None, 0.0);
+        let job = d.process("job", "job", Some(launcher), 0.2);
+        if case == "threads" {
+            let t = d.thread(launcher, "other", 0.1);
+            d.wait(t, 0.2, 9.0, "epoll_wait").open();
+        }
+        if case == "lives" {
+            d.wait(job, 0.3, 9.0, "epoll_wait").open();
+        } else {
+            d.exit(job, 0.6);
+        }
+        d.wait(launcher, 0.0, 0.64, "clock_nanosleep").before().times_out();
+        d.wait(launcher, 0.65, 9.0, "pause").open();
+        let (g, c) = d.build();
+        let found = select(&g, &c, &Selection::default(), &VictimOptions::default());
+        assert_eq!(found.is_ok(), told, "{case}: {found:?}");
+        if let Ok(v) = found {
+            let r = run_with_policy(&g, &c, v, Options::default());
+            let why = &r.root_causes[0].why;
+            let early = "the signal of the end of its last child, job (pid 1001), came before the wait did, at 0.600 s";
+            assert!(why.contains(early), "{why}");
+        }
+    }
 }
 
 /// A program that is well: nothing abnormal.

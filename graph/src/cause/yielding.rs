@@ -40,7 +40,7 @@ impl Writer<'_> {
 
     /// What a step did that ran in a loop which asks something, and for how long.
     pub(super) fn spun(&self, n: &SliceNode) -> Option<String> {
-        let spans = &vec![(n.start, n.start + n.duration)];
+        let spans = &[(n.start, n.start + n.duration)];
         let p = (n.state == "running").then(|| profile(self.g, self.c, n.thread, spans))?;
         let how = yield_loop(self.g, self.c, n.thread, spans, &p)?;
         Some(format!("{} for {}", how.words_with(self.c), span(n.spent)))

@@ -96,7 +96,7 @@ impl Walk<'_> {
         if !n.why_weak.as_deref().is_some_and(|w| w.contains(listens)) {
             return false;
         }
-        let act = activity(self.g, self.c, n.thread, &vec![(n.start, n.start + n.duration)]);
+        let act = activity(self.g, self.c, n.thread, &[(n.start, n.start + n.duration)]);
         act.waiting().is_some_and(|g| self.reads_from_child(n.thread, g))
     }
 

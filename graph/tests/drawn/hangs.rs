@@ -408,25 +408,30 @@ fn a_signal_that_came_before_the_wait_for_it() {
     for (case, told) in [("lost", true), ("lives", false), ("threads", false)] {
         let mut d = Drawing::new(9.0);
         let launcher = d.process("launcher", "launcher", None, 0.0);
-        let job = d.process("job", "job", Some(launcher), 0.2);
+        let job = d.process("job", "job", Some(launcher), 0.02);
         if case == "threads" {
-            let t = d.thread(launcher, "other", 0.1);
-            d.wait(t, 0.2, 9.0, "epoll_wait").open();
+            let t = d.thread(launcher, "other", 0.01);
+            d.wait(t, 0.02, 9.0, "epoll_wait").open();
         }
         if case == "lives" {
-            d.wait(job, 0.3, 9.0, "epoll_wait").open();
+            d.wait(job, 0.03, 9.0, "epoll_wait").open();
         } else {
-            d.exit(job, 0.6);
+            d.wait(job, 0.03, 0.06, "clock_nanosleep").times_out();
+            d.exit(job, 0.07);
+            let p = d.catalog.threads[job.index()].process;
+            d.catalog.processes[p.index()].end = Some(crate::draw::ns(0.07));
         }
-        d.wait(launcher, 0.0, 0.64, "clock_nanosleep").before().times_out();
-        d.wait(launcher, 0.65, 9.0, "pause").open();
+        d.wait(launcher, 0.01, 0.08, "clock_nanosleep").times_out();
+        d.wait(launcher, 0.09, 9.0, "pause").open();
         let (g, c) = d.build();
-        let found = select(&g, &c, &Selection::default(), &VictimOptions::default());
+        let s = Selection { tid: Some(1000), ..Selection::default() };
+        let found = select(&g, &c, &s, &VictimOptions::default());
         assert_eq!(found.is_ok(), told, "{case}: {found:?}");
         if let Ok(v) = found {
+            assert_eq!(c.thread(v.thread).map(|t| t.tid), Some(1000), "{v:?}");
             let r = run_with_policy(&g, &c, v, Options::default());
             let why = &r.root_causes[0].why;
-            let early = "the signal of the end of its last child, job (pid 1001), came before the wait did, at 0.600 s";
+            let early = "the signal of the end of its last child, job (pid 1001), came before the wait did, at 0.070 s";
             assert!(why.contains(early), "{why}");
         }
     }

@@ -1,5 +1,6 @@
 //! Classes of waits, as far as the diagnosis treats them differently.
 
+use crate::initialise::waits_for_initialiser;
 use crate::{At, EventGraph, Vertex, VertexId};
 use pg_event::{
     Catalog, Direction, Frame, IpcUse, ModuleKind, Ns, Object, ObjectId, ObjectKind, OffState, ThreadId,
@@ -80,7 +81,7 @@ fn named_use(v: &Vertex, catalog: &Catalog) -> Option<FutexUse> {
     const OWN: [&str; 4] = ["monitor::enter", "monitorenter", "monitor_enter", "lwlockacquire"];
     // Asked for every futex wait: allocates nothing.
     let functions = || catalog.frames_of(v.user_stack).flat_map(Frame::names);
-    if functions().take(NEAR).any(|f| tells_of(f, &OWN)) {
+    if functions().take(NEAR).any(|f| tells_of(f, &OWN)) || waits_for_initialiser(v, catalog) {
         return Some(FutexUse::Lock);
     }
     functions().find_map(|f| {
@@ -129,7 +130,7 @@ pub(crate) fn tells_of_barrier(v: &Vertex, catalog: &Catalog) -> bool {
 }
 
 /// Has a function's name one of these words in it, in upper or lower case?
-fn tells_of(function: &str, words: &[&str]) -> bool {
+pub(crate) fn tells_of(function: &str, words: &[&str]) -> bool {
     let name = function.as_bytes();
     words.iter().any(|w| name.windows(w.len()).any(|part| part.eq_ignore_ascii_case(w.as_bytes())))
 }

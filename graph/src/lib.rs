@@ -22,6 +22,7 @@ mod front;
 mod graph;
 mod handler;
 mod hot_path;
+mod initialise;
 mod kernel;
 mod lane;
 mod looks;

@@ -304,9 +304,9 @@ pub fn own_named(frames: &[Named]) -> impl Iterator<Item = &Named> {
     frames.iter().filter(move |f| (!python || f.python.is_some()) && (python && !any || own(f)))
 }
 
-/// Is it a function of the library of its language (C++, Rust, Go), also where that is compiled into the program?
+/// Is it a function of the library of its language (C++, Rust, Go, Java's runtime), also where that is compiled into the program?
 pub(crate) fn of_language(function: &str) -> bool {
-    const NAMES: [&str; 14] = [
+    const NAMES: [&str; 20] = [
         "std::",
         "<std::",
         "core::",
@@ -321,6 +321,12 @@ pub(crate) fn of_language(function: &str) -> bool {
         "internal/",
         "syscall.",
         "os.",
+        "os::Platform",
+        "PlatformEvent::",
+        "PlatformMonitor::",
+        "Monitor::wait",
+        "ObjectMonitor::",
+        "JavaThread::",
     ];
     // The type that a template returns stands before its name.
     let head = function.split(['(', '<']).next().unwrap_or_default();

@@ -4,6 +4,7 @@ use super::{Ranked, Writer};
 use crate::class::{WaitClass, class, opens_fifo};
 use crate::diagnose::{FindingKind, SliceNode, keeps_itself};
 use crate::handler::handler;
+use crate::initialise::waits_for_initialiser;
 use crate::words::{moment, short_who, who};
 use pg_event::{Ns, Relation, ThreadId};
 
@@ -48,6 +49,11 @@ impl Writer<'_> {
             let over = moment(x.start + x.duration);
             let end = format!("{means}; a time-out of {} ended it at {over}", short_who(self.c, x.thread));
             ("circular wait (until a time-out)", end)
+        } else if all().all(|n| waits_for_initialiser(&self.g.vertex(n.vertex), self.c)) {
+            (
+                "circular wait (deadlock)",
+                "each initialises something, and waits for what another one initialises".into(),
+            )
         } else if all().all(lock) {
             let means =
                 "they wait for each other's locks, and no other thread of the process is left to release one";

@@ -2,6 +2,7 @@
 
 use super::Writer;
 use crate::diagnose::SliceNode;
+use crate::initialise::is_initialiser;
 use crate::words::{Named, is_interpreter, is_plumbing, named, of_language, own_named, telling};
 use pg_event::{Catalog, StackId};
 use std::collections::HashMap;
@@ -66,7 +67,7 @@ impl Writer<'_> {
         let stack = self.g.vertex(n.vertex).user_stack;
         let callers = self.callers.get_or_init(|| CallersOf::of(self.c));
         let frames = outside(self.c, stack);
-        let tells = |f: &&Named| f.symbolised && !callers.several(f);
+        let tells = |f: &&Named| f.symbolised && (!callers.several(f) || is_initialiser(&f.function));
         let program = frames.iter().filter(|f| !of_language(&f.function)).take(WRAPPERS).find(tells);
         let own = program.or_else(|| frames.iter().take(WRAPPERS).find(tells));
         own.cloned().or_else(|| telling(&named(self.c, stack)).cloned())

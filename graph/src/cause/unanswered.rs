@@ -405,6 +405,14 @@ impl Writer<'_> {
             1 => ("1 reader has".into(), "it"),
             _ => (format!("{readers} readers have"), "them"),
         };
-        Some(format!("{some} the lock (the C library counts {them} and does not record who)"))
+        let alone = left_alone(self.g, self.c, &self.g.vertex(n.vertex), n.start + n.duration);
+        let whose = match self.c.process_id_of(n.thread).filter(|_| alone) {
+            None => "",
+            Some(p) if self.g.threads_of(p).nth(1).is_some() => {
+                ": it itself, or a thread that has ended, as no other is there"
+            }
+            Some(_) => ": it itself, as there is no other thread (deadlock)",
+        };
+        Some(format!("{some} the lock (the C library counts {them} and does not record who){whose}"))
     }
 }

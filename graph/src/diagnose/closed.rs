@@ -10,6 +10,7 @@ use super::pose::Posed;
 use super::stuck::CLOSED;
 use super::walk::{Flow, Walk};
 use crate::class::{WaitClass, class, joins, private_futex, vague};
+use crate::initialise::{initialises, waits_for_initialiser};
 use crate::words::{short_who, who};
 use crate::{Edge, EdgeKind, EventGraph, QuestionKind, Vertex, Weak};
 use pg_event::{Catalog, Ns, ObjectKind, Relation, ThreadId};
@@ -66,6 +67,12 @@ impl Walk<'_> {
         let stack = |g: &Group| self.representative(g).user_stack;
         if stack(group).is_none() || stuck.iter().all(|(_, g)| stack(g) != stack(group)) {
             busy.append(&mut rests);
+        }
+        if waits_for_initialiser(&self.representative(group), self.c) {
+            let initialises = |t: &ThreadId| self.initialises_meanwhile(*t, silent);
+            if busy.iter().any(initialises) {
+                busy.retain(initialises);
+            }
         }
         if busy.is_empty() {
             if let Some(c) = self.looks_after(thread, silent).filter(|_| !self.for_lock(group)) {
@@ -170,6 +177,27 @@ impl Walk<'_> {
     pub(super) fn for_lock(&self, group: &Group) -> bool {
         let v = self.representative(group);
         class(&v, self.c) == WaitClass::Lock && !vague(&v, self.c) && !joins(&v, self.c)
+    }
+
+    /// Does it wait until another thread has initialised something, while it does so itself for something else?
+    fn keeps_initialiser(&self, group: &Group) -> bool {
+        let v = self.representative(group);
+        waits_for_initialiser(&v, self.c) && initialises(v.user_stack, self.c)
+    }
+
+    /// Is what a thread was in, for most of the time that it was seen, part of an initialisation?
+    fn initialises_meanwhile(&self, t: ThreadId, spans: &Spans) -> bool {
+        let act = activity(self.g, self.c, t, spans);
+        if let Mostly::Waiting(i) = act.mostly() {
+            let stack = act.groups.get(i).map(|g| self.representative(g).user_stack);
+            return stack.is_some_and(|s| initialises(s, self.c));
+        }
+        let (mut of, mut all) = (0, 0);
+        for s in spans.iter().flat_map(|(a, b)| self.g.samples_of(t, *a..*b)) {
+            all += 1;
+            of += usize::from(initialises(s.user_stack, self.c));
+        }
+        of * 2 > all
     }
 
     /// FUTEX_PRIVATE_FLAG: no other process can wake it.
@@ -401,6 +429,14 @@ impl Walk<'_> {
         if others.iter().filter(|(_, g)| locks(g)).count() + usize::from(own_too) > 1 {
             others.retain(|(_, g)| locks(g));
         }
+        let initialises = |g: &Group| self.keeps_initialiser(g);
+        let mutual =
+            others.iter().filter(|(_, g)| initialises(g)).count() + usize::from(initialises(group)) > 1;
+        if mutual {
+            others.retain(|(_, g)| initialises(g));
+        }
+        // Who initialises nothing only waits for those.
+        let own_too = own_too && (!mutual || initialises(group));
         others.retain(|(_, g)| !self.keeps_house(g, thread));
         if self.pool_at_rest(group, &others)
             && let Some((worker, g)) = others.iter().max_by_key(|(t, g)| (begin(g), *t))

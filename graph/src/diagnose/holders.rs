@@ -143,7 +143,8 @@ impl Walk<'_> {
             let by_wait = || self.watcher(holder, &ends, silent).filter(|_| peer);
             let serves = (relation == Relation::Peer).then(|| self.serving(holder, &ends, until)).flatten();
             let woken = || self.woken_over(holder, thread, &ends, until).filter(|_| peer);
-            let serves = serves.or_else(by_wait).or_else(woken);
+            let at_it = || self.its_thread(holder, thread, silent).filter(|_| peer);
+            let serves = serves.or_else(by_wait).or_else(woken).or_else(at_it);
             let likely = serves.map_or_else(
                 || {
                     let mut likely = self.likely(holder, relation, silent);

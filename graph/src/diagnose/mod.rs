@@ -23,6 +23,7 @@ mod handed;
 mod holders;
 mod input;
 mod inside;
+mod its_thread;
 mod makers;
 mod monitors;
 mod node;

@@ -21,6 +21,7 @@ mod frozen;
 mod handed;
 mod hangs;
 mod holders;
+mod initialise;
 mod input;
 mod looks;
 mod lost;

@@ -71,6 +71,32 @@ fn who_was_seen_to_get_it_is_offered_as_a_weak_cause() {
     assert_eq!(r.root_causes[0].thread.as_deref(), Some("reader"), "{:?}", r.root_causes[0]);
 }
 
+/// Who has it for reading and wants to write it has nobody to wait for, where it is the only thread.
+#[test]
+fn a_reader_that_wants_to_write() {
+    for (others, told) in
+        [(false, "it itself, as there is no other thread (deadlock)"), (true, "slept 8.00 s")]
+    {
+        let mut d = Drawing::new(9.0);
+        let main = d.process("cache", "cache", None, 0.5);
+        if others {
+            let t = d.thread(main, "other", 0.6);
+            d.wait(t, 0.7, 9.0, "clock_nanosleep").open();
+        }
+        let writers = d.object(ObjectKind::Futex, 0x100c, 1000, "");
+        let stack = d.stack(&["pthread_rwlock_wrlock (libc.so.6)", "refresh (cache)", "look_up (cache)"]);
+        d.wait(main, 1.0, 9.0, "futex").op(128, 3).on(writers).stack(stack).open();
+        d.event(
+            ns(4.0),
+            main,
+            Kind::Hold(Hold { object: writers, subject: main, relation: Relation::Reader }),
+        );
+        let c = d.diagnose("^cache$").root_causes.swap_remove(0);
+        assert!(c.why.contains(told), "{}", c.why);
+        assert_eq!(c.why.contains("it itself"), !others, "{}", c.why);
+    }
+}
+
 #[test]
 fn a_condition_variable_has_no_readers() {
     // What lies beside the word of one looks like their number.

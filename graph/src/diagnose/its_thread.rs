@@ -13,6 +13,9 @@ const DEEPER: usize = 3;
 /// Functions in which one does something, where not all are known: those that only wait have few.
 const DEEP: usize = 8;
 
+/// Where one begins, its name if it has one, and whether it is outside the C library.
+type Function<'a> = (u64, &'a str, bool);
+
 impl Walk<'_> {
     /// The thread of `listener`'s process that serves `client`, as far as that can be told: it waits for something else than a
     /// client, deeper in a function in which its siblings wait for theirs.
@@ -34,14 +37,14 @@ impl Walk<'_> {
             if self.rests_at_client(g) { rest.push(stack) } else { others.push((t, stack, whole)) }
         }
         // How many are the same, and how many of these are the program's own.
-        let same = |s: &[(u64, bool)], r: &[(u64, bool)]| {
+        let same = |s: &[Function<'_>], r: &[Function<'_>]| {
             let all = s.iter().zip(r).take_while(|(a, b)| a == b).count();
-            (s[..all].iter().filter(|f| f.1).count(), all)
+            (s[..all].iter().filter(|f| f.2).count(), all)
         };
-        let common = |s: &[(u64, bool)]| rest.iter().map(|r| same(s, r)).max();
+        let common = |s: &[Function<'_>]| rest.iter().map(|r| same(s, r)).max();
         let mut best = Vec::new();
         for (t, stack, whole) in others {
-            let deep = |from: usize, least| stack[from..].iter().filter(|f| f.1).count() >= least;
+            let deep = |from: usize, least| stack[from..].iter().filter(|f| f.2).count() >= least;
             match common(&stack) {
                 Some((own, all)) if own > 0 && deep(all, DEEPER) => best.push((own, t)),
                 // How it was come to is not in the copy of the stack.
@@ -85,11 +88,12 @@ impl Walk<'_> {
     }
 
     /// The functions of a stack from the outermost one on, and which of them are outside the C library.
-    fn from_root(&self, stack: StackId) -> Vec<(u64, bool)> {
+    fn from_root(&self, stack: StackId) -> Vec<Function<'_>> {
         let own = |f: &pg_event::Frame| {
             self.c.modules.get(f.module.index()).is_some_and(|m| !is_plumbing(m.short()))
         };
-        let mut all: Vec<_> = self.c.frames_of(stack).map(|f| (f.entry(), own(f))).collect();
+        let mut all: Vec<_> =
+            self.c.frames_of(stack).map(|f| (f.entry(), f.function.as_str(), own(f))).collect();
         all.reverse();
         all
     }

@@ -421,3 +421,43 @@ fn a_launcher_waits_for_its_children() {
         }
     }
 }
+
+/// A server with a thread for each connection: those that execute something wait for their lock, at no connection at all. How
+/// deep they are in what their siblings wait in tells them from the server's own, and their numbers tell whose they are.
+#[test]
+fn a_thread_that_works_for_a_connection_is_found_by_its_siblings() {
+    for client in [1003, 1005] {
+        let mut d = Drawing::new(5.0);
+        let server = d.process("server", "server", None, 0.0);
+        let (store, rests) = (d.thread(server, "store", 0.0), d.thread(server, "rests", 0.0));
+        let first = d.process("client", "client 1", None, 0.0);
+        let own = d.thread(server, "own", 0.0);
+        let second = d.process("client", "client 2", None, 0.0);
+        let next = d.thread(server, "next", 0.0);
+        let idle = d.process("other", "other", None, 0.0);
+        let (port, stop) = (d.object(ObjectKind::Tcp, 80, 0, ""), d.object(ObjectKind::Pipe, 9, 9, ""));
+        let listens = d.set(&[port, stop]);
+        let [a, b, c] = [40_000, 40_001, 40_002].map(|p| tcp(&mut d, p, 80));
+        let root = ["serve (server)", "start_thread (libc.so.6)"];
+        let deeper = ["cond_wait (libc.so.6)", "lock_wait (server)", "open (server)", "execute (server)"];
+        let command = [&["poll (libc.so.6)", "read_request (server)"], &root[..]].concat();
+        let works = [&deeper[..], &root[..]].concat();
+        let pool =
+            ["cond_wait (libc.so.6)", "next_task (server)", "worker (server)", "start_thread (libc.so.6)"];
+        let [command, works] = [command, works].map(|s| d.stack(&s));
+        let pool = d.stack(&pool);
+        let words: Vec<_> = (0..3).map(|i| d.object(ObjectKind::Futex, 0x100 + i, 1000, "")).collect();
+        d.wait(server, 0.0, 5.0, "poll").on(listens).before().open();
+        for (t, word, stack) in [(store, words[0], pool), (own, words[1], works), (next, words[2], works)] {
+            d.wait(t, 0.0, 5.0, "futex").on(word).stack(stack).before().op(128, 0).open();
+        }
+        d.wait(rests, 0.0, 5.0, "poll").on(c.1).stack(command).before().open();
+        for (t, end) in [(first, a.0), (second, b.0)] {
+            waits(&mut d, t, "poll", end);
+            d.hold(server, t, end, Relation::Peer, 0.7);
+        }
+        waits(&mut d, idle, "read", c.0);
+        let r = d.diagnose(&format!("client {}", (client - 1001) / 2));
+        assert_eq!(way(&r)[..2], [client, client + 1], "{r:#?}");
+    }
+}

@@ -300,6 +300,8 @@ impl Writer<'_> {
             {
                 0.5
             }
+            // Nor whether anybody is to let it go on.
+            Some(FindingKind::Sleeping) if self.may_keep_house(r, &self.o.nodes[r.node]) => 0.5,
             // Whose the lock is was not seen.
             Some(FindingKind::Circular) if self.by_handler_only(&self.o.nodes[r.node]) => 0.7,
             Some(FindingKind::Running | FindingKind::Tracer) => 0.92,

@@ -40,6 +40,31 @@ impl Writer<'_> {
     pub(super) fn why_trying(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
         let f = n.function.as_ref().filter(|f| !f.starts_with("0x"));
         let f = f.map_or_else(String::new, |f| format!(", called from {}", clean(f, 60)));
+        let asks = self.known_to_ask(r, n).unwrap_or_else(|| {
+            if self.may_keep_house(r, n) {
+                ": it only keeps house, as it is not the first thread of its process; or it asks whether it may go on, and nobody let it: for what was not recorded".into()
+            } else {
+                ": it asks again and again whether it may go on, and all that time nobody let it; what it asks for (a data flag, a lock) was not recorded and must be found".into()
+            }
+        });
+        format!(
+            "{full} slept {} times for {} each in {}{f}, {} in all{asks}",
+            n.waits,
+            span(n.spent / n.waits.max(1) as u64),
+            n.syscall.as_deref().unwrap_or("a sleep"),
+            span(n.spent)
+        )
+    }
+
+    /// Is it a thread beside the first one of its process that slept by turns, and is nothing known of what it does in between?
+    pub(super) fn may_keep_house(&self, r: &Ranked, n: &SliceNode) -> bool {
+        let first =
+            self.c.thread(r.thread).zip(self.c.process_of(r.thread)).is_some_and(|(t, p)| t.tid == p.pid);
+        r.node == 0 && n.waits > 3 && !first && self.known_to_ask(r, n).is_none()
+    }
+
+    /// What a thread that slept by turns tried or looked at in between, as far as that was seen.
+    fn known_to_ask(&self, r: &Ranked, n: &SliceNode) -> Option<String> {
         let within = (n.start, n.start + n.duration);
         let look = || crate::looks::look(self.g, self.c, r.thread, within, &[]);
         let asks = if let Some(e) = self.refused_between(r, n) {
@@ -62,15 +87,9 @@ impl Writer<'_> {
         } else if let Some(sent) = self.sent_between(r.thread, within, n.waits) {
             sent
         } else {
-            ": it asks again and again whether it may go on, and all that time nobody let it; what it asks for (a data flag, a lock) was not recorded and must be found".to_owned()
+            return None;
         };
-        format!(
-            "{full} slept {} times for {} each in {}{f}, {} in all{asks}",
-            n.waits,
-            span(n.spent / n.waits.max(1) as u64),
-            n.syscall.as_deref().unwrap_or("a sleep"),
-            span(n.spent)
-        )
+        Some(asks)
     }
 
     /// `, which tried flock of /run/lock again and again (EAGAIN)` of a step whose thread slept in between.

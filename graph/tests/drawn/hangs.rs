@@ -437,6 +437,27 @@ fn a_signal_that_came_before_the_wait_for_it() {
     }
 }
 
+/// A thread that only naps may ask whether it may go on; one beside the first thread of its process may as well keep house.
+#[test]
+fn who_only_naps_may_keep_house() {
+    for beside in [true, false] {
+        let mut d = Drawing::new(9.0);
+        let server = d.process("server", "server", None, 0.0);
+        let t = if beside { d.thread(server, "lru", 0.1) } else { server };
+        if beside {
+            let epoll = d.object(ObjectKind::Epoll, 9, 0, "");
+            d.wait(server, 0.1, 9.0, "epoll_wait").on(epoll).open();
+        }
+        let nap = d.stack(&["clock_nanosleep (libc.so.6)", "crawl (server)"]);
+        d.naps(t, 0.2, 8.9, 0.05, nap);
+        let r = d.diagnose("^server$");
+        let c = &r.root_causes[0];
+        assert_eq!(c.tid, Some(if beside { 1001 } else { 1000 }), "{r:#?}");
+        assert_eq!(c.why.contains("only keeps house"), beside, "{}", c.why);
+        assert_eq!(c.confidence < 0.6, beside, "{}", c.confidence);
+    }
+}
+
 /// A program that is well: nothing abnormal.
 #[test]
 fn idle_loop_is_no_victim() {

@@ -84,10 +84,8 @@ impl Writer<'_> {
                 ", and in between opened {}: it waits until that says something else",
                 short_label(&o.label())
             )
-        } else if let Some(sent) = self.sent_between(r.thread, within, n.waits) {
-            sent
         } else {
-            return None;
+            self.sent_between(r.thread, within, n.waits)?
         };
         Some(asks)
     }

@@ -33,7 +33,7 @@ impl Walk<'_> {
             }
             let Some(g) = act.waiting().filter(|g| g.blocked * 10 >= total(spans) * 9) else { continue };
             let id = self.representative(g).user_stack;
-            let (stack, whole) = (self.from_root(id), self.c.stack(id).is_some_and(|s| !s.truncated));
+            let (stack, whole) = (self.functions_of(id), self.c.stack(id).is_some_and(|s| !s.truncated));
             if self.rests_at_client(g) { rest.push(stack) } else { others.push((t, stack, whole)) }
         }
         // How many are the same, and how many of these are the program's own.
@@ -88,7 +88,7 @@ impl Walk<'_> {
     }
 
     /// The functions of a stack from the outermost one on, and which of them are outside the C library.
-    fn from_root(&self, stack: StackId) -> Vec<Function<'_>> {
+    fn functions_of(&self, stack: StackId) -> Vec<Function<'_>> {
         let own = |f: &pg_event::Frame| {
             self.c.modules.get(f.module.index()).is_some_and(|m| !is_plumbing(m.short()))
         };

@@ -176,7 +176,11 @@ impl Writer<'_> {
         let on = match tried {
             Some(tried) => tried,
             None if tells => at_the(self.waited_for(before)),
-            None => String::new(),
+            // What it has to do with the step before would be said nowhere.
+            None => {
+                let end = at.checked_sub(1).and_then(|i| self.kept_open_asleep(before, &self.o.nodes[i]));
+                end.map_or_else(String::new, |e| e.replacen("it ", ", which ", 1))
+            }
         };
         // What has no name of its own is said here, or nowhere.
         let nameless = ["memory-reclaim", "write-back", "page-fault"];

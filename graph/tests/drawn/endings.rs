@@ -366,3 +366,24 @@ fn a_process_goes_on_without_its_first_thread() {
     assert_eq!(r.slice[1].thread, "rest", "{r:#?}");
     assert!(what(&r.root_causes[0]).contains("flush_cache"), "{:?}", r.root_causes[0]);
 }
+
+/// A job that the hook left behind keeps the hook's output open, and waits for its own child: what it has to do with the reader
+/// is said, too.
+#[test]
+fn who_keeps_a_pipe_open_and_waits_for_its_child() {
+    let mut d = Drawing::new(9.0);
+    let push = d.process("push", "push", None, 0.0);
+    let hook = d.process("hook", "hook", Some(push), 0.2);
+    let job = d.process("job", "job", Some(hook), 0.3);
+    let nap = d.process("sleep", "sleep 3600", Some(job), 0.4);
+    let pipe = d.object(ObjectKind::Pipe, 7, 7, "");
+    d.exit(hook, 0.5);
+    d.wait(push, 0.5, 9.0, "read").on(pipe).open();
+    d.wait(job, 0.5, 9.0, "wait4").open();
+    d.wait(nap, 0.5, 9.0, "clock_nanosleep").open();
+    d.hold(job, push, pipe, Relation::Writes, 0.7);
+    let r = d.diagnose("^push$");
+    let why = &r.root_causes[0].why;
+    let told = "this held up job (pid 1002), which has the writing end of pipe:[7] open, and in the end push";
+    assert!(why.contains(told), "{why}");
+}

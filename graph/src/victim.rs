@@ -1,6 +1,7 @@
 //! Victims: suspicious vertices, worst first.
 
 use crate::class::{WaitClass, asked, class, connected, is_schedulers_own, joins, only_listens, owed, vague};
+use crate::diagnose::left_alone;
 use crate::episode::{Episode, WaitKey, episodes, in_small_pieces, typical};
 use crate::front::{LOOKED_AT, seen_first};
 use crate::looks::Purpose;
@@ -262,6 +263,8 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
         WaitClass::Disk => 0.85,
         WaitClass::Channel if asked(graph, catalog, e.first) => 1.0,
         WaitClass::Channel => 0.6,
+        // Nobody can wake it.
+        WaitClass::Condition if !v.timed_out && left_alone(graph, catalog, &v, e.end) => 0.9,
         // A pool's workers wait side by side for work; one that waits alone may wait for a result.
         WaitClass::Condition if in_a_pool(graph, catalog, e) => 0.05,
         // It turns every now and then all the time, woken by nobody: what a runtime has for its housekeeping.
@@ -276,7 +279,14 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
         // It sleeps between tries for a lock: somebody was found to have that.
         WaitClass::Sleep if kept_out(graph, e.thread, (e.start, e.end)) => 0.7,
         WaitClass::Sleep if pauses_a_loop(graph, catalog, e) => 0.02,
-        WaitClass::Sleep if e.block_type() == BlockType::RepeatedYield => 0.5,
+        // Beside the first thread of its process it may keep house: who waits for somebody is meant before it.
+        WaitClass::Sleep if e.block_type() == BlockType::RepeatedYield => {
+            if is_main(catalog, e.thread) {
+                0.5
+            } else {
+                0.35
+            }
+        }
         WaitClass::Sleep => 0.1,
         WaitClass::EventLoop if asked(graph, catalog, e.first) => 0.3,
         // It asked, and is told by a signal that there is an answer.

@@ -137,7 +137,7 @@ impl Walk<'_> {
     }
 
     /// A process of the way and its children wait for one another, or for what nobody brings, and one of these children was
-    /// killed: what that was to do nobody does. The way ends there, instead of among those that are left.
+    /// killed or failed: what that was to do nobody does. The way ends there, instead of among those that are left.
     pub(super) fn killed_on_the_way(&mut self) {
         let Some((f, first)) = self.out.findings.first().and_then(|f| Some((f, self.out.nodes.get(f.node)?)))
         else {
@@ -189,14 +189,25 @@ impl Walk<'_> {
         self.out.nodes.iter().any(owns)
     }
 
-    /// The child of a process that was killed last before `until`, while the process waited or shortly before it began to; not
+    /// Did a process fail that executed no program of its own: a worker, unlike a command, whose failure may be its answer?
+    fn failed_copy(&self, p: &Process) -> bool {
+        let Some(parent) = self.c.process(p.parent) else { return false };
+        let copy = p.cmdlines.len() < 2 || p.start == 0;
+        let same = !p.exe.is_empty() && (&p.exe, p.cmdline()) == (&parent.exe, parent.cmdline());
+        copy && same && p.exit_status.is_some_and(|s| s & 0x7f == 0 && s >> 8 != 0)
+    }
+
+    /// The child of a process that was killed, or a copy of it that failed, last before `until`, while the process waited or shortly before it began to; not
     /// by its parent, which means it.
     fn killed_child(&self, parent: ProcessId, began: Ns, until: Ns) -> Option<(ThreadId, Ns)> {
         const SHORTLY: Ns = 1_000_000_000;
         /// SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGKILL, SIGSEGV, SIGTERM, SIGSYS.
         const KILLS: [u32; 8] = [4, 6, 7, 8, 9, 11, 15, 31];
         let killed = |(i, p): (usize, &Process)| {
-            let signal = p.exit_status.map(|s| s & 0x7f).filter(|s| KILLS.contains(s))?;
+            let signal = p.exit_status.map(|s| s & 0x7f)?;
+            if !KILLS.contains(&signal) && !self.failed_copy(p) {
+                return None;
+            }
             let at = p.end.filter(|e| *e > 0 && *e < until && began <= e.saturating_add(SHORTLY))?;
             let id = ProcessId(i as u32);
             let meant = || meant(self.g, self.c, id, signal, at);
@@ -208,7 +219,8 @@ impl Walk<'_> {
 }
 
 /// How a killed child came to be on the way.
-pub(crate) const KILLED: &str = "no wake-up was recorded; the process and its other children wait in vain since this child of it was killed";
+pub(crate) const KILLED: &str =
+    "no wake-up was recorded; the process and its other children wait in vain since this child of it ended";
 
 /// Did a process' parent send the signal that ended it at `end`? It has no more use for it then.
 pub(crate) fn meant(g: &EventGraph, c: &Catalog, process: ProcessId, signal: u32, end: Ns) -> bool {

@@ -181,10 +181,16 @@ fn who_sleeps_instead_of_reading_is_told_so() {
 
 /// A pool: its first process waits for results, the workers that are left wait for work, and one was killed.
 fn pool(signal: u8, by_parent: bool) -> Report {
+    pool_of("pool", signal.into(), by_parent)
+}
+
+/// The same: `worker`'s command line is the pool's or one of its own, and it ended with `status`.
+fn pool_of(worker: &str, status: u32, by_parent: bool) -> Report {
+    let signal = (status & 0x7f) as u8;
     let mut d = Drawing::new(12.0);
     let main = d.process("pool", "pool", None, 0.0);
     let workers: Vec<_> =
-        (0..3).map(|i| d.process("pool", "pool", Some(main), 0.1 * f64::from(i + 1))).collect();
+        (0..3).map(|i| d.process("pool", worker, Some(main), 0.1 * f64::from(i + 1))).collect();
     let (tasks, results) = (d.object(ObjectKind::Pipe, 7, 7, ""), d.object(ObjectKind::Pipe, 8, 8, ""));
     d.wait(main, 0.9, 12.0, "read").on(results).open();
     for (i, w) in workers.iter().enumerate().skip(1) {
@@ -199,8 +205,20 @@ fn pool(signal: u8, by_parent: bool) -> Report {
     d.exit(workers[0], 1.6);
     let p = d.catalog.threads[workers[0].index()].process;
     (d.catalog.processes[p.index()].end, d.catalog.processes[p.index()].exit_status) =
-        (Some(crate::draw::ns(1.6)), Some(signal.into()));
+        (Some(crate::draw::ns(1.6)), Some(status));
     d.diagnose("^pool$")
+}
+
+/// A worker that gives up is missing as one that was killed is; a command that failed has said what it had to say.
+#[test]
+fn a_worker_that_failed_is_missing() {
+    let c = pool_of("pool", 3 << 8, false).root_causes.swap_remove(0);
+    assert_eq!(c.pid, Some(1001), "{c:#?}");
+    assert!(c.why.contains("ended at 1.600 s") && c.why.contains("what it was to do for pool"), "{}", c.why);
+    for (worker, status) in [("grep", 1 << 8), ("pool", 0)] {
+        let r = pool_of(worker, status, false);
+        assert!(r.root_causes.iter().all(|c| c.pid != Some(1001)), "{worker} {status} {r:#?}");
+    }
 }
 
 #[test]

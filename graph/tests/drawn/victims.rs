@@ -447,3 +447,23 @@ fn threads_that_never_had_work_are_behind_a_short_hang() {
         assert_eq!(process, if stuck { "keyd" } else { "cli" }, "{}", first.summary);
     }
 }
+
+/// `fork` took a lock along, but not the thread that has it: the child, which nobody can wake, hung, not a thread of its parent that
+/// naps all the time.
+#[test]
+fn who_nobody_can_wake_comes_before_who_naps() {
+    let mut d = Drawing::new(10.0);
+    let parent = d.process("app", "app", None, 0.0);
+    let flush = d.thread(parent, "flush", 0.0);
+    let child = d.process("app", "app", Some(parent), 0.2);
+    let stack = d.stack(&["sem_wait (libc.so.6)", "acquire_lock (app)"]);
+    let naps = d.stack(&["clock_nanosleep (libc.so.6)", "flush (app)"]);
+    let word = d.object(ObjectKind::Futex, 0x10, 1002, "");
+    d.naps(flush, 0.1, 9.9, 0.1, naps);
+    d.wait(child, 0.3, 9.9, "futex").on(word).stack(stack).op(128, 0).open();
+    d.wait(parent, 0.3, 9.95, "wait4").open();
+    let r = d.diagnose("^app$");
+    assert_ne!(r.victim.tid, 1001, "{r:#?}");
+    assert_eq!(r.root_causes[0].tid, Some(1002), "{r:#?}");
+    assert!(r.root_causes[0].why.contains("nobody is left to wake it"), "{}", r.root_causes[0].why);
+}

@@ -1,7 +1,7 @@
 //! Parts of sentences: who, what it waited for, for how long, whom that held up.
 
 use super::Writer;
-use crate::class::{WaitClass, class, joins};
+use crate::class::{WaitClass, class, joins, on_condition};
 use crate::diagnose::{DATA_FLAG, SliceNode};
 use crate::kernel::{doing, is_kernel};
 use crate::words::{clean, cmdline_at, moment, process_at, short_command, short_label, span, who_at};
@@ -129,6 +129,20 @@ impl Writer<'_> {
         })
     }
 
+    /// `, for a lock that 2 readers had at 1.070 s`, of who waited to write it.
+    fn kept_by_readers(&self, n: &SliceNode) -> String {
+        let readers = self.g.readers(n.thread, n.start..(n.start + n.duration).saturating_add(1));
+        match readers.filter(|_| !on_condition(&self.g.vertex(n.vertex), self.c)) {
+            Some((at, many)) if many > 1 => {
+                format!(
+                    ", for a lock that {many} readers had at {}: a writer waits until none has it",
+                    moment(at)
+                )
+            }
+            _ => String::new(),
+        }
+    }
+
     /// Was it found that it had not come to the barrier at which `of` waited?
     pub(super) fn is_missing(&self, n: &SliceNode, of: &SliceNode) -> bool {
         let is =
@@ -163,7 +177,7 @@ impl Writer<'_> {
             let how = if self.shares_lock(&self.o.nodes[node], before) {
                 format!(", which it had {SHARED}")
             } else {
-                String::new()
+                self.kept_by_readers(before)
             };
             return format!("; this held up {last} for {time}{call}{}{how}", at_the(on));
         }

@@ -97,6 +97,30 @@ fn a_reader_that_wants_to_write() {
     }
 }
 
+/// Readers that overlap all the time let no writer in: one of them lets it go on in the end, and that there were several is said.
+#[test]
+fn readers_that_had_it_by_turns_are_told() {
+    for many in [2, 1] {
+        let mut d = Drawing::new(9.0);
+        let main = d.process("cfgd", "cfgd", None, 0.0);
+        let (writer, reader) = (d.thread(main, "reload", 0.0), d.thread(main, "reader", 0.0));
+        let lock = d.object(ObjectKind::Futex, 0x1008, 1000, "");
+        let stack = d.stack(&["pthread_rwlock_wrlock (libc.so.6)", "reload (cfgd)"]);
+        let serves = d.stack(&["clock_nanosleep (libc.so.6)", "serve (cfgd)"]);
+        d.wait(main, 0.1, 9.0, "futex").open();
+        d.naps(reader, 0.1, 8.9, 0.25, serves);
+        d.wait(writer, 0.5, 8.95, "futex").op(128, 3).on(lock).stack(stack).by(reader, "futex", lock);
+        for _ in 0..many {
+            let hold = Hold { object: lock, subject: writer, relation: Relation::Reader };
+            d.event(ns(1.5), writer, Kind::Hold(hold));
+        }
+        let c = d.diagnose("^reload$").root_causes.swap_remove(0);
+        assert_eq!(c.thread.as_deref(), Some("reader"), "{c:#?}");
+        let told = "for a lock that 2 readers had at 1.500 s: a writer waits until none has it";
+        assert_eq!(c.why.contains(told), many == 2, "{}", c.why);
+    }
+}
+
 #[test]
 fn a_condition_variable_has_no_readers() {
     // What lies beside the word of one looks like their number.

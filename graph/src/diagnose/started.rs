@@ -194,7 +194,7 @@ impl Walk<'_> {
         let Some(parent) = self.c.process(p.parent) else { return false };
         let copy = p.cmdlines.len() < 2 || p.start == 0;
         let same = !p.exe.is_empty() && (&p.exe, p.cmdline()) == (&parent.exe, parent.cmdline());
-        copy && same && p.exit_status.is_some_and(|s| s & 0x7f == 0 && s >> 8 != 0)
+        copy && same && p.exit_status.is_some_and(|s| matches!((s & 0x7f, s >> 8), (0, 1..)))
     }
 
     /// The child of a process that was killed, or a copy of it that failed, last before `until`, while the process waited or shortly before it began to; not

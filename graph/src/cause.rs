@@ -23,7 +23,7 @@ mod told;
 mod unanswered;
 mod yielding;
 
-use crate::diagnose::{Finding, FindingKind, Options, Outcome, SliceNode};
+use crate::diagnose::{Finding, FindingKind, NAMESAKE, Options, Outcome, SliceNode};
 use crate::episode::LONG_SINGLE;
 use crate::profile::{Profile, profile};
 use crate::report::{FORMAT, Party, Report, RootCause, VictimInfo};
@@ -164,9 +164,12 @@ impl Writer<'_> {
             );
             // A child that failed kept nobody waiting.
             if shares && f.node >= 2 && self.o.nodes[f.node - 1].state != "exited" {
-                let n = &self.o.nodes[f.node - 1];
-                let spans = vec![(n.start, n.start + n.duration)];
-                push(&mut out, Ranked { thread: n.thread, node: f.node - 1, kind: None, spans });
+                // Of a family whose members wait for each other's end the one comes first that has what is waited for.
+                for node in [self.eldest(f.node - 1), f.node - 1] {
+                    let n = &self.o.nodes[node];
+                    let spans = vec![(n.start, n.start + n.duration)];
+                    push(&mut out, Ranked { thread: n.thread, node, kind: None, spans });
+                }
             }
         }
         if out.is_empty()
@@ -181,6 +184,17 @@ impl Writer<'_> {
             });
         }
         out
+    }
+
+    /// The step before `node` from which on each only waits for a child to end.
+    fn eldest(&self, node: usize) -> usize {
+        let child = |i: &usize| self.o.nodes[i - 1].waits_on.as_deref() == Some("child");
+        (1..=node)
+            .rev()
+            .take_while(|i| *i == node || child(&(i + 1)))
+            .last()
+            .filter(|i| !child(i))
+            .unwrap_or(node)
     }
 
     fn causes(&self, top: usize) -> Vec<RootCause> {
@@ -338,6 +352,9 @@ impl Writer<'_> {
         let least =
             way.iter().map(|n| n.spent as f64 / self.victim.duration.max(1) as f64).fold(1.0, f64::min);
         let lost = self.g.lost_within(&(self.victim.start..self.victim.end()));
+        // Any program of that name may have been there.
+        let named = way.iter().any(|n| n.why_weak.as_deref().is_some_and(|w| w.ends_with(NAMESAKE)));
+        let base = if named { base * 0.6 } else { base };
         let c: f64 = base * 0.93f64.powi(weak as i32) * (0.5 + 0.5 * least) * if lost { 0.9 } else { 1.0 };
         c.clamp(0.01, 0.99)
     }

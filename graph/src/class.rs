@@ -232,6 +232,14 @@ fn only_polls_many(catalog: &Catalog, o: &Object) -> bool {
     o.members.len() >= 4 || members(catalog, o).any(|m| matches!(m.kind, ObjectKind::Epoll))
 }
 
+/// Does a thread of a Python program wait for the next item of a queue, as its workers do?
+pub(crate) fn takes_from_queue(v: &Vertex, catalog: &Catalog) -> bool {
+    let of_queue =
+        |f: &Frame| catalog.modules.get(f.module.index()).is_some_and(|m| m.short().ends_with("/queue.py"));
+    let gets = |f: &Frame| f.function == "get" || f.function.ends_with(".get");
+    catalog.frames_of(v.user_stack).any(|f| gets(f) && of_queue(f))
+}
+
 /// Sockets that listen: nobody but a client to come ends a wait for them. Of unix sockets alone it is not known: one whose
 /// connection has not been accepted yet has no peer either. Beside one of TCP that listens, one with an address of its own
 /// and without a peer does so, too: a server has both.

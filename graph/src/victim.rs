@@ -1,6 +1,8 @@
 //! Victims: suspicious vertices, worst first.
 
-use crate::class::{WaitClass, asked, class, connected, is_schedulers_own, joins, only_listens, owed, vague};
+use crate::class::{
+    WaitClass, asked, class, connected, is_schedulers_own, joins, only_listens, owed, takes_from_queue, vague,
+};
 use crate::diagnose::left_alone;
 use crate::episode::{Episode, WaitKey, episodes, in_small_pieces, typical};
 use crate::front::{LOOKED_AT, seen_first};
@@ -266,7 +268,7 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
         // Nobody can wake it.
         WaitClass::Condition if !v.timed_out && left_alone(graph, catalog, &v, e.end) => 0.9,
         // A pool's workers wait side by side for work; one that waits alone may wait for a result.
-        WaitClass::Condition if in_a_pool(graph, catalog, e) => 0.05,
+        WaitClass::Condition if in_a_pool(graph, catalog, e) || takes_from_queue(&v, catalog) => 0.05,
         // It turns every now and then all the time, woken by nobody: what a runtime has for its housekeeping.
         WaitClass::Condition if e.waits >= TURNS && v.timed_out && !is_main(catalog, e.thread) => 0.1,
         WaitClass::Condition if never_had_work(graph, catalog, e) => 0.07,

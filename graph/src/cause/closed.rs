@@ -142,6 +142,8 @@ impl Writer<'_> {
         let what = match by {
             Relation::Listens => " for an answer that only it could give, since it listens there itself",
             Relation::Reads => " for room in a pipe that nobody but it has open to read",
+            Relation::Writes => ": nobody but it has the writing end open",
+            Relation::Peer => ": nobody but it has the other end open",
             _ => ", for a lock that it has already",
         };
         let handler = handler.filter(|_| by != Relation::Listens).map_or_else(String::new, |h| h.words());

@@ -182,7 +182,11 @@ impl Writer<'_> {
             return format!("; this held up {last} for {time}{call}{}{how}", at_the(on));
         }
         let then = before.start + before.duration;
-        let via = who_at(self.c, before.thread, then);
+        // Of two that are called alike the name tells nothing.
+        let called = |n: &SliceNode| process_at(self.c, n.thread, n.start + n.duration);
+        let alike =
+            [v, &self.o.nodes[node]].iter().any(|n| n.thread != before.thread && called(n) == called(before));
+        let via = if alike { self.full(before.thread, then) } else { who_at(self.c, before.thread, then) };
         if before.state == "not-created" {
             return format!("; {via} could only be created after that, and {last} waited {time} in the end");
         }

@@ -30,6 +30,12 @@ const PREPARED: [(&[&str], &str); 2] =
 pub(super) fn without_session(n: &SliceNode) -> Option<String> {
     let waits = |names: &[&str]| n.stack.iter().any(|f| names.iter().any(|name| f.contains(name)));
     let (_, query) = PREPARED.iter().find(|v| waits(v.0))?;
+    if waits(&["pg_advisory"]) {
+        let query = "select pid from pg_locks where locktype = 'advisory' and granted";
+        return Some(format!(
+            "it is an advisory lock, which any session may have, idle ones too (`{query}`)"
+        ));
+    }
     let can = format!("a prepared transaction can have it (`{query}`)");
     Some(format!("no session was found that could have the lock: {can}"))
 }

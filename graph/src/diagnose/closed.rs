@@ -9,7 +9,7 @@ use super::node::Entry;
 use super::pose::Posed;
 use super::stuck::CLOSED;
 use super::walk::{Flow, Walk};
-use crate::class::{WaitClass, class, joins, private_futex, vague};
+use crate::class::{WaitClass, class, joins, private_futex, takes_from_queue, vague};
 use crate::initialise::{initialises, waits_for_initialiser};
 use crate::words::{short_who, who};
 use crate::{Edge, EdgeKind, EventGraph, QuestionKind, Vertex, Weak};
@@ -406,9 +406,10 @@ impl Walk<'_> {
             let w = self.representative(g);
             class(&w, self.c) == WaitClass::Condition
                 && w.user_stack.is_some()
-                && first.is_some_and(|first| place(&first) == place(&w))
+                && (takes_from_queue(&w, self.c)
+                    || others.len() > 1 && first.is_some_and(|first| place(&first) == place(&w)))
         };
-        others.len() > 1
+        !others.is_empty()
             && first.is_some_and(|first| first.object != v.object && first.user_stack != v.user_stack)
             && !self.for_lock(group)
             && !joins(&v, self.c)

@@ -1,12 +1,13 @@
 //! Who keeps a loop of tries going, where no call of theirs was recorded: the process that had the lock file made by a
 //! helper, the server that was not there yet, the thread of the same process that did something all that time.
 
-use super::activity::{Mostly, Spans, activity, extent, total};
+use super::activity::{Clip, Group, Mostly, Spans, activity, extent, total};
 use super::answerless::main_thread;
 use super::ask::Candidate;
 use super::node::{Entry, Keeps};
 use super::walk::Walk;
 use crate::class::{WaitClass, class, joins};
+use crate::episode::wait_key;
 use crate::flag::flags_seen;
 use crate::profile::profile;
 use crate::refused::{Evidence, named_in};
@@ -135,8 +136,8 @@ impl Walk<'_> {
             return None;
         }
         // What others did in the moments between its sleeps belongs to it.
-        let spans = &vec![(spans.first()?.0, spans.last()?.1)];
-        let end = spans[0].1;
+        let end = self.loops_until(thread, spans.last()?.1);
+        let spans = &vec![(spans.first()?.0, end)];
         let open = end.saturating_add(SLACK) >= self.g.duration;
         let whole = |time: Ns| time.saturating_mul(5) >= total(spans).saturating_mul(4);
         let did = |t: &ThreadId| {
@@ -147,21 +148,20 @@ impl Walk<'_> {
                     whole(act.running + act.runnable) && yield_loop(self.g, self.c, *t, spans, &p).is_none()
                 }
                 Mostly::Waiting(i) => act.groups.get(i).is_some_and(|g| {
-                    let Some(clip) = g.longest() else { return false };
                     let class = class(&self.representative(g), self.c);
-                    let waits = matches!(
-                        class,
-                        WaitClass::Child
-                            | WaitClass::Channel
-                            | WaitClass::Disk
-                            | WaitClass::Room
-                            | WaitClass::Sleep
-                    );
-                    let ends = clip.full_end <= end.saturating_add(SLACK / 10)
-                        && clip.full_end.saturating_add(2 * each + SLACK) >= end;
-                    waits
-                        && whole(clip.blocked)
-                        && ends
+                    let owed = [WaitClass::Child, WaitClass::Channel, WaitClass::Disk, WaitClass::Room];
+                    // By many waits, too, after which it does no more of that.
+                    let last = g.clips.last().filter(|c| {
+                        owed.contains(&class) && whole(g.blocked) && self.no_more(*t, g, c.full_end)
+                    });
+                    let one = g
+                        .longest()
+                        .filter(|c| (owed.contains(&class) || class == WaitClass::Sleep) && whole(c.blocked));
+                    let ends = |c: &Clip| {
+                        c.full_end <= end.saturating_add(SLACK / 10)
+                            && c.full_end.saturating_add(2 * each + SLACK) >= end
+                    };
+                    one.or(last).is_some_and(ends)
                         && !open
                         && !self.accepts(*t, spans)
                         && !self.only_counts(g)
@@ -175,6 +175,34 @@ impl Walk<'_> {
         let (one, None) = (all.next()?, all.next()) else { return None };
         let why = "what the loop asks for was not recorded; this is the only thread of its process that did something else all that time";
         Some(Candidate { relation: None, ..self.keeping(one, Relation::Owns, spans[0].0, why.into(), spans) })
+    }
+
+    /// Until when a thread went on to wait as it did at `end`, with nothing longer between two waits than these are: what was
+    /// looked at may be a piece of a loop.
+    fn loops_until(&self, thread: ThreadId, end: Ns) -> Ns {
+        let before = self.g.vertices_in(thread, 0..end.saturating_add(1)).rev().map(|id| self.g.vertex(id));
+        let Some(v) = before.take(2).find(|v| v.waited() > 0 && v.woken <= end) else { return end };
+        let key = wait_key(&v, self.c);
+        let mut until = v.woken;
+        for id in self.g.vertices_in(thread, v.woken..Ns::MAX) {
+            let w = self.g.vertex(id);
+            if w.waited() == 0 || w.start < until {
+                continue;
+            }
+            if wait_key(&w, self.c) != key || w.start - until > v.waited().max(SLACK) {
+                break;
+            }
+            until = w.woken;
+        }
+        until.max(end)
+    }
+
+    /// Has a thread no more of a group's waits within some time after `from`?
+    fn no_more(&self, t: ThreadId, group: &Group, from: Ns) -> bool {
+        let each = group.blocked / group.waits.max(1) as u64;
+        let soon = from..from.saturating_add((4 * each).max(SLACK));
+        let mut next = self.g.vertices_in(t, soon).map(|id| self.g.vertex(id));
+        !next.any(|v| v.waited() > 0 && v.start >= from && wait_key(&v, self.c) == group.key)
     }
 
     /// The one other process that has shared memory of a loop mapped, which asks for nothing else that was recorded: what it

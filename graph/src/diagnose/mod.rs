@@ -62,6 +62,7 @@ pub(crate) use sessions::{MARIADB_LOCKS, POSTGRES_LOCKS, executes, waits_for_loc
 pub use span::path_of_span;
 pub(crate) use started::{KILLED, meant, sent_by};
 pub(crate) use told::{SHORTLY, TOLD, told};
+pub(crate) use tries::NAMESAKE;
 
 use crate::cause;
 use crate::report::{CoverageInfo, QuestionInfo, Report, SessionInfo};

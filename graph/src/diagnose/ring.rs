@@ -13,7 +13,7 @@ use crate::{EdgeKind, EventGraph, Vertex, VertexId, Weak};
 use pg_event::{Catalog, Ns, ObjectId, ObjectKind, Relation, ThreadId};
 
 /// By what a thread keeps itself waiting in this time: the word of the lock that it wants names it, or the connection on
-/// which it waits is to a socket at which it listens itself, or it alone could read the pipe that is full. `None` when another one is there to act, too.
+/// which it waits is to a socket at which it listens itself, or it alone has the other end of a pipe or connection. `None` when another one is there to act, too.
 pub(crate) fn keeps_itself(g: &EventGraph, c: &Catalog, t: ThreadId, (a, b): (Ns, Ns)) -> Option<Relation> {
     let process = |t: ThreadId| c.process_id_of(t);
     let own = process(t)?;
@@ -26,7 +26,7 @@ pub(crate) fn keeps_itself(g: &EventGraph, c: &Catalog, t: ThreadId, (a, b): (Ns
                 h.holder == t
             }
             // Who has a socket, or the end of a pipe from which it would have to read, is known by process only.
-            Relation::Listens | Relation::Reads => {
+            Relation::Listens | Relation::Reads | Relation::Writes | Relation::Peer => {
                 h.holder == t && g.threads_of(own).filter(lived).count() == 1
             }
             _ => false,

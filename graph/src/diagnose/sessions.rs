@@ -10,10 +10,10 @@ use super::finding::{Finding, FindingKind};
 use super::node::SliceNode;
 use super::pose::Posed;
 use super::walk::{Flow, Walk, group_spans};
-use crate::QuestionKind;
 use crate::class::WaitClass;
 use crate::profile::profile;
 use crate::words::{cmdline_at, named, short_who};
+use crate::{QuestionKind, Vertex};
 use pg_event::{Ns, ObjectKind, ProcessId, ThreadId};
 
 /// Functions of PostgreSQL on the stack of a wait for a lock of its lock manager, or for a page that nobody else has pinned.
@@ -80,6 +80,8 @@ enum Likely {
     Unknown,
     /// Idle (in a transaction), which it was not all the time.
     Later,
+    /// Waits for a lock itself, and got that when this one gave up.
+    Mutual,
 }
 
 impl Likely {
@@ -91,6 +93,7 @@ impl Likely {
             }
             Self::Busy => "executing a statement",
             Self::Later => "idle for a part of the wait",
+            Self::Mutual => "waiting for a lock itself, which it got when this one gave up",
         }
     }
 }
@@ -121,7 +124,13 @@ impl Walk<'_> {
             None if stack_has(node, MARIADB_LOCKS) => self.session_threads(thread, (a, b)),
             _ => return Ok(false),
         };
-        found.sort_by_key(|(likely, since, t)| (*likely, *since, *t));
+        if found.is_empty() {
+            found = self.gave_up_for(thread, b);
+        }
+        // Who has been told nothing yet has locked nothing: of those that only idle, who has been told more is likelier to have.
+        let told =
+            |x: &(Likely, Ns, ThreadId)| if x.0 == Likely::Unknown { self.statements(x.2, a) } else { 0 };
+        found.sort_by_key(|x| (x.0, std::cmp::Reverse(told(x)), x.1, x.2));
         let all = found.len();
         // Of many that only may be in a transaction none is named.
         let guess = found.first().is_some_and(|f| f.0 != Likely::Busy);
@@ -145,6 +154,39 @@ impl Walk<'_> {
         let Some(c) = self.take(candidates, take) else { return Ok(false) };
         self.follow(c, WaitClass::Other)?;
         Ok(true)
+    }
+
+    /// How often a session's thread waited for the next statement before `until`, as far as it was recorded.
+    fn statements(&self, t: ThreadId, until: Ns) -> usize {
+        let asks = |v: &Vertex| {
+            let names = named(self.c, v.user_stack);
+            v.waited() > 0 && names.iter().any(|f| NEXT_STATEMENT.iter().any(|n| f.function.starts_with(n)))
+        };
+        self.g.vertices_in(t, 0..until).filter(|id| asks(&self.g.vertex(*id))).count()
+    }
+
+    /// Sessions of the same server that waited for a lock, too, and that `thread` woke soon after its own wait was over at `end`,
+    /// which nobody ended: a deadlock that the server broke.
+    fn gave_up_for(&self, thread: ThreadId, end: Ns) -> Vec<(Likely, Ns, ThreadId)> {
+        const SOON: Ns = 2_000_000_000;
+        let of = |t: ThreadId| self.c.process_id_of(t);
+        let parent = |t: ThreadId| self.c.process_of(t).map(|p| p.parent).filter(|p| p.is_some());
+        let fellow = |t: ThreadId| of(t) == of(thread) || parent(t).is_some() && parent(t) == parent(thread);
+        let locks = |v: &Vertex| {
+            let stack = self.c.show_stack(v.user_stack);
+            stack.iter().any(|f| POSTGRES_LOCKS.iter().chain(MARIADB_LOCKS).any(|n| f.contains(n)))
+        };
+        let mut out: Vec<(Likely, Ns, ThreadId)> = Vec::new();
+        for id in self.g.vertices_in(thread, end..end.saturating_add(SOON)) {
+            for e in self.g.outgoing(id).map(|e| self.g.edge(e)) {
+                let w = self.g.vertex(e.to);
+                let waited = w.start < end && w.thread != thread && fellow(w.thread) && locks(&w);
+                if waited && out.iter().all(|o| o.2 != w.thread) {
+                    out.push((Likely::Mutual, w.start, w.thread));
+                }
+            }
+        }
+        out
     }
 
     /// Who came to be only at the end of a wait for a lock of a server let it go and never had it: what a prepared

@@ -14,6 +14,8 @@ use crate::words::moment;
 use crate::{EdgeId, EdgeKind, Weak};
 use pg_event::{Direction, Ns, ObjectId, ObjectKind, Process, ProcessId, Relation, ThreadId};
 
+/// How a guess by the name of a program ends.
+pub(crate) const NAMESAKE: &str = "that was there all the time";
 /// EEXIST: programs lock out others of their kind by files that are there already.
 const EEXIST: i64 = -17;
 
@@ -51,7 +53,9 @@ impl Walk<'_> {
         self.path.push((thread, spans.clone()));
         let loop_itself = Finding { thread, node: own, kind: FindingKind::Retrying, spans: within.clone() };
         if r.pauses {
-            if let Some(c) = look.and_then(|l| self.looked_at(thread, l, r.end, &within)) {
+            // Whoever told somebody to end waits for what that leaves behind to go.
+            let found = look.and_then(|l| self.looked_at(thread, l, r.end, &within));
+            if let Some(c) = found.or_else(|| self.lives_on(thread, &within)) {
                 self.follow(c, WaitClass::Lock)?;
             }
             self.out.findings.push(loop_itself);
@@ -308,10 +312,12 @@ impl Walk<'_> {
             p.name == program.name && (unread || p.exe == program.exe)
         };
         let own = self.c.thread(thread)?.process;
+        let file = self.c.object(e.object).map_or("", |o| o.name.as_str());
         let like = |(i, p): (usize, &Process)| {
             let there = p.start <= start && p.end.is_none_or(|t| t >= end);
             let main = main_thread(self.g, self.c, ProcessId(i as u32))?;
-            let fits = same(p) && p.parent != own && ProcessId(i as u32) != asks;
+            let fits =
+                same(p) && p.parent != own && ProcessId(i as u32) != asks && !elsewhere(p.cmdline(), file);
             (there && fits && self.counts(main)).then_some(main)
         };
         let mut all = self.c.processes.iter().enumerate().filter_map(like);
@@ -320,9 +326,7 @@ impl Walk<'_> {
             return None;
         }
         let name = crate::words::clean(&program.name, 40);
-        let why = format!(
-            "who made the file was not recorded; it is the only other {name} that was there all the time"
-        );
+        let why = format!("who made the file was not recorded; it is the only other {name} {NAMESAKE}");
         let mut c = Candidate { relation: None, ..self.keeping(one, Relation::Owns, start, why, within) };
         c.entry.keeps = Keeps::May;
         Some(c)
@@ -338,4 +342,14 @@ impl Walk<'_> {
         let all = self.g.threads().filter(|t| !asks(*t) && self.counts(*t) && e.object.is_some());
         all.filter_map(got).max_by_key(|x| x.1)
     }
+}
+
+/// Does a command line name folders or files by whole paths, and none of them is where `file` is?
+fn elsewhere(cmdline: &str, file: &str) -> bool {
+    let words = cmdline.split_ascii_whitespace().skip(1).map(|w| w.rsplit_once('=').map_or(w, |x| x.1));
+    let paths: Vec<&str> = words.filter(|w| w.starts_with('/') && w.len() > 1).collect();
+    let there = |p: &&str| {
+        file.strip_prefix(p.trim_end_matches('/')).is_some_and(|r| r.starts_with('/') || r.is_empty())
+    };
+    file.starts_with('/') && !paths.is_empty() && !paths.iter().any(there)
 }

@@ -360,3 +360,51 @@ fn who_is_joined_by_all_others_is_left_alone() {
         assert_eq!(first.why.contains("and those wait for it to end"), joined, "{}", first.why);
     }
 }
+
+/// A reader that has the other end open itself, and is alone, waits for itself.
+#[test]
+fn a_reader_that_has_the_other_end_itself() {
+    for (alone, pair) in [(true, false), (true, true), (false, false)] {
+        let mut d = Drawing::new(12.0);
+        let reader = d.process("reader", "reader", None, 0.0);
+        if !alone {
+            let t = d.thread(reader, "other", 0.1);
+            d.wait(t, 0.2, 12.0, "clock_nanosleep").open();
+        }
+        let (on, relation) = if pair {
+            (d.object(ObjectKind::UnixStream, 7, 8, ""), Relation::Peer)
+        } else {
+            (d.object(ObjectKind::Pipe, 7, 7, ""), Relation::Writes)
+        };
+        d.wait(reader, 0.5, 12.0, "read").on(on).open();
+        d.hold(reader, reader, on, relation, 1.0);
+        let c = d.diagnose("^reader$").root_causes.swap_remove(0);
+        let end = if pair { "other" } else { "writing" };
+        let told = format!(
+            "waited for itself (deadlock): it waited 11.5 s in read on {}",
+            if pair { "unix:[7]" } else { "pipe:[7]" }
+        );
+        assert_eq!(c.why.contains(&told), alone, "{}", c.why);
+        assert_eq!(c.why.contains(&format!("nobody but it has the {end} end open")), alone, "{}", c.why);
+    }
+}
+
+/// Who has what is waited for is a cause before its children, which it only waits for.
+#[test]
+fn who_has_the_lock_comes_before_the_children_that_it_waits_for() {
+    let mut d = Drawing::new(12.0);
+    let wants = d.process("wants", "wants", None, 0.0);
+    let has = d.process("has", "has", None, 0.0);
+    let script = d.process("script", "sh script", Some(has), 0.1);
+    let nap = d.process("sleep", "sleep 13", Some(script), 0.2);
+    let lock = d.object(ObjectKind::FileLock, 5, 0, "/var/lock/one");
+    d.wait(wants, 0.5, 12.0, "flock").on(lock).open();
+    d.hold(has, wants, lock, Relation::Owns, 1.0);
+    for t in [has, script] {
+        d.wait(t, 0.3, 12.0, "wait4").open();
+    }
+    d.wait(nap, 0.3, 12.0, "clock_nanosleep").open();
+    let r = d.diagnose("^wants$");
+    let named: Vec<_> = r.root_causes.iter().filter_map(|c| c.process.as_deref()).collect();
+    assert_eq!(named, ["sleep", "has", "script"], "{r:#?}");
+}

@@ -483,3 +483,29 @@ fn the_youngest_threads_of_a_pool_come_first_and_its_housekeeping_last() {
     let at = |name| r.root_causes.iter().position(|c| c.thread.as_deref() == Some(name));
     assert!(at("periodic").is_none_or(|p| ["pool-1", "vm-0"].iter().all(|o| at(o) < Some(p))), "{r:#?}");
 }
+
+/// Workers of a Python program that wait for the next item have no part in a circle: what the first thread waits for was lost.
+#[test]
+fn workers_at_a_queue_are_none_of_a_circle() {
+    let mut d = Drawing::new(12.0);
+    let main = d.process("py", "py q.py", None, 0.0);
+    let (one, two) = (d.thread(main, "one", 0.1), d.thread(main, "two", 0.1));
+    let words: Vec<_> = (0..3).map(|i| d.object(ObjectKind::Futex, 0x100 + i, 1000, "")).collect();
+    let wait = [
+        "sem_wait (libc.so.6)",
+        "PyThread_acquire_lock_timed (python3)",
+        "Condition.wait (python3.11/threading.py:320)",
+    ];
+    let joins = d.stack(&[&wait[..], &["Queue.join (python3.11/queue.py:90)", "<module> (q.py:9)"]].concat());
+    let gets = d.stack(&[&wait[..], &["Queue.get (python3.11/queue.py:171)", "worker (q.py:4)"]].concat());
+    for (t, at, word, stack) in [(main, 0.2, 0, joins), (one, 0.5, 1, gets), (two, 0.6, 2, gets)] {
+        d.wait(t, at, 12.0, "futex").on(words[word]).stack(stack).op(PRIVATE_WAIT, 0).open();
+    }
+    let r = d.diagnose("^py q.py$");
+    assert_eq!((r.victim.tid, r.root_causes[0].tid), (1000, Some(1000)), "{r:#?}");
+    let why = &r.root_causes[0].why;
+    assert!(
+        why.contains("2 threads of the process wait in one place for work") && !why.contains("circular"),
+        "{why}"
+    );
+}

@@ -1,7 +1,7 @@
 //! Repeated yield: which data flag a loop asks for, and who lets it go on (algorithm 1, lines 6 to 11).
 
 use crate::draw::{Drawing, ns};
-use pg_event::{Catalog, LoopTurn, ObjectKind, Relation, StackId, ThreadId};
+use pg_event::{Catalog, LoopTurn, ObjectKind, OffState, Relation, StackId, ThreadId};
 use pg_graph::report::Report;
 use pg_graph::sim::{Act, Asking, Recording, Script, Setup};
 use pg_graph::{
@@ -351,5 +351,41 @@ proptest! {
             // Nothing was recorded: the loop itself is shown, never somebody else.
             prop_assert_eq!(first.tid, Some(1000), "{:#?}", report);
         }
+    }
+}
+
+/// What a loop asks for was not recorded: of the threads of its process it is the one that reads from a slow disk, by many waits,
+/// until just before the loop ends, not one that goes on to. What was looked at may be a piece of the loop.
+#[test]
+fn who_did_something_until_a_loop_of_sleeps_ended() {
+    for (pieces, told) in [(1, true), (2, true), (1, false)] {
+        let mut d = Drawing::new(14.0);
+        let main = d.process("app", "app", None, 0.0);
+        let loader = d.thread(main, "loader", 0.1);
+        let file = d.object(ObjectKind::File, 5, 0, "/mnt/index.db");
+        let polls = d.stack(&["clock_nanosleep (libc.so.6)", "wait_ready (app)", "main (app)"]);
+        let reads = d.stack(&["read (libc.so.6)", "load (app)"]);
+        d.naps(main, 0.2, if pieces == 2 { 6.0 } else { 12.0 }, 0.002, polls);
+        if pieces == 2 {
+            d.runs(main, 6.0, 6.03, polls);
+            d.naps(main, 6.03, 12.0, 0.002, polls);
+        }
+        let mut t = 0.2;
+        while t < if told { 11.9 } else { 13.5 } {
+            d.wait(loader, t, t + 0.05, "read")
+                .on(file)
+                .stack(reads)
+                .state(OffState::Uninterruptible)
+                .timer();
+            t += 0.0501;
+        }
+        if told {
+            d.wait(loader, 12.01, 14.0, "pause").open();
+        }
+        d.wait(main, 12.01, 14.0, "pause").open();
+        let (g, c) = d.build();
+        let r = run_with_policy(&g, &c, victim(&g, &c, 1000), Options::default());
+        let named = r.slice.iter().any(|s| s.thread == "loader");
+        assert_eq!(named, told, "{pieces} {r:#?}");
     }
 }

@@ -56,6 +56,29 @@ fn what_the_shell_looks_at_is_named() {
     }
 }
 
+/// `kill PID; while [ -e pidfile ]; do sleep 1; done`: whom the shell told to end has not done so.
+#[test]
+fn who_was_told_to_end_is_what_its_file_is_looked_at_for() {
+    for signal in [15, 1] {
+        let mut d = Drawing::new(22.0);
+        let shell = d.process("sh", "sh restart", None, 0.0);
+        let server = d.process("server", "server", None, 0.0);
+        let report = d.stack(&["report (server)", "main (server)"]);
+        d.runs(server, 0.5, 21.0, report);
+        d.signal(shell, server, signal, 0.9);
+        let between = sleeps(&mut d, shell, 20, 1.0);
+        let lock = d.object(ObjectKind::File, 1, 0, "/run/server.pid");
+        d.call(shell, between[6], "newfstatat", lock, 0);
+        d.exit(server, 21.0);
+        let p = d.catalog.threads[server.index()].process;
+        d.catalog.processes[p.index()].end = Some(crate::draw::ns(21.0));
+        let r = d.diagnose("^sh restart$");
+        let found = r.root_causes.iter().position(|c| c.process.as_deref() == Some("server"));
+        assert_eq!(found, (signal == 15).then_some(0), "{r:#?}");
+        assert!(r.root_causes.iter().any(|c| c.why.contains("newfstatat")), "{r:#?}");
+    }
+}
+
 /// Who made the file is followed, when it was recorded.
 #[test]
 fn who_made_what_it_looks_at_is_followed() {

@@ -99,14 +99,22 @@ fn the_failing_call_of_the_child_is_the_evidence() {
 }
 
 /// `until git add f; do sleep 1; done`: a file that is there already keeps others of the same program out. The one that was
-/// there all the time may have made it; of two none is named, nor where it was another error.
+/// there all the time may have made it; of two none is named, nor where it was another error, nor who is at work in another folder.
 #[test]
 fn another_process_of_the_same_program_may_have_made_the_lock_file() {
-    for (others, error, named) in [(1, -17, true), (2, -17, false), (1, -13, false)] {
+    let (here, there) = ("git -C /srv/r commit -a", "git -C /srv/rest commit -a");
+    let any = "git commit -a";
+    for (others, commits, error, named) in [
+        (1, any, -17, true),
+        (1, here, -17, true),
+        (2, any, -17, false),
+        (1, any, -13, false),
+        (1, there, -17, false),
+    ] {
         let mut d = Drawing::new(20.0);
         let shell = d.process("sh", "sh deploy", None, 0.0);
         for i in 0..others {
-            let git = d.process("git", "git commit -a", None, 0.1 * f64::from(i));
+            let git = d.process("git", commits, None, 0.1 * f64::from(i));
             let editor = d.process("vi", "vi msg", Some(git), 1.0);
             let any = d.object(ObjectKind::Child, 0, 0, "");
             d.wait(git, 1.0, 12.0, "wait4").on(any).by(editor, "exit_group", ObjectId::NONE);
@@ -131,6 +139,7 @@ fn another_process_of_the_same_program_may_have_made_the_lock_file() {
             assert!(r.slice[2].why_weak.as_deref().is_some_and(|w| w.contains("the only other git")));
             assert!(loop_itself.why.contains("git:1001 may keep it from that"), "{}", loop_itself.why);
             assert_eq!(r.root_causes[0].process.as_deref(), Some("vi"), "{r:#?}");
+            assert!(r.root_causes[0].confidence < 0.5, "a guess: {r:#?}");
         } else {
             assert_eq!(names, ["sh", "git"], "{r:#?}");
         }

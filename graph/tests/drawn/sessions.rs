@@ -358,3 +358,62 @@ fn a_session_that_waits_for_its_own_lock_over_a_second_connection() {
         assert!(!why.contains("pg_prepared_xacts"), "{why}");
     }
 }
+
+/// Two transactions want each other's row, until the server gives one of them up, by a timer: that lets the other one go on.
+#[test]
+fn transactions_that_wait_for_each_other() {
+    for (victim, server_of) in [("first", 0), ("second", 1)] {
+        let mut d = Drawing::new(9.0);
+        let server = d.process("postgres", "postgres -D /data", None, 0.0);
+        d.wait(server, 0.1, 9.0, "pause").open();
+        let title = "postgres: ann shop [local] UPDATE waiting";
+        let pairs =
+            [postgres(&mut d, server, 0, "first", title), postgres(&mut d, server, 1, "second", title)];
+        let locks = d.stack(&["epoll_wait (libc.so.6)", "WaitLatch (postgres)", "ProcSleep (postgres)"]);
+        let death = d.object(ObjectKind::Pipe, 901, 901, "");
+        for (i, p) in pairs.iter().enumerate() {
+            let (latch, at) = (d.object(ObjectKind::SignalFd, 910 + i as u64, 0, ""), 1.0 + i as f64);
+            let set = d.set(&[latch, death]);
+            d.message(p.client, p.ends.0, Direction::Send, at - 0.1, 9);
+            d.message(p.session, p.ends.1, Direction::Receive, at - 0.04, 9);
+            d.hold(server, p.session, death, Relation::Writes, 4.0);
+            let wait = d.wait(p.session, at, 8.0 + 0.01 * i as f64, "epoll_wait").on(set).stack(locks);
+            if i == 0 {
+                wait.interrupted()
+            } else {
+                wait.by(pairs[0].session, "kill", ObjectId::NONE)
+            }
+            let end = 8.02 + 0.01 * i as f64;
+            d.wait(p.client, at - 0.05, end, "poll").on(p.ends.0).by(p.session, "sendto", p.ends.1);
+            d.wait(p.session, end + 0.01, 9.0, "pause").open();
+        }
+        let r = d.diagnose(&format!("^{victim}$"));
+        let c = &r.root_causes[0];
+        assert!(c.why.contains("circular wait (deadlock"), "{}", c.why);
+        assert!(pairs.iter().all(|p| slice_has(&r, p.session)), "{victim} {server_of} {r:#?}");
+        assert_eq!(r.circle.len(), 2, "{r:#?}");
+    }
+}
+
+fn slice_has(r: &Report, t: ThreadId) -> bool {
+    r.slice.iter().any(|s| s.tid == 1000 + t.0)
+}
+
+/// Any session may have an advisory lock, whatever it does.
+#[test]
+fn an_advisory_lock_is_told_to_be_one() {
+    let mut d = Drawing::new(9.0);
+    let server = d.process("postgres", "postgres -D /data", None, 0.0);
+    d.wait(server, 0.1, 9.0, "pause").open();
+    let p = postgres(&mut d, server, 0, "shop", "postgres: ann shop [local] SELECT waiting");
+    let stack =
+        d.stack(&["epoll_wait (libc.so.6)", "ProcSleep (postgres)", "pg_advisory_lock_int8 (postgres)"]);
+    let latch = d.object(ObjectKind::SignalFd, 900, 0, "");
+    d.message(p.client, p.ends.0, Direction::Send, 2.9, 9);
+    d.wait(p.client, 2.95, 9.0, "poll").on(p.ends.0).open();
+    d.message(p.session, p.ends.1, Direction::Receive, 2.96, 9);
+    d.wait(p.session, 3.0, 9.0, "epoll_wait").on(latch).stack(stack).open();
+    let c = d.diagnose("^shop$").root_causes.swap_remove(0);
+    assert!(c.why.contains("it is an advisory lock, which any session may have"), "{}", c.why);
+    assert!(!c.why.contains("pg_prepared_xacts"), "{}", c.why);
+}

@@ -3,6 +3,7 @@
 use super::activity::{Group, Mostly, Spans, activity, extent, total};
 use super::answerless::{main_thread, relation_words};
 use super::ask::Candidate;
+use super::sessions::waits_for_lock;
 use super::walk::Walk;
 use crate::builder::{SIGWAIT, any_address, call_is};
 use crate::class::{WaitClass, asked, class, owed};
@@ -78,6 +79,11 @@ impl Walk<'_> {
         {
             let of = |h: &&crate::HoldFact| h.object == object && h.holder != thread;
             facts.extend(self.g.holds.iter().filter(of).map(|h| (h.holder, h.relation, h.time)));
+        }
+        // By a pipe from its parent a session hears of the server's end: that is not what it waits for a lock by.
+        if self.out.nodes.last().is_some_and(waits_for_lock) {
+            let parent = self.c.process_of(thread).map(|p| p.parent);
+            facts.retain(|f| f.1 != Relation::Writes || self.c.process_id_of(f.0) != parent);
         }
         // Whose end is waited for is told: what else was found is of waits before.
         if class == WaitClass::Child && facts.iter().any(|f| f.1 == Relation::ChildOf) {

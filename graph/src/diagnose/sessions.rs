@@ -14,7 +14,7 @@ use crate::class::WaitClass;
 use crate::profile::profile;
 use crate::words::{cmdline_at, named, short_who};
 use crate::{QuestionKind, Vertex};
-use pg_event::{Ns, ObjectKind, ProcessId, ThreadId};
+use pg_event::{Direction, Ns, ObjectKind, ProcessId, ThreadId};
 
 /// Functions of PostgreSQL on the stack of a wait for a lock of its lock manager, or for a page that nobody else has pinned.
 pub(crate) const POSTGRES_LOCKS: &[&str] = &["ProcSleep", "LockAcquireExtended", "LockBufferForCleanup"];
@@ -126,6 +126,7 @@ impl Walk<'_> {
         };
         if found.is_empty() {
             found = self.gave_up_for(thread, b);
+            found.extend(self.ended_by(thread, group).filter(|f| found.iter().all(|x| x.2 != f.2)));
         }
         // Who has been told nothing yet has locked nothing: of those that only idle, who has been told more is likelier to have.
         let told =
@@ -156,22 +157,38 @@ impl Walk<'_> {
         Ok(true)
     }
 
-    /// How often a session's thread waited for the next statement before `until`, as far as it was recorded.
+    /// How much a session's thread was told before `until`: messages that it took, as far as they were recorded, and waits for
+    /// the next statement.
     fn statements(&self, t: ThreadId, until: Ns) -> usize {
         let asks = |v: &Vertex| {
             let names = named(self.c, v.user_stack);
             v.waited() > 0 && names.iter().any(|f| NEXT_STATEMENT.iter().any(|n| f.function.starts_with(n)))
         };
-        self.g.vertices_in(t, 0..until).filter(|id| asks(&self.g.vertex(*id))).count()
+        let waits = self.g.vertices_in(t, 0..until).filter(|id| asks(&self.g.vertex(*id))).count();
+        let taken = self.g.ipc_of(t, 0..until).iter().filter(|m| m.what.direction == Direction::Receive);
+        waits + taken.count()
+    }
+
+    /// Do both serve clients of one server, by threads or by processes?
+    fn fellows(&self, a: ThreadId, b: ThreadId) -> bool {
+        let of = |t: ThreadId| self.c.process_id_of(t);
+        let parent = |t: ThreadId| self.c.process_of(t).map(|p| p.parent).filter(|p| p.is_some());
+        of(a) == of(b) || parent(a).is_some() && parent(a) == parent(b)
+    }
+
+    /// Whoever ended this wait in the end: a session of the same server, too.
+    fn ended_by(&self, thread: ThreadId, group: &Group) -> Option<(Likely, Ns, ThreadId)> {
+        let last = group.longest()?.last;
+        let from = self.g.vertex(self.g.edge(self.g.waking(last)?).from);
+        let fits = self.fellows(thread, from.thread) && self.on_the_way(from.thread);
+        fits.then_some((Likely::Mutual, from.start, from.thread))
     }
 
     /// Sessions of the same server that waited for a lock, too, and that `thread` woke soon after its own wait was over at `end`,
     /// which nobody ended: a deadlock that the server broke.
     fn gave_up_for(&self, thread: ThreadId, end: Ns) -> Vec<(Likely, Ns, ThreadId)> {
         const SOON: Ns = 2_000_000_000;
-        let of = |t: ThreadId| self.c.process_id_of(t);
-        let parent = |t: ThreadId| self.c.process_of(t).map(|p| p.parent).filter(|p| p.is_some());
-        let fellow = |t: ThreadId| of(t) == of(thread) || parent(t).is_some() && parent(t) == parent(thread);
+        let fellow = |t: ThreadId| self.fellows(t, thread);
         let locks = |v: &Vertex| {
             let stack = self.c.show_stack(v.user_stack);
             stack.iter().any(|f| POSTGRES_LOCKS.iter().chain(MARIADB_LOCKS).any(|n| f.contains(n)))

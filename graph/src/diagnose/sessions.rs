@@ -13,8 +13,8 @@ use super::walk::{Flow, Walk, group_spans};
 use crate::class::WaitClass;
 use crate::profile::profile;
 use crate::words::{cmdline_at, named, short_who};
-use crate::{QuestionKind, Vertex};
-use pg_event::{Direction, Ns, ObjectKind, ProcessId, ThreadId};
+use crate::{At, QuestionKind, Vertex};
+use pg_event::{Direction, IpcUse, Ns, ObjectKind, ProcessId, ThreadId};
 
 /// Functions of PostgreSQL on the stack of a wait for a lock of its lock manager, or for a page that nobody else has pinned.
 pub(crate) const POSTGRES_LOCKS: &[&str] = &["ProcSleep", "LockAcquireExtended", "LockBufferForCleanup"];
@@ -157,16 +157,14 @@ impl Walk<'_> {
         Ok(true)
     }
 
-    /// How much a session's thread was told before `until`: messages that it took, as far as they were recorded, and waits for
-    /// the next statement.
+    /// How much a session's thread was told before `until` over the connection at which it waits then: messages that it took, as
+    /// far as they were recorded, and waits for the next statement. It may have served another client before.
     fn statements(&self, t: ThreadId, until: Ns) -> usize {
-        let asks = |v: &Vertex| {
-            let names = named(self.c, v.user_stack);
-            v.waited() > 0 && names.iter().any(|f| NEXT_STATEMENT.iter().any(|n| f.function.starts_with(n)))
-        };
+        let Some(own) = self.g.vertex_at(t, until).map(|v| self.g.vertex(v).object) else { return 0 };
+        let asks = |v: &Vertex| v.waited() > 0 && v.object == own;
         let waits = self.g.vertices_in(t, 0..until).filter(|id| asks(&self.g.vertex(*id))).count();
-        let taken = self.g.ipc_of(t, 0..until).iter().filter(|m| m.what.direction == Direction::Receive);
-        waits + taken.count()
+        let took = |m: &&At<IpcUse>| m.what.direction == Direction::Receive && m.what.object == own;
+        waits + self.g.ipc_of(t, 0..until).iter().filter(took).count()
     }
 
     /// Do both serve clients of one server, by threads or by processes?

@@ -148,6 +148,11 @@ fn a_wait_that_an_alarm_interrupts_goes_on() {
 
 /// Threads of one process: only that they wait for the next statement is known.
 fn threads(idle: usize) -> Report {
+    threads_told(idle, 0)
+}
+
+/// The same: one of them has been told more than the others, though its thread served no client before.
+fn threads_told(idle: usize, more: usize) -> Report {
     let mut d = Drawing::new(9.0);
     let server = d.process("mariadbd", "mariadbd", None, 0.0);
     d.wait(server, 0.1, 9.0, "pause").open();
@@ -166,6 +171,13 @@ fn threads(idle: usize) -> Report {
         } else {
             d.message(p.client, p.ends.0, Direction::Send, 0.9, 9);
             d.message(p.session, p.ends.1, Direction::Receive, 0.91, 9);
+            if n == more {
+                d.message(p.session, p.ends.1, Direction::Receive, 0.95, 9);
+            }
+            let before = connection(&mut d, 40 + n as u64).1;
+            for i in 0..if n == more { 0 } else { 5 } {
+                d.message(p.session, before, Direction::Receive, 0.1 + 0.1 * f64::from(i), 9);
+            }
             d.wait(p.session, 1.0, 9.0, "poll").on(p.ends.1).stack(reads).open();
             d.hold(p.client, p.session, p.ends.1, Relation::Peer, 6.0);
             let pipe = d.object(ObjectKind::Pipe, 70 + n as u64, 70 + n as u64, "");
@@ -182,6 +194,16 @@ fn idle_threads_of_a_server_may_have_the_lock() {
     assert_eq!(way[..4], ["client0", "mariadbd", "mariadbd", "client1"], "{way:?}");
     assert!(r.root_causes[1].why.contains("may have the lock"), "{}", r.root_causes[1].why);
     assert!(r.coverage.notes.iter().any(|n| n.contains("innodb_trx")), "{:?}", r.coverage.notes);
+}
+
+/// Who has been told nothing since it connected has locked nothing.
+#[test]
+fn of_idle_threads_the_one_that_was_told_more_is_likelier_to_have_the_lock() {
+    for more in 1..=3 {
+        let r = threads_told(3, more);
+        let named = format!("client{more}");
+        assert_eq!(r.slice[3].process, named, "{r:#?}");
+    }
 }
 
 #[test]

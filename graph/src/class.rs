@@ -236,7 +236,7 @@ fn only_polls_many(catalog: &Catalog, o: &Object) -> bool {
 pub(crate) fn takes_from_queue(v: &Vertex, catalog: &Catalog) -> bool {
     let of_queue =
         |f: &Frame| catalog.modules.get(f.module.index()).is_some_and(|m| m.short().ends_with("/queue.py"));
-    let gets = |f: &Frame| f.function == "get" || f.function.ends_with(".get");
+    let gets = |f: &Frame| f.function.rsplit('.').next() == Some("get");
     catalog.frames_of(v.user_stack).any(|f| gets(f) && of_queue(f))
 }
 

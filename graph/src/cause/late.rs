@@ -2,7 +2,7 @@
 
 use super::Writer;
 use crate::EdgeKind;
-use crate::diagnose::SliceNode;
+use crate::diagnose::{SliceNode, only_reacts};
 use pg_event::Ns;
 
 /// An answer that ended a wait.
@@ -30,7 +30,9 @@ impl Writer<'_> {
         }
         let e = self.g.edge(self.g.waking(last)?);
         let from = self.g.vertex(e.from);
-        let sent = e.kind == EdgeKind::Ipc && from.thread == by.thread;
+        // Who closes its end since the other one did answers nothing.
+        let closes = || only_reacts(self.g, last, &e).is_some();
+        let sent = e.kind == EdgeKind::Ipc && from.thread == by.thread && !closes();
         sent.then_some(Answer { at: e.from_time, timer: from.timed_out })
     }
 }

@@ -41,7 +41,9 @@ impl Writer<'_> {
         let f = n.function.as_ref().filter(|f| !f.starts_with("0x"));
         let f = f.map_or_else(String::new, |f| format!(", called from {}", clean(f, 60)));
         let asks = self.known_to_ask(r, n).unwrap_or_else(|| {
-            if self.may_keep_house(r, n) {
+            if self.o.nodes.get(r.node + 1).is_some() {
+                ": it asks again and again whether it may go on; what it asks for (a data flag, a lock) was not recorded".into()
+            } else if self.may_keep_house(r, n) {
                 ": it only keeps house, as it is not the first thread of its process; or it asks whether it may go on, and nobody let it: for what was not recorded".into()
             } else {
                 ": it asks again and again whether it may go on, and all that time nobody let it; what it asks for (a data flag, a lock) was not recorded and must be found".into()
@@ -60,7 +62,8 @@ impl Writer<'_> {
     pub(super) fn may_keep_house(&self, r: &Ranked, n: &SliceNode) -> bool {
         let first =
             self.c.thread(r.thread).zip(self.c.process_of(r.thread)).is_some_and(|(t, p)| t.tid == p.pid);
-        r.node == 0 && n.waits > 3 && !first && self.known_to_ask(r, n).is_none()
+        let alone = self.o.nodes.get(r.node + 1).is_none();
+        r.node == 0 && n.waits > 3 && !first && alone && self.known_to_ask(r, n).is_none()
     }
 
     /// What a thread that slept by turns tried or looked at in between, as far as that was seen.

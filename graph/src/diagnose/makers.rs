@@ -138,7 +138,7 @@ impl Walk<'_> {
         // What others did in the moments between its sleeps belongs to it.
         let end = self.loops_until(thread, spans.last()?.1);
         let spans = &vec![(spans.first()?.0, end)];
-        let open = end.saturating_add(SLACK) >= self.g.duration;
+        let open = end.saturating_add(SLACK) >= self.g.duration && self.g.exited(thread).is_none();
         let whole = |time: Ns| time.saturating_mul(5) >= total(spans).saturating_mul(4);
         let did = |t: &ThreadId| {
             let act = activity(self.g, self.c, *t, spans);

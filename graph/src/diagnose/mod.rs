@@ -63,6 +63,7 @@ pub use span::path_of_span;
 pub(crate) use started::{KILLED, meant, sent_by};
 pub(crate) use told::{SHORTLY, TOLD, told};
 pub(crate) use tries::NAMESAKE;
+pub(crate) use wakers::only_reacts;
 
 use crate::cause;
 use crate::report::{CoverageInfo, QuestionInfo, Report, SessionInfo};

@@ -4,7 +4,7 @@ use super::activity::{Clip, Group, Spans, merged, total};
 use super::ask::Candidate;
 use super::walk::Walk;
 use crate::class::{WaitClass, class};
-use crate::{Edge, EdgeId, EdgeKind, VertexId, Weak};
+use crate::{Edge, EdgeId, EdgeKind, EventGraph, VertexId, Weak};
 use pg_event::{Ns, Relation, ThreadId};
 
 impl Walk<'_> {
@@ -30,6 +30,12 @@ impl Walk<'_> {
                 silent.push((clip.start, clip.end));
                 continue;
             };
+            // What took the time was over then.
+            let most = |over: &Ns| *over > clip.start && over - clip.start > clip.end.saturating_sub(*over);
+            if let Some(over) = only_reacts(self.g, clip.last, &e).filter(most) {
+                silent.push((clip.start, over));
+                continue;
+            }
             self.own_request(asker, &mut e);
             let spans = (clip.start, clip.end.min(e.from_time.max(clip.start)));
             Candidate::add(&mut out, self, id, &e, spans, clip.blocked, true);
@@ -73,7 +79,9 @@ impl Walk<'_> {
             matches!(class(&self.representative(group), self.c), WaitClass::Channel | WaitClass::EventLoop);
         let by = self.brought(last).map(|(_, e)| self.g.vertex(e.from).thread);
         let timed_out = left == Some(last.last) && before.iter().all(|c| self.g.vertex(c.last).timed_out);
-        if let Some(c) = candidates.iter_mut().find(|c| answers && timed_out && Some(c.thread) == by) {
+        let reacts = self.brought(last).is_some_and(|(_, e)| only_reacts(self.g, last.last, &e).is_some());
+        let renews = answers && timed_out && !reacts;
+        if let Some(c) = candidates.iter_mut().find(|c| renews && Some(c.thread) == by) {
             c.time += total(&silent);
             c.spans.extend(silent);
             return (candidates, Spans::new());
@@ -142,4 +150,19 @@ impl Walk<'_> {
                 end && other != own && other != ended
             })
     }
+}
+
+/// When the time-out was before the wait that `last` leads in with, if who ended that only reacted to what the thread did then,
+/// as the other end of a connection does that is closed.
+pub(crate) fn only_reacts(g: &EventGraph, last: VertexId, e: &Edge) -> Option<Ns> {
+    let v = g.vertex(last);
+    let mut before =
+        g.vertices_in(v.thread, 0..v.start.saturating_add(1)).rev().take(4).map(|id| g.vertex(id));
+    let over = before.find(|w| w.waited() > 0 && w.start < v.start).filter(|w| w.timed_out)?.woken;
+    let ours = |id: EdgeId| {
+        let w = g.edge(id);
+        g.vertex(w.from).thread == v.thread && w.from_time >= over
+    };
+    let mut since = g.vertices_in(g.vertex(e.from).thread, over..e.from_time.max(over + 1));
+    since.any(|id| g.waking(id).is_some_and(ours)).then_some(over)
 }

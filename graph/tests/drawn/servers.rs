@@ -430,3 +430,30 @@ fn whom_a_server_asked_by_a_datagram_is_told() {
         assert!(r.root_causes[0].why.contains("127.0.0.26:53"), "{}", r.root_causes[0].why);
     }
 }
+
+/// A worker keeps a connection open until its own time-out, closes it, and waits a moment for the other end to do so, too: what
+/// the other end did before that moment is what took the time.
+#[test]
+fn who_only_closes_after_a_time_out_is_looked_at_while_it_lasted() {
+    let mut d = Drawing::new(12.0);
+    let curl = d.process("curl", "curl", None, 0.0);
+    let worker = d.process("worker", "worker", None, 0.0);
+    let browser = d.process("browser", "browser", None, 0.0);
+    let (kept, theirs) = (d.object(ObjectKind::Tcp, 1, 2, ""), d.object(ObjectKind::Tcp, 2, 1, ""));
+    let (mine, asked) = (d.object(ObjectKind::Tcp, 3, 4, ""), d.object(ObjectKind::Tcp, 4, 3, ""));
+    let keys = d.object(ObjectKind::Tty, 5, 0, "/dev/pts/7");
+    let stack = d.stack(&["poll (libc.so.6)", "wait_for_io (worker)"]);
+    d.wait(worker, 0.5, 10.0, "poll").on(kept).stack(stack).times_out();
+    d.wait(browser, 0.5, 10.001, "poll").on(theirs).by(worker, "shutdown", kept);
+    d.wait(worker, 10.000_5, 11.0, "poll").on(kept).stack(stack).by(browser, "close", theirs);
+    d.wait(browser, 10.002, 10.99, "read").on(keys).times_out();
+    d.hold(browser, worker, kept, Relation::Peer, 2.0);
+    d.message(curl, mine, Direction::Send, 0.9, 9);
+    d.wait(curl, 1.0, 11.1, "poll").on(mine).by(worker, "write", asked);
+    d.wait(browser, 11.01, 12.0, "pause").open();
+    d.wait(worker, 11.2, 12.0, "epoll_wait").open();
+    d.wait(curl, 11.2, 12.0, "pause").open();
+    let r = d.diagnose("^curl$");
+    let browser = r.slice.iter().find(|s| s.process == "browser").expect("the other end");
+    assert!(browser.spent_ns > 8_000_000_000 && r.circle.is_empty(), "{r:#?}");
+}

@@ -401,9 +401,9 @@ fn transactions_that_wait_for_each_other() {
             d.hold(server, p.session, death, Relation::Writes, 4.0);
             let wait = d.wait(p.session, at, 8.0 + 0.01 * i as f64, "epoll_wait").on(set).stack(locks);
             if i == 0 {
-                wait.interrupted()
+                wait.interrupted();
             } else {
-                wait.by(pairs[0].session, "kill", ObjectId::NONE)
+                wait.by(pairs[0].session, "kill", ObjectId::NONE);
             }
             let end = 8.02 + 0.01 * i as f64;
             d.wait(p.client, at - 0.05, end, "poll").on(p.ends.0).by(p.session, "sendto", p.ends.1);

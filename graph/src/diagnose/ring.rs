@@ -10,7 +10,7 @@ use super::sessions::waits_for_lock;
 use super::walk::Walk;
 use crate::class::{WaitClass, asked, class, vague};
 use crate::{EdgeKind, EventGraph, Vertex, VertexId, Weak};
-use pg_event::{Catalog, Ns, ObjectId, ObjectKind, Relation, ThreadId};
+use pg_event::{Catalog, Ns, ObjectId, ObjectKind, POLLS, Relation, ThreadId};
 
 /// By what a thread keeps itself waiting in this time: the word of the lock that it wants names it, or the connection on
 /// which it waits is to a socket at which it listens itself, or it alone has the other end of a pipe or connection. `None` when another one is there to act, too.
@@ -27,7 +27,13 @@ pub(crate) fn keeps_itself(g: &EventGraph, c: &Catalog, t: ThreadId, (a, b): (Ns
             }
             // Who has a socket, or the end of a pipe from which it would have to read, is known by process only.
             Relation::Listens | Relation::Reads | Relation::Writes | Relation::Peer => {
-                h.holder == t && g.threads_of(own).filter(lived).count() == 1
+                // What it watches beside, or in an event loop, may be its own means to tell itself.
+                let own_end = || {
+                    let v = g.vertex_at(t, h.time).map(|v| g.vertex(v));
+                    v.is_some_and(|v| v.object == h.object && !v.syscall.is_any(&POLLS))
+                };
+                let end = matches!(h.relation, Relation::Listens | Relation::Reads) || own_end();
+                end && h.holder == t && g.threads_of(own).filter(lived).count() == 1
             }
             _ => false,
         };

@@ -289,6 +289,7 @@ fn bus(dir: &str) {
     let mut caller = listener.accept().expect("a caller").0;
     assert_eq!(read_line(&caller), "call");
     let child = start(&["service", dir]);
+    fs::write(format!("{dir}/started"), "").expect("written");
     let service = listener.accept().expect("the service").0;
     assert_eq!(read_line(&service), "ready");
     caller.write_all(b"done\n").expect("it waits");
@@ -303,10 +304,12 @@ fn service(dir: &str) {
     bus.write_all(b"ready\n").expect("it reads");
 }
 
-/// Holds the lock while it does a job that takes long.
+/// Holds the lock while it does a job that takes long: that begins when somebody is about to want the lock, however long a busy
+/// machine takes until then.
 fn backup(dir: &str) {
     let file = File::options().create(true).append(true).open(format!("{dir}/lock")).expect("a file");
     flock(&file);
     fs::write(format!("{dir}/locked"), "").expect("written");
+    wait_for(&format!("{dir}/started"));
     sleep(HANG);
 }

@@ -143,6 +143,22 @@ impl Writer<'_> {
         }
     }
 
+    /// `it has the file lock /run/l`, of who was found to have the lock of a file that `of` waits or tries for.
+    fn has_lock_of(&self, n: &SliceNode, of: &SliceNode) -> Option<String> {
+        let process = |t: ThreadId| self.c.process_id_of(t);
+        let file = |o: ObjectId| {
+            let kinds = [ObjectKind::FileLock, ObjectKind::File];
+            self.c.object(o).filter(|o| kinds.contains(&o.kind) && !o.name.is_empty())
+        };
+        let mut holds = self.g.holds(of.thread, of.start..(of.start + of.duration).saturating_add(1));
+        let found = holds.find_map(|h| {
+            let has = h.relation.has_lock() && process(h.holder) == process(n.thread);
+            file(h.object).filter(|_| has)
+        })?;
+        let had = if self.g.vertex(self.last_of(of)).open { "has" } else { "had" };
+        Some(format!("it {had} the lock of {}", clean(&short_label(&found.label()), 60)))
+    }
+
     /// Was it found that it had not come to the barrier at which `of` waited?
     pub(super) fn is_missing(&self, n: &SliceNode, of: &SliceNode) -> bool {
         let is =
@@ -158,6 +174,8 @@ impl Writer<'_> {
         // Who has ended waits for nothing.
         let waits = |i: &usize| self.o.nodes[*i].state != "exited" && !self.ends_with_next(*i);
         let Some(at) = (0..node).rev().find(waits) else { return String::new() };
+        // Those that only wait for a child's end tell less than the one that has what others want.
+        let at = if at == 0 { 0 } else { self.eldest(at) };
         let v = &self.o.nodes[0];
         let shown = self.over_what(at);
         let before = shown.as_ref().unwrap_or(&self.o.nodes[at]);
@@ -184,8 +202,9 @@ impl Writer<'_> {
         let then = before.start + before.duration;
         // Of two that are called alike the name tells nothing.
         let called = |n: &SliceNode| process_at(self.c, n.thread, n.start + n.duration);
-        let alike =
-            [v, &self.o.nodes[node]].iter().any(|n| n.thread != before.thread && called(n) == called(before));
+        let process = |n: &SliceNode| self.c.process_id_of(n.thread);
+        let alike = |n: &&SliceNode| process(n) != process(before) && called(n) == called(before);
+        let alike = [v, &self.o.nodes[node]].iter().any(alike);
         let via = if alike { self.full(before.thread, then) } else { who_at(self.c, before.thread, then) };
         if before.state == "not-created" {
             return format!("; {via} could only be created after that, and {last} waited {time} in the end");
@@ -193,10 +212,17 @@ impl Writer<'_> {
         let tells = !matches!(before.waits_on.as_deref(), Some("ptrace" | "child"));
         let on = match tried {
             Some(tried) => tried,
-            None if tells => at_the(self.waited_for(before)),
+            // Nobody let it go on then.
+            None if tells => {
+                let over = before.waits <= 2 && self.g.vertex(before.vertex).timed_out;
+                let over = if over { ", until a time-out of its own" } else { "" };
+                format!("{}{over}", at_the(self.waited_for(before)))
+            }
             // What it has to do with the step before would be said nowhere.
             None => {
-                let end = at.checked_sub(1).and_then(|i| self.kept_open_asleep(before, &self.o.nodes[i]));
+                let of = at.checked_sub(1).map(|i| &self.o.nodes[i]);
+                let end =
+                    of.and_then(|n| self.kept_open_asleep(before, n).or_else(|| self.has_lock_of(before, n)));
                 end.map_or_else(String::new, |e| e.replacen("it ", ", which ", 1))
             }
         };

@@ -407,4 +407,7 @@ fn who_has_the_lock_comes_before_the_children_that_it_waits_for() {
     let r = d.diagnose("^wants$");
     let named: Vec<_> = r.root_causes.iter().filter_map(|c| c.process.as_deref()).collect();
     assert_eq!(named, ["sleep", "has", "script"], "{r:#?}");
+    let why = &r.root_causes[0].why;
+    let told = "this held up has (pid 1001), which has the lock of /var/lock/one, and in the end wants";
+    assert!(why.contains(told), "{why}");
 }

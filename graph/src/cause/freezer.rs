@@ -18,18 +18,11 @@ impl Writer<'_> {
     pub(super) fn why_in_freezer(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
         let frozen =
             format!("{full} was frozen for {} (its control group's freezer, or suspend)", span(n.spent));
-        let by = match (self.froze(r.thread, n.start), self.sent_to_freezer(n)) {
-            (Some((t, at)), _) => {
+        let by = match self.froze(r.thread, n.start) {
+            Some((t, at)) => {
                 format!("; {} wrote to the file that freezes a group at {}", who(self.c, t), moment(at))
             }
-            (None, Some((t, at))) => {
-                format!(
-                    "; {} froze it at {}, as it seems: its write woke it just before",
-                    who(self.c, t),
-                    moment(at)
-                )
-            }
-            (None, None) => "; who froze it was not recorded".into(),
+            None => "; who froze it was not recorded".into(),
         };
         let waker = self.g.waking(self.last_of(n)).map(|e| self.g.edge(e));
         if let Some(e) = waker {
@@ -48,23 +41,6 @@ impl Writer<'_> {
         };
         let open = if self.g.vertex(n.vertex).open { " and nobody thawed it" } else { "" };
         format!("{frozen}{open}{by}{thaw}")
-    }
-
-    /// Who woke it by a write, and no message, right before it went to the freezer: the kernel wakes whom it freezes
-    /// (kernel/freezer.c, kernel/cgroup/freezer.c).
-    fn sent_to_freezer(&self, n: &SliceNode) -> Option<(ThreadId, Ns)> {
-        const AT_ONCE: Ns = 50_000_000;
-        let since = self.g.vertex(n.vertex).start;
-        let before = self.g.vertices_in(n.thread, since.saturating_sub(AT_ONCE)..since).rev();
-        let id = before.take(3).find(|id| {
-            let v = self.g.vertex(*id);
-            v.waited() > 0 && v.woken <= since && v.woken + AT_ONCE >= since
-        })?;
-        let e = self.g.waking(id)?;
-        let (edge, from) = (self.g.edge(e), self.g.vertex(self.g.edge(e).from).thread);
-        let wrote = self.g.edge_syscall(e).is_any(&["write", "writev", "pwrite64"]);
-        let other = self.c.process_id_of(from) != self.c.process_id_of(n.thread);
-        (wrote && other && edge.object.is_none()).then_some((from, edge.from_time))
     }
 
     /// Who wrote to a file that freezes control groups shortly before `since`, last of all.

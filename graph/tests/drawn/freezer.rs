@@ -49,20 +49,3 @@ fn who_thawed_it_is_named_and_no_command_is_needed() {
     let said = why(false, true);
     assert!(said.contains("thawed it at 8.000 s") && !said.contains("echo"), "{said}");
 }
-
-/// The kernel wakes whom it freezes: a bare wake-up by a write right before tells who did.
-#[test]
-fn whose_write_woke_it_just_before_froze_it() {
-    for (call, told) in [("write", true), ("futex", false)] {
-        let mut d = Drawing::new(9.0);
-        let job = d.process("job", "job", None, 0.0);
-        let admin = d.process("admin", "admin", None, 0.0);
-        d.wait(admin, 0.1, 2.9, "clock_nanosleep").times_out();
-        d.wait(job, 0.1, 3.0, "poll").by(admin, call, ObjectId::NONE);
-        d.wait(job, 3.001, 8.0, "poll").state(OffState::Frozen).open();
-        d.wait(admin, 3.1, 9.0, "pause").open();
-        let why = d.diagnose("^job$").root_causes.swap_remove(0).why;
-        let by = "admin (pid 1001) froze it at 3.000 s, as it seems";
-        assert_eq!(why.contains(by), told, "{why}");
-    }
-}

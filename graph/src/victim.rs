@@ -370,7 +370,7 @@ fn retries_in<'a>(graph: &'a EventGraph, e: &Episode) -> Option<&'a Retries> {
 }
 
 /// Pools are made of further threads; a main thread waits for something.
-fn is_main(catalog: &Catalog, thread: ThreadId) -> bool {
+pub(crate) fn is_main(catalog: &Catalog, thread: ThreadId) -> bool {
     let Some(t) = catalog.thread(thread) else { return false };
     catalog.process(t.process).is_some_and(|p| p.pid == t.tid)
 }

@@ -143,7 +143,7 @@ impl Writer<'_> {
         }
     }
 
-    /// `it has the file lock /run/l`, of who was found to have the lock of a file that `of` waits or tries for.
+    /// `it has the lock of /run/l`, of who was found to have the lock of a file that `of` waits or tries for.
     fn has_lock_of(&self, n: &SliceNode, of: &SliceNode) -> Option<String> {
         let process = |t: ThreadId| self.c.process_id_of(t);
         let file = |o: ObjectId| {

@@ -170,8 +170,7 @@ impl Walk<'_> {
     /// Do both serve clients of one server, by threads or by processes?
     fn fellows(&self, a: ThreadId, b: ThreadId) -> bool {
         let of = |t: ThreadId| self.c.process_id_of(t);
-        let parent = |t: ThreadId| self.c.process_of(t).map(|p| p.parent).filter(|p| p.is_some());
-        of(a) == of(b) || parent(a).is_some() && parent(a) == parent(b)
+        of(a).zip(of(b)).is_some_and(|(a, b)| self.c.serve_together(a, b))
     }
 
     /// Whoever ended this wait in the end: a session of the same server, too.

@@ -197,8 +197,8 @@ impl Walk<'_> {
         copy && same && p.exit_status.is_some_and(|s| matches!((s & 0x7f, s >> 8), (0, 1..)))
     }
 
-    /// The child of a process that was killed, or a copy of it that failed, last before `until`, while the process waited or shortly before it began to; not
-    /// by its parent, which means it.
+    /// The child of a process that was killed, or a copy of it that failed, last before `until`, while the process waited or shortly
+    /// before it began to; not by its parent, which means it.
     fn killed_child(&self, parent: ProcessId, began: Ns, until: Ns) -> Option<(ThreadId, Ns)> {
         const SHORTLY: Ns = 1_000_000_000;
         /// SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGKILL, SIGSEGV, SIGTERM, SIGSYS.

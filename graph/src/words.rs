@@ -229,6 +229,26 @@ pub fn is_interpreter(module: &str) -> bool {
     !module.contains('/') && (module.starts_with("python") || module.starts_with("libpython"))
 }
 
+/// The language whose code a function executes: whatever a script does is done below the loop of its interpreter, so its name
+/// alone says nothing of what is done.
+pub fn executes(function: &str) -> Option<&'static str> {
+    const LOOPS: [(&str, &str); 12] = [
+        ("Perl_runops_standard", "Perl"),
+        ("Perl_runops_debug", "Perl"),
+        ("luaV_execute", "Lua"),
+        ("execute_ex", "PHP"),
+        ("vm_exec_core", "Ruby"),
+        ("rb_vm_exec", "Ruby"),
+        ("_PyEval_EvalFrameDefault", "Python"),
+        ("Builtins_InterpreterEntryTrampoline", "JavaScript"),
+        ("TEBCresume", "Tcl"),
+        ("r_interpret", "awk"),
+        ("jq_next", "jq"),
+        ("sqlite3VdbeExec", "SQL"),
+    ];
+    LOOPS.iter().find(|l| l.0 == function).map(|l| l.1)
+}
+
 /// The frames of a stack as text (`function (module)`) that a person asks for: those outside of the C library and the
 /// kernel. Of a Python program the Python functions, whatever native ones the interpreter used for them, and of these
 /// its own, if there are any.

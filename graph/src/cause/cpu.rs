@@ -5,7 +5,7 @@ use crate::class::owed;
 use crate::diagnose::SliceNode;
 use crate::profile::Profile;
 use crate::starved::{Starved, starved};
-use crate::words::{clean, moment, percent, short_label, span, who};
+use crate::words::{clean, executes, moment, percent, short_label, span, who};
 use crate::yields::endless;
 use crate::{Edge, EdgeKind};
 use pg_event::{Direction, ObjectId, ThreadId};
@@ -66,6 +66,9 @@ impl Writer<'_> {
         if let Some(f) = &p.function {
             let module = p.module.as_ref().map_or_else(String::new, |m| format!(" ({m})"));
             let _ = write!(s, ", {:.0} % of it in {}{module}", p.share * 100.0, clean(f, 80));
+            if let Some(language) = executes(f) {
+                let _ = write!(s, ", which executes {language} code");
+            }
         }
         if endless(self.g, self.c, r.thread, spans) {
             s += ", in a loop that no instruction leads out of";

@@ -3,6 +3,7 @@
 use super::{Ranked, Writer};
 use crate::diagnose::{SliceNode, calls_terminal};
 use crate::words::{moment, short_label, span, who};
+use pg_event::{Process, ThreadId};
 
 impl Writer<'_> {
     /// Stopped by a signal: whose, when, and what became of it.
@@ -37,14 +38,20 @@ impl Writer<'_> {
         });
         // The kernel sends these two to whoever uses a terminal from the background, in its own name, and to its group.
         let terminal = sent.filter(|s| s.signal >= 21).map(|s| {
-            let (name, does) = if s.signal == 21 { ("SIGTTIN", "read from") } else { ("SIGTTOU", "wrote to") };
+            let (name, does) =
+                if s.signal == 21 { ("SIGTTIN", "read from") } else { ("SIGTTOU", "wrote to") };
             let whom = if process(s.from) == process(s.to) {
                 "it".into()
             } else {
                 format!("{} of its process group", who(self.c, s.from))
             };
+            let remedy = if self.under_timeout(s.from) {
+                "`timeout` puts what it runs there, but not with `--foreground`"
+            } else {
+                "`fg` in the shell continues it"
+            };
             format!(
-                " by its terminal ({name} at {}): {whom} {does} it from the background; `fg` in the shell continues it",
+                " by its terminal ({name} at {}): {whom} {does} it from the background; {remedy}",
                 moment(s.time)
             )
         });
@@ -66,6 +73,13 @@ impl Writer<'_> {
         let by = if unseen { in_call() } else { by };
         let end = if v.open && terminal.is_none() && !unseen { " and nobody continued it" } else { "" };
         format!("{full} was stopped for {}{}{end}", span(n.spent), terminal.unwrap_or(by))
+    }
+
+    /// Is its process what `timeout` runs, or a child of that? It is then in a process group of its own.
+    fn under_timeout(&self, thread: ThreadId) -> bool {
+        let parent = |p: &Process| self.c.process(p.parent);
+        let own = self.c.process_of(thread);
+        std::iter::successors(own.and_then(parent), |p| parent(p)).take(2).any(|p| p.name == "timeout")
     }
 
     /// It keeps another one stopped as its tracer.

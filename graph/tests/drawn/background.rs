@@ -147,23 +147,30 @@ fn what_a_thread_did_after_its_pauses_is_told() {
 /// The same in a recording of all of it: the kernel tells each process of the group, in the name of the one that read.
 #[test]
 fn a_group_that_its_terminal_stops_is_stopped_by_who_read() {
-    let mut d = Drawing::new(9.0);
-    let shell = d.process("bash", "bash", None, 0.0);
-    let make = d.process("make", "make all", Some(shell), 0.1);
-    let ask = d.process("ask", "ask", Some(make), 0.2);
-    let child = d.object(ObjectKind::Child, 0, 0, "");
-    let typed = d.object(ObjectKind::Tty, 7, 8, "/dev/pts/3");
-    d.wait(shell, 0.3, 7.99, "pselect6").on(typed).timer();
-    d.signal(ask, ask, 21, 0.5);
-    d.signal(ask, make, 21, 0.5);
-    d.wait(make, 0.5001, 8.0, "wait4").on(child).state(OffState::Stopped).by(shell, "kill", ObjectId::NONE);
-    d.wait(ask, 0.5001, 8.0, "read").state(OffState::Stopped).by(shell, "kill", ObjectId::NONE);
-    let r = d.diagnose("^make ");
-    let first = &r.root_causes[0];
-    let next = r.root_causes.iter().find(|c| c.tid == Some(1001)).unwrap();
-    assert_eq!((way(&r)[..2].to_vec(), first.tid), (vec![1001, 1002], Some(1002)), "{r:#?}");
-    assert!(first.why.contains("by its terminal (SIGTTIN at 0.500 s): it read from it"), "{}", first.why);
-    assert!(next.why.contains("ask (pid 1002) of its process group read from it"), "{}", next.why);
+    for (runs, remedy) in [("make", "`fg` in the shell"), ("timeout", "`timeout` puts what it runs there")] {
+        let mut d = Drawing::new(9.0);
+        let shell = d.process("bash", "bash", None, 0.0);
+        let make = d.process(runs, &format!("{runs} all"), Some(shell), 0.1);
+        let ask = d.process("ask", "ask", Some(make), 0.2);
+        let child = d.object(ObjectKind::Child, 0, 0, "");
+        let typed = d.object(ObjectKind::Tty, 7, 8, "/dev/pts/3");
+        d.wait(shell, 0.3, 7.99, "pselect6").on(typed).timer();
+        d.signal(ask, ask, 21, 0.5);
+        d.signal(ask, make, 21, 0.5);
+        d.wait(make, 0.5001, 8.0, "wait4").on(child).state(OffState::Stopped).by(
+            shell,
+            "kill",
+            ObjectId::NONE,
+        );
+        d.wait(ask, 0.5001, 8.0, "read").state(OffState::Stopped).by(shell, "kill", ObjectId::NONE);
+        let r = d.diagnose(&format!("^{runs} "));
+        let first = &r.root_causes[0];
+        let next = r.root_causes.iter().find(|c| c.tid == Some(1001)).unwrap();
+        assert_eq!((way(&r)[..2].to_vec(), first.tid), (vec![1001, 1002], Some(1002)), "{r:#?}");
+        assert!(first.why.contains("by its terminal (SIGTTIN at 0.500 s): it read from it"), "{}", first.why);
+        assert!(first.why.contains(remedy), "{}", first.why);
+        assert!(next.why.contains("ask (pid 1002) of its process group read from it"), "{}", next.why);
+    }
 }
 
 /// A session waits on its latch; another process of the server serves a client that is stopped.

@@ -40,6 +40,7 @@ fn server_busy_with_another_client() {
     assert_eq!(c.process.as_deref(), Some("keyd"));
     assert_eq!(c.block_type, Some(BlockType::LongRunning));
     assert_eq!((c.function.as_deref(), c.module.as_deref()), (Some("luaV_execute"), Some("keyd")));
+    assert!(c.why.contains("luaV_execute (keyd), which executes Lua code"), "{}", c.why);
     assert!(c.why.contains("cli eval loop"), "{}", c.why);
     assert!(r.questions.is_empty());
 }

@@ -51,7 +51,8 @@ impl Run {
         if unreported > 0 {
             let s = if unreported == 1 { "" } else { "es" };
             notes.push(format!(
-                "the kernel did not report {unreported} switch{s} of threads: a wait may be missing, or begin or end at another time than it did"
+                "the kernel did not report {unreported} switch{s} of threads, beside {} events that were recorded: as many waits may be missing, or begin or end at another time than they did",
+                self.pipeline.events
             ));
         }
         let since = self.stolen.zip(crate::stolen()).map_or(0, |(before, now)| now.saturating_sub(before));

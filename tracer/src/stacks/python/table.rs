@@ -91,7 +91,7 @@ impl Pythons {
         self.unread.iter().map(|u| {
             let what = match u {
                 Unread::Memory => {
-                    "the memory of a Python program could not be read (are you root?)".to_owned()
+                    "the memory of a Python program could not be read (root is needed, and one that just starts or ends has none to read)".to_owned()
                 }
                 Unread::Version(Some(minor)) => format!("this build of Python 3.{minor} is not known"),
                 Unread::Version(None) => "a Python of unknown version ran".to_owned(),

@@ -84,16 +84,29 @@ impl Walk<'_> {
             return self.circular(thread, spans, entry);
         };
         let last = self.out.nodes.len() - 1;
+        let by_timer = self.goes_on_by_timer(last);
         let mut find = |node: usize, kind| {
             let n = &self.out.nodes[node];
             let spans = vec![(n.start, n.start + n.duration)];
             self.out.findings.push(Finding { thread: n.thread, node, kind, spans });
         };
+        // That it was there to be told does not explain the time: it had set that itself, and then went on.
+        if idle < last && by_timer {
+            return find(last, FindingKind::Idle);
+        }
         if idle == 0 {
             return find(if full { last } else { 0 }, FindingKind::Unanswered);
         }
         find(idle, FindingKind::Idle);
         find(idle - 1, FindingKind::Unanswered);
+    }
+
+    /// Did a time-out of its own end what the step waited for, whereupon it ended the wait of the step before?
+    fn goes_on_by_timer(&self, step: usize) -> bool {
+        let Some(before) = step.checked_sub(1).and_then(|i| self.out.nodes.get(i)) else { return false };
+        let waking = self.g.waking(before.vertex).map(|id| self.g.vertex(self.g.edge(id).from));
+        let own = |v: &Vertex| v.thread == self.out.nodes[step].thread && v.timed_out;
+        waking.is_some_and(|v| own(&v) && v.waited().saturating_mul(2) >= before.spent)
     }
 
     /// Does the step, whose process has not accepted what the one before asks, wait for the output of a child of its process?

@@ -398,3 +398,23 @@ fn of_many_that_wait_for_each_other_not_all_ways_are_walked() {
     let r = d.diagnose("^p0$");
     assert!(r.root_causes[0].why.contains("circular wait"), "{:#?}", r.root_causes[0]);
 }
+
+/// A thread has a lock of its runtime's (Ruby's Mutex) and sleeps in a wait for a condition with a time-out, whereupon it lets
+/// the other one go on, which waits in `ppoll`. The other one was there to tell it, too, but what took the time is what it had set.
+#[test]
+fn who_goes_on_by_its_own_time_out_does_not_wait_for_whom_it_keeps_waiting() {
+    let mut d = Drawing::new(12.0);
+    let main = d.process("ruby", "ruby lock.rb", None, 0.0);
+    let holder = d.thread(main, "holder", 0.1);
+    let counter = d.object(ObjectKind::EventFd, 2, 0, "");
+    let condition = d.object(ObjectKind::Futex, 0x1000, 1000, "");
+    let sleeps = d.stack(&["pthread_cond_timedwait (libc.so.6)", "native_sleep (ruby)", "rb_vm_exec (ruby)"]);
+    let locks = d.stack(&["ppoll (libc.so.6)", "native_sleep (ruby)", "rb_mutex_synchronize (ruby)"]);
+    d.wait(holder, 0.2, 10.0, "futex").on(condition).stack(sleeps).op(PRIVATE_WAIT, 0).times_out();
+    d.wait(main, 0.3, 10.01, "ppoll").on(counter).stack(locks).by(holder, "write", counter);
+    d.hold(main, main, counter, Relation::Peer, 0.7);
+    let r = d.diagnose("^ruby$");
+    let c = &r.root_causes[0];
+    assert_eq!(c.tid, Some(1001), "{r:#?}");
+    assert!(c.why.contains("when a time-out of its own had passed: it was idle for 9.70 s"), "{}", c.why);
+}

@@ -111,12 +111,14 @@ pub fn select(
         before_the_parked(graph, catalog, &mut all);
         before_its_workers(graph, catalog, &mut all);
     }
+    let mut idles = false;
     // A person who points at a moment means that one; else an idle wait is not what hung.
     if selection.at.is_none() && !options.innocents {
         let asks = |v: &Victim| named && asked_before(graph, catalog, v);
         let (meant, idle): (Vec<_>, Vec<_>) = all.into_iter().partition(|(v, w)| *w >= INNOCENT || asks(v));
         all = meant;
         if all.is_empty() && (named || focus) {
+            idles = !idle.is_empty();
             all = idle;
             all.retain(|(v, _)| {
                 connected_only(graph, catalog, v)
@@ -152,6 +154,9 @@ pub fn select(
             Some(t) => {
                 format!("no wait and no stretch on the CPU of {least} or longer{whose} covers {}", moment(t))
             }
+            None if idles => format!(
+                "no unusual wait, yield loop or stretch on the CPU of {least} or longer{whose}; there are waits of who seems to have nothing to do: --at SECONDS takes the one at that time all the same"
+            ),
             None => format!("no unusual wait, yield loop or stretch on the CPU of {least} or longer{whose}"),
         })
     })

@@ -5,7 +5,7 @@ use crate::diagnose::{FindingKind, Outcome};
 use pg_event::Catalog;
 
 /// What is on the stack of a thread that has no task to execute, and how to ask; `{}`: the process' id.
-const RUNTIMES: [(&[&str], &str); 3] = [
+const RUNTIMES: [(&[&str], &str); 4] = [
     (
         crate::class::GO_OWN,
         "which goroutine waits for which only Go's runtime knows: `kill -QUIT {}` has it print the stacks of all and ends the program; where the program serves net/http/pprof, /debug/pprof/goroutine?debug=2 tells without, and so does a debugger (`dlv attach {}`, goroutines)",
@@ -13,6 +13,10 @@ const RUNTIMES: [(&[&str], &str); 3] = [
     (
         &["(beam.smp)"],
         "which Erlang process waits for which only its runtime knows: `i().` in a shell that is connected to it (`erl -remsh`) lists all, `erlang:process_info(P, current_stacktrace)` tells where one waits",
+    ),
+    (
+        &["_run_once (python3."],
+        "which task waits for what only asyncio knows: Python 3.14 and later show it from outside (`python3 -m asyncio pstree {}`), earlier ones from within (`asyncio.all_tasks()` and `Task.print_stack()`, which aiomonitor offers on a port)",
     ),
     (
         &["uv_run (node)", "uv__io_poll (node)"],

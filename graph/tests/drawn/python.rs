@@ -1,8 +1,10 @@
 //! Verdicts on Python programs: they name Python functions, not those of the interpreter.
 
 use crate::draw::Drawing;
+use crate::draw::middle::epoll;
 use pg_event::{ObjectId, ObjectKind, ThreadId};
 use pg_graph::report::RootCause;
+use pg_graph::{Options, Selection, VictimOptions, run_with_policy, select};
 
 const SLEEP: [&str; 3] = ["clock_nanosleep (libc.so.6)", "time_sleep (python3.11)", "call (python3.11)"];
 
@@ -132,4 +134,33 @@ fn functions_of_the_interpreter_are_not_told_in_the_sentence() {
         });
         assert!(cause.why.contains(wait) && !cause.why.contains("pysleep"), "{}", cause.why);
     }
+}
+
+/// A loop of asyncio that ticks each second seems to have nothing to do. Whoever points at a moment in which it hung is told
+/// that, and how to ask it who waits for whom.
+#[test]
+fn who_waits_in_a_loop_of_asyncio_is_asked_for_by_a_moment() {
+    let mut d = Drawing::new(12.0);
+    let app = d.process("python3", "python3 app.py", None, 0.0);
+    let own = d.object(ObjectKind::UnixStream, 7, 8, "");
+    let watched = epoll(&mut d, &[own]);
+    let stack = d.stack(&[
+        "epoll_wait (libc.so.6)",
+        "EpollSelector.select (python3.11/selectors.py:468)",
+        "BaseEventLoop._run_once (python3.11/asyncio/base_events.py:1884)",
+        "main (app.py:11)",
+    ]);
+    for at in 0..12 {
+        let at = f64::from(at);
+        d.wait(app, at + 0.0001, at + 1.0, "epoll_wait").on(watched).stack(stack).times_out();
+    }
+    let (g, c) = d.build();
+    let named = Selection { process: regex::Regex::new("^python3").ok(), ..Selection::default() };
+    let none = select(&g, &c, &named, &VictimOptions::default()).unwrap_err().to_string();
+    assert!(none.contains("--at SECONDS"), "{none}");
+    let s = Selection { at: Some(5_500_000_000), ..named };
+    let v = select(&g, &c, &s, &VictimOptions::default()).unwrap();
+    let r = run_with_policy(&g, &c, v, Options::default());
+    let notes = r.coverage.notes.join("\n");
+    assert!(notes.contains("only asyncio knows") && notes.contains("asyncio pstree 1000"), "{r:#?}");
 }

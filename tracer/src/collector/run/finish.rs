@@ -48,13 +48,6 @@ impl Run {
         notes.extend(self.duty.as_ref().and_then(|d| d.note(end)));
         notes.extend(self.pipeline.bursts.as_ref().and_then(Bursts::note));
         let unreported = self.programs.unreported();
-        if unreported > 0 {
-            let s = if unreported == 1 { "" } else { "es" };
-            notes.push(format!(
-                "the kernel did not report {unreported} switch{s} of threads, beside {} events that were recorded: as many waits may be missing, or begin or end at another time than they did",
-                self.pipeline.events
-            ));
-        }
         let since = self.stolen.zip(crate::stolen()).map_or(0, |(before, now)| now.saturating_sub(before));
         notes.extend(stood_still(since, end - self.start));
         let Self { mut pipeline, programs, out, loss, start, hurry, .. } = self;
@@ -70,6 +63,14 @@ impl Run {
             if out.send(item).is_err() {
                 return Ok(());
             }
+        }
+        // Now all of them are counted.
+        if unreported > 0 {
+            let s = if unreported == 1 { "" } else { "es" };
+            notes.push(format!(
+                "the kernel did not report {unreported} switch{s} of threads, beside {} events that were recorded: as many waits may be missing, or begin or end at another time than they did",
+                pipeline.events
+            ));
         }
         let names = pipeline.stacks.symbolize_unless(&|| hurry.load(Ordering::Relaxed));
         let unnamed = pipeline.stacks.pending() as u64;

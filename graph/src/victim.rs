@@ -247,7 +247,7 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
     let mut w = match class {
         // It waits for goroutines; which of these hang, and for what, is not seen in it.
         _ if is_schedulers_own(&v, catalog) => {
-            if is_main(catalog, e.thread) {
+            if catalog.is_first(e.thread) {
                 0.1
             } else {
                 0.07
@@ -260,7 +260,7 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
         WaitClass::Lock if at_barrier(graph, e) => 0.6,
         WaitClass::Lock if vague(&v, catalog) && in_a_pool(graph, catalog, e) => 0.05,
         // A thread of a runtime that parks until there is work looks the same.
-        WaitClass::Lock if vague(&v, catalog) && !is_main(catalog, e.thread) => 0.6,
+        WaitClass::Lock if vague(&v, catalog) && !catalog.is_first(e.thread) => 0.6,
         WaitClass::Traced | WaitClass::Stopped | WaitClass::Lock | WaitClass::Room => 0.9,
         WaitClass::Disk => 0.85,
         WaitClass::Channel if asked(graph, catalog, e.first) => 1.0,
@@ -270,7 +270,7 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
         // A pool's workers wait side by side for work; one that waits alone may wait for a result.
         WaitClass::Condition if in_a_pool(graph, catalog, e) || takes_from_queue(&v, catalog) => 0.05,
         // It turns every now and then all the time, woken by nobody: what a runtime has for its housekeeping.
-        WaitClass::Condition if e.waits >= TURNS && v.timed_out && !is_main(catalog, e.thread) => 0.1,
+        WaitClass::Condition if e.waits >= TURNS && v.timed_out && !catalog.is_first(e.thread) => 0.1,
         WaitClass::Condition if never_had_work(graph, catalog, e) => 0.07,
         WaitClass::Condition => 0.4,
         // It wants to send, and nobody takes away.
@@ -283,7 +283,7 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
         WaitClass::Sleep if pauses_a_loop(graph, catalog, e) => 0.02,
         // Beside the first thread of its process it may keep house: who waits for somebody is meant before it.
         WaitClass::Sleep if e.block_type() == BlockType::RepeatedYield => {
-            if is_main(catalog, e.thread) {
+            if catalog.is_first(e.thread) {
                 0.5
             } else {
                 0.35
@@ -369,15 +369,9 @@ fn retries_in<'a>(graph: &'a EventGraph, e: &Episode) -> Option<&'a Retries> {
     graph.retries_of(e.thread).iter().filter(|_| e.tries > 0).find(within)
 }
 
-/// Pools are made of further threads; a main thread waits for something.
-pub(crate) fn is_main(catalog: &Catalog, thread: ThreadId) -> bool {
-    let Some(t) = catalog.thread(thread) else { return false };
-    catalog.process(t.process).is_some_and(|p| p.pid == t.tid)
-}
-
 /// Do other threads of its process wait for the same at the same time?
 fn in_a_pool(graph: &EventGraph, catalog: &Catalog, e: &Episode) -> bool {
-    let Some(t) = catalog.thread(e.thread).filter(|_| !is_main(catalog, e.thread)) else { return false };
+    let Some(t) = catalog.thread(e.thread).filter(|_| !catalog.is_first(e.thread)) else { return false };
     let v = graph.vertex(e.last);
     let (middle, object) = (e.start + e.duration() / 2, v.object);
     object.is_some()
@@ -393,10 +387,10 @@ fn in_a_pool(graph: &EventGraph, catalog: &Catalog, e: &Episode) -> bool {
 /// start threads for work that may come.
 fn never_had_work(graph: &EventGraph, catalog: &Catalog, e: &Episode) -> bool {
     const BRIEF: Ns = 50_000_000;
-    let Some(t) = catalog.thread(e.thread).filter(|_| !is_main(catalog, e.thread)) else { return false };
+    let Some(t) = catalog.thread(e.thread).filter(|_| !catalog.is_first(e.thread)) else { return false };
     let born = t.start > 0 && t.start + BRIEF >= e.start && e.waits == 1;
     let last = graph.next(e.last).is_none_or(|v| graph.vertex(v).end <= e.end + BRIEF);
-    let main = graph.threads_of(t.process).find(|t| is_main(catalog, *t));
+    let main = graph.threads_of(t.process).find(|t| catalog.is_first(*t));
     let goes_on = |main: ThreadId| {
         let half = e.duration() / 2;
         let covers = |v: &Vertex| v.woken.min(e.end).saturating_sub(v.start.max(e.start)) > half;

@@ -60,7 +60,7 @@ impl Writer<'_> {
 
     /// Is it a thread beside the first one of its process that slept by turns, and is nothing known of what it does in between?
     pub(super) fn may_keep_house(&self, r: &Ranked, n: &SliceNode) -> bool {
-        let first = crate::victim::is_main(self.c, r.thread);
+        let first = self.c.is_first(r.thread);
         let alone = self.o.nodes.get(r.node + 1).is_none();
         r.node == 0 && n.waits > 3 && !first && alone && self.known_to_ask(r, n).is_none()
     }

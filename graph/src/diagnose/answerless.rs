@@ -16,9 +16,8 @@ use pg_event::{Catalog, ObjectKind, ProcessId, Relation, ThreadId};
 
 /// The main thread of a process (the one with its pid), else its first.
 pub(crate) fn main_thread(g: &EventGraph, c: &Catalog, p: ProcessId) -> Option<ThreadId> {
-    let pid = c.process(p)?.pid;
     let of = || g.threads_of(p);
-    of().find(|t| c.thread(*t).is_some_and(|t| t.tid == pid)).or_else(|| of().next())
+    of().find(|t| c.is_first(*t)).or_else(|| of().next())
 }
 
 pub(crate) fn relation_words(r: Relation) -> &'static str {

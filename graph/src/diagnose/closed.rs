@@ -422,8 +422,7 @@ impl Walk<'_> {
         let begin = |g: &Group| g.clips.first().map_or(0, |c| self.g.vertex(c.first).start);
         let own = self.out.nodes.len().saturating_sub(1);
         // The thread that made the others mostly waits for them to end: it comes last.
-        let main =
-            |t: ThreadId| self.c.thread(t).zip(self.c.process_of(t)).is_some_and(|(t, p)| t.tid == p.pid);
+        let main = |t: ThreadId| self.c.is_first(t);
         // Where two and more are known to want locks, those are it: the others wait for them, or for work.
         let locks = |g: &Group| self.for_lock(g);
         let own_too = locks(group);

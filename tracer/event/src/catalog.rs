@@ -411,6 +411,11 @@ impl Catalog {
         self.process(self.thread(id)?.process)
     }
 
+    /// Is it the first thread of its process, the one that `main` runs in?
+    pub fn is_first(&self, id: ThreadId) -> bool {
+        self.thread(id).zip(self.process_of(id)).is_some_and(|(t, p)| t.tid == p.pid)
+    }
+
     /// The object, if the id is in the table.
     pub fn object(&self, id: ObjectId) -> Option<&Object> {
         self.objects.get(id.index())

@@ -30,6 +30,8 @@ pub struct EventGraph {
     pub(crate) readers: Vec<HoldFact>,
     /// Who has the same memory mapped as a thread, which it may wait for there; the thread itself: no other process.
     pub(crate) mapped: Vec<HoldFact>,
+    /// Who made or removed files that loops asked for, by file and time.
+    pub(crate) changed: Vec<HoldFact>,
     /// By thread and start.
     pub(crate) bursts: Vec<crate::BurstFact>,
     pub(crate) signals: Vec<SignalFact>,
@@ -365,6 +367,18 @@ impl EventGraph {
         let to = self.mapped.partition_point(|h| (h.subject, h.time) < (subject, span.end));
         let last = self.mapped[..to].last().copied();
         last.filter(|h| h.subject == subject && h.time >= span.start)
+    }
+
+    /// Who made a file that a loop asked for, or removed it, within a span, by time; `object` is as the loop names it.
+    pub fn changed(&self, object: ObjectId, span: Range<Ns>) -> &[HoldFact] {
+        let from = self.changed.partition_point(|h| (h.object, h.time) < (object, span.start));
+        let to = self.changed.partition_point(|h| (h.object, h.time) < (object, span.end));
+        &self.changed[from..to.max(from)]
+    }
+
+    /// Who made files that loops asked for, or removed them, by file and time.
+    pub fn changed_files(&self) -> &[HoldFact] {
+        &self.changed
     }
 
     /// What a thread was found to hold or to be the other end of, at any time.

@@ -80,6 +80,8 @@ pub fn relation(r: Relation) -> &'static str {
         Relation::Reader => "reader",
         Relation::Missing => "has not come",
         Relation::Maps => "maps it, too",
+        Relation::Makes => "made it",
+        Relation::Removes => "removed it",
     }
 }
 

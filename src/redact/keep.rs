@@ -4,7 +4,7 @@ use super::Options;
 use crate::session::Loaded;
 use pg_event::{Ns, ProcessId, ThreadId};
 use pg_graph::report::Report;
-use pg_graph::{EventGraph, VertexId, Victim};
+use pg_graph::{EventGraph, HoldFact, VertexId, Victim};
 use std::collections::{HashMap, HashSet};
 
 /// What is kept of something.
@@ -117,8 +117,9 @@ impl Keep {
         };
         let all: Vec<ThreadId> = graph.threads().filter(named).collect();
         for t in all {
-            for h in graph.holds(t, from..to.saturating_add(1)) {
-                self.touched(h.holder);
+            let holders = graph.holds(t, from..to.saturating_add(1)).map(|h| h.holder);
+            for other in holders.chain(changed_for(graph, t, (from, to)).map(|h| h.holder)) {
+                self.touched(other);
             }
             for edge in graph.vertices_in(t, from..to.saturating_add(1)).flat_map(|v| graph.incoming(v)) {
                 let first = graph.edge(edge).from;
@@ -143,7 +144,8 @@ impl Keep {
             let wakers = edges.map(|e| graph.edge(e)).filter(|e| e.to_time <= to);
             let wakers = wakers.map(|e| (graph.vertex(e.from).thread, e.from_time));
             let holders = graph.holds(t, from..to.saturating_add(1)).map(|h| (h.holder, to));
-            for (other, at) in wakers.chain(holders).filter(|x| x.0.is_some()) {
+            let changed = changed_for(graph, t, (from, to)).map(|h| (h.holder, h.time));
+            for (other, at) in wakers.chain(holders).chain(changed).filter(|x| x.0.is_some()) {
                 let known = until.entry(other).or_insert(0);
                 if at > *known {
                     *known = at;
@@ -170,6 +172,16 @@ impl Keep {
             self.threads.get(id.index()).copied().unwrap_or_default()
         }
     }
+}
+
+/// What others did to files that a thread asked for, within a span.
+fn changed_for(
+    graph: &EventGraph,
+    thread: ThreadId,
+    (from, to): (Ns, Ns),
+) -> impl Iterator<Item = &HoldFact> {
+    let all = graph.changed_files().iter();
+    all.filter(move |h| h.subject == thread && (from..=to).contains(&h.time))
 }
 
 /// The processes of the focus. When nobody was chosen everybody is: then those that hung.

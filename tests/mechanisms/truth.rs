@@ -30,6 +30,8 @@ const WAITING: &[Program] = &[
     ("yields", "mapped"),
     ("yields", "timedwait"),
     ("yields", "trylock"),
+    ("yields", "ready"),
+    ("yields", "gone"),
 ];
 
 /// Programs that keep a CPU busy: one after the other.

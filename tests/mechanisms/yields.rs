@@ -1,7 +1,7 @@
 //! Loops that ask again and again.
 
 use crate::truth::{Truth, check};
-use pg_event::LoopTurn;
+use pg_event::{LoopTurn, Relation};
 use pg_graph::BlockType;
 
 /// The thread asks for a flag in memory: that it does so is what a recording without `--flag` can tell.
@@ -69,6 +69,27 @@ fn a_file_lock_that_is_refused() {
     check("a_file_lock_that_is_refused", ("yields", "setlk"), "setlk.asker", |t| {
         t.caused_by("setlk.asker", "setlk.owner").victim(BlockType::RepeatedYield);
     });
+}
+
+/// Who made or removed a file is known by the folder, which was watched once the loop had asked there.
+fn changed_by(test: &str, way: &'static str, relation: Relation) {
+    let (asker, other) = (format!("{way}.asker"), format!("{way}.other"));
+    check(test, ("yields", way), &asker, |t: &Truth| {
+        t.caused_by(&asker, &other);
+        let mut all = t.loaded.graph.changed_files().iter();
+        let told = all.find(|h| h.holder == t.thread(&other)).map(|h| (h.subject, h.relation));
+        assert_eq!(told, Some((t.thread(&asker), relation)));
+    });
+}
+
+#[test]
+fn a_file_that_is_made_in_the_end() {
+    changed_by("a_file_that_is_made_in_the_end", "ready", Relation::Makes);
+}
+
+#[test]
+fn a_folder_that_is_removed_in_the_end() {
+    changed_by("a_folder_that_is_removed_in_the_end", "gone", Relation::Removes);
 }
 
 #[test]

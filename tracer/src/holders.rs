@@ -22,6 +22,7 @@ mod sockets;
 mod terminals;
 
 pub(crate) use ipc::ipc_namespace;
+pub(crate) use lock_files::path_seen_by;
 pub(crate) use memory::parse_call;
 
 use crate::identity::Identity;

@@ -1,6 +1,7 @@
 //! Everything of pg-tui that touches the running system: the collector with its BPF programs, who threads
 //! and processes are, their stacks and symbols. Yields [`pg_event::Item`]s; knows nothing of the graph.
 
+mod awaited;
 mod clock;
 pub mod collector;
 pub mod command;

@@ -57,6 +57,10 @@ pub(super) fn freeze(b: Builder, duration: Ns, catalog: &Catalog, join: Join<'_>
     g.bursts = bursts;
     // Readers of a lock are counted, not known.
     let (mapped, holds): (Vec<_>, Vec<_>) = holds.into_iter().partition(|h| h.relation == Relation::Maps);
+    let changes = |h: &HoldFact| matches!(h.relation, Relation::Makes | Relation::Removes);
+    let (changed, holds): (Vec<_>, Vec<_>) = holds.into_iter().partition(changes);
+    g.changed = changed;
+    g.changed.sort_by_key(|h| (h.object, h.time));
     (g.readers, g.holds) = holds.into_iter().partition(|h| h.relation == Relation::Reader);
     g.mapped = mapped;
     g.mapped.sort_by_key(|h| (h.subject, h.time));

@@ -89,12 +89,11 @@ impl Writer<'_> {
                 format!(" for the file lock {}", self.lock_path(n).unwrap_or_default())
             }
             (Some("file-lock"), Some(o)) => format!(" for the file lock {o}"),
-            (Some("child"), Some(o))
-                if n.object.and_then(|o| self.c.object(o)).is_some_and(|o| o.id != 0) =>
-            {
-                format!(" for {o} to end")
-            }
-            (Some("child"), _) => " for a child to end".into(),
+            (Some("child"), label) => match (n.object.and_then(|o| self.c.object(o)), label) {
+                (Some(row), Some(o)) if row.kind != ObjectKind::Child => format!(" on {o}"),
+                (Some(row), Some(o)) if row.id != 0 => format!(" for {o} to end"),
+                _ => " for a child to end".into(),
+            },
             (Some(w @ ("disk" | "device")), Some(o)) => format!(" for the {w} ({o})"),
             (Some("file-system"), Some(o)) => format!(" for the file system ({o})"),
             (Some("page-fault"), _) if self.asks_for_page(n) => {

@@ -74,7 +74,10 @@ impl Writer<'_> {
         } else if let Some(l) =
             look().and_then(|l| self.looked(&l, r.thread, (n.start, n.start + n.duration)))
         {
-            format!(", and {l}")
+            let next = self.o.nodes.get(r.node + 1);
+            let whose = next.and_then(|h| Some((h, changed(h.keeps)?)));
+            let whose = whose.map(|(h, did)| format!("; {} {did}", clean(&short_who(self.c, h.thread), 60)));
+            format!(", and {l}{}", whose.unwrap_or_default())
         } else if let Some(whom) = self.asked_whom(r.thread, within, n.waits) {
             format!(
                 ", and in between asked {whom} each time, which answered: it waits until the answer is another one"
@@ -195,6 +198,7 @@ impl Writer<'_> {
                     Keeps::Has => "keeps it from that",
                     Keeps::May => "may keep it from that",
                     Keeps::Served => "served it in the end",
+                    Keeps::Made | Keeps::Removed => changed(h.keeps).unwrap_or_default(),
                 };
                 format!("{} {does}", clean(&short_who(self.c, h.thread), 60))
             }
@@ -217,8 +221,11 @@ impl Writer<'_> {
         let look = t.look(self.g, self.c);
         let looked = look.and_then(|l| self.looked(&l, r.thread, (t.start, t.end)));
         let whose = self.o.nodes.get(r.node + 1).filter(|_| look.is_none_or(|l| l.pid == 0));
-        let whose = whose.map(|h| clean(&short_who(self.c, h.thread), 60));
-        let whose = whose.map_or_else(String::new, |w| format!("; {w} made or opened it last"));
+        let whose = whose.map(|h| {
+            let did = changed(h.keeps).unwrap_or("made or opened it last");
+            format!("; {} {did}", clean(&short_who(self.c, h.thread), 60))
+        });
+        let whose = whose.unwrap_or_default();
         match (looked, t.pauses) {
             (Some(l), true) => format!("{ran} {times} times in {length}{between}, and {l}{whose}"),
             (None, true) => format!(
@@ -332,6 +339,15 @@ impl Writer<'_> {
         let label = |o: ObjectId| self.c.object(o).map(|o| short_label(&o.label())).filter(|l| !l.is_empty());
         let over = label(object).or_else(|| label(theirs)).map_or_else(String::new, |l| format!(" over {l}"));
         Some(format!("{} (pid {}){over}", clean(&p.name, 40), p.pid))
+    }
+}
+
+/// What who made or removed a file, or had a child do so, did to it.
+fn changed(keeps: Keeps) -> Option<&'static str> {
+    match keeps {
+        Keeps::Made => Some("made it in the end"),
+        Keeps::Removed => Some("removed it in the end"),
+        Keeps::Has | Keeps::May | Keeps::Served => None,
     }
 }
 

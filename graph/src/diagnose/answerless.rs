@@ -36,6 +36,8 @@ pub(crate) fn relation_words(r: Relation) -> &'static str {
         Relation::Reader => "it may read",
         Relation::Missing => "it has not come to the barrier",
         Relation::Maps => "it has the same memory mapped",
+        Relation::Makes => "it made the file",
+        Relation::Removes => "it removed the file",
     }
 }
 

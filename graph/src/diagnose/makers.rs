@@ -6,15 +6,16 @@ use super::answerless::main_thread;
 use super::ask::Candidate;
 use super::node::{Entry, Keeps};
 use super::walk::Walk;
+use crate::HoldFact;
 use crate::class::{WaitClass, class, joins};
 use crate::episode::wait_key;
 use crate::flag::flags_seen;
 use crate::profile::profile;
 use crate::refused::{Evidence, named_in};
 use crate::retries::Retries;
-use crate::words::{clean, moment};
+use crate::words::{clean, moment, short_who};
 use crate::yields::yield_loop;
-use pg_event::{Direction, Ns, Process, ProcessId, Relation, ThreadId};
+use pg_event::{Direction, Ns, ObjectId, Process, ProcessId, Relation, ThreadId};
 
 /// What a loop asks for may be there so much before it asks again, ns.
 const SLACK: Ns = 100_000_000;
@@ -60,6 +61,45 @@ impl Walk<'_> {
             helper.pid
         );
         Some(Candidate { relation: None, ..self.keeping(main, Relation::Owns, at.max(start), why, within) })
+    }
+
+    /// Who made the file that a loop asks for (`absent`: it was not there), or removed it, until which it went on.
+    pub(super) fn changed_by(
+        &self,
+        thread: ThreadId,
+        file: ObjectId,
+        absent: bool,
+        within: &Spans,
+    ) -> Option<Candidate> {
+        let (start, end) = (within.first()?.0, within.last()?.1);
+        let own = self.c.thread(thread)?.process;
+        let (relation, keeps, did) = if absent {
+            (Relation::Makes, Keeps::Made, "made")
+        } else {
+            (Relation::Removes, Keeps::Removed, "removed")
+        };
+        let theirs = |h: &&HoldFact| {
+            let process = self.c.process_id_of(h.holder);
+            let tried = process.is_some_and(|p| p != own && self.comes_from(p, own));
+            h.relation == relation && h.holder != thread && !tried && self.counts(h.holder)
+        };
+        let after = self.loops_until(thread, end).saturating_add(SLACK);
+        let all = self.g.changed(file, start..after);
+        let h = all.iter().rev().find(theirs).filter(|h| !self.on_the_way(h.holder))?;
+        // A thread that was made for it has no past: whoever started it has.
+        let before = self.g.vertex_at(h.holder, start).is_some();
+        let parent = || {
+            let p = self.c.process(self.c.process_id_of(h.holder)?)?;
+            main_thread(self.g, self.c, p.parent).filter(|t| self.counts(*t) && !self.on_the_way(*t))
+        };
+        let (by, who) = match parent().filter(|_| !before) {
+            Some(parent) => (parent, format!("{}, run by it,", short_who(self.c, h.holder))),
+            None => (h.holder, "it".into()),
+        };
+        let why = format!("no wake-up can tell; {who} {did} the file, at {}", moment(h.time));
+        let mut c = Candidate { relation: None, ..self.keeping(by, relation, start, why, within) };
+        c.entry.keeps = keeps;
+        Some(c)
     }
 
     /// Is it `from`, or does it descend from that?

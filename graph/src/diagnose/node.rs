@@ -59,6 +59,10 @@ pub enum Keeps {
     May,
     /// What it served in the end was not there before.
     Served,
+    /// It made the file that was asked for in the end.
+    Made,
+    /// It removed it.
+    Removed,
 }
 
 /// How a step was reached.

@@ -77,9 +77,13 @@ impl Walk<'_> {
             Relation::Reads | Relation::Writes => matches!(class, WaitClass::Channel | WaitClass::Room),
             Relation::ChildOf => class == WaitClass::Child,
             Relation::Owns | Relation::Shares => class == WaitClass::Lock,
-            Relation::Traces | Relation::Serves | Relation::Reader | Relation::Missing | Relation::Maps => {
-                false
-            }
+            Relation::Traces
+            | Relation::Serves
+            | Relation::Reader
+            | Relation::Missing
+            | Relation::Maps
+            | Relation::Makes
+            | Relation::Removes => false,
         };
         if !facts.iter().all(|h| owed(h.relation)) {
             return None;

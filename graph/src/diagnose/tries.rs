@@ -18,6 +18,7 @@ use pg_event::{Direction, Ns, ObjectId, ObjectKind, Process, ProcessId, Relation
 pub(crate) const NAMESAKE: &str = "that was there all the time";
 /// EEXIST: programs lock out others of their kind by files that are there already.
 const EEXIST: i64 = -17;
+const ENOENT: i64 = -2;
 
 impl Walk<'_> {
     /// The retry loop in which a thread spent most of these spans.
@@ -106,8 +107,10 @@ impl Walk<'_> {
     pub(super) fn asked_about(&self, thread: ThreadId, spans: &Spans, files: bool) -> Option<Candidate> {
         let end = spans.last()?.1;
         let within = (spans.first()?.0, end);
-        let l =
-            look(self.g, self.c, thread, within, &[]).filter(|l| l.result >= 0 && (files || l.pid != 0))?;
+        let l = look(self.g, self.c, thread, within, &[])?;
+        if l.result < 0 || !files && l.pid == 0 {
+            return self.changed_by(thread, l.object, l.result < 0, spans);
+        }
         self.looked_at(thread, l, end, spans).filter(|c| c.thread != thread)
     }
 
@@ -148,8 +151,9 @@ impl Walk<'_> {
             "renameat",
             "renameat2",
         ];
-        if l.result < 0 {
-            return None;
+        let changed = self.changed_by(thread, l.object, l.result < 0, within);
+        if changed.is_some() || l.result < 0 {
+            return changed;
         }
         let made = |t: ThreadId| {
             let mut calls = self.g.syscalls_of(t, 0..end).iter().rev();
@@ -210,6 +214,9 @@ impl Walk<'_> {
         if e.of_spawn() || e.connects() {
             return self.served_at_last(thread, None, e, within);
         }
+        if let Some(c) = self.changed_by(thread, e.object, e.error == ENOENT, within) {
+            return Some(c);
+        }
         if let Some((holder, at)) = self.taker(*e, within.last()?.1, |t| t == thread) {
             let why = format!("it was the last for which the same call succeeded, at {}", moment(at));
             return Some(self.keeping(holder, Relation::Owns, at, why, within));
@@ -243,6 +250,10 @@ impl Walk<'_> {
         let (holder, relation, at, why) = if let Some(h) = last {
             let why = format!("{}: {}", Weak::FromState.words(), relation_words(h.relation));
             (h.holder, h.relation, h.time, why)
+        } else if let Some(c) =
+            evidence.and_then(|e| self.changed_by(thread, e.object, e.error == ENOENT, within))
+        {
+            return Some(c);
         } else if let Some((holder, at)) = evidence.and_then(|e| self.taker(e, r.end, asks)) {
             let why = format!("it was the last for which the same call succeeded, at {}", moment(at));
             (holder, Relation::Owns, at, why)

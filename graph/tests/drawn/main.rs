@@ -6,6 +6,7 @@ mod attached_locks;
 mod attached_servers;
 mod attached_threads;
 mod attached_victims;
+mod awaited_files;
 mod background;
 mod behind;
 mod by_itself;

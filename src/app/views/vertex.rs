@@ -239,6 +239,26 @@ fn edges(r: &Recording, id: VertexId, out: &mut Vec<Row>) {
             about: About::Moment(h.holder, h.time),
         }));
     }
+    let did = r
+        .graph
+        .changed_files()
+        .iter()
+        .filter(|h| h.holder == v.thread && (v.start..=v.end).contains(&h.time));
+    let did: Vec<_> = did.take(MANY).collect();
+    if !did.is_empty() {
+        out.push(head(format!("files that others waited for ({})", did.len())));
+        out.extend(did.iter().map(|h| Row {
+            look: Look::WeakEdge,
+            text: format!(
+                "  {} {} {}, asked for by {}",
+                time::moment(h.time, 1_000),
+                relation(h.relation),
+                r.object(h.object),
+                r.thread_name(h.subject)
+            ),
+            about: About::Moment(h.subject, h.time),
+        }));
+    }
 }
 
 fn relation(relation: pg_event::Relation) -> &'static str {
@@ -256,6 +276,8 @@ fn relation(relation: pg_event::Relation) -> &'static str {
         R::Reader => "waits for a reader of",
         R::Missing => "has not come to",
         R::Maps => "has mapped",
+        R::Makes => "made",
+        R::Removes => "removed",
     }
 }
 

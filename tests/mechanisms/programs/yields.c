@@ -1,7 +1,9 @@
 /* Loops that only ask whether they may go on: one after the other, since they keep a CPU busy. "yields NAME" runs one. */
 #include "truth.h"
 #include <sched.h>
+#include <stdbool.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #define FOR 2500.0
 
@@ -155,6 +157,31 @@ static void mapped(void) {
   everybody();
 }
 
+/* Asks for a file that another process makes in the end (`gone`: removes), by the path that both know. */
+static void awaited(bool gone) {
+  const char *name = gone ? "gone" : "ready";
+  char path[200], asker[40], other[40];
+  snprintf(path, sizeof path, "%s/%s", getenv("MECH_DIR"), name);
+  snprintf(asker, sizeof asker, "%s.asker", name);
+  snprintf(other, sizeof other, "%s.other", name);
+  if (gone) MUST(mkdir(path, 0700) == 0);
+  if (fork() == 0) {
+    role(other);
+    nap(3000);
+    MUST(gone ? rmdir(path) == 0 : mkdir(path, 0700) == 0);
+    nap(SOON);
+    _exit(0);
+  }
+  role(asker);
+  began = now();
+  if (gone)
+    while (mkdir(path, 0700)) nap(200);
+  else
+    while (access(path, F_OK)) nap(200);
+  nap(SOON);
+  everybody();
+}
+
 /* Asks two services that nobody has started, and sleeps twice as long each time. */
 static void backoff(void) {
   struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -186,6 +213,8 @@ int main(int argc, char **argv) {
   if (!strcmp(argv[1], "trylock")) trylock();
   if (!strcmp(argv[1], "setlk")) setlk();
   if (!strcmp(argv[1], "mapped")) mapped();
+  if (!strcmp(argv[1], "ready")) awaited(false);
+  if (!strcmp(argv[1], "gone")) awaited(true);
   if (!strcmp(argv[1], "backoff")) backoff();
   return 0;
 }

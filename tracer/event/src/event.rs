@@ -337,6 +337,10 @@ pub enum Relation {
     /// Is of the only other process that has mapped what a loop, of which nothing else tells what it asks for, may ask for, or
     /// what a wait is on: shared memory. `Event::thread` is the waiter itself where no other process has that mapped.
     Maps = 11,
+    /// Made the file that a loop asks for, or renamed another one to that, at the event's time.
+    Makes = 12,
+    /// Removed it, or renamed it to something else.
+    Removes = 13,
 }
 
 impl Relation {
@@ -360,6 +364,8 @@ impl Relation {
             Self::Shares,
             Self::Missing,
             Self::Maps,
+            Self::Makes,
+            Self::Removes,
         ]
         .get(n as usize)
         .copied()

@@ -4,6 +4,7 @@
 //! exec only), another one translates (`run.rs`). What is asked of a recording comes to that one as commands.
 
 mod alarm;
+mod asked_files;
 mod burst;
 mod compat;
 mod drain;

@@ -9,6 +9,7 @@ mod room;
 mod silent;
 mod user_stacks;
 
+use super::asked_files::AskedFiles;
 use super::burst::Bursts;
 use super::hash::{FastMap, FastSet};
 use super::objects::Objects;
@@ -103,6 +104,7 @@ pub struct Pipeline {
     pub python: Python,
     quotas: Quotas,
     retries: Retries,
+    pub(super) asked: AskedFiles,
     /// Looks for threads that deserve a burst, when there are to be bursts.
     pub bursts: Option<Bursts>,
     /// Follows connections of the focus that are not served, when there is a focus.
@@ -150,6 +152,7 @@ impl Pipeline {
             python: Python::default(),
             quotas: Quotas::new(),
             retries: Retries::default(),
+            asked: AskedFiles::default(),
             bursts: None,
             queues: None,
             datagram: 0,
@@ -368,6 +371,7 @@ impl Pipeline {
             object: self.objects.id(c.object),
         };
         self.order.push(Event { time: now, thread, cpu: 0, kind: Kind::Syscall(call) });
+        self.asks_for_file(thread, c.tid, &call);
         if c.result < 0
             && self.retries.failed(thread, &call, c.object.kind == ObjectKind::FileLock as u8, c.end)
             && self.long.len() < MAX_LONG

@@ -267,6 +267,7 @@ impl Run {
                 complete = batch.time;
                 self.drain.give_back(batch);
                 self.pipeline.tell_unserved(complete, now, false);
+                self.pipeline.tell_files(complete);
             }
             let behind = self.drain.batches.len() > BEHIND;
             // Rather a little early than woken once more.

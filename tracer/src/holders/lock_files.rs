@@ -62,7 +62,7 @@ impl Holders {
 }
 
 /// A path as a thread names it, from its root or its folder.
-fn path_seen_by(tid: u32, name: &str) -> Option<PathBuf> {
+pub(crate) fn path_seen_by(tid: u32, name: &str) -> Option<PathBuf> {
     let (from, rest) = match name.strip_prefix('/') {
         Some(rest) => ("root", rest),
         None => ("cwd", name),

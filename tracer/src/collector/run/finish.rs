@@ -42,11 +42,13 @@ impl Run {
         }
         self.account(clock::monotonic().max(self.checked + 100 * MS));
         self.pipeline.tell_unserved(u64::MAX, end, true);
+        self.pipeline.tell_files(end);
         let mut notes = std::mem::take(&mut self.programs.notes);
         notes.extend(flag_notes);
         notes.extend(step_notes);
         notes.extend(self.duty.as_ref().and_then(|d| d.note(end)));
         notes.extend(self.pipeline.bursts.as_ref().and_then(Bursts::note));
+        notes.extend(self.pipeline.asked.note());
         let unreported = self.programs.unreported();
         let since = self.stolen.zip(crate::stolen()).map_or(0, |(before, now)| now.saturating_sub(before));
         notes.extend(stood_still(since, end - self.start));

@@ -61,7 +61,7 @@ pub struct LongWait<'a> {
     pub id: ObjectId,
     /// The row of that object, if there is one.
     pub object: Option<&'a Object>,
-    /// Rows of the members of a set or an epoll instance.
+    /// Rows of the members of a set or an epoll instance; and whom it asked by a datagram.
     pub members: &'a [(ObjectId, &'a Object)],
     /// The error by which the call failed, negative, where it does not wait but fails again and again; else 0.
     pub error: i64,
@@ -170,12 +170,11 @@ impl Holders {
             take(kept, wait.id);
             return out;
         }
+        for (id, member) in wait.members.iter().take(MAX_MEMBERS) {
+            take(self.of_object(wait, member), *id);
+        }
         match wait.object {
-            Some(o) if matches!(o.kind, ObjectKind::Set | ObjectKind::Epoll) => {
-                for (id, member) in wait.members.iter().take(MAX_MEMBERS) {
-                    take(self.of_object(wait, member), *id);
-                }
-            }
+            Some(o) if matches!(o.kind, ObjectKind::Set | ObjectKind::Epoll) => {}
             Some(o) => take(self.of_object(wait, o), wait.id),
             None if wait.syscall.is_none() => take(self.page_bringers(wait), wait.id),
             None => {}

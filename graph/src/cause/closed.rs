@@ -1,7 +1,7 @@
 //! Sentences of waits that nobody is left to end: circles, and processes all of whose threads wait.
 
 use super::{Ranked, Writer};
-use crate::class::{WaitClass, class, opens_fifo};
+use crate::class::{WaitClass, class, joins, opens_fifo};
 use crate::diagnose::{FindingKind, SliceNode, keeps_itself};
 use crate::handler::handler;
 use crate::initialise::waits_for_initialiser;
@@ -40,6 +40,7 @@ impl Writer<'_> {
             others.push(format!("{more} more"));
         }
         let lock = |n: &SliceNode| class(&self.g.vertex(n.vertex), self.c) == WaitClass::Lock;
+        let joins = |n: &SliceNode| joins(&self.g.vertex(n.vertex), self.c);
         let all = || {
             let closed = self.o.findings.iter().filter(|f| f.kind == FindingKind::Closed);
             closed.filter_map(|f| self.o.nodes.get(f.node))
@@ -54,6 +55,10 @@ impl Writer<'_> {
                 "circular wait (deadlock)",
                 "each initialises something, and waits for what another one initialises".into(),
             )
+        } else if all().all(lock) && all().any(joins) {
+            let means =
+                "each waits for another one, and no other thread of the process is left to let one go on";
+            ("circular wait (deadlock)", means.to_owned())
         } else if all().all(lock) {
             let means =
                 "they wait for each other's locks, and no other thread of the process is left to release one";
@@ -144,6 +149,10 @@ impl Writer<'_> {
             Relation::Reads => " for room in a pipe that nobody but it has open to read",
             Relation::Writes => ": nobody but it has the writing end open",
             Relation::Peer => ": nobody but it has the other end open",
+            Relation::Serves => ": it serves that itself, and has no other thread to do so",
+            _ if self.g.vertex(n.vertex).syscall.is_any(&["flock"]) => {
+                ", for a lock that it has already, by another opening of the file"
+            }
             _ => ", for a lock that it has already",
         };
         let handler = handler.filter(|_| by != Relation::Listens).map_or_else(String::new, |h| h.words());

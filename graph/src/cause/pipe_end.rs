@@ -48,11 +48,11 @@ impl Writer<'_> {
         };
         let pipe = Some(row).filter(|o| is_output(o)).or_else(|| watched().filter(|o| is_output(o)))?;
         let reads = v.syscall.is_any(&READS) || v.syscall.is_any(&POLLS);
-        // Nobody has ended it when the recording ended first.
-        let closed = match self.g.waking(last) {
-            None if v.open => None,
-            id => {
-                let e = self.g.edge(id?);
+        // Nobody has ended it when the recording ended first, a signal, or patience.
+        let closed = match self.g.waking(last).map(|id| self.g.edge(id)) {
+            None => None,
+            Some(_) if v.interrupted => None,
+            Some(e) => {
                 let closed = self.g.vertex(e.from).thread;
                 let ended = self.g.exited(closed)?.0;
                 let at_end = e.from_time.abs_diff(ended) <= CLOSING;

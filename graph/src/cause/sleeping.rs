@@ -83,6 +83,10 @@ impl Writer<'_> {
         let how = match self.unlike(n) {
             Some(lengths) => lengths,
             None if n.waits > 1 => format!("{each} at a time ({} times)", n.waits),
+            // What is looked at may be less than that.
+            None if !on && n.spent.saturating_add(n.spent / 32) < v.waited() => {
+                format!("{how} ({} in all)", span(v.waited()))
+            }
             None => how.into(),
         };
         let how = format!("{how}{}", self.called_after(n));

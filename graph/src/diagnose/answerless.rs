@@ -406,6 +406,9 @@ impl Walk<'_> {
         if c.relation.is_none_or(|r| r.has_lock() || matches!(r, Relation::ChildOf | Relation::Traces)) {
             return false;
         }
+        if c.relation == Some(Relation::Peer) && self.asked_on(c) {
+            return false;
+        }
         if c.relation == Some(Relation::Peer) && self.accepts(c.thread, &c.merged()) {
             return true;
         }

@@ -6,7 +6,7 @@ use super::handed::AT_ONCE;
 use super::walk::Walk;
 use crate::class::{accepted, members, owed};
 use crate::words::span;
-use pg_event::{Object, ObjectId, ObjectKind, ThreadId};
+use pg_event::{Object, ObjectId, ObjectKind, Relation, ThreadId};
 
 impl Walk<'_> {
     /// Of those that hold an end of what an event loop watches, those that it waits for: whoever serves many waits for those
@@ -135,6 +135,15 @@ impl Walk<'_> {
         let sent = self.g.ipc_of(thread, a..b);
         all.retain(|o| still.contains(o) && sent.iter().any(|m| m.what.object == *o));
         all.pop().filter(|_| all.is_empty())
+    }
+
+    /// Did it ask somebody else by a datagram, and is owed the answer? Who has that address was read from the system's state.
+    pub(super) fn asked_on(&self, c: &Candidate) -> bool {
+        let (a, b) = extent(&c.merged());
+        let mut owed = owed(self.g, self.c, c.thread, b);
+        owed.retain(|o| self.c.object(*o).is_some_and(|o| o.kind == ObjectKind::Udp));
+        let mut held = self.g.holds(c.thread, a..b.saturating_add(1));
+        held.any(|h| h.relation == Relation::Peer && owed.contains(&h.object) && !self.on_the_way(h.holder))
     }
 
     /// Had `thread`, which is owed answers over these, asked the candidate's process for something?

@@ -9,7 +9,7 @@ use super::node::{Entry, SliceNode};
 use super::sessions::waits_for_lock;
 use super::walk::Walk;
 use crate::class::{WaitClass, asked, class, vague};
-use crate::{EdgeKind, EventGraph, Vertex, VertexId, Weak};
+use crate::{EdgeKind, EventGraph, HoldFact, Vertex, VertexId, Weak};
 use pg_event::{Catalog, Ns, ObjectId, ObjectKind, POLLS, Relation, ThreadId};
 
 /// By what a thread keeps itself waiting in this time: the word of the lock that it wants names it, or the connection on
@@ -19,21 +19,23 @@ pub(crate) fn keeps_itself(g: &EventGraph, c: &Catalog, t: ThreadId, (a, b): (Ns
     let own = process(t)?;
     let lived = |x: &ThreadId| c.thread(*x).is_some_and(|x| x.start <= b && x.end.is_none_or(|e| e > a));
     let mut found = None;
+    let alone = || g.threads_of(own).filter(lived).count() == 1;
+    let waits = |h: &HoldFact| g.vertex_at(t, h.time).map(|v| g.vertex(v)).filter(|v| v.object == h.object);
     for h in g.holds(t, a..b.saturating_add(1)) {
         let by = match h.relation {
             // Who has a lock of a file may have another part of it.
             Relation::Owns if c.object(h.object).is_some_and(|o| o.kind == ObjectKind::Futex) => {
                 h.holder == t
             }
+            // ... but flock(2) locks all of it, for who opened it that time.
+            Relation::Owns => h.holder == t && waits(&h).is_some_and(|v| v.syscall.is_any(&["flock"])),
+            Relation::Serves => h.holder == t && alone(),
             // Who has a socket, or the end of a pipe from which it would have to read, is known by process only.
             Relation::Listens | Relation::Reads | Relation::Writes | Relation::Peer => {
                 // What it watches beside, or in an event loop, may be its own means to tell itself.
-                let own_end = || {
-                    let v = g.vertex_at(t, h.time).map(|v| g.vertex(v));
-                    v.is_some_and(|v| v.object == h.object && !v.syscall.is_any(&POLLS))
-                };
+                let own_end = || waits(&h).is_some_and(|v| !v.syscall.is_any(&POLLS));
                 let end = matches!(h.relation, Relation::Listens | Relation::Reads) || own_end();
-                end && h.holder == t && g.threads_of(own).filter(lived).count() == 1
+                end && h.holder == t && alone()
             }
             _ => false,
         };
@@ -249,20 +251,18 @@ impl Walk<'_> {
         let last = self.out.nodes.len() - 1;
         self.out.nodes.push(SliceNode { why_weak: None, ..self.out.nodes[at].clone() }.entered(entry));
         // The last one before the circle closes is what a person can act on, then the closing one.
-        let from = self.out.nodes[last].thread;
-        self.out.findings.push(Finding {
-            thread: from,
-            node: last,
-            kind: FindingKind::Circular,
-            spans: spans.clone(),
-        });
-        if from != thread {
-            self.out.findings.push(Finding {
-                thread,
-                node: at,
-                kind: FindingKind::Circular,
-                spans: spans.clone(),
-            });
+        let mut two = vec![last, at];
+        two.dedup();
+        // ... but where each waits to hear of the other, whoever began later to do so.
+        let hears =
+            |i: &usize| class(&self.g.vertex(self.out.nodes[*i].vertex), self.c) == WaitClass::Channel;
+        let begun = |i: usize| self.g.vertex(self.first_of(&self.out.nodes[i])).start;
+        if two.iter().all(hears) && begun(at) > begun(last) {
+            two.reverse();
+        }
+        for node in two {
+            let (kind, spans) = (FindingKind::Circular, spans.clone());
+            self.out.findings.push(Finding { thread: self.out.nodes[node].thread, node, kind, spans });
         }
     }
 }

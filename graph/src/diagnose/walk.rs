@@ -321,6 +321,11 @@ impl<'g> Walk<'g> {
         if self.refused(group, class).is_some() {
             return self.answerless(thread, group, class, group_spans(group));
         }
+        // Whoever waits for it and asks once more answers nothing.
+        let asks_again = |w: &Self| candidates.iter().all(|c| w.on_the_way(c.thread));
+        if unanswered > 0 && class == WaitClass::EventLoop && asks_again(self) {
+            return self.answerless(thread, group, class, group_spans(group));
+        }
         if woken == 0 || woken < unanswered {
             if self.is_paused(thread, group) {
                 self.found(thread, FindingKind::Paused, group_spans(group));

@@ -411,3 +411,46 @@ fn who_has_the_lock_comes_before_the_children_that_it_waits_for() {
     let told = "this held up has (pid 1001), which has the lock of /var/lock/one, and in the end wants";
     assert!(why.contains(told), "{why}");
 }
+
+/// A program opens and locks a file that it has locked by another opening of it already (flock(2)).
+#[test]
+fn who_opens_and_locks_a_file_twice_waits_for_itself() {
+    let mut d = Drawing::new(12.0);
+    let app = d.process("app", "app state", None, 0.0);
+    let sweeper = d.thread(app, "sweeper", 0.0);
+    let nap = d.stack(&["sweep (app)"]);
+    d.naps(sweeper, 0.0, 12.0, 1.0, nap);
+    let lock = d.object(ObjectKind::FileLock, 7, 0, "/run/app/state");
+    d.wait(app, 1.0, 12.0, "flock").on(lock).op(2, 0).open();
+    d.hold(app, app, lock, Relation::Owns, 2.0);
+    let why = d.diagnose("^app").root_causes.remove(0).why;
+    assert!(
+        why.contains("waited for itself (deadlock)") && why.contains("by another opening of the file"),
+        "{why}"
+    );
+}
+
+/// The only thread of a server of a file system asks for a file on that.
+#[test]
+fn who_serves_a_file_system_and_asks_it_for_a_file_waits_for_itself() {
+    for several in [false, true] {
+        let mut d = Drawing::new(12.0);
+        let cat = d.process("cat", "cat /mnt/a", None, 0.0);
+        let server = d.process("fused", "fused /mnt", None, 0.0);
+        if several {
+            let other = d.thread(server, "worker", 0.0);
+            d.wait(other, 0.0, 12.0, "read").before().open();
+        }
+        let a = d.object(ObjectKind::File, 7, 50, "/mnt/a");
+        let b = d.object(ObjectKind::File, 8, 0, "/mnt/b");
+        d.wait(cat, 1.0, 12.0, "read").on(a).state(pg_event::OffState::Uninterruptible).open();
+        d.wait(server, 1.1, 12.0, "newfstatat").on(b).open();
+        d.hold(server, cat, a, Relation::Serves, 2.0);
+        d.hold(server, server, b, Relation::Serves, 2.1);
+        let r = d.diagnose("^cat");
+        let c = &r.root_causes[0];
+        let itself = "waited for itself (deadlock)";
+        assert_eq!(c.why.contains(itself) && c.why.contains("it serves that itself"), !several, "{}", c.why);
+        assert_eq!(c.process.as_deref(), Some("fused"), "{r:#?}");
+    }
+}

@@ -27,8 +27,8 @@ use crate::unserved::Tracker;
 use holds::Left;
 use leaves::Leaves;
 use pg_event::{
-    CatalogDelta, Direction, Event, IpcUse, Item, Kind, Ns, ObjectKind, OffCpu, OffState, Sample, StackId,
-    SyscallUse, Sysno, ThreadId, Work,
+    CatalogDelta, Direction, Event, IpcUse, Item, Kind, Ns, ObjectId, ObjectKind, OffCpu, OffState, Sample,
+    StackId, SyscallUse, Sysno, ThreadId, Work,
 };
 use recent::Recent;
 use silent::Silent;
@@ -111,6 +111,8 @@ pub struct Pipeline {
     pub queues: Option<Tracker>,
     /// When a unix datagram was received last (`CLOCK_MONOTONIC`), 0 for never.
     pub datagram: u64,
+    /// To whom threads sent a UDP datagram last, by their numbers.
+    asked_udp: FastMap<u32, ObjectId>,
     /// UDP datagrams received from somebody whom the kernel does not show.
     pub unnamed: u64,
     /// Threads followed instruction by instruction.
@@ -156,6 +158,7 @@ impl Pipeline {
             bursts: None,
             queues: None,
             datagram: 0,
+            asked_udp: FastMap::default(),
             unnamed: 0,
             stepped: Stepped::default(),
             given: 0,
@@ -337,6 +340,10 @@ impl Pipeline {
         }
         if u.receive && u.object.kind == ObjectKind::Udp as u8 && u.object.peer == 0 {
             self.unnamed += u64::from(u.count);
+        }
+        if !u.receive && u.object.kind == ObjectKind::Udp as u8 && u.object.peer != 0 {
+            let object = self.objects.id(u.object);
+            self.asked_by_datagram(u.tid, object);
         }
         let now = self.time(u.last);
         let thread = self.identity.thread(u.tid, u.tgid, now);

@@ -1,7 +1,7 @@
 //! Who lets a file be opened and read: the daemon of a FUSE file system, who is asked for permission (fanotify), who
 //! has a lease on it; and who brings pages that a program asked to be told of (userfaultfd).
 
-use super::candidates::others;
+use super::candidates::{others, others_first};
 use super::{Holders, LongWait, Who, mounts};
 use crate::procfs;
 use pg_event::{Object, Relation};
@@ -78,7 +78,7 @@ impl Holders {
                 return Vec::new();
             }
         }
-        others(pids, wait).map(|p| (Who::Process(p), Relation::Serves)).collect()
+        others_first(pids, wait.tgid).into_iter().map(|p| (Who::Process(p), Relation::Serves)).collect()
     }
 }
 

@@ -4,7 +4,9 @@ use super::{Long, MAX_LONG, Pipeline};
 use crate::clock;
 use crate::holders::{Found, LongWait};
 use crate::procfs;
-use pg_event::{Event, Hold, Kind, Ns, Object, ObjectKind, OffCpu, OffState, POLLS, Relation, ThreadId};
+use pg_event::{
+    Event, Hold, Kind, Ns, Object, ObjectId, ObjectKind, OffCpu, OffState, POLLS, Relation, ThreadId,
+};
 use std::time::{Duration, Instant};
 
 /// So many waits are looked up at once, however long that takes ...
@@ -17,6 +19,8 @@ const AT_END: Duration = Duration::from_millis(500);
 const AT_MOST: Duration = Duration::from_secs(3);
 /// When what could not be read is tried again, ns.
 const AGAIN: Ns = 1_000_000_000;
+/// The port in the identity of an end ([`pg_event::endpoint_v4`]).
+const PORT: u64 = 0xffff;
 /// Most threads named whose waits were not looked up.
 const MAX_NAMED: usize = 64;
 
@@ -118,11 +122,21 @@ impl Pipeline {
     /// Looks up who holds what a wait is for. `time` is of the recording.
     fn look_up(&mut self, long: &Long, time: Ns) {
         let object = self.objects.row(long.off.object);
-        let members: Vec<_> = object
+        let mut members: Vec<_> = object
             .map_or(&[][..], |o| &o.members)
             .iter()
             .filter_map(|&m| Some((m, self.objects.row(m)?)))
             .collect();
+        // A socket for datagrams need not be connected: whom it waits for it was told when something was sent.
+        let asked = self.asked_udp.get(&long.tid).and_then(|&o| Some((o, self.objects.row(o)?)));
+        let by = |o: &Object, sent: &Object| {
+            (o.kind, o.peer) == (ObjectKind::Udp, 0) && (o.id ^ sent.id) & PORT == 0
+        };
+        let waits =
+            |sent: &Object| object.is_some_and(|o| by(o, sent)) || members.iter().any(|(_, o)| by(o, sent));
+        if let Some(asked) = asked.filter(|(_, sent)| waits(sent)) {
+            members.push(asked);
+        }
         let wait = LongWait {
             thread: long.thread,
             tid: long.tid,
@@ -201,6 +215,14 @@ impl Pipeline {
             let hold = Hold { object: found.object, subject: long.thread, relation: found.relation };
             self.order.push(Event { time, thread: found.holder, cpu: 0, kind: Kind::Hold(hold) });
         }
+    }
+
+    /// A thread sent a datagram.
+    pub(super) fn asked_by_datagram(&mut self, tid: u32, object: ObjectId) {
+        if self.asked_udp.len() >= MAX_LONG && !self.asked_udp.contains_key(&tid) {
+            self.asked_udp.clear();
+        }
+        self.asked_udp.insert(tid, object);
     }
 
     /// A loop may ask for what another process is to write into memory that they share, and no call of it tells that.

@@ -23,7 +23,7 @@ mod told;
 mod unanswered;
 mod yielding;
 
-use crate::diagnose::{Finding, FindingKind, NAMESAKE, Options, Outcome, SliceNode};
+use crate::diagnose::{Finding, FindingKind, Options, Outcome, SliceNode};
 use crate::episode::LONG_SINGLE;
 use crate::profile::{Profile, profile};
 use crate::report::{FORMAT, Party, Report, RootCause, VictimInfo};
@@ -171,6 +171,13 @@ impl Writer<'_> {
                     push(&mut out, Ranked { thread: n.thread, node, kind: None, spans });
                 }
             }
+        }
+        // Of what is behind a guess nothing is known that is not known of the guess.
+        let guess = self.o.nodes.iter().position(|n| n.doubt >= 0.5);
+        if let Some(g) = guess.filter(|g| out.first().is_some_and(|r| r.node > *g))
+            && let Some(at) = out.iter().position(|r| r.node == g)
+        {
+            out[..=at].rotate_right(1);
         }
         if out.is_empty()
             && let Some(n) = self.o.nodes.last()
@@ -352,9 +359,7 @@ impl Writer<'_> {
         let least =
             way.iter().map(|n| n.spent as f64 / self.victim.duration.max(1) as f64).fold(1.0, f64::min);
         let lost = self.g.lost_within(&(self.victim.start..self.victim.end()));
-        // Any program of that name may have been there.
-        let named = way.iter().any(|n| n.why_weak.as_deref().is_some_and(|w| w.ends_with(NAMESAKE)));
-        let base = if named { base * 0.6 } else { base };
+        let base = base * way.iter().map(|n| 1.0 - n.doubt).product::<f64>();
         let c: f64 = base * 0.93f64.powi(weak as i32) * (0.5 + 0.5 * least) * if lost { 0.9 } else { 1.0 };
         c.clamp(0.01, 0.99)
     }

@@ -255,6 +255,13 @@ pub(crate) fn only_listens(catalog: &Catalog, o: &Object) -> bool {
     }
 }
 
+/// Does it wait for nothing but timers to expire (timerfd)?
+pub(crate) fn only_timers(v: &Vertex, catalog: &Catalog) -> bool {
+    let Some(o) = catalog.object(v.object) else { return false };
+    let timer = |o: &Object| o.kind == ObjectKind::TimerFd;
+    timer(o) || members(catalog, o).count() == o.members.len().max(1) && members(catalog, o).all(timer)
+}
+
 /// A wait for the completion of requests (io_uring) to these files. `None` when they are not known.
 fn of_requests(o: &Object, catalog: &Catalog) -> Option<WaitClass> {
     let file = |o: &Object| matches!(o.kind, ObjectKind::File | ObjectKind::BlockDevice);

@@ -1,7 +1,7 @@
 //! Sentences of waits that nobody is left to end: circles, and processes all of whose threads wait.
 
 use super::{Ranked, Writer};
-use crate::class::{WaitClass, class, joins, opens_fifo};
+use crate::class::{WaitClass, asked, class, joins, opens_fifo};
 use crate::diagnose::{FindingKind, SliceNode, keeps_itself};
 use crate::handler::handler;
 use crate::initialise::waits_for_initialiser;
@@ -113,7 +113,13 @@ impl Writer<'_> {
     fn ended_meanwhile(&self, n: &SliceNode) -> Option<(ThreadId, Ns)> {
         let process = self.c.thread(n.thread)?.process;
         let until = n.start + n.duration / 2;
-        let of = self.g.threads_of(process).filter(|t| *t != n.thread);
+        // Java's compilers come and go as there is work.
+        let compiles = |t: ThreadId| {
+            self.c
+                .thread(t)
+                .is_some_and(|t| ["C1 Compiler", "C2 Compiler"].iter().any(|n| t.name.starts_with(n)))
+        };
+        let of = self.g.threads_of(process).filter(|t| *t != n.thread && !compiles(*t));
         of.filter_map(|t| self.g.exited(t).map(|x| (t, x.0)))
             .filter(|x| n.start <= x.1 && x.1 <= until)
             .max_by_key(|x| x.1)
@@ -199,7 +205,14 @@ impl Writer<'_> {
             let mut given_up = || waits.any(|v| v.timed_out && crate::episode::wait_key(&v, self.c) == key);
             given_up() && given_up()
         };
-        let sort = if ring.iter().any(|n| gives_up(n) && again(n)) {
+        // Of two at the ends of one connection, who has been asked nothing may rightly wait.
+        let end = |n: &SliceNode| self.c.object(n.object?);
+        let ends = matches!(ring, [a, b] if end(a).zip(end(b)).is_some_and(|(a, b)| a.is_other_end_of(b)));
+        let hears = |n: &SliceNode| class(&self.g.vertex(n.vertex), self.c) == WaitClass::Channel;
+        let idles = |n: &SliceNode| !asked(self.g, self.c, n.vertex);
+        let sort = if ends && ring.iter().all(hears) && ring.iter().any(idles) {
+            "each waits to hear of the other one"
+        } else if ring.iter().any(|n| gives_up(n) && again(n)) {
             "livelock: time-outs break it and it closes again"
         } else if ring.iter().any(gives_up) {
             "deadlock, until a time-out broke it"

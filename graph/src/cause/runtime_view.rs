@@ -5,7 +5,7 @@ use crate::diagnose::{FindingKind, Outcome};
 use pg_event::Catalog;
 
 /// What is on the stack of a thread that has no task to execute, and how to ask; `{}`: the process' id.
-const RUNTIMES: [(&[&str], &str); 4] = [
+const RUNTIMES: [(&[&str], &str); 6] = [
     (
         crate::class::GO_OWN,
         "which goroutine waits for which only Go's runtime knows: `kill -QUIT {}` has it print the stacks of all and ends the program; where the program serves net/http/pprof, /debug/pprof/goroutine?debug=2 tells without, and so does a debugger (`dlv attach {}`, goroutines)",
@@ -22,12 +22,21 @@ const RUNTIMES: [(&[&str], &str); 4] = [
         &["uv_run (node)", "uv__io_poll (node)"],
         "which callback or promise is waited for only Node.js knows: `kill -USR1 {}` has it listen for a debugger on 127.0.0.1:9229 (`node inspect -p {}`, chrome://inspect)",
     ),
+    (
+        &["(libjvm.so)"],
+        "which thread has which lock of the program Java knows: `jstack {}` prints the stacks of all threads with their locks, and the deadlocks among these (`kill -QUIT {}` has the program do so itself)",
+    ),
+    (
+        &["aeMain (redis-server)"],
+        "a client may wait for what another one is to send (BLPOP, XREAD, WAIT, SUBSCRIBE): `redis-cli client list` tells the command that each is in",
+    ),
 ];
 
 /// How to ask the runtime, where the way back ended in one that had nothing to execute.
 pub(super) fn note(o: &Outcome, c: &Catalog) -> Option<String> {
     let idles = |k| {
-        matches!(k, FindingKind::Idle | FindingKind::Unanswered | FindingKind::Here | FindingKind::Sleeping)
+        use FindingKind::{Closed, Here, Idle, Sleeping, Unanswered};
+        matches!(k, Idle | Unanswered | Here | Sleeping | Closed)
     };
     o.findings.iter().filter(|f| idles(f.kind)).find_map(|f| {
         let n = o.nodes.get(f.node)?;

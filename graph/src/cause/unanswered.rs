@@ -4,7 +4,8 @@ use super::server_view::without_session;
 use super::{Ranked, Writer};
 use crate::Vertex;
 use crate::class::{
-    WaitClass, class, is_schedulers_own, joins, on_condition, opens_fifo, private_futex, tells_of_barrier,
+    WaitClass, class, is_schedulers_own, joins, on_condition, only_timers, opens_fifo, private_futex,
+    tells_of_barrier,
 };
 use crate::diagnose::{
     DATA_FLAG, GRAB, SliceNode, WORKERS, left_alone, main_thread, relation_words, waits_for_lock,
@@ -56,6 +57,14 @@ impl Writer<'_> {
                 who(self.c, w.thread),
                 self.patience(w),
                 short_label(&o.label()),
+                span(n.spent)
+            );
+        }
+        if joins(&self.g.vertex(w.vertex), self.c) {
+            return format!(
+                "{full} did not end, which {} waited for {}: it waited{call} for {}{from}",
+                who(self.c, w.thread),
+                self.patience(w),
                 span(n.spent)
             );
         }
@@ -273,6 +282,9 @@ impl Writer<'_> {
                 }
             }
             None if self.not_looked_up(n) => NOT_LOOKED_UP.into(),
+            None if only_timers(&last, self.c) => {
+                "only its timers could wake it, and none expired (it_value in /proc/PID/fdinfo tells when they do)".into()
+            }
             None if opens_fifo(&last, self.c) => "nobody has opened the other end of this FIFO".into(),
             None if is_schedulers_own(&last, self.c) => {
                 "no goroutine was ready for this thread of Go's scheduler: what they all wait for is not seen in it"

@@ -82,7 +82,11 @@ impl Walk<'_> {
             s.similarity * 100.0,
             span(v.waited())
         );
-        self.along((e.from, e.kind, e.from_time), victim, silent, &why)
+        let found = self.along((e.from, e.kind, e.from_time), victim, silent, &why);
+        found.map(|mut c| {
+            c.entry.doubt = 1.0 - s.similarity;
+            c
+        })
     }
 
     /// Back from `step` (a vertex, the edge out of it and its time) by what woke each thread: the first one
@@ -124,7 +128,7 @@ impl Walk<'_> {
     }
 
     /// Did a runtime that schedules tasks by itself have nothing to execute on this thread most of the time?
-    fn in_scheduler(&self, thread: ThreadId, silent: &Spans) -> bool {
+    pub(super) fn in_scheduler(&self, thread: ThreadId, silent: &Spans) -> bool {
         let act = activity(self.g, self.c, thread, silent);
         act.waiting().is_some_and(|g| idles_in_scheduler(&self.representative(g), self.c))
     }

@@ -5,7 +5,7 @@
 use super::activity::{Group, Mostly, Spans, activity, total};
 use super::ask::Candidate;
 use super::finding::{Finding, FindingKind};
-use super::node::Entry;
+use super::node::{Entry, one_of};
 use super::pose::Posed;
 use super::stuck::CLOSED;
 use super::walk::{Flow, Walk};
@@ -392,7 +392,7 @@ impl Walk<'_> {
         };
         let at: Ns = silent.first().map_or(0, |s| s.0);
         let mut c = Candidate::unseen(t, silent.clone(), (self.g.vertex_at(t, at), at), why);
-        c.entry.sole = of == 1;
+        (c.entry.sole, c.entry.doubt) = (of == 1, one_of(of));
         c
     }
 

@@ -62,7 +62,6 @@ pub(crate) use sessions::{MARIADB_LOCKS, POSTGRES_LOCKS, executes, waits_for_loc
 pub use span::path_of_span;
 pub(crate) use started::{KILLED, meant, sent_by};
 pub(crate) use told::{SHORTLY, TOLD, told};
-pub(crate) use tries::NAMESAKE;
 pub(crate) use wakers::only_reacts;
 
 use crate::cause;

@@ -43,6 +43,8 @@ pub struct SliceNode {
     pub sole: bool,
     /// What it did to the step before.
     pub keeps: Keeps,
+    /// How likely it is, from 0 to 1, that it is another one: of a guess.
+    pub doubt: f64,
     /// `function (module)`, leaf first.
     pub stack: Vec<String>,
     /// The function that tells most, when known.
@@ -74,6 +76,12 @@ pub(crate) struct Entry {
     /// Nobody else could have ended the wait of the step before.
     pub sole: bool,
     pub keeps: Keeps,
+    pub doubt: f64,
+}
+
+/// The doubt about one of so many of which the same is known.
+pub(super) fn one_of(many: usize) -> f64 {
+    1.0 - 1.0 / (many.max(1) as f64).sqrt()
 }
 
 /// What a wait was for. Of several that were watched, a pipe may be there to be told of somebody's end only: when
@@ -123,6 +131,7 @@ impl SliceNode {
             why_weak: None,
             sole: false,
             keeps: Keeps::Has,
+            doubt: 0.0,
             function: telling(&frames)
                 .filter(|f| f.python.is_some() || !is_plumbing(&f.module))
                 .map(|f| f.function.clone()),
@@ -155,6 +164,7 @@ impl SliceNode {
             why_weak: None,
             sole: false,
             keeps: Keeps::Has,
+            doubt: 0.0,
             stack: Vec::new(),
             function: None,
         }
@@ -164,7 +174,7 @@ impl SliceNode {
         self.edge = entry.edge;
         self.edge_id = entry.id;
         self.why_weak = entry.why_weak;
-        (self.sole, self.keeps) = (entry.sole, entry.keeps);
+        (self.sole, self.keeps, self.doubt) = (entry.sole, entry.keeps, entry.doubt);
         self
     }
 

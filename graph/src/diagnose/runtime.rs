@@ -3,6 +3,7 @@
 
 use super::activity::Group;
 use super::walk::Walk;
+use crate::Vertex;
 use crate::class::{WaitClass, class, joins};
 use pg_event::{ModuleId, ModuleKind, Ns, StackId, ThreadId};
 
@@ -12,6 +13,9 @@ impl Walk<'_> {
     /// nothing that the program's threads lock.
     pub(super) fn keeps_house(&self, group: &Group, waiter: ThreadId) -> bool {
         let v = self.representative(group);
+        if self.of_jvm(&v) {
+            return true;
+        }
         let waits = matches!(class(&v, self.c), WaitClass::Condition | WaitClass::Lock | WaitClass::Sleep);
         let (Some((own, true)), true) = (self.modules_of(v.user_stack), waits) else { return false };
         let compiled = |m: &ModuleId| {
@@ -29,6 +33,18 @@ impl Walk<'_> {
         // A launcher's first thread waits for the one that executes the program.
         let program = executes(waiter).or_else(|| executes(self.joined_by(waiter, at[1])?));
         program.is_some_and(|all| own.iter().all(|m| !compiled(m) && all.contains(m)))
+    }
+
+    /// Is it a thread that the Java virtual machine has for itself and that executes code of Java's own library? Those take work
+    /// from queues, and nothing that a program locks.
+    fn of_jvm(&self, v: &Vertex) -> bool {
+        /// As far as the kernel keeps their names.
+        const OWN: [&str; 5] =
+            ["Reference Handl", "Finalizer", "Common-Cleaner", "Signal Dispatch", "Notification Th"];
+        let module = |f: &pg_event::Frame| self.c.modules.get(f.module.index());
+        let jvm = |f: &pg_event::Frame| module(f).is_some_and(|m| m.short().starts_with("libjvm"));
+        self.c.thread(v.thread).is_some_and(|t| OWN.contains(&t.name.as_str()))
+            && self.c.frames_of(v.user_stack).any(jvm)
     }
 
     /// The thread for whose end another one of its process waits at a moment.

@@ -7,7 +7,7 @@ use super::activity::{Group, Mostly, Spans, activity, extent, merged};
 use super::answerless::main_thread;
 use super::ask::Candidate;
 use super::finding::{Finding, FindingKind};
-use super::node::SliceNode;
+use super::node::{SliceNode, one_of};
 use super::pose::Posed;
 use super::walk::{Flow, Walk, group_spans};
 use crate::class::WaitClass;
@@ -139,9 +139,14 @@ impl Walk<'_> {
             self.found(thread, FindingKind::Unanswered, group_spans(group));
             return Ok(true);
         }
-        found.truncate(MOST);
-        let candidates: Vec<Candidate> =
-            found.into_iter().map(|(likely, since, t)| session(t, likely, since, all, silent)).collect();
+        let alike = |likely: Likely| found.iter().filter(|f| f.0 == likely).count();
+        let doubt = |likely| one_of(alike(likely));
+        let as_candidate = |&(likely, since, t): &(Likely, Ns, ThreadId)| {
+            let mut c = session(t, likely, since, all, silent);
+            c.entry.doubt = doubt(likely);
+            c
+        };
+        let candidates: Vec<Candidate> = found.iter().take(MOST).map(as_candidate).collect();
         let mut take = 0;
         if !self.auto && candidates.len() > 1 {
             match self.decide(self.session_question(thread, group, &candidates, all))? {

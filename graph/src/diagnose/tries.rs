@@ -14,8 +14,6 @@ use crate::words::moment;
 use crate::{EdgeId, EdgeKind, Weak};
 use pg_event::{Direction, Ns, ObjectId, ObjectKind, Process, ProcessId, Relation, ThreadId};
 
-/// How a guess by the name of a program ends.
-pub(crate) const NAMESAKE: &str = "that was there all the time";
 /// EEXIST: programs lock out others of their kind by files that are there already.
 const EEXIST: i64 = -17;
 const ENOENT: i64 = -2;
@@ -337,9 +335,11 @@ impl Walk<'_> {
             return None;
         }
         let name = crate::words::clean(&program.name, 40);
-        let why = format!("who made the file was not recorded; it is the only other {name} {NAMESAKE}");
+        let why = format!(
+            "who made the file was not recorded; it is the only other {name} that was there all the time"
+        );
         let mut c = Candidate { relation: None, ..self.keeping(one, Relation::Owns, start, why, within) };
-        c.entry.keeps = Keeps::May;
+        (c.entry.keeps, c.entry.doubt) = (Keeps::May, 0.4);
         Some(c)
     }
 

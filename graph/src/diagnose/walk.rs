@@ -6,7 +6,7 @@ use super::activity::{Clip, Group, Mostly, Spans, activity, merged, total};
 use super::ask::Candidate;
 use super::finding::{Finding, FindingKind, Outcome};
 use super::node::{Entry, SliceNode};
-use crate::class::{WaitClass, class};
+use crate::class::{WaitClass, class, is_schedulers_own};
 use crate::episode::WaitKey;
 use crate::report::QuestionInfo;
 use crate::words::{clean, short_who, span};
@@ -319,6 +319,16 @@ impl<'g> Walk<'g> {
         }
         // Whatever cut a sleep short: what it waits for is what it tried for after the ones before.
         if self.refused(group, class).is_some() {
+            return self.answerless(thread, group, class, group_spans(group));
+        }
+        // Threads of a scheduler wake each other for whatever there is to execute: none of them waits for another one.
+        let schedules = |w: &Self| {
+            candidates.iter().all(|c| {
+                w.in_scheduler(c.thread, &group_spans(group))
+                    && w.c.process_id_of(c.thread) == w.c.process_id_of(thread)
+            })
+        };
+        if is_schedulers_own(&v, self.c) && schedules(self) {
             return self.answerless(thread, group, class, group_spans(group));
         }
         // Whoever waits for it and asks once more answers nothing.

@@ -1,10 +1,10 @@
 //! Of the waits of whom a person named, the one that they mean.
 
-use crate::class::{WaitClass, class, connected, vague};
+use crate::class::{WaitClass, class, connected, only_timers, vague};
 use crate::diagnose::unread::unread;
 use crate::victim::{COMPLAINT, INNOCENT};
 use crate::{EventGraph, Victim};
-use pg_event::{Catalog, Object, ObjectId, ObjectKind, Process, Relation, ThreadId};
+use pg_event::{Catalog, Ns, Object, ObjectId, ObjectKind, Process, Relation, ThreadId};
 
 /// Give more weight to what a person means who names a process.
 pub(super) fn weigh(graph: &EventGraph, catalog: &Catalog, all: &mut [(Victim, f64)]) {
@@ -53,16 +53,20 @@ pub(super) fn listens_to_children(graph: &EventGraph, catalog: &Catalog, v: &Vic
         && catalog.processes.iter().any(lives)
 }
 
-/// Does the only thread of a process without children wait for a signal, for a good part of the recording and to its end? Who
-/// names it may mean that the signal came before the wait did.
+/// Does the only thread of a process without children wait for a signal, or for nothing but timers, for a good part of the
+/// recording and to its end, or the thread's? Who names it may mean that the signal came before the wait did.
 pub(super) fn lost_signal(graph: &EventGraph, catalog: &Catalog, v: &Victim) -> bool {
+    /// A thread that a signal kills is gone within this, ns.
+    const BRIEF: Ns = 50_000_000;
     let last = graph.vertex(v.vertex);
     let Some(own) = catalog.process_id_of(v.thread) else { return false };
     let child = |p: &Process| p.parent == own && p.end.is_none();
+    let killed =
+        || graph.exited(v.thread).is_some_and(|(at, status)| at <= v.end() + BRIEF && status & 0x7f != 0);
     v.episode.key.is_some()
-        && last.open
+        && (last.open || last.interrupted || killed())
         && v.duration >= graph.duration() / 4
-        && class(&last, catalog) == WaitClass::Signal
+        && (class(&last, catalog) == WaitClass::Signal || only_timers(&last, catalog))
         && graph.threads_of(own).nth(1).is_none()
         && !catalog.processes.iter().any(child)
 }

@@ -1,7 +1,7 @@
 //! Threads that a runtime keeps for itself are no part of a deadlock of its program.
 
 use crate::draw::middle::{epoll, tcp};
-use crate::draw::{Drawing, PRIVATE_WAIT};
+use crate::draw::{Drawing, PRIVATE_WAIT, slice};
 use pg_event::{Direction, ModuleKind, ObjectKind, Relation, ThreadId};
 use pg_graph::report::Report;
 use pg_graph::{Options, Selection, VictimOptions, run_with_policy, select};
@@ -165,6 +165,28 @@ fn threads_without_a_goroutine_wait_for_none_of_each_other() {
     let r = two_requests(false);
     assert_eq!(r.slice.len(), 3, "{r:#?}");
     assert!(r.coverage.notes.iter().all(|n| !n.contains("goroutine")), "{:?}", r.coverage.notes);
+}
+
+/// The last of them that looks for something to execute wakes another one when the program is told to end: they had not waited
+/// for that one.
+#[test]
+fn whom_the_scheduler_wakes_in_the_end_did_not_wait_for_who_did_so() {
+    let mut d = Drawing::new(10.0);
+    let main = d.process("srv", "./srv 80", None, 0.0);
+    let net = d.thread(main, "net", 0.0);
+    let word = d.object(ObjectKind::Futex, 0x5000, 1000, "");
+    let pipe = d.object(ObjectKind::Pipe, 7, 7, "");
+    let polls = epoll(&mut d, &[pipe]);
+    let (in_net, parked) = (d.stack(&NET), d.stack(&PARKED));
+    d.wait(net, 0.1, 9.88, "epoll_pwait").on(polls).stack(in_net).interrupted();
+    d.wait(main, 0.1, 9.9, "futex").on(word).op(PRIVATE_WAIT, 0).stack(parked).by(net, "futex", word);
+    for t in [net, main] {
+        d.exit(t, 9.95);
+    }
+    let r = d.diagnose("srv");
+    assert_eq!(slice(&r), Vec::<String>::new(), "{r:#?}");
+    let why = &r.root_causes[0].why;
+    assert!(why.contains("no goroutine was ready for this thread"), "{why}");
 }
 
 /// A Go program of which all goroutines wait: its main thread looks for one that is ready, the monitor sleeps. Beside them one of

@@ -196,6 +196,16 @@ fn idle_threads_of_a_server_may_have_the_lock() {
     assert!(r.coverage.notes.iter().any(|n| n.contains("innodb_trx")), "{:?}", r.coverage.notes);
 }
 
+/// Of several of which the same is known one is a guess: what its client waits for is not told as the cause before that.
+#[test]
+fn what_is_behind_a_guess_among_many_is_told_after_it() {
+    let surely = threads(1).root_causes[0].confidence;
+    let r = threads(5);
+    let first = &r.root_causes[0];
+    assert_eq!(first.process.as_deref(), Some("mariadbd"), "{r:#?}");
+    assert!(first.why.contains("may have the lock") && first.confidence < surely, "{first:#?}");
+}
+
 /// Who has been told nothing since it connected has locked nothing.
 #[test]
 fn of_idle_threads_the_one_that_was_told_more_is_likelier_to_have_the_lock() {

@@ -467,3 +467,17 @@ fn who_nobody_can_wake_comes_before_who_naps() {
     assert_eq!(r.root_causes[0].tid, Some(1002), "{r:#?}");
     assert!(r.root_causes[0].why.contains("nobody is left to wake it"), "{}", r.root_causes[0].why);
 }
+
+/// A program that waits for nothing but a timer: who names it is told so.
+#[test]
+fn who_waits_for_timers_alone_is_told_when_named() {
+    let mut d = Drawing::new(12.0);
+    let timer = d.process("timer", "timer --wait", None, 0.49);
+    let expires = d.object(ObjectKind::TimerFd, 7, 0, "");
+    let other = d.process("app", "app", None, 0.0);
+    let set = d.set(&[expires]);
+    d.wait(timer, 0.5, 12.0, "epoll_wait").on(set).open();
+    d.wait(other, 0.0, 12.0, "epoll_wait").before().open();
+    let why = d.diagnose("^timer ").root_causes.remove(0).why;
+    assert!(why.contains("only its timers could wake it"), "{why}");
+}

@@ -1,7 +1,7 @@
 //! Vertices: execution segments of one thread.
 
 use crate::Weak;
-use pg_event::{Ns, ObjectId, OffState, StackId, Sysno, ThreadId};
+use pg_event::{Ns, OPEN_FLAGS, ObjectId, OffState, StackId, Sysno, ThreadId};
 use serde::{Deserialize, Serialize};
 
 /// Index of a vertex in an [`crate::EventGraph`]. Vertices of one thread are neighbours, in order of time.
@@ -67,6 +67,12 @@ impl Vertex {
     /// Length of the leading wait, ns (blocked only).
     pub fn waited(&self) -> Ns {
         self.woken.saturating_sub(self.start)
+    }
+
+    /// With which flags it opens a file (open(2), openat(2)), where that was recorded.
+    pub fn open_flags(&self) -> Option<u32> {
+        let told = self.syscall.is_any(&["open", "openat"]) && self.op & OPEN_FLAGS != 0;
+        told.then_some(self.op & !OPEN_FLAGS)
     }
 
     /// From made runnable to on the CPU, ns.

@@ -132,6 +132,11 @@ int __noinline acted_on(struct object *o, struct regs *r, u64 current, u64 tgid)
 	return 0;
 }
 
+#define NR_OPEN 2
+#define NR_OPENAT 257
+/* The operation of open(2) is its flags: told from a recording without them. */
+#define FLAGS_GIVEN (1U << 31)
+
 /* Everything about the call that a thread blocks in. What its arguments point to has been fetched. */
 int __noinline waits_on(struct thread *t, struct regs *r, u64 blocked, u64 tgid, u64 now)
 {
@@ -266,6 +271,10 @@ int __noinline waits_on(struct thread *t, struct regs *r, u64 blocked, u64 tgid,
 	case C_PATH:
 	case C_PATHAT:
 		path_object(o, s);
+		if (t->call == NR_OPEN)
+			t->op = FLAGS_GIVEN | (u32)r->si;
+		else if (t->call == NR_OPENAT)
+			t->op = FLAGS_GIVEN | (u32)r->dx;
 		break;
 	}
 	return 0;

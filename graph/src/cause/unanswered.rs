@@ -285,7 +285,9 @@ impl Writer<'_> {
             None if only_timers(&last, self.c) => {
                 "only its timers could wake it, and none expired (it_value in /proc/PID/fdinfo tells when they do)".into()
             }
-            None if opens_fifo(&last, self.c) => "nobody has opened the other end of this FIFO".into(),
+            None if opens_fifo(&last, self.c) => {
+                format!("nobody has opened the other end of this FIFO{}", other_end(&last))
+            }
             None if is_schedulers_own(&last, self.c) => {
                 "no goroutine was ready for this thread of Go's scheduler: what they all wait for is not seen in it"
                     .into()
@@ -426,5 +428,14 @@ impl Writer<'_> {
             Some(_) => ": it itself, as there is no other thread (deadlock)",
         };
         Some(format!("{some} the lock (the C library counts {them} and does not record who){whose}"))
+    }
+}
+
+/// For what a FIFO is to be opened by another one, by how `v` opens it.
+fn other_end(v: &Vertex) -> &'static str {
+    match v.open_flags().map(|f| f & 3) {
+        Some(0) => ", for writing",
+        Some(1) => ", for reading",
+        _ => "",
     }
 }

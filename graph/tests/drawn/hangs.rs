@@ -1,7 +1,7 @@
 //! Hangs drawn as tiny recordings, each of a kind that real programs show, with the known cause.
 
 use crate::draw::{Drawing, slice, what};
-use pg_event::{Direction, ObjectId, ObjectKind, OffState, Relation};
+use pg_event::{Direction, OPEN_FLAGS, ObjectId, ObjectKind, OffState, Relation};
 use pg_graph::{BlockType, Options, Selection, VictimOptions, run_with_policy, select};
 
 /// A single-threaded server computes for one client; another one waits for its answer.
@@ -518,14 +518,16 @@ fn idle_owner_of_a_mutex() {
 /// Both ends of a FIFO are opened together; who opens it alone waits for no disk.
 #[test]
 fn nobody_opens_the_other_end() {
-    let mut d = Drawing::new(20.0);
-    let shell = d.process("sh", "sh reader", None, 0.0);
-    let file = d.object(ObjectKind::File, 7, 0, "queue");
-    let kernel = d.stack(&["wait_for_partner ([kernel])", "fifo_open ([kernel])"]);
-    d.wait(shell, 1.0, 20.0, "openat").on(file).in_kernel(kernel).open();
-    let r = d.diagnose("^sh ");
-    let why = &r.root_causes[0].why;
-    assert!(why.contains("nobody has opened the other end of this FIFO"), "{why}");
+    for (flags, words) in [(0, ", for writing"), (1, ", for reading"), (2, "")] {
+        let mut d = Drawing::new(20.0);
+        let shell = d.process("sh", "sh reader", None, 0.0);
+        let file = d.object(ObjectKind::File, 7, 0, "queue");
+        let kernel = d.stack(&["wait_for_partner ([kernel])", "fifo_open ([kernel])"]);
+        let wait = d.wait(shell, 1.0, 20.0, "openat").on(file).op(OPEN_FLAGS | 0x8_0000 | flags, 0);
+        wait.in_kernel(kernel).open();
+        let why = d.diagnose("^sh ").root_causes.remove(0).why;
+        assert!(why.contains(&format!("nobody has opened the other end of this FIFO{words}.")), "{why}");
+    }
 }
 
 /// A server that waits for the other end of a FIFO to be opened does not wait for requests.

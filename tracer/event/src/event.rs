@@ -176,6 +176,9 @@ impl Context {
 /// kernel's `tty_struct.flow.stopped`.
 pub const TTY_PAUSED: u32 = 1;
 
+/// In [`OffCpu::op`] of who opens a file: the other bits are the flags with which it does. Earlier recordings have none.
+pub const OPEN_FLAGS: u32 = 1 << 31;
+
 /// One interval off the CPU, `start..Event::time`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct OffCpu {
@@ -194,7 +197,7 @@ pub struct OffCpu {
     /// The system call it blocked in; [`Sysno::NONE`] for a page fault, an interrupt, a kernel thread.
     pub syscall: Sysno,
     /// Futex operation, flock or fcntl command, wait options, signal: by system call; of a write to a terminal
-    /// [`TTY_PAUSED`] when its output was found to be paused.
+    /// [`TTY_PAUSED`] when its output was found to be paused; of open(2) and openat(2) the flags and [`OPEN_FLAGS`].
     pub op: u32,
     /// Futex value waited on, number of descriptors polled, ...: by system call.
     pub value: u32,

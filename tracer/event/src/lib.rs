@@ -21,8 +21,8 @@ pub use catalog::{
     SIGNAL_RETURN, Stack, Thread,
 };
 pub use event::{
-    Context, Coverage, Direction, Event, Hold, IpcUse, Item, Kind, Loss, OffCpu, OffState, Relation, Sample,
-    SyscallUse, TTY_PAUSED, Work,
+    Context, Coverage, Direction, Event, Hold, IpcUse, Item, Kind, Loss, OPEN_FLAGS, OffCpu, OffState,
+    Relation, Sample, SyscallUse, TTY_PAUSED, Work,
 };
 pub use ids::{FrameId, ModuleId, Ns, ObjectId, ProcessId, StackId, ThreadId, TraceId, UnitTypeId};
 pub use lookup::Lookup;

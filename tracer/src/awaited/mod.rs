@@ -20,9 +20,9 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Most folders watched.
+/// Most folders watched at a time.
 const MAX_FOLDERS: usize = 32;
-/// Most files asked for.
+/// Most files asked for of which it is known.
 const MAX_FILES: usize = 256;
 /// Most requests not dealt with yet.
 const MAX_REQUESTS: usize = 64;
@@ -130,22 +130,30 @@ impl Watch {
     fn ask(&mut self, r: &Request) {
         for tid in r.tids {
             let Some((path, name)) = path_seen_by(tid, &r.path).and_then(parts) else { return };
+            if self.files.len() >= MAX_FILES {
+                self.forget();
+            }
             let Ok(folder) = self.group.watch(&path) else { continue };
             if !self.folders.iter().any(|f| f.folder == folder) {
                 if self.folders.len() >= MAX_FOLDERS {
-                    self.group.leave(&path);
-                    return;
+                    self.forget();
                 }
                 self.folders.push(Watched { folder: folder.clone(), path, others: 0 });
             }
-            if self.files.len() < MAX_FILES {
-                let asks = self.files.entry((folder, name)).or_default();
-                if !asks.iter().any(|a| a.0 == r.object) {
-                    asks.push((r.object, r.subject));
-                }
+            let asks = self.files.entry((folder, name)).or_default();
+            if !asks.iter().any(|a| a.0 == r.object) {
+                asks.push((r.object, r.subject));
             }
             return;
         }
+    }
+
+    /// Recorders may run for months: what loops asked for long ago makes room.
+    fn forget(&mut self) {
+        for f in self.folders.drain(..) {
+            self.group.leave(&f.path);
+        }
+        self.files.clear();
     }
 
     fn is_asked_for(&self, c: &Change) -> bool {

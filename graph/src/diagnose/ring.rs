@@ -12,7 +12,8 @@ use crate::class::{WaitClass, asked, class, vague};
 use crate::{EdgeKind, EventGraph, HoldFact, Vertex, VertexId, Weak};
 use pg_event::{Catalog, Ns, ObjectId, ObjectKind, POLLS, Relation, ThreadId};
 
-/// By what a thread keeps itself waiting in this time: the word of the lock that it wants names it, or the connection on
+/// By what a thread keeps itself waiting in this time: the word of the lock that it wants names it, it has the file locked
+/// already, it alone serves the file system, or the connection on
 /// which it waits is to a socket at which it listens itself, or it alone has the other end of a pipe or connection. `None` when another one is there to act, too.
 pub(crate) fn keeps_itself(g: &EventGraph, c: &Catalog, t: ThreadId, (a, b): (Ns, Ns)) -> Option<Relation> {
     let process = |t: ThreadId| c.process_id_of(t);
@@ -252,7 +253,7 @@ impl Walk<'_> {
         self.out.nodes.push(SliceNode { why_weak: None, ..self.out.nodes[at].clone() }.entered(entry));
         // The last one before the circle closes is what a person can act on, then the closing one.
         let mut two = vec![last, at];
-        two.dedup();
+        two.dedup_by_key(|i| self.out.nodes[*i].thread);
         // ... but where each waits to hear of the other, whoever began later to do so.
         let hears =
             |i: &usize| class(&self.g.vertex(self.out.nodes[*i].vertex), self.c) == WaitClass::Channel;

@@ -328,12 +328,12 @@ impl<'g> Walk<'g> {
                     && w.c.process_id_of(c.thread) == w.c.process_id_of(thread)
             })
         };
-        if is_schedulers_own(&v, self.c) && schedules(self) {
+        if !candidates.is_empty() && is_schedulers_own(&v, self.c) && schedules(self) {
             return self.answerless(thread, group, class, group_spans(group));
         }
         // Whoever waits for it and asks once more answers nothing.
         let asks_again = |w: &Self| candidates.iter().all(|c| w.on_the_way(c.thread));
-        if unanswered > 0 && class == WaitClass::EventLoop && asks_again(self) {
+        if !candidates.is_empty() && unanswered > 0 && class == WaitClass::EventLoop && asks_again(self) {
             return self.answerless(thread, group, class, group_spans(group));
         }
         if woken == 0 || woken < unanswered {

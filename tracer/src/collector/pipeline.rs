@@ -341,8 +341,8 @@ impl Pipeline {
         if u.receive && u.object.kind == ObjectKind::Udp as u8 && u.object.peer == 0 {
             self.unnamed += u64::from(u.count);
         }
+        let object = self.objects.id(u.object);
         if !u.receive && u.object.kind == ObjectKind::Udp as u8 && u.object.peer != 0 {
-            let object = self.objects.id(u.object);
             self.asked_by_datagram(u.tid, object);
         }
         let now = self.time(u.last);
@@ -355,7 +355,7 @@ impl Pipeline {
             queues.received(of, (u.tid, u.tgid), u.first, u.last);
         }
         let kind = Kind::Ipc(IpcUse {
-            object: self.objects.id(u.object),
+            object,
             direction: if u.receive { Direction::Receive } else { Direction::Send },
             count: u.count,
             bytes: u.bytes,

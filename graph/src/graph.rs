@@ -362,11 +362,14 @@ impl EventGraph {
         Some((last, own().filter(|h| h.time == last).count()))
     }
 
-    /// Who had the same memory mapped as a thread, as it was found last within a span; the thread itself: no other process had.
-    pub fn sharer(&self, subject: ThreadId, span: Range<Ns>) -> Option<HoldFact> {
+    /// Who had the same memory mapped as a thread, as it was found last within a span; the thread itself stands for nobody who
+    /// could write there, beside others only that wait for the same word.
+    pub fn sharers(&self, subject: ThreadId, span: Range<Ns>) -> &[HoldFact] {
         let to = self.mapped.partition_point(|h| (h.subject, h.time) < (subject, span.end));
-        let last = self.mapped[..to].last().copied();
-        last.filter(|h| h.subject == subject && h.time >= span.start)
+        let last = self.mapped[..to].last().filter(|h| h.subject == subject && h.time >= span.start);
+        let Some(last) = last else { return &[] };
+        let from = self.mapped.partition_point(|h| (h.subject, h.time) < (subject, last.time));
+        &self.mapped[from..to]
     }
 
     /// Who made a file that a loop asked for, or removed it, within a span, by time; `object` is as the loop names it.

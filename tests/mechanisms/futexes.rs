@@ -111,6 +111,24 @@ fn a_barrier_that_one_never_comes_to() {
 }
 
 #[test]
+fn a_barrier_of_processes_that_one_never_comes_to() {
+    futex("a_barrier_of_processes_that_one_never_comes_to", "crew.first", |t| {
+        let w = t.wait("crew.first");
+        w.on(ObjectKind::Futex).held_by("crew.absent", Relation::Missing);
+        w.caused_by("crew.absent");
+    });
+}
+
+#[test]
+fn a_semaphore_that_one_of_three_processes_could_post() {
+    futex("a_semaphore_that_one_of_three_processes_could_post", "gate.first", |t| {
+        let w = t.wait("gate.first");
+        w.on(ObjectKind::Futex).held_by("gate.able", Relation::Writes);
+        w.caused_by("gate.able").says("not waiting there itself");
+    });
+}
+
+#[test]
 fn the_end_of_a_thread() {
     futex("the_end_of_a_thread", "join.waiter", |t| {
         let w = t.wait("join.waiter");

@@ -18,6 +18,7 @@ mod memory;
 mod mounts;
 mod open_files;
 mod polled;
+mod sharers;
 mod sockets;
 mod terminals;
 
@@ -206,8 +207,9 @@ impl Holders {
 
     /// Nobody was found for a wait that began at `start`: when is it worth to ask again? What is open was looked
     /// at before the wait began, and whoever it waits for may have come since.
-    pub fn ask_again(&self, start: Ns) -> Option<Ns> {
-        self.open.next_after(start)
+    pub fn ask_again(&self, start: Ns, object: Option<&Object>) -> Option<Ns> {
+        let mapped = object.filter(|o| o.is_shared_futex()).and_then(|_| self.mappings.taken());
+        self.open.next_after(start).max(self.open.next_look(mapped, start))
     }
 
     /// Are all possible holders of this kind of object visible, so that finding none means there is none?

@@ -3,7 +3,7 @@
 use super::Writer;
 use crate::class::{is_schedulers_own, on_condition, private_futex};
 use crate::diagnose::{Mostly, SliceNode, activity};
-use crate::words::{short_who, span};
+use crate::words::{short_who, span, who};
 use pg_event::{Ns, ThreadId};
 
 impl Writer<'_> {
@@ -58,11 +58,29 @@ impl Writer<'_> {
         }
     }
 
-    /// Does a step wait for a word of shared memory that no other process has mapped, in a process without other threads?
-    pub(super) fn nobody_maps(&self, n: &SliceNode) -> bool {
+    /// Of a step that waits for a word of shared memory, in a process without other threads: that no other process has it mapped,
+    /// or which of those that have wait for it, too.
+    pub(super) fn nobody_maps(&self, n: &SliceNode) -> Option<String> {
         let within = n.start..(n.start + n.duration).saturating_add(1);
         let alone = self.c.process_id_of(n.thread).is_some_and(|p| self.g.threads_of(p).nth(1).is_none());
-        let found = self.g.sharer(n.thread, within);
-        alone && found.is_some_and(|h| h.holder == n.thread && Some(h.object) == n.object)
+        let found = self.g.sharers(n.thread, within);
+        if !alone || !found.iter().any(|h| h.holder == n.thread && Some(h.object) == n.object) {
+            return None;
+        }
+        let fellows: Vec<_> = found.iter().map(|h| h.holder).filter(|t| *t != n.thread).collect();
+        let gone = "whoever was to has ended or never came";
+        Some(match fellows[..] {
+            [] => format!(
+                "nobody can wake it as things are: no other process has that memory mapped, so {gone}"
+            ),
+            [one] => format!(
+                "nobody can wake it as things are: the one other process that has that memory mapped, {}, waits for the same, so {gone}",
+                who(self.c, one)
+            ),
+            _ => format!(
+                "nobody can wake it as things are: the {} other processes that have that memory mapped wait for the same, so {gone}",
+                fellows.len()
+            ),
+        })
     }
 }

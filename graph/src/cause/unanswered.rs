@@ -2,7 +2,6 @@
 
 use super::server_view::without_session;
 use super::{Ranked, Writer};
-use crate::Vertex;
 use crate::class::{
     WaitClass, class, is_schedulers_own, joins, on_condition, only_timers, opens_fifo, private_futex,
     tells_of_barrier,
@@ -11,6 +10,7 @@ use crate::diagnose::{
     DATA_FLAG, GRAB, SliceNode, WORKERS, left_alone, main_thread, relation_words, waits_for_lock,
 };
 use crate::words::{clean, moment, short_label, span, who};
+use crate::{HoldFact, Vertex};
 use pg_event::{Coverage, Direction, Ns, Object, ObjectId, ObjectKind, Relation, ThreadId};
 
 /// Said instead of that nobody was found, where nobody was looked for.
@@ -27,6 +27,23 @@ fn rests_in_pool(n: &SliceNode) -> bool {
 }
 
 impl Writer<'_> {
+    /// How one of those that have the memory mapped in which `n` waits for a word stands to the others, who do not wait there.
+    fn has_it(&self, n: &SliceNode) -> String {
+        let within = n.start..(n.start + n.duration).saturating_add(1);
+        let writes = |h: &HoldFact| h.relation == Relation::Writes && Some(h.object) == n.object;
+        let mut all: Vec<_> =
+            self.g.holds(n.thread, within.clone()).filter(writes).map(|h| h.holder).collect();
+        all.sort_unstable();
+        all.dedup();
+        let fellows = !self.g.sharers(n.thread, within).is_empty();
+        match (all.len(), fellows) {
+            (0 | 1, true) => "is the only process not waiting there itself that has".to_owned(),
+            (0 | 1, false) => "is the only other process that has".to_owned(),
+            (n, true) => format!("is one of {n} processes not waiting there themselves that have"),
+            (n, false) => format!("is one of {n} other processes that have"),
+        }
+    }
+
     pub(super) fn why_idle(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
         let Some(w) = r.node.checked_sub(1).and_then(|i| self.o.nodes.get(i)) else {
             return format!("{full} {} with nothing to do", self.waited(n));
@@ -53,7 +70,8 @@ impl Writer<'_> {
             let barrier = tells_of_barrier(&self.g.vertex(w.vertex), self.c);
             let what = if barrier { "did not come to the barrier" } else { "did not let it go on" };
             return format!(
-                "{full} is the only other process that has mapped what {} waited {} for ({}) and {what}: it waited{call} for {}{from}",
+                "{full} {} mapped what {} waited {} for ({}) and {what}: it waited{call} for {}{from}",
+                self.has_it(w),
                 who(self.c, w.thread),
                 self.patience(w),
                 short_label(&o.label()),
@@ -308,10 +326,11 @@ impl Writer<'_> {
                 None if last.syscall.is_any(&["close"]) && n.waits_on.as_deref() == Some("tcp") => {
                     "the other end did not take what had been sent: by SO_LINGER close waits for that".into()
                 }
-                None if self.nobody_maps(n) => {
-                    "nobody can wake it as things are: no other process has that memory mapped, so whoever was to has ended or never came".into()
-                }
-                None => match self.came_too_early(n, &last).or_else(|| without_session(n)) {
+                None => match self
+                    .nobody_maps(n)
+                    .or_else(|| self.came_too_early(n, &last))
+                    .or_else(|| without_session(n))
+                {
                     Some(known) => known,
                     None => self.none_of_its_own(n).unwrap_or_else(|| {
                         "nobody ever answered or woke it, and no thread was found that could".into()

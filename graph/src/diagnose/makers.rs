@@ -252,7 +252,10 @@ impl Walk<'_> {
             return None;
         }
         let (start, end) = extent(spans);
-        let found = self.g.sharer(thread, start..end.saturating_add(1)).filter(|h| h.holder != thread)?;
+        let [found] = self.g.sharers(thread, start..end.saturating_add(1)) else { return None };
+        if found.holder == thread {
+            return None;
+        }
         let one = self.busiest(found.holder, found.relation, spans);
         let own = self.c.process_id_of(thread);
         let free = self.counts(one) && self.c.process_id_of(one) != own && !self.on_the_way(one);
@@ -272,7 +275,7 @@ impl Walk<'_> {
     pub(super) fn left_to_write(&self, thread: ThreadId, spans: &Spans) -> Option<Candidate> {
         let (start, end) = extent(spans);
         if !flags_seen(self.g, thread, spans, 0).is_empty()
-            || self.g.sharer(thread, start..end.saturating_add(1)).is_some()
+            || !self.g.sharers(thread, start..end.saturating_add(1)).is_empty()
         {
             return None;
         }

@@ -81,6 +81,64 @@ fn who_does_not_come_to_a_barrier_of_two_processes() {
     }
 }
 
+/// A semaphore: others that have it mapped wait for it, too; then somebody does who has it mapped and reads from a server.
+#[test]
+fn who_does_not_wait_for_the_semaphore_that_the_others_wait_for() {
+    for (fellows, able) in [(1, 0), (2, 0), (1, 1), (0, 2)] {
+        let mut d = Drawing::new(6.0);
+        let app = d.process("app", "app", None, 0.0);
+        let word = d.object(ObjectKind::Futex, 0x18, SHARED_FUTEX | 0x77, "/dev/shm/sem.gate");
+        let enter = d.stack(&["sem_wait (libc.so.6)", "enter (app)"]);
+        d.wait(app, 0.2, 6.0, "futex").on(word).stack(enter).op(265, 0).open();
+        if able == 0 {
+            d.hold(app, app, word, Relation::Maps, 1.0);
+        }
+        for i in 0..fellows {
+            let other = d.process(&format!("fellow{i}"), "fellow", None, 0.0);
+            d.wait(other, 0.0, 6.0, "futex").on(word).stack(enter).op(265, 0).before().open();
+            d.hold(other, app, word, Relation::Maps, 1.0);
+        }
+        let client = d.object(ObjectKind::Pipe, 9, 9, "");
+        for i in 0..able {
+            let other = d.process(&format!("able{i}"), "able", None, 0.0);
+            waits(&mut d, other, "read", client);
+            d.hold(other, app, word, Relation::Writes, 1.0);
+        }
+        let r = d.diagnose("^app");
+        let first = &r.root_causes[0];
+        let expected = match (fellows, able) {
+            (1, 0) => {
+                "the one other process that has that memory mapped, fellow0 (pid 1001), waits for the same"
+            }
+            (2, 0) => "the 2 other processes that have that memory mapped wait for the same",
+            (1, 1) => "is the only process not waiting there itself that has mapped what app",
+            _ => "is one of 2 other processes that have mapped what app",
+        };
+        assert!(first.why.contains(expected), "{}", first.why);
+        assert_eq!(first.process.as_deref(), Some(if able == 0 { "app" } else { "able0" }), "{r:#?}");
+    }
+}
+
+/// Of three processes one has not come to their barrier: it waits for a lock that a third has.
+#[test]
+fn the_process_that_has_not_come_to_a_barrier() {
+    let mut d = Drawing::new(6.0);
+    let app = d.process("app", "app", None, 0.0);
+    let late = d.process("late", "app", Some(app), 0.1);
+    let job = d.process("backup", "backup", None, 0.0);
+    let word = d.object(ObjectKind::Futex, 0x4, SHARED_FUTEX | 0x77, "/dev/zero");
+    let step = d.stack(&["pthread_barrier_wait (libc.so.6)", "step (app)"]);
+    d.wait(app, 0.2, 6.0, "futex").on(word).stack(step).op(0, 0).open();
+    d.hold(late, app, word, Relation::Missing, 1.2);
+    let file = d.object(ObjectKind::File, 5, 5, "/srv/input");
+    d.wait(late, 0.2, 6.0, "fcntl").on(file).open();
+    d.hold(job, late, file, Relation::Owns, 1.2);
+    waits(&mut d, job, "clock_nanosleep", ObjectId::NONE);
+    let r = d.diagnose("^app");
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("backup"), "{r:#?}");
+    assert!(r.slice.iter().any(|n| n.process == "late"), "{r:#?}");
+}
+
 /// A condition that the only other thread of the process never told, while it slept.
 #[test]
 fn what_the_other_thread_did_that_could_have_woken_it() {

@@ -1,5 +1,6 @@
 /* Everything in glibc that waits on a futex word. */
 #include "truth.h"
+#include <sys/mman.h>
 #include <semaphore.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -196,6 +197,46 @@ static void barrier_missed(void) {
   pthread_join(thread(guest, "party.first"), NULL);
 }
 
+/* Memory of this process and its children, of which each dies with it. */
+static void *common(void) {
+  void *m = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  MUST(m != MAP_FAILED);
+  return m;
+}
+
+static void child(const char *name, int (*waits)(void *), void *at) {
+  if (fork() != 0) return;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  role(name);
+  if (waits) waits(at);
+  pause();
+}
+
+/* Of three processes one never comes; who made the barrier waits for them. */
+static void barrier_of_processes(void) {
+  pthread_barrier_t *b = common();
+  pthread_barrierattr_t a;
+  MUST(pthread_barrierattr_init(&a) == 0);
+  MUST(pthread_barrierattr_setpshared(&a, PTHREAD_PROCESS_SHARED) == 0 && pthread_barrier_init(b, &a, 3) == 0);
+  role("crew.maker");
+  child("crew.first", (int (*)(void *))pthread_barrier_wait, b);
+  child("crew.second", (int (*)(void *))pthread_barrier_wait, b);
+  child("crew.absent", NULL, NULL);
+  everybody();
+}
+
+/* Two wait for a semaphore, and a third that has it does something else. */
+static void semaphore_of_processes(void) {
+  sem_t *s = common();
+  MUST(sem_init(s, 1, 0) == 0);
+  role("gate.maker");
+  child("gate.first", (int (*)(void *))sem_wait, s);
+  child("gate.second", (int (*)(void *))sem_wait, s);
+  child("gate.able", NULL, NULL);
+  MUST(munmap(s, 4096) == 0);
+  everybody();
+}
+
 static void *joined(void *arg) {
   (void)arg;
   role("join.ended");
@@ -221,10 +262,14 @@ int main(void) {
   process(semaphore_of_a_name);
   process(barrier_reached);
   pid_t missed = process(barrier_missed);
+  pid_t crew = process(barrier_of_processes);
+  pid_t gate = process(semaphore_of_processes);
   process(join);
   nap(HOLD + 700);
   kill(alone, SIGKILL);
   kill(missed, SIGKILL);
+  kill(crew, SIGKILL);
+  kill(gate, SIGKILL);
   everybody();
   return 0;
 }

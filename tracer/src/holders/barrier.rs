@@ -11,8 +11,10 @@ use std::collections::HashMap;
 const MAX_PARTIES: u32 = 1 << 16;
 /// Most threads of a process that are looked at.
 const MAX_THREADS: usize = 4096;
+/// `FUTEX_PRIVATE_FLAG`, which glibc has in what is shared, to take it away from what it calls the kernel with.
+const SHARED: u32 = 128;
 /// Of more who may be waited for than are missing so many are told.
-const FEW: usize = 8;
+pub(super) const FEW: usize = 8;
 /// How long the answer stands for others at the same barrier.
 const STANDS: Ns = 1_000_000_000;
 /// Barriers whose answers are kept.
@@ -25,13 +27,13 @@ const MISSING_AT: [isize; 2] = [15, 16];
 
 /// What a barrier counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Count {
+pub(super) struct Count {
     /// Threads that came.
-    here: u32,
+    pub here: u32,
     /// Those that did not.
-    missing: u32,
+    pub missing: u32,
     /// Workers that have nothing to do sleep at such a one, too, until the first thread has work again.
-    idles: bool,
+    pub idles: bool,
 }
 
 impl Count {
@@ -46,8 +48,14 @@ impl Count {
 fn of_libc(words: [u32; 5]) -> Option<Count> {
     let [came, gone, all, shared, left] = words;
     let whole = gone.checked_rem(all) == Some(0) && left <= gone && came <= u32::MAX / 2;
-    let here = came.checked_sub(gone).filter(|_| whole && matches!(shared, 0 | 128))?;
+    let here = came.checked_sub(gone).filter(|_| whole && matches!(shared, 0 | SHARED))?;
     Count::of(here, all, false)
+}
+
+/// What the barrier counts that several processes have mapped and on whose second word they sleep, if it is one.
+pub(super) fn of_several(around: &Around) -> Option<Count> {
+    let words = around.take::<5>(-1)?;
+    of_libc(words).filter(|_| words[3] == SHARED)
 }
 
 /// libgomp's: how many it takes, its turn, and how many are missing.

@@ -113,7 +113,7 @@ impl Holders {
         if !shared {
             return self.missing_at(wait, address, &words);
         }
-        self.futex_sharers(wait, object, address)
+        self.sharers(wait, address, &words)
     }
 
     /// Who has the number that a lock at `address` has as its owner's: also the waiter itself, and who has ended.
@@ -145,8 +145,9 @@ impl Holders {
     /// The words around one of a process, read at once: each read is handed to another thread, which costs more than
     /// the words do.
     fn around(&mut self, tid: u32, address: u64) -> Option<Around> {
-        // Nothing may be mapped before the word.
-        for before in [BEFORE, 0] {
+        // Nothing may be mapped before its page.
+        let in_page = (address % PAGE / 4) as usize;
+        for before in [BEFORE, BEFORE.min(in_page)] {
             let Some(start) = address.checked_sub(before as u64 * 4) else { continue };
             let bytes = self.bytes(tid, start, (before + AFTER) * 4)?;
             let words: Vec<u32> =
@@ -159,6 +160,8 @@ impl Holders {
     }
 }
 
+/// Smallest page there is, bytes.
+const PAGE: u64 = 4096;
 /// Words looked at before a futex word, and from it on.
 const BEFORE: usize = 3;
 const AFTER: usize = 17;
@@ -233,6 +236,8 @@ mod tests {
         let mut holders = Holders::new();
         let around = holders.around(std::process::id(), start).expect("own memory");
         assert_eq!(around.take::<5>(0), Some([0; 5]));
+        let around = holders.around(std::process::id(), start + 4).expect("own memory");
+        assert_eq!(around.take::<5>(-1), Some([0; 5]));
     }
 
     #[test]

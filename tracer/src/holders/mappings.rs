@@ -1,10 +1,9 @@
-//! Who has the same memory mapped: a semaphore, a condition or a word that is waited for in shared memory names nobody, and
-//! whoever else has that memory may write to it.
+//! Who has the same memory mapped: whoever has may write there.
 
-use super::{Holders, LongWait, Who};
+use super::Holders;
 use crate::flags::memory::{Area, areas};
 use crate::procfs;
-use pg_event::{Ns, Object, Relation};
+use pg_event::Ns;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,7 @@ const MAX_PROCESSES: usize = 4000;
 const MAX_FILES: usize = 64;
 
 /// Device and inode of what is mapped.
-type File = ((u32, u32), u64);
+pub(super) type File = ((u32, u32), u64);
 
 /// What memory is shared, as it was seen at some time.
 #[derive(Default)]
@@ -26,16 +25,21 @@ pub(super) struct Mappings {
     taken: Option<(Ns, Duration)>,
 }
 
-/// Who else has a file mapped. Where several have it, as the processes of a server all have, that says nothing of any of them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Others {
+/// Who else has a file mapped.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Others {
     Nobody,
-    One(u32),
-    Several,
+    /// These processes; where they are more than asked about, it is not looked whether they still have it.
+    These(Vec<u32>),
     Unknown,
 }
 
 impl Mappings {
+    /// The last look.
+    pub fn taken(&self) -> Option<(Ns, Duration)> {
+        self.taken
+    }
+
     /// Have the next question answered by a new look.
     pub fn forget(&mut self) {
         self.taken = None;
@@ -43,7 +47,7 @@ impl Mappings {
 }
 
 /// Shared memory that may be written, of what is mapped: none of a device.
-fn shared(a: &Area) -> bool {
+pub(super) fn shared(a: &Area) -> bool {
     let device =
         a.path.starts_with("/dev/") && !["/dev/shm/", "/dev/zero"].iter().any(|d| a.path.starts_with(d));
     a.shared && a.writable && a.file.1 != 0 && !device
@@ -60,26 +64,6 @@ pub(crate) struct Shared {
 }
 
 impl Holders {
-    /// The other process that has the memory of a shared futex word mapped, if there is one only; the waiter itself when nobody
-    /// else has.
-    pub(super) fn futex_sharers(
-        &mut self,
-        wait: &LongWait,
-        object: &Object,
-        address: u64,
-    ) -> Vec<(Who, Relation)> {
-        if !object.is_shared_futex() {
-            return Vec::new();
-        }
-        let Some(own) = self.mapped_by(wait.tgid) else { return Vec::new() };
-        let Some(area) = own.into_iter().find(|a| a.has(address) && shared(a)) else { return Vec::new() };
-        match self.others_with(wait.tgid, area.file) {
-            Others::One(pid) => vec![(Who::Process(pid), Relation::Writes)],
-            Others::Nobody => vec![(Who::Thread(wait.tid, wait.tgid), Relation::Maps)],
-            Others::Several | Others::Unknown => Vec::new(),
-        }
-    }
-
     /// The one process with which another one shares memory that both have mapped; `None` when there are several such, or none.
     pub(crate) fn shares_memory(&mut self, pid: u32, now: Ns, met: usize) -> Option<Shared> {
         self.open.set_time(now, met);
@@ -91,38 +75,42 @@ impl Holders {
         }
         let mut found: Option<Shared> = None;
         for a in files {
-            match self.others_with(pid, a.file) {
+            match self.others_with(pid, a.file, 1) {
                 Others::Nobody => {}
-                Others::One(pid) if found.as_ref().is_none_or(|f| f.pid == pid) => {
+                // Where several have it, as the processes of a server all have, that says nothing of any of them.
+                Others::These(pids) => {
+                    let [pid] = pids[..] else { return None };
+                    if found.as_ref().is_some_and(|f| f.pid != pid) {
+                        return None;
+                    }
                     let path = a.path.strip_suffix(" (deleted)").unwrap_or(&a.path).to_owned();
                     found.get_or_insert(Shared { pid, file: a.file, path });
                 }
-                Others::One(_) | Others::Several | Others::Unknown => return None,
+                Others::Unknown => return None,
             }
         }
         found
     }
 
-    fn mapped_by(&mut self, pid: u32) -> Option<Vec<Area>> {
+    pub(super) fn mapped_by(&mut self, pid: u32) -> Option<Vec<Area>> {
         self.patience.run(pid, move || areas(pid).ok())?
     }
 
-    /// Who has a file mapped besides `pid`.
-    fn others_with(&mut self, pid: u32, file: File) -> Others {
+    /// Who has a file mapped besides `pid`; more than `most` are of no interest.
+    pub(super) fn others_with(&mut self, pid: u32, file: File, most: usize) -> Others {
         if !self.open.is_good(self.mappings.taken) {
             self.look_at_mappings();
         }
         let all = self.mappings.by_file.get(&file).map_or(&[][..], Vec::as_slice);
         let mut others: Vec<u32> = all.iter().copied().filter(|&p| p != pid).collect();
-        if others.len() > 1 {
-            return Others::Several;
-        }
         // It may have ended since that was seen.
-        others.retain(|&p| self.mapped_by(p).into_iter().flatten().any(|a| shared(&a) && a.file == file));
-        match others[..] {
-            [one] => Others::One(one),
-            _ if self.mappings.gaps => Others::Unknown,
-            _ => Others::Nobody,
+        if others.len() <= most {
+            others.retain(|&p| self.mapped_by(p).into_iter().flatten().any(|a| shared(&a) && a.file == file));
+        }
+        match others.is_empty() {
+            false => Others::These(others),
+            true if self.mappings.gaps => Others::Unknown,
+            true => Others::Nobody,
         }
     }
 
@@ -145,7 +133,9 @@ impl Holders {
                 }
             }
         }
-        self.mappings.taken = Some((self.open.now(), began.elapsed()));
+        // Who was born since the processes were looked at is not among them.
+        let at = self.open.counted().unwrap_or_default();
+        self.mappings.taken = Some((at, began.elapsed()));
     }
 }
 
@@ -176,10 +166,14 @@ mod tests {
         holders.mappings.taken = Some((1, Duration::ZERO));
         let own = std::process::id();
         holders.mappings.by_file.insert(file, vec![own]);
-        assert_eq!(holders.others_with(1, file), Others::Nobody, "it is not mapped there");
+        assert_eq!(holders.others_with(1, file, 2), Others::Nobody, "it is not mapped there");
         holders.mappings.gaps = true;
-        assert_eq!(holders.others_with(1, file), Others::Unknown);
-        holders.mappings.by_file.insert(file, vec![1, own, 2]);
-        assert_eq!(holders.others_with(1, file), Others::Several);
+        assert_eq!(holders.others_with(1, file, 2), Others::Unknown);
+        holders.mappings.by_file.insert(file, vec![1, 2, 3, own]);
+        assert_eq!(
+            holders.others_with(1, file, 2),
+            Others::These(vec![2, 3, own]),
+            "so many are not looked at"
+        );
     }
 }

@@ -152,10 +152,19 @@ impl OpenFiles {
         &self.processes
     }
 
+    /// When the processes were looked at last.
+    pub fn counted(&self) -> Option<Ns> {
+        self.counted.map(|c| c.0)
+    }
+
     /// When there can be a new look, if the last one was before `moment`: it did not see what was opened since.
     pub fn next_after(&self, moment: Ns) -> Option<Ns> {
-        let looks = [self.taken, self.counted].into_iter().flatten();
-        looks.filter(|&(at, _)| at < moment).map(|(at, took)| self.good_until(at, took)).max()
+        [self.taken, self.counted].into_iter().filter_map(|look| self.next_look(look, moment)).max()
+    }
+
+    /// The same of one look.
+    pub fn next_look(&self, look: Option<(Ns, Duration)>, moment: Ns) -> Option<Ns> {
+        look.filter(|&(at, _)| at < moment).map(|(at, took)| self.good_until(at, took))
     }
 
     /// The time by which that is decided.

@@ -169,7 +169,7 @@ impl Pipeline {
         } else if !holders.iter().any(theirs)
             && long.first
             && self.later.len() < MAX_LONG
-            && let Some(at) = self.holders.ask_again(long.off.start)
+            && let Some(at) = self.holders.ask_again(long.off.start, object)
         {
             self.later.push_back((at, Long { first: false, ..*long }));
         }

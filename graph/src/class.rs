@@ -1,10 +1,9 @@
 //! Classes of waits, as far as the diagnosis treats them differently.
 
 use crate::initialise::waits_for_initialiser;
+use crate::python::{pythons_lock, waits_for_timer};
 use crate::{At, EventGraph, Vertex, VertexId};
-use pg_event::{
-    Catalog, Direction, Frame, IpcUse, ModuleKind, Ns, Object, ObjectId, ObjectKind, OffState, ThreadId,
-};
+use pg_event::{Catalog, Direction, Frame, IpcUse, Ns, Object, ObjectId, ObjectKind, OffState, ThreadId};
 
 /// What sort of wait it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -84,6 +83,11 @@ fn named_use(v: &Vertex, catalog: &Catalog) -> Option<FutexUse> {
     if functions().take(NEAR).any(|f| tells_of(f, &OWN)) || waits_for_initialiser(v, catalog) {
         return Some(FutexUse::Lock);
     }
+    match pythons_lock(v.user_stack, catalog) {
+        Some(true) => return Some(FutexUse::Lock),
+        Some(false) => return Some(FutexUse::Condition),
+        None => {}
+    }
     functions().find_map(|f| {
         let condition =
             ["cond_wait", "cond_timedwait", "cond_clockwait", "condvar", "condition", "park", "sem_wait"];
@@ -129,6 +133,15 @@ pub(crate) fn tells_of_barrier(v: &Vertex, catalog: &Catalog) -> bool {
     catalog.frames_of(v.user_stack).take(NEAR).any(|f| named(f) || of_openmp(f))
 }
 
+/// Functions of PostgreSQL on the stack of a wait for a lock of its lock manager, or for a page that nobody else has pinned.
+pub(crate) const POSTGRES_LOCKS: &[&str] = &["ProcSleep", "LockAcquireExtended", "LockBufferForCleanup"];
+
+/// Does its stack tell that a session of PostgreSQL waits for a lock of the server?
+pub(crate) fn waits_for_postgres_lock(v: &Vertex, catalog: &Catalog) -> bool {
+    let named = |f: &Frame| f.names().any(|n| POSTGRES_LOCKS.contains(&n.as_str()));
+    catalog.frames_of(v.user_stack).any(named)
+}
+
 /// Has a function's name one of these words in it, in upper or lower case?
 pub(crate) fn tells_of(function: &str, words: &[&str]) -> bool {
     let name = function.as_bytes();
@@ -171,25 +184,6 @@ pub(crate) fn semaphore_for_lock(v: &Vertex, catalog: &Catalog) -> bool {
     takes_semaphore(v, catalog) && (nameless || near().any(lock))
 }
 
-/// Is it the wait of Python's `threading.Timer`? It is for an event that nobody but who cancels the timer sets: for time to
-/// pass. Before Python 3.11 functions are told without their classes.
-fn waits_for_timer(v: &Vertex, catalog: &Catalog) -> bool {
-    /// Before 3.11 native frames are in between.
-    const NEAR: usize = 40;
-    let own = |f: &Frame| {
-        let module = catalog.modules.get(f.module.index()).filter(|m| m.kind == ModuleKind::Python);
-        module.is_some_and(|m| m.short().split_once('/').is_some_and(|(_, file)| file == "threading.py"))
-    };
-    let mut waits = false;
-    for f in catalog.frames_of(v.user_stack).take(NEAR).filter(|f| own(f)) {
-        match f.function.as_str() {
-            "Timer.run" | "run" => return waits,
-            name => waits = name.rsplit('.').next() == Some("wait"),
-        }
-    }
-    false
-}
-
 /// Functions of Go's scheduler, of a thread that has no goroutine to execute.
 pub(crate) const GO_IDLE: &[&str] = &["runtime.findRunnable", "runtime.findrunnable", "runtime.stopm"];
 
@@ -230,14 +224,6 @@ pub(crate) fn members<'a>(catalog: &'a Catalog, o: &'a Object) -> impl Iterator<
 /// A socket that only listens: it has an own end and no peer, and accepts connections.
 fn only_polls_many(catalog: &Catalog, o: &Object) -> bool {
     o.members.len() >= 4 || members(catalog, o).any(|m| matches!(m.kind, ObjectKind::Epoll))
-}
-
-/// Does a thread of a Python program wait for the next item of a queue, as its workers do?
-pub(crate) fn takes_from_queue(v: &Vertex, catalog: &Catalog) -> bool {
-    let of_queue =
-        |f: &Frame| catalog.modules.get(f.module.index()).is_some_and(|m| m.short().ends_with("/queue.py"));
-    let gets = |f: &Frame| f.function.rsplit('.').next() == Some("get");
-    catalog.frames_of(v.user_stack).any(|f| gets(f) && of_queue(f))
 }
 
 /// Sockets that listen: nobody but a client to come ends a wait for them. Of unix sockets alone it is not known: one whose

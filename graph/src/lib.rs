@@ -30,6 +30,7 @@ mod others;
 pub mod path;
 pub mod petgraph;
 mod profile;
+mod python;
 mod question;
 mod refused;
 pub mod report;

@@ -1,13 +1,15 @@
 //! Victims: suspicious vertices, worst first.
 
 use crate::class::{
-    WaitClass, asked, class, connected, is_schedulers_own, joins, only_listens, owed, takes_from_queue, vague,
+    WaitClass, asked, class, connected, is_schedulers_own, joins, only_listens, owed, vague,
+    waits_for_postgres_lock,
 };
 use crate::diagnose::left_alone;
 use crate::episode::{Episode, WaitKey, episodes, in_small_pieces, typical};
 use crate::front::{LOOKED_AT, seen_first};
 use crate::looks::Purpose;
 use crate::profile::profile;
+use crate::python::takes_from_queue;
 use crate::words::{clean, on_what, percent, short_who, unit_type};
 use crate::yields::yield_loop;
 use crate::{
@@ -290,6 +292,8 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
             }
         }
         WaitClass::Sleep => 0.1,
+        // It listens to be told by other sessions that the lock is free.
+        WaitClass::EventLoop if waits_for_postgres_lock(&v, catalog) => 0.9,
         WaitClass::EventLoop if asked(graph, catalog, e.first) => 0.3,
         // It asked, and is told by a signal that there is an answer.
         WaitClass::Signal if !owed(graph, catalog, e.thread, e.start).is_empty() => 0.3,

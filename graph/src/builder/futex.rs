@@ -5,6 +5,7 @@
 //! the names on its stack, which win.
 
 use crate::columns::Detail;
+use crate::python::pythons_lock;
 use pg_event::{Catalog, StackId};
 
 const WAIT: u32 = 0;
@@ -63,6 +64,9 @@ const OTHERS: &[&str] = &[
 ];
 
 fn by_stack(stack: StackId, catalog: &Catalog) -> Use {
+    if let Some(lock) = pythons_lock(stack, catalog) {
+        return if lock { Use::Lock } else { Use::Other };
+    }
     // The leaf frames of the wait; further out is what the program wanted with it.
     for f in catalog.frames_of(stack).take(8) {
         for name in f.names() {

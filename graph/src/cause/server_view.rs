@@ -3,7 +3,8 @@
 
 use super::{Ranked, Writer};
 use crate::builder::{RECV, call_is};
-use crate::diagnose::{FindingKind, MARIADB_LOCKS, Outcome, POSTGRES_LOCKS, SliceNode, executes};
+use crate::class::POSTGRES_LOCKS;
+use crate::diagnose::{FindingKind, MARIADB_LOCKS, Outcome, SliceNode, executes};
 use crate::words::{cmdline_at, span};
 
 /// Functions on the stack of a wait that only the server's own view explains, and where to look.

@@ -4,19 +4,15 @@
 
 use super::activity::{Group, Mostly, Spans, activity, total};
 use super::ask::Candidate;
-use super::finding::{Finding, FindingKind};
-use super::node::{Entry, one_of};
+use super::node::one_of;
 use super::pose::Posed;
 use super::stuck::CLOSED;
 use super::walk::{Flow, Walk};
-use crate::class::{WaitClass, class, joins, private_futex, takes_from_queue, vague};
+use crate::class::{WaitClass, class, joins, private_futex, vague};
 use crate::initialise::{initialises, waits_for_initialiser};
-use crate::words::{short_who, who};
+use crate::words::short_who;
 use crate::{Edge, EdgeKind, EventGraph, QuestionKind, Vertex, Weak};
 use pg_event::{Catalog, Ns, ObjectKind, Relation, ThreadId};
-
-/// How the way came to one of the workers of a pool, after their number.
-pub(crate) const WORKERS: &str = "threads of the process wait in one place for work, as it seems";
 
 /// A process may take so long to end, ns.
 const ENDING: Ns = 500_000_000;
@@ -180,7 +176,7 @@ impl Walk<'_> {
     }
 
     /// Does it wait until another thread has initialised something, while it does so itself for something else?
-    fn keeps_initialiser(&self, group: &Group) -> bool {
+    pub(super) fn keeps_initialiser(&self, group: &Group) -> bool {
         let v = self.representative(group);
         waits_for_initialiser(&v, self.c) && initialises(v.user_stack, self.c)
     }
@@ -292,9 +288,12 @@ impl Walk<'_> {
                         let ended = g.longest().and_then(|c| self.brought(c));
                         let ended = ended.filter(|(_, e)| e.kind != EdgeKind::Exit);
                         let whole = g.blocked * 20 >= act.total * 19;
+                        // What it did before it came to wait does not matter any more.
+                        let most =
+                            whole || g.clips.last().is_some_and(|c| Some(c.end) == spans.last().map(|s| s.1));
                         match ended {
                             None if whole => Other::Stuck(g.clone()),
-                            Some((_, e)) if whole && self.let_go_by(&e, waiter, spans) => {
+                            Some((_, e)) if most && self.let_go_by(&e, waiter, spans) => {
                                 Other::Behind(g.clone(), e.weak == Some(Weak::MutexHandOff))
                             }
                             Some((_, e)) if whole && self.rests(g, &e, spans) => Other::Rests,
@@ -330,7 +329,7 @@ impl Walk<'_> {
             && writers.all(|h| h.relation == Relation::Writes && process(h.holder) == process(t))
     }
 
-    /// Did `waiter` let go whoever this edge woke, itself or through others that it woke, after its own wait in `spans`?
+    /// Did `waiter` let go whoever this edge woke, itself or through others that waited until then, after its own wait in `spans`?
     fn let_go_by(&self, edge: &Edge, waiter: ThreadId, spans: &Spans) -> bool {
         const FARTHEST: usize = 8;
         let over = spans.last().map_or(0, |s| s.1);
@@ -339,11 +338,13 @@ impl Walk<'_> {
             if e.from_time < over {
                 return false;
             }
-            let from = self.g.vertex(e.from);
-            if from.thread == waiter {
+            let from = self.g.vertex(e.from).thread;
+            if from == waiter {
                 return true;
             }
-            let Some(id) = self.g.waking(e.from) else { return false };
+            // What it waited for when that wait was over: others (of Python's global lock) may have come since.
+            let waited = self.g.vertex_at(from, over).filter(|v| self.g.vertex(*v).waited() > 0);
+            let Some(id) = waited.and_then(|v| self.g.waking(v)) else { return false };
             e = self.g.edge(id);
         }
         false
@@ -394,113 +395,5 @@ impl Walk<'_> {
         let mut c = Candidate::unseen(t, silent.clone(), (self.g.vertex_at(t, at), at), why);
         (c.entry.sole, c.entry.doubt) = (of == 1, one_of(of));
         c
-    }
-
-    /// The workers of a pool that have nothing to do, where all `others` are such, and what `group` waits for is no lock: two and
-    /// more that wait for one condition in one place.
-    fn pool_at_rest(&self, group: &Group, others: &[(ThreadId, Group)]) -> bool {
-        let v = self.representative(group);
-        let first = others.first().map(|(_, g)| self.representative(g));
-        let place = |v: &Vertex| (v.object, v.user_stack);
-        let rests = |(_, g): &(ThreadId, Group)| {
-            let w = self.representative(g);
-            class(&w, self.c) == WaitClass::Condition
-                && w.user_stack.is_some()
-                && (takes_from_queue(&w, self.c)
-                    || others.len() > 1 && first.is_some_and(|first| place(&first) == place(&w)))
-        };
-        !others.is_empty()
-            && first.is_some_and(|first| first.object != v.object && first.user_stack != v.user_stack)
-            && !self.for_lock(group)
-            && !joins(&v, self.c)
-            && others.iter().all(rests)
-    }
-
-    /// All threads of the process wait: each one is shown, and whose wait began last closed the circle.
-    pub(super) fn closed(&mut self, thread: ThreadId, group: &Group, mut others: Vec<(ThreadId, Group)>) {
-        // Not only within what the way looks at.
-        let begin = |g: &Group| g.clips.first().map_or(0, |c| self.g.vertex(c.first).start);
-        let own = self.out.nodes.len().saturating_sub(1);
-        // The thread that made the others mostly waits for them to end: it comes last.
-        let main = |t: ThreadId| self.c.is_first(t);
-        // Where two and more are known to want locks, those are it: the others wait for them, or for work.
-        let locks = |g: &Group| self.for_lock(g);
-        let own_too = locks(group);
-        if others.iter().filter(|(_, g)| locks(g)).count() + usize::from(own_too) > 1 {
-            others.retain(|(_, g)| locks(g));
-        }
-        let initialises = |g: &Group| self.keeps_initialiser(g);
-        let mutual =
-            others.iter().filter(|(_, g)| initialises(g)).count() + usize::from(initialises(group)) > 1;
-        if mutual {
-            others.retain(|(_, g)| initialises(g));
-        }
-        // Who initialises nothing only waits for those.
-        let own_too = own_too && (!mutual || initialises(group));
-        others.retain(|(_, g)| !self.keeps_house(g, thread));
-        if self.pool_at_rest(group, &others)
-            && let Some((worker, g)) = others.iter().max_by_key(|(t, g)| (begin(g), *t))
-        {
-            let why = format!("nobody else is left: {} {WORKERS}", others.len());
-            let entry = Entry { edge: Some(EdgeKind::Holder), why_weak: Some(why), ..Entry::default() };
-            self.push_wait(*worker, g, entry);
-            let spans = |g: &Group| vec![g.extent()];
-            let mut find = |thread, node, kind, g| {
-                self.out.findings.push(Finding { thread, node, kind, spans: spans(g) });
-            };
-            find(thread, own, FindingKind::Unanswered, group);
-            return find(*worker, own + 1, FindingKind::Idle, g);
-        }
-        others.sort_by_key(|(t, g)| (main(*t), std::cmp::Reverse(begin(g)), *t));
-        let process = who(self.c, thread);
-        let locks_of: Vec<ThreadId> =
-            others.iter().filter(|(_, g)| locks(g)).map(|x| x.0).chain(own_too.then_some(thread)).collect();
-        let mut found = Vec::new();
-        // Who came to it when two others were stuck already is not who they wait for.
-        let later = others.len() > 1 && self.came_later(thread, group, &others);
-        if own_too && !later || others.iter().all(|(_, g)| !locks(g)) || others.len() < 2 {
-            found.push((thread, own, main(thread), begin(group)));
-        }
-        for (t, g) in &others {
-            // Some are on the way already.
-            if let Some(at) = self.out.nodes.iter().position(|n| n.thread == *t) {
-                found.push((*t, at, main(*t), begin(g)));
-                continue;
-            }
-            let why = format!(
-                "no owner of the futex is recorded; like {process} it waits for one, and no thread of the process is left that could wake them"
-            );
-            let entry =
-                Entry { edge: Some(EdgeKind::Holder), id: None, why_weak: Some(why), ..Entry::default() };
-            self.push_wait(*t, g, entry);
-            found.push((*t, self.out.nodes.len() - 1, main(*t), begin(g)));
-        }
-        // Who wakes by its time-outs keeps nobody. Where all waited before the recording, a runtime's own threads are its oldest.
-        let node = |f: &(ThreadId, usize, bool, Ns)| &self.out.nodes[f.1];
-        let turns = |f: &(ThreadId, usize, bool, Ns)| {
-            let n = node(f);
-            let within = self.g.vertices_in(f.0, n.start..n.start + n.duration);
-            let timed_out = within.filter(|v| self.g.vertex(*v).timed_out).count();
-            n.waits > 2 && timed_out * 2 > n.waits && !locks_of.contains(&f.0)
-        };
-        let before = |f: &(ThreadId, usize, bool, Ns)| self.g.vertex(node(f).vertex).begun_before;
-        // ... but not those of a pool, nor whom the one before waits for.
-        let stack = |f: &(ThreadId, usize, bool, Ns)| self.g.vertex(node(f).vertex).user_stack;
-        let stacks: Vec<_> = found.iter().map(&stack).filter(|s| s.is_some()).collect();
-        let asked = |f: &(ThreadId, usize, bool, Ns)| {
-            let pool = stacks.iter().filter(|s| **s == stack(f)).count() > 1;
-            before(f) && (pool || (1..=own).contains(&f.1))
-        };
-        let age = |f: &(ThreadId, usize, bool, Ns)| {
-            let t = self.c.thread(f.0).filter(|_| before(f));
-            let since = if before(f) { 0 } else { f.3 };
-            (since, asked(f), t.map_or(0, |t| t.start), t.map_or(0, |t| t.tid))
-        };
-        found.sort_by_key(|f| (f.2, turns(f), std::cmp::Reverse(age(f)), f.0));
-        for (thread, node, ..) in found {
-            let n = &self.out.nodes[node];
-            let spans = vec![(n.start, n.start + n.duration)];
-            self.out.findings.push(Finding { thread, node, kind: FindingKind::Closed, spans });
-        }
     }
 }

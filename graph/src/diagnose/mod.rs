@@ -5,6 +5,7 @@
 //! screen, an answers file and the policy on one path; a walk looks only at the threads on its way.
 
 mod activity;
+mod all_stuck;
 mod answerless;
 mod ask;
 mod asked;
@@ -48,9 +49,10 @@ mod worker;
 mod write_back;
 
 pub(crate) use activity::{Activity, Group, Mostly, activity, merged, total as spans_total};
+pub(crate) use all_stuck::WORKERS;
 pub(crate) use answerless::{main_thread, relation_words};
 pub(crate) use background::calls_terminal;
-pub(crate) use closed::{WORKERS, left_alone};
+pub(crate) use closed::left_alone;
 pub(crate) use data_flag::DATA_FLAG;
 pub(crate) use finding::{Finding, FindingKind, Outcome};
 pub(crate) use grab::GRAB;
@@ -58,7 +60,7 @@ pub(crate) use holders::made_file;
 pub use node::{Keeps, SliceNode};
 pub(crate) use paused::seen_paused;
 pub(crate) use ring::keeps_itself;
-pub(crate) use sessions::{MARIADB_LOCKS, POSTGRES_LOCKS, executes, waits_for_lock};
+pub(crate) use sessions::{MARIADB_LOCKS, executes, waits_for_lock};
 pub use span::path_of_span;
 pub(crate) use started::{KILLED, meant, sent_by};
 pub(crate) use told::{SHORTLY, TOLD, told};

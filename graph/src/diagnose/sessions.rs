@@ -10,14 +10,12 @@ use super::finding::{Finding, FindingKind};
 use super::node::{SliceNode, one_of};
 use super::pose::Posed;
 use super::walk::{Flow, Walk, group_spans};
-use crate::class::WaitClass;
+use crate::class::{POSTGRES_LOCKS, WaitClass};
 use crate::profile::profile;
 use crate::words::{cmdline_at, named, short_who};
 use crate::{At, QuestionKind, Vertex};
 use pg_event::{Direction, IpcUse, Ns, ObjectKind, ProcessId, ThreadId};
 
-/// Functions of PostgreSQL on the stack of a wait for a lock of its lock manager, or for a page that nobody else has pinned.
-pub(crate) const POSTGRES_LOCKS: &[&str] = &["ProcSleep", "LockAcquireExtended", "LockBufferForCleanup"];
 /// Functions of MariaDB and MySQL on the stack of a wait for a row or a table.
 pub(crate) const MARIADB_LOCKS: &[&str] =
     &["lock_wait(", "MDL_wait", "MDL_context", "trx_lock_wait", "handler::ha_"];

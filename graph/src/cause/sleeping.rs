@@ -78,13 +78,24 @@ impl Writer<'_> {
         let v = self.g.vertex(n.vertex);
         let slack = 1_000_000;
         let on = v.open || v.interrupted || v.woken > n.start + n.duration + slack;
-        let how = if on { "and had not finished then" } else { "as long as it had asked for" };
+        let last = self.last_of(n);
+        // A sleep ends by its timer; who is woken by somebody was sent a signal.
+        let woken = !self.g.vertex(last).timed_out && self.g.waking(last).is_some();
+        let how = if on {
+            "and had not finished then"
+        } else if woken {
+            "until a signal ended that"
+        } else if v.begun_before {
+            "begun before the recording"
+        } else {
+            "as long as it had asked for"
+        };
         let each = span(n.spent / n.waits.max(1) as u64);
         let how = match self.unlike(n) {
             Some(lengths) => lengths,
             None if n.waits > 1 => format!("{each} at a time ({} times)", n.waits),
             // What is looked at may be less than that.
-            None if !on && n.spent.saturating_add(n.spent / 32) < v.waited() => {
+            None if !on && !v.begun_before && n.spent.saturating_add(n.spent / 32) < v.waited() => {
                 format!("{how} ({} in all)", span(v.waited()))
             }
             None => how.into(),

@@ -387,3 +387,30 @@ fn who_keeps_a_pipe_open_and_waits_for_its_child() {
     let told = "this held up job (pid 1002), which has the writing end of pipe:[7] open, and in the end push";
     assert!(why.contains(told), "{why}");
 }
+
+/// How a sleep ended, and when it began.
+#[test]
+fn a_sleep_that_a_signal_ended_was_not_over() {
+    for (before, killed, told) in [
+        (false, false, "as long as it had asked for"),
+        (true, false, "begun before the recording"),
+        (false, true, "until a signal ended that"),
+        (true, true, "until a signal ended that"),
+    ] {
+        let mut d = Drawing::new(3.0);
+        let app = d.process("sleep", "sleep 30", None, 0.0);
+        let flush = d.kernel("kworker/u8:7");
+        d.wait(flush, 0.0, 2.49, "read").in_no_call().timer();
+        d.wait(flush, 2.51, 3.0, "read").in_no_call().timer();
+        let w = d.wait(app, 0.0, 2.5, "clock_nanosleep");
+        let w = if before { w.before() } else { w };
+        if killed {
+            w.by_kernel(flush)
+        } else {
+            w.times_out()
+        }
+        d.exit(app, 2.6);
+        let why = &d.diagnose("sleep").root_causes[0].why;
+        assert!(why.contains(told), "{why}");
+    }
+}

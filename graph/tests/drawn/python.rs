@@ -164,3 +164,43 @@ fn who_waits_in_a_loop_of_asyncio_is_asked_for_by_a_moment() {
     let notes = r.coverage.notes.join("\n");
     assert!(notes.contains("only asyncio knows") && notes.contains("asyncio pstree 1000"), "{r:#?}");
 }
+
+/// Two take each other's lock, by a time-out; a third comes for one of these later. Waits of the library by a lock are none.
+#[test]
+fn locks_that_are_taken_crosswise_make_a_circle() {
+    for lock in [true, false] {
+        let mut d = Drawing::new(6.0);
+        let main = d.process("python3", "python3 job.py", None, 0.0);
+        let wait = |d: &mut Drawing, of: &str| {
+            let library = [
+                "futex_wait (libc.so.6)",
+                "sem_clockwait (libc.so.6)",
+                "PyThread_acquire_lock_timed (python3.11)",
+            ];
+            let beneath = if lock { &[][..] } else { &["Condition.wait (python3.11/threading.py:331)"] };
+            d.stack(&[&library[..], beneath, &[of]].concat())
+        };
+        let (a, b) =
+            (d.object(ObjectKind::Futex, 0x10, 1000, ""), d.object(ObjectKind::Futex, 0x50, 1000, ""));
+        let [first, second, third] = ["one", "two", "three"].map(|n| d.thread(main, n, 0.0));
+        let [of_first, of_second, of_third] =
+            ["backup (job.py:6)", "rebuild (job.py:11)", "serve (job.py:15)"].map(|f| wait(&mut d, f));
+        d.wait(third, 0.0, 0.6, "clock_nanosleep").times_out();
+        d.wait(first, 0.3, 4.3, "futex").on(b).op(128 | 9, 0).stack(of_first).times_out();
+        d.wait(second, 0.3, 4.31, "futex").on(a).op(128 | 9, 0).stack(of_second).by(first, "futex", a);
+        d.wait(third, 0.6, 4.32, "futex").on(a).op(128 | 9, 0).stack(of_third).by(second, "futex", a);
+        let none = ObjectId::NONE;
+        let joins = d.object(ObjectKind::Futex, 0x90, 1000, "");
+        d.wait(main, 0.1, 4.4, "futex").on(joins).op(128 | 9, 0).by(third, "futex", none);
+        for t in [first, second, third] {
+            d.exit(t, 4.5);
+        }
+        let r = d.diagnose(if lock { "python3" } else { "^one$" });
+        let cause = &r.root_causes[0];
+        assert_eq!(cause.why.contains("circular wait (until a time-out)"), lock, "{}", cause.why);
+        if lock {
+            assert!(["one", "two"].contains(&cause.thread.as_deref().unwrap()), "{cause:#?}");
+            assert_eq!(r.root_causes.last().unwrap().thread.as_deref(), Some("three"), "came later: {r:#?}");
+        }
+    }
+}

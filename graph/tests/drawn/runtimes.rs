@@ -255,3 +255,24 @@ fn who_waited_for_the_request_or_waits_for_a_lock_took_it() {
         assert_eq!(r.slice[1].thread, "pool-1", "{before} {r:#?}");
     }
 }
+
+/// Java sleeps by a condition with a time-out: who sleeps with a monitor waits for nobody.
+#[test]
+fn a_thread_of_java_that_sleeps_is_no_part_of_a_circle() {
+    let mut d = Drawing::new(4.0);
+    let java = d.process("java", "java App", None, 0.0);
+    let [flusher, handler] = ["flusher", "handler"].map(|n| d.thread(java, n, 0.1));
+    let park = ["pthread_cond_timedwait (libc.so.6)", "os::PlatformEvent::park(long) (libjvm.so)"];
+    let sleep =
+        d.stack(&[&park[..], &["JavaThread::sleep(long) (libjvm.so)", "JVM_Sleep (libjvm.so)"]].concat());
+    let enter = d.stack(&[&park[..], &["ObjectMonitor::enter(JavaThread*) (libjvm.so)"]].concat());
+    let join = d.stack(&["pthread_clockjoin_ex (libc.so.6)", "ContinueInNewThread (libjli.so)"]);
+    let [a, b, c] = [0x10, 0x50, 0x90].map(|w| d.object(ObjectKind::Futex, w, 1000, ""));
+    d.wait(java, 0.2, 3.9, "futex").on(c).op(0, 1001).stack(join).open();
+    d.wait(flusher, 0.3, 2.8, "futex").on(a).op(PRIVATE_WAIT, 0).stack(sleep).times_out();
+    d.wait(handler, 0.6, 2.81, "futex").on(b).op(PRIVATE_WAIT, 0).stack(enter).by(flusher, "futex", b);
+    let r = d.diagnose("java");
+    let cause = &r.root_causes[0];
+    assert_eq!(cause.thread.as_deref(), Some("flusher"), "{r:#?}");
+    assert!(cause.why.contains("slept") && r.circle.is_empty(), "{}", cause.why);
+}

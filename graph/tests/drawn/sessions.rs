@@ -1,8 +1,10 @@
 //! Locks that a database server keeps in its own memory, while the wait for one goes on: which sessions may have it.
 
+use crate::draw::middle::{epoll, tcp};
 use crate::draw::{Drawing, slice, what};
 use pg_event::{Direction, ObjectId, ObjectKind, Relation, ThreadId};
 use pg_graph::report::Report;
+use pg_graph::{Selection, VictimOptions, select};
 
 /// A client and the session that serves it: the client's thread, the session's, and their ends of the connection.
 struct Pair {
@@ -448,4 +450,22 @@ fn an_advisory_lock_is_told_to_be_one() {
     let c = d.diagnose("^shop$").root_causes.swap_remove(0);
     assert!(c.why.contains("it is an advisory lock, which any session may have"), "{}", c.why);
     assert!(!c.why.contains("pg_prepared_xacts"), "{}", c.why);
+}
+
+/// Recorded from the middle on, a server process alone: it waits for a lock of another session, or for its client.
+#[test]
+fn a_session_that_waits_for_a_lock_hangs_and_one_without_a_statement_does_not() {
+    for waits in [true, false] {
+        let mut d = Drawing::new(3.0);
+        let server = d.process("postgres", "postgres: app shop 10.0.0.2(4711) SELECT", None, 0.0);
+        let own = if waits { "ProcSleep (postgres)" } else { "secure_read (postgres)" };
+        let stack = d.stack(&["epoll_wait (libc.so.6)", "WaitLatch (postgres)", own]);
+        let (_, client) = tcp(&mut d, 4711, 5432);
+        let latch = d.object(ObjectKind::EventFd, 9, 0, "");
+        let set = epoll(&mut d, &[latch, client]);
+        d.wait(server, 0.0, 3.0, "epoll_wait").on(set).stack(stack).before().open();
+        let (g, c) = d.build();
+        let found = select(&g, &c, &Selection::default(), &VictimOptions::default());
+        assert_eq!(found.is_ok(), waits, "{found:?}");
+    }
 }

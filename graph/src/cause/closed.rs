@@ -2,11 +2,11 @@
 
 use super::{Ranked, Writer};
 use crate::class::{WaitClass, asked, class, joins, opens_fifo};
-use crate::diagnose::{FindingKind, SliceNode, keeps_itself};
+use crate::diagnose::{FindingKind, SliceNode, keeps_itself, relation_words};
 use crate::handler::handler;
 use crate::initialise::waits_for_initialiser;
 use crate::words::{moment, short_who, who};
-use pg_event::{Ns, Relation, ThreadId};
+use pg_event::{Ns, ObjectKind, Relation, ThreadId};
 
 /// A sentence for a ticket has room for so many other threads.
 const NAMED: usize = 3;
@@ -187,7 +187,14 @@ impl Writer<'_> {
             } else {
                 self.full(next.thread, next.start + next.duration)
             };
-            let waited = || format!("{}{} for {whom}", self.waited_to(n), self.full_pipe(n));
+            // How the one after it was come to: it need not do anything with the end that it has.
+            let by = self.o.nodes.get(from + (at + i) % ring.len() + 1).and_then(|x| x.why_weak.as_deref());
+            let writes = by.is_some_and(|w| w.contains(relation_words(Relation::Writes)));
+            let pipe = n.object.and_then(|o| self.c.object(o)).is_some_and(|o| o.kind == ObjectKind::Pipe);
+            // Who waits for its child keeps it open without meaning to.
+            let parent = class(&self.g.vertex(next.vertex), self.c) == WaitClass::Child;
+            let how = if writes && pipe && parent { ", kept open by" } else { " for" };
+            let waited = || format!("{}{}{how} {whom}", self.waited_to(n), self.full_pipe(n));
             let did = self.spun(n).map_or_else(waited, |s| format!("{s}, and goes on when {whom} lets it"));
             parts.push(format!("{name}{did}"));
         }

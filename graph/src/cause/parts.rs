@@ -196,7 +196,8 @@ impl Writer<'_> {
             } else {
                 self.kept_by_readers(before)
             };
-            return format!("; this held up {last} for {time}{call}{}{how}", at_the(on));
+            let asks = self.asks_variable(before);
+            return format!("; this held up {last}{asks} for {time}{call}{}{how}", at_the(on));
         }
         let then = before.start + before.duration;
         // Of two that are called alike the name tells nothing.

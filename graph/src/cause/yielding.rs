@@ -40,9 +40,20 @@ impl Writer<'_> {
 
     /// What a step did that ran in a loop which asks something, and for how long.
     pub(super) fn spun(&self, n: &SliceNode) -> Option<String> {
+        let how = self.loop_of(n)?;
+        Some(format!("{} for {}", how.words_with(self.c), span(n.spent)))
+    }
+
+    /// `, which asks done again and again,` of a step that ran in a loop which asks one variable.
+    pub(super) fn asks_variable(&self, n: &SliceNode) -> String {
+        let how = self.loop_of(n);
+        let variable = how.as_ref().and_then(YieldLoop::variable);
+        variable.map_or_else(String::new, |v| format!(", which asks {} again and again,", clean(v, 60)))
+    }
+
+    fn loop_of(&self, n: &SliceNode) -> Option<YieldLoop> {
         let spans = &[(n.start, n.start + n.duration)];
         let p = (n.state == "running").then(|| profile(self.g, self.c, n.thread, spans))?;
-        let how = yield_loop(self.g, self.c, n.thread, spans, &p)?;
-        Some(format!("{} for {}", how.words_with(self.c), span(n.spent)))
+        yield_loop(self.g, self.c, n.thread, spans, &p)
     }
 }

@@ -75,7 +75,12 @@ impl Walk<'_> {
         if class == WaitClass::Sleep
             && refused.is_none()
             && let Some(a) = &asks
-            && let Some(c) = self.let_go_on(thread, &a.spans, group.blocked / group.waits.max(1) as u64)
+            && let Some(c) = self.let_go_on(
+                thread,
+                &a.spans,
+                group.blocked / group.waits.max(1) as u64,
+                a.variable.as_deref(),
+            )
         {
             return self.sleeps_for(c, WaitClass::Lock, thread, a.spans.clone());
         }

@@ -89,7 +89,7 @@ impl Walk<'_> {
             YieldLoop::Fails { object, .. } => self.keeps_failing(thread, object, spans),
             YieldLoop::Polls(_) => self.kin_behind(thread, spans),
             YieldLoop::Child { .. } => self.spun_for_child(thread, spans),
-            _ => self.let_go_on(thread, spans, 0).or_else(|| self.kin_behind(thread, spans)),
+            _ => self.let_go_on(thread, spans, 0, how.variable()).or_else(|| self.kin_behind(thread, spans)),
         };
         let next = next.or_else(|| self.lives_on(thread, spans));
         let asks_memory = matches!(how, YieldLoop::GivesUp | YieldLoop::Spins { .. });

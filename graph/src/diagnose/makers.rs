@@ -168,8 +168,15 @@ impl Walk<'_> {
     }
 
     /// The one thread of the same process that did something else all the time that a loop asked for what was not recorded,
-    /// until just before the loop ended: what it did is the best that can be told. `each`: how long the loop sleeps.
-    pub(super) fn let_go_on(&self, thread: ThreadId, spans: &Spans, each: Ns) -> Option<Candidate> {
+    /// until just before the loop ended: what it did is the best that can be told. `each`: how long the loop sleeps; `variable`:
+    /// what it asks, if that is known.
+    pub(super) fn let_go_on(
+        &self,
+        thread: ThreadId,
+        spans: &Spans,
+        each: Ns,
+        variable: Option<&str>,
+    ) -> Option<Candidate> {
         let process = self.c.thread(thread)?.process;
         // Where flags were recorded, a person was asked which it is.
         if !flags_seen(self.g, thread, spans, 0).is_empty() {
@@ -213,8 +220,13 @@ impl Walk<'_> {
             self.g.threads_of(process).filter(|t| *t != thread && self.counts(*t) && !self.on_the_way(*t));
         let mut all = others.filter(did);
         let (one, None) = (all.next()?, all.next()) else { return None };
-        let why = "what the loop asks for was not recorded; this is the only thread of its process that did something else all that time";
-        Some(Candidate { relation: None, ..self.keeping(one, Relation::Owns, spans[0].0, why.into(), spans) })
+        let unseen = variable.map_or_else(
+            || "what the loop asks for was not recorded".to_owned(),
+            |v| format!("who writes {}, which the loop asks, was not recorded", clean(v, 60)),
+        );
+        let why =
+            format!("{unseen}; this is the only thread of its process that did something else all that time");
+        Some(Candidate { relation: None, ..self.keeping(one, Relation::Owns, spans[0].0, why, spans) })
     }
 
     /// Until when a thread went on to wait as it did at `end`, with nothing longer between two waits than these are: what was

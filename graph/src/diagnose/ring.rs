@@ -74,7 +74,12 @@ impl Walk<'_> {
             // A server waits for its own locks, and in the middle of a statement, by its event loop's means.
             let obliged = obliged || waits_for_lock(n) || self.executes(n.thread, n.start + n.duration);
             let obliged = obliged || self.wants_room(n, &v) || !full && self.hears_child_of(n);
+            let obliged = obliged || self.kept_open_by_parents(i, from);
             let next = self.out.nodes.get(i + 1);
+            // Who waits for signals may wait for a child's end by them.
+            let child = relation_words(Relation::ChildOf);
+            let obliged =
+                obliged || next.is_some_and(|x| x.why_weak.as_deref().is_some_and(|w| w.contains(child)));
             let sole = next.map_or(entry.sole, |next| next.sole || self.only_two(n, next));
             let sole = sole || full && self.hears_of(n, &v, next);
             let flag = n.waits_on.as_deref() == Some(DATA_FLAG);
@@ -165,6 +170,25 @@ impl Walk<'_> {
                 let held = h.relation == Relation::Writes && h.object == v.object;
                 held && self.c.process_id_of(h.holder) == writer
             })
+    }
+
+    /// Does the step wait at a pipe of which only processes of the ring were found to have the writing end, all of which wait for
+    /// its end, or for that of one that does? They keep the pipe open until it has ended, and it reads until they close it.
+    fn kept_open_by_parents(&self, step: usize, from: usize) -> bool {
+        let ring = &self.out.nodes[from..];
+        let n = &self.out.nodes[step];
+        let v = self.g.vertex(n.vertex);
+        let process = |t: ThreadId| self.c.process_id_of(t);
+        let pipe = self.c.object(v.object).is_some_and(|o| o.kind == ObjectKind::Pipe);
+        let end = (n.start + n.duration).saturating_add(1);
+        let found: Vec<_> = self.g.holds(n.thread, n.start..end).filter(|h| h.object == v.object).collect();
+        let ancestors: Vec<_> = process(n.thread).into_iter().flat_map(|p| self.c.ancestors(p)).collect();
+        let others = ring.iter().filter(|o| o.thread != n.thread);
+        pipe && !found.is_empty()
+            && found.iter().all(|h| {
+                h.relation == Relation::Writes && ring.iter().any(|o| process(o.thread) == process(h.holder))
+            })
+            && others.filter_map(|o| process(o.thread)).all(|p| ancestors.contains(&p))
     }
 
     /// Do all steps from `from` on wait for data on one channel, without a request of their own?

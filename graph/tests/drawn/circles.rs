@@ -418,3 +418,34 @@ fn who_goes_on_by_its_own_time_out_does_not_wait_for_whom_it_keeps_waiting() {
     assert_eq!(c.tid, Some(1001), "{r:#?}");
     assert!(c.why.contains("when a time-out of its own had passed: it was idle for 9.70 s"), "{}", c.why);
 }
+
+/// A child reads to the end of a pipe; only its parents have the writing end, and wait for the child, the nearer one by signals.
+/// Somebody else who has it, too, may write.
+#[test]
+fn who_keeps_a_pipe_open_and_waits_for_its_reader_to_end_is_waited_for_itself() {
+    for other in [false, true] {
+        let mut d = Drawing::new(3.0);
+        let app = d.process("app", "app", None, 0.0);
+        let limit = d.process("timeout", "timeout 3 cat", Some(app), 0.1);
+        let cat = d.process("cat", "cat", Some(limit), 0.2);
+        let (pipe, timers) = (d.object(ObjectKind::Pipe, 9, 9, ""), d.object(ObjectKind::Timer, 2, 0, ""));
+        let of_app = d.object(ObjectKind::Child, 1001, 0, "");
+        d.wait(app, 0.2, 3.0, "wait4").on(of_app).open();
+        d.wait(limit, 0.3, 3.0, "rt_sigsuspend").on(timers).open();
+        d.wait(cat, 0.3, 3.0, "read").on(pipe).open();
+        d.hold(limit, app, of_app, Relation::ChildOf, 1.0);
+        d.hold(cat, limit, timers, Relation::ChildOf, 1.0);
+        d.hold(app, cat, pipe, Relation::Writes, 1.0);
+        d.hold(limit, cat, pipe, Relation::Writes, 1.0);
+        if other {
+            let writer = d.process("writer", "writer", None, 0.0);
+            d.wait(writer, 0.1, 3.0, "clock_nanosleep").open();
+            d.hold(writer, cat, pipe, Relation::Writes, 1.0);
+        }
+        let r = d.diagnose("^app");
+        let why = &r.root_causes[0].why;
+        assert_eq!(why.contains("circular wait (deadlock): cat"), !other, "{why}");
+        assert_eq!(why.contains("kept open by app"), !other, "{why}");
+        assert_eq!(r.root_causes[0].process.as_deref() == Some("writer"), other, "{why}");
+    }
+}

@@ -405,9 +405,9 @@ fn a_sleep_that_a_signal_ended_was_not_over() {
         let w = d.wait(app, 0.0, 2.5, "clock_nanosleep");
         let w = if before { w.before() } else { w };
         if killed {
-            w.by_kernel(flush)
+            w.by_kernel(flush);
         } else {
-            w.times_out()
+            w.times_out();
         }
         d.exit(app, 2.6);
         let why = &d.diagnose("sleep").root_causes[0].why;

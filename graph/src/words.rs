@@ -147,8 +147,15 @@ pub fn container_pid(p: &Process) -> Option<u32> {
 /// The command line a process had at `time`: the latest set by then (the first one when all are later).
 pub fn cmdline_at(catalog: &Catalog, thread: ThreadId, time: Ns) -> String {
     let Some(p) = catalog.process_of(thread) else { return String::new() };
-    let at = p.cmdlines.iter().rev().find(|c| c.time <= time).or(p.cmdlines.first());
-    at.map_or_else(String::new, |c| c.text.clone())
+    let at = p.cmdlines.iter().rposition(|c| c.time <= time).unwrap_or(0);
+    // What it got from its parent by fork(2) is no name of its own: a server's session has one soon.
+    let parents = |text: &str| {
+        let parent = catalog.process(p.parent).filter(|parent| parent.exe == p.exe);
+        parent.is_some_and(|parent| parent.cmdlines.iter().any(|c| c.text == text))
+    };
+    let copied = at == 0 && p.cmdlines.first().is_some_and(|c| parents(&c.text));
+    let own = if copied { p.cmdlines.get(1) } else { None };
+    own.or(p.cmdlines.get(at)).map_or_else(String::new, |c| c.text.clone())
 }
 
 /// A command line cut to what tells processes apart: no folders, long words and the middle left out.

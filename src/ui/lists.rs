@@ -78,7 +78,7 @@ fn command(ui: &Ui, buffer: &mut Buffer, area: Rect, id: pg_graph::VertexId) {
         }
     };
     write(Look::Title, "whose", buffer);
-    for line in super::parts::wrap(&r.cmdline(v.thread, 2_000), columns).iter().take(6) {
+    for line in super::parts::wrap(&r.cmdline_at(v.thread, v.end, 2_000), columns).iter().take(6) {
         write(Look::Text, line, buffer);
     }
     if let Some(p) = r.catalog.process_of(v.thread) {
@@ -98,7 +98,7 @@ fn command(ui: &Ui, buffer: &mut Buffer, area: Rect, id: pg_graph::VertexId) {
     write(Look::Text, "", buffer);
     write(Look::Title, "the other end of the selected edge", buffer);
     write(Look::Strong, r.thread_name(o.thread), buffer);
-    write(Look::Dim, &r.cmdline(o.thread, 400), buffer);
+    write(Look::Dim, &r.cmdline_at(o.thread, o.end, 400), buffer);
     let how = edge.weak.map_or_else(|| "strong".to_owned(), |w| format!("weak: {}", w.words()));
     write(Look::Text, &format!("{} edge, {how}", edge.kind.name()), buffer);
     if let Some(call) = r.graph.edge_syscall(e).name() {

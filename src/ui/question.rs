@@ -192,7 +192,7 @@ fn asking(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     let Some(r) = ui.recording() else { return };
     rule(ui, buffer, area, &format!("{} all the while", r.thread_name(n.thread)), &r.ids(n.thread));
     let columns = usize::from(area.width).saturating_sub(2);
-    let mut lines = vec![r.cmdline(n.thread, columns)];
+    let mut lines = vec![r.cmdline_at(n.thread, n.start + n.duration, columns)];
     lines.extend(crate::frames::condensed(&n.stack).iter().map(|f| format!("  {}", clean_to(f, columns))));
     for (i, l) in lines.iter().take(usize::from(area.height) - 1).enumerate() {
         let look = if i == 0 { Look::Dim } else { Look::Text };

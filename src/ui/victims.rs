@@ -205,7 +205,7 @@ fn about(ui: &Ui) -> Vec<(&'static str, String)> {
         format!("{}{single}", r.wait(&vertex))
     };
     let mut lines = vec![
-        ("command", r.cmdline(v.thread, 400)),
+        ("command", r.cmdline_at(v.thread, v.start + v.duration, 400)),
         (if on_cpu(v) { "ran" } else { "waits on" }, waits),
         ("in", stack),
     ];

@@ -167,6 +167,14 @@ impl Identity {
     }
 
     /// Read the command line; keeps the old one when it cannot be read.
+    /// Reads the command line of a thread's process once more: servers write there what each of their processes does, and a
+    /// child has its parent's until then.
+    pub fn read_title(&mut self, thread: ThreadId, now: Ns) {
+        if let Some(process) = self.row(thread).map(|t| t.process) {
+            self.read_cmdline(process, now);
+        }
+    }
+
     pub(super) fn read_cmdline(&mut self, id: ProcessId, now: Ns) {
         let Some(pid) = self.process(id).map(|p| p.pid) else { return };
         let Some(Ok(bytes)) = self.patience.run(pid, move || procfs::read_cmdline(pid)) else { return };

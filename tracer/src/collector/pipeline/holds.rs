@@ -185,6 +185,7 @@ impl Pipeline {
             self.objects.name_if_none(long.off.object, path);
         }
         if self.identity.in_reach(long.thread) {
+            self.identity.read_title(long.thread, time);
             for found in &holders {
                 self.identity.reach(found.holder);
             }

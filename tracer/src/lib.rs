@@ -28,7 +28,7 @@ mod sys_bpf;
 pub mod units;
 mod unserved;
 
-pub use collector::{Collector, Hurry, LiveStats, check_permission, lower_priority, raise_priority};
+pub use collector::{Collector, Hurry, LiveStats, check_permission, lower_priority, prefer};
 pub use error::Error;
 pub use focus::Focus;
 pub use options::{Level, Options};

@@ -137,7 +137,7 @@ pub fn run_beside(args: &Record, limit: Limit, companion: Option<&mut dyn Compan
         argv => Some(Command::spawn(argv).map_err(|e| Failure::Usage(e.to_string()))?),
     };
     let (send, items) = bounded(QUEUE);
-    pg_tracer::raise_priority();
+    pg_tracer::prefer();
     let collector = Collector::start(options, send).map_err(|e| tracer_failure(&e))?;
     let header = about::header(args);
     if let Err(e) = begin(args, &collector, command.as_mut()) {

@@ -138,7 +138,7 @@ pub fn record(args: &Record) -> Result<Recorded, Failure> {
     let (send, items) = bounded(QUEUE);
     // This thread writes what the collector sends: it must not starve beside a busy target. The command
     // was started before and keeps its priority.
-    pg_tracer::raise_priority();
+    pg_tracer::prefer();
     let collector = match Collector::start(options, send) {
         Ok(c) => c,
         Err(e) => {

@@ -38,7 +38,8 @@ mod unserved;
 mod words;
 
 pub use permission::check_permission;
-pub use priority::{lower_priority, raise_priority};
+use priority::raise_priority;
+pub use priority::{lower_priority, prefer};
 
 use crate::error::Error;
 use crate::flags::{FlagError, FlagSpec};

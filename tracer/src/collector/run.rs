@@ -11,7 +11,7 @@ use super::pipeline::Pipeline;
 use super::programs::{Pass, Programs};
 use super::toll::Toll;
 use super::unanswered::{self, Unanswered};
-use super::{Command, LiveStats, raise_priority};
+use super::{Command, LiveStats, prefer, raise_priority};
 use crate::clock;
 use crate::error::Error;
 use crate::flags::{FlagError, FlagSpec, Touch, Watch};
@@ -63,6 +63,8 @@ pub(super) struct Run {
     /// Events at the start of the current second.
     second: (u64, u64),
     rate: u64,
+    /// It has fallen behind, and runs before everything else until it has caught up.
+    pressed: bool,
     everything: bool,
     /// Names are looked up now, or only when a report was asked for.
     naming: bool,
@@ -100,7 +102,7 @@ impl Run {
         stats: Arc<Mutex<LiveStats>>,
         hurry: Arc<AtomicBool>,
     ) -> Result<Self, Error> {
-        raise_priority();
+        prefer();
         let own = std::process::id();
         let mut programs = Programs::start(options, own)?;
         let start = clock::monotonic();
@@ -152,6 +154,7 @@ impl Run {
             left: (0, 0),
             second: (start, 0),
             rate: 0,
+            pressed: false,
             everything,
             naming: !options.names_on_report,
             on_report: options.names_on_report,
@@ -270,6 +273,10 @@ impl Run {
                 self.pipeline.tell_files(complete);
             }
             let behind = self.drain.batches.len() > BEHIND;
+            if behind != self.pressed {
+                self.pressed = behind;
+                if behind { raise_priority() } else { prefer() }
+            }
             // Rather a little early than woken once more.
             let due = self.long.due();
             let long = now >= due.saturating_sub(if had_batch { EARLY } else { 0 });

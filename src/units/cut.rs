@@ -11,6 +11,8 @@
 //!   signs of work. Where system calls were recorded, such turns are units of their own;
 //! - a unit that ends in the wait of another loop, or with the thread's program, or that took no time.
 //!
+//! A thread that serves one client ends when it has: another one than its program's first ends its last unit by that.
+//!
 //! A worker waits for a signal, and then, when whoever signalled has the mutex still, for that, too, by the same call.
 //! Such a wait belongs to the one before, as does one for the mutex just before the wait for the signal.
 //!
@@ -19,7 +21,7 @@
 
 use super::bounds::Bounds;
 use pg_event::{
-    Direction, Event, Kind, Ns, ObjectId, ObjectKind, OffCpu, OffState, StackId, Sysno, ThreadId,
+    Catalog, Direction, Event, Kind, Ns, ObjectId, ObjectKind, OffCpu, OffState, StackId, Sysno, ThreadId,
 };
 use pg_tracer::units::Turning;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -129,7 +131,7 @@ struct Thread {
 /// Cuts threads into units, event by event.
 pub struct Cutter<'a, 'b> {
     bounds: &'b mut Bounds<'a>,
-    kind_of: &'b dyn Fn(ObjectId) -> ObjectKind,
+    catalog: &'b Catalog,
     /// When events were lost, in order.
     lost: &'b [Range<Ns>],
     threads: HashMap<ThreadId, Thread>,
@@ -140,15 +142,11 @@ pub struct Cutter<'a, 'b> {
 }
 
 impl<'a, 'b> Cutter<'a, 'b> {
-    /// `lost`: when events were lost, in order of time. `kind_of`: what objects are.
-    pub fn new(
-        bounds: &'b mut Bounds<'a>,
-        lost: &'b [Range<Ns>],
-        kind_of: &'b dyn Fn(ObjectId) -> ObjectKind,
-    ) -> Self {
+    /// `lost`: when events were lost, in order of time.
+    pub fn new(bounds: &'b mut Bounds<'a>, lost: &'b [Range<Ns>], catalog: &'b Catalog) -> Self {
         let (threads, runs, left) = (HashMap::new(), HashMap::new(), Left::default());
         let waited = BTreeSet::new();
-        Self { bounds, kind_of, lost, threads, runs, left, turning: None, waited }
+        Self { bounds, catalog, lost, threads, runs, left, turning: None, waited }
     }
 
     /// Cuts also where a loop is proven to have turned without a wait.
@@ -177,13 +175,14 @@ impl<'a, 'b> Cutter<'a, 'b> {
             }
             Kind::Ipc(m) => {
                 let sends = m.direction == Direction::Send;
-                self.did(e.thread, Did::Message(sends, (self.kind_of)(m.object)));
+                self.did(e.thread, Did::Message(sends, self.kind_of(m.object)));
                 None
             }
-            Kind::Exec | Kind::Exit { .. } => {
+            Kind::Exec => {
                 self.forget(e.thread);
                 None
             }
+            Kind::Exit { .. } => self.exits(e.thread, e.time),
             _ => None,
         }
     }
@@ -356,11 +355,33 @@ impl<'a, 'b> Cutter<'a, 'b> {
         }
     }
 
+    /// The thread ends. Where its process does, it may have been woken for nothing else.
+    fn exits(&mut self, thread: ThreadId, time: Ns) -> Option<Cut> {
+        let unit = self.threads.get_mut(&thread).and_then(|t| t.unit.take_if(|u| u.cut.did_something()));
+        let Some(unit) = unit.filter(|_| !self.catalog.is_first(thread)) else {
+            self.forget(thread);
+            return None;
+        };
+        self.threads.remove(&thread);
+        let of = unit.cut.of;
+        self.ends(unit, of, time)
+    }
+
+    fn kind_of(&self, object: ObjectId) -> ObjectKind {
+        self.catalog.object(object).map_or(ObjectKind::Unknown, |o| o.kind)
+    }
+
     /// The thread ends, or another program begins in it.
     fn forget(&mut self, thread: ThreadId) {
         if let Some(t) = self.threads.remove(&thread) {
             self.left.edges += u64::from(t.unit.is_some());
         }
+    }
+}
+
+impl Cut {
+    fn did_something(&self) -> bool {
+        !self.did.is_empty() || !self.waits.is_empty() || !self.samples.is_empty()
     }
 }
 

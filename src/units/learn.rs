@@ -6,7 +6,7 @@ use super::cut::{Cut, Cutter, Did, Left};
 use super::replies::Replies;
 use super::requests;
 use super::scan::Scanned;
-use pg_event::{Catalog, Item, ModuleId, Ns, ObjectId, ObjectKind, ThreadId};
+use pg_event::{Catalog, Item, ModuleId, Ns, ThreadId};
 use pg_graph::units::{
     Binary, Boundary, Function, LoopFunction, LoopKey, NativeWay, PathSet, Place, Profile, RequestWay, Unit,
 };
@@ -89,7 +89,6 @@ where
     let (found, turning) = seen.event_loops_turning(&catalog, places);
     let mut bounds = Bounds::new(&catalog, found.values().flatten(), &waits);
     requests::add(&mut bounds, items(), (&catalog, &is_wanted, &lost), (places, &turning));
-    let kind_of = |o: ObjectId| catalog.object(o).map_or(ObjectKind::Unknown, |o| o.kind);
     let loops: Vec<(LoopAt, String)> = bounds.loops().iter().map(|l| (l.at, l.name.clone())).collect();
     let likely: Vec<bool> = bounds.loops().iter().map(|l| l.likely).collect();
     let for_requests = |l: &Loop| l.boundary.iter().filter(|b| b.request.is_some()).count();
@@ -105,7 +104,7 @@ where
         // Messages that were recorded now and then only would tell equal units apart.
         messages: !unheard,
     };
-    let mut cutter = Cutter::new(&mut bounds, &lost, &kind_of);
+    let mut cutter = Cutter::new(&mut bounds, &lost, &catalog);
     let mut replies = Replies::default();
     for item in items() {
         if let Item::Events(events) = item {

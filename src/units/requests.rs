@@ -4,9 +4,7 @@
 use super::bounds::Bounds;
 use super::cut::Cutter;
 use super::replies::{Place, Replies};
-use pg_event::{
-    Catalog, Event, FrameId, Item, Kind, ModuleId, ModuleKind, Ns, ObjectId, ObjectKind, StackId, ThreadId,
-};
+use pg_event::{Catalog, Event, FrameId, Item, Kind, ModuleId, ModuleKind, Ns, StackId, ThreadId};
 use pg_tracer::units::{BoundaryPath, LoopAt, Places, RequestLoop, Turning, Wait};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -22,8 +20,7 @@ pub(super) fn add(
     if bounds.loops().is_empty() {
         return;
     }
-    let kind_of = |o: ObjectId| catalog.object(o).map_or(ObjectKind::Unknown, |o| o.kind);
-    let mut cutter = Cutter::new(bounds, lost, &kind_of);
+    let mut cutter = Cutter::new(bounds, lost, catalog);
     let mut replies = Replies::default();
     for item in items {
         let Item::Events(events) = item else { continue };

@@ -382,3 +382,23 @@ fn what_a_unit_does_now_and_then_is_no_part_of_its_type() {
     let trees: Vec<(usize, u64)> = trees.map(|t| (t.paths.len(), t.units)).collect();
     assert_eq!(trees, [(1, 1), (2, 1), (1, 5)]);
 }
+
+/// A thread for each client ends when that has gone: its last unit with it. The first thread's end is the program's, and a thread
+/// that was woken to end did nothing.
+#[test]
+fn a_thread_that_ends_ends_its_unit() {
+    for (thread, works, units) in [(1, true, 5), (1, false, 4), (0, true, 4)] {
+        let mut d = Drawn::new();
+        d.turns(0, 4).wait(WAIT, 520, 620);
+        if works {
+            d.wait(READ, 630, 640);
+        }
+        d.push(0, 0, 670, Kind::Exit { status: 0 });
+        for e in &mut d.events {
+            e.thread = ThreadId(thread);
+        }
+        let learnt = d.learn();
+        let all: u64 = types(&learnt.profile).iter().map(|t| t.1).sum();
+        assert_eq!(all, units, "{thread} {works}: {:?}", types(&learnt.profile));
+    }
+}

@@ -8,7 +8,7 @@ use super::cut::{Cutter, Left};
 use super::requests;
 use super::scan::Scanned;
 use crate::session::Loaded;
-use pg_event::{Catalog, ObjectId, ObjectKind, ThreadId, UnitTypeId};
+use pg_event::{Catalog, ThreadId, UnitTypeId};
 use pg_graph::EventGraph;
 use pg_graph::transactions::{Transactions, WorkUnit};
 use pg_tracer::units::{LoopAt, Places};
@@ -72,12 +72,11 @@ fn cut(loaded: &Loaded, wanted: impl Fn(&Catalog, ThreadId) -> bool) -> Work {
     let mut bounds = Bounds::new(catalog, found.values().flatten(), &scanned.waits);
     let mut work = Work::default();
     work.loops.extend(bounds.loops().iter().map(|l| loop_name(catalog, l.at, &l.name)));
-    let kind_of = |o: ObjectId| catalog.object(o).map_or(ObjectKind::Unknown, |o| o.kind);
     let all = (0..catalog.threads.len() as u32).map(ThreadId);
     let is_wanted: BTreeSet<ThreadId> = all.filter(|t| wanted(catalog, *t)).collect();
     let items = loaded.session.items();
     requests::add(&mut bounds, items, (catalog, &is_wanted, &scanned.lost), (&mut places, &turning));
-    let mut cutter = Cutter::new(&mut bounds, &scanned.lost, &kind_of).at_turns(&turning);
+    let mut cutter = Cutter::new(&mut bounds, &scanned.lost, catalog).at_turns(&turning);
     let mut units: Vec<WorkUnit> = Vec::new();
     for item in loaded.session.items() {
         let pg_event::Item::Events(events) = item else { continue };

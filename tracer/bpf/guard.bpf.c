@@ -722,4 +722,20 @@ int on_context(struct regs *ctx)
 
 #include "given.h"
 
+/* The current thread ends, within a unit or between two. */
+static __noinline int ends_with_thread(struct unit *u)
+{
+	u64 now = bpf_ktime_get_ns(), on = lit_since();
+	if (!u || !u->running)
+		return 0;
+	had_cpu(u, now, on);
+	if (is_cleared(u, now, on)) {
+		u->running = 0;
+		return 0;
+	}
+	age(u, now);
+	end_unit(u, now, 0);
+	return 0;
+}
+
 #include "lives.h"

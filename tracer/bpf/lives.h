@@ -68,6 +68,11 @@ int BPF_PROG(on_exit, struct task_struct *task)
 	u32 tid = task->pid, tgid = task->tgid;
 	if (!bpf_map_lookup_elem(&targets, &tgid))
 		return 0;
+	struct unit *u = guarded(tid);
+	struct control *c = settings();
+	/* Its unit ends with it; a function that never returned is none. */
+	if (u && c && !c->given)
+		ends_with_thread(u);
 	free_slot(tid);
 	/* The last one: the number may pass on to another process. */
 	if (!BPF_CORE_READ((struct task_struct___left *)task, signal, live.counter))

@@ -28,6 +28,11 @@ impl Units {
     pub(crate) fn event(&mut self, e: &Event, time: Ns) -> bool {
         match e.kind {
             Kind::UnitBoundary { unit_type, begin } => self.boundary(e.thread, unit_type, begin, time),
+            // Its unit ends with it; what else the event tells is not of a unit.
+            Kind::Exit { .. } => {
+                self.exits(e.thread, time);
+                return false;
+            }
             Kind::Violation(v) => self.violations.push(ViolationFact::new(e.thread, &v, time)),
             _ => return false,
         }
@@ -41,6 +46,12 @@ impl Units {
             self.open.insert(thread, (time, unit_type));
         } else if let Some((start, at_begin)) = before {
             let unit_type = unit_type.some().unwrap_or(at_begin);
+            self.closed.push(UnitFact { thread, unit_type, start, end: time, open: false });
+        }
+    }
+
+    fn exits(&mut self, thread: ThreadId, time: Ns) {
+        if let Some((start, unit_type)) = self.open.remove(&thread) {
             self.closed.push(UnitFact { thread, unit_type, start, end: time, open: false });
         }
     }

@@ -205,6 +205,24 @@ fn units_end_where_the_thread_waits_for_events_again() {
     assert_eq!(told, [(ns(1.9), false), (ns(3.1), true)]);
 }
 
+/// Nor does a thread that has ended.
+#[test]
+fn a_unit_ends_with_its_thread() {
+    let mut d = Drawing::new(9.0);
+    let main = d.process("shopd", "shopd", None, 0.0);
+    let t = d.thread(main, "client", 0.5);
+    let get = d.unit_type("GET /", 0.02, 0.04);
+    let work = d.stack(&["render (shopd)", "serve (shopd)"]);
+    d.wait(main, 0.1, 9.0, "accept").open();
+    d.wait(t, 0.5, 1.0, "recvfrom").timer();
+    d.violation(t, get, (1.0, 1.041), (work, 1), SeenBy::Asleep);
+    d.unit_begins(t, 1.0);
+    d.exit(t, 1.06);
+    let (g, _) = d.build();
+    let told: Vec<_> = g.violations().iter().map(|v| (v.until, v.ended)).collect();
+    assert_eq!(told, [(ns(1.06), true)]);
+}
+
 /// Another thread had the CPU; and whoever may as well be idle does not come before what a guard told.
 #[test]
 fn units_that_had_no_cpu_blame_who_had_it() {

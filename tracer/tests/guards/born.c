@@ -1,5 +1,5 @@
 /* Whoever serves is made for it. Each line on standard input, KIND MICROSECONDS, is one piece of work for a new child (F, f)
- * or a new thread (T, t), which waits for it first (F, T) or finds it there (f, t); it answers and stays. */
+ * or a new thread (T, t), which waits for it first (F, T) or finds it there (f, t); it answers and stays. A thread (X) that waits for its work answers and ends. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ __attribute__((noinline)) void serve(int from)
 	char line[17] = "";
 	while (take(from, line)) {
 		stick(strtoul(line + 1, 0, 10));
-		if (write(1, "", 1) != 1)
+		if (write(1, "", 1) != 1 || line[0] == 'X')
 			return;
 	}
 	sink++;
@@ -51,9 +51,9 @@ int main(void)
 {
 	char line[17] = "";
 	while (read(0, line, 16) == 16) {
-		int to[2], waits = line[0] == 'F' || line[0] == 'T';
+		int to[2], waits = line[0] == 'F' || line[0] == 'T' || line[0] == 'X';
 		pthread_t t;
-		if (line[0] != 'F' && line[0] != 'f' && line[0] != 'T' && line[0] != 't') {
+		if (line[0] != 'F' && line[0] != 'f' && line[0] != 'T' && line[0] != 't' && line[0] != 'X') {
 			if (write(1, "", 1) != 1)
 				return 1;
 			continue;

@@ -101,6 +101,17 @@ fn first_units_of_new_threads_and_children_are_guarded() {
         // One that was without a CPU for long may be told a second time.
         guards.poll(Duration::from_millis(10));
     }
+    // One that ends when it has answered: its unit is over with it.
+    asked += 1;
+    server.ask(&format!("X {LONG}"));
+    let v = violation(&mut guards);
+    let ended = wait_for(&mut guards, |told| match told {
+        Told::Ended(e) if e.tid == v.tid && e.violated => Some(e.elapsed),
+        _ => None,
+    });
+    let elapsed = ended.expect("its end is told");
+    assert!((LONG * 900..3 * LONG * 1000).contains(&elapsed), "{elapsed}: {v:?}");
+    server.answer();
     let counts = guards.counts(0);
     assert_eq!(counts.iter().map(|c| c.violations).collect::<Vec<_>>(), [asked, 0, 0], "{counts:?}");
 }

@@ -135,9 +135,14 @@ impl Drawing {
         UnitTypeId(self.catalog.unit_types.len() as u32 - 1)
     }
 
+    /// A unit begins.
+    pub fn unit_begins(&mut self, thread: ThreadId, at: f64) {
+        self.event(ns(at), thread, Kind::UnitBoundary { unit_type: UnitTypeId::NONE, begin: true });
+    }
+
     /// A unit of a type from `start` to `end`.
     pub fn unit(&mut self, thread: ThreadId, unit_type: UnitTypeId, (start, end): (f64, f64)) {
-        self.event(ns(start), thread, Kind::UnitBoundary { unit_type: UnitTypeId::NONE, begin: true });
+        self.unit_begins(thread, start);
         self.event(ns(end), thread, Kind::UnitBoundary { unit_type, begin: false });
     }
 

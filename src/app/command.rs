@@ -147,6 +147,7 @@ commands! {
     Suspend "suspend" "" [Global] "Stop pg-tui and go back to the shell; `fg` brings it back."
     Help "help" "help" [Global] "All keys and what they do."
     Cancel "cancel" "" [Global] "Close what is open, clear a mark, or go back."
+    Write "write" "" [Global] "Write the report of the verdict beside the session; notes and decisions are kept there by themselves."
     Quit "quit" "quit" [Global] "Leave pg-tui. Notes and decisions are kept in the session."
 
     Up "up" "" [List] "Up."
@@ -177,6 +178,16 @@ impl Cmd {
     /// By name.
     pub fn from_name(name: &str) -> Option<Self> {
         COMMANDS.iter().find(|c| c.name == name).map(|c| c.cmd)
+    }
+
+    /// By a name that it has in editors and debuggers.
+    pub fn from_alias(name: &str) -> Option<Self> {
+        Some(match name {
+            "q" | "q!" | "qa" | "qa!" | "x" | "x!" | "wq" | "wq!" | "exit" => Self::Quit,
+            "w" | "w!" => Self::Write,
+            "h" => Self::Help,
+            _ => return None,
+        })
     }
 
     /// The view it belongs to, when it belongs to exactly one that can be gone to at any time.

@@ -36,7 +36,7 @@ pub fn threads(state: &State) -> String {
                 (b.name.clone(), first, first.map_or_else(String::new, |t| r.cmdline(t, 400)))
             }
         };
-        let share = |part| time::percent(part, b.times.total());
+        let share = |part| time::percent(part, b.lasted());
         let command = if command.is_empty() { command } else { code(&command).replace('|', "\\|") };
         // Writing to a string does not fail.
         let _ = writeln!(

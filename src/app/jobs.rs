@@ -82,8 +82,8 @@ pub enum Job {
 /// What came of it.
 #[derive(Debug)]
 pub enum Done {
-    /// The victims.
-    Victims(Vec<Row>),
+    /// The victims, and how many there are with those that are not listed.
+    Victims(Vec<Row>, usize),
     /// What can be searched for.
     Index(Arc<Index>),
     /// What fits a query, and how many fit in all.
@@ -183,8 +183,8 @@ impl Job {
                 return;
             }
             Self::Victims(r, options) => {
-                let found = pg_graph::victims(&r.graph, &r.catalog, &options);
-                Done::Victims(found.into_iter().map(|v| Row::new(&r, v)).collect())
+                let (found, total) = pg_graph::victims_of_all(&r.graph, &r.catalog, &options);
+                Done::Victims(found.into_iter().map(|v| Row::new(&r, v)).collect(), total)
             }
             Self::Index(r) => Done::Index(Arc::new(Index::new(&r))),
             Self::Find { index, query, generation, newest } => {

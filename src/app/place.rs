@@ -1,8 +1,9 @@
 //! Going somewhere: to a vertex, a moment, a thread, a diagnosis.
 
 use super::jobs::Job;
+use super::layer::SearchBox;
 use super::msg::Effect;
-use super::search::{Found, Target};
+use super::search::{Found, Places};
 use super::state::{Place, State, View};
 use super::update::run_job;
 use super::views::diagnosis::Outcome;
@@ -127,21 +128,52 @@ pub fn keep_decisions(state: &mut State, log: DecisionLog) {
     }
 }
 
-/// Goes where a search hit leads.
-pub fn target(state: &mut State, target: Target, text: String) {
+/// Goes where the selected hit of a search leads; the other processes and threads that it found are the next ones.
+pub fn target(state: &mut State, search: &SearchBox) {
     let Some(r) = state.recording.clone() else { return };
-    match target {
-        Target::Process(p) => {
+    let Some(hit) = search.hits.get(search.selected) else { return };
+    let Some(node) = hit.target.node() else {
+        run_job(state, Job::Places(r, hit.target.clone(), hit.text.clone()));
+        return;
+    };
+    let nodes = search.hits.iter().filter_map(|h| Some((h.target.node()?, h.text.clone())));
+    let nodes: Vec<_> = nodes.collect();
+    let at = nodes.iter().position(|n| n.0 == node).unwrap_or(0);
+    let what = search.line.text().trim().to_owned();
+    state.found = Some(Found { what, places: Places::Nodes(nodes), at });
+    match node {
+        Node::Process(_) => {
             state.go(View::Threads);
-            state.threads.select(Node::Process(p));
+            state.threads.select(node);
         }
-        Target::Thread(t) => {
-            let (from, to) = (state.timeline.from, state.timeline.to);
-            state.go(View::Timeline);
-            jump(state, t, state.timeline.cursor);
-            (state.timeline.from, state.timeline.to) = (from, to);
+        Node::Thread(t) => lane_of(state, t),
+    }
+}
+
+/// Shows a thread in the timeline, at the moment and in the span shown there.
+fn lane_of(state: &mut State, t: ThreadId) {
+    let (from, to) = (state.timeline.from, state.timeline.to);
+    state.go(View::Timeline);
+    jump(state, t, state.timeline.cursor);
+    (state.timeline.from, state.timeline.to) = (from, to);
+}
+
+/// Shows a process or a thread where one is: in the timeline or in the tree.
+fn show_node(state: &mut State, node: Node) {
+    if state.view != View::Timeline {
+        state.go(View::Threads);
+        state.threads.select(node);
+        return;
+    }
+    let Some(r) = state.recording.clone() else { return };
+    let thread = match node {
+        Node::Thread(t) => Some(t),
+        Node::Process(p) => {
+            r.groups().iter().find(|g| g.process == p).and_then(|g| g.threads.first()).copied()
         }
-        Target::Function(_) | Target::Object(_) => run_job(state, Job::Places(r, target, text)),
+    };
+    if let Some(t) = thread {
+        lane_of(state, t);
     }
 }
 
@@ -151,22 +183,31 @@ pub fn found(state: &mut State, what: String, vertices: Vec<VertexId>) {
         state.say(Look::Warning, format!("no thread waited or was seen on the CPU in {what}"));
         return;
     }
-    state.found = Some(Found { what, vertices, at: 0 });
+    state.found = Some(Found { what, places: Places::Vertices(vertices), at: 0 });
     show_found(state, 0);
 }
 
-/// Shows the next or the previous vertex that was found.
+/// Shows the next or the previous of what was found.
 pub fn show_found(state: &mut State, by: isize) {
     let Some(f) = &mut state.found else {
         state.say(Look::Dim, "nothing was searched for yet; / searches");
         return;
     };
-    let n = f.vertices.len() as isize;
-    f.at = (f.at as isize + by).rem_euclid(n.max(1)) as usize;
-    let (at, what, total) = (f.at, f.what.clone(), f.vertices.len());
-    if let Some(v) = f.vertices.get(at).copied() {
-        open_vertex(state, v);
-        state.say(Look::Dim, format!("{} of {total} in or on {what}, the longest there first", at + 1));
+    let total = f.places.count();
+    f.at = (f.at as isize + by).rem_euclid((total as isize).max(1)) as usize;
+    let (at, what) = (f.at, f.what.clone());
+    match &f.places {
+        Places::Vertices(v) => {
+            let Some(v) = v.get(at).copied() else { return };
+            open_vertex(state, v);
+            state.say(Look::Dim, format!("{} of {total} in or on {what}, the longest there first", at + 1));
+        }
+        Places::Nodes(n) => {
+            let Some((node, name)) = n.get(at).cloned() else { return };
+            show_node(state, node);
+            let like = if what.is_empty() { String::new() } else { format!(" found by \"{what}\"") };
+            state.say_only(Look::Dim, format!("{name}: {} of {total}{like}", at + 1));
+        }
     }
 }
 

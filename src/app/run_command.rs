@@ -41,17 +41,13 @@ pub fn run_command(state: &mut State, cmd: Cmd) {
             state.log_offset = usize::MAX;
             state.go(View::Log);
         }
-        Cmd::Back | Cmd::Forward => {
-            let here = state.place();
-            let to = if cmd == Cmd::Back { state.history.back(here) } else { state.history.forward(here) };
-            match to {
-                Some(p) => place::restore(state, p),
-                None => state.say_only(
-                    Look::Dim,
-                    if cmd == Cmd::Back { "nothing before this" } else { "nothing after this" },
-                ),
-            }
-        }
+        Cmd::Back | Cmd::Forward => match state.travel(cmd == Cmd::Back) {
+            Some(p) => place::restore(state, p),
+            None => state.say_only(
+                Look::Dim,
+                if cmd == Cmd::Back { "nothing before this" } else { "nothing after this" },
+            ),
+        },
         Cmd::Help => {
             let context = state.view.context();
             state.layers.push(Layer::Help(Help { context, offset: 0 }));
@@ -83,6 +79,7 @@ pub fn run_command(state: &mut State, cmd: Cmd) {
         Cmd::NextTheme => next_theme(state),
         Cmd::Redraw => state.ask(Effect::Redraw),
         Cmd::Suspend => state.ask(Effect::Suspend),
+        Cmd::Write => view_command::write(state),
         Cmd::Quit => state.ask(Effect::Quit),
         Cmd::Cancel => cancel(state),
         _ => view_command::run(state, cmd),
@@ -144,21 +141,19 @@ fn cancel(state: &mut State) {
         return;
     }
     match state.view {
-        View::Question => {
-            state.go(View::Slice);
+        View::Question if state.diagnosis.question().is_some() => {
+            // Not left for it: else the way back would lead here again, and round and round.
+            state.view = View::Slice;
             state.say_only(Look::Dim, "the question waits: enter comes back to it");
         }
         View::Victims if std::mem::take(&mut state.victims.then_diagnose) => {
             state.say_only(Look::Dim, "the worst victim is selected only");
         }
         View::Victims => state.say_only(Look::Dim, "q quits"),
-        _ => {
-            let here = state.place();
-            match state.history.back(here) {
-                Some(p) => place::restore(state, p),
-                None => state.view = View::Victims,
-            }
-        }
+        _ => match state.travel(true) {
+            Some(p) => place::restore(state, p),
+            None => state.view = View::Victims,
+        },
     }
 }
 
@@ -255,7 +250,7 @@ fn text_command(state: &mut State, cmd: Cmd) {
         Cmd::NextRow | Cmd::PreviousRow => {
             let by = Move::By(if cmd == Cmd::NextRow { 1 } else { -1 });
             match layer {
-                Layer::Palette(p) => p.selected = by.from(p.selected, p.rows.len(), 1),
+                Layer::Palette(p) => p.go(by),
                 Layer::Search(s) => s.selected = by.from(s.selected, s.hits.len(), 1),
                 Layer::Note(_) | Layer::Guard(_) | Layer::Help(_) | Layer::WhyNot(_) | Layer::Flag(..) => {}
             }
@@ -298,7 +293,20 @@ pub fn search(state: &mut State) {
 fn accept(state: &mut State) {
     match state.layers.pop() {
         Some(Layer::Palette(p)) => {
-            let Some(cmd) = p.rows.get(p.selected).copied() else { return };
+            let Some(cmd) = p.rows.get(p.selected).copied().filter(|_| p.sure) else {
+                // What was typed is not run by chance.
+                let others = if p.rows.is_empty() {
+                    ""
+                } else {
+                    "; down chooses one of those that do something like it"
+                };
+                state.say_only(
+                    Look::Warning,
+                    format!("no command is called \"{}\"{others}", p.line.text().trim()),
+                );
+                state.layers.push(Layer::Palette(p));
+                return;
+            };
             if !cmd.row().applies(p.context)
                 && let Some(home) = cmd.home()
             {
@@ -312,11 +320,7 @@ fn accept(state: &mut State) {
             }
             run_command(state, cmd);
         }
-        Some(Layer::Search(s)) => {
-            if let Some(hit) = s.hits.get(s.selected) {
-                place::target(state, hit.target.clone(), hit.text.clone());
-            }
-        }
+        Some(Layer::Search(s)) => place::target(state, &s),
         Some(Layer::Note(n)) => {
             let empty = n.line.text().trim().is_empty();
             if empty && n.id.is_none() {

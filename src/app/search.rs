@@ -1,6 +1,7 @@
 //! Finding processes, threads, functions and files by fuzzy matching, on a thread of its own.
 
 use super::recording::Recording;
+use super::views::threads::Node;
 use crate::clean::clean_to;
 use fuzzy_matcher::FuzzyMatcher;
 use fuzzy_matcher::skim::SkimMatcherV2;
@@ -57,15 +58,34 @@ pub struct Hit {
     pub far: bool,
 }
 
-/// Vertices found, the longest wait first, and which one is shown.
+/// What a search found, and which of it is shown.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// What was looked for.
     pub what: String,
-    /// The vertices.
-    pub vertices: Vec<VertexId>,
+    /// Where it is.
+    pub places: Places,
     /// Which one is shown.
     pub at: usize,
+}
+
+/// Where something that was searched for is.
+#[derive(Clone, Debug)]
+pub enum Places {
+    /// Vertices in a function or on an object, the longest there first.
+    Vertices(Vec<VertexId>),
+    /// Processes and threads, the best hit first.
+    Nodes(Vec<(Node, String)>),
+}
+
+impl Places {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        match self {
+            Self::Vertices(v) => v.len(),
+            Self::Nodes(n) => n.len(),
+        }
+    }
 }
 
 /// What searching needs between two queries.
@@ -84,6 +104,15 @@ const MAX_HITS: usize = 200;
 const NEARLY_AS_GOOD: i64 = 70;
 
 impl Target {
+    /// The node of the tree of threads that it is.
+    pub fn node(&self) -> Option<Node> {
+        match self {
+            Self::Process(p) => Some(Node::Process(*p)),
+            Self::Thread(t) => Some(Node::Thread(*t)),
+            Self::Function(_) | Self::Object(_) => None,
+        }
+    }
+
     /// What kind of thing it is, in a word.
     pub fn kind(&self) -> &'static str {
         match self {

@@ -140,10 +140,10 @@ fn loaded(state: &mut State, load: Load) {
 
 fn job_done(state: &mut State, done: Done) {
     match done {
-        Done::Victims(rows) => {
+        Done::Victims(rows, total) => {
             finished(state, "looking for victims");
             let first = !state.victims.known && state.timeline.cursor == 0;
-            state.victims.set(rows);
+            state.victims.set(rows, total);
             if let Some(v) = state.victims.current().filter(|_| first) {
                 // The timeline opens where it hurts most.
                 (state.timeline.thread, state.timeline.cursor) = (Some(v.thread), v.start + v.duration / 2);

@@ -339,6 +339,18 @@ fn critical_path(state: &mut State) {
     }
 }
 
+/// Writes the report of the verdict; without one there is nothing that is not kept already.
+pub fn write(state: &mut State) {
+    if state.diagnosis.verdict().is_some() {
+        export(state);
+    } else {
+        state.say_only(
+            Look::Dim,
+            "notes and decisions are kept in the session as they are made; with a verdict this writes its report",
+        );
+    }
+}
+
 fn export(state: &mut State) {
     let (Some(r), Some(report)) = (state.recording.clone(), state.diagnosis.verdict().cloned()) else {
         return;

@@ -67,6 +67,11 @@ pub fn lines(ui: &Ui, context: Context, columns: usize) -> Vec<Line<'static>> {
     out.push(timeline::legend(ui));
     let mixed = " mixed (underlined): it also did something else within that column";
     out.push(Line::from(ui.span(Look::Dim, mixed)));
+    out.push(Line::from(vec![
+        Span::raw(" "),
+        ui.span(Look::Runnable, ui.g.yielding),
+        ui.span(Look::Dim, " repeated yield: a victim that asked again and again"),
+    ]));
     let edges = vec![
         Span::raw(" "),
         ui.span(Look::StrongEdge, ui.g.strong),

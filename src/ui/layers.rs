@@ -196,7 +196,7 @@ fn palette(ui: &Ui, buffer: &mut Buffer, area: Rect, p: &Palette) {
     let wide = area.width >= DOCS;
     for (i, cmd) in p.rows.iter().enumerate().skip(offset).take(usize::from(rows.height)) {
         let c = cmd.row();
-        let selected = i == p.selected;
+        let selected = p.sure && i == p.selected;
         let there = if c.applies(p.context) { None } else { cmd.home() };
         let context = there.map_or(p.context, View::context);
         let keys = ui.state.config.keymap.keys_for(context, *cmd).into_iter().next().unwrap_or_default();

@@ -249,3 +249,65 @@ fn a_recommendation_taken_is_no_answer_of_ones_own() {
         assert!(s.shows(told), "{keys}: {}", s.screen());
     }
 }
+
+/// A question that was answered is no place any more, and one that waits is passed once.
+#[test]
+fn the_way_back_leads_through_no_empty_question() {
+    let mut s = Session::new(100, 30, false);
+    s.keys("enter r");
+    assert_eq!(s.state.view, View::Verdict, "{}", s.screen());
+    s.keys("esc");
+    assert_eq!(s.state.view, View::Victims, "{}", s.screen());
+    // Taken back, the verdict is none.
+    s.keys("enter T g r u");
+    assert_eq!(s.state.view, View::Question, "{}", s.screen());
+    s.keys("ctrl-o");
+    assert_eq!(s.state.view, View::Threads, "{}", s.screen());
+    let mut s = Session::new(100, 30, false);
+    s.keys("enter esc");
+    assert!(s.state.view == View::Slice && s.shows("the question waits"), "{}", s.screen());
+    s.keys("esc");
+    assert_eq!(s.state.view, View::Victims, "{}", s.screen());
+}
+
+/// What was found is gone through in the view one is in.
+#[test]
+fn the_next_process_or_thread_that_was_found() {
+    let mut s = Session::new(100, 30, false);
+    s.keys("/ 'payd enter");
+    assert_eq!(s.state.view, View::Threads, "{}", s.screen());
+    let first = s.state.threads.selected();
+    s.keys("n");
+    assert!(s.state.view == View::Threads && s.shows("2 of "), "{}", s.screen());
+    let second = s.state.threads.selected();
+    assert_ne!(first, second);
+    s.keys("N");
+    assert_eq!(s.state.threads.selected(), first, "{}", s.screen());
+    s.keys("t");
+    let before = s.state.timeline.thread;
+    s.keys("n");
+    assert_eq!(s.state.view, View::Timeline, "{}", s.screen());
+    s.keys("n");
+    assert_ne!(s.state.timeline.thread, before);
+    s.keys("V n");
+    assert_eq!(s.state.view, View::Threads, "{}", s.screen());
+}
+
+/// What is typed from habit runs nothing else.
+#[test]
+fn a_command_that_there_is_not_runs_no_other() {
+    let mut s = Session::new(100, 30, false);
+    s.keys(": 'shell enter");
+    assert!(s.shows("no command is called \"shell\"; down chooses"), "{}", s.screen());
+    assert!(!s.asked.iter().any(|e| matches!(e, Effect::Suspend)));
+    s.keys("down enter");
+    assert!(matches!(s.asked.last(), Some(Effect::Suspend)), "{}", s.screen());
+    s.keys(": 'zzzzz enter");
+    assert!(s.shows("no command is called \"zzzzz\""), "{}", s.screen());
+    s.keys("esc : 'w enter");
+    assert!(s.shows("are kept in the session as they are made"), "{}", s.screen());
+    s.keys("enter A : 'w enter");
+    assert!(s.shows("no file to write the report beside"), "{}", s.screen());
+    s.keys(": 'wq enter");
+    assert!(matches!(s.asked.last(), Some(Effect::Quit)));
+}

@@ -122,7 +122,7 @@ commands! {
     FindFlag "find-flag" "" [Question Verdict] "Find the variable that the loop asks, by following the thread for a moment, if it still runs."
     FollowSteps "follow-steps" "" [Vertex Question Verdict] "Follow the thread instruction by instruction for 20 ms, if it still runs, and show what it executes."
 
-    Undo "undo" "undo" [Global] "Take back the last answer."
+    Undo "undo" "undo" [Global] "Take back the last answer; among notes, bring back the last one deleted."
     GoTimeline "timeline" "timeline" [Global] "Threads over time."
     GoThreads "threads" "threads" [Global] "Processes and threads with their shares of time."
     GoVictims "victims" "victims" [Global] "What hung: the suspicious vertices."

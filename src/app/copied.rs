@@ -159,6 +159,15 @@ fn word(s: LaneState) -> &'static str {
 
 /// All bookmarks and notes.
 pub fn notes(state: &State) -> String {
+    let mut out = note_lines(state);
+    if !out.is_empty() {
+        let _ = writeln!(out, "\n{}", code(&state.file));
+    }
+    out
+}
+
+/// The same as lines of a list.
+pub fn note_lines(state: &State) -> String {
     let Some(r) = &state.recording else { return String::new() };
     let mut out = String::new();
     for n in &state.notes.notes {
@@ -166,9 +175,6 @@ pub fn notes(state: &State) -> String {
             if n.thread.is_none() { String::new() } else { format!(", {}", escape(r.thread_name(n.thread))) };
         let text = if n.text.is_empty() { "bookmark".to_owned() } else { escape(&n.text) };
         let _ = writeln!(out, "- {}{who}: {text}", time::moment(n.time, 1_000));
-    }
-    if !out.is_empty() {
-        let _ = writeln!(out, "\n{}", code(&state.file));
     }
     out
 }

@@ -8,9 +8,10 @@ use super::runtime::{Options, RunError, Screen};
 use super::state::{Phase, State};
 use super::terminal::{self, Terminal};
 use super::views::{Move, scrolled};
-use super::{moves, signals, time};
+use super::{moves, nothing_here, signals, time};
 use crate::clean::clean;
-use crate::config::{Key, Lookup};
+use crate::config::keys::show_sequence;
+use crate::config::{Key, Look, Lookup};
 use crossbeam_channel::RecvTimeoutError;
 use crossterm::event::{Event, KeyCode, KeyEventKind, MouseButton, MouseEventKind};
 use pg_event::Relation;
@@ -96,15 +97,20 @@ pub fn word(d: Doing) -> &'static str {
     }
 }
 
-/// What a thread waits for, and who could end that, in words.
-pub fn waits(r: &Row) -> (String, String) {
+/// What a thread waits for, and who could end that, in words. `all` are the rows to take names of threads from.
+pub fn waits(r: &Row, all: &[Row]) -> (String, String) {
     // A set of one is that one.
     let object = if let [only] = r.members.as_slice() { only } else { &r.object };
     let what = crate::frames::call_on(Some(r.call.as_str()).filter(|c| !c.is_empty()), Some(object));
     let mut names: Vec<String> = Vec::new();
     for h in &r.holders {
-        let own =
-            if h.pid == r.pid { format!("thread {}", h.tid) } else { format!("{}:{}", h.process, h.pid) };
+        let own = if h.pid != r.pid {
+            format!("{}:{}", h.process, h.pid)
+        } else if let Some(x) = all.iter().find(|x| x.tid == h.tid) {
+            format!("{}:{}", x.thread, h.tid)
+        } else {
+            format!("thread {}", h.tid)
+        };
         names.push(format!("{} ({})", clean(&own), relation(h.relation)));
     }
     if r.opens {
@@ -188,11 +194,11 @@ pub fn since(r: &Row) -> String {
 }
 
 /// Does a thread have all these words (in small letters) in its names, ids, command line, state or wait?
-fn fits(r: &Row, words: &[String]) -> bool {
+fn fits(r: &Row, words: &[String], all: &[Row]) -> bool {
     if words.is_empty() {
         return true;
     }
-    let (what, who) = waits(r);
+    let (what, who) = waits(r, all);
     let Row { pid, tid, process, thread, cmdline, .. } = r;
     let text =
         format!("{process} {pid} {thread} {tid} {cmdline}\n{} {what} {who}", word(r.doing)).to_lowercase();
@@ -219,7 +225,7 @@ impl LiveState {
         let words: Vec<String> =
             self.filter.text().to_lowercase().split_whitespace().map(str::to_owned).collect();
         // Who is asked for by name is shown whatever it does.
-        let asked = |r: &&Row| if words.is_empty() { shown(r) } else { fits(r, &words) };
+        let asked = |r: &&Row| if words.is_empty() { shown(r) } else { fits(r, &words, &self.all) };
         self.rows = self.all.iter().filter(asked).cloned().collect();
         sort(&mut self.rows);
         if !self.chosen || self.row().is_none() {
@@ -300,7 +306,7 @@ impl LiveState {
         match cmd {
             Cmd::LiveFilter => self.typing = true,
             Cmd::Cancel if self.is_filtered() => self.clear_filter(),
-            Cmd::Quit | Cmd::Cancel => return Some(Left::Quit),
+            Cmd::Quit => return Some(Left::Quit),
             Cmd::RecordThis => {
                 return self.current().map(|r| Left::Record { pid: r.pid, hangs: hangs(r) });
             }
@@ -364,21 +370,34 @@ fn take(
     match msg {
         Msg::Input(Event::Key(k)) if k.kind != KeyEventKind::Release => {
             state.pending.push(Key::from(k));
+            state.message = None;
             let context = state.layers.last().map_or_else(|| shown.context(), Layer::context);
             match state.config.keymap.lookup(context, &state.pending) {
                 Lookup::Prefix => {}
                 Lookup::Nothing => {
-                    state.pending.clear();
+                    let pressed = std::mem::take(&mut state.pending);
                     if let KeyCode::Char(c) = k.code
                         && context == Context::Text
                         && Key::from(k).mods.is_empty()
                     {
                         shown.type_in(c.encode_utf8(&mut [0; 4]));
+                    } else if context == Context::Live {
+                        nothing_here::tell(state, context, &pressed);
                     }
                 }
                 Lookup::Command(cmd) => {
-                    state.pending.clear();
+                    let pressed = std::mem::take(&mut state.pending);
                     match cmd {
+                        Cmd::Cancel if context == Context::Live && !shown.is_filtered() => {
+                            state.say_only(Look::Dim, "q quits");
+                        }
+                        cmd if context == Context::Live && !cmd.row().applies(context) => {
+                            let keys = show_sequence(&pressed);
+                            state.say_only(
+                                Look::Warning,
+                                format!("{keys}: nothing here; {} in a recording", cmd.row().name),
+                            );
+                        }
                         Cmd::Help if state.layers.is_empty() => {
                             state.layers.push(Layer::Help(Help { context: Context::Live, offset: 0 }));
                         }
@@ -535,7 +554,7 @@ mod tests {
         assert_eq!(order(&s), [13]);
         assert_eq!(s.run(Cmd::Cancel, 10), None, "esc takes the filter away first");
         assert_eq!(order(&s), [13, 12]);
-        assert_eq!(s.run(Cmd::Cancel, 10), Some(Left::Quit));
+        assert_eq!(s.run(Cmd::Cancel, 10), None, "as everywhere, q quits");
         s.run(Cmd::LiveFilter, 10);
         s.type_in("zzz");
         assert!(s.rows.is_empty() && s.current().is_none());
@@ -575,7 +594,7 @@ mod tests {
         assert_eq!(s.rows.iter().map(|r| r.tid).collect::<Vec<_>>(), [6, 7, 1]);
         assert_eq!(circle(&s.rows[0], s.all()), "as it seems: shop:6 -> shop:7 -> shop:6");
         let both = ("openat fifo:/a".to_owned(), "nobody has opened the other end".to_owned());
-        assert_eq!(waits(&s.rows[0]), both);
+        assert_eq!(waits(&s.rows[0], &[]), both);
     }
 
     #[test]
@@ -589,9 +608,14 @@ mod tests {
 
     #[test]
     fn what_is_waited_for_is_told_harmlessly() {
-        let (what, who) = waits(&row(1, Doing::Waits, LONG, 1));
+        let (what, who) = waits(&row(1, Doing::Waits, LONG, 1), &[]);
         assert_eq!(what, "read pipe:[7]");
         assert_eq!(who, "payd\u{fffd}[2J:7 (can write it)");
+        // A thread of the same process is called by its name.
+        let owner = Row { thread: "transfer".into(), ..row(7, Doing::Waits, LONG, 0) };
+        let waiter = Row { pid: 7, ..row(8, Doing::Waits, LONG, 1) };
+        assert_eq!(waits(&waiter, &[owner]).1, "transfer:7 (can write it)");
+        assert_eq!(waits(&waiter, &[]).1, "thread 7 (can write it)");
         assert_eq!(since(&row(1, Doing::Waits, 2 * LONG, 0)), "> 2.00 s");
         assert_eq!(since(&row(1, Doing::Runs, 0, 0)), "50 %");
     }

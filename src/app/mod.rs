@@ -20,6 +20,7 @@ pub mod load;
 mod mouse;
 mod moves;
 pub mod msg;
+mod nothing_here;
 mod place;
 pub mod recording;
 mod run_command;

@@ -1,7 +1,7 @@
 //! Going somewhere: to a vertex, a moment, a thread, a diagnosis.
 
 use super::jobs::Job;
-use super::layer::SearchBox;
+use super::layer::{Layer, SearchBox};
 use super::msg::Effect;
 use super::search::{Found, Places};
 use super::state::{Place, State, View};
@@ -238,9 +238,11 @@ pub fn copy(state: &mut State, text: String) {
         return;
     }
     state.ask(Effect::Osc52(text.clone()));
-    let what = match state.view {
-        View::Question => "the verdict so far",
-        view => view.context().name(),
+    let what = match (state.layers.last(), state.view) {
+        (Some(Layer::WhyNot(_)), _) => "why not the others",
+        (Some(Layer::Flag(..)), _) => "the flag",
+        (_, View::Question) => "the verdict so far",
+        (_, view) => view.context().name(),
     };
     let what = format!("{what}, {}", super::time::counted(text.lines().count(), "line"));
     let tool = state.config.clipboard.clone();

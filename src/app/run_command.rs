@@ -123,7 +123,27 @@ fn go_steps(state: &mut State) {
     }
 }
 
+/// Deletes the selected note.
+pub fn delete_note(state: &mut State) {
+    let Some(n) = state.notes.current().cloned() else { return };
+    keep(state, Note { deleted: true, ..n });
+    if !state.notes.deleted.is_empty() {
+        state.say_only(Look::Dim, "deleted; u brings it back");
+    }
+}
+
+/// Takes back the last answer; where notes are shown, brings back the last one that was deleted.
 fn undo(state: &mut State) {
+    if state.view == View::Notes {
+        match state.notes.deleted.pop() {
+            Some(n) => {
+                state.notes.selected = Some(n.id);
+                keep(state, n);
+            }
+            None => state.say_only(Look::Dim, "no note was deleted since this was opened"),
+        }
+        return;
+    }
     let (Some(decisions), Some(victim)) = (state.diagnosis.undone(), state.diagnosis.victim().cloned())
     else {
         state.say_only(Look::Dim, "there is no answer to take back");
@@ -198,6 +218,9 @@ fn keep(state: &mut State, note: Note) {
     if r.session().is_none() {
         state.say(Look::Warning, "this recording has no file to keep notes in");
         return;
+    }
+    if note.deleted {
+        state.notes.deleted.extend(state.notes.notes.iter().find(|n| n.id == note.id).cloned());
     }
     run_job(state, Job::KeepNote(r, note));
 }

@@ -1,5 +1,6 @@
 //! Views as text: the verdict in words, and Markdown for a ticket.
 
+use super::layer::Layer;
 use super::state::{State, View};
 use super::time;
 use super::views::diagnosis::cause_step;
@@ -337,8 +338,30 @@ pub(super) fn code(text: &str) -> String {
     format!("`{}`", clean(text).replace('`', "'"))
 }
 
-/// The view shown, as Markdown.
+/// Paragraphs as Markdown: titles, and what stands below them as lists.
+fn list_markdown(paragraphs: &[Paragraph]) -> String {
+    let mut out = String::new();
+    for p in paragraphs.iter().filter(|p| !p.text.is_empty()) {
+        let _ = match p.look {
+            Look::Title => {
+                writeln!(out, "{}**{}**\n", if out.is_empty() { "" } else { "\n" }, escape(&p.text))
+            }
+            _ => writeln!(out, "- {}", sentence(&p.text)),
+        };
+    }
+    out
+}
+
+/// What is on top, as Markdown: the layer if it has something to tell, else the view shown.
 pub fn markdown(state: &State) -> String {
+    match state.layers.last() {
+        Some(Layer::WhyNot(_)) => return list_markdown(&why_not(state)),
+        Some(Layer::Flag(lines, _)) => {
+            let lines: Vec<_> = lines.iter().map(|l| clean(l)).collect();
+            return format!("```\n{}\n```\n", lines.join("\n"));
+        }
+        _ => {}
+    }
     match state.view {
         View::Verdict | View::Question => verdict_markdown(state),
         View::Slice if state.diagnosis.outcome.is_some() => slice_markdown(state),
@@ -409,6 +432,10 @@ pub fn verdict_markdown(state: &State) -> String {
     let _ = writeln!(out, "\nNot seen: {}", escape(&missing(r)));
     for n in &r.coverage.notes {
         let _ = writeln!(out, "- {}", escape(n));
+    }
+    let notes = super::copied::note_lines(state);
+    if !notes.is_empty() {
+        let _ = write!(out, "\n**Notes**\n\n{notes}");
     }
     let s = &r.session;
     // A redacted recording tells neither.

@@ -7,7 +7,7 @@ use super::msg::{Effect, Load, Msg, Signal};
 use super::run_command::run_command;
 use super::state::{Phase, State, View};
 use super::views::notes::NotesState;
-use super::{mouse, place};
+use super::{mouse, nothing_here, place};
 use crate::config::{Key, Look, Lookup};
 use crossterm::event::{Event, KeyEventKind};
 use pg_graph::VictimOptions;
@@ -55,8 +55,7 @@ fn key(state: &mut State, key: Key) {
             run_command(state, cmd);
         }
         Lookup::Nothing => {
-            let alone = state.pending.len() == 1;
-            state.pending.clear();
+            let pressed = std::mem::take(&mut state.pending);
             if context == Context::Text
                 && let crossterm::event::KeyCode::Char(c) = key.code
                 && key.mods.is_empty()
@@ -64,11 +63,8 @@ fn key(state: &mut State, key: Key) {
             {
                 line.insert(c.encode_utf8(&mut [0; 4]));
                 super::run_command::typed(state);
-            } else if !alone && key != Key::plain(crossterm::event::KeyCode::Esc) {
-                state.message = Some(super::state::LogLine {
-                    look: Look::Warning,
-                    text: format!("no command on these keys; ? shows all ({key})"),
-                });
+            } else if context != Context::Text && key != Key::plain(crossterm::event::KeyCode::Esc) {
+                nothing_here::tell(state, context, &pressed);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::parts::{Ui, left, width, wrap};
 use super::timeline;
-use crate::app::command::{COMMANDS, Command, Context};
+use crate::app::command::{COMMANDS, Cmd, Command, Context};
 use crate::config::Look;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -32,7 +32,13 @@ pub fn lines(ui: &Ui, context: Context, columns: usize) -> Vec<Line<'static>> {
                 let lookup = if of == Context::Global || of == Context::List { context } else { of };
                 keymap.keys_for(lookup, c.cmd).join(", ")
             };
-            let doc = if c.cmd.choice().is_some() { "Choose this option." } else { c.doc };
+            let doc = match c.cmd {
+                _ if c.cmd.choice().is_some() => "Choose this option.",
+                // There is no session.
+                Cmd::Quit if context == Context::Live => "Leave pg-tui.",
+                Cmd::Cancel if context == Context::Live => "Close what is open, or show all threads again.",
+                _ => c.doc,
+            };
             let text = wrap(&format!("{}: {doc}", c.name), columns.saturating_sub(keys_width + 4).max(10));
             let mut keys = wrap(&keys, keys_width).into_iter();
             for l in text {

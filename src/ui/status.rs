@@ -177,6 +177,7 @@ fn shown(ui: &Ui, columns: u16) -> Vec<Hint> {
         Context::Question | Context::Slice | Context::Verdict => usize::MAX,
         // What is said of a limit, too.
         Context::Violations => 4,
+        Context::Notes => 3,
         _ => 2,
     };
     for (i, r) in ranked.iter_mut().enumerate() {
@@ -232,6 +233,8 @@ fn not_now(ui: &Ui, cmd: Cmd) -> bool {
         Cmd::GoTimeline => layer || s.view == View::Timeline,
         Cmd::Help => matches!(s.layers.last(), Some(Layer::Help(_) | Layer::WhyNot(_) | Layer::Flag(..))),
         Cmd::Quit => layer,
+        Cmd::Undo if s.view == View::Notes => layer || s.notes.deleted.is_empty(),
+        Cmd::OpenVertex | Cmd::See | Cmd::DeleteNote if s.view == View::Notes => s.notes.notes.is_empty(),
         Cmd::Undo => {
             let here = matches!(s.view, View::Question | View::Slice | View::Verdict);
             layer || !here || s.diagnosis.undone().is_none()

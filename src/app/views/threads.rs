@@ -153,6 +153,11 @@ impl ThreadsState {
         self.tree.borrow().selected().last().copied()
     }
 
+    /// Is there nothing below the selected line?
+    pub fn is_leaf(&self) -> bool {
+        self.selected().and_then(|n| self.find(n)).is_none_or(|b| b.children.is_empty())
+    }
+
     /// The thread selected, or the first one of the process selected.
     pub fn thread(&self, r: &Recording) -> Option<ThreadId> {
         match self.selected()? {

@@ -1,0 +1,103 @@
+//! What is kept and copied beside the verdict, and what is said where a key does nothing.
+
+use crate::app::harness::Session;
+use crate::app::msg::Effect;
+use std::path::Path;
+
+/// The demo, copied to a folder, since notes are kept in the file.
+fn demo(dir: &Path) -> Session {
+    let path = dir.join("demo.pgs");
+    let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("sessions/demo.pgs");
+    std::fs::copy(demo, &path).expect("the session is there");
+    let r = crate::app::load::load(&path, &crate::session::Symbols::default(), &|_, _| {});
+    Session::with(r.expect("it opens"), 80, 24, false)
+}
+
+fn copied(s: &Session) -> &str {
+    match s.asked.last() {
+        Some(Effect::Osc52(text)) => text,
+        other => panic!("nothing was copied: {other:?}"),
+    }
+}
+
+fn last(s: &Session) -> String {
+    s.screen().lines().last().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_deleted_note_is_brought_back() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut s = demo(dir.path());
+    s.keys("'");
+    for word in ["open", "see in timeline", "delete", "undo"] {
+        assert!(!last(&s).contains(word), "{word}: {}", last(&s));
+    }
+    let long = "a_note_that_is_much_too_long_for_a_line_of_eighty_columns_and_goes_on_and_on";
+    s.keys(&format!("V M '{long} enter '"));
+    assert!(s.shows("a_note_that") && s.screen().lines().any(|l| l.ends_with('…')), "{}", s.screen());
+    assert!(last(&s).contains("delete"), "{}", last(&s));
+    s.keys("x");
+    assert!(s.shows("None yet") && s.shows("deleted; u brings it back"), "{}", s.screen());
+    s.keys("u");
+    assert!(s.shows("a_note_that"), "{}", s.screen());
+    s.keys("u");
+    assert!(s.shows("no note was deleted"), "{}", s.screen());
+    // And written with the verdict.
+    s.keys("V enter A y");
+    assert!(copied(&s).contains("**Notes**") && copied(&s).contains(long), "{}", copied(&s));
+    s.keys("e");
+    let report = dir.path().join("demo.report.md");
+    let text = std::fs::read_to_string(&report).expect("a report");
+    assert!(text.contains(long), "{text}");
+}
+
+/// Whoever edited a report keeps it.
+#[test]
+fn a_report_is_not_written_over() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut s = demo(dir.path());
+    let files = || {
+        let all = std::fs::read_dir(dir.path()).expect("a folder").flatten();
+        let mut all: Vec<String> = all.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+        all.sort();
+        all
+    };
+    s.keys("enter A e e");
+    assert_eq!(files(), ["demo.pgs", "demo.report.json", "demo.report.md"], "the same is not written twice");
+    let report = dir.path().join("demo.report.md");
+    std::fs::write(&report, "edited").expect("a report");
+    s.keys(": 'write enter");
+    assert_eq!(std::fs::read_to_string(&report).expect("a report"), "edited");
+    assert!(files().contains(&"demo.report-2.md".to_owned()), "{:?}", files());
+}
+
+#[test]
+fn what_lies_over_the_verdict_is_copied() {
+    let mut s = Session::new(100, 30, false);
+    s.keys("enter A w y");
+    let text = copied(&s);
+    assert!(text.starts_with("**Other candidates**") && !text.contains("Root cause"), "{text}");
+    assert!(text.contains("**Weak edges on the way**") && s.shows("copied: why not the others"), "{text}");
+}
+
+#[test]
+fn a_key_that_does_nothing_says_so() {
+    let mut s = Session::new(120, 30, false);
+    for (keys, told) in [
+        ("x", "x: nothing here; delete in notes, silence in violations and units"),
+        ("e", "e: nothing here; export in verdict"),
+        ("z", "no command on these keys; ? shows all (z)"),
+        ("g x", "no command on these keys; ? shows all (g x)"),
+        ("l", "no others like it are behind this line"),
+        ("T G space", "nothing is below this line"),
+        ("enter A A", "A: nothing here; all recommended in"),
+        ("g r l", "nothing lies to this side"),
+    ] {
+        s.keys("V");
+        s.keys(keys);
+        assert!(s.shows(told), "{keys}: {}", s.screen());
+    }
+    // The last vertex of a thread.
+    s.keys("t G enter l");
+    assert!(s.shows("this is the last vertex of this thread"), "{}", s.screen());
+}

@@ -61,7 +61,7 @@ fn victim(r: &Report) -> String {
 }
 
 /// As the first word of a sentence.
-fn capital(text: &str) -> String {
+pub fn capital(text: &str) -> String {
     let mut rest = text.chars();
     rest.next().map_or_else(String::new, |c| c.to_uppercase().chain(rest).collect())
 }

@@ -106,25 +106,20 @@ fn loaded(state: &mut State, load: Load) {
             if !r.name.is_empty() {
                 state.file.clone_from(&r.name);
             }
-            for w in &r.warnings {
-                state.say(Look::Warning, w.clone());
-            }
-            // Notes repeat what is wrong with the file, for the report.
-            let told = |n: &&String| !r.warnings.iter().any(|w| n.ends_with(w.as_str()));
-            for n in r.coverage.notes.iter().filter(told).take(100) {
-                state.say(Look::Warning, n.clone());
+            for remark in r.remarks() {
+                state.say(Look::Warning, remark.clone());
             }
             let from = crate::wall::date_time(r.header.start_wall);
             let from = if from.is_empty() { from } else { format!(" from {from} on") };
             let told = format!(
-                "{} events, {} vertices, {} edges in {}{from}",
+                "events: {}, vertices: {}, edges: {}, in {}{from}",
                 super::time::count(r.graph.event_count()),
                 super::time::count(r.graph.vertex_count() as u64),
                 super::time::count(r.graph.edge_count() as u64),
                 super::time::length(r.graph.duration())
             );
             state.say(Look::Dim, told);
-            // The status line counts the warnings; the last line shows a newcomer the keys.
+            // The status line counts the remarks; the last line shows a newcomer the keys.
             state.message = None;
             state.recording = Some(r.clone());
             let options = victim_options(state);

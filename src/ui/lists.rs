@@ -214,7 +214,7 @@ pub fn log_lines(ui: &Ui, columns: u16) -> Vec<Line<'static>> {
     for l in &ui.state.log {
         let mark = match l.look {
             Look::Error => "error: ",
-            Look::Warning => "warning: ",
+            Look::Warning => "remark: ",
             _ => "",
         };
         let text = format!("{mark}{}", ui.plain(&l.text));

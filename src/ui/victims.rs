@@ -2,6 +2,7 @@
 
 use super::parts::{Ui, left, nothing, pointer, put, right, rule, share_out, thread_name, width, wrap};
 use crate::app::state::State;
+use crate::app::text;
 use crate::app::time;
 use crate::app::views::scrolled;
 use crate::app::views::victims::Row;
@@ -111,15 +112,18 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     let s = &ui.state.victims;
     let a = layout(ui.state, body);
     let everyone = s.everyone || ui.recording().is_some_and(|r| !r.has_focus());
+    let unread = ui.recording().and_then(|r| r.unread.as_deref());
+    let hung =
+        if unread.is_some() { "Victims: what hung, of what could be read" } else { "Victims: what hung" };
     let whose = if everyone { "of everybody" } else { "of the focus" };
     rule(
         ui,
         buffer,
         body,
         &match s.all.len() {
-            _ if !s.known => "Victims: what hung".to_owned(),
-            n if n < s.total => format!("Victims: what hung ({n} of {}, the worst)", s.total),
-            n => format!("Victims: what hung ({n})"),
+            _ if !s.known => hung.to_owned(),
+            n if n < s.total => format!("{hung} ({n} of {}, the worst)", s.total),
+            n => format!("{hung} ({n})"),
         },
         &format!("{whose}, by {}", s.sort.word()),
     );
@@ -138,7 +142,9 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     if s.rows.is_empty() {
         let text = if !s.known {
             "looking for victims…".to_owned()
-        } else if s.everyone {
+        } else if let Some(unread) = unread {
+            format!("{}. What hung may be in the rest; g l tells what is wrong.", text::capital(unread))
+        } else if everyone {
             "Nothing waited, ran or yielded unusually long. The timeline (t) shows everything there is."
                 .into()
         } else {

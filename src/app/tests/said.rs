@@ -6,9 +6,16 @@ use std::path::Path;
 
 /// The demo, copied to a folder, since notes are kept in the file.
 fn demo(dir: &Path) -> Session {
+    changed(dir, |_| {})
+}
+
+/// The same after something happened to the file.
+fn changed(dir: &Path, change: impl FnOnce(&mut Vec<u8>)) -> Session {
     let path = dir.join("demo.pgs");
     let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("sessions/demo.pgs");
-    std::fs::copy(demo, &path).expect("the session is there");
+    let mut bytes = std::fs::read(demo).expect("the session is there");
+    change(&mut bytes);
+    std::fs::write(&path, bytes).expect("a file");
     let r = crate::app::load::load(&path, &crate::session::Symbols::default(), &|_, _| {});
     Session::with(r.expect("it opens"), 80, 24, false)
 }
@@ -100,4 +107,37 @@ fn a_key_that_does_nothing_says_so() {
     // The last vertex of a thread.
     s.keys("t G enter l");
     assert!(s.shows("this is the last vertex of this thread"), "{}", s.screen());
+}
+
+/// What cannot be read may hold what hung.
+#[test]
+fn a_damaged_file_calms_nobody() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut s = changed(dir.path(), |bytes| {
+        let half = bytes.len() / 2;
+        bytes[half..half + 20].fill(0xee);
+    });
+    assert!(s.shows("of what could be read"), "{}", s.screen());
+    assert!(!s.shows("lost 0") && !s.shows("Nothing in the focus"), "{}", s.screen());
+    // One word and one count.
+    let remarks = s.state.recording.as_ref().expect("a recording").remarks().count();
+    assert!(s.shows(&crate::app::time::counted(remarks, "remark")), "{}", s.screen());
+    s.keys("L g g");
+    assert!(s.shows("remark: "), "{}", s.screen());
+    let told = s.state.log.iter().filter(|l| l.look == crate::config::Look::Warning).count();
+    assert_eq!(told, remarks, "{}", s.screen());
+    // With nothing left in it the list is empty for another reason than that nothing hung.
+    s.send(crate::app::Msg::Job(crate::app::jobs::Done::Victims(Vec::new(), 0)));
+    s.keys("V");
+    let words = s.screen().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("could be read: the file is damaged. What hung may be in the rest"), "{words}");
+    let s = changed(dir.path(), |bytes| bytes.truncate(bytes.len() / 3));
+    assert!(!s.shows("lost 0") && s.shows("! cut off"), "{}", s.screen());
+}
+
+/// What there is to remark is told on a usual screen, too.
+#[test]
+fn remarks_are_counted_on_a_narrow_screen() {
+    let s = Session::new(80, 24, false);
+    assert!(s.shows("1 remark (g l)"), "{}", s.screen());
 }

@@ -157,6 +157,43 @@ fn word(s: LaneState) -> &'static str {
     }
 }
 
+/// The tree of what a thread executed.
+pub fn steps(state: &State) -> String {
+    let rows = &state.steps.rows;
+    let line = |r: &crate::steps::Row| {
+        let indent = "  ".repeat(r.indent);
+        format!("{:>9}  {indent}{}  {}", crate::steps::grouped(r.steps), r.text, r.place)
+            .trim_end()
+            .to_owned()
+    };
+    let lines: Vec<String> = rows.iter().map(line).collect();
+    if rows.is_empty() { String::new() } else { format!("```\n{}\n```\n", lines.join("\n")) }
+}
+
+/// The critical path as a table.
+pub fn path(state: &State) -> String {
+    let (Some(rec), Some(thread)) = (&state.recording, state.path.thread) else { return String::new() };
+    let span = state.path.span;
+    let mut out = format!(
+        "What made these {} of {} from {} on:\n\n| for | thread | state | in |\n|---|---|---|---|\n",
+        time::length(span.1.saturating_sub(span.0)),
+        escape(rec.thread_name(thread)),
+        time::at(span.0)
+    );
+    for n in &state.path.parts {
+        let what = n.syscall.as_deref().or(n.function.as_deref()).unwrap_or("");
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} | {} |",
+            time::length(n.spent),
+            escape(rec.thread_name(n.thread)),
+            n.state,
+            escape(what)
+        );
+    }
+    out
+}
+
 /// All bookmarks and notes.
 pub fn notes(state: &State) -> String {
     let mut out = note_lines(state);

@@ -35,6 +35,22 @@ pub struct Help {
     pub context: Context,
     /// First line shown.
     pub offset: usize,
+    /// What the lines shown must have; without text it asks for nothing.
+    pub find: Line,
+    /// That is being typed.
+    pub typing: bool,
+}
+
+impl Help {
+    /// All of the help for a view.
+    pub fn new(context: Context) -> Self {
+        Self { context, offset: 0, find: Line::default(), typing: false }
+    }
+
+    /// Is anything asked of the lines shown, or about to be?
+    pub fn is_searched(&self) -> bool {
+        self.typing || !self.find.text().is_empty()
+    }
 }
 
 /// The command palette.
@@ -97,6 +113,7 @@ impl Layer {
     /// Its keys.
     pub fn context(&self) -> Context {
         match self {
+            Self::Help(h) if h.typing => Context::Text,
             Self::Help(_) | Self::WhyNot(_) | Self::Flag(..) => Context::Help,
             Self::Palette(_) | Self::Search(_) | Self::Note(_) | Self::Guard(_) => Context::Text,
         }
@@ -109,6 +126,7 @@ impl Layer {
             Self::Search(s) => Some(&mut s.line),
             Self::Note(n) => Some(&mut n.line),
             Self::Guard(g) => Some(&mut g.line),
+            Self::Help(h) if h.typing => Some(&mut h.find),
             Self::Help(_) | Self::WhyNot(_) | Self::Flag(..) => None,
         }
     }

@@ -8,7 +8,7 @@ use super::runtime::{Options, RunError, Screen};
 use super::state::{Phase, State};
 use super::terminal::{self, Terminal};
 use super::views::{Move, scrolled};
-use super::{moves, nothing_here, signals, time};
+use super::{moves, nothing_here, run_command, signals, time};
 use crate::clean::clean;
 use crate::config::keys::show_sequence;
 use crate::config::{Key, Look, Lookup};
@@ -380,7 +380,15 @@ fn take(
                         && context == Context::Text
                         && Key::from(k).mods.is_empty()
                     {
-                        shown.type_in(c.encode_utf8(&mut [0; 4]));
+                        let mut bytes = [0; 4];
+                        let c = &*c.encode_utf8(&mut bytes);
+                        match state.layers.last_mut().and_then(Layer::line) {
+                            Some(line) => {
+                                line.insert(c);
+                                run_command::typed(state);
+                            }
+                            None => shown.type_in(c),
+                        }
                     } else if context == Context::Live {
                         nothing_here::tell(state, context, &pressed);
                     }
@@ -399,10 +407,10 @@ fn take(
                             );
                         }
                         Cmd::Help if state.layers.is_empty() => {
-                            state.layers.push(Layer::Help(Help { context: Context::Live, offset: 0 }));
+                            state.layers.push(Layer::Help(Help::new(Context::Live)));
                         }
                         Cmd::Quit if state.layers.is_empty() => return Ok(Some(Left::Quit)),
-                        Cmd::NextTheme => super::run_command::next_theme(state),
+                        Cmd::NextTheme => run_command::next_theme(state),
                         Cmd::Redraw => terminal.clear()?,
                         Cmd::Suspend => suspend = true,
                         cmd if !state.layers.is_empty() => in_help(state, cmd),
@@ -448,6 +456,8 @@ fn take(
 /// What keys do while the help lies over the list.
 fn in_help(state: &mut State, cmd: Cmd) {
     match (cmd, moves::of(cmd)) {
+        _ if state.context() == Context::Text => run_command::run_command(state, cmd),
+        (Cmd::Search, _) => run_command::run_command(state, cmd),
         (Cmd::Cancel | Cmd::Quit | Cmd::Help, _) => state.layers.clear(),
         (_, Some(by)) => moves::up_down(state, by),
         _ => {}

@@ -26,6 +26,7 @@ pub mod recording;
 mod run_command;
 mod runtime;
 pub mod search;
+mod signal_name;
 mod signals;
 pub mod state;
 mod steps;

@@ -1,6 +1,6 @@
 //! What each command does.
 
-use super::command::Cmd;
+use super::command::{Cmd, Context};
 use super::jobs::Job;
 use super::layer::{Help, Layer, NoteBox, Palette, SearchBox};
 use super::msg::Effect;
@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 
 /// Runs a command in the view or layer on top.
 pub fn run_command(state: &mut State, cmd: Cmd) {
-    if !matches!(state.layers.last(), None | Some(Layer::Help(_) | Layer::WhyNot(_) | Layer::Flag(..))) {
+    if state.layers.last().is_some_and(|l| l.context() == Context::Text) {
         text_command(state, cmd);
         return;
     }
@@ -50,13 +50,18 @@ pub fn run_command(state: &mut State, cmd: Cmd) {
         },
         Cmd::Help => {
             let context = state.view.context();
-            state.layers.push(Layer::Help(Help { context, offset: 0 }));
+            state.layers.push(Layer::Help(Help::new(context)));
         }
         Cmd::Palette => {
             let palette = Palette::new(state.view.context(), &state.config.keymap);
             state.layers.push(Layer::Palette(palette));
         }
         Cmd::Search => {
+            // Whoever reads the help looks for something there.
+            if let Some(Layer::Help(h)) = state.layers.last_mut() {
+                h.typing = true;
+                return;
+            }
             state.layers.push(Layer::Search(SearchBox {
                 line: Line::default(),
                 generation: 0,
@@ -266,16 +271,20 @@ fn note(state: &mut State) {
 fn text_command(state: &mut State, cmd: Cmd) {
     let Some(layer) = state.layers.last_mut() else { return };
     match cmd {
-        Cmd::CloseText => {
-            state.layers.pop();
-        }
+        Cmd::CloseText => match layer {
+            Layer::Help(h) => *h = Help::new(h.context),
+            _ => {
+                state.layers.pop();
+            }
+        },
         Cmd::Accept => accept(state),
         Cmd::NextRow | Cmd::PreviousRow => {
             let by = Move::By(if cmd == Cmd::NextRow { 1 } else { -1 });
             match layer {
                 Layer::Palette(p) => p.go(by),
                 Layer::Search(s) => s.selected = by.from(s.selected, s.hits.len(), 1),
-                Layer::Note(_) | Layer::Guard(_) | Layer::Help(_) | Layer::WhyNot(_) | Layer::Flag(..) => {}
+                Layer::Help(h) => h.offset = by.from(h.offset, usize::MAX, 1).min(10_000),
+                Layer::Note(_) | Layer::Guard(_) | Layer::WhyNot(_) | Layer::Flag(..) => {}
             }
         }
         Cmd::EraseChar | Cmd::EraseWord | Cmd::EraseAll => {
@@ -297,6 +306,7 @@ pub fn typed(state: &mut State) {
     match state.layers.last_mut() {
         Some(Layer::Palette(p)) => p.filter(&state.config.keymap),
         Some(Layer::Search(_)) => search(state),
+        Some(Layer::Help(h)) => h.offset = 0,
         _ => {}
     }
 }
@@ -361,6 +371,7 @@ fn accept(state: &mut State) {
             keep(state, note);
         }
         Some(Layer::Guard(g)) => violation_command::accept(state, g),
+        Some(Layer::Help(h)) => state.layers.push(Layer::Help(Help { typing: false, ..h })),
         Some(other) => state.layers.push(other),
         None => {}
     }

@@ -113,6 +113,15 @@ impl Target {
         }
     }
 
+    /// Among things of one name people mean the one that does something.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Process(_) => 0,
+            Self::Thread(_) => 1,
+            Self::Function(_) | Self::Object(_) => 2,
+        }
+    }
+
     /// What kind of thing it is, in a word.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -201,14 +210,14 @@ impl Index {
     pub fn find(&self, query: &str, stop: &dyn Fn() -> bool) -> (Vec<Hit>, usize) {
         let query = query.trim();
         let matcher = SkimMatcherV2::default().smart_case();
-        let mut scored: Vec<(bool, i64, usize, i64)> = Vec::new();
+        let mut scored: Vec<(bool, u8, i64, usize, i64)> = Vec::new();
         let mut best = 0;
         for (i, item) in self.items.iter().enumerate() {
             if i % 1024 == 0 && stop() {
                 return (Vec::new(), 0);
             }
             if query.is_empty() {
-                scored.push((item.far, 0, i, 0));
+                scored.push((item.far, 0, 0, i, 0));
                 continue;
             }
             // Command lines and ids count too, but less than names.
@@ -225,16 +234,18 @@ impl Index {
                 };
                 let fit = name.max(aside).unwrap_or(0);
                 best = best.max(fit);
-                scored.push((item.far, -(s + kind), i, fit));
+                // Who types a word means what is called so, before what has it within its name.
+                let rank = if has_word(&item.text, query) { item.target.rank() } else { u8::MAX };
+                scored.push((item.far, rank, -(s + kind), i, fit));
             }
         }
-        scored.retain(|s| s.3 * 100 >= best * NEARLY_AS_GOOD);
+        scored.retain(|s| s.1 < u8::MAX || s.4 * 100 >= best * NEARLY_AS_GOOD);
         let total = scored.len();
         scored.sort_unstable();
         scored.truncate(MAX_HITS);
         let hits = scored
             .into_iter()
-            .map(|(_, _, i, _)| {
+            .map(|(_, _, _, i, _)| {
                 let item = &self.items[i];
                 let matched = if query.is_empty() {
                     None
@@ -252,6 +263,14 @@ impl Index {
             .collect();
         (hits, total)
     }
+}
+
+/// Is this a part of a name, of a path or of a thread's, and not only a piece of one? Small letters stand for large ones,
+/// too.
+fn has_word(name: &str, word: &str) -> bool {
+    let small = !word.contains(char::is_uppercase);
+    let same = |w: &str| w == word || small && w.to_lowercase() == word;
+    name.split(['/', ':', ' ', '(', '<', '@']).any(same)
 }
 
 /// What the focus has to do with: its threads, those that made them go on or that they made go on, with the others of
@@ -412,6 +431,24 @@ mod tests {
         assert_eq!(found("lua"), ["lua_pcall", "luaV_execute"]);
         assert_eq!(found("lvex"), ["luaV_execute"], "that is the best there is");
         assert_eq!(found("").len(), 4);
+    }
+
+    #[test]
+    fn whole_words_come_first() {
+        let item = |text: &str, target| Item { text: text.into(), detail: String::new(), target, far: false };
+        let function = || Target::Function(Vec::new());
+        let index = Index {
+            items: vec![
+                item("ProcSleep", function()),
+                item("sleep", function()),
+                item("sleepy:1", Target::Process(ProcessId(1))),
+                item("sleep:812", Target::Process(ProcessId(2))),
+            ],
+        };
+        let (hits, _) = index.find("sleep", &|| false);
+        let names: Vec<_> = hits.iter().map(|h| h.text.as_str()).collect();
+        assert_eq!(names[..2], ["sleep:812", "sleep"], "{names:?}");
+        assert!(has_word("std::thread::Sleep", "sleep") && !has_word("sleep", "Sleep"));
     }
 
     /// What the focus has nothing to do with comes last, also where it fits better, and is found all the same.

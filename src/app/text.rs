@@ -136,8 +136,14 @@ pub fn verdict(state: &State) -> Vec<Paragraph> {
     let mut out = vec![p(Look::Strong, 0, victim(r)), blank()];
     // Whoever opens the file of a colleague did not give them.
     if let n @ 1.. = state.diagnosis.kept {
+        let own = state.diagnosis.kept_own();
+        let how = match own {
+            0 => ", taken as recommended,".to_owned(),
+            own if own == n => String::new(),
+            own => format!(" ({own} of them chosen, the others taken as recommended)"),
+        };
         let text = format!(
-            "{} kept in this file from before led here; u takes the last one back.",
+            "{} kept in this file from before{how} led here; u takes the last one back.",
             time::counted(n, "answer")
         );
         out.extend([p(Look::Warning, 0, text), blank()]);
@@ -211,11 +217,13 @@ pub fn verdict(state: &State) -> Vec<Paragraph> {
     let answers = if r.questions.is_empty() {
         "no question came up".to_owned()
     } else {
-        format!(
-            "{} of yours, {} taken",
-            time::counted(by("user") + by("answers"), "answer"),
-            time::counted(by("policy"), "recommendation")
-        )
+        let all = time::counted(r.questions.len(), "answer");
+        let own = by("user") + by("answers");
+        match by("policy") {
+            0 => format!("{all}, chosen by a person"),
+            _ if own == 0 => format!("{all}, taken as recommended"),
+            taken => format!("{all}: {own} chosen by a person, {taken} taken as recommended"),
+        }
     };
     let steps = time::counted(r.slice.len(), "step");
     let evidence = format!("Evidence: {steps}, {answers}.  Not seen: {}", missing(r));
@@ -285,19 +293,6 @@ pub fn why_not(state: &State) -> Vec<Paragraph> {
         out.push(p(Look::Text, 2, format!("to {who}: {}", clean(why))));
     }
     out
-}
-
-/// The tree of what a thread executed.
-fn steps_markdown(state: &State) -> String {
-    let rows = &state.steps.rows;
-    let line = |r: &crate::steps::Row| {
-        let indent = "  ".repeat(r.indent);
-        format!("{:>9}  {indent}{}  {}", crate::steps::grouped(r.steps), r.text, r.place)
-            .trim_end()
-            .to_owned()
-    };
-    let lines: Vec<String> = rows.iter().map(line).collect();
-    if rows.is_empty() { String::new() } else { format!("```\n{}\n```\n", lines.join("\n")) }
 }
 
 /// Characters that mean something to Markdown, made plain. Where they cannot mean anything (an underscore
@@ -374,10 +369,10 @@ pub fn markdown(state: &State) -> String {
             let lines: Vec<&str> = rows.iter().map(|r| r.text.as_str()).collect();
             if rows.is_empty() { String::new() } else { format!("```\n{}\n```\n", lines.join("\n")) }
         }
-        View::Steps => steps_markdown(state),
+        View::Steps => super::copied::steps(state),
         View::Violations => super::unit_text::violations(state),
         View::Units => super::unit_text::units(state),
-        View::Path => path_markdown(state),
+        View::Path => super::copied::path(state),
         View::Threads => super::copied::threads(state),
         View::Timeline => super::copied::timeline(state),
         View::Notes => super::copied::notes(state),
@@ -475,29 +470,6 @@ fn slice_markdown(state: &State) -> String {
             if s.seen { s.state.as_str() } else { "not seen" },
             time::part(s.spent_ns, s.duration_ns),
             escape(&what)
-        );
-    }
-    out
-}
-
-fn path_markdown(state: &State) -> String {
-    let (Some(rec), Some(thread)) = (&state.recording, state.path.thread) else { return String::new() };
-    let span = state.path.span;
-    let mut out = format!(
-        "What made these {} of {} from {} on:\n\n| for | thread | state | in |\n|---|---|---|---|\n",
-        time::length(span.1.saturating_sub(span.0)),
-        escape(rec.thread_name(thread)),
-        time::at(span.0)
-    );
-    for n in &state.path.parts {
-        let what = n.syscall.as_deref().or(n.function.as_deref()).unwrap_or("");
-        let _ = writeln!(
-            out,
-            "| {} | {} | {} | {} |",
-            time::length(n.spent),
-            escape(rec.thread_name(n.thread)),
-            n.state,
-            escape(what)
         );
     }
     out

@@ -100,6 +100,9 @@ pub fn run(state: &mut State, cmd: Cmd) {
         Cmd::FollowWaker | Cmd::FollowWakee => follow(state, cmd == Cmd::FollowWaker),
         Cmd::Export => export(state),
         Cmd::Save => match decision_log(state) {
+            Some(log) if log.decisions.is_empty() => {
+                state.say_only(Look::Dim, "no question came up: there is no answer to keep");
+            }
             Some(log) => {
                 let n = log.decisions.len();
                 place::keep_decisions(state, log);

@@ -9,19 +9,16 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Widget};
 
-/// The lines of the help for a view: its own keys first.
-pub fn lines(ui: &Ui, context: Context, columns: usize) -> Vec<Line<'static>> {
+/// The lines of the help for a view: its own keys first. With something to find only what has it.
+pub fn lines(ui: &Ui, context: Context, find: &str, columns: usize) -> Vec<Line<'static>> {
     let keymap = &ui.state.config.keymap;
     let keys_width = 14.min(columns / 3);
+    let find = find.trim().to_lowercase();
     let mut out = Vec::new();
     let section = |title: String, of: Context, out: &mut Vec<Line<'static>>| {
         let here = |c: &&Command| c.contexts.contains(&of) && (of == Context::Text || c.applies(context));
-        let rows: Vec<_> = COMMANDS.iter().filter(here).collect();
-        if rows.is_empty() {
-            return;
-        }
-        out.push(Line::from(ui.span(Look::Title, title)));
-        for c in rows {
+        let before = out.len();
+        for c in COMMANDS.iter().filter(here) {
             // Numbered choices are one thing to a person.
             if c.cmd.choice().is_some_and(|n| n > 1) {
                 continue;
@@ -39,6 +36,14 @@ pub fn lines(ui: &Ui, context: Context, columns: usize) -> Vec<Line<'static>> {
                 Cmd::Cancel if context == Context::Live => "Close what is open, or show all threads again.",
                 _ => c.doc,
             };
+            // A view has moves that others make, or none: then its keys do something else.
+            if keys.is_empty() && of == Context::List {
+                continue;
+            }
+            let has = |text: &str| text.to_lowercase().contains(&find);
+            if !has(c.name) && !has(doc) && !has(&keys) {
+                continue;
+            }
             let text = wrap(&format!("{}: {doc}", c.name), columns.saturating_sub(keys_width + 4).max(10));
             let mut keys = wrap(&keys, keys_width).into_iter();
             for l in text {
@@ -53,11 +58,20 @@ pub fn lines(ui: &Ui, context: Context, columns: usize) -> Vec<Line<'static>> {
                 out.push(Line::from(vec![Span::raw("  "), ui.span(Look::Key, k)]));
             }
         }
-        out.push(Line::default());
+        if out.len() > before {
+            out.insert(before, Line::from(ui.span(Look::Title, title)));
+            out.push(Line::default());
+        }
     };
     section(format!("In this view ({context})"), context, &mut out);
     section("Moving about".into(), Context::List, &mut out);
     section("Everywhere".into(), Context::Global, &mut out);
+    if !find.is_empty() {
+        if out.is_empty() {
+            out.push(Line::from(ui.span(Look::Dim, "  nothing in this help has that")));
+        }
+        return out;
+    }
     if context == Context::Live {
         out.push(Line::from(ui.span(Look::Title, "Shapes")));
         let circle = Line::from(vec![

@@ -44,7 +44,11 @@ pub fn prepare(state: &mut State, body: Rect) {
     let ui = Ui::new(state);
     let inside = inner(area(&ui, body, layer));
     let len = match layer {
-        Layer::Help(h) => help::lines(&ui, h.context, usize::from(inside.width)).len(),
+        Layer::Help(h) => {
+            // The line that is typed takes one.
+            help::lines(&ui, h.context, h.find.text(), usize::from(inside.width)).len()
+                + usize::from(h.is_searched())
+        }
         Layer::WhyNot(_) => why_not_lines(&ui, usize::from(inside.width)).len(),
         Layer::Flag(lines, _) => flag_lines(&ui, lines, usize::from(inside.width)).len(),
         _ => return,
@@ -105,13 +109,18 @@ pub fn draw(ui: &Ui, frame: &mut Frame, body: Rect, layer: &Layer) {
         return;
     }
     match layer {
-        Layer::Help(h) => scrolled_lines(
-            ui,
-            buffer,
-            inside,
-            &help::lines(ui, h.context, usize::from(inside.width)),
-            h.offset,
-        ),
+        Layer::Help(h) => {
+            let lines = help::lines(ui, h.context, h.find.text(), usize::from(inside.width));
+            let typed = u16::from(h.is_searched());
+            let below = Rect { y: inside.y + typed, height: inside.height - typed, ..inside };
+            scrolled_lines(ui, buffer, below, &lines, h.offset);
+            if h.typing {
+                typing(ui, frame, inside, h.find.text(), "/");
+            } else if h.is_searched() {
+                let text = format!("/ {}", ui.plain(h.find.text()));
+                buffer.set_stringn(inside.x, inside.y, text, usize::from(inside.width), ui.style(Look::Dim));
+            }
+        }
         Layer::WhyNot(offset) => {
             scrolled_lines(ui, buffer, inside, &why_not_lines(ui, usize::from(inside.width)), *offset);
         }

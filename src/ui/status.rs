@@ -201,7 +201,7 @@ fn shown(ui: &Ui, columns: u16) -> Vec<Hint> {
         let key = key(c);
         if !key.is_empty() {
             // What going on leads to when nothing is left to ask.
-            let writes = matches!(s.layers.last(), Some(Layer::Note(_) | Layer::Guard(_)));
+            let writes = matches!(s.layers.last(), Some(Layer::Note(_) | Layer::Guard(_) | Layer::Help(_)));
             let hint = match c.cmd {
                 Cmd::Resume if done => "verdict",
                 // There is no list to choose from.

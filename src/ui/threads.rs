@@ -1,6 +1,6 @@
 //! Processes and threads, with where their time went.
 
-use super::parts::{Ui, bar, left, nothing, right, rule, state_look, width};
+use super::parts::{Ui, bar, fit, left, nothing, right, rule, state_look, width};
 use crate::app::recording::Recording;
 use crate::app::time;
 use crate::app::views::threads::{Branch, Node};
@@ -78,6 +78,7 @@ pub fn draw(ui: &Ui, frame: &mut Frame, body: Rect) {
     // Where there is no column for command lines, that of the selected process has a line.
     let told = body.height >= 8 && c.wait == 0;
     if tall {
+        let legend = fit(ui, legend, usize::from(body.width));
         frame.buffer_mut().set_line(body.x, body.bottom() - 1, &legend, body.width);
     }
     if told && let Some(line) = selected_command(ui, usize::from(body.width)) {

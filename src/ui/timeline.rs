@@ -66,7 +66,7 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     let a = layout(ui.state, body);
     let columns = usize::from(a.lanes.width);
     let part = if s.only.is_some() { ", related only" } else { "" };
-    let title = format!("Timeline ({} threads{part})", s.lanes().count());
+    let title = format!("Timeline ({}{part})", time::counted(s.lanes().count(), "thread"));
     let marked = s.marked().map_or(String::new(), |(x, y)| format!("marked {}  ", ui.length(y - x)));
     let aside = format!("{marked}{} shown, {} a column", ui.length(s.shown()), ui.length(s.step(columns)));
     rule(ui, buffer, body, &title, &aside);

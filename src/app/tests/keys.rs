@@ -238,10 +238,10 @@ fn enter_while_loading_is_kept() {
 #[test]
 fn a_recommendation_taken_is_no_answer_of_ones_own() {
     for (keys, told) in [
-        ("enter r", "0 answers of yours, 1 recommendation taken"),
-        ("enter enter", "0 answers of yours, 1 recommendation taken"),
-        ("enter 1", "1 answer of yours, 0 recommendations taken"),
-        ("enter 0", "1 answer of yours, 0 recommendations taken"),
+        ("enter r", "1 answer, taken as recommended"),
+        ("enter enter", "1 answer, taken as recommended"),
+        ("enter 1", "1 answer, chosen by a person"),
+        ("enter 0", "1 answer, chosen by a person"),
     ] {
         let mut s = Session::new(120, 60, false);
         s.keys(keys);

@@ -141,3 +141,49 @@ fn remarks_are_counted_on_a_narrow_screen() {
     let s = Session::new(80, 24, false);
     assert!(s.shows("1 remark (g l)"), "{}", s.screen());
 }
+
+#[test]
+fn the_help_is_searched_where_it_is_read() {
+    let mut s = Session::new(100, 30, false);
+    s.keys("t ? / 'waker");
+    assert!(s.shows("follow-waker") && !s.shows("zoom-in"), "{}", s.screen());
+    s.keys("enter");
+    assert!(s.shows("follow-waker") && last(&s).contains("close"), "{}", s.screen());
+    s.keys("/ esc");
+    assert!(s.shows("zoom-in"), "{}", s.screen());
+    s.keys("/ 'qqqq");
+    assert!(s.shows("nothing in this help has that"), "{}", s.screen());
+    s.keys("esc esc");
+    assert!(s.state.layers.is_empty() && s.state.view == crate::app::state::View::Timeline, "{}", s.screen());
+    // No line without a key.
+    s.keys("V enter A S ? / 'right");
+    assert!(!s.shows("right: Right, or open"), "{}", s.screen());
+}
+
+#[test]
+fn the_legend_of_the_threads_says_where_it_is_cut() {
+    let mut s = Session::new(60, 15, false);
+    s.keys("T");
+    let legend = s.screen().lines().find(|l| l.contains("on CPU  ◇")).map(str::to_owned);
+    assert!(legend.as_ref().is_some_and(|l| l.ends_with('…')), "{}", s.screen());
+}
+
+/// What an option did is told of the time asked about, and the same is not said three times.
+#[test]
+fn a_question_tells_what_its_options_did_meanwhile() {
+    let mut s = Session::new(120, 40, false);
+    s.keys("enter");
+    assert!(s.shows("meanwhile") && s.shows("it ran "), "{}", s.screen());
+    let screen = s.screen().split_whitespace().collect::<Vec<_>>().join(" ");
+    let q = s.state.diagnosis.question().expect("a question");
+    let weak = q.choices[0].detail.split("; ").find_map(|p| p.strip_prefix("weak: "));
+    if let Some(why) = weak.filter(|w| q.why.contains(*w)) {
+        assert_eq!(screen.matches(why).count(), 1, "{}", s.screen());
+    }
+    let mut s = Session::new(120, 40, false);
+    s.keys("enter r s");
+    assert!(s.shows("kept in the session file: 1 answer"), "{}", s.screen());
+    s.state.diagnosis.outcome.as_mut().expect("a verdict").decisions.clear();
+    s.keys("s");
+    assert!(s.shows("no question came up"), "{}", s.screen());
+}

@@ -205,19 +205,19 @@ impl Index {
         self.items.is_empty()
     }
 
-    /// What fits a query, what the focus has to do with first and of that the best, and how many fit in all. `stop` is asked now and then: a newer query
+    /// What fits a query: what is called so, then what the focus has to do with, of each the best first; and how many fit in all. `stop` is asked now and then: a newer query
     /// makes this one worthless.
     pub fn find(&self, query: &str, stop: &dyn Fn() -> bool) -> (Vec<Hit>, usize) {
         let query = query.trim();
         let matcher = SkimMatcherV2::default().smart_case();
-        let mut scored: Vec<(bool, u8, i64, usize, i64)> = Vec::new();
+        let mut scored: Vec<(Group, u8, i64, usize, i64)> = Vec::new();
         let mut best = 0;
         for (i, item) in self.items.iter().enumerate() {
             if i % 1024 == 0 && stop() {
                 return (Vec::new(), 0);
             }
             if query.is_empty() {
-                scored.push((item.far, 0, 0, i, 0));
+                scored.push((Group::of(item, false), 0, 0, i, 0));
                 continue;
             }
             // Command lines and ids count too, but less than names.
@@ -234,9 +234,9 @@ impl Index {
                 };
                 let fit = name.max(aside).unwrap_or(0);
                 best = best.max(fit);
-                // Who types a word means what is called so, before what has it within its name.
-                let rank = if has_word(&item.text, query) { item.target.rank() } else { u8::MAX };
-                scored.push((item.far, rank, -(s + kind), i, fit));
+                let called = has_word(&item.text, query);
+                let rank = if called { item.target.rank() } else { u8::MAX };
+                scored.push((Group::of(item, called), rank, -(s + kind), i, fit));
             }
         }
         scored.retain(|s| s.1 < u8::MAX || s.4 * 100 >= best * NEARLY_AS_GOOD);
@@ -262,6 +262,30 @@ impl Index {
             })
             .collect();
         (hits, total)
+    }
+}
+
+/// What is shown before what.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Group {
+    /// It is called as was typed, and of the focus.
+    Called,
+    /// A process or thread that is called so, of whatever. Not functions: too many share a name.
+    CalledElsewhere,
+    /// Of the focus.
+    Near,
+    /// Of anything else.
+    Far,
+}
+
+impl Group {
+    fn of(item: &Item, called: bool) -> Self {
+        match (called, item.far) {
+            (true, false) => Self::Called,
+            (true, true) if item.target.node().is_some() => Self::CalledElsewhere,
+            (_, false) => Self::Near,
+            (_, true) => Self::Far,
+        }
     }
 }
 
@@ -435,19 +459,22 @@ mod tests {
 
     #[test]
     fn whole_words_come_first() {
-        let item = |text: &str, target| Item { text: text.into(), detail: String::new(), target, far: false };
+        let item = |text: &str, target, far| Item { text: text.into(), detail: String::new(), target, far };
         let function = || Target::Function(Vec::new());
         let index = Index {
             items: vec![
-                item("ProcSleep", function()),
-                item("sleep", function()),
-                item("sleepy:1", Target::Process(ProcessId(1))),
-                item("sleep:812", Target::Process(ProcessId(2))),
+                item("ProcSleep", function(), false),
+                item("sleep", function(), false),
+                item("unix::sleep", function(), true),
+                item("sleepy:1", Target::Process(ProcessId(1)), false),
+                item("sleep:812", Target::Process(ProcessId(2)), false),
+                item("sleep:813", Target::Process(ProcessId(3)), true),
             ],
         };
         let (hits, _) = index.find("sleep", &|| false);
         let names: Vec<_> = hits.iter().map(|h| h.text.as_str()).collect();
-        assert_eq!(names[..2], ["sleep:812", "sleep"], "{names:?}");
+        let wanted = ["sleep:812", "sleep", "sleep:813", "sleepy:1", "ProcSleep", "unix::sleep"];
+        assert_eq!(names, wanted);
         assert!(has_word("std::thread::Sleep", "sleep") && !has_word("sleep", "Sleep"));
     }
 

@@ -87,8 +87,15 @@ pub fn draw(ui: &Ui, frame: &mut Frame, body: Rect, layer: &Layer) {
             match s.hits.iter().filter(|h| h.far).count() {
                 0 => format!(" Find: {shown} of {all} shown "),
                 far if far == shown => format!(" Find: {shown} of {all} shown, not of the focus "),
-                far if area.width < 60 => format!(" Find: {shown}, last {far} not of focus "),
-                far => format!(" Find: {shown} of {all} shown, the last {far} not of the focus "),
+                far => {
+                    // Whoever is called as was typed comes first, of the focus or not.
+                    let last = s.hits.is_sorted_by_key(|h| h.far);
+                    let (brief, long) = if last { ("last ", "the last ") } else { ("", "") };
+                    match area.width {
+                        0..60 => format!(" Find: {shown}, {brief}{far} not of focus "),
+                        _ => format!(" Find: {shown} of {all} shown, {long}{far} not of the focus "),
+                    }
+                }
             }
         }
         Layer::Note(_) => " Note, kept in the session ".into(),

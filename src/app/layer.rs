@@ -66,6 +66,8 @@ pub struct Palette {
     pub selected: usize,
     /// The first one is called as was typed, or the person has chosen one: taking it runs what was meant.
     pub sure: bool,
+    /// A time was typed (`goto 2.5 s`): that of the timeline is meant.
+    pub time: Option<Ns>,
 }
 
 /// The search.
@@ -135,7 +137,8 @@ impl Layer {
 impl Palette {
     /// Opened over a context.
     pub fn new(context: Context, keymap: &Keymap) -> Self {
-        let mut p = Self { line: Line::default(), context, rows: Vec::new(), selected: 0, sure: true };
+        let mut p =
+            Self { line: Line::default(), context, rows: Vec::new(), selected: 0, sure: true, time: None };
         p.filter(keymap);
         p
     }
@@ -148,6 +151,12 @@ impl Palette {
         let all = COMMANDS.iter().filter(|c| !elsewhere(c) || c.cmd.home().is_some());
         self.selected = 0;
         self.sure = true;
+        let time = query.strip_prefix("goto").map(str::trim).filter(|t| !t.is_empty());
+        self.time = time.and_then(crate::unit_rule::duration);
+        if self.time.is_some() {
+            self.rows.clear();
+            return;
+        }
         if query.is_empty() {
             let (there, here): (Vec<&Command>, Vec<&Command>) = all.partition(|c| elsewhere(c));
             self.rows = here.into_iter().chain(there).map(|c| c.cmd).collect();

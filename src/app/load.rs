@@ -51,19 +51,21 @@ pub fn load(
         warnings,
         Some(loaded.session),
     );
-    recording.unread = unread;
+    if let Some((read, words)) = unread {
+        (recording.events, recording.unread) = (read, Some(words));
+    }
     Ok(recording)
 }
 
-/// What of the file could not be read, in words; `None` when all could.
-fn unread(loaded: &Loaded) -> Option<String> {
+/// How many events could be read where not all of the file could, and that in words.
+fn unread(loaded: &Loaded) -> Option<(u64, String)> {
     let hidden = || loaded.warnings.iter().filter(|w| w.hides);
     let lost: u64 = hidden().map(|w| w.events).sum();
     // Each place that cannot be read stands among the events as one of its own.
     let read =
         loaded.graph.event_count().saturating_sub(hidden().filter(|w| w.lost.is_some()).count() as u64);
     let (cut, bytes) = (loaded.session.cut_off(), loaded.session.len_bytes());
-    Some(if lost > 0 {
+    let words = if lost > 0 {
         let all = time::count(read.saturating_add(lost));
         format!("only {} of {all} events could be read: the file is damaged", time::count(read))
     } else if cut > 0 {
@@ -76,5 +78,6 @@ fn unread(loaded: &Loaded) -> Option<String> {
         format!("only {} events could be read: a part of the file is damaged", time::count(read))
     } else {
         return None;
-    })
+    };
+    Some((read, words))
 }

@@ -69,6 +69,22 @@ pub fn jump(state: &mut State, thread: ThreadId, time: Ns) {
     t.reveal(r.graph.duration());
 }
 
+/// Shows a moment in the timeline, on the thread that is selected there.
+pub fn at_time(state: &mut State, time: Ns) {
+    let Some(r) = state.recording.clone() else { return };
+    let end = r.graph.duration();
+    if time > end {
+        let all = super::time::length(end);
+        state.say_only(Look::Dim, format!("the recording is {all} long: this is its end"));
+    }
+    let Some(t) = state.timeline.thread else {
+        state.go(View::Timeline);
+        return;
+    };
+    state.go(View::Timeline);
+    jump(state, t, time);
+}
+
 /// Begins the diagnosis of a victim, with the answers that the session holds, or with these.
 pub fn diagnose(state: &mut State, victim: Victim, decisions: Option<Vec<Decision>>) {
     let Some(r) = state.recording.clone() else { return };

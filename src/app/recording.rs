@@ -36,6 +36,8 @@ pub struct Recording {
     pub coverage: Coverage,
     /// What was found wrong in the file.
     pub warnings: Vec<String>,
+    /// How many events there are.
+    pub events: u64,
     /// What of the file could not be read, in a sentence without its full stop; none when all could.
     pub unread: Option<String>,
     session: Option<Mutex<Session>>,
@@ -95,9 +97,10 @@ impl Recording {
             name,
             header,
             catalog,
-            graph,
             coverage,
             warnings: warnings.iter().map(|w| clean_to(w, 300)).collect(),
+            events: graph.event_count(),
+            graph,
             unread: None,
             session: session.map(Mutex::new),
             threads,

@@ -326,17 +326,21 @@ pub fn search(state: &mut State) {
 fn accept(state: &mut State) {
     match state.layers.pop() {
         Some(Layer::Palette(p)) => {
+            if let Some(time) = p.time {
+                place::at_time(state, time);
+                return;
+            }
             let Some(cmd) = p.rows.get(p.selected).copied().filter(|_| p.sure) else {
                 // What was typed is not run by chance.
-                let others = if p.rows.is_empty() {
-                    ""
-                } else {
-                    "; down chooses one of those that do something like it"
+                let typed = p.line.text().trim();
+                let told = match typed.split_whitespace().next() {
+                    Some("goto") => "goto needs a time, such as goto 2.5 s".to_owned(),
+                    _ if p.rows.is_empty() => format!("no command is called \"{typed}\""),
+                    _ => format!(
+                        "no command is called \"{typed}\"; down chooses one of those that do something like it"
+                    ),
                 };
-                state.say_only(
-                    Look::Warning,
-                    format!("no command is called \"{}\"{others}", p.line.text().trim()),
-                );
+                state.say_only(Look::Warning, told);
                 state.layers.push(Layer::Palette(p));
                 return;
             };

@@ -113,7 +113,7 @@ fn loaded(state: &mut State, load: Load) {
             let from = if from.is_empty() { from } else { format!(" from {from} on") };
             let told = format!(
                 "events: {}, vertices: {}, edges: {}, in {}{from}",
-                super::time::count(r.graph.event_count()),
+                super::time::count(r.events),
                 super::time::count(r.graph.vertex_count() as u64),
                 super::time::count(r.graph.edge_count() as u64),
                 super::time::length(r.graph.duration())

@@ -31,7 +31,7 @@ pub fn status(ui: &Ui, buffer: &mut Buffer, area: Rect) {
         }
         spans.push(Span::raw(format!("  {}", ui.length(r.graph.duration()))));
         if columns >= 60 {
-            let n = r.graph.event_count();
+            let n = r.events;
             let events = if n == 1 { "event" } else { "events" };
             spans.push(Span::raw(format!("  {} {events}", time::count(n))));
         }

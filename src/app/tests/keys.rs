@@ -311,3 +311,20 @@ fn a_command_that_there_is_not_runs_no_other() {
     s.keys(": 'wq enter");
     assert!(matches!(s.asked.last(), Some(Effect::Quit)));
 }
+
+#[test]
+fn one_goes_to_a_time_by_typing_it() {
+    let mut s = Session::new(100, 30, false);
+    s.keys(": 'goto enter");
+    assert!(s.shows("goto needs a time, such as goto 2.5 s"), "{}", s.screen());
+    s.keys("space '2.5");
+    assert!(s.shows("enter shows the timeline at 2.500 s"), "{}", s.screen());
+    s.keys("enter");
+    assert_eq!((s.state.view, s.state.timeline.cursor), (View::Timeline, 2_500_000_000), "{}", s.screen());
+    s.keys(": 'goto500ms enter");
+    assert_eq!(s.state.timeline.cursor, 500_000_000);
+    s.keys(": 'goto99 enter");
+    assert!(s.shows("the recording is 8.00 s long"), "{}", s.screen());
+    s.keys("ctrl-o");
+    assert_eq!(s.state.timeline.cursor, 500_000_000, "and back");
+}

@@ -223,7 +223,7 @@ impl Job {
             Self::Steps(r, b) => Done::Steps(super::steps::recorded(&r, b)),
             Self::FollowSteps(r, thread) => Done::Steps(super::steps::now(&r, thread)),
             Self::Copy(text, tool, what) => Done::Copied(what, clipboard::local(&text, &tool)),
-            Self::Export(r, report, markdown) => Done::Exported(export(&r, &report, &markdown)),
+            Self::Export(r, report, markdown) => Done::Exported(super::export::write(&r, &report, &markdown)),
             Self::KeepDecisions(r, log) => {
                 let kept = log.decisions.clone();
                 Done::DecisionsKept(match r.session() {
@@ -288,27 +288,4 @@ fn diagnose(r: &Recording, victim: Victim, decisions: Vec<Decision>, to_the_end:
         asked: d.questions().to_vec(),
         report: Box::new(d.report()),
     }
-}
-
-fn export(r: &Recording, report: &Report, markdown: &str) -> Result<Vec<PathBuf>, String> {
-    let json = serde_json::to_string_pretty(report).map_err(|e| e.to_string())?;
-    let texts = [("json", json.as_str()), ("md", markdown)];
-    // What is there may have been edited: it stays, unless it is the same.
-    let free = |begin: &str| {
-        texts.iter().all(|(kind, text)| {
-            let path = r.path.with_extension(format!("{begin}.{kind}"));
-            !path.exists() || std::fs::read(&path).is_ok_and(|there| there == text.as_bytes())
-        })
-    };
-    let names = (1..1000).map(|n| if n == 1 { "report".to_owned() } else { format!("report-{n}") });
-    let Some(begin) = names.into_iter().find(|n| free(n)) else {
-        return Err("there are too many reports beside the session".into());
-    };
-    let mut written = Vec::new();
-    for (kind, text) in texts {
-        let path = r.path.with_extension(format!("{begin}.{kind}"));
-        std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
-        written.push(path);
-    }
-    Ok(written)
 }

@@ -8,6 +8,7 @@ pub mod clipboard;
 pub mod command;
 pub mod context;
 mod copied;
+mod export;
 mod find_flag;
 #[cfg(test)]
 pub(crate) mod harness;

@@ -56,6 +56,9 @@ fn a_deleted_note_is_brought_back() {
     let report = dir.path().join("demo.report.md");
     let text = std::fs::read_to_string(&report).expect("a report");
     assert!(text.contains(long), "{text}");
+    let json = std::fs::read_to_string(report.with_extension("json")).expect("a report");
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["notes"][0]["text"], long, "{json}");
 }
 
 /// Whoever edited a report keeps it.

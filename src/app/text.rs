@@ -34,10 +34,11 @@ fn p(look: Look, indent: usize, text: impl Into<String>) -> Paragraph {
 /// The victim in a sentence.
 fn victim(r: &Report) -> String {
     let v = &r.victim;
-    let thread = if v.thread == v.process || v.tid == v.pid {
-        String::new()
-    } else {
-        format!(", thread {} ({})", clean(&v.thread), v.tid)
+    let thread = match v.thread.as_str() {
+        _ if v.tid == v.pid => String::new(),
+        // It has no name of its own.
+        name if name == v.process => format!(", thread {}", v.tid),
+        name => format!(", thread {} ({})", clean(name), v.tid),
     };
     let did = match v.block_type {
         pg_graph::BlockType::LongWait => "waited",

@@ -58,7 +58,7 @@ pub fn status(ui: &Ui, buffer: &mut Buffer, area: Rect) {
         }
         let used: usize = spans.iter().map(Span::width).sum();
         let room = columns.saturating_sub(used + 20);
-        if columns >= 70 && room >= 8 && !r.header.focus.is_empty() {
+        if columns >= 70 && room >= 8.min(width(&r.header.focus)) && !r.header.focus.is_empty() {
             aside.push(ui.span(Look::Dim, "focus: "));
             aside.push(Span::raw(ui.plain(&clean_to(&r.header.focus, room.min(60)))));
             aside.push(Span::raw("  "));

@@ -478,3 +478,16 @@ fn a_process_has_the_time_of_its_threads_and_a_folded_one_of_its_children() {
         s.screen()
     );
 }
+
+/// A thread without a name of its own is told by its number: its process may have waits of its main thread, too.
+#[test]
+fn a_verdict_tells_which_thread_waited() {
+    let mut s = Session::new(100, 30, false);
+    s.keys("enter A");
+    let mut outcome = s.state.diagnosis.outcome.clone().expect("a verdict");
+    let v = &mut outcome.report.victim;
+    (v.thread, v.tid) = (v.process.clone(), v.pid + 7);
+    let told = format!("shopd (pid {}, thread {}) waited", v.pid, v.tid);
+    s.send(Msg::Job(crate::app::jobs::Done::Diagnosis(Box::new(outcome))));
+    assert!(s.shows(&told), "{}", s.screen());
+}

@@ -108,7 +108,7 @@ pub fn parse_limit(text: &str) -> Result<Limit, String> {
 }
 
 /// A time with its unit, as ns. Units of a server may take microseconds, which no other option of pg-tui does.
-fn duration(text: &str) -> Option<Ns> {
+pub fn duration(text: &str) -> Option<Ns> {
     const LONGEST: f64 = 1e16;
     let units = [
         ("us", 1e3),

@@ -540,7 +540,7 @@ fn live_shows_who_waits_for_whom() {
     }
     s.keys(" ");
     s.wait_for("paused");
-    // What is typed is looked for in names and waits; esc shows all again, and only then leaves.
+    // What is typed is looked for in names and waits; esc shows all again, and never leaves.
     s.keys("/qzx");
     s.wait_for("No thread has this");
     s.keys("\u{15}cat\r");
@@ -548,6 +548,14 @@ fn live_shows_who_waits_for_whom() {
     s.wait("the thread", |s| s.text().contains(&format!("cat:{pid}")) && !s.text().contains("all again"));
     s.keys("\u{1b}");
     s.wait("no filter", |s| !s.text().contains("Threads with"));
+    s.keys("\u{1b}");
+    s.wait_for("q quits");
+    s.keys(":");
+    s.wait_for(":: nothing here; command in a recording");
+    s.keys("?/paus");
+    s.wait("only what has it", |s| s.text().contains("live-pause") && !s.text().contains("live-all"));
+    s.keys("\rq");
+    s.wait("no help", |s| !s.text().contains("live-pause"));
     s.keys("q");
     assert_eq!(s.end(), 0);
     s.assert_given_back();

@@ -73,7 +73,7 @@ pub use select::{SelectError, Selection, select};
 pub use stats::{Reason, Stats, automatic_slice, stats};
 pub use unserved::UnservedFact;
 pub use vertex::{BlockType, Vertex, VertexId};
-pub use victim::{Victim, VictimOptions, victim_of, victims};
+pub use victim::{Victim, VictimOptions, victim_of, victims, victims_of_all};
 pub use violations::{
     Comparison, NormalUnit, Part, Side, SlowWay, Spent, UnitFact, ViolationFact, WayPart, compare,
     kernel_frames, seen_by, violation_info, violation_victim, way_victim,

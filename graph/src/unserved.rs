@@ -60,8 +60,9 @@ impl UnservedFact {
         }
         match self.display {
             Display::None => {
+                let were = if bytes == 1 { "was" } else { "were" };
                 format!(
-                    "{bytes} B that came over a connection were not received for {length} from {from} on{object}"
+                    "{bytes} B that came over a connection {were} not received for {length} from {from} on{object}"
                 )
             }
             Display::X11 => format!(

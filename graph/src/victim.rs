@@ -103,13 +103,23 @@ pub(crate) const COMPLAINT: f64 = 0.65;
 
 /// The suspicious episodes of the focus (of everybody when there is no focus), worst first.
 pub fn victims(graph: &EventGraph, catalog: &Catalog, options: &VictimOptions) -> Vec<Victim> {
+    victims_of_all(graph, catalog, options).0
+}
+
+/// The same, and how many there are with those that the limit leaves out.
+pub fn victims_of_all(
+    graph: &EventGraph,
+    catalog: &Catalog,
+    options: &VictimOptions,
+) -> (Vec<Victim>, usize) {
     let focus = has_focus(catalog, options);
     let mut all = candidates(graph, catalog, options, |t| in_view(catalog, focus, t), focus);
     unserved::prefer(graph, catalog, &mut all);
     if !options.innocents {
         all.retain(|(_, weight)| *weight >= INNOCENT);
     }
-    finish(graph, catalog, all, options.limit, false)
+    let total = all.len();
+    (finish(graph, catalog, all, options.limit, false), total)
 }
 
 pub(crate) fn has_focus(catalog: &Catalog, options: &VictimOptions) -> bool {

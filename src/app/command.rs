@@ -122,7 +122,7 @@ commands! {
     FindFlag "find-flag" "" [Question Verdict] "Find the variable that the loop asks, by following the thread for a moment, if it still runs."
     FollowSteps "follow-steps" "" [Vertex Question Verdict] "Follow the thread instruction by instruction for 20 ms, if it still runs, and show what it executes."
 
-    Undo "undo" "undo" [Global] "Take back the last answer."
+    Undo "undo" "undo" [Global] "Take back the last answer; among notes, bring back the last one deleted."
     GoTimeline "timeline" "timeline" [Global] "Threads over time."
     GoThreads "threads" "threads" [Global] "Processes and threads with their shares of time."
     GoVictims "victims" "victims" [Global] "What hung: the suspicious vertices."
@@ -132,11 +132,11 @@ commands! {
     GoVerdict "verdict" "" [Global] "The root cause in words."
     GoSteps "steps" "" [Global] "What threads executed, instruction by instruction: again, the next burst."
     GoNotes "notes" "" [Global] "Bookmarks and notes."
-    GoLog "log" "" [Global] "What happened in this session, warnings first seen there."
+    GoLog "log" "" [Global] "What happened in this session, and what there is to remark about the recording."
     Search "find" "find" [Global] "Find a process, thread, function or file."
     NextFound "next-found" "" [Global] "The next thing found."
     PreviousFound "previous-found" "" [Global] "The previous thing found."
-    Palette "command" "command" [Global] "Find a command by its name, what it does, or its key."
+    Palette "command" "command" [Global] "Find a command by its name, what it does, or its key; `goto 2.5 s` shows that time in the timeline."
     Back "back" "" [Global] "Back to where you were before."
     Forward "forward" "" [Global] "Forward again."
     Bookmark "bookmark" "" [Global] "Set or clear a bookmark on the selected event or vertex."
@@ -147,6 +147,7 @@ commands! {
     Suspend "suspend" "" [Global] "Stop pg-tui and go back to the shell; `fg` brings it back."
     Help "help" "help" [Global] "All keys and what they do."
     Cancel "cancel" "" [Global] "Close what is open, clear a mark, or go back."
+    Write "write" "" [Global] "Write the report of the verdict beside the session; notes and decisions are kept there by themselves."
     Quit "quit" "quit" [Global] "Leave pg-tui. Notes and decisions are kept in the session."
 
     Up "up" "" [List] "Up."
@@ -177,6 +178,16 @@ impl Cmd {
     /// By name.
     pub fn from_name(name: &str) -> Option<Self> {
         COMMANDS.iter().find(|c| c.name == name).map(|c| c.cmd)
+    }
+
+    /// By a name that it has in editors and debuggers.
+    pub fn from_alias(name: &str) -> Option<Self> {
+        Some(match name {
+            "q" | "q!" | "qa" | "qa!" | "x" | "x!" | "wq" | "wq!" | "exit" => Self::Quit,
+            "w" | "w!" => Self::Write,
+            "h" => Self::Help,
+            _ => return None,
+        })
     }
 
     /// The view it belongs to, when it belongs to exactly one that can be gone to at any time.

@@ -36,7 +36,7 @@ pub fn threads(state: &State) -> String {
                 (b.name.clone(), first, first.map_or_else(String::new, |t| r.cmdline(t, 400)))
             }
         };
-        let share = |part| time::percent(part, b.times.total());
+        let share = |part| time::percent(part, b.lasted());
         let command = if command.is_empty() { command } else { code(&command).replace('|', "\\|") };
         // Writing to a string does not fail.
         let _ = writeln!(
@@ -157,8 +157,54 @@ fn word(s: LaneState) -> &'static str {
     }
 }
 
+/// The tree of what a thread executed.
+pub fn steps(state: &State) -> String {
+    let rows = &state.steps.rows;
+    let line = |r: &crate::steps::Row| {
+        let indent = "  ".repeat(r.indent);
+        format!("{:>9}  {indent}{}  {}", crate::steps::grouped(r.steps), r.text, r.place)
+            .trim_end()
+            .to_owned()
+    };
+    let lines: Vec<String> = rows.iter().map(line).collect();
+    if rows.is_empty() { String::new() } else { format!("```\n{}\n```\n", lines.join("\n")) }
+}
+
+/// The critical path as a table.
+pub fn path(state: &State) -> String {
+    let (Some(rec), Some(thread)) = (&state.recording, state.path.thread) else { return String::new() };
+    let span = state.path.span;
+    let mut out = format!(
+        "What made these {} of {} from {} on:\n\n| for | thread | state | in |\n|---|---|---|---|\n",
+        time::length(span.1.saturating_sub(span.0)),
+        escape(rec.thread_name(thread)),
+        time::at(span.0)
+    );
+    for n in &state.path.parts {
+        let what = n.syscall.as_deref().or(n.function.as_deref()).unwrap_or("");
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} | {} |",
+            time::length(n.spent),
+            escape(rec.thread_name(n.thread)),
+            n.state,
+            escape(what)
+        );
+    }
+    out
+}
+
 /// All bookmarks and notes.
 pub fn notes(state: &State) -> String {
+    let mut out = note_lines(state);
+    if !out.is_empty() {
+        let _ = writeln!(out, "\n{}", code(&state.file));
+    }
+    out
+}
+
+/// The same as lines of a list.
+pub fn note_lines(state: &State) -> String {
     let Some(r) = &state.recording else { return String::new() };
     let mut out = String::new();
     for n in &state.notes.notes {
@@ -166,9 +212,6 @@ pub fn notes(state: &State) -> String {
             if n.thread.is_none() { String::new() } else { format!(", {}", escape(r.thread_name(n.thread))) };
         let text = if n.text.is_empty() { "bookmark".to_owned() } else { escape(&n.text) };
         let _ = writeln!(out, "- {}{who}: {text}", time::moment(n.time, 1_000));
-    }
-    if !out.is_empty() {
-        let _ = writeln!(out, "\n{}", code(&state.file));
     }
     out
 }

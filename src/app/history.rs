@@ -27,23 +27,23 @@ impl<P: PartialEq> History<P> {
         }
     }
 
-    /// The place before; `here` becomes the one to go forward to.
-    pub fn back(&mut self, here: P) -> Option<P> {
-        loop {
-            let place = self.past.pop()?;
-            if place != here {
-                self.future.push(here);
-                return Some(place);
-            }
-        }
+    /// The place before; `here` becomes the one to go forward to. Places that are not `there` any more are forgotten.
+    pub fn back(&mut self, here: P, there: impl Fn(&P) -> bool) -> Option<P> {
+        Self::step(&mut self.past, &mut self.future, here, there)
     }
 
     /// The place after.
-    pub fn forward(&mut self, here: P) -> Option<P> {
+    pub fn forward(&mut self, here: P, there: impl Fn(&P) -> bool) -> Option<P> {
+        Self::step(&mut self.future, &mut self.past, here, there)
+    }
+
+    fn step(from: &mut Vec<P>, to: &mut Vec<P>, here: P, there: impl Fn(&P) -> bool) -> Option<P> {
         loop {
-            let place = self.future.pop()?;
-            if place != here {
-                self.past.push(here);
+            let place = from.pop()?;
+            if place != here && there(&place) {
+                if there(&here) {
+                    to.push(here);
+                }
                 return Some(place);
             }
         }
@@ -62,18 +62,29 @@ mod tests {
 
     #[test]
     fn back_and_forward() {
+        let all = |_: &i32| true;
         let mut h = History::new();
         h.leave(1);
         h.leave(2);
-        assert_eq!(h.back(3), Some(2));
-        assert_eq!(h.back(2), Some(1));
-        assert_eq!(h.back(1), None);
-        assert_eq!(h.forward(1), Some(2));
-        assert_eq!(h.forward(2), Some(3));
-        assert_eq!(h.forward(3), None);
+        assert_eq!(h.back(3, all), Some(2));
+        assert_eq!(h.back(2, all), Some(1));
+        assert_eq!(h.back(1, all), None);
+        assert_eq!(h.forward(1, all), Some(2));
+        assert_eq!(h.forward(2, all), Some(3));
+        assert_eq!(h.forward(3, all), None);
         h.leave(3);
-        assert_eq!(h.back(9), Some(3));
+        assert_eq!(h.back(9, all), Some(3));
         h.leave(3);
-        assert_eq!(h.forward(4), None, "a new way forgets the old one");
+        assert_eq!(h.forward(4, all), None, "a new way forgets the old one");
+    }
+
+    #[test]
+    fn what_is_not_there_any_more_is_passed_over() {
+        let mut h = History::new();
+        h.leave(1);
+        h.leave(2);
+        h.leave(3);
+        assert_eq!(h.back(2, |p| *p != 3 && *p != 2), Some(1));
+        assert_eq!(h.forward(1, |_| true), None, "nor is it come back to");
     }
 }

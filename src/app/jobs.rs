@@ -82,8 +82,8 @@ pub enum Job {
 /// What came of it.
 #[derive(Debug)]
 pub enum Done {
-    /// The victims.
-    Victims(Vec<Row>),
+    /// The victims, and how many there are with those that are not listed.
+    Victims(Vec<Row>, usize),
     /// What can be searched for.
     Index(Arc<Index>),
     /// What fits a query, and how many fit in all.
@@ -183,8 +183,8 @@ impl Job {
                 return;
             }
             Self::Victims(r, options) => {
-                let found = pg_graph::victims(&r.graph, &r.catalog, &options);
-                Done::Victims(found.into_iter().map(|v| Row::new(&r, v)).collect())
+                let (found, total) = pg_graph::victims_of_all(&r.graph, &r.catalog, &options);
+                Done::Victims(found.into_iter().map(|v| Row::new(&r, v)).collect(), total)
             }
             Self::Index(r) => Done::Index(Arc::new(Index::new(&r))),
             Self::Find { index, query, generation, newest } => {
@@ -223,7 +223,7 @@ impl Job {
             Self::Steps(r, b) => Done::Steps(super::steps::recorded(&r, b)),
             Self::FollowSteps(r, thread) => Done::Steps(super::steps::now(&r, thread)),
             Self::Copy(text, tool, what) => Done::Copied(what, clipboard::local(&text, &tool)),
-            Self::Export(r, report, markdown) => Done::Exported(export(&r, &report, &markdown)),
+            Self::Export(r, report, markdown) => Done::Exported(super::export::write(&r, &report, &markdown)),
             Self::KeepDecisions(r, log) => {
                 let kept = log.decisions.clone();
                 Done::DecisionsKept(match r.session() {
@@ -288,15 +288,4 @@ fn diagnose(r: &Recording, victim: Victim, decisions: Vec<Decision>, to_the_end:
         asked: d.questions().to_vec(),
         report: Box::new(d.report()),
     }
-}
-
-fn export(r: &Recording, report: &Report, markdown: &str) -> Result<Vec<PathBuf>, String> {
-    let json = serde_json::to_string_pretty(report).map_err(|e| e.to_string())?;
-    let mut written = Vec::new();
-    for (extension, text) in [("report.json", json.as_str()), ("report.md", markdown)] {
-        let path = r.path.with_extension(extension);
-        std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
-        written.push(path);
-    }
-    Ok(written)
 }

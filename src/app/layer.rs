@@ -3,6 +3,7 @@
 use super::command::{COMMANDS, Cmd, Command, Context};
 use super::input::Line;
 use super::search::Hit;
+use super::views::Move;
 use crate::config::Keymap;
 use fuzzy_matcher::FuzzyMatcher;
 use fuzzy_matcher::skim::SkimMatcherV2;
@@ -34,6 +35,22 @@ pub struct Help {
     pub context: Context,
     /// First line shown.
     pub offset: usize,
+    /// What the lines shown must have; without text it asks for nothing.
+    pub find: Line,
+    /// That is being typed.
+    pub typing: bool,
+}
+
+impl Help {
+    /// All of the help for a view.
+    pub fn new(context: Context) -> Self {
+        Self { context, offset: 0, find: Line::default(), typing: false }
+    }
+
+    /// Is anything asked of the lines shown, or about to be?
+    pub fn is_searched(&self) -> bool {
+        self.typing || !self.find.text().is_empty()
+    }
 }
 
 /// The command palette.
@@ -47,6 +64,10 @@ pub struct Palette {
     pub rows: Vec<Cmd>,
     /// Which one is selected.
     pub selected: usize,
+    /// The first one is called as was typed, or the person has chosen one: taking it runs what was meant.
+    pub sure: bool,
+    /// A time was typed (`goto 2.5 s`): that of the timeline is meant.
+    pub time: Option<Ns>,
 }
 
 /// The search.
@@ -94,6 +115,7 @@ impl Layer {
     /// Its keys.
     pub fn context(&self) -> Context {
         match self {
+            Self::Help(h) if h.typing => Context::Text,
             Self::Help(_) | Self::WhyNot(_) | Self::Flag(..) => Context::Help,
             Self::Palette(_) | Self::Search(_) | Self::Note(_) | Self::Guard(_) => Context::Text,
         }
@@ -106,6 +128,7 @@ impl Layer {
             Self::Search(s) => Some(&mut s.line),
             Self::Note(n) => Some(&mut n.line),
             Self::Guard(g) => Some(&mut g.line),
+            Self::Help(h) if h.typing => Some(&mut h.find),
             Self::Help(_) | Self::WhyNot(_) | Self::Flag(..) => None,
         }
     }
@@ -114,38 +137,85 @@ impl Layer {
 impl Palette {
     /// Opened over a context.
     pub fn new(context: Context, keymap: &Keymap) -> Self {
-        let mut p = Self { line: Line::default(), context, rows: Vec::new(), selected: 0 };
+        let mut p =
+            Self { line: Line::default(), context, rows: Vec::new(), selected: 0, sure: true, time: None };
         p.filter(keymap);
         p
     }
 
-    /// Finds what fits the text: name first, then key, then what it does.
+    /// Finds what fits the text: what is called so or begins so, what has its letters in its name, then what does so.
     pub fn filter(&mut self, keymap: &Keymap) {
         let query = self.line.text().trim();
         // First those of this view; then those of others, which lead there.
         let elsewhere = |c: &Command| !c.applies(self.context);
         let all = COMMANDS.iter().filter(|c| !elsewhere(c) || c.cmd.home().is_some());
         self.selected = 0;
+        self.sure = true;
+        let time = query.strip_prefix("goto").map(str::trim).filter(|t| !t.is_empty());
+        self.time = time.and_then(crate::unit_rule::duration);
+        if self.time.is_some() {
+            self.rows.clear();
+            return;
+        }
         if query.is_empty() {
             let (there, here): (Vec<&Command>, Vec<&Command>) = all.partition(|c| elsewhere(c));
             self.rows = here.into_iter().chain(there).map(|c| c.cmd).collect();
             return;
         }
         let matcher = SkimMatcherV2::default().ignore_case();
-        let mut scored: Vec<(bool, i64, Cmd)> = all
+        let alias = Cmd::from_alias(query);
+        let mut scored: Vec<(Fit, bool, i64, Cmd)> = all
             .filter_map(|c| {
-                let name = matcher.fuzzy_match(c.name, query).map(|s| s * 3);
+                let name = matcher.fuzzy_indices(c.name, query);
+                let key = || keymap.keys_for(self.context, c.cmd).iter().any(|k| k == query);
+                let fit = if c.name == query || alias == Some(c.cmd) {
+                    Fit::Exact
+                } else if alias.is_none() && key() {
+                    Fit::Key
+                } else if c.name.starts_with(query) {
+                    Fit::Begins
+                } else if name.as_ref().is_some_and(|(_, at)| begins_a_word(c.name, at)) {
+                    Fit::Name
+                } else {
+                    Fit::Words
+                };
                 let doc = matcher.fuzzy_match(c.doc, query);
-                let keys = keymap.keys_for(self.context, c.cmd);
-                let key = keys.iter().any(|k| k == query).then_some(10_000);
-                let exact = (c.name == query).then_some(20_000);
-                let score = [name, doc, key, exact].into_iter().flatten().max()?;
-                Some((elsewhere(c) && exact.is_none(), -score, c.cmd))
+                let score =
+                    if fit == Fit::Words { name.map(|n| n.0 * 3).max(doc)? } else { name.map_or(0, |n| n.0) };
+                Some((fit, elsewhere(c) && fit != Fit::Exact, -score, c.cmd))
             })
             .collect();
         scored.sort();
-        self.rows = scored.into_iter().map(|(_, _, c)| c).collect();
+        self.sure = scored.first().is_some_and(|s| s.0 != Fit::Words);
+        self.rows = scored.into_iter().map(|(_, _, _, c)| c).collect();
     }
+
+    /// Moves the selection. Where nothing is called as was typed, the first move chooses the first line.
+    pub fn go(&mut self, by: Move) {
+        if std::mem::replace(&mut self.sure, true) {
+            self.selected = by.from(self.selected, self.rows.len(), 1);
+        }
+    }
+}
+
+/// How a command fits what was typed, best first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Fit {
+    /// It is called so.
+    Exact,
+    /// It is on that key.
+    Key,
+    /// Its name begins so.
+    Begins,
+    /// Its name has these letters from the beginning of a word on.
+    Name,
+    /// Only what it does has them, or letters here and there.
+    Words,
+}
+
+/// Is the first of these letters that of a word of the name?
+fn begins_a_word(name: &str, letters: &[usize]) -> bool {
+    letters.first().is_some_and(|&at| at == 0 || name.as_bytes().get(at - 1) == Some(&b'-'))
 }
 
 #[cfg(test)]
@@ -175,5 +245,33 @@ mod tests {
         p.line = Line::new("qqqqq");
         p.filter(&keymap);
         assert!(p.rows.is_empty());
+    }
+
+    /// A habit from elsewhere runs what it means there, or nothing.
+    #[test]
+    fn names_come_before_what_commands_do() {
+        let keymap = Keymap::builtin().unwrap_or_else(|e| panic!("{e}"));
+        let first = |context, typed: &str| {
+            let mut p = Palette::new(context, &keymap);
+            p.line = Line::new(typed);
+            p.filter(&keymap);
+            (p.rows.first().copied(), p.sure)
+        };
+        for context in [Context::Victims, Context::Timeline, Context::Notes, Context::Verdict] {
+            for (typed, cmd) in [
+                ("q", Cmd::Quit),
+                ("q!", Cmd::Quit),
+                ("wq", Cmd::Quit),
+                ("x", Cmd::Quit),
+                ("w", Cmd::Write),
+                ("h", Cmd::Help),
+                ("find", Cmd::Search),
+                ("thr", Cmd::GoThreads),
+            ] {
+                assert_eq!(first(context, typed), (Some(cmd), true), "{typed}");
+            }
+            assert!(!first(context, "nonsense").1 && !first(context, "shell").1);
+        }
+        assert!(!first(Context::Violations, "oto").1, "letters in the middle of a word");
     }
 }

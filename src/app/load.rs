@@ -1,7 +1,8 @@
 //! Loading a session file into a [`Recording`].
 
 use super::recording::Recording;
-use crate::session::{self, Progress, Session, Symbols};
+use super::time;
+use crate::session::{self, Loaded, Progress, Session, Symbols};
 use pg_graph::BuildOptions;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -40,7 +41,8 @@ pub fn load(
     }
     progress("naming threads", 1.0);
     let warnings = loaded.warnings.iter().map(ToString::to_string).collect();
-    Ok(Recording::new(
+    let unread = unread(&loaded);
+    let mut recording = Recording::new(
         path.to_owned(),
         loaded.header,
         loaded.catalog,
@@ -48,5 +50,34 @@ pub fn load(
         loaded.coverage,
         warnings,
         Some(loaded.session),
-    ))
+    );
+    if let Some((read, words)) = unread {
+        (recording.events, recording.unread) = (read, Some(words));
+    }
+    Ok(recording)
+}
+
+/// How many events could be read where not all of the file could, and that in words.
+fn unread(loaded: &Loaded) -> Option<(u64, String)> {
+    let hidden = || loaded.warnings.iter().filter(|w| w.hides);
+    let lost: u64 = hidden().map(|w| w.events).sum();
+    // Each place that cannot be read stands among the events as one of its own.
+    let read =
+        loaded.graph.event_count().saturating_sub(hidden().filter(|w| w.lost.is_some()).count() as u64);
+    let (cut, bytes) = (loaded.session.cut_off(), loaded.session.len_bytes());
+    let words = if lost > 0 {
+        let all = time::count(read.saturating_add(lost));
+        format!("only {} of {all} events could be read: the file is damaged", time::count(read))
+    } else if cut > 0 {
+        format!(
+            "only {} of {bytes} bytes of the file could be read, with {} events: it is cut off",
+            bytes.saturating_sub(cut),
+            time::count(read)
+        )
+    } else if hidden().next().is_some() {
+        format!("only {} events could be read: a part of the file is damaged", time::count(read))
+    } else {
+        return None;
+    };
+    Some((read, words))
 }

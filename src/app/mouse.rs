@@ -83,7 +83,10 @@ fn layer_click(state: &mut State, x: u16, y: u16) {
     }
     let row = first + usize::from(y - area.y);
     let (selected, len) = match state.layers.last_mut() {
-        Some(Layer::Palette(p)) => (&mut p.selected, p.rows.len()),
+        Some(Layer::Palette(p)) => {
+            p.sure |= row < p.rows.len();
+            (&mut p.selected, p.rows.len())
+        }
         Some(Layer::Search(s)) => (&mut s.selected, s.hits.len()),
         _ => return,
     };

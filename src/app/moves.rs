@@ -5,6 +5,10 @@ use super::layer::Layer;
 use super::place;
 use super::state::{State, View};
 use super::views::Move;
+use crate::config::Look;
+
+/// Said of a line of a tree that cannot be opened.
+pub const NO_MORE: &str = "nothing is below this line";
 
 /// The move that a command means, if it is one.
 pub fn of(cmd: Cmd) -> Option<Move> {
@@ -129,25 +133,32 @@ pub fn left_right(state: &mut State, by: isize) {
             state.timeline.move_cursor(by, columns, end);
         }
         View::Threads => {
+            let leaf = state.threads.is_leaf();
             let tree = state.threads.tree.get_mut();
             if by < 0 {
-                tree.key_left()
+                tree.key_left();
+            } else if leaf {
+                state.say_only(Look::Dim, NO_MORE);
             } else {
-                tree.key_right()
-            };
+                tree.key_right();
+            }
         }
         View::Vertex => {
             // The vertices before and after, on the same thread.
             let (Some(r), Some(v)) = (state.recording.clone(), state.vertex.vertex) else { return };
             let to = if by < 0 { r.graph.previous(v) } else { r.graph.next(v) };
-            if let Some(to) = to {
-                place::open_vertex(state, to);
+            match to {
+                Some(to) => place::open_vertex(state, to),
+                None if by < 0 => state.say_only(Look::Dim, "this is the first vertex of this thread"),
+                None => state.say_only(Look::Dim, "this is the last vertex of this thread"),
             }
         }
         View::Question => up_down(state, Move::By(by)),
         View::Victims => {
-            state.victims.fold(by < 0);
+            if !state.victims.fold(by < 0) && !state.victims.rows.is_empty() {
+                state.say_only(Look::Dim, "no others like it are behind this line");
+            }
         }
-        _ => {}
+        _ => state.say_only(Look::Dim, "nothing lies to this side; ? shows the keys of this view"),
     }
 }

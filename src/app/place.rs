@@ -1,8 +1,9 @@
 //! Going somewhere: to a vertex, a moment, a thread, a diagnosis.
 
 use super::jobs::Job;
+use super::layer::{Layer, SearchBox};
 use super::msg::Effect;
-use super::search::{Found, Target};
+use super::search::{Found, Places};
 use super::state::{Place, State, View};
 use super::update::run_job;
 use super::views::diagnosis::Outcome;
@@ -68,6 +69,22 @@ pub fn jump(state: &mut State, thread: ThreadId, time: Ns) {
     t.reveal(r.graph.duration());
 }
 
+/// Shows a moment in the timeline, on the thread that is selected there.
+pub fn at_time(state: &mut State, time: Ns) {
+    let Some(r) = state.recording.clone() else { return };
+    let end = r.graph.duration();
+    if time > end {
+        let all = super::time::length(end);
+        state.say_only(Look::Dim, format!("the recording is {all} long: this is its end"));
+    }
+    let Some(t) = state.timeline.thread else {
+        state.go(View::Timeline);
+        return;
+    };
+    state.go(View::Timeline);
+    jump(state, t, time);
+}
+
 /// Begins the diagnosis of a victim, with the answers that the session holds, or with these.
 pub fn diagnose(state: &mut State, victim: Victim, decisions: Option<Vec<Decision>>) {
     let Some(r) = state.recording.clone() else { return };
@@ -127,21 +144,52 @@ pub fn keep_decisions(state: &mut State, log: DecisionLog) {
     }
 }
 
-/// Goes where a search hit leads.
-pub fn target(state: &mut State, target: Target, text: String) {
+/// Goes where the selected hit of a search leads; the other processes and threads that it found are the next ones.
+pub fn target(state: &mut State, search: &SearchBox) {
     let Some(r) = state.recording.clone() else { return };
-    match target {
-        Target::Process(p) => {
+    let Some(hit) = search.hits.get(search.selected) else { return };
+    let Some(node) = hit.target.node() else {
+        run_job(state, Job::Places(r, hit.target.clone(), hit.text.clone()));
+        return;
+    };
+    let nodes = search.hits.iter().filter_map(|h| Some((h.target.node()?, h.text.clone())));
+    let nodes: Vec<_> = nodes.collect();
+    let at = nodes.iter().position(|n| n.0 == node).unwrap_or(0);
+    let what = search.line.text().trim().to_owned();
+    state.found = Some(Found { what, places: Places::Nodes(nodes), at });
+    match node {
+        Node::Process(_) => {
             state.go(View::Threads);
-            state.threads.select(Node::Process(p));
+            state.threads.select(node);
         }
-        Target::Thread(t) => {
-            let (from, to) = (state.timeline.from, state.timeline.to);
-            state.go(View::Timeline);
-            jump(state, t, state.timeline.cursor);
-            (state.timeline.from, state.timeline.to) = (from, to);
+        Node::Thread(t) => lane_of(state, t),
+    }
+}
+
+/// Shows a thread in the timeline, at the moment and in the span shown there.
+fn lane_of(state: &mut State, t: ThreadId) {
+    let (from, to) = (state.timeline.from, state.timeline.to);
+    state.go(View::Timeline);
+    jump(state, t, state.timeline.cursor);
+    (state.timeline.from, state.timeline.to) = (from, to);
+}
+
+/// Shows a process or a thread where one is: in the timeline or in the tree.
+fn show_node(state: &mut State, node: Node) {
+    if state.view != View::Timeline {
+        state.go(View::Threads);
+        state.threads.select(node);
+        return;
+    }
+    let Some(r) = state.recording.clone() else { return };
+    let thread = match node {
+        Node::Thread(t) => Some(t),
+        Node::Process(p) => {
+            r.groups().iter().find(|g| g.process == p).and_then(|g| g.threads.first()).copied()
         }
-        Target::Function(_) | Target::Object(_) => run_job(state, Job::Places(r, target, text)),
+    };
+    if let Some(t) = thread {
+        lane_of(state, t);
     }
 }
 
@@ -151,22 +199,31 @@ pub fn found(state: &mut State, what: String, vertices: Vec<VertexId>) {
         state.say(Look::Warning, format!("no thread waited or was seen on the CPU in {what}"));
         return;
     }
-    state.found = Some(Found { what, vertices, at: 0 });
+    state.found = Some(Found { what, places: Places::Vertices(vertices), at: 0 });
     show_found(state, 0);
 }
 
-/// Shows the next or the previous vertex that was found.
+/// Shows the next or the previous of what was found.
 pub fn show_found(state: &mut State, by: isize) {
     let Some(f) = &mut state.found else {
         state.say(Look::Dim, "nothing was searched for yet; / searches");
         return;
     };
-    let n = f.vertices.len() as isize;
-    f.at = (f.at as isize + by).rem_euclid(n.max(1)) as usize;
-    let (at, what, total) = (f.at, f.what.clone(), f.vertices.len());
-    if let Some(v) = f.vertices.get(at).copied() {
-        open_vertex(state, v);
-        state.say(Look::Dim, format!("{} of {total} in or on {what}, the longest there first", at + 1));
+    let total = f.places.count();
+    f.at = (f.at as isize + by).rem_euclid((total as isize).max(1)) as usize;
+    let (at, what) = (f.at, f.what.clone());
+    match &f.places {
+        Places::Vertices(v) => {
+            let Some(v) = v.get(at).copied() else { return };
+            open_vertex(state, v);
+            state.say(Look::Dim, format!("{} of {total} in or on {what}, the longest there first", at + 1));
+        }
+        Places::Nodes(n) => {
+            let Some((node, name)) = n.get(at).cloned() else { return };
+            show_node(state, node);
+            let like = if what.is_empty() { String::new() } else { format!(" found by \"{what}\"") };
+            state.say_only(Look::Dim, format!("{name}: {} of {total}{like}", at + 1));
+        }
     }
 }
 
@@ -197,9 +254,11 @@ pub fn copy(state: &mut State, text: String) {
         return;
     }
     state.ask(Effect::Osc52(text.clone()));
-    let what = match state.view {
-        View::Question => "the verdict so far",
-        view => view.context().name(),
+    let what = match (state.layers.last(), state.view) {
+        (Some(Layer::WhyNot(_)), _) => "why not the others",
+        (Some(Layer::Flag(..)), _) => "the flag",
+        (_, View::Question) => "the verdict so far",
+        (_, view) => view.context().name(),
     };
     let what = format!("{what}, {}", super::time::counted(text.lines().count(), "line"));
     let tool = state.config.clipboard.clone();

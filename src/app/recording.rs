@@ -36,11 +36,18 @@ pub struct Recording {
     pub coverage: Coverage,
     /// What was found wrong in the file.
     pub warnings: Vec<String>,
+    /// How many events there are.
+    pub events: u64,
+    /// What of the file could not be read, in a sentence without its full stop; none when all could.
+    pub unread: Option<String>,
     session: Option<Mutex<Session>>,
     threads: Vec<String>,
     processes: Vec<String>,
     groups: Vec<Group>,
 }
+
+/// Most remarks: a file of garbage brings as many as one wants.
+const MOST_REMARKS: usize = 200;
 
 /// A process and those of its threads that were seen.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -90,14 +97,23 @@ impl Recording {
             name,
             header,
             catalog,
-            graph,
             coverage,
             warnings: warnings.iter().map(|w| clean_to(w, 300)).collect(),
+            events: graph.event_count(),
+            graph,
+            unread: None,
             session: session.map(Mutex::new),
             threads,
             processes,
             groups,
         }
+    }
+
+    /// What a reader should know of the recording, each once: what is wrong with the file first.
+    pub fn remarks(&self) -> impl Iterator<Item = &String> {
+        // Notes repeat what is wrong with the file, for the report.
+        let told = |n: &&String| !self.warnings.iter().any(|w| n.ends_with(w.as_str()));
+        self.warnings.iter().chain(self.coverage.notes.iter().filter(told)).take(MOST_REMARKS)
     }
 
     /// Processes with their threads: the focus first, the kernel's last, the recorder's own left out.

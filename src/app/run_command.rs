@@ -1,6 +1,6 @@
 //! What each command does.
 
-use super::command::Cmd;
+use super::command::{Cmd, Context};
 use super::jobs::Job;
 use super::layer::{Help, Layer, NoteBox, Palette, SearchBox};
 use super::msg::Effect;
@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 
 /// Runs a command in the view or layer on top.
 pub fn run_command(state: &mut State, cmd: Cmd) {
-    if !matches!(state.layers.last(), None | Some(Layer::Help(_) | Layer::WhyNot(_) | Layer::Flag(..))) {
+    if state.layers.last().is_some_and(|l| l.context() == Context::Text) {
         text_command(state, cmd);
         return;
     }
@@ -41,26 +41,27 @@ pub fn run_command(state: &mut State, cmd: Cmd) {
             state.log_offset = usize::MAX;
             state.go(View::Log);
         }
-        Cmd::Back | Cmd::Forward => {
-            let here = state.place();
-            let to = if cmd == Cmd::Back { state.history.back(here) } else { state.history.forward(here) };
-            match to {
-                Some(p) => place::restore(state, p),
-                None => state.say_only(
-                    Look::Dim,
-                    if cmd == Cmd::Back { "nothing before this" } else { "nothing after this" },
-                ),
-            }
-        }
+        Cmd::Back | Cmd::Forward => match state.travel(cmd == Cmd::Back) {
+            Some(p) => place::restore(state, p),
+            None => state.say_only(
+                Look::Dim,
+                if cmd == Cmd::Back { "nothing before this" } else { "nothing after this" },
+            ),
+        },
         Cmd::Help => {
             let context = state.view.context();
-            state.layers.push(Layer::Help(Help { context, offset: 0 }));
+            state.layers.push(Layer::Help(Help::new(context)));
         }
         Cmd::Palette => {
             let palette = Palette::new(state.view.context(), &state.config.keymap);
             state.layers.push(Layer::Palette(palette));
         }
         Cmd::Search => {
+            // Whoever reads the help looks for something there.
+            if let Some(Layer::Help(h)) = state.layers.last_mut() {
+                h.typing = true;
+                return;
+            }
             state.layers.push(Layer::Search(SearchBox {
                 line: Line::default(),
                 generation: 0,
@@ -83,6 +84,7 @@ pub fn run_command(state: &mut State, cmd: Cmd) {
         Cmd::NextTheme => next_theme(state),
         Cmd::Redraw => state.ask(Effect::Redraw),
         Cmd::Suspend => state.ask(Effect::Suspend),
+        Cmd::Write => view_command::write(state),
         Cmd::Quit => state.ask(Effect::Quit),
         Cmd::Cancel => cancel(state),
         _ => view_command::run(state, cmd),
@@ -126,7 +128,27 @@ fn go_steps(state: &mut State) {
     }
 }
 
+/// Deletes the selected note.
+pub fn delete_note(state: &mut State) {
+    let Some(n) = state.notes.current().cloned() else { return };
+    keep(state, Note { deleted: true, ..n });
+    if !state.notes.deleted.is_empty() {
+        state.say_only(Look::Dim, "deleted; u brings it back");
+    }
+}
+
+/// Takes back the last answer; where notes are shown, brings back the last one that was deleted.
 fn undo(state: &mut State) {
+    if state.view == View::Notes {
+        match state.notes.deleted.pop() {
+            Some(n) => {
+                state.notes.selected = Some(n.id);
+                keep(state, n);
+            }
+            None => state.say_only(Look::Dim, "no note was deleted since this was opened"),
+        }
+        return;
+    }
     let (Some(decisions), Some(victim)) = (state.diagnosis.undone(), state.diagnosis.victim().cloned())
     else {
         state.say_only(Look::Dim, "there is no answer to take back");
@@ -144,21 +166,19 @@ fn cancel(state: &mut State) {
         return;
     }
     match state.view {
-        View::Question => {
-            state.go(View::Slice);
+        View::Question if state.diagnosis.question().is_some() => {
+            // Not left for it: else the way back would lead here again, and round and round.
+            state.view = View::Slice;
             state.say_only(Look::Dim, "the question waits: enter comes back to it");
         }
         View::Victims if std::mem::take(&mut state.victims.then_diagnose) => {
             state.say_only(Look::Dim, "the worst victim is selected only");
         }
         View::Victims => state.say_only(Look::Dim, "q quits"),
-        _ => {
-            let here = state.place();
-            match state.history.back(here) {
-                Some(p) => place::restore(state, p),
-                None => state.view = View::Victims,
-            }
-        }
+        _ => match state.travel(true) {
+            Some(p) => place::restore(state, p),
+            None => state.view = View::Victims,
+        },
     }
 }
 
@@ -204,6 +224,9 @@ fn keep(state: &mut State, note: Note) {
         state.say(Look::Warning, "this recording has no file to keep notes in");
         return;
     }
+    if note.deleted {
+        state.notes.deleted.extend(state.notes.notes.iter().find(|n| n.id == note.id).cloned());
+    }
     run_job(state, Job::KeepNote(r, note));
 }
 
@@ -248,16 +271,20 @@ fn note(state: &mut State) {
 fn text_command(state: &mut State, cmd: Cmd) {
     let Some(layer) = state.layers.last_mut() else { return };
     match cmd {
-        Cmd::CloseText => {
-            state.layers.pop();
-        }
+        Cmd::CloseText => match layer {
+            Layer::Help(h) => *h = Help::new(h.context),
+            _ => {
+                state.layers.pop();
+            }
+        },
         Cmd::Accept => accept(state),
         Cmd::NextRow | Cmd::PreviousRow => {
             let by = Move::By(if cmd == Cmd::NextRow { 1 } else { -1 });
             match layer {
-                Layer::Palette(p) => p.selected = by.from(p.selected, p.rows.len(), 1),
+                Layer::Palette(p) => p.go(by),
                 Layer::Search(s) => s.selected = by.from(s.selected, s.hits.len(), 1),
-                Layer::Note(_) | Layer::Guard(_) | Layer::Help(_) | Layer::WhyNot(_) | Layer::Flag(..) => {}
+                Layer::Help(h) => h.offset = by.from(h.offset, usize::MAX, 1).min(10_000),
+                Layer::Note(_) | Layer::Guard(_) | Layer::WhyNot(_) | Layer::Flag(..) => {}
             }
         }
         Cmd::EraseChar | Cmd::EraseWord | Cmd::EraseAll => {
@@ -279,6 +306,7 @@ pub fn typed(state: &mut State) {
     match state.layers.last_mut() {
         Some(Layer::Palette(p)) => p.filter(&state.config.keymap),
         Some(Layer::Search(_)) => search(state),
+        Some(Layer::Help(h)) => h.offset = 0,
         _ => {}
     }
 }
@@ -298,7 +326,24 @@ pub fn search(state: &mut State) {
 fn accept(state: &mut State) {
     match state.layers.pop() {
         Some(Layer::Palette(p)) => {
-            let Some(cmd) = p.rows.get(p.selected).copied() else { return };
+            if let Some(time) = p.time {
+                place::at_time(state, time);
+                return;
+            }
+            let Some(cmd) = p.rows.get(p.selected).copied().filter(|_| p.sure) else {
+                // What was typed is not run by chance.
+                let typed = p.line.text().trim();
+                let told = match typed.split_whitespace().next() {
+                    Some("goto") => "goto needs a time, such as goto 2.5 s".to_owned(),
+                    _ if p.rows.is_empty() => format!("no command is called \"{typed}\""),
+                    _ => format!(
+                        "no command is called \"{typed}\"; down chooses one of those that do something like it"
+                    ),
+                };
+                state.say_only(Look::Warning, told);
+                state.layers.push(Layer::Palette(p));
+                return;
+            };
             if !cmd.row().applies(p.context)
                 && let Some(home) = cmd.home()
             {
@@ -312,11 +357,7 @@ fn accept(state: &mut State) {
             }
             run_command(state, cmd);
         }
-        Some(Layer::Search(s)) => {
-            if let Some(hit) = s.hits.get(s.selected) {
-                place::target(state, hit.target.clone(), hit.text.clone());
-            }
-        }
+        Some(Layer::Search(s)) => place::target(state, &s),
         Some(Layer::Note(n)) => {
             let empty = n.line.text().trim().is_empty();
             if empty && n.id.is_none() {
@@ -334,6 +375,7 @@ fn accept(state: &mut State) {
             keep(state, note);
         }
         Some(Layer::Guard(g)) => violation_command::accept(state, g),
+        Some(Layer::Help(h)) => state.layers.push(Layer::Help(Help { typing: false, ..h })),
         Some(other) => state.layers.push(other),
         None => {}
     }

@@ -1,6 +1,7 @@
 //! Finding processes, threads, functions and files by fuzzy matching, on a thread of its own.
 
 use super::recording::Recording;
+use super::views::threads::Node;
 use crate::clean::clean_to;
 use fuzzy_matcher::FuzzyMatcher;
 use fuzzy_matcher::skim::SkimMatcherV2;
@@ -57,15 +58,34 @@ pub struct Hit {
     pub far: bool,
 }
 
-/// Vertices found, the longest wait first, and which one is shown.
+/// What a search found, and which of it is shown.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// What was looked for.
     pub what: String,
-    /// The vertices.
-    pub vertices: Vec<VertexId>,
+    /// Where it is.
+    pub places: Places,
     /// Which one is shown.
     pub at: usize,
+}
+
+/// Where something that was searched for is.
+#[derive(Clone, Debug)]
+pub enum Places {
+    /// Vertices in a function or on an object, the longest there first.
+    Vertices(Vec<VertexId>),
+    /// Processes and threads, the best hit first.
+    Nodes(Vec<(Node, String)>),
+}
+
+impl Places {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        match self {
+            Self::Vertices(v) => v.len(),
+            Self::Nodes(n) => n.len(),
+        }
+    }
 }
 
 /// What searching needs between two queries.
@@ -84,6 +104,24 @@ const MAX_HITS: usize = 200;
 const NEARLY_AS_GOOD: i64 = 70;
 
 impl Target {
+    /// The node of the tree of threads that it is.
+    pub fn node(&self) -> Option<Node> {
+        match self {
+            Self::Process(p) => Some(Node::Process(*p)),
+            Self::Thread(t) => Some(Node::Thread(*t)),
+            Self::Function(_) | Self::Object(_) => None,
+        }
+    }
+
+    /// Among things of one name people mean the one that does something.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Process(_) => 0,
+            Self::Thread(_) => 1,
+            Self::Function(_) | Self::Object(_) => 2,
+        }
+    }
+
     /// What kind of thing it is, in a word.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -167,19 +205,19 @@ impl Index {
         self.items.is_empty()
     }
 
-    /// What fits a query, what the focus has to do with first and of that the best, and how many fit in all. `stop` is asked now and then: a newer query
+    /// What fits a query: what is called so, then what the focus has to do with, of each the best first; and how many fit in all. `stop` is asked now and then: a newer query
     /// makes this one worthless.
     pub fn find(&self, query: &str, stop: &dyn Fn() -> bool) -> (Vec<Hit>, usize) {
         let query = query.trim();
         let matcher = SkimMatcherV2::default().smart_case();
-        let mut scored: Vec<(bool, i64, usize, i64)> = Vec::new();
+        let mut scored: Vec<(Group, u8, i64, usize, i64)> = Vec::new();
         let mut best = 0;
         for (i, item) in self.items.iter().enumerate() {
             if i % 1024 == 0 && stop() {
                 return (Vec::new(), 0);
             }
             if query.is_empty() {
-                scored.push((item.far, 0, i, 0));
+                scored.push((Group::of(item, false), 0, 0, i, 0));
                 continue;
             }
             // Command lines and ids count too, but less than names.
@@ -196,16 +234,18 @@ impl Index {
                 };
                 let fit = name.max(aside).unwrap_or(0);
                 best = best.max(fit);
-                scored.push((item.far, -(s + kind), i, fit));
+                let called = has_word(&item.text, query);
+                let rank = if called { item.target.rank() } else { u8::MAX };
+                scored.push((Group::of(item, called), rank, -(s + kind), i, fit));
             }
         }
-        scored.retain(|s| s.3 * 100 >= best * NEARLY_AS_GOOD);
+        scored.retain(|s| s.1 < u8::MAX || s.4 * 100 >= best * NEARLY_AS_GOOD);
         let total = scored.len();
         scored.sort_unstable();
         scored.truncate(MAX_HITS);
         let hits = scored
             .into_iter()
-            .map(|(_, _, i, _)| {
+            .map(|(_, _, _, i, _)| {
                 let item = &self.items[i];
                 let matched = if query.is_empty() {
                     None
@@ -223,6 +263,38 @@ impl Index {
             .collect();
         (hits, total)
     }
+}
+
+/// What is shown before what.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Group {
+    /// It is called as was typed, and of the focus.
+    Called,
+    /// A process or thread that is called so, of whatever. Not functions: too many share a name.
+    CalledElsewhere,
+    /// Of the focus.
+    Near,
+    /// Of anything else.
+    Far,
+}
+
+impl Group {
+    fn of(item: &Item, called: bool) -> Self {
+        match (called, item.far) {
+            (true, false) => Self::Called,
+            (true, true) if item.target.node().is_some() => Self::CalledElsewhere,
+            (_, false) => Self::Near,
+            (_, true) => Self::Far,
+        }
+    }
+}
+
+/// Is this a part of a name, of a path or of a thread's, and not only a piece of one? Small letters stand for large ones,
+/// too.
+fn has_word(name: &str, word: &str) -> bool {
+    let small = !word.contains(char::is_uppercase);
+    let same = |w: &str| w == word || small && w.to_lowercase() == word;
+    name.split(['/', ':', ' ', '(', '<', '@']).any(same)
 }
 
 /// What the focus has to do with: its threads, those that made them go on or that they made go on, with the others of
@@ -362,47 +434,4 @@ fn kind_word(kind: ObjectKind) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn letters_here_and_there_are_no_hit_where_another_has_the_word() {
-        let names = ["lua_pcall", "luaV_execute", "mysql_handle_limit_of_user_data", "main"];
-        let item = |n: &&str| Item {
-            text: (*n).into(),
-            detail: "a module".into(),
-            target: Target::Function(Vec::new()),
-            far: false,
-        };
-        let index = Index { items: names.iter().map(item).collect() };
-        let found = |query: &str| {
-            let (hits, total) = index.find(query, &|| false);
-            assert_eq!(hits.len(), total);
-            hits.into_iter().map(|h| h.text).collect::<Vec<_>>()
-        };
-        assert_eq!(found("lua"), ["lua_pcall", "luaV_execute"]);
-        assert_eq!(found("lvex"), ["luaV_execute"], "that is the best there is");
-        assert_eq!(found("").len(), 4);
-    }
-
-    /// What the focus has nothing to do with comes last, also where it fits better, and is found all the same.
-    #[test]
-    fn what_is_of_the_focus_comes_first() {
-        let item = |(text, far): (&str, bool)| Item {
-            text: text.into(),
-            detail: "a module".into(),
-            target: Target::Function(Vec::new()),
-            far,
-        };
-        let index =
-            Index { items: [("lock", true), ("unlock_all", false), ("relock", true)].map(item).into() };
-        let found = |query: &str| {
-            index.find(query, &|| false).0.into_iter().map(|h| (h.text, h.far)).collect::<Vec<_>>()
-        };
-        let own = ("unlock_all".to_owned(), false);
-        assert_eq!(found("lock").first(), Some(&own));
-        assert!(found("lock").contains(&("lock".into(), true)));
-        assert_eq!(found(""), [own, ("lock".into(), true), ("relock".into(), true)]);
-        assert_eq!(found("relock"), [("relock".into(), true)]);
-    }
-}
+mod tests;

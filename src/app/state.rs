@@ -202,6 +202,19 @@ impl State {
         self.layers.clear();
     }
 
+    /// The place before this one, or the one after. A question that was answered since and a verdict that was taken
+    /// back are no places any more.
+    pub fn travel(&mut self, back: bool) -> Option<Place> {
+        let here = self.place();
+        let d = &self.diagnosis;
+        let there = |p: &Place| match p.view {
+            View::Question => d.question().is_some(),
+            View::Verdict => d.verdict().is_some(),
+            _ => true,
+        };
+        if back { self.history.back(here, there) } else { self.history.forward(here, there) }
+    }
+
     /// Tells something that is not worth keeping.
     pub fn say_only(&mut self, look: Look, text: impl Into<String>) {
         let text = crate::clean::clean_to(&text.into(), 1000);

@@ -2,6 +2,7 @@
 
 mod hostile;
 mod keys;
+mod said;
 mod shown;
 
 use super::harness::{Session, painted, unserved, walked};

@@ -1,5 +1,6 @@
 //! Views as text: the verdict in words, and Markdown for a ticket.
 
+use super::layer::Layer;
 use super::state::{State, View};
 use super::time;
 use super::views::diagnosis::cause_step;
@@ -33,10 +34,11 @@ fn p(look: Look, indent: usize, text: impl Into<String>) -> Paragraph {
 /// The victim in a sentence.
 fn victim(r: &Report) -> String {
     let v = &r.victim;
-    let thread = if v.thread == v.process || v.tid == v.pid {
-        String::new()
-    } else {
-        format!(", thread {} ({})", clean(&v.thread), v.tid)
+    let thread = match v.thread.as_str() {
+        _ if v.tid == v.pid => String::new(),
+        // It has no name of its own.
+        name if name == v.process => format!(", thread {}", v.tid),
+        name => format!(", thread {} ({})", clean(name), v.tid),
     };
     let did = match v.block_type {
         pg_graph::BlockType::LongWait => "waited",
@@ -60,7 +62,7 @@ fn victim(r: &Report) -> String {
 }
 
 /// As the first word of a sentence.
-fn capital(text: &str) -> String {
+pub fn capital(text: &str) -> String {
     let mut rest = text.chars();
     rest.next().map_or_else(String::new, |c| c.to_uppercase().chain(rest).collect())
 }
@@ -135,8 +137,14 @@ pub fn verdict(state: &State) -> Vec<Paragraph> {
     let mut out = vec![p(Look::Strong, 0, victim(r)), blank()];
     // Whoever opens the file of a colleague did not give them.
     if let n @ 1.. = state.diagnosis.kept {
+        let own = state.diagnosis.kept_own();
+        let how = match own {
+            0 => ", taken as recommended,".to_owned(),
+            own if own == n => String::new(),
+            own => format!(" ({own} of them chosen, the others taken as recommended)"),
+        };
         let text = format!(
-            "{} kept in this file from before led here; u takes the last one back.",
+            "{} kept in this file from before{how} led here; u takes the last one back.",
             time::counted(n, "answer")
         );
         out.extend([p(Look::Warning, 0, text), blank()]);
@@ -210,11 +218,13 @@ pub fn verdict(state: &State) -> Vec<Paragraph> {
     let answers = if r.questions.is_empty() {
         "no question came up".to_owned()
     } else {
-        format!(
-            "{} of yours, {} taken",
-            time::counted(by("user") + by("answers"), "answer"),
-            time::counted(by("policy"), "recommendation")
-        )
+        let all = time::counted(r.questions.len(), "answer");
+        let own = by("user") + by("answers");
+        match by("policy") {
+            0 => format!("{all}, chosen by a person"),
+            _ if own == 0 => format!("{all}, taken as recommended"),
+            taken => format!("{all}: {own} chosen by a person, {taken} taken as recommended"),
+        }
     };
     let steps = time::counted(r.slice.len(), "step");
     let evidence = format!("Evidence: {steps}, {answers}.  Not seen: {}", missing(r));
@@ -286,19 +296,6 @@ pub fn why_not(state: &State) -> Vec<Paragraph> {
     out
 }
 
-/// The tree of what a thread executed.
-fn steps_markdown(state: &State) -> String {
-    let rows = &state.steps.rows;
-    let line = |r: &crate::steps::Row| {
-        let indent = "  ".repeat(r.indent);
-        format!("{:>9}  {indent}{}  {}", crate::steps::grouped(r.steps), r.text, r.place)
-            .trim_end()
-            .to_owned()
-    };
-    let lines: Vec<String> = rows.iter().map(line).collect();
-    if rows.is_empty() { String::new() } else { format!("```\n{}\n```\n", lines.join("\n")) }
-}
-
 /// Characters that mean something to Markdown, made plain. Where they cannot mean anything (an underscore
 /// within a word) they stay, since many tickets are read as they are.
 pub(super) fn escape(text: &str) -> String {
@@ -337,8 +334,30 @@ pub(super) fn code(text: &str) -> String {
     format!("`{}`", clean(text).replace('`', "'"))
 }
 
-/// The view shown, as Markdown.
+/// Paragraphs as Markdown: titles, and what stands below them as lists.
+fn list_markdown(paragraphs: &[Paragraph]) -> String {
+    let mut out = String::new();
+    for p in paragraphs.iter().filter(|p| !p.text.is_empty()) {
+        let _ = match p.look {
+            Look::Title => {
+                writeln!(out, "{}**{}**\n", if out.is_empty() { "" } else { "\n" }, escape(&p.text))
+            }
+            _ => writeln!(out, "- {}", sentence(&p.text)),
+        };
+    }
+    out
+}
+
+/// What is on top, as Markdown: the layer if it has something to tell, else the view shown.
 pub fn markdown(state: &State) -> String {
+    match state.layers.last() {
+        Some(Layer::WhyNot(_)) => return list_markdown(&why_not(state)),
+        Some(Layer::Flag(lines, _)) => {
+            let lines: Vec<_> = lines.iter().map(|l| clean(l)).collect();
+            return format!("```\n{}\n```\n", lines.join("\n"));
+        }
+        _ => {}
+    }
     match state.view {
         View::Verdict | View::Question => verdict_markdown(state),
         View::Slice if state.diagnosis.outcome.is_some() => slice_markdown(state),
@@ -351,10 +370,10 @@ pub fn markdown(state: &State) -> String {
             let lines: Vec<&str> = rows.iter().map(|r| r.text.as_str()).collect();
             if rows.is_empty() { String::new() } else { format!("```\n{}\n```\n", lines.join("\n")) }
         }
-        View::Steps => steps_markdown(state),
+        View::Steps => super::copied::steps(state),
         View::Violations => super::unit_text::violations(state),
         View::Units => super::unit_text::units(state),
-        View::Path => path_markdown(state),
+        View::Path => super::copied::path(state),
         View::Threads => super::copied::threads(state),
         View::Timeline => super::copied::timeline(state),
         View::Notes => super::copied::notes(state),
@@ -410,6 +429,10 @@ pub fn verdict_markdown(state: &State) -> String {
     for n in &r.coverage.notes {
         let _ = writeln!(out, "- {}", escape(n));
     }
+    let notes = super::copied::note_lines(state);
+    if !notes.is_empty() {
+        let _ = write!(out, "\n**Notes**\n\n{notes}");
+    }
     let s = &r.session;
     // A redacted recording tells neither.
     let host = if s.host.is_empty() { String::new() } else { format!(" on {}", escape(&s.host)) };
@@ -448,29 +471,6 @@ fn slice_markdown(state: &State) -> String {
             if s.seen { s.state.as_str() } else { "not seen" },
             time::part(s.spent_ns, s.duration_ns),
             escape(&what)
-        );
-    }
-    out
-}
-
-fn path_markdown(state: &State) -> String {
-    let (Some(rec), Some(thread)) = (&state.recording, state.path.thread) else { return String::new() };
-    let span = state.path.span;
-    let mut out = format!(
-        "What made these {} of {} from {} on:\n\n| for | thread | state | in |\n|---|---|---|---|\n",
-        time::length(span.1.saturating_sub(span.0)),
-        escape(rec.thread_name(thread)),
-        time::at(span.0)
-    );
-    for n in &state.path.parts {
-        let what = n.syscall.as_deref().or(n.function.as_deref()).unwrap_or("");
-        let _ = writeln!(
-            out,
-            "| {} | {} | {} | {} |",
-            time::length(n.spent),
-            escape(rec.thread_name(n.thread)),
-            n.state,
-            escape(what)
         );
     }
     out

@@ -7,7 +7,7 @@ use super::msg::{Effect, Load, Msg, Signal};
 use super::run_command::run_command;
 use super::state::{Phase, State, View};
 use super::views::notes::NotesState;
-use super::{mouse, place};
+use super::{mouse, nothing_here, place};
 use crate::config::{Key, Look, Lookup};
 use crossterm::event::{Event, KeyEventKind};
 use pg_graph::VictimOptions;
@@ -55,8 +55,7 @@ fn key(state: &mut State, key: Key) {
             run_command(state, cmd);
         }
         Lookup::Nothing => {
-            let alone = state.pending.len() == 1;
-            state.pending.clear();
+            let pressed = std::mem::take(&mut state.pending);
             if context == Context::Text
                 && let crossterm::event::KeyCode::Char(c) = key.code
                 && key.mods.is_empty()
@@ -64,11 +63,8 @@ fn key(state: &mut State, key: Key) {
             {
                 line.insert(c.encode_utf8(&mut [0; 4]));
                 super::run_command::typed(state);
-            } else if !alone && key != Key::plain(crossterm::event::KeyCode::Esc) {
-                state.message = Some(super::state::LogLine {
-                    look: Look::Warning,
-                    text: format!("no command on these keys; ? shows all ({key})"),
-                });
+            } else if context != Context::Text && key != Key::plain(crossterm::event::KeyCode::Esc) {
+                nothing_here::tell(state, context, &pressed);
             }
         }
     }
@@ -110,25 +106,20 @@ fn loaded(state: &mut State, load: Load) {
             if !r.name.is_empty() {
                 state.file.clone_from(&r.name);
             }
-            for w in &r.warnings {
-                state.say(Look::Warning, w.clone());
-            }
-            // Notes repeat what is wrong with the file, for the report.
-            let told = |n: &&String| !r.warnings.iter().any(|w| n.ends_with(w.as_str()));
-            for n in r.coverage.notes.iter().filter(told).take(100) {
-                state.say(Look::Warning, n.clone());
+            for remark in r.remarks() {
+                state.say(Look::Warning, remark.clone());
             }
             let from = crate::wall::date_time(r.header.start_wall);
             let from = if from.is_empty() { from } else { format!(" from {from} on") };
             let told = format!(
-                "{} events, {} vertices, {} edges in {}{from}",
-                super::time::count(r.graph.event_count()),
+                "events: {}, vertices: {}, edges: {}, in {}{from}",
+                super::time::count(r.events),
                 super::time::count(r.graph.vertex_count() as u64),
                 super::time::count(r.graph.edge_count() as u64),
                 super::time::length(r.graph.duration())
             );
             state.say(Look::Dim, told);
-            // The status line counts the warnings; the last line shows a newcomer the keys.
+            // The status line counts the remarks; the last line shows a newcomer the keys.
             state.message = None;
             state.recording = Some(r.clone());
             let options = victim_options(state);
@@ -140,10 +131,10 @@ fn loaded(state: &mut State, load: Load) {
 
 fn job_done(state: &mut State, done: Done) {
     match done {
-        Done::Victims(rows) => {
+        Done::Victims(rows, total) => {
             finished(state, "looking for victims");
             let first = !state.victims.known && state.timeline.cursor == 0;
-            state.victims.set(rows);
+            state.victims.set(rows, total);
             if let Some(v) = state.victims.current().filter(|_| first) {
                 // The timeline opens where it hurts most.
                 (state.timeline.thread, state.timeline.cursor) = (Some(v.thread), v.start + v.duration / 2);

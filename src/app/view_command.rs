@@ -3,16 +3,18 @@
 use super::command::Cmd;
 use super::jobs::Job;
 use super::layer::Layer;
-use super::run_command::{decision_log, find_victims};
+use super::run_command::{decision_log, delete_note, find_victims};
 use super::state::{State, View};
 use super::update::run_job;
 use super::views::vertex::About;
 use super::{place, text, violation_command};
 use crate::config::Look;
-use crate::session::Note;
 use pg_event::trace::Flow;
 use pg_event::{Ns, ThreadId};
 use pg_graph::{By, VertexId};
+
+/// Said where the cursor is before the beginning of a thread or after its end.
+const NOBODY: &str = "this thread does not exist at the cursor";
 
 /// Runs it.
 pub fn run(state: &mut State, cmd: Cmd) {
@@ -75,6 +77,7 @@ pub fn run(state: &mut State, cmd: Cmd) {
             }
         }
         Cmd::OpenVertex => open(state),
+        Cmd::Expand if state.threads.is_leaf() => state.say_only(Look::Dim, super::moves::NO_MORE),
         Cmd::Expand => {
             let tree = state.threads.tree.get_mut();
             tree.toggle_selected();
@@ -89,15 +92,17 @@ pub fn run(state: &mut State, cmd: Cmd) {
             let word = state.threads.sort.word();
             state.say_only(Look::Dim, format!("ordered by {word}"));
         }
-        Cmd::DiagnoseHere => {
-            if let (Some(r), Some(v)) = (state.recording.clone(), vertex_here(state)) {
-                run_job(state, Job::VictimAt(r, v));
-            }
-        }
+        Cmd::DiagnoseHere => match (state.recording.clone(), vertex_here(state)) {
+            (Some(r), Some(v)) => run_job(state, Job::VictimAt(r, v)),
+            _ => state.say_only(Look::Dim, NOBODY),
+        },
         Cmd::CriticalPath => critical_path(state),
         Cmd::FollowWaker | Cmd::FollowWakee => follow(state, cmd == Cmd::FollowWaker),
         Cmd::Export => export(state),
         Cmd::Save => match decision_log(state) {
+            Some(log) if log.decisions.is_empty() => {
+                state.say_only(Look::Dim, "no question came up: there is no answer to keep");
+            }
             Some(log) => {
                 let n = log.decisions.len();
                 place::keep_decisions(state, log);
@@ -124,11 +129,7 @@ pub fn run(state: &mut State, cmd: Cmd) {
         | Cmd::SortViolations
         | Cmd::AdjustGuard
         | Cmd::SilenceGuard => violation_command::run(state, cmd),
-        Cmd::DeleteNote => {
-            if let (Some(n), Some(r)) = (state.notes.current().cloned(), state.recording.clone()) {
-                run_job(state, Job::KeepNote(r, Note { deleted: true, ..n }));
-            }
-        }
+        Cmd::DeleteNote => delete_note(state),
         _ => timeline(state, cmd),
     }
 }
@@ -274,7 +275,7 @@ fn open(state: &mut State) {
             if let Some(v) = vertex_here(state) {
                 place::open_vertex(state, v);
             } else {
-                state.say_only(Look::Dim, "this thread does not exist at the cursor");
+                state.say_only(Look::Dim, NOBODY);
             }
         }
         View::Vertex => match state.vertex.about() {
@@ -309,7 +310,10 @@ fn open(state: &mut State) {
 }
 
 fn follow(state: &mut State, back: bool) {
-    let (Some(r), Some(v)) = (state.recording.clone(), vertex_here(state)) else { return };
+    let (Some(r), Some(v)) = (state.recording.clone(), vertex_here(state)) else {
+        state.say_only(Look::Dim, NOBODY);
+        return;
+    };
     let edge = if back { r.waking(v) } else { r.graph.outgoing(v).next() };
     let Some(edge) = edge.map(|e| r.graph.edge(e)) else {
         let why = if back { "no wake-up of this vertex was recorded" } else { "this vertex woke nobody" };
@@ -336,6 +340,18 @@ fn critical_path(state: &mut State) {
         (Some((thread, span)), _) if span.0 < span.1 => run_job(state, Job::Path(r, thread, span)),
         (None, Some(v)) => run_job(state, Job::PathOf(r, v)),
         _ => state.say_only(Look::Warning, "mark a span first: v at its begin, move, p"),
+    }
+}
+
+/// Writes the report of the verdict; without one there is nothing that is not kept already.
+pub fn write(state: &mut State) {
+    if state.diagnosis.verdict().is_some() {
+        export(state);
+    } else {
+        state.say_only(
+            Look::Dim,
+            "notes and decisions are kept in the session as they are made; with a verdict this writes its report",
+        );
     }
 }
 
@@ -389,6 +405,9 @@ fn timeline(state: &mut State, cmd: Cmd) {
             if let Some(v) = to {
                 state.timeline.cursor = r.graph.vertex(v).start;
                 state.timeline.reveal(end);
+            } else {
+                let side = if cmd == Cmd::NextChange { "after" } else { "before" };
+                state.say_only(Look::Dim, format!("this thread has no vertex {side} this"));
             }
         }
         Cmd::MarkSpan => {

@@ -70,7 +70,7 @@ const NAME: usize = 28;
 
 /// A thread as a line. What tells most of it comes last and is not cut.
 fn text(r: &Row, all: &[Row]) -> String {
-    let (what, who) = waits(r);
+    let (what, who) = waits(r, all);
     let ring = circle(r, all);
     let ring = if ring.is_empty() { ring } else { format!("  circle: {ring}") };
     let polls: Vec<&str> = r.members.iter().map(String::as_str).collect();

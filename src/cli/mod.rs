@@ -34,7 +34,7 @@ pub use exit::{Failure, Outcome};
 pub use text::report as report_text;
 
 use args::{Cli, Command};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
 use std::io::{BufWriter, Write, stdout};
 use std::path::Path;
@@ -58,12 +58,22 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// A recording without a command, after options perhaps, is to be looked at.
+/// A recording without a command, after options perhaps, is to be looked at; so is whatever else is there and is called
+/// like no command.
 fn words(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let recording = |w: &OsString| Path::new(w).extension().is_some_and(|e| e == "pgs");
+    let recording = |w: &OsString| {
+        let path = Path::new(w);
+        // `record` keeps an older recording as FILE.old.
+        let path =
+            if path.extension().is_some_and(|e| e == "old") { path.with_extension("") } else { path.into() };
+        path.extension().is_some_and(|e| e == "pgs")
+    };
+    let command = |w: &OsString| w == "help" || Cli::command().get_subcommands().any(|c| c.get_name() == w);
     let mut words: Vec<OsString> = args.collect();
     let option = words.get(1).is_some_and(|w| w.as_encoded_bytes().starts_with(b"-"));
-    if words.get(1).is_some_and(recording) || option && words.iter().skip(2).any(recording) {
+    let there = |w: &OsString| !option && !command(w) && Path::new(w).exists();
+    if words.get(1).is_some_and(|w| recording(w) || there(w)) || option && words.iter().skip(2).any(recording)
+    {
         words.insert(1, "open".into());
     }
     words
@@ -125,6 +135,10 @@ mod tests {
         };
         assert_eq!(to("pg-tui a.pgs --ascii"), "pg-tui open a.pgs --ascii");
         assert_eq!(to("pg-tui --theme light a.pgs"), "pg-tui open --theme light a.pgs");
+        assert_eq!(to("pg-tui gone.pgs.old"), "pg-tui open gone.pgs.old");
+        // Cargo runs tests where the sources are.
+        assert_eq!(to("pg-tui Cargo.toml"), "pg-tui open Cargo.toml");
+        assert_eq!(to("pg-tui sessions"), "pg-tui open sessions");
         for whole in ["pg-tui diagnose a.pgs", "pg-tui --version", "pg-tui a.txt", "pg-tui --theme light"] {
             assert_eq!(to(whole), whole);
         }

@@ -203,6 +203,8 @@ pub struct Glyphs {
     pub running: &'static str,
     /// Runnable.
     pub runnable: &'static str,
+    /// It asked again and again, waiting shortly in between: a repeated yield.
+    pub yielding: &'static str,
     /// Blocked.
     pub blocked: &'static str,
     /// Disk or another uninterruptible wait.
@@ -270,6 +272,7 @@ impl Glyphs {
             ascii: false,
             running: "●",
             runnable: "◇",
+            yielding: "≈",
             blocked: "■",
             disk: "◆",
             throttled: "▒",
@@ -308,6 +311,7 @@ impl Glyphs {
             ascii: true,
             running: "#",
             runnable: "r",
+            yielding: "y",
             blocked: "=",
             disk: "D",
             throttled: "q",
@@ -391,6 +395,7 @@ mod tests {
             let states = [
                 g.running,
                 g.runnable,
+                g.yielding,
                 g.throttled,
                 g.blocked,
                 g.disk,

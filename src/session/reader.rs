@@ -278,6 +278,12 @@ impl Session {
         self.event_chunks().map(|c| u64::from(c.frame.rows)).sum()
     }
 
+    /// Bytes at the end of a recording that was not closed which are no whole part of it.
+    pub fn cut_off(&self) -> u64 {
+        let whole = self.inner.whole.lock().unwrap_or_else(PoisonError::into_inner).0;
+        if self.is_closed() { 0 } else { self.len_bytes().saturating_sub(whole) }
+    }
+
     /// Length of the file, bytes.
     pub fn len_bytes(&self) -> u64 {
         self.inner.bytes().len() as u64

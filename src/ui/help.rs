@@ -2,26 +2,23 @@
 
 use super::parts::{Ui, left, width, wrap};
 use super::timeline;
-use crate::app::command::{COMMANDS, Command, Context};
+use crate::app::command::{COMMANDS, Cmd, Command, Context};
 use crate::config::Look;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Widget};
 
-/// The lines of the help for a view: its own keys first.
-pub fn lines(ui: &Ui, context: Context, columns: usize) -> Vec<Line<'static>> {
+/// The lines of the help for a view: its own keys first. With something to find only what has it.
+pub fn lines(ui: &Ui, context: Context, find: &str, columns: usize) -> Vec<Line<'static>> {
     let keymap = &ui.state.config.keymap;
     let keys_width = 14.min(columns / 3);
+    let find = find.trim().to_lowercase();
     let mut out = Vec::new();
     let section = |title: String, of: Context, out: &mut Vec<Line<'static>>| {
         let here = |c: &&Command| c.contexts.contains(&of) && (of == Context::Text || c.applies(context));
-        let rows: Vec<_> = COMMANDS.iter().filter(here).collect();
-        if rows.is_empty() {
-            return;
-        }
-        out.push(Line::from(ui.span(Look::Title, title)));
-        for c in rows {
+        let before = out.len();
+        for c in COMMANDS.iter().filter(here) {
             // Numbered choices are one thing to a person.
             if c.cmd.choice().is_some_and(|n| n > 1) {
                 continue;
@@ -32,7 +29,21 @@ pub fn lines(ui: &Ui, context: Context, columns: usize) -> Vec<Line<'static>> {
                 let lookup = if of == Context::Global || of == Context::List { context } else { of };
                 keymap.keys_for(lookup, c.cmd).join(", ")
             };
-            let doc = if c.cmd.choice().is_some() { "Choose this option." } else { c.doc };
+            let doc = match c.cmd {
+                _ if c.cmd.choice().is_some() => "Choose this option.",
+                // There is no session.
+                Cmd::Quit if context == Context::Live => "Leave pg-tui.",
+                Cmd::Cancel if context == Context::Live => "Close what is open, or show all threads again.",
+                _ => c.doc,
+            };
+            // A view has moves that others make, or none: then its keys do something else.
+            if keys.is_empty() && of == Context::List {
+                continue;
+            }
+            let has = |text: &str| text.to_lowercase().contains(&find);
+            if !has(c.name) && !has(doc) && !has(&keys) {
+                continue;
+            }
             let text = wrap(&format!("{}: {doc}", c.name), columns.saturating_sub(keys_width + 4).max(10));
             let mut keys = wrap(&keys, keys_width).into_iter();
             for l in text {
@@ -47,11 +58,20 @@ pub fn lines(ui: &Ui, context: Context, columns: usize) -> Vec<Line<'static>> {
                 out.push(Line::from(vec![Span::raw("  "), ui.span(Look::Key, k)]));
             }
         }
-        out.push(Line::default());
+        if out.len() > before {
+            out.insert(before, Line::from(ui.span(Look::Title, title)));
+            out.push(Line::default());
+        }
     };
     section(format!("In this view ({context})"), context, &mut out);
     section("Moving about".into(), Context::List, &mut out);
     section("Everywhere".into(), Context::Global, &mut out);
+    if !find.is_empty() {
+        if out.is_empty() {
+            out.push(Line::from(ui.span(Look::Dim, "  nothing in this help has that")));
+        }
+        return out;
+    }
     if context == Context::Live {
         out.push(Line::from(ui.span(Look::Title, "Shapes")));
         let circle = Line::from(vec![
@@ -67,6 +87,11 @@ pub fn lines(ui: &Ui, context: Context, columns: usize) -> Vec<Line<'static>> {
     out.push(timeline::legend(ui));
     let mixed = " mixed (underlined): it also did something else within that column";
     out.push(Line::from(ui.span(Look::Dim, mixed)));
+    out.push(Line::from(vec![
+        Span::raw(" "),
+        ui.span(Look::Runnable, ui.g.yielding),
+        ui.span(Look::Dim, " repeated yield: a victim that asked again and again"),
+    ]));
     let edges = vec![
         Span::raw(" "),
         ui.span(Look::StrongEdge, ui.g.strong),

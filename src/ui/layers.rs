@@ -44,7 +44,11 @@ pub fn prepare(state: &mut State, body: Rect) {
     let ui = Ui::new(state);
     let inside = inner(area(&ui, body, layer));
     let len = match layer {
-        Layer::Help(h) => help::lines(&ui, h.context, usize::from(inside.width)).len(),
+        Layer::Help(h) => {
+            // The line that is typed takes one.
+            help::lines(&ui, h.context, h.find.text(), usize::from(inside.width)).len()
+                + usize::from(h.is_searched())
+        }
         Layer::WhyNot(_) => why_not_lines(&ui, usize::from(inside.width)).len(),
         Layer::Flag(lines, _) => flag_lines(&ui, lines, usize::from(inside.width)).len(),
         _ => return,
@@ -83,8 +87,15 @@ pub fn draw(ui: &Ui, frame: &mut Frame, body: Rect, layer: &Layer) {
             match s.hits.iter().filter(|h| h.far).count() {
                 0 => format!(" Find: {shown} of {all} shown "),
                 far if far == shown => format!(" Find: {shown} of {all} shown, not of the focus "),
-                far if area.width < 60 => format!(" Find: {shown}, last {far} not of focus "),
-                far => format!(" Find: {shown} of {all} shown, the last {far} not of the focus "),
+                far => {
+                    // Whoever is called as was typed comes first, of the focus or not.
+                    let last = s.hits.is_sorted_by_key(|h| h.far);
+                    let (brief, long) = if last { ("last ", "the last ") } else { ("", "") };
+                    match area.width {
+                        0..60 => format!(" Find: {shown}, {brief}{far} not of focus "),
+                        _ => format!(" Find: {shown} of {all} shown, {long}{far} not of the focus "),
+                    }
+                }
             }
         }
         Layer::Note(_) => " Note, kept in the session ".into(),
@@ -105,13 +116,18 @@ pub fn draw(ui: &Ui, frame: &mut Frame, body: Rect, layer: &Layer) {
         return;
     }
     match layer {
-        Layer::Help(h) => scrolled_lines(
-            ui,
-            buffer,
-            inside,
-            &help::lines(ui, h.context, usize::from(inside.width)),
-            h.offset,
-        ),
+        Layer::Help(h) => {
+            let lines = help::lines(ui, h.context, h.find.text(), usize::from(inside.width));
+            let typed = u16::from(h.is_searched());
+            let below = Rect { y: inside.y + typed, height: inside.height - typed, ..inside };
+            scrolled_lines(ui, buffer, below, &lines, h.offset);
+            if h.typing {
+                typing(ui, frame, inside, h.find.text(), "/");
+            } else if h.is_searched() {
+                let text = format!("/ {}", ui.plain(h.find.text()));
+                buffer.set_stringn(inside.x, inside.y, text, usize::from(inside.width), ui.style(Look::Dim));
+            }
+        }
         Layer::WhyNot(offset) => {
             scrolled_lines(ui, buffer, inside, &why_not_lines(ui, usize::from(inside.width)), *offset);
         }
@@ -196,7 +212,7 @@ fn palette(ui: &Ui, buffer: &mut Buffer, area: Rect, p: &Palette) {
     let wide = area.width >= DOCS;
     for (i, cmd) in p.rows.iter().enumerate().skip(offset).take(usize::from(rows.height)) {
         let c = cmd.row();
-        let selected = i == p.selected;
+        let selected = p.sure && i == p.selected;
         let there = if c.applies(p.context) { None } else { cmd.home() };
         let context = there.map_or(p.context, View::context);
         let keys = ui.state.config.keymap.keys_for(context, *cmd).into_iter().next().unwrap_or_default();
@@ -231,7 +247,11 @@ fn palette(ui: &Ui, buffer: &mut Buffer, area: Rect, p: &Palette) {
         }
     }
     if p.rows.is_empty() && rows.height > 0 {
-        buffer.set_stringn(rows.x + 2, rows.y, "no command fits", columns, ui.style(Look::Dim));
+        let text = match p.time {
+            Some(t) => format!("enter shows the timeline at {}", crate::app::time::at(t)),
+            None => "no command fits".to_owned(),
+        };
+        buffer.set_stringn(rows.x + 2, rows.y, ui.plain(&text), columns, ui.style(Look::Dim));
     }
 }
 

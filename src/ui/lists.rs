@@ -196,14 +196,15 @@ pub fn notes(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     for (i, n) in s.notes.iter().enumerate().skip(s.offset).take(usize::from(area.height)) {
         let selected = Some(n.id) == s.selected;
         let mark = if n.bookmark { ui.g.bookmark } else { " " };
-        let line = Line::from(vec![
+        let mut spans = vec![
             pointer(ui, selected),
             ui.span(Look::Note, mark),
             Span::raw(format!(" {}  ", right(&time::at(n.time), 10))),
             ui.span(Look::Strong, left(&thread_name(&ui.plain(r.thread_name(n.thread)), names), names) + " "),
-            Span::raw(ui.plain(&clean_to(&n.text, usize::from(area.width)))),
-        ]);
-        put(ui, buffer, area, area.y + (i - s.offset) as u16, &line, selected);
+        ];
+        let used: usize = spans.iter().map(Span::width).sum();
+        spans.push(Span::raw(ui.plain(&clean_to(&n.text, usize::from(area.width).saturating_sub(used)))));
+        put(ui, buffer, area, area.y + (i - s.offset) as u16, &Line::from(spans), selected);
     }
 }
 
@@ -213,7 +214,7 @@ pub fn log_lines(ui: &Ui, columns: u16) -> Vec<Line<'static>> {
     for l in &ui.state.log {
         let mark = match l.look {
             Look::Error => "error: ",
-            Look::Warning => "warning: ",
+            Look::Warning => "remark: ",
             _ => "",
         };
         let text = format!("{mark}{}", ui.plain(&l.text));

@@ -111,7 +111,14 @@ pub fn draw(frame: &mut Frame, state: &State, live: &LiveState) {
     }
     for (i, r) in live.rows.iter().enumerate().skip(live.offset).take(usize::from(rows.height)) {
         let selected = Some(r.tid) == live.selected;
-        put(&ui, buffer, rows, rows.y + (i - live.offset) as u16, &line(&ui, r, w, wide, selected), selected);
+        put(
+            &ui,
+            buffer,
+            rows,
+            rows.y + (i - live.offset) as u16,
+            &line(&ui, (r, live.all()), w, wide, selected),
+            selected,
+        );
     }
     let below = Rect { y: rows.bottom(), height: detail_height(area.height), ..area };
     detail(&ui, buffer, below, live);
@@ -144,8 +151,8 @@ fn named(r: &Row) -> String {
     }
 }
 
-fn line(ui: &Ui, r: &Row, w: [usize; 5], wide: bool, selected: bool) -> Line<'static> {
-    let (what, who) = waits(r);
+fn line(ui: &Ui, (r, all): (&Row, &[Row]), w: [usize; 5], wide: bool, selected: bool) -> Line<'static> {
+    let (what, who) = waits(r, all);
     let text = |t: &str, n: usize| if n == 0 { String::new() } else { left(&ui.plain(t), n - 1) + " " };
     let name = thread_name(&ui.plain(&named(r)), w[0].saturating_sub(4));
     let circle = if r.circle.contains(&r.tid) { ui.g.circle } else { " " };
@@ -162,7 +169,7 @@ fn line(ui: &Ui, r: &Row, w: [usize; 5], wide: bool, selected: bool) -> Line<'st
 fn detail(ui: &Ui, buffer: &mut Buffer, area: Rect, live: &LiveState) {
     let Some(r) = live.current().filter(|_| area.height >= DETAIL) else { return };
     rule(ui, buffer, area, &named(r), &format!("pid {} tid {}", r.pid, r.tid));
-    let (what, who) = waits(r);
+    let (what, who) = waits(r, live.all());
     let known = if r.call.is_empty() && r.doing == Doing::Waits {
         "not readable: this needs root".to_owned()
     } else if what.is_empty() {
@@ -204,6 +211,11 @@ fn detail(ui: &Ui, buffer: &mut Buffer, area: Rect, live: &LiveState) {
 }
 
 fn hints(ui: &Ui, buffer: &mut Buffer, area: Rect, live: &LiveState) {
+    if let Some(m) = &ui.state.message {
+        let text = clean_to(&ui.plain(&m.text), usize::from(area.width).saturating_sub(1));
+        buffer.set_line(area.x, area.y, &Line::from(vec![Span::raw(" "), ui.span(m.look, text)]), area.width);
+        return;
+    }
     let mut spans = Vec::new();
     let mut used = 0;
     let context = ui.state.layers.last().map_or_else(|| live.context(), Layer::context);

@@ -7,6 +7,7 @@ mod histogram;
 mod layers;
 mod lists;
 pub mod live;
+mod meanwhile;
 pub(crate) mod parts;
 mod question;
 mod slice;

@@ -1,6 +1,7 @@
 //! A question of the diagnosis: never a riddle. What is asked and why, the options with all that is needed
 //! to choose, and what is recommended.
 
+use super::meanwhile;
 use super::parts::{Ui, left, nothing, pointer, put, rule, width, wrap};
 use crate::app::state::State;
 use crate::app::time;
@@ -57,7 +58,12 @@ fn layout(q: &Question, body: Rect) -> Areas {
 
 fn recommendation(q: &Question) -> String {
     let what = if q.recommended == 0 { "stopping here (0)".into() } else { q.recommended.to_string() };
-    format!("recommended: {what}, {}", clean(&q.reason))
+    // Why an edge is weak stands above already.
+    let told =
+        |open: &(usize, &str)| q.reason[open.0 + 2..].strip_suffix(')').is_some_and(|x| q.why.contains(x));
+    let again = q.reason.match_indices(" (").find(told);
+    let reason = again.map_or(q.reason.as_str(), |(at, _)| &q.reason[..at]);
+    format!("recommended: {what}, {}", clean(reason))
 }
 
 /// Where the options lie.
@@ -112,9 +118,8 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
         buffer.set_stringn(body.x + 1, body.y + 1 + i as u16, ui.plain(l), columns, ui.style(look));
     }
     let mut lines: Vec<(usize, Line)> = Vec::new();
-    for (i, c) in q.choices.iter().enumerate() {
-        let (first, second) =
-            option(ui, i, c, d.choice == i, q.recommended == i + 1, usize::from(body.width));
+    for i in 0..q.choices.len() {
+        let (first, second) = option(ui, q, i, d.choice == i, usize::from(body.width));
         lines.push((i, first));
         lines.push((i, second));
     }
@@ -132,14 +137,8 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     around(ui, buffer, a.around, q);
 }
 
-fn option(
-    ui: &Ui,
-    i: usize,
-    c: &Choice,
-    selected: bool,
-    recommended: bool,
-    columns: usize,
-) -> (Line<'static>, Line<'static>) {
+fn option(ui: &Ui, q: &Question, i: usize, selected: bool, columns: usize) -> (Line<'static>, Line<'static>) {
+    let (c, recommended) = (&q.choices[i], q.recommended == i + 1);
     let (look, mark, word) = if c.strong {
         (Look::StrongEdge, ui.g.strong, "strong")
     } else {
@@ -158,7 +157,7 @@ fn option(
         ui.span(Look::Dim, format!("  {at}")),
         ui.span(Look::Good, star),
     ]);
-    let text = detail(ui, c);
+    let text = detail(ui, c, q);
     let second = Line::from(vec![
         Span::raw("     "),
         ui.span(Look::Dim, clean_to(&ui.plain(&text), columns.saturating_sub(6))),
@@ -166,11 +165,14 @@ fn option(
     (first, second)
 }
 
-/// What an option did, and where.
-fn detail(ui: &Ui, c: &Choice) -> String {
+/// What an option did, and where; less what the question says already.
+fn detail(ui: &Ui, c: &Choice, q: &Question) -> String {
     let all: Vec<&str> = c.stack.iter().map(String::as_str).collect();
     let stack = crate::frames::in_line(&crate::frames::telling(&all), ui.g.from, 4);
-    let text = clean(&c.detail);
+    let again = |part: &&str| part.strip_prefix("weak: ").is_some_and(|x| q.why.contains(x));
+    let parts: Vec<&str> = c.detail.split("; ").filter(|p| !again(p)).collect();
+    let parts = parts.join("; ");
+    let text = clean(&parts);
     if stack.is_empty() { text.into_owned() } else { format!("{text}; in {}", clean(&stack)) }
 }
 
@@ -219,22 +221,43 @@ fn around(ui: &Ui, buffer: &mut Buffer, area: Rect, q: &Question) {
     let each = area.width / n;
     for (k, (i, c)) in shown.into_iter().enumerate() {
         let part = Rect { x: area.x + each * k as u16, width: each, ..area };
-        rule(ui, buffer, part, &format!("{}: events around", i + 1), "");
+        let did = c.vertex.zip(ui.recording()).filter(|_| q.key.kind == pg_graph::QuestionKind::Edge);
+        let did = did.map(|(v, r)| (r.graph.vertex(v).thread, r));
+        let title = match did {
+            Some((thread, r)) => format!("{}: {} meanwhile", i + 1, r.thread_name(thread)),
+            None => format!("{}: events around", i + 1),
+        };
+        rule(ui, buffer, part, &title, "");
         let mut room = usize::from(part.height) - 1;
         let mut part = part;
-        // What had to be cut off above is told here in full, where there is room for both.
         let columns = usize::from(part.width).saturating_sub(3);
-        let text = detail(ui, c);
-        if room >= 6 && width(&text) + 6 > usize::from(area.width) {
-            let lines = wrap(&ui.plain(&text), columns);
-            let most = (room / 2).min(if room > 20 { 10 } else { 4 });
+        let mut write = |look: Look, text: &str, most: usize, part: &mut Rect, room: &mut usize| {
+            let lines = wrap(&ui.plain(text), columns);
+            let most = most.min(*room);
             for (i, l) in lines.iter().take(most).enumerate() {
                 let cut = i + 1 == most && lines.len() > most;
-                let l = if cut { left(&format!("{l} {}", ui.plain("…")), columns) } else { l.clone() };
+                let l = if cut { left(&format!("{l} {}", ui.plain("\u{2026}")), columns) } else { l.clone() };
                 part.y += 1;
-                room -= 1;
-                buffer.set_stringn(part.x + 1, part.y, l, columns, ui.style(Look::Dim));
+                *room -= 1;
+                buffer.set_stringn(part.x + 1, part.y, l, columns, ui.style(look));
             }
+        };
+        if let Some((thread, r)) = did {
+            let about = r.graph.vertex(q.vertex);
+            let span = if about.waited() > 0 { (about.start, about.woken) } else { (about.start, about.end) };
+            for l in meanwhile::lines(ui, r, thread, span) {
+                let most = if room > 4 { 2 } else { 1 };
+                write(Look::Text, &l, most, &mut part, &mut room);
+            }
+        }
+        // What had to be cut off above is told here, where there is room for both.
+        let text = detail(ui, c, q);
+        let above = clean_to(&ui.plain(&text), usize::from(area.width).saturating_sub(6));
+        if let Some(kept) = above.strip_suffix(ui.g.more).filter(|_| room >= 6) {
+            let begun = kept.rfind(' ').unwrap_or(0);
+            let rest = ui.plain(&text).get(begun..).unwrap_or_default().to_owned();
+            let most = (room / 2).min(if room > 20 { 10 } else { 4 });
+            write(Look::Dim, &format!("{}{rest}", ui.g.more), most, &mut part, &mut room);
         }
         // The moments nearest to what is asked about.
         let mid = c.nearby.partition_point(|e| e.time < c.time);

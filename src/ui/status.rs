@@ -23,36 +23,42 @@ pub fn status(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     let mut spans = vec![ui.span(Look::Status, format!(" {}", ui.plain(&clean_to(&s.file, name))))];
     let mut aside: Vec<Span> = Vec::new();
     if let Some(r) = ui.recording() {
-        if columns >= 70 && !r.header.host.is_empty() {
+        let remarks = r.remarks().count();
+        // What there is to remark matters more than where it was recorded.
+        if columns >= if remarks > 0 { 100 } else { 70 } && !r.header.host.is_empty() {
             spans.push(ui.span(Look::Dim, "  host "));
             spans.push(Span::raw(ui.plain(&clean_to(&r.header.host, 20))));
         }
         spans.push(Span::raw(format!("  {}", ui.length(r.graph.duration()))));
         if columns >= 60 {
-            spans.push(Span::raw(format!("  {} events", time::count(r.graph.event_count()))));
+            let n = r.events;
+            let events = if n == 1 { "event" } else { "events" };
+            spans.push(Span::raw(format!("  {} {events}", time::count(n))));
         }
         let lost = r.coverage.loss;
         let total = lost.events + lost.stacks + lost.samples;
-        if total == 0 {
-            spans.push(ui.span(Look::Dim, "  lost 0"));
-        } else {
+        if total > 0 || r.unread.is_some() {
+            let what = if total > 0 { format!("lost {}", time::count(total)) } else { "cut off".into() };
             spans.push(Span::raw("  "));
-            spans.push(ui.span(Look::Lost, format!(" {} lost {} ", ui.g.lost, time::count(total))));
+            spans.push(ui.span(Look::Lost, format!(" {} {what} ", ui.g.lost)));
+        } else {
+            spans.push(ui.span(Look::Dim, "  lost 0"));
         }
-        if !r.warnings.is_empty() {
-            let text = match columns {
-                0..60 => " g l! ".into(),
-                _ => format!(" {} g l ", time::counted(r.warnings.len(), "warning")),
+        if remarks > 0 {
+            let many = time::counted(remarks, "remark");
+            // What is wrong with the file is more than a remark.
+            let (look, text) = match (r.warnings.is_empty(), columns) {
+                (true, 0..60) => (Look::Dim, String::new()),
+                (true, _) => (Look::Dim, format!(" {many} (g l)")),
+                (false, 0..60) => (Look::Warning, " g l! ".into()),
+                (false, _) => (Look::Warning, format!(" {many} (g l) ")),
             };
             spans.push(Span::raw(" "));
-            spans.push(ui.span(Look::Warning, text));
-        } else if columns >= 100 && !r.coverage.notes.is_empty() {
-            let text = format!("  {} (g l)", time::counted(r.coverage.notes.len(), "remark"));
-            spans.push(ui.span(Look::Dim, text));
+            spans.push(ui.span(look, text));
         }
         let used: usize = spans.iter().map(Span::width).sum();
-        let room = columns.saturating_sub(used + 22);
-        if columns >= 70 && room >= 8 && !r.header.focus.is_empty() {
+        let room = columns.saturating_sub(used + 20);
+        if columns >= 70 && room >= 8.min(width(&r.header.focus)) && !r.header.focus.is_empty() {
             aside.push(ui.span(Look::Dim, "focus: "));
             aside.push(Span::raw(ui.plain(&clean_to(&r.header.focus, room.min(60)))));
             aside.push(Span::raw("  "));
@@ -177,6 +183,7 @@ fn shown(ui: &Ui, columns: u16) -> Vec<Hint> {
         Context::Question | Context::Slice | Context::Verdict => usize::MAX,
         // What is said of a limit, too.
         Context::Violations => 4,
+        Context::Notes => 3,
         _ => 2,
     };
     for (i, r) in ranked.iter_mut().enumerate() {
@@ -194,7 +201,7 @@ fn shown(ui: &Ui, columns: u16) -> Vec<Hint> {
         let key = key(c);
         if !key.is_empty() {
             // What going on leads to when nothing is left to ask.
-            let writes = matches!(s.layers.last(), Some(Layer::Note(_) | Layer::Guard(_)));
+            let writes = matches!(s.layers.last(), Some(Layer::Note(_) | Layer::Guard(_) | Layer::Help(_)));
             let hint = match c.cmd {
                 Cmd::Resume if done => "verdict",
                 // There is no list to choose from.
@@ -232,6 +239,8 @@ fn not_now(ui: &Ui, cmd: Cmd) -> bool {
         Cmd::GoTimeline => layer || s.view == View::Timeline,
         Cmd::Help => matches!(s.layers.last(), Some(Layer::Help(_) | Layer::WhyNot(_) | Layer::Flag(..))),
         Cmd::Quit => layer,
+        Cmd::Undo if s.view == View::Notes => layer || s.notes.deleted.is_empty(),
+        Cmd::OpenVertex | Cmd::See | Cmd::DeleteNote if s.view == View::Notes => s.notes.notes.is_empty(),
         Cmd::Undo => {
             let here = matches!(s.view, View::Question | View::Slice | View::Verdict);
             layer || !here || s.diagnosis.undone().is_none()

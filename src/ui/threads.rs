@@ -1,6 +1,6 @@
 //! Processes and threads, with where their time went.
 
-use super::parts::{Ui, bar, left, nothing, right, rule, state_look, width};
+use super::parts::{Ui, bar, fit, left, nothing, right, rule, state_look, width};
 use crate::app::recording::Recording;
 use crate::app::time;
 use crate::app::views::threads::{Branch, Node};
@@ -68,7 +68,8 @@ pub fn draw(ui: &Ui, frame: &mut Frame, body: Rect) {
     let count = ui.recording().map_or(0, |r| r.groups().iter().map(|g| g.threads.len()).sum());
     let title =
         format!("Processes ({}) and threads ({count})", ui.recording().map_or(0, |r| r.groups().len()));
-    rule(ui, frame.buffer_mut(), body, &title, &format!("by {}", s.sort.word()));
+    let unit = if body.width >= 100 { "100 %: one thread all the time; " } else { "" };
+    rule(ui, frame.buffer_mut(), body, &title, &format!("{unit}by {}", s.sort.word()));
     let c = columns(usize::from(body.width)).with_names(widest(&s.roots, 0));
     let head = head(ui, &c);
     frame.buffer_mut().set_line(body.x, body.y + 1, &head, body.width);
@@ -77,6 +78,7 @@ pub fn draw(ui: &Ui, frame: &mut Frame, body: Rect) {
     // Where there is no column for command lines, that of the selected process has a line.
     let told = body.height >= 8 && c.wait == 0;
     if tall {
+        let legend = fit(ui, legend, usize::from(body.width));
         frame.buffer_mut().set_line(body.x, body.bottom() - 1, &legend, body.width);
     }
     if told && let Some(line) = selected_command(ui, usize::from(body.width)) {
@@ -85,7 +87,8 @@ pub fn draw(ui: &Ui, frame: &mut Frame, body: Rect) {
     }
     let below = u16::from(tall) + u16::from(told);
     let area = Rect { y: body.y + 2, height: body.height.saturating_sub(2 + below), ..body };
-    let items: Vec<TreeItem<Node>> = s.roots.iter().filter_map(|b| item(ui, b, &c, 0)).collect();
+    let items: Vec<TreeItem<Node>> =
+        s.roots.iter().filter_map(|b| item(ui, b, &c, &mut Vec::new())).collect();
     if items.is_empty() {
         nothing(ui, frame.buffer_mut(), area, "No thread was seen.");
         return;
@@ -156,15 +159,25 @@ fn selected_command(ui: &Ui, columns: usize) -> Option<Line<'static>> {
     Some(Line::from(vec![ui.span(Look::Dim, "  command  "), Span::raw(text)]))
 }
 
-fn item<'a>(ui: &Ui, b: &'a Branch, c: &Columns, depth: usize) -> Option<TreeItem<'a, Node>> {
-    let t = &b.times;
-    let whole = t.total();
+/// A line with those under it; `path`: those above it.
+fn item<'a>(ui: &Ui, b: &'a Branch, c: &Columns, path: &mut Vec<Node>) -> Option<TreeItem<'a, Node>> {
+    let depth = path.len();
+    path.push(b.node);
+    let open = ui.state.threads.tree.borrow().opened().contains(path.as_slice());
+    // A folded line stands for all that it hides.
+    let all = (!open).then(|| b.whole());
+    let (shown, hidden) = all.as_ref().map_or((b, 0), |(all, n)| (all, *n));
+    let t = &shown.times;
+    let (whole, lasted) = (t.total(), shown.lasted());
     // So far in that no name fits, the shares make room: who it is tells more.
-    let name = left(&ui.plain(&b.name), c.name.saturating_sub(depth * 2).max(LEAST_NAME));
+    let room = c.name.saturating_sub(depth * 2).max(LEAST_NAME);
+    let more = if hidden > 0 { format!(" +{hidden}") } else { String::new() };
+    let name = crate::clean::clean_to(&ui.plain(&b.name), room.saturating_sub(width(&more)));
     let look = if b.focus { Look::Strong } else { Look::Text };
-    let mut spans = vec![ui.span(look, name)];
+    let aside = left(&more, room - width(&name));
+    let mut spans = vec![ui.span(look, name), ui.span(Look::Dim, aside)];
     if c.threads > 0 {
-        let n = if matches!(b.node, Node::Process(_)) { b.threads.to_string() } else { String::new() };
+        let n = if matches!(b.node, Node::Process(_)) { shown.threads.to_string() } else { String::new() };
         spans.push(ui.span(Look::Dim, right(&n, c.threads)));
     }
     if c.bar > 0 {
@@ -187,7 +200,7 @@ fn item<'a>(ui: &Ui, b: &'a Branch, c: &Columns, depth: usize) -> Option<TreeIte
         (t.runnable(), Look::Runnable),
         (t.blocked() - t.get(LaneState::Idle), Look::Text),
     ] {
-        let text = right(&time::percent(part, whole), c.share);
+        let text = right(&time::percent(part, lasted), c.share);
         spans.push(if part == 0 { ui.span(Look::Idle, text) } else { ui.span(look, text) });
     }
     if c.wait > 0
@@ -199,6 +212,7 @@ fn item<'a>(ui: &Ui, b: &'a Branch, c: &Columns, depth: usize) -> Option<TreeIte
             format!("   {}", crate::clean::clean_to(&ui.plain(&text), c.wait.saturating_sub(3))),
         ));
     }
-    let children: Vec<TreeItem<Node>> = b.children.iter().filter_map(|x| item(ui, x, c, depth + 1)).collect();
+    let children: Vec<TreeItem<Node>> = b.children.iter().filter_map(|x| item(ui, x, c, path)).collect();
+    path.pop();
     TreeItem::new(b.node, Line::from(spans), children).ok()
 }

@@ -7,7 +7,7 @@ use crate::app::state::State;
 use crate::app::time;
 use crate::app::views::timeline::{Row, TimelineState};
 use crate::config::Look;
-use pg_event::{Ns, ThreadId};
+use pg_event::{Ns, ProcessId, ThreadId};
 use pg_graph::LaneState;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -66,7 +66,7 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     let a = layout(ui.state, body);
     let columns = usize::from(a.lanes.width);
     let part = if s.only.is_some() { ", related only" } else { "" };
-    let title = format!("Timeline ({} threads{part})", s.lanes().count());
+    let title = format!("Timeline ({}{part})", time::counted(s.lanes().count(), "thread"));
     let marked = s.marked().map_or(String::new(), |(x, y)| format!("marked {}  ", ui.length(y - x)));
     let aside = format!("{marked}{} shown, {} a column", ui.length(s.shown()), ui.length(s.step(columns)));
     rule(ui, buffer, body, &title, &aside);
@@ -83,7 +83,7 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
                 let name = left(&ui.plain(r.process_name(*p)), usize::from(area.width).saturating_sub(2));
                 buffer.set_line(area.x, y, &Line::from(ui.span(Look::Title, format!(" {name}"))), area.width);
                 // It has no lane: there is room for what tells it from others of its name.
-                let command = ui.plain(&r.command_of(*p, columns));
+                let command = command(ui, r, *p, columns);
                 buffer.set_stringn(a.lanes.x, y, command, columns, ui.style(Look::Dim));
             }
             Row::Thread(t, under) => {
@@ -94,6 +94,21 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     arrows(ui, r, buffer, a.lanes);
     cursor(ui, buffer, &a);
     detail::under_cursor(ui, buffer, a.detail);
+}
+
+/// What stands beside the name of a process, in at most so many columns. The first one stays free: most of what was
+/// there at the beginning is woken there.
+fn command(ui: &Ui, r: &Recording, p: ProcessId, columns: usize) -> String {
+    let text = ui.plain(&r.command_of(p, columns.saturating_sub(1)));
+    if text.is_empty() { text } else { format!(" {text}") }
+}
+
+/// Is there a letter of a command line in this column of a row? Lines pass behind it.
+fn is_text(ui: &Ui, r: &Recording, row: Row, column: usize, columns: usize) -> bool {
+    match row {
+        Row::Process(p) => (1..width(&command(ui, r, p, columns))).contains(&column),
+        Row::Thread(..) => false,
+    }
 }
 
 /// Times above the lanes.
@@ -239,6 +254,7 @@ fn line_of(ui: &Ui, lanes: Rect, t: ThreadId) -> Option<Result<u16, bool>> {
 
 fn arrow(ui: &Ui, buffer: &mut Buffer, lanes: Rect, from: (ThreadId, Ns), to: (ThreadId, Ns), weak: bool) {
     let s = &ui.state.timeline;
+    let Some(r) = ui.recording() else { return };
     let columns = usize::from(lanes.width);
     let Some(column) = s.column(to.1, columns) else { return };
     let (Some(a), Some(b)) = (line_of(ui, lanes, from.0), line_of(ui, lanes, to.0)) else { return };
@@ -275,6 +291,10 @@ fn arrow(ui: &Ui, buffer: &mut Buffer, lanes: Rect, from: (ThreadId, Ns), to: (T
         } else {
             ui.g.vertical
         };
+        let row = s.rows.get(s.offset + usize::from(y - lanes.y));
+        if row.is_some_and(|row| is_text(ui, r, *row, column, columns)) {
+            continue;
+        }
         if let Some(cell) = buffer.cell_mut((x, y)) {
             cell.set_symbol(symbol).set_style(style);
         }
@@ -291,13 +311,17 @@ fn arrow(ui: &Ui, buffer: &mut Buffer, lanes: Rect, from: (ThreadId, Ns), to: (T
 /// The cursor: its column through all lanes, its cell in its lane.
 fn cursor(ui: &Ui, buffer: &mut Buffer, a: &Areas) {
     let s = &ui.state.timeline;
-    let Some(c) = s.column(s.cursor, usize::from(a.lanes.width)) else { return };
+    let columns = usize::from(a.lanes.width);
+    let (Some(c), Some(r)) = (s.column(s.cursor, columns), ui.recording()) else { return };
     let x = a.lanes.x + c as u16;
     if let Some(cell) = buffer.cell_mut((x, a.axis.y)) {
         cell.set_symbol(ui.g.down).set_style(ui.style(Look::Key));
     }
     for (i, row) in s.rows.iter().skip(s.offset).take(usize::from(a.lanes.height)).enumerate() {
         let here = matches!(row, Row::Thread(t, _) if Some(*t) == s.thread);
+        if is_text(ui, r, *row, c, columns) {
+            continue;
+        }
         if let Some(cell) = buffer.cell_mut((x, a.lanes.y + i as u16)) {
             if here {
                 cell.set_style(ui.style(Look::Cursor));

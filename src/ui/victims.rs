@@ -2,7 +2,9 @@
 
 use super::parts::{Ui, left, nothing, pointer, put, right, rule, share_out, thread_name, width, wrap};
 use crate::app::state::State;
+use crate::app::text;
 use crate::app::time;
+use crate::app::views::scrolled;
 use crate::app::views::victims::Row;
 use crate::config::Look;
 use pg_event::Ns;
@@ -62,13 +64,13 @@ const LONG: Ns = 600_000_000_000;
 
 /// Widths of: what, thread, when, for, waits on, suspects. 0: left out.
 /// With `types`, the first has room for what types of units are called; of `long` recordings, times have more.
-fn columns(width: usize, types: bool, long: bool) -> [usize; 6] {
+/// `needed`: what thread, waits on and suspects would fill.
+fn columns(width: usize, types: bool, long: bool, needed: [usize; 3]) -> [usize; 6] {
     let room = width.saturating_sub(3);
     let (when, length) = if long { (12, 12) } else { (10, 9) };
     if width >= 72 {
         let what = if types && width >= 110 { TYPES } else { 17 };
-        // The object is told in full below; who is suspected is told only here.
-        let flexible = share_out(room - what - when - length, &[(34, 14), (31, 13), (35, 14)]);
+        let flexible = fill(room - what - when - length, needed);
         [what, flexible[0], when, length, flexible[1], flexible[2]]
     } else {
         let flexible = share_out(room - length, &[(4, 8), (5, 10)]);
@@ -76,22 +78,58 @@ fn columns(width: usize, types: bool, long: bool) -> [usize; 6] {
     }
 }
 
+/// Splits `room` among thread, waits on and suspects: nobody has more than it needs while another one lacks it.
+fn fill(room: usize, needed: [usize; 3]) -> [usize; 3] {
+    // The object is told in full below; who is suspected is told only here.
+    let fair = share_out(room, &[(34, 14), (31, 13), (35, 14)]);
+    let mut out = [0, 1, 2].map(|i| needed[i].min(fair[i]));
+    // Who is suspected first, then what is waited for.
+    for i in [2, 1, 0] {
+        let spare = room.saturating_sub(out.iter().sum());
+        out[i] += (needed[i] - out[i]).min(spare);
+    }
+    // What nobody needs lies between the columns.
+    let spare = room.saturating_sub(out.iter().sum());
+    let gap = (spare / 3).min(4);
+    [out[0] + gap, out[1] + gap, out[2] + spare - 2 * gap]
+}
+
+/// Columns that the texts of thread, waits on and suspects fill, with a blank after each.
+fn needed(ui: &Ui) -> [usize; 3] {
+    let heads = [6, 8, 8];
+    let rows = ui.state.victims.rows.iter().map(|row| {
+        let more = if row.alike > 0 { 2 + row.alike.to_string().len() } else { 0 };
+        let name =
+            ui.recording().map_or(0, |r| width(&r.thread_name_at(row.victim.thread, row.victim.end())));
+        let sigmas = if row.sigmas.is_some() { 8 } else { 0 };
+        [name + more + 2 * usize::from(row.behind), width(&row.waits) + sigmas, width(&row.suspects)]
+    });
+    rows.fold(heads, |a, b| [0, 1, 2].map(|i| a[i].max(b[i]))).map(|n| n + 1)
+}
+
 /// Draws the view.
 pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     let s = &ui.state.victims;
     let a = layout(ui.state, body);
     let everyone = s.everyone || ui.recording().is_some_and(|r| !r.has_focus());
+    let unread = ui.recording().and_then(|r| r.unread.as_deref());
+    let hung =
+        if unread.is_some() { "Victims: what hung, of what could be read" } else { "Victims: what hung" };
     let whose = if everyone { "of everybody" } else { "of the focus" };
     rule(
         ui,
         buffer,
         body,
-        &if s.known { format!("Victims: what hung ({})", s.all.len()) } else { "Victims: what hung".into() },
+        &match s.all.len() {
+            _ if !s.known => hung.to_owned(),
+            n if n < s.total => format!("{hung} ({n} of {}, the worst)", s.total),
+            n => format!("{hung} ({n})"),
+        },
         &format!("{whose}, by {}", s.sort.word()),
     );
     let types = s.rows.iter().any(|r| r.victim.violation.is_some());
     let long = ui.recording().is_some_and(|r| r.graph.duration() >= LONG);
-    let w = columns(usize::from(body.width), types, long);
+    let w = columns(usize::from(body.width), types, long, needed(ui));
     let heads = ["what", "thread", "when", "for", "waits on", "suspects"];
     let mut head = vec![Span::raw("  ")];
     for (i, (name, n)) in heads.iter().zip(w).enumerate() {
@@ -104,7 +142,9 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     if s.rows.is_empty() {
         let text = if !s.known {
             "looking for victims…".to_owned()
-        } else if s.everyone {
+        } else if let Some(unread) = unread {
+            format!("{}. What hung may be in the rest; g l tells what is wrong.", text::capital(unread))
+        } else if everyone {
             "Nothing waited, ran or yielded unusually long. The timeline (t) shows everything there is."
                 .into()
         } else {
@@ -127,7 +167,7 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
 fn mark(ui: &Ui, kind: BlockType) -> Span<'static> {
     match kind {
         BlockType::LongRunning => ui.span(Look::Running, ui.g.running),
-        BlockType::RepeatedYield => ui.span(Look::Runnable, ui.g.runnable),
+        BlockType::RepeatedYield => ui.span(Look::Runnable, ui.g.yielding),
         BlockType::LongWait => ui.span(Look::Blocked, ui.g.blocked),
     }
 }
@@ -256,6 +296,7 @@ fn detail(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     let ids = r.ids(v.thread);
     let aside = match row.alike {
         0 => ids,
+        n if ui.state.victims.is_open(row) => format!("{n} more like it below: left hides them  {ids}"),
         n => format!("{n} more like it: right shows them  {ids}"),
     };
     let title =
@@ -281,8 +322,10 @@ fn when(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     let names = (usize::from(area.width) / 4).clamp(10, 28);
     let cells = usize::from(area.width).saturating_sub(names + 3);
     let s = &ui.state.victims;
-    let first = if area.height == 2 { s.selected_row().unwrap_or(0) } else { s.offset };
-    for (i, row) in s.rows.iter().enumerate().skip(first).take(usize::from(area.height) - 1) {
+    // It may have fewer lines than the list; the selected one is always among them.
+    let lines = usize::from(area.height) - 1;
+    let first = scrolled(s.offset, s.selected_row().unwrap_or(0), s.rows.len(), lines);
+    for (i, row) in s.rows.iter().enumerate().skip(first).take(lines) {
         let v = &row.victim;
         let selected = Some(row.key()) == s.selected;
         let mut spans = vec![pointer(ui, selected)];

@@ -238,14 +238,93 @@ fn enter_while_loading_is_kept() {
 #[test]
 fn a_recommendation_taken_is_no_answer_of_ones_own() {
     for (keys, told) in [
-        ("enter r", "0 answers of yours, 1 recommendation taken"),
-        ("enter enter", "0 answers of yours, 1 recommendation taken"),
-        ("enter 1", "1 answer of yours, 0 recommendations taken"),
-        ("enter 0", "1 answer of yours, 0 recommendations taken"),
+        ("enter r", "1 answer, taken as recommended"),
+        ("enter enter", "1 answer, taken as recommended"),
+        ("enter 1", "1 answer, chosen by a person"),
+        ("enter 0", "1 answer, chosen by a person"),
     ] {
         let mut s = Session::new(120, 60, false);
         s.keys(keys);
         assert_eq!(s.state.view, View::Verdict, "{}", s.screen());
         assert!(s.shows(told), "{keys}: {}", s.screen());
     }
+}
+
+/// A question that was answered is no place any more, and one that waits is passed once.
+#[test]
+fn the_way_back_leads_through_no_empty_question() {
+    let mut s = Session::new(100, 30, false);
+    s.keys("enter r");
+    assert_eq!(s.state.view, View::Verdict, "{}", s.screen());
+    s.keys("esc");
+    assert_eq!(s.state.view, View::Victims, "{}", s.screen());
+    // Taken back, the verdict is none.
+    s.keys("enter T g r u");
+    assert_eq!(s.state.view, View::Question, "{}", s.screen());
+    s.keys("ctrl-o");
+    assert_eq!(s.state.view, View::Threads, "{}", s.screen());
+    let mut s = Session::new(100, 30, false);
+    s.keys("enter esc");
+    assert!(s.state.view == View::Slice && s.shows("the question waits"), "{}", s.screen());
+    s.keys("esc");
+    assert_eq!(s.state.view, View::Victims, "{}", s.screen());
+}
+
+/// What was found is gone through in the view one is in.
+#[test]
+fn the_next_process_or_thread_that_was_found() {
+    let mut s = Session::new(100, 30, false);
+    s.keys("/ 'payd enter");
+    assert_eq!(s.state.view, View::Threads, "{}", s.screen());
+    let first = s.state.threads.selected();
+    s.keys("n");
+    assert!(s.state.view == View::Threads && s.shows("2 of "), "{}", s.screen());
+    let second = s.state.threads.selected();
+    assert_ne!(first, second);
+    s.keys("N");
+    assert_eq!(s.state.threads.selected(), first, "{}", s.screen());
+    s.keys("t");
+    let before = s.state.timeline.thread;
+    s.keys("n");
+    assert_eq!(s.state.view, View::Timeline, "{}", s.screen());
+    s.keys("n");
+    assert_ne!(s.state.timeline.thread, before);
+    s.keys("V n");
+    assert_eq!(s.state.view, View::Threads, "{}", s.screen());
+}
+
+/// What is typed from habit runs nothing else.
+#[test]
+fn a_command_that_there_is_not_runs_no_other() {
+    let mut s = Session::new(100, 30, false);
+    s.keys(": 'shell enter");
+    assert!(s.shows("no command is called \"shell\"; down chooses"), "{}", s.screen());
+    assert!(!s.asked.iter().any(|e| matches!(e, Effect::Suspend)));
+    s.keys("down enter");
+    assert!(matches!(s.asked.last(), Some(Effect::Suspend)), "{}", s.screen());
+    s.keys(": 'zzzzz enter");
+    assert!(s.shows("no command is called \"zzzzz\""), "{}", s.screen());
+    s.keys("esc : 'w enter");
+    assert!(s.shows("are kept in the session as they are made"), "{}", s.screen());
+    s.keys("enter A : 'w enter");
+    assert!(s.shows("no file to write the report beside"), "{}", s.screen());
+    s.keys(": 'wq enter");
+    assert!(matches!(s.asked.last(), Some(Effect::Quit)));
+}
+
+#[test]
+fn one_goes_to_a_time_by_typing_it() {
+    let mut s = Session::new(100, 30, false);
+    s.keys(": 'goto enter");
+    assert!(s.shows("goto needs a time, such as goto 2.5 s"), "{}", s.screen());
+    s.keys("space '2.5");
+    assert!(s.shows("enter shows the timeline at 2.500 s"), "{}", s.screen());
+    s.keys("enter");
+    assert_eq!((s.state.view, s.state.timeline.cursor), (View::Timeline, 2_500_000_000), "{}", s.screen());
+    s.keys(": 'goto500ms enter");
+    assert_eq!(s.state.timeline.cursor, 500_000_000);
+    s.keys(": 'goto99 enter");
+    assert!(s.shows("the recording is 8.00 s long"), "{}", s.screen());
+    s.keys("ctrl-o");
+    assert_eq!(s.state.timeline.cursor, 500_000_000, "and back");
 }

@@ -27,11 +27,16 @@ fn many_victims_of_a_kind_are_one_line() {
         rows.push(r);
     }
     rows.push(s.state.victims.all[2].clone());
-    s.send(Msg::Job(crate::app::jobs::Done::Victims(rows)));
+    s.send(Msg::Job(crate::app::jobs::Done::Victims(rows, 201)));
     assert_eq!(s.state.victims.rows.len(), 2, "{}", s.screen());
     assert!(s.shows("+199") && s.shows("Victims: what hung (201)"), "{}", s.screen());
     s.keys("home right");
     assert_eq!(s.state.victims.rows.len(), 201);
+    assert!(s.shows("199 more like it below: left hides them"), "{}", s.screen());
+    // The strip below shows when the selected one was, however far down it is.
+    s.keys("G");
+    assert_eq!(s.screen().lines().filter(|l| l.starts_with('▶')).count(), 2, "{}", s.screen());
+    s.keys("home");
     // Folded from within, its line stands for the one that was selected.
     s.keys("j j j left");
     assert_eq!((s.state.victims.rows.len(), s.state.victims.selected_row()), (2, Some(0)));
@@ -94,7 +99,7 @@ fn a_loop_that_spins_is_shown_as_what_runs() {
     let mut row = of.next().expect("somebody ran for long").clone();
     row.victim.block_type = pg_graph::BlockType::RepeatedYield;
     assert!(row.victim.waits_on.is_none());
-    s.send(Msg::Job(crate::app::jobs::Done::Victims(vec![row])));
+    s.send(Msg::Job(crate::app::jobs::Done::Victims(vec![row], 1)));
     assert!(s.shows("  ran ") && s.shows(" on the CPU") && !s.shows("in         unknown"), "{}", s.screen());
     assert!(s.shows("███"), "{}", s.screen());
 }
@@ -109,11 +114,10 @@ fn victims_of_one_vertex_are_told_from_each_other() {
         r
     };
     // Two slow units that end within one stretch on the CPU.
-    s.send(Msg::Job(crate::app::jobs::Done::Victims(vec![
-        row(1_000_000, 9.0),
-        row(2_000_000, 8.0),
-        row(3_000_000, 7.0),
-    ])));
+    s.send(Msg::Job(crate::app::jobs::Done::Victims(
+        vec![row(1_000_000, 9.0), row(2_000_000, 8.0), row(3_000_000, 7.0)],
+        3,
+    )));
     let pointed = |s: &Session| s.screen().lines().take(10).filter(|l| l.starts_with('▶')).count();
     assert_eq!(pointed(&s), 1, "{}", s.screen());
     for wanted in [1, 2, 2] {
@@ -405,4 +409,85 @@ fn a_process_far_in_has_a_name() {
     let mut s = Session::with(crate::app::harness::built("shop", items), 40, 24, false);
     s.keys("T home");
     assert!(s.screen().lines().filter(|l| l.contains("shopd")).count() >= 2, "{}", s.screen());
+}
+
+/// Of very many victims not all are listed, and that is told.
+#[test]
+fn a_list_that_is_not_all_says_so() {
+    let mut s = Session::new(80, 24, false);
+    let rows = s.state.victims.all.clone();
+    let n = rows.len();
+    s.send(Msg::Job(crate::app::jobs::Done::Victims(rows, 431)));
+    assert!(s.shows(&format!("what hung ({n} of 431, the worst)")), "{}", s.screen());
+}
+
+/// Columns are as wide as what stands in them asks for.
+#[test]
+fn what_is_waited_for_has_the_room_that_names_leave() {
+    let mut s = Session::new(120, 40, false);
+    let mut row = s.state.victims.all[0].clone();
+    row.waits = "poll tcp 127.0.0.1:34862 and something".into();
+    row.suspects = "payd".into();
+    s.send(Msg::Job(crate::app::jobs::Done::Victims(vec![row], 1)));
+    assert!(s.shows("poll tcp 127.0.0.1:34862 and something  "), "{}", s.screen());
+}
+
+/// A wake-up passes behind the command line of a process.
+#[test]
+fn command_lines_in_the_timeline_are_whole() {
+    let mut s = Session::new(100, 30, false);
+    s.keys("t");
+    let end = s.state.recording.as_ref().expect("a recording").graph.duration();
+    let steps = 40;
+    for i in 0..steps {
+        s.state.timeline.cursor = end / steps * i;
+        s.resize(100, 30);
+        assert!(s.shows("payd /etc/payd.conf"), "{}", s.screen());
+    }
+}
+
+/// Shares of threads add up in their process, and a folded line stands for all that it hides.
+#[test]
+fn a_process_has_the_time_of_its_threads_and_a_folded_one_of_its_children() {
+    use pg_graph::LaneState;
+    let mut s = Session::new(120, 40, false);
+    s.keys("T");
+    let r = s.state.recording.clone().expect("a recording");
+    let payd = s.state.threads.roots.iter().find(|b| b.threads > 1).expect("one with threads").clone();
+    let all: u64 = payd.children.iter().map(|c| c.times.get(LaneState::Running)).sum();
+    assert!(all > 0 && payd.lasted() <= r.graph.duration(), "{} of {}", all, payd.lasted());
+    let share = crate::app::time::percent(all, payd.lasted());
+    let line = |s: &Session, name: &str| {
+        let screen = s.screen();
+        let line = screen.lines().find(|l| l.contains(name));
+        line.map_or_else(|| panic!("{screen}"), str::to_owned)
+    };
+    assert!(line(&s, &payd.name).contains(&share), "{share}: {}", s.screen());
+    // As its parent, a process that does little itself shows what its child does when it is folded.
+    let mut parent = s.state.threads.roots.iter().find(|b| b.threads == 1).expect("another one").clone();
+    let alone = parent.whole().0.times.running();
+    parent.children.push(payd);
+    let (both, hidden) = parent.whole();
+    assert_eq!((both.times.running(), hidden), (alone + all, 1));
+    s.state.threads.roots = vec![parent.clone()];
+    s.state.threads.tree.get_mut().close_all();
+    s.resize(120, 40);
+    assert!(
+        line(&s, &format!("{} +1", parent.name)).contains(&format!(" {} ", parent.whole().0.threads)),
+        "{}",
+        s.screen()
+    );
+}
+
+/// A thread without a name of its own is told by its number: its process may have waits of its main thread, too.
+#[test]
+fn a_verdict_tells_which_thread_waited() {
+    let mut s = Session::new(100, 30, false);
+    s.keys("enter A");
+    let mut outcome = s.state.diagnosis.outcome.clone().expect("a verdict");
+    let v = &mut outcome.report.victim;
+    (v.thread, v.tid) = (v.process.clone(), v.pid + 7);
+    let told = format!("shopd (pid {}, thread {}) waited", v.pid, v.tid);
+    s.send(Msg::Job(crate::app::jobs::Done::Diagnosis(Box::new(outcome))));
+    assert!(s.shows(&told), "{}", s.screen());
 }

@@ -111,6 +111,12 @@ impl DiagnosisState {
         Some(decisions)
     }
 
+    /// How many of the answers that were in the file somebody chose, other than to take what was recommended.
+    pub fn kept_own(&self) -> usize {
+        let decisions = self.outcome.as_ref().map_or(&[][..], |o| &o.decisions);
+        decisions.iter().take(self.kept).filter(|d| d.by != By::Policy).count()
+    }
+
     /// The decisions without the last one.
     pub fn undone(&self) -> Option<Vec<Decision>> {
         let mut decisions = self.outcome.as_ref()?.decisions.clone();

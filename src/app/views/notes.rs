@@ -11,6 +11,8 @@ pub struct NotesState {
     pub selected: Option<u32>,
     /// First one shown.
     pub offset: usize,
+    /// Those that were deleted, the last one last.
+    pub deleted: Vec<Note>,
 }
 
 impl NotesState {

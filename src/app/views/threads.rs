@@ -1,7 +1,7 @@
 //! Processes and threads: a tree, with where their time went.
 
 use crate::app::recording::Recording;
-use pg_event::{ProcessId, ThreadId};
+use pg_event::{Ns, ProcessId, ThreadId};
 use pg_graph::{LANE_STATES, LaneState, Share};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -113,6 +113,8 @@ pub struct Branch {
     pub times: Times,
     /// How many threads that is.
     pub threads: usize,
+    /// From when to when the first and the last of them were seen.
+    pub seen: (Ns, Ns),
     /// It or something under it is in the focus.
     pub focus: bool,
     /// Its threads, then its child processes.
@@ -149,6 +151,11 @@ impl ThreadsState {
     /// The selected node.
     pub fn selected(&self) -> Option<Node> {
         self.tree.borrow().selected().last().copied()
+    }
+
+    /// Is there nothing below the selected line?
+    pub fn is_leaf(&self) -> bool {
+        self.selected().and_then(|n| self.find(n)).is_none_or(|b| b.children.is_empty())
     }
 
     /// The thread selected, or the first one of the process selected.
@@ -229,10 +236,34 @@ impl Branch {
         }
     }
 
-    /// A time of it and of everything under it (threads are part of their process already).
+    /// Its child processes; threads are part of it already.
+    fn processes(&self) -> impl Iterator<Item = &Self> {
+        self.children.iter().filter(|c| matches!(c.node, Node::Process(_)))
+    }
+
+    /// A time of it and of everything under it.
     fn deep(&self, of: fn(&Times) -> u64) -> u64 {
-        let below = self.children.iter().filter(|c| matches!(c.node, Node::Process(_))).map(|c| c.deep(of));
-        of(&self.times) + below.sum::<u64>()
+        of(&self.times) + self.processes().map(|c| c.deep(of)).sum::<u64>()
+    }
+
+    /// It with all processes under it as one line, and how many these are.
+    pub fn whole(&self) -> (Self, usize) {
+        let mut one = Self { name: self.name.clone(), children: Vec::new(), ..*self };
+        let mut below = 0;
+        for c in self.processes() {
+            let (all, more) = c.whole();
+            one.times.0.iter_mut().zip(all.times.0).for_each(|(a, b)| *a += b);
+            one.threads += all.threads;
+            one.seen = (one.seen.0.min(all.seen.0), one.seen.1.max(all.seen.1));
+            below += 1 + more;
+        }
+        (one, below)
+    }
+
+    /// For how long it was there: shares of its time are of that. Those of several threads add up, and may be more
+    /// than the whole.
+    pub fn lasted(&self) -> u64 {
+        if self.threads > 1 { self.seen.1.saturating_sub(self.seen.0) } else { self.times.total() }
     }
 }
 
@@ -276,16 +307,19 @@ fn grow(
 
 fn tree(r: &Recording) -> Vec<Branch> {
     let span = 0..r.graph.duration();
+    let seen = |t| (r.graph.began(t).unwrap_or(0), r.graph.ended(t).unwrap_or(0));
     let mut made: HashMap<ProcessId, Branch> = HashMap::new();
     let mut order = Vec::new();
     for g in r.groups() {
         let mut times = Times::default();
         let mut children = Vec::new();
+        let whole = g.threads.iter().map(|t| seen(*t)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         for &t in &g.threads {
             let own = r.graph.share(t, span.clone());
             times.add(&own);
             if g.threads.len() > 1 {
                 children.push(Branch {
+                    seen: seen(t),
                     node: Node::Thread(t),
                     name: r.short_thread_name(t).to_owned(),
                     times: alone(&own),
@@ -303,8 +337,15 @@ fn tree(r: &Recording) -> Vec<Branch> {
                 r.thread_name(*t)
             }
         });
-        let branch =
-            Branch { node, name: name.to_owned(), times, threads: g.threads.len(), focus: g.focus, children };
+        let branch = Branch {
+            node,
+            name: name.to_owned(),
+            times,
+            threads: g.threads.len(),
+            seen: whole.unwrap_or_default(),
+            focus: g.focus,
+            children,
+        };
         order.push(g.process);
         made.insert(g.process, branch);
     }

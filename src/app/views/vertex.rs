@@ -2,6 +2,7 @@
 
 use super::scrolled;
 use crate::app::recording::Recording;
+use crate::app::signal_name::signal_name;
 use crate::app::time;
 use crate::clean::clean_to;
 use crate::config::Look;
@@ -195,7 +196,7 @@ fn bursts(r: &Recording, v: &pg_graph::Vertex, out: &mut Vec<Row>) {
 fn exit_words(status: u32) -> String {
     match (status & 0x7f, status >> 8 & 0xff) {
         (0, code) => format!("exit code {code}"),
-        (signal, _) => format!("by signal {signal}"),
+        (signal, _) => format!("by {}", signal_name(signal)),
     }
 }
 
@@ -401,12 +402,14 @@ pub fn event(r: &Recording, e: &Event) -> String {
         }
         Kind::Sample(s) => {
             let stack = if s.user_stack.is_some() { s.user_stack } else { s.kernel_stack };
-            format!("on the CPU in {}", r.stack_line(stack, "<", 3))
+            format!("on the CPU in {}", r.stack_line(stack, "\u{2190}", 3))
         }
         Kind::Spawn { child } => format!("creates {}", r.thread_name(child)),
         Kind::Exec => "executes another program".into(),
         Kind::Exit { status } => format!("ends, {}", exit_words(status)),
-        Kind::Signal { target, signal } => format!("sends signal {signal} to {}", r.thread_name(target)),
+        Kind::Signal { target, signal } => {
+            format!("sends {} to {}", signal_name(u32::from(signal)), r.thread_name(target))
+        }
         Kind::Hold(h) => {
             format!("{}{}, which {} waits for", relation(h.relation), on(h.object), r.thread_name(h.subject))
         }
@@ -433,7 +436,8 @@ pub fn event(r: &Recording, e: &Event) -> String {
             let length = time::length(u.until.saturating_sub(u.since));
             let listens = r.catalog.object(u.object).is_some_and(|o| o.peer == 0);
             if listens {
-                format!("has {} connections waiting{}, not accepted for {length}", u.bytes, on(u.object))
+                let many = time::counted(u.bytes as usize, "connection");
+                format!("has {many} waiting{}, not accepted for {length}", on(u.object))
             } else {
                 format!("has {} B waiting{}, not received for {length}", u.bytes, on(u.object))
             }

@@ -167,6 +167,8 @@ pub struct VictimsState {
     pub rows: Vec<Row>,
     /// All of them.
     pub all: Vec<Row>,
+    /// How many there are: of very many only the worst are listed.
+    pub total: usize,
     /// Kinds whose lines are unfolded.
     unfolded: HashSet<Kind>,
     /// They have been looked for.
@@ -185,8 +187,9 @@ pub struct VictimsState {
 
 impl VictimsState {
     /// Takes over what was found; the selection stays where it is.
-    pub fn set(&mut self, rows: Vec<Row>) {
+    pub fn set(&mut self, rows: Vec<Row>, total: usize) {
         self.all = rows;
+        self.total = total;
         self.known = true;
         self.order();
         if self.selected_row().is_none() {
@@ -210,6 +213,11 @@ impl VictimsState {
         }
         self.show();
         true
+    }
+
+    /// Do those that are like this one stand below it?
+    pub fn is_open(&self, row: &Row) -> bool {
+        self.unfolded.contains(&row.kind())
     }
 
     /// The selected victim.

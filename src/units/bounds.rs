@@ -1,7 +1,7 @@
 //! Which waits of a recording are between two units.
 
 use pg_event::{Catalog, Frame, ModuleId, POLLS, StackId, Sysno};
-use pg_tracer::units::{BoundaryPath, EventLoop, LoopAt, Wait, is_boundary, waits_for_interpreter};
+use pg_tracer::units::{BoundaryPath, EventLoop, InterpreterLock, LoopAt, Wait, is_boundary};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -28,6 +28,7 @@ pub struct Bounds<'a> {
     known: HashMap<(StackId, Sysno), Option<usize>>,
     /// By stack: it waits for the interpreter's lock.
     locks: HashMap<StackId, bool>,
+    lock: InterpreterLock,
     /// System calls in which nothing but a wait between units is done.
     calls: HashSet<Sysno>,
 }
@@ -79,7 +80,14 @@ impl<'a> Bounds<'a> {
         let loops: Vec<Loop> = loops.into_values().collect();
         let calls = loops.iter().flat_map(|l| &l.boundary).map(|b| b.syscall);
         let calls = calls.filter(|c| only_waits(*c)).collect();
-        Self { catalog, loops, known: HashMap::new(), locks: HashMap::new(), calls }
+        Self {
+            catalog,
+            loops,
+            known: HashMap::new(),
+            locks: HashMap::new(),
+            lock: InterpreterLock::default(),
+            calls,
+        }
     }
 
     /// Where threads wait for the next request of a connection, in turns of a loop that takes those.
@@ -135,7 +143,7 @@ impl<'a> Bounds<'a> {
         if let Some(known) = self.locks.get(&stack) {
             return *known;
         }
-        let waits = waits_for_interpreter(self.catalog, stack);
+        let waits = self.lock.waits(self.catalog, stack);
         if self.locks.len() < MAX_KNOWN {
             self.locks.insert(stack, waits);
         }

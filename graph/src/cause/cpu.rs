@@ -11,6 +11,20 @@ use crate::{Edge, EdgeKind};
 use pg_event::{Direction, ObjectId, ThreadId};
 use std::fmt::Write;
 
+/// The function of the same file that called the one that a profile names: a small one may be called by the loop that is to be
+/// mended.
+fn caller(p: &Profile) -> Option<&str> {
+    const BEGINS: [&str; 3] = ["main", "start_thread", "_start"];
+    fn parts(line: &str) -> Option<(&str, &str)> {
+        let (name, module) = line.rsplit_once(" (")?;
+        Some((name, module.strip_suffix(')')?))
+    }
+    let (f, module) = (p.function.as_deref()?, p.module.as_deref()?);
+    let at = p.stack.iter().position(|line| parts(line).is_some_and(|l| l.0 == f))?;
+    let (name, of) = parts(p.stack.get(at + 1)?)?;
+    (of == module && !name.starts_with("0x") && !BEGINS.contains(&name)).then_some(name)
+}
+
 impl Writer<'_> {
     /// What was set for how a thread is scheduled, in words; `None` where all is as usual.
     fn scheduled(&self, thread: ThreadId) -> Option<String> {
@@ -60,15 +74,17 @@ impl Writer<'_> {
             percent(n.spent, whole)
         );
         let off = crate::diagnose::activity(self.g, self.c, n.thread, spans).runnable;
-        if off * 3 > n.spent {
-            let _ = write!(s, " and queued for it for {}", span(off));
-        }
         if let Some(f) = &p.function {
             let module = p.module.as_ref().map_or_else(String::new, |m| format!(" ({m})"));
             let _ = write!(s, ", {:.0} % of it in {}{module}", p.share * 100.0, clean(f, 80));
             if let Some(language) = executes(f) {
                 let _ = write!(s, ", which executes {language} code");
+            } else if let Some(caller) = caller(p) {
+                let _ = write!(s, ", called from {}", clean(caller, 60));
             }
+        }
+        if off * 3 > n.spent {
+            let _ = write!(s, ", and queued for it for {}", span(off));
         }
         if endless(self.g, self.c, r.thread, spans) {
             s += ", in a loop that no instruction leads out of";
@@ -79,7 +95,7 @@ impl Writer<'_> {
         // On a busy machine many had a little of it.
         if off > n.spent {
             let had = starved(self.g, self.c, r.thread, spans);
-            if had.others.first().is_some_and(|o| o.1 >= 0.3) {
+            if had.others.first().is_some_and(|o| o.1 >= 0.15) {
                 s += &self.cpus_had(&had);
             }
         }

@@ -9,6 +9,7 @@ use crate::flight::{Answer, Control, Limit, Limits, Mark, Ration, Saved, Trigger
 use crate::session::{Header, SessionError};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use pg_event::{CatalogDelta, Item, Ns, ThreadId};
+use pg_graph::words::span;
 use pg_tracer::Collector;
 use pg_tracer::command::{Command, Interrupts};
 use std::collections::VecDeque;
@@ -81,6 +82,8 @@ struct Flight<'a> {
     /// Files written, the oldest first.
     files: VecDeque<PathBuf>,
     ration: Ration,
+    /// Since the last file it was said that others have none for a while.
+    withheld: bool,
     failed: bool,
 }
 
@@ -124,7 +127,15 @@ pub fn run_beside(args: &Record, limit: Limit, companion: Option<&mut dyn Compan
     signal_hook::flag::register(signal_hook::consts::SIGUSR1, Arc::clone(&asked)).map_err(other)?;
     let control = match Control::listen() {
         Ok(c) => Some(c),
-        Err(e) if e.kind() == std::io::ErrorKind::AddrInUse => return Err(Failure::Usage(e.to_string())),
+        Err(e) if e.kind() == std::io::ErrorKind::AddrInUse && companion.is_none() => {
+            return Err(Failure::Usage(e.to_string()));
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::AddrInUse => {
+            say!(
+                "pg-tui: `pg-tui mark` reaches another flight recorder, which runs already: SIGUSR1 reaches this one"
+            );
+            None
+        }
         Err(e) => {
             say!("pg-tui: `pg-tui mark` will not work: {e}");
             None
@@ -163,6 +174,7 @@ pub fn run_beside(args: &Record, limit: Limit, companion: Option<&mut dyn Compan
         writing: None,
         files: VecDeque::new(),
         ration: Ration::new(Duration::from_nanos(args.every)),
+        withheld: false,
         failed: false,
     };
     say!(
@@ -268,6 +280,15 @@ impl Flight<'_> {
                     p.is_for(&why, time, thread, now, after);
                 }
             }
+            // What happens before a file is written is in that.
+            Answer::Nothing if self.pending.is_none() && !self.withheld => {
+                self.withheld = true;
+                let every = span(self.args.every);
+                note(&format!(
+                    "{}: this has no file, since the last one was less than {every} ago; what is far worse has one",
+                    clean(&why)
+                ));
+            }
             Answer::Nothing => tracing::info!("not written, too soon after another: {why}"),
         }
     }
@@ -324,6 +345,7 @@ impl Flight<'_> {
         }
         let Some(p) = self.pending.take() else { return };
         self.ration.written(now);
+        self.withheld = false;
         let path = name::free_of(&self.folder, "pg-tui-flight");
         match save(&self.window, &path, &self.header, &p.why, p.time, p.thread) {
             Ok(thread) => self.writing = Some(Writing { thread, answers: p.answers }),

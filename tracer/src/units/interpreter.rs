@@ -11,7 +11,7 @@ use super::boundary::BoundaryPath;
 use super::eyes::{At, Eyes};
 use super::place::{LoopAt, is_interpreter};
 use super::seen::ThreadSeen;
-use pg_event::{Catalog, FrameId, ModuleId, ModuleKind, ProcessId, StackId, ThreadId};
+use pg_event::{Catalog, Frame, FrameId, ModuleId, ModuleKind, ProcessId, StackId, ThreadId};
 use std::collections::{BTreeSet, HashMap};
 
 /// Frames of the C library and of the lock itself around a wait for it.
@@ -20,9 +20,35 @@ const NEAR: usize = 8;
 const LOCK: [&str; 5] =
     ["take_gil", "PyEval_RestoreThread", "PyEval_AcquireThread", "PyEval_AcquireLock", "PyGILState_Ensure"];
 
-/// Is a stack that of a wait for the interpreter's lock?
-pub fn waits_for_interpreter(catalog: &Catalog, stack: StackId) -> bool {
-    catalog.frames_of(stack).take(NEAR).any(|f| LOCK.contains(&f.function.as_str()))
+/// Tells waits for the interpreter's lock by their stacks.
+#[derive(Default)]
+pub struct InterpreterLock {
+    /// So many stacks of the catalog were looked at.
+    looked: usize,
+    /// Where what takes the lock begins, by the file it is in: a distribution's interpreter has no name for it, but what calls it
+    /// there has. The interpreter calls it from where it executes functions, too.
+    taken_in: BTreeSet<(ModuleId, u64)>,
+}
+
+impl InterpreterLock {
+    /// Is a stack that of a wait for the interpreter's lock?
+    pub fn waits(&mut self, catalog: &Catalog, stack: StackId) -> bool {
+        for row in catalog.stacks.get(self.looked..).unwrap_or_default().iter().filter(|s| !s.kernel) {
+            let frames = row.frames.iter().take(NEAR).filter_map(|id| catalog.frames.get(id.index()));
+            let frames: Vec<&Frame> = frames.collect();
+            let calls = frames
+                .windows(2)
+                .filter(|w| takes_lock(w[1]) && w[0].module == w[1].module && w[0].entry() != 0);
+            self.taken_in.extend(calls.map(|w| (w[0].module, w[0].entry())));
+        }
+        self.looked = catalog.stacks.len();
+        let mut near = catalog.frames_of(stack).take(NEAR);
+        near.any(|f| takes_lock(f) || self.taken_in.contains(&(f.module, f.entry())))
+    }
+}
+
+fn takes_lock(f: &Frame) -> bool {
+    LOCK.contains(&f.function.as_str())
 }
 
 /// Is it a file of Python?
@@ -264,11 +290,24 @@ mod tests {
         assert!(read(&catalog, &seen).is_none());
     }
 
+    /// What takes the lock has no name; it is called by what has one, and from where functions are executed.
+    #[test]
+    fn what_takes_the_lock_is_known_by_who_calls_it() {
+        let mut catalog = catalog(&[&[0, 5, 1], &[0, 5, 2], &[0, 4, 1]]);
+        catalog.frames[2].function = "PyEval_RestoreThread".into();
+        catalog.frames[5] = Frame { address: 0x180, offset: 0x80, ..catalog.frames[5].clone() };
+        assert!(InterpreterLock::default().waits(&catalog, StackId(0)), "it is called elsewhere, too");
+        assert!(!InterpreterLock::default().waits(&catalog, StackId(2)), "another function");
+        catalog.stacks.remove(1);
+        assert!(!InterpreterLock::default().waits(&catalog, StackId(0)), "nothing tells");
+    }
+
     #[test]
     fn waits_for_the_interpreter_are_left_out() {
         let mut catalog = catalog(&[&[0, 1, 2], &[5, 1, 2]]);
         catalog.frames[5].function = "PyEval_RestoreThread".into();
-        assert!(!waits_for_interpreter(&catalog, StackId(0)) && waits_for_interpreter(&catalog, StackId(1)));
+        let mut lock = InterpreterLock::default();
+        assert!(!lock.waits(&catalog, StackId(0)) && lock.waits(&catalog, StackId(1)));
         let mut seen = Seen::default();
         let futex = pg_event::syscall_number("futex").unwrap();
         let mut tell = |stack| {

@@ -37,7 +37,7 @@ mod waits;
 
 pub use boundary::{BoundaryPath, RequestLoop, is_boundary};
 pub use event_loop::{EventLoop, Site};
-pub use interpreter::waits_for_interpreter;
+pub use interpreter::InterpreterLock;
 pub use place::{LoopAt, Places};
 pub use seen::{Seen, Waited};
 pub use turning::{Found, Turning};

@@ -1,7 +1,7 @@
 //! What is remembered of the stacks of threads, one after the other.
 
 use super::event_loop::{EventLoop, event_loops};
-use super::interpreter::waits_for_interpreter;
+use super::interpreter::InterpreterLock;
 use super::place::Places;
 use super::turning::Found;
 use super::waits::Wait;
@@ -99,6 +99,7 @@ pub struct Seen {
     ordered: usize,
     /// Waits that had not ended when they were told.
     open: HashSet<(ThreadId, Ns)>,
+    lock: InterpreterLock,
 }
 
 impl Seen {
@@ -116,7 +117,7 @@ impl Seen {
                 if w.open && self.open.len() < MAX_OPEN {
                     self.open.insert(wait);
                 }
-                if waits_for_interpreter(catalog, w.user_stack) {
+                if self.lock.waits(catalog, w.user_stack) {
                     return None;
                 }
                 let wait = Wait::of(w, catalog).map(|wait| (wait, w.syscall));

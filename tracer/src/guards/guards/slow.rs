@@ -7,6 +7,7 @@ use super::super::records;
 use super::super::told::{Look, Told, Unknown, Violation};
 use super::Guards;
 use super::python::Mixed;
+use crate::procfs;
 use pg_event::{SeenBy, StackId};
 
 /// A unit without a CPU for so long is told as one that sleeps, ns.
@@ -170,6 +171,11 @@ impl Guards {
                 STARVED
             };
             if !over || unit.tid != tid {
+                continue;
+            }
+            // Woken, and without a CPU since: how long is told when it gets one.
+            let runnable = || procfs::read_thread_stat(tid).is_some_and(|s| s.state == b'R');
+            if !nowhere && off < STARVED_FOR && runnable() {
                 continue;
             }
             let Some(count) = self.program.mapped.claim(slot, &asleep, how) else { continue };

@@ -67,6 +67,14 @@ pub fn telling<'a>(frames: &[&'a str]) -> Vec<&'a str> {
     if telling.is_empty() { own } else { telling }
 }
 
+/// The innermost function of the program on a stack, if it has a name: of Python with its file and line.
+pub fn own_function(frames: &[String]) -> Option<&str> {
+    let all: Vec<&str> = frames.iter().map(String::as_str).collect();
+    let own = pg_graph::words::own_frames(&all);
+    let first = own.iter().find(|f| !is_plumbing(f)).filter(|f| !f.starts_with("0x"))?;
+    Some(if pg_graph::words::is_python(first) { first } else { name(first) })
+}
+
 /// Names of the innermost functions of the program; of its libraries or the kernel if there are none.
 pub fn innermost(frames: &[String], most: usize) -> Vec<&str> {
     let all: Vec<&str> = frames.iter().map(String::as_str).collect();

@@ -25,6 +25,9 @@ pub struct Profile {
 /// A function must be on this share of the stacks to be named.
 const DOMINATES: f64 = 0.5;
 
+/// What names of functions of JavaScript begin with in V8's perf-maps (Node.js: `--perf-basic-prof`).
+const SCRIPT: [&str; 2] = ["JS:", "LazyCompile:"];
+
 /// Profile of `thread` within `spans`.
 pub fn profile(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, spans: &[(Ns, Ns)]) -> Profile {
     let mut by_stack: HashMap<(StackId, StackId), (u64, usize)> = HashMap::new();
@@ -79,7 +82,10 @@ pub fn profile(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, spans: &
         .map(|f| (f.function.as_str(), f.module.as_str()))
         .collect();
     let own = |k: &(&str, &str)| !is_plumbing(k.1) && (python.is_empty() || !is_interpreter(k.1));
-    let chosen = best(&|k| has_name(k) && own(k))
+    // What the engine does for a function of the program is that function's doing.
+    let script = |k: &(&str, &str)| SCRIPT.iter().any(|prefix| k.0.starts_with(prefix));
+    let chosen = best(&script)
+        .or_else(|| best(&|k| has_name(k) && own(k)))
         .or_else(|| best(&|k| python.contains(k)))
         .or_else(|| best(&|k| has_name(k) && !is_plumbing(k.1)))
         .or_else(|| best(&|k| !is_plumbing(k.1)))

@@ -4,9 +4,9 @@ use super::layer::Layer;
 use super::state::{State, View};
 use super::time;
 use super::views::diagnosis::cause_step;
-use crate::clean::clean;
+use crate::clean::{clean, clean_to};
 use crate::config::Look;
-use crate::frames::{call_on, condensed};
+use crate::frames::{call_on, condensed, own_function};
 use crate::wall;
 use pg_graph::report::{Report, RootCause, SliceStep};
 use pg_graph::words::short_command;
@@ -106,6 +106,8 @@ fn step_name(s: &SliceStep) -> String {
 
 /// Columns of a command line beside a step.
 const COMMAND: usize = 48;
+/// Of a function's name.
+const FUNCTION: usize = 60;
 
 /// Does another process on the way have the name of this step's?
 pub fn namesakes(slice: &[SliceStep], s: &SliceStep) -> bool {
@@ -181,6 +183,7 @@ pub fn verdict(state: &State) -> Vec<Paragraph> {
         };
         let what = call_on(s.syscall.as_deref().or(s.waits_on.as_deref()), s.object.as_deref());
         let what = if what.is_empty() { what } else { format!(" in {what}") };
+        let at = own_function(&s.stack).map_or_else(String::new, |f| format!(", in {}", clean_to(f, FUNCTION)));
         let before = r.slice.iter().take(i).position(|x| x.tid == s.tid && x.pid == s.pid);
         let again = before.map_or_else(String::new, |b| format!(": step {b} again, a circle"));
         let command = if namesakes(&r.slice, s) {
@@ -190,7 +193,7 @@ pub fn verdict(state: &State) -> Vec<Paragraph> {
         };
         let (look, mark) = if cause == Some(i) { (Look::Cause, star) } else { (Look::Text, "") };
         let text = format!(
-            "{i}{mark} {} (tid {}{command}) {} {}{what}{edge}{again}",
+            "{i}{mark} {} (tid {}{command}) {} {}{what}{at}{edge}{again}",
             clean(&step_name(s)),
             s.tid,
             if s.seen { s.state.as_str() } else { "not seen" },
@@ -470,7 +473,11 @@ fn slice_markdown(state: &State) -> String {
             code(&short_command(&s.cmdline, COMMAND)).replace('|', "\\|"),
             if s.seen { s.state.as_str() } else { "not seen" },
             time::part(s.spent_ns, s.duration_ns),
-            escape(&what)
+            escape(&match own_function(&s.stack) {
+                Some(f) if what.is_empty() => clean_to(f, FUNCTION),
+                Some(f) => format!("{what}, in {}", clean_to(f, FUNCTION)),
+                None => what,
+            })
         );
     }
     out

@@ -268,3 +268,30 @@ fn memory_is_told_from_the_disk() {
         assert!(r.root_causes[0].why.contains(says), "{}", r.root_causes[0].why);
     }
 }
+
+/// The engine of a script executes its own code for a function of it; who calls a small function all the time is told.
+#[test]
+fn a_function_of_a_script_comes_before_the_engines_and_a_caller_is_told() {
+    for (frames, told) in [
+        (
+            &[
+                "v8::base::Time::Now() (node)",
+                "JS:*renderReport /app/report.js:3:1 (perf-7.map)",
+                "node::Start (node)",
+            ][..],
+            "100 % of it in JS:*renderReport",
+        ),
+        (
+            &["__strcmp_evex (libc.so.6)", "cmp_rows (app)", "find_dupes (app)", "main (app)"],
+            "100 % of it in cmp_rows (app), called from find_dupes",
+        ),
+        (&["__strcmp_evex (libc.so.6)", "cmp_rows (app)", "main (app)"], "100 % of it in cmp_rows (app)."),
+    ] {
+        let mut d = Drawing::new(3.0);
+        let app = d.process("app", "app", None, 0.0);
+        let stack = d.stack(frames);
+        d.runs(app, 0.1, 2.9, stack);
+        let why = &d.diagnose("^app").root_causes[0].why;
+        assert!(why.contains(told), "{why}");
+    }
+}

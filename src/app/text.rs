@@ -183,7 +183,8 @@ pub fn verdict(state: &State) -> Vec<Paragraph> {
         };
         let what = call_on(s.syscall.as_deref().or(s.waits_on.as_deref()), s.object.as_deref());
         let what = if what.is_empty() { what } else { format!(" in {what}") };
-        let at = own_function(&s.stack).map_or_else(String::new, |f| format!(", in {}", clean_to(f, FUNCTION)));
+        let at =
+            own_function(&s.stack).map_or_else(String::new, |f| format!(", in {}", clean_to(f, FUNCTION)));
         let before = r.slice.iter().take(i).position(|x| x.tid == s.tid && x.pid == s.pid);
         let again = before.map_or_else(String::new, |b| format!(": step {b} again, a circle"));
         let command = if namesakes(&r.slice, s) {

@@ -125,6 +125,11 @@ impl Mapped {
         word(offset_of!(Unit, running)) == 1 && !told
     }
 
+    /// Was the unit of a slot met by nobody yet as one that takes too long?
+    pub fn is_new(&self, slot: usize) -> bool {
+        self.u32(slot, offset_of!(Unit, told)).load(Ordering::Acquire) == UNTOLD
+    }
+
     /// Takes it upon itself to tell of a unit that was met asleep, as one that is [`super::layout::STARVED`] or [`SLOW`].
     /// `None` when it was told as that already, the programs were first, or it ended; else whether it is to be counted.
     pub fn claim(&self, slot: usize, asleep: &Asleep, how: u32) -> Option<bool> {

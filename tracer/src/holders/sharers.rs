@@ -5,11 +5,14 @@ use super::barrier::{self, Count, FEW};
 use super::futex::Around;
 use super::mappings::{File, Others, shared};
 use super::{Holders, LongWait, Who};
+use crate::flags::memory::Area;
 use crate::procfs;
 use pg_event::{Relation, Sysno};
 
-/// Of more processes than these that have the memory none is looked at closely: all those of a large server have it.
-const MAX_SHARERS: usize = 64;
+/// Of more processes than these that have the memory none is looked at closely, since all those of a large server have it; of a
+/// barrier, which counts them, of more than so many.
+const MAX_SHARERS: usize = 16;
+const MAX_PARTIES: usize = 64;
 /// Most threads that are looked at.
 const MAX_THREADS: usize = 1024;
 /// Where more than these could write there, that says nothing of any of them.
@@ -38,9 +41,12 @@ impl Holders {
     /// Who could end a wait for the word at `address`, which is in shared memory. The waiter itself stands for nobody; others
     /// with [`Relation::Maps`] sleep there, too.
     pub(super) fn sharers(&mut self, wait: &LongWait, address: u64, around: &Around) -> Vec<(Who, Relation)> {
-        let Some(word) = self.word_at(wait.tgid, address) else { return Vec::new() };
-        let others = match self.others_with(wait.tgid, word.file, MAX_SHARERS) {
-            Others::These(pids) if pids.len() <= MAX_SHARERS => pids,
+        let own = self.mapped_by(wait.tgid).unwrap_or_default();
+        let Some(word) = word_in(&own, address) else { return Vec::new() };
+        let barrier = barrier::of_several(around);
+        let most = if barrier.is_some() { MAX_PARTIES } else { MAX_SHARERS };
+        let others = match self.others_with(wait.tgid, word.file, most) {
+            Others::These(pids) if pids.len() <= most => pids,
             Others::These(_) | Others::Unknown => return Vec::new(),
             Others::Nobody => Vec::new(),
         };
@@ -50,12 +56,7 @@ impl Holders {
             let Some(found) = self.at_word(pid, word, &mut left) else { return Vec::new() };
             at.push((pid, found));
         }
-        told(Who::Thread(wait.tid, wait.tgid), &at, barrier::of_several(around))
-    }
-
-    fn word_at(&mut self, pid: u32, address: u64) -> Option<Word> {
-        let area = self.mapped_by(pid)?.into_iter().find(|a| a.has(address) && shared(a))?;
-        Some(Word { file: area.file, at: area.offset + (address - area.start) })
+        told(Who::Thread(wait.tid, wait.tgid), &at, barrier)
     }
 
     /// `None` when there are more threads to look at than `left`.
@@ -63,16 +64,25 @@ impl Holders {
         let tids = procfs::threads_of(pid);
         *left = left.checked_sub(tids.len())?;
         let mut found = AtWord::default();
+        let mut mapped: Option<Vec<Area>> = None;
         for tid in tids {
             let call =
                 self.blocked_call(tid).and_then(|(nr, args)| Some((Sysno(u16::try_from(nr).ok()?), args)));
-            let there = call
-                .is_some_and(|(nr, args)| nr.is_any(&["futex"]) && self.word_at(pid, args[0]) == Some(word));
+            let sleeps_at = call.filter(|(nr, _)| nr.is_any(&["futex"])).map(|(_, args)| args[0]);
+            let there = sleeps_at.is_some_and(|address| {
+                let areas = mapped.get_or_insert_with(|| self.mapped_by(pid).unwrap_or_default());
+                word_in(areas, address) == Some(word)
+            });
             *(if there { &mut found.here } else { &mut found.elsewhere }) += 1;
             found.for_child |= tid == pid && call.is_some_and(|c| c.0.is_any(&["wait4", "waitid"]));
         }
         Some(found)
     }
+}
+
+fn word_in(areas: &[Area], address: u64) -> Option<Word> {
+    let area = areas.iter().find(|a| a.has(address) && shared(a))?;
+    Some(Word { file: area.file, at: area.offset.saturating_add(address - area.start) })
 }
 
 /// What that says; the waiter's process is the first.

@@ -173,9 +173,9 @@ impl Guards {
             if !over || unit.tid != tid {
                 continue;
             }
-            // Woken, and without a CPU since: how long is told when it gets one.
+            // Woken, and without a CPU since: how long is told when it gets one. Asked once a unit, but for those that are.
             let runnable = || procfs::read_thread_stat(tid).is_some_and(|s| s.state == b'R');
-            if !nowhere && off < STARVED_FOR && runnable() {
+            if !nowhere && off < STARVED_FOR && self.program.mapped.is_new(slot) && runnable() {
                 continue;
             }
             let Some(count) = self.program.mapped.claim(slot, &asleep, how) else { continue };

@@ -357,12 +357,12 @@ impl<'a, 'b> Cutter<'a, 'b> {
 
     /// The thread ends. Where its process does, it may have been woken for nothing else.
     fn exits(&mut self, thread: ThreadId, time: Ns) -> Option<Cut> {
-        let unit = self.threads.get_mut(&thread).and_then(|t| t.unit.take_if(|u| u.cut.did_something()));
-        let Some(unit) = unit.filter(|_| !self.catalog.is_first(thread)) else {
-            self.forget(thread);
-            return None;
-        };
-        self.threads.remove(&thread);
+        let first = self.catalog.is_first(thread);
+        let own = self.threads.get_mut(&thread).filter(|_| !first);
+        let unit = own.and_then(|t| t.unit.take_if(|u| u.cut.did_something()));
+        // What is left without a unit to end counts as one that was left out.
+        self.forget(thread);
+        let unit = unit?;
         let of = unit.cut.of;
         self.ends(unit, of, time)
     }

@@ -387,7 +387,7 @@ fn what_a_unit_does_now_and_then_is_no_part_of_its_type() {
 /// that was woken to end did nothing.
 #[test]
 fn a_thread_that_ends_ends_its_unit() {
-    for (thread, works, units) in [(1, true, 5), (1, false, 4), (0, true, 4)] {
+    for (thread, works, units, left) in [(1, true, 5, 1), (1, false, 4, 2), (0, true, 4, 2)] {
         let mut d = Drawn::new();
         d.turns(0, 4).wait(WAIT, 520, 620);
         if works {
@@ -400,5 +400,7 @@ fn a_thread_that_ends_ends_its_unit() {
         let learnt = d.learn();
         let all: u64 = types(&learnt.profile).iter().map(|t| t.1).sum();
         assert_eq!(all, units, "{thread} {works}: {:?}", types(&learnt.profile));
+        // The first one nobody saw begin.
+        assert_eq!(learnt.left, Left { edges: left, ..Left::default() }, "{thread} {works}");
     }
 }

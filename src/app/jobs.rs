@@ -107,7 +107,7 @@ pub enum Done {
     /// Files that were written.
     Exported(Result<Vec<PathBuf>, String>),
     /// Decisions are kept.
-    DecisionsKept(Result<Vec<Decision>, String>),
+    DecisionsKept(Result<(Vec<Decision>, Option<DecisionLog>), String>),
     /// A slow unit beside the normal one.
     Compared(Box<(ViolationFact, Comparison)>),
     /// What was decided about a guard is kept.
@@ -227,7 +227,9 @@ impl Job {
             Self::KeepDecisions(r, log) => {
                 let kept = log.decisions.clone();
                 Done::DecisionsKept(match r.session() {
-                    Some(mut s) => s.append_decisions(log).map(|()| kept).map_err(|e| e.to_string()),
+                    Some(mut s) => {
+                        s.append_decisions(log).map(|others| (kept, others)).map_err(|e| e.to_string())
+                    }
                     None => Err("this recording has no file".into()),
                 })
             }

@@ -251,7 +251,15 @@ fn job_done(state: &mut State, done: Done) {
         Done::DecisionsKept(result) => {
             finished(state, "saving decisions");
             match result {
-                Ok(d) => state.diagnosis.saved = d,
+                Ok((d, others)) => {
+                    state.diagnosis.saved = d;
+                    if let Some(o) = others {
+                        let n = super::time::counted(o.decisions.len(), "answer");
+                        let text =
+                            format!("another pg-tui kept {n} for this one meanwhile; yours replaced them");
+                        state.say(Look::Warning, text);
+                    }
+                }
                 Err(e) => state.say(Look::Error, format!("decisions are not kept: {e}")),
             }
         }

@@ -1,11 +1,12 @@
 //! What people add to a session once it is recorded: notes, answers, and what they decided about guards.
 
+use super::append::{Appending, Extra};
 use super::format::ChunkKind;
 use super::reader::{Chunk, Session, message};
-use super::writer::Extra;
 use super::{DecisionLog, GuardRule, Note, SessionError};
 use pg_event::{Frame, FrameId};
 use std::collections::BTreeMap;
+use std::sync::PoisonError;
 
 /// Rows of a chunk of names: some hundred kB.
 const FRAMES_IN_A_CHUNK: usize = 4096;
@@ -30,9 +31,14 @@ impl Appended {
             }
             ChunkKind::Decisions => self.keep_decisions(message(file, chunk)?),
             ChunkKind::GuardRule => self.keep_rule(message(file, chunk)?),
+            ChunkKind::Frames => self.named += u64::from(chunk.frame.rows),
             _ => {}
         }
         Ok(())
+    }
+
+    fn decisions_for(&self, log: &DecisionLog) -> Option<&DecisionLog> {
+        self.decisions.iter().find(|l| (l.thread, l.start) == (log.thread, log.start))
     }
 
     fn keep_decisions(&mut self, log: DecisionLog) {
@@ -64,15 +70,19 @@ impl Session {
         &self.appended.rules
     }
 
-    /// Keep a note. `id` 0 gets a new id; another one replaces the note of that id. Returns the id.
+    /// Keep a note. `id` 0 gets a new id; another one replaces the note of that id, unless another pg-tui changed it since it
+    /// was read: then both stay. Returns the id.
     ///
     /// # Errors
     /// Another pg-tui writes to the file ([`SessionError::Busy`]), or it cannot be written to.
     pub fn append_note(&mut self, mut note: Note) -> Result<u32, SessionError> {
-        if note.id == 0 {
-            note.id = self.appended.notes.keys().next_back().copied().unwrap_or(0).saturating_add(1);
-        }
-        self.append(&Extra::Note(&note))?;
+        let read = self.appended.notes.get(&note.id).cloned();
+        self.append(|a| {
+            if note.id == 0 || a.notes.get(&note.id) != read.as_ref() {
+                note.id = a.notes.keys().next_back().copied().unwrap_or(0).saturating_add(1);
+            }
+            Extra::Note(&note)
+        })?;
         let id = note.id;
         self.appended.notes.insert(id, note);
         Ok(id)
@@ -89,14 +99,18 @@ impl Session {
         }
     }
 
-    /// Keep the answers given for a victim; they replace those kept for it before.
+    /// Keep the answers given for a victim; they replace those kept for it before. Returns answers to the same that another
+    /// pg-tui kept since the file was opened, if they differ.
     ///
     /// # Errors
     /// Another pg-tui writes to the file ([`SessionError::Busy`]), or it cannot be written to.
-    pub fn append_decisions(&mut self, log: DecisionLog) -> Result<(), SessionError> {
-        self.append(&Extra::Decisions(&log))?;
+    pub fn append_decisions(&mut self, log: DecisionLog) -> Result<Option<DecisionLog>, SessionError> {
+        let read = self.appended.decisions_for(&log).cloned();
+        self.append(|_| Extra::Decisions(&log))?;
+        let others =
+            self.appended.decisions_for(&log).filter(|l| Some(*l) != read.as_ref() && **l != log).cloned();
         self.appended.keep_decisions(log);
-        Ok(())
+        Ok(others)
     }
 
     /// How many frames got a name after the recording was closed ([`Session::append_names`]).
@@ -110,7 +124,7 @@ impl Session {
     /// Another pg-tui writes to the file ([`SessionError::Busy`]), or it cannot be written to.
     pub fn append_names(&mut self, frames: &[(FrameId, Frame)]) -> Result<(), SessionError> {
         for rows in frames.chunks(FRAMES_IN_A_CHUNK) {
-            self.append(&Extra::Frames(rows))?;
+            self.append(|_| Extra::Frames(rows))?;
             self.appended.named += rows.len() as u64;
         }
         Ok(())
@@ -121,8 +135,18 @@ impl Session {
     /// # Errors
     /// Another pg-tui writes to the file ([`SessionError::Busy`]), or it cannot be written to.
     pub fn append_guard_rule(&mut self, rule: GuardRule) -> Result<(), SessionError> {
-        self.append(&Extra::GuardRule(&rule))?;
+        self.append(|_| Extra::GuardRule(&rule))?;
         self.appended.keep_rule(rule);
+        Ok(())
+    }
+
+    /// Append what `extra` makes of all that has been appended by then, by others too.
+    fn append<'a>(&mut self, extra: impl FnOnce(&Appended) -> Extra<'a>) -> Result<(), SessionError> {
+        let inner = self.inner.clone();
+        let mut whole = inner.whole.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = Appending::open(&inner.path, inner.id)?;
+        *whole = file.others(*whole, &mut self.appended)?;
+        whole.end = file.put(*whole, &extra(&self.appended))?;
         Ok(())
     }
 }

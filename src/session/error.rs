@@ -54,6 +54,12 @@ pub enum SessionError {
         /// The file.
         path: PathBuf,
     },
+    /// Since it was opened, another file took its place.
+    #[error("{}: another recording took the place of the one that is open: nothing was written to it", path.display())]
+    Replaced {
+        /// The file.
+        path: PathBuf,
+    },
     /// The caller wanted no more.
     #[error("{}: loading was stopped", path.display())]
     Stopped {

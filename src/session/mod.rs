@@ -7,6 +7,7 @@
 //! from a file is hostile until checked: lengths are bounded by the file's size and fixed limits, and
 //! damage costs the chunk it is in, not the session.
 
+mod append;
 mod appended;
 mod column;
 mod compact;

@@ -3,12 +3,13 @@
 #![allow(unsafe_code)] // Mapping a file: see `Session::open`.
 
 use super::Header;
+use super::append::{FileId, Whole};
 use super::appended::Appended;
 use super::error::{SessionError, Warning};
 use super::format::{ChunkKind, FRAME_LEN, Frame, MAGIC, MAJOR, MARKER, MAX_FILE, MINOR, PREFIX_LEN};
 use super::index::Index;
 use super::rows::Decoder;
-use super::writer::{End, Extra};
+use super::writer::End;
 use memmap2::Mmap;
 use pg_event::{Coverage, Event, Ns, ThreadId};
 use serde::de::DeserializeOwned;
@@ -65,8 +66,9 @@ pub(super) struct Inner {
     /// For each event chunk by its offset: the threads in it.
     threads: BTreeMap<u64, Vec<ThreadId>>,
     pub(super) end: Option<(Ns, Coverage)>,
-    /// Where the whole part of the file ends, and the index if there is one.
-    whole: Mutex<(u64, Option<u64>)>,
+    /// Which file it is; `None` for one in memory.
+    pub(super) id: Option<FileId>,
+    pub(super) whole: Mutex<Whole>,
     kept: Mutex<VecDeque<Kept>>,
 }
 
@@ -151,7 +153,7 @@ impl Session {
         // chunk of ours covers. Somebody else's truncation ends the process with SIGBUS, which is what
         // every program that maps its input does.
         let map = unsafe { Mmap::map(&file) }.map_err(io("map it"))?;
-        Self::from_map(path, Map::File(map))
+        Self::from_map(path, Map::File(map), Some(FileId::of(&meta)))
     }
 
     /// Open a session that is in memory: nothing can be appended to it.
@@ -159,10 +161,10 @@ impl Session {
     /// # Errors
     /// As [`Session::open`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SessionError> {
-        Self::from_map(Path::new("(memory)"), Map::Memory(bytes.to_vec()))
+        Self::from_map(Path::new("(memory)"), Map::Memory(bytes.to_vec()), None)
     }
 
-    fn from_map(path: &Path, source: Map) -> Result<Self, SessionError> {
+    fn from_map(path: &Path, source: Map, id: Option<FileId>) -> Result<Self, SessionError> {
         let map = source.bytes();
         let mut warnings = Vec::new();
         prefix(path, map, &mut warnings)?;
@@ -245,7 +247,8 @@ impl Session {
             gaps,
             threads: scan.threads,
             end,
-            whole: Mutex::new((scan.whole, scan.index)),
+            id,
+            whole: Mutex::new(Whole { end: scan.whole, index: scan.index }),
             kept: Mutex::new(VecDeque::new()),
             map: source,
         };
@@ -280,7 +283,7 @@ impl Session {
 
     /// Bytes at the end of a recording that was not closed which are no whole part of it.
     pub fn cut_off(&self) -> u64 {
-        let whole = self.inner.whole.lock().unwrap_or_else(PoisonError::into_inner).0;
+        let whole = self.inner.whole.lock().unwrap_or_else(PoisonError::into_inner).end;
         if self.is_closed() { 0 } else { self.len_bytes().saturating_sub(whole) }
     }
 
@@ -334,12 +337,6 @@ impl Session {
         kept.truncate(KEPT - 1);
         kept.push_front((chunk.at, events.clone()));
         events
-    }
-
-    pub(super) fn append(&self, extra: &Extra<'_>) -> Result<(), SessionError> {
-        let mut whole = self.inner.whole.lock().unwrap_or_else(PoisonError::into_inner);
-        whole.0 = super::writer::append(&self.inner.path, whole.0, whole.1, extra)?;
-        Ok(())
     }
 }
 
@@ -473,7 +470,7 @@ impl Scan {
     }
 }
 
-fn next_marker(file: &[u8], from: usize) -> usize {
+pub(super) fn next_marker(file: &[u8], from: usize) -> usize {
     let rest = file.get(from..).unwrap_or_default();
     rest.windows(MARKER.len()).position(|w| w == MARKER).map_or(file.len(), |i| from + i)
 }

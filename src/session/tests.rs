@@ -398,6 +398,45 @@ fn notes_and_decisions_are_appended() {
 }
 
 #[test]
+fn two_that_have_a_file_open_keep_what_the_other_appended() {
+    let (dir, path, events, _) = sample();
+    let note = |text: &str| Note { text: text.into(), time: 5, ..Note::default() };
+    let log = |answer| {
+        let question = QuestionKey { kind: QuestionKind::Edge, thread: 3, start: 17 };
+        let decisions = vec![Decision { question, answer, by: By::User }];
+        DecisionLog { thread: ThreadId(3), start: 17, decisions }
+    };
+    let texts = |s: &Session| s.notes().into_iter().map(|n| n.text).collect::<Vec<_>>();
+    let (mut one, mut two) = (Session::open(&path).unwrap(), Session::open(&path).unwrap());
+    let a = one.append_note(note("one")).unwrap();
+    assert_eq!(one.append_decisions(log(1)).unwrap(), None);
+    let b = two.append_note(note("two")).unwrap();
+    assert_ne!(a, b);
+    assert_eq!(texts(&two), ["one", "two"]);
+    // What the other had answered is told before it is replaced; the same answer is nothing to tell.
+    assert_eq!(two.append_decisions(log(1)).unwrap(), None);
+    assert_eq!(one.append_decisions(log(2)).unwrap(), None);
+    assert_eq!(two.append_decisions(log(3)).unwrap(), Some(log(2)));
+    // Both change one note: both texts stay.
+    let of = |s: &Session| s.notes().into_iter().find(|n| n.id == a).unwrap();
+    let (mine, its) = (of(&one), of(&two));
+    one.append_note(Note { text: "changed".into(), ..mine }).unwrap();
+    two.append_note(Note { text: "changed, too".into(), ..its }).unwrap();
+    let s = Session::open(&path).unwrap();
+    assert_eq!(texts(&s), ["changed", "two", "changed, too"]);
+    assert_eq!((s.decisions(), s.warnings()), (&[log(3)][..], &[][..]));
+    assert_eq!(read(&s).0, events);
+
+    // Another recording in its place is not written to.
+    let other = dir.path().join("other.pgs");
+    std::fs::copy(&path, &other).unwrap();
+    std::fs::rename(&other, &path).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    assert!(matches!(one.append_note(note("lost")), Err(SessionError::Replaced { .. })));
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+#[test]
 fn a_full_disk_leaves_what_was_written() {
     // /dev/full refuses every write: the error names the file and the reason.
     let e = Writer::create(std::path::Path::new("/dev/full"), &Header::default()).err().unwrap().to_string();

@@ -1,12 +1,12 @@
 //! Writes a session file while it is recorded: append-only, to its final name, a chunk at least every
 //! second, so that a recorder that is killed leaves a file that opens.
 
+use super::Header;
 use super::error::SessionError;
 use super::format::{self, CHUNK_ROWS, ChunkKind, MAGIC, MAJOR, MINOR, PREFIX_LEN};
 use super::index::{Index, IndexEntry};
 use super::pending::{Pending, split};
 use super::rows::Encoder;
-use super::{DecisionLog, GuardRule, Header, Note};
 use pg_event::{CatalogDelta, Coverage, Frame, FrameId, Item, ModuleKind, Ns, Trace, TraceId};
 use serde::Serialize;
 use std::fs::File;
@@ -310,54 +310,4 @@ impl Writer {
             }
         }
     }
-}
-
-/// Append notes or decisions to a session file without rewriting it. A torn earlier append (or the torn
-/// last chunk of a recorder that was killed) is cut off first.
-pub(super) fn append(
-    path: &Path,
-    whole: u64,
-    index: Option<u64>,
-    extra: &Extra<'_>,
-) -> Result<u64, SessionError> {
-    let io = |action| move |source| SessionError::Io { path: path.to_owned(), action, source };
-    let mut file = File::options().read(true).write(true).open(path).map_err(io("open it for writing"))?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(std::fs::TryLockError::WouldBlock) => return Err(SessionError::Busy { path: path.to_owned() }),
-        Err(std::fs::TryLockError::Error(source)) => return Err(io("lock it")(source)),
-    }
-    let encoded = match extra {
-        Extra::Note(n) => rmp_serde::to_vec_named(n),
-        Extra::Decisions(d) => rmp_serde::to_vec_named(d),
-        Extra::GuardRule(r) => rmp_serde::to_vec_named(r),
-        Extra::Frames(f) => Ok(super::frames::encode(f)),
-    };
-    let raw = encoded.map_err(|e| io("encode a note")(std::io::Error::other(e.to_string())))?;
-    let (kind, rows) = match extra {
-        Extra::Note(_) => (ChunkKind::Note, 0),
-        Extra::Decisions(_) => (ChunkKind::Decisions, 0),
-        Extra::GuardRule(_) => (ChunkKind::GuardRule, 0),
-        Extra::Frames(f) => (ChunkKind::Frames, f.len() as u32),
-    };
-    let mut bytes = format::chunk(kind, &raw, rows, 0, 0, None).map_err(io("encode a note"))?;
-    if let Some(index) = index {
-        let footer = format::chunk(ChunkKind::Footer, &index.to_le_bytes(), 0, 0, 0, None)
-            .map_err(io("encode a footer"))?;
-        bytes.extend_from_slice(&footer);
-    }
-    if file.metadata().map_err(io("look at it"))?.len() > whole {
-        file.set_len(whole).map_err(io("cut off a torn append"))?;
-    }
-    std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(whole)).map_err(io("seek in it"))?;
-    file.write_all(&bytes).map_err(io("write to it"))?;
-    Ok(whole + bytes.len() as u64)
-}
-
-/// What is appended.
-pub(super) enum Extra<'a> {
-    Note(&'a Note),
-    Decisions(&'a DecisionLog),
-    GuardRule(&'a GuardRule),
-    Frames(&'a [(FrameId, Frame)]),
 }

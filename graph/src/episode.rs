@@ -269,6 +269,13 @@ fn waits(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, min: Ns) -> Ve
     out
 }
 
+/// The waits of a thread that were renewed after their own time-outs until somebody else ended them, in order of time.
+pub(crate) fn renewed_waits(graph: &EventGraph, catalog: &Catalog, thread: ThreadId) -> Vec<Episode> {
+    let mut all = waits(graph, catalog, thread, 0);
+    all.retain(|e| e.waits > 1 && graph.waking(e.last).is_some() && graph.vertex(e.first).timed_out);
+    all
+}
+
 /// What a thread waited for most of its time without a single wait of `min`: room in one channel, or data from it, that
 /// came in pieces since the other side is slow. A pipeline is like that on any day: it is no hang unless somebody asks.
 pub(crate) fn in_small_pieces(

@@ -62,7 +62,7 @@ pub fn doing(ui: &Ui, r: &Recording, id: VertexId, at: Ns) -> (LaneState, String
             format!("running, {} in all{inside}", ui.length(v.ran()))
         }
         LaneState::Runnable => {
-            format!("runnable, waits {} for a CPU", ui.length(v.queued().max(v.preempted)))
+            format!("runnable; {} in all without a CPU", ui.length(v.queued() + v.preempted))
         }
         LaneState::Absent => "does not exist".into(),
         LaneState::Idle => format!("idle for {}", ui.length(v.waited())),

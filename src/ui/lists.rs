@@ -126,7 +126,13 @@ pub fn path(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     };
     let whole = p.span.1.saturating_sub(p.span.0);
     let title = format!("What made these {} of {}", ui.length(whole), r.thread_name(thread));
-    rule(ui, buffer, body, &title, &format!("{}, critical path", time::counted(p.parts.len(), "part")));
+    rule(
+        ui,
+        buffer,
+        body,
+        &title,
+        &format!("critical path: {}, latest first", time::counted(p.parts.len(), "part")),
+    );
     let from = time::moment(p.span.0, 1_000_000);
     let mut shares: Vec<(&str, u64)> = Vec::new();
     for n in &p.parts {

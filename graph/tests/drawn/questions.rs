@@ -240,6 +240,37 @@ fn path_of_a_span_covers_it() {
     assert!(path_of_span(&g, &c, worker, 5..5).is_empty());
 }
 
+/// A wait that its time-outs end and that is renewed counts as one, explained by whom it was for in the end; running and
+/// queueing in short turns are one step each.
+#[test]
+fn path_of_a_span_follows_renewed_waits_and_adds_up_turns() {
+    let mut d = Drawing::new(10.0);
+    let client = d.process("curl", "curl shop", None, 0.0);
+    let server = d.process("shop", "shop", None, 0.0);
+    let (ours, its) =
+        (d.object(ObjectKind::UnixStream, 1, 2, ""), d.object(ObjectKind::UnixStream, 2, 1, ""));
+    for i in 0..3 {
+        let at = 1.0 + f64::from(i);
+        d.wait(client, at, at + 0.999, "poll").on(ours).times_out();
+    }
+    d.wait(client, 4.0, 5.0, "poll").on(ours).by(server, "sendto", its);
+    let at = d.stack(&["find_dupes (shop)"]);
+    for i in 0..100 {
+        let start = 1.0 + f64::from(i) * 0.04;
+        d.runs(server, start, start + 0.01, at);
+        d.put_off(server, start + 0.01, start + 0.04);
+    }
+    let (g, c) = d.build();
+    let steps = path_of_span(&g, &c, client, 1_000_000_000..5_000_000_000);
+    let of = |state| steps.iter().filter(|s| s.thread == server && s.state == state).collect::<Vec<_>>();
+    let ([ran], [queued]) = (&of("running")[..], &of("runnable")[..]) else { panic!("{steps:#?}") };
+    assert!(ran.spent.abs_diff(1_000_000_000) < 20_000_000, "{steps:#?}");
+    assert!(queued.spent.abs_diff(3_000_000_000) < 20_000_000, "{steps:#?}");
+    assert_eq!(ran.function.as_deref(), Some("find_dupes"));
+    let sum: u64 = steps.iter().map(|s| s.spent).sum();
+    assert!(sum.abs_diff(4_000_000_000) < 10_000, "{sum} {steps:#?}");
+}
+
 /// An unlock wakes whoever waits: the edge is weak, so a person is asked whether to follow it.
 #[test]
 fn a_mutex_hand_off_is_asked_about() {

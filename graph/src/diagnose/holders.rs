@@ -161,6 +161,12 @@ impl Walk<'_> {
                     {
                         likely = vec![t];
                     }
+                    if named
+                        && relation == Relation::Writes
+                        && let Some(t) = self.feeder(holder, silent)
+                    {
+                        likely = vec![t];
+                    }
                     likely
                 },
                 |t| vec![t],

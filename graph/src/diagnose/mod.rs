@@ -16,6 +16,7 @@ mod changed;
 mod closed;
 mod data_flag;
 mod ending;
+mod feeder;
 mod fifos;
 mod finding;
 mod frozen;

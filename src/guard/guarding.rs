@@ -384,8 +384,10 @@ fn rows(ask: &Ask, watched: &Watched, of: &KnownTypes) -> Vec<UnitTypeRow> {
             _ if !of.is_enough() => None,
             _ => {
                 let found = of.threshold(TypeId(t as u32), ask.limit.rule().unwrap_or_default());
-                if found.is_some_and(|t| t.skewed) {
-                    rule = "99.99 % quantile".into();
+                match found {
+                    Some(t) if t.skewed => rule = "99.99 % quantile".into(),
+                    Some(t) if t.few => rule = "bounded from few units".into(),
+                    _ => {}
                 }
                 found.map(|t| t.ns)
             }

@@ -333,6 +333,27 @@ fn violation(guards: &mut Guards) -> Violation {
     found.expect("a violation")
 }
 
+/// Units that were under way as the probes were set have come by some functions unseen.
+#[test]
+fn what_tells_types_apart_counts_from_a_while_after_it_is_probed() {
+    let Some(mut server) = Server::start() else { return };
+    let learnt = learn(&mut server);
+    let mut plan = Plan { share: 10.0, ..guarding(&server, &learnt, LIMIT) };
+    // Two types that only the second function tells apart.
+    plan.loops[0].thresholds = vec![LIMIT, 2 * LIMIT];
+    plan.contexts.retain(|c| c.1 < 2);
+    plan.contexts[0].3 = vec![0, 1];
+    let mut guards = server.guards_with(plan, learnt.calls.clone());
+    assert_eq!(guards.held(0), [2 * LIMIT; 2]);
+    let end = Instant::now() + Duration::from_secs(5);
+    while guards.held(0) != [LIMIT, 2 * LIMIT] && Instant::now() < end {
+        guards.poll(Duration::from_millis(20));
+    }
+    assert_eq!(guards.held(0), [LIMIT, 2 * LIMIT], "{:?}", guards.notes());
+    drop(guards);
+    server.serve("s 1");
+}
+
 #[test]
 fn a_unit_that_takes_too_long_is_seen_while_it_runs() {
     let Some(mut server) = Server::start() else { return };

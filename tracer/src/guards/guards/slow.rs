@@ -1,6 +1,6 @@
 //! Units that take too long: those that the programs told of, and those that sleep.
 
-use super::super::apart;
+use super::super::apart::{self, Probed};
 use super::super::frames::Frames;
 use super::super::layout::{At, SLOW, STARVED};
 use super::super::records;
@@ -138,7 +138,7 @@ impl Guards {
             _ if contexts.is_empty() || !self.probes.are_there() => Unknown::Nothing,
             // Counted from where it must be one, which is when they were set.
             _ if windows && (on == 0 || on >= start) => Unknown::Dark,
-            _ if contexts.iter().any(|c| self.probes.is_out(c.0)) => Unknown::Resting,
+            _ if contexts.iter().any(|c| self.probes.probed(c.0) == Probed::No) => Unknown::Resting,
             _ => Unknown::Passed,
         })
     }

@@ -276,6 +276,14 @@ mod tests {
         let learnt = kinds.profile(None, &Profile::default(), &names, &loops);
         assert_eq!(learnt.units(), 120);
         let types = kinds.types(None, &learnt, &names, &loops);
+        // Times were measured at C alone: guards tell the types there.
+        let at = [FunctionId(2)].into();
+        let few = kinds.profile(Some(&at), &Profile::default(), &names, &loops);
+        let of = few.types(&loops[0].0, TypeOptions::default()).unwrap();
+        let name = |c: &Context| few.functions()[c.function.0 as usize].name.clone();
+        assert_eq!(of.contexts.iter().flatten().map(name).collect::<Vec<_>>(), ["c"]);
+        let named = kinds.types(Some(&at), &few, &names, &loops);
+        assert!(named.iter().all(Option::is_some) && named[0] != named[1], "{named:?}");
         assert!(
             types.len() == 2 && types[0] != types[1] && types[0].is_some() && types[1].is_some(),
             "{types:?}"

@@ -95,7 +95,7 @@ impl<'a> Bounds<'a> {
     pub fn turns_unseen(&self, of: usize, calls: bool) -> bool {
         let blocks = |s: Sysno| s.is_any(&["pause", "rt_sigsuspend"]);
         let mut waits = self.loops[of].boundary.iter().map(|b| b.syscall);
-        waits.any(|s| !blocks(s) && !(calls && only_waits(s)))
+        waits.any(|s| !(blocks(s) || calls && only_waits(s)))
     }
 
     /// Where threads wait for the next request of a connection, in turns of a loop that takes those.

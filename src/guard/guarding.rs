@@ -392,11 +392,7 @@ fn rows(ask: &Ask, watched: &Watched, of: &KnownTypes) -> Vec<UnitTypeRow> {
             _ if !of.is_enough() => None,
             _ => {
                 let found = of.threshold(TypeId(t as u32), ask.limit.rule().unwrap_or_default());
-                match found {
-                    Some(t) if t.skewed => rule = "99.99 % quantile".into(),
-                    Some(t) if t.few => rule = "bounded from few units".into(),
-                    _ => {}
-                }
+                rule = crate::unit_rule::threshold_words(said, found.as_ref());
                 found.map(|t| t.ns)
             }
         };

@@ -1,7 +1,7 @@
 //! How long units of a type may take, as a person sets it: on the command line, and in a session.
 
 use pg_event::{Ns, UnitTypeRow};
-use pg_graph::units::Limit;
+use pg_graph::units::{Limit, Threshold};
 use std::fmt;
 
 /// What a person decided about the guard of a type of units.
@@ -79,6 +79,15 @@ pub fn rule_words(limit: Limit) -> String {
         Limit::Fixed(_) => "set by hand".into(),
         Limit::Sigma(k) => format!("mean + {} sigma", f64::from(k) / 1e3),
         Limit::Quantile(q) => format!("{} % quantile", f64::from(q) / 1e4),
+    }
+}
+
+/// The same of a threshold that it came to.
+pub fn threshold_words(limit: Limit, of: Option<&Threshold>) -> String {
+    match of {
+        Some(t) if t.skewed => "99.99 % quantile".into(),
+        Some(t) if t.few => "bounded from few units".into(),
+        _ => rule_words(limit),
     }
 }
 

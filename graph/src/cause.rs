@@ -34,6 +34,7 @@ use crate::{BlockType, EventGraph, Victim, VictimOptions};
 use pg_event::{Catalog, Ns, ThreadId};
 use purpose::CallersOf;
 use std::cell::OnceCell;
+pub(crate) use stopped::stopped_by;
 
 /// The report of a walk.
 pub(crate) fn report(g: &EventGraph, c: &Catalog, victim: &Victim, options: &Options, o: &Outcome) -> Report {

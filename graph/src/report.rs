@@ -191,6 +191,12 @@ pub struct ViolationInfo {
     /// Asleep.
     #[serde(default)]
     pub asleep_ns: u64,
+    /// Stopped by a signal or a tracer.
+    #[serde(default)]
+    pub stopped_ns: u64,
+    /// By which signal and whom, in words; left out when that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped_by: Option<String>,
     /// Whose unit handed it on; left out when that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handed_on: Option<HandedOnInfo>,

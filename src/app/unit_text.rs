@@ -24,7 +24,7 @@ pub fn violations(state: &State) -> String {
             escape(r.thread_name(v.thread)),
             time::at(v.time),
             time::length(v.duration()),
-            r.graph.spent(&r.catalog, v).words(),
+            r.graph.spent_words(&r.catalog, v),
             time::length(v.threshold),
             v.excess(),
             escape(&r.stack_line(v.user_stack, "←", 4))

@@ -23,6 +23,8 @@ const DURATION: f64 = 30.0;
 pub(super) const MEASURE: f64 = 10.0;
 /// Names of threads that are told at most.
 const MAX_QUIET: usize = 8;
+/// Threads of one name that came and went, from which on they may be one for each request.
+const BRIEF: usize = 5;
 
 /// Run it.
 pub fn run(args: &Train, out: &mut dyn Write) -> Outcome {
@@ -254,7 +256,7 @@ fn tell(l: &Learnt, out: &mut dyn Write) -> std::io::Result<()> {
     left_out(l.left, out)?;
     for q in l.quiet.iter().take(MAX_QUIET) {
         let of = format!("{} ({} thread{})", q.name, q.threads, plural(q.threads));
-        writeln!(out, "nothing learnt of {}: {}", clean(&of), why(q))?;
+        writeln!(out, "nothing learnt of {}: {}{}", clean(&of), why(q), brief(q))?;
     }
     if l.quiet.len() > MAX_QUIET {
         writeln!(out, "nor of threads with {} other names", l.quiet.len() - MAX_QUIET)?;
@@ -264,6 +266,18 @@ fn tell(l: &Learnt, out: &mut dyn Write) -> std::io::Result<()> {
 
 fn plural(n: usize) -> &'static str {
     if n == 1 { "" } else { "s" }
+}
+
+/// Threads that come and go may serve a request each: that is no turn of a loop.
+fn brief(q: &Quiet) -> String {
+    if q.brief < BRIEF {
+        return String::new();
+    }
+    format!(
+        "; {} of these began and ended meanwhile: if each serves a request, its unit is the call of the function that it \
+         runs (--unit-begin FUNCTION)",
+        q.brief
+    )
 }
 
 fn why(q: &Quiet) -> String {

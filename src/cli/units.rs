@@ -23,6 +23,11 @@ const WIDTH: usize = 160;
 /// Lines of each table of the text at most.
 const MOST: usize = 24;
 
+/// What a recording cannot know of how many units there were.
+const UNSEEN: &str = "note: there may have been more units than these, and some of these may be several: a wait that returns at once, \
+                      since work is there already, leaves no trace in a recording. `pg-tui train` and `pg-tui guard` count \
+                      each unit, with probes";
+
 /// Run it. Code 1: there are none.
 pub fn run(args: &Units, out: &mut dyn Write) -> Outcome {
     let loaded = loading::load(&args.file, BuildOptions::default())?;
@@ -162,6 +167,11 @@ impl Found<'_> {
         self.loaded.catalog.object(p.object).map_or_else(String::new, pg_event::Object::label)
     }
 
+    /// Are there more than were seen?
+    fn is_least(&self, k: &Kind) -> bool {
+        self.work.turn_unseen.contains(&k.of.1)
+    }
+
     fn way(&self, w: &Ways) -> Vec<&str> {
         w.way.iter().map(|k| self.name(*k)).collect()
     }
@@ -173,6 +183,12 @@ impl Found<'_> {
         let n = left.edges + left.lost + left.other + left.empty;
         if n > 0 {
             put(out, &format!("left out: {n} units that were not whole (`pg-tui train --from` says why)"))?;
+        }
+        if self.kinds.iter().any(|k| self.is_least(k)) {
+            let mut lines = String::new();
+            // Writing to a string does not fail.
+            let _ = wrap(&mut lines, "", UNSEEN);
+            lines.lines().try_for_each(|l| put(out, l))?;
         }
         if self.work.cut_short {
             put(out, "there are more units than are looked at: the rest is left out")?;
@@ -252,7 +268,11 @@ impl Found<'_> {
             put(json!({"units": {
                 "name": self.name(k.of), "count": k.count, "threads": k.threads,
                 "mean_ns": t.mean, "median_ns": t.median, "p99_ns": t.p99, "max_ns": t.max,
+                "count_is_least": self.is_least(k),
             }}))?;
+        }
+        if self.kinds.iter().any(|k| self.is_least(k)) {
+            put(json!({"note": UNSEEN}))?;
         }
         for p in &self.pairs {
             let meanwhile = p.meanwhile.iter();

@@ -45,7 +45,7 @@ fn text(loaded: &Loaded, v: &ViolationFact, info: &ViolationInfo) -> String {
     let c = &loaded.catalog;
     let more = if v.ended { "" } else { " and went on" };
     let place = crate::frames::innermost(&info.stack, 3).join(" ← ");
-    let spent = loaded.graph.spent(c, v).words();
+    let spent = loaded.graph.spent_words(c, v);
     let spent = if spent.is_empty() { spent } else { format!(" ({spent})") };
     let mostly = info.mostly.as_ref().map_or_else(String::new, |h| format!(", {}", h.words()));
     let why = info.type_unknown.as_ref().map_or_else(String::new, |why| format!(", of unknown type: {why}"));

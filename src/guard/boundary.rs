@@ -96,17 +96,45 @@ impl Way {
     }
 }
 
+/// The code of a loop, and of its function around it.
+pub(super) struct Body {
+    /// The build-id of its module.
+    pub module: String,
+    /// Is a call, by its address, within the loop? `None`: it is another function's.
+    pub turns: Box<dyn Fn(u64) -> Option<bool> + Send>,
+}
+
+impl Body {
+    /// A wait that the loop's function has called for outside of the loop: between two connections, say, of which each has a
+    /// loop of commands. Not where a function that it called waits, which may be work; nor within a turn that called for the
+    /// function once more.
+    fn left(&self, of: usize, s: &Stacked) -> Option<Guarded> {
+        s.syscall?;
+        let mut own = s.frames.iter().enumerate().filter(|(_, f)| f.module == self.module);
+        let (frame, _) = own.next().filter(|(_, f)| (self.turns)(f.address) == Some(false))?;
+        let within = own.any(|(_, f)| (self.turns)(f.address) == Some(true));
+        (!within).then_some(Guarded { of, frame, turn: frame, left: true })
+    }
+}
+
+/// What is known of a loop.
+pub(super) struct Judged {
+    pub ways: Vec<Way>,
+    pub body: Option<Body>,
+}
+
 /// Tells by the calls of each loop in its own module; the C library's places differ from machine to machine. Of several
 /// loops the outermost: a function that many call to wait may have a loop of its own, and what one that takes connections
 /// knows for the next request another may turn around.
-pub(super) fn judge(loops: Vec<Vec<Way>>) -> Judge {
+pub(super) fn judge(loops: Vec<Judged>) -> Judge {
     Box::new(move |s: &Stacked| {
-        let told = loops.iter().enumerate().filter_map(|(of, ways)| {
-            let (way, (frame, turn)) = ways.iter().find_map(|w| Some((w, w.leads_to(s)?)))?;
-            Some((way.request.is_some(), Guarded { of, frame, turn }))
+        let told = loops.iter().enumerate().filter_map(|(of, l)| {
+            let (way, (frame, turn)) = l.ways.iter().find_map(|w| Some((w, w.leads_to(s)?)))?;
+            Some((way.request.is_some(), Guarded { of, frame, turn, left: false }))
         });
         let outermost = told.reduce(|a, b| if (b.1.frame, b.0) > (a.1.frame, a.0) { b } else { a });
-        outermost.map(|(_, guarded)| guarded)
+        let outside = || loops.iter().enumerate().find_map(|(of, l)| l.body.as_ref()?.left(of, s));
+        outermost.map(|(_, guarded)| guarded).or_else(outside)
     })
 }
 
@@ -133,11 +161,15 @@ mod tests {
             wait: Some(("select.so".into(), 7)),
             request: None,
         };
-        let loops = [vec![way(&[30, 20]), way(&[31])], vec![python]];
+        let loops = [vec![way(&[30, 20]), way(&[31])], vec![python]].map(bare);
         let spot = |f: &(&str, u64)| Spot { module: f.0.into(), address: f.1, sp: 0 };
         let frames = frames.iter().map(spot).collect();
         let found = judge(loops.into())(&Stacked { tid: 1, pid: 1, syscall, frames })?;
         Some((found.of, found.frame, found.turn))
+    }
+
+    fn bare(ways: Vec<Way>) -> Judged {
+        Judged { ways, body: None }
     }
 
     #[test]
@@ -158,6 +190,33 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_of_the_loops_function_outside_of_the_loop_is_of_no_unit() {
+        // The loop is from 20 to 29, its function from 10 to 49.
+        let turns = |at: u64| (10..50).contains(&at).then_some((20..30).contains(&at));
+        let of = |frames: &[(&str, u64)], syscall| {
+            let way =
+                Way { module: "app".into(), calls: [20].into(), syscall: POLL, wait: None, request: None };
+            let body = Body { module: "app".into(), turns: Box::new(turns) };
+            let spot = |f: &(&str, u64)| Spot { module: f.0.into(), address: f.1, sp: 0 };
+            let frames = frames.iter().map(spot).collect();
+            let judged = vec![Judged { ways: vec![way], body: Some(body) }];
+            let found = judge(judged)(&Stacked { tid: 1, pid: 1, syscall, frames })?;
+            Some((found.of, found.frame, found.left))
+        };
+        let futex = Some(Sysno(202));
+        // Parked between two connections; before the first.
+        assert_eq!(of(&[("libc", 1), ("app", 40), ("app", 9)], futex), Some((0, 1, true)));
+        assert_eq!(of(&[("libc", 1), ("app", 10)], futex), Some((0, 1, true)));
+        // The boundary; a sleep within a turn, called by the loop's function itself; work of what is called outside.
+        assert_eq!(of(&[("libc", 1), ("app", 20), ("app", 9)], Some(POLL)), Some((0, 1, false)));
+        assert_eq!(of(&[("libc", 1), ("app", 25), ("app", 9)], futex), None);
+        assert_eq!(of(&[("libc", 1), ("app", 90), ("app", 40), ("app", 9)], futex), None);
+        // Within a turn that called for the function once more; no wait.
+        assert_eq!(of(&[("libc", 1), ("app", 40), ("app", 90), ("app", 25)], futex), None);
+        assert_eq!(of(&[("app", 40), ("app", 9)], None), None);
+    }
+
+    #[test]
     fn waits_for_the_next_request_are_told_by_the_loop_of_requests_as_well() {
         let way = |calls: &[u64], request| Way {
             module: "mpm".into(),
@@ -175,12 +234,12 @@ mod tests {
             let closes = way(&[32], request("httpd", &[8, 9], None));
             // One loop in the other, in one function; and one that turns around nothing but requests.
             let own = way(&[40, 41, 42], request("mpm", &[40, 41, 42], Some(1)));
-            vec![vec![way(&[40, 41, 42], None)], vec![accepts, elsewhere, closes, own]]
+            [vec![way(&[40, 41, 42], None)], vec![accepts, elsewhere, closes, own]].map(bare)
         };
         let of = |frames: &[(&str, u64)], syscall| {
             let spot = |f: &(&str, u64)| Spot { module: f.0.into(), address: f.1, sp: 0 };
             let frames = frames.iter().map(spot).collect();
-            let found = judge(loops())(&Stacked { tid: 1, pid: 1, syscall, frames })?;
+            let found = judge(loops().into())(&Stacked { tid: 1, pid: 1, syscall, frames })?;
             Some((found.of, found.frame, found.turn))
         };
         let next =
@@ -211,7 +270,8 @@ mod tests {
         let of = |loops: [Vec<Way>; 2], frames: &[(&str, u64)]| {
             let spot = |f: &(&str, u64)| Spot { module: f.0.into(), address: f.1, sp: 0 };
             let frames = frames.iter().map(spot).collect();
-            let found = judge(loops.into())(&Stacked { tid: 1, pid: 1, syscall: Some(POLL), frames })?;
+            let found =
+                judge(loops.map(bare).into())(&Stacked { tid: 1, pid: 1, syscall: Some(POLL), frames })?;
             Some((found.of, found.frame))
         };
         let session = [("libc", 1), ("app", 20), ("app", 30), ("app", 9)];

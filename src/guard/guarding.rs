@@ -1,6 +1,6 @@
 //! What of a profile can be guarded in processes.
 
-use super::boundary::{Way, judge};
+use super::boundary::{Body, Judged, Way, judge};
 use pg_event::{Ns, UnitTypeRow};
 use pg_graph::units::{
     Context, FunctionId, KnownTypes, Limit, LoopKey, LoopTypes, Place, Profile, SelectOptions, TypeId,
@@ -10,6 +10,7 @@ use pg_tracer::Error;
 use pg_tracer::given::{GivenError, program_first};
 use pg_tracer::guards::{GuardedFunction, GuardedLoop, Guards, Judge, Plan, Point, SeenUnits, Unknown};
 use pg_tracer::stacks::Binary;
+use pg_tracer::units::LoopBody;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -280,7 +281,7 @@ impl Guarding {
                 let Some(binary) = own else { continue };
                 let unit = super::given::learnt(of, key, &binaries, ask.pids)?;
                 plan.loops.push(GuardedLoop { given: Some(unit), ..GuardedLoop::default() });
-                paths.push(Vec::new());
+                paths.push(Judged { ways: Vec::new(), body: None });
                 loops.push(watched(ask, key, &binary.path));
                 continue;
             }
@@ -298,7 +299,7 @@ impl Guarding {
             let function = ask.profile.loop_function(key).map(|f| &f.function);
             let python = function.filter(|_| ways.iter().any(|w| w.wait.is_some())).map(|f| f.name.clone());
             plan.loops.push(GuardedLoop { turns, python, ..GuardedLoop::default() });
-            paths.push(ways);
+            paths.push(Judged { ways, body: own.and_then(|b| body(ask.profile, key, b)) });
             let file = function.map(|f| f.module.clone());
             loops.push(watched(ask, key, &own.map(|b| b.path.clone()).or(file).unwrap_or_default()));
         }
@@ -334,6 +335,13 @@ fn at(binaries: &[Opened], ask: &Ask, place: &Place) -> Option<GuardedFunction> 
 
 pub(super) fn find<'a>(binaries: &'a [Opened], key: &str) -> Option<&'a Opened> {
     binaries.iter().find(|o| o.binary.key() == key)
+}
+
+/// The code of a loop of machine code.
+fn body(profile: &Profile, key: &LoopKey, binary: &Binary) -> Option<Body> {
+    let entry = profile.loop_function(key)?.entry;
+    let code = LoopBody::read(&binary.file(), binary.key(), entry, key.offset)?;
+    Some(Body { module: key.build_id.clone(), turns: Box::new(move |call| code.turns(call)) })
 }
 
 /// Was it learnt of a loop of Python by a version that kept no native way to its waits?
@@ -384,9 +392,7 @@ fn rows(ask: &Ask, watched: &Watched, of: &KnownTypes) -> Vec<UnitTypeRow> {
             _ if !of.is_enough() => None,
             _ => {
                 let found = of.threshold(TypeId(t as u32), ask.limit.rule().unwrap_or_default());
-                if found.is_some_and(|t| t.skewed) {
-                    rule = "99.99 % quantile".into();
-                }
+                rule = crate::unit_rule::threshold_words(said, found.as_ref());
                 found.map(|t| t.ns)
             }
         };

@@ -33,6 +33,9 @@ struct Kind {
     seen: usize,
 }
 
+/// Functions at which times were measured; `None` while all are probed.
+pub(super) type Measured<'a> = Option<&'a BTreeSet<FunctionId>>;
+
 /// All kinds so far.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Kinds {
@@ -137,9 +140,12 @@ impl Kinds {
         functions
     }
 
-    /// Of all these units: of kinds that were measured at few functions only those times, of others what there is.
+    /// Of all these units: of kinds that were measured at few functions only those times, of others what there is. What they
+    /// came by elsewhere tells kinds apart in their paths, but not in their contexts: the commonest kind stands for others that
+    /// came by something else there, so guards must not tell types there.
     pub(super) fn profile(
         &self,
+        at: Measured,
         of: &Profile,
         names: &[Function],
         loops: &[(LoopKey, FunctionId)],
@@ -147,7 +153,7 @@ impl Kinds {
         let trees = self.kinds.iter().filter_map(|k| {
             let (key, _) = loops.get(k.of_loop)?;
             let stats = UnitStats::of(k.measured().iter().copied());
-            Some((key.clone(), Called { paths: k.paths.clone(), contexts: k.contexts.clone() }, stats))
+            Some((key.clone(), Called { paths: k.paths.clone(), contexts: k.contexts_at(at) }, stats))
         });
         Profile::of_trees(of.binaries().cloned(), names, trees)
     }
@@ -155,6 +161,7 @@ impl Kinds {
     /// The name of each kind's type in the profile that was made of them.
     pub(super) fn types(
         &self,
+        at: Measured,
         learnt: &Profile,
         names: &[Function],
         loops: &[(LoopKey, FunctionId)],
@@ -170,7 +177,7 @@ impl Kinds {
             };
             let paths = PathSet::new(k.paths.paths().iter().map(path).collect::<Option<Vec<_>>>()?);
             let context = |c: &Context| Some(Context { function: there(&c.function)?, ..*c });
-            let contexts = k.contexts.iter().map(context).collect::<Option<BTreeSet<_>>>()?;
+            let contexts = k.contexts_at(at).iter().map(context).collect::<Option<BTreeSet<_>>>()?;
             let same = |t: &Tree| (&t.paths, &t.contexts).cmp(&(&paths, &contexts));
             let tree = of.types.trees().binary_search_by(same).ok()?;
             let of_type = of.types.type_of(tree)?.0 as usize;
@@ -181,6 +188,12 @@ impl Kinds {
 }
 
 impl Kind {
+    /// What it comes by of these functions.
+    fn contexts_at(&self, at: Measured) -> BTreeSet<Context> {
+        let is_at = |c: &&Context| at.is_none_or(|at| at.contains(&c.function));
+        self.contexts.iter().filter(is_at).copied().collect()
+    }
+
     /// Of all its times, ns.
     fn mean(&self) -> f64 {
         self.times.iter().map(|&t| t as f64).sum::<f64>() / self.times.len().max(1) as f64
@@ -260,9 +273,17 @@ mod tests {
         let names: Vec<Function> =
             ('a'..='j').map(|l| Function { module: "m".into(), name: l.to_string() }).collect();
         let loops = [(LoopKey { build_id: "id".into(), offset: 4, ..LoopKey::default() }, OWN)];
-        let learnt = kinds.profile(&Profile::default(), &names, &loops);
+        let learnt = kinds.profile(None, &Profile::default(), &names, &loops);
         assert_eq!(learnt.units(), 120);
-        let types = kinds.types(&learnt, &names, &loops);
+        let types = kinds.types(None, &learnt, &names, &loops);
+        // Times were measured at C alone: guards tell the types there.
+        let at = [FunctionId(2)].into();
+        let few = kinds.profile(Some(&at), &Profile::default(), &names, &loops);
+        let of = few.types(&loops[0].0, TypeOptions::default()).unwrap();
+        let name = |c: &Context| few.functions()[c.function.0 as usize].name.clone();
+        assert_eq!(of.contexts.iter().flatten().map(name).collect::<Vec<_>>(), ["c"]);
+        let named = kinds.types(Some(&at), &few, &names, &loops);
+        assert!(named.iter().all(Option::is_some) && named[0] != named[1], "{named:?}");
         assert!(
             types.len() == 2 && types[0] != types[1] && types[0].is_some() && types[1].is_some(),
             "{types:?}"

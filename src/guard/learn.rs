@@ -2,7 +2,7 @@
 //! some calls of some units; probes at the functions that were seen there show them in every unit, as guards will.
 
 use super::guarding::{Ask, Guarding, Refused, functions_of};
-use super::kinds::Kinds;
+use super::kinds::{Kinds, Measured as At};
 use super::unit_log::UnitLog;
 use pg_event::Ns;
 use pg_graph::units::{
@@ -119,10 +119,11 @@ pub fn measure(
     learning.log = log;
     learning.seen = seen;
     learning.run(duration.mul_f64(1.0 - EXPLORING - TRYING), &stop);
-    let learnt = learning.profile(functions);
+    let at: BTreeSet<FunctionId> = telling.iter().copied().collect();
+    let learnt = learning.profile(Some(&at), functions);
     let Learning { guards, log, seen, names, loops, .. } = learning;
     if let Some(log) = log {
-        log.end(&seen.types(&learnt, &names, &loops)).map_err(Measuring::Units)?;
+        log.end(&seen.types(Some(&at), &learnt, &names, &loops)).map_err(Measuring::Units)?;
     }
     notes.extend(guards.notes().into_iter().filter(|n| !notes.contains(n)).collect::<Vec<_>>());
     Ok(Measured {
@@ -267,8 +268,8 @@ impl<'a> Learning<'a> {
     }
 
     /// What was learnt.
-    fn profile(&self, functions: &[(Function, Place)]) -> Profile {
-        let mut learnt = self.seen.profile(self.ask.profile, &self.names, &self.loops);
+    fn profile(&self, at: At, functions: &[(Function, Place)]) -> Profile {
+        let mut learnt = self.seen.profile(at, self.ask.profile, &self.names, &self.loops);
         learnt.place_functions(functions.iter().cloned());
         for key in self.ask.profile.loops() {
             if let Some(function) = self.ask.profile.loop_function(key) {
@@ -295,7 +296,7 @@ impl<'a> Learning<'a> {
     /// Functions, of those that are probed, at which the types that were seen are told from each other, and kinds of units
     /// that take other times; all when that is not known.
     fn telling(&self, functions: &[(Function, Place)], calls: &HashMap<FunctionId, u64>) -> Vec<FunctionId> {
-        let profile = self.profile(functions);
+        let profile = self.profile(None, functions);
         let number: HashMap<&Function, FunctionId> =
             self.functions.iter().map(|&f| (&self.names[f.0 as usize], f)).collect();
         let mut all: BTreeSet<FunctionId> = BTreeSet::new();

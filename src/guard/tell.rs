@@ -6,7 +6,7 @@ use pg_event::{Catalog, Ns, SeenBy};
 use pg_graph::report::{MostlyInfo, ViolationInfo};
 use pg_graph::words::span;
 use pg_tracer::guards::{Counts, Sight, Violation};
-use pg_tracer::procfs::{lossy, read_stat, read_thread_stat};
+use pg_tracer::procfs::{lossy, read_stat};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -44,6 +44,8 @@ pub struct Over {
     pub shown: Box<Shown>,
     /// How long it took, ns.
     pub took: Ns,
+    /// How long it was stopped when it was seen last, ns.
+    pub halted: Ns,
     /// Where it spent most of that, if it was seen often enough.
     pub mostly: Option<MostlyInfo>,
 }
@@ -52,8 +54,6 @@ impl Shown {
     /// Of a violation, the `number`th since `began`. Its stack comes with [`Self::name`].
     pub fn of(v: &Violation, number: usize, watched: &Watched, began: Ns) -> Self {
         let name = |pid| read_stat(pid).map_or_else(String::new, |s| lossy(&s.comm, NAME));
-        let stopped = v.seen == SeenBy::Asleep
-            && read_thread_stat(v.tid).is_some_and(|s| matches!(s.state, b'T' | b't'));
         let ready = v.ready.min(v.away);
         let info = ViolationInfo {
             number,
@@ -75,7 +75,10 @@ impl Shown {
             on_cpu_ns: v.elapsed.saturating_sub(v.away).saturating_sub(v.stolen),
             stolen_ns: v.stolen,
             ready_ns: ready,
-            asleep_ns: v.away - ready,
+            stopped_ns: v.halted.min(v.away - ready),
+            asleep_ns: (v.away - ready).saturating_sub(v.halted),
+            // Who stopped it is in the recording.
+            stopped_by: None,
             // Who woke whom is in the recording.
             handed_on: None,
             mostly: None,
@@ -90,7 +93,7 @@ impl Shown {
             starved: v.is_starved(),
             goes_on: false,
             slow_before: false,
-            stopped,
+            stopped: v.halts,
             given,
         }
     }
@@ -178,8 +181,16 @@ pub fn over_text(o: &Over) -> Option<String> {
     if !longer && o.mostly.is_none() {
         return None;
     }
+    let halted =
+        if o.halted > o.took / 50 { format!(", stopped for {}", span(o.halted)) } else { String::new() };
     let where_ = o.mostly.as_ref().map_or_else(String::new, |h| format!(", {}", h.words()));
-    Some(format!("{}: {} that ran for {} took {} in all{where_}", who(s), what(s), span(told), span(o.took)))
+    Some(format!(
+        "{}: {} that ran for {} took {} in all{halted}{where_}",
+        who(s),
+        what(s),
+        span(told),
+        span(o.took)
+    ))
 }
 
 /// For scripts: one line. `event` is `ended`, `number` that of the violation told last of this unit.
@@ -198,6 +209,9 @@ pub fn over_json(o: &Over) -> Value {
         "duration_ns": o.took,
         "threshold_ns": v.threshold_ns,
     });
+    if o.halted > 0 {
+        line["stopped_ns"] = json!(o.halted);
+    }
     if let Some(h) = &o.mostly {
         line["mostly"] = json!(h);
     }
@@ -206,7 +220,8 @@ pub fn over_json(o: &Over) -> Value {
 
 /// What the unit did with its time, as far as it is worth a word.
 fn where_time_went(s: &Shown) -> String {
-    let [cpu, ready, asleep] = [s.info.on_cpu_ns, s.info.ready_ns, s.info.asleep_ns];
+    let [cpu, ready, asleep, halted] =
+        [s.info.on_cpu_ns, s.info.ready_ns, s.info.asleep_ns, s.info.stopped_ns];
     let stolen = s.info.stolen_ns;
     let least = s.info.elapsed_ns / 50;
     let parts = [
@@ -214,12 +229,13 @@ fn where_time_went(s: &Shown) -> String {
         (stolen, "the host had its CPU"),
         (ready, "ready without a CPU"),
         (asleep, "asleep"),
+        (halted, "stopped by a signal or a debugger"),
     ];
     let told =
         parts.into_iter().filter(|(ns, _)| *ns > least).map(|(ns, what)| format!("{} {what}", span(ns)));
     let told = told.collect::<Vec<_>>().join(", ");
     let others = match (s.stopped, s.starved) {
-        (true, _) => "; it is stopped",
+        (true, _) => "; it is stopped still",
         (_, true) if stolen > ready => "; it is the host's doing",
         (_, true) => "; others had the CPUs",
         _ => "",
@@ -358,7 +374,7 @@ mod tests {
     }
 
     fn over(took: Ns) -> Over {
-        Over { shown: Box::new(shown()), took, mostly: None }
+        Over { shown: Box::new(shown()), took, halted: 0, mostly: None }
     }
 
     fn mostly() -> MostlyInfo {
@@ -437,6 +453,10 @@ mod tests {
             Some("shop/8 worker: a unit of type sort that ran for 41 ms took 1.20 s in all")
         );
         assert_eq!(over_text(&over(45_000_000)), None);
+        // A stop is no place where it was.
+        let o = Over { halted: 1_100_000_000, ..over(1_200_000_000) };
+        assert!(over_text(&o).is_some_and(|said| said.ends_with("took 1.20 s in all, stopped for 1.10 s")));
+        assert_eq!(over_json(&o)["stopped_ns"], json!(1_100_000_000));
         let line = over_json(&over(45_000_000));
         assert_eq!(
             (&line["event"], &line["number"], &line["duration_ns"]),
@@ -463,8 +483,12 @@ mod tests {
             where_time_went(&Shown { info: host, starved: true, ..shown() }),
             " (10 ms on a CPU, 30 ms the host had its CPU, 900 µs ready without a CPU; it is the host's doing)"
         );
-        let stopped = Shown { info: spent([1_000_000, 0, 40_000_000]), stopped: true, ..shown() };
-        assert_eq!(where_time_went(&stopped), " (1.0 ms on a CPU, 40 ms asleep; it is stopped)");
+        let halted = ViolationInfo { stopped_ns: 39_000_000, ..spent([1_000_000, 0, 1_000_000]) };
+        let stopped = Shown { info: halted, stopped: true, ..shown() };
+        assert_eq!(
+            where_time_went(&stopped),
+            " (1.0 ms on a CPU, 1.0 ms asleep, 39 ms stopped by a signal or a debugger; it is stopped still)"
+        );
         assert_eq!(of([0; 3], false), "");
     }
 

@@ -182,7 +182,7 @@ fn seen_by(v: &ViolationFact) -> &'static str {
 /// lines that took: none of what is not known, or for which the stack would have no room.
 fn said(ui: &Ui, r: &Recording, buffer: &mut Buffer, area: Rect, v: &ViolationFact) -> u16 {
     let handed_on = r.graph.handed_on(&r.catalog, v.thread, v.time).map(|h| h.words(&r.catalog));
-    let spent = r.graph.spent(&r.catalog, v).words();
+    let spent = r.graph.spent_words(&r.catalog, v);
     let spent = (!spent.is_empty()).then(|| format!("its time: {spent}"));
     let mostly = r.graph.mostly(&r.catalog, v);
     let mostly = mostly.map(|h| format!("most of it: {}", MostlyInfo::from(&h).words()));

@@ -90,6 +90,14 @@ impl<'a> Bounds<'a> {
         }
     }
 
+    /// Whether a loop may turn without a trace: its wait for the next unit may return at once, or not be called as long as
+    /// there is work, and a recording has that call only where `calls` are recorded, and nothing but a wait is made by it.
+    pub fn turns_unseen(&self, of: usize, calls: bool) -> bool {
+        let blocks = |s: Sysno| s.is_any(&["pause", "rt_sigsuspend"]);
+        let mut waits = self.loops[of].boundary.iter().map(|b| b.syscall);
+        waits.any(|s| !(blocks(s) || calls && only_waits(s)))
+    }
+
     /// Where threads wait for the next request of a connection, in turns of a loop that takes those.
     pub fn add_request(&mut self, of: usize, path: BoundaryPath) {
         let all = &mut self.loops[of].boundary;
@@ -252,6 +260,12 @@ mod tests {
         assert_eq!((of, bounds.of_wait(StackId(0), READ)), (vec![Some(0), None, None], None));
         assert!(bounds.only_waits(POLL) && !bounds.only_waits(READ));
         assert!(bounds.waits(StackId(0), 0) && !bounds.waits(StackId(1), 0));
+        // A poll that returned at once is there where all calls are; a read may have been of anything; a pause blocks.
+        assert!(bounds.turns_unseen(0, false) && !bounds.turns_unseen(0, true));
+        bounds.loops[0].boundary[0].syscall = READ;
+        assert!(bounds.turns_unseen(0, true));
+        bounds.loops[0].boundary[0].syscall = pg_event::syscall_number("pause").unwrap();
+        assert!(!bounds.turns_unseen(0, false));
         // Not where it is the lesser part of the loop's waits, or no wait for several.
         assert!(Bounds::new(&catalog, &[unproven(121)], &waits).loops().is_empty());
         let reads = BTreeMap::from([wait(0, READ, 60)]);

@@ -46,6 +46,8 @@ pub struct Quiet {
     pub name: String,
     /// How many they are.
     pub threads: usize,
+    /// How many of them began and ended while it was recorded.
+    pub brief: usize,
     /// Waits for input or a signal that were seen of them, with a stack.
     pub waits: u64,
     /// Functions of event loops that were found in them, though no wait recurs in these once a turn; of one without a name
@@ -259,10 +261,11 @@ fn quiet<'l>(
     let mut all: BTreeMap<String, Quiet> = BTreeMap::new();
     for id in threads {
         let name = catalog.thread(id).map_or("", |t| t.name.as_str()).to_owned();
-        let new = || Quiet { name: name.clone(), threads: 0, waits: 0, loops: BTreeSet::new() };
+        let new = || Quiet { name: name.clone(), threads: 0, brief: 0, waits: 0, loops: BTreeSet::new() };
         let quiet = all.entry(name.clone()).or_insert_with(new);
         let (waits, loops) = of(id);
         quiet.threads += 1;
+        quiet.brief += usize::from(catalog.thread(id).is_some_and(|t| t.start > 0 && t.end.is_some()));
         quiet.waits += waits;
         quiet.loops.extend(loops.iter().map(|l| {
             let file = catalog.modules.get(l.at.module.index()).map_or("?", |m| m.short());
@@ -272,4 +275,28 @@ fn quiet<'l>(
     let mut all: Vec<Quiet> = all.into_values().collect();
     all.sort_by(|a, b| b.waits.cmp(&a.waits).then_with(|| a.name.cmp(&b.name)));
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pg_event::Thread;
+
+    #[test]
+    fn threads_that_came_and_went_are_counted() {
+        let thread = |name: &str, start, end| Thread { name: name.into(), start, end, ..Thread::default() };
+        let catalog = Catalog {
+            threads: vec![
+                thread("serve", 5, Some(6)),
+                thread("serve", 0, Some(7)),
+                thread("serve", 8, None),
+                thread("main", 0, None),
+                thread("serve", 9, Some(12)),
+            ],
+            ..Catalog::default()
+        };
+        let all = quiet(&catalog, (0..5).map(ThreadId), |t| (u64::from(t.0), &[]));
+        let told: Vec<_> = all.iter().map(|q| (q.name.as_str(), q.threads, q.brief, q.waits)).collect();
+        assert_eq!(told, [("serve", 4, 2, 7), ("main", 1, 0, 3)]);
+    }
 }

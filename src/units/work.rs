@@ -30,6 +30,9 @@ pub struct Work {
     pub left: Left,
     /// There were more units than are looked at.
     pub cut_short: bool,
+    /// Loops, by number, that may have turned without a trace: there may have been more units of them, and some that were seen
+    /// may be several.
+    pub turn_unseen: BTreeSet<u32>,
 }
 
 impl Work {
@@ -56,6 +59,8 @@ fn of_guard(graph: &EventGraph, catalog: &Catalog) -> Work {
     let named = |kind| (kind, pg_graph::words::unit_type(catalog, UnitTypeId(kind)));
     Work {
         joined: recorded.joined,
+        // What a guard counts by probes, a recording cuts at the waits that it has.
+        turn_unseen: (0..recorded.loops.len() as u32).collect(),
         loops: recorded.loops,
         types: kinds.into_iter().map(named).collect(),
         cut_short: recorded.cut_short,
@@ -72,6 +77,9 @@ fn cut(loaded: &Loaded, wanted: impl Fn(&Catalog, ThreadId) -> bool) -> Work {
     let mut bounds = Bounds::new(catalog, found.values().flatten(), &scanned.waits);
     let mut work = Work::default();
     work.loops.extend(bounds.loops().iter().map(|l| loop_name(catalog, l.at, &l.name)));
+    let calls = loaded.session.header().options.iter().any(|(o, value)| o == "level" && value == "syscalls");
+    work.turn_unseen =
+        (0..work.loops.len()).filter(|&l| bounds.turns_unseen(l, calls)).map(|l| l as u32).collect();
     let all = (0..catalog.threads.len() as u32).map(ThreadId);
     let is_wanted: BTreeSet<ThreadId> = all.filter(|t| wanted(catalog, *t)).collect();
     let items = loaded.session.items();

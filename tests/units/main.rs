@@ -9,6 +9,7 @@ mod given;
 mod guard;
 mod hot;
 mod keep;
+mod left;
 mod pool;
 mod python;
 mod train;

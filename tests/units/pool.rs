@@ -105,6 +105,10 @@ fn as_it_should_be(jobs: &[Job], lines: &[Value]) -> Result<(), String> {
     let units = lines.iter().filter_map(|l| l.get("units"));
     let works = units.filter(|u| u["name"] == pair["to"]).filter_map(|u| u["count"].as_u64()).sum::<u64>();
     let tiny = works as usize > jobs.len() + jobs.len() / 10;
+    let least = lines.iter().filter_map(|l| l.get("units")).all(|u| u["count_is_least"] == true);
+    if !least || lines.iter().all(|l| l.get("note").is_none()) {
+        return Err("it is not said that there may be more units".into());
+    }
     if named && busy && !tiny { Ok(()) } else { Err(format!("{works} units; {pair:#}")) }
 }
 

@@ -182,6 +182,7 @@ static __always_inline void describe(struct rec_violation *v, struct unit *u, u3
 	v->away = u->away;
 	v->ready = u->ready;
 	v->stolen = u->stolen;
+	v->halted = u->halted;
 	v->of = u->best;
 	v->seen = seen;
 	v->number = u->number;
@@ -330,7 +331,7 @@ static __always_inline void age(struct unit *u, u64 now)
 		}
 		u->waited += u->ready + u->stolen;
 		u->start = on && on < now ? on : now;
-		u->spent = u->away = u->ready = u->stolen = 0;
+		u->spent = u->away = u->ready = u->stolen = u->halted = 0;
 		u->delay = NOT_LOOKED;
 		look_at_delay(u, bpf_get_current_task_btf());
 		u->best = NO_TYPE;
@@ -360,7 +361,7 @@ static __always_inline void begin_unit(struct unit *u, u64 now, u32 woken)
 	u->hazy = 0;
 	u->spent = 0;
 	u->off = 0;
-	u->away = u->ready = u->stolen = 0;
+	u->away = u->ready = u->stolen = u->halted = 0;
 	u->stolen_so_far = stolen_from(bpf_get_current_task_btf());
 	u->put_off = 0;
 	u->delay = NOT_LOOKED;
@@ -461,6 +462,9 @@ static __always_inline u32 same_call(struct unit *u, u32 boundary)
 	return is_turn(u, turn);
 }
 
+/* States of a thread that a signal, or a tracer, has stopped (include/linux/sched.h: __TASK_STOPPED, __TASK_TRACED). */
+#define STOPPED (0x4 | 0x8)
+
 struct scratch {
 	struct regs regs;
 };
@@ -487,12 +491,14 @@ static __always_inline void leave(struct task_struct *task, bool preempt, u64 no
 	bool given = c && c->given;
 	if (given ? !u || !u->running : !u && !bpf_map_lookup_elem(&targets, &tgid))
 		return;
-	bool blocked = !preempt && task->__state;
+	u32 state = task->__state;
+	bool blocked = !preempt && state;
 	struct pt_regs *at = (void *)bpf_task_pt_regs(task);
 	u64 on = lit_since(), image = 0;
 	if (u) {
 		had_cpu(u, now, on);
 		u->got = 0;
+		u->halts = blocked && state & STOPPED;
 	}
 	u32 boundary = u && blocked && !given && (s64)at->orig_ax >= 0 ? is_boundary(u, at->ip, at->sp) : 0;
 	if (u && boundary && u->running && is_cleared(u, now, on)) {
@@ -522,6 +528,17 @@ static __always_inline void leave(struct task_struct *task, bool preempt, u64 no
 		image = given ? 0 : image_of(task);
 		/* In no system call a page is not there, or it was stopped: no boundary. */
 		struct shape *known = given || (s64)r->orig_ax < 0 ? 0 : shape_of(image, r->ip, r->sp);
+		if (known && known->loop & LEFT) {
+			if (!u || u->loop != (known->loop & ~LEFT))
+				known = 0;
+			else {
+				/* What it does until it is back is no unit. */
+				end_unit(u, now, 0);
+				u->off = 0;
+				u->woken = 0;
+				return;
+			}
+		}
 		if (known && !u)
 			u = enlist(tid, tgid, known->loop, now);
 		if (known && u)
@@ -561,6 +578,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 			begin_unit(u, now, u->woken ? u->woken : ANY_WAIT);
 		else if (u->running && u->off) {
 			u->away += now - u->off;
+			if (u->halts)
+				u->halted += now - u->off;
 			/* Where it slept. */
 			if (u->asleep.ip && is_told(u) && !is_known(u, now))
 				look_again(u, 0, false, BY_SLEEP, now);
@@ -621,6 +640,8 @@ int on_turn(struct regs *ctx)
 	if (!turn) {
 		u64 image = image_of(bpf_get_current_task_btf());
 		struct shape *known = shape_of(image, ip, sp);
+		if (known && known->loop & LEFT)
+			known = 0;
 		if (known && !u)
 			u = enlist(tid, tgid, known->loop, now);
 		if (known && u)

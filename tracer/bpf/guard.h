@@ -93,10 +93,12 @@ struct unit {
 	u64 stolen;		 /* of the unit: it had this CPU, which the host had given to others */
 	u64 stolen_so_far;	 /* what the kernel had counted of such on this CPU when it was looked at last */
 	s64 apart;		 /* how far the run queue's clock was behind when the thread got the CPU; 0: not known */
-	u32 put_off, pad2;	 /* once a sample told nothing since the kernel may not have counted that yet */
+	u32 put_off;		 /* once a sample told nothing since the kernel may not have counted that yet */
+	u32 halts;		 /* it is off the CPU as one that a signal or a tracer has stopped */
+	u64 halted;		 /* of `away`: so */
 	u64 next;		 /* told, its stack is taken when it has taken so long */
 };
-_Static_assert(sizeof(struct unit) == 480, "layout.rs");
+_Static_assert(sizeof(struct unit) == 488, "layout.rs");
 
 #define NOT_LOOKED (~0ULL)
 /* Why it took too long: it was ready without a CPU for what it exceeds, or the host had that; or it would have done so with one. */
@@ -177,6 +179,7 @@ struct rec_violation {
 	u64 start, elapsed, threshold;
 	u64 away, ready;	 /* of `elapsed`: off the CPU; of that ready without one */
 	u64 stolen;		 /* of what was not off the CPU: the host had it */
+	u64 halted;		 /* of `away`: stopped by a signal or a tracer */
 	u32 of, seen;
 	u32 number;
 	u32 kernel_frames;
@@ -188,7 +191,7 @@ struct rec_violation {
 	struct regs regs;
 	u8 data[STACK_BYTES];
 };
-_Static_assert(sizeof(struct rec_violation) == 18328, "records.rs");
+_Static_assert(sizeof(struct rec_violation) == 18336, "records.rs");
 
 /* A thread or process came or went, or a unit ended: one whose violation was told, or one that took no longer than it may. */
 struct rec_life {

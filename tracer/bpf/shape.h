@@ -13,6 +13,9 @@
 
 #define SHAPES 4096
 #define VARIANTS 4 /* different stacks of one place in an image */
+/* With the number of the loop: the wait is in its function, but not in the loop. */
+#define LEFT_AT 31
+#define LEFT (1u << LEFT_AT)
 #define LINKS 16   /* frames from a boundary wait to its loop; deeper ones are asked about in each thread */
 
 struct shape_key {

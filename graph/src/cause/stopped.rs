@@ -1,30 +1,46 @@
 //! The sentences of a thread that was stopped, and of a tracer that keeps one stopped.
 
 use super::{Ranked, Writer};
+use crate::EventGraph;
 use crate::diagnose::{SliceNode, calls_terminal};
+use crate::facts::SignalFact;
 use crate::words::{moment, short_label, span, who};
-use pg_event::{Process, ThreadId};
+use pg_event::{Catalog, Ns, Process, ThreadId};
+
+/// The name of a signal that stops.
+fn stop_name(signal: u8) -> Option<&'static str> {
+    const STOPS: [(u8, &str); 4] = [(19, "SIGSTOP"), (20, "SIGTSTP"), (21, "SIGTTIN"), (22, "SIGTTOU")];
+    STOPS.iter().find(|x| x.0 == signal).map(|x| x.1)
+}
+
+/// The last signal that stopped the process of a thread which was stopped from `start` on, if it was recorded.
+fn stop_signal<'g>(g: &'g EventGraph, c: &Catalog, thread: ThreadId, start: Ns) -> Option<&'g SignalFact> {
+    let process = |t| c.process_id_of(t);
+    let stops = |s: &&SignalFact| stop_name(s.signal).is_some() && s.time <= start.saturating_add(1_000_000);
+    g.signals().iter().rev().filter(stops).find(|s| process(s.to) == process(thread))
+}
+
+/// What stopped a thread from `start` on, in words: `by SIGSTOP of bash (pid 12)`.
+pub(crate) fn stopped_by(g: &EventGraph, c: &Catalog, thread: ThreadId, start: Ns) -> Option<String> {
+    let sent = stop_signal(g, c, thread, start)?;
+    Some(format!("by {} of {}", stop_name(sent.signal)?, who(c, sent.from)))
+}
 
 impl Writer<'_> {
     /// Stopped by a signal: whose, when, and what became of it.
     pub(super) fn why_stopped(&self, r: &Ranked, n: &SliceNode, full: &str) -> String {
-        const STOPS: [(u8, &str); 4] = [(19, "SIGSTOP"), (20, "SIGTSTP"), (21, "SIGTTIN"), (22, "SIGTTOU")];
         let v = self.g.vertex(n.vertex);
         if v.state == pg_event::OffState::Frozen {
             return self.why_in_freezer(r, n, full);
         }
         let process = |t| self.c.process_id_of(t);
-        let sent = self.g.signals().iter().rev().find(|s| {
-            let stops = STOPS.iter().any(|x| x.0 == s.signal);
-            stops && s.time <= v.start.saturating_add(1_000_000) && process(s.to) == process(r.thread)
-        });
+        let sent = stop_signal(self.g, self.c, r.thread, v.start);
         let by = sent.map_or_else(String::new, |s| {
-            let name = STOPS.iter().find(|x| x.0 == s.signal).map_or("", |x| x.1);
+            let name = stop_name(s.signal).unwrap_or("");
             // Who limits it stops and continues it again and again.
-            let same = |x: &&crate::facts::SignalFact| {
-                x.signal == s.signal && x.from == s.from && process(x.to) == process(s.to)
-            };
-            let within = |x: &&crate::facts::SignalFact| x.time <= n.start.saturating_add(n.duration);
+            let same =
+                |x: &&SignalFact| x.signal == s.signal && x.from == s.from && process(x.to) == process(s.to);
+            let within = |x: &&SignalFact| x.time <= n.start.saturating_add(n.duration);
             let all: Vec<_> = self.g.signals().iter().filter(same).filter(within).collect();
             match (all.first(), all.last(), all.len()) {
                 (Some(a), Some(b), times @ 2..) => format!(

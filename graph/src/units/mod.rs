@@ -27,6 +27,7 @@
 
 mod cluster;
 mod distance;
+mod few;
 mod guard;
 mod histogram;
 mod inference;

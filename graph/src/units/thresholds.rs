@@ -17,7 +17,8 @@ const OF_SKEWED: Rule = Rule::Quantile { q: 0.9999, confidence: 0.95 };
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub enum Rule {
     /// Mean + 4 sigma, as the paper has it. Where one of a thousand durations and more lie above that, it would be
-    /// exceeded as often by what is usual: then what bounds 99.99 % of them, if that is more.
+    /// exceeded as often by what is usual: then what bounds 99.99 % of them, if that is more. (What fewer than 5,000
+    /// durations say is not known so well: [`KnownTypes::threshold`](super::KnownTypes::threshold).)
     #[default]
     Auto,
     /// Equation 3: mean + k sigma. The paper takes k = 4 (section 6): 1 of 31,574 normally distributed values is
@@ -67,6 +68,8 @@ pub struct Threshold {
     pub caution: Option<Caution>,
     /// It was to be mean + 4 sigma, which the durations are too skewed for: the quantile was taken.
     pub skewed: bool,
+    /// It is more than the rule says, since few durations do not tell that well (`few.rs`).
+    pub few: bool,
 }
 
 /// The threshold for these durations. `None` when there are none.
@@ -96,7 +99,7 @@ pub fn threshold(stats: &UnitStats, rule: Rule) -> Option<Threshold> {
     };
     // The steps of the histogram that reach above it; none when nothing was.
     let above = if greatest <= ns { 0 } else { stats.histogram().above(ns) };
-    Some(Threshold { ns, above, caution, skewed: false })
+    Some(Threshold { ns, above, caution, skewed: false, few: false })
 }
 
 /// [`Rule::Auto`].
@@ -180,7 +183,8 @@ mod tests {
                 ns: 14,
                 above: 0,
                 caution: Some(Caution::TooFew { have: 8, need: 30 }),
-                skewed: false
+                skewed: false,
+                few: false
             }
         );
         assert_eq!(threshold(&s, Rule::Sigma { k: 1.0 }).unwrap().above, 1);

@@ -75,6 +75,8 @@ pub fn violation_info(
         stolen_ns: spent.stolen,
         ready_ns: spent.ready,
         asleep_ns: spent.asleep,
+        stopped_ns: spent.stopped,
+        stopped_by: graph.stopped_by(catalog, v),
         handed_on: graph.handed_on(catalog, v.thread, v.time).map(|h| handed_on(catalog, &h)),
         mostly: graph.mostly(catalog, v).as_ref().map(Into::into),
     }

@@ -10,8 +10,11 @@ const MOST: usize = 10_000;
 
 impl EventGraph {
     /// Where a slow unit spent most of its time: by the looks of who told it, from when it took too long; where it looked too
-    /// seldom, by the samples and sleeps of its thread.
+    /// seldom, by the samples and sleeps of its thread. Nowhere, if that was to be stopped: then its stacks are where that met it.
     pub fn mostly(&self, catalog: &Catalog, v: &ViolationFact) -> Option<HotPath> {
+        if self.spent(catalog, v).stopped * 2 >= v.duration() {
+            return None;
+        }
         let looks = self.moments.get(&(v.thread, v.start)).and_then(|m| hot_path(catalog, m));
         looks.or_else(|| hot_path(catalog, &self.recorded_moments(catalog, v)))
     }

@@ -354,6 +354,36 @@ fn what_a_slow_unit_did_with_its_time_is_told() {
     assert_eq!(pg_graph::words::unit_type(&c, unknown), "unknown type");
 }
 
+/// A signal stops the thread in the middle of a unit: that is no sleep, and where it met it is not where the time went.
+#[test]
+fn a_unit_that_was_stopped_is_told_as_such() {
+    let mut d = Drawing::new(4.0);
+    let (t, shell) = (d.process("shopd", "shopd", None, 0.0), d.process("bash", "bash", None, 0.0));
+    let get = d.unit_type("GET /", 0.02, 0.04);
+    let stack = d.stack(&["serve (shopd)", "main (shopd)"]);
+    d.wait(t, 0.5, 1.0, "epoll_wait").timer();
+    d.signal(shell, t, 19, 1.2);
+    d.wait(t, 1.2, 1.7, "sendto").state(OffState::Stopped).interrupted();
+    d.unit(t, get, (1.0, 2.0));
+    for at in [1.1, 1.15, 1.8, 1.9] {
+        d.violation(t, get, (1.0, at), (stack, 1), SeenBy::Sample);
+    }
+    d.wait(t, 2.0, 3.0, "epoll_wait").timer();
+    d.unit(t, get, (3.0, 3.3));
+    d.violation(t, get, (3.0, 3.1), (stack, 1), SeenBy::Sample);
+    d.wait(t, 3.1, 3.2, "nanosleep").timer();
+    d.wait(t, 3.3, 3.9, "epoll_wait").timer();
+    let (g, c) = d.build();
+    let of = |i: usize| pg_graph::violation_info(&g, &c, &g.violations()[i], i + 1);
+    let ms = |ns: u64| (ns + 500_000) / 1_000_000;
+    assert_eq!((ms(of(0).stopped_ns), ms(of(0).asleep_ns), of(0).mostly), (500, 0, None));
+    assert_eq!(of(0).stopped_by.as_deref(), Some("by SIGSTOP of bash (pid 1001)"));
+    let words = |i: usize| g.spent_words(&c, &g.violations()[i]);
+    assert_eq!(words(0), "500 ms on a CPU, 500 ms stopped by SIGSTOP of bash (pid 1001)");
+    // The signal was an earlier unit's.
+    assert_eq!((of(1).stopped_ns, of(1).stopped_by, ms(of(1).asleep_ns)), (0, None, 100));
+}
+
 /// A worker finishes one unit, takes 10 ms to get a CPU for the next that a listener woke it for, and is slow.
 #[test]
 fn who_handed_a_slow_unit_on() {

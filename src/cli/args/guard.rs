@@ -76,8 +76,8 @@ pub struct Guard {
     #[arg(long, value_name = "WHERE", value_parser = point, requires = "unit_begin")]
     pub unit_end: Option<GivenPoint>,
     /// How long units may take, where the profile has nobody's word for their type: a time (40ms), mean and deviation
-    /// (k=5: mean + 5 sigma), a quantile that they are to exceed seldom (p99.99), or `auto`: mean + 4 sigma, or
-    /// p99.99 where that was exceeded often when it was learnt. Without a profile a time
+    /// (k=5: mean + 5 sigma), a quantile that they are to exceed seldom (p99.99), or `auto`: mean + 4 sigma (more
+    /// of few units), or p99.99 where that was exceeded often when it was learnt. Without a profile a time
     #[arg(long, value_name = "THRESHOLD", value_parser = parse_limit, default_value = "auto")]
     pub threshold: Limit,
     /// What to do about a violation

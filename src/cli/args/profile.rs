@@ -69,8 +69,8 @@ pub enum Change {
         /// Number or name of the type
         #[arg(value_name = "TYPE")]
         of: String,
-        /// A time (40ms), mean and deviation (k=5: mean + 5 sigma), a quantile (p99.9), or `auto`: mean + 4 sigma,
-        /// or p99.99 where that was exceeded often when it was learnt
+        /// A time (40ms), mean and deviation (k=5: mean + 5 sigma), a quantile (p99.9), or `auto`: mean + 4 sigma
+        /// (more of few units), or p99.99 where that was exceeded often when it was learnt
         #[arg(value_name = "THRESHOLD", value_parser = parse_limit)]
         limit: Limit,
     },

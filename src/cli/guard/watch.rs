@@ -225,7 +225,7 @@ impl Nameless {
                 }
                 Waiting::Over(shown, took, moments, ..) => {
                     let mostly = moments.path(guards.catalog()).as_ref().map(Into::into);
-                    Out::Over(Over { shown, took, mostly })
+                    Out::Over(Over { shown, took, halted: moments.halted(), mostly })
                 }
             };
             let _ = tell.send(out);
@@ -257,7 +257,7 @@ fn run(
                 Told::Violation(v) => v,
                 Told::Look(v) => {
                     if let Some(of) = before.get_mut(&v.tid).filter(|of| of.number == v.number) {
-                        of.moments.add(v.user_stack, v.distance, v.elapsed, v.seen);
+                        of.moments.add(v.user_stack, v.distance, (v.elapsed, v.halted), v.seen);
                         if v.seen.is_fair() {
                             let _ = tell.send(Out::Look(v, of.unit_type));
                         }
@@ -285,7 +285,7 @@ fn run(
             let last = before.remove(&v.tid).filter(|of| of.number == v.number);
             (shown.goes_on, shown.slow_before) = (last.is_some(), last.as_ref().is_some_and(|of| of.slow));
             let mut moments = last.map(|of| of.moments).unwrap_or_default();
-            moments.add(v.user_stack, v.distance, v.elapsed, v.seen);
+            moments.add(v.user_stack, v.distance, (v.elapsed, v.halted), v.seen);
             let (names, now) = (guards.name_some().1, Instant::now());
             nameless.0.push_back(Waiting::Shown(shown.clone(), v.clone(), moments.clone(), names, now));
             let slow = shown.slow_before || !shown.starved;

@@ -1,6 +1,6 @@
 //! A profile as JSON: `profile show --json`. Times are in ns.
 
-use crate::unit_rule::rule_words;
+use crate::unit_rule::threshold_words;
 use pg_graph::units::{
     Caution, FunctionId, Listed, Profile, Row, Rule, TypeId, TypeOptions, VERSION, average_relative,
 };
@@ -151,7 +151,7 @@ fn type_of(p: &Profile, l: &Listed, number: usize, row: &Row) -> Type {
         p99_ns: row.p99,
         greatest_ns: row.greatest,
         threshold_ns: row.threshold.ns,
-        rule: rule_words(l.of.known.limits[row.of]),
+        rule: threshold_words(l.of.known.limits[row.of], Some(&row.threshold)),
         above: row.threshold.above,
         needs_units,
         silent: l.of.known.silent[row.of],

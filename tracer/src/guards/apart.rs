@@ -11,6 +11,17 @@ const ENOUGH: usize = 2;
 /// One unit in so many may be taken for another type's, and told without cause.
 const SELDOM: u64 = 10_000;
 
+/// Is a function probed?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Probed {
+    /// It is.
+    Yes,
+    /// It is, but lately was not: units that are under way may have come by it unseen.
+    Since,
+    /// It is not.
+    No,
+}
+
 /// Contexts of a loop: the function, and the types that come by it there.
 pub type Contexts<'a> = Vec<(usize, &'a [usize])>;
 
@@ -46,12 +57,13 @@ fn taken(plan: &Plan, of_loop: usize, ranks: &[usize], out: impl Fn(usize) -> bo
     wrong.iter().filter(often).map(|(pair, _)| *pair).collect()
 }
 
-/// The limits of the types of a loop (0: none), by their own, while functions are `out`.
-pub fn held(plan: &Plan, of_loop: usize, ranks: &[usize], out: impl Fn(usize) -> bool) -> Vec<Ns> {
+/// The limits of the types of a loop (0: none), by their own, while functions are `probed` or not.
+pub fn held(plan: &Plan, of_loop: usize, ranks: &[usize], probed: impl Fn(usize) -> Probed) -> Vec<Ns> {
     let (own, contexts) = (&plan.loops[of_loop].thresholds, contexts(plan, of_loop));
-    let mut all = limits(own, &contexts, &out);
+    let mut all = limits(own, &contexts, &probed);
+    let out = |f| probed(f) != Probed::Yes;
     if contexts.iter().any(|c| out(c.0)) {
-        for (of, t) in taken(plan, of_loop, ranks, &out) {
+        for (of, t) in taken(plan, of_loop, ranks, out) {
             if let (Some(&own), Some(limit)) = (own.get(of), all.get_mut(t)) {
                 *limit = longer(*limit, own);
             }
@@ -81,21 +93,24 @@ pub fn told(plan: &Plan) -> BTreeMap<usize, BTreeSet<u32>> {
     all
 }
 
-/// The limits by their own and by its contexts, while functions are `out`. A unit of one
+/// The limits by their own and by its contexts, while functions are `probed` or not. A unit of one
 /// type that comes by little which another type's do not may be taken for one of that, and must not be held to a limit that
 /// its own kind exceeds: it is told as long as some of what tells them is probed. (Where they have nothing to tell them from
 /// the beginning, something else does, or nothing.)
-fn limits(own: &[Ns], contexts: &Contexts, out: impl Fn(usize) -> bool) -> Vec<Ns> {
+fn limits(own: &[Ns], contexts: &Contexts, probed: impl Fn(usize) -> Probed) -> Vec<Ns> {
     let mut all = vec![BTreeSet::new(); own.len()];
-    let mut left = all.clone();
+    let (mut left, mut met) = (all.clone(), all.clone());
     let mut any = false;
     for (i, (function, types)) in contexts.iter().enumerate() {
-        let is_out = out(*function);
-        any |= is_out;
+        let probed = probed(*function);
+        any |= probed != Probed::Yes;
         for &t in types.iter().filter(|t| **t < own.len()) {
             all[t].insert(i);
-            if !is_out {
+            if probed == Probed::Yes {
                 left[t].insert(i);
+            }
+            if probed != Probed::No {
+                met[t].insert(i);
             }
         }
     }
@@ -111,7 +126,7 @@ fn limits(own: &[Ns], contexts: &Contexts, out: impl Fn(usize) -> bool) -> Vec<N
     let limit = |t: usize| {
         // What comes by nothing of another type is not taken for it.
         let taken_for_it =
-            (0..own.len()).filter(|&o| o != t && !left[o].is_disjoint(&left[t]) && !is_told(o, t));
+            (0..own.len()).filter(|&o| o != t && !met[o].is_disjoint(&met[t]) && !is_told(o, t));
         taken_for_it.fold(own[t], |limit, o| longer(limit, own[o]))
     };
     (0..own.len()).map(limit).collect()
@@ -121,6 +136,10 @@ fn limits(own: &[Ns], contexts: &Contexts, out: impl Fn(usize) -> bool) -> Vec<N
 mod tests {
     use super::super::plan::{GuardedLoop, SeenUnits};
     use super::*;
+
+    fn no(out: bool) -> Probed {
+        if out { Probed::No } else { Probed::Yes }
+    }
 
     #[test]
     fn what_a_function_tells() {
@@ -147,11 +166,11 @@ mod tests {
         let contexts = [(1, &[0, 1][..]), (2, &[0]), (3, &[1]), (4, &[1]), (5, &[1]), (6, &[2])];
         let contexts = contexts.map(|(f, types)| (0, f, 16, types.to_vec())).into();
         let mut plan = Plan { loops: vec![of], contexts, ..Plan::default() };
-        let held = |plan: &Plan, out: &[usize]| held(plan, 0, &[0, 2, 1], |f| out.contains(&f));
+        let held = |plan: &Plan, out: &[usize]| held(plan, 0, &[0, 2, 1], |f| no(out.contains(&f)));
         assert_eq!(held(&plan, &[]), [10, 500, 30]);
         assert_eq!(held(&plan, &[3]), [500, 500, 30]);
         assert_eq!(
-            limits(&[10, 500, 30], &super::contexts(&plan, 0), |f| f == 3),
+            limits(&[10, 500, 30], &super::contexts(&plan, 0), |f| no(f == 3)),
             [10, 500, 30],
             "by the contexts alone"
         );
@@ -167,21 +186,25 @@ mod tests {
         let own = [10, 500, 30, 0];
         // The first two come by function 1, the second alone by function 2, the third by 3, the last by 4 and 5.
         let contexts: Contexts = vec![(1, &[0, 1]), (2, &[1]), (3, &[2]), (4, &[3]), (5, &[3])];
-        let of = |out: &[usize]| limits(&own, &contexts, |f| out.contains(&f));
+        let of = |out: &[usize]| limits(&own, &contexts, |f| no(out.contains(&f)));
         assert_eq!(of(&[]), own);
         assert_eq!(of(&[2]), [500, 500, 30, 0], "one of the second looks like one of the first");
         // Of three things that tell them one may be lost, not two.
         let many: Contexts = vec![(1, &[0, 1]), (2, &[1]), (3, &[1]), (4, &[1])];
-        let lost = |out: &[usize]| limits(&own[..2], &many, |f| out.contains(&f));
+        let lost = |out: &[usize]| limits(&own[..2], &many, |f| no(out.contains(&f)));
         assert_eq!((lost(&[2]), lost(&[2, 3])), (vec![10, 500], vec![500, 500]));
         assert_eq!(of(&[3]), own, "what comes by nothing is of no known type");
         assert_eq!(of(&[4]), own);
         assert_eq!(of(&[1, 2, 3, 4, 5]), own);
+        // All of them lately: who came by one that two share may have come by another unseen.
+        assert_eq!(limits(&own, &contexts, |_| Probed::Since), [500, 500, 30, 0]);
+        let since = |f| if f == 2 { Probed::Since } else { Probed::Yes };
+        assert_eq!(limits(&own, &contexts, since), [500, 500, 30, 0]);
         // One without a limit.
         let contexts: Contexts = vec![(1, &[0, 3]), (2, &[3])];
-        assert_eq!(limits(&own, &contexts, |f| f == 2), [0, 500, 30, 0]);
+        assert_eq!(limits(&own, &contexts, |f| no(f == 2)), [0, 500, 30, 0]);
         // Not told apart from the beginning: as it was.
         let contexts: Contexts = vec![(1, &[0, 1]), (2, &[2])];
-        assert_eq!(limits(&own, &contexts, |f| f == 2), own);
+        assert_eq!(limits(&own, &contexts, |f| no(f == 2)), own);
     }
 }

@@ -125,6 +125,8 @@ impl Guards {
         }
         if let Some(programs) = all.program.probes.as_ref().filter(|_| probed) {
             all.probes = Probes::set(programs, &all.plan, &mut all.notes);
+            all.next_shed = monotonic() + SHED;
+            (0..all.plan.loops.len().min(LOOPS)).for_each(|l| all.hold(l));
             if all.plan.budget > 0.0 && !given && !all.plan.learning {
                 all.windows = Windows::new(all.plan.budget, all.longest_unit());
             }
@@ -203,6 +205,11 @@ impl Guards {
     /// The longest that a unit of no known type may take, ns; 0 where all may take as long as they like.
     fn longest_unit(&self) -> u64 {
         self.plan.loops.iter().map(|l| l.unknown).max().unwrap_or(0)
+    }
+
+    /// How long units of each type of a loop may take at present, ns, as the plan counts the types; 0: as long as they like.
+    pub fn held(&self, of_loop: usize) -> &[Ns] {
+        self.held.get(of_loop).map_or(&[], Vec::as_slice)
     }
 
     /// What is seen of the units.

@@ -17,6 +17,9 @@ pub const SHAPES: usize = 4096;
 pub const VARIANTS: usize = 4;
 /// Frames from a boundary wait to its loop.
 pub const LINKS: usize = 16;
+/// Bit in the number of a shape's loop: the wait is outside of it.
+const LEFT_AT: u32 = 31;
+pub const LEFT: u32 = 1 << LEFT_AT;
 /// In the cookie of a probe: the kernel has to step through its instruction.
 pub const STEPPED: u64 = 0x8000_0000;
 /// Of a turn's, behind the number of the loop: bytes from the return address to the probe, from this bit on.
@@ -134,7 +137,8 @@ pub struct Unit {
     pub stolen_so_far: u64,
     pub apart: i64,
     pub put_off: u32,
-    pub pad2: u32,
+    pub halts: u32,
+    pub halted: u64,
     pub next: u64,
 }
 
@@ -184,7 +188,8 @@ impl Unit {
             stolen_so_far: 0,
             apart: 0,
             put_off: 0,
-            pad2: 0,
+            halts: 0,
+            halted: 0,
             next: 0,
         }
     }
@@ -324,6 +329,7 @@ mod tests {
             ("SHAPES", SHAPES),
             ("VARIANTS", VARIANTS),
             ("LINKS", LINKS),
+            ("LEFT_AT", LEFT_AT as usize),
             ("AGAIN", AGAIN as usize),
             ("NEXT_PART", NEXT_PART as usize),
         ] {

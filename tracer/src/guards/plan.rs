@@ -30,7 +30,7 @@ pub struct Stacked {
     pub frames: Vec<Spot>,
 }
 
-/// A wait that is the boundary of a unit.
+/// A wait that is the boundary of a unit, or outside of its loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Guarded {
     /// Index in [`Plan::loops`].
@@ -39,6 +39,8 @@ pub struct Guarded {
     pub frame: usize,
     /// Which made the call that a probe in [`GuardedLoop::turns`] stands behind.
     pub turn: usize,
+    /// It is a wait of the loop's function outside of the loop: no unit is under way before the next boundary.
+    pub left: bool,
 }
 
 /// Is this wait the boundary of a unit of one of the loops?

@@ -1,6 +1,6 @@
 //! The probes that are set; those that are come by too often are taken out for a while ([`Hot`]).
 
-use super::apart;
+use super::apart::{self, Probed};
 use super::hot::Hot;
 use super::layout::{FUNCTIONS, SKIP, STEPPED};
 use super::multi::{Link, Probe, Program};
@@ -62,6 +62,10 @@ impl Probes {
         let hot = Hot::new(plan.learning, apart::told(plan));
         let mut all = Self { programs, entries, hot, returns, ..Self::default() };
         all.links = all.unset().set(notes);
+        // Units that are under way have come by some of them unseen.
+        if plan.share > 0.0 {
+            all.back = all.functions().collect();
+        }
         all
     }
 
@@ -123,9 +127,13 @@ impl Probes {
         self.programs.is_some()
     }
 
-    /// Does this function tell nothing of units at present, since it was called too often?
-    pub fn is_out(&self, number: usize) -> bool {
-        self.hot.rests(number) || self.back.contains(&number)
+    /// Is this function probed? Not those that were called too often, which rest.
+    pub fn probed(&self, number: usize) -> Probed {
+        match () {
+            () if self.hot.rests(number) => Probed::No,
+            () if self.back.contains(&number) => Probed::Since,
+            () => Probed::Yes,
+        }
     }
 
     /// How many do.

@@ -76,6 +76,8 @@ pub struct Violation {
     pub away: u64,
     pub ready: u64,
     pub stolen: u64,
+    /// Of the time off the CPU: stopped by a signal or a tracer.
+    pub halted: u64,
     pub of: u32,
     pub seen: u32,
     pub number: u32,
@@ -170,10 +172,10 @@ fn ended(b: &[u8], head: Head) -> Option<Ended> {
 }
 
 fn violation(b: &[u8], head: Head) -> Option<Violation> {
-    const PLACE: usize = 64 + KERNEL_FRAMES * 8;
+    const PLACE: usize = 72 + KERNEL_FRAMES * 8;
     const PYTHON: usize = PLACE + 24;
     const REGISTERS: usize = PYTHON + PY_FRAMES * PY_FRAME;
-    let frames = (u32_at(b, 60)? as usize).min(KERNEL_FRAMES);
+    let frames = (u32_at(b, 68)? as usize).min(KERNEL_FRAMES);
     let python = (u32_at(b, PLACE + 20)? as usize).min(PY_FRAMES);
     let python_frame = |i| {
         let at = PYTHON + i * PY_FRAME;
@@ -188,10 +190,11 @@ fn violation(b: &[u8], head: Head) -> Option<Violation> {
         away: u64_at(b, 24)?,
         ready: u64_at(b, 32)?,
         stolen: u64_at(b, 40)?,
-        of: u32_at(b, 48)?,
-        seen: u32_at(b, 52)?,
-        number: u32_at(b, 56)?,
-        kernel: (0..frames).map(|i| u64_at(b, 64 + i * 8)).collect::<Option<_>>()?,
+        halted: u64_at(b, 48)?,
+        of: u32_at(b, 56)?,
+        seen: u32_at(b, 60)?,
+        number: u32_at(b, 64)?,
+        kernel: (0..frames).map(|i| u64_at(b, 72 + i * 8)).collect::<Option<_>>()?,
         asleep: At { ip: u64_at(b, PLACE)?, sp: u64_at(b, PLACE + 8)? },
         python: (0..python).map(python_frame).collect::<Option<_>>()?,
         regs: regs(b, REGISTERS)?.0,
@@ -212,7 +215,7 @@ mod tests {
         assert_size("rec_unit", HEAD + 48 + CONTEXTS * 12);
         assert_size(
             "rec_violation",
-            HEAD + 64 + KERNEL_FRAMES * 8 + 24 + PY_FRAMES * PY_FRAME + REGS + 16384,
+            HEAD + 72 + KERNEL_FRAMES * 8 + 24 + PY_FRAMES * PY_FRAME + REGS + 16384,
         );
         assert_size("rec_life", HEAD + 24);
         assert_defined("CONTEXTS", CONTEXTS);
@@ -249,7 +252,7 @@ mod tests {
         assert_eq!(Record::parse(&b), None);
 
         let frames = PY_FRAMES * PY_FRAME;
-        let mut b = vec![0; HEAD + 64 + KERNEL_FRAMES * 8 + 24 + frames + REGS + 8];
+        let mut b = vec![0; HEAD + 72 + KERNEL_FRAMES * 8 + 24 + frames + REGS + 8];
         put(&mut b, 0, 3, 4);
         let at = HEAD;
         let fields = [
@@ -257,15 +260,16 @@ mod tests {
             (24, 30, 8),
             (32, 20, 8),
             (40, 9, 8),
-            (48, 2, 4),
-            (52, 1, 4),
+            (48, 6, 8),
+            (56, 2, 4),
             (60, 1, 4),
-            (64, 0xffff, 8),
+            (68, 1, 4),
+            (72, 0xffff, 8),
         ];
         for (field, value, bytes) in fields {
             put(&mut b, at + field, value, bytes);
         }
-        let place = at + 64 + KERNEL_FRAMES * 8;
+        let place = at + 72 + KERNEL_FRAMES * 8;
         for (field, value, bytes) in
             [(0, 0x10, 8), (8, 0x20, 8), (16, 8, 4), (20, 2, 4), (24 + PY_FRAME, 0x77, 8), (64, 5, 8)]
         {
@@ -276,7 +280,7 @@ mod tests {
         }
         let Some(Record::Violation(v)) = Record::parse(&b) else { panic!() };
         assert_eq!((v.threshold, v.of, v.seen, v.kernel.as_slice()), (77, 2, 1, &[0xffff][..]));
-        assert_eq!((v.away, v.ready, v.stolen), (30, 20, 9));
+        assert_eq!((v.away, v.ready, v.stolen, v.halted), (30, 20, 9, 6));
         assert_eq!((v.asleep, v.regs.ip, v.copy.len()), (At { ip: 0x10, sp: 0x20 }, 0x1000, 8));
         let python: Vec<_> = v.python.iter().map(|f| (f.code, f.instruction, f.marks)).collect();
         assert_eq!(python, [(0, 0, 0), (0x77, 0, 5)]);

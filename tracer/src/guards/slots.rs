@@ -23,6 +23,9 @@ pub struct Asleep {
     pub ready: u64,
     /// Of what it was on one, how long the host had it, ns.
     pub stolen: u64,
+    /// Of `away`, how long it was stopped by a signal or a tracer, ns; and it is now.
+    pub halted: u64,
+    pub halts: bool,
     /// Where it blocks, mostly in a system call; zeros when it only has no CPU.
     pub at: At,
     pub best: u32,
@@ -82,14 +85,19 @@ impl Mapped {
     }
 
     /// The unit of a slot ends where its thread sleeps since `off`, if it still does: that place turned out to be between
-    /// units. What it was, if its violation was told.
-    pub fn end_asleep(&self, slot: usize, off: u64, at: At) -> Option<Asleep> {
+    /// units, or outside of the loop (`left`). What it was, if its violation was told.
+    pub fn end_asleep(&self, slot: usize, off: u64, at: At, left: bool) -> Option<Asleep> {
         let running = self.u32(slot, offset_of!(Unit, running));
         let unit = self.unit(slot, off);
         if running.load(Ordering::Acquire) != 1
             || self.u64(slot, offset_of!(Unit, off)) != off
             || unit.at != at
         {
+            return None;
+        }
+        // Without that none begins when it wakes.
+        let since = self.word(slot, offset_of!(Unit, off));
+        if left && since.compare_exchange(off, 0, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return None;
         }
         // If it wakes now, what follows is no unit before its next wait.
@@ -106,6 +114,8 @@ impl Mapped {
             away: self.u64(slot, offset_of!(Unit, away)),
             ready: self.u64(slot, offset_of!(Unit, ready)),
             stolen: self.u64(slot, offset_of!(Unit, stolen)),
+            halted: self.u64(slot, offset_of!(Unit, halted)),
+            halts: self.u32(slot, offset_of!(Unit, halts)).load(Ordering::Relaxed) != 0,
             at: At { ip: self.u64(slot, asleep), sp: self.u64(slot, asleep + 8) },
             best: self.u32(slot, offset_of!(Unit, best)).load(Ordering::Relaxed),
             number: self.u32(slot, offset_of!(Unit, number)).load(Ordering::Relaxed),

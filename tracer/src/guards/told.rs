@@ -53,6 +53,10 @@ pub struct Violation {
     pub ready: Ns,
     /// How long it had a CPU that the host of this machine, a guest, had given to others, ns; 0 where nobody counts that.
     pub stolen: Ns,
+    /// Of `away`, how long it was stopped by a signal or a tracer, ns.
+    pub halted: Ns,
+    /// It is now.
+    pub halts: bool,
     /// What saw it.
     pub seen: SeenBy,
     /// Stack of the thread at that moment, or in which it slept, in [`super::Guards::catalog`]; none when the unit had ended.
@@ -94,6 +98,8 @@ pub struct Look {
     pub start: Ns,
     /// See [`Violation::elapsed`].
     pub elapsed: Ns,
+    /// See [`Violation::halted`].
+    pub halted: Ns,
     /// What saw it.
     pub seen: SeenBy,
     /// Of the thread at that moment, or in which it slept until then: see [`Violation::user_stack`].

@@ -18,6 +18,7 @@
 //! turns.
 
 mod binary;
+mod body;
 mod boundary;
 #[cfg(test)]
 mod boundary_tests;
@@ -35,6 +36,7 @@ mod seen;
 mod turning;
 mod waits;
 
+pub use body::LoopBody;
 pub use boundary::{BoundaryPath, RequestLoop, is_boundary};
 pub use event_loop::{EventLoop, Site};
 pub use interpreter::InterpreterLock;

@@ -26,7 +26,7 @@ fn judge(server: &Server, calls: Calls) -> Judge {
             return None;
         }
         calls.lock().unwrap().insert(caller.address);
-        Some(Guarded { of: 0, frame, turn })
+        Some(Guarded { of: 0, frame, turn, left: false })
     })
 }
 

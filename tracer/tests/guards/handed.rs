@@ -20,7 +20,7 @@ fn judge(server: &Server, calls: Calls) -> Judge {
         if s.syscall.is_some() {
             calls.lock().unwrap().insert(own.address);
         }
-        Some(Guarded { of: 0, frame, turn: frame })
+        Some(Guarded { of: 0, frame, turn: frame, left: false })
     })
 }
 

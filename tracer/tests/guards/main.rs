@@ -128,7 +128,7 @@ impl Server {
                 None if calls.contains(&call) => true,
                 _ => return None,
             };
-            Some(Guarded { of: 0, frame, turn: frame })
+            Some(Guarded { of: 0, frame, turn: frame, left: false })
         })
     }
 
@@ -331,6 +331,55 @@ fn violation(guards: &mut Guards) -> Violation {
         _ => None,
     });
     found.expect("a violation")
+}
+
+/// Units that were under way as the probes were set have come by some functions unseen.
+#[test]
+fn what_tells_types_apart_counts_from_a_while_after_it_is_probed() {
+    let Some(mut server) = Server::start() else { return };
+    let learnt = learn(&mut server);
+    let mut plan = Plan { share: 10.0, ..guarding(&server, &learnt, LIMIT) };
+    // Two types that only the second function tells apart.
+    plan.loops[0].thresholds = vec![LIMIT, 2 * LIMIT];
+    plan.contexts.retain(|c| c.1 < 2);
+    plan.contexts[0].3 = vec![0, 1];
+    let mut guards = server.guards_with(plan, learnt.calls.clone());
+    assert_eq!(guards.held(0), [2 * LIMIT; 2]);
+    let end = Instant::now() + Duration::from_secs(5);
+    while guards.held(0) != [LIMIT, 2 * LIMIT] && Instant::now() < end {
+        guards.poll(Duration::from_millis(20));
+    }
+    assert_eq!(guards.held(0), [LIMIT, 2 * LIMIT], "{:?}", guards.notes());
+    drop(guards);
+    server.serve("s 1");
+}
+
+/// A signal stops the thread in the middle of a unit: it does not sleep.
+#[test]
+fn a_unit_that_is_stopped_by_a_signal_is_told_as_such() {
+    let Some(mut server) = Server::start() else { return };
+    let learnt = learn(&mut server);
+    let mut guards = server.guards_with(guarding(&server, &learnt, LIMIT), learnt.calls.clone());
+    known(&mut server, &mut guards);
+    server.ask(&format!("t {LONG}"));
+    std::thread::sleep(Duration::from_millis(50));
+    let signal = |name: &str| {
+        let sent = Command::new("kill").args([name, &server.child.id().to_string()]).status();
+        assert!(sent.is_ok_and(|s| s.success()));
+    };
+    signal("-STOP");
+    let v = violation(&mut guards);
+    assert!(v.halts && v.halted > LIMIT / 4 && v.halted <= v.away, "{v:?}");
+    std::thread::sleep(Duration::from_millis(200));
+    signal("-CONT");
+    let number = v.number;
+    let halted = wait_for(&mut guards, |told| match told {
+        Told::Look(l) if l.number == number && !l.user.is_empty() => Some((l.halted, l.elapsed)),
+        _ => None,
+    });
+    let (halted, elapsed) = halted.expect("a look at it as it goes on");
+    assert!(halted > v.halted && halted < elapsed, "{halted} of {elapsed}");
+    server.answer();
 }
 
 #[test]

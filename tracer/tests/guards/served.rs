@@ -25,6 +25,7 @@ fn judge(server: &Server, calls: Calls) -> Judge {
             of: 0,
             frame,
             turn: frame,
+            left: false,
         })
     })
 }

@@ -2,12 +2,17 @@
 //! whoever only names, limits or silences a type changes none.
 
 use super::Limit;
+use super::settings::CONFIDENCE;
 use super::{LoopKey, LoopProfile, Profile};
+use crate::units::few::bounds;
 use crate::units::inference::Context;
 use crate::units::path::{CallPath, FunctionId, PathSet};
 use crate::units::stats::UnitStats;
-use crate::units::thresholds::{Caution, FEW, Rule, Threshold};
+use crate::units::thresholds::{Caution, FEW, Rule, Threshold, needed};
 use crate::units::types::{TypeId, UnitTypes};
+
+/// So many times the longest ever seen is too long, whatever is known: guards tell such at once, too (`bpf/guard.h`).
+const FAR_BEYOND: u64 = 4;
 
 /// The durations of the types of a loop, and what people say of them, by [`TypeId`].
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -67,22 +72,39 @@ impl KnownTypes {
         self.stats.iter().map(UnitStats::count).sum::<u64>() >= FEW
     }
 
-    /// How long a unit of a type may take: as a person said, or by `rule`. What a handful of units took bounds nothing:
-    /// units of such a type may take as long as those of the whole loop may, if that is more. `None` for a type without
-    /// units.
+    /// How long a unit of a type may take: as a person said, or by `rule`. What few units took bounds little: those of a type
+    /// of fewer than 30 may take as long as those of the whole loop may, if that is more. By [`Rule::Auto`] those of up to
+    /// 5,000 may take what bounds their type with a confidence of 95 %, were its times normally distributed; or their
+    /// logarithms, as long as that is not more than units of the whole loop may take. (Where those are fewer than 299 their
+    /// logarithms count, too, up to four times the longest: they are of several types, whose times differ in any case.) `None`
+    /// for a type without units.
     pub fn threshold(&self, of: TypeId, rule: Rule) -> Option<Threshold> {
         let i = of.0 as usize;
         let (limit, stats) = (self.limits.get(i)?, self.stats.get(i)?);
         let own = limit.threshold(stats, rule)?;
-        if *limit != Limit::Auto || stats.count() >= FEW {
+        let rare = stats.count() < FEW;
+        let few = bounds(stats).filter(|_| rule == Rule::Auto);
+        if *limit != Limit::Auto || (!rare && few.is_none()) {
             return Some(own);
         }
         let mut all = UnitStats::default();
         self.stats.iter().for_each(|s| all.merge(s));
-        let Some(all) = limit.threshold(&all, rule).filter(|a| a.ns > own.ns) else { return Some(own) };
-        let caution = Caution::TooFew { have: stats.count(), need: FEW };
-        let above = if stats.greatest()? <= all.ns { 0 } else { stats.histogram().above(all.ns) };
-        Some(Threshold { above, caution: Some(caution), ..all })
+        let (plain, skewed) = bounds(&all).filter(|_| rule == Rule::Auto).unwrap_or_default();
+        // From fewer it is not known how long one of a hundred takes, whatever their type.
+        let hardly = all.count() < needed(0.99, CONFIDENCE);
+        let far = all.greatest().unwrap_or(0).saturating_mul(FAR_BEYOND);
+        let plain = if hardly { plain.max(skewed.min(far)) } else { plain };
+        let of_all = limit.threshold(&all, rule).map_or(0, |t| t.ns.max(plain));
+        let ns = match few {
+            Some((plain, skewed)) if !rare => plain.max(skewed.min(of_all)),
+            _ => of_all,
+        };
+        if ns <= own.ns {
+            return Some(own);
+        }
+        let caution = rare.then_some(Caution::TooFew { have: stats.count(), need: FEW });
+        let above = if stats.greatest()? <= ns { 0 } else { stats.histogram().above(ns) };
+        Some(Threshold { ns, above, caution, skewed: false, few: true })
     }
 }
 

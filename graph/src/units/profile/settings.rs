@@ -41,7 +41,13 @@ impl Limit {
     pub fn threshold(self, stats: &UnitStats, rule: Rule) -> Option<Threshold> {
         if let Self::Fixed(ns) = self {
             let above = stats.greatest()?.gt(&ns).then(|| stats.histogram().above(ns));
-            return Some(Threshold { ns, above: above.unwrap_or(0), caution: None, skewed: false });
+            return Some(Threshold {
+                ns,
+                above: above.unwrap_or(0),
+                caution: None,
+                skewed: false,
+                few: false,
+            });
         }
         threshold(stats, self.rule().unwrap_or(rule))
     }

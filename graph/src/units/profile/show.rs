@@ -103,6 +103,9 @@ impl Profile {
         if row.threshold.skewed {
             write!(out, " (too skewed for mean + 4 sigma: 99.99 % quantile)")?;
         }
+        if row.threshold.few && row.threshold.caution.is_none() {
+            write!(out, " (bounded from few units)")?;
+        }
         if row.threshold.above > 0 {
             write!(out, " ({} of these units were above it)", row.threshold.above)?;
         }

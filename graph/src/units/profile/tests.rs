@@ -1,6 +1,7 @@
 //! Merging in any order, writing and reading, and reading what is no profile.
 
 use super::*;
+use crate::units::few::bounds;
 use crate::units::{Caution, RefineOptions, Rule, TypeId, TypeOptions, threshold};
 use pg_event::Sysno;
 use proptest::prelude::*;
@@ -314,9 +315,9 @@ binary /usr/sbin/httpd (build-id abcd)
 
 loop at httpd+0x1234: 2 types, 2 distinct call trees
   no     units      mean     sigma      c    median       p99  greatest threshold  type
-   1        40    5.2 ms    117 µs  2.3 %    5.2 ms    5.4 ms    5.4 ms    5.7 ms  run_cgi
+   1        40    5.2 ms    117 µs  2.3 %    5.2 ms    5.4 ms    5.4 ms    5.8 ms  run_cgi (bounded from few units)
                main > serve > run_cgi > fork
-   2        40    120 µs     12 µs  9.8 %    119 µs    139 µs    139 µs    166 µs  read_file
+   2        40    120 µs     12 µs  9.8 %    119 µs    139 µs    139 µs    193 µs  read_file (bounded from few units)
                main > serve > read_file
                main > serve > read_file > stat
 mean c of the 2 costliest types: 6.0 %
@@ -506,23 +507,30 @@ fn units_of_a_rare_type_may_take_as_long_as_any_of_the_loop() {
         .collect();
     let mut p = Profile::new([], &functions, units.iter().map(|u| (key(0), u)));
     let all = UnitStats::of(units.iter().map(|u| u.duration));
-    let pooled = threshold(&all, Rule::default()).unwrap().ns;
+    // Of 406 units: somewhat more than what they themselves say.
+    let pooled = bounds(&all).unwrap().0;
+    assert!(pooled > threshold(&all, Rule::default()).unwrap().ns);
     let of = p.types(&key(0), TypeOptions::default()).unwrap();
     let at = |mean: f64| {
         of.known.stats.iter().position(|s| s.mean().is_some_and(|m| (m - mean).abs() < 4.0)).unwrap()
     };
     let ns = |of: &LoopTypes, t: usize, rule| of.known.threshold(TypeId(t as u32), rule).unwrap().ns;
     let (usual, rare, slow) = (at(103.0), at(11.0), at(6000.0));
-    assert_eq!(
-        ns(&of, usual, Rule::default()),
-        threshold(&of.known.stats[usual], Rule::default()).unwrap().ns
-    );
+    assert_eq!(ns(&of, usual, Rule::default()), bounds(&of.known.stats[usual]).unwrap().1);
     assert_eq!(ns(&of, rare, Rule::default()), pooled);
     // Its own is more.
     assert_eq!(ns(&of, slow, Rule::default()), threshold(&of.known.stats[slow], Rule::default()).unwrap().ns);
     assert!(ns(&of, slow, Rule::default()) > pooled);
     let few = of.known.threshold(TypeId(rare as u32), Rule::default()).unwrap().caution;
     assert_eq!(few, Some(Caution::TooFew { have: 3, need: 30 }));
+    // Of a loop of which little is known: its times may be skewed.
+    let little = Profile::new([], &functions, units[390..].iter().map(|u| (key(0), u)));
+    let of_little = little.types(&key(0), TypeOptions::default()).unwrap();
+    let quick = of_little.known.stats.iter().position(|s| s.greatest() == Some(12)).unwrap();
+    let all = UnitStats::of(units[390..].iter().map(|u| u.duration));
+    let (plain, skewed) = bounds(&all).unwrap();
+    assert!(plain < 4 * 7000 && skewed > 4 * 7000, "{plain} {skewed}");
+    assert_eq!(ns(&of_little, quick, Rule::default()), 4 * 7000);
     // What a person says of it counts.
     let tree = of.types.trees()[of.types.types()[rare].representative].called();
     p.limit_type(&key(0), &tree, 1, Limit::Sigma(4000));

@@ -2,7 +2,7 @@
 //! the image.
 
 use super::super::frames::{Frames, Sleep};
-use super::super::layout::{At, Boundary, LOOPS, THREADS, Unit};
+use super::super::layout::{At, Boundary, LEFT, LOOPS, THREADS, Unit};
 use super::super::plan::{Guarded, Spot, Stacked};
 use super::super::records::Head;
 use super::super::shapes;
@@ -45,11 +45,13 @@ impl Guards {
             let stack = self.table.keep(&frames, complete);
             self.sleeps.insert((head.tid, at), Sleep { stack, frames: Frames::of(&frames) });
         }
-        let Guarded { of, frame: depth, turn: own } =
+        let Guarded { of, frame: depth, turn: own, left } =
             found.filter(|g| g.of < self.plan.loops.len().min(LOOPS))?;
-        for (ip, shape) in
-            shapes::of(of, regs, &frames, copy, (depth, own)).into_iter().flatten().filter(|_| image != 0)
-        {
+        let known = shapes::of(of, regs, &frames, copy, (depth, own)).into_iter().flatten();
+        for (ip, mut shape) in known.take(if left { 1 } else { 2 }).filter(|_| image != 0) {
+            if left {
+                shape.of_loop |= LEFT;
+            }
             let (key, gone) = self.shapes.add(image, ip, &shape);
             for key in gone {
                 let _ = self.program.shapes.remove(&key);
@@ -65,9 +67,12 @@ impl Guards {
             if unit.of_loop as usize != of {
                 return None;
             }
-            self.program.mapped.wait_at(slot as usize, wait, frame);
-            // It sleeps there since then: that unit was over by then, and the next begins when it wakes.
-            let over = (!turn).then(|| self.program.mapped.end_asleep(slot as usize, head.time, at))??;
+            if !left {
+                self.program.mapped.wait_at(slot as usize, wait, frame);
+            }
+            // It sleeps there since then: that unit was over by then, and the next begins when it wakes, or at its next boundary.
+            let over =
+                (!turn).then(|| self.program.mapped.end_asleep(slot as usize, head.time, at, left))??;
             return Some(Told::Ended(Ended {
                 tid: head.tid,
                 pid: head.tgid,
@@ -79,6 +84,9 @@ impl Guards {
                 elapsed: over.off.saturating_sub(over.start.saturating_add(over.spent)),
                 of: self.type_of(of, over.best),
             }));
+        }
+        if left {
+            return None;
         }
         let Ok(slot) = self.program.spare.pop(0) else {
             let crowded = format!("more than {THREADS} threads: those that came later are not guarded");

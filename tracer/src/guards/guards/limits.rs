@@ -25,8 +25,8 @@ impl Guards {
     }
 
     /// The limits of a loop's types hold, as far as the probes that are set tell them apart.
-    fn hold(&mut self, of_loop: usize) {
-        let held = apart::held(&self.plan, of_loop, &self.ranks[of_loop], |f| self.probes.is_out(f));
+    pub(super) fn hold(&mut self, of_loop: usize) {
+        let held = apart::held(&self.plan, of_loop, &self.ranks[of_loop], |f| self.probes.probed(f));
         for (rank, &place) in self.ranks[of_loop].iter().enumerate().take(TYPES) {
             self.program.rings.limit(of_loop, rank, limit(held[place], self.plan.learning));
         }

@@ -1,6 +1,6 @@
 //! Units that take too long: those that the programs told of, and those that sleep.
 
-use super::super::apart;
+use super::super::apart::{self, Probed};
 use super::super::frames::Frames;
 use super::super::layout::{At, SLOW, STARVED};
 use super::super::records;
@@ -72,6 +72,7 @@ impl Guards {
             time: v.head.time,
             start: v.start,
             elapsed: v.elapsed,
+            halted: v.halted.min(v.elapsed),
             seen: SeenBy::from_u8(v.seen as u8),
             user_stack,
             distance,
@@ -114,6 +115,8 @@ impl Guards {
             away: v.away.min(v.elapsed).max(ready),
             ready,
             stolen: v.stolen.min(v.elapsed.saturating_sub(v.away.min(v.elapsed).max(ready))),
+            halted: v.halted.min(v.elapsed - ready),
+            halts: false,
             seen,
             user_stack,
             kernel_stack,
@@ -138,7 +141,7 @@ impl Guards {
             _ if contexts.is_empty() || !self.probes.are_there() => Unknown::Nothing,
             // Counted from where it must be one, which is when they were set.
             _ if windows && (on == 0 || on >= start) => Unknown::Dark,
-            _ if contexts.iter().any(|c| self.probes.is_out(c.0)) => Unknown::Resting,
+            _ if contexts.iter().any(|c| self.probes.probed(c.0) == Probed::No) => Unknown::Resting,
             _ => Unknown::Passed,
         })
     }
@@ -206,6 +209,8 @@ impl Guards {
                 away,
                 ready,
                 stolen: asleep.stolen.min(elapsed.saturating_sub(away)),
+                halted: asleep.halted.saturating_add(if asleep.halts { off } else { 0 }).min(elapsed),
+                halts: asleep.halts,
                 seen: SeenBy::Asleep,
                 user_stack,
                 kernel_stack: StackId::NONE,

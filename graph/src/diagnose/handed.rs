@@ -7,7 +7,7 @@ use super::finding::{Finding, FindingKind};
 use super::walk::{Flow, Walk};
 use crate::class::{WaitClass, asked, class};
 use crate::{Edge, EdgeId, EdgeKind, VertexId};
-use pg_event::{Direction, Display, Ns, ObjectKind, ThreadId};
+use pg_event::{Direction, Display, Ns, ObjectKind, StackId, ThreadId};
 
 /// A server hands a request on at once, ns.
 pub(super) const AT_ONCE: Ns = 100_000_000;
@@ -268,11 +268,53 @@ impl Walk<'_> {
                 let first = g.longest().map_or(VertexId(u32::MAX), |c| c.first);
                 match class(&self.representative(g), self.c) {
                     // Who took part in the way here waits for the answer to its own request, whatever came since.
-                    WaitClass::Channel => asked(self.g, self.c, first) || self.path.iter().any(|p| p.0 == t),
+                    WaitClass::Channel => {
+                        let on_way = self.path.iter().any(|p| p.0 == t);
+                        on_way || asked(self.g, self.c, first) || self.still_asks(t, first)
+                    }
                     c => !c.idle() && c != WaitClass::Condition,
                 }
             }),
             _ => false,
         }
+    }
+
+    /// Had it asked for something when it came to where it still waits? On a bus others' requests come over the connection on
+    /// which one waits for an answer. Who looks at a display's events does that in one place, too, and asks for nothing.
+    fn still_asks(&self, t: ThreadId, first: VertexId) -> bool {
+        const LOOKED_AT: usize = 16;
+        const DEEP: usize = 12;
+        let v = self.g.vertex(first);
+        let display = self.c.object(v.object).is_some_and(|o| self.of_display(o));
+        if first.0 == u32::MAX || display || v.user_stack.is_none() {
+            return false;
+        }
+        let says = |m: &crate::At<pg_event::IpcUse>| {
+            (m.what.direction, m.what.object) == (Direction::Send, v.object)
+        };
+        // How much of a stack is known differs from copy to copy, and so does whether the interpreter's functions are the script's.
+        let script = |f: &pg_event::Frame| {
+            self.c.modules.get(f.module.index()).is_some_and(|m| m.kind == pg_event::ModuleKind::Python)
+        };
+        let alike = |a: StackId, b: StackId| {
+            let (a, b) = (self.c.frames_of(a), self.c.frames_of(b));
+            let mut both = a.zip(b).take(DEEP).peekable();
+            both.peek().is_some()
+                && both.all(|(a, b)| (a.module, a.address) == (b.module, b.address) || script(a) || script(b))
+        };
+        let mut since = v.start;
+        let before = self.g.vertices_in(t, 0..v.start).rev().filter(|id| *id < first).take(LOOKED_AT);
+        for id in before {
+            let x = self.g.vertex(id);
+            let same = x.object == v.object && alike(x.user_stack, v.user_stack);
+            if !same || self.g.ipc_of(t, x.woken..since).iter().any(says) {
+                return false;
+            }
+            if asked(self.g, self.c, id) {
+                return true;
+            }
+            since = x.start;
+        }
+        false
     }
 }

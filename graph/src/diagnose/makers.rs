@@ -83,7 +83,9 @@ impl Walk<'_> {
             let tried = process.is_some_and(|p| p != own && self.comes_from(p, own));
             h.relation == relation && h.holder != thread && !tried && self.counts(h.holder)
         };
-        let after = self.loops_until(thread, end).saturating_add(SLACK);
+        // What was changed once the loop had been ended did not end it.
+        let ended = self.g.exited(thread).map_or(Ns::MAX, |x| x.0);
+        let after = self.loops_until(thread, end).saturating_add(SLACK).min(ended);
         let all = self.g.changed(file, start..after);
         let h = all.iter().rev().find(theirs).filter(|h| !self.on_the_way(h.holder))?;
         // A thread that was made for it has no past: whoever started it has.

@@ -15,6 +15,7 @@ mod by_baseline;
 mod changed;
 mod closed;
 mod data_flag;
+mod deaf;
 mod ending;
 mod feeder;
 mod fifos;

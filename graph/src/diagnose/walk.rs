@@ -265,6 +265,15 @@ impl<'g> Walk<'g> {
         if self.by_write_back(thread, group)? || self.by_ordered_data(thread, group)? {
             return Ok(());
         }
+        if let Some(c) = self.deaf(thread) {
+            let on_way = self.on_the_way(c.thread);
+            if on_way {
+                self.out.ring = true;
+                self.circular(c.thread, &c.spans, c.entry);
+                return Ok(());
+            }
+            return self.visit(c.thread, c.spans, c.entry);
+        }
         let (candidates, silent) = self.wakers(group);
         let Some((candidates, silent)) = self.past_workers(thread, group, candidates, silent) else {
             return Ok(());

@@ -1,75 +1,8 @@
 //! A server that hands the requests of one client on to another.
 
+use crate::draw::bus::Bus;
 use crate::draw::{Drawing, slice};
-use pg_event::{Direction, ObjectId, ObjectKind, Relation, ThreadId};
-use pg_graph::report::Report;
-
-/// A bus and its clients, each with its connection: the client's end and the bus'.
-struct Bus {
-    d: Drawing,
-    daemon: ThreadId,
-    epoll: ObjectId,
-    ends: Vec<(ThreadId, ObjectId, ObjectId)>,
-    /// Since when the daemon waits.
-    idle: f64,
-}
-
-impl Bus {
-    /// A backup computes until 12.99 and has a lock that `t` waits for.
-    fn wants_lock_of_backup(&mut self, t: ThreadId, from: f64) {
-        let holder = self.d.process("backup", "backup /data", None, 0.0);
-        let lock = self.d.object(ObjectKind::FileLock, 70, 0, "/data/lock");
-        self.d.wait(t, from, 12.99, "flock").on(lock).by(holder, "close", lock);
-        let zip = self.d.stack(&["deflate (libz.so.1)", "main (backup)"]);
-        self.d.runs(holder, 0.0, 12.99, zip);
-    }
-
-    /// All that are connected wait for whatever comes, from 13.1 to the end.
-    fn idle_from_then_on(&mut self) {
-        for (t, own, _) in self.ends.clone() {
-            self.d.wait(t, 13.1, 20.0, "poll").on(own).open();
-        }
-    }
-
-    fn new(clients: &[&str]) -> Self {
-        let mut d = Drawing::new(20.0);
-        let daemon = d.process("busd", "busd", None, 0.0);
-        let mut ends = Vec::new();
-        for (i, name) in clients.iter().enumerate() {
-            let i = i as u64 * 2 + 1;
-            let t = d.process(name.split(' ').next().unwrap(), name, None, 0.0);
-            let own = d.object(ObjectKind::UnixStream, i, i + 1, "/run/bus");
-            let far = d.object(ObjectKind::UnixStream, i + 1, i, "/run/bus");
-            ends.push((t, own, far));
-        }
-        let all: Vec<ObjectId> = ends.iter().map(|e| e.2).collect();
-        let other = d.object(ObjectKind::UnixStream, 90, 0, "/run/bus");
-        let epoll = d.set(&[&all[..], &[other]].concat());
-        Self { d, daemon, epoll, ends, idle: 0.0 }
-    }
-
-    /// A message from one client to another at `at`; it takes 3 ms to be there.
-    fn send(&mut self, from: usize, to: usize, at: f64) {
-        let ((a, own, far), (_, to_own, to_far)) = (self.ends[from], self.ends[to]);
-        self.d.message(a, own, Direction::Send, at, 100);
-        let idle = std::mem::replace(&mut self.idle, at + 0.0025);
-        self.d.wait(self.daemon, idle, at + 0.001, "epoll_wait").on(self.epoll).by(a, "sendmsg", own);
-        self.d.message(self.daemon, far, Direction::Receive, at + 0.0015, 100);
-        self.d.message(self.daemon, to_far, Direction::Send, at + 0.002, 100);
-        self.d.message(self.ends[to].0, to_own, Direction::Receive, at + 0.0035, 100);
-    }
-
-    /// Client `n` waits for a message that the bus brings at `end`.
-    fn waits(&mut self, n: usize, start: f64, end: f64) {
-        let (t, own, far) = self.ends[n];
-        self.d.wait(t, start, end, "poll").on(own).by(self.daemon, "sendmsg", far);
-    }
-
-    fn diagnose(mut self, process: &str) -> Report {
-        self.d.wait(self.daemon, self.idle, 20.0, "epoll_wait").on(self.epoll).open();
-        self.d.diagnose(process)
-    }
-}
+use pg_event::{Direction, ObjectId, ObjectKind, Relation};
 
 /// Two services ask each other within a call: each waits for the other until the time-out of one.
 #[test]
@@ -468,4 +401,53 @@ fn who_took_a_request_and_never_replied_is_told() {
     // One of two may be meant.
     let r = diagnose(2);
     assert!(r.root_causes.iter().all(|c| c.process.as_deref() != Some("hole")), "{r:#?}");
+}
+
+/// The service that was asked waits for an answer itself, in one call through which others' requests come to it, too: it is
+/// at work for who asked it first, and not only those are that nobody asked anything since.
+#[test]
+fn who_gets_a_request_while_it_asks_is_at_work_for_another() {
+    let mut b = Bus::new(&["call Total", "shop serve", "bank serve"]);
+    let (call, shop, bank) = (b.ends[0].0, b.ends[1].0, b.ends[2].0);
+    let asks = b.d.stack(&["poll (libc.so.6)", "call_blocking (shop)"]);
+    b.waits(1, 0.5, 1.003);
+    b.send(0, 1, 1.0);
+    b.waits(2, 0.5, 1.013);
+    b.send(1, 2, 1.01);
+    let (own, far) = (b.ends[1].1, b.ends[1].2);
+    b.d.wait(shop, 1.011, 1.023, "poll").on(own).stack(asks).by(b.daemon, "sendmsg", far);
+    b.send(2, 1, 1.02);
+    b.d.wait(shop, 1.024, 20.0, "poll").on(own).stack(asks).open();
+    b.d.wait(bank, 1.021, 20.0, "poll").on(b.ends[2].1).open();
+    b.d.wait(call, 1.001, 20.0, "poll").on(b.ends[0].1).open();
+    for n in 0..3 {
+        b.d.hold(b.daemon, b.ends[n].0, b.ends[n].1, Relation::Peer, 3.0);
+    }
+    let r = b.diagnose("^call ");
+    assert_eq!(slice(&r), ["busd", "shop serve", "bank serve", "shop serve"], "{r:#?}");
+    assert!(r.root_causes[0].why.contains("circular"), "{r:#?}");
+}
+
+/// The owner of a selection runs a helper that wants its content, and does not look at its events meanwhile.
+#[test]
+fn a_client_that_leaves_its_events_unread_keeps_the_server_from_answering() {
+    let mut b = Bus::new(&["editor", "paste -o", "term"]);
+    let (editor, own, _) = b.ends[0];
+    let (paste, pastes, pastes_far) = b.ends[1];
+    let (term, terms, terms_far) = b.ends[2];
+    let pipe = b.d.object(ObjectKind::Pipe, 77, 77, "");
+    b.d.message(paste, pastes, Direction::Send, 0.9, 32);
+    b.d.wait(b.daemon, 0.0, 0.901, "epoll_wait").on(b.epoll).by(paste, "sendmsg", pastes);
+    b.d.message(b.daemon, pastes_far, Direction::Receive, 0.9015, 32);
+    b.idle = 0.902;
+    b.d.wait(editor, 0.8, 20.0, "read").on(pipe).open();
+    b.d.wait(paste, 0.91, 20.0, "poll").on(pastes).open();
+    b.d.wait(term, 0.1, 20.0, "poll").on(terms).open();
+    b.d.hold(paste, editor, pipe, Relation::Writes, 2.0);
+    b.d.hold(b.daemon, paste, pastes, Relation::Peer, 2.0);
+    b.d.hold(term, b.daemon, terms_far, Relation::Peer, 2.0);
+    b.d.unserved(editor, own, (1.0, 20.0), pg_event::Display::X11);
+    let r = b.diagnose("^editor");
+    assert_eq!(slice(&r), ["paste -o", "busd"], "{r:#?}");
+    assert_eq!(r.circle.len(), 3, "{r:#?}");
 }

@@ -1,6 +1,7 @@
 //! Tiny drawn recordings: threads, what they wait on and who wakes them, in seconds.
 #![allow(dead_code)] // Tests of the program draw with it, too, each with a part of it.
 
+pub mod bus;
 pub mod middle;
 
 use pg_event::{

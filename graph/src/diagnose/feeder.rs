@@ -16,7 +16,7 @@ impl Walk<'_> {
             let act = activity(self.g, self.c, *t, spans);
             let Some(g) = act.waiting().filter(|g| g.blocked * 10 >= act.total * 9) else { return false };
             match class(&self.representative(g), self.c) {
-                WaitClass::Channel => !self.from_within(*t, g),
+                WaitClass::Channel => !self.within_its_process(*t, g),
                 WaitClass::Child | WaitClass::Disk => true,
                 _ => false,
             }
@@ -27,7 +27,7 @@ impl Walk<'_> {
     }
 
     /// Has a thread of its own process the other end of what it waits for, as far as is known?
-    fn from_within(&self, t: ThreadId, group: &Group) -> bool {
+    fn within_its_process(&self, t: ThreadId, group: &Group) -> bool {
         let process = self.c.process_id_of(t);
         let spans = group.clips.iter().map(|c| c.start..c.end.saturating_add(1));
         let mut holds = spans.flat_map(|s| self.g.holds(t, s)).filter(|h| !h.relation.has_lock()).peekable();

@@ -4,14 +4,15 @@
 use super::activity::{Group, Spans, activity, total};
 use super::walk::Walk;
 use crate::class::{WaitClass, class, members};
+use crate::python::takes_from_queue;
 use crate::words::is_plumbing;
 use pg_event::{Object, ObjectKind, StackId, ThreadId};
 
 /// Functions that it is in beyond those that it has in common with who waits for a client, at least: a thread that has been kept
 /// for a client to come has few.
 const DEEPER: usize = 3;
-/// Functions in which one does something, where not all are known: those that only wait have few.
-const DEEP: usize = 8;
+/// Functions in which one does something, where not all are known: those that only wait have few, and on a small stack.
+const DEEP: usize = 4;
 
 /// Where one begins, its name if it has one, and whether it is outside the C library.
 type Function<'a> = (u64, &'a str, bool);
@@ -43,6 +44,18 @@ impl Walk<'_> {
         };
         let common = |s: &[Function<'_>]| rest.iter().map(|r| same(s, r)).max();
         let mut best = Vec::new();
+        // Threads are made for connections as these come: the numbers go up with those of the clients.
+        let tid = |t: ThreadId| self.c.thread(t).map_or(0, |t| t.tid);
+        let asks = tid(client);
+        if rest.is_empty() {
+            // No other client has a thread: the first one that was made after this client, and is in the middle of something.
+            let made = others.iter().filter(|(t, s, _)| {
+                tid(*t) > asks && s.iter().filter(|f| f.2).count() >= DEEPER && !self.takes_work(*t, spans)
+            });
+            if let Some((t, ..)) = made.min_by_key(|o| tid(o.0)) {
+                return Some(*t);
+            }
+        }
         for (t, stack, whole) in others {
             let deep = |from: usize, least| stack[from..].iter().filter(|f| f.2).count() >= least;
             match common(&stack) {
@@ -54,23 +67,26 @@ impl Walk<'_> {
         }
         let most = best.iter().map(|b| b.0).max()?;
         let best = best.into_iter().filter(|b| b.0 == most || b.0 == 0).map(|b| b.1);
-        // Threads are made for connections as these come: the numbers go up with those of the clients.
-        let tid = |t: ThreadId| self.c.thread(t).map_or(0, |t| t.tid);
-        let asks = tid(client);
         best.min_by_key(|t| (tid(*t) < asks, tid(*t).abs_diff(asks)))
+    }
+
+    /// Does it wait for the next piece of work of a queue?
+    fn takes_work(&self, t: ThreadId, spans: &Spans) -> bool {
+        let act = activity(self.g, self.c, t, spans);
+        act.waiting().is_some_and(|g| takes_from_queue(&self.representative(g), self.c))
     }
 
     /// Does it wait for clients to come, if for something besides then for no client that has?
     fn takes_clients(&self, listener: ThreadId, spans: &Spans) -> bool {
         let act = activity(self.g, self.c, listener, spans);
         let set = |o: &Object| {
-            let port = |m: &Object| m.kind == ObjectKind::Tcp && m.peer == 0;
+            let port = |m: &Object| matches!(m.kind, ObjectKind::Tcp | ObjectKind::UnixStream) && m.peer == 0;
             let client = |m: &Object| match m.kind {
                 ObjectKind::Tcp => m.peer != 0,
                 ObjectKind::UnixStream => m.connected,
                 _ => false,
             };
-            members(self.c, o).any(port) && !members(self.c, o).any(client)
+            members(self.c, o).chain([o]).any(port) && !members(self.c, o).any(client)
         };
         let waits = act.waiting().map(|g| self.representative(g).object);
         self.accepts(listener, spans) || waits.and_then(|o| self.c.object(o)).is_some_and(set)

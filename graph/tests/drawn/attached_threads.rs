@@ -304,3 +304,23 @@ fn a_listener_that_looks_again_and_again_waits_for_its_own_threads() {
         assert_eq!(r.root_causes[0].pid == Some(1003), works, "{r:#?}");
     }
 }
+
+/// No other client's thread is there to compare with: the first one that was made after the client, and that is in the middle
+/// of something, serves it.
+#[test]
+fn the_thread_of_the_only_client_is_the_first_made_after_it() {
+    for functions in [1, 4] {
+        let (mut d, _, server) =
+            client_and_server("poll", |d, _| d.object(ObjectKind::Tcp, endpoint_v4(0x7f00_0007, 80), 0, ""));
+        let own = ["result (app)", "total (app)", "do_get (app)", "serve (app)"];
+        let stack = d.stack(&[&["futex_wait (libc.so.6)"], &own[..functions]].concat());
+        for i in 0..2 {
+            let t = d.thread(server, "app", 0.0);
+            let word = d.object(ObjectKind::Futex, 0x10 + i * 64, 1001, "");
+            d.wait(t, 0.0, 5.0, "futex").on(word).stack(stack).op(128, 0).before().open();
+        }
+        let r = d.diagnose("^client$");
+        let expected: &[u32] = if functions > 1 { &[1000, 1002, 1003] } else { &[1000, 1001] };
+        assert_eq!(way(&r), expected, "{r:#?}");
+    }
+}

@@ -31,7 +31,8 @@ impl Walk<'_> {
             let same = self.c.object(u.object).is_some_and(|o| named(&o) && o.name == name);
             same && u.matters() && both * 2 >= total(spans)
         });
-        let mut others = others.filter(|u| process(u.thread) != process(*asker) && self.counts(u.thread));
+        let these = [process(*asker), process(server)];
+        let mut others = others.filter(|u| !these.contains(&process(u.thread)) && self.counts(u.thread));
         let (only, None) = (others.next()?, others.next()) else { return None };
         let at = only.since.clamp(a, b);
         let mut c =

@@ -456,7 +456,7 @@ impl WaitClass {
     /// work, or for time to pass) waits for nobody in particular, unless it asked for an answer.
     pub(crate) fn obliges(self, asked: bool) -> bool {
         match self {
-            Self::Child | Self::Room | Self::Lock | Self::Stopped | Self::Traced => true,
+            Self::Child | Self::Room | Self::Lock | Self::Disk | Self::Stopped | Self::Traced => true,
             Self::Channel | Self::EventLoop => asked,
             _ => false,
         }

@@ -20,7 +20,8 @@ pub(crate) fn pythons_lock(stack: StackId, catalog: &Catalog) -> Option<bool> {
         let library = of("threading.py") && matches!(function, "wait" | "_wait_for_tstate_lock" | "_shutdown")
             || of("queue.py") && matches!(function, "get" | "put")
             // The pool's queue is of C, and waits by a lock of its own.
-            || of("thread.py") && function == "_worker";
+            || of("thread.py") && function == "_worker"
+            || of("pool.py") && function == "_handle_tasks";
         Some(!library)
     })
 }
@@ -44,10 +45,18 @@ pub(crate) fn waits_for_timer(v: &Vertex, catalog: &Catalog) -> bool {
     false
 }
 
+/// Functions of the library that wait themselves for nothing but the next item of a queue that is made in C.
+const TAKERS: [(&str, &str); 2] =
+    [("_worker", "/concurrent/futures/thread.py"), ("_handle_tasks", "/multiprocessing/pool.py")];
+
 /// Does a thread of a Python program wait for the next item of a queue, as its workers do?
 pub(crate) fn takes_from_queue(v: &Vertex, catalog: &Catalog) -> bool {
-    let of_queue =
-        |f: &Frame| catalog.modules.get(f.module.index()).is_some_and(|m| m.short().ends_with("/queue.py"));
-    let gets = |f: &Frame| f.function.rsplit('.').next() == Some("get");
-    catalog.frames_of(v.user_stack).any(|f| gets(f) && of_queue(f))
+    let module = |f: &Frame| catalog.modules.get(f.module.index());
+    let of = |f: &Frame, file: &str| module(f).is_some_and(|m| m.short().ends_with(file));
+    let called = |f: &Frame, name: &str| f.function.rsplit('.').next() == Some(name);
+    let mut script =
+        catalog.frames_of(v.user_stack).filter(|f| module(f).is_some_and(|m| m.kind == ModuleKind::Python));
+    let innermost = script.next();
+    innermost.is_some_and(|f| TAKERS.iter().any(|(name, file)| called(f, name) && of(f, file)))
+        || innermost.into_iter().chain(script).any(|f| called(f, "get") && of(f, "/queue.py"))
 }

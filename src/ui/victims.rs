@@ -5,7 +5,7 @@ use crate::app::state::State;
 use crate::app::text;
 use crate::app::time;
 use crate::app::views::scrolled;
-use crate::app::views::victims::Row;
+use crate::app::views::victims::{Row, starved};
 use crate::config::Look;
 use pg_event::Ns;
 use pg_graph::{BlockType, Victim};
@@ -164,8 +164,9 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     when(ui, buffer, a.when);
 }
 
-fn mark(ui: &Ui, kind: BlockType) -> Span<'static> {
-    match kind {
+fn mark(ui: &Ui, v: &Victim) -> Span<'static> {
+    match v.block_type {
+        BlockType::LongRunning if starved(v) => ui.span(Look::Runnable, ui.g.runnable),
         BlockType::LongRunning => ui.span(Look::Running, ui.g.running),
         BlockType::RepeatedYield => ui.span(Look::Runnable, ui.g.yielding),
         BlockType::LongWait => ui.span(Look::Blocked, ui.g.blocked),
@@ -178,12 +179,12 @@ fn line(ui: &Ui, row: &Row, w: [usize; 6], selected: bool) -> Line<'static> {
     let mut spans = vec![pointer(ui, selected)];
     let text = |t: &str, n: usize| if n == 0 { String::new() } else { left(&ui.plain(t), n - 1) + " " };
     if w[0] > 0 {
-        spans.push(mark(ui, v.block_type));
+        spans.push(mark(ui, v));
         spans.push(Span::raw(left(&what(ui, v, w[0]), w[0] - 2) + " "));
         name_of(ui, row, &name, w[1], &mut spans);
         spans.push(Span::raw(right(&time::moment(v.start, 10_000_000), w[2] - 2) + "  "));
     } else {
-        spans.push(mark(ui, v.block_type));
+        spans.push(mark(ui, v));
         spans.push(Span::raw(" "));
         name_of(ui, row, &name, w[1].saturating_sub(2), &mut spans);
     }
@@ -203,7 +204,8 @@ fn line(ui: &Ui, row: &Row, w: [usize; 6], selected: bool) -> Line<'static> {
 fn what(ui: &Ui, v: &Victim, columns: usize) -> String {
     let types = ui.recording().zip(v.violation).filter(|_| columns >= TYPES);
     let types = types.map_or_else(String::new, |(r, x)| format!(" ({})", r.unit_type(x.unit_type)));
-    ui.plain(&format!(" {}{types}", v.words()))
+    let words = if starved(v) { "no CPU" } else { v.words() };
+    ui.plain(&format!(" {words}{types}"))
 }
 
 /// The name of the thread, and how many like it stand behind the line.

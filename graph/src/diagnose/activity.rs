@@ -212,7 +212,8 @@ pub(crate) fn activity(
             });
             let group = &mut out.groups[at];
             group.blocked += e - s;
-            group.waits += 1;
+            // One wait may lie in several of the spans.
+            group.waits += usize::from(group.clips.last().is_none_or(|c| c.last != id));
             match group.clips.last_mut() {
                 Some(c) if renewable == Some(key) => {
                     c.last = id;

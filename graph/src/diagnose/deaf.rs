@@ -1,7 +1,7 @@
 //! A server of many that waits for one of its clients, which does not take what it was sent: a display server asks the owner of
 //! a selection for its content, say, and that one does not look at its events.
 
-use super::activity::total;
+use super::activity::{Spans, total};
 use super::ask::Candidate;
 use super::walk::Walk;
 use crate::EdgeKind;
@@ -13,12 +13,11 @@ const DEAF: &str =
     "the server waits for whatever comes, and this one of its clients does not take what it was sent since";
 
 impl Walk<'_> {
-    /// The only client of `server` that leaves what came from it unread while the step before waits at another connection with
+    /// The only client of `server` that leaves what came from it unread while `asker`, a step on the way, waits at another connection with
     /// it, for half of the time at least. Connections are told to be of one server by its name.
-    pub(super) fn deaf(&self, server: ThreadId) -> Option<Candidate> {
-        let [.., (asker, _), (_, spans)] = &self.path[..] else { return None };
+    pub(super) fn deaf(&self, server: ThreadId, asker: ThreadId, spans: &Spans) -> Option<Candidate> {
         let (a, b) = (spans.first()?.0, spans.last()?.1);
-        let step = self.out.nodes.iter().rev().find(|n| n.thread == *asker)?;
+        let step = self.out.nodes.iter().rev().find(|n| n.thread == asker)?;
         let own = self.c.object(step.object.or_else(|| Some(self.g.vertex(step.vertex).object))?)?;
         let named = |o: &&Object| o.kind == ObjectKind::UnixStream && o.peer != 0 && !o.name.is_empty();
         let name = members(self.c, own).chain([own]).find(named).map(|o| o.name.as_str())?;
@@ -31,7 +30,7 @@ impl Walk<'_> {
             let same = self.c.object(u.object).is_some_and(|o| named(&o) && o.name == name);
             same && u.matters() && both * 2 >= total(spans)
         });
-        let these = [process(*asker), process(server)];
+        let these = [process(asker), process(server)];
         let mut others = others.filter(|u| !these.contains(&process(u.thread)) && self.counts(u.thread));
         let (only, None) = (others.next()?, others.next()) else { return None };
         let at = only.since.clamp(a, b);

@@ -128,7 +128,8 @@ impl<'g> Walk<'g> {
             let asker = self.out.nodes.last().map(|n| n.thread);
             let handed = asker.and_then(|a| self.handed_on(thread, a, &spans));
             let inside = || self.waited_for_inside(asker?, thread, &spans);
-            let Some(c) = handed.or_else(|| self.let_turn(thread)).or_else(inside) else {
+            let deaf = || self.deaf(thread, asker?, &spans);
+            let Some(c) = handed.or_else(|| self.let_turn(thread)).or_else(inside).or_else(deaf) else {
                 self.ring(thread, &spans, entry);
                 return Ok(());
             };
@@ -265,9 +266,12 @@ impl<'g> Walk<'g> {
         if self.by_write_back(thread, group)? || self.by_ordered_data(thread, group)? {
             return Ok(());
         }
-        if let Some(c) = self.deaf(thread) {
-            let on_way = self.on_the_way(c.thread);
-            if on_way {
+        let deaf = match &self.path[..] {
+            [.., (asker, _), (_, spans)] => self.deaf(thread, *asker, spans),
+            _ => None,
+        };
+        if let Some(c) = deaf {
+            if self.on_the_way(c.thread) {
                 self.out.ring = true;
                 self.circular(c.thread, &c.spans, c.entry);
                 return Ok(());

@@ -87,3 +87,48 @@ fn a_command_that_stops_a_service() {
     let way: Vec<_> = r.slice.iter().map(|s| s.process.as_str()).collect();
     assert_eq!(way, ["stop", "app", "slow"], "{r:#?}");
 }
+
+/// Whoever opens a FIFO in the end is followed to what that waited for; that it was a FIFO, and who waited to open it, is said.
+#[test]
+fn a_fifo_on_the_way_is_told() {
+    let mut d = Drawing::new(20.0);
+    let any = d.object(ObjectKind::Child, 0, 0, "");
+    let fifo = d.object(ObjectKind::Fifo, 5, 5, "/run/answer");
+    let script = d.process("sh", "sh job.sh", None, 0.0);
+    let sleep = d.process("sleep", "sleep 13", Some(script), 0.0);
+    let job = d.process("job", "job", None, 0.0);
+    let cat = d.process("cat", "cat answer", Some(job), 0.5);
+    d.wait(sleep, 0.1, 14.0, "clock_nanosleep").before().times_out();
+    d.exit(sleep, 14.0005);
+    d.wait(script, 0.1, 14.001, "wait4").on(any).before().by(sleep, "exit_group", ObjectId::NONE);
+    d.wait(cat, 0.6, 14.002, "openat").on(fifo).by(script, "openat", fifo);
+    d.exit(cat, 14.003);
+    d.wait(job, 0.6, 14.004, "wait4").on(any).by(cat, "exit_group", ObjectId::NONE);
+    let r = d.diagnose("^job");
+    let why = &r.root_causes[0].why;
+    assert!(why.contains("sleep") && why.contains("; cat (pid 1003) waited to open /run/answer"), "{why}");
+}
+
+/// Who is waited for twice within one sleep slept once.
+#[test]
+fn one_sleep_that_is_looked_at_twice_is_one() {
+    let mut d = Drawing::new(20.0);
+    let any = d.object(ObjectKind::Child, 0, 0, "");
+    let (pipe, out) = (d.object(ObjectKind::Pipe, 5, 5, ""), d.object(ObjectKind::Pipe, 6, 6, ""));
+    let victim = d.process("clone", "clone", None, 0.0);
+    let pack = d.process("pack", "pack", None, 0.0);
+    let hook = d.process("hook", "hook", None, 0.0);
+    let sleep = d.process("sleep", "sleep 14", Some(hook), 0.0);
+    d.wait(sleep, 0.1, 14.1, "clock_nanosleep").times_out();
+    d.exit(sleep, 14.1005);
+    d.wait(hook, 0.2, 14.101, "wait4").on(any).by(sleep, "exit_group", ObjectId::NONE);
+    let busy = d.stack(&["keep_alive (pack)"]);
+    d.wait(pack, 1.0, 6.0, "poll").on(pipe).times_out();
+    d.runs(pack, 6.0, 8.0, busy);
+    d.wait(pack, 8.0, 14.102, "poll").on(pipe).by(hook, "write", pipe);
+    d.hold(hook, pack, pipe, Relation::Writes, 3.0);
+    d.wait(victim, 0.9, 14.11, "read").on(out).by(pack, "write", out);
+    let r = d.diagnose("^clone");
+    let why = &r.root_causes[0].why;
+    assert!(why.contains("sleep") && !why.contains("times"), "{why}");
+}

@@ -66,14 +66,13 @@ impl Row {
                 r.wait(&r.graph.vertex(victim.vertex))
             }
             (_, BlockType::LongRunning) | (None, _) => {
-                let p = profile();
+                let (p, ran) = (profile(), time::percent(victim.episode.ran, victim.duration));
                 match p.function {
-                    Some(f) => format!("on CPU {} {:.0} %", clean_to(&f, 80), p.share * 100.0),
                     // On a busy machine one can want the CPU for long and hardly get it.
-                    None if victim.episode.ran * 10 < victim.duration => {
-                        format!("no CPU: ran {}", time::percent(victim.episode.ran, victim.duration))
-                    }
-                    None => format!("on CPU {}", time::percent(victim.episode.ran, victim.duration)),
+                    Some(f) if starved(&victim) => format!("ran {ran}, in {}", clean_to(&f, 80)),
+                    None if starved(&victim) => format!("ran {ran}"),
+                    Some(f) => format!("on CPU {} {:.0} %", clean_to(&f, 80), p.share * 100.0),
+                    None => format!("on CPU {ran}"),
                 }
             }
             (Some(on), _) => {
@@ -115,6 +114,13 @@ impl Row {
         let unit_type = self.victim.violation.map(|v| v.unit_type);
         (self.process, self.victim.block_type, unit_type, without_share(&self.waits).to_owned())
     }
+}
+
+/// Did it want the CPU most of the time, and not have it?
+pub fn starved(v: &Victim) -> bool {
+    v.block_type == BlockType::LongRunning
+        && v.episode.key.is_none()
+        && v.episode.ran.saturating_mul(2) < v.duration
 }
 
 /// What was waited for, or done, without the share of the time that it took: `on CPU regex_match 71 %`.

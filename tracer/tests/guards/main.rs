@@ -361,7 +361,8 @@ fn a_unit_that_is_stopped_by_a_signal_is_told_as_such() {
     let learnt = learn(&mut server);
     let mut guards = server.guards_with(guarding(&server, &learnt, LIMIT), learnt.calls.clone());
     known(&mut server, &mut guards);
-    server.ask(&format!("t {LONG}"));
+    // Long enough to be looked at after the stop, also on a busy machine.
+    server.ask(&format!("t {}", 5 * LONG));
     std::thread::sleep(Duration::from_millis(50));
     let signal = |name: &str| {
         let sent = Command::new("kill").args([name, &server.child.id().to_string()]).status();

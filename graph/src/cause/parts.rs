@@ -236,15 +236,17 @@ impl Writer<'_> {
         format!("; this held up {via}{on}, and in the end {last}{waiting} for {time}{opens}")
     }
 
-    /// `; cat (pid 7) waited to open /run/answer`, of a step before `node` that opened a FIFO: who waits behind it is told by
+    /// `; on the way there cat (pid 7) waited to open the FIFO /run/answer`, of a step before `node` that opened a FIFO: who waits behind it is told by
     /// what it did and not by that.
     fn opens_fifo(&self, node: usize) -> Option<String> {
-        let fifo = |n: &SliceNode| self.c.object(n.object?).filter(|o| o.kind == ObjectKind::Fifo);
-        let opens = |n: &SliceNode| n.syscall.as_deref().is_some_and(|s| s.starts_with("open"));
-        let mut steps = self.o.nodes.get(1..node)?.iter().filter(|n| n.state == "blocked" && opens(n));
-        let (n, o) = steps.find_map(|n| fifo(n).map(|o| (n, o)))?;
+        let opens = |n: &&SliceNode| {
+            let call = n.syscall.as_deref().is_some_and(|s| s.starts_with("open"));
+            n.state == "blocked" && call && n.waits_on.as_deref() == Some("pipe")
+        };
+        let n = self.o.nodes.get(1..node)?.iter().find(opens)?;
+        let o = self.c.object(n.object?).filter(|o| !o.name.is_empty())?;
         let who = who_at(self.c, n.thread, n.start + n.duration);
-        Some(format!("; {who} waited to open {}", clean(&short_label(&o.name), 60)))
+        Some(format!("; on the way there {who} waited to open the FIFO {}", clean(&short_label(&o.name), 60)))
     }
 
     /// `7.99 s`, for how long the victim hung; where its waits are visibly less than that, also how long they were, as the first

@@ -106,7 +106,10 @@ fn a_fifo_on_the_way_is_told() {
     d.wait(job, 0.6, 14.004, "wait4").on(any).by(cat, "exit_group", ObjectId::NONE);
     let r = d.diagnose("^job");
     let why = &r.root_causes[0].why;
-    assert!(why.contains("sleep") && why.contains("; cat (pid 1003) waited to open /run/answer"), "{why}");
+    assert!(
+        why.contains("sleep") && why.contains("cat (pid 1003) waited to open the FIFO /run/answer"),
+        "{why}"
+    );
 }
 
 /// Who is waited for twice within one sleep slept once.

@@ -149,7 +149,7 @@ impl Writer<'_> {
         let (call, on) = self.tried(e);
         let connects = e.connects();
         if e.under_way() {
-            return format!("{call}{on} did not come about: it waits until that succeeds");
+            return format!("{call}{on} {}: it waits until that succeeds", came_to_nothing(&on));
         }
         if e.of_spawn() {
             return format!(
@@ -285,7 +285,7 @@ impl Writer<'_> {
         let word = if e.connects() { "to" } else { "of" };
         let on = object.map_or_else(String::new, |o| format!(" {word} {o}"));
         if e.under_way() {
-            return format!("; {call}{on} did not come about");
+            return format!("; {call}{on} {}", came_to_nothing(&on));
         }
         let means = refused::limit(e.error).map_or_else(String::new, |l| format!(", {l}"));
         format!("; {call}{on}: {}{means}", errno(e.error))
@@ -364,4 +364,11 @@ fn whom(o: &Object) -> String {
         ObjectKind::Tcp => o.name.rsplit_once("->").map_or_else(|| o.label(), |(_, to)| format!("tcp {to}")),
         _ => o.label(),
     }
+}
+
+/// What became of a connection that was asked for without waiting, `on` an address, and that was never used. On its own machine
+/// whoever listens answers at once, and who does not is told so at once.
+fn came_to_nothing(on: &str) -> &'static str {
+    let loopback = [" to tcp 127.", " to tcp [::1]", " to tcp ::1"].iter().any(|a| on.starts_with(a));
+    if loopback { "was refused each time, as nobody listens there" } else { "did not come about" }
 }

@@ -156,8 +156,16 @@ impl Walk<'_> {
             let itself = Finding { thread, node: own, kind, spans };
             let before = self.out.findings.len();
             self.follow(c, WaitClass::Lock)?;
-            // That nobody was there is what happened; what the one who came later did until then may explain it.
-            let at = if refused.is_some_and(|e| e.connects()) { before } else { self.out.findings.len() };
+            // That nobody was there is what happened; what the one who came later did until then may explain it, and does where
+            // that was kept from coming nearly all the time.
+            let kept = self.out.findings.get(before).is_some_and(|f| {
+                let idle =
+                    [FindingKind::Idle, FindingKind::Unanswered, FindingKind::Here, FindingKind::Ended];
+                let all = self.out.nodes.get(own + 1).map_or(0, |n| n.spent);
+                !idle.contains(&f.kind) && all * 4 >= group.blocked * 3
+            });
+            let after = kept || !refused.is_some_and(|e| e.connects());
+            let at = if after { self.out.findings.len() } else { before };
             self.out.findings.insert(at, itself);
             return Ok(());
         }

@@ -117,10 +117,10 @@ impl Walk<'_> {
         waking.is_some_and(|v| own(&v) && v.waited().saturating_mul(2) >= before.spent)
     }
 
-    /// Does the step, whose process has not accepted what the one before asks, wait for the output of a child of its process?
+    /// Does the step, whose process has not accepted what the one before asks, or serves its file system, wait for the output of a child of its process?
     fn hears_child_of(&self, n: &SliceNode) -> bool {
-        let listens = relation_words(Relation::Listens);
-        if !n.why_weak.as_deref().is_some_and(|w| w.contains(listens)) {
+        let owes = [Relation::Listens, Relation::Serves].map(relation_words);
+        if !n.why_weak.as_deref().is_some_and(|w| owes.iter().any(|o| w.contains(o))) {
             return false;
         }
         let act = activity(self.g, self.c, n.thread, &[(n.start, n.start + n.duration)]);

@@ -1,7 +1,7 @@
 //! Circular waits, waits that several could end, and which thread of a circle is the victim.
 
 use crate::draw::{Drawing, PRIVATE_WAIT, slice, what};
-use pg_event::{Direction, ObjectId, ObjectKind, Relation};
+use pg_event::{Direction, ObjectId, ObjectKind, OffState, Relation};
 use pg_graph::{Options, Selection, VictimOptions, run_with_policy, select};
 
 /// A parent waits for its child, which waits for the parent to read: whoever started it is the victim, though
@@ -448,4 +448,27 @@ fn who_keeps_a_pipe_open_and_waits_for_its_reader_to_end_is_waited_for_itself() 
         assert_eq!(why.contains("kept open by app"), !other, "{why}");
         assert_eq!(r.root_causes[0].process.as_deref() == Some("writer"), other, "{why}");
     }
+}
+
+/// A file system of one thread runs a program that reads from it: who wants a file waits for a circle.
+#[test]
+fn a_file_system_that_waits_for_its_own_client_closes_a_circle() {
+    let mut d = Drawing::new(14.0);
+    let server = d.process("thumbfs", "thumbfs /mnt", None, 0.0);
+    let tool = d.process("head", "head /mnt/big", Some(server), 0.5);
+    let cat = d.process("cat", "cat /mnt/thumb", None, 0.3);
+    let (thumb, big) =
+        (d.object(ObjectKind::File, 1, 0, "/mnt/thumb"), d.object(ObjectKind::File, 2, 0, "/mnt/big"));
+    let pipe = d.object(ObjectKind::Pipe, 7, 7, "");
+    d.spawn(server, tool, 0.5);
+    let fuse = d.stack(&["request_wait_answer ([kernel])", "fuse_simple_request ([kernel])"]);
+    d.wait(cat, 0.4, 14.0, "read").on(thumb).in_kernel(fuse).state(OffState::Uninterruptible).open();
+    d.wait(server, 0.6, 14.0, "read").on(pipe).open();
+    d.wait(tool, 0.7, 14.0, "openat").on(big).in_kernel(fuse).state(OffState::Uninterruptible).open();
+    d.hold(server, cat, thumb, Relation::Serves, 2.0);
+    d.hold(tool, server, pipe, Relation::Writes, 2.0);
+    d.hold(server, tool, big, Relation::Serves, 2.0);
+    let r = d.diagnose("^cat ");
+    assert_eq!(r.circle.len(), 2, "{r:#?}");
+    assert!(r.root_causes[0].why.contains("circular"), "{r:#?}");
 }

@@ -1,7 +1,7 @@
 //! What a thread tries between its sleeps, drawn.
 
 use crate::draw::{Drawing, slice};
-use pg_event::{ObjectId, ObjectKind, ThreadId, endpoint_v4};
+use pg_event::{Direction, ObjectId, ObjectKind, ThreadId, endpoint_v4};
 use pg_graph::report::Report;
 use pg_graph::{Options, Selection, VictimOptions, run_with_policy, select, victims};
 
@@ -30,6 +30,7 @@ fn job(call: &str, object: Option<(ObjectKind, u64, &str)>, result: i64) -> Repo
 fn what_fails_between_sleeps_is_told() {
     let to = endpoint_v4(0x7f00_0001, 5432);
     let tcp = Some((ObjectKind::Tcp, to, ""));
+    let far = Some((ObjectKind::Tcp, endpoint_v4(0xc000_0201, 80), ""));
     let unix = Some((ObjectKind::UnixStream, 0, "/run/db.sock"));
     for (call, object, result, words) in [
         (
@@ -44,7 +45,13 @@ fn what_fails_between_sleeps_is_told() {
             -2,
             "connect to unix:/run/db.sock failed each time (ENOENT: there is no such socket",
         ),
-        ("connect", tcp, -115, "connect to tcp 127.0.0.1:5432 did not come about"),
+        (
+            "connect",
+            tcp,
+            -115,
+            "connect to tcp 127.0.0.1:5432 was refused each time, as nobody listens there:",
+        ),
+        ("connect", far, -115, "connect to tcp 192.0.2.1:80 did not come about"),
         ("clone", None, -11, "clone failed each time (EAGAIN): no further process"),
         (
             "flock",
@@ -206,5 +213,37 @@ fn sleeps_between_tries_are_a_repeated_yield() {
         sleeps(&mut d, job, &lengths, ("flock", lock, result));
         let r = d.diagnose("^job$");
         assert_eq!(r.victim.block_type == pg_graph::BlockType::RepeatedYield, yields, "{r:#?}");
+    }
+}
+
+/// Nobody listens until a service comes. Where that was kept from it all the time, what kept it comes first; of one that idled
+/// until then nothing is known but that nobody was there.
+#[test]
+fn what_keeps_a_service_from_coming_is_told_before_the_loop() {
+    for computes in [true, false] {
+        let mut d = Drawing::new(20.0);
+        let to = endpoint_v4(0x7f00_0007, 8321);
+        let client = d.process("curl", "curl --retry", None, 0.0);
+        let service = d.process("service", "service --start", None, 0.0);
+        let wanted = d.object(ObjectKind::Tcp, 3, to, "");
+        let end = sleeps(&mut d, client, &[2.0; 6], ("connect", wanted, -111));
+        let hash = d.stack(&["dhparam (service)", "main (service)"]);
+        if computes {
+            d.runs(service, 0.5, end - 0.02, hash);
+        } else {
+            let word = d.object(ObjectKind::EventFd, 9, 0, "");
+            d.wait(service, 0.5, end - 0.02, "epoll_wait").on(word).times_out();
+        }
+        d.wait(service, end - 0.01, end, "accept4").times_out();
+        let server = d.object(ObjectKind::Tcp, to, 3, "");
+        d.message(client, wanted, Direction::Send, end + 0.001, 60);
+        d.message(service, server, Direction::Receive, end + 0.002, 60);
+        d.message(service, server, Direction::Send, end + 0.003, 60);
+        d.message(client, wanted, Direction::Receive, end + 0.004, 60);
+        d.wait(client, end + 0.005, 20.0, "pause").open();
+        let r = d.diagnose("^curl");
+        let first = if computes { "service" } else { "curl" };
+        assert_eq!(r.root_causes[0].process.as_deref(), Some(first), "{r:#?}");
+        assert_eq!(slice(&r).first().map(String::as_str), Some("service --start"), "{r:#?}");
     }
 }

@@ -208,7 +208,7 @@ impl Walk<'_> {
             // Who waited meanwhile, and for this one, hardly ended what that waited for.
             let asks = self.path.iter().any(|p| p.0 == c.thread);
             s += match act.mostly() {
-                Mostly::Waiting(_) if asks => -0.3,
+                _ if asks => -0.3,
                 Mostly::Running | Mostly::Runnable | Mostly::Unborn => 0.5,
                 Mostly::Waiting(i) => {
                     let idle =

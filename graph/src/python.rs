@@ -17,11 +17,10 @@ pub(crate) fn pythons_lock(stack: StackId, catalog: &Catalog) -> Option<bool> {
         let module = catalog.modules.get(f.module.index()).filter(|m| m.kind == ModuleKind::Python)?.short();
         let function = f.function.rsplit('.').next().unwrap_or_default();
         let of = |file: &str| module == file || module.strip_suffix(file).is_some_and(|d| d.ends_with('/'));
-        let library = of("threading.py") && matches!(function, "wait" | "_wait_for_tstate_lock" | "_shutdown")
+        let library = of("threading.py")
+            && matches!(function, "wait" | "_wait_for_tstate_lock" | "_shutdown")
             || of("queue.py") && matches!(function, "get" | "put")
-            // The pool's queue is of C, and waits by a lock of its own.
-            || of("thread.py") && function == "_worker"
-            || of("pool.py") && function == "_handle_tasks";
+            || TAKERS.iter().any(|(name, file)| function == *name && module.ends_with(file));
         Some(!library)
     })
 }
@@ -45,7 +44,8 @@ pub(crate) fn waits_for_timer(v: &Vertex, catalog: &Catalog) -> bool {
     false
 }
 
-/// Functions of the library that wait themselves for nothing but the next item of a queue that is made in C.
+/// Functions of the library that wait themselves for nothing but the next item of a queue that is made in C, by a lock of its
+/// own.
 const TAKERS: [(&str, &str); 2] =
     [("_worker", "/concurrent/futures/thread.py"), ("_handle_tasks", "/multiprocessing/pool.py")];
 

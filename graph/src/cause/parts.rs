@@ -236,8 +236,8 @@ impl Writer<'_> {
         format!("; this held up {via}{on}, and in the end {last}{waiting} for {time}{opens}")
     }
 
-    /// `; on the way there cat (pid 7) waited to open the FIFO /run/answer`, of a step before `node` that opened a FIFO: who waits behind it is told by
-    /// what it did and not by that.
+    /// `; on the way there cat (pid 7) waited to open the FIFO /run/answer`, of a step before `node` that opened a FIFO: who
+    /// waits behind it is told by what it did and not by that.
     fn opens_fifo(&self, node: usize) -> Option<String> {
         let opens = |n: &&SliceNode| {
             let call = n.syscall.as_deref().is_some_and(|s| s.starts_with("open"));

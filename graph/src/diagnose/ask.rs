@@ -205,8 +205,8 @@ impl Walk<'_> {
                 s += 0.3;
             }
             let act = self.meanwhile(c);
-            // Who waited meanwhile, and for this one, hardly ended what that waited for.
-            let asks = self.path.iter().any(|p| p.0 == c.thread);
+            // Who is on the way waits for this one, and hardly ended what that waited for, if it ran for a moment or not.
+            let asks = self.on_the_way(c.thread);
             s += match act.mostly() {
                 _ if asks => -0.3,
                 Mostly::Running | Mostly::Runnable | Mostly::Unborn => 0.5,

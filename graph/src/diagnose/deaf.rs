@@ -13,12 +13,15 @@ const DEAF: &str =
     "the server waits for whatever comes, and this one of its clients does not take what it was sent since";
 
 impl Walk<'_> {
-    /// The only client of `server` that leaves what came from it unread while `asker`, a step on the way, waits at another connection with
-    /// it, for half of the time at least. Connections are told to be of one server by its name.
+    /// The only client of `server` that leaves what came from it unread while `asker`, a step on the way, waits at another
+    /// connection with it, for half of the time at least. Connections are told to be of one server by its name.
     pub(super) fn deaf(&self, server: ThreadId, asker: ThreadId, spans: &Spans) -> Option<Candidate> {
+        if self.g.unserved().is_empty() {
+            return None;
+        }
         let (a, b) = (spans.first()?.0, spans.last()?.1);
         let step = self.out.nodes.iter().rev().find(|n| n.thread == asker)?;
-        let own = self.c.object(step.object.or_else(|| Some(self.g.vertex(step.vertex).object))?)?;
+        let own = self.c.object(step.object.unwrap_or_else(|| self.g.vertex(step.vertex).object))?;
         let named = |o: &&Object| o.kind == ObjectKind::UnixStream && o.peer != 0 && !o.name.is_empty();
         let name = members(self.c, own).chain([own]).find(named).map(|o| o.name.as_str())?;
         if !self.serves_all(server, spans) {

@@ -10,8 +10,7 @@ impl Walk<'_> {
     /// The only other thread of the process of `holder`, which is on the way itself, that wanted something from outside of that
     /// process nearly all the time: what it gets it may pass on.
     pub(super) fn feeder(&self, holder: ThreadId, spans: &Spans) -> Option<ThreadId> {
-        let on_way = |t: ThreadId| self.path.iter().any(|p| p.0 == t);
-        let process = self.c.process_id_of(holder).filter(|_| on_way(holder))?;
+        let process = self.c.process_id_of(holder).filter(|_| self.on_the_way(holder))?;
         let feeds = |t: &ThreadId| {
             let act = activity(self.g, self.c, *t, spans);
             let Some(g) = act.waiting().filter(|g| g.blocked * 10 >= act.total * 9) else { return false };
@@ -21,7 +20,8 @@ impl Walk<'_> {
                 _ => false,
             }
         };
-        let mut all = self.g.threads_of(process).filter(|t| !on_way(*t) && self.counts(*t)).filter(feeds);
+        let mut all =
+            self.g.threads_of(process).filter(|t| !self.on_the_way(*t) && self.counts(*t)).filter(feeds);
         let (one, None) = (all.next()?, all.next()) else { return None };
         Some(one)
     }

@@ -117,7 +117,8 @@ impl Walk<'_> {
         waking.is_some_and(|v| own(&v) && v.waited().saturating_mul(2) >= before.spent)
     }
 
-    /// Does the step, whose process has not accepted what the one before asks, or serves its file system, wait for the output of a child of its process?
+    /// Does the step, whose process has not accepted what the one before asks, or serves its file system, wait for the output of
+    /// a child of its process?
     fn hears_child_of(&self, n: &SliceNode) -> bool {
         let owes = [Relation::Listens, Relation::Serves].map(relation_words);
         if !n.why_weak.as_deref().is_some_and(|w| owes.iter().any(|o| w.contains(o))) {

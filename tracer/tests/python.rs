@@ -58,10 +58,19 @@ fn of_recordings() -> Vec<(PathBuf, u32)> {
 /// What a program says: by thread, its frames as `NAME LINE FILE`, innermost first.
 type Truth = BTreeMap<u32, Vec<String>>;
 
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/waits.py");
+
 fn spawn(python: &PathBuf, what: &str) -> Program {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/waits.py");
     let mut command = Command::new(python);
-    command.args([script, what]).stdout(Stdio::piped()).process_group(0);
+    command.args([SCRIPT, what]).stdout(Stdio::piped()).process_group(0);
+    Program(command.spawn().unwrap())
+}
+
+/// The same once its standard input ends.
+fn spawn_when_told(python: &PathBuf, what: &str) -> Program {
+    let mut command = Command::new("sh");
+    command.args(["-c", "read line; exec \"$@\"", "sh"]).arg(python).args([SCRIPT, what]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
     Program(command.spawn().unwrap())
 }
 
@@ -144,10 +153,9 @@ fn threads_of_another_pid_namespace_are_found() {
         println!("skipped: unshare(1) may not make a pid namespace here");
         return;
     }
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/waits.py");
     for (python, minor) in interpreters() {
         let mut command = Command::new("unshare");
-        command.args(unshare).arg(python).args([script, "thread"]).stdout(Stdio::piped()).process_group(0);
+        command.args(unshare).arg(python).args([SCRIPT, "thread"]).stdout(Stdio::piped()).process_group(0);
         let mut program = Program(command.spawn().unwrap());
         let truth = truth(&mut program);
         let outer = program.0.id();
@@ -226,8 +234,10 @@ fn recorded(
     let options = Options { long_wait_ns: LONG, focus, ..Options::default() };
     let collector = Collector::start(options, sender).unwrap();
     let other = Program(Command::new("sleep").arg("1000").process_group(0).spawn().unwrap());
-    let mut program = spawn(python, what);
+    // Nothing of it is to happen before it is in the focus: of others a small piece of the stack is copied.
+    let mut program = spawn_when_told(python, what);
     collector.focus_on(if elsewhere { other.0.id() } else { program.0.id() });
+    drop(program.0.stdin.take());
     let truth = truth(&mut program);
     match looked_at {
         Some(time) => std::thread::sleep(Duration::from_nanos(LONG) + time),

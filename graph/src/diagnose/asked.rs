@@ -51,6 +51,10 @@ impl Walk<'_> {
         if others.is_empty() {
             return clients;
         }
+        let (idle, others): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|c| self.idle_client(c, thread, silent));
+        let why = "it idles at its own connection with this one, and what others had asked before the recording is not known";
+        self.out.rejected.extend(idle.into_iter().map(|c| (c.thread, why.to_owned())));
         let why = "it is another client of this one, which asked it nothing";
         self.out.rejected.extend(clients.into_iter().map(|c| (c.thread, why.to_owned())));
         others

@@ -35,7 +35,7 @@ impl Walk<'_> {
             };
             taken.filter(of_it).map(|r| r.what.first.max(m.what.first)).min()
         });
-        let last = taken.next()?;
+        let Some(last) = taken.next() else { return self.asks_meanwhile(server, asker, spans) };
         // Who looks again and again whether it is done asked for it before the first look.
         let earlier = taken.take_while(|at| at.saturating_add(AT_ONCE) >= begun);
         let polls = self.sleeps(asker, spans);

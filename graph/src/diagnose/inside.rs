@@ -334,6 +334,14 @@ impl Walk<'_> {
         class(&v, self.c) == WaitClass::Channel && ends.any(|e| asks.iter().any(|o| o.is_other_end_of(e)))
     }
 
+    /// Does a wait look at the other end of a connection that `thread` waits at?
+    pub(super) fn looks_at_other_end(&self, v: &Vertex, thread: ThreadId, spans: &Spans) -> bool {
+        let Some(own) = self.c.object(v.object) else { return false };
+        let (a, b) = extent(spans);
+        let mut ends = self.g.holds(thread, a..b.saturating_add(1)).filter_map(|h| self.c.object(h.object));
+        ends.any(|e| members(self.c, own).chain([own]).any(|o| o.is_other_end_of(e)))
+    }
+
     /// The thread of the process of `holder` that waits for what comes over one of the other ends of these.
     pub(super) fn watcher(&self, holder: ThreadId, ends: &[ObjectId], spans: &Spans) -> Option<ThreadId> {
         let own: Vec<_> = ends.iter().filter_map(|o| self.c.object(*o)).collect();

@@ -27,6 +27,7 @@ mod holders;
 mod input;
 mod inside;
 mod its_thread;
+mod late;
 mod makers;
 mod monitors;
 mod node;

@@ -130,7 +130,11 @@ impl<'g> Walk<'g> {
             let inside = || self.waited_for_inside(asker?, thread, &spans);
             let deaf = || self.deaf(thread, asker?, &spans);
             let Some(c) = handed.or_else(|| self.let_turn(thread)).or_else(inside).or_else(deaf) else {
-                self.ring(thread, &spans, entry);
+                if self.asked_before_over_bus(thread, &spans) {
+                    self.out.ring = true;
+                } else {
+                    self.ring(thread, &spans, entry);
+                }
                 return Ok(());
             };
             if !self.path.iter().any(|(t, _)| *t == c.thread) {

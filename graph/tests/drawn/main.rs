@@ -2,6 +2,7 @@
 
 mod asking;
 mod attached;
+mod attached_buses;
 mod attached_locks;
 mod attached_servers;
 mod attached_threads;

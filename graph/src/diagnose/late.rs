@@ -1,0 +1,120 @@
+//! A bus to which a recording comes late: what its clients asked it to hand on was before. Where each of them is tells who
+//! asks for something in the middle of what it does for another one, and who idles.
+
+use super::activity::{Activity, Mostly, Spans, activity, extent};
+use super::ask::Candidate;
+use super::finding::FindingKind;
+use super::walk::Walk;
+use crate::Vertex;
+use crate::class::{WaitClass, accepted, class, from_the_beginning};
+use pg_event::{Catalog, Frame, Ns, ObjectKind, Relation, StackId, ThreadId};
+
+/// Functions that ask for something over D-Bus and wait for the answer: those of libdbus wait by functions of its own.
+const ASK: &[&str] = &[
+    "sd_bus_call",
+    "sd_bus_call_method",
+    "g_dbus_connection_call_sync",
+    "g_dbus_connection_send_message_with_reply_sync",
+    "g_dbus_proxy_call_sync",
+];
+/// Functions that hand messages of a bus to who serves them.
+const SERVE: &[&str] = &["dbus_connection_dispatch", "sd_bus_process"];
+
+/// Does a stack tell that its thread asks for something over a bus?
+fn asks_over_bus(c: &Catalog, stack: StackId) -> bool {
+    let module = |f: &Frame| c.modules.get(f.module.index()).map_or("", |m| m.short());
+    let name = |m: &str| m.rsplit('/').next().unwrap_or_default().to_owned();
+    let caller = c.frames_of(stack).map(|f| name(module(f))).find(|m| !m.starts_with("libc"));
+    // The same library reads and hands on whatever comes for who has no loop of its own.
+    let any = |names: &[&str]| c.frames_of(stack).any(|f| names.contains(&f.function.as_str()));
+    let idles = || any(&["dbus_connection_read_write", "dbus_connection_read_write_dispatch"]);
+    any(ASK) || caller.is_some_and(|m| m.starts_with("libdbus-1")) && !idles()
+}
+
+/// ... in the middle of serving another one?
+fn asks_for_another(c: &Catalog, stack: StackId) -> bool {
+    let serves = || c.frames_of(stack).any(|f| SERVE.contains(&f.function.as_str()));
+    asks_over_bus(c, stack) && serves()
+}
+
+impl Walk<'_> {
+    fn begun_before(&self, v: &Vertex) -> bool {
+        v.begun_before || from_the_beginning(self.g, v)
+    }
+
+    /// The wait of a thread that lasts (nearly) all of the time, and was on before the recording.
+    fn waits_from_before(&self, t: ThreadId, spans: &Spans) -> Option<Vertex> {
+        let act: Activity = activity(self.g, self.c, t, spans);
+        let Mostly::Waiting(i) = act.mostly() else { return None };
+        let g = act.groups.get(i).filter(|g| g.blocked * 20 >= act.total * 19)?;
+        let v = self.g.vertex(g.longest()?.first);
+        self.begun_before(&v).then_some(v)
+    }
+
+    /// Who asks by way of `server`, too, in the middle of what it does for another one: `asker` had asked before the recording
+    /// began, and whoever idles would have answered. Of several first who is not on the way.
+    pub(super) fn asks_meanwhile(
+        &self,
+        server: ThreadId,
+        asker: ThreadId,
+        spans: &Spans,
+    ) -> Option<Candidate> {
+        self.waits_from_before(asker, spans)?;
+        let (a, b) = extent(spans);
+        let held = self.g.holds(server, a..b.saturating_add(1)).filter(|h| h.relation == Relation::Peer);
+        let mut asking: Vec<(Ns, ThreadId)> = held.map(|h| (h.time, h.holder)).collect();
+        asking.retain(|&(_, t)| {
+            t != asker
+                && t != server
+                && self.counts(t)
+                && self.waits_at_other_end(t, server, spans)
+                && self.waits_from_before(t, spans).is_some_and(|v| asks_for_another(self.c, v.user_stack))
+        });
+        asking.sort_unstable_by_key(|&(at, t)| (self.on_the_way(t), at, t));
+        let &(at, t) = asking.first()?;
+        let why = "no message was recorded; it asks by way of the same bus in the middle of what it does for another one, while others there idle";
+        Some(Candidate::unseen(t, spans.clone(), (self.g.vertex_at(t, at), at), why))
+    }
+
+    /// The way comes back to a bus from one who had asked it for something before the recording began: whom is not known.
+    pub(super) fn asked_before_over_bus(&mut self, server: ThreadId, spans: &Spans) -> bool {
+        let Some(n) = self.out.nodes.last().filter(|n| n.thread != server) else { return false };
+        let (asker, of) = (n.thread, vec![(n.start, n.start + n.duration)]);
+        let asks =
+            self.waits_from_before(asker, spans).is_some_and(|v| asks_for_another(self.c, v.user_stack));
+        if !asks || !self.serves_all(server, spans) {
+            return false;
+        }
+        self.found(asker, FindingKind::Unanswered, of);
+        true
+    }
+
+    /// A client that came to a server and idles, while the one before had asked that server before the recording began.
+    pub(super) fn idle_client(&self, c: &Candidate, server: ThreadId, spans: &Spans) -> bool {
+        let Some(asker) = self.path.len().checked_sub(2).map(|i| self.path[i].0) else { return false };
+        let Some(asked) = self.waits_from_before(asker, spans) else { return false };
+        let (a, b) = extent(spans);
+        let process = |t: ThreadId| self.c.process_id_of(t);
+        let unix = |o| self.c.object(o).is_some_and(|o| o.kind == ObjectKind::UnixStream);
+        let mut held = self
+            .g
+            .holds(server, a..b.saturating_add(1))
+            .filter(|h| process(h.holder) == process(c.thread))
+            .peekable();
+        // Whoever waits for an answer over a bus does so in functions that tell.
+        let of_bus = asks_over_bus(self.c, asked.user_stack);
+        let idles = || {
+            let v = self.waits_from_before(c.thread, spans)?;
+            let here = of_bus && !asks_over_bus(self.c, v.user_stack);
+            Some(match class(&v, self.c) {
+                WaitClass::EventLoop => true,
+                WaitClass::Channel => here && self.looks_at_other_end(&v, server, spans),
+                _ => false,
+            })
+        };
+        held.peek().is_some()
+            && held.all(|h| unix(h.object) && accepted(self.c, h.object))
+            && self.waits_from_before(server, spans).is_some()
+            && idles() == Some(true)
+    }
+}

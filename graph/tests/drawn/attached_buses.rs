@@ -1,0 +1,66 @@
+//! A recording that comes late to a bus: its clients had asked before it began.
+
+use crate::draw::bus::Bus;
+use crate::draw::slice;
+use pg_event::Relation;
+
+/// Where a service is that asks another one over the bus in the middle of what it was asked for.
+const IN_A_HANDLER: [&str; 5] = [
+    "poll (libc.so.6)",
+    "dbus_connection_send_with_reply_and_block (libdbus-1.so.3)",
+    "total (shop)",
+    "dbus_connection_dispatch (libdbus-1.so.3)",
+    "main (shop)",
+];
+
+/// A bus that all of these wait at since before the recording: `call`, as many that serve and ask as `serving` says, and
+/// the rest idles.
+fn late(clients: &[&str], serving: usize) -> Bus {
+    let mut b = Bus::new(clients);
+    let asks = b.d.stack(&IN_A_HANDLER);
+    let own = b.d.stack(&["poll (libc.so.6)", "dbus_connection_send_with_reply_and_block (libdbus-1.so.3)"]);
+    let idles = b.d.stack(&["poll (libc.so.6)", "loop_run (idler)", "main (idler)"]);
+    let other = b.d.object(pg_event::ObjectKind::EventFd, 500, 0, "");
+    for (n, (t, end, far)) in b.ends.clone().into_iter().enumerate() {
+        let (stack, on) = match n {
+            0 => (own, end),
+            n if n <= serving => (asks, end),
+            _ => (idles, b.d.set(&[end, other])),
+        };
+        b.d.catalog.objects[end.index()].connected = true;
+        b.d.wait(t, 0.0, 20.0, "poll").on(on).stack(stack).before().open();
+        b.d.hold(b.daemon, t, end, Relation::Peer, 1.0);
+        b.d.hold(t, b.daemon, far, Relation::Peer, 1.0);
+    }
+    b
+}
+
+/// Two services wait for answers over the bus in the middle of what they do, and whoever else is there idles: they wait for
+/// one another.
+#[test]
+fn services_that_had_asked_each_other_over_a_bus_are_a_circle() {
+    let r = late(&["call Total", "shop serve", "bank serve", "idler serve"], 2).diagnose("^call ");
+    assert_eq!(slice(&r), ["busd", "shop serve", "bank serve", "shop serve"], "{r:#?}");
+    assert!(r.root_causes[0].why.contains("circular"), "{r:#?}");
+}
+
+/// Whom the only one of that kind had asked is not known.
+#[test]
+fn whom_a_service_had_asked_over_a_bus_is_not_known() {
+    let r = late(&["call Total", "shop serve", "idler serve"], 1).diagnose("^call ");
+    assert_eq!(slice(&r), ["busd", "shop serve"], "{r:#?}");
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("shop"), "{r:#?}");
+    assert!(!r.root_causes[0].why.contains("circular"), "{r:#?}");
+}
+
+/// Somebody who idles at the bus was not necessarily asked.
+#[test]
+fn who_idles_at_a_bus_is_not_blamed_by_a_late_recording() {
+    for others in [1, 3] {
+        let clients = ["call Total", "idler one", "idler two", "idler three"];
+        let r = late(&clients[..=others], 0).diagnose("^call ");
+        assert_eq!(slice(&r), ["busd"], "{r:#?}");
+        let why = &r.root_causes[0].why;
+        assert!(why.contains("a recording from the beginning tells"), "{why}");
+    }
+}

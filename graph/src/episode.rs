@@ -2,7 +2,7 @@
 //! has not ended: the vertices in between belong to one episode. So do the pieces of one transfer to a disk or a
 //! file system.
 
-use crate::class::{WaitClass, class};
+use crate::class::{WaitClass, asked, class};
 use crate::words::is_plumbing;
 use crate::{BlockType, EventGraph, Retries, Vertex, VertexId};
 use pg_event::{Catalog, Frame, Ns, ObjectId, ObjectKind, OffState, Sysno, ThreadId};
@@ -164,6 +164,26 @@ fn in_pieces(v: &Vertex) -> bool {
     v.state == OffState::Uninterruptible && v.ran() <= v.waited() / 4
 }
 
+/// Did a server put its thread off: it had asked for something over a connection, and the answer came when a time-out of the
+/// server's own had passed? To ask again is to wait on.
+pub(crate) fn put_off(graph: &EventGraph, catalog: &Catalog, id: VertexId, v: &Vertex) -> bool {
+    /// Shorter time-outs are the server's own affair, ns.
+    const LEAST: Ns = 50_000_000;
+    /// A server's time-out and its answer are one turn, ns.
+    const TURN: Ns = 10_000_000;
+    if v.waited() < LEAST || v.ran() > v.waited() / 4 || class(v, catalog) != WaitClass::Channel {
+        return false;
+    }
+    let socket = |k| matches!(k, ObjectKind::Tcp | ObjectKind::UnixStream);
+    if !catalog.object(v.object).is_some_and(|o| socket(o.kind)) {
+        return false;
+    }
+    let Some(e) = graph.waking(id).map(|e| graph.edge(e)) else { return false };
+    let server = graph.vertex(e.from);
+    let own = catalog.process_id_of(v.thread) != catalog.process_id_of(server.thread);
+    own && server.timed_out && e.from_time.saturating_sub(server.woken) <= TURN && asked(graph, catalog, id)
+}
+
 /// The episodes of a thread in order of time: waits that last at least `min` (renewals added up) and
 /// stretches on the CPU of at least `min`.
 pub fn episodes(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, min: Ns) -> Vec<Episode> {
@@ -236,7 +256,7 @@ fn waits(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, min: Ns) -> Ve
                 e.ran += v.ran();
                 e.waits += 1;
                 e.longest = e.longest.max(waited);
-                renewable = renews(&v) || in_pieces(&v);
+                renewable = renews(&v) || in_pieces(&v) || put_off(graph, catalog, id, &v);
                 continue;
             }
             // A short wait on the way (a page fault, a lock) does not make it another one.
@@ -247,7 +267,7 @@ fn waits(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, min: Ns) -> Ve
         if let Some(e) = open.take() {
             keep(&mut out, e, min);
         }
-        renewable = renews(&v) || in_pieces(&v);
+        renewable = renews(&v) || in_pieces(&v) || put_off(graph, catalog, id, &v);
         open = Some(Episode {
             thread,
             first: id,

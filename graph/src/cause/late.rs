@@ -3,6 +3,7 @@
 use super::Writer;
 use crate::EdgeKind;
 use crate::diagnose::{SliceNode, only_reacts};
+use crate::episode::{put_off, wait_key};
 use pg_event::Ns;
 
 /// An answer that ended a wait.
@@ -34,5 +35,13 @@ impl Writer<'_> {
         let closes = || only_reacts(self.g, last, &e).is_some();
         let sent = e.kind == EdgeKind::Ipc && from.thread == by.thread && !closes();
         sent.then_some(Answer { at: e.from_time, timer: from.timed_out })
+    }
+
+    /// How often a step was put off: answered when a time-out of the server's had passed, whereupon it asked again.
+    pub(super) fn put_off(&self, of: &SliceNode) -> usize {
+        let key = wait_key(&self.g.vertex(of.vertex), self.c);
+        let within = self.g.vertices_in(of.thread, of.start..of.start + of.duration);
+        let same = within.map(|id| (id, self.g.vertex(id))).filter(|(_, v)| wait_key(v, self.c) == key);
+        same.filter(|(id, v)| put_off(self.g, self.c, *id, v)).count()
     }
 }

@@ -149,8 +149,14 @@ impl Writer<'_> {
                 self.patience(w)
             );
         }
+        let put_off = self.put_off(w);
         let answered = match self.answered(n, w) {
             _ if class(&self.g.vertex(w.vertex), self.c) == WaitClass::Child => "did not end".to_owned(),
+            _ if put_off > 1 => {
+                format!(
+                    "answered{on} {put_off} times, each time when a time-out of its own had passed, and was asked again"
+                )
+            }
             Some(a) => format!("answered{on} only at {}{}", moment(a.at), a.by_timer()),
             None => format!("never answered{on}"),
         };

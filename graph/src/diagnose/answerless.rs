@@ -136,7 +136,11 @@ impl Walk<'_> {
             return Ok(());
         }
         if class == WaitClass::EventLoop {
-            let by_timer = self.answers_by_timer(group);
+            let mut by_timer = self.answers_by_timer(group);
+            if by_timer && self.puts_off() {
+                self.only_at_work(thread, &silent, &mut holders);
+                by_timer = holders.is_empty();
+            }
             holders = self.asked_by_loop(thread, group, &silent, holders, by_timer);
             if holders.is_empty() && by_timer {
                 self.found(thread, FindingKind::Idle, group_spans(group));

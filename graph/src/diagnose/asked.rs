@@ -5,6 +5,7 @@ use super::ask::Candidate;
 use super::handed::AT_ONCE;
 use super::walk::Walk;
 use crate::class::{accepted, members, owed};
+use crate::episode::{put_off, wait_key};
 use crate::words::span;
 use pg_event::{Object, ObjectId, ObjectKind, Relation, ThreadId};
 
@@ -58,6 +59,24 @@ impl Walk<'_> {
         let why = "it is another client of this one, which asked it nothing";
         self.out.rejected.extend(clients.into_iter().map(|c| (c.thread, why.to_owned())));
         others
+    }
+
+    /// Was the step before answered again and again when a time-out of this server had passed, and asked again? What it asks
+    /// for is not there yet.
+    pub(super) fn puts_off(&self) -> bool {
+        let Some(n) = self.out.nodes.len().checked_sub(2).map(|i| &self.out.nodes[i]) else { return false };
+        let key = wait_key(&self.g.vertex(n.vertex), self.c);
+        let within = self.g.vertices_in(n.thread, n.start..n.start + n.duration);
+        let same = within.map(|id| (id, self.g.vertex(id))).filter(|(_, v)| wait_key(v, self.c) == key);
+        same.filter(|(id, v)| put_off(self.g, self.c, *id, v)).nth(1).is_some()
+    }
+
+    /// Of those that a server is connected with, who is at work, and may have what others ask for: the rest waits for the server.
+    pub(super) fn only_at_work(&mut self, server: ThreadId, silent: &Spans, holders: &mut Vec<Candidate>) {
+        let rests = |c: &mut Candidate| self.is_idle(c) || self.waits_at_other_end(c.thread, server, silent);
+        let idle: Vec<_> = holders.extract_if(.., rests).collect();
+        let why = "it waits for what the server brings itself";
+        self.out.rejected.extend(idle.into_iter().map(|c| (c.thread, why.to_owned())));
     }
 
     /// Of those that hold an end of several channels that are waited for at once, those that were asked over theirs; all,

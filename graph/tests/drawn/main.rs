@@ -29,6 +29,7 @@ mod looks;
 mod lost;
 mod makers;
 mod pools;
+mod put_off;
 mod python;
 mod questions;
 mod readers;

@@ -4,6 +4,7 @@
 use pg_event::{Catalog, Item, Kind, ObjectId, StackId, ThreadId};
 use pg_tui::clean::clean;
 use pg_tui::session::Session;
+use std::io::Write;
 use std::path::Path;
 
 /// Shorter waits are left out, ns.
@@ -35,6 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let names = c.frames_of(s).map(|f| if f.function.is_empty() { "?" } else { &f.function });
         clean(&names.take(60).collect::<Vec<_>>().join(" < ")).to_string()
     };
+    let mut out = std::io::stdout().lock();
     for e in &events {
         let asked = |t: ThreadId| c.thread(t).is_some_and(|t| tids.is_empty() || tids.contains(&t.tid));
         if !asked(e.thread) && !matches!(e.kind, Kind::Hold(h) if asked(h.subject)) {
@@ -56,7 +58,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Kind::Ipc(m) => format!("{:?} {} bytes over {}", m.direction, m.bytes, what(m.object)),
             _ => continue,
         };
-        println!("{:>12} us  {:<20} {line}", e.time / 1000, who(e.thread));
+        if writeln!(out, "{:>12} us  {:<20} {line}", e.time / 1000, who(e.thread)).is_err() {
+            break;
+        }
     }
     Ok(())
 }

@@ -3,7 +3,8 @@
 use super::activity::{Group, Spans, extent};
 use super::ask::Candidate;
 use super::handed::AT_ONCE;
-use super::walk::Walk;
+use super::walk::{Walk, group_spans};
+use crate::EdgeKind;
 use crate::class::{accepted, members, owed};
 use crate::episode::{put_off, wait_key};
 use crate::words::span;
@@ -77,6 +78,17 @@ impl Walk<'_> {
         let idle: Vec<_> = holders.extract_if(.., rests).collect();
         let why = "it waits for what the server brings itself";
         self.out.rejected.extend(idle.into_iter().map(|c| (c.thread, why.to_owned())));
+    }
+
+    /// Nobody was answered by this server, which had asked others than who let it turn: what those told it led to nothing.
+    pub(super) fn told_by_others(&self, thread: ThreadId, group: &Group, candidates: &[Candidate]) -> bool {
+        let unanswered = self.out.nodes.last().is_some_and(|n| n.edge == Some(EdgeKind::Holder));
+        if candidates.is_empty() || self.path.len() < 2 || !unanswered {
+            return false;
+        }
+        let spans = group_spans(group);
+        let owed = self.owed_in(thread, group, &spans);
+        !owed.is_empty() && !candidates.iter().any(|c| self.has_asked(thread, &owed, c, &spans))
     }
 
     /// Of those that hold an end of several channels that are waited for at once, those that were asked over theirs; all,

@@ -34,6 +34,7 @@ mod node;
 mod paused;
 mod poller;
 mod pose;
+mod queue;
 mod readers;
 mod rescued;
 mod ring;

@@ -7,13 +7,11 @@ use super::ask::Candidate;
 use super::finding::{Finding, FindingKind, Outcome};
 use super::node::{Entry, SliceNode};
 use crate::class::{WaitClass, class, is_schedulers_own};
-use crate::episode::WaitKey;
 use crate::report::QuestionInfo;
 use crate::words::{clean, short_who, span};
 use crate::{Decision, EventGraph, Question, Vertex, VertexId, Victim, Weak};
-use pg_event::{Catalog, ModuleKind, Ns, ObjectKind, ThreadId};
+use pg_event::{Catalog, ModuleKind, Ns, ThreadId};
 use std::cell::Cell;
-use std::collections::HashSet;
 use std::rc::Rc;
 
 /// Either go on, or a question is open.
@@ -353,6 +351,9 @@ impl<'g> Walk<'g> {
         if !candidates.is_empty() && unanswered > 0 && class == WaitClass::EventLoop && asks_again(self) {
             return self.answerless(thread, group, class, group_spans(group));
         }
+        if class == WaitClass::EventLoop && self.told_by_others(thread, group, &candidates) {
+            return self.answerless(thread, group, class, group_spans(group));
+        }
         if woken == 0 || woken < unanswered {
             if self.is_paused(thread, group) {
                 self.found(thread, FindingKind::Paused, group_spans(group));
@@ -385,56 +386,6 @@ impl<'g> Walk<'g> {
             return Ok(());
         };
         self.follow(c, class)
-    }
-
-    /// Whoever handed the lock over had queued for it too: what made it scarce is the one that had it before
-    /// them all, so a hand-off through a queue is one step.
-    fn past_the_queue(&self, thread: ThreadId, key: WaitKey, candidates: &mut Vec<Candidate>) {
-        const LONGEST_QUEUE: usize = 10_000;
-        let mut seen = HashSet::from([thread]);
-        for c in candidates.iter_mut() {
-            let mut passed = 0;
-            // Who has a lock of a file that others had lets it go as plainly as any other.
-            while (key.kind == ObjectKind::FileLock || c.weak == Some(Weak::MutexHandOff))
-                && passed < LONGEST_QUEUE
-                && seen.insert(c.thread)
-            {
-                let Some(queued) = self.queued(c, key) else { break };
-                let (before, _) = self.wakers(&queued);
-                let Some(next) = before.into_iter().find(|n| n.waking && !seen.contains(&n.thread)) else {
-                    break;
-                };
-                passed += 1;
-                *c = Candidate { time: c.time.min(next.time), ..next };
-            }
-            if passed > 0 {
-                let others = if passed == 1 { "another thread".into() } else { format!("{passed} threads") };
-                let why = c.weak.map_or_else(String::new, |w| format!("{}; ", w.words()));
-                c.entry.why_weak = Some(format!("{why}{others} that queued for it handed it on"));
-            }
-        }
-        let mut known = HashSet::new();
-        candidates.retain(|c| known.insert(c.thread));
-    }
-
-    /// The wait of a candidate for the same lock, or that of the child it waited for: flock(1) takes one for a shell.
-    fn queued(&self, c: &Candidate, key: WaitKey) -> Option<Group> {
-        let waits = |c: &Candidate| {
-            let mut act = self.meanwhile(c);
-            let Mostly::Waiting(i) = act.mostly() else { return None };
-            (i < act.groups.len()).then(|| act.groups.swap_remove(i))
-        };
-        let own = waits(c)?;
-        let same = |g: &Group| match key.kind {
-            ObjectKind::FileLock => g.key.object == key.object,
-            _ => g.key == key,
-        };
-        if same(&own) {
-            return Some(own);
-        }
-        let for_child = class(&self.representative(&own), self.c) == WaitClass::Child;
-        let child = self.wakers(&own).0.into_iter().find(|n| n.waking && for_child)?;
-        waits(&child).filter(same)
     }
 
     /// Go on to a candidate; a tracer is a cause by being attached, whatever it waits for itself.

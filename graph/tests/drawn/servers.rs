@@ -457,3 +457,37 @@ fn who_only_closes_after_a_time_out_is_looked_at_while_it_lasted() {
     let browser = r.slice.iter().find(|s| s.process == "browser").expect("the other end");
     assert!(browser.spent_ns > 8_000_000_000 && r.circle.is_empty(), "{r:#?}");
 }
+
+/// A helper of a proxy wakes it while it owes an answer that it waits for from a service: that is not what it waits for.
+#[test]
+fn who_was_not_asked_and_wakes_a_server_did_not_keep_it() {
+    let mut p = Proxy::new();
+    let [own, far, ..] = p.ends;
+    p.d.message(p.client, own, Direction::Send, 1.0, 90);
+    p.d.wait(p.worker, 0.1, 1.001, "epoll_wait").on(p.epoll).by(p.client, "sendto", own);
+    p.d.message(p.worker, far, Direction::Receive, 1.002, 90);
+    p.d.wait(p.client, 1.001, 20.0, "poll").on(own).open();
+    p.d.hold(p.worker, p.client, own, Relation::Peer, 3.0);
+    // The service hears of a program that it runs.
+    let [.., to, at] = p.ends;
+    p.d.message(p.worker, to, Direction::Send, 1.003, 90);
+    p.d.wait(p.service, 0.1, 1.004, "poll").on(at).by(p.worker, "writev", to);
+    p.d.message(p.service, at, Direction::Receive, 1.005, 90);
+    let cgi = p.d.process("page.cgi", "page.cgi", Some(p.service), 1.01);
+    let pipe = p.d.object(ObjectKind::Pipe, 700, 700, "");
+    let watched = p.d.set(&[at, pipe]);
+    p.d.wait(p.service, 1.02, 20.0, "epoll_wait").on(watched).open();
+    p.d.hold(cgi, p.service, pipe, Relation::Writes, 3.0);
+    p.d.hold(p.service, p.worker, to, Relation::Peer, 3.0);
+    let sums = p.d.stack(&["add_up (page.cgi)", "main (page.cgi)"]);
+    p.d.runs(cgi, 1.02, 20.0, sums);
+    let helper = p.d.process("helper", "helper of proxy", Some(p.master), 0.0);
+    let ends = [(2001, 2002), (2002, 2001)].map(|(a, b)| p.d.object(ObjectKind::UnixStream, a, b, ""));
+    p.d.wait(helper, 0.1, 14.0, "select").on(ends[1]).times_out();
+    p.d.message(helper, ends[1], Direction::Send, 14.0005, 20);
+    p.d.wait(p.worker, 1.01, 14.001, "epoll_wait").on(p.epoll).by(helper, "write", ends[1]);
+    p.d.message(p.worker, ends[0], Direction::Receive, 14.0015, 20);
+    p.d.wait(p.worker, 14.002, 20.0, "epoll_wait").on(p.epoll).open();
+    let r = p.diagnose();
+    assert_eq!(slice(&r), ["proxy: worker", "shop serve", "page.cgi"], "{r:#?}");
+}

@@ -203,6 +203,12 @@ pub(crate) fn is_schedulers_own(v: &Vertex, catalog: &Catalog) -> bool {
     catalog.frames_of(v.user_stack).any(|f| GO_OWN.contains(&f.function.as_str()))
 }
 
+/// Is it a thread that Node.js has for itself: it waits for a debugger, for background work, for the next timer of that?
+pub(crate) fn of_nodes_own(v: &Vertex, catalog: &Catalog) -> bool {
+    const OWN: [&str; 3] = ["StartIoThreadMain", "PlatformWorkerThread", "DelayedTaskScheduler"];
+    catalog.frames_of(v.user_stack).any(|f| OWN.iter().any(|own| f.function.contains(own)))
+}
+
 /// Does a runtime that schedules tasks by itself have nothing to execute on this thread? Whatever becomes ready may be
 /// executed on any of its threads, so none of them waits for another.
 pub(crate) fn idles_in_scheduler(v: &Vertex, catalog: &Catalog) -> bool {

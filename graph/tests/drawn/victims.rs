@@ -481,3 +481,24 @@ fn who_waits_for_timers_alone_is_told_when_named() {
     let why = d.diagnose("^timer ").root_causes.remove(0).why;
     assert!(why.contains("only its timers could wake it"), "{why}");
 }
+
+/// What Node.js has a thread for is no hang beside its event loop, which asked for something.
+#[test]
+fn who_waits_in_nodes_event_loop_hangs_and_not_its_inspector() {
+    let mut d = Drawing::new(12.0);
+    let node = d.process("node", "node ask.js", None, 0.0);
+    let inspector = d.thread(node, "node", 0.0);
+    let (near, far) = (endpoint_v4(1, 40_000), endpoint_v4(1, 6379));
+    let tcp = d.object(ObjectKind::Tcp, near, far, "");
+    let own: Vec<_> = (0..3).map(|i| d.object(ObjectKind::EventFd, 20 + i, 0, "")).collect();
+    let set = d.set(&[tcp, own[0], own[1], own[2]]);
+    d.message(node, tcp, Direction::Receive, 0.04, 16);
+    d.wait(node, 0.05, 12.0, "epoll_wait").on(set).open();
+    let idle =
+        d.stack(&["sem_wait (libc.so.6)", "uv_sem_wait (node)", "node::inspector::StartIoThreadMain (node)"]);
+    let word = d.object(ObjectKind::Futex, 0x100, 9, "");
+    d.wait(inspector, 0.03, 12.0, "futex").on(word).stack(idle).open();
+    let (g, c) = d.build();
+    let found = select(&g, &c, &Selection::default(), &VictimOptions::default()).unwrap();
+    assert_eq!(found.thread, node, "{found:?}");
+}

@@ -5,7 +5,7 @@ use super::activity::{Group, Mostly, Spans, activity, merged};
 use super::ask::Candidate;
 use super::finding::{Finding, FindingKind};
 use super::walk::{Flow, Walk};
-use crate::class::{WaitClass, asked, class};
+use crate::class::{WaitClass, asked, class, vague};
 use crate::{Edge, EdgeId, EdgeKind, VertexId};
 use pg_event::{Direction, Display, Ns, ObjectKind, StackId, ThreadId};
 
@@ -56,7 +56,9 @@ impl Walk<'_> {
         });
         let busy = sent.iter().find_map(|&(e, id)| {
             let to = self.g.vertex(e.to).thread;
-            let taken = if self.at_work(to, spans) { Some(to) } else { self.took_on(to, e.from_time, spans) };
+            let own = || Some(to).filter(|_| self.at_work(to, spans));
+            let other = || self.took_on(to, e.from_time, spans);
+            let taken = if self.hands_over(to) { other() } else { own().or_else(other) };
             taken.map(|t| (e, id, t))
         });
         let (e, id, thread) = busy.or_else(|| self.never_replied(asker, &sent, spans))?;
@@ -248,6 +250,7 @@ impl Walk<'_> {
             let v = self.g.vertex(longest.first);
             let own = match class(&v, self.c) {
                 WaitClass::Channel => asked(self.g, self.c, longest.first),
+                WaitClass::Lock => !vague(&v, self.c),
                 WaitClass::Terminal | WaitClass::Child | WaitClass::Room | WaitClass::Disk => true,
                 _ => false,
             };
@@ -257,6 +260,11 @@ impl Walk<'_> {
         let mut all = others.filter(took);
         let (one, None) = (all.next()?, all.next()) else { return None };
         Some(one)
+    }
+
+    /// Is it the thread by which GIO sends and receives all messages of a bus for its process? What they ask others do.
+    fn hands_over(&self, t: ThreadId) -> bool {
+        self.c.thread(t).is_some_and(|t| t.name == "gdbus") && !self.c.is_first(t)
     }
 
     /// Did a thread run, or wait for something in particular, for most of the time?

@@ -451,3 +451,35 @@ fn a_client_that_leaves_its_events_unread_keeps_the_server_from_answering() {
     assert_eq!(slice(&r), ["paste -o", "busd"], "{r:#?}");
     assert_eq!(r.circle.len(), 3, "{r:#?}");
 }
+
+/// A service whose messages one thread of it receives for all (GIO's): who took the request is another thread, whatever the
+/// first one had sent before.
+#[test]
+fn who_receives_for_the_others_has_not_taken_a_request() {
+    let mut b = Bus::new(&["call Print", "printd serve"]);
+    let (call, main) = (b.ends[0].0, b.ends[1].0);
+    let receiver = b.d.thread(main, "gdbus", 0.0);
+    b.ends[1].0 = receiver;
+    let polls = b.d.stack(&["poll (libc.so.6)", "g_main_loop_run (libglib-2.0.so.0)"]);
+    // It has answered something in between.
+    b.waits(1, 0.5, 1.003);
+    b.send(0, 1, 1.0);
+    b.waits(0, 1.001, 1.013);
+    b.send(1, 0, 1.01);
+    let (own, far) = (b.ends[1].1, b.ends[1].2);
+    b.d.wait(receiver, 1.011, 1.023, "poll").on(own).stack(polls).by(b.daemon, "sendmsg", far);
+    b.send(0, 1, 1.02);
+    b.d.wait(receiver, 1.024, 20.0, "poll").on(own).stack(polls).open();
+    let lock = b.d.object(ObjectKind::FileLock, 70, 0, "/var/spool/lock");
+    b.d.wait(main, 1.025, 20.0, "fcntl").on(lock).open();
+    let holder = b.d.process("spool", "spool run", None, 0.0);
+    let zip = b.d.stack(&["deflate (libz.so.1)", "main (spool)"]);
+    b.d.runs(holder, 0.0, 20.0, zip);
+    b.d.hold(holder, main, lock, Relation::Owns, 3.0);
+    b.d.wait(call, 1.021, 20.0, "poll").on(b.ends[0].1).open();
+    for n in 0..2 {
+        b.d.hold(b.daemon, b.ends[n].0, b.ends[n].1, Relation::Peer, 3.0);
+    }
+    let r = b.diagnose("^call ");
+    assert_eq!(slice(&r), ["busd", "printd serve", "spool run"], "{r:#?}");
+}

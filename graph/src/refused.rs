@@ -3,7 +3,9 @@
 
 use crate::EventGraph;
 use crate::builder::{FILE_LOCK, SPAWN, call_is};
-use pg_event::{Catalog, Direction, Ns, ObjectId, ObjectKind, SyscallUse, Sysno, ThreadId};
+use pg_event::{
+    Catalog, Direction, Frame, Ns, ObjectId, ObjectKind, SyscallUse, Sysno, ThreadId, syscall_number,
+};
 
 /// Which limit a failed call has come to.
 pub(crate) fn limit(error: i64) -> Option<&'static str> {
@@ -94,10 +96,28 @@ pub(crate) fn between_sleeps(
     thread: ThreadId,
     within: (Ns, Ns),
 ) -> Option<Evidence> {
-    let e = most_telling(g, c, std::iter::once(thread), within)?;
+    let Some(e) = most_telling(g, c, std::iter::once(thread), within) else {
+        return forks_in_vain(g, c, thread, within);
+    };
     let same = |u: &&SyscallUse| u.nr == e.call && u.object == e.object;
     let all = g.syscalls_of(thread, within.0..within.1).iter().map(|u| &u.what);
     all.filter(same).all(|u| u.result < 0).then_some(e)
+}
+
+/// Does a shell sleep until it may start another process? bash does so where it starts them, longer each time, and only after
+/// EAGAIN (`make_child` in its jobs.c).
+fn forks_in_vain(g: &EventGraph, c: &Catalog, thread: ThreadId, within: (Ns, Ns)) -> Option<Evidence> {
+    /// Frames of the sleep itself, at most.
+    const NEAR: usize = 4;
+    let here = |f: &Frame| {
+        f.function == "make_child"
+            && c.modules.get(f.module.index()).is_some_and(|m| m.short().ends_with("bash"))
+    };
+    let v = g.vertex_at(thread, within.0.midpoint(within.1)).map(|v| g.vertex(v))?;
+    let sleeps = v.syscall.is_any(&["nanosleep", "clock_nanosleep"]);
+    let call = syscall_number("clone")?;
+    let found = sleeps && c.frames_of(v.user_stack).take(NEAR).any(here);
+    found.then_some(Evidence { by: thread, call, error: -AGAIN, object: ObjectId::NONE })
 }
 
 /// Was anything sent over it later?

@@ -173,6 +173,11 @@ impl Walk<'_> {
             self.out.findings.insert(at, itself);
             return Ok(());
         }
+        // Whoever ends next lets it go on.
+        if refused.is_some_and(|e| e.of_spawn()) {
+            self.found(thread, FindingKind::Sleeping, group_spans(group));
+            return Ok(());
+        }
         if is_schedulers_own(&v, self.c) {
             let kind = if first { FindingKind::Unanswered } else { FindingKind::Idle };
             self.found(thread, kind, group_spans(group));

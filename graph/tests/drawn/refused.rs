@@ -1,7 +1,7 @@
 //! What a thread tries between its sleeps, drawn.
 
 use crate::draw::{Drawing, slice};
-use pg_event::{Direction, ObjectId, ObjectKind, ThreadId, endpoint_v4};
+use pg_event::{Direction, ObjectId, ObjectKind, Relation, ThreadId, endpoint_v4};
 use pg_graph::report::Report;
 use pg_graph::{Options, Selection, VictimOptions, run_with_policy, select, victims};
 
@@ -246,4 +246,26 @@ fn what_keeps_a_service_from_coming_is_told_before_the_loop() {
         assert_eq!(r.root_causes[0].process.as_deref(), Some(first), "{r:#?}");
         assert_eq!(slice(&r).first().map(String::as_str), Some("service --start"), "{r:#?}");
     }
+}
+
+/// bash sleeps in the function that starts processes only after it was not allowed to; that its parent waits for a child has
+/// nothing to do with it.
+#[test]
+fn a_shell_that_sleeps_where_it_starts_processes_may_start_none() {
+    let mut d = Drawing::new(15.0);
+    let run = d.process("bash", "bash run.sh", None, 0.0);
+    let shell = d.process("bash", "bash spawn.sh", Some(run), 0.5);
+    let nap = d.process("sleep", "sleep 100", Some(run), 0.6);
+    let tries = d.stack(&["clock_nanosleep (libc.so.6)", "sleep (libc.so.6)", "make_child (bash)"]);
+    for (from, to) in [(1.0, 2.0), (2.001, 4.0), (4.001, 8.0), (8.001, 15.0)] {
+        let w = d.wait(shell, from, to, "clock_nanosleep").stack(tries);
+        if to < 15.0 { w.times_out() } else { w.open() }
+    }
+    d.wait(nap, 0.7, 15.0, "clock_nanosleep").open();
+    let child = d.object(ObjectKind::Child, 0, 0, "any child");
+    d.wait(run, 0.7, 15.0, "wait4").on(child).open();
+    d.hold(nap, run, child, Relation::ChildOf, 2.0);
+    let r = d.diagnose("^bash spawn");
+    assert_eq!(slice(&r), Vec::<String>::new(), "{r:#?}");
+    assert!(r.root_causes[0].why.contains("no further process can be made"), "{r:#?}");
 }

@@ -438,7 +438,9 @@ pub(crate) fn owed(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, at: 
     let mut before = asked_before(graph, catalog, thread, at);
     before.retain(|o| !seen.iter().any(|s| s.0 == *o));
     seen.extend(before.into_iter().map(|o| (o, true, true)));
-    seen.retain(|(o, last, first)| *last && *first && connection(*o) && !accepted(catalog, *o));
+    // Some servers greet who has connected.
+    let own = |o: ObjectId, first: bool| first || connected(catalog, o);
+    seen.retain(|(o, last, first)| *last && own(*o, *first) && connection(*o) && !accepted(catalog, *o));
     seen.into_iter().map(|s| s.0).collect()
 }
 

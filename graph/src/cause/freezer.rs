@@ -29,18 +29,31 @@ impl Writer<'_> {
             let thawed = who(self.c, self.g.vertex(e.from).thread);
             return format!("{frozen}{by}; {thawed} thawed it at {}", moment(e.from_time));
         }
-        let group = self.c.process_of(r.thread).map_or("", |p| p.cgroup.as_str()).trim_end_matches('/');
-        // What is no path cannot be told in a command.
-        let thaw = if group.starts_with('/') {
-            let group = clean(group, 80);
-            format!(
-                "; it is in the control group {group}, which (or one above it) `echo 0 > /sys/fs/cgroup{group}/cgroup.freeze` thaws (cgroup v2)"
-            )
-        } else {
-            String::new()
-        };
+        let thaw = self.thaws(r.thread, n);
         let open = if self.g.vertex(n.vertex).open { " and nobody thawed it" } else { "" };
         format!("{frozen}{open}{by}{thaw}")
+    }
+
+    /// How a person thaws it. Version 1 has a hierarchy of its own for that, whose groups are not recorded; its threads wait in
+    /// another function of the kernel (`kernel/freezer.c`).
+    fn thaws(&self, thread: ThreadId, n: &SliceNode) -> String {
+        let kernel = self.g.vertex(n.vertex).kernel_stack;
+        let Some(p) = self.c.process_of(thread) else { return String::new() };
+        if self.c.frames_of(kernel).any(|f| f.function == "__refrigerator") {
+            return format!(
+                "; unless the system is suspended, the line `freezer` in /proc/{}/cgroup names its group, which `echo THAWED > /sys/fs/cgroup/freezer/GROUP/freezer.state` thaws (cgroup v1)",
+                p.pid
+            );
+        }
+        // What is no path cannot be told in a command.
+        let group = p.cgroup.as_str().trim_end_matches('/');
+        if !group.starts_with('/') {
+            return String::new();
+        }
+        let group = clean(group, 80);
+        format!(
+            "; it is in the control group {group}, which (or one above it) `echo 0 > /sys/fs/cgroup{group}/cgroup.freeze` thaws (cgroup v2)"
+        )
     }
 
     /// Who wrote to a file that freezes control groups shortly before `since`, last of all.

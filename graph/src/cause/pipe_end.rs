@@ -164,7 +164,7 @@ impl Writer<'_> {
                 let all =
                     others.iter().filter_map(|t| process(*t)).chain(process(by.thread)).collect::<Vec<_>>();
                 let other =
-                    || format!("{reader} reads to its end, which comes when all that have it close it");
+                    || format!("{reader} goes on when one of them writes, or when all that have it close it");
                 self.stands_in(&all).unwrap_or_else(other)
             }
         };

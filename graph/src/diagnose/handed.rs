@@ -52,7 +52,9 @@ impl Walk<'_> {
         sent.sort_by_key(|(e, _)| e.from_time);
         sent.retain(|(e, _)| {
             let to = self.g.vertex(e.to).thread;
-            to != asker && to != server && self.counts(to)
+            // One thread of a program may send, and another one receive.
+            let own = self.c.process_id_of(to) == self.c.process_id_of(asker);
+            !own && to != server && self.counts(to)
         });
         let busy = sent.iter().find_map(|&(e, id)| {
             let to = self.g.vertex(e.to).thread;
@@ -61,11 +63,27 @@ impl Walk<'_> {
             let taken = if self.hands_over(to) { other() } else { own().or_else(other) };
             taken.map(|t| (e, id, t))
         });
-        let (e, id, thread) = busy.or_else(|| self.never_replied(asker, &sent, spans))?;
+        let silent = || self.never_replied(asker, &sent, spans);
+        let (e, id, thread) = busy.or_else(|| self.died_with_it(&sent, spans)).or_else(silent)?;
         let why = "no wake-up by it was recorded; the server handed the request on to it and waited for whatever came next";
         let mut c = Candidate::unseen(thread, spans.clone(), (Some(e.to), e.from_time), why);
         (c.kind, c.entry.edge, c.entry.id) = (EdgeKind::Ipc, Some(EdgeKind::Ipc), Some(id));
         Some(c)
+    }
+
+    /// The one to whom a server sent something in a turn and whose process ended before it said anything: what it had taken
+    /// nobody answers.
+    fn died_with_it(&self, sent: &[(Edge, EdgeId)], spans: &Spans) -> Option<(Edge, EdgeId, ThreadId)> {
+        let (a, b) = (spans.first()?.0, spans.last()?.1);
+        let died = |e: &Edge| {
+            let to = self.g.vertex(e.to).thread;
+            let at = self.c.process_of(to).and_then(|p| p.end)?;
+            let says = |m: &crate::At<pg_event::IpcUse>| m.what.direction == Direction::Send;
+            let mut own = self.g.threads_of(self.c.process_id_of(to)?);
+            let said = own.any(|t| self.g.ipc_of(t, e.from_time..at).iter().any(says));
+            (at >= e.from_time && at < a + (b - a) / 2 && !said).then_some(to)
+        };
+        sent.iter().find_map(|&(e, id)| died(&e).map(|t| (e, id, t)))
     }
 
     /// The only one to whom a server sent something in a turn, if it said nothing from then on: it came to the server as

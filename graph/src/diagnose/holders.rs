@@ -178,7 +178,7 @@ impl Walk<'_> {
                     _ => relation_words(relation),
                 };
                 format!("{}: {how}", Weak::FromState.words())
-            } else if by_messages {
+            } else if by_messages || relation == Relation::Peer {
                 "no wake-up was recorded; it took or sent the last message at the other end".to_owned()
             } else {
                 "no wake-up was recorded; it is the only child in the catalogue that lived then".to_owned()

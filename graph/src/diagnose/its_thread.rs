@@ -25,7 +25,7 @@ impl Walk<'_> {
         if !self.takes_clients(listener, spans) {
             return None;
         }
-        let (mut rest, mut others) = (Vec::new(), Vec::new());
+        let (mut rest, mut others, mut executing) = (Vec::new(), Vec::new(), Vec::new());
         for t in self.g.threads_of(process).filter(|t| *t != listener && self.counts(*t)) {
             let act = activity(self.g, self.c, t, spans);
             // Who works is told apart otherwise.
@@ -34,8 +34,14 @@ impl Walk<'_> {
             }
             let Some(g) = act.waiting().filter(|g| g.blocked * 10 >= total(spans) * 9) else { continue };
             let id = self.representative(g).user_stack;
+            if self.in_statement(id) {
+                executing.push(t);
+            }
             let (stack, whole) = (self.functions_of(id), self.c.stack(id).is_some_and(|s| !s.truncated));
             if self.rests_at_client(g) { rest.push(stack) } else { others.push((t, stack, whole)) }
+        }
+        if let [one] = executing[..] {
+            return Some(one);
         }
         // How many are the same, and how many of these are the program's own.
         let same = |s: &[Function<'_>], r: &[Function<'_>]| {

@@ -14,7 +14,7 @@ use crate::class::{POSTGRES_LOCKS, WaitClass};
 use crate::profile::profile;
 use crate::words::{cmdline_at, named, short_who};
 use crate::{At, QuestionKind, Vertex};
-use pg_event::{Direction, IpcUse, Ns, ObjectKind, ProcessId, ThreadId};
+use pg_event::{Direction, IpcUse, Ns, ObjectKind, ProcessId, StackId, ThreadId};
 
 /// Functions of MariaDB and MySQL on the stack of a wait for a row or a table.
 pub(crate) const MARIADB_LOCKS: &[&str] =
@@ -125,6 +125,12 @@ impl Walk<'_> {
         if found.is_empty() {
             found = self.gave_up_for(thread, b);
             found.extend(self.ended_by(thread, group).filter(|f| found.iter().all(|x| x.2 != f.2)));
+        }
+        // None of its sessions can have it, nor has anybody else there anything to do with it: what a prepared transaction has
+        // locked belongs to nobody.
+        if found.is_empty() && own.is_none() && !postgres {
+            self.found(thread, FindingKind::Unanswered, group_spans(group));
+            return Ok(true);
         }
         // Who has been told nothing yet has locked nothing: of those that only idle, who has been told more is likelier to have.
         let told =
@@ -296,6 +302,11 @@ impl Walk<'_> {
     /// Does a session execute a statement at a time, by the title of its process? What it waits for then is its own doing.
     pub(super) fn executes(&self, thread: ThreadId, at: Ns) -> bool {
         Session::of(&cmdline_at(self.c, thread, at)).is_some_and(Session::busy)
+    }
+
+    /// Does a thread of MariaDB or MySQL execute a statement where it waits?
+    pub(super) fn in_statement(&self, stack: StackId) -> bool {
+        named(self.c, stack).iter().any(|f| STATEMENT.iter().any(|n| f.function.starts_with(n)))
     }
 
     fn session_question(

@@ -483,3 +483,21 @@ fn who_receives_for_the_others_has_not_taken_a_request() {
     let r = b.diagnose("^call ");
     assert_eq!(slice(&r), ["busd", "printd serve", "spool run"], "{r:#?}");
 }
+
+/// Who took a request that a bus handed on to it was killed before it said anything.
+#[test]
+fn who_was_killed_with_a_request_in_its_hands_is_the_cause() {
+    let mut b = Bus::new(&["call Total", "shop serve"]);
+    let (call, shop) = (b.ends[0].0, b.ends[1].0);
+    b.waits(1, 0.5, 1.003);
+    b.send(0, 1, 1.0);
+    b.d.exit(shop, 1.5);
+    let p = b.d.catalog.threads[shop.index()].process;
+    let row = &mut b.d.catalog.processes[p.index()];
+    (row.exit_status, row.end) = (Some(9), Some(1_500_000_000));
+    b.d.wait(call, 1.001, 20.0, "poll").on(b.ends[0].1).open();
+    b.d.hold(b.daemon, call, b.ends[0].1, Relation::Peer, 3.0);
+    let r = b.diagnose("^call ");
+    assert_eq!(slice(&r), ["busd", "shop serve"], "{r:#?}");
+    assert!(r.root_causes[0].why.contains("killed by signal 9"), "{r:#?}");
+}

@@ -473,7 +473,7 @@ fn a_full_disk_ends_the_recording_and_not_the_command() {
         return;
     }
     let dir = tempfile::tempdir().expect("a folder");
-    let Some(disk) = TinyDisk::new(&dir.path().join("disk"), 64) else {
+    let Some(disk) = TinyDisk::new(&dir.path().join("disk"), 256) else {
         println!("skipped: {test}: no tmpfs can be mounted here");
         return;
     };

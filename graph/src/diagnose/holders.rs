@@ -120,10 +120,14 @@ impl Walk<'_> {
         }
         // What an epoll instance watched just then may not have been read, and a datagram may go to anybody: by the messages,
         // who was asked over what.
-        if class == WaitClass::EventLoop {
+        let several = class == WaitClass::Channel && members.len() > 1 && !facts.is_empty();
+        if class == WaitClass::EventLoop || several {
             let epoll = kind(self.representative(group).object) == Some(ObjectKind::Epoll);
             let mut owed = self.owed_in(thread, group, silent);
-            owed.retain(|o| !ends.contains(o) && (epoll || kind(*o) == Some(ObjectKind::Udp)));
+            let watched = |o: &ObjectId| {
+                if several { members.contains(o) } else { epoll || kind(*o) == Some(ObjectKind::Udp) }
+            };
+            owed.retain(|o| !ends.contains(o) && watched(o));
             let asked = self.at_other_ends(thread, &owed, until);
             facts.extend(asked.into_iter().map(|(at, t)| (t, Relation::Peer, at)));
             ends.extend(owed);

@@ -491,3 +491,30 @@ fn who_was_not_asked_and_wakes_a_server_did_not_keep_it() {
     let r = p.diagnose();
     assert_eq!(slice(&r), ["proxy: worker", "shop serve", "page.cgi"], "{r:#?}");
 }
+
+/// A server that copies from one connection to another was found to have its client's only: it had sent the other one what
+/// that asked, and waits for the answer.
+#[test]
+fn who_was_asked_over_one_of_two_connections_is_followed_though_it_was_not_found() {
+    let mut d = Drawing::new(20.0);
+    let client = d.process("ask", "ask price", None, 0.5);
+    let relay = d.process("relay", "relay listen", None, 0.0);
+    let program = d.process("calc", "calc price", Some(relay), 0.6);
+    let (near, far) = (endpoint_v4(1, 40_000), endpoint_v4(1, 8383));
+    let [own, at] = [(near, far), (far, near)].map(|(a, b)| d.object(ObjectKind::Tcp, a, b, ""));
+    let [to, end] = [(71, 72), (72, 71)].map(|(a, b)| d.object(ObjectKind::UnixStream, a, b, ""));
+    let both = d.set(&[to, at]);
+    d.message(client, own, Direction::Send, 1.0, 3);
+    d.wait(relay, 0.7, 1.001, "select").on(both).by(client, "write", own);
+    d.message(relay, at, Direction::Receive, 1.0015, 3);
+    d.message(relay, to, Direction::Send, 1.002, 3);
+    d.message(program, end, Direction::Receive, 1.003, 3);
+    d.wait(client, 1.001, 20.0, "read").on(own).open();
+    d.wait(relay, 1.0025, 20.0, "select").on(both).open();
+    let sums = d.stack(&["price (calc)", "main (calc)"]);
+    d.runs(program, 1.004, 20.0, sums);
+    d.hold(relay, client, own, Relation::Peer, 3.0);
+    d.hold(client, relay, at, Relation::Peer, 3.0);
+    let r = d.diagnose("^ask ");
+    assert_eq!(slice(&r), ["relay listen", "calc price"], "{r:#?}");
+}

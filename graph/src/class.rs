@@ -321,7 +321,8 @@ pub fn class(v: &Vertex, catalog: &Catalog) -> WaitClass {
     }
     if v.syscall.is_any(POLLS) {
         let none = object.is_some_and(|o| o.kind == ObjectKind::Set && o.members.is_empty());
-        if none || (object.is_none() && v.value == 0 && (v.timed_out || v.open)) {
+        let not_woken = v.timed_out || v.open || v.interrupted;
+        if none || (object.is_none() && v.value == 0 && not_woken) {
             return WaitClass::Sleep;
         }
         return match object {

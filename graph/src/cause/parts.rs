@@ -335,10 +335,18 @@ impl Writer<'_> {
     /// "5.00 s x 2" for waits that their own time-out ended, else the whole length.
     pub(super) fn patience(&self, n: &SliceNode) -> String {
         let v = self.g.vertex(n.vertex);
-        match (v.timed_out, n.waits) {
-            (true, 2..) => format!("{} x {}", span(v.waited()), n.waits),
+        match (v.timed_out, n.waits, self.each(n)) {
+            (true, 2.., Some(each)) => format!("{} x {}", span(each), n.waits),
+            (true, 2.., None) => format!("{} ({} times)", span(n.spent), n.waits),
             _ => span(n.spent),
         }
+    }
+
+    /// How long each of several waits lasted, ns, where they were about as long as each other.
+    pub(super) fn each(&self, n: &SliceNode) -> Option<Ns> {
+        let one = self.g.vertex(n.vertex).waited();
+        let all = one.saturating_mul(n.waits as u64);
+        (n.waits > 1 && all.abs_diff(n.spent) <= n.spent / 5).then_some(one)
     }
 
     pub(super) fn last_of(&self, n: &SliceNode) -> VertexId {

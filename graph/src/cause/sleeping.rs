@@ -90,10 +90,12 @@ impl Writer<'_> {
         } else {
             "as long as it had asked for"
         };
-        let each = span(n.spent / n.waits.max(1) as u64);
         let how = match self.unlike(n) {
             Some(lengths) => lengths,
-            None if n.waits > 1 => format!("{each} at a time ({} times)", n.waits),
+            None if n.waits > 1 => match self.each(n) {
+                Some(each) => format!("{} at a time ({} times)", span(each), n.waits),
+                None => format!("{} times, {how}", n.waits),
+            },
             // What is looked at may be less than that.
             None if !on && !v.begun_before && n.spent.saturating_add(n.spent / 32) < v.waited() => {
                 format!("{how} ({} in all)", span(v.waited()))

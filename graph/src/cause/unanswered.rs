@@ -345,11 +345,8 @@ impl Writer<'_> {
             },
         };
         let asked = self.asked_for(n).map_or_else(String::new, |a| format!(" (it had sent {a})"));
-        let times = if last.timed_out && n.waits > 1 {
-            format!(", {} each", span(self.g.vertex(n.vertex).waited()))
-        } else {
-            String::new()
-        };
+        let times = self.each(n).filter(|_| last.timed_out);
+        let times = times.map_or_else(String::new, |each| format!(", {} each", span(each)));
         format!("{full} {}{times}{asked}; {how}, and {whom}", self.waited(n))
     }
 

@@ -48,8 +48,8 @@ impl Walk<'_> {
         // ... nor, where it was answered, of the sleeps between.
         let answered = |o: ObjectId| {
             let got = |m: &At<IpcUse>| m.what.object == o && m.what.direction == Direction::Receive;
-            class == WaitClass::Sleep
-                && silent.iter().any(|&(a, b)| self.g.ipc_of(thread, a..b).iter().any(got))
+            let (a, b) = extent(silent);
+            class == WaitClass::Sleep && self.g.ipc_of(thread, a..b).iter().any(got)
         };
         let about = |o: ObjectId| (!futex || kind(o).is_none_or(|k| k == ObjectKind::Futex)) && !answered(o);
         let found = |spans: &Spans| -> Vec<HoldFact> {
@@ -75,7 +75,7 @@ impl Walk<'_> {
         }
         if facts.is_empty()
             && class == WaitClass::Sleep
-            && let Some(object) = self.tried_for(thread, silent)
+            && let Some(object) = self.tried_for(thread, silent).filter(|o| !answered(*o))
         {
             let of = |h: &&crate::HoldFact| h.object == object && h.holder != thread;
             facts.extend(self.g.holds.iter().filter(of).map(|h| (h.holder, h.relation, h.time)));

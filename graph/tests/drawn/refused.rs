@@ -269,3 +269,33 @@ fn a_shell_that_sleeps_where_it_starts_processes_may_start_none() {
     assert_eq!(slice(&r), Vec::<String>::new(), "{r:#?}");
     assert!(r.root_causes[0].why.contains("no further process can be made"), "{r:#?}");
 }
+
+/// A program that sleeps and asks a server in between, which answers each time. It also looks for events over that
+/// connection, of which there are none: that is no lock that the server keeps.
+#[test]
+fn a_server_that_answers_each_time_is_not_what_a_sleeping_loop_waits_for() {
+    let mut d = Drawing::new(12.0);
+    let server = d.process("display", "display :1", None, 0.0);
+    let asks = d.process("search", "search --sync", None, 0.5);
+    let (own, far) =
+        (d.object(ObjectKind::UnixStream, 1, 2, "/run/d"), d.object(ObjectKind::UnixStream, 2, 1, "/run/d"));
+    let set = d.set(&[far]);
+    let mut idle = 0.0;
+    for n in 0..10 {
+        let at = 1.0 + f64::from(n);
+        d.message(asks, own, Direction::Send, at, 24);
+        d.wait(server, idle, at + 0.001, "epoll_wait").on(set).by(asks, "sendmsg", own);
+        d.message(server, far, Direction::Receive, at + 0.002, 24);
+        d.message(server, far, Direction::Send, at + 0.003, 32);
+        d.message(asks, own, Direction::Receive, at + 0.004, 32);
+        d.call(asks, at + 0.005, "recvmsg", own, -11);
+        d.wait(asks, at + 0.006, at + 0.999, "clock_nanosleep").times_out();
+        idle = at + 0.004;
+    }
+    d.wait(server, idle, 12.0, "epoll_wait").on(set).open();
+    d.hold(server, asks, own, Relation::Peer, 3.5);
+    let r = d.diagnose("^search");
+    assert_eq!(slice(&r), Vec::<String>::new(), "{r:#?}");
+    let why = &r.root_causes[0].why;
+    assert!(why.contains("asked display (pid 1000)") && why.contains("which answered"), "{why}");
+}

@@ -386,11 +386,14 @@ impl Walk<'_> {
             self.out.findings.push(Finding { thread, node: own, kind, spans });
             return Ok(());
         }
-        if self.by_baseline(thread, group, &spans)? {
+        let waits = self.g.vertex(self.out.nodes[holder_node].vertex);
+        // Who waits for the other end of a FIFO to be opened is no server that waits for requests.
+        let over = spans.last().map_or(0, |s| s.1);
+        let stuck = opens_fifo(&waits, self.c) || left_alone(self.g, self.c, &waits, over);
+        if !stuck && self.by_baseline(thread, group, &spans)? {
             return Ok(());
         }
         // The first thread of a daemon may only wait for signals.
-        let waits = self.g.vertex(self.out.nodes[holder_node].vertex);
         let heeds = c.relation == Some(Relation::Serves) && class(&waits, self.c) == WaitClass::Signal
             || c.relation == Some(Relation::Peer) && self.parked(&waits);
         let anybody = heeds || self.serves_anybody(&waits);
@@ -402,9 +405,6 @@ impl Walk<'_> {
         if holder_node != own {
             let outside = act.waiting().filter(|_| idles);
             let outside = outside.and_then(|g| self.asked_outside(c.thread, g, &merged(spans.clone())));
-            // Who waits for the other end of a FIFO to be opened is no server that waits for requests.
-            let over = spans.last().map_or(0, |s| s.1);
-            let stuck = opens_fifo(&waits, self.c) || left_alone(self.g, self.c, &waits, over);
             let unanswered = outside.is_some() || stuck;
             let kind = if unanswered { FindingKind::Unanswered } else { FindingKind::Idle };
             if let Some(n) = self.out.nodes.last_mut().filter(|_| outside.is_some()) {

@@ -5,7 +5,7 @@ use super::ask::{Candidate, nearby};
 use super::pose::Posed;
 use super::walk::{Flow, Walk};
 use crate::baseline::{Similar, similar, similar_among};
-use crate::class::{WaitClass, accepted, asked, class, idles_in_scheduler};
+use crate::class::{WaitClass, accepted, asked, class, idles_in_scheduler, opens_fifo};
 use crate::facts::HoldFact;
 use crate::kernel::idles;
 use crate::words::{moment, percent, short_who, span};
@@ -18,7 +18,12 @@ impl Walk<'_> {
     /// each of its threads during the hang. Returns whether that led anywhere.
     pub(crate) fn by_baseline(&mut self, thread: ThreadId, group: &Group, silent: &Spans) -> Flow<bool> {
         let Some(clip) = group.longest() else { return Ok(false) };
-        let found = self.baselines(thread, clip.last);
+        let mut found = self.baselines(thread, clip.last);
+        // Who opens another FIFO was let go on by somebody else.
+        let own = self.g.vertex(clip.last);
+        if opens_fifo(&own, self.c) {
+            found.retain(|s| self.g.vertex(s.vertex).object == own.object);
+        }
         // Only those that lead to somebody who behaves unusually are worth a question.
         let mut useful: Vec<(Similar, Candidate)> = Vec::new();
         let told = self.out.nodes.last().map(|n| n.thread);

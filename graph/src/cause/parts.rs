@@ -59,7 +59,13 @@ impl Writer<'_> {
             "unknown" => return format!("was not seen for {}", span(n.spent)),
             _ => {}
         }
-        let times = if n.waits > 1 { format!(" ({} times)", n.waits) } else { String::new() };
+        let whole = self.g.vertex(n.vertex).waited();
+        let times = match n.waits {
+            2.. => format!(" ({} times)", n.waits),
+            // Only a part of it was looked at.
+            _ if whole.saturating_mul(4) > n.spent.saturating_mul(5) => format!(" ({} in all)", span(whole)),
+            _ => String::new(),
+        };
         let call = n.syscall.as_ref().map_or_else(String::new, |s| format!(" in {s}"));
         let verb = if n.state == "stopped" { "was stopped" } else { "waited" };
         let f = self.called_from(n).filter(|f| !f.starts_with("0x"));

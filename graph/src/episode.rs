@@ -164,14 +164,15 @@ fn in_pieces(v: &Vertex) -> bool {
     v.state == OffState::Uninterruptible && v.ran() <= v.waited() / 4
 }
 
+/// Shorter time-outs of a server are its own affair, ns.
+const PUT_OFF: Ns = 50_000_000;
+
 /// Did a server put its thread off: it had asked for something over a connection, and the answer came when a time-out of the
 /// server's own had passed? To ask again is to wait on.
-pub(crate) fn put_off(graph: &EventGraph, catalog: &Catalog, id: VertexId, v: &Vertex) -> bool {
-    /// Shorter time-outs are the server's own affair, ns.
-    const LEAST: Ns = 50_000_000;
+fn put_off(graph: &EventGraph, catalog: &Catalog, id: VertexId, v: &Vertex) -> bool {
     /// A server's time-out and its answer are one turn, ns.
     const TURN: Ns = 10_000_000;
-    if v.waited() < LEAST || v.ran() > v.waited() / 4 || class(v, catalog) != WaitClass::Channel {
+    if v.waited() < PUT_OFF || v.ran() > v.waited() / 4 || class(v, catalog) != WaitClass::Channel {
         return false;
     }
     let socket = |k| matches!(k, ObjectKind::Tcp | ObjectKind::UnixStream);
@@ -182,6 +183,19 @@ pub(crate) fn put_off(graph: &EventGraph, catalog: &Catalog, id: VertexId, v: &V
     let server = graph.vertex(e.from);
     let own = catalog.process_id_of(v.thread) != catalog.process_id_of(server.thread);
     own && server.timed_out && e.from_time.saturating_sub(server.woken) <= TURN && asked(graph, catalog, id)
+}
+
+/// How many of its waits within a span that are for the same as `like` ended so.
+pub(crate) fn times_put_off(
+    graph: &EventGraph,
+    catalog: &Catalog,
+    like: &Vertex,
+    (start, end): (Ns, Ns),
+) -> usize {
+    let key = wait_key(like, catalog);
+    let within = graph.vertices_in(like.thread, start..end).map(|id| (id, graph.vertex(id)));
+    let same = within.filter(|(_, v)| v.waited() >= PUT_OFF && wait_key(v, catalog) == key);
+    same.filter(|(id, v)| put_off(graph, catalog, *id, v)).count()
 }
 
 /// The episodes of a thread in order of time: waits that last at least `min` (renewals added up) and

@@ -3,7 +3,7 @@
 use super::Writer;
 use crate::EdgeKind;
 use crate::diagnose::{SliceNode, only_reacts};
-use crate::episode::{put_off, wait_key};
+use crate::episode::times_put_off;
 use pg_event::Ns;
 
 /// An answer that ended a wait.
@@ -39,9 +39,6 @@ impl Writer<'_> {
 
     /// How often a step was put off: answered when a time-out of the server's had passed, whereupon it asked again.
     pub(super) fn put_off(&self, of: &SliceNode) -> usize {
-        let key = wait_key(&self.g.vertex(of.vertex), self.c);
-        let within = self.g.vertices_in(of.thread, of.start..of.start + of.duration);
-        let same = within.map(|id| (id, self.g.vertex(id))).filter(|(_, v)| wait_key(v, self.c) == key);
-        same.filter(|(id, v)| put_off(self.g, self.c, *id, v)).count()
+        times_put_off(self.g, self.c, &self.g.vertex(of.vertex), (of.start, of.start + of.duration))
     }
 }

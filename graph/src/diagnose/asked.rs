@@ -6,7 +6,7 @@ use super::handed::AT_ONCE;
 use super::walk::{Walk, group_spans};
 use crate::EdgeKind;
 use crate::class::{accepted, members, owed};
-use crate::episode::{put_off, wait_key};
+use crate::episode::times_put_off;
 use crate::words::span;
 use pg_event::{Object, ObjectId, ObjectKind, Relation, ThreadId};
 
@@ -66,10 +66,7 @@ impl Walk<'_> {
     /// for is not there yet.
     pub(super) fn puts_off(&self) -> bool {
         let Some(n) = self.out.nodes.len().checked_sub(2).map(|i| &self.out.nodes[i]) else { return false };
-        let key = wait_key(&self.g.vertex(n.vertex), self.c);
-        let within = self.g.vertices_in(n.thread, n.start..n.start + n.duration);
-        let same = within.map(|id| (id, self.g.vertex(id))).filter(|(_, v)| wait_key(v, self.c) == key);
-        same.filter(|(id, v)| put_off(self.g, self.c, *id, v)).nth(1).is_some()
+        times_put_off(self.g, self.c, &self.g.vertex(n.vertex), (n.start, n.start + n.duration)) > 1
     }
 
     /// Of those that a server is connected with, who is at work, and may have what others ask for: the rest waits for the server.

@@ -63,10 +63,17 @@ impl Walk<'_> {
         let (a, b) = extent(spans);
         let held = self.g.holds(server, a..b.saturating_add(1)).filter(|h| h.relation == Relation::Peer);
         let mut asking: Vec<(Ns, ThreadId)> = held.map(|h| (h.time, h.holder)).collect();
+        // What costs least first: a server may have thousands of clients.
+        let middle = a.midpoint(b);
+        let may_ask = |t: ThreadId| {
+            let at = self.g.vertex_at(t, middle).map(|v| self.g.vertex(v));
+            at.is_some_and(|v| asks_for_another(self.c, v.user_stack))
+        };
         asking.retain(|&(_, t)| {
             t != asker
                 && t != server
                 && self.counts(t)
+                && may_ask(t)
                 && self.waits_at_other_end(t, server, spans)
                 && self.waits_from_before(t, spans).is_some_and(|v| asks_for_another(self.c, v.user_stack))
         });

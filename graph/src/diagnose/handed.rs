@@ -71,13 +71,15 @@ impl Walk<'_> {
         Some(c)
     }
 
-    /// The one to whom a server sent something in a turn and whose process ended before it said anything: what it had taken
-    /// nobody answers.
+    /// The one to whom a server sent something in a turn and whose process was killed, or failed, before it said anything: what
+    /// it had taken nobody answers.
     fn died_with_it(&self, sent: &[(Edge, EdgeId)], spans: &Spans) -> Option<(Edge, EdgeId, ThreadId)> {
         let (a, b) = (spans.first()?.0, spans.last()?.1);
         let died = |e: &Edge| {
             let to = self.g.vertex(e.to).thread;
-            let at = self.c.process_of(to).and_then(|p| p.end)?;
+            // Who ends as it should had what it wanted.
+            let failed = self.c.process_of(to).filter(|p| p.exit_status.is_some_and(|s| s != 0));
+            let at = failed.and_then(|p| p.end)?;
             let says = |m: &crate::At<pg_event::IpcUse>| m.what.direction == Direction::Send;
             let mut own = self.g.threads_of(self.c.process_id_of(to)?);
             let said = own.any(|t| self.g.ipc_of(t, e.from_time..at).iter().any(says));

@@ -203,10 +203,13 @@ pub(crate) fn is_schedulers_own(v: &Vertex, catalog: &Catalog) -> bool {
     catalog.frames_of(v.user_stack).any(|f| GO_OWN.contains(&f.function.as_str()))
 }
 
-/// Is it a thread that Node.js has for itself: it waits for a debugger, for background work, for the next timer of that?
+/// Is it a thread that Node.js has for itself, with nothing to do: it waits for a debugger, for background work, for the next
+/// timer of that?
 pub(crate) fn of_nodes_own(v: &Vertex, catalog: &Catalog) -> bool {
     const OWN: [&str; 3] = ["StartIoThreadMain", "PlatformWorkerThread", "DelayedTaskScheduler"];
-    catalog.frames_of(v.user_stack).any(|f| OWN.iter().any(|own| f.function.contains(own)))
+    /// Frames of the wait itself, at most: deeper it does what it was given.
+    const NEAR: usize = 8;
+    catalog.frames_of(v.user_stack).take(NEAR).any(|f| OWN.iter().any(|own| f.function.contains(own)))
 }
 
 /// Does a runtime that schedules tasks by itself have nothing to execute on this thread? Whatever becomes ready may be
@@ -224,9 +227,14 @@ pub(crate) fn vague(v: &Vertex, catalog: &Catalog) -> bool {
 }
 
 /// Has its thread waited for the same since the recording began, by one time-out after the other?
-pub(crate) fn from_the_beginning(graph: &EventGraph, v: &Vertex) -> bool {
+fn from_the_beginning(graph: &EventGraph, v: &Vertex) -> bool {
     let mut waits = graph.vertices_of(v.thread).map(|id| graph.vertex(id));
     waits.find(|w| w.object.is_some()).is_some_and(|w| w.start == 0 && w.object == v.object)
+}
+
+/// Was it on when the recording began?
+pub(crate) fn from_before(graph: &EventGraph, v: &Vertex) -> bool {
+    v.begun_before || from_the_beginning(graph, v)
 }
 
 /// What a set or an epoll instance watches, as far as it is known.
@@ -372,7 +380,7 @@ pub(crate) fn asked(graph: &EventGraph, catalog: &Catalog, vertex: VertexId) -> 
             true
         }
         // It may have asked before the recording.
-        None if !epoll && (v.begun_before || from_the_beginning(graph, &v)) => {
+        None if !epoll && from_before(graph, &v) => {
             let mut ends = members.iter().chain([&v.object]).filter(|o| connected(catalog, **o));
             ends.next().is_some() && ends.next().is_none()
         }
@@ -422,6 +430,26 @@ fn port(endpoint: u64) -> u64 {
 /// Connections over which a thread asks and has had no answer before `at`: it sent the first message and the last one. Who
 /// serves a connection takes the first, which need not have been recorded.
 pub(crate) fn owed(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, at: Ns) -> Vec<ObjectId> {
+    let all = said_last(graph, catalog, thread, at).into_iter();
+    all.filter(|(_, first)| *first).map(|(o, _)| o).collect()
+}
+
+/// The same of who is known to wait for an answer: some servers greet who has connected, and are asked then. What tells of a
+/// heartbeat looks so as well, and counts for nothing where another one is owed.
+pub(crate) fn owed_or_greeted(
+    graph: &EventGraph,
+    catalog: &Catalog,
+    thread: ThreadId,
+    at: Ns,
+) -> Vec<ObjectId> {
+    let all = said_last(graph, catalog, thread, at);
+    let asked = all.iter().any(|(_, first)| *first);
+    let counts = |(o, first): &(ObjectId, bool)| *first || !asked && connected(catalog, *o);
+    all.into_iter().filter(counts).map(|(o, _)| o).collect()
+}
+
+/// Connections over which a thread said the last message before `at`, and whether the first one as well.
+fn said_last(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, at: Ns) -> Vec<(ObjectId, bool)> {
     const LOOKED_AT: usize = 256;
     let connection = |o: ObjectId| {
         let kind = catalog.object(o).map_or(ObjectKind::Unknown, |o| o.kind);
@@ -439,16 +467,14 @@ pub(crate) fn owed(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, at: 
     let mut before = asked_before(graph, catalog, thread, at);
     before.retain(|o| !seen.iter().any(|s| s.0 == *o));
     seen.extend(before.into_iter().map(|o| (o, true, true)));
-    // Some servers greet who has connected.
-    let own = |o: ObjectId, first: bool| first || connected(catalog, o);
-    seen.retain(|(o, last, first)| *last && own(*o, *first) && connection(*o) && !accepted(catalog, *o));
-    seen.into_iter().map(|s| s.0).collect()
+    seen.retain(|(o, last, _)| *last && connection(*o) && !accepted(catalog, *o));
+    seen.into_iter().map(|(o, _, first)| (o, first)).collect()
 }
 
 /// Connections of what a thread has waited for since the recording began over which something had been asked before.
 fn asked_before(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, at: Ns) -> Vec<ObjectId> {
     let Some(v) = graph.vertex_at(thread, at).map(|v| graph.vertex(v)) else { return Vec::new() };
-    if !v.begun_before && !from_the_beginning(graph, &v) {
+    if !from_before(graph, &v) {
         return Vec::new();
     }
     let members = catalog.object(v.object).map_or(&[][..], |o| &o.members);

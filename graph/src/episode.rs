@@ -182,7 +182,10 @@ fn put_off(graph: &EventGraph, catalog: &Catalog, id: VertexId, v: &Vertex) -> b
     let Some(e) = graph.waking(id).map(|e| graph.edge(e)) else { return false };
     let server = graph.vertex(e.from);
     let own = catalog.process_id_of(v.thread) != catalog.process_id_of(server.thread);
-    own && server.timed_out && e.from_time.saturating_sub(server.woken) <= TURN && asked(graph, catalog, id)
+    // The time-out was for this request, and no tick of the server's that it answers others by.
+    let for_it = server.start.saturating_add(TURN) >= v.start;
+    let at_once = e.from_time.saturating_sub(server.woken) <= TURN;
+    own && server.timed_out && for_it && at_once && asked(graph, catalog, id)
 }
 
 /// How many of its waits within a span that are for the same as `like` ended so.

@@ -26,6 +26,8 @@ pub(crate) struct Evidence {
     /// Negative, as the kernel returns it.
     pub error: i64,
     pub object: ObjectId,
+    /// The call was recorded; else where it sleeps tells.
+    pub seen: bool,
 }
 
 /// EAGAIN.
@@ -82,7 +84,8 @@ pub(crate) fn most_telling(
             }
             if score > best.map_or(0, |b| b.0) {
                 let u = u.what;
-                best = Some((score, Evidence { by, call: u.nr, error: u.result, object: u.object }));
+                best =
+                    Some((score, Evidence { by, call: u.nr, error: u.result, object: u.object, seen: true }));
             }
         }
     }
@@ -117,7 +120,7 @@ fn forks_in_vain(g: &EventGraph, c: &Catalog, thread: ThreadId, within: (Ns, Ns)
     let sleeps = v.syscall.is_any(&["nanosleep", "clock_nanosleep"]);
     let call = syscall_number("clone")?;
     let found = sleeps && c.frames_of(v.user_stack).take(NEAR).any(here);
-    found.then_some(Evidence { by: thread, call, error: -AGAIN, object: ObjectId::NONE })
+    found.then_some(Evidence { by: thread, call, error: -AGAIN, object: ObjectId::NONE, seen: false })
 }
 
 /// Was anything sent over it later?

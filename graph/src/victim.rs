@@ -5,7 +5,7 @@ use crate::class::{
     waits_for_postgres_lock,
 };
 use crate::diagnose::left_alone;
-use crate::episode::{Episode, WaitKey, episodes, in_small_pieces, typical};
+use crate::episode::{Episode, WaitKey, episodes, in_small_pieces, times_put_off, typical};
 use crate::front::{LOOKED_AT, seen_first};
 use crate::looks::Purpose;
 use crate::profile::profile;
@@ -310,7 +310,10 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
         WaitClass::Signal if !owed(graph, catalog, e.thread, e.start).is_empty() => 0.3,
         WaitClass::EventLoop | WaitClass::Terminal | WaitClass::Signal => 0.04,
     };
-    if alike.idles(key, e.duration()) {
+    // A worker that waits for work asks a queue again and again as well.
+    let within = (e.start, e.end);
+    let put_off = || e.waits >= TURNS && times_put_off(graph, catalog, &v, within) >= TURNS;
+    if alike.idles(key, e.duration()) || put_off() {
         w *= 0.3;
     }
     w

@@ -338,7 +338,8 @@ impl Writer<'_> {
         }
     }
 
-    /// "5.00 s x 2" for waits that their own time-out ended, else the whole length.
+    /// "5.00 s x 2" for waits that their own time-out ended, "9.00 s (2 times)" where one was longer than the other, else the
+    /// whole length.
     pub(super) fn patience(&self, n: &SliceNode) -> String {
         let v = self.g.vertex(n.vertex);
         match (v.timed_out, n.waits, self.each(n)) {

@@ -152,9 +152,13 @@ impl Writer<'_> {
             return format!("{call}{on} {}: it waits until that succeeds", came_to_nothing(&on));
         }
         if e.of_spawn() {
+            let failed = if e.seen {
+                format!("{call} failed each time ({})", errno(e.error))
+            } else {
+                format!("{call} must have failed (bash sleeps there only then)")
+            };
             return format!(
-                "{call} failed each time ({}): no further process can be made, since its user or its control group has as many as it may (RLIMIT_NPROC, pids.max), or for want of memory; it waits until one of them ends",
-                errno(e.error)
+                "{failed}: no further process can be made, as its user or control group has as many as it may (RLIMIT_NPROC, pids.max), or memory is short; it waits until one ends"
             );
         }
         let means = match e.error {

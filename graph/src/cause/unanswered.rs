@@ -152,9 +152,11 @@ impl Writer<'_> {
         let put_off = self.put_off(w);
         let answered = match self.answered(n, w) {
             _ if class(&self.g.vertex(w.vertex), self.c) == WaitClass::Child => "did not end".to_owned(),
-            _ if put_off > 1 => {
+            a if put_off > 1 => {
+                let late = a.filter(|a| a.by_timer().is_empty());
+                let late = late.map_or_else(String::new, |a| format!(", until {}", moment(a.at)));
                 format!(
-                    "answered{on} {put_off} times, each time when a time-out of its own had passed, and was asked again"
+                    "answered{on} {put_off} times, each time when a time-out of its own had passed, and was asked again{late}"
                 )
             }
             Some(a) => format!("answered{on} only at {}{}", moment(a.at), a.by_timer()),
@@ -193,7 +195,7 @@ impl Writer<'_> {
     /// not recorded then.
     pub(super) fn asked_before(&self, n: &SliceNode, before: &SliceNode) -> bool {
         let v = self.g.vertex(before.vertex);
-        let begun = v.begun_before || crate::class::from_the_beginning(self.g, &v);
+        let begun = crate::class::from_before(self.g, &v);
         begun
             && class(&v, self.c) == WaitClass::Channel
             && class(&self.g.vertex(n.vertex), self.c) == WaitClass::EventLoop

@@ -5,10 +5,11 @@ use super::ask::Candidate;
 use super::handed::AT_ONCE;
 use super::walk::{Walk, group_spans};
 use crate::EdgeKind;
-use crate::class::{accepted, members, owed};
+use crate::class::{WaitClass, accepted, class, members, owed, owed_or_greeted};
 use crate::episode::times_put_off;
 use crate::words::span;
-use pg_event::{Object, ObjectId, ObjectKind, Relation, ThreadId};
+use pg_event::{Direction, Ns, Object, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
+use std::collections::HashSet;
 
 impl Walk<'_> {
     /// Of those that hold an end of what an event loop watches, those that it waits for: whoever serves many waits for those
@@ -26,7 +27,8 @@ impl Walk<'_> {
         let own: Vec<_> = own.collect();
         self.out.rejected.extend(own.into_iter().map(|c| (c.thread, why.to_owned())));
         let owed = self.owed_in(thread, group, silent);
-        let asked = |c: &Candidate| self.has_asked(thread, &owed, c, silent);
+        let asked = self.asked_processes(thread, &owed, silent);
+        let asked = |c: &Candidate| asked.contains(&self.c.process_id_of(c.thread));
         let (mut kept, others): (Vec<_>, Vec<_>) = holders.into_iter().partition(asked);
         if let Some(o) = self.asked_by_datagram(thread, &owed, &kept, silent)
             && let Some(n) = self.out.nodes.last_mut()
@@ -53,8 +55,9 @@ impl Walk<'_> {
         if others.is_empty() {
             return clients;
         }
-        let (idle, others): (Vec<_>, Vec<_>) =
-            others.into_iter().partition(|c| self.idle_client(c, thread, silent));
+        let late = self.asked_late(thread, silent);
+        let idles = |c: &Candidate| late.is_some_and(|of_bus| self.idle_client(c, thread, of_bus, silent));
+        let (idle, others): (Vec<_>, Vec<_>) = others.into_iter().partition(idles);
         let why = "it idles at its own connection with this one, and what others had asked before the recording is not known";
         self.out.rejected.extend(idle.into_iter().map(|c| (c.thread, why.to_owned())));
         let why = "it is another client of this one, which asked it nothing";
@@ -69,23 +72,57 @@ impl Walk<'_> {
         times_put_off(self.g, self.c, &self.g.vertex(n.vertex), (n.start, n.start + n.duration)) > 1
     }
 
-    /// Of those that a server is connected with, who is at work, and may have what others ask for: the rest waits for the server.
+    /// Of those that a server is connected with, the one that is at work, and may have what another one asks for. Of several
+    /// nobody can tell which.
     pub(super) fn only_at_work(&mut self, server: ThreadId, silent: &Spans, holders: &mut Vec<Candidate>) {
-        let rests = |c: &mut Candidate| self.is_idle(c) || self.waits_at_other_end(c.thread, server, silent);
+        let rests = |c: &mut Candidate| {
+            let act = self.meanwhile(c);
+            let own = act.waiting().map(|g| class(&self.representative(g), self.c));
+            self.is_idle(c)
+                || matches!(own, Some(WaitClass::Sleep | WaitClass::Condition))
+                || self.waits_at_other_end(c.thread, server, silent)
+        };
         let idle: Vec<_> = holders.extract_if(.., rests).collect();
-        let why = "it waits for what the server brings itself";
+        let why = "it idles, or waits for this server itself";
         self.out.rejected.extend(idle.into_iter().map(|c| (c.thread, why.to_owned())));
+        if let [one] = &mut holders[..] {
+            one.entry.doubt = 0.3;
+            return;
+        }
+        let why = "it is one of several that may have what was asked for";
+        self.out.rejected.extend(holders.drain(..).map(|c| (c.thread, why.to_owned())));
     }
 
-    /// Nobody was answered by this server, which had asked others than who let it turn: what those told it led to nothing.
+    /// Nobody is known to have been answered by this server, which had asked others than who let it turn: what those told it
+    /// led to nothing. A thread of its own process may have done what was asked.
     pub(super) fn told_by_others(&self, thread: ThreadId, group: &Group, candidates: &[Candidate]) -> bool {
         let unanswered = self.out.nodes.last().is_some_and(|n| n.edge == Some(EdgeKind::Holder));
         if candidates.is_empty() || self.path.len() < 2 || !unanswered {
             return false;
         }
+        let process = |t: ThreadId| self.c.process_id_of(t);
+        if candidates.iter().any(|c| process(c.thread) == process(thread)) {
+            return false;
+        }
         let spans = group_spans(group);
-        let owed = self.owed_in(thread, group, &spans);
-        !owed.is_empty() && !candidates.iter().any(|c| self.has_asked(thread, &owed, c, &spans))
+        let mut owed = self.owed_in(thread, group, &spans);
+        owed.retain(|o| self.answers_come_over(thread, *o, extent(&spans)));
+        let asked = self.asked_processes(thread, &owed, &spans);
+        !owed.is_empty() && !candidates.iter().any(|c| asked.contains(&process(c.thread)))
+    }
+
+    /// Is a connection one over which answers come, or was it asked over for the first time in the turn in which this wait began?
+    /// What only ever is sent is a log.
+    fn answers_come_over(&self, thread: ThreadId, over: ObjectId, (a, b): (Ns, Ns)) -> bool {
+        const LOOKED_AT: usize = 4096;
+        let before = self.g.ipc_of(thread, 0..b).iter().rev().take(LOOKED_AT);
+        let mut of = before.filter(|m| m.what.object == over).peekable();
+        let mut first = true;
+        let received = of.any(|m| {
+            first &= m.time.saturating_add(AT_ONCE) >= a;
+            m.what.direction == Direction::Receive
+        });
+        received || first
     }
 
     /// Of those that hold an end of several channels that are waited for at once, those that were asked over theirs; all,
@@ -97,7 +134,8 @@ impl Walk<'_> {
         holders: Vec<Candidate>,
     ) -> Vec<Candidate> {
         let owed = owed(self.g, self.c, thread, silent.first().map_or(0, |s| s.0));
-        let asked = |c: &Candidate| self.has_asked(thread, &owed, c, silent);
+        let asked = self.asked_processes(thread, &owed, silent);
+        let asked = |c: &Candidate| asked.contains(&self.c.process_id_of(c.thread));
         let (mut kept, others): (Vec<_>, Vec<_>) = holders.into_iter().partition(asked);
         if kept.is_empty() {
             return others;
@@ -134,10 +172,10 @@ impl Walk<'_> {
     /// in its turn, when its longest wait began.
     pub(super) fn owed_in(&self, thread: ThreadId, group: &Group, spans: &Spans) -> Vec<ObjectId> {
         let begun = spans.first().map_or(0, |s| s.0);
-        let mut all = owed(self.g, self.c, thread, begun);
+        let mut all = owed_or_greeted(self.g, self.c, thread, begun);
         let later = self.representative(group).start;
         if later > begun {
-            let more = owed(self.g, self.c, thread, later);
+            let more = owed_or_greeted(self.g, self.c, thread, later);
             all.extend(more.into_iter().filter(|o| !all.contains(o)).collect::<Vec<_>>());
         }
         all
@@ -178,14 +216,18 @@ impl Walk<'_> {
         held.any(|h| h.relation == Relation::Peer && owed.contains(&h.object) && !self.on_the_way(h.holder))
     }
 
-    /// Had `thread`, which is owed answers over these, asked the candidate's process for something?
-    fn has_asked(&self, thread: ThreadId, owed: &[ObjectId], c: &Candidate, spans: &Spans) -> bool {
+    /// The processes that `thread`, which is owed answers over these, had asked for something.
+    fn asked_processes(
+        &self,
+        thread: ThreadId,
+        owed: &[ObjectId],
+        spans: &Spans,
+    ) -> HashSet<Option<ProcessId>> {
         let (a, b) = extent(spans);
-        let process = |t: ThreadId| self.c.process_id_of(t);
-        let held = self.g.holds(thread, a..b.saturating_add(1));
-        let by = |t: ThreadId| process(t) == process(c.thread);
-        held.filter(|h| by(h.holder)).any(|h| owed.contains(&h.object))
-            || self.at_other_ends(thread, owed, b).into_iter().any(|(_, t)| by(t))
+        let held = self.g.holds(thread, a..b.saturating_add(1)).filter(|h| owed.contains(&h.object));
+        let held = held.map(|h| h.holder);
+        let others = self.at_other_ends(thread, owed, b).into_iter().map(|(_, t)| t);
+        held.chain(others).map(|t| self.c.process_id_of(t)).collect()
     }
 
     /// In words, what `thread` had asked the candidate's process before the recording began.

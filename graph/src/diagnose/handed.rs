@@ -7,7 +7,7 @@ use super::finding::{Finding, FindingKind};
 use super::walk::{Flow, Walk};
 use crate::class::{WaitClass, asked, class, vague};
 use crate::{Edge, EdgeId, EdgeKind, VertexId};
-use pg_event::{Direction, Display, Ns, ObjectKind, StackId, ThreadId};
+use pg_event::{Direction, Display, Ns, ObjectId, ObjectKind, StackId, ThreadId};
 
 /// A server hands a request on at once, ns.
 pub(super) const AT_ONCE: Ns = 100_000_000;
@@ -33,18 +33,25 @@ impl Walk<'_> {
             let of_it = |r: &&crate::At<pg_event::IpcUse>| {
                 object(r.what.object).is_some_and(|o| o.is_other_end_of(own))
             };
-            taken.filter(of_it).map(|r| r.what.first.max(m.what.first)).min()
+            let at = taken.filter(of_it).map(|r| r.what.first.max(m.what.first)).min()?;
+            Some((at, m.what.object))
         });
         let Some(last) = taken.next() else { return self.asks_meanwhile(server, asker, spans) };
         // Who looks again and again whether it is done asked for it before the first look.
-        let earlier = taken.take_while(|at| at.saturating_add(AT_ONCE) >= begun);
+        let earlier = taken.take_while(|(at, _)| at.saturating_add(AT_ONCE) >= begun);
         let polls = self.sleeps(asker, spans);
-        let of = |at: Ns| self.sent_on(server, asker, at, spans);
+        let of = |taken: (Ns, ObjectId)| self.sent_on(server, asker, taken, spans);
         of(last).or_else(|| earlier.filter(|_| polls).find_map(of))
     }
 
-    /// To whom `server` sent something in the turn at `at` in which it had taken a message of `asker`.
-    fn sent_on(&self, server: ThreadId, asker: ThreadId, at: Ns, spans: &Spans) -> Option<Candidate> {
+    /// To whom `server` sent something in the turn at `at` in which it had taken a message of `asker` over this.
+    fn sent_on(
+        &self,
+        server: ThreadId,
+        asker: ThreadId,
+        (at, over): (Ns, ObjectId),
+        spans: &Spans,
+    ) -> Option<Candidate> {
         let turn = at..at.saturating_add(AT_ONCE);
         let outgoing = self.g.vertices_in(server, turn.clone()).flat_map(|v| self.g.outgoing(v));
         let mut sent: Vec<_> = outgoing.map(|id| (self.g.edge(id), id)).collect();
@@ -52,8 +59,9 @@ impl Walk<'_> {
         sent.sort_by_key(|(e, _)| e.from_time);
         sent.retain(|(e, _)| {
             let to = self.g.vertex(e.to).thread;
-            // One thread of a program may send, and another one receive.
-            let own = self.c.process_id_of(to) == self.c.process_id_of(asker);
+            // One thread of a program may send, and another one receive over the same connection. Over another one a program may
+            // ask itself.
+            let own = to == asker || e.object.is_some() && self.is_end_of(e.object, over);
             !own && to != server && self.counts(to)
         });
         let busy = sent.iter().find_map(|&(e, id)| {
@@ -71,21 +79,26 @@ impl Walk<'_> {
         Some(c)
     }
 
-    /// The one to whom a server sent something in a turn and whose process was killed, or failed, before it said anything: what
+    /// Is it one of the two ends of the connection that `own` is an end of?
+    fn is_end_of(&self, object: ObjectId, own: ObjectId) -> bool {
+        let both = self.c.object(object).zip(self.c.object(own));
+        object == own || both.is_some_and(|(a, b)| a.is_other_end_of(b))
+    }
+
+    /// The only one to whom a server sent something in a turn, if its process was killed, or failed, before it said anything: what
     /// it had taken nobody answers.
     fn died_with_it(&self, sent: &[(Edge, EdgeId)], spans: &Spans) -> Option<(Edge, EdgeId, ThreadId)> {
         let (a, b) = (spans.first()?.0, spans.last()?.1);
-        let died = |e: &Edge| {
-            let to = self.g.vertex(e.to).thread;
-            // Who ends as it should had what it wanted.
-            let failed = self.c.process_of(to).filter(|p| p.exit_status.is_some_and(|s| s != 0));
-            let at = failed.and_then(|p| p.end)?;
-            let says = |m: &crate::At<pg_event::IpcUse>| m.what.direction == Direction::Send;
-            let mut own = self.g.threads_of(self.c.process_id_of(to)?);
-            let said = own.any(|t| self.g.ipc_of(t, e.from_time..at).iter().any(says));
-            (at >= e.from_time && at < a + (b - a) / 2 && !said).then_some(to)
-        };
-        sent.iter().find_map(|&(e, id)| died(&e).map(|t| (e, id, t)))
+        let process = |e: &Edge| self.c.process_id_of(self.g.vertex(e.to).thread);
+        let &(e, id) = sent.first()?;
+        let (to, own) = (self.g.vertex(e.to).thread, process(&e)?);
+        // Who ends as it should had what it wanted.
+        let failed = self.c.process(own).filter(|p| p.exit_status.is_some_and(|s| s != 0));
+        let at = failed.and_then(|p| p.end).filter(|at| (e.from_time..a.midpoint(b)).contains(at))?;
+        let only = sent.iter().all(|(x, _)| process(x) == Some(own));
+        let says = |m: &crate::At<pg_event::IpcUse>| m.what.direction == Direction::Send;
+        let said = |t| self.g.ipc_of(t, e.from_time..at).iter().any(says);
+        (only && !self.g.threads_of(own).any(said)).then_some((e, id, to))
     }
 
     /// The only one to whom a server sent something in a turn, if it said nothing from then on: it came to the server as
@@ -288,7 +301,7 @@ impl Walk<'_> {
     }
 
     /// Did a thread run, or wait for something in particular, for most of the time?
-    fn at_work(&self, t: ThreadId, spans: &Spans) -> bool {
+    pub(super) fn at_work(&self, t: ThreadId, spans: &Spans) -> bool {
         let act = activity(self.g, self.c, t, spans);
         match act.mostly() {
             Mostly::Running | Mostly::Runnable => true,

@@ -8,8 +8,8 @@ use super::walk::Walk;
 use crate::builder::{SIGWAIT, any_address, call_is};
 use crate::class::{WaitClass, asked, class, owed};
 use crate::refused;
-use crate::{At, EdgeKind, EventGraph, HoldFact, Weak};
-use pg_event::{Catalog, Direction, IpcUse, Ns, Object, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
+use crate::{EdgeKind, EventGraph, HoldFact, Weak};
+use pg_event::{Catalog, Direction, Ns, Object, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
 
 /// How one was found that keeps others from making a file.
 const MADE_FILE: &str = "its number is in the file that is there already, or it alone has that open";
@@ -47,9 +47,11 @@ impl Walk<'_> {
         let futex = kind(self.representative(group).object) == Some(ObjectKind::Futex);
         // ... nor, where it was answered, of the sleeps between.
         let answered = |o: ObjectId| {
-            let got = |m: &At<IpcUse>| m.what.object == o && m.what.direction == Direction::Receive;
+            const LOOKED_AT: usize = 256;
             let (a, b) = extent(silent);
-            class == WaitClass::Sleep && self.g.ipc_of(thread, a..b).iter().any(got)
+            let last =
+                || self.g.ipc_of(thread, a..b).iter().rev().take(LOOKED_AT).find(|m| m.what.object == o);
+            class == WaitClass::Sleep && last().is_some_and(|m| m.what.direction == Direction::Receive)
         };
         let about = |o: ObjectId| (!futex || kind(o).is_none_or(|k| k == ObjectKind::Futex)) && !answered(o);
         let found = |spans: &Spans| -> Vec<HoldFact> {
@@ -90,6 +92,7 @@ impl Walk<'_> {
             facts.retain(|f| f.1 == Relation::ChildOf);
         }
         let from_facts = !facts.is_empty();
+        let mut heard: Vec<ThreadId> = Vec::new();
         if let Some((at, n)) = self.readers_of(thread, group, silent) {
             let seen = self.seen_to_read(thread, group, at, silent, n);
             if !seen.is_empty() {
@@ -129,6 +132,7 @@ impl Walk<'_> {
             };
             owed.retain(|o| !ends.contains(o) && watched(o));
             let asked = self.at_other_ends(thread, &owed, until);
+            heard.extend(asked.iter().map(|x| x.1));
             facts.extend(asked.into_iter().map(|(at, t)| (t, Relation::Peer, at)));
             ends.extend(owed);
         }
@@ -175,7 +179,8 @@ impl Walk<'_> {
                 },
                 |t| vec![t],
             );
-            let why = if from_facts && !(to_end && relation == Relation::Peer) {
+            let told = from_facts && !heard.contains(&holder);
+            let why = if told && !(to_end && relation == Relation::Peer) {
                 let how = match relation {
                     _ if joins => "it is the thread to be joined",
                     Relation::Owns if made_file(self.g, self.c, holder, thread).is_some() => MADE_FILE,

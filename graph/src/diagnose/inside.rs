@@ -325,21 +325,25 @@ impl Walk<'_> {
         let act = activity(self.g, self.c, t, spans);
         let Some(v) = act.waiting().map(|g| self.representative(g)) else { return false };
         let Some(own) = self.c.object(v.object) else { return false };
-        let (a, b) = extent(spans);
-        let mut ends = self.g.holds(thread, a..b.saturating_add(1)).filter_map(|h| self.c.object(h.object));
         let asks = own.members.iter().chain([&v.object]).filter(|o| connected(self.c, **o));
         let asks = asks.filter_map(|o| self.c.object(*o));
         let asks: Vec<_> =
             asks.filter(|o| o.kind != ObjectKind::UnixStream || own.members.len() < 2).collect();
-        class(&v, self.c) == WaitClass::Channel && ends.any(|e| asks.iter().any(|o| o.is_other_end_of(e)))
+        class(&v, self.c) == WaitClass::Channel && self.is_at_other_end(&asks, thread, spans)
     }
 
     /// Does a wait look at the other end of a connection that `thread` waits at?
     pub(super) fn looks_at_other_end(&self, v: &Vertex, thread: ThreadId, spans: &Spans) -> bool {
         let Some(own) = self.c.object(v.object) else { return false };
+        let all: Vec<_> = members(self.c, own).chain([own]).collect();
+        self.is_at_other_end(&all, thread, spans)
+    }
+
+    /// Is one of these the other end of what `thread` was found to wait at?
+    fn is_at_other_end(&self, of: &[&Object], thread: ThreadId, spans: &Spans) -> bool {
         let (a, b) = extent(spans);
         let mut ends = self.g.holds(thread, a..b.saturating_add(1)).filter_map(|h| self.c.object(h.object));
-        ends.any(|e| members(self.c, own).chain([own]).any(|o| o.is_other_end_of(e)))
+        ends.any(|e| of.iter().any(|o| o.is_other_end_of(e)))
     }
 
     /// The thread of the process of `holder` that waits for what comes over one of the other ends of these.

@@ -34,12 +34,13 @@ impl Walk<'_> {
             }
             let Some(g) = act.waiting().filter(|g| g.blocked * 10 >= total(spans) * 9) else { continue };
             let id = self.representative(g).user_stack;
-            if self.in_statement(id) {
+            if self.in_statement(id) && !self.sends_log(id) && !self.rests_at_client(g) {
                 executing.push(t);
             }
             let (stack, whole) = (self.functions_of(id), self.c.stack(id).is_some_and(|s| !s.truncated));
             if self.rests_at_client(g) { rest.push(stack) } else { others.push((t, stack, whole)) }
         }
+        // Of MariaDB and MySQL it is known in which functions a thread executes what its client asked for.
         if let [one] = executing[..] {
             return Some(one);
         }

@@ -6,7 +6,7 @@ use super::ask::Candidate;
 use super::finding::FindingKind;
 use super::walk::Walk;
 use crate::Vertex;
-use crate::class::{WaitClass, accepted, class, from_the_beginning};
+use crate::class::{WaitClass, accepted, class, from_before};
 use pg_event::{Catalog, Frame, Ns, ObjectKind, Relation, StackId, ThreadId};
 
 /// Functions that ask for something over D-Bus and wait for the answer: those of libdbus wait by functions of its own.
@@ -22,9 +22,9 @@ const SERVE: &[&str] = &["dbus_connection_dispatch", "sd_bus_process"];
 
 /// Does a stack tell that its thread asks for something over a bus?
 fn asks_over_bus(c: &Catalog, stack: StackId) -> bool {
-    let module = |f: &Frame| c.modules.get(f.module.index()).map_or("", |m| m.short());
-    let name = |m: &str| m.rsplit('/').next().unwrap_or_default().to_owned();
-    let caller = c.frames_of(stack).map(|f| name(module(f))).find(|m| !m.starts_with("libc"));
+    let module = |f: &Frame| c.modules.get(f.module.index()).map(|m| m.short());
+    let modules = c.frames_of(stack).filter_map(module);
+    let caller = modules.map(|m| m.rsplit('/').next().unwrap_or_default()).find(|m| !m.starts_with("libc"));
     // The same library reads and hands on whatever comes for who has no loop of its own.
     let any = |names: &[&str]| c.frames_of(stack).any(|f| names.contains(&f.function.as_str()));
     let idles = || any(&["dbus_connection_read_write", "dbus_connection_read_write_dispatch"]);
@@ -38,17 +38,13 @@ fn asks_for_another(c: &Catalog, stack: StackId) -> bool {
 }
 
 impl Walk<'_> {
-    fn begun_before(&self, v: &Vertex) -> bool {
-        v.begun_before || from_the_beginning(self.g, v)
-    }
-
     /// The wait of a thread that lasts (nearly) all of the time, and was on before the recording.
     fn waits_from_before(&self, t: ThreadId, spans: &Spans) -> Option<Vertex> {
         let act: Activity = activity(self.g, self.c, t, spans);
         let Mostly::Waiting(i) = act.mostly() else { return None };
         let g = act.groups.get(i).filter(|g| g.blocked * 20 >= act.total * 19)?;
         let v = self.g.vertex(g.longest()?.first);
-        self.begun_before(&v).then_some(v)
+        from_before(self.g, &v).then_some(v)
     }
 
     /// Who asks by way of `server`, too, in the middle of what it does for another one: `asker` had asked before the recording
@@ -63,17 +59,26 @@ impl Walk<'_> {
         let (a, b) = extent(spans);
         let held = self.g.holds(server, a..b.saturating_add(1)).filter(|h| h.relation == Relation::Peer);
         let mut asking: Vec<(Ns, ThreadId)> = held.map(|h| (h.time, h.holder)).collect();
+        asking.sort_unstable_by_key(|x| (x.1, x.0));
+        asking.dedup_by_key(|x| x.1);
+        asking.retain(|&(_, t)| t != asker && t != server && self.counts(t));
         // What costs least first: a server may have thousands of clients.
         let middle = a.midpoint(b);
         let may_ask = |t: ThreadId| {
             let at = self.g.vertex_at(t, middle).map(|v| self.g.vertex(v));
             at.is_some_and(|v| asks_for_another(self.c, v.user_stack))
         };
+        // Somebody who does something else there may have been asked as well.
+        let works = |t: ThreadId| {
+            let v = self.g.vertex_at(t, middle).map(|v| self.g.vertex(v));
+            let here = v.is_some_and(|v| v.woken > middle && self.looks_at_other_end(&v, server, spans));
+            !here && self.at_work(t, spans)
+        };
+        if asking.iter().any(|&(_, t)| !may_ask(t) && works(t)) {
+            return None;
+        }
         asking.retain(|&(_, t)| {
-            t != asker
-                && t != server
-                && self.counts(t)
-                && may_ask(t)
+            may_ask(t)
                 && self.waits_at_other_end(t, server, spans)
                 && self.waits_from_before(t, spans).is_some_and(|v| asks_for_another(self.c, v.user_stack))
         });
@@ -96,10 +101,17 @@ impl Walk<'_> {
         true
     }
 
-    /// A client that came to a server and idles, while the one before had asked that server before the recording began.
-    pub(super) fn idle_client(&self, c: &Candidate, server: ThreadId, spans: &Spans) -> bool {
-        let Some(asker) = self.path.len().checked_sub(2).map(|i| self.path[i].0) else { return false };
-        let Some(asked) = self.waits_from_before(asker, spans) else { return false };
+    /// Had the one before asked `server`, which waits since then, before the recording began? Whether over a bus: whoever waits
+    /// for an answer over one does so in functions that tell.
+    pub(super) fn asked_late(&self, server: ThreadId, spans: &Spans) -> Option<bool> {
+        let asker = self.path.len().checked_sub(2).map(|i| self.path[i].0)?;
+        let asked = self.waits_from_before(asker, spans)?;
+        self.waits_from_before(server, spans)?;
+        Some(asks_over_bus(self.c, asked.user_stack))
+    }
+
+    /// A client that came to a server and idles: not over a bus in the middle of a request. See [`Self::asked_late`].
+    pub(super) fn idle_client(&self, c: &Candidate, server: ThreadId, of_bus: bool, spans: &Spans) -> bool {
         let (a, b) = extent(spans);
         let process = |t: ThreadId| self.c.process_id_of(t);
         let unix = |o| self.c.object(o).is_some_and(|o| o.kind == ObjectKind::UnixStream);
@@ -108,8 +120,6 @@ impl Walk<'_> {
             .holds(server, a..b.saturating_add(1))
             .filter(|h| process(h.holder) == process(c.thread))
             .peekable();
-        // Whoever waits for an answer over a bus does so in functions that tell.
-        let of_bus = asks_over_bus(self.c, asked.user_stack);
         let idles = || {
             let v = self.waits_from_before(c.thread, spans)?;
             let here = of_bus && !asks_over_bus(self.c, v.user_stack);
@@ -121,7 +131,6 @@ impl Walk<'_> {
         };
         held.peek().is_some()
             && held.all(|h| unix(h.object) && accepted(self.c, h.object))
-            && self.waits_from_before(server, spans).is_some()
             && idles() == Some(true)
     }
 }

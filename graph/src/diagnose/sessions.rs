@@ -126,9 +126,9 @@ impl Walk<'_> {
             found = self.gave_up_for(thread, b);
             found.extend(self.ended_by(thread, group).filter(|f| found.iter().all(|x| x.2 != f.2)));
         }
-        // None of its sessions can have it, nor has anybody else there anything to do with it: what a prepared transaction has
-        // locked belongs to nobody.
-        if found.is_empty() && own.is_none() && !postgres {
+        // No session is known that can have it: a prepared transaction may, which belongs to nobody. Who waits for a page of a table
+        // waits for the disk.
+        if found.is_empty() && own.is_none() && !postgres && self.private_futex(group) {
             self.found(thread, FindingKind::Unanswered, group_spans(group));
             return Ok(true);
         }
@@ -274,9 +274,8 @@ impl Walk<'_> {
             let middle = a + b.saturating_sub(a) / 2;
             let v = self.g.vertex_at(t, middle).map(|v| self.g.vertex(v))?;
             let waits = v.start <= middle && middle <= v.woken && v.waited() > 0;
-            let names = named(self.c, v.user_stack);
-            let asks = names.iter().any(|f| NEXT_STATEMENT.iter().any(|n| f.function.starts_with(n)));
-            let executes = names.iter().any(|f| STATEMENT.iter().any(|n| f.function.starts_with(n)));
+            let asks = self.is_in(v.user_stack, NEXT_STATEMENT);
+            let executes = self.in_statement(v.user_stack);
             let likely = if v.start <= a { Likely::Unknown } else { Likely::Later };
             (waits && asks && !executes).then_some((likely, v.start, t))
         };
@@ -306,7 +305,16 @@ impl Walk<'_> {
 
     /// Does a thread of MariaDB or MySQL execute a statement where it waits?
     pub(super) fn in_statement(&self, stack: StackId) -> bool {
-        named(self.c, stack).iter().any(|f| STATEMENT.iter().any(|n| f.function.starts_with(n)))
+        self.is_in(stack, STATEMENT)
+    }
+
+    /// ... to send its log to a replica, which never ends?
+    pub(super) fn sends_log(&self, stack: StackId) -> bool {
+        self.is_in(stack, &["mysql_binlog_send("])
+    }
+
+    fn is_in(&self, stack: StackId, functions: &[&str]) -> bool {
+        named(self.c, stack).iter().any(|f| functions.iter().any(|n| f.function.starts_with(n)))
     }
 
     fn session_question(

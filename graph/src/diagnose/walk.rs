@@ -128,9 +128,7 @@ impl<'g> Walk<'g> {
             let inside = || self.waited_for_inside(asker?, thread, &spans);
             let deaf = || self.deaf(thread, asker?, &spans);
             let Some(c) = handed.or_else(|| self.let_turn(thread)).or_else(inside).or_else(deaf) else {
-                if self.asked_before_over_bus(thread, &spans) {
-                    self.out.ring = true;
-                } else {
+                if !self.asked_before_over_bus(thread, &spans) {
                     self.ring(thread, &spans, entry);
                 }
                 return Ok(());

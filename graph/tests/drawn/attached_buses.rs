@@ -64,3 +64,16 @@ fn who_idles_at_a_bus_is_not_blamed_by_a_late_recording() {
         assert!(why.contains("a recording from the beginning tells"), "{why}");
     }
 }
+
+/// Somebody else there works for who asked, or may: that two services ask each other then explains nothing.
+#[test]
+fn who_waits_for_a_lock_at_a_bus_may_have_been_asked() {
+    let mut b = late(&["call Total", "shop serve", "bank serve"], 2);
+    let p = b.d.process("print", "printd", None, 0.0);
+    let far = b.d.object(pg_event::ObjectKind::UnixStream, 802, 801, "/run/bus");
+    b.d.hold(p, b.daemon, far, Relation::Peer, 1.0);
+    let lock = b.d.object(pg_event::ObjectKind::FileLock, 70, 0, "/var/lock/x");
+    b.d.wait(p, 0.0, 20.0, "fcntl").on(lock).before().open();
+    let r = b.diagnose("^call ");
+    assert!(!r.root_causes[0].why.contains("circular"), "{r:#?}");
+}

@@ -3,6 +3,7 @@
 use crate::draw::{Drawing, slice};
 use pg_event::{Direction, ObjectId, ObjectKind, Relation, ThreadId};
 use pg_graph::report::Report;
+use pg_graph::{Selection, VictimOptions, select};
 
 /// A consumer that asks a queue for an answer, which puts it off each second; the worker has what it waits for.
 struct Queue {
@@ -46,15 +47,30 @@ impl Queue {
         }
     }
 
-    fn diagnose(mut self, asks: bool) -> Report {
+    /// The turns of the server, and what it has of the consumer.
+    fn turns(&mut self, asks: bool) {
         for n in 2..13 {
             self.turn(f64::from(n), asks);
         }
-        let [own, _, _, far] = self.ends;
-        self.d.hold(self.server, self.consumer, own, Relation::Peer, 1.5);
-        self.d.hold(self.worker, self.server, far, Relation::Peer, 1.5);
+        self.d.hold(self.server, self.consumer, self.ends[0], Relation::Peer, 1.5);
+    }
+
+    /// A client of the server computes.
+    fn computes(&mut self, client: ThreadId, far: ObjectId) {
         let sums = self.d.stack(&["add_up (worker)", "main (worker)"]);
-        self.d.runs(self.worker, 0.5, 13.0, sums);
+        self.d.hold(client, self.server, far, Relation::Peer, 1.5);
+        self.d.runs(client, 0.5, 13.0, sums);
+    }
+
+    /// Another client, and the server's end of its connection.
+    fn another(&mut self, name: &str, id: u64) -> (ThreadId, ObjectId) {
+        let t = self.d.process(name, name, None, 0.0);
+        (t, self.d.object(ObjectKind::UnixStream, 80, id, "/run/queue"))
+    }
+
+    fn diagnose(mut self, asks: bool) -> Report {
+        self.turns(asks);
+        self.computes(self.worker, self.ends[3]);
         self.d.diagnose("^consumer")
     }
 }
@@ -73,4 +89,63 @@ fn who_is_put_off_and_asks_again_waits_on() {
 fn who_hears_something_each_second_waits_for_a_second() {
     let r = Queue::new().diagnose(false);
     assert!(r.victim.duration_ns < 1_100_000_000, "{:?}", r.victim);
+}
+
+/// Who only sleeps has nothing of what is asked for; and of two that are at work nobody can tell which has.
+#[test]
+fn no_client_is_blamed_that_may_have_nothing_to_do_with_it() {
+    for sleeps in [true, false] {
+        let mut q = Queue::new();
+        q.turns(true);
+        let (other, far) = q.another("cron", 1003);
+        if sleeps {
+            q.d.hold(other, q.server, far, Relation::Peer, 1.5);
+            q.d.wait(other, 0.5, 13.0, "clock_nanosleep").before().open();
+        } else {
+            q.computes(other, far);
+            q.computes(q.worker, q.ends[3]);
+        }
+        let r = q.d.diagnose("^consumer");
+        assert_eq!(slice(&r), ["queued"], "{sleeps}: {r:#?}");
+        let why = &r.root_causes[0].why;
+        assert!(why.contains(" times, each time when a time-out of its own had passed"), "{why}");
+    }
+}
+
+/// A server that ticks answers who asked in between by the next tick: to ask it for something else then is no wait that goes on.
+#[test]
+fn the_ticks_of_a_server_put_nobody_off() {
+    let mut q = Queue::new();
+    let [own, far, ..] = q.ends;
+    for n in 2..13 {
+        let at = f64::from(n);
+        q.d.wait(q.server, at - 0.99, at - 0.001, "epoll_wait").on(q.epoll).times_out();
+        q.d.message(q.consumer, own, Direction::Send, at - 0.601, 40);
+        q.d.message(q.server, far, Direction::Send, at - 0.0005, 10);
+        q.d.wait(q.consumer, at - 0.6, at, "recvfrom").on(own).by(q.server, "write", far);
+        q.d.message(q.consumer, own, Direction::Receive, at + 0.0001, 10);
+        q.d.wait(q.consumer, at + 0.01, at + 0.39, "clock_nanosleep").times_out();
+    }
+    let r = q.d.diagnose("^consumer");
+    assert!(r.victim.duration_ns < 2_000_000_000, "{:?}", r.victim);
+}
+
+/// A worker that asks an empty queue again and again hangs less than who waits for an answer half as long.
+#[test]
+fn who_polls_a_queue_is_no_victim_before_who_waits_for_an_answer() {
+    let mut q = Queue::new();
+    q.turns(true);
+    let (client, server) =
+        (q.d.process("client", "client get", None, 0.0), q.d.process("shop", "shop", None, 0.0));
+    let (own, far) = (q.d.object(ObjectKind::Pipe, 7, 7, ""), q.d.object(ObjectKind::Pipe, 8, 8, ""));
+    q.d.message(client, far, Direction::Send, 3.0, 9);
+    q.d.wait(client, 3.1, 9.0, "read").on(own).by(server, "write", own);
+    q.d.wait(client, 9.1, 13.0, "pause").open();
+    for idle in [server, q.worker] {
+        q.d.wait(idle, 0.1, 8.9, "pause").by(q.server, "kill", ObjectId::NONE);
+        q.d.wait(idle, 9.1, 13.0, "pause").open();
+    }
+    let (g, c) = q.d.build();
+    let found = select(&g, &c, &Selection::default(), &VictimOptions::default()).unwrap();
+    assert_eq!(found.thread, client, "{found:?}");
 }

@@ -518,3 +518,33 @@ fn who_was_asked_over_one_of_two_connections_is_followed_though_it_was_not_found
     let r = d.diagnose("^ask ");
     assert_eq!(slice(&r), ["relay listen", "calc price"], "{r:#?}");
 }
+
+/// A thread of the server's own does what was asked, and tells it by a counter. What the server writes to its log meanwhile
+/// nobody answers.
+#[test]
+fn a_pool_of_the_servers_own_is_what_it_waited_for_though_it_writes_a_log() {
+    let mut p = Proxy::new();
+    let [own, far, ..] = p.ends;
+    p.d.message(p.client, own, Direction::Send, 1.0, 90);
+    p.d.wait(p.worker, 0.1, 1.001, "epoll_wait").on(p.epoll).by(p.client, "sendto", own);
+    p.d.message(p.worker, far, Direction::Receive, 1.002, 90);
+    p.d.wait(p.client, 1.001, 20.0, "poll").on(own).open();
+    p.d.hold(p.worker, p.client, own, Relation::Peer, 3.0);
+    let [log, end] = [(3001, 3002), (3002, 3001)].map(|(a, b)| p.d.object(ObjectKind::UnixStream, a, b, ""));
+    p.d.catalog.objects[log.index()].connected = true;
+    let journal = p.d.process("journal", "journal", None, 0.0);
+    for at in [0.2, 1.003] {
+        p.d.message(p.worker, log, Direction::Send, at, 40);
+        p.d.message(journal, end, Direction::Receive, at + 0.001, 40);
+    }
+    p.d.wait(journal, 1.01, 20.0, "epoll_wait").on(end).open();
+    let pool = p.d.thread(p.worker, "pool", 0.0);
+    let counter = p.d.object(ObjectKind::EventFd, 600, 0, "");
+    let sums = p.d.stack(&["add_up (proxy)", "main (proxy)"]);
+    p.d.runs(pool, 1.004, 15.0, sums);
+    p.d.wait(p.worker, 1.01, 15.0, "epoll_wait").on(p.epoll).by(pool, "write", counter);
+    p.d.wait(p.worker, 15.01, 20.0, "epoll_wait").on(p.epoll).open();
+    let r = p.diagnose();
+    assert!(r.slice.iter().all(|s| s.process != "journal"), "{r:#?}");
+    assert_eq!(r.root_causes[0].function.as_deref(), Some("add_up"), "{r:#?}");
+}

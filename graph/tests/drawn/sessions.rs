@@ -2,7 +2,7 @@
 
 use crate::draw::middle::{epoll, tcp};
 use crate::draw::{Drawing, slice, what};
-use pg_event::{Direction, ObjectId, ObjectKind, Relation, ThreadId};
+use pg_event::{Direction, ObjectId, ObjectKind, OffState, Relation, ThreadId};
 use pg_graph::report::Report;
 use pg_graph::{Selection, VictimOptions, select};
 
@@ -187,6 +187,34 @@ fn threads_told(idle: usize, more: usize) -> Report {
         }
     }
     d.diagnose("^client0$")
+}
+
+/// No other session is there: who accepts connections has nothing to do with a lock of rows.
+#[test]
+fn a_lock_of_a_server_without_another_session_may_belong_to_a_prepared_transaction() {
+    let r = threads(0);
+    assert_eq!(slice(&r), ["mariadbd"], "{r:#?}");
+    let why = &r.root_causes[0].why;
+    assert!(why.contains("a prepared transaction can have it"), "{why}");
+}
+
+/// Who waits for a page of a table, with nobody beside, waits for the disk.
+#[test]
+fn a_session_that_reads_a_page_waits_for_no_lock() {
+    let mut d = Drawing::new(9.0);
+    let server = d.process("mariadbd", "mariadbd", None, 0.0);
+    d.wait(server, 0.1, 9.0, "pause").open();
+    let client = d.process("client", "client", None, 0.0);
+    let session = d.thread(server, "one_connection", 0.0);
+    let ends = connection(&mut d, 0);
+    let reads = d.stack(&["pread64 (libc.so.6)", "handler::ha_rnd_next(unsigned char*) (mariadbd)"]);
+    let file = d.object(ObjectKind::File, 5, 0, "/data/t.ibd");
+    d.message(client, ends.0, Direction::Send, 2.9, 9);
+    d.wait(client, 2.95, 9.0, "poll").on(ends.0).open();
+    d.message(session, ends.1, Direction::Receive, 2.96, 9);
+    d.wait(session, 3.0, 9.0, "pread64").state(OffState::Uninterruptible).on(file).stack(reads).open();
+    let r = d.diagnose("^client$");
+    assert!(!r.root_causes[0].why.contains("prepared transaction"), "{r:#?}");
 }
 
 #[test]

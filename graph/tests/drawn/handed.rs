@@ -505,18 +505,18 @@ fn who_was_killed_with_a_request_in_its_hands_is_the_cause() {
 /// In the same turn the bus told somebody else something, who failed soon after: that one had asked for it.
 #[test]
 fn who_fails_after_an_answer_has_died_with_no_request() {
-    let mut b = Bus::new(&["call Total", "shop serve", "other"]);
+    let mut b = Bus::new(&["call Total", "shop serve", "other", "third"]);
     let (call, shop, other) = (b.ends[0].0, b.ends[1].0, b.ends[2].0);
-    b.waits(2, 0.5, 1.003);
-    b.send(1, 2, 1.0);
-    b.waits(1, 0.5, 1.013);
-    b.send(0, 1, 1.01);
-    b.d.wait(shop, 1.014, 20.0, "poll").on(b.ends[1].1).open();
+    b.waits(1, 0.5, 1.003);
+    b.send(0, 1, 1.0);
+    b.waits(2, 0.5, 1.013);
+    b.send(3, 2, 1.01);
+    b.d.wait(shop, 1.004, 20.0, "poll").on(b.ends[1].1).open();
     b.d.exit(other, 1.5);
     let p = b.d.catalog.threads[other.index()].process;
     let row = &mut b.d.catalog.processes[p.index()];
     (row.exit_status, row.end) = (Some(1 << 8), Some(1_500_000_000));
-    b.d.wait(call, 1.011, 20.0, "poll").on(b.ends[0].1).open();
+    b.d.wait(call, 1.001, 20.0, "poll").on(b.ends[0].1).open();
     b.d.hold(b.daemon, call, b.ends[0].1, Relation::Peer, 3.0);
     let r = b.diagnose("^call ");
     assert!(r.root_causes.iter().all(|c| c.process.as_deref() != Some("other")), "{r:#?}");

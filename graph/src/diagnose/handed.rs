@@ -89,13 +89,16 @@ impl Walk<'_> {
     /// it had taken nobody answers.
     fn died_with_it(&self, sent: &[(Edge, EdgeId)], spans: &Spans) -> Option<(Edge, EdgeId, ThreadId)> {
         let (a, b) = (spans.first()?.0, spans.last()?.1);
-        let process = |e: &Edge| self.c.process_id_of(self.g.vertex(e.to).thread);
-        let &(e, id) = sent.first()?;
+        let process_of = |v: VertexId| self.c.process_id_of(self.g.vertex(v).thread);
+        let process = |e: &Edge| process_of(e.to);
+        // What its own threads are told stays with the server.
+        let mut sent = sent.iter().filter(|(e, _)| process(e) != process_of(e.from));
+        let &(e, id) = sent.next()?;
         let (to, own) = (self.g.vertex(e.to).thread, process(&e)?);
         // Who ends as it should had what it wanted.
         let failed = self.c.process(own).filter(|p| p.exit_status.is_some_and(|s| s != 0));
         let at = failed.and_then(|p| p.end).filter(|at| (e.from_time..a.midpoint(b)).contains(at))?;
-        let only = sent.iter().all(|(x, _)| process(x) == Some(own));
+        let only = sent.all(|(x, _)| process(x) == Some(own));
         let says = |m: &crate::At<pg_event::IpcUse>| m.what.direction == Direction::Send;
         let said = |t| self.g.ipc_of(t, e.from_time..at).iter().any(says);
         (only && !self.g.threads_of(own).any(said)).then_some((e, id, to))

@@ -95,39 +95,13 @@ fn requests_of_kept_connections_are_units() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path());
     let pid = server.child.id().to_string();
-    // In so short a time it is not always found that they are: of a few recordings one must show it.
-    let train = || {
-        let trained = pg_tui(dir.path())
-            .current_dir(dir.path())
-            .args([
-                "train",
-                "-p",
-                &pid,
-                "-d",
-                "4",
-                "--measure",
-                "3",
-                "-o",
-                "keep.pgprof",
-                "--keep",
-                "keep.pgs",
-            ])
-            .output()
-            .unwrap();
-        let said = text(&trained);
-        assert!(trained.status.success(), "{said}");
-        said
-    };
-    let mut said = train();
-    for _ in 0..4 {
-        if said.contains("its units are requests") {
-            break;
-        }
-        std::fs::remove_file(dir.path().join("keep.pgprof")).unwrap();
-        std::fs::remove_file(dir.path().join("keep.pgs")).unwrap();
-        said = train();
-    }
-    assert!(said.contains("its units are requests"), "{said}");
+    let trained = pg_tui(dir.path())
+        .current_dir(dir.path())
+        .args(["train", "-p", &pid, "-d", "4", "--measure", "3", "-o", "keep.pgprof", "--keep", "keep.pgs"])
+        .output()
+        .unwrap();
+    let said = text(&trained);
+    assert!(trained.status.success() && said.contains("its units are requests"), "{said}");
     assert!(!said.contains("such a unit is a connection"), "{said}");
     let show = ["profile", "show", "--json", "keep.pgprof"];
     let shown = pg_tui(dir.path()).current_dir(dir.path()).args(show).output().unwrap();

@@ -214,3 +214,14 @@ fn what_a_guard_unwinds_is_compared_with_what_was_learnt() {
     assert_eq!(is_boundary(&[behind, at("poll"), at("ask"), at("work")], POLL, &learnt), None);
     assert_eq!(learnt[0].wait, Wait::Input);
 }
+
+#[test]
+fn the_loop_of_a_session_is_none_though_its_first_request_is_there_already() {
+    // Nothing waits between the connection and its first request: all other reads come after the inner loop has turned.
+    let mut t = server();
+    for _ in 0..5 {
+        t.stacks(&["next single!", "work answer single", "work read single!", "work answer single"]);
+        t.stacks(&["work read single!", "work answer single", "work read single!", "work answer single"]);
+    }
+    assert_eq!(told(&mut t), [("next single".into(), POLL, 5)]);
+}

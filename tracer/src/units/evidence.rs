@@ -25,7 +25,8 @@ const NEVER: f64 = 1.0 - ALWAYS;
 const LEAST: u64 = 2;
 /// An alternative occurs in at least one of this many turns with the wait that it is an alternative to.
 const OFTEN: u64 = 20;
-/// What turns with a wait weigh when another wait begins these turns, and when that is for a signal but this for input.
+/// What turns with a wait weigh when another wait begins these turns (or it may be one of several in a turn), and when that is
+/// for a signal but this for input.
 const LATER: f64 = 0.1;
 const BEHIND_LOCK: f64 = 0.5;
 
@@ -61,6 +62,8 @@ pub(super) struct Evidence {
     /// By number: how many, and in how many turns.
     counts: Vec<(u64, u64)>,
     turns: u64,
+    /// By number: how often one came again in what may have been the same turn, or the next.
+    doubted: Vec<u64>,
     /// By numbers of an earlier and a later wait.
     pairs: HashMap<(usize, usize), Pair>,
 }
@@ -98,12 +101,14 @@ impl Evidence {
         let number = *self.numbers.entry(key).or_insert(next);
         if number == next {
             self.counts.push((0, 0));
+            self.doubted.push(0);
         }
         clock.last.resize(self.counts.len(), None);
         for (before, last) in clock.last.iter().enumerate() {
             let Some((turn, doubts)) = *last else { continue };
             let same = turn == clock.turn;
             if same && doubts != clock.doubts {
+                self.doubted[number] += u64::from(before == number);
                 continue;
             }
             let pair = self.pairs.entry((before, number)).or_default();
@@ -172,7 +177,13 @@ impl Evidence {
         group
     }
 
-    /// The share of turns in which a wait of the group occurred, less when the turn is begun by another.
+    /// Is it unknown of most of its times whether it came once in a turn or several times, as an inner loop turned in between?
+    fn is_doubtful(&self, number: usize) -> bool {
+        self.doubted[number] * 2 > self.counts[number].0
+    }
+
+    /// The share of turns in which a wait of the group occurred, less when the turn is begun by another, or it may come several
+    /// times in one.
     fn weight(&self, group: &[(&Key, usize)], keys: &[(&Key, usize)]) -> f64 {
         let turns: u64 = group.iter().map(|g| self.counts[g.1].1).sum();
         let share = (turns as f64 / self.turns.max(1) as f64).min(1.0);
@@ -182,6 +193,7 @@ impl Evidence {
             (Wait::Signal, Wait::Input) => BEHIND_LOCK,
             _ => LATER,
         });
-        share * less.fold(1.0, f64::min)
+        let inner = if self.is_doubtful(number) { LATER } else { 1.0 };
+        share * less.fold(inner, f64::min)
     }
 }

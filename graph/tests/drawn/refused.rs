@@ -299,3 +299,36 @@ fn a_server_that_answers_each_time_is_not_what_a_sleeping_loop_waits_for() {
     let why = &r.root_causes[0].why;
     assert!(why.contains("asked display (pid 1000)") && why.contains("which answered"), "{why}");
 }
+
+/// A select without descriptors is a sleep, also when a signal ended it; and of a wait that was on before anybody waited for it
+/// the whole length is told.
+#[test]
+fn an_interrupted_select_is_a_sleep() {
+    let mut d = Drawing::new(15.0);
+    let sync = d.process("sync", "sync far", None, 0.0);
+    let killer = d.process("kill", "kill sync", None, 0.0);
+    d.signal(killer, sync, 15, 11.9999);
+    d.wait(sync, 1.0, 12.0, "pselect6").by(killer, "kill", ObjectId::NONE);
+    d.wait(sync, 12.1, 15.0, "pause").open();
+    let r = d.diagnose("^sync");
+    assert!(r.root_causes[0].why.contains("slept 11.0 s in pselect6"), "{}", r.root_causes[0].why);
+}
+
+/// A holder opens a FIFO that nobody else does, since long before its lock was wanted.
+#[test]
+fn of_a_wait_that_began_long_before_the_whole_length_is_told() {
+    let mut d = Drawing::new(20.0);
+    let holder = d.process("spool", "spool run", None, 0.0);
+    let wants = d.process("print", "print it", None, 14.9);
+    let fifo = d.object(ObjectKind::Fifo, 5, 5, "/run/job");
+    let lock = d.object(ObjectKind::FileLock, 70, 0, "/run/lock");
+    d.wait(holder, 1.0, 20.0, "openat").on(fifo).open();
+    d.wait(wants, 15.0, 20.0, "flock").on(lock).open();
+    d.hold(holder, wants, lock, Relation::Owns, 15.5);
+    let r = d.diagnose("^print");
+    assert!(
+        r.root_causes[0].why.contains("waited 5.00 s (19.0 s in all) in openat"),
+        "{}",
+        r.root_causes[0].why
+    );
+}

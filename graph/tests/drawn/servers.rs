@@ -44,6 +44,16 @@ impl Proxy {
         self.d.wait(self.client, 1.001, end, "poll").on(own).by(self.worker, "writev", far);
     }
 
+    /// The client asks at 1 s and waits when the recording ends.
+    fn asks_in_vain(&mut self) {
+        let [own, far, ..] = self.ends;
+        self.d.message(self.client, own, Direction::Send, 1.0, 90);
+        self.d.wait(self.worker, 0.1, 1.001, "epoll_wait").on(self.epoll).by(self.client, "sendto", own);
+        self.d.message(self.worker, far, Direction::Receive, 1.002, 90);
+        self.d.wait(self.client, 1.001, 20.0, "poll").on(own).open();
+        self.d.hold(self.worker, self.client, own, Relation::Peer, 3.0);
+    }
+
     /// The proxy asks the service, which computes.
     fn asks_on(&mut self) {
         let [.., to, at] = self.ends;
@@ -99,12 +109,7 @@ fn who_was_asked_is_followed_though_the_server_gives_up() {
 #[test]
 fn who_was_asked_is_followed_while_the_hang_goes_on() {
     let mut p = Proxy::new();
-    let [own, far, ..] = p.ends;
-    p.d.message(p.client, own, Direction::Send, 1.0, 90);
-    p.d.wait(p.worker, 0.1, 1.001, "epoll_wait").on(p.epoll).by(p.client, "sendto", own);
-    p.d.message(p.worker, far, Direction::Receive, 1.002, 90);
-    p.d.wait(p.client, 1.001, 20.0, "poll").on(own).open();
-    p.d.hold(p.worker, p.client, own, Relation::Peer, 3.0);
+    p.asks_in_vain();
     p.asks_on();
     p.d.wait(p.worker, 1.01, 20.0, "epoll_wait").on(p.epoll).open();
     let r = p.diagnose();
@@ -462,12 +467,7 @@ fn who_only_closes_after_a_time_out_is_looked_at_while_it_lasted() {
 #[test]
 fn who_was_not_asked_and_wakes_a_server_did_not_keep_it() {
     let mut p = Proxy::new();
-    let [own, far, ..] = p.ends;
-    p.d.message(p.client, own, Direction::Send, 1.0, 90);
-    p.d.wait(p.worker, 0.1, 1.001, "epoll_wait").on(p.epoll).by(p.client, "sendto", own);
-    p.d.message(p.worker, far, Direction::Receive, 1.002, 90);
-    p.d.wait(p.client, 1.001, 20.0, "poll").on(own).open();
-    p.d.hold(p.worker, p.client, own, Relation::Peer, 3.0);
+    p.asks_in_vain();
     // The service hears of a program that it runs.
     let [.., to, at] = p.ends;
     p.d.message(p.worker, to, Direction::Send, 1.003, 90);
@@ -524,12 +524,7 @@ fn who_was_asked_over_one_of_two_connections_is_followed_though_it_was_not_found
 #[test]
 fn a_pool_of_the_servers_own_is_what_it_waited_for_though_it_writes_a_log() {
     let mut p = Proxy::new();
-    let [own, far, ..] = p.ends;
-    p.d.message(p.client, own, Direction::Send, 1.0, 90);
-    p.d.wait(p.worker, 0.1, 1.001, "epoll_wait").on(p.epoll).by(p.client, "sendto", own);
-    p.d.message(p.worker, far, Direction::Receive, 1.002, 90);
-    p.d.wait(p.client, 1.001, 20.0, "poll").on(own).open();
-    p.d.hold(p.worker, p.client, own, Relation::Peer, 3.0);
+    p.asks_in_vain();
     let [log, end] = [(3001, 3002), (3002, 3001)].map(|(a, b)| p.d.object(ObjectKind::UnixStream, a, b, ""));
     p.d.catalog.objects[log.index()].connected = true;
     let journal = p.d.process("journal", "journal", None, 0.0);
@@ -547,4 +542,17 @@ fn a_pool_of_the_servers_own_is_what_it_waited_for_though_it_writes_a_log() {
     let r = p.diagnose();
     assert!(r.slice.iter().all(|s| s.process != "journal"), "{r:#?}");
     assert_eq!(r.root_causes[0].function.as_deref(), Some("add_up"), "{r:#?}");
+}
+
+/// A service that greets who connects is asked then: what it was asked last it owes, though it spoke first.
+#[test]
+fn a_service_that_greets_is_asked_like_any_other() {
+    let mut p = Proxy::new();
+    p.asks_in_vain();
+    let [.., to, at] = p.ends;
+    p.d.message(p.service, at, Direction::Send, 0.3, 10);
+    p.d.message(p.worker, to, Direction::Receive, 0.301, 10);
+    p.asks_on();
+    p.d.wait(p.worker, 1.01, 20.0, "epoll_wait").on(p.epoll).open();
+    assert_eq!(slice(&p.diagnose()), ["proxy: worker", "shop serve"]);
 }

@@ -82,6 +82,7 @@ impl Shown {
             // Who woke whom is in the recording.
             handed_on: None,
             mostly: None,
+            withdrawn: None,
         };
         let given = watched.given.clone();
         let of_loop = watched.function.clone();

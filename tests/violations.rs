@@ -144,6 +144,37 @@ fn a_violation_is_diagnosed_by_its_number() {
     p.exits(&["diagnose", "slow.pgs", "--violation", "1", "--pid", "7"], 2);
 }
 
+/// What was withdrawn is listed on request only.
+#[test]
+fn what_only_seemed_to_take_too_long() {
+    let mut d = draw::Drawing::new(3.0);
+    let t = d.process("shopd", "shopd", None, 0.0);
+    let [get, report] =
+        [("GET /", 0.02, 0.04), ("report", 0.3, 0.5)].map(|(name, mean, most)| d.unit_type(name, mean, most));
+    let stack = d.stack(&["parse (shopd)", "serve (shopd)", "loop (shopd)"]);
+    d.violation(t, get, (1.0, 1.041), (stack, 2), pg_event::SeenBy::Sample);
+    d.violation(t, report, (1.0, 1.1), (pg_event::StackId::NONE, 0), pg_event::SeenBy::Withdrawn);
+    d.unit(t, report, (1.0, 1.35));
+    let p = Place::new();
+    let mut w = Writer::create(&p.0.path().join("taken.pgs"), &Header::default()).expect("made");
+    for item in d.items() {
+        w.item(&item).expect("written");
+    }
+    w.finish().expect("written");
+    let said = p.exits(&["violations", "taken.pgs"], 1);
+    assert!(said.contains("1 unit only seemed to take too long") && !said.contains("parse"), "{said}");
+    let said = p.exits(&["violations", "taken.pgs", "--withdrawn"], 0);
+    assert!(said.contains("withdrawn: it is of type report, which may take 500 ms"), "{said}");
+    assert!(said.contains("type GET /: 350 ms, may take 40 ms") && said.contains("parse"), "{said}");
+    let said = p.exits(&["violations", "taken.pgs", "--withdrawn", "--json"], 0);
+    let line: Value = serde_json::from_str(said.trim()).expect("JSON");
+    assert_eq!((&line["number"], &line["withdrawn"]["type"]), (&0.into(), &"report".into()), "{line}");
+    assert_eq!(line["withdrawn"]["threshold_ns"], 500_000_000);
+    // Of what holds it says nothing, and there is none of it.
+    assert!(!p.exits(&["violations", "slow.pgs", "--json"], 0).contains("withdrawn"));
+    assert!(p.exits(&["violations", "slow.pgs", "--withdrawn"], 1).contains("slow.pgs: of no unit"));
+}
+
 #[test]
 fn without_any_the_exit_code_says_so() {
     let p = Place::new();

@@ -45,6 +45,8 @@ pub struct EventGraph {
     pub(crate) units: Vec<crate::UnitFact>,
     /// By time.
     pub(crate) violations: Vec<crate::ViolationFact>,
+    /// By time.
+    pub(crate) withdrawn: Vec<crate::WithdrawnFact>,
     /// By thread and begin of such a unit: where it was seen.
     pub(crate) moments: HashMap<(ThreadId, Ns), Vec<crate::Moment>>,
     /// See [`EventGraph::recorded`].
@@ -450,6 +452,7 @@ impl EventGraph {
             + self.threads.iter().map(own).sum::<usize>()
             + bytes(&self.units)
             + bytes(&self.violations)
+            + bytes(&self.withdrawn)
             + self.by_process.values().map(bytes).sum::<usize>()
             + self.lanes.memory()
     }

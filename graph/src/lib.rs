@@ -75,7 +75,7 @@ pub use unserved::UnservedFact;
 pub use vertex::{BlockType, Vertex, VertexId};
 pub use victim::{Victim, VictimOptions, victim_of, victims, victims_of_all};
 pub use violations::{
-    Comparison, NormalUnit, Part, Side, SlowWay, Spent, UnitFact, ViolationFact, WayPart, compare,
-    kernel_frames, seen_by, violation_info, violation_victim, way_victim,
+    Comparison, NormalUnit, Part, Side, SlowWay, Spent, UnitFact, ViolationFact, WayPart, WithdrawnFact,
+    compare, kernel_frames, seen_by, violation_info, violation_victim, way_victim, withdrawn_info,
 };
 pub use waits::{WaitsOn, main_object, wait_kind, waits_on};

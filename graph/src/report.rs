@@ -203,6 +203,19 @@ pub struct ViolationInfo {
     /// Where it spent most of its time; left out when too little was seen of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mostly: Option<MostlyInfo>,
+    /// It did not take too long: what it turned out to be. Left out of what holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withdrawn: Option<WithdrawnInfo>,
+}
+
+/// The type that a unit turned out to be which had seemed to take too long for another one.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct WithdrawnInfo {
+    /// Its name.
+    #[serde(rename = "type")]
+    pub unit_type: String,
+    /// How long such a unit may take; 0: as long as it likes.
+    pub threshold_ns: u64,
 }
 
 /// Where a unit of work spent most of its time.

@@ -8,7 +8,9 @@ use crate::clean::{clean, clean_to};
 use crate::session::Loaded;
 use pg_graph::report::ViolationInfo;
 use pg_graph::words::{moment, span, unit_type};
-use pg_graph::{BuildOptions, Victim, ViolationFact, violation_info, violation_victim, way_victim};
+use pg_graph::{
+    BuildOptions, Victim, ViolationFact, violation_info, violation_victim, way_victim, withdrawn_info,
+};
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -18,16 +20,43 @@ use std::process::ExitCode;
 pub fn run(args: &Violations, out: &mut dyn Write) -> Outcome {
     let loaded = loading::load(&args.file, BuildOptions::default())?;
     let all = loaded.graph.violations();
+    if args.withdrawn {
+        return withdrawn(args, &loaded, out);
+    }
     for (i, v) in all.iter().enumerate() {
         let info = violation_info(&loaded.graph, &loaded.catalog, v, i + 1);
         let line = if args.json { json(&info)? } else { text(&loaded, v, &info) };
         writeln!(out, "{line}")?;
     }
     out.flush()?;
+    if let n @ 1.. = loaded.graph.withdrawn().len() {
+        let units = if n == 1 { "1 unit".into() } else { format!("{n} units") };
+        say!(
+            "pg-tui: {units} only seemed to take too long and turned out to be of another type (--withdrawn lists them)"
+        );
+    }
     if all.is_empty() {
         let file = args.file.display();
         return Err(Failure::Nothing(format!(
             "{file}: no unit of work took too long, or no guard looked (pg-tui guard does)"
+        )));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Those that are none. Code 1: there are none of these.
+fn withdrawn(args: &Violations, loaded: &Loaded, out: &mut dyn Write) -> Outcome {
+    let all = loaded.graph.withdrawn();
+    for w in all {
+        let info = withdrawn_info(&loaded.graph, &loaded.catalog, w);
+        let line = if args.json { json(&info)? } else { text(loaded, &w.told, &info) };
+        writeln!(out, "{line}")?;
+    }
+    out.flush()?;
+    if all.is_empty() {
+        let file = args.file.display();
+        return Err(Failure::Nothing(format!(
+            "{file}: of no unit it turned out that it had not taken too long"
         )));
     }
     Ok(ExitCode::SUCCESS)
@@ -48,10 +77,14 @@ fn text(loaded: &Loaded, v: &ViolationFact, info: &ViolationInfo) -> String {
     let spent = loaded.graph.spent_words(c, v);
     let spent = if spent.is_empty() { spent } else { format!(" ({spent})") };
     let mostly = info.mostly.as_ref().map_or_else(String::new, |h| format!(", {}", h.words()));
+    let turned_out = info.withdrawn.as_ref().map_or_else(String::new, |w| {
+        let may = if w.threshold_ns == 0 { "as long as it likes".into() } else { span(w.threshold_ns) };
+        format!(", withdrawn: it is of type {}, which may take {may}", w.unit_type)
+    });
     let why = info.type_unknown.as_ref().map_or_else(String::new, |why| format!(", of unknown type: {why}"));
+    let number = if info.number > 0 { info.number.to_string() } else { "-".into() };
     let line = format!(
-        "{:>4}  {:>10}  {}:{}  {}: {}{more}, may take {} ({:.2} x), seen {}{spent}{mostly}{handed_on}{why}  {place}",
-        info.number,
+        "{number:>4}  {:>10}  {}:{}  {}: {}{more}, may take {} ({:.2} x), seen {}{turned_out}{spent}{mostly}{handed_on}{why}  {place}",
         moment(v.time),
         info.process,
         info.tid,

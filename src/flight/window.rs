@@ -189,7 +189,7 @@ impl Window {
                     self.unserved.insert(u.object, *e);
                 }
             }
-            Kind::Violation(v) if v.at == SeenBy::Look => {}
+            Kind::Violation(v) if matches!(v.at, SeenBy::Look | SeenBy::Withdrawn) => {}
             Kind::Violation(_) => {
                 const MOST: usize = 4096;
                 if self.violations.len() < MOST {

@@ -9,6 +9,7 @@ mod learn;
 mod moments;
 mod tell;
 mod unit_log;
+mod withdrawn;
 
 pub use given::{Bounds, Located};
 pub use guarding::{Ask, Guarding, Refused, Watched, changed, functions_of};
@@ -16,3 +17,4 @@ pub use learn::{Measured, Measuring, measure};
 pub use moments::Moments;
 pub use tell::{Over, Shown, json, metrics, over_json, over_text, seen, text};
 pub use unit_log::UnitLog;
+pub use withdrawn::Withdrawn;

@@ -82,6 +82,7 @@ impl Shown {
             // Who woke whom is in the recording.
             handed_on: None,
             mostly: None,
+            withdrawn: None,
         };
         let given = watched.given.clone();
         let of_loop = watched.function.clone();
@@ -109,14 +110,14 @@ impl Shown {
 }
 
 /// Whose unit it is.
-fn who(s: &Shown) -> String {
+pub(super) fn who(s: &Shown) -> String {
     let v = &s.info;
     let thread = if v.thread == v.process { String::new() } else { format!(" {}", v.thread) };
     format!("{}/{}{thread}", v.process, v.tid)
 }
 
 /// Which unit.
-fn what(s: &Shown) -> String {
+pub(super) fn what(s: &Shown) -> String {
     let of = &s.info.unit_type;
     if of.is_empty() {
         "a unit of no known type".into()
@@ -262,7 +263,8 @@ pub fn metrics(loops: &[Watched], counts: &[Vec<Counts>], sight: &Sight) -> Stri
     let mut family = |name: &str, help: &str, value: &dyn Fn(&Counts) -> f64| {
         let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} counter\n");
         for (l, counts) in loops.iter().zip(counts) {
-            for (t, c) in counts.iter().enumerate().filter(|(_, c)| c.units + c.violations > 0) {
+            for (t, c) in counts.iter().enumerate().filter(|(_, c)| c.units + c.violations + c.withdrawn > 0)
+            {
                 let of = l.types.get(t).map_or("unknown", |t| t.name.as_str());
                 let _ = writeln!(
                     out,
@@ -279,6 +281,8 @@ pub fn metrics(loops: &[Watched], counts: &[Vec<Counts>], sight: &Sight) -> Stri
     family("pg_tui_violations_total", "Units of work that took too long.", &|c| c.violations as f64);
     let help = "Of these, those that were ready without a CPU for what they took too long, or whose CPU the host had.";
     family("pg_tui_violations_starved_total", help, &|c| c.starved as f64);
+    let help = "Others that seemed to, and turned out to be of another type, which may take as long.";
+    family("pg_tui_violations_withdrawn_total", help, &|c| c.withdrawn as f64);
     if sight.windows == 0 {
         return out;
     }
@@ -517,7 +521,8 @@ mod tests {
             guards: 0,
             given: None,
         };
-        let counts = Counts { units: 4, sum: 2_500_000_000, violations: 1, starved: 1 };
+        let counts =
+            Counts { units: 4, sum: 2_500_000_000, violations: 1, starved: 1, withdrawn: 2, unsettled: 0 };
         let text = metrics(&[watched], &[vec![counts, Counts::default()]], &Sight::default());
         insta::assert_snapshot!(text, @r#"
         # HELP pg_tui_units_total Units of work that ended.
@@ -532,6 +537,9 @@ mod tests {
         # HELP pg_tui_violations_starved_total Of these, those that were ready without a CPU for what they took too long, or whose CPU the host had.
         # TYPE pg_tui_violations_starved_total counter
         pg_tui_violations_starved_total{loop="main",type="a \"b\"\\"} 1
+        # HELP pg_tui_violations_withdrawn_total Others that seemed to, and turned out to be of another type, which may take as long.
+        # TYPE pg_tui_violations_withdrawn_total counter
+        pg_tui_violations_withdrawn_total{loop="main",type="a \"b\"\\"} 2
         "#);
     }
 }

@@ -69,7 +69,9 @@ fn columns(width: usize, queued: bool) -> [usize; 7] {
 pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     let s = &ui.state.violations;
     let a = layout(ui.state, body);
-    let title = format!("Violations: units that took too long ({})", s.rows.len());
+    let withdrawn = ui.recording().map_or(0, |r| r.graph.withdrawn().len());
+    let withdrawn = if withdrawn > 0 { format!("; {withdrawn} withdrawn") } else { String::new() };
+    let title = format!("Violations: units that took too long ({}{withdrawn})", s.rows.len());
     rule(ui, buffer, body, &title, &format!("by {}", s.sort.word()));
     let Some(r) = ui.recording() else { return };
     if s.rows.is_empty() {
@@ -175,6 +177,8 @@ fn seen_by(v: &ViolationFact) -> &'static str {
         SeenBy::End => "when it had ended",
         // One that was told is told by what saw that.
         SeenBy::Look => "once more",
+        // Nor is what does not hold.
+        SeenBy::Withdrawn => "before it turned out to be of another type",
     }
 }
 

@@ -148,6 +148,7 @@ static __always_inline u64 elapsed_of(struct unit *u, u64 now)
 }
 
 #include "frame.h"
+#include "withdraw.h"
 
 /* Told with its stack. */
 static __always_inline bool is_told(struct unit *u)
@@ -266,7 +267,7 @@ static __always_inline void check(struct unit *u, u64 now, u32 seen, struct regs
 		u->slow = slow;
 	struct control *c = settings();
 	struct alarm *a = slow == STARVED ? &t->alarm[0] : &t->alarm[1];
-	if (!c)
+	if (!c || (seen != BY_END && is_doubtful(l, t, now, elapsed)))
 		return;
 	/* One that rings on and on is told less and less often, but for what is far worse than all before. */
 	if (now < a->quiet_until) {
@@ -370,6 +371,7 @@ static __always_inline void begin_unit(struct unit *u, u64 now, u32 woken)
 	u->told = UNTOLD;
 	u->slow = IN_TIME;
 	u->counted_as = NO_TYPE;
+	u->withdrawn = 0;
 	u->woken = woken;
 	u->contexts = u->more = 0;
 	u->asleep.ip = u->asleep.sp = 0;
@@ -407,21 +409,26 @@ static __always_inline void end_unit(struct unit *u, u64 now, struct regs *regs)
 			__sync_fetch_and_add(&l->busy, elapsed - u->away);
 		if (u->slow == STARVED)
 			__sync_fetch_and_add(&type_of(l, u->counted_as)->starved, 1);
+		if (u->withdrawn && !u->told)
+			count_withdrawn(l, u);
 	}
 	struct control *c = settings();
 	if (c && c->learning) {
 		look_at_delay(u, bpf_get_current_task_btf());
 		if (tell_unit(u, now))
 			lose();
-	} else if (u->told == TOLD || (!u->told && c && l && c->sparse_ns && now - l->passed > c->sparse_ns)) {
-		if (!u->told)
+		return;
+	}
+	bool known = u->told == TOLD || u->withdrawn & EVIDENT;
+	if (known || (!u->told && c && l && c->sparse_ns && now - l->passed > c->sparse_ns)) {
+		if (!known)
 			l->passed = now;
 		struct rec_life *r = bpf_ringbuf_reserve(&told, sizeof(*r), 0);
 		if (!r) {
 			lose();
 			return;
 		}
-		head(&r->head, u->told ? REC_ENDED : REC_PASSED, u->tid, u->tgid, u->loop, now);
+		head(&r->head, known ? REC_ENDED : REC_PASSED, u->tid, u->tgid, u->loop, now);
 		r->start = u->start;
 		r->elapsed = elapsed;
 		r->other = u->number;
@@ -723,6 +730,8 @@ int on_context(struct regs *ctx)
 		u->best = best;
 		u->most = most;
 	}
+	if (u->told && u->best != u->counted_as)
+		withdraw(u, bpf_ktime_get_ns());
 	if (u->told != TOLD || u->slow != SLOW) {
 		u64 now = bpf_ktime_get_ns();
 		struct guarded_loop *l = bpf_map_lookup_elem(&loops, &u->loop);

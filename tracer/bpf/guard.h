@@ -77,7 +77,8 @@ struct unit {
 	u32 hazy;		 /* it may be several: a boundary between them may have passed without a probe, see sight.h */
 	u16 hits[TYPES];
 	u64 caller;		 /* given ones: what lay at `frame` as it began, the return address; 0: it is none */
-	u32 returns, pad;	 /* and it ends when the function returns */
+	u32 returns;		 /* and it ends when the function returns */
+	u32 withdrawn;		 /* see withdraw.h: its alarm was, of this type and 1; 0: none was */
 	u64 again;		 /* told, it is told again with its stack when it has taken so long */
 	/* See sight.h. */
 	u64 held;		 /* when it was last known to be the unit that `start` is of */
@@ -118,9 +119,13 @@ struct alarm {
 struct guarded_type {
 	u64 threshold;		 /* ns */
 	u64 units, sum;		 /* that ended, and their ns */
-	u64 violations;
+	u64 violations;		 /* without those that were withdrawn */
 	u64 starved;		 /* of them: STARVED */
 	struct alarm alarm[2];	 /* for these, and for the others */
+	/* See withdraw.h. */
+	u64 withdrawn;		 /* units that seemed to be of this type and to take too long */
+	u64 doubt_until;	 /* what seems to be of this type is told once that is settled */
+	u64 doubt;		 /* for so long */
 };
 
 /* Whether a unit took too long: not yet; yes, and it was counted; yes, and it was told with its stack. */
@@ -134,8 +139,9 @@ struct guarded_loop {
 	u64 busy;		 /* ns that units which ended had a CPU */
 	/* See served.h: units that answered who had connected; one of them looked for more from the same. */
 	u64 answered, ahead;
+	u64 settles;		 /* who has taken so long is told, whatever it may turn out to be */
 };
-_Static_assert(sizeof(struct guarded_loop) == 5760, "layout.rs");
+_Static_assert(sizeof(struct guarded_loop) == 7328, "layout.rs");
 
 struct context_key {
 	u32 loop, function, depth, zero;
@@ -151,6 +157,7 @@ enum record {
 	REC_CALLER,		 /* a function whose calls are units returns to `start` */
 	REC_CALL,		 /* a function was called */
 	REC_LOOK,		 /* a rec_violation: where a unit is that was told and goes on */
+	REC_WITHDRAWN,		 /* what was told of a unit does not hold: `of` is the type that it has turned out to be */
 };
 /* What saw a violation. */
 enum seen { BY_CONTEXT = 0, BY_SWITCH, BY_SAMPLE, BY_SLEEP, BY_END };
@@ -193,11 +200,12 @@ struct rec_violation {
 };
 _Static_assert(sizeof(struct rec_violation) == 18336, "records.rs");
 
-/* A thread or process came or went, or a unit ended: one whose violation was told, or one that took no longer than it may. */
+/* A thread or process came or went, or a unit ended: one whose violation was told (and may have been withdrawn), or one that
+ * took no longer than it may; or one is withdrawn. */
 struct rec_life {
 	struct head head;
 	u64 start, elapsed;
-	u32 other;		 /* REC_FORK: the parent; REC_ENDED, REC_PASSED: number of the unit */
+	u32 other;		 /* REC_FORK: the parent; REC_ENDED, REC_PASSED, REC_WITHDRAWN: number of the unit */
 	u32 of;
 };
 _Static_assert(sizeof(struct rec_life) == 48, "records.rs");

@@ -65,6 +65,13 @@ impl Guard {
         }
     }
 
+    /// Was what was told of this unit none, since by what it has come by it is of another type, which may take as long? Ours,
+    /// not the paper's: what tells a type may be come by when the time was spent.
+    pub fn withdraws(&self, contexts: &Contexts, told: &Violation, now: Ns) -> bool {
+        let other = self.inferred(contexts).filter(|(t, _)| Some(*t) != told.of);
+        other.is_some_and(|(t, threshold)| self.exceeds(now, Some(t), threshold).is_none())
+    }
+
     /// `ns` of the unit's time were ours.
     pub fn spent(&mut self, ns: Ns) {
         self.started = self.started.map(|s| s.saturating_add(ns));
@@ -121,6 +128,23 @@ mod tests {
         );
         guard.unit_start(100_000);
         assert_eq!(guard.inferred(&contexts), None);
+    }
+
+    #[test]
+    fn what_turns_out_to_be_of_a_slower_type_is_no_violation() {
+        let (contexts, mut guard) = (contexts(), Guard::default());
+        guard.unit_start(0);
+        let told = guard.unit_context(&contexts, context('A'), 101, 101).unwrap();
+        assert_eq!(told.of, Some(TypeId(0)));
+        assert!(!guard.withdraws(&contexts, &told, 900), "nothing more is known of it");
+        assert_eq!(guard.unit_context(&contexts, context('C'), 900, 900), None);
+        assert!(guard.withdraws(&contexts, &told, 1000));
+        assert!(!guard.withdraws(&contexts, &told, 1001), "too long for that, too");
+        // Of the type that it was told for.
+        let mut guard = Guard::default();
+        guard.unit_start(0);
+        let told = guard.unit_context(&contexts, context('B'), 101, 101).unwrap();
+        assert!(!guard.withdraws(&contexts, &told, 101));
     }
 
     #[test]

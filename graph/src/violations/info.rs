@@ -1,8 +1,8 @@
 //! Slow units as the report and lists tell them.
 
-use super::{Part, ViolationFact, compare};
+use super::{Part, ViolationFact, WithdrawnFact, compare};
 use crate::EventGraph;
-use crate::report::{HandedOnInfo, NormalInfo, PartInfo, UnitInfo, ViolationInfo};
+use crate::report::{HandedOnInfo, NormalInfo, PartInfo, UnitInfo, ViolationInfo, WithdrawnInfo};
 use crate::transactions::HandedOn;
 use crate::words::{moment, short_who, span, unit_type};
 use pg_event::{Catalog, SeenBy, StackId, UnitTypeId};
@@ -19,6 +19,7 @@ pub fn seen_by(at: SeenBy) -> &'static str {
         SeenBy::Asleep => "asleep",
         SeenBy::End => "end",
         SeenBy::Look => "look",
+        SeenBy::Withdrawn => "withdrawn",
     }
 }
 
@@ -79,7 +80,15 @@ pub fn violation_info(
         stopped_by: graph.stopped_by(catalog, v),
         handed_on: graph.handed_on(catalog, v.thread, v.time).map(|h| handed_on(catalog, &h)),
         mostly: graph.mostly(catalog, v).as_ref().map(Into::into),
+        withdrawn: None,
     }
+}
+
+/// What was told of a unit that only seemed to take too long. It has no number.
+pub fn withdrawn_info(graph: &EventGraph, catalog: &Catalog, w: &WithdrawnFact) -> ViolationInfo {
+    let unit_type = catalog.unit_type(w.unit_type).map_or_else(String::new, |t| t.name.clone());
+    let withdrawn = Some(WithdrawnInfo { unit_type, threshold_ns: w.threshold });
+    ViolationInfo { withdrawn, ..violation_info(graph, catalog, &w.told, 0) }
 }
 
 fn handed_on(catalog: &Catalog, h: &HandedOn) -> HandedOnInfo {

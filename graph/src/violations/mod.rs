@@ -15,7 +15,7 @@ pub use candidates::violation_victim;
 pub(crate) use compare::parts;
 pub use compare::{Comparison, Part, Side, compare};
 pub(crate) use info::unit_info;
-pub use info::{kernel_frames, seen_by, violation_info};
+pub use info::{kernel_frames, seen_by, violation_info, withdrawn_info};
 pub use normal::NormalUnit;
 pub(crate) use record::{Finished, Units};
 pub use spent::Spent;
@@ -126,11 +126,22 @@ impl ViolationFact {
     }
 }
 
+/// A unit seemed to take too long and turned out to be of another type, for which it did not.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct WithdrawnFact {
+    /// As it was told: the evidence.
+    pub told: ViolationFact,
+    /// The type that it turned out to be.
+    pub unit_type: UnitTypeId,
+    /// How long such a unit may take, ns; 0: as long as it likes.
+    pub threshold: Ns,
+}
+
 impl EventGraph {
     /// Once the vertices are there: what was recorded of units.
     pub(crate) fn take_units(&mut self, units: Units, catalog: &Catalog) {
-        let Finished { units, violations: mut all, moments } = units.finish(self.duration);
-        (self.units, self.moments) = (units, moments);
+        let Finished { units, violations: mut all, withdrawn, moments } = units.finish(self.duration);
+        (self.units, self.moments, self.withdrawn) = (units, moments, withdrawn);
         for v in all.iter_mut().filter(|v| !v.ended) {
             // The wait in which a unit was found belongs to it.
             let asleep = self.vertex_at(v.thread, v.until).map(|id| self.vertex(id));
@@ -159,5 +170,10 @@ impl EventGraph {
     /// Units that took too long, by time. Numbers in messages count them from 1.
     pub fn violations(&self) -> &[ViolationFact] {
         &self.violations
+    }
+
+    /// Units that only seemed to take too long, by time. They are no violations.
+    pub fn withdrawn(&self) -> &[WithdrawnFact] {
+        &self.withdrawn
     }
 }

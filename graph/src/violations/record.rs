@@ -1,6 +1,6 @@
 //! From the events of units to facts.
 
-use super::{UnitFact, ViolationFact};
+use super::{UnitFact, ViolationFact, WithdrawnFact};
 use crate::Moment;
 use pg_event::{Event, Kind, Ns, SeenBy, ThreadId, UnitTypeId};
 use std::collections::{HashMap, HashSet};
@@ -20,6 +20,8 @@ pub(crate) struct Finished {
     pub(crate) units: Vec<UnitFact>,
     /// By time, one for each unit.
     pub(crate) violations: Vec<ViolationFact>,
+    /// By time, one for each unit that is none of these.
+    pub(crate) withdrawn: Vec<WithdrawnFact>,
     pub(crate) moments: HashMap<(ThreadId, Ns), Vec<Moment>>,
 }
 
@@ -71,31 +73,51 @@ impl Units {
         let mut all = self.violations;
         all.sort_by_key(|v| (v.thread, v.start, v.time));
         let mut moments = moments(&all);
-        all.retain(|v| v.at != SeenBy::Look);
-        // A unit that goes on is told of again. When it was seen first counts, but where it was then may not be yet what takes
-        // long: its stack is the one that was seen last.
-        all.dedup_by(|later, first| {
-            let same = (later.thread, later.start) == (first.thread, first.start);
-            if same {
-                first.until = first.until.max(later.until);
-                if later.user_stack.is_some() && later.at != SeenBy::End {
-                    first.looked_at(later);
-                }
-            }
-            same
-        });
-        for v in &mut all {
-            if let Some(u) = containing(&self.closed, v.thread, v.time) {
-                v.until = v.until.max(u.end);
-                v.ended = !u.open;
-            }
+        // The last one of a unit counts, and what was told of it since then.
+        let of = |v: &ViolationFact| (v.thread, v.start);
+        let withdrawn: HashMap<_, _> =
+            all.iter().filter(|v| v.at == SeenBy::Withdrawn).map(|v| (of(v), *v)).collect();
+        all.retain(|v| !matches!(v.at, SeenBy::Look | SeenBy::Withdrawn));
+        let holds = |v: &ViolationFact| withdrawn.get(&of(v)).is_none_or(|w| v.time > w.time);
+        let (mut all, mut before): (Vec<_>, Vec<_>) = all.into_iter().partition(holds);
+        let told: HashSet<_> = all.iter().map(of).collect();
+        before.retain(|v| !told.contains(&of(v)));
+        for v in [&mut all, &mut before] {
+            one_of_each(v, &self.closed);
         }
-        all.sort_by_key(|v| (v.time, v.thread));
+        let taken_back = |told: ViolationFact| {
+            let w = withdrawn.get(&of(&told))?;
+            Some(WithdrawnFact { told, unit_type: w.unit_type, threshold: w.threshold })
+        };
+        let withdrawn = before.into_iter().filter_map(taken_back).collect();
         // Of some, only what came later was recorded.
         let told: HashSet<_> = all.iter().map(|v| (v.thread, v.start)).collect();
         moments.retain(|unit, _| told.contains(unit));
-        Finished { units: self.closed, violations: all, moments }
+        Finished { units: self.closed, violations: all, withdrawn, moments }
     }
+}
+
+/// Of what was told of units, by thread and begin, one for each unit; then by time.
+fn one_of_each(all: &mut Vec<ViolationFact>, units: &[UnitFact]) {
+    // A unit that goes on is told of again. When it was seen first counts, but where it was then may not be yet what takes
+    // long: its stack is the one that was seen last.
+    all.dedup_by(|later, first| {
+        let same = (later.thread, later.start) == (first.thread, first.start);
+        if same {
+            first.until = first.until.max(later.until);
+            if later.user_stack.is_some() && later.at != SeenBy::End {
+                first.looked_at(later);
+            }
+        }
+        same
+    });
+    for v in all.iter_mut() {
+        if let Some(u) = containing(units, v.thread, v.time) {
+            v.until = v.until.max(u.end);
+            v.ended = !u.open;
+        }
+    }
+    all.sort_by_key(|v| (v.time, v.thread));
 }
 
 /// Where units were when they were seen, of violations and looks by thread, begin and time.

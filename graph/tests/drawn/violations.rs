@@ -508,6 +508,47 @@ fn looks_tell_where_most_of_a_slow_unit_went() {
     assert_eq!(info.mostly.unwrap().words(), "95 % in sort (shopd) and what it calls (4 stacks)");
 }
 
+/// What is withdrawn is no violation, and is there as evidence; what exceeds the limit of the type that it turned out to be
+/// is one, seen then.
+#[test]
+fn what_turns_out_to_be_of_a_slower_type_is_no_violation() {
+    let mut d = Drawing::new(9.0);
+    let t = d.process("shopd", "shopd", None, 0.0);
+    let [get, report] =
+        [("GET /", 0.02, 0.04), ("report", 0.3, 0.5)].map(|(name, mean, most)| d.unit_type(name, mean, most));
+    let [parse, print] =
+        ["parse (shopd)", "print (shopd)"].map(|f| d.stack(&[f, "serve (shopd)", "loop (shopd)"]));
+    for start in [1.0, 3.0, 5.0] {
+        d.violation(t, get, (start, start + 0.041), (parse, 2), SeenBy::Sample);
+        d.violation(t, get, (start, start + 0.06), (parse, 2), SeenBy::Look);
+    }
+    // Two turn out to be reports, one of which takes too long for that, too; the third does not.
+    for start in [1.0, 3.0] {
+        d.violation(t, report, (start, start + 0.1), (StackId::NONE, 0), SeenBy::Withdrawn);
+    }
+    d.violation(t, report, (3.0, 3.51), (print, 2), SeenBy::Switch);
+    for (of, start, end) in [(report, 1.0, 1.35), (report, 3.0, 4.0), (get, 5.0, 5.2)] {
+        d.unit(t, of, (start, end));
+    }
+    let (g, c) = d.build();
+    let told: Vec<_> = g.violations().iter().map(|v| (v.start, v.time, v.unit_type, v.user_stack)).collect();
+    assert_eq!(
+        told,
+        [(ns(3.0), ns(3.51), report, print), (ns(5.0), ns(5.041), get, parse)],
+        "{:?}",
+        g.violations()
+    );
+    let [w] = g.withdrawn() else { panic!("{:?}", g.withdrawn()) };
+    assert_eq!((w.told.start, w.told.time, w.told.unit_type), (ns(1.0), ns(1.041), get));
+    assert_eq!((w.told.user_stack, w.told.duration(), w.told.ended), (parse, ns(0.35), true));
+    assert_eq!((w.unit_type, w.threshold), (report, ns(0.5)));
+    let info = pg_graph::withdrawn_info(&g, &c, w);
+    assert_eq!((info.number, info.stack.len()), (0, 3));
+    assert_eq!(info.withdrawn.map(|w| w.unit_type).as_deref(), Some("report"));
+    // It is a normal one of its type.
+    assert_eq!(g.normal_unit(report).map(|n| n.unit.start), Some(ns(1.0)));
+}
+
 /// Without looks, what was recorded of its thread tells it: here three sleeps in what the loop calls.
 #[test]
 fn samples_and_sleeps_tell_where_most_of_a_slow_unit_went() {

@@ -20,6 +20,10 @@ Without a profile, name a function and how long a call of it may take: --unit-be
 The program is not changed but for probes at some of its functions, which the kernel takes out when pg-tui ends, \
 however it ends. A type that rings on and on is told less and less often; all violations are counted.
 
+What tells types from each other may come when a unit's time was spent already. So one that exceeds its limit is told, with its \
+stack at that moment, once it has ended, or has taken as long as units of any type may, or after a second. One that turns out \
+before to be of another type, which may take as long, is no violation: it is counted as withdrawn, and told with --json only.
+
 Where units are so short that probes would take more than --budget, these are set for a while from time to time. In \
 between a unit's type is not known, so it may take as long as any; one that sleeps for longer is told at once, one that \
 computes for longer once probes have watched it for that long, and never as longer than it took for certain. At the end it \
@@ -92,7 +96,7 @@ pub struct Guard {
     /// How much of the time before a violation is kept for --on-violation record
     #[arg(long, value_name = "TIME|SIZE", default_value = "20s", value_parser = crate::flight::Limit::parse)]
     pub window: crate::flight::Limit,
-    /// One line of JSON for each violation, and one (`ended`) when a unit ends that was told while it ran; `mostly` is the
+    /// One line of JSON for each violation, one (`withdrawn`) for each unit that only seemed to be one, and one (`ended`) when a unit ends that was told while it ran; `mostly` is the
     /// function that most of its time went to, with its callers, if it was seen often enough
     #[arg(long)]
     pub json: bool,

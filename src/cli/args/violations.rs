@@ -12,7 +12,7 @@ each type take, and tells of those that take longer while they run. Each is list
 
 const VIOLATIONS_FIELDS: &str = "\
 With --json one line for each, in order of time, times in nanoseconds of the recording's clock:
-  number        its number, from 1
+  number        its number, from 1; with --withdrawn 0
   time          when it was seen to take too long
   pid, tid      process and thread; process and thread are their names
   type          name of the unit's type, empty when that is not known
@@ -25,6 +25,7 @@ With --json one line for each, in order of time, times in nanoseconds of the rec
   stack         where it was then, `function (module)`, outermost last, the kernel's functions first
   distance      how many frames of the program lie inside of the loop's; null when that is not known
   handed_on     whose unit handed it on, and how long it waited then; left out when that is not known
+  withdrawn     with --withdrawn: the type that it turned out to be, and how long such a unit may take
 
 Exit codes: 0 there are some, 1 there are none.
 
@@ -43,4 +44,7 @@ pub struct Violations {
     /// Print one line of JSON for each
     #[arg(long)]
     pub json: bool,
+    /// List those instead that only seemed to take too long: they turned out to be of another type, which may take as long
+    #[arg(long)]
+    pub withdrawn: bool,
 }

@@ -77,6 +77,8 @@ impl Companion for Beside<'_> {
             match told {
                 Out::Violation(v, of) => collector.violation(*v, of),
                 Out::Look(l, of) => collector.look(l, of),
+                Out::TakenBack(w, of) => collector.withdrawn(w, of),
+                Out::Withdrawn(w) => super::tell_withdrawn(self.args, &w, self.out)?,
                 Out::Shown(shown) => {
                     tell(self.args, &shown, self.out)?;
                     let named =

@@ -4,6 +4,7 @@ mod beside;
 pub(super) mod given;
 mod profile_file;
 pub(super) mod targets;
+mod unsettled;
 mod watch;
 
 use super::args::{Guard, OnViolation};
@@ -140,7 +141,8 @@ pub fn run(args: &Guard, out: &mut dyn Write) -> Outcome {
         for told in watch.receive(LOOK) {
             match told {
                 Out::Shown(shown) => tell(args, &shown, out)?,
-                Out::Violation(..) | Out::Look(..) | Out::Unit(..) => {}
+                Out::Violation(..) | Out::Look(..) | Out::TakenBack(..) | Out::Unit(..) => {}
+                Out::Withdrawn(w) => tell_withdrawn(args, &w, out)?,
                 Out::Over(over) => tell_over(args, &over, out)?,
                 Out::Note(n) => note(&n),
             }
@@ -232,6 +234,16 @@ fn tell_over(args: &Guard, over: &crate::guard::Over, out: &mut dyn Write) -> Re
     Ok(out.flush()?)
 }
 
+/// Say that it does not take too long.
+fn tell_withdrawn(args: &Guard, w: &crate::guard::Withdrawn, out: &mut dyn Write) -> Result<(), Failure> {
+    if args.json {
+        writeln!(out, "{}", w.json())?;
+    } else if let Some(text) = w.text() {
+        writeln!(out, "{}", clean_lines(&text))?;
+    }
+    Ok(out.flush()?)
+}
+
 /// Run a person's command. Nobody waits for it: it must not hold up the guards. Those that hang do not pile up.
 fn call(command: &str, line: &str) -> std::io::Result<()> {
     static RUNNING: AtomicUsize = AtomicUsize::new(0);
@@ -264,7 +276,8 @@ fn end(args: &Guard, watch: Watch, targets: &mut Targets, out: &mut dyn Write) -
         match told {
             Out::Shown(shown) => tell(args, &shown, out)?,
             Out::Over(over) => tell_over(args, &over, out)?,
-            Out::Violation(..) | Out::Look(..) | Out::Unit(..) | Out::Note(_) => {}
+            Out::Withdrawn(w) => tell_withdrawn(args, &w, out)?,
+            Out::Violation(..) | Out::Look(..) | Out::TakenBack(..) | Out::Unit(..) | Out::Note(_) => {}
         }
     }
     for n in notes {
@@ -276,16 +289,16 @@ fn end(args: &Guard, watch: Watch, targets: &mut Targets, out: &mut dyn Write) -
         writeln!(out, "{}", summary(&loops, &counts, &all, (&sight, stolen)))?;
     } else {
         for (l, counts) in loops.iter().zip(&counts) {
-            for (t, c) in counts.iter().enumerate().filter(|(_, c)| c.units > 0) {
+            for (t, c) in counts.iter().enumerate().filter(|(_, c)| c.units + c.withdrawn > 0) {
                 let name = l.types.get(t).map_or("units of no known type", |t| t.name.as_str());
-                let mean = span(c.sum / c.units);
-                let long = too_long(c.violations, c.starved);
+                let mean = span(c.sum / c.units.max(1));
+                let long = too_long(c);
                 writeln!(out, "{}: {} units, {mean} each, {long}", clean(name), c.units)?;
             }
         }
     }
     out.flush()?;
-    note(&format!("{} units of work, {}", all.units, too_long(all.violations, all.starved)));
+    note(&format!("{} units of work, {}", all.units, too_long(&all)));
     if let Some(seen) = seen(&sight) {
         note(&seen);
     }
@@ -315,11 +328,17 @@ fn host(stolen: Ns, all: &Counts) -> Option<String> {
     })
 }
 
-fn too_long(violations: u64, starved: u64) -> String {
-    match starved {
-        0 => format!("{violations} took too long"),
-        n => format!("{violations} took too long, {n} of them since others had the CPUs"),
-    }
+fn too_long(c: &Counts) -> String {
+    let violations = c.violations;
+    let starved = match c.starved {
+        0 => String::new(),
+        n => format!(", {n} of them since others had the CPUs"),
+    };
+    let withdrawn = match c.withdrawn {
+        0 => String::new(),
+        n => format!("; {n} only seemed to before more was known of them"),
+    };
+    format!("{violations} took too long{starved}{withdrawn}")
 }
 
 /// The counts of all types of all loops together.
@@ -329,6 +348,8 @@ fn total(counts: &[Vec<Counts>]) -> Counts {
         violations: a.violations + c.violations,
         starved: a.starved + c.starved,
         sum: a.sum + c.sum,
+        withdrawn: a.withdrawn + c.withdrawn,
+        unsettled: a.unsettled + c.unsettled,
     })
 }
 
@@ -339,7 +360,7 @@ fn summary(
     (sight, stolen): (&Sight, Ns),
 ) -> serde_json::Value {
     let types = loops.iter().zip(counts).flat_map(|(l, counts)| {
-        counts.iter().enumerate().filter(|(_, c)| c.units > 0).map(|(t, c)| {
+        counts.iter().enumerate().filter(|(_, c)| c.units + c.withdrawn > 0).map(|(t, c)| {
             let of = l.types.get(t);
             value!({
                 "loop": l.function,
@@ -349,6 +370,7 @@ fn summary(
                 "sum_ns": c.sum,
                 "violations": c.violations,
                 "starved": c.starved,
+                "withdrawn": c.withdrawn,
             })
         })
     });
@@ -357,6 +379,7 @@ fn summary(
         "units": all.units,
         "violations": all.violations,
         "starved": all.starved,
+        "withdrawn": all.withdrawn,
         "stolen_ns": stolen,
         "windows": sight.windows,
         "seen_share": (sight.share() * 1e4).round() / 1e4,

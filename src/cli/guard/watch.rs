@@ -1,10 +1,13 @@
 //! The thread that has the guards: they must be asked often, whatever else is done.
 
-use crate::guard::{Guarding, Moments, Over, Shown, Watched};
+use super::unsettled::Unsettled;
+use crate::guard::{Guarding, Moments, Over, Shown, Watched, Withdrawn};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use pg_event::{CatalogDelta, Ns, UnitTypeId};
+use pg_event::{CatalogDelta, Ns, SeenBy, UnitTypeId};
 use pg_tracer::Error;
-use pg_tracer::guards::{Counts, Ended as UnitEnded, Guards, Look, Sight, Told, Unknown, Violation};
+use pg_tracer::guards::{
+    Counts, Ended as UnitEnded, Guards, Look, Sight, Told, Unknown, Violation, Withdrawn as TakenBack,
+};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -21,10 +24,14 @@ const NAMES: Duration = Duration::from_secs(30);
 pub enum Out {
     /// A unit takes too long; its type in a recording. Comes at once.
     Violation(Box<Violation>, UnitTypeId),
-    /// The same with names, once they are known.
+    /// The same with names, once they are known, and that it is one.
     Shown(Box<Shown>),
     /// Where one is that was told; its type in a recording.
     Look(Box<Look>, UnitTypeId),
+    /// One that was told is none; its type in a recording. Comes at once.
+    TakenBack(TakenBack, UnitTypeId),
+    /// The same with names.
+    Withdrawn(Withdrawn),
     /// A unit ended; its type in a recording, and whether it was told as slow, not for want of a CPU.
     Unit(UnitEnded, UnitTypeId, bool),
     /// One that was told while it ran.
@@ -179,12 +186,15 @@ enum Waiting {
     /// With how many names were looked for by then, and since when it waits.
     Shown(Box<Shown>, Box<Violation>, Moments, u64, Instant),
     Over(Box<Shown>, Ns, Moments, u64, Instant),
+    Withdrawn(Withdrawn, Option<Box<Violation>>, u64, Instant),
 }
 
 impl Waiting {
     /// How many names it needs, and since when.
     fn needs(&self) -> (u64, Instant) {
-        let (Self::Shown(.., wanted, since) | Self::Over(.., wanted, since)) = self;
+        let (Self::Shown(.., wanted, since)
+        | Self::Over(.., wanted, since)
+        | Self::Withdrawn(.., wanted, since)) = self;
         (*wanted, *since)
     }
 }
@@ -223,6 +233,12 @@ impl Nameless {
                     shown.info.mostly = moments.path(guards.catalog()).as_ref().map(Into::into);
                     Out::Shown(shown)
                 }
+                Waiting::Withdrawn(mut w, v, ..) => {
+                    if let Some(v) = v {
+                        w.shown.name(&v, guards.catalog());
+                    }
+                    Out::Withdrawn(w)
+                }
                 Waiting::Over(shown, took, moments, ..) => {
                     let mostly = moments.path(guards.catalog()).as_ref().map(Into::into);
                     Out::Over(Over { shown, took, halted: moments.halted(), mostly })
@@ -245,10 +261,16 @@ fn run(
     // By thread, the unit of it that was told last.
     let mut before: HashMap<u32, Before> = HashMap::new();
     let mut nameless = Nameless::default();
+    let mut unsettled: Unsettled<Waiting> = Unsettled::default();
     let mut counted = Instant::now();
     let many = loops.len();
-    let count = |guards: &Guards| {
-        let all = (0..many).map(|l| guards.counts(l)).collect();
+    // Of each loop and type, how many were settled.
+    let mut settled: Vec<Vec<u64>> = vec![Vec::new(); many];
+    let mut count = |guards: &Guards, end: bool| {
+        let mut all: Vec<Vec<Counts>> = (0..many).map(|l| guards.counts(l)).collect();
+        for (counts, settled) in all.iter_mut().zip(&mut settled).filter(|_| !end) {
+            settle(counts, settled);
+        }
         *counts.lock().unwrap_or_else(PoisonError::into_inner) = (all, guards.sight());
     };
     loop {
@@ -264,7 +286,25 @@ fn run(
                     }
                     continue;
                 }
+                Told::Withdrawn(w) => {
+                    let unit_type = type_id(&loops, w.of_loop, w.of);
+                    let last = before.remove(&w.tid).filter(|of| of.number == w.number);
+                    let seen = unsettled.take((w.tid, w.number)).into_iter().next();
+                    let told = seen.is_none();
+                    let (shown, v) = match seen {
+                        Some(Waiting::Shown(shown, v, ..)) => (Some(shown), Some(v)),
+                        _ => (last.map(|of| of.shown), None),
+                    };
+                    if let Some((shown, watched)) = shown.zip(loops.get(w.of_loop)) {
+                        let (names, now) = (guards.name_some().1, Instant::now());
+                        let of = Withdrawn::of(shown, &w, watched, told);
+                        nameless.0.push_back(Waiting::Withdrawn(of, v, names, now));
+                    }
+                    let _ = tell.send(Out::TakenBack(w, unit_type));
+                    continue;
+                }
                 Told::Ended(e) => {
+                    nameless.0.extend(unsettled.take((e.tid, e.number)));
                     let of = before.remove(&e.tid).filter(|of| e.violated && of.number == e.number);
                     let slow = of.as_ref().is_some_and(|of| of.slow);
                     if let Some(of) = of.filter(|of| of.shown.info.duration_ns.is_none()) {
@@ -287,13 +327,21 @@ fn run(
             let mut moments = last.map(|of| of.moments).unwrap_or_default();
             moments.add(v.user_stack, v.distance, (v.elapsed, v.halted), v.seen);
             let (names, now) = (guards.name_some().1, Instant::now());
-            nameless.0.push_back(Waiting::Shown(shown.clone(), v.clone(), moments.clone(), names, now));
+            let told = Waiting::Shown(shown.clone(), v.clone(), moments.clone(), names, now);
+            if v.seen == SeenBy::End || v.elapsed > v.settles {
+                nameless.0.extend(unsettled.take((v.tid, v.number)));
+                nameless.0.push_back(told);
+            } else {
+                let until = now + Duration::from_nanos(v.settles - v.elapsed);
+                unsettled.add((v.tid, v.number), until, told);
+            }
             let slow = shown.slow_before || !shown.starved;
             before.insert(v.tid, Before { number: v.number, shown, unit_type: of, slow, moments });
             if tell.send(Out::Violation(v, of)).is_err() {
                 return guards.notes();
             }
         }
+        nameless.0.extend(unsettled.due(Instant::now()));
         nameless.tell(&mut guards, tell, false);
         for order in orders.try_iter() {
             match order {
@@ -309,16 +357,27 @@ fn run(
                     loops = new;
                 }
                 In::Stop => {
+                    // They take too long, as far as is known.
+                    nameless.0.extend(unsettled.rest());
                     nameless.tell(&mut guards, tell, true);
-                    count(&guards);
+                    count(&guards, true);
                     return guards.notes();
                 }
             }
         }
         if counted.elapsed() >= COUNT {
             counted = Instant::now();
-            count(&guards);
+            count(&guards, false);
         }
+    }
+}
+
+/// Leaves out of counts what may not hold, and never says fewer than it did before.
+fn settle(counts: &mut [Counts], before: &mut Vec<u64>) {
+    before.resize(counts.len(), 0);
+    for (c, before) in counts.iter_mut().zip(before) {
+        c.violations = c.violations.saturating_sub(c.unsettled).max(*before);
+        *before = c.violations;
     }
 }
 
@@ -333,4 +392,22 @@ fn unknown_id(loops: &[Watched], of_loop: usize, why: Unknown) -> UnitTypeId {
 fn type_id(loops: &[Watched], of_loop: usize, of: Option<usize>) -> UnitTypeId {
     let before: usize = loops.iter().take(of_loop).map(|l| l.types.len()).sum();
     of.map_or(UnitTypeId::NONE, |t| UnitTypeId((before + t) as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_holds() {
+        let of = |violations, unsettled| vec![Counts { violations, unsettled, ..Counts::default() }];
+        let mut before = Vec::new();
+        let mut said = |violations, unsettled| {
+            let mut counts = of(violations, unsettled);
+            settle(&mut counts, &mut before);
+            counts[0].violations
+        };
+        // One more that may not hold, and does not; one that holds; one that was told and does not hold.
+        assert_eq!([said(1, 0), said(2, 1), said(1, 0), said(2, 0), said(1, 0)], [1, 1, 1, 2, 2]);
+    }
 }

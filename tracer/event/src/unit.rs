@@ -64,6 +64,8 @@ pub enum SeenBy {
     End = 4,
     /// It was told before: a further look at where it is, by a clock or asleep.
     Look = 5,
+    /// It was told before and has turned out to be of this type, for which it does not take too long.
+    Withdrawn = 6,
 }
 
 impl SeenBy {
@@ -75,7 +77,7 @@ impl SeenBy {
 
     /// By number; unknown numbers are [`SeenBy::Context`].
     pub fn from_u8(n: u8) -> Self {
-        [Self::Context, Self::Switch, Self::Sample, Self::Asleep, Self::End, Self::Look]
+        [Self::Context, Self::Switch, Self::Sample, Self::Asleep, Self::End, Self::Look, Self::Withdrawn]
             .get(usize::from(n))
             .copied()
             .unwrap_or_default()

@@ -43,7 +43,7 @@ pub use priority::{lower_priority, prefer};
 
 use crate::error::Error;
 use crate::flags::{FlagError, FlagSpec};
-use crate::guards::{Ended, Look, Violation};
+use crate::guards::{Ended, Look, Violation, Withdrawn};
 use crate::options::Options;
 use crate::steps;
 use crossbeam_channel::{Sender, bounded, unbounded};
@@ -84,6 +84,7 @@ enum Command {
     Violation(Box<Violation>, UnitTypeId),
     /// Where one is that took too long, and its type.
     Look(Box<Look>, UnitTypeId),
+    Withdrawn(Withdrawn, UnitTypeId),
     /// A unit ended, and its type.
     Unit(Ended, UnitTypeId),
     /// Report the waits that go on: the report with this number.
@@ -198,6 +199,11 @@ impl Collector {
     /// Where a unit spends its time whose violation was recorded, as guards beside this recording saw: have it recorded.
     pub fn look(&self, l: Box<Look>, of: UnitTypeId) {
         let _ = self.commands.send(Command::Look(l, of));
+    }
+
+    /// A unit whose violation was recorded has turned out to be of this type, and not to have taken too long: have that recorded.
+    pub fn withdrawn(&self, w: Withdrawn, of: UnitTypeId) {
+        let _ = self.commands.send(Command::Withdrawn(w, of));
     }
 
     /// A unit ended, as guards beside this recording saw: have it recorded.

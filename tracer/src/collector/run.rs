@@ -223,6 +223,10 @@ impl Run {
                         self.pipeline.look(&l, of);
                         None
                     }
+                    Ok(Command::Withdrawn(w, of)) => {
+                        self.pipeline.withdrawn(&w, of);
+                        None
+                    }
                     Ok(Command::Report(number)) => {
                         self.programs.pass(Pass::Flush)?;
                         self.asked = (number, clock::monotonic(), None);

@@ -1,6 +1,7 @@
 //! The guards at work.
 
 mod asked;
+mod counts;
 mod limits;
 mod python;
 mod slow;
@@ -17,7 +18,7 @@ use super::probes::Probes;
 use super::program::Program;
 use super::records::Record;
 use super::shapes::Shapes;
-use super::told::{Counts, Ended, Sight, Told, UnitTold};
+use super::told::{Ended, Sight, Told, UnitTold, Withdrawn};
 use super::windows::Windows;
 use crate::clock::monotonic;
 use crate::error::Error;
@@ -174,9 +175,14 @@ impl Guards {
                 t.threshold = limit(of.thresholds[place]);
             }
             types[TYPES].threshold = limit(of.unknown);
+            let settles = self.settles(i);
             self.program
                 .loops
-                .set(i as u32, Loop { types, passed: 0, abandoned: 0, busy: 0, answered: 0, ahead: 0 }, 0)
+                .set(
+                    i as u32,
+                    Loop { types, passed: 0, abandoned: 0, busy: 0, answered: 0, ahead: 0, settles },
+                    0,
+                )
                 .map_err(failed)?;
         }
         for (of_loop, function, depth, types) in &self.plan.contexts {
@@ -305,37 +311,6 @@ impl Guards {
         notes
     }
 
-    /// Units of a loop so far, by type; the last one is for units of no known type.
-    pub fn counts(&self, of_loop: usize) -> Vec<Counts> {
-        let Some(ranks) = self.ranks.get(of_loop) else { return Vec::new() };
-        let Ok(of) = self.program.loops.get(&(of_loop as u32), 0) else { return Vec::new() };
-        let refuted = |of: Option<usize>| self.refuted.get(&(of_loop, of)).copied().unwrap_or(0);
-        let read = |t: &TypeCounts| Counts {
-            units: t.units,
-            sum: t.sum,
-            violations: t.violations,
-            starved: t.starved,
-        };
-        let mut counts = vec![Counts::default(); ranks.len() + 1];
-        for (t, &place) in of.types.iter().zip(ranks).take(TYPES) {
-            counts[place] = read(t);
-        }
-        let unknown = read(&of.types[TYPES]);
-        match counts.as_mut_slice() {
-            [one, _] => {
-                one.units += unknown.units;
-                one.sum += unknown.sum;
-                one.violations += unknown.violations;
-                one.starved += unknown.starved;
-            }
-            all => all[ranks.len()] = unknown,
-        }
-        for (i, c) in counts.iter_mut().enumerate() {
-            c.violations = c.violations.saturating_sub(refuted(Some(i).filter(|i| *i < ranks.len())));
-        }
-        counts
-    }
-
     /// How often units came by each function of the plan.
     pub fn calls(&self) -> Vec<u64> {
         let functions = 0..self.plan.functions.len().min(FUNCTIONS) as u32;
@@ -405,6 +380,23 @@ impl Guards {
                 elapsed,
                 of: self.type_of(head.of_loop as usize, of),
             })),
+            Record::Withdrawn { head, start, elapsed, number, of } => {
+                let of_loop = head.of_loop as usize;
+                let of = self.type_of(of_loop, of);
+                let threshold = of.and_then(|t| self.held.get(of_loop)?.get(t).copied()).unwrap_or(0);
+                let (tid, pid, time) = (head.tid, head.tgid, head.time);
+                out.push(Told::Withdrawn(Withdrawn {
+                    tid,
+                    pid,
+                    of_loop,
+                    number,
+                    time,
+                    start,
+                    elapsed,
+                    of,
+                    threshold,
+                }));
+            }
             Record::Fork { head, parent } => {
                 self.table.fork(parent, head.tgid);
                 if let (Some(given), Some([begin, end, _])) = (&mut self.given, &self.program.given) {

@@ -123,7 +123,7 @@ pub struct Unit {
     pub hits: [u16; TYPES],
     pub caller: u64,
     pub returns: u32,
-    pub pad: u32,
+    pub withdrawn: u32,
     pub again: u64,
     pub held: u64,
     pub first: u64,
@@ -174,7 +174,7 @@ impl Unit {
             hits: [0; TYPES],
             caller: 0,
             returns: 0,
-            pad: 0,
+            withdrawn: 0,
             again: 0,
             held: 0,
             first: 0,
@@ -207,6 +207,9 @@ pub struct TypeCounts {
     /// `struct alarm`: end and length of the time in which nothing is told, and the longest told; of those that starved and of
     /// the others.
     pub alarms: [u64; 6],
+    pub withdrawn: u64,
+    pub doubt_until: u64,
+    pub doubt: u64,
 }
 
 /// `struct guarded_loop`.
@@ -219,6 +222,7 @@ pub struct Loop {
     pub busy: u64,
     pub answered: u64,
     pub ahead: u64,
+    pub settles: u64,
 }
 
 /// `struct sight`.

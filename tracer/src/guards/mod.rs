@@ -56,4 +56,4 @@ pub use plan::{
     GivenProbe, GivenUnit, Guarded, GuardedFunction, GuardedLoop, Judge, Plan, SeenUnits, Spot, Stacked,
 };
 pub use point::Point;
-pub use told::{Counts, Ended, Look, Sight, Told, UnitTold, Unknown, Violation};
+pub use told::{Counts, Ended, Look, Sight, Told, UnitTold, Unknown, Violation, Withdrawn};

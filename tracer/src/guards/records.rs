@@ -37,8 +37,10 @@ pub enum Record {
     Violation(Box<Violation>),
     /// Where a unit is that was told and goes on; it has no kernel stack and no limit.
     Look(Box<Violation>),
-    /// A unit ended: one whose violation was told, or one that took no longer than it may.
+    /// A unit ended: one whose violation was told, be it withdrawn since, or one that took no longer than it may.
     Ended { head: Head, violated: bool, start: u64, elapsed: u64, number: u32, of: u32 },
+    /// What was told of a unit does not hold: it has turned out to be of another type.
+    Withdrawn { head: Head, start: u64, elapsed: u64, number: u32, of: u32 },
     /// A guarded process was created by `parent`.
     Fork { head: Head, parent: u32 },
     /// A guarded process has a new program.
@@ -129,6 +131,13 @@ impl Record {
             4 | 8 => Self::Ended {
                 head,
                 violated: kind == 4,
+                start: u64_at(b, 0)?,
+                elapsed: u64_at(b, 8)?,
+                number: u32_at(b, 16)?,
+                of: u32_at(b, 20)?,
+            },
+            13 => Self::Withdrawn {
+                head,
                 start: u64_at(b, 0)?,
                 elapsed: u64_at(b, 8)?,
                 number: u32_at(b, 16)?,
@@ -288,7 +297,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes(kind in 0u32..14, mut b in proptest::collection::vec(any::<u8>(), 4..1200)) {
+        fn any_bytes(kind in 0u32..15, mut b in proptest::collection::vec(any::<u8>(), 4..1200)) {
             put(&mut b, 0, kind.into(), 4);
             let _ = Record::parse(&b);
         }

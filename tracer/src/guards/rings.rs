@@ -31,6 +31,11 @@ impl Rings {
         self.word(of_loop, rank, offset_of!(TypeCounts, threshold)).store(ns, Ordering::Relaxed);
     }
 
+    /// A unit of a loop that has taken so long, ns, is told whatever it may turn out to be.
+    pub fn settle(&self, of_loop: usize, ns: u64) {
+        self.0.u64(of_loop, offset_of!(Loop, settles)).store(ns, Ordering::Relaxed);
+    }
+
     /// What was counted of a loop's units and whom they serve.
     pub fn served(&self, of_loop: usize) -> Served {
         let read = |at| self.0.u64(of_loop, at).load(Ordering::Relaxed);
@@ -42,7 +47,8 @@ impl Rings {
 
     /// Counts a violation if `count`, seen at `now` (ns) when the unit had taken `elapsed`, of the type with this number in
     /// the kernel, of a unit that is [`super::layout::STARVED`] or [`SLOW`]. Is it to be told? As `check` in `guard.bpf.c` has
-    /// it: after one none for `period`, then for twice as long, up to `longest`, but for what is far worse.
+    /// it: after one none for `period`, then for twice as long, up to `longest`, but for what is far worse; and none of a type
+    /// that is in doubt before that is settled.
     pub fn ring(
         &self,
         (of_loop, rank): (usize, u32),
@@ -52,6 +58,11 @@ impl Rings {
     ) -> bool {
         let word = |at| self.word(of_loop, rank as usize, at);
         word(offset_of!(TypeCounts, violations)).fetch_add(u64::from(count), Ordering::Relaxed);
+        let read = |w: &AtomicU64| w.load(Ordering::Relaxed);
+        let in_doubt = now < read(word(offset_of!(TypeCounts, doubt_until)));
+        if in_doubt && elapsed <= read(self.0.u64(of_loop, offset_of!(Loop, settles))) {
+            return false;
+        }
         let alarm = offset_of!(TypeCounts, alarms) + if how == SLOW { 24 } else { 0 };
         let (quiet, last, worst) = (word(alarm), word(alarm + 8), word(alarm + 16));
         let until = quiet.load(Ordering::Relaxed);

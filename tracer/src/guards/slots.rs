@@ -129,6 +129,20 @@ impl Mapped {
         (at, self.u64(slot, offset_of!(Unit, off)))
     }
 
+    /// The type, as the programs count, that the unit under way in a slot was counted for as one that takes too long, and since
+    /// when it runs without what was ours, ns.
+    pub fn alarmed(&self, slot: usize) -> Option<(u32, u64)> {
+        let word = |at| self.u32(slot, at).load(Ordering::Acquire);
+        let counted = word(offset_of!(Unit, running)) == 1 && word(offset_of!(Unit, told)) != UNTOLD;
+        let since = || self.u64(slot, offset_of!(Unit, start)) + self.u64(slot, offset_of!(Unit, spent));
+        counted.then(|| (word(offset_of!(Unit, counted_as)), since()))
+    }
+
+    /// The loop of a slot's thread.
+    pub fn of_loop(&self, slot: usize) -> usize {
+        self.u32(slot, offset_of!(Unit, of_loop)).load(Ordering::Relaxed) as usize
+    }
+
     fn is_untold(&self, slot: usize) -> bool {
         let word = |at| self.u32(slot, at).load(Ordering::Acquire);
         let told = word(offset_of!(Unit, told)) == TOLD && word(offset_of!(Unit, slow)) == SLOW;

@@ -47,6 +47,8 @@ pub struct Violation {
     pub elapsed: Ns,
     /// What it exceeds, ns.
     pub threshold: Ns,
+    /// Until it has taken so long, ns, or ended, it may turn out to be of another type and be [`Withdrawn`]; 0: it cannot.
+    pub settles: Ns,
     /// Of `elapsed`, how long its thread was off the CPU, ns.
     pub away: Ns,
     /// Of that, how long it was ready to run and had none, ns.
@@ -81,6 +83,30 @@ impl Violation {
     pub fn is_starved(&self) -> bool {
         self.elapsed.saturating_sub(self.ready).saturating_sub(self.stolen) <= self.threshold
     }
+}
+
+/// A unit that was told takes no longer than it may: it has turned out to be of another type. It may take too long for that
+/// one later, and is told then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Withdrawn {
+    /// The thread.
+    pub tid: u32,
+    /// Its process.
+    pub pid: u32,
+    /// Which loop.
+    pub of_loop: usize,
+    /// Which unit of the thread.
+    pub number: u32,
+    /// When that was seen, `CLOCK_MONOTONIC`, ns.
+    pub time: Ns,
+    /// When the unit began.
+    pub start: Ns,
+    /// How long it had run, ns, less what the guards took.
+    pub elapsed: Ns,
+    /// The type that it is taken for since then.
+    pub of: Option<usize>,
+    /// How long such a unit may take, ns; 0: as long as it likes.
+    pub threshold: Ns,
 }
 
 /// Where a unit is that was told and goes on: there it spent the time since then, or since the last look.
@@ -186,6 +212,8 @@ pub enum Told {
     Violation(Box<Violation>),
     /// Where one is that was told and goes on.
     Look(Box<Look>),
+    /// One that was told takes no longer than it may.
+    Withdrawn(Withdrawn),
     /// A unit ended.
     Ended(Ended),
 }
@@ -202,7 +230,7 @@ pub struct Ended {
     pub of_loop: usize,
     /// Which unit of the thread.
     pub number: u32,
-    /// Its violation was told.
+    /// Its violation was told, be it [`Withdrawn`] since.
     pub violated: bool,
     /// When it began, `CLOCK_MONOTONIC`, ns.
     pub start: Ns,
@@ -244,8 +272,12 @@ pub struct Counts {
     pub units: u64,
     /// Their nanoseconds.
     pub sum: u64,
-    /// That took too long.
+    /// That took too long, as far as is known.
     pub violations: u64,
     /// Of these: with a CPU whenever it was ready, it would have taken no longer than it may.
     pub starved: u64,
+    /// That seemed to be of this type and to take too long, and turned out to be of another one: see [`Withdrawn`].
+    pub withdrawn: u64,
+    /// Of `violations`: those that run and may still turn out to.
+    pub unsettled: u64,
 }

@@ -5,6 +5,7 @@ mod born;
 mod budget;
 mod handed;
 mod served;
+mod withdrawn;
 
 use object::{Object, ObjectSegment, ObjectSymbol};
 use pg_event::SeenBy;

@@ -108,6 +108,27 @@ impl Pipeline {
         self.order.push(Event { time, thread, cpu: 0, kind: Kind::Violation(look) });
     }
 
+    /// Take it that a unit that was told has turned out to be of another type.
+    pub fn withdrawn(&mut self, w: &guards::Withdrawn, unit_type: UnitTypeId) {
+        if w.time < self.start {
+            return;
+        }
+        let time = self.time(w.time.min(self.end));
+        let thread = self.identity.thread(w.tid, w.pid, time);
+        let withdrawn = Violation {
+            start: self.time(w.start).min(time),
+            elapsed: w.elapsed,
+            threshold: w.threshold,
+            unit_type,
+            user_stack: StackId::NONE,
+            kernel_stack: StackId::NONE,
+            depth: 0,
+            at: SeenBy::Withdrawn,
+            stolen: 0,
+        };
+        self.order.push(Event { time, thread, cpu: 0, kind: Kind::Violation(withdrawn) });
+    }
+
     /// The stack of these addresses, with the functions of Python in place of the interpreter's, and how many frames of it
     /// lie inside the loop's.
     fn seen_at(

@@ -6,6 +6,9 @@ use super::{Guards, limit};
 use crate::clock::monotonic;
 use pg_event::Ns;
 
+/// Nobody waits longer for what a unit that exceeds its limit may turn out to be, ns.
+const SETTLED: Ns = 1_000_000_000;
+
 impl Guards {
     /// From now on units of a loop may take so long, by their types as the plan counts them, and those of no known type;
     /// 0: as long as they like.
@@ -24,6 +27,14 @@ impl Guards {
         }
     }
 
+    /// A unit of a loop that has taken so long, ns, or has ended, took too long whatever it may turn out to be: no type may take
+    /// longer, or nobody wants to wait for that. 0: it turns out to be nothing else.
+    pub(super) fn settles(&self, of_loop: usize) -> Ns {
+        let told_apart = !self.plan.learning && !apart::contexts(&self.plan, of_loop).is_empty();
+        let longest = self.held.get(of_loop).filter(|_| told_apart).and_then(|l| l.iter().max());
+        longest.map_or(0, |ns| (*ns).min(SETTLED))
+    }
+
     /// The limits of a loop's types hold, as far as the probes that are set tell them apart.
     pub(super) fn hold(&mut self, of_loop: usize) {
         let held = apart::held(&self.plan, of_loop, &self.ranks[of_loop], |f| self.probes.probed(f));
@@ -31,6 +42,7 @@ impl Guards {
             self.program.rings.limit(of_loop, rank, limit(held[place], self.plan.learning));
         }
         self.held[of_loop] = held;
+        self.program.rings.settle(of_loop, self.settles(of_loop));
     }
 
     /// Probes that cost more than they may are taken out, and set again when they have rested.

@@ -1,6 +1,6 @@
 //! A unit that seems to take too long, and turns out to be of another type.
 
-use crate::{Calls, LIMIT, MS, Server, known, violation, wait_for};
+use crate::{Calls, LIMIT, MS, Server, comes_to, known, violation, wait_for};
 use pg_event::SeenBy;
 use pg_tracer::guards::{Counts, GuardedLoop, Guards, Plan, Told, Violation, Withdrawn};
 use std::collections::BTreeSet;
@@ -22,6 +22,7 @@ fn plan(server: &Server, calls: &Calls, contexts: Vec<(usize, usize, u32, Vec<us
 /// The program under guard; work of both types comes by `start`, one comes by `report` as well.
 fn guarded() -> Option<(Server, Guards)> {
     let mut server = Server::start_with(PROGRAM)?;
+    server.comes_first();
     let calls = Calls::default();
     let learning = Plan { learning: true, ..plan(&server, &calls, Vec::new()) };
     let mut guards = server.guards_with(learning, calls.clone());
@@ -75,8 +76,7 @@ fn an_alarm_is_withdrawn_when_the_unit_turns_out_to_be_of_a_slower_type() {
     assert_eq!((w.number, w.of, w.threshold, w.start), (v.number, Some(1), LONGER, v.start));
     assert!(w.elapsed >= 390 * MS && w.elapsed <= LONGER, "{w:?}");
     server.serve("s 10");
-    guards.poll(Duration::from_millis(10));
-    assert_eq!(counts(&guards), [[0, 1, 0], [0; 3], [0; 3]]);
+    comes_to(&mut guards, counts, vec![[0, 1, 0], [0; 3], [0; 3]]);
     assert_eq!(guards.counts(0)[1].units, 1, "it was one of the other type");
 
     // What is slow by itself is told, also right behind that: the alarm did not ring, but is in doubt.
@@ -84,8 +84,7 @@ fn an_alarm_is_withdrawn_when_the_unit_turns_out_to_be_of_a_slower_type() {
     let v = violation(&mut guards);
     assert_eq!((v.of, v.number > w.number), (Some(0), true), "{v:?}");
     server.serve("s 10");
-    guards.poll(Duration::from_millis(10));
-    assert_eq!(counts(&guards), [[1, 1, 0], [0; 3], [0; 3]]);
+    comes_to(&mut guards, counts, vec![[1, 1, 0], [0; 3], [0; 3]]);
 }
 
 #[test]
@@ -107,11 +106,10 @@ fn a_unit_that_exceeds_the_slower_limit_too_is_told_while_it_runs() {
     let again = again.expect("it is told once more");
     assert_eq!((again.number, again.threshold, withdrawn), (first.number, LONGER, 1), "{again:?}");
     assert!(!again.user.is_empty() && again.seen != SeenBy::End, "{again:?}");
-    assert_eq!(counts(&guards), [[0; 3], [1, 0, 0], [0; 3]]);
+    comes_to(&mut guards, counts, vec![[0; 3], [1, 0, 0], [0; 3]]);
     server.answer();
     server.serve("s 10");
-    guards.poll(Duration::from_millis(10));
-    assert_eq!(counts(&guards), [[0; 3], [1, 0, 0], [0; 3]]);
+    comes_to(&mut guards, counts, vec![[0; 3], [1, 0, 0], [0; 3]]);
 }
 
 /// Of a type that is in doubt a unit is told when no other may take as long, or it ends.
@@ -137,8 +135,7 @@ fn what_is_in_doubt_is_told_when_it_is_settled() {
     let most = (begun.elapsed().as_secs_f64() / 0.1 + 1.0).log2().ceil() as usize + 1;
     assert!((1..=most).contains(&evidence.len()), "{evidence:?} of {most}");
     server.serve("s 10");
-    guards.poll(Duration::from_millis(10));
-    assert_eq!(counts(&guards), [[0, 8, 0], [0; 3], [0; 3]], "{evidence:?} told");
+    comes_to(&mut guards, counts, vec![[0, 8, 0], [0; 3], [0; 3]]);
     // It goes on for longer than any may: told then, with its stack.
     server.ask("s 1500000");
     let v = violation(&mut guards);
@@ -146,6 +143,5 @@ fn what_is_in_doubt_is_told_when_it_is_settled() {
     assert!(v.elapsed > LIMIT && v.seen != SeenBy::End && !v.user.is_empty(), "{v:?}");
     server.answer();
     server.serve("s 10");
-    guards.poll(Duration::from_millis(10));
-    assert_eq!(counts(&guards)[0], [1, 8, 0]);
+    comes_to(&mut guards, |g| counts(g)[0], [1, 8, 0]);
 }

@@ -4,7 +4,7 @@ use super::unanswered::NOT_LOOKED_UP;
 use super::{Ranked, Writer};
 use crate::EdgeKind;
 use crate::class::{WaitClass, class, on_condition, on_semaphore, private_futex};
-use crate::diagnose::{KILLED, SliceNode, made_file};
+use crate::diagnose::{KILLED, STARTED, SliceNode, made_file};
 use crate::facts::NO_STATUS;
 use crate::words::{clean, moment, short_label, who};
 use pg_event::{Ns, ProcessId};
@@ -46,6 +46,16 @@ impl Writer<'_> {
         if n.why_weak.as_deref() == Some(KILLED) {
             let whom = before.map_or_else(|| "others".into(), |b| who(self.c, b.thread));
             return format!("{full} {how}: what it was to do for {whom}, nobody does");
+        }
+        if n.why_weak.as_deref() == Some(STARTED)
+            && let Some(server) = before
+        {
+            let by = who(self.c, server.thread);
+            let began =
+                row.filter(|p| p.start > 0).map_or_else(String::new, |p| format!(" at {}", moment(p.start)));
+            return format!(
+                "{full}, which {by} started{began} when it was asked, {how}, and {by} has not answered since"
+            );
         }
         match lock {
             Some(b) => {

@@ -2,7 +2,7 @@
 
 use super::Writer;
 use crate::class::{WaitClass, class, joins, on_condition};
-use crate::diagnose::{DATA_FLAG, SliceNode};
+use crate::diagnose::{DATA_FLAG, STARTED, SliceNode};
 use crate::kernel::{doing, is_kernel};
 use crate::words::{clean, cmdline_at, moment, process_at, short_command, short_label, span, who_at};
 use crate::{EdgeKind, HoldFact, VertexId};
@@ -177,7 +177,9 @@ impl Writer<'_> {
             return String::new();
         }
         // Who has ended waits for nothing.
-        let waits = |i: &usize| self.o.nodes[*i].state != "exited" && !self.ends_with_next(*i);
+        // A server that waits for whatever comes is named with what it started.
+        let told = |i: usize| i + 1 == node && self.o.nodes[node].why_weak.as_deref() == Some(STARTED);
+        let waits = |i: &usize| self.o.nodes[*i].state != "exited" && !self.ends_with_next(*i) && !told(*i);
         let Some(at) = (0..node).rev().find(waits) else { return String::new() };
         // Those that only wait for a child's end tell less than the one that has what others want.
         let at = if at == 0 { 0 } else { self.eldest(at) };

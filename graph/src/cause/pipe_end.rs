@@ -111,6 +111,14 @@ impl Writer<'_> {
         threads.into_iter().find_map(|t| self.g.holds(t, within.clone()).find_map(found))
     }
 
+    /// Who waits for an answer of this step over a connection.
+    fn asker_of(&self, of: &SliceNode) -> Option<ThreadId> {
+        let at = self.o.nodes.iter().position(|n| n.thread == of.thread)?;
+        let before = &self.o.nodes[at.checked_sub(1)?];
+        let over = before.object.and_then(|o| self.c.object(o))?;
+        matches!(over.kind, ObjectKind::Tcp | ObjectKind::UnixStream).then_some(before.thread)
+    }
+
     /// `of` read from a pipe until the last writer of it ended, or reads still; `by` had it open all that time, idled and wrote
     /// nothing: said instead of a late answer.
     pub(super) fn kept_open(&self, full: &str, by: &SliceNode, of: &SliceNode) -> Option<String> {
@@ -146,8 +154,12 @@ impl Writer<'_> {
         if closed.is_none()
             && let Some(back) = self.reads_in_turn(process(by.thread)?, process(of.thread)?, within.clone())
         {
+            // A request whose body is shorter than announced keeps whoever takes it on reading.
+            let asker = self
+                .asker_of(of)
+                .map_or_else(String::new, |t| format!(", or was not all sent by {}", who(self.c, t)));
             return Some(format!(
-                "{full} wrote nothing to {} for {}, from which {reader} reads, and reads what that writes to {}: each waits for the other to send something, which may be lost with a process that ended",
+                "{full} wrote nothing to {} for {}, from which {reader} reads, and reads what that writes to {}: each waits for the other to send something, which may be lost with a process that ended{asker}",
                 clean(&short_label(&pipe.label()), 60),
                 span(by.spent),
                 clean(&short_label(&back.label()), 60),

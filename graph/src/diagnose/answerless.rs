@@ -6,6 +6,7 @@ use super::ask::Candidate;
 use super::closed::left_alone;
 use super::data_flag::Asks;
 use super::finding::{Finding, FindingKind};
+use super::started::STARTED;
 use super::walk::{Flow, Walk, group_spans};
 use crate::class::{WaitClass, class, is_schedulers_own, opens_fifo};
 use crate::episode::LONG_SINGLE;
@@ -379,6 +380,17 @@ impl Walk<'_> {
         if idles && let Some(started) = started() {
             self.path.push((c.thread, spans));
             return self.visit(started.thread, started.spans, started.entry);
+        }
+        if idles
+            && holder_node != own
+            && let Some((started, at)) = self.started_in_vain(c.thread, &spans)
+        {
+            let until = spans.last().map_or(at, |s| s.1);
+            self.push_ended(started, (at, until), until.saturating_sub(at), STARTED);
+            self.found(started, FindingKind::Ended, vec![(at, until)]);
+            let (thread, node, kind) = (c.thread, holder_node, FindingKind::Unanswered);
+            self.out.findings.push(Finding { thread, node, kind, spans });
+            return Ok(());
         }
         // The display server has nothing for it: who is missing is whoever uses the window.
         if idles && self.waits_at_window(group) {

@@ -42,6 +42,34 @@ impl Walk<'_> {
         Some(Candidate::unseen(thread, spans, (None, began), why))
     }
 
+    /// The program that `server` (or a process that it made for that) started at once when it was asked, and that ended while
+    /// nobody answered, and when. `None` when it started none, or several.
+    pub(super) fn started_in_vain(&self, server: ThreadId, spans: &Spans) -> Option<(ThreadId, Ns)> {
+        const AT_ONCE: Ns = 100_000_000;
+        let (a, b) = (spans.first()?.0, spans.last()?.1);
+        let own = self.c.thread(server)?.process;
+        let soon = a.saturating_sub(AT_ONCE)..=a.saturating_add(AT_ONCE);
+        let descends = |p: &Process| {
+            p.parent == own || self.c.ancestors(p.parent).take(GENERATIONS - 1).any(|id| id == own)
+        };
+        // What only prepares it executes no program.
+        let program = |p: &Process| p.cmdlines.len() > 1 && soon.contains(&p.start) && descends(p);
+        let all: Vec<(ProcessId, &Process)> = self
+            .c
+            .processes
+            .iter()
+            .enumerate()
+            .map(|(i, p)| (ProcessId(i as u32), p))
+            .filter(|(_, p)| program(p))
+            .collect();
+        // What it started itself is part of it.
+        let mut first = all.iter().filter(|(_, p)| !all.iter().any(|(id, _)| p.parent == *id));
+        let ((id, p), None) = (first.next()?, first.next()) else { return None };
+        let at = p.end.filter(|e| *e < b.saturating_sub((b - a) / 10))?;
+        let thread = main_thread(self.g, self.c, *id).filter(|t| self.counts(*t))?;
+        Some((thread, at))
+    }
+
     /// Whoever sleeps again and again until a child has ended (`waitpid` with `WNOHANG`) waits for that child. That it
     /// does so is told by its calls, or by the end of its sleeps: it comes with the child's.
     pub(super) fn slept_for_child(
@@ -166,11 +194,8 @@ impl Walk<'_> {
         let until = self.out.nodes[node].start + self.out.nodes[node].duration;
         self.out.nodes.truncate(node + 1);
         self.out.ring = false;
-        let vertex = self.last_vertex(child);
         let missed = until.saturating_sub(at.max(self.out.nodes[node].start));
-        let entry = Entry { edge: Some(EdgeKind::Holder), why_weak: Some(KILLED.into()), ..Entry::default() };
-        let gone = SliceNode::plain(child, vertex, "exited", (at, until.max(at)), missed);
-        self.out.nodes.push(gone.entered(entry));
+        self.push_ended(child, (at, until), missed, KILLED);
         let waiter = &self.out.nodes[node];
         let (thread, within) = (waiter.thread, vec![(waiter.start, until)]);
         let (ended, unanswered) = (FindingKind::Ended, FindingKind::Unanswered);
@@ -178,6 +203,13 @@ impl Walk<'_> {
             Finding { thread: child, node: node + 1, kind: ended, spans: vec![(at, until.max(at))] },
             Finding { thread, node, kind: unanswered, spans: within },
         ];
+    }
+
+    /// A step for somebody who ended at the first of two times; that lasts to the second one and counts for `missed`, ns.
+    pub(super) fn push_ended(&mut self, who: ThreadId, (at, until): (Ns, Ns), missed: Ns, why: &str) {
+        let entry = Entry { edge: Some(EdgeKind::Holder), why_weak: Some(why.into()), ..Entry::default() };
+        let gone = SliceNode::plain(who, self.last_vertex(who), "exited", (at, until.max(at)), missed);
+        self.out.nodes.push(gone.entered(entry));
     }
 
     /// Is the owner of a lock on the way known?
@@ -221,6 +253,10 @@ impl Walk<'_> {
 /// How a killed child came to be on the way.
 pub(crate) const KILLED: &str =
     "no wake-up was recorded; the process and its other children wait in vain since this child of it ended";
+
+/// How a program came to be on the way that a server started.
+pub(crate) const STARTED: &str =
+    "the server started it when it was asked, and did not answer, before it ended or after";
 
 /// Did a process' parent send the signal that ended it at `end`? It has no more use for it then.
 pub(crate) fn meant(g: &EventGraph, c: &Catalog, process: ProcessId, signal: u32, end: Ns) -> bool {

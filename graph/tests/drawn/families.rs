@@ -202,3 +202,43 @@ fn who_sends_between_its_sleeps_goes_on() {
     let why = &r.root_causes[0].why;
     assert!(why.contains("it goes on all the time, and sleeps of its own accord"), "{why}");
 }
+
+/// A bus is asked for a service, and starts it by a helper; the service ends without a word, and the bus waits on. A helper
+/// alone is no program, and of two none is known to be the one.
+#[test]
+fn a_service_that_was_started_for_a_request_and_ended() {
+    for (executes, two) in [(true, false), (false, false), (true, true)] {
+        let mut d = Drawing::new(12.0);
+        let client = d.process("send", "send ping", None, 0.9);
+        let bus = d.process("bus", "bus", None, 0.0);
+        let helper = d.process("bus", "bus", Some(bus), 1.01);
+        let mut started = vec![d.process("service", "service --short", Some(helper), 1.02)];
+        if two {
+            started.push(d.process("other", "other", Some(bus), 1.03));
+        }
+        let (ours, theirs) = crate::draw::middle::unix(&mut d, 1);
+        let epoll = d.object(ObjectKind::Epoll, 9, 0, "");
+        d.spawn(bus, helper, 1.01);
+        d.spawn(helper, started[0], 1.02);
+        d.message(client, ours, Direction::Send, 0.99, 80);
+        d.message(bus, theirs, Direction::Receive, 1.0, 80);
+        d.wait(client, 1.0, 11.0, "poll").on(ours).times_out();
+        d.wait(bus, 1.05, 11.5, "epoll_wait").on(epoll).open();
+        for t in started.into_iter().chain([helper]) {
+            d.wait(t, 1.05, 6.0, "clock_nanosleep").times_out();
+            d.exit(t, 6.0);
+            let row = &mut d.catalog.processes[t.index()];
+            (row.end, row.exit_status) = (Some(crate::draw::ns(6.0)), Some(0));
+            if executes && t != helper {
+                row.cmdlines.insert(0, pg_event::Cmdline { time: row.start, text: "bus".into() });
+            }
+        }
+        d.hold(bus, client, ours, Relation::Peer, 2.0);
+        let r = d.diagnose("^send");
+        let why = &r.root_causes[0].why;
+        let says =
+            "which bus (pid 1001) started at 1.020 s when it was asked, ended at 6.000 s (exit code 0)";
+        assert_eq!(why.contains(says), executes && !two, "{why}");
+        assert!(r.root_causes.iter().any(|c| c.process.as_deref() == Some("bus")), "{r:#?}");
+    }
+}

@@ -3,7 +3,7 @@
 use super::Writer;
 use crate::class::{is_schedulers_own, on_condition, private_futex};
 use crate::diagnose::{Mostly, SliceNode, activity};
-use crate::words::{short_who, span, who};
+use crate::words::{moment, short_who, span, who};
 use pg_event::{Ns, ThreadId};
 
 impl Writer<'_> {
@@ -37,6 +37,23 @@ impl Writer<'_> {
             }
             all => format!("none of the {} other threads of its process woke it{lost}", all.len()),
         })
+    }
+
+    /// A thread of its process that let it go on the last times it waited for the same, and that ended since: a worker whose end
+    /// nobody noticed.
+    pub(super) fn its_waker_ended(&self, n: &SliceNode) -> Option<String> {
+        const LOOKED_AT: usize = 256;
+        let own = self.c.process_id_of(n.thread)?;
+        let half = n.start + n.duration / 2;
+        let mut earlier = self.g.vertices_in(n.thread, 0..n.start).rev().take(LOOKED_AT);
+        let last = earlier.find(|id| {
+            let v = self.g.vertex(*id);
+            v.woken <= n.start && Some(v.object) == n.object && self.g.waking(*id).is_some()
+        })?;
+        let by = self.g.vertex(self.g.edge(self.g.waking(last)?).from).thread;
+        let at = self.g.exited(by).map(|x| x.0).filter(|at| *at < half)?;
+        let row = self.c.thread(by).filter(|_| by != n.thread && self.c.process_id_of(by) == Some(own))?;
+        Some(format!("thread {} of it, which woke it the last time, ended at {}", row.tid, moment(at)))
     }
 
     /// "waited 3.02 s (3 times) in clock_nanosleep, called from step".

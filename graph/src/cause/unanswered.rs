@@ -338,6 +338,7 @@ impl Writer<'_> {
                     .nobody_maps(n)
                     .or_else(|| self.came_too_early(n, &last))
                     .or_else(|| without_session(n))
+                    .or_else(|| self.its_waker_ended(n))
                 {
                     Some(known) => known,
                     None => self.none_of_its_own(n).unwrap_or_else(|| {

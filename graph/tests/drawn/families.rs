@@ -242,3 +242,33 @@ fn a_service_that_was_started_for_a_request_and_ended() {
         assert!(r.root_causes.iter().any(|c| c.process.as_deref() == Some("bus")), "{r:#?}");
     }
 }
+
+/// A thread takes results from a queue that a worker of its process fills, until that ends; another thread sleeps.
+#[test]
+fn a_worker_that_ended() {
+    for ends in [true, false] {
+        let mut d = Drawing::new(12.0);
+        let main = d.process("batch", "batch", None, 0.0);
+        let worker = d.thread(main, "worker", 0.1);
+        let keep = d.thread(main, "keep", 0.1);
+        let queue = d.object(ObjectKind::EventFd, 2, 0, "");
+        for n in 1..4 {
+            let (from, to) = (f64::from(n) * 0.5 - 0.3, f64::from(n) * 0.5);
+            d.wait(main, from, to, "ppoll").on(queue).by(worker, "write", queue);
+        }
+        if ends {
+            d.exit(worker, 1.8);
+        } else {
+            d.wait(worker, 1.8, 11.5, "clock_nanosleep").open();
+        }
+        d.wait(keep, 0.2, 11.5, "clock_nanosleep").open();
+        d.wait(main, 1.7, 11.5, "ppoll").on(queue).open();
+        let r = d.diagnose("^batch");
+        let why = &r.root_causes[0].why;
+        assert_eq!(
+            why.contains("thread 1001 of it, which woke it the last time, ended at 1.800 s"),
+            ends,
+            "{why}"
+        );
+    }
+}

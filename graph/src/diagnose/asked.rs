@@ -1,13 +1,13 @@
 //! Whom an event loop waits for: it has connections with many, and has asked a few.
 
-use super::activity::{Group, Spans, extent};
+use super::activity::{Group, Spans, activity, extent};
 use super::ask::Candidate;
 use super::handed::AT_ONCE;
 use super::walk::{Walk, group_spans};
-use crate::EdgeKind;
-use crate::class::{WaitClass, accepted, class, members, owed, owed_or_greeted};
+use crate::class::{WaitClass, accepted, class, connected, members, owed, owed_or_greeted};
 use crate::episode::times_put_off;
 use crate::words::span;
+use crate::{EdgeKind, HoldFact};
 use pg_event::{Direction, Ns, Object, ObjectId, ObjectKind, ProcessId, Relation, ThreadId};
 use std::collections::HashSet;
 
@@ -40,8 +40,10 @@ impl Walk<'_> {
             return kept;
         }
         // Whoever waits for this one itself brings it nothing.
-        let (behind, others): (Vec<_>, Vec<_>) =
-            others.into_iter().partition(|c| self.waits_at_other_end(c.thread, thread, silent));
+        let waits = |c: &Candidate| {
+            self.waits_at_other_end(c.thread, thread, silent) || self.reads_what_it_writes(c, thread, silent)
+        };
+        let (behind, others): (Vec<_>, Vec<_>) = others.into_iter().partition(waits);
         let (mute, others): (Vec<_>, Vec<_>) = others
             .into_iter()
             .partition(|c| (!behind.is_empty() || self.started_by(thread, c)) && self.only_heeds_signals(c));
@@ -49,6 +51,20 @@ impl Walk<'_> {
         self.out.rejected.extend(behind.into_iter().map(|c| (c.thread, why.to_owned())));
         let why = "it waits for signals, and sends nothing";
         self.out.rejected.extend(mute.into_iter().map(|c| (c.thread, why.to_owned())));
+        // What was asked before the recording it may have handed on to any of them.
+        let asker = self.path.len().checked_sub(2).map(|i| self.path[i].0);
+        if asker.is_some_and(|t| self.waits_from_before(t, silent).is_some()) {
+            let works = |c: &&Candidate| self.works_late(c, thread, silent);
+            let (clients, mut works): (Vec<_>, Vec<_>) =
+                others.iter().filter(works).cloned().partition(|c| self.is_client_of(c, thread, silent));
+            if works.is_empty() {
+                works = clients;
+            }
+            if !works.is_empty() {
+                works.iter_mut().for_each(|c| c.entry.doubt = 0.3);
+                return works;
+            }
+        }
         // Its other clients bring it requests, not answers.
         let (clients, others): (Vec<_>, Vec<_>) =
             others.into_iter().partition(|c| self.is_client_of(c, thread, silent));
@@ -75,14 +91,7 @@ impl Walk<'_> {
     /// Of those that a server is connected with, the one that is at work, and may have what another one asks for. Of several
     /// nobody can tell which.
     pub(super) fn only_at_work(&mut self, server: ThreadId, silent: &Spans, holders: &mut Vec<Candidate>) {
-        let rests = |c: &mut Candidate| {
-            let act = self.meanwhile(c);
-            let own = act.waiting().map(|g| class(&self.representative(g), self.c));
-            self.is_idle(c)
-                || matches!(own, Some(WaitClass::Sleep | WaitClass::Condition))
-                || self.waits_at_other_end(c.thread, server, silent)
-        };
-        let idle: Vec<_> = holders.extract_if(.., rests).collect();
+        let idle: Vec<_> = holders.extract_if(.., |c| self.takes_nothing_on(c, server, silent)).collect();
         let why = "it idles, or waits for this server itself";
         self.out.rejected.extend(idle.into_iter().map(|c| (c.thread, why.to_owned())));
         if let [one] = &mut holders[..] {
@@ -91,6 +100,28 @@ impl Walk<'_> {
         }
         let why = "it is one of several that may have what was asked for";
         self.out.rejected.extend(holders.drain(..).map(|c| (c.thread, why.to_owned())));
+    }
+
+    /// Is it at work, though nobody knows for whom, or does it wait for what comes over a connection that it made to somebody
+    /// else than `server`, and for nothing beside?
+    fn works_late(&self, c: &Candidate, server: ThreadId, spans: &Spans) -> bool {
+        let act = activity(self.g, self.c, c.thread, spans);
+        let v = act.waiting().map(|g| self.representative(g));
+        let channel = v.filter(|v| class(v, self.c) == WaitClass::Channel);
+        let asks = channel.map_or_else(
+            || self.at_work(c.thread, spans),
+            |v| connected(self.c, v.object) && !self.looks_at_other_end(&v, server, spans),
+        );
+        asks && !self.takes_nothing_on(c, server, spans)
+    }
+
+    /// Does it idle, sleep, or wait for this server itself?
+    fn takes_nothing_on(&self, c: &Candidate, server: ThreadId, silent: &Spans) -> bool {
+        let act = self.meanwhile(c);
+        let own = act.waiting().map(|g| class(&self.representative(g), self.c));
+        self.is_idle(c)
+            || matches!(own, Some(WaitClass::Sleep | WaitClass::Condition))
+            || self.waits_at_other_end(c.thread, server, silent)
     }
 
     /// Nobody is known to have been answered by this server, which had asked others than who let it turn: what those told it
@@ -263,6 +294,27 @@ impl Walk<'_> {
         let mut held = held.filter(|h| process(h.holder) == process(c.thread)).peekable();
         let terminal = |o: ObjectId| self.c.object(o).is_some_and(|o| o.kind == ObjectKind::Tty);
         socket().any(at) && held.peek().is_some() && held.all(|h| terminal(h.object))
+    }
+
+    /// Does it wait for what the process of `thread` writes to a pipe, as a helper does that is asked by one pipe and answers by
+    /// another one, and else only for those who wait so for it?
+    fn reads_what_it_writes(&self, c: &Candidate, thread: ThreadId, spans: &Spans) -> bool {
+        let (a, b) = extent(spans);
+        let process = |t: ThreadId| self.c.process_id_of(t);
+        let writers =
+            |t: ThreadId| self.g.holds(t, a..b.saturating_add(1)).filter(|h| h.relation == Relation::Writes);
+        let by = |h: &HoldFact, t: ThreadId| process(h.holder) == process(t);
+        let behind = |h: &HoldFact| {
+            let mut own = writers(h.holder).peekable();
+            own.peek().is_some() && own.all(|x| by(&x, c.thread))
+        };
+        let act = activity(self.g, self.c, c.thread, spans);
+        let waits = act.waiting().map(|g| class(&self.representative(g), self.c));
+        c.relation == Some(Relation::Writes)
+            && process(c.thread) != process(thread)
+            && matches!(waits, Some(WaitClass::Channel | WaitClass::EventLoop))
+            && writers(c.thread).any(|h| by(&h, thread))
+            && writers(c.thread).all(|h| by(&h, thread) || behind(&h))
     }
 
     /// Was the candidate found at the other end of network connections only that its process made to `thread`?

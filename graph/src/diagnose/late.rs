@@ -39,7 +39,7 @@ fn asks_for_another(c: &Catalog, stack: StackId) -> bool {
 
 impl Walk<'_> {
     /// The wait of a thread that lasts (nearly) all of the time, and was on before the recording.
-    fn waits_from_before(&self, t: ThreadId, spans: &Spans) -> Option<Vertex> {
+    pub(super) fn waits_from_before(&self, t: ThreadId, spans: &Spans) -> Option<Vertex> {
         let act: Activity = activity(self.g, self.c, t, spans);
         let Mostly::Waiting(i) = act.mostly() else { return None };
         let g = act.groups.get(i).filter(|g| g.blocked * 20 >= act.total * 19)?;

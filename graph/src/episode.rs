@@ -5,7 +5,7 @@
 use crate::class::{WaitClass, asked, class};
 use crate::words::is_plumbing;
 use crate::{BlockType, EventGraph, Retries, Vertex, VertexId};
-use pg_event::{Catalog, Frame, Ns, ObjectId, ObjectKind, OffState, Sysno, ThreadId};
+use pg_event::{Catalog, Frame, Ns, ObjectId, ObjectKind, OffState, StackId, Sysno, ThreadId};
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
@@ -36,6 +36,31 @@ pub fn wait_key(v: &Vertex, catalog: &Catalog) -> WaitKey {
         _ => OffState::Interruptible,
     };
     WaitKey { syscall: v.syscall, state, kind, object, site }
+}
+
+/// Keys of waits one after the other: those of a loop are alike, and looked up once.
+pub struct WaitKeys<'a> {
+    catalog: &'a Catalog,
+    last: Option<(Like, WaitKey)>,
+}
+
+/// What a key is made of.
+type Like = (Sysno, OffState, ObjectId, u32, StackId);
+
+impl<'a> WaitKeys<'a> {
+    /// None yet.
+    pub fn new(catalog: &'a Catalog) -> Self {
+        Self { catalog, last: None }
+    }
+
+    /// As [`wait_key`].
+    pub fn of(&mut self, v: &Vertex) -> WaitKey {
+        let like = (v.syscall, v.state, v.object, v.op, v.user_stack);
+        match self.last {
+            Some((l, key)) if l == like => key,
+            _ => self.last.insert((like, wait_key(v, self.catalog))).1,
+        }
+    }
 }
 
 /// Of waits for the same from `first` to `last`, the last one whose end was seen: one that the end of the recording or a
@@ -251,7 +276,7 @@ fn retries(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, min: Ns) -> 
 fn waits(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, min: Ns) -> Vec<Episode> {
     let mut out: Vec<Episode> = Vec::new();
     let mut open: Option<Episode> = None;
-    let mut renewable = false;
+    let (mut renewable, mut keys) = (false, WaitKeys::new(catalog));
     for id in graph.vertices_of(thread) {
         let v = graph.vertex(id);
         let waited = blocked(&v);
@@ -262,7 +287,7 @@ fn waits(graph: &EventGraph, catalog: &Catalog, thread: ThreadId, min: Ns) -> Ve
             }
             continue;
         }
-        let key = wait_key(&v, catalog);
+        let key = keys.of(&v);
         if let Some(e) = &mut open
             && renewable
         {
@@ -322,6 +347,7 @@ pub(crate) fn in_small_pieces(
     min: Ns,
 ) -> Option<Episode> {
     let mut all: Vec<Episode> = Vec::new();
+    let mut keys = WaitKeys::new(catalog);
     for id in graph.vertices_of(thread) {
         let v = graph.vertex(id);
         let waited = blocked(&v);
@@ -330,7 +356,7 @@ pub(crate) fn in_small_pieces(
         {
             continue;
         }
-        let key = wait_key(&v, catalog);
+        let key = keys.of(&v);
         let e = match all.iter().position(|e| e.key == Some(key)) {
             Some(i) => &mut all[i],
             None if all.len() < MOST_KEYS => {

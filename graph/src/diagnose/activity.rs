@@ -1,6 +1,6 @@
 //! What a thread did during given spans of time: the question every step of the diagnosis asks.
 
-use crate::episode::{WaitKey, wait_key};
+use crate::episode::{WaitKey, WaitKeys};
 use crate::{EventGraph, Vertex, VertexId};
 use pg_event::{Catalog, Ns, ObjectId, OffState, ThreadId};
 
@@ -158,6 +158,7 @@ pub(crate) fn activity(
     let mut out = Activity { total: total(spans), ..Activity::default() };
     let began = graph.began(thread);
     let ended = graph.ended(thread);
+    let mut keys = WaitKeys::new(catalog);
     for &(a, b) in spans {
         if b <= a {
             continue;
@@ -196,7 +197,7 @@ pub(crate) fn activity(
                 out.quota = Some(v.object).filter(|o| o.is_some()).or(out.quota);
                 continue;
             }
-            let key = wait_key(&v, catalog);
+            let key = keys.of(&v);
             let clip = Clip {
                 first: id,
                 last: id,

@@ -59,9 +59,10 @@ impl Walk<'_> {
                 others.iter().filter(works).cloned().partition(|c| self.is_client_of(c, thread, silent));
             if works.is_empty() {
                 works = clients;
+                // They may have asked it for something else.
+                works.iter_mut().for_each(|c| c.entry.doubt = 0.3);
             }
             if !works.is_empty() {
-                works.iter_mut().for_each(|c| c.entry.doubt = 0.3);
                 return works;
             }
         }

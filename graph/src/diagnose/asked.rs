@@ -40,10 +40,16 @@ impl Walk<'_> {
             return kept;
         }
         // Whoever waits for this one itself brings it nothing.
-        let waits = |c: &Candidate| {
-            self.waits_at_other_end(c.thread, thread, silent) || self.reads_what_it_writes(c, thread, silent)
-        };
-        let (behind, others): (Vec<_>, Vec<_>) = others.into_iter().partition(waits);
+        let (mut behind, others): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|c| self.waits_at_other_end(c.thread, thread, silent));
+        // ... which a helper does by pipes. Where nobody else is there, one of the two waits for what was lost.
+        let (helpers, mut others): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|c| self.reads_what_it_writes(c, thread, silent));
+        if others.is_empty() {
+            others = helpers
+        } else {
+            behind.extend(helpers)
+        }
         let (mute, others): (Vec<_>, Vec<_>) = others
             .into_iter()
             .partition(|c| (!behind.is_empty() || self.started_by(thread, c)) && self.only_heeds_signals(c));
@@ -59,8 +65,10 @@ impl Walk<'_> {
                 others.iter().filter(works).cloned().partition(|c| self.is_client_of(c, thread, silent));
             if works.is_empty() {
                 works = clients;
-                // They may have asked it for something else.
-                works.iter_mut().for_each(|c| c.entry.doubt = 0.3);
+                // They may have asked it for something, and the others may have been asked and idle.
+                let doubt =
+                    if others.iter().all(|c| self.is_client_of(c, thread, silent)) { 0.0 } else { 0.3 };
+                works.iter_mut().for_each(|c| c.entry.doubt = doubt);
             }
             if !works.is_empty() {
                 return works;

@@ -43,6 +43,13 @@ fn a_process_stopped_by_its_tracer() {
 }
 
 #[test]
+fn two_functions_that_sleep_at_the_same_depth() {
+    process("two_functions_that_sleep_at_the_same_depth", "callers.parent", |t| {
+        t.wait("callers.parent").caused_by("callers.child").says("called from tardy");
+    });
+}
+
+#[test]
 fn a_frozen_group() {
     process("a_frozen_group", "freeze.reader", |t| {
         t.wait("freeze.frozen").called("freezer");

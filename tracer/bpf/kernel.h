@@ -109,7 +109,7 @@ struct pid {
 	struct upid numbers[1];
 };
 struct mm_struct {
-	unsigned long arg_start, arg_end;
+	unsigned long start_code, end_code, arg_start, arg_end;
 };
 struct cfs_bandwidth {
 	u64 quota;

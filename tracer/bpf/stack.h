@@ -28,10 +28,40 @@ static __always_inline struct regs *load_regs(struct task_struct *task, u32 whic
 		(rec)->head.len = copy_stack((rec)->data, r->sp, size);         \
 	} while (0)
 
+/* As much of a library's code lies around a call of its own. */
+#define NEAR 0x180000
+
+/*
+ * Which calls a user stack is made of, as far as its first words tell: those that point into the program's code, or near `ip`.
+ * Two functions may call the same one of a library with a stack of the same depth.
+ */
+u64 __noinline calls_at(u64 ip, u64 sp)
+{
+	struct cpu *c = this_cpu();
+	struct task_struct *task = bpf_get_current_task_btf();
+	if (!c || bpf_probe_read_user(c->top, sizeof(c->top), (void *)sp))
+		return 0;
+	u64 code = task->mm->start_code, size = task->mm->end_code - code;
+	u64 calls = 0;
+	for (int i = 0; i < STACK_WORDS; i++) {
+		u64 word = c->top[i];
+		if (word - code < size || word - ip + NEAR < 2 * NEAR)
+			calls = mix(calls, word);
+	}
+	return calls;
+}
+
+/* What names the user stack of the current thread. Loops wait for events in one place. */
+static __always_inline u64 place(u32 tid, u64 ip, u64 sp, u64 nr)
+{
+	bool of_loop = nr == 232 || nr == 281; /* epoll_wait, epoll_pwait */
+	return stack_key(tid, of_loop ? ip : mix(ip, calls_at(ip, sp)), sp);
+}
+
 /* The key of the user stack when it was copied lately, else 0. */
 static __always_inline u64 known_stack(struct thread *t, struct pt_regs *r, u32 tid, u64 now)
 {
-	u64 key = stack_key(tid, r->ip, r->sp);
+	u64 key = place(tid, r->ip, r->sp, r->orig_ax);
 	u32 slot = key >> 8;
 	BOUND(slot, MEMO);
 	struct copied *c = &t->stacks[slot];
@@ -47,7 +77,7 @@ u64 __noinline user_stack(struct thread *t, struct regs *r, u32 tid, u32 tgid, u
 	u64 kernel_stack = 0;
 	if (!user_stacks)
 		return 0;
-	u64 key = stack_key(tid, r->ip, r->sp);
+	u64 key = place(tid, r->ip, r->sp, r->orig_ax);
 	u32 slot = (key >> 8) & (MEMO - 1);
 	struct copied *c = &t->stacks[slot];
 	if (c->key == key && now - c->time < memo_ns)

@@ -90,6 +90,7 @@ struct copied {
 
 #define WAIT_WORDS 7
 #define WAKE_WORDS 6
+#define STACK_WORDS 32
 /*
  * What is remembered of a thread. Where many threads pass the CPU around, the cache lines touched here are
  * what a switch costs: what belongs together stays together. The kernel puts 8 bytes of its own before it,
@@ -224,6 +225,7 @@ struct cpu {
 	u64 switched;
 	u64 readings; /* of the monotonic one that are to follow */
 	u64 samples; /* of threads that waited a moment ago */
+	u64 top[STACK_WORDS];   /* of the user stack at hand */
 	u64 before[WAIT_WORDS]; /* what it waited on the last time: room for on_switch (Linux 6.1 gives 512 bytes of stack) */
 };
 struct {

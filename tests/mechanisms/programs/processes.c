@@ -158,6 +158,31 @@ static void child_waited(void) {
   nap(SOON);
 }
 
+/* Both sleep by the same instruction of the C library, and their stacks are of the same depth. */
+static __attribute__((noinline)) void quick(void) {
+  struct timespec t = {0, 20000000};
+  nanosleep(&t, NULL);
+  __asm__ volatile("" ::: "memory");
+}
+
+static __attribute__((noinline)) void tardy(void) {
+  struct timespec t = {HOLD / 1000, HOLD % 1000 * 1000000};
+  nanosleep(&t, NULL);
+  __asm__ volatile("" ::: "memory");
+}
+
+static void two_callers(void) {
+  role("callers.parent");
+  if (fork() == 0) {
+    role("callers.child");
+    for (int i = 0; i < 5; i++) quick();
+    tardy();
+    _exit(0);
+  }
+  MUST(waitpid(-1, NULL, 0) > 0);
+  nap(SOON);
+}
+
 static void child_by_waitid(void) {
   role("waitid.parent");
   pid_t child = fork();
@@ -308,6 +333,7 @@ int main(void) {
   process(frozen);
   process(frozen_asleep);
   process(child_waited);
+  process(two_callers);
   process(child_by_waitid);
   process(child_by_signal);
   process(vforked);

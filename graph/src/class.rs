@@ -203,13 +203,17 @@ pub(crate) fn is_schedulers_own(v: &Vertex, catalog: &Catalog) -> bool {
     catalog.frames_of(v.user_stack).any(|f| GO_OWN.contains(&f.function.as_str()))
 }
 
-/// Is it a thread that Node.js has for itself, with nothing to do: it waits for a debugger, for background work, for the next
-/// timer of that?
-pub(crate) fn of_nodes_own(v: &Vertex, catalog: &Catalog) -> bool {
-    const OWN: [&str; 3] = ["StartIoThreadMain", "PlatformWorkerThread", "DelayedTaskScheduler"];
+/// Is it a thread that Node.js or Erlang's runtime has for itself, with nothing to do: it waits for a debugger, for background
+/// work, for the next timer of that, for a process that is ready?
+pub(crate) fn of_runtimes_own(v: &Vertex, catalog: &Catalog) -> bool {
+    const NODES: [&str; 3] = ["StartIoThreadMain", "PlatformWorkerThread", "DelayedTaskScheduler"];
+    const ERLANGS: [&str; 3] = ["erts_schedule", "erts_sys_main_thread", "signal_dispatcher_thread_func"];
     /// Frames of the wait itself, at most: deeper it does what it was given.
     const NEAR: usize = 8;
-    catalog.frames_of(v.user_stack).take(NEAR).any(|f| OWN.iter().any(|own| f.function.contains(own)))
+    let own = |f: &Frame| {
+        NODES.iter().any(|own| f.function.contains(own)) || ERLANGS.contains(&f.function.as_str())
+    };
+    catalog.frames_of(v.user_stack).take(NEAR).any(own)
 }
 
 /// Does a runtime that schedules tasks by itself have nothing to execute on this thread? Whatever becomes ready may be

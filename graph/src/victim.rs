@@ -1,7 +1,7 @@
 //! Victims: suspicious vertices, worst first.
 
 use crate::class::{
-    WaitClass, asked, class, connected, is_schedulers_own, joins, of_nodes_own, only_listens, owed, vague,
+    WaitClass, asked, class, connected, is_schedulers_own, joins, of_runtimes_own, only_listens, owed, vague,
     waits_for_postgres_lock,
 };
 use crate::diagnose::left_alone;
@@ -265,7 +265,7 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
                 0.07
             }
         }
-        _ if of_nodes_own(&v, catalog) => 0.02,
+        _ if of_runtimes_own(&v, catalog) => 0.02,
         // It tries something between its sleeps, in vain.
         _ if sleeps && refused::between_sleeps(graph, catalog, e.thread, (e.start, e.end)).is_some() => 0.8,
         // Whoever joins a thread sees only that thread's hang.

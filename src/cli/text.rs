@@ -241,6 +241,8 @@ fn coverage(out: &mut String, r: &Report, focus: &str) -> std::fmt::Result {
     let c = &r.coverage;
     let lost = if c.lost_events == 0 && c.lost_ns == 0 {
         "nothing was lost".to_owned()
+    } else if c.lost_events == 0 {
+        format!("no event was lost, but copies of stacks or samples within {}", span(c.lost_ns))
     } else {
         format!("{} events lost within {}", count(c.lost_events), span(c.lost_ns))
     };

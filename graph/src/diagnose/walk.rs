@@ -9,7 +9,7 @@ use super::node::{Entry, SliceNode};
 use crate::class::{WaitClass, class, is_schedulers_own};
 use crate::report::QuestionInfo;
 use crate::words::{clean, short_who, span};
-use crate::{Decision, EventGraph, Question, Vertex, VertexId, Victim, Weak};
+use crate::{Decision, EdgeKind, EventGraph, Question, Vertex, VertexId, Victim, Weak};
 use pg_event::{Catalog, ModuleKind, Ns, ThreadId};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -121,6 +121,12 @@ impl<'g> Walk<'g> {
             self.ahead.set(left);
         }
         let spans = merged(spans);
+        // The timer that ended its waits is its own.
+        if entry.edge == Some(EdgeKind::Timer) && self.out.nodes.last().is_some_and(|n| n.thread == thread) {
+            let first = self.out.nodes.len() <= 1;
+            self.found(thread, if first { FindingKind::Unanswered } else { FindingKind::Idle }, spans);
+            return Ok(());
+        }
         if self.path.iter().any(|(t, _)| *t == thread) {
             // A server on the way twice is none of those that wait for one another: it hands on what they ask.
             let asker = self.out.nodes.last().map(|n| n.thread);

@@ -41,6 +41,14 @@ impl Walk<'_> {
         let own = self.out.nodes.len().saturating_sub(1);
         // The thread that made the others mostly waits for them to end: it comes last.
         let main = |t: ThreadId| self.c.is_first(t);
+        // Who wants the same lock has it as little: one of the others has.
+        let same = |g: &Group| {
+            let (own, other) = (self.representative(group).object, self.representative(g).object);
+            own.is_some() && own == other && self.for_lock(group) && self.for_lock(g)
+        };
+        if others.iter().any(|(_, g)| !same(g)) {
+            others.retain(|(_, g)| !same(g));
+        }
         // Where two and more are known to want locks, those are it: the others wait for them, or for work.
         let locks = |g: &Group| self.for_lock(g);
         let own_too = locks(group);

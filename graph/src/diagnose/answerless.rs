@@ -192,12 +192,10 @@ impl Walk<'_> {
         }
         // Nobody is left who could act: how it goes when it goes well tells no more, and is not asked.
         if let Some(others) = self.locked_in(thread, group, &silent) {
-            self.closed(thread, group, others);
-            return Ok(());
+            return self.closed_or_child(thread, group, others, &silent);
         }
         if let Some(others) = self.locked_together(thread, group, &silent) {
-            self.closed(thread, group, others);
-            return Ok(());
+            return self.closed_or_child(thread, group, others, &silent);
         }
         if class == WaitClass::EventLoop
             && let Some(c) = self.unread(thread, &silent)

@@ -87,8 +87,7 @@ impl Walk<'_> {
             if stuck.is_empty() || idle > 0 {
                 return Ok(false);
             }
-            self.closed(thread, group, stuck);
-            return Ok(true);
+            return self.closed_or_child(thread, group, stuck, silent).map(|()| true);
         }
         let n = busy.len();
         let mut all: Vec<Candidate> = busy.into_iter().map(|t| self.left(t, n, silent)).collect();

@@ -469,10 +469,18 @@ impl Walk<'_> {
         let act = activity(self.g, self.c, t, spans);
         act.waiting().is_some_and(|g| {
             let v = self.representative(g);
-            let listens = || self.c.object(v.object).is_some_and(|o| crate::class::only_listens(self.c, o));
+            // Beside its connections a runtime may watch a counter, by which its other threads let it turn.
+            let counter = |o: &Object| o.kind == ObjectKind::EventFd;
+            let listens = || {
+                self.c.object(v.object).is_some_and(|o| {
+                    let mut beside = crate::class::members(self.c, o).filter(|m| !counter(m)).peekable();
+                    crate::class::only_listens(self.c, o)
+                        || beside.peek().is_some() && beside.all(|m| crate::class::only_listens(self.c, m))
+                })
+            };
             // One that is stopped there accepts nothing.
             let accepts = v.syscall.is_any(&["accept", "accept4"]) || listens();
-            class(&v, self.c) == WaitClass::EventLoop && accepts
+            matches!(class(&v, self.c), WaitClass::EventLoop | WaitClass::Channel) && accepts
         })
     }
 

@@ -1,14 +1,14 @@
 //! Processes that were to make an answer possible: programs that a server started for a request (an activated
 //! service, a helper, a job), and children that failed.
 
-use super::activity::{Spans, total};
+use super::activity::{Group, Spans, total};
 use super::answerless::main_thread;
 use super::ask::Candidate;
 use super::finding::{Finding, FindingKind};
 use super::node::{Entry, SliceNode};
-use super::walk::Walk;
+use super::walk::{Flow, Walk};
 use crate::class::{WaitClass, class};
-use crate::{EdgeKind, EventGraph, SignalFact};
+use crate::{Edge, EdgeKind, EventGraph, SignalFact};
 use pg_event::{Catalog, Ns, Process, ProcessId, Relation, ThreadId};
 
 /// Most generations between a server and what it starts.
@@ -142,6 +142,55 @@ impl Walk<'_> {
         };
         // A helper waits for what its parent asks it next.
         (!self.is_idle(&c) && !self.closes_ring(&c)).then_some(c)
+    }
+
+    /// On to the child that one of the threads that are left waits for, as it seems, else they wait for one another.
+    pub(super) fn closed_or_child(
+        &mut self,
+        thread: ThreadId,
+        group: &Group,
+        others: Vec<(ThreadId, Group)>,
+        silent: &Spans,
+    ) -> Flow<()> {
+        let of = |(t, g): &(ThreadId, Group)| {
+            if self.for_lock(g) || self.path.iter().any(|p| p.0 == *t) {
+                return None;
+            }
+            let child = self.spawned_before(*t, g).or_else(|| self.waited_for_inside(*t, thread, silent));
+            Some((*t, g.clone(), child?))
+        };
+        let Some((t, g, child)) = others.iter().find_map(of) else {
+            self.closed(thread, group, others);
+            return Ok(());
+        };
+        let why = "who owns the futex is not recorded; it waits for a child of the process, as it seems, and all others for one another";
+        let entry = Entry { edge: Some(EdgeKind::Holder), why_weak: Some(why.into()), ..Entry::default() };
+        self.push_wait(t, &g, entry);
+        self.path.push((t, silent.clone()));
+        self.visit(child.thread, child.spans, child.entry)
+    }
+
+    /// The only child of a process, if `t` made it right before it began to wait and it lived on all that time.
+    fn spawned_before(&self, t: ThreadId, group: &Group) -> Option<Candidate> {
+        const SHORTLY: Ns = 1_000_000_000;
+        let own = self.c.thread(t)?.process;
+        let (a, b) = group.extent();
+        let begun = self.g.vertex(group.clips.first()?.first).start;
+        let lives = |p: &Process| p.parent == own && p.end.is_none_or(|e| e >= b);
+        let mut all = self.c.processes.iter().enumerate().filter(|(_, p)| lives(p));
+        let ((i, p), None) = (all.next()?, all.next()) else { return None };
+        let child = main_thread(self.g, self.c, ProcessId(i as u32)).filter(|t| self.counts(*t))?;
+        let made = self.g.vertices_in(t, begun.saturating_sub(SHORTLY)..b).any(|v| {
+            let to_child = |e: Edge| e.kind == EdgeKind::Spawn && self.g.vertex(e.to).thread == child;
+            self.g.outgoing(v).any(|e| to_child(self.g.edge(e)))
+        });
+        let spans = vec![(a.max(p.start), b)];
+        let why = "no wake-up was recorded; it made this child, the only one of its process, right before it began to wait";
+        let vertex = self.g.vertex_at(child, b.saturating_sub(1));
+        made.then(|| Candidate {
+            relation: Some(Relation::ChildOf),
+            ..Candidate::unseen(child, spans, (vertex, a), why)
+        })
     }
 
     /// A child that failed while its parent waited for a message: what nobody else can send may have been its to

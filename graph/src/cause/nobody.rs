@@ -35,7 +35,10 @@ impl Writer<'_> {
                 let did = self.did(*one, (n.start, end));
                 format!("no other thread of its process woke it: {} {did}{lost}", short_who(self.c, *one))
             }
-            all => format!("none of the {} other threads of its process woke it{lost}", all.len()),
+            all => {
+                let lost = if self.o.nodes.first().is_none_or(|v| v.thread == n.thread) { lost } else { "" };
+                format!("none of the {} other threads of its process woke it{lost}", all.len())
+            }
         })
     }
 

@@ -84,6 +84,9 @@ impl Walk<'_> {
             if stuck.is_empty() {
                 stuck = self.closed_behind(group, silent, behind);
             }
+            if let Some(c) = self.keeps_while_waiting(group, &stuck, silent).filter(|_| idle > 0) {
+                return self.visit(c.thread, c.spans, c.entry).map(|()| true);
+            }
             if stuck.is_empty() || idle > 0 {
                 return Ok(false);
             }
@@ -124,6 +127,33 @@ impl Walk<'_> {
         let Some(c) = self.take(all, take.min(last)) else { return Ok(false) };
         self.visit(c.thread, c.spans, c.entry)?;
         Ok(true)
+    }
+
+    /// Of the threads that wait, the only one that does not want the lock, and went to wait for something else before anybody came
+    /// to that: it may have the lock meanwhile.
+    fn keeps_while_waiting(
+        &self,
+        group: &Group,
+        stuck: &[(ThreadId, Group)],
+        silent: &Spans,
+    ) -> Option<Candidate> {
+        if !self.for_lock(group) {
+            return None;
+        }
+        let object = |g: &Group| self.representative(g).object;
+        let begun = |g: &Group| g.clips.first().map(|c| self.g.vertex(c.first).start);
+        let (wants, others): (Vec<_>, Vec<_>) =
+            stuck.iter().partition(|(_, g)| self.for_lock(g) && object(g) == object(group));
+        let first = wants.iter().filter_map(|(_, g)| begun(g)).chain(begun(group)).min()?;
+        let mut before = others.iter().filter(|(t, g)| {
+            let way = self.path.iter().any(|p| p.0 == *t);
+            !way && !self.for_lock(g) && begun(g).is_some_and(|b| b <= first)
+        });
+        let ((t, _), None) = (before.next()?, before.next()) else { return None };
+        let mut c = self.left(*t, 1, silent);
+        let why = "who owns the lock is not recorded; it is the only thread that waits for something else since before anybody wanted that";
+        (c.entry.why_weak, c.entry.sole, c.entry.doubt) = (Some(why.into()), false, 0.4);
+        Some(c)
     }
 
     /// The other threads of the process where all of them wait for private futexes in the end, so that nobody is left

@@ -60,7 +60,10 @@ impl Walk<'_> {
         let born = born.min().unwrap_or(0);
         let before = |g: &Group| g.clips.first().is_some_and(|c| self.g.vertex(c.first).start < born);
         let may = waits.iter().any(|(t, g)| !condition(g) || !(makers.contains(t) || before(g)));
-        (!locked.is_empty() && !may).then_some(locked)
+        // Of those that want the same lock none has it.
+        let object = |g: &Group| self.representative(g).object;
+        let same = locked.iter().all(|(_, g)| object(g).is_some() && object(g) == object(group));
+        (!same && !may).then_some(locked)
     }
 
     /// Who made a thread, who made that one, and so on.

@@ -509,3 +509,44 @@ fn workers_at_a_queue_are_none_of_a_circle() {
         "{why}"
     );
 }
+
+/// Two threads want the same lock, which none of them has; another one went to wait for a message before, and main accepts,
+/// while one sleeps at times. Of two that wait for messages it is not known which has the lock.
+#[test]
+fn who_wants_the_same_lock_does_not_have_it() {
+    for receivers in [1, 2] {
+        let mut d = Drawing::new(9.0);
+        let client = d.process("ask", "ask", None, 0.9);
+        let main = d.process("cached", "cached", None, 0.0);
+        let (near, _) = crate::draw::middle::tcp(&mut d, 40_000, 80);
+        let listening = d.object(ObjectKind::Tcp, pg_event::endpoint_v4(0x7f00_0007, 80), 0, "");
+        let (lock, told) =
+            (d.object(ObjectKind::Futex, 0x10, 1001, ""), d.object(ObjectKind::Futex, 0x20, 1001, ""));
+        let wants = d.stack(&["syscall (libc.so.6)", "lock_contended (cached)", "produce (cached)"]);
+        let awaits = d.stack(&[
+            "syscall (libc.so.6)",
+            "<std::thread::thread::Thread>::park (cached)",
+            "refill (cached)",
+        ]);
+        for n in 0..receivers {
+            let t = d.thread(main, &format!("refiller{n}"), 0.1);
+            d.wait(t, 0.5 + f64::from(n) / 10.0, 9.0, "futex").on(told).op(137, 0).stack(awaits).open();
+        }
+        for n in 0..2 {
+            let t = d.thread(main, &format!("worker{n}"), 0.1);
+            d.wait(t, 1.0 + f64::from(n) / 10.0, 9.0, "futex").on(lock).op(137, 2).stack(wants).open();
+        }
+        let ticker = d.thread(main, "ticker", 0.1);
+        for n in 0..8 {
+            let at = 0.5 + f64::from(n);
+            d.wait(ticker, at, at + 0.99, "clock_nanosleep").times_out();
+        }
+        d.wait(main, 0.2, 9.0, "accept4").on(listening).open();
+        d.wait(client, 1.2, 9.0, "recvfrom").on(near).open();
+        d.hold(main, client, near, Relation::Peer, 2.2);
+        let r = d.diagnose("^ask$");
+        assert!(r.circle.is_empty(), "{r:#?}");
+        let named = r.root_causes[0].thread.as_deref() == Some("refiller0");
+        assert_eq!(named, receivers == 1, "{r:#?}");
+    }
+}

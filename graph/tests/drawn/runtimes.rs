@@ -276,3 +276,43 @@ fn a_thread_of_java_that_sleeps_is_no_part_of_a_circle() {
     assert_eq!(cause.thread.as_deref(), Some("flusher"), "{r:#?}");
     assert!(cause.why.contains("slept") && r.circle.is_empty(), "{}", cause.why);
 }
+
+/// Of a program in Ruby one thread has a lock and waits for a command in a condition variable, another one wants the lock, and the
+/// first one accepts, beside a counter of the runtime. The command waits for a lock of somebody else.
+#[test]
+fn who_accepts_beside_a_counter_has_no_lock_and_a_command_is_waited_for() {
+    let mut d = Drawing::new(9.0);
+    let client = d.process("ask", "ask", None, 0.9);
+    let main = d.process("ruby", "ruby ldap.rb", None, 0.0);
+    let (indexer, worker) = (d.thread(main, "indexer", 0.1), d.thread(main, "worker", 0.1));
+    let command = d.process("flock", "flock db.lock true", Some(main), 0.98);
+    let dump = d.process("dump", "dump", None, 0.0);
+    let (near, far) = tcp(&mut d, 40_000, 80);
+    let listening = d.object(ObjectKind::Tcp, pg_event::endpoint_v4(0x7f00_0007, 80), 0, "");
+    let counter = d.object(ObjectKind::EventFd, 3, 0, "");
+    let all = d.object(ObjectKind::Set, 4, 0, "");
+    d.catalog.objects[all.index()].members = vec![listening, counter];
+    let (lock, done) =
+        (d.object(ObjectKind::Futex, 0x10, 1001, ""), d.object(ObjectKind::Futex, 0x20, 1001, ""));
+    let file = d.object(ObjectKind::FileLock, 7, 8, "/srv/db.lock");
+    let within = |d: &mut Drawing, what: &str| {
+        d.stack(&["pthread_cond_wait (libc.so.6)", "rb_native_cond_wait (libruby-3.1.so)", what])
+    };
+    let wants = within(&mut d, "rb_mutex_synchronize (libruby-3.1.so)");
+    let waits = within(&mut d, "rb_ensure (libruby-3.1.so)");
+    d.spawn(indexer, command, 0.98);
+    d.wait(indexer, 1.0, 9.0, "futex").on(done).op(137, 0).stack(waits).open();
+    d.wait(worker, 1.2, 9.0, "futex").on(lock).op(137, 0).stack(wants).open();
+    d.wait(main, 1.1, 9.0, "ppoll").on(all).open();
+    d.wait(command, 1.0, 9.0, "flock").on(file).open();
+    d.hold(dump, command, file, Relation::Owns, 2.0);
+    d.wait(dump, 0.5, 9.0, "clock_nanosleep").open();
+    d.message(client, near, Direction::Send, 1.14, 9);
+    d.message(worker, far, Direction::Receive, 1.145, 9);
+    d.wait(client, 1.15, 9.0, "recvfrom").on(near).open();
+    d.hold(main, client, near, Relation::Peer, 2.2);
+    let r = d.diagnose("^ask$");
+    assert_eq!(r.root_causes[0].process.as_deref(), Some("dump"), "{r:#?}");
+    let way: Vec<_> = r.slice.iter().map(|n| n.thread.as_str()).collect();
+    assert!(way.ends_with(&["indexer", "flock", "dump"]), "{way:?}");
+}

@@ -117,7 +117,7 @@ fn change(
     if let Some((l, (number, row))) = of_tree {
         let silent = if l.of.known.silent[row.of] { ", silent" } else { "" };
         let threshold = pg_graph::words::span(row.threshold.ns);
-        let how = crate::unit_rule::rule_words(l.of.known.limits[row.of]);
+        let how = crate::unit_rule::threshold_words(l.of.known.limits[row.of], Some(&row.threshold));
         writeln!(
             out,
             "{number} {}: threshold {threshold} ({how}){silent}",

@@ -4,7 +4,7 @@ use super::activity::{Group, Spans, activity, extent};
 use super::ask::Candidate;
 use super::handed::AT_ONCE;
 use super::walk::{Walk, group_spans};
-use crate::class::{WaitClass, accepted, class, connected, members, owed, owed_or_greeted};
+use crate::class::{WaitClass, accepted, class, connected, members, only_listens, owed, owed_or_greeted};
 use crate::episode::times_put_off;
 use crate::words::span;
 use crate::{EdgeKind, HoldFact};
@@ -133,8 +133,8 @@ impl Walk<'_> {
             || self.waits_at_other_end(c.thread, server, silent)
     }
 
-    /// Nobody is known to have been answered by this server, which had asked others than who let it turn: what those told it
-    /// led to nothing. A thread of its own process may have done what was asked.
+    /// Nobody is known to have been answered by this server, which had asked others than who let it turn, or was only asked by those:
+    /// what they told it led to nothing. A thread of its own process may have done what was asked.
     pub(super) fn told_by_others(&self, thread: ThreadId, group: &Group, candidates: &[Candidate]) -> bool {
         let unanswered = self.out.nodes.last().is_some_and(|n| n.edge == Some(EdgeKind::Holder));
         if candidates.is_empty() || self.path.len() < 2 || !unanswered {
@@ -147,8 +147,22 @@ impl Walk<'_> {
         let spans = group_spans(group);
         let mut owed = self.owed_in(thread, group, &spans);
         owed.retain(|o| self.answers_come_over(thread, *o, extent(&spans)));
+        if owed.is_empty() {
+            // Its clients ask it for something.
+            let asks = |c: &Candidate| self.on_the_way(c.thread) || self.comes_as_client(c, thread);
+            return candidates.iter().all(asks);
+        }
         let asked = self.asked_processes(thread, &owed, &spans);
-        !owed.is_empty() && !candidates.iter().any(|c| asked.contains(&process(c.thread)))
+        !candidates.iter().any(|c| asked.contains(&process(c.thread)))
+    }
+
+    /// Did it let `server` turn by what it sent over a connection that it made to it?
+    fn comes_as_client(&self, c: &Candidate, server: ThreadId) -> bool {
+        let Some(e) = c.entry.id.map(|id| self.g.edge(id)) else { return false };
+        let of_server = self.g.vertex(e.to).thread == server;
+        let comes = accepted(self.c, e.object) || connected(self.c, e.object);
+        let listens = self.c.object(e.object).is_some_and(|o| only_listens(self.c, o));
+        e.kind == EdgeKind::Ipc && of_server && (comes || listens)
     }
 
     /// Is a connection one over which answers come, or was it asked over for the first time in the turn in which this wait began?

@@ -41,16 +41,15 @@ impl Walk<'_> {
         let own = self.out.nodes.len().saturating_sub(1);
         // The thread that made the others mostly waits for them to end: it comes last.
         let main = |t: ThreadId| self.c.is_first(t);
-        // Who wants the same lock has it as little: one of the others has.
-        let same = |g: &Group| {
-            let (own, other) = (self.representative(group).object, self.representative(g).object);
-            own.is_some() && own == other && self.for_lock(group) && self.for_lock(g)
-        };
-        if others.iter().any(|(_, g)| !same(g)) {
-            others.retain(|(_, g)| !same(g));
+        // Where all want the same lock, none of them has it: one of the others has.
+        let object = |g: &Group| self.representative(g).object;
+        let locks = |g: &Group| self.for_lock(g);
+        let same = |g: &Group| object(g).is_some() && object(g) == object(group);
+        let one_lock = locks(group) && others.iter().all(|(_, g)| !locks(g) || same(g));
+        if one_lock && others.iter().any(|(_, g)| !locks(g)) {
+            others.retain(|(_, g)| !locks(g));
         }
         // Where two and more are known to want locks, those are it: the others wait for them, or for work.
-        let locks = |g: &Group| self.for_lock(g);
         let own_too = locks(group);
         if others.iter().filter(|(_, g)| locks(g)).count() + usize::from(own_too) > 1 {
             others.retain(|(_, g)| locks(g));

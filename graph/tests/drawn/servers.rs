@@ -556,3 +556,44 @@ fn a_service_that_greets_is_asked_like_any_other() {
     p.d.wait(p.worker, 1.01, 20.0, "epoll_wait").on(p.epoll).open();
     assert_eq!(slice(&p.diagnose()), ["proxy: worker", "shop serve"]);
 }
+
+/// A server took a request and never answers it, while others come, ask and are answered: these are not what it waits for.
+#[test]
+fn a_server_that_answers_everybody_else_is_where_the_way_ends() {
+    let mut d = Drawing::new(12.0);
+    let client = d.process("ask", "ask", None, 0.0);
+    let store = d.process("store", "store", None, 0.0);
+    let watch = d.process("sh", "sh watch.sh", None, 0.0);
+    let port = |n: u16| endpoint_v4(0x7f00_0001, n);
+    let pair = |d: &mut Drawing, n: u16| {
+        (
+            d.object(ObjectKind::Tcp, port(n), port(6379), ""),
+            d.object(ObjectKind::Tcp, port(6379), port(n), ""),
+        )
+    };
+    let (near, far) = pair(&mut d, 40_000);
+    let epoll = d.object(ObjectKind::Epoll, 9, 0, "");
+    d.message(client, near, Direction::Send, 1.0, 33);
+    d.wait(store, 0.1, 1.0, "epoll_wait").on(epoll).by(client, "sendto", far);
+    d.message(store, far, Direction::Receive, 1.001, 33);
+    d.wait(client, 1.002, 11.5, "recvfrom").on(near).open();
+    d.hold(store, client, near, Relation::Peer, 2.0);
+    let mut since = 1.003;
+    for n in 0..9u16 {
+        let at = 2.0 + f64::from(n);
+        let looks = d.process("look", "look health", Some(watch), at - 0.01);
+        let (own, theirs) = pair(&mut d, 40_001 + n);
+        d.spawn(watch, looks, at - 0.01);
+        d.message(looks, own, Direction::Send, at, 9);
+        d.wait(store, since, at, "epoll_wait").on(epoll).by(looks, "sendto", theirs);
+        d.message(store, theirs, Direction::Receive, at + 0.001, 9);
+        d.message(store, theirs, Direction::Send, at + 0.002, 9);
+        d.wait(looks, at + 0.001, at + 0.002, "recvfrom").on(own).by(store, "sendto", theirs);
+        d.exit(looks, at + 0.01);
+        since = at + 0.003;
+    }
+    d.wait(store, since, 11.5, "epoll_wait").on(epoll).open();
+    let r = d.diagnose("^ask$");
+    assert_eq!(slice(&r), ["store"], "{r:#?}");
+    assert!(r.root_causes[0].why.contains("never answered"), "{}", r.root_causes[0].why);
+}

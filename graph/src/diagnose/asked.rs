@@ -46,9 +46,9 @@ impl Walk<'_> {
         let (helpers, mut others): (Vec<_>, Vec<_>) =
             others.into_iter().partition(|c| self.reads_what_it_writes(c, thread, silent));
         if others.is_empty() {
-            others = helpers
+            others = helpers;
         } else {
-            behind.extend(helpers)
+            behind.extend(helpers);
         }
         let (mute, others): (Vec<_>, Vec<_>) = others
             .into_iter()
@@ -68,7 +68,9 @@ impl Walk<'_> {
                 // They may have asked it for something, and the others may have been asked and idle.
                 let doubt =
                     if others.iter().all(|c| self.is_client_of(c, thread, silent)) { 0.0 } else { 0.3 };
-                works.iter_mut().for_each(|c| c.entry.doubt = doubt);
+                for c in &mut works {
+                    c.entry.doubt = doubt;
+                }
             }
             if !works.is_empty() {
                 return works;

@@ -581,6 +581,7 @@ fn a_server_that_answers_everybody_else_is_where_the_way_ends() {
     let mut since = 1.003;
     for n in 0..9u16 {
         let at = 2.0 + f64::from(n);
+        d.wait(watch, at - 0.98, at - 0.02, "clock_nanosleep").times_out();
         let looks = d.process("look", "look health", Some(watch), at - 0.01);
         let (own, theirs) = pair(&mut d, 40_001 + n);
         d.spawn(watch, looks, at - 0.01);

@@ -110,6 +110,7 @@ pub fn diagnose(state: &mut State, victim: Victim, decisions: Option<Vec<Decisio
 pub fn go_on(state: &mut State, victim: Victim, decisions: Vec<Decision>, to_the_end: bool) {
     let Some(recording) = state.recording.clone() else { return };
     state.diagnosis.running = true;
+    state.diagnosis.before = None;
     // Those that were taken back are not kept any more.
     state.diagnosis.kept = state.diagnosis.kept.min(decisions.len());
     run_job(state, Job::Diagnose { recording, victim: Box::new(victim), decisions, to_the_end });
@@ -124,7 +125,11 @@ pub fn diagnosed(state: &mut State, outcome: Outcome) {
     };
     let asks = outcome.question.is_some();
     state.diagnosis.set(outcome);
-    if log.decisions != state.diagnosis.saved {
+    if !asks {
+        state.diagnosis.before = None;
+    }
+    // The answer that a branch leaves out stays in the file until there is another one.
+    if log.decisions != state.diagnosis.saved && state.diagnosis.before.is_none() {
         keep_decisions(state, log);
     }
     if state.timeline.only.is_some()

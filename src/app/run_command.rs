@@ -169,7 +169,12 @@ fn cancel(state: &mut State) {
         View::Question if state.diagnosis.question().is_some() => {
             // Not left for it: else the way back would lead here again, and round and round.
             state.view = View::Slice;
-            state.say_only(Look::Dim, "the question waits: enter comes back to it");
+            let told = if state.diagnosis.give_up_branch() {
+                "the answer stays as it was"
+            } else {
+                "the question waits: enter comes back to it"
+            };
+            state.say_only(Look::Dim, told);
         }
         View::Victims if std::mem::take(&mut state.victims.then_diagnose) => {
             state.say_only(Look::Dim, "the worst victim is selected only");

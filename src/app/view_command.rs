@@ -203,7 +203,9 @@ fn branch(state: &mut State) {
         state.say_only(Look::Dim, "no answer led to this step: there was only one way");
         return;
     };
+    let before = state.diagnosis.standing();
     place::go_on(state, victim, decisions, false);
+    state.diagnosis.before = before;
 }
 
 /// The vertex that is selected.

@@ -312,6 +312,27 @@ fn a_command_that_there_is_not_runs_no_other() {
     assert!(matches!(s.asked.last(), Some(Effect::Quit)));
 }
 
+/// A branch that is not taken loses no answer.
+#[test]
+fn a_branch_is_given_up_by_esc() {
+    let mut s = Session::new(100, 30, false);
+    s.keys("enter A S");
+    let decisions = |s: &Session| s.state.diagnosis.outcome.as_ref().map(|o| o.decisions.clone());
+    let (before, step) = (decisions(&s), s.state.diagnosis.step);
+    assert!(before.as_ref().is_some_and(|d| !d.is_empty()), "{}", s.screen());
+    s.keys("b");
+    assert_eq!(s.state.view, View::Question, "{}", s.screen());
+    assert_ne!(decisions(&s), before);
+    s.keys("esc");
+    assert_eq!((s.state.view, s.state.diagnosis.step), (View::Slice, step), "{}", s.screen());
+    assert_eq!(decisions(&s), before);
+    assert!(s.shows("the answer stays as it was"), "{}", s.screen());
+    assert!(s.state.diagnosis.verdict().is_some(), "the verdict is there again");
+    // Another answer is one, and there is nothing to give up any more.
+    s.keys("b 0 u esc");
+    assert!(s.shows("the question waits"), "{}", s.screen());
+}
+
 #[test]
 fn one_goes_to_a_time_by_typing_it() {
     let mut s = Session::new(100, 30, false);

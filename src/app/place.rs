@@ -56,9 +56,14 @@ pub fn see(state: &mut State, thread: ThreadId, span: (Ns, Ns), cursor: Ns) {
 
 /// Moves the timeline's cursor to a moment of a thread without changing the zoom more than needed.
 pub fn jump(state: &mut State, thread: ThreadId, time: Ns) {
-    let Some(r) = state.recording.clone() else { return };
     let here = state.place();
     state.history.leave(here);
+    point(state, thread, time);
+}
+
+/// The same within the place where one is.
+pub fn point(state: &mut State, thread: ThreadId, time: Ns) {
+    let Some(r) = state.recording.clone() else { return };
     let t = &mut state.timeline;
     if t.only.as_ref().is_some_and(|o| !o.contains(&thread)) {
         t.only = None;

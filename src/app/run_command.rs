@@ -30,7 +30,7 @@ pub fn run_command(state: &mut State, cmd: Cmd) {
         Cmd::Right => moves::left_right(state, 1),
         Cmd::GoVictims => state.go(View::Victims),
         Cmd::GoThreads => state.go(View::Threads),
-        Cmd::GoTimeline => state.go(View::Timeline),
+        Cmd::GoTimeline => view_command::go_timeline(state),
         Cmd::GoSlice => go_diagnosis(state, View::Slice),
         Cmd::GoQuestion => go_diagnosis(state, View::Question),
         Cmd::GoVerdict => go_diagnosis(state, View::Verdict),

@@ -333,6 +333,31 @@ fn a_branch_is_given_up_by_esc() {
     assert!(s.shows("the question waits"), "{}", s.screen());
 }
 
+/// The timeline opens at what is selected, wherever that was.
+#[test]
+fn the_timeline_shows_what_is_selected() {
+    let mut s = Session::new(100, 30, false);
+    s.keys("j");
+    let victim = s.state.victims.current().cloned().unwrap_or_else(|| panic!("{}", s.screen()));
+    s.keys("t");
+    let t = &s.state.timeline;
+    assert_eq!((s.state.view, t.thread), (View::Timeline, Some(victim.thread)), "{}", s.screen());
+    assert!((victim.start..=victim.end()).contains(&t.cursor), "{}", s.screen());
+    // Where the cursor is in it already it stays there.
+    s.keys("l");
+    let cursor = s.state.timeline.cursor;
+    s.keys("esc t");
+    assert_eq!(s.state.timeline.cursor, cursor);
+    s.keys("esc k enter A S end");
+    let step = s.state.diagnosis.slice()[s.state.diagnosis.step].clone();
+    s.keys("t");
+    let t = &s.state.timeline;
+    assert_eq!(t.thread, Some(step.thread), "{}", s.screen());
+    assert!((step.start..=step.start + step.duration).contains(&t.cursor), "{}", s.screen());
+    s.keys("esc");
+    assert_eq!(s.state.view, View::Slice);
+}
+
 #[test]
 fn one_goes_to_a_time_by_typing_it() {
     let mut s = Session::new(100, 30, false);

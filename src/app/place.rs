@@ -80,7 +80,9 @@ pub fn at_time(state: &mut State, time: Ns) {
     let end = r.graph.duration();
     if time > end {
         let all = super::time::length(end);
-        state.say_only(Look::Dim, format!("the recording is {all} long: this is its end"));
+        let from = crate::wall::time_of_day(r.header.start_wall, 0);
+        let from = if from.is_empty() { from } else { format!(", from {from} on") };
+        state.say_only(Look::Dim, format!("the recording is {all} long{from}: this is its end"));
     }
     let Some(t) = state.timeline.thread else {
         state.go(View::Timeline);

@@ -53,7 +53,8 @@ pub fn run_command(state: &mut State, cmd: Cmd) {
             state.layers.push(Layer::Help(Help::new(context)));
         }
         Cmd::Palette => {
-            let palette = Palette::new(state.view.context(), &state.config.keymap);
+            let began = state.recording.as_ref().map_or(0, |r| r.header.start_wall);
+            let palette = Palette::new(state.view.context(), &state.config.keymap, began);
             state.layers.push(Layer::Palette(palette));
         }
         Cmd::Search => {
@@ -339,7 +340,7 @@ fn accept(state: &mut State) {
                 // What was typed is not run by chance.
                 let typed = p.line.text().trim();
                 let told = match typed.split_whitespace().next() {
-                    Some("goto") => "goto needs a time, such as goto 2.5 s".to_owned(),
+                    Some("goto") => p.goto_help(),
                     _ if p.rows.is_empty() => format!("no command is called \"{typed}\""),
                     _ => format!(
                         "no command is called \"{typed}\"; down chooses one of those that do something like it"

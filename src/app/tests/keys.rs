@@ -369,6 +369,14 @@ fn one_goes_to_a_time_by_typing_it() {
     assert_eq!((s.state.view, s.state.timeline.cursor), (View::Timeline, 2_500_000_000), "{}", s.screen());
     s.keys(": 'goto500ms enter");
     assert_eq!(s.state.timeline.cursor, 500_000_000);
+    s.keys(": 'goto");
+    s.keys("space '09:10:14");
+    assert!(s.shows("enter shows the timeline at 2.000 s"), "{}", s.screen());
+    s.keys("enter");
+    assert_eq!(s.state.timeline.cursor, 2_000_000_000);
+    s.keys(": 'goto9:10:99 enter");
+    assert!(s.shows("goto needs a time, such as goto 2.5 s or goto 09:10:12 (UTC)"), "{}", s.screen());
+    s.keys("esc ctrl-o");
     s.keys(": 'goto99 enter");
     assert!(s.shows("the recording is 8.00 s long"), "{}", s.screen());
     s.keys("ctrl-o");

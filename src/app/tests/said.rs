@@ -2,6 +2,7 @@
 
 use crate::app::harness::Session;
 use crate::app::msg::Effect;
+use pg_event::{Event, Item, Kind, OffCpu, OffState, ThreadId};
 use std::path::Path;
 
 /// The demo, copied to a folder, since notes are kept in the file.
@@ -189,4 +190,39 @@ fn a_question_tells_what_its_options_did_meanwhile() {
     s.state.diagnosis.outcome.as_mut().expect("a verdict").decisions.clear();
     s.keys("s");
     assert!(s.shows("no question came up"), "{}", s.screen());
+}
+
+/// Being put off the CPU comes beside the time that a thread ran, and a wait that is over is no matter of its running.
+#[test]
+fn what_runs_is_told_apart_from_what_it_did_before() {
+    let mut items = crate::app::harness::shop_items();
+    let put_off = OffCpu::new(2_000_000_000, 2_000_000_000, OffState::Runnable);
+    for item in &mut items {
+        let Item::Events(events) = item else { continue };
+        let kind = Kind::OffCpu(put_off);
+        events.push(Event { time: 2_500_000_000, thread: ThreadId(3), cpu: 1, kind });
+        events.sort_by_key(|e| e.time);
+    }
+    let mut s = Session::with(crate::app::harness::built("shop", items), 100, 30, false);
+    let r = s.state.recording.clone().expect("a recording");
+    crate::app::place::see(&mut s.state, ThreadId(3), (900_000_000, 6_000_000_000), 3_000_000_000);
+    s.keys("ctrl-l");
+    assert!(s.shows("running, ") && !s.shows("time-out"), "{}", s.screen());
+    crate::app::place::point(&mut s.state, ThreadId(3), 500_000_000);
+    s.keys("ctrl-l");
+    assert!(s.shows("ended by its own time-out"), "{}", s.screen());
+    let v = r.graph.vertex_at(ThreadId(3), 3_000_000_000).expect("a vertex");
+    crate::app::place::open_vertex(&mut s.state, v);
+    s.keys("home");
+    assert!(s.shows(", and was put off the CPU for 500 ms meanwhile"), "{}", s.screen());
+}
+
+/// Of a thread that lacked the CPU, a share is one of the time that it took.
+#[test]
+fn the_share_of_a_function_is_one_of_the_whole_time() {
+    use crate::app::views::victims::share_of_time;
+    assert_eq!(share_of_time(1.0, 2_700, 4_000), "68 %");
+    assert_eq!(share_of_time(0.5, 4_000, 4_000), "50 %");
+    assert_eq!(share_of_time(1.0, 5_000, 4_000), "100 %");
+    assert_eq!(share_of_time(0.7, 0, 0), "70 %");
 }

@@ -137,6 +137,12 @@ fn a_damaged_file_calms_nobody() {
     assert!(words.contains("could be read: the file is damaged. What hung may be in the rest"), "{words}");
     let s = changed(dir.path(), |bytes| bytes.truncate(bytes.len() / 3));
     assert!(!s.shows("lost 0") && s.shows("! cut off"), "{}", s.screen());
+    // What is damaged in the middle is not cut off.
+    let mut r = crate::app::harness::built("shop", crate::app::harness::shop_items());
+    r.coverage = pg_event::Coverage::default();
+    r.unread = Some("only 12 events could be read: a part of the file is damaged".into());
+    let s = Session::with(r, 80, 24, false);
+    assert!(s.shows("! damaged") && !s.shows("cut off"), "{}", s.screen());
 }
 
 /// What there is to remark is told on a usual screen, too.
@@ -144,6 +150,27 @@ fn a_damaged_file_calms_nobody() {
 fn remarks_are_counted_on_a_narrow_screen() {
     let s = Session::new(80, 24, false);
     assert!(s.shows("1 remark (g l)"), "{}", s.screen());
+}
+
+/// Parts of the first line are there whole or not at all: what was lost first, then what goes on.
+#[test]
+fn the_first_line_has_no_halves() {
+    for columns in 40..130 {
+        let mut s = Session::new(columns, 24, false);
+        s.state.busy.push("computing the critical path");
+        s.keys("L");
+        let screen = s.screen();
+        let first = screen.lines().next().unwrap_or_default();
+        assert!(first.ends_with(if columns < 60 { "[?]" } else { "[?] help" }), "{first}");
+        let parts =
+            ["! lost 12 ", "computing the critical path…", "8.00 s", "events ", "1 remark (g l)", "host db7"];
+        let begun = ["! ", "computing", "8.", "event", "remark", "host"];
+        for (part, begun) in parts.iter().zip(begun) {
+            assert!(first.contains(part) || !first.contains(begun), "{columns}: {part}: {first}");
+        }
+        assert!(first.contains("! lost 12 "), "{columns}: {first}");
+        assert!(columns < 64 || first.contains("critical path…"), "{columns}: {first}");
+    }
 }
 
 #[test]

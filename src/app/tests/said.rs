@@ -253,3 +253,34 @@ fn the_share_of_a_function_is_one_of_the_whole_time() {
     assert_eq!(share_of_time(1.0, 5_000, 4_000), "100 %");
     assert_eq!(share_of_time(0.7, 0, 0), "70 %");
 }
+
+/// The selected option tells all there is where there are rows for it; what is cut off shows that.
+#[test]
+fn the_selected_option_is_told_in_full() {
+    for (columns, rows) in [(80, 24), (120, 40), (200, 60)] {
+        let mut s = Session::with(crate::app::harness::painted(), columns, rows, false);
+        s.keys("a j enter");
+        assert_eq!(s.state.view, crate::app::state::View::Question, "{}", s.screen());
+        for option in 0..2 {
+            let words = s.screen().split_whitespace().collect::<Vec<_>>().join(" ");
+            let q = s.state.diagnosis.question().expect("a question");
+            let detail = q.choices[option].detail.clone();
+            assert!(words.contains(&detail), "{detail}\n{}", s.screen());
+            assert!(s.shows("0  stop here"), "{}", s.screen());
+            s.keys("j");
+        }
+    }
+    // A click on the second line of a reason selects its option.
+    let mut s = Session::with(crate::app::harness::painted(), 80, 24, false);
+    s.keys("a j enter j");
+    let owners: Vec<_> = (0..9).map(|l| crate::ui::line_owner(&s.state, l)).collect();
+    let count = |o| owners.iter().filter(|x| **x == Some(o)).count();
+    assert!(count(0) == 2 && count(1) > 2 && count(2) >= 1, "{owners:?}");
+    let mut s = Session::new(40, 10, false);
+    s.keys("enter");
+    assert!(
+        s.screen().lines().any(|l| l.starts_with("     ran ") && l.ends_with('\u{2026}')),
+        "{}",
+        s.screen()
+    );
+}

@@ -132,7 +132,7 @@ fn decide(state: &mut State, unit_type: UnitTypeId, rule: UnitRule) {
     });
     let profile = known.map_or_else(
         // Short: a narrow screen shows it whole.
-        || " in this file only: its profile is not known".into(),
+        || ", in this file only: no profile is known".into(),
         |command| format!(". For its guards: {command}"),
     );
     state.say(Look::Good, format!("{what}{profile}"));

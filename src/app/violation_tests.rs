@@ -211,5 +211,5 @@ fn what_is_missing_without_a_profile_is_said() {
     s.keys("v j");
     assert!(s.shows("there was no profile"), "{}", s.screen());
     s.keys("x");
-    assert!(s.shows("is silenced in this file only: its profile is not known"), "{}", s.screen());
+    assert!(s.shows("is silenced, in this file only: no profile is known"), "{}", s.screen());
 }

@@ -50,6 +50,9 @@ fn keep_fitting(parts: &mut Vec<Part>, columns: usize) {
     }
 }
 
+/// Columns that the file's name gives way down to.
+const LEAST_NAME: usize = 8;
+
 /// The first line: what is looked at, and what is missing of it.
 pub fn status(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     let s = ui.state;
@@ -65,9 +68,7 @@ pub fn status(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     // What goes on stands on the right.
     let busy = busy.map(|b| ui.span(Look::Warning, format!("{b}{} ", ui.g.more)));
     parts.extend(busy.map(|b| Part::new(2, vec![b])));
-    // The name gives way down to this.
-    const LEAST: usize = 8;
-    keep_fitting(&mut parts, room.saturating_sub(LEAST.min(width(&s.file)) + 1));
+    keep_fitting(&mut parts, room.saturating_sub(LEAST_NAME.min(width(&s.file)) + 1));
     // On a narrow screen what was lost matters more than how the file is called.
     let lost = ui.recording().map_or(0, |r| r.coverage.loss.events);
     let most = columns / if lost > 0 && columns < 60 { 5 } else { 3 };

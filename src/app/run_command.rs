@@ -10,9 +10,11 @@ use super::update::{run_job, victim_options};
 use super::views::Move;
 use super::{moves, place, text, view_command, violation_command};
 use crate::app::input::Line;
+use crate::app::recording::Recording;
 use crate::config::Look;
 use crate::session::{DecisionLog, Note};
 use pg_event::{Ns, ThreadId};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Runs a command in the view or layer on top.
@@ -53,8 +55,9 @@ pub fn run_command(state: &mut State, cmd: Cmd) {
             state.layers.push(Layer::Help(Help::new(context)));
         }
         Cmd::Palette => {
-            let began = state.recording.as_ref().map_or(0, |r| r.header.start_wall);
-            let palette = Palette::new(state.view.context(), &state.config.keymap, began);
+            let span = |r: &Arc<Recording>| (r.header.start_wall, r.graph.duration());
+            let span = state.recording.as_ref().map_or((0, 0), span);
+            let palette = Palette::new(state.view.context(), &state.config.keymap, span);
             state.layers.push(Layer::Palette(palette));
         }
         Cmd::Search => {

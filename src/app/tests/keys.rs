@@ -376,6 +376,8 @@ fn one_goes_to_a_time_by_typing_it() {
     assert_eq!(s.state.timeline.cursor, 2_000_000_000);
     s.keys(": 'goto9:10:99 enter");
     assert!(s.shows("goto needs a time, such as goto 2.5 s or goto 09:10:12 (UTC)"), "{}", s.screen());
+    s.keys("esc : 'goto9:09 enter");
+    assert!(s.shows("the recording is from 09:10:12 UTC to 09:10:20 UTC"), "{}", s.screen());
     s.keys("esc ctrl-o");
     s.keys(": 'goto99 enter");
     assert!(s.shows("the recording is 8.00 s long"), "{}", s.screen());

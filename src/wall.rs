@@ -40,6 +40,18 @@ pub fn moment_of(start: u64, second_of_day: u64) -> Option<Ns> {
     (start != 0).then(|| (ahead * SECOND).saturating_sub(start % SECOND))
 }
 
+/// The second of the day that a time of day such as `09:10:13`, `9:10` or `09:10:13 UTC` stands for.
+pub fn second_of_day(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let parts: Vec<&str> = text.strip_suffix("UTC").unwrap_or(text).trim().split(':').collect();
+    let number = |at: usize, most: u64| match parts.get(at) {
+        None if at == 2 => Some(0),
+        part => part.and_then(|p| p.parse().ok()).filter(|n| *n <= most),
+    };
+    let (h, m, s) = (number(0, 23)?, number(1, 59)?, number(2, 59)?);
+    (parts.len() <= 3).then_some(h * 3600 + m * 60 + s)
+}
+
 fn clock(unix: u64) -> String {
     let s = unix / SECOND % DAY;
     format!("{:02}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)
@@ -94,6 +106,17 @@ mod tests {
         assert_eq!(moment_of(start, clock(9, 10, 13)), Some(750_000_000));
         assert_eq!(moment_of(start, clock(0, 0, 1)), Some((14 * 3600 + 49 * 60 + 49) * SECOND - 250_000_000));
         assert_eq!(moment_of(0, clock(9, 10, 13)), None);
+    }
+
+    #[test]
+    fn times_of_day_are_read() {
+        let t = Some(9 * 3600 + 10 * 60);
+        assert_eq!(second_of_day("9:10"), t);
+        assert_eq!(second_of_day("09:10:00"), t);
+        assert_eq!(second_of_day(" 09:10:07 UTC"), t.map(|t| t + 7));
+        for no in ["", "9", "9:60", "24:00", "9:10:60", "9:10:11:12", "9:", ":10", "a:b", "-1:0"] {
+            assert_eq!(second_of_day(no), None, "{no}");
+        }
     }
 
     #[test]

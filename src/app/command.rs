@@ -136,7 +136,7 @@ commands! {
     Search "find" "find" [Global] "Find a process, thread, function or file."
     NextFound "next-found" "" [Global] "The next thing found."
     PreviousFound "previous-found" "" [Global] "The previous thing found."
-    Palette "command" "command" [Global] "Find a command by its name, what it does, or its key; `goto 2.5 s` shows that time in the timeline."
+    Palette "command" "command" [Global] "Find a command by its name, what it does, or its key; `goto 2.5 s` or `goto 09:10:13` (UTC) shows that time in the timeline."
     Back "back" "" [Global] "Back to where you were before."
     Forward "forward" "" [Global] "Forward again."
     Bookmark "bookmark" "" [Global] "Set or clear a bookmark on the selected event or vertex."

@@ -66,8 +66,10 @@ pub struct Palette {
     pub selected: usize,
     /// The first one is called as was typed, or the person has chosen one: taking it runs what was meant.
     pub sure: bool,
-    /// A time was typed (`goto 2.5 s`): that of the timeline is meant.
+    /// A time was typed (`goto 2.5 s`, `goto 09:10:13`): that of the timeline is meant.
     pub time: Option<Ns>,
+    /// When the recording began, ns since 1970 (0 where that is not known), and how long it is.
+    span: (u64, Ns),
 }
 
 /// The search.
@@ -136,11 +138,23 @@ impl Layer {
 
 impl Palette {
     /// Opened over a context.
-    pub fn new(context: Context, keymap: &Keymap) -> Self {
-        let mut p =
-            Self { line: Line::default(), context, rows: Vec::new(), selected: 0, sure: true, time: None };
+    pub fn new(context: Context, keymap: &Keymap, span: (u64, Ns)) -> Self {
+        let line = Line::default();
+        let mut p = Self { line, context, rows: Vec::new(), selected: 0, sure: true, time: None, span };
         p.filter(keymap);
         p
+    }
+
+    /// What to type after `goto`.
+    pub fn goto_help(&self) -> String {
+        let (began, end) = self.span;
+        let [from, to] = [0, end].map(|at| crate::wall::time_of_day(began, at));
+        let typed = self.line.text().trim().strip_prefix("goto").and_then(crate::wall::second_of_day);
+        match from.strip_suffix(" UTC") {
+            Some(_) if typed.is_some() => format!("the recording is from {from} to {to}"),
+            Some(clock) => format!("goto needs a time, such as goto 2.5 s or goto {clock} (UTC)"),
+            None => "goto needs a time, such as goto 2.5 s".to_owned(),
+        }
     }
 
     /// Finds what fits the text: what is called so or begins so, what has its letters in its name, then what does so.
@@ -152,7 +166,9 @@ impl Palette {
         self.selected = 0;
         self.sure = true;
         let time = query.strip_prefix("goto").map(str::trim).filter(|t| !t.is_empty());
-        self.time = time.and_then(crate::unit_rule::duration);
+        let (began, end) = self.span;
+        let clock = |t| crate::wall::moment_of(began, crate::wall::second_of_day(t)?).filter(|at| *at <= end);
+        self.time = time.and_then(|t| crate::unit_rule::duration(t).or_else(|| clock(t)));
         if self.time.is_some() {
             self.rows.clear();
             return;
@@ -225,7 +241,7 @@ mod tests {
     #[test]
     fn the_palette_finds_by_name_key_and_words() {
         let keymap = Keymap::builtin().unwrap_or_else(|e| panic!("{e}"));
-        let mut p = Palette::new(Context::Timeline, &keymap);
+        let mut p = Palette::new(Context::Timeline, &keymap, (0, 0));
         assert!(p.rows.len() > 30);
         for (typed, first) in [
             ("zoom-in", Cmd::ZoomIn),
@@ -238,7 +254,7 @@ mod tests {
             assert_eq!(p.rows.first(), Some(&first), "{typed}");
         }
         // From anywhere else it is found too, and leads to the timeline.
-        let mut v = Palette::new(Context::Victims, &keymap);
+        let mut v = Palette::new(Context::Victims, &keymap, (0, 0));
         v.line = Line::new("zoom-in");
         v.filter(&keymap);
         assert_eq!(v.rows.first(), Some(&Cmd::ZoomIn));
@@ -252,7 +268,7 @@ mod tests {
     fn names_come_before_what_commands_do() {
         let keymap = Keymap::builtin().unwrap_or_else(|e| panic!("{e}"));
         let first = |context, typed: &str| {
-            let mut p = Palette::new(context, &keymap);
+            let mut p = Palette::new(context, &keymap, (0, 0));
             p.line = Line::new(typed);
             p.filter(&keymap);
             (p.rows.first().copied(), p.sure)

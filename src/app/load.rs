@@ -1,6 +1,6 @@
 //! Loading a session file into a [`Recording`].
 
-use super::recording::Recording;
+use super::recording::{CUT_OFF, Recording};
 use super::time;
 use crate::session::{self, Loaded, Progress, Session, Symbols};
 use pg_graph::BuildOptions;
@@ -70,7 +70,7 @@ fn unread(loaded: &Loaded) -> Option<(u64, String)> {
         format!("only {} of {all} events could be read: the file is damaged", time::count(read))
     } else if cut > 0 {
         format!(
-            "only {} of {bytes} bytes of the file could be read, with {} events: it is cut off",
+            "only {} of {bytes} bytes of the file could be read, with {} events: it is {CUT_OFF}",
             bytes.saturating_sub(cut),
             time::count(read)
         )

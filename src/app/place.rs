@@ -56,9 +56,14 @@ pub fn see(state: &mut State, thread: ThreadId, span: (Ns, Ns), cursor: Ns) {
 
 /// Moves the timeline's cursor to a moment of a thread without changing the zoom more than needed.
 pub fn jump(state: &mut State, thread: ThreadId, time: Ns) {
-    let Some(r) = state.recording.clone() else { return };
     let here = state.place();
     state.history.leave(here);
+    point(state, thread, time);
+}
+
+/// The same within the place where one is.
+pub fn point(state: &mut State, thread: ThreadId, time: Ns) {
+    let Some(r) = state.recording.clone() else { return };
     let t = &mut state.timeline;
     if t.only.as_ref().is_some_and(|o| !o.contains(&thread)) {
         t.only = None;
@@ -75,7 +80,9 @@ pub fn at_time(state: &mut State, time: Ns) {
     let end = r.graph.duration();
     if time > end {
         let all = super::time::length(end);
-        state.say_only(Look::Dim, format!("the recording is {all} long: this is its end"));
+        let from = crate::wall::time_of_day(r.header.start_wall, 0);
+        let from = if from.is_empty() { from } else { format!(", from {from} on") };
+        state.say_only(Look::Dim, format!("the recording is {all} long{from}: this is its end"));
     }
     let Some(t) = state.timeline.thread else {
         state.go(View::Timeline);
@@ -110,6 +117,7 @@ pub fn diagnose(state: &mut State, victim: Victim, decisions: Option<Vec<Decisio
 pub fn go_on(state: &mut State, victim: Victim, decisions: Vec<Decision>, to_the_end: bool) {
     let Some(recording) = state.recording.clone() else { return };
     state.diagnosis.running = true;
+    state.diagnosis.before = None;
     // Those that were taken back are not kept any more.
     state.diagnosis.kept = state.diagnosis.kept.min(decisions.len());
     run_job(state, Job::Diagnose { recording, victim: Box::new(victim), decisions, to_the_end });
@@ -124,7 +132,11 @@ pub fn diagnosed(state: &mut State, outcome: Outcome) {
     };
     let asks = outcome.question.is_some();
     state.diagnosis.set(outcome);
-    if log.decisions != state.diagnosis.saved {
+    if !asks {
+        state.diagnosis.before = None;
+    }
+    // The answer that a branch leaves out stays in the file until there is another one.
+    if log.decisions != state.diagnosis.saved && state.diagnosis.before.is_none() {
         keep_decisions(state, log);
     }
     if state.timeline.only.is_some()

@@ -46,6 +46,9 @@ pub struct Recording {
     groups: Vec<Group>,
 }
 
+/// How what could not be read ends where the file's end is missing.
+pub const CUT_OFF: &str = "cut off";
+
 /// Most remarks: a file of garbage brings as many as one wants.
 const MOST_REMARKS: usize = 200;
 
@@ -107,6 +110,12 @@ impl Recording {
             processes,
             groups,
         }
+    }
+
+    /// What is wrong with a file that could not be read whole, in a word: its end is missing, or something within it.
+    pub fn unread_word(&self) -> &'static str {
+        let cut = self.unread.as_ref().is_some_and(|u| u.ends_with(CUT_OFF));
+        if cut { CUT_OFF } else { "damaged" }
     }
 
     /// What a reader should know of the recording, each once: what is wrong with the file first.

@@ -10,9 +10,11 @@ use super::update::{run_job, victim_options};
 use super::views::Move;
 use super::{moves, place, text, view_command, violation_command};
 use crate::app::input::Line;
+use crate::app::recording::Recording;
 use crate::config::Look;
 use crate::session::{DecisionLog, Note};
 use pg_event::{Ns, ThreadId};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Runs a command in the view or layer on top.
@@ -30,7 +32,7 @@ pub fn run_command(state: &mut State, cmd: Cmd) {
         Cmd::Right => moves::left_right(state, 1),
         Cmd::GoVictims => state.go(View::Victims),
         Cmd::GoThreads => state.go(View::Threads),
-        Cmd::GoTimeline => state.go(View::Timeline),
+        Cmd::GoTimeline => view_command::go_timeline(state),
         Cmd::GoSlice => go_diagnosis(state, View::Slice),
         Cmd::GoQuestion => go_diagnosis(state, View::Question),
         Cmd::GoVerdict => go_diagnosis(state, View::Verdict),
@@ -53,7 +55,9 @@ pub fn run_command(state: &mut State, cmd: Cmd) {
             state.layers.push(Layer::Help(Help::new(context)));
         }
         Cmd::Palette => {
-            let palette = Palette::new(state.view.context(), &state.config.keymap);
+            let span = |r: &Arc<Recording>| (r.header.start_wall, r.graph.duration());
+            let span = state.recording.as_ref().map_or((0, 0), span);
+            let palette = Palette::new(state.view.context(), &state.config.keymap, span);
             state.layers.push(Layer::Palette(palette));
         }
         Cmd::Search => {
@@ -169,7 +173,12 @@ fn cancel(state: &mut State) {
         View::Question if state.diagnosis.question().is_some() => {
             // Not left for it: else the way back would lead here again, and round and round.
             state.view = View::Slice;
-            state.say_only(Look::Dim, "the question waits: enter comes back to it");
+            let told = if state.diagnosis.give_up_branch() {
+                "the answer stays as it was"
+            } else {
+                "the question waits: enter comes back to it"
+            };
+            state.say_only(Look::Dim, told);
         }
         View::Victims if std::mem::take(&mut state.victims.then_diagnose) => {
             state.say_only(Look::Dim, "the worst victim is selected only");
@@ -334,7 +343,7 @@ fn accept(state: &mut State) {
                 // What was typed is not run by chance.
                 let typed = p.line.text().trim();
                 let told = match typed.split_whitespace().next() {
-                    Some("goto") => "goto needs a time, such as goto 2.5 s".to_owned(),
+                    Some("goto") => p.goto_help(),
                     _ if p.rows.is_empty() => format!("no command is called \"{typed}\""),
                     _ => format!(
                         "no command is called \"{typed}\"; down chooses one of those that do something like it"

@@ -203,7 +203,9 @@ fn branch(state: &mut State) {
         state.say_only(Look::Dim, "no answer led to this step: there was only one way");
         return;
     };
+    let before = state.diagnosis.standing();
     place::go_on(state, victim, decisions, false);
+    state.diagnosis.before = before;
 }
 
 /// The vertex that is selected.
@@ -218,9 +220,10 @@ fn vertex_here(state: &State) -> Option<VertexId> {
     }
 }
 
-fn see(state: &mut State) {
+/// What is selected: its thread, its span, and a moment in it.
+fn selected(state: &State) -> Option<(ThreadId, (Ns, Ns), Ns)> {
     let span = |start: Ns, length: Ns| (start, start.saturating_add(length));
-    let what: Option<(ThreadId, (Ns, Ns), Ns)> = match state.view {
+    match state.view {
         View::Victims => {
             state.victims.current().map(|v| (v.thread, span(v.start, v.duration), v.start + v.duration / 2))
         }
@@ -263,9 +266,28 @@ fn see(state: &mut State) {
             })
         }),
         _ => None,
-    };
-    if let Some((thread, span, cursor)) = what {
+    }
+}
+
+fn see(state: &mut State) {
+    if let Some((thread, span, cursor)) = selected(state) {
         place::see(state, thread, span, cursor);
+    }
+}
+
+/// The timeline at what is selected, unless the cursor is in it already. The zoom stays.
+pub fn go_timeline(state: &mut State) {
+    let there = match state.view {
+        // They are about more than what is selected.
+        View::Question | View::Verdict => None,
+        _ => selected(state),
+    };
+    state.go(View::Timeline);
+    let t = &state.timeline;
+    if let Some((thread, span, cursor)) = there
+        && (t.thread != Some(thread) || !(span.0..=span.1).contains(&t.cursor))
+    {
+        place::point(state, thread, cursor);
     }
 }
 

@@ -131,10 +131,11 @@ fn decide(state: &mut State, unit_type: UnitTypeId, rule: UnitRule) {
         }
     });
     let profile = known.map_or_else(
-        || "The file of its profile is not known: the next guard does not know of it.".into(),
-        |command| format!("For its guards: {command}"),
+        // Short: a narrow screen shows it whole.
+        || ", in this file only: no profile is known".into(),
+        |command| format!(". For its guards: {command}"),
     );
-    state.say(Look::Good, format!("{what}. {profile}"));
+    state.say(Look::Good, format!("{what}{profile}"));
     if r.session().is_some() {
         let written = super::time::now();
         run_job(state, Job::KeepRule(r, GuardRule { unit_type, rule: rule.to_string(), written }));

@@ -195,3 +195,21 @@ fn what_is_decided_about_a_guard_is_kept() {
         assert!(s.shows("is not known") && s.state.layers.is_empty(), "{}", s.screen());
     }
 }
+
+/// Without a profile there is no distribution, and what is silenced is so in the file only: both are said, on a usual screen.
+#[test]
+fn what_is_missing_without_a_profile_is_said() {
+    let mut items = super::harness::slow_items();
+    for item in &mut items {
+        let pg_event::Item::Catalog(d) = item else { continue };
+        for (_, t) in &mut d.unit_types {
+            (t.units, t.mean, t.profile) = (0, 0, String::new());
+            t.histogram.clear();
+        }
+    }
+    let mut s = Session::with(super::harness::built("shopd", items), 80, 30, false);
+    s.keys("v j");
+    assert!(s.shows("there was no profile"), "{}", s.screen());
+    s.keys("x");
+    assert!(s.shows("is silenced, in this file only: no profile is known"), "{}", s.screen());
+}

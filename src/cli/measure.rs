@@ -3,6 +3,7 @@
 use super::exit::Failure;
 use super::guard::targets::Targets;
 use super::record::tracer_failure;
+use crate::app::time::counted;
 use crate::clean::clean;
 use crate::guard::{Ask, Measuring, UnitLog, measure};
 use pg_graph::units::{Function, Limit, Place, Profile};
@@ -59,10 +60,10 @@ pub fn measured(
     };
     writeln!(
         out,
-        "measured by probes ({} ns each): {} units; seen at {} functions{hot}; times at the {} that tell types apart",
+        "measured by probes ({} ns each): {}; seen at {}{hot}; times at the {} that tell types apart",
         measured.hit_ns,
-        measured.profile.units(),
-        measured.functions,
+        counted(measured.profile.units() as usize, "unit"),
+        counted(measured.functions, "function"),
         measured.telling
     )?;
     let mut all = recorded;

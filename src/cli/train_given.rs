@@ -9,6 +9,7 @@ use super::measure::{log, unwritable};
 use super::record::{self, tracer_failure};
 use super::train::{MEASURE, Recording, as_typed};
 use super::{profile, record::record};
+use crate::app::time::counted;
 use crate::clean::clean;
 use crate::guard::{Ask, Bounds, Located, Measuring, measure};
 use crate::session::Session;
@@ -88,10 +89,10 @@ pub fn run(args: &Train, bounds: &Bounds, out: &mut dyn Write) -> Outcome {
     }
     writeln!(
         out,
-        "measured by probes: {} units ({}), told from each other at {} functions ({} ns a probe)",
-        learnt.units(),
+        "measured by probes: {} ({}), told from each other at {} ({} ns a probe)",
+        counted(learnt.units() as usize, "unit"),
         clean(&given),
-        measured.functions,
+        counted(measured.functions, "function"),
         measured.hit_ns
     )?;
     let name = located.module.rsplit('/').next().unwrap_or("app");

@@ -120,7 +120,11 @@ fn vertex_lines(ui: &Ui, r: &Recording, id: VertexId, at: Ns) -> Vec<Line<'stati
     let (now, words) = doing(ui, r, id, at);
     let mark = ui.span(super::state_look(now), ui.glyph(now));
     let mut out = vec![Line::from(vec![Span::raw(" "), mark, Span::raw(" "), Span::raw(ui.plain(&words))])];
-    if v.waited() > 0 {
+    // Once it runs, the wait before is over: another segment tells of that.
+    if now == LaneState::Running || at >= v.run {
+        return out;
+    }
+    if v.waited() > 0 && at < v.woken {
         let stack = r.wait_line(id, ui.g.from, 6);
         if !stack.is_empty() {
             out.push(Line::from(vec![ui.span(Look::Dim, "   in "), Span::raw(ui.plain(&stack))]));

@@ -249,6 +249,7 @@ fn palette(ui: &Ui, buffer: &mut Buffer, area: Rect, p: &Palette) {
     if p.rows.is_empty() && rows.height > 0 {
         let text = match p.time {
             Some(t) => format!("enter shows the timeline at {}", crate::app::time::at(t)),
+            None if p.line.text().trim().starts_with("goto") => p.goto_help(),
             None => "no command fits".to_owned(),
         };
         buffer.set_stringn(rows.x + 2, rows.y, ui.plain(&text), columns, ui.style(Look::Dim));

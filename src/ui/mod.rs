@@ -270,7 +270,7 @@ pub fn view_list(state: &State) -> Option<(Rect, usize)> {
 pub fn line_owner(state: &State, line: usize) -> Option<usize> {
     match state.view {
         View::Slice => slice::owner(state, body(screen(state)), line),
-        View::Question => question::owner(state, line),
+        View::Question => question::owner(state, body(screen(state)), line),
         _ => None,
     }
 }

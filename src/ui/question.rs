@@ -16,36 +16,79 @@ use ratatui::text::{Line, Span};
 /// Where the parts lie.
 struct Areas {
     head: Vec<String>,
+    /// Of each option, and at last of stopping, what is told of it.
+    details: Vec<Vec<String>>,
     options: Rect,
     foot: Vec<String>,
     foot_y: u16,
     around: Rect,
 }
 
-fn layout(q: &Question, body: Rect) -> Areas {
+/// Lines that what happened around the options gets before options that are not selected are told in full.
+const AROUND: usize = 8;
+
+/// No more than so many lines; where that cuts any off, the last one shows it.
+fn cut(ui: &Ui, mut lines: Vec<String>, most: usize, columns: usize) -> Vec<String> {
+    if lines.len() > most {
+        lines.truncate(most);
+        if let Some(last) = lines.last_mut() {
+            // Where there is no room for the sign, it stands for the end of the line.
+            *last = ui.plain(&clean_to(&format!("{last} \u{2026}"), columns));
+        }
+    }
+    lines
+}
+
+/// What is told of each option, and at last of stopping, in full.
+fn details(ui: &Ui, q: &Question, columns: usize) -> Vec<Vec<String>> {
+    let room = columns.saturating_sub(6);
+    let of = |c| wrap(&ui.plain(&detail(ui, c, q)), room);
+    let star = if q.recommended == 0 { RECOMMENDED.len() } else { 0 };
+    let stop = wrap(&ui.plain(&stop_text(q)), room.saturating_sub(star));
+    q.choices.iter().map(of).chain([stop]).collect()
+}
+
+fn layout(ui: &Ui, q: &Question, body: Rect) -> Areas {
     let columns = usize::from(body.width).saturating_sub(2);
     let all = usize::from(body.height).saturating_sub(1);
-    let mut head: Vec<String> = wrap(&clean(&q.text), columns);
-    head.truncate((all / 4).max(1));
+    let text = wrap(&clean(&q.text), columns);
+    let mut head = cut(ui, text, (all / 4).max(1), columns);
     let why = wrap(&clean(&q.why), columns);
-    let mut foot = wrap(&recommendation(q), columns);
+    let foot = wrap(&recommendation(q), columns);
     // Options matter most, then the recommendation, then why it is asked, then what happened around.
     let wanted = q.choices.len() * 2 + 1;
     let mut left = all.saturating_sub(head.len());
-    let options = wanted.min(left.saturating_sub(1)).max(1);
+    let mut options = wanted.min(left.saturating_sub(1)).max(1);
     left -= options.min(left);
-    foot.truncate(left.min(4));
+    let foot = cut(ui, foot, left.min(4), columns);
     left -= foot.len();
+    // The selected one is told in full; the same room for any, so that nothing moves when another one is selected.
+    let mut details = details(ui, q, usize::from(body.width));
+    let longest = details.iter().map(Vec::len).max().unwrap_or(1) - 1;
+    let more = if options < wanted { 0 } else { longest.min(left.saturating_sub(2)) };
+    options += more;
+    left -= more;
     let gap = |n: usize| i32::from(left > n + 1);
     // With nothing to choose from, the reason is what there is to read.
     let most = if q.choices.is_empty() { 12 } else { 4 };
     let why_lines = why.len().min(left.saturating_sub(2)).min(most);
     let why_gap = gap(why_lines);
-    head.extend(why.into_iter().take(why_lines));
+    head.extend(cut(ui, why, why_lines, columns));
     left -= why_lines;
     if why_gap == 1 && left > 1 {
         head.push(String::new());
         left -= 1;
+    }
+    // On a large screen there is room for all of them.
+    let full = details.iter().map(|d| d.len() - 1).sum::<usize>().saturating_sub(more);
+    let all_told = more == longest && left >= full + AROUND;
+    if all_told {
+        options += full;
+        left -= full;
+    }
+    for (i, d) in details.iter_mut().enumerate().filter(|_| !all_told) {
+        let most = if i == ui.state.diagnosis.choice { 1 + more } else { 1 };
+        *d = cut(ui, std::mem::take(d), most, usize::from(body.width).saturating_sub(6));
     }
     let top = body.y + 1 + head.len() as u16;
     let options = Rect { y: top, height: options as u16, ..body };
@@ -53,7 +96,14 @@ fn layout(q: &Question, body: Rect) -> Areas {
     let foot_y = options.bottom() + spare;
     let around_y = (foot_y + foot.len() as u16 + spare).min(body.bottom());
     let around = Rect { y: around_y, height: body.bottom() - around_y, ..body };
-    Areas { head, options, foot, foot_y, around }
+    Areas { head, details, options, foot, foot_y, around }
+}
+
+/// The lines of the options: which option each belongs to.
+fn owners(details: &[Vec<String>]) -> Vec<usize> {
+    let stop = details.len() - 1;
+    let lines = |(i, d): (usize, &Vec<String>)| d.len() + usize::from(i < stop);
+    details.iter().enumerate().flat_map(|x| std::iter::repeat_n(x.0, lines(x))).collect()
 }
 
 fn recommendation(q: &Question) -> String {
@@ -68,25 +118,26 @@ fn recommendation(q: &Question) -> String {
 
 /// Where the options lie.
 pub fn options_area(state: &State, body: Rect) -> Rect {
-    state.diagnosis.question().map_or(body, |q| layout(q, body).options)
+    state.diagnosis.question().map_or(body, |q| layout(&Ui::new(state), q, body).options)
 }
 
 /// Keeps the selected option on the screen.
 pub fn prepare(state: &mut State, body: Rect) {
+    let Some(n) = state.diagnosis.question().map(|q| q.choices.len()) else { return };
+    state.diagnosis.choice = state.diagnosis.choice.min(n);
     let Some(q) = state.diagnosis.question() else { return };
-    let height = usize::from(layout(q, body).options.height);
-    let n = q.choices.len();
+    let a = layout(&Ui::new(state), q, body);
+    let owners = owners(&a.details);
     let d = &mut state.diagnosis;
-    d.choice = d.choice.min(n);
-    let last = (d.choice * 2 + 1).min(n * 2);
-    d.choice_offset = scrolled(d.choice_offset, last, n * 2 + 1, height).min(d.choice * 2);
+    let first = owners.iter().position(|o| *o == d.choice).unwrap_or(0);
+    let last = owners.iter().rposition(|o| *o == d.choice).unwrap_or(0);
+    d.choice_offset = scrolled(d.choice_offset, last, owners.len(), usize::from(a.options.height)).min(first);
 }
 
 /// The option that a line belongs to.
-pub fn owner(state: &State, line: usize) -> Option<usize> {
-    let n = state.diagnosis.question()?.choices.len();
-    let at = usize::midpoint(state.diagnosis.choice_offset, line);
-    (at <= n).then_some(at)
+pub fn owner(state: &State, body: Rect, line: usize) -> Option<usize> {
+    let a = layout(&Ui::new(state), state.diagnosis.question()?, body);
+    owners(&a.details).get(state.diagnosis.choice_offset + line).copied()
 }
 
 /// Draws the view.
@@ -110,21 +161,24 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
         pg_graph::QuestionKind::DataFlag => "Which flag does it ask for?",
     };
     rule(ui, buffer, body, title, &count);
-    let a = layout(q, body);
+    let a = layout(ui, q, body);
     let columns = usize::from(body.width).saturating_sub(2);
-    let asked = wrap(&clean(&q.text), columns).len();
+    let asked =
+        wrap(&clean(&q.text), columns).len().min((usize::from(body.height).saturating_sub(1) / 4).max(1));
     for (i, l) in a.head.iter().enumerate() {
         let look = if i < asked { Look::Strong } else { Look::Text };
         buffer.set_stringn(body.x + 1, body.y + 1 + i as u16, ui.plain(l), columns, ui.style(look));
     }
     let mut lines: Vec<(usize, Line)> = Vec::new();
-    for i in 0..q.choices.len() {
-        let (first, second) = option(ui, q, i, d.choice == i, usize::from(body.width));
-        lines.push((i, first));
-        lines.push((i, second));
+    for (i, text) in a.details.iter().enumerate() {
+        if i == q.choices.len() {
+            lines.extend(stop(ui, q, d.choice == i, text).into_iter().map(|l| (i, l)));
+            continue;
+        }
+        lines.push((i, option(ui, q, i, d.choice == i, usize::from(body.width))));
+        let line = |l: &String| Line::from(vec![Span::raw("     "), ui.span(Look::Dim, l.clone())]);
+        lines.extend(text.iter().map(|l| (i, line(l))));
     }
-    let n = q.choices.len();
-    lines.push((n, stop(ui, q, d.choice == n, usize::from(body.width))));
     for (y, (i, l)) in lines.iter().skip(d.choice_offset).take(usize::from(a.options.height)).enumerate() {
         put(ui, buffer, a.options, a.options.y + y as u16, l, *i == d.choice);
     }
@@ -137,7 +191,7 @@ pub fn draw(ui: &Ui, buffer: &mut Buffer, body: Rect) {
     around(ui, buffer, a.around, q);
 }
 
-fn option(ui: &Ui, q: &Question, i: usize, selected: bool, columns: usize) -> (Line<'static>, Line<'static>) {
+fn option(ui: &Ui, q: &Question, i: usize, selected: bool, columns: usize) -> Line<'static> {
     let (c, recommended) = (&q.choices[i], q.recommended == i + 1);
     let (look, mark, word) = if c.strong {
         (Look::StrongEdge, ui.g.strong, "strong")
@@ -148,21 +202,15 @@ fn option(ui: &Ui, q: &Question, i: usize, selected: bool, columns: usize) -> (L
     let label = clean_to(&ui.plain(&c.label), columns.saturating_sub(26 + at.len()).max(12));
     // On a narrow screen the line below tells it.
     let fits = 14 + width(&label) + 2 + at.len() + 12 <= columns;
-    let star = if recommended && fits { " recommended" } else { "" };
-    let first = Line::from(vec![
+    let star = if recommended && fits { RECOMMENDED } else { "" };
+    Line::from(vec![
         pointer(ui, selected),
         ui.span(Look::Key, format!("{}  ", i + 1)),
         ui.span(look, format!("{mark} {word:<6} ")),
         ui.span(Look::Strong, label),
         ui.span(Look::Dim, format!("  {at}")),
         ui.span(Look::Good, star),
-    ]);
-    let text = detail(ui, c, q);
-    let second = Line::from(vec![
-        Span::raw("     "),
-        ui.span(Look::Dim, clean_to(&ui.plain(&text), columns.saturating_sub(6))),
-    ]);
-    (first, second)
+    ])
 }
 
 /// What an option did, and where; less what the question says already.
@@ -176,16 +224,24 @@ fn detail(ui: &Ui, c: &Choice, q: &Question) -> String {
     if stack.is_empty() { text.into_owned() } else { format!("{text}; in {}", clean(&stack)) }
 }
 
-fn stop(ui: &Ui, q: &Question, selected: bool, columns: usize) -> Line<'static> {
-    let star = if q.recommended == 0 { " recommended" } else { "" };
+/// Stands behind what is recommended.
+const RECOMMENDED: &str = " recommended";
+
+fn stop_text(q: &Question) -> String {
     let stop = clean(&q.stop);
-    let text = if stop.starts_with("stop here") { stop.into_owned() } else { format!("stop here: {stop}") };
-    Line::from(vec![
-        pointer(ui, selected),
-        ui.span(Look::Key, "0  "),
-        Span::raw(clean_to(&ui.plain(&text), columns.saturating_sub(6 + star.len()))),
-        ui.span(Look::Good, star),
-    ])
+    if stop.starts_with("stop here") { stop.into_owned() } else { format!("stop here: {stop}") }
+}
+
+fn stop(ui: &Ui, q: &Question, selected: bool, text: &[String]) -> Vec<Line<'static>> {
+    let star = if q.recommended == 0 { RECOMMENDED } else { "" };
+    let line = |(i, l): (usize, &String)| {
+        if i > 0 {
+            return Line::from(format!("     {l}"));
+        }
+        let key = ui.span(Look::Key, "0  ");
+        Line::from(vec![pointer(ui, selected), key, Span::raw(l.clone()), ui.span(Look::Good, star)])
+    };
+    text.iter().enumerate().map(line).collect()
 }
 
 /// Where the thread that is asked about is: all there is to go by when nothing can be chosen.
@@ -249,15 +305,6 @@ fn around(ui: &Ui, buffer: &mut Buffer, area: Rect, q: &Question) {
                 let most = if room > 4 { 2 } else { 1 };
                 write(Look::Text, &l, most, &mut part, &mut room);
             }
-        }
-        // What had to be cut off above is told here, where there is room for both.
-        let text = detail(ui, c, q);
-        let above = clean_to(&ui.plain(&text), usize::from(area.width).saturating_sub(6));
-        if let Some(kept) = above.strip_suffix(ui.g.more).filter(|_| room >= 6) {
-            let begun = kept.rfind(' ').unwrap_or(0);
-            let rest = ui.plain(&text).get(begun..).unwrap_or_default().to_owned();
-            let most = (room / 2).min(if room > 20 { 10 } else { 4 });
-            write(Look::Dim, &format!("{}{rest}", ui.g.more), most, &mut part, &mut room);
         }
         // The moments nearest to what is asked about.
         let mid = c.nearby.partition_point(|e| e.time < c.time);

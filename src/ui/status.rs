@@ -3,6 +3,7 @@
 use super::parts::{Ui, width, wrap};
 use crate::app::command::{COMMANDS, Cmd, Command, Context};
 use crate::app::layer::Layer;
+use crate::app::recording::Recording;
 use crate::app::state::{Phase, View};
 use crate::app::time;
 use crate::app::violation_command;
@@ -13,66 +14,125 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use std::ops::Range;
 
+/// A part of the first line: shown whole, or not at all.
+struct Part {
+    /// Which are kept where there is no room for all: those with the least.
+    rank: u8,
+    spans: Vec<Span<'static>>,
+    /// What stands for it on a narrow screen.
+    short: Option<Span<'static>>,
+}
+
+impl Part {
+    fn new(rank: u8, spans: Vec<Span<'static>>) -> Self {
+        Self { rank, spans, short: None }
+    }
+
+    fn width(&self) -> usize {
+        self.spans.iter().map(Span::width).sum()
+    }
+}
+
+fn total(parts: &[Part]) -> usize {
+    parts.iter().map(Part::width).sum()
+}
+
+/// Leaves out what there are no columns for, the least important first.
+fn keep_fitting(parts: &mut Vec<Part>, columns: usize) {
+    while total(parts) > columns {
+        let Some((at, last)) = parts.iter_mut().enumerate().max_by_key(|(_, p)| p.rank) else { return };
+        match last.short.take() {
+            Some(short) => last.spans = vec![Span::raw(" "), short],
+            None => {
+                parts.remove(at);
+            }
+        }
+    }
+}
+
+/// Columns that the file's name gives way down to.
+const LEAST_NAME: usize = 8;
+
 /// The first line: what is looked at, and what is missing of it.
 pub fn status(ui: &Ui, buffer: &mut Buffer, area: Rect) {
     let s = ui.state;
     let columns = usize::from(area.width);
-    let lost = ui.recording().map_or(0, |r| r.coverage.loss.events);
-    // On a narrow screen what was lost matters more than how the file is called.
-    let name = columns / if lost > 0 && columns < 60 { 5 } else { 3 };
-    let mut spans = vec![ui.span(Look::Status, format!(" {}", ui.plain(&clean_to(&s.file, name))))];
-    let mut aside: Vec<Span> = Vec::new();
+    let help = vec![ui.span(Look::Key, HELP), ui.span(Look::Dim, help_words(area.width))];
+    // A blank before the help.
+    let room = columns.saturating_sub(help.iter().map(Span::width).sum::<usize>() + 1);
+    let mut parts = Vec::new();
     if let Some(r) = ui.recording() {
-        let remarks = r.remarks().count();
-        // What there is to remark matters more than where it was recorded.
-        if columns >= if remarks > 0 { 100 } else { 70 } && !r.header.host.is_empty() {
-            spans.push(ui.span(Look::Dim, "  host "));
-            spans.push(Span::raw(ui.plain(&clean_to(&r.header.host, 20))));
-        }
-        spans.push(Span::raw(format!("  {}", ui.length(r.graph.duration()))));
-        if columns >= 60 {
-            let n = r.events;
-            let events = if n == 1 { "event" } else { "events" };
-            spans.push(Span::raw(format!("  {} {events}", time::count(n))));
-        }
-        let lost = r.coverage.loss;
-        let total = lost.events + lost.stacks + lost.samples;
-        if total > 0 || r.unread.is_some() {
-            let what = if total > 0 { format!("lost {}", time::count(total)) } else { "cut off".into() };
-            spans.push(Span::raw("  "));
-            spans.push(ui.span(Look::Lost, format!(" {} {what} ", ui.g.lost)));
-        } else {
-            spans.push(ui.span(Look::Dim, "  lost 0"));
-        }
-        if remarks > 0 {
-            let many = time::counted(remarks, "remark");
-            // What is wrong with the file is more than a remark.
-            let (look, text) = match (r.warnings.is_empty(), columns) {
-                (true, 0..60) => (Look::Dim, String::new()),
-                (true, _) => (Look::Dim, format!(" {many} (g l)")),
-                (false, 0..60) => (Look::Warning, " g l! ".into()),
-                (false, _) => (Look::Warning, format!(" {many} (g l) ")),
-            };
-            spans.push(Span::raw(" "));
-            spans.push(ui.span(look, text));
-        }
-        let used: usize = spans.iter().map(Span::width).sum();
-        let room = columns.saturating_sub(used + 20);
+        parts = about(ui, r, columns);
+    }
+    let busy = s.busy.last().filter(|_| s.phase == Phase::Ready);
+    // What goes on stands on the right.
+    let busy = busy.map(|b| ui.span(Look::Warning, format!("{b}{} ", ui.g.more)));
+    parts.extend(busy.map(|b| Part::new(2, vec![b])));
+    keep_fitting(&mut parts, room.saturating_sub(LEAST_NAME.min(width(&s.file)) + 1));
+    // On a narrow screen what was lost matters more than how the file is called.
+    let lost = ui.recording().map_or(0, |r| r.coverage.loss.events);
+    let most = columns / if lost > 0 && columns < 60 { 5 } else { 3 };
+    let name = clean_to(&s.file, most.min(room.saturating_sub(total(&parts) + 1)));
+    let mut aside: Vec<Span> = Vec::new();
+    if let Some(at) = parts.iter().position(|p| p.rank == 2) {
+        aside.extend(parts.remove(at).spans);
+    }
+    let mut spans = vec![ui.span(Look::Status, format!(" {}", ui.plain(&name)))];
+    spans.extend(parts.into_iter().flat_map(|p| p.spans));
+    if let Some(r) = ui.recording() {
+        let used: usize = spans.iter().chain(&aside).map(Span::width).sum();
+        let room = room.saturating_sub(used + 12);
         if columns >= 70 && room >= 8.min(width(&r.header.focus)) && !r.header.focus.is_empty() {
             aside.push(ui.span(Look::Dim, "focus: "));
             aside.push(Span::raw(ui.plain(&clean_to(&r.header.focus, room.min(60)))));
             aside.push(Span::raw("  "));
         }
     }
-    if let Some(busy) = s.busy.last().filter(|_| s.phase == Phase::Ready) {
-        aside.insert(0, ui.span(Look::Warning, format!("{}{} ", busy, ui.g.more)));
-    }
-    aside.push(ui.span(Look::Key, HELP));
-    aside.push(ui.span(Look::Dim, help_words(area.width)));
+    aside.extend(help);
     let aside = Line::from(aside);
     let at = area.width.saturating_sub(aside.width() as u16);
     buffer.set_line(area.x, area.y, &Line::from(spans), at.saturating_sub(1));
     buffer.set_line(area.x + at, area.y, &aside, area.width - at);
+}
+
+/// What is told of a recording.
+fn about(ui: &Ui, r: &Recording, columns: usize) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let remarks = r.remarks().count();
+    // What there is to remark matters more than where it was recorded.
+    if columns >= if remarks > 0 { 100 } else { 70 } && !r.header.host.is_empty() {
+        let host = Span::raw(ui.plain(&clean_to(&r.header.host, 20)));
+        parts.push(Part::new(8, vec![ui.span(Look::Dim, "  host "), host]));
+    }
+    parts.push(Part::new(4, vec![Span::raw(format!("  {}", ui.length(r.graph.duration())))]));
+    if columns >= 60 {
+        let n = r.events;
+        let events = if n == 1 { "event" } else { "events" };
+        parts.push(Part::new(7, vec![Span::raw(format!("  {} {events}", time::count(n)))]));
+    }
+    let lost = r.coverage.loss;
+    let total = lost.events + lost.stacks + lost.samples;
+    if total > 0 || r.unread.is_some() {
+        let what = if total > 0 { format!("lost {}", time::count(total)) } else { r.unread_word().into() };
+        let what = ui.span(Look::Lost, format!(" {} {what} ", ui.g.lost));
+        parts.push(Part::new(1, vec![Span::raw("  "), what]));
+    } else {
+        parts.push(Part::new(6, vec![ui.span(Look::Dim, "  lost 0")]));
+    }
+    if remarks > 0 {
+        let many = time::counted(remarks, "remark");
+        // What is wrong with the file is more than a remark.
+        let (rank, look, text, short) = match (r.warnings.is_empty(), columns) {
+            (true, 0..60) => (5, Look::Dim, String::new(), None),
+            (true, _) => (5, Look::Dim, format!(" {many} (g l)"), None),
+            (false, 0..60) => (3, Look::Warning, " g l! ".into(), None),
+            (false, _) => (3, Look::Warning, format!(" {many} (g l) "), Some(" g l! ")),
+        };
+        let mut part = Part::new(rank, vec![Span::raw(" "), ui.span(look, text)]);
+        part.short = short.map(|t| ui.span(look, t));
+        parts.push(part);
+    }
+    parts
 }
 
 /// A hint of the last line, and where it stands.

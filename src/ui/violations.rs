@@ -163,6 +163,16 @@ fn distribution(ui: &Ui, r: &Recording, buffer: &mut Buffer, area: Rect, v: &Vio
         return;
     };
     let threshold = rule_of.and_then(|x| x.threshold(learnt)).unwrap_or(v.threshold);
+    if learnt.histogram.iter().all(|s| s.2 == 0) {
+        let may = ui.length(threshold);
+        let took = ui.length(v.duration());
+        let text = format!(
+            "This one took {took} and may take {may}. How long others took is not known: there was no profile to \
+             learn it from."
+        );
+        nothing(ui, buffer, inner, &text);
+        return;
+    }
     let d = Distribution { learnt, threshold, unit: v.duration() };
     d.draw(ui, buffer, Rect { height: inner.height - 1, ..inner });
     buffer.set_line(inner.x, inner.bottom() - 1, &d.legend(ui), inner.width);

@@ -312,6 +312,52 @@ fn a_command_that_there_is_not_runs_no_other() {
     assert!(matches!(s.asked.last(), Some(Effect::Quit)));
 }
 
+/// A branch that is not taken loses no answer.
+#[test]
+fn a_branch_is_given_up_by_esc() {
+    let mut s = Session::new(100, 30, false);
+    s.keys("enter A S");
+    let decisions = |s: &Session| s.state.diagnosis.outcome.as_ref().map(|o| o.decisions.clone());
+    let (before, step) = (decisions(&s), s.state.diagnosis.step);
+    assert!(before.as_ref().is_some_and(|d| !d.is_empty()), "{}", s.screen());
+    s.keys("b");
+    assert_eq!(s.state.view, View::Question, "{}", s.screen());
+    assert_ne!(decisions(&s), before);
+    s.keys("esc");
+    assert_eq!((s.state.view, s.state.diagnosis.step), (View::Slice, step), "{}", s.screen());
+    assert_eq!(decisions(&s), before);
+    assert!(s.shows("the answer stays as it was"), "{}", s.screen());
+    assert!(s.state.diagnosis.verdict().is_some(), "the verdict is there again");
+    // Another answer is one, and there is nothing to give up any more.
+    s.keys("b 0 u esc");
+    assert!(s.shows("the question waits"), "{}", s.screen());
+}
+
+/// The timeline opens at what is selected, wherever that was.
+#[test]
+fn the_timeline_shows_what_is_selected() {
+    let mut s = Session::new(100, 30, false);
+    s.keys("j");
+    let victim = s.state.victims.current().cloned().unwrap_or_else(|| panic!("{}", s.screen()));
+    s.keys("t");
+    let t = &s.state.timeline;
+    assert_eq!((s.state.view, t.thread), (View::Timeline, Some(victim.thread)), "{}", s.screen());
+    assert!((victim.start..=victim.end()).contains(&t.cursor), "{}", s.screen());
+    // Where the cursor is in it already it stays there.
+    s.keys("l");
+    let cursor = s.state.timeline.cursor;
+    s.keys("esc t");
+    assert_eq!(s.state.timeline.cursor, cursor);
+    s.keys("esc k enter A S end");
+    let step = s.state.diagnosis.slice()[s.state.diagnosis.step].clone();
+    s.keys("t");
+    let t = &s.state.timeline;
+    assert_eq!(t.thread, Some(step.thread), "{}", s.screen());
+    assert!((step.start..=step.start + step.duration).contains(&t.cursor), "{}", s.screen());
+    s.keys("esc");
+    assert_eq!(s.state.view, View::Slice);
+}
+
 #[test]
 fn one_goes_to_a_time_by_typing_it() {
     let mut s = Session::new(100, 30, false);
@@ -323,6 +369,16 @@ fn one_goes_to_a_time_by_typing_it() {
     assert_eq!((s.state.view, s.state.timeline.cursor), (View::Timeline, 2_500_000_000), "{}", s.screen());
     s.keys(": 'goto500ms enter");
     assert_eq!(s.state.timeline.cursor, 500_000_000);
+    s.keys(": 'goto");
+    s.keys("space '09:10:14");
+    assert!(s.shows("enter shows the timeline at 2.000 s"), "{}", s.screen());
+    s.keys("enter");
+    assert_eq!(s.state.timeline.cursor, 2_000_000_000);
+    s.keys(": 'goto9:10:99 enter");
+    assert!(s.shows("goto needs a time, such as goto 2.5 s or goto 09:10:12 (UTC)"), "{}", s.screen());
+    s.keys("esc : 'goto9:09 enter");
+    assert!(s.shows("the recording is from 09:10:12 UTC to 09:10:20 UTC"), "{}", s.screen());
+    s.keys("esc ctrl-o");
     s.keys(": 'goto99 enter");
     assert!(s.shows("the recording is 8.00 s long"), "{}", s.screen());
     s.keys("ctrl-o");

@@ -2,6 +2,7 @@
 
 use crate::app::harness::Session;
 use crate::app::msg::Effect;
+use pg_event::{Event, Item, Kind, OffCpu, OffState, ThreadId};
 use std::path::Path;
 
 /// The demo, copied to a folder, since notes are kept in the file.
@@ -136,6 +137,12 @@ fn a_damaged_file_calms_nobody() {
     assert!(words.contains("could be read: the file is damaged. What hung may be in the rest"), "{words}");
     let s = changed(dir.path(), |bytes| bytes.truncate(bytes.len() / 3));
     assert!(!s.shows("lost 0") && s.shows("! cut off"), "{}", s.screen());
+    // What is damaged in the middle is not cut off.
+    let mut r = crate::app::harness::built("shop", crate::app::harness::shop_items());
+    r.coverage = pg_event::Coverage::default();
+    r.unread = Some("only 12 events could be read: a part of the file is damaged".into());
+    let s = Session::with(r, 80, 24, false);
+    assert!(s.shows("! damaged") && !s.shows("cut off"), "{}", s.screen());
 }
 
 /// What there is to remark is told on a usual screen, too.
@@ -143,6 +150,27 @@ fn a_damaged_file_calms_nobody() {
 fn remarks_are_counted_on_a_narrow_screen() {
     let s = Session::new(80, 24, false);
     assert!(s.shows("1 remark (g l)"), "{}", s.screen());
+}
+
+/// Parts of the first line are there whole or not at all: what was lost first, then what goes on.
+#[test]
+fn the_first_line_has_no_halves() {
+    for columns in 40..130 {
+        let mut s = Session::new(columns, 24, false);
+        s.state.busy.push("computing the critical path");
+        s.keys("L");
+        let screen = s.screen();
+        let first = screen.lines().next().unwrap_or_default();
+        assert!(first.ends_with(if columns < 60 { "[?]" } else { "[?] help" }), "{first}");
+        let parts =
+            ["! lost 12 ", "computing the critical path…", "8.00 s", "events ", "1 remark (g l)", "host db7"];
+        let begun = ["! ", "computing", "8.", "event", "remark", "host"];
+        for (part, begun) in parts.iter().zip(begun) {
+            assert!(first.contains(part) || !first.contains(begun), "{columns}: {part}: {first}");
+        }
+        assert!(first.contains("! lost 12 "), "{columns}: {first}");
+        assert!(columns < 64 || first.contains("critical path…"), "{columns}: {first}");
+    }
 }
 
 #[test]
@@ -189,4 +217,70 @@ fn a_question_tells_what_its_options_did_meanwhile() {
     s.state.diagnosis.outcome.as_mut().expect("a verdict").decisions.clear();
     s.keys("s");
     assert!(s.shows("no question came up"), "{}", s.screen());
+}
+
+/// Being put off the CPU comes beside the time that a thread ran, and a wait that is over is no matter of its running.
+#[test]
+fn what_runs_is_told_apart_from_what_it_did_before() {
+    let mut items = crate::app::harness::shop_items();
+    let put_off = OffCpu::new(2_000_000_000, 2_000_000_000, OffState::Runnable);
+    for item in &mut items {
+        let Item::Events(events) = item else { continue };
+        let kind = Kind::OffCpu(put_off);
+        events.push(Event { time: 2_500_000_000, thread: ThreadId(3), cpu: 1, kind });
+        events.sort_by_key(|e| e.time);
+    }
+    let mut s = Session::with(crate::app::harness::built("shop", items), 100, 30, false);
+    let r = s.state.recording.clone().expect("a recording");
+    crate::app::place::see(&mut s.state, ThreadId(3), (900_000_000, 6_000_000_000), 3_000_000_000);
+    s.keys("ctrl-l");
+    assert!(s.shows("running, ") && !s.shows("time-out"), "{}", s.screen());
+    crate::app::place::point(&mut s.state, ThreadId(3), 500_000_000);
+    s.keys("ctrl-l");
+    assert!(s.shows("ended by its own time-out"), "{}", s.screen());
+    let v = r.graph.vertex_at(ThreadId(3), 3_000_000_000).expect("a vertex");
+    crate::app::place::open_vertex(&mut s.state, v);
+    s.keys("home");
+    assert!(s.shows(", and was put off the CPU for 500 ms meanwhile"), "{}", s.screen());
+}
+
+/// Of a thread that lacked the CPU, a share is one of the time that it took.
+#[test]
+fn the_share_of_a_function_is_one_of_the_whole_time() {
+    use crate::app::views::victims::share_of_time;
+    assert_eq!(share_of_time(1.0, 2_700, 4_000), "68 %");
+    assert_eq!(share_of_time(0.5, 4_000, 4_000), "50 %");
+    assert_eq!(share_of_time(1.0, 5_000, 4_000), "100 %");
+    assert_eq!(share_of_time(0.7, 0, 0), "70 %");
+}
+
+/// The selected option tells all there is where there are rows for it; what is cut off shows that.
+#[test]
+fn the_selected_option_is_told_in_full() {
+    for (columns, rows) in [(80, 24), (120, 40), (200, 60)] {
+        let mut s = Session::with(crate::app::harness::painted(), columns, rows, false);
+        s.keys("a j enter");
+        assert_eq!(s.state.view, crate::app::state::View::Question, "{}", s.screen());
+        for option in 0..2 {
+            let words = s.screen().split_whitespace().collect::<Vec<_>>().join(" ");
+            let q = s.state.diagnosis.question().expect("a question");
+            let detail = q.choices[option].detail.clone();
+            assert!(words.contains(&detail), "{detail}\n{}", s.screen());
+            assert!(s.shows("0  stop here"), "{}", s.screen());
+            s.keys("j");
+        }
+    }
+    // A click on the second line of a reason selects its option.
+    let mut s = Session::with(crate::app::harness::painted(), 80, 24, false);
+    s.keys("a j enter j");
+    let owners: Vec<_> = (0..9).map(|l| crate::ui::line_owner(&s.state, l)).collect();
+    let count = |o| owners.iter().filter(|x| **x == Some(o)).count();
+    assert!(count(0) == 2 && count(1) > 2 && count(2) >= 1, "{owners:?}");
+    let mut s = Session::new(40, 10, false);
+    s.keys("enter");
+    assert!(
+        s.screen().lines().any(|l| l.starts_with("     ran ") && l.ends_with('\u{2026}')),
+        "{}",
+        s.screen()
+    );
 }

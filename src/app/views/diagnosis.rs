@@ -43,6 +43,19 @@ pub struct DiagnosisState {
     pub saved: Vec<Decision>,
     /// How many of the answers were in the file when the diagnosis began.
     pub kept: usize,
+    /// How it stood before an answer was left out to choose another: until there is one, it counts.
+    pub before: Option<Box<Before>>,
+}
+
+/// How a diagnosis stood before a branch.
+#[derive(Clone, Debug)]
+pub struct Before {
+    /// What it had come to.
+    outcome: Outcome,
+    /// The step that was selected.
+    step: usize,
+    /// How many of the answers were in the file.
+    kept: usize,
 }
 
 /// The step of the slice that is the root cause of a report, counted from 0: the last one of its thread.
@@ -90,6 +103,23 @@ impl DiagnosisState {
             n => n - 1,
         });
         self.outcome = Some(outcome);
+    }
+
+    /// How it stands, or stood before the branch that is under way.
+    pub fn standing(&mut self) -> Option<Box<Before>> {
+        let now = || {
+            let outcome = self.outcome.clone()?;
+            Some(Box::new(Before { outcome, step: self.step, kept: self.kept }))
+        };
+        self.before.take().or_else(now)
+    }
+
+    /// Gives a branch up: back to how it stood before. Is there one?
+    pub fn give_up_branch(&mut self) -> bool {
+        let Some(b) = self.before.take() else { return false };
+        self.set(b.outcome);
+        (self.step, self.kept) = (b.step, b.kept);
+        true
     }
 
     /// The answer that the selected option stands for.

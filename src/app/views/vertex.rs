@@ -157,7 +157,8 @@ fn rows(r: &Recording, id: VertexId) -> Vec<Row> {
     }
     if v.ran() > 0 {
         let off = if v.preempted > 0 {
-            format!(", put off the CPU for {} of it", time::length(v.preempted))
+            // Not of the time that it ran: that comes beside it.
+            format!(", and was put off the CPU for {} meanwhile", time::length(v.preempted))
         } else {
             String::new()
         };

@@ -71,7 +71,10 @@ impl Row {
                     // On a busy machine one can want the CPU for long and hardly get it.
                     Some(f) if starved(&victim) => format!("ran {ran}, in {}", clean_to(&f, 80)),
                     None if starved(&victim) => format!("ran {ran}"),
-                    Some(f) => format!("on CPU {} {:.0} %", clean_to(&f, 80), p.share * 100.0),
+                    Some(f) => {
+                        let share = share_of_time(p.share, victim.episode.ran, victim.duration);
+                        format!("on CPU {} {share}", clean_to(&f, 80))
+                    }
                     None => format!("on CPU {ran}"),
                 }
             }
@@ -114,6 +117,12 @@ impl Row {
         let unit_type = self.victim.violation.map(|v| v.unit_type);
         (self.process, self.victim.block_type, unit_type, without_share(&self.waits).to_owned())
     }
+}
+
+/// How much of its whole time something ran in a function that has this share of its samples.
+pub fn share_of_time(share: f64, ran: Ns, whole: Ns) -> String {
+    let on_cpu = if ran == 0 || whole == 0 { 1.0 } else { (ran as f64 / whole as f64).min(1.0) };
+    format!("{:.0} %", share * on_cpu * 100.0)
 }
 
 /// Did it want the CPU most of the time, and not have it?

@@ -22,19 +22,14 @@ pub enum At {
 
 /// `12.5`, or `09:10:13`, or `9:10`.
 pub(super) fn moment(text: &str) -> Result<At, String> {
-    let Some(parts) = text.contains(':').then(|| text.split(':').collect::<Vec<_>>()) else {
+    if !text.contains(':') {
         return seconds(text)
             .map(At::Since)
             .map_err(|e| format!("{e}, or a time of day (UTC) such as 09:10:13"));
-    };
-    let number = |at: usize, most: u64| match parts.get(at) {
-        None if at == 2 => Some(0),
-        part => part.and_then(|p| p.parse().ok()).filter(|n| *n <= most),
-    };
-    match (number(0, 23), number(1, 59), number(2, 59)) {
-        (Some(h), Some(m), Some(s)) if parts.len() <= 3 => Ok(At::Clock(h * 3600 + m * 60 + s)),
-        _ => Err("a time of day is expected, such as 09:10:13 (UTC)".into()),
     }
+    crate::wall::second_of_day(text)
+        .map(At::Clock)
+        .ok_or_else(|| "a time of day is expected, such as 09:10:13 (UTC)".into())
 }
 
 /// A share in percent: more than none, all at most.

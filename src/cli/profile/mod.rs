@@ -5,6 +5,7 @@ mod json;
 use super::args::{Change, Profile as Args};
 use super::diagnose::harmless;
 use super::exit::{Failure, Outcome};
+use crate::app::time::counted;
 use crate::clean::{clean, clean_lines};
 use crate::units::{self, ProfileError};
 use pg_graph::units::{Called, LoopKey, Profile, Rule, TypeOptions};
@@ -81,10 +82,10 @@ fn merge(to: &Path, from: &[PathBuf], out: &mut dyn Write) -> Result<(), Failure
     let written = units::update(to, |_| all).map_err(unchanged)?;
     writeln!(
         out,
-        "{}: {} units, {} loops{}",
+        "{}: {}, {}{}",
         clean(&to.display().to_string()),
-        written.profile.units(),
-        written.profile.loops().count(),
+        counted(written.profile.units() as usize, "unit"),
+        counted(written.profile.loops().count(), "loop"),
         written.cut_to.map(cut).unwrap_or_default()
     )?;
     Ok(())

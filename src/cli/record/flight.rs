@@ -1,7 +1,7 @@
 //! `pg-tui record --flight`: the recorder that runs all the time.
 
 use super::{AFTER_INTERRUPT, PAUSE, QUEUE, about, begin, end_of, flags, lost, name, tracer_failure};
-use crate::clean::clean;
+use crate::clean::{clean, clean_to};
 use crate::cli::args::Record;
 use crate::cli::exit::{Failure, Outcome};
 use crate::cli::text::{bytes, count};
@@ -244,7 +244,7 @@ impl Flight<'_> {
             }
             if progress && drawn.elapsed() >= DRAW {
                 drawn = Instant::now();
-                let _ = write!(stderr(), "\r{}\x1b[K", self.line());
+                let _ = write!(stderr(), "\r{}\x1b[K", clean_to(&self.line(), super::progress::columns()));
             }
             if let Some(c) = &mut command
                 && c.try_wait().map_or(true, |s| s.is_some())

@@ -1,5 +1,6 @@
 //! The line that shows how a recording goes.
 
+use crate::clean::clean_to;
 use crate::cli::args::When;
 use crate::cli::text::{bytes, count};
 use pg_tracer::LiveStats;
@@ -36,7 +37,7 @@ impl Progress {
     pub fn show(&mut self, stats: &LiveStats, written: u64) {
         if self.on && self.drawn.is_none_or(|d| d.elapsed() >= EVERY) {
             self.drawn = Some(Instant::now());
-            let _ = write!(stderr(), "\r{}\x1b[K", line(stats, written));
+            let _ = write!(stderr(), "\r{}\x1b[K", line(stats, written, columns()));
         }
     }
 
@@ -44,7 +45,7 @@ impl Progress {
     pub fn ending(&mut self) {
         if self.at_end {
             self.drawn = Some(Instant::now());
-            let _ = write!(stderr(), "\r{ENDING}\x1b[K");
+            let _ = write!(stderr(), "\r{}\x1b[K", clean_to(ENDING, columns()));
         }
     }
 
@@ -56,18 +57,33 @@ impl Progress {
     }
 }
 
-fn line(s: &LiveStats, written: u64) -> String {
+/// Columns that a line may have without being broken: one that is broken leaves copies behind.
+pub fn columns() -> usize {
+    crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns).max(2)) - 1
+}
+
+/// As much as there are columns for, the least telling left out first.
+fn line(s: &LiveStats, written: u64, columns: usize) -> String {
     let seconds = s.elapsed_ns / 1_000_000_000;
     let lost = s.lost.events + s.lost.stacks + s.lost.samples;
     let lost = if lost == 0 { "nothing lost".to_owned() } else { format!("LOST {}", count(lost)) };
-    format!(
-        "recording {}:{:02}  {} events  {}/s  {}  {lost}  Ctrl-C ends",
-        seconds / 60,
-        seconds % 60,
-        count(s.events),
-        count(s.events_per_s),
-        bytes(written)
-    )
+    let mut parts = vec![
+        (0, format!("recording {}:{:02}", seconds / 60, seconds % 60)),
+        (2, format!("{} events", count(s.events))),
+        (5, format!("{}/s", count(s.events_per_s))),
+        (4, bytes(written)),
+        (1, lost),
+        (3, "Ctrl-C ends".to_owned()),
+    ];
+    loop {
+        let texts: Vec<&str> = parts.iter().map(|p| p.1.as_str()).collect();
+        let text = texts.join("  ");
+        if text.len() <= columns || parts.len() == 1 {
+            return clean_to(&text, columns);
+        }
+        let least = parts.iter().map(|p| p.0).max();
+        parts.retain(|p| Some(p.0) != least);
+    }
 }
 
 #[cfg(test)]
@@ -83,10 +99,19 @@ mod tests {
             ..LiveStats::default()
         };
         assert_eq!(
-            line(&s, 3_200_000),
+            line(&s, 3_200_000, 79),
             "recording 1:15  1.24 M events  41.0 k/s  3.2 MB  nothing lost  Ctrl-C ends"
         );
         s.lost.events = 7;
-        assert!(line(&s, 0).contains("LOST 7"));
+        assert!(line(&s, 0, 79).contains("LOST 7"));
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_the_most_telling() {
+        let mut s = LiveStats { events: 1_240_000, elapsed_ns: 75_000_000_000, ..LiveStats::default() };
+        s.lost.events = 7;
+        assert_eq!(line(&s, 0, 39), "recording 1:15  1.24 M events  LOST 7");
+        assert_eq!(line(&s, 0, 25), "recording 1:15  LOST 7");
+        assert_eq!(line(&s, 0, 8), "recordi…");
     }
 }

@@ -400,6 +400,12 @@ impl Walk<'_> {
         // Who waits for the other end of a FIFO to be opened is no server that waits for requests.
         let over = spans.last().map_or(0, |s| s.1);
         let stuck = opens_fifo(&waits, self.c) || left_alone(self.g, self.c, &waits, over);
+        if is_schedulers_own(&waits, self.c)
+            && let Some(asked) = self.asked_by_tasks(c.thread, &spans)
+        {
+            self.path.push((c.thread, spans));
+            return self.visit(asked.thread, asked.spans, asked.entry);
+        }
         if !stuck && self.by_baseline(thread, group, &spans)? {
             return Ok(());
         }

@@ -58,7 +58,9 @@ impl Walk<'_> {
             let spans = spans.iter().map(|&(a, b)| a..b.saturating_add(1));
             spans.flat_map(|s| self.g.holds(thread, s)).filter(|h| about(h.object)).collect()
         };
-        let (alive, other): (Vec<_>, Vec<_>) = found(silent).into_iter().partition(|h| self.only_lives(h));
+        let mut held = found(silent);
+        held.retain(|h| !self.of_postmaster(h));
+        let (alive, other): (Vec<_>, Vec<_>) = held.into_iter().partition(|h| self.only_lives(h));
         for h in if other.is_empty() { alive } else { other } {
             facts.push((h.holder, h.relation, h.time));
             if h.relation == Relation::Peer && !ends.contains(&h.object) {
@@ -237,22 +239,6 @@ impl Walk<'_> {
     fn waited_since(&self, thread: ThreadId, object: ObjectId, at: Ns, begun: Ns) -> bool {
         let mut all = self.g.vertices_in(thread, at..begun).map(|id| self.g.vertex(id));
         all.all(|v| v.object == object || v.waited() == 0)
-    }
-
-    /// Does it only tell by an end of a pipe that it lives? Several processes watch such a pipe, beside what they wait for, and
-    /// nobody writes to it: its end tells them that.
-    fn only_lives(&self, h: &HoldFact) -> bool {
-        let process = |t: ThreadId| self.c.process_id_of(t);
-        let kind = |o: ObjectId| self.c.object(o).map(|o| o.kind);
-        let beside = |h: &HoldFact| {
-            let v = self.g.vertex_at(h.subject, h.time).map(|v| self.g.vertex(v));
-            v.is_some_and(|v| matches!(kind(v.object), Some(ObjectKind::Epoll | ObjectKind::Set)))
-        };
-        let same = |x: &&HoldFact| (x.object, x.relation) == (h.object, h.relation);
-        h.relation == Relation::Writes
-            && kind(h.object) == Some(ObjectKind::Pipe)
-            && beside(h)
-            && self.g.holds.iter().filter(same).any(|x| process(x.subject) != process(h.subject) && beside(x))
     }
 
     /// Of the process of `holder`, the thread that the way came by last, if it is not `thread` itself.

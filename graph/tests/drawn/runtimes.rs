@@ -316,3 +316,42 @@ fn who_accepts_beside_a_counter_has_no_lock_and_a_command_is_waited_for() {
     let way: Vec<_> = r.slice.iter().map(|n| n.thread.as_str()).collect();
     assert!(way.ends_with(&["indexer", "flock", "dump"]), "{way:?}");
 }
+
+/// A server in Go was asked, and asked on by way of another thread; those that it has idle since. Of two that it asked in that turn
+/// none is known to be the one.
+#[test]
+fn whom_tasks_asked_that_any_thread_executes_is_told_by_the_process() {
+    for asked in [1, 2] {
+        let mut d = Drawing::new(9.0);
+        let client = d.process("ask", "ask", None, 0.0);
+        let gateway = d.process("gateway", "gateway", None, 0.0);
+        let (took, sent) = (d.thread(gateway, "m1", 0.1), d.thread(gateway, "m2", 0.1));
+        let (near, far) = tcp(&mut d, 40_000, 80);
+        let parks = d.stack(&[
+            "runtime.futex (gateway)",
+            "runtime.stopm (gateway)",
+            "runtime.findRunnable (gateway)",
+        ]);
+        let polls = d.stack(&["runtime.epollwait (gateway)", "runtime.findRunnable (gateway)"]);
+        let word = d.object(ObjectKind::Futex, 0x10, 1001, "");
+        let set = epoll(&mut d, &[far]);
+        d.message(client, near, Direction::Send, 1.0, 84);
+        d.message(took, far, Direction::Receive, 1.001, 84);
+        for n in 0..asked {
+            let backend = d.process("billing", "billing", None, 0.0);
+            let (own, theirs) = tcp(&mut d, 40_001 + n, 8080);
+            d.message(sent, own, Direction::Send, 1.01, 60);
+            d.message(backend, theirs, Direction::Receive, 1.011, 60);
+            let sums = d.stack(&["sum (billing)", "main (billing)"]);
+            d.runs(backend, 1.012, 8.9, sums);
+        }
+        for t in [took, sent] {
+            d.wait(t, 1.02, 9.0, "futex").on(word).op(128, 0).stack(parks).open();
+        }
+        d.wait(gateway, 0.1, 9.0, "epoll_pwait").on(set).stack(polls).open();
+        d.wait(client, 1.002, 9.0, "recvfrom").on(near).open();
+        d.hold(gateway, client, near, Relation::Peer, 2.0);
+        let r = d.diagnose("^ask$");
+        assert_eq!(r.root_causes[0].function.as_deref() == Some("sum"), asked == 1, "{r:#?}");
+    }
+}

@@ -87,9 +87,22 @@ fn a_slow_unit_is_seen_without_probes() {
         }
         assert!(guards.sight().cpu > before.cpu);
         // Before it is asked: on a busy machine the unit begins before asking has returned.
-        let asked = Instant::now();
-        server.ask(&format!("{what} {us}"));
-        let v = wait_for(&mut guards, slow).unwrap_or_else(|| panic!("{what}: {:?}", guards.sight()));
+        let mut asked = Instant::now();
+        // One on the CPU is seen when there are probes again, which the budget may put off by more than it takes.
+        let seen = (0..4).find_map(|_| {
+            asked = Instant::now();
+            server.ask(&format!("{what} {us}"));
+            let seen = wait_for(&mut guards, slow);
+            if seen.is_none() {
+                server.answer();
+                // What is told of its end is of no use here.
+                for _ in 0..10 {
+                    guards.poll(Duration::from_millis(20));
+                }
+            }
+            seen
+        });
+        let v = seen.unwrap_or_else(|| panic!("{what}: {:?}", guards.sight()));
         let late = asked.elapsed();
         guards.symbolize();
         assert!(late < Duration::from_micros(us), "{what}: told after {late:?}, not while the unit ran");

@@ -22,7 +22,6 @@ fn plan(server: &Server, calls: &Calls, contexts: Vec<(usize, usize, u32, Vec<us
 /// The program under guard; work of both types comes by `start`, one comes by `report` as well.
 fn guarded() -> Option<(Server, Guards)> {
     let mut server = Server::start_with(PROGRAM)?;
-    server.comes_first();
     let calls = Calls::default();
     let learning = Plan { learning: true, ..plan(&server, &calls, Vec::new()) };
     let mut guards = server.guards_with(learning, calls.clone());
@@ -64,12 +63,17 @@ fn counts(guards: &Guards) -> Vec<[u64; 3]> {
 #[test]
 fn an_alarm_is_withdrawn_when_the_unit_turns_out_to_be_of_a_slower_type() {
     let Some((mut server, mut guards)) = guarded() else { return };
+    let asked = Instant::now();
     server.ask("r 400000");
     // The evidence is of the moment at which it exceeded the smaller limit.
     let v = violation(&mut guards);
     assert_eq!((v.of, v.threshold, v.settles), (Some(0), LIMIT, LONGER), "{v:?}");
     assert!(!v.user.is_empty() && v.seen != SeenBy::End && v.elapsed < 400 * MS, "{v:?}");
-    assert_eq!(counts(&guards), [[1, 0, 1], [0; 3], [0; 3]], "it is not settled");
+    let counted = counts(&guards);
+    // On a busy machine it may be over by the time that this is looked at.
+    if asked.elapsed() < Duration::from_millis(390) {
+        assert_eq!(counted, [[1, 0, 1], [0; 3], [0; 3]], "it is not settled");
+    }
     server.answer();
     let (more, withdrawn) = told(&mut guards);
     let [w] = withdrawn[..] else { panic!("{withdrawn:?} {more:?}") };
@@ -90,6 +94,7 @@ fn an_alarm_is_withdrawn_when_the_unit_turns_out_to_be_of_a_slower_type() {
 #[test]
 fn a_unit_that_exceeds_the_slower_limit_too_is_told_while_it_runs() {
     let Some((mut server, mut guards)) = guarded() else { return };
+    server.comes_first();
     // 0.4 s until it is told to be of the slower type, and 1.6 s more.
     server.ask("R 400000");
     let first = violation(&mut guards);

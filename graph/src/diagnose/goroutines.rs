@@ -7,6 +7,7 @@ use super::handed::AT_ONCE;
 use super::walk::Walk;
 use crate::class::connected;
 use pg_event::{Direction, Ns, ObjectId, Relation, ThreadId};
+use std::collections::BTreeMap;
 
 impl Walk<'_> {
     /// The only one that the process of `server` had asked in the turn in which it was asked itself, or before the recording, and
@@ -16,19 +17,17 @@ impl Walk<'_> {
         let (a, b) = (spans.first()?.0, spans.last()?.1);
         let threads: Vec<ThreadId> = self.g.threads_of(own).collect();
         // The last message over each connection that the process made, whichever thread sent or took it.
-        let mut last: Vec<(ObjectId, Ns, Direction)> = Vec::new();
+        let mut last: BTreeMap<ObjectId, (Ns, Direction)> = BTreeMap::new();
         for m in threads.iter().flat_map(|t| self.g.ipc_of(*t, 0..b)) {
-            if !connected(self.c, m.what.object) {
-                continue;
-            }
-            match last.iter_mut().find(|l| l.0 == m.what.object) {
-                Some(l) if l.1 <= m.time => (l.1, l.2) = (m.time, m.what.direction),
-                Some(_) => {}
-                None => last.push((m.what.object, m.time, m.what.direction)),
+            if connected(self.c, m.what.object) {
+                let l = last.entry(m.what.object).or_insert((m.time, m.what.direction));
+                if l.0 <= m.time {
+                    *l = (m.time, m.what.direction);
+                }
             }
         }
         let soon = a.saturating_sub(AT_ONCE)..=a.saturating_add(AT_ONCE);
-        let asked = last.iter().filter(|l| l.2 == Direction::Send && soon.contains(&l.1)).map(|l| l.0);
+        let asked = last.iter().filter(|(_, l)| l.1 == Direction::Send && soon.contains(&l.0)).map(|l| *l.0);
         let asked: Vec<ObjectId> = asked.collect();
         let at_ends = self.at_other_ends(server, &asked, b).into_iter().map(|(_, t)| t);
         let holds = || threads.iter().flat_map(|t| self.g.holds(*t, a..b.saturating_add(1)));
@@ -37,7 +36,7 @@ impl Walk<'_> {
         let mut doubt = 0.0;
         if asked.is_empty() {
             // What was asked before is known by the connections that are there and over which nothing came.
-            let silent = |o: ObjectId| connected(self.c, o) && !last.iter().any(|l| l.0 == o);
+            let silent = |o: ObjectId| connected(self.c, o) && !last.contains_key(&o);
             found = holds()
                 .filter(|h| h.relation == Relation::Peer && silent(h.object))
                 .map(|h| h.holder)

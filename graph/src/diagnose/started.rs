@@ -5,6 +5,7 @@ use super::activity::{Group, Spans, total};
 use super::answerless::main_thread;
 use super::ask::Candidate;
 use super::finding::{Finding, FindingKind};
+use super::handed::AT_ONCE;
 use super::node::{Entry, SliceNode};
 use super::walk::{Flow, Walk};
 use crate::class::{WaitClass, class};
@@ -22,11 +23,9 @@ impl Walk<'_> {
         let own = self.c.thread(server)?.process;
         // The request comes just before the wait for its answer, and what it needs is started at once.
         let soon = (a.saturating_sub(100_000_000), a + (b - a) / 5);
-        let descends = |p: &Process| {
-            p.parent == own || self.c.ancestors(p.parent).take(GENERATIONS - 1).any(|id| id == own)
+        let fits = |p: &Process| {
+            (soon.0..=soon.1).contains(&p.start) && p.end.is_none_or(|e| e >= b) && self.descends(p, own)
         };
-        let fits =
-            |p: &Process| (soon.0..=soon.1).contains(&p.start) && p.end.is_none_or(|e| e >= b) && descends(p);
         let all = self.c.processes.iter().enumerate().filter(|(_, p)| fits(p));
         let all: Vec<(ProcessId, &Process)> = all.map(|(i, p)| (ProcessId(i as u32), p)).collect();
         // Whoever made another one of them is only the way there.
@@ -42,18 +41,18 @@ impl Walk<'_> {
         Some(Candidate::unseen(thread, spans, (None, began), why))
     }
 
+    fn descends(&self, p: &Process, of: ProcessId) -> bool {
+        p.parent == of || self.c.ancestors(p.parent).take(GENERATIONS - 1).any(|id| id == of)
+    }
+
     /// The program that `server` (or a process that it made for that) started at once when it was asked, and that ended while
     /// nobody answered, and when. `None` when it started none, or several.
     pub(super) fn started_in_vain(&self, server: ThreadId, spans: &Spans) -> Option<(ThreadId, Ns)> {
-        const AT_ONCE: Ns = 100_000_000;
         let (a, b) = (spans.first()?.0, spans.last()?.1);
         let own = self.c.thread(server)?.process;
         let soon = a.saturating_sub(AT_ONCE)..=a.saturating_add(AT_ONCE);
-        let descends = |p: &Process| {
-            p.parent == own || self.c.ancestors(p.parent).take(GENERATIONS - 1).any(|id| id == own)
-        };
         // What only prepares it executes no program.
-        let program = |p: &Process| p.cmdlines.len() > 1 && soon.contains(&p.start) && descends(p);
+        let program = |p: &Process| p.cmdlines.len() > 1 && soon.contains(&p.start) && self.descends(p, own);
         let all: Vec<(ProcessId, &Process)> = self
             .c
             .processes

@@ -4,8 +4,9 @@
 use super::{Ranked, Writer};
 use crate::builder::{RECV, call_is};
 use crate::class::POSTGRES_LOCKS;
-use crate::diagnose::{FindingKind, MARIADB_LOCKS, Outcome, SliceNode, executes};
+use crate::diagnose::{FindingKind, MARIADB_LOCKS, NEXT_STATEMENT, Outcome, SliceNode, executes};
 use crate::words::{cmdline_at, span};
+use pg_event::ThreadId;
 
 /// Functions on the stack of a wait that only the server's own view explains, and where to look.
 const VIEWS: [(&[&str], &str); 3] = [
@@ -27,20 +28,6 @@ const VIEWS: [(&[&str], &str); 3] = [
 const PREPARED: [(&[&str], &str); 2] =
     [(POSTGRES_LOCKS, "select * from pg_prepared_xacts"), (MARIADB_LOCKS, "xa recover")];
 
-/// Who can have the lock of a server that a step waits for, when no session is known to have it.
-pub(super) fn without_session(n: &SliceNode) -> Option<String> {
-    let waits = |names: &[&str]| n.stack.iter().any(|f| names.iter().any(|name| f.contains(name)));
-    let (_, query) = PREPARED.iter().find(|v| waits(v.0))?;
-    if waits(&["pg_advisory"]) {
-        let query = "select pid from pg_locks where locktype = 'advisory' and granted";
-        return Some(format!(
-            "it is an advisory lock, which any session may have, idle ones too (`{query}`)"
-        ));
-    }
-    let can = format!("a prepared transaction can have it (`{query}`)");
-    Some(format!("no session was found that could have the lock: {can}"))
-}
-
 /// The query to run, when the way back ended in such a wait or a weak link led on from it.
 pub(super) fn note(o: &Outcome) -> Option<String> {
     let ends = o.findings.iter().filter(|f| {
@@ -57,6 +44,33 @@ pub(super) fn note(o: &Outcome) -> Option<String> {
 }
 
 impl Writer<'_> {
+    /// Who can have the lock of a server that a step waits for, when no session is known to have it.
+    pub(super) fn without_session(&self, n: &SliceNode) -> Option<String> {
+        let waits = |names: &[&str]| n.stack.iter().any(|f| names.iter().any(|name| f.contains(name)));
+        let (_, query) = PREPARED.iter().find(|v| waits(v.0))?;
+        if waits(&["pg_advisory"]) {
+            let query = "select pid from pg_locks where locktype = 'advisory' and granted";
+            return Some(format!(
+                "it is an advisory lock, which any session may have, idle ones too (`{query}`)"
+            ));
+        }
+        let can = format!("a prepared transaction can have it (`{query}`)");
+        let middle = n.start + n.duration / 2;
+        let idles = |t: &ThreadId| {
+            let at = self.g.vertex_at(*t, middle).map(|v| self.g.vertex(v).user_stack);
+            *t != n.thread
+                && at.is_some_and(|s| self.c.frames_of(s).any(|f| f.function.starts_with(NEXT_STATEMENT)))
+        };
+        let process = self.c.process_id_of(n.thread)?;
+        Some(match self.g.threads_of(process).filter(idles).count() {
+            0 => format!("no session was found that could have the lock: {can}"),
+            1 => format!("the session that idles may have it by an open transaction; else {can}"),
+            many => {
+                format!("any of {many} sessions that idle may have it by an open transaction; else {can}")
+            }
+        })
+    }
+
     /// A session that has a lock and waits for its client.
     pub(super) fn why_session(
         &self,

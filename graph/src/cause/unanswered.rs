@@ -1,6 +1,5 @@
 //! Who was waited for and did nothing about it, and who waited for what never came.
 
-use super::server_view::without_session;
 use super::{Ranked, Writer};
 use crate::class::{
     WaitClass, class, is_schedulers_own, joins, on_condition, only_timers, opens_fifo, private_futex,
@@ -134,7 +133,7 @@ impl Writer<'_> {
             },
             None => "was waited for".to_owned(),
         };
-        if let Some(lock) = without_session(n) {
+        if let Some(lock) = self.without_session(n) {
             let waited = span(n.spent);
             let by = self.let_go_by(n).map_or_else(String::new, |by| format!("{by}, and "));
             return format!(
@@ -337,7 +336,7 @@ impl Writer<'_> {
                 None => match self
                     .nobody_maps(n)
                     .or_else(|| self.came_too_early(n, &last))
-                    .or_else(|| without_session(n))
+                    .or_else(|| self.without_session(n))
                     .or_else(|| self.its_waker_ended(n))
                 {
                     Some(known) => known,

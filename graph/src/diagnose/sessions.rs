@@ -9,6 +9,7 @@ use super::ask::Candidate;
 use super::finding::{Finding, FindingKind};
 use super::node::{SliceNode, one_of};
 use super::pose::Posed;
+use super::session_client::Client;
 use super::walk::{Flow, Walk, group_spans};
 use crate::class::{POSTGRES_LOCKS, WaitClass};
 use crate::profile::profile;
@@ -20,8 +21,8 @@ use pg_event::{Direction, IpcUse, Ns, ObjectKind, ProcessId, StackId, ThreadId};
 pub(crate) const MARIADB_LOCKS: &[&str] =
     &["lock_wait(", "MDL_wait", "MDL_context", "trx_lock_wait", "handler::ha_"];
 
-/// Functions in which a thread of MariaDB or MySQL waits for the next statement.
-const NEXT_STATEMENT: &[&str] = &["do_command("];
+/// The function in which a thread of MariaDB or MySQL waits for the next statement.
+pub(crate) const NEXT_STATEMENT: &str = "do_command(";
 /// Functions in which it executes one.
 const STATEMENT: &[&str] = &["dispatch_command(", "mysql_execute_command(", "mysql_parse("];
 
@@ -135,19 +136,22 @@ impl Walk<'_> {
         // Who has been told nothing yet has locked nothing: of those that only idle, who has been told more is likelier to have.
         let told =
             |x: &(Likely, Ns, ThreadId)| if x.0 == Likely::Unknown { self.statements(x.2, a) } else { 0 };
-        found.sort_by_key(|x| (x.0, std::cmp::Reverse(told(x)), x.1, x.2));
+        let mut found: Vec<_> = found.into_iter().map(|x| (x.0, self.client(x.2, (a, b)), x)).collect();
+        found.sort_by_key(|(likely, client, x)| (*likely, *client, std::cmp::Reverse(told(x)), x.1, x.2));
         let all = found.len();
-        // Of many that only may be in a transaction none is named.
+        // Of many that only may be in a transaction none is named, but for those whose clients are kept from going on.
         let guess = found.first().is_some_and(|f| f.0 != Likely::Busy);
         if all > MOST && own.is_none() && !postgres && guess {
-            self.found(thread, FindingKind::Unanswered, group_spans(group));
-            return Ok(true);
+            found.retain(|f| f.1.is_kept());
+            if found.is_empty() || found.len() > MOST {
+                self.found(thread, FindingKind::Unanswered, group_spans(group));
+                return Ok(true);
+            }
         }
-        let alike = |likely: Likely| found.iter().filter(|f| f.0 == likely).count();
-        let doubt = |likely| one_of(alike(likely));
-        let as_candidate = |&(likely, since, t): &(Likely, Ns, ThreadId)| {
-            let mut c = session(t, likely, since, all, silent);
-            c.entry.doubt = doubt(likely);
+        let doubt = |of| one_of(found.iter().filter(|f| (f.0, f.1) == of).count());
+        let as_candidate = |&(likely, client, (_, since, t)): &(Likely, Client, (Likely, Ns, ThreadId))| {
+            let mut c = session(t, (likely, client), since, all, silent);
+            c.entry.doubt = doubt((likely, client));
             c
         };
         let candidates: Vec<Candidate> = found.iter().take(MOST).map(as_candidate).collect();
@@ -274,7 +278,7 @@ impl Walk<'_> {
             let middle = a + b.saturating_sub(a) / 2;
             let v = self.g.vertex_at(t, middle).map(|v| self.g.vertex(v))?;
             let waits = v.start <= middle && middle <= v.woken && v.waited() > 0;
-            let asks = self.is_in(v.user_stack, NEXT_STATEMENT);
+            let asks = self.is_in(v.user_stack, &[NEXT_STATEMENT]);
             let executes = self.in_statement(v.user_stack);
             let likely = if v.start <= a { Likely::Unknown } else { Likely::Later };
             (waits && asks && !executes).then_some((likely, v.start, t))
@@ -345,19 +349,23 @@ impl Walk<'_> {
         self.pose(thread, group, posed, Some(best))
     }
 
+    /// Is this step a session that idles and has the lock of the server that the step before waits for? Only its client lets it
+    /// go on.
+    pub(super) fn is_session(&self, i: usize) -> bool {
+        let Some(n) = self.out.nodes.get(i) else { return false };
+        let for_lock = i.checked_sub(1).is_some_and(|i| waits_for_lock(&self.out.nodes[i]));
+        let object = n.object.and_then(|o| self.c.object(o));
+        let channel = object.is_some_and(|o| matches!(o.kind, ObjectKind::UnixStream | ObjectKind::Tcp));
+        for_lock && channel && !waits_for_lock(n)
+    }
+
     /// The session whose idling kept a lock of the server, as a cause of its own behind what its client did: the
     /// step before it waits for such a lock, and it waits for its client.
     pub(super) fn name_session(&mut self) {
-        let last = |w: &[SliceNode]| waits_for_lock(&w[0]) && !waits_for_lock(&w[1]);
-        let Some(at) = self.out.nodes.windows(2).rposition(last) else { return };
-        let node = at + 1;
+        let Some(node) = (1..self.out.nodes.len()).rev().find(|&i| self.is_session(i)) else { return };
         let n = &self.out.nodes[node];
-        let channel = n
-            .object
-            .and_then(|o| self.c.object(o))
-            .is_some_and(|o| matches!(o.kind, ObjectKind::UnixStream | ObjectKind::Tcp));
         let goes_on = self.out.nodes.get(node + 1).is_some_and(|next| next.thread != n.thread);
-        if !channel || !goes_on || self.out.ask.is_some() {
+        if !goes_on || self.out.ask.is_some() {
             return;
         }
         let (thread, span) = (n.thread, (n.start, n.start + n.duration));
@@ -376,11 +384,18 @@ impl Walk<'_> {
     }
 }
 
-fn session(thread: ThreadId, likely: Likely, since: Ns, all: usize, silent: &Spans) -> Candidate {
+fn session(
+    thread: ThreadId,
+    (likely, client): (Likely, Client),
+    since: Ns,
+    all: usize,
+    silent: &Spans,
+) -> Candidate {
     let one = if all == 1 { "the one session".into() } else { format!("one of {all} sessions") };
     let why = format!(
-        "no wake-up was recorded, and the server has its locks in its own memory; it is {one} that may have this one: {}",
-        likely.words()
+        "no wake-up was recorded, and the server has its locks in its own memory; it is {one} that may have this one: {}{}",
+        likely.words(),
+        client.words()
     );
     Candidate::unseen(thread, silent.clone(), (None, since), why)
 }

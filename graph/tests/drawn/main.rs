@@ -37,6 +37,7 @@ mod refused;
 mod retries;
 mod runtimes;
 mod servers;
+mod session_threads;
 mod sessions;
 mod shared_memory;
 mod split;

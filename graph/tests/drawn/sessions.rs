@@ -2,18 +2,18 @@
 
 use crate::draw::middle::{epoll, tcp};
 use crate::draw::{Drawing, slice, what};
-use pg_event::{Direction, ObjectId, ObjectKind, OffState, Relation, ThreadId};
+use pg_event::{Direction, ObjectId, ObjectKind, Relation, ThreadId};
 use pg_graph::report::Report;
 use pg_graph::{Selection, VictimOptions, select};
 
 /// A client and the session that serves it: the client's thread, the session's, and their ends of the connection.
-struct Pair {
-    client: ThreadId,
-    session: ThreadId,
-    ends: (ObjectId, ObjectId),
+pub(crate) struct Pair {
+    pub(crate) client: ThreadId,
+    pub(crate) session: ThreadId,
+    pub(crate) ends: (ObjectId, ObjectId),
 }
 
-fn connection(d: &mut Drawing, n: u64) -> (ObjectId, ObjectId) {
+pub(crate) fn connection(d: &mut Drawing, n: u64) -> (ObjectId, ObjectId) {
     let mine = d.object(ObjectKind::UnixStream, 10 + n, 20 + n, "");
     (mine, d.object(ObjectKind::UnixStream, 20 + n, 10 + n, "/run/pg/s"))
 }
@@ -148,119 +148,6 @@ fn a_wait_that_an_alarm_interrupts_goes_on() {
     );
 }
 
-/// Threads of one process: only that they wait for the next statement is known.
-fn threads(idle: usize) -> Report {
-    threads_told(idle, 0)
-}
-
-/// The same: one of them has been told more than the others, though its thread served no client before.
-fn threads_told(idle: usize, more: usize) -> Report {
-    let mut d = Drawing::new(9.0);
-    let server = d.process("mariadbd", "mariadbd", None, 0.0);
-    d.wait(server, 0.1, 9.0, "pause").open();
-    let waits = d.stack(&["pthread_cond_timedwait (libc.so.6)", "lock_wait(que_thr_t*) (mariadbd)"]);
-    let reads = d.stack(&["poll (libc.so.6)", "vio_read (mariadbd)", "do_command(THD*, bool) (mariadbd)"]);
-    for n in 0..=idle {
-        let client = d.process(&format!("client{n}"), &format!("client{n}"), None, 0.0);
-        let session = d.thread(server, "one_connection", 0.0);
-        let p = Pair { client, session, ends: connection(&mut d, n as u64) };
-        if n == 0 {
-            let futex = d.object(ObjectKind::Futex, 0x7000, 1, "");
-            d.message(p.client, p.ends.0, Direction::Send, 2.9, 9);
-            d.wait(p.client, 2.95, 9.0, "poll").on(p.ends.0).open();
-            d.message(p.session, p.ends.1, Direction::Receive, 2.96, 9);
-            d.wait(p.session, 3.0, 9.0, "futex").on(futex).stack(waits).open();
-        } else {
-            d.message(p.client, p.ends.0, Direction::Send, 0.9, 9);
-            d.message(p.session, p.ends.1, Direction::Receive, 0.91, 9);
-            if n == more {
-                d.message(p.session, p.ends.1, Direction::Receive, 0.95, 9);
-            }
-            let before = connection(&mut d, 40 + n as u64).1;
-            for i in 0..if n == more { 0 } else { 5 } {
-                d.message(p.session, before, Direction::Receive, 0.1 + 0.1 * f64::from(i), 9);
-            }
-            d.wait(p.session, 1.0, 9.0, "poll").on(p.ends.1).stack(reads).open();
-            d.hold(p.client, p.session, p.ends.1, Relation::Peer, 6.0);
-            let pipe = d.object(ObjectKind::Pipe, 70 + n as u64, 70 + n as u64, "");
-            d.wait(p.client, 1.0, 9.0, "read").on(pipe).open();
-        }
-    }
-    d.diagnose("^client0$")
-}
-
-/// No other session is there: who accepts connections has nothing to do with a lock of rows.
-#[test]
-fn a_lock_of_a_server_without_another_session_may_belong_to_a_prepared_transaction() {
-    let r = threads(0);
-    assert_eq!(slice(&r), ["mariadbd"], "{r:#?}");
-    let why = &r.root_causes[0].why;
-    assert!(why.contains("a prepared transaction can have it"), "{why}");
-}
-
-/// Who waits for a page of a table, with nobody beside, waits for the disk.
-#[test]
-fn a_session_that_reads_a_page_waits_for_no_lock() {
-    let mut d = Drawing::new(9.0);
-    let server = d.process("mariadbd", "mariadbd", None, 0.0);
-    d.wait(server, 0.1, 9.0, "pause").open();
-    let client = d.process("client", "client", None, 0.0);
-    let session = d.thread(server, "one_connection", 0.0);
-    let ends = connection(&mut d, 0);
-    let reads = d.stack(&["pread64 (libc.so.6)", "handler::ha_rnd_next(unsigned char*) (mariadbd)"]);
-    let file = d.object(ObjectKind::File, 5, 0, "/data/t.ibd");
-    d.message(client, ends.0, Direction::Send, 2.9, 9);
-    d.wait(client, 2.95, 9.0, "poll").on(ends.0).open();
-    d.message(session, ends.1, Direction::Receive, 2.96, 9);
-    d.wait(session, 3.0, 9.0, "pread64").state(OffState::Uninterruptible).on(file).stack(reads).open();
-    let r = d.diagnose("^client$");
-    assert!(!r.root_causes[0].why.contains("prepared transaction"), "{r:#?}");
-}
-
-#[test]
-fn idle_threads_of_a_server_may_have_the_lock() {
-    let r = threads(1);
-    let way: Vec<_> = r.slice.iter().map(|s| s.process.as_str()).collect();
-    assert_eq!(way[..4], ["client0", "mariadbd", "mariadbd", "client1"], "{way:?}");
-    assert!(r.root_causes[1].why.contains("may have the lock"), "{}", r.root_causes[1].why);
-    assert!(r.coverage.notes.iter().any(|n| n.contains("innodb_trx")), "{:?}", r.coverage.notes);
-}
-
-/// Of several of which the same is known one is a guess: what its client waits for is not told as the cause before that.
-#[test]
-fn what_is_behind_a_guess_among_many_is_told_after_it() {
-    let surely = threads(1).root_causes[0].confidence;
-    let r = threads(5);
-    let first = &r.root_causes[0];
-    assert_eq!(first.process.as_deref(), Some("mariadbd"), "{r:#?}");
-    assert!(first.why.contains("may have the lock") && first.confidence < surely, "{first:#?}");
-}
-
-/// Who has been told nothing since it connected has locked nothing.
-#[test]
-fn of_idle_threads_the_one_that_was_told_more_is_likelier_to_have_the_lock() {
-    for more in 1..=3 {
-        let r = threads_told(3, more);
-        let named = format!("client{more}");
-        assert_eq!(r.slice[3].process, named, "{r:#?}");
-    }
-}
-
-#[test]
-fn of_many_idle_threads_none_is_named() {
-    let r = threads(9);
-    assert!(slice(&r).iter().all(|s| !s.contains("client1")), "{:?}", slice(&r));
-    assert!(r.coverage.notes.iter().any(|n| n.contains("innodb_trx")), "{:?}", r.coverage.notes);
-}
-
-/// No look at who has the other end came in time: messages tell which thread took the request.
-#[test]
-fn who_took_the_request_is_known_from_messages() {
-    let r = threads(1);
-    let weak = r.slice[1].why_weak.as_deref().unwrap_or_default();
-    assert!(weak.contains("the last message at the other end"), "{weak}");
-}
-
 /// Nobody idles in a transaction: the lock can be that of a prepared one, which has no session any more.
 #[test]
 fn a_lock_that_no_session_has() {
@@ -335,49 +222,6 @@ fn a_session_whose_client_takes_its_answer_slowly() {
     let why = &r.root_causes[1].why;
     assert!(why.contains("had the lock and waited 5.01 s until its client export"), "{why}");
     assert!(!why.contains("next statement"), "{why}");
-}
-
-/// The wait for a row ends by its time-out: a session that executes a statement all the while comes before one that idles.
-#[test]
-fn a_thread_that_executes_a_statement_may_have_the_lock() {
-    let mut d = Drawing::new(9.0);
-    let server = d.process("mariadbd", "mariadbd", None, 0.0);
-    d.wait(server, 0.1, 9.0, "pause").open();
-    let waits = d.stack(&[
-        "pthread_cond_timedwait (libc.so.6)",
-        "lock_wait(que_thr_t*) (mariadbd)",
-        "dispatch_command(THD*) (mariadbd)",
-    ]);
-    let reads = d.stack(&["poll (libc.so.6)", "vio_read (mariadbd)", "do_command(THD*, bool) (mariadbd)"]);
-    let runs = d.stack(&[
-        "my_md5 (mariadbd)",
-        "dispatch_command(THD*) (mariadbd)",
-        "do_command(THD*, bool) (mariadbd)",
-    ]);
-    let mut pair = |name: &str| {
-        let client = d.process(name, name, None, 0.0);
-        let session = d.thread(server, "one_connection", 0.0);
-        Pair { client, session, ends: connection(&mut d, u64::from(client.0)) }
-    };
-    let (victim, idle, busy) = (pair("shop"), pair("pool"), pair("report"));
-    let futex = d.object(ObjectKind::Futex, 0x7000, 1, "");
-    d.message(victim.client, victim.ends.0, Direction::Send, 2.9, 9);
-    d.wait(victim.client, 2.95, 8.01, "poll").on(victim.ends.0).by(victim.session, "sendto", victim.ends.1);
-    d.message(victim.session, victim.ends.1, Direction::Receive, 2.96, 9);
-    d.wait(victim.session, 3.0, 8.0, "futex").on(futex).op(393, 0).stack(waits).times_out();
-    d.wait(idle.session, 1.0, 9.0, "poll").on(idle.ends.1).stack(reads).open();
-    d.hold(idle.client, idle.session, idle.ends.1, Relation::Peer, 6.0);
-    let pipe = d.object(ObjectKind::Pipe, 70, 70, "");
-    d.wait(idle.client, 1.0, 9.0, "read").on(pipe).open();
-    d.wait(busy.client, 1.0, 9.0, "poll").on(busy.ends.0).open();
-    d.runs(busy.session, 1.0, 9.0, runs);
-    for t in [victim.client, victim.session] {
-        d.wait(t, 8.2, 9.0, "pause").open();
-    }
-    let r = d.diagnose("^shop$");
-    assert_eq!(r.root_causes[0].function.as_deref(), Some("my_md5"), "{r:#?}");
-    let weak = r.slice[2].why_weak.as_deref().unwrap_or_default();
-    assert!(weak.contains("one of 2 sessions") && weak.contains("executing a statement"), "{weak}");
 }
 
 /// A session has a lock and asks its own server for it over a second connection: no lock table of the server shows that.

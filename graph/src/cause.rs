@@ -330,6 +330,7 @@ impl Writer<'_> {
             Some(FindingKind::Sleeping | FindingKind::Circular) => 0.88,
             Some(
                 FindingKind::Closed
+                | FindingKind::Starved(_)
                 | FindingKind::Throttled
                 | FindingKind::Froze
                 | FindingKind::Session

@@ -49,14 +49,49 @@ pub(crate) fn waits_for_timer(v: &Vertex, catalog: &Catalog) -> bool {
 const TAKERS: [(&str, &str); 2] =
     [("_worker", "/concurrent/futures/thread.py"), ("_handle_tasks", "/multiprocessing/pool.py")];
 
+/// Functions of the library in which a thread waits for the result of work that it gave to a pool.
+const RESULTS: [(&str, &str); 6] = [
+    ("result", "/concurrent/futures/_base.py"),
+    ("exception", "/concurrent/futures/_base.py"),
+    ("wait", "/concurrent/futures/_base.py"),
+    ("as_completed", "/concurrent/futures/_base.py"),
+    ("get", "/multiprocessing/pool.py"),
+    ("wait", "/multiprocessing/pool.py"),
+];
+
+/// The function in which a pool's thread works, in the same files.
+const POOLS: [(&str, &str); 2] =
+    [("_worker", "/concurrent/futures/thread.py"), ("worker", "/multiprocessing/pool.py")];
+
+/// Does a thread of a Python program wait for the result of work that it gave to a pool, and is it one of a pool's threads
+/// itself? `None`: it waits for no such result.
+pub(crate) fn waits_for_result(v: &Vertex, catalog: &Catalog) -> Option<bool> {
+    let script: Vec<(&str, &str)> =
+        catalog.frames_of(v.user_stack).filter_map(|f| script_frame(f, catalog)).collect();
+    let is = |of: &(&str, &str), known: &[(&str, &str)]| {
+        known.iter().any(|(name, file)| of.0 == *name && of.1.ends_with(file))
+    };
+    // What the wait is made of lies above.
+    let first = script.iter().find(|f| !f.1.ends_with("/threading.py"))?;
+    is(first, &RESULTS).then(|| script.iter().any(|f| is(f, &POOLS)))
+}
+
+/// The last part of a function's name and the file, of a frame that is of a Python program.
+fn script_frame<'a>(f: &'a Frame, catalog: &'a Catalog) -> Option<(&'a str, &'a str)> {
+    let module = catalog.modules.get(f.module.index()).filter(|m| m.kind == ModuleKind::Python)?;
+    Some((f.function.rsplit('.').next().unwrap_or_default(), module.short()))
+}
+
 /// Does a thread of a Python program wait for the next item of a queue, as its workers do?
 pub(crate) fn takes_from_queue(v: &Vertex, catalog: &Catalog) -> bool {
-    let module = |f: &Frame| catalog.modules.get(f.module.index());
-    let of = |f: &Frame, file: &str| module(f).is_some_and(|m| m.short().ends_with(file));
-    let called = |f: &Frame, name: &str| f.function.rsplit('.').next() == Some(name);
-    let mut script =
-        catalog.frames_of(v.user_stack).filter(|f| module(f).is_some_and(|m| m.kind == ModuleKind::Python));
+    let mut script = catalog.frames_of(v.user_stack).filter_map(|f| script_frame(f, catalog));
     let innermost = script.next();
-    innermost.is_some_and(|f| TAKERS.iter().any(|(name, file)| called(f, name) && of(f, file)))
-        || innermost.into_iter().chain(script).any(|f| called(f, "get") && of(f, "/queue.py"))
+    innermost.is_some_and(|f| TAKERS.iter().any(|(name, file)| f.0 == *name && f.1.ends_with(file)))
+        || innermost.into_iter().chain(script).any(|f| f.0 == "get" && f.1.ends_with("/queue.py"))
+}
+
+/// Is it a thread of a pool, at work or without?
+pub(crate) fn is_of_pool(v: &Vertex, catalog: &Catalog) -> bool {
+    let mut script = catalog.frames_of(v.user_stack).filter_map(|f| script_frame(f, catalog));
+    script.any(|f| POOLS.iter().any(|(name, file)| f.0 == *name && f.1.ends_with(file)))
 }

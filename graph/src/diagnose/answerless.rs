@@ -12,7 +12,7 @@ use crate::class::{WaitClass, class, is_schedulers_own, opens_fifo};
 use crate::episode::LONG_SINGLE;
 use crate::victim::kept_out;
 use crate::words::span;
-use crate::{EventGraph, VertexId, Weak};
+use crate::{EventGraph, VertexId};
 use pg_event::{Catalog, ObjectKind, ProcessId, Relation, ThreadId};
 
 /// The main thread of a process (the one with its pid), else its first.
@@ -117,7 +117,7 @@ impl Walk<'_> {
             self.found(thread, FindingKind::Sleeping, group_spans(group));
             return Ok(());
         }
-        if self.by_sessions(thread, group, &silent)? {
+        if self.by_sessions(thread, group, &silent)? || self.by_starved_pool(thread, group) {
             return Ok(());
         }
         let mut holders = self.holders(thread, group, class, &silent);
@@ -328,25 +328,6 @@ impl Walk<'_> {
         // An open question ends a look ahead as well; what it came to counts.
         let _ = ahead.visit(c.thread, c.spans.clone(), c.entry.clone());
         ahead.out.ring
-    }
-
-    /// Children whose end interrupted the waits, as a second opinion.
-    fn interruptions(&self, group: &Group) -> Vec<Candidate> {
-        let mut out: Vec<Candidate> = Vec::new();
-        for clip in &group.clips {
-            let Some(id) = self.g.waking(clip.last) else { continue };
-            let e = self.g.edge(id);
-            if self.only_interrupts(clip, &e) && self.counts(self.g.vertex(e.from).thread) {
-                let spans = (clip.start, clip.end.min(e.from_time.max(clip.start)));
-                Candidate::add(&mut out, self, id, &e, spans, clip.blocked, true);
-            }
-        }
-        for c in &mut out {
-            let why =
-                "its end interrupted the wait (SIGCHLD); others have the other end of what was waited for";
-            (c.weak, c.entry.why_weak) = (Some(Weak::Signal), Some(why.into()));
-        }
-        out
     }
 
     /// The holder idles: show it, then look whether a baseline tells who should have acted.

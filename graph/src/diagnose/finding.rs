@@ -58,6 +58,8 @@ pub(crate) enum FindingKind {
     Circular,
     /// All threads that could let each other go on wait.
     Closed,
+    /// So many threads of a pool, all that it has, wait for results of work that waits for one of them.
+    Starved(u32),
     /// Waits for a device or file system.
     Device,
     /// Stopped by a signal.

@@ -45,6 +45,7 @@ mod session_client;
 mod sessions;
 mod span;
 mod started;
+mod starved;
 mod stuck;
 mod told;
 mod tries;

@@ -150,6 +150,25 @@ impl Walk<'_> {
                 end && other != own && other != ended
             })
     }
+
+    /// Children whose end interrupted the waits, as a second opinion.
+    pub(super) fn interruptions(&self, group: &Group) -> Vec<Candidate> {
+        let mut out: Vec<Candidate> = Vec::new();
+        for clip in &group.clips {
+            let Some(id) = self.g.waking(clip.last) else { continue };
+            let e = self.g.edge(id);
+            if self.only_interrupts(clip, &e) && self.counts(self.g.vertex(e.from).thread) {
+                let spans = (clip.start, clip.end.min(e.from_time.max(clip.start)));
+                Candidate::add(&mut out, self, id, &e, spans, clip.blocked, true);
+            }
+        }
+        for c in &mut out {
+            let why =
+                "its end interrupted the wait (SIGCHLD); others have the other end of what was waited for";
+            (c.weak, c.entry.why_weak) = (Some(Weak::Signal), Some(why.into()));
+        }
+        out
+    }
 }
 
 /// When the time-out was before the wait that `last` leads in with, if who ended that only reacted to what the thread did then,

@@ -90,3 +90,52 @@ fn an_event_loop_that_waits_for_its_workers_is_what_hangs() {
         assert_eq!((r.victim.tid == 1000, worker), (own, true), "{r:#?}");
     }
 }
+
+/// The threads of a Python pool wait for results of work that they gave to their own pool; `busy`: one of them computes.
+fn starved(busy: bool) -> Drawing {
+    let mut d = Drawing::new(9.0);
+    let app = d.process("app", "app.py", None, 0.0);
+    let result = |d: &mut Drawing, n: u64, t: ThreadId, beneath: &[&str]| {
+        let mut stack = vec![
+            "do_futex_wait (libc.so.6)",
+            "PyThread_acquire_lock_timed (python3.11)",
+            "Condition.wait (python3.11/threading.py:320)",
+            "Future.result (python3.11/concurrent/futures/_base.py:451)",
+        ];
+        stack.extend(beneath);
+        let stack = d.stack(&stack);
+        let word = d.object(ObjectKind::Futex, 0x10 + n, 1, "");
+        d.wait(t, 0.5 + 0.1 * n as f64, 9.0, "futex").on(word).stack(stack).op(128 | 9, 0).open();
+    };
+    for n in 1..=3 {
+        let t = d.thread(app, "pool", 0.0);
+        if busy && n == 2 {
+            let sums = d.stack(&["sum (app.py:3)", "_worker (python3.11/concurrent/futures/thread.py:83)"]);
+            d.runs(t, 0.5, 9.0, sums);
+        } else {
+            result(
+                &mut d,
+                n,
+                t,
+                &["table (app.py:9)", "_worker (python3.11/concurrent/futures/thread.py:83)"],
+            );
+        }
+    }
+    result(&mut d, 0, app, &["main (app.py:20)"]);
+    d
+}
+
+#[test]
+fn a_pool_that_waits_for_itself() {
+    let r = starved(false).diagnose("^app");
+    let first = &r.root_causes[0];
+    assert_eq!(first.tid, Some(1003), "{r:#?}");
+    assert!(first.why.contains("all 3 of its threads wait for such results"), "{}", first.why);
+    assert!(first.why.contains("table"), "{}", first.why);
+}
+
+#[test]
+fn a_pool_of_which_one_is_at_work_does_not_wait_for_itself() {
+    let r = starved(true).diagnose("^app");
+    assert!(r.root_causes.iter().all(|c| !c.why.contains("its threads wait")), "{r:#?}");
+}

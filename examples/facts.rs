@@ -30,7 +30,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let Some(x) = c.object(o) else { return "nothing".to_owned() };
         let members: Vec<_> = x.members.iter().map(|m| m.0.to_string()).collect();
         let members = if members.is_empty() { String::new() } else { format!(" of {}", members.join(",")) };
-        format!("#{} {} (peer {}){members}", o.0, clean(&x.label()), x.peer)
+        let asked = if x.unanswered > 0 { ", asked before" } else { "" };
+        format!("#{} {} (peer {}{asked}){members}", o.0, clean(&x.label()), x.peer)
     };
     let stack = |s: StackId| {
         let names = c.frames_of(s).map(|f| if f.function.is_empty() { "?" } else { &f.function });

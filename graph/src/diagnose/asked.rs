@@ -155,7 +155,27 @@ impl Walk<'_> {
             return candidates.iter().all(asks);
         }
         let asked = self.asked_processes(thread, &owed, &spans);
-        !candidates.iter().any(|c| asked.contains(&process(c.thread)))
+        let of_asked = |asked: &HashSet<_>| candidates.iter().any(|c| asked.contains(&process(c.thread)));
+        if !of_asked(&asked) {
+            return true;
+        }
+        // What it asks somebody again and again, and is told, is beside: one that it had asked before has not answered yet.
+        owed.retain(|o| self.owes_since(thread, *o, &spans));
+        !owed.is_empty() && !of_asked(&self.asked_processes(thread, &owed, &spans))
+    }
+
+    /// Had this connection been asked over before, and came nothing over it in all this time, while who has its other end is at
+    /// work?
+    fn owes_since(&self, thread: ThreadId, over: ObjectId, spans: &Spans) -> bool {
+        let (a, b) = extent(spans);
+        let silent =
+            self.g.ipc_of(thread, a.saturating_add(AT_ONCE)..b).iter().all(|m| m.what.object != over);
+        let at_work = |h: &HoldFact| {
+            let process = self.c.process_id_of(h.holder);
+            process.is_some_and(|p| self.g.threads_of(p).any(|t| self.at_work(t, spans)))
+        };
+        let mut held = self.g.holds(thread, a..b.saturating_add(1));
+        silent && held.any(|h| h.object == over && h.relation == Relation::Peer && at_work(&h))
     }
 
     /// Did it let `server` turn by what it sent over a connection that it made to it?

@@ -248,36 +248,6 @@ fn a_proxy_waits_for_its_helper_and_not_for_another_client() {
     assert_eq!(way(&r).get(2), Some(&1002), "{r:#?}");
 }
 
-/// An event loop has connections with two others, who wait for something of their own each. Only one of them had been asked
-/// when the recording began: whose last message was the loop's.
-#[test]
-fn whom_an_event_loop_had_asked_before_is_known_by_the_connection() {
-    for asked in [0, 1] {
-        let mut d = Drawing::new(5.0);
-        let (client, proxy) =
-            (d.process("client", "client", None, 0.0), d.process("proxy", "proxy", None, 0.0));
-        let others = ["first", "second"].map(|name| d.process(name, name, None, 0.0));
-        let (own, far) = tcp(&mut d, 40_000, 80);
-        let ends = [tcp(&mut d, 40_001, 8001), tcp(&mut d, 40_002, 8002)];
-        d.catalog.objects[ends[asked].0.index()].unanswered = 3_000_000_000;
-        let all = epoll(&mut d, &[far, ends[0].0, ends[1].0]);
-        waits(&mut d, client, "recvfrom", own);
-        d.hold(proxy, client, own, Relation::Peer, 0.7);
-        waits(&mut d, proxy, "epoll_wait", all);
-        d.hold(client, proxy, far, Relation::Peer, 0.7);
-        for (t, (near, _)) in others.into_iter().zip(ends) {
-            d.hold(t, proxy, near, Relation::Peer, 0.7);
-            let file = d.object(ObjectKind::File, u64::from(near.0), 45, "/mnt/state");
-            waits(&mut d, t, "fsync", file);
-        }
-        let r = d.diagnose("^client$");
-        assert_eq!(r.questions.len(), 0, "{r:#?}");
-        assert_eq!(way(&r), [1000, 1001, [1002, 1003][asked]], "{r:#?}");
-        let why = r.slice[2].why_weak.as_deref().unwrap_or_default();
-        assert!(why.ends_with("and was asked 3.00 s before the recording began"), "{why}");
-    }
-}
-
 /// The first thread of a server only accepts; the one that has the connection sleeps since before the recording.
 #[test]
 fn who_sleeps_serves_where_the_other_only_accepts() {
@@ -318,33 +288,6 @@ fn of_two_that_are_polled_the_one_that_was_asked_is_waited_for() {
         let r = d.diagnose("^client$");
         assert_eq!(r.questions.len(), 0, "{r:#?}");
         assert_eq!(way(&r), [1000, [1001, 1002][asked]], "{r:#?}");
-    }
-}
-
-/// A proxy with two event loops may ask its back end for one request at a time: that of the other loop is there, and the
-/// client's waits in the first one's queue.
-#[test]
-fn of_several_event_loops_the_one_that_asked_is_followed() {
-    for asked in [true, false] {
-        let mut d = Drawing::new(5.0);
-        let (client, proxy) =
-            (d.process("client", "client", None, 0.0), d.process("proxy", "proxy", None, 0.0));
-        let other = d.thread(proxy, "proxy", 0.0);
-        let backend = d.process("backend", "backend", None, 0.0);
-        let (own, far) = tcp(&mut d, 40_000, 80);
-        let (to_backend, _) = tcp(&mut d, 40_001, 8080);
-        d.catalog.objects[to_backend.index()].unanswered = if asked { 2_000_000_000 } else { 0 };
-        let (first, second) = (epoll(&mut d, &[far]), epoll(&mut d, &[to_backend]));
-        waits(&mut d, client, "poll", own);
-        d.hold(proxy, client, own, Relation::Peer, 0.7);
-        waits(&mut d, proxy, "epoll_wait", first);
-        d.hold(client, proxy, far, Relation::Peer, 0.7);
-        waits(&mut d, other, "epoll_wait", second);
-        d.hold(backend, other, to_backend, Relation::Peer, 0.7);
-        let sum = d.stack(&["sum (backend)", "main (backend)"]);
-        d.runs(backend, 0.0, 5.0, sum);
-        let r = d.diagnose("^client$");
-        assert_eq!(way(&r), if asked { vec![1000, 1001, 1002, 1003] } else { vec![1000, 1001] }, "{r:#?}");
     }
 }
 

@@ -4,6 +4,7 @@ mod asking;
 mod attached;
 mod attached_buses;
 mod attached_locks;
+mod attached_loops;
 mod attached_servers;
 mod attached_threads;
 mod attached_victims;

@@ -117,7 +117,8 @@ impl Walk<'_> {
             self.found(thread, FindingKind::Sleeping, group_spans(group));
             return Ok(());
         }
-        if self.by_sessions(thread, group, &silent)? || self.by_starved_pool(thread, group) {
+        let by_others = self.by_sessions(thread, group, &silent)? || self.by_standby(thread, &silent)?;
+        if by_others || self.by_starved_pool(thread, group) {
             return Ok(());
         }
         let mut holders = self.holders(thread, group, class, &silent);

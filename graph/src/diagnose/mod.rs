@@ -44,6 +44,7 @@ mod runtime;
 mod session_client;
 mod sessions;
 mod span;
+mod standby;
 mod started;
 mod starved;
 mod stuck;

@@ -2,10 +2,10 @@
 //! transaction is so because its client does something else first: it waits for somebody, or sleeps through it all. A
 //! pool's connections are in none: their client waits for whatever comes.
 
-use super::activity::{Mostly, activity};
+use super::activity::{Mostly, Spans, activity, extent};
 use super::walk::Walk;
 use crate::class::{WaitClass, class};
-use pg_event::{Ns, Relation, ThreadId};
+use pg_event::{Ns, ObjectId, ObjectKind, Relation, ThreadId};
 
 /// What a session's client does, the likelier to be in a transaction first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -35,31 +35,44 @@ impl Client {
 
 impl Walk<'_> {
     /// What the client of a session that idles does in this time.
-    pub(super) fn client(&self, session: ThreadId, (a, b): (Ns, Ns)) -> Client {
-        let Some(own) = self.g.vertex_at(session, b).map(|v| self.g.vertex(v).object) else {
-            return Client::Unknown;
-        };
+    pub(super) fn client(&self, session: ThreadId, spans: &Spans) -> Client {
         let does = |t: ThreadId| {
             if self.path.iter().any(|p| p.0 == t) {
                 Client::OnTheWay
-            } else if self.is_kept(t, (a, b)) {
+            } else if self.is_kept(t, spans) {
                 Client::Kept
             } else {
                 Client::Rests
             }
         };
-        if let Some(&(_, t)) = self.at_other_ends(session, &[own], b).first() {
-            return does(t);
+        self.clients(session, extent(spans).1).into_iter().map(does).min().unwrap_or(Client::Unknown)
+    }
+
+    /// Who has the other end of the connection at which a session waits at a time: by the messages the one thread that does; else
+    /// all threads of the process.
+    pub(super) fn clients(&self, session: ThreadId, at: Ns) -> Vec<ThreadId> {
+        let Some(v) = self.g.vertex_at(session, at).map(|v| self.g.vertex(v)) else { return Vec::new() };
+        let members = self.c.object(v.object).map_or(&[][..], |o| &o.members);
+        let ends: Vec<_> =
+            members.iter().copied().chain([v.object]).filter(|o| self.is_connection(*o)).collect();
+        if let Some((_, t)) = self.at_other_ends(session, &ends, at).into_iter().max() {
+            return vec![t];
         }
-        let mut holds = self.g.holds(session, 0..b.saturating_add(1));
-        let peer = holds.find(|h| h.object == own && h.relation == Relation::Peer);
-        let Some(process) = peer.and_then(|h| self.c.process_id_of(h.holder)) else { return Client::Unknown };
-        self.g.threads_of(process).map(does).min().unwrap_or(Client::Unknown)
+        let mut holds = self.g.holds(session, 0..at.saturating_add(1));
+        let peer = holds.find(|h| ends.contains(&h.object) && h.relation == Relation::Peer);
+        let process = peer.and_then(|h| self.c.process_id_of(h.holder));
+        process.map_or_else(Vec::new, |p| self.g.threads_of(p).collect())
+    }
+
+    fn is_connection(&self, o: ObjectId) -> bool {
+        self.c
+            .object(o)
+            .is_some_and(|o| matches!(o.kind, ObjectKind::UnixStream | ObjectKind::Tcp) && o.peer != 0)
     }
 
     /// Does a thread mostly wait for somebody (a person, too), or sleep through this time at once?
-    fn is_kept(&self, t: ThreadId, (a, b): (Ns, Ns)) -> bool {
-        let act = activity(self.g, self.c, t, &vec![(a, b)]);
+    pub(super) fn is_kept(&self, t: ThreadId, spans: &Spans) -> bool {
+        let act = activity(self.g, self.c, t, spans);
         match act.mostly() {
             Mostly::Running | Mostly::Runnable => true,
             Mostly::Waiting(i) => act.groups.get(i).is_some_and(|g| {

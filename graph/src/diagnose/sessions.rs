@@ -10,6 +10,7 @@ use super::finding::{Finding, FindingKind};
 use super::node::{SliceNode, one_of};
 use super::pose::Posed;
 use super::session_client::Client;
+use super::standby::sends_log;
 use super::walk::{Flow, Walk, group_spans};
 use crate::class::{POSTGRES_LOCKS, WaitClass};
 use crate::profile::profile;
@@ -136,7 +137,7 @@ impl Walk<'_> {
         // Who has been told nothing yet has locked nothing: of those that only idle, who has been told more is likelier to have.
         let told =
             |x: &(Likely, Ns, ThreadId)| if x.0 == Likely::Unknown { self.statements(x.2, a) } else { 0 };
-        let mut found: Vec<_> = found.into_iter().map(|x| (x.0, self.client(x.2, (a, b)), x)).collect();
+        let mut found: Vec<_> = found.into_iter().map(|x| (x.0, self.client(x.2, silent), x)).collect();
         found.sort_by_key(|(likely, client, x)| (*likely, *client, std::cmp::Reverse(told(x)), x.1, x.2));
         let all = found.len();
         // Of many that only may be in a transaction none is named, but for those whose clients are kept from going on.
@@ -242,6 +243,7 @@ impl Walk<'_> {
         (a, b): (Ns, Ns),
     ) -> Vec<(Likely, Ns, ThreadId)> {
         let own = self.c.thread(thread).map_or(ProcessId::NONE, |t| t.process);
+        let advisory = self.out.nodes.last().is_some_and(|n| stack_has(n, &["pg_advisory"]));
         let Some(server) = self.c.process(own).map(|p| p.parent).filter(|p| p.is_some()) else {
             return Vec::new();
         };
@@ -259,12 +261,18 @@ impl Walk<'_> {
             let (since, until) =
                 at.filter(|v| v.start <= middle && middle <= v.woken).map_or((b, b), |v| (v.start, v.woken));
             let title = cmdline_at(self.c, t, until);
+            if sends_log(&title) {
+                continue;
+            }
             let here = |s: &Session<'_>| database.is_none_or(|d| s.database == d);
             let Some(s) = Session::of(&title).filter(here) else { continue };
             if s.in_transaction() {
                 out.push((if since <= a { Likely::Idle } else { Likely::Later }, since, t));
             } else if s.busy() {
                 out.push((Likely::Busy, since, t));
+            } else if advisory && s.does == "idle" && self.client(t, &vec![(a, b)]).is_kept() {
+                // A lock of its own keeping outlives transactions.
+                out.push((if since <= a { Likely::Unknown } else { Likely::Later }, since, t));
             }
         }
         out

@@ -4,6 +4,7 @@
 //! event graph and algorithm 1 of Argus (sections 2.2 and 4 of the paper), and the bounded critical path
 //! of Giraldeau and Dagenais.
 
+mod alike;
 mod also;
 mod answers;
 mod baseline;

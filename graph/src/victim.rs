@@ -1,11 +1,12 @@
 //! Victims: suspicious vertices, worst first.
 
+use crate::alike::Alike;
 use crate::class::{
     WaitClass, asked, class, connected, is_schedulers_own, joins, of_runtimes_own, only_listens, owed, vague,
     waits_for_postgres_lock,
 };
 use crate::diagnose::left_alone;
-use crate::episode::{Episode, WaitKey, episodes, in_small_pieces, times_put_off, typical};
+use crate::episode::{Episode, episodes, in_small_pieces, times_put_off, typical};
 use crate::front::{LOOKED_AT, seen_first};
 use crate::looks::Purpose;
 use crate::profile::profile;
@@ -18,7 +19,6 @@ use crate::{
 };
 use crate::{refused, unserved};
 use pg_event::{Catalog, Ns, ObjectId, Relation, ThreadId};
-use std::collections::HashMap;
 
 /// What counts as suspicious.
 #[derive(Clone, PartialEq, Debug)]
@@ -214,34 +214,6 @@ pub fn victim_of(graph: &EventGraph, catalog: &Catalog, vertex: VertexId) -> Opt
     Some(victim)
 }
 
-/// How long each wait of a thread lasted, by what they have in common.
-struct Alike(HashMap<WaitKey, Vec<Ns>>);
-
-impl Alike {
-    fn of(all: &[Episode]) -> Self {
-        let mut by_key: HashMap<WaitKey, Vec<Ns>> = HashMap::new();
-        for e in all {
-            if let Some(key) = e.key {
-                by_key.entry(key).or_default().push(e.duration());
-            }
-        }
-        for lengths in by_key.values_mut() {
-            lengths.sort_unstable();
-        }
-        Self(by_key)
-    }
-
-    /// Is one of these waits, of this length, the same again and again and about as long each time: a loop that
-    /// idles?
-    fn idles(&self, key: WaitKey, length: Ns) -> bool {
-        let Some(all) = self.0.get(&key) else { return false };
-        // It is one of them itself, and near to itself unless it took no time.
-        let others = all.len().saturating_sub(1);
-        let near = all.len() - all.partition_point(|d| d.saturating_mul(3) < length);
-        others >= 4 && (near - 1) * 2 >= others
-    }
-}
-
 /// So many waits that end by their time-out are turns.
 const TURNS: usize = 5;
 
@@ -277,6 +249,8 @@ fn weight(graph: &EventGraph, catalog: &Catalog, e: &Episode, alike: &Alike) -> 
         WaitClass::Traced | WaitClass::Stopped | WaitClass::Lock | WaitClass::Room => 0.9,
         WaitClass::Disk => 0.85,
         WaitClass::Channel if asked(graph, catalog, e.first) => 1.0,
+        // It reads what the kernel tells every now and then: nothing that could come from anybody.
+        WaitClass::Channel | WaitClass::Other if e.waits >= TURNS && v.object.is_none() && !v.open => 0.05,
         WaitClass::Channel => 0.6,
         // Nobody can wake it.
         WaitClass::Condition if !v.timed_out && left_alone(graph, catalog, &v, e.end) => 0.9,

@@ -170,3 +170,21 @@ fn who_waits_for_a_thread_that_reads_output_is_still_the_victim() {
     let r = d.diagnose("^node app.js$");
     assert_eq!(r.victim.tid, 1000, "{r:#?}");
 }
+
+/// An agent reads each second what the kernel tells of its devices: that adds up, and is no hang.
+#[test]
+fn who_reads_what_the_kernel_tells_now_and_then_does_not_hang() {
+    let mut d = Drawing::new(9.0);
+    let agent = d.process("agent", "agent", None, 0.0);
+    let job = d.process("job", "job", None, 0.0);
+    for n in 0..8 {
+        let at = f64::from(n) + 0.5;
+        d.wait(agent, at, at + 0.999, "read").timer();
+    }
+    d.wait(agent, 8.5, 9.0, "pause").open();
+    let lock = d.object(ObjectKind::FileLock, 7, 0, "/run/lock");
+    d.wait(job, 4.0, 9.0, "flock").on(lock).open();
+    let (g, c) = d.build();
+    let all = victims(&g, &c, &VictimOptions::default());
+    assert_eq!(all.first().map(|v| v.thread), Some(job), "{all:#?}");
+}

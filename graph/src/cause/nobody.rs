@@ -2,9 +2,9 @@
 
 use super::Writer;
 use crate::class::{is_schedulers_own, on_condition, private_futex};
-use crate::diagnose::{Mostly, SliceNode, activity};
+use crate::diagnose::{Mostly, SliceNode, activity, killed_by, main_thread};
 use crate::words::{moment, short_who, span, who};
-use pg_event::{Ns, ThreadId};
+use pg_event::{Ns, Process, ProcessId, ThreadId};
 
 impl Writer<'_> {
     /// Only the other threads of its process could have woken a step, and none did: what the only one did meanwhile.
@@ -78,6 +78,21 @@ impl Writer<'_> {
         }
     }
 
+    /// Another process of the same program that was killed before the end of a step: `app (pid 9), which was killed (signal 9) at
+    /// 3.1 s, may have been to`.
+    fn killed_fellow(&self, n: &SliceNode) -> Option<String> {
+        let own = self.c.process_id_of(n.thread)?;
+        let exe = &self.c.process(own)?.exe;
+        let killed = |(i, p): (usize, &Process)| {
+            let at = p.end.filter(|e| *e > 0 && *e < n.start + n.duration)?;
+            let signal = killed_by(p).filter(|_| !exe.is_empty() && p.exe == *exe)?;
+            Some((at, signal, ProcessId(i as u32)))
+        };
+        let (at, signal, id) = self.c.processes.iter().enumerate().filter_map(killed).max()?;
+        let one = who(self.c, main_thread(self.g, self.c, id)?);
+        Some(format!("{one}, which was killed (signal {signal}) at {}, may have been to", moment(at)))
+    }
+
     /// Of a step that waits for a word of shared memory, in a process without other threads: that no other process has it mapped,
     /// or which of those that have wait for it, too.
     pub(super) fn nobody_maps(&self, n: &SliceNode) -> Option<String> {
@@ -88,7 +103,7 @@ impl Writer<'_> {
             return None;
         }
         let fellows: Vec<_> = found.iter().map(|h| h.holder).filter(|t| *t != n.thread).collect();
-        let gone = "whoever was to has ended or never came";
+        let gone = self.killed_fellow(n).unwrap_or_else(|| "whoever was to has ended or never came".into());
         Some(match fellows[..] {
             [] => format!(
                 "nobody can wake it as things are: no other process has that memory mapped, so {gone}"

@@ -71,7 +71,7 @@ pub(crate) use paused::seen_paused;
 pub(crate) use ring::keeps_itself;
 pub(crate) use sessions::{MARIADB_LOCKS, NEXT_STATEMENT, executes, waits_for_lock};
 pub use span::path_of_span;
-pub(crate) use started::{KILLED, STARTED, meant, sent_by};
+pub(crate) use started::{KILLED, STARTED, killed_by, meant, sent_by};
 pub(crate) use told::{SHORTLY, TOLD, told};
 pub(crate) use wakers::only_reacts;
 

@@ -281,11 +281,9 @@ impl Walk<'_> {
     /// before it began to; not by its parent, which means it.
     fn killed_child(&self, parent: ProcessId, began: Ns, until: Ns) -> Option<(ThreadId, Ns)> {
         const SHORTLY: Ns = 1_000_000_000;
-        /// SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGKILL, SIGSEGV, SIGTERM, SIGSYS.
-        const KILLS: [u32; 8] = [4, 6, 7, 8, 9, 11, 15, 31];
         let killed = |(i, p): (usize, &Process)| {
             let signal = p.exit_status.map(|s| s & 0x7f)?;
-            if !KILLS.contains(&signal) && !self.failed_copy(p) {
+            if killed_by(p).is_none() && !self.failed_copy(p) {
                 return None;
             }
             let at = p.end.filter(|e| *e > 0 && *e < until && began <= e.saturating_add(SHORTLY))?;
@@ -296,6 +294,13 @@ impl Walk<'_> {
         let (at, id) = self.c.processes.iter().enumerate().filter_map(killed).max()?;
         main_thread(self.g, self.c, id).map(|t| (t, at))
     }
+}
+
+/// The signal that ended a process, where it is one that kills.
+pub(crate) fn killed_by(p: &Process) -> Option<u32> {
+    /// SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGKILL, SIGSEGV, SIGTERM, SIGSYS.
+    const KILLS: [u32; 8] = [4, 6, 7, 8, 9, 11, 15, 31];
+    p.exit_status.map(|s| s & 0x7f).filter(|s| KILLS.contains(s))
 }
 
 /// How a killed child came to be on the way.

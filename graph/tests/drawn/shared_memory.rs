@@ -59,6 +59,30 @@ fn a_semaphore_that_nobody_else_has_mapped() {
     }
 }
 
+/// Another process of the same program was killed: it may have had the semaphore.
+#[test]
+fn who_was_killed_may_have_had_a_semaphore() {
+    for (program, named) in [("/usr/bin/app", true), ("/usr/bin/other", false)] {
+        let mut d = Drawing::new(6.0);
+        let app = d.process("app", "app", None, 0.0);
+        let other = d.process("first", "first", None, 0.0);
+        for (t, exe) in [(app, "/usr/bin/app"), (other, program)] {
+            let p = d.catalog.thread(t).unwrap().process;
+            d.catalog.processes[p.index()].exe = exe.into();
+        }
+        d.wait(other, 0.1, 1.9, "clock_nanosleep").times_out();
+        let p = d.catalog.thread(other).unwrap().process;
+        d.catalog.processes[p.index()].end = Some(2_000_000_000);
+        d.catalog.processes[p.index()].exit_status = Some(9);
+        let word = d.object(ObjectKind::Futex, 0, SHARED_FUTEX | 0x77, "/dev/shm/sem.gate");
+        let stack = d.stack(&["sem_wait (libc.so.6)", "enter (app)"]);
+        d.wait(app, 1.0, 6.0, "futex").on(word).stack(stack).op(265, 0).open();
+        d.hold(app, app, word, Relation::Maps, 2.5);
+        let why = &d.diagnose("^app").root_causes[0].why;
+        assert_eq!(why.contains("first (pid 1001), which was killed (signal 9) at 2.000 s"), named, "{why}");
+    }
+}
+
 /// Who has the memory of a barrier mapped does not have the barrier.
 #[test]
 fn who_does_not_come_to_a_barrier_of_two_processes() {

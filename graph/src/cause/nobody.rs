@@ -4,7 +4,7 @@ use super::Writer;
 use crate::class::{is_schedulers_own, on_condition, private_futex};
 use crate::diagnose::{Mostly, SliceNode, activity, killed_by, main_thread};
 use crate::words::{moment, short_who, span, who};
-use pg_event::{Ns, Process, ProcessId, ThreadId};
+use pg_event::{Ns, Process, ProcessId, Relation, ThreadId};
 
 impl Writer<'_> {
     /// Only the other threads of its process could have woken a step, and none did: what the only one did meanwhile.
@@ -76,6 +76,17 @@ impl Writer<'_> {
             Mostly::Runnable => format!("wanted the CPU for {}", span(act.runnable)),
             Mostly::Unborn | Mostly::Gone | Mostly::Unknown => "did nothing that was recorded".to_owned(),
         }
+    }
+
+    /// Of a step that reads from a pipe: that only processes which wait for it by other threads have its writing end.
+    pub(super) fn only_waiters_write(&self, n: &SliceNode) -> Option<String> {
+        let at = self.o.nodes.iter().position(|x| std::ptr::eq(x, n))?;
+        let process = |t: ThreadId| self.c.process_id_of(t);
+        let mut holds = self.g.holds(n.thread, n.start..(n.start + n.duration).saturating_add(1));
+        let writes = holds.find(|h| h.relation == Relation::Writes && Some(h.object) == n.object)?;
+        let waits = |x: &SliceNode| process(x.thread) == process(writes.holder);
+        let one = self.o.nodes[..at].iter().find(|x| waits(x))?;
+        Some(format!("only {}, which waits for it itself, has the writing end open", who(self.c, one.thread)))
     }
 
     /// Another process of the same program that was killed before the end of a step: `app (pid 9), which was killed (signal 9) at

@@ -152,6 +152,12 @@ impl Walk<'_> {
         if class == WaitClass::Channel && holders.len() > 1 {
             holders = self.asked_of_several(thread, &silent, holders);
         }
+        if class == WaitClass::Channel && self.only_waiters_write(thread, &holders) {
+            let why = "its process waits for this one itself, and it has nothing to do";
+            self.out.rejected.extend(holders.iter().map(|c| (c.thread, why.to_owned())));
+            self.found(thread, FindingKind::Unanswered, group_spans(group));
+            return Ok(());
+        }
         if !holders.is_empty() {
             holders.extend(self.interruptions(group));
             return self.follow_holder(thread, group, class, holders);

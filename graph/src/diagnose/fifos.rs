@@ -1,20 +1,33 @@
 //! FIFOs that are opened crosswise. open(2) of a FIFO waits until somebody opens the other end; who was to do that is
-//! written nowhere. But somebody near who waits in the same way cannot: together they look like a circle.
+//! written nowhere. But somebody near who waits in the same way cannot: together they look like a circle. And FIFOs, and pipes, of which only those have the other end who wait for the reader.
 
 use super::activity::{Group, Spans, activity};
 use super::answerless::main_thread;
+use super::ask::Candidate;
 use super::finding::{Finding, FindingKind};
 use super::node::Entry;
 use super::walk::{Flow, Walk, group_spans};
 use crate::class::opens_fifo;
 use crate::words::{clean, short_label};
 use crate::{EdgeKind, Vertex};
-use pg_event::{Object, ProcessId, StackId, ThreadId};
+use pg_event::{Object, ProcessId, Relation, StackId, ThreadId};
 
 /// More than so many that open FIFOs are no circle but what these programs do.
 const MOST: usize = 4;
 
 impl Walk<'_> {
+    /// Have only idle threads the writing end of a pipe that `thread` reads, in processes that wait for `thread` by others of
+    /// theirs? They opened it for it, or gave it to it, and write nothing.
+    pub(super) fn only_waiters_write(&self, thread: ThreadId, holders: &[Candidate]) -> bool {
+        let process = |t: ThreadId| self.c.process_id_of(t);
+        let waits = |c: &Candidate| {
+            let of = |p: &&(ThreadId, _)| p.0 != thread && process(p.0) == process(c.thread);
+            self.path.iter().any(|p| of(&p)) && !self.on_the_way(c.thread)
+        };
+        let idles = |c: &Candidate| c.relation == Some(Relation::Writes) && waits(c) && self.is_idle(c);
+        !holders.is_empty() && holders.iter().all(idles)
+    }
+
     /// The thread waits for the other end of a FIFO that nobody had open. Others near it do so, too: each is shown.
     pub(super) fn by_fifos(&mut self, thread: ThreadId, group: &Group, silent: &Spans) -> Flow<bool> {
         let v = self.representative(group);

@@ -272,3 +272,33 @@ fn a_worker_that_ended() {
         );
     }
 }
+
+/// A child holds a lock that a thread of its parent wants, and reads from a FIFO that nobody but its parent has open, whose main
+/// thread accepts clients: `writer`: another thread of that waits for a device with what it is to write.
+#[test]
+fn a_parent_that_only_has_a_fifo_open_writes_nothing() {
+    for writer in [false, true] {
+        let mut d = Drawing::new(9.0);
+        let server = d.process("server", "server", None, 0.0);
+        let handler = d.thread(server, "handler", 0.0);
+        let child = d.process("child", "child", Some(server), 0.0);
+        let listens = d.object(ObjectKind::Tcp, 80, 0, "");
+        let lock = d.object(ObjectKind::FileLock, 7, 0, "/run/lock");
+        let fifo = d.object(ObjectKind::Pipe, 9, 9, "/run/disk.fifo");
+        let file = d.object(ObjectKind::File, 5, 0, "/mnt/tape");
+        if writer {
+            d.wait(server, 0.3, 9.0, "read").state(OffState::Uninterruptible).on(file).open();
+        } else {
+            d.wait(server, 0.3, 9.0, "accept4").on(listens).open();
+        }
+        d.wait(child, 0.5, 9.0, "read").on(fifo).open();
+        d.wait(handler, 1.0, 9.0, "flock").on(lock).open();
+        d.hold(child, handler, lock, Relation::Owns, 1.6);
+        d.hold(server, child, fifo, Relation::Writes, 1.6);
+        let r = d.diagnose("^server");
+        let who = r.root_causes[0].tid;
+        assert_eq!(who, Some(if writer { 1000 } else { 1002 }), "{r:#?}");
+        let only = r.root_causes[0].why.contains("which waits for it itself, has the writing end open");
+        assert_eq!(only, !writer, "{}", r.root_causes[0].why);
+    }
+}

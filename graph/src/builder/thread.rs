@@ -1,5 +1,6 @@
 //! The state of one thread while its graph is built.
 
+use super::channel::Segment;
 use crate::columns::{BEGUN_BEFORE, Detail, OPEN, Times};
 use crate::{At, SamplePoint};
 use pg_event::{Catalog, IpcUse, Ns, OffCpu, OffState, SyscallUse, Thread, ThreadId, Work};
@@ -73,6 +74,8 @@ pub(crate) struct ThreadState {
     /// Latest moment at which it is known to have existed.
     pub seen: Ns,
     pub exited: Option<(Ns, u32)>,
+    /// Who ended the process, where that ended this thread.
+    pub ended_by: Option<Segment>,
     /// An interval that had not ended when the recording did is its last.
     pub open: bool,
     /// When the wait reported last as going on had begun, as the report said.

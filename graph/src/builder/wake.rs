@@ -16,6 +16,8 @@ pub(crate) struct Waker {
     pub exiting: bool,
     /// Thread id as its own namespace counts (what a join waits for).
     pub ns_tid: u32,
+    /// Whom it woke is of its process.
+    pub kin: bool,
 }
 
 /// What came of a wake-up.
@@ -148,6 +150,10 @@ fn by_task(o: &OffCpu, wakee: Role, w: Waker, catalog: &Catalog) -> (EdgeKind, O
         Fit::Differs => (kind, Some(Weak::ObjectMismatch)),
         _ => (kind, None),
     };
+    // That kills the other threads of the process, whatever they wait for.
+    if w.kin && o.waker_syscall.is_any(&["exit_group"]) {
+        return (EdgeKind::Exit, Some(Weak::Signal));
+    }
     if w.exiting || calls::is(o.waker_syscall, EXIT) {
         let futex = calls::is(o.syscall, FUTEX);
         // A join waits on the word that holds the thread's id; other words are freed as robust locks.

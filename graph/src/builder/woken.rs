@@ -20,11 +20,11 @@ impl Builder {
         }
         let Some(row) = self.threads.get(wakee.index()).and_then(|t| t.rows.last()) else { return };
         let woken = row.times.woken;
-        let waker = if o.waker == wakee { None } else { self.waker(o, woken, catalog) };
+        let waker = if o.waker == wakee { None } else { self.waker(wakee, o, woken, catalog) };
         let wakee_role = self.threads[wakee.index()].role;
         match wake::judge(o, wakee_role, waker.map(|w| w.1), catalog) {
             Verdict::Edge(kind, weak) => {
-                let Some((from, w)) = waker else { return };
+                let Some((mut from, w)) = waker else { return };
                 if w.role == Role::Worker && self.carried_on(from, to, woken, o, catalog) {
                     return;
                 }
@@ -33,6 +33,17 @@ impl Builder {
                 }
                 if weak == Some(Weak::Signal) {
                     self.flag_last(wakee, INTERRUPTED);
+                }
+                if kind == EdgeKind::Exit {
+                    let ended_by = |t: ThreadId| self.threads.get(t.index()).and_then(|t| t.ended_by);
+                    // The last thread of a process tells of its end, which another one had brought about.
+                    from = ended_by(from.thread).filter(|_| !w.kin).unwrap_or(from);
+                    if w.kin
+                        && weak.is_some()
+                        && let Some(t) = self.threads.get_mut(wakee.index())
+                    {
+                        t.ended_by = Some(from);
+                    }
                 }
                 self.wake_edge(from, woken, to, woken, kind, weak, o);
             }
@@ -65,7 +76,13 @@ impl Builder {
         }
     }
 
-    fn waker(&mut self, o: &OffCpu, woken: Ns, catalog: &Catalog) -> Option<(Segment, Waker)> {
+    fn waker(
+        &mut self,
+        wakee: ThreadId,
+        o: &OffCpu,
+        woken: Ns,
+        catalog: &Catalog,
+    ) -> Option<(Segment, Waker)> {
         if o.waker.is_none() {
             return None;
         }
@@ -75,6 +92,7 @@ impl Builder {
             role: t.role,
             exiting: wake::exiting(t.exited, woken),
             ns_tid: catalog.thread(o.waker).map_or(0, |t| t.ns_tid),
+            kin: catalog.process_id_of(o.waker).is_some_and(|p| catalog.process_id_of(wakee) == Some(p)),
         };
         Some((Segment { thread: o.waker, index }, waker))
     }

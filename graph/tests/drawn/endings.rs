@@ -1,7 +1,7 @@
 //! Waits that end because the program is told to end: that answers nothing.
 
 use crate::draw::{Drawing, ns, what};
-use pg_event::{Direction, ObjectId, ObjectKind, Relation};
+use pg_event::{Direction, ObjectId, ObjectKind, Relation, ThreadId};
 use pg_graph::{Options, Selection, VictimOptions, run_with_policy, select};
 
 const TERM: u8 = 15;
@@ -413,4 +413,56 @@ fn a_sleep_that_a_signal_ended_was_not_over() {
         let why = &d.diagnose("sleep").root_causes[0].why;
         assert!(why.contains(told), "{why}");
     }
+}
+
+/// The main thread waits for two that wait for each other's locks, until it gives up and ends the process: that ends their
+/// waits, and lets nobody go on.
+fn gives_up_on_a_deadlock() -> (Drawing, [ThreadId; 2]) {
+    let mut d = Drawing::new(6.0);
+    let main = d.process("app", "app", None, 0.0);
+    let both = [d.thread(main, "one", 0.1), d.thread(main, "other", 0.1)];
+    let join = d.stack(&[
+        "do_futex_wait (libc.so.6)",
+        "PyThread_acquire_lock_timed (python3.11)",
+        "Thread._wait_for_tstate_lock (python3.11/threading.py:1100)",
+        "<module> (app.py:9)",
+    ]);
+    let word = |d: &mut Drawing, n: u64| d.object(ObjectKind::Futex, n, 1, "");
+    let (own, a, b) = (word(&mut d, 0x10), word(&mut d, 0x50), word(&mut d, 0x90));
+    // Each had told that it was there.
+    let started = d.stack(&[
+        "do_futex_wait (libc.so.6)",
+        "PyThread_acquire_lock_timed (python3.11)",
+        "Thread.start (python3.11/threading.py:940)",
+        "<module> (app.py:8)",
+    ]);
+    d.wait(main, 0.11, 0.12, "futex").on(own).stack(started).op(128 | 9, 0).by(both[0], "futex", own);
+    d.wait(main, 0.13, 0.224, "futex").on(own).stack(started).op(128 | 9, 0).by(both[1], "futex", own);
+    d.wait(main, 0.3, 5.0, "futex").on(own).stack(join).op(128 | 9, 0).times_out();
+    for (t, lock) in both.into_iter().zip([a, b]) {
+        let stack = d.stack(&[
+            "do_futex_wait (libc.so.6)",
+            "PyThread_acquire_lock_timed (python3.11)",
+            "work (app.py:5)",
+        ]);
+        d.wait(t, 0.5, 5.001, "futex").on(lock).stack(stack).op(128 | 9, 0).by(
+            main,
+            "exit_group",
+            ObjectId::NONE,
+        );
+    }
+    (d, both)
+}
+
+#[test]
+fn the_end_of_the_process_releases_no_lock() {
+    let (d, both) = gives_up_on_a_deadlock();
+    let (g, _) = d.build();
+    for t in both {
+        let wait = g.vertex(g.vertex_at(t, ns(3.0)).unwrap());
+        assert!(wait.interrupted, "{wait:?}");
+    }
+    let r = gives_up_on_a_deadlock().0.diagnose("^app");
+    assert_eq!(r.circle.len(), 2, "{r:#?}");
+    assert!(r.root_causes[0].tid.is_some_and(|t| t != 1000), "{r:#?}");
 }

@@ -2,6 +2,7 @@
 
 use crate::initialise::waits_for_initialiser;
 use crate::python::{pythons_lock, waits_for_timer};
+use crate::sleeps::sleeps_by_lock;
 use crate::{At, EventGraph, Vertex, VertexId};
 use pg_event::{Catalog, Direction, Frame, IpcUse, Ns, Object, ObjectId, ObjectKind, OffState, ThreadId};
 
@@ -184,13 +185,6 @@ pub(crate) fn semaphore_for_lock(v: &Vertex, catalog: &Catalog) -> bool {
     takes_semaphore(v, catalog) && (nameless || near().any(lock))
 }
 
-/// Is it a sleep in a Java program? The runtime waits by a condition for it.
-fn sleeps_in_java(v: &Vertex, catalog: &Catalog) -> bool {
-    const NEAR: usize = 12;
-    let sleeps = |f: &Frame| f.function.starts_with("JavaThread::sleep") || f.function == "JVM_Sleep";
-    catalog.frames_of(v.user_stack).take(NEAR).any(sleeps)
-}
-
 /// Functions of Go's scheduler, of a thread that has no goroutine to execute.
 pub(crate) const GO_IDLE: &[&str] = &["runtime.findRunnable", "runtime.findrunnable", "runtime.stopm"];
 
@@ -309,7 +303,7 @@ pub fn class(v: &Vertex, catalog: &Catalog) -> WaitClass {
         return WaitClass::Child;
     }
     if v.syscall.is_any(LOCKS) {
-        if v.syscall.is_any(FUTEXES) && (waits_for_timer(v, catalog) || sleeps_in_java(v, catalog)) {
+        if v.syscall.is_any(FUTEXES) && (waits_for_timer(v, catalog) || sleeps_by_lock(v, catalog)) {
             return WaitClass::Sleep;
         }
         return if v.syscall.is_any(FUTEXES) && futex_use(v, catalog) == FutexUse::Condition {

@@ -39,6 +39,7 @@ mod retries;
 mod select;
 #[cfg(feature = "sim")]
 pub mod sim;
+mod sleeps;
 mod starved;
 mod stats;
 pub mod steps;

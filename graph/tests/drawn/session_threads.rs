@@ -212,3 +212,31 @@ fn a_thread_that_executes_a_statement_may_have_the_lock() {
     let weak = r.slice[2].why_weak.as_deref().unwrap_or_default();
     assert!(weak.contains("one of 2 sessions") && weak.contains("executing a statement"), "{weak}");
 }
+
+/// Who has the row locked sleeps in the middle of a statement (`select sleep(9)`): a server makes that of a wait for a condition.
+#[test]
+fn a_statement_that_sleeps_has_the_lock() {
+    let mut d = Drawing::new(9.0);
+    let server = d.process("mariadbd", "mariadbd", None, 0.0);
+    let listens = d.object(ObjectKind::Tcp, 3306, 0, "");
+    d.wait(server, 0.1, 9.0, "poll").on(listens).open();
+    let client = d.process("client", "client", None, 0.0);
+    let (one, other) = (d.thread(server, "one_connection", 0.0), d.thread(server, "one_connection", 0.0));
+    let ends = connection(&mut d, 1);
+    let waits = d.stack(&["pthread_cond_timedwait (libc.so.6)", "lock_wait(que_thr_t*) (mariadbd)"]);
+    let sleeps = d.stack(&[
+        "pthread_cond_timedwait (libc.so.6)",
+        "Interruptible_wait::wait(st_mysql_cond*, st_mysql_mutex*) (mariadbd)",
+        "Item_func_sleep::val_int() (mariadbd)",
+        "mysql_execute_command(THD*) (mariadbd)",
+    ]);
+    let (row, own) = (d.object(ObjectKind::Futex, 0x7000, 1, ""), d.object(ObjectKind::Futex, 0x9000, 1, ""));
+    d.message(client, ends.0, Direction::Send, 0.9, 9);
+    d.wait(client, 0.91, 8.1, "poll").on(ends.0).by(other, "sendto", ends.0);
+    d.wait(other, 1.0, 8.0, "futex").on(row).stack(waits).by(one, "futex", row);
+    d.wait(one, 0.5, 5.5, "futex").on(own).stack(sleeps).op(128 | 9, 0).times_out();
+    d.wait(one, 5.501, 7.9, "futex").on(own).stack(sleeps).op(128 | 9, 0).times_out();
+    let r = d.diagnose("^client");
+    let why = &r.root_causes[0].why;
+    assert!(r.root_causes[0].tid == Some(1002) && why.contains("slept"), "{r:#?}");
+}

@@ -24,6 +24,7 @@ mod frozen;
 mod handed;
 mod hangs;
 mod holders;
+mod in_pieces;
 mod initialise;
 mod input;
 mod looks;

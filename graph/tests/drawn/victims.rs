@@ -260,40 +260,6 @@ fn threads_that_may_merely_have_no_work_come_after_who_asked() {
     assert_eq!(all[0].thread, user, "{all:#?}");
 }
 
-/// tar writes into a pipe whose reader has next to no CPU: no single wait is long. Named, that is what it waited for; of
-/// a pipeline that nobody named it is no hang, nor of a program that hardly waited.
-#[test]
-fn a_transfer_in_short_pieces_is_a_wait_when_it_is_asked_for() {
-    let tars = regex::Regex::new("^tar").unwrap();
-    for (room, found) in [(0.09, true), (0.02, false)] {
-        let mut d = Drawing::new(12.0);
-        let tar = d.process("tar", "tar cf p data", None, 0.0);
-        let gzip = d.process("gzip", "gzip -1", None, 0.0);
-        let (near, far) = (d.object(ObjectKind::Pipe, 7, 7, ""), d.object(ObjectKind::Pipe, 7, 7, ""));
-        let work = d.stack(&["deflate (gzip)", "main (gzip)"]);
-        d.runs(gzip, 1.0, 11.0, work);
-        let mut t = 1.0;
-        while t < 10.9 {
-            d.wait(tar, t, t + room, "write").on(near).by(gzip, "read", far);
-            t += 0.1;
-        }
-        d.wait(tar, 11.0, 12.0, "rt_sigsuspend").open();
-        let (g, c) = d.build();
-        let named = Selection { process: Some(tars.clone()), ..Selection::default() };
-        let v = select(&g, &c, &named, &VictimOptions::default());
-        assert_eq!(v.is_ok(), found, "{v:?}");
-        if let Ok(v) = v {
-            assert_eq!((v.thread, v.block_type), (tar, BlockType::LongWait));
-            assert!(v.duration > crate::draw::ns(9.8), "{}", v.duration);
-            let r = run_with_policy(&g, &c, v, Options::default());
-            assert_eq!(r.root_causes[0].function.as_deref(), Some("deflate"), "{r:#?}");
-            assert!(r.questions.is_empty(), "{r:#?}");
-        }
-        let worst = victims(&g, &c, &VictimOptions::default());
-        assert!(worst.iter().all(|v| v.thread != tar), "{worst:#?}");
-    }
-}
-
 /// A queue of messages that is full: who wants to send waits for who should receive, and is at the front. What hung beside
 /// that, for a reason of its own, is told when nobody said who is meant.
 #[test]

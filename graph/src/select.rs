@@ -114,11 +114,15 @@ pub fn select(
     if named && selection.at.is_none() {
         // What took several times as long in pieces is what a person means, not the longest of these.
         let mut pieces = in_pieces(graph, catalog, options, |t| selection.fits(catalog, t));
-        let longest = all.iter().map(|(v, _)| v.duration).max().unwrap_or(0);
-        pieces.retain(|(v, _)| v.episode.blocked > longest.saturating_mul(3));
-        if !pieces.is_empty() {
-            all = pieces;
+        let longest = all.iter().map(|(v, _)| v).max_by_key(|v| v.duration);
+        let (most, runs) = longest.map_or((0, false), |v| (v.duration, v.episode.key.is_none()));
+        // Where another one computes as long, that may be what it waited for.
+        let more = |blocked: Ns| blocked > most.saturating_mul(3);
+        pieces.retain(|(v, _)| more(v.episode.blocked) || runs && v.episode.blocked * 2 > most);
+        if pieces.iter().any(|(v, _)| more(v.episode.blocked)) {
+            all.clear();
         }
+        all.extend(pieces);
     }
     // A name fits many: whom the recording is about is meant, if anybody of them hung.
     if focus && all.iter().any(|(v, w)| *w >= INNOCENT && in_view(catalog, focus, v.thread)) {

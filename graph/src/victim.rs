@@ -171,7 +171,7 @@ pub(crate) fn in_pieces(
     options: &VictimOptions,
     wanted: impl Fn(ThreadId) -> bool,
 ) -> Vec<(Victim, f64)> {
-    const WEIGHT: f64 = 0.5;
+    const WEIGHT: f64 = COMPLAINT;
     let asked = |t: &ThreadId| catalog.thread(*t).is_some_and(|t| !t.kernel && !t.own) && wanted(*t);
     let all = graph.threads().filter(asked);
     let all = all.filter_map(|t| in_small_pieces(graph, catalog, t, options.min));

@@ -71,3 +71,14 @@ fn a_lock_that_is_waited_for_again_and_again_adds_up() {
         }
     }
 }
+
+/// A name that fits both means who waits: the other one only computes.
+#[test]
+fn of_a_convoy_the_one_that_waits_is_meant() {
+    let (d, web) = convoy(false);
+    let (g, c) = d.build();
+    let both =
+        Selection { process: Some(regex::Regex::new("^(web|batch)$").unwrap()), ..Selection::default() };
+    let v = select(&g, &c, &both, &VictimOptions::default());
+    assert_eq!(v.as_ref().map(|v| v.thread), Ok(web), "{v:?}");
+}

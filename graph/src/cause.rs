@@ -16,6 +16,7 @@ mod retrying;
 mod runtime_view;
 mod sentence;
 mod server_view;
+mod shortage;
 mod sleeping;
 mod stands_in;
 mod stopped;
@@ -331,6 +332,7 @@ impl Writer<'_> {
             Some(
                 FindingKind::Closed
                 | FindingKind::Starved(_)
+                | FindingKind::Tokens(..)
                 | FindingKind::Throttled
                 | FindingKind::Froze
                 | FindingKind::Session

@@ -83,16 +83,8 @@ impl Writer<'_> {
                 };
                 format!("{full} {}: {what}{}", self.waited(n), self.disk_served(r.thread, n))
             }
-            Some(FindingKind::Starved(threads)) => {
-                let all = match threads {
-                    1 => "its only thread waits".into(),
-                    n => format!("all {n} of its threads wait"),
-                };
-                format!(
-                    "{full}, of a pool, {} for the result of work that the pool is to do: {all} for such results, and none is left to do it",
-                    self.waited(n)
-                )
-            }
+            Some(FindingKind::Starved(threads)) => self.why_starved(n, &full, threads),
+            Some(FindingKind::Tokens(jobs, all)) => self.why_tokens(n, &full, (jobs, all)),
             Some(FindingKind::Session) => self.why_session(r, n, &full, next),
             Some(FindingKind::Stopped) => self.why_stopped(r, n, &full),
             Some(FindingKind::Tracer) => self.why_tracer(r, n, &full),

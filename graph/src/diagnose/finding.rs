@@ -60,6 +60,8 @@ pub(crate) enum FindingKind {
     Closed,
     /// So many threads of a pool, all that it has, wait for results of work that waits for one of them.
     Starved(u32),
+    /// Waits for a token of a jobserver while so many jobs run, of so many that may: others took tokens and have ended.
+    Tokens(u32, u32),
     /// Waits for a device or file system.
     Device,
     /// Stopped by a signal.

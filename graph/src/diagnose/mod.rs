@@ -48,6 +48,7 @@ mod standby;
 mod started;
 mod starved;
 mod stuck;
+mod tokens;
 mod told;
 mod tries;
 pub(crate) mod unread;
@@ -72,6 +73,7 @@ pub(crate) use ring::keeps_itself;
 pub(crate) use sessions::{MARIADB_LOCKS, NEXT_STATEMENT, executes, waits_for_lock};
 pub use span::path_of_span;
 pub(crate) use started::{KILLED, STARTED, killed_by, meant, sent_by};
+pub(crate) use tokens::killed_below;
 pub(crate) use told::{SHORTLY, TOLD, told};
 pub(crate) use wakers::only_reacts;
 

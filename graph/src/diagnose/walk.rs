@@ -284,6 +284,9 @@ impl<'g> Walk<'g> {
             }
             return self.visit(c.thread, c.spans, c.entry);
         }
+        if self.by_lost_tokens(thread, group) {
+            return Ok(());
+        }
         let (candidates, silent) = self.wakers(group);
         let Some((candidates, silent)) = self.past_workers(thread, group, candidates, silent) else {
             return Ok(());

@@ -139,3 +139,52 @@ fn a_pool_of_which_one_is_at_work_does_not_wait_for_itself() {
     let r = starved(true).diagnose("^app");
     assert!(r.root_causes.iter().all(|c| !c.why.contains("its threads wait")), "{r:#?}");
 }
+
+/// `make -j4` runs one job after another since one that had read the other tokens was killed; or those are in use, by `more` that
+/// run, or by `other`, who has the pipe.
+fn runs_jobs(line: &str, more: usize, other: bool) -> pg_graph::report::Report {
+    let mut d = Drawing::new(9.0);
+    let make = d.process("make", line, None, 0.0);
+    let grab = d.process("grab", "grab", Some(make), 0.1);
+    let job = d.process("sh", "sh -c sleep 5", Some(make), 0.4);
+    let pipe = d.object(ObjectKind::Pipe, 9, 9, "");
+    d.wait(grab, 0.11, 0.2, "clock_nanosleep").times_out();
+    d.exit(grab, 0.25);
+    let row = d.catalog.process_id_of(grab).unwrap();
+    let row = &mut d.catalog.processes[row.index()];
+    (row.end, row.exit_status) = (Some(250_000_000), Some(9));
+    for n in 0..more {
+        let t = d.process("cc", &format!("cc {n}"), Some(make), 0.4);
+        d.wait(t, 0.45, 9.0, "clock_nanosleep").open();
+    }
+    if other {
+        let t = d.process("keeper", "keeper", None, 0.1);
+        d.wait(t, 0.2, 9.0, "clock_nanosleep").open();
+        d.hold(t, make, pipe, Relation::Writes, 1.5);
+    }
+    d.wait(job, 0.45, 5.5, "clock_nanosleep").times_out();
+    d.exit(job, 5.51);
+    let stack = d.stack(&["pselect (libc.so.6)", "jobserver_acquire (make)", "main (make)"]);
+    d.wait(make, 0.5, 5.51, "pselect6").on(pipe).stack(stack).by(job, "exit_group", ObjectId::NONE);
+    d.diagnose("^make")
+}
+
+#[test]
+fn tokens_of_a_jobserver_that_nobody_gives_back() {
+    let first = |r: &pg_graph::report::Report| r.root_causes[0].process.clone();
+    let r = runs_jobs("make -j4 all", 0, false);
+    let why = &r.root_causes[0].why;
+    assert!(why.contains("1 of 4 jobs ran: 3 tokens were taken and never given back"), "{why}");
+    assert!(why.contains("grab (pid 1001), which was killed (signal 9)"), "{why}");
+    for (line, more, other, named) in [
+        ("make -j4 all", 3, false, "sh"),
+        ("make -j1 all", 0, false, "sh"),
+        ("make -j4 all", 0, true, "keeper"),
+    ] {
+        let r = runs_jobs(line, more, other);
+        assert!(!r.root_causes[0].why.contains("tokens"), "{line} {more} {other} {r:#?}");
+        if more == 0 {
+            assert_eq!(first(&r).as_deref(), Some(named), "{line} {r:#?}");
+        }
+    }
+}

@@ -24,7 +24,19 @@ pub(super) fn blocking<'a>(locks: &'a [FileLock], tgid: u32, object: &Object) ->
             let named: Vec<_> = held.clone().filter(|l| l.number == w.number).collect();
             if named.is_empty() { held.filter(|l| l.overlaps(w)).collect() } else { named }
         }
-        None => held.collect(),
+        None => tried(held.collect(), tgid),
+    }
+}
+
+/// Of the locks of a file those that can have refused one that was tried for, which is in no list: nobody refuses to share with
+/// who only reads, and who has nothing yet comes to the writer first (SQLite: a reader that finds a writer waiting for another one).
+fn tried(held: Vec<&FileLock>, tgid: u32) -> Vec<&FileLock> {
+    let writes = |l: &&&FileLock| l.write && l.pid != Some(tgid);
+    let nothing = held.iter().all(|l| l.pid != Some(tgid));
+    if nothing && held.iter().any(|l| writes(&l)) {
+        held.into_iter().filter(|l| l.write).collect()
+    } else {
+        held
     }
 }
 
@@ -128,6 +140,18 @@ mod tests {
         assert_eq!(pids(12), [11]);
         // Someone whose wait is over already, or not listed: every lock on this file, none on its namesake.
         assert_eq!(pids(99), [10, 11]);
+    }
+
+    #[test]
+    fn a_reader_is_refused_by_writers() {
+        let text = b"1: POSIX  ADVISORY  READ 10 08:01:7 10 20\n\
+            2: POSIX  ADVISORY  READ 11 08:01:7 10 20\n\
+            3: POSIX  ADVISORY  WRITE 11 08:01:7 1 2\n";
+        let locks = parse_locks(text);
+        let object = Object::new(ObjectKind::FileLock, 7, 0x801);
+        let pids = |tgid| blocking(&locks, tgid, &object).iter().filter_map(|l| l.pid).collect::<Vec<_>>();
+        assert_eq!(pids(99), [11], "who has nothing yet");
+        assert_eq!(pids(11), [10, 11, 11], "the writer");
     }
 
     #[test]

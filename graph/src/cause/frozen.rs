@@ -2,6 +2,7 @@
 
 use super::{Ranked, Writer};
 use crate::diagnose::SliceNode;
+use crate::kernel::is_kernel;
 use crate::words::{clean, moment, span, who};
 
 impl Writer<'_> {
@@ -35,7 +36,10 @@ impl Writer<'_> {
         let waiter = self.waits_to_write(node);
         let edge = waiter.and_then(|n| self.g.waking(self.last_of(n))).map(|e| self.g.edge(e));
         edge.map_or_else(String::new, |e| {
-            format!("; {} thawed it at {}", who(self.c, self.g.vertex(e.from).thread), moment(e.from_time))
+            let by = self.g.vertex(e.from).thread;
+            // A thread of the kernel did that for who comes next on the way.
+            let next = self.o.nodes.get(node + 1).map(|n| n.thread).filter(|_| is_kernel(self.c, by));
+            format!("; {} thawed it at {}", who(self.c, next.unwrap_or(by)), moment(e.from_time))
         })
     }
 }

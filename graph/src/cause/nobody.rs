@@ -1,7 +1,8 @@
 //! Waits that nobody ended: who alone could have, and what they did instead.
 
 use super::Writer;
-use crate::class::{is_schedulers_own, on_condition, private_futex};
+use crate::Vertex;
+use crate::class::{WaitClass, class, is_schedulers_own, on_condition, private_futex};
 use crate::diagnose::{Mostly, SliceNode, activity, killed_by, main_thread};
 use crate::words::{moment, short_who, span, who};
 use pg_event::{Ns, Process, ProcessId, Relation, ThreadId};
@@ -87,6 +88,12 @@ impl Writer<'_> {
         let waits = |x: &SliceNode| process(x.thread) == process(writes.holder);
         let one = self.o.nodes[..at].iter().find(|x| waits(x))?;
         Some(format!("only {}, which waits for it itself, has the writing end open", who(self.c, one.thread)))
+    }
+
+    /// Of a step that waits for room in a socket: who has the other end, of those that the way came by.
+    pub(super) fn does_not_read(&self, n: &SliceNode, last: &Vertex) -> Option<String> {
+        let one = self.has_other_end(n).filter(|_| class(last, self.c) == WaitClass::Room)?;
+        Some(format!("{} has the other end", who(self.c, one)))
     }
 
     /// Another process of the same program that was killed before the end of a step: `app (pid 9), which was killed (signal 9) at

@@ -8,14 +8,15 @@
 // Not Tarjan's, which calls itself as deep as the graph is.
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 /// Most copies made.
 const MAX_COPIES: usize = 64;
 /// Most graphs looked at: cycles, and what is left of them without their heads.
 const MAX_LOOKS: usize = 4096;
-/// Most nodes that all those graphs may have together.
-const MAX_WORK: usize = 1_000_000;
+/// Most edges that all those graphs may have together, each counted as often as it is looked at: an interpreter's main loop
+/// leads from each of its operations to each.
+const MAX_WORK: usize = 4_000_000;
 
 /// Double the blocks, at the end of the list. `may(b)`: block `b` may be doubled.
 pub(super) fn split(next: &mut Vec<Vec<usize>>, root: usize, may: impl Fn(usize) -> bool) {
@@ -28,20 +29,22 @@ pub(super) fn split(next: &mut Vec<Vec<usize>>, root: usize, may: impl Fn(usize)
     let mut heads = BTreeSet::new();
     for _ in 0..MAX_LOOKS {
         let Some(mut nodes) = work.pop() else { return };
-        spent += nodes.len();
+        let size = edges(next, &nodes);
+        spent += size;
         if spent > MAX_WORK {
             return;
         }
         let cycles = cycles(next, &nodes, &heads);
         let mut found = entries(next, root, &cycles, &nodes, &heads);
         for (i, cycle) in cycles.iter().enumerate() {
-            while found[i].len() > 1 && copies < MAX_COPIES {
+            while found[i].len() > 1 && copies < MAX_COPIES && spent <= MAX_WORK {
                 // The one that leads on to fewest, so that few new entries come of it.
                 let tail = found[i].iter().copied().filter(|&e| may(e)).min_by_key(|&e| (next[e].len(), e));
                 let Some(tail) = tail else { break };
                 double(next, &nodes, cycle, tail);
                 nodes.push(next.len() - 1);
                 copies += 1;
+                spent += size;
                 found = entries(next, root, &cycles, &nodes, &heads);
             }
         }
@@ -65,7 +68,7 @@ pub(super) fn merge(next: &mut [Vec<usize>], root: usize) -> BTreeSet<usize> {
     let mut heads = BTreeSet::new();
     for _ in 0..MAX_LOOKS {
         let Some(nodes) = work.pop() else { break };
-        spent += nodes.len();
+        spent += edges(next, &nodes);
         if spent > MAX_WORK {
             break;
         }
@@ -84,6 +87,11 @@ pub(super) fn merge(next: &mut [Vec<usize>], root: usize) -> BTreeSet<usize> {
         }
     }
     merged
+}
+
+/// How many edges lead from some nodes, and the nodes.
+fn edges(next: &[Vec<usize>], nodes: &[usize]) -> usize {
+    nodes.iter().map(|&n| next[n].len() + 1).sum()
 }
 
 /// Dead code enters no cycle.
@@ -127,13 +135,16 @@ fn entries(
     nodes: &[usize],
     heads: &BTreeSet<usize>,
 ) -> Vec<BTreeSet<usize>> {
-    let of: HashMap<usize, usize> =
-        cycles.iter().enumerate().flat_map(|(i, c)| c.iter().map(move |&n| (n, i))).collect();
+    let mut of = vec![None; next.len()];
+    for (i, cycle) in cycles.iter().enumerate() {
+        cycle.iter().for_each(|&n| of[n] = Some(i));
+    }
+    let of = |node: usize| of.get(node).copied().flatten();
     let mut found = vec![BTreeSet::new(); cycles.len()];
-    let edges = nodes.iter().flat_map(|&from| next[from].iter().map(move |&to| (Some(from), to)));
-    for (from, to) in edges.chain([(None, root)]).filter(|(_, to)| !heads.contains(to)) {
-        if let Some(&cycle) = of.get(&to)
-            && from.and_then(|f| of.get(&f)) != Some(&cycle)
+    let all = nodes.iter().flat_map(|&from| next[from].iter().map(move |&to| (Some(from), to)));
+    for (from, to) in all.chain([(None, root)]).filter(|(_, to)| !heads.contains(to)) {
+        if let Some(cycle) = of(to)
+            && from.and_then(of) != Some(cycle)
         {
             found[cycle].insert(to);
         }

@@ -70,6 +70,12 @@ impl Walk<'_> {
                 busy.retain(initialises);
             }
         }
+        // A lock that one has who is in one sleep all that time, where nobody else can have it.
+        let object = |g: &Group| self.representative(g).object;
+        let behind_it = stuck.iter().all(|(_, g)| object(g) == object(group));
+        if busy.is_empty() && behind_it && self.for_lock(group) {
+            busy.extend(self.sleeps_with_it(thread, silent));
+        }
         if busy.is_empty() {
             if let Some(c) = self.looks_after(thread, silent).filter(|_| !self.for_lock(group)) {
                 return self.visit(c.thread, c.spans, c.entry).map(|()| true);
@@ -336,6 +342,16 @@ impl Walk<'_> {
             }
             Mostly::Unborn | Mostly::Gone | Mostly::Unknown => Other::None,
         }
+    }
+
+    /// The one other thread of the process that was in one and the same sleep all the time.
+    fn sleeps_with_it(&self, thread: ThreadId, spans: &Spans) -> Option<ThreadId> {
+        let process = self.c.process_id_of(thread)?;
+        let sleeps = |t: &ThreadId| {
+            *t != thread && self.counts(*t) && self.asleep(*t, spans) * 20 >= total(spans) * 19
+        };
+        let mut all = self.g.threads_of(process).filter(sleeps);
+        all.next().filter(|_| all.next().is_none())
     }
 
     /// Did it wait on a condition since before `spans`, until after them?

@@ -432,7 +432,7 @@ impl Walk<'_> {
     }
 
     /// For how long a thread was in one and the same sleep.
-    fn asleep(&self, t: ThreadId, spans: &Spans) -> Ns {
+    pub(super) fn asleep(&self, t: ThreadId, spans: &Spans) -> Ns {
         let act = activity(self.g, self.c, t, spans);
         let once = act.waiting().filter(|g| g.waits == 1);
         let sleep = once.filter(|g| class(&self.representative(g), self.c) == WaitClass::Sleep);

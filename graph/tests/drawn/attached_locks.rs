@@ -103,3 +103,33 @@ fn who_may_have_pinned_a_page_is_a_session_in_a_transaction() {
     let r = d.diagnose("^asker$");
     assert_eq!(way(&r), [1004, 1002, 1003, 1001], "{r:#?}");
 }
+
+/// A handler of a Python server wants a lock whose owner no state tells; one other thread is in one sleep all the time, or there
+/// are two such, or one that has naps. The main thread accepts clients.
+#[test]
+fn who_sleeps_all_the_time_may_have_the_lock() {
+    for (sleepers, naps, found) in [(1, false, true), (2, false, false), (1, true, false)] {
+        let mut d = Drawing::new(5.0);
+        let server = d.process("server", "server", None, 0.0);
+        let handler = d.thread(server, "handler", 0.0);
+        let listens = d.object(ObjectKind::Tcp, 80, 0, "");
+        waits(&mut d, server, "accept4", listens);
+        let stack = d.stack(&[
+            "do_futex_wait (libc.so.6)",
+            "PyThread_acquire_lock_timed (python3.11)",
+            "handle (app.py:5)",
+        ]);
+        let lock = d.object(ObjectKind::Futex, 0x10, 1, "");
+        d.wait(handler, 0.0, 5.0, "futex").on(lock).stack(stack).op(128 | 9, 0).before().open();
+        for _ in 0..sleepers {
+            let t = d.thread(server, "scrub", 0.0);
+            if naps {
+                d.naps(t, 0.0, 5.0, 0.5, stack);
+            } else {
+                waits(&mut d, t, "clock_nanosleep", ObjectId::NONE);
+            }
+        }
+        let r = d.diagnose("^handler");
+        assert_eq!(r.root_causes[0].tid == Some(1002), found, "{sleepers} {naps} {r:#?}");
+    }
+}

@@ -64,10 +64,10 @@ fn whom_a_loop_asks_each_second_is_beside_the_one_it_had_asked_before() {
             let (near, end) = tcp(&mut d, 40_010 + n, 8002);
             let w = d.wait(proxy, since, at, "epoll_wait").on(all);
             if n == 0 {
-                w.before().timer()
+                w.before().timer();
             } else {
-                w.timer()
-            };
+                w.timer();
+            }
             d.message(proxy, near, Direction::Send, at + 0.001, 90);
             let w = d.wait(third, since, at + 0.002, "accept4").on(listener);
             if n == 0 { w.before() } else { w }.by_packet(proxy, "connect", near);

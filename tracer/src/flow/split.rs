@@ -16,7 +16,7 @@ const MAX_COPIES: usize = 64;
 const MAX_LOOKS: usize = 4096;
 /// Most edges that all those graphs may have together, each counted as often as it is looked at: an interpreter's main loop
 /// leads from each of its operations to each.
-const MAX_WORK: usize = 4_000_000;
+const MAX_WORK: usize = 2_000_000;
 
 /// Double the blocks, at the end of the list. `may(b)`: block `b` may be doubled.
 pub(super) fn split(next: &mut Vec<Vec<usize>>, root: usize, may: impl Fn(usize) -> bool) {
@@ -137,7 +137,9 @@ fn entries(
 ) -> Vec<BTreeSet<usize>> {
     let mut of = vec![None; next.len()];
     for (i, cycle) in cycles.iter().enumerate() {
-        cycle.iter().for_each(|&n| of[n] = Some(i));
+        for &n in cycle {
+            of[n] = Some(i);
+        }
     }
     let of = |node: usize| of.get(node).copied().flatten();
     let mut found = vec![BTreeSet::new(); cycles.len()];

@@ -132,7 +132,7 @@ commands! {
     GoVerdict "verdict" "" [Global] "The root cause in words."
     GoSteps "steps" "" [Global] "What threads executed, instruction by instruction: again, the next burst."
     GoNotes "notes" "" [Global] "Bookmarks and notes."
-    GoLog "log" "" [Global] "What happened in this session, and what there is to remark about the recording."
+    GoLog "log" "" [Global] "What happened in this session, what was lost and when, and what there is to remark about the recording."
     Search "find" "find" [Global] "Find a process, thread, function or file."
     NextFound "next-found" "" [Global] "The next thing found."
     PreviousFound "previous-found" "" [Global] "The previous thing found."

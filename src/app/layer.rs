@@ -195,7 +195,7 @@ impl Palette {
                 } else {
                     Fit::Words
                 };
-                let doc = matcher.fuzzy_match(c.doc, query);
+                let doc = has_words(c.doc, query).then_some(0);
                 let score =
                     if fit == Fit::Words { name.map(|n| n.0 * 3).max(doc)? } else { name.map_or(0, |n| n.0) };
                 Some((fit, elsewhere(c) && fit != Fit::Exact, -score, c.cmd))
@@ -225,8 +225,15 @@ enum Fit {
     Begins,
     /// Its name has these letters from the beginning of a word on.
     Name,
-    /// Only what it does has them, or letters here and there.
+    /// Only the sentence on what it does has these words, or its name the letters here and there.
     Words,
+}
+
+/// Has a sentence all these words, or their beginnings?
+fn has_words(sentence: &str, query: &str) -> bool {
+    let sentence = sentence.to_lowercase();
+    let begins = |word: &str| sentence.split(|c: char| !c.is_alphanumeric()).any(|w| w.starts_with(word));
+    query.to_lowercase().split_whitespace().all(begins)
 }
 
 /// Is the first of these letters that of a word of the name?
@@ -248,11 +255,16 @@ mod tests {
             ("twice as exactly", Cmd::ZoomIn),
             ("]", Cmd::FollowWakee),
             ("zin", Cmd::ZoomIn),
+            // What it does has the word; letters of it are nearly everywhere.
+            ("what was lost", Cmd::GoLog),
         ] {
             p.line = Line::new(typed);
             p.filter(&keymap);
             assert_eq!(p.rows.first(), Some(&first), "{typed}");
         }
+        p.line = Line::new("lost");
+        p.filter(&keymap);
+        assert_eq!(p.rows, [Cmd::GoLog]);
         // From anywhere else it is found too, and leads to the timeline.
         let mut v = Palette::new(Context::Victims, &keymap, (0, 0));
         v.line = Line::new("zoom-in");

@@ -16,6 +16,8 @@ use crossbeam_channel::RecvTimeoutError;
 use crossterm::event::{Event, KeyCode, KeyEventKind, MouseButton, MouseEventKind};
 use pg_event::Relation;
 use pg_tracer::live::{Doing, LONG, Live, Row};
+use standstill::standing_still;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Between two looks.
@@ -48,6 +50,8 @@ pub struct LiveState {
     pub typing: bool,
     /// The last look, whole.
     all: Vec<Row>,
+    /// Threads of it that look as if they hung, though nobody is known to hold them up.
+    still: BTreeSet<u32>,
 }
 
 /// Why the live view was left.
@@ -144,14 +148,19 @@ fn hangs(r: &Row) -> bool {
     }
 }
 
-/// Puts rows into the order in which they are shown: those that cannot go on first, then the longest waits for
-/// somebody.
-pub fn sort(rows: &mut [Row]) {
+/// Puts all rows of a look into the order in which they are shown: those that cannot go on first, then the longest waits
+/// for somebody.
+pub fn sort(all: &mut [Row]) {
+    let still = standing_still(all);
+    sort_some(all, &still);
+}
+
+fn sort_some(rows: &mut [Row], still: &BTreeSet<u32>) {
     let rank = |r: &Row| match r.doing {
         _ if r.circle.contains(&r.tid) => 0,
         Doing::Stopped => 0,
         Doing::Disk if r.since >= LONG => 1,
-        Doing::Waits if held(r) => 2,
+        Doing::Waits if held(r) || still.contains(&r.tid) => 2,
         Doing::Runs => 3,
         Doing::Disk => 4,
         // Of those that nobody is known to hold up, most have nothing to do.
@@ -208,6 +217,7 @@ fn fits(r: &Row, words: &[String], all: &[Row]) -> bool {
 impl LiveState {
     /// Takes a look over.
     pub fn set(&mut self, all: Vec<Row>) {
+        self.still = standing_still(&all);
         self.all = all;
         self.order();
     }
@@ -219,6 +229,7 @@ impl LiveState {
             self.everybody
                 || (!r.holders.is_empty() && !idles(r))
                 || !r.circle.is_empty()
+                || self.still.contains(&r.tid)
                 || r.cpu >= 0.005
                 || matches!(r.doing, Doing::Runs | Doing::Disk | Doing::Stopped)
         };
@@ -227,7 +238,7 @@ impl LiveState {
         // Who is asked for by name is shown whatever it does.
         let asked = |r: &&Row| if words.is_empty() { shown(r) } else { fits(r, &words, &self.all) };
         self.rows = self.all.iter().filter(asked).cloned().collect();
-        sort(&mut self.rows);
+        sort_some(&mut self.rows, &self.still);
         if !self.chosen || self.row().is_none() {
             self.selected = self.rows.first().map(|r| r.tid);
         }
@@ -308,7 +319,9 @@ impl LiveState {
             Cmd::Cancel if self.is_filtered() => self.clear_filter(),
             Cmd::Quit => return Some(Left::Quit),
             Cmd::RecordThis => {
-                return self.current().map(|r| Left::Record { pid: r.pid, hangs: hangs(r) });
+                return self
+                    .current()
+                    .map(|r| Left::Record { pid: r.pid, hangs: hangs(r) || self.still.contains(&r.tid) });
             }
             Cmd::LiveAll => {
                 self.everybody = !self.everybody;
@@ -469,5 +482,6 @@ pub fn die_of(signal: i32) {
     signals::die_of(signal);
 }
 
+mod standstill;
 #[cfg(test)]
 mod tests;

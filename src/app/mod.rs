@@ -18,6 +18,7 @@ pub mod jobs;
 pub mod layer;
 pub mod live;
 pub mod load;
+pub mod lost;
 mod mouse;
 mod moves;
 pub mod msg;

@@ -1,7 +1,7 @@
 //! Views as text: the verdict in words, and Markdown for a ticket.
 
 use super::layer::Layer;
-use super::state::{State, View};
+use super::state::{LogLine, State, View};
 use super::time;
 use super::views::diagnosis::cause_step;
 use crate::clean::{clean, clean_to};
@@ -366,7 +366,9 @@ pub fn markdown(state: &State) -> String {
         View::Verdict | View::Question => verdict_markdown(state),
         View::Slice if state.diagnosis.outcome.is_some() => slice_markdown(state),
         View::Log => {
-            let lines: Vec<String> = state.log.iter().map(|l| format!("- {}", escape(&l.text))).collect();
+            let mark = |l: &LogLine| if l.look == Look::Lost { "lost: " } else { "" };
+            let line = |l: &LogLine| format!("- {}{}", mark(l), escape(&l.text));
+            let lines: Vec<String> = state.log.iter().map(line).collect();
             lines.join("\n")
         }
         View::Vertex => {

@@ -106,6 +106,9 @@ fn loaded(state: &mut State, load: Load) {
             if !r.name.is_empty() {
                 state.file.clone_from(&r.name);
             }
+            for lost in super::lost::sentences(&r) {
+                state.say(Look::Lost, lost);
+            }
             for remark in r.remarks() {
                 state.say(Look::Warning, remark.clone());
             }

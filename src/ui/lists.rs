@@ -221,6 +221,7 @@ pub fn log_lines(ui: &Ui, columns: u16) -> Vec<Line<'static>> {
         let mark = match l.look {
             Look::Error => "error: ",
             Look::Warning => "remark: ",
+            Look::Lost => "lost: ",
             _ => "",
         };
         let text = format!("{mark}{}", ui.plain(&l.text));

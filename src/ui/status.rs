@@ -3,6 +3,7 @@
 use super::parts::{Ui, width, wrap};
 use crate::app::command::{COMMANDS, Cmd, Command, Context};
 use crate::app::layer::Layer;
+use crate::app::lost;
 use crate::app::recording::Recording;
 use crate::app::state::{Phase, View};
 use crate::app::time;
@@ -110,10 +111,14 @@ fn about(ui: &Ui, r: &Recording, columns: usize) -> Vec<Part> {
         let events = if n == 1 { "event" } else { "events" };
         parts.push(Part::new(7, vec![Span::raw(format!("  {} {events}", time::count(n)))]));
     }
-    let lost = r.coverage.loss;
-    let total = lost.events + lost.stacks + lost.samples;
+    let loss = r.coverage.loss;
+    let total = loss.events.saturating_add(loss.stacks).saturating_add(loss.samples);
     if total > 0 || r.unread.is_some() {
-        let what = if total > 0 { format!("lost {}", time::count(total)) } else { r.unread_word().into() };
+        let what = match lost::kinds(r).as_slice() {
+            [] => r.unread_word().into(),
+            [only] if columns >= 100 => format!("lost {only}"),
+            _ => format!("lost {}", time::count(total)),
+        };
         let what = ui.span(Look::Lost, format!(" {} {what} ", ui.g.lost));
         parts.push(Part::new(1, vec![Span::raw("  "), what]));
     } else {

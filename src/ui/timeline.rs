@@ -334,7 +334,7 @@ fn cursor(ui: &Ui, buffer: &mut Buffer, a: &Areas) {
 
 /// The shapes and what they mean.
 pub fn legend(ui: &Ui) -> Line<'static> {
-    let lost = ui.recording().is_some_and(|r| r.coverage.loss.events > 0);
+    let lost = ui.recording().is_some_and(|r| !r.graph.lost().is_empty());
     let mut spans = vec![Span::raw(" ")];
     for (state, name) in [
         (LaneState::Running, "running"),

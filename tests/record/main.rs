@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod echo;
 mod messages;
 
 use common::{contract, pg_tui, skipped, text};

@@ -34,7 +34,7 @@ fn row(tid: u32, doing: Doing, since: u64, holders: usize) -> Row {
 fn who_idles_is_shown_on_request_only() {
     let mut s = LiveState::default();
     s.set(vec![
-        row(1, Doing::Waits, 5 * LONG, 0),
+        Row { call: "epoll_wait".into(), ..row(1, Doing::Waits, 5 * LONG, 0) },
         row(2, Doing::Waits, 2 * LONG, 1),
         row(3, Doing::Runs, 0, 0),
         row(4, Doing::Stopped, LONG, 0),
@@ -137,10 +137,43 @@ fn event_loops_idle_and_circles_come_first() {
 }
 
 #[test]
+fn who_stands_still_is_shown_though_nobody_is_known_to_hold_it() {
+    let thread = |pid, tid, call: &str| Row { pid, call: call.into(), ..row(tid, Doing::Waits, 9 * LONG, 0) };
+    let idle = |pid, tid| Row { object: String::new(), ..thread(pid, tid, "epoll_wait") };
+    let of_a_child = Row { pid: 30, ..row(30, Doing::Waits, 9 * LONG, 1) };
+    let mut s = LiveState::default();
+    s.set(vec![
+        // Both threads wait for a word of memory.
+        thread(10, 10, "futex"),
+        thread(10, 11, "futex"),
+        // So do a pool's, beside a thread that takes work.
+        thread(20, 20, "futex"),
+        thread(20, 21, "futex"),
+        idle(20, 22),
+        // What a main thread waits for is known: the others may have nothing to do.
+        of_a_child,
+        thread(30, 31, "futex"),
+        // Nothing of it may be read.
+        thread(40, 40, ""),
+        // It has waited for a moment only, or for a person.
+        Row { since: LONG / 2, ..thread(50, 50, "recvfrom") },
+        Row { object: "/dev/pts/3".into(), ..thread(60, 60, "read") },
+        // The computing one does not make it idle.
+        thread(70, 70, "recvfrom"),
+        Row { pid: 70, ..row(71, Doing::Runs, 0, 0) },
+    ]);
+    let shown: Vec<u32> = s.rows.iter().map(|r| r.tid).collect();
+    assert_eq!(shown, [10, 11, 30, 70, 71]);
+    s.go(Move::First, 10);
+    assert_eq!(s.run(Cmd::RecordThis, 10), Some(Left::Record { pid: 10, hangs: true }));
+}
+
+#[test]
 fn a_shell_that_waits_for_its_command_comes_after_a_lock_and_before_idlers() {
     let mut of_child = row(1, Doing::Waits, 9 * LONG, 1);
+    let idle = Row { call: "accept4".into(), ..row(0, Doing::Waits, 20 * LONG, 0) };
     of_child.holders[0].relation = Relation::ChildOf;
-    let mut rows = vec![row(0, Doing::Waits, 20 * LONG, 0), of_child, row(2, Doing::Waits, LONG, 1)];
+    let mut rows = vec![idle, of_child, row(2, Doing::Waits, LONG, 1)];
     sort(&mut rows);
     assert_eq!(rows.iter().map(|r| r.tid).collect::<Vec<_>>(), [2, 1, 0]);
 }

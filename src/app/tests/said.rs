@@ -145,6 +145,32 @@ fn a_damaged_file_calms_nobody() {
     assert!(s.shows("! damaged") && !s.shows("cut off"), "{}", s.screen());
 }
 
+/// How much of what was lost, and when, stands in the log.
+#[test]
+fn what_was_lost_is_told_in_the_log() {
+    let mut r = crate::app::harness::built("shop", crate::app::harness::shop_items());
+    r.coverage.loss = pg_event::Loss { events: 12, stacks: 463, samples: 0, ns: 474_444_823 };
+    let mut s = Session::with(r, 120, 40, false);
+    assert!(s.shows("lost 475"), "{}", s.screen());
+    s.keys("L");
+    assert!(s.shows("lost: 12 events and 463 stacks, within 474 ms in all"), "{}", s.screen());
+    assert!(s.shows("lost: what happened then is not known whole: 6.000 s (100 ms)"), "{}", s.screen());
+    // Stacks are no events: what happened is known.
+    let mut items = crate::app::harness::shop_items();
+    for item in &mut items {
+        if let pg_event::Item::Events(e) = item {
+            e.retain(|e| !matches!(e.kind, pg_event::Kind::Lost { .. }));
+        }
+    }
+    let mut r = crate::app::harness::built("shop", items);
+    r.coverage.loss = pg_event::Loss { events: 0, stacks: 463, samples: 0, ns: 474_444_823 };
+    let mut s = Session::with(r, 120, 40, false);
+    assert!(s.shows("lost 463 stacks"), "{}", s.screen());
+    s.keys("L");
+    assert!(s.shows("lost: 463 stacks, within 474 ms in all; no event is missing"), "{}", s.screen());
+    assert!(!s.shows("not known whole"), "{}", s.screen());
+}
+
 /// What there is to remark is told on a usual screen, too.
 #[test]
 fn remarks_are_counted_on_a_narrow_screen() {

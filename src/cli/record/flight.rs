@@ -213,6 +213,7 @@ impl Flight<'_> {
         use super::Why;
         let (mut looked, mut drawn, mut interrupted) = (Instant::now(), Instant::now(), None);
         let progress = command.is_none() && stderr().is_terminal();
+        let mut echo = progress.then(super::echo::Echo::off);
         loop {
             match items.recv_timeout(PAUSE) {
                 Ok(item) => self.take(item),
@@ -242,8 +243,11 @@ impl Flight<'_> {
                 }
                 self.write_when_due(items, false);
             }
-            if progress && drawn.elapsed() >= DRAW {
+            if let Some(echo) = &mut echo
+                && drawn.elapsed() >= DRAW
+            {
                 drawn = Instant::now();
+                echo.keep_off();
                 let _ = write!(stderr(), "\r{}\x1b[K", clean_to(&self.line(), super::progress::columns()));
             }
             if let Some(c) = &mut command

@@ -1,6 +1,7 @@
 //! `pg-tui record`.
 
 mod about;
+mod echo;
 mod flags;
 pub(super) mod flight;
 mod name;
@@ -327,6 +328,7 @@ impl Run {
                 if self.interrupts.count() > before && !self.hurried {
                     self.hurried = true;
                     hurry.leave_names();
+                    self.progress.hurried();
                     self.interrupts.give_back();
                 }
             }

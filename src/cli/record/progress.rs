@@ -1,5 +1,6 @@
 //! The line that shows how a recording goes.
 
+use super::echo::Echo;
 use crate::clean::clean_to;
 use crate::cli::args::When;
 use crate::cli::text::{bytes, count};
@@ -19,6 +20,8 @@ pub struct Progress {
     /// Once a command has ended, the terminal is ours.
     at_end: bool,
     drawn: Option<Instant>,
+    /// Only where the terminal is ours alone: a command may want to be typed to.
+    echo: Option<Echo>,
 }
 
 impl Progress {
@@ -30,13 +33,18 @@ impl Progress {
             When::Never => false,
         };
         let terminal = stderr().is_terminal();
-        Self { on: wanted && terminal, at_end: when != When::Never && terminal, drawn: None }
+        let on = wanted && terminal;
+        let echo = (on && !command).then(Echo::off);
+        Self { on, at_end: when != When::Never && terminal, drawn: None, echo }
     }
 
     /// Draw, if it is time. `written` bytes are in the file.
     pub fn show(&mut self, stats: &LiveStats, written: u64) {
         if self.on && self.drawn.is_none_or(|d| d.elapsed() >= EVERY) {
             self.drawn = Some(Instant::now());
+            if let Some(echo) = &mut self.echo {
+                echo.keep_off();
+            }
             let _ = write!(stderr(), "\r{}\x1b[K", line(stats, written, columns()));
         }
     }
@@ -49,8 +57,14 @@ impl Progress {
         }
     }
 
-    /// Take the line away.
+    /// From now on a signal ends the recorder at once.
+    pub fn hurried(&mut self) {
+        self.echo = None;
+    }
+
+    /// Take the line away; what is typed is shown again.
     pub fn clear(&mut self) {
+        self.echo = None;
         if self.drawn.take().is_some() {
             let _ = write!(stderr(), "\r\x1b[K");
         }

@@ -2,7 +2,7 @@
 
 use crate::truth::{Truth, check};
 use pg_event::{ObjectKind, OffState, Relation};
-use pg_graph::EdgeKind;
+use pg_graph::{BlockType, EdgeKind};
 
 fn process(test: &str, role: &str, holds: impl Fn(&Truth)) {
     check(test, ("processes", ""), role, holds);
@@ -98,6 +98,15 @@ fn a_child_that_has_the_parents_memory() {
     process("a_child_that_has_the_parents_memory", "vfork.parent", |t| {
         let w = t.wait("vfork.parent");
         w.held_by("vfork.child", Relation::ChildOf).caused_by("vfork.child");
+    });
+}
+
+#[test]
+fn a_lock_that_another_one_takes_again_and_again() {
+    process("a_lock_that_another_one_takes_again_and_again", "convoy.waiter", |t| {
+        t.caused_by("convoy.waiter", "convoy.owner")
+            .victim(BlockType::LongWait)
+            .says("held up convoy.waiter");
     });
 }
 

@@ -283,6 +283,27 @@ static void with_flock(void) { locked("flock", by_flock, "flock.waiter", "flock.
 static void with_fcntl(void) { locked("fcntl", by_record, "fcntl.waiter", "fcntl.owner"); }
 static void with_ofd(void) { locked("ofd", by_description, "ofd.waiter", "ofd.owner"); }
 
+/* One takes a lock again and again and has it for a while each time: no wait of the other one is long. */
+static void convoy(void) {
+  double end = now() + HOLD;
+  int waits = fork() == 0;
+  role(waits ? "convoy.waiter" : "convoy.owner");
+  int fd = fresh("convoy");
+  while (now() < end) {
+    MUST(by_flock(fd, 1) == 0);
+    if (!waits) {
+      nap(60);
+    }
+    MUST(by_flock(fd, 0) == 0);
+    nap(waits ? 1 : 3);
+  }
+  nap(SOON);
+  if (waits) {
+    _exit(0);
+  }
+  everybody();
+}
+
 /* The first thread of a program ends, and another one goes on. It has a lock and the end of a pipe, and is waited for. */
 static int headless_pipe[2], headless_ready[2];
 
@@ -338,6 +359,7 @@ int main(void) {
   process(child_by_signal);
   process(vforked);
   process(with_flock);
+  process(convoy);
   process(with_fcntl);
   process(with_ofd);
   return everybody();

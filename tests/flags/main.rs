@@ -66,6 +66,14 @@ impl Setup {
     }
 }
 
+/// Has a program taken 20 ms of CPU time, or does it sleep (proc(5))?
+fn turns(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+    let ticks = |n: usize| fields.get(n).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0);
+    ticks(11) + ticks(12) >= 2 || fields.first() == Some(&"S")
+}
+
 /// A running program, killed in the end.
 struct Spin {
     child: Child,
@@ -82,8 +90,14 @@ impl Spin {
             .expect("it starts");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         let flag = lines.next().expect("a line").expect("text");
-        // Into its loop.
-        std::thread::sleep(Duration::from_millis(50));
+        // Into its loop: it has computed, or sleeps there. Beside others it may not have had the CPU yet.
+        let pid = child.id().to_string();
+        for _ in 0..200 {
+            std::thread::sleep(Duration::from_millis(50));
+            if turns(&pid) {
+                break;
+            }
+        }
         Self { child, lines, flag }
     }
 

@@ -2,6 +2,7 @@
 
 use super::args::{At, Diagnose, ns};
 use super::exit::{Failure, Outcome};
+use super::page::Page;
 use super::{loading, text};
 use crate::flight::KEPT;
 use crate::session::Loaded;
@@ -44,7 +45,7 @@ pub fn run(args: &Diagnose, out: &mut dyn Write) -> Outcome {
     } else if args.json {
         writeln!(out, "{}", json(&report)?)?;
     } else {
-        let text = text::whole(&report, &loaded.header.focus, args.why_not);
+        let text = text::whole(&report, &loaded.header.focus, args.why_not, Page::of_output());
         out.write_all(text::shown(text).as_bytes())?;
     }
     out.flush()?;

@@ -18,6 +18,7 @@ mod log;
 mod mark;
 mod measure;
 mod open;
+mod page;
 mod profile;
 mod record;
 mod redact;

@@ -1,15 +1,18 @@
 //! The report as text for people: what hung, why, the way back, what was not seen.
 
+use super::page::Page;
 use crate::app::text::namesakes;
-use crate::clean::{clean, clean_to};
+use crate::clean::clean;
 use crate::frames::{call_on, condensed, innermost};
+use crate::ui::parts::{left, thread_name};
 use crate::wall::{aside, date_time};
 use pg_graph::report::{Report, RootCause, SliceStep};
 use pg_graph::words::{moment, span};
 use std::fmt::Write;
+use unicode_width::UnicodeWidthStr;
 
-/// Longest line of the tables, columns.
-const WIDTH: usize = 110;
+/// Columns of who made a step, at least.
+const WHO: usize = 28;
 
 /// A text as it is printed: in a locale of another character set only ASCII is understood.
 pub fn shown(text: String) -> String {
@@ -18,26 +21,26 @@ pub fn shown(text: String) -> String {
 
 /// The whole report. `focus` says what was recorded, in words.
 pub fn report(r: &Report, focus: &str) -> String {
-    whole(r, focus, false)
+    whole(r, focus, false, Page::FILE)
 }
 
 /// The same; `others`: also which threads are no cause, and why.
-pub fn whole(r: &Report, focus: &str, others: bool) -> String {
+pub fn whole(r: &Report, focus: &str, others: bool, page: Page) -> String {
     let mut out = String::new();
     // Writing to a string does not fail.
-    let _ = head(&mut out, r, focus);
-    let _ = causes(&mut out, r);
-    let _ = slice(&mut out, r);
-    let _ = questions(&mut out, r);
-    let _ = also(&mut out, r);
+    let _ = head(&mut out, r, focus, page);
+    let _ = causes(&mut out, r, page);
+    let _ = slice(&mut out, r, page);
+    let _ = questions(&mut out, r, page);
+    let _ = also(&mut out, r, page);
     if others {
-        let _ = why_not(&mut out, r);
+        let _ = why_not(&mut out, r, page);
     }
-    let _ = coverage(&mut out, r, focus);
+    let _ = coverage(&mut out, r, focus, page);
     out
 }
 
-fn also(out: &mut String, r: &Report) -> std::fmt::Result {
+fn also(out: &mut String, r: &Report, page: Page) -> std::fmt::Result {
     if r.also_hung.is_empty() {
         return Ok(());
     }
@@ -52,27 +55,27 @@ fn also(out: &mut String, r: &Report) -> std::fmt::Result {
         let (long, at) = (span(v.duration_ns), moment(v.start_ns));
         let who = who(&v.process, v.pid, &inside(v.container.as_deref(), v.container_pid), &v.thread, v.tid);
         let line = format!("--tid {:<8}{who}: {}{on} of {long} at {at}{alike}", v.tid, v.words());
-        writeln!(out, "  {}", clean_to(&line, WIDTH))?;
+        writeln!(out, "  {}", page.line(2, &line))?;
         if !v.cmdline.is_empty() {
-            writeln!(out, "                {}", clean_to(&v.cmdline, WIDTH - 14))?;
+            writeln!(out, "                {}", page.line(16, &v.cmdline))?;
         }
     }
     writeln!(out)
 }
 
-fn why_not(out: &mut String, r: &Report) -> std::fmt::Result {
-    writeln!(out, "\nWhy not the others")?;
+fn why_not(out: &mut String, r: &Report, page: Page) -> std::fmt::Result {
+    writeln!(out, "Why not the others")?;
     if r.others.is_empty() {
         writeln!(out, "  no other thread came into question")?;
     }
     for o in &r.others {
         let who = who(&o.process, o.pid, "", &o.thread, o.tid);
-        wrap(out, "  ", &clean(&format!("{who}: {}", o.why_not)))?;
+        page.wrap(out, "  ", &format!("{who}: {}", o.why_not))?;
     }
-    Ok(())
+    writeln!(out)
 }
 
-fn head(out: &mut String, r: &Report, focus: &str) -> std::fmt::Result {
+fn head(out: &mut String, r: &Report, focus: &str, page: Page) -> std::fmt::Result {
     let s = &r.session;
     let mut line = format!("{}  {}  {} events", s.file, span(s.duration_ns), count(s.events));
     if s.start_unix_ns != 0 {
@@ -84,10 +87,17 @@ fn head(out: &mut String, r: &Report, focus: &str) -> std::fmt::Result {
     if !s.kernel.is_empty() {
         let _ = write!(line, "  Linux {}", s.kernel);
     }
-    if !focus.is_empty() {
-        let _ = write!(line, "  focus: {focus}");
+    let focus = if focus.is_empty() { String::new() } else { format!("focus: {focus}") };
+    // The kernel's version is long; what the recording is about has a line of its own before it is cut.
+    let both = line.width() + 2 + focus.width() <= page.columns || !page.cuts;
+    if both && !focus.is_empty() {
+        let _ = write!(line, "  {focus}");
     }
-    writeln!(out, "{}\n", clean_to(&line, WIDTH))?;
+    writeln!(out, "{}", page.line(0, &line))?;
+    if !both {
+        page.wrap(out, "", &focus)?;
+    }
+    writeln!(out)?;
     let v = &r.victim;
     writeln!(out, "What hung")?;
     let who = who(&v.process, v.pid, &inside(v.container.as_deref(), v.container_pid), &v.thread, v.tid);
@@ -95,33 +105,33 @@ fn head(out: &mut String, r: &Report, focus: &str) -> std::fmt::Result {
     let clock = aside(s.start_unix_ns, v.start_ns);
     writeln!(out, "  {}: {} of {long} at {at}{clock}{}", clean(&who), v.words(), v.cut())?;
     if !v.cmdline.is_empty() {
-        writeln!(out, "  {}", clean_to(&v.cmdline, WIDTH))?;
+        writeln!(out, "  {}", page.line(2, &v.cmdline))?;
     }
     if v.outside_focus {
         writeln!(out, "  outside of the focus of the recording")?;
     }
     if let Some(unit) = &v.unit {
-        wrap(out, "  ", &clean(&unit.words))?;
+        page.wrap(out, "  ", &unit.words)?;
     }
     if let Some(unserved) = &v.unserved {
-        wrap(out, "  ", &clean(unserved))?;
+        page.wrap(out, "  ", unserved)?;
     }
     writeln!(out)
 }
 
-fn causes(out: &mut String, r: &Report) -> std::fmt::Result {
+fn causes(out: &mut String, r: &Report, page: Page) -> std::fmt::Result {
     writeln!(out, "Why")?;
     if r.root_causes.is_empty() {
         writeln!(out, "  no cause was found in what was recorded")?;
     }
     for c in &r.root_causes {
         let sure = format!("{:.0} % sure", c.confidence * 100.0);
-        wrap(out, &format!("  {}. ", c.rank), &format!("{} ({sure})", clean(&c.why)))?;
+        page.wrap(out, &format!("  {}. ", c.rank), &format!("{} ({sure})", c.why))?;
         if let Some(place) = place(c) {
-            writeln!(out, "     {}", clean_to(&place, WIDTH))?;
+            writeln!(out, "     {}", page.line(5, &place))?;
         }
         for frame in condensed(&c.stack) {
-            writeln!(out, "       {}", clean_to(&frame, WIDTH))?;
+            writeln!(out, "       {}", page.line(7, &frame))?;
         }
     }
     writeln!(out)
@@ -140,27 +150,29 @@ fn place(c: &RootCause) -> Option<String> {
     Some(text)
 }
 
-fn slice(out: &mut String, r: &Report) -> std::fmt::Result {
+fn slice(out: &mut String, r: &Report, page: Page) -> std::fmt::Result {
     writeln!(out, "The way back")?;
+    let names: Vec<String> = r.slice.iter().map(step_who).collect();
+    let column = page.column(WHO, names.iter().map(String::as_str));
     for (i, s) in r.slice.iter().enumerate() {
         if let Some(edge) = &s.edge {
             let strength = s.strength.as_deref().unwrap_or("?");
             let rule = if strength == "weak" { "───" } else { "═══" };
             let why = s.why_weak.as_ref().map(|w| format!(": {w}")).unwrap_or_default();
-            writeln!(out, "  │  ↑ {}", clean_to(&format!("{edge} {rule} {strength}{why}"), WIDTH))?;
+            page.wrap(out, "  │  ↑ ", &format!("{edge} {rule} {strength}{why}"))?;
         }
-        writeln!(out, "{}", clean_to(&step(i, s), WIDTH + 10))?;
+        writeln!(out, "{}", page.line(0, &step(i, s, column)))?;
         if namesakes(&r.slice, s) && !s.cmdline.is_empty() {
             let line = if i + 1 == r.slice.len() { ' ' } else { '│' };
-            writeln!(out, "  {line}  {}", clean_to(&s.cmdline, WIDTH))?;
+            writeln!(out, "  {line}  {}", page.line(5, &s.cmdline))?;
         }
     }
     writeln!(out)?;
-    circle(out, r)
+    circle(out, r, page, column)
 }
 
 /// Who waits for whom, when that is a circle.
-fn circle(out: &mut String, r: &Report) -> std::fmt::Result {
+fn circle(out: &mut String, r: &Report, page: Page, column: usize) -> std::fmt::Result {
     let steps: Vec<(usize, &SliceStep)> =
         r.circle.iter().filter_map(|i| r.slice.get(*i).map(|s| (*i, s))).collect();
     if steps.len() < 2 {
@@ -171,7 +183,7 @@ fn circle(out: &mut String, r: &Report) -> std::fmt::Result {
     writeln!(out, "The circle")?;
     for (k, (i, s)) in steps.iter().enumerate() {
         let side = if k == 0 { "┌─▶" } else { "│  " };
-        writeln!(out, "  {side}{}", clean_to(&step(*i, s), WIDTH))?;
+        writeln!(out, "  {side}{}", page.line(5, &step(*i, s, column)))?;
         let (more, whom) =
             if k + 1 == steps.len() { ("└──", steps[0].0) } else { ("│  ", steps[k + 1].0) };
         let whom = if known { whom.to_string() } else { "one of the others".to_owned() };
@@ -180,14 +192,19 @@ fn circle(out: &mut String, r: &Report) -> std::fmt::Result {
     writeln!(out)
 }
 
-fn step(i: usize, s: &SliceStep) -> String {
-    let who = if s.tid == s.pid {
+fn step_who(s: &SliceStep) -> String {
+    if s.tid == s.pid {
         format!("{}:{}", s.process, s.pid)
     } else if s.thread == s.process || s.thread.is_empty() {
         format!("{}:{}/{}", s.process, s.pid, s.tid)
     } else {
         format!("{}:{}/{}:{}", s.process, s.pid, s.thread, s.tid)
-    };
+    }
+}
+
+/// A step, its name in a column of that width.
+fn step(i: usize, s: &SliceStep, column: usize) -> String {
+    let who = left(&thread_name(&clean(&step_who(s)), column), column);
     let inside = inside(s.container.as_deref(), s.container_pid);
     let glyph = match s.state.as_str() {
         _ if !s.seen => '!',
@@ -199,7 +216,7 @@ fn step(i: usize, s: &SliceStep) -> String {
         _ => '·',
     };
     let state = if s.seen { s.state.as_str() } else { "not seen" };
-    let mut line = format!("{i:3}  {} {glyph} {state:<8} {:>8}  ", pad(&who, 28), span(s.spent_ns));
+    let mut line = format!("{i:3}  {who} {glyph} {state:<8} {:>8}  ", span(s.spent_ns));
     let call = s.syscall.as_deref().or(s.waits_on.as_deref().filter(|_| s.object.is_none()));
     let what = call_on(call, s.object.as_deref());
     line.push_str(if what.is_empty() && s.state == "running" { "on the CPU" } else { &what });
@@ -213,13 +230,7 @@ fn step(i: usize, s: &SliceStep) -> String {
     line
 }
 
-fn pad(text: &str, width: usize) -> String {
-    let text = clean_to(text, width);
-    let used = unicode_width::UnicodeWidthStr::width(text.as_str());
-    format!("{text}{}", " ".repeat(width.saturating_sub(used)))
-}
-
-fn questions(out: &mut String, r: &Report) -> std::fmt::Result {
+fn questions(out: &mut String, r: &Report, page: Page) -> std::fmt::Result {
     if r.questions.is_empty() {
         return Ok(());
     }
@@ -232,12 +243,12 @@ fn questions(out: &mut String, r: &Report) -> std::fmt::Result {
             "answers" => "from the answers file",
             _ => "answered on the screen",
         };
-        wrap(out, "  ", &format!("{} → {answer}, {by}", clean(&q.text)))?;
+        page.wrap(out, "  ", &format!("{} → {answer}, {by}", q.text))?;
     }
     writeln!(out)
 }
 
-fn coverage(out: &mut String, r: &Report, focus: &str) -> std::fmt::Result {
+fn coverage(out: &mut String, r: &Report, focus: &str, page: Page) -> std::fmt::Result {
     let c = &r.coverage;
     let lost = if c.lost_events == 0 && c.lost_ns == 0 {
         "nothing was lost".to_owned()
@@ -249,14 +260,14 @@ fn coverage(out: &mut String, r: &Report, focus: &str) -> std::fmt::Result {
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     let of = if ["", "everything"].contains(&focus) { "" } else { " of the focus" };
     writeln!(out, "Not seen")?;
-    writeln!(
-        out,
-        "  {lost}; {} of the stacks{of} are whole, {} of their functions have names",
+    let text = format!(
+        "{lost}; {} of the stacks{of} are whole, {} of their functions have names",
         percent(c.stacks_complete),
         percent(c.symbols_resolved)
-    )?;
+    );
+    page.wrap(out, "  ", &text)?;
     for note in &c.notes {
-        wrap(out, "  ", &clean(note))?;
+        page.wrap(out, "  ", note)?;
     }
     Ok(())
 }
@@ -298,41 +309,9 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
-/// A sentence over several lines, the further ones as far in as the first one's text.
-pub(super) fn wrap(out: &mut String, first: &str, text: &str) -> std::fmt::Result {
-    let indent = " ".repeat(first.chars().count());
-    let mut line = String::from(first);
-    let mut used = 0;
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for word in crate::clean::glued(&text).split(' ') {
-        let word = clean_to(word, WIDTH).replace(crate::clean::GLUE, " ");
-        let w = unicode_width::UnicodeWidthStr::width(word.as_str());
-        if used > 0 && used + 1 + w > WIDTH - indent.len() {
-            writeln!(out, "{line}")?;
-            line.clone_from(&indent);
-            used = 0;
-        }
-        if used > 0 {
-            line.push(' ');
-            used += 1;
-        }
-        line.push_str(&word);
-        used += w;
-    }
-    writeln!(out, "{line}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sentences_wrap_and_stay_in() {
-        let mut out = String::new();
-        wrap(&mut out, "  1. ", &"word ".repeat(60)).unwrap();
-        assert!(out.lines().count() > 2 && out.lines().all(|l| l.chars().count() <= WIDTH));
-        assert!(out.lines().skip(1).all(|l| l.starts_with("     word")));
-    }
 
     #[test]
     fn a_container_is_named_beside_the_id() {
@@ -370,7 +349,7 @@ mod tests {
         }))
         .unwrap();
         let mut out = String::new();
-        slice(&mut out, &r).unwrap();
+        slice(&mut out, &r, Page::FILE).unwrap();
         let lines: Vec<&str> = out.lines().collect();
         assert!(lines.contains(&"  │  python3 shop.py") && !out.contains("curl -s"), "{out}");
         assert!(
@@ -380,7 +359,7 @@ mod tests {
         // One of a name needs none.
         r.slice.pop();
         out.clear();
-        slice(&mut out, &r).unwrap();
+        slice(&mut out, &r, Page::FILE).unwrap();
         assert!(!out.contains("shop.py"), "{out}");
     }
 

@@ -5,7 +5,7 @@ use super::chosen::Chosen;
 use super::diagnose::harmless;
 use super::exit::{Failure, Outcome};
 use super::loading;
-use super::text::wrap;
+use super::page::Page;
 use crate::clean::{clean, clean_to};
 use crate::session::Loaded;
 use crate::units::{self, Work};
@@ -139,7 +139,7 @@ fn table(out: &mut dyn Write, heads: &[&str], of: &str, rows: Vec<Row>) -> std::
         for words in &row.below {
             let mut lines = String::new();
             // Writing to a string does not fail.
-            let _ = wrap(&mut lines, &" ".repeat(10), words);
+            let _ = Page::FILE.wrap(&mut lines, &" ".repeat(10), words);
             lines.lines().try_for_each(|l| put(out, l))?;
         }
     }
@@ -187,7 +187,7 @@ impl Found<'_> {
         if self.kinds.iter().any(|k| self.is_least(k)) {
             let mut lines = String::new();
             // Writing to a string does not fail.
-            let _ = wrap(&mut lines, "", UNSEEN);
+            let _ = Page::FILE.wrap(&mut lines, "", UNSEEN);
             lines.lines().try_for_each(|l| put(out, l))?;
         }
         if self.work.cut_short {

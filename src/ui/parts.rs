@@ -3,7 +3,7 @@
 use crate::app::recording::Recording;
 use crate::app::state::State;
 use crate::app::time;
-use crate::clean::clean_to;
+use crate::clean::{clean, clean_to};
 use crate::config::{Glyphs, Look};
 use pg_event::Ns;
 use pg_graph::LaneState;
@@ -11,7 +11,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// How many lines there are that are not shown.
 pub fn more_lines(n: usize) -> String {
@@ -107,26 +107,53 @@ pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// `process/thread` in at most `columns`: the process is cut first, since the thread tells lines apart.
+/// Columns that a process keeps beside its thread's name.
+const PROCESS: usize = 4;
+/// From as many columns on a name that is cut keeps its end.
+const BOTH_ENDS: usize = 8;
+
+/// `process/thread` in at most `columns`: the process is cut first, since the thread tells lines apart, and then the
+/// middle of the thread's name, since threads of a pool differ at its end.
 pub fn thread_name(name: &str, columns: usize) -> String {
     if width(name) <= columns {
         return clean_to(name, columns);
     }
-    match name.split_once('/') {
-        Some((process, thread)) if width(thread) + 2 <= columns => {
-            format!("{}/{}", clean_to(process, columns - 1 - width(thread)), clean_to(thread, columns))
-        }
-        Some((_, thread)) => clean_to(thread, columns),
-        None => match name.rsplit_once(':') {
-            // `name:pid`: the number is what tells it from others of that name.
-            Some((name, pid))
-                if pid.bytes().all(|b| b.is_ascii_digit()) && columns >= pid.len() + 3 && !pid.is_empty() =>
-            {
-                format!("{}:{pid}", clean_to(name, columns - 1 - pid.len()))
-            }
-            _ => clean_to(name, columns),
-        },
+    let Some((process, thread)) = name.split_once('/') else { return without_middle(name, columns) };
+    if width(thread) + 2 <= columns {
+        return format!("{}/{}", clean_to(process, columns - 1 - width(thread)), clean(thread));
     }
+    let least = width(process).min(PROCESS);
+    if columns < least + 1 + BOTH_ENDS.min(width(thread)) {
+        return without_middle(thread, columns);
+    }
+    let thread = without_middle(thread, columns - 1 - least);
+    format!("{}/{thread}", clean_to(process, columns - 1 - width(&thread)))
+}
+
+/// A name in at most `columns`, with both its ends: a number behind a colon is whole.
+fn without_middle(name: &str, columns: usize) -> String {
+    let name = clean(name);
+    if width(&name) <= columns {
+        return name.into_owned();
+    }
+    let number = name.rsplit_once(':').map(|(_, n)| n);
+    let number = number.filter(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
+    let room = match number {
+        Some(n) if n.len() + 3 <= columns => n.len() + 1,
+        None if columns >= BOTH_ENDS => (columns - 1) / 2,
+        _ => return clean_to(&name, columns),
+    };
+    let (mut at, mut used) = (name.len(), 0);
+    // Combining characters have no width: bound their number too.
+    for (i, c) in name.char_indices().rev().take(room * 4) {
+        used += c.width().unwrap_or(0);
+        if used > room {
+            break;
+        }
+        at = i;
+    }
+    let end = &name[at..];
+    clean_to(&name, columns - width(end)) + end
 }
 
 /// Exactly `columns` wide: cut, or filled up with spaces on the right.
@@ -349,6 +376,17 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_is_cut_keeps_its_end_and_its_process() {
+        let of = "java/ForkJoinPool.commonPool-worker-1";
+        assert_eq!(thread_name(of, 18), "java/ForkJo…rker-1");
+        assert_eq!(thread_name("java/ForkJoinPool.co:27164", 18), "java/ForkJo…:27164");
+        assert_eq!(thread_name("NetworkManager/pool-spawner-99", 22), "Netwo…/pool-spawner-99");
+        assert_eq!(thread_name("NetworkManager/pool-spawner-99", 18), "Net…/pool-s…ner-99");
+        assert_eq!(thread_name(of, 10), "ForkJ…er-1", "only one of both");
+        assert_eq!(thread_name(of, 5), "Fork…");
+    }
+
+    #[test]
     fn columns_are_shared_out() {
         assert_eq!(share_out(100, &[(1, 5), (3, 5)]), [25, 75]);
         assert_eq!(share_out(8, &[(1, 5), (1, 5)]), [5, 3]);
@@ -356,6 +394,13 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn no_name_is_too_wide(name in "[a-z日é\u{1b}\u{301}:/0-9]{0,40}", n in 0usize..40) {
+            prop_assert!(width(&thread_name(&name, n)) <= n, "{}", thread_name(&name, n));
+            let harmless = !thread_name(&name, n).contains('\u{1b}');
+            prop_assert!(harmless);
+        }
+
         #[test]
         fn no_line_is_too_wide(text in "[ -~日本é\n]{0,80}", n in 1usize..30) {
             for l in wrap(&text, n) {

@@ -119,10 +119,10 @@ pub fn thread_name(name: &str, columns: usize) -> String {
         return clean_to(name, columns);
     }
     let Some((process, thread)) = name.split_once('/') else { return without_middle(name, columns) };
-    if width(thread) + 2 <= columns {
+    let least = width(process).min(PROCESS);
+    if width(thread) + 1 + least <= columns {
         return format!("{}/{}", clean_to(process, columns - 1 - width(thread)), clean(thread));
     }
-    let least = width(process).min(PROCESS);
     if columns < least + 1 + BOTH_ENDS.min(width(thread)) {
         return without_middle(thread, columns);
     }

@@ -36,7 +36,23 @@ impl Page {
         if self.cuts { clean_to(text, self.columns.saturating_sub(before)) } else { clean(text).into_owned() }
     }
 
-    /// Exactly as wide as the widest of a column of names, but not less than `least`, nor more than there is room for.
+    /// Parts in a line, or on a screen in as many as it takes.
+    pub fn parts(self, out: &mut String, parts: &[String]) -> std::fmt::Result {
+        use std::fmt::Write;
+        let mut line = String::new();
+        for part in parts {
+            let room = self.columns.saturating_sub(line.width() + 2);
+            if !line.is_empty() && self.cuts && clean(part).width() > room {
+                writeln!(out, "{}", self.line(0, &line))?;
+                line.clear();
+            }
+            line.push_str(if line.is_empty() { "" } else { "  " });
+            line.push_str(part);
+        }
+        writeln!(out, "{}", self.line(0, &line))
+    }
+
+    /// As wide as the widest of a column of names, but not less than `least`, nor more than there is room for.
     pub fn column<'a>(self, least: usize, names: impl Iterator<Item = &'a str>) -> usize {
         let most = if self.cuts { least.max(self.columns / 4) } else { usize::MAX };
         names.map(|n| clean(n).width()).max().unwrap_or(0).clamp(least, most)
@@ -94,6 +110,13 @@ mod tests {
         assert_eq!(Page::FILE.line(4, &long), long);
         assert_eq!(Page { columns: 80, cuts: true }.line(4, &long).width(), 76);
         assert_eq!(Page::FILE.line(0, "a\u{1b}b"), "a\u{fffd}b");
+        let mut out = String::new();
+        let parts = ["x".repeat(50), "8.00 s".into(), "focus: ".to_owned() + &"y".repeat(30)];
+        Page { columns: 80, cuts: true }.parts(&mut out, &parts).unwrap();
+        assert_eq!(out, format!("{}  8.00 s\n{}\n", parts[0], parts[2]));
+        out.clear();
+        Page::FILE.parts(&mut out, &[long.clone(), long.clone()]).unwrap();
+        assert_eq!(out, format!("{long}  {long}\n"));
         let names = ["short", "ForkJoinPool.commonPool-worker-1:27164"];
         assert_eq!(Page::FILE.column(28, names.into_iter()), 38);
         assert_eq!(Page { columns: 80, cuts: true }.column(28, names.into_iter()), 28);

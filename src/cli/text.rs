@@ -9,7 +9,6 @@ use crate::wall::{aside, date_time};
 use pg_graph::report::{Report, RootCause, SliceStep};
 use pg_graph::words::{moment, span};
 use std::fmt::Write;
-use unicode_width::UnicodeWidthStr;
 
 /// Columns of who made a step, at least.
 const WHO: usize = 28;
@@ -54,8 +53,8 @@ fn also(out: &mut String, r: &Report, page: Page) -> std::fmt::Result {
         let v = &a.victim;
         let (long, at) = (span(v.duration_ns), moment(v.start_ns));
         let who = who(&v.process, v.pid, &inside(v.container.as_deref(), v.container_pid), &v.thread, v.tid);
-        let line = format!("--tid {:<8}{who}: {}{on} of {long} at {at}{alike}", v.tid, v.words());
-        writeln!(out, "  {}", page.line(2, &line))?;
+        let line = format!("{who}: {}{on} of {long} at {at}{alike}", v.words());
+        page.wrap(out, &format!("  --tid {:<8}", v.tid), &line)?;
         if !v.cmdline.is_empty() {
             writeln!(out, "                {}", page.line(16, &v.cmdline))?;
         }
@@ -77,26 +76,12 @@ fn why_not(out: &mut String, r: &Report, page: Page) -> std::fmt::Result {
 
 fn head(out: &mut String, r: &Report, focus: &str, page: Page) -> std::fmt::Result {
     let s = &r.session;
-    let mut line = format!("{}  {}  {} events", s.file, span(s.duration_ns), count(s.events));
-    if s.start_unix_ns != 0 {
-        let _ = write!(line, "  {}", date_time(s.start_unix_ns));
-    }
-    if !s.host.is_empty() {
-        let _ = write!(line, "  host {}", s.host);
-    }
-    if !s.kernel.is_empty() {
-        let _ = write!(line, "  Linux {}", s.kernel);
-    }
-    let focus = if focus.is_empty() { String::new() } else { format!("focus: {focus}") };
-    // The kernel's version is long; what the recording is about has a line of its own before it is cut.
-    let both = line.width() + 2 + focus.width() <= page.columns || !page.cuts;
-    if both && !focus.is_empty() {
-        let _ = write!(line, "  {focus}");
-    }
-    writeln!(out, "{}", page.line(0, &line))?;
-    if !both {
-        page.wrap(out, "", &focus)?;
-    }
+    let mut parts = vec![s.file.clone(), span(s.duration_ns), format!("{} events", count(s.events))];
+    let date = if s.start_unix_ns == 0 { String::new() } else { date_time(s.start_unix_ns) };
+    let about =
+        [("", date), ("host ", s.host.clone()), ("Linux ", s.kernel.clone()), ("focus: ", focus.to_owned())];
+    parts.extend(about.iter().filter(|(_, t)| !t.is_empty()).map(|(what, t)| format!("{what}{t}")));
+    page.parts(out, &parts)?;
     writeln!(out)?;
     let v = &r.victim;
     writeln!(out, "What hung")?;

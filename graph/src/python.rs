@@ -63,17 +63,16 @@ const RESULTS: [(&str, &str); 6] = [
 const POOLS: [(&str, &str); 2] =
     [("_worker", "/concurrent/futures/thread.py"), ("worker", "/multiprocessing/pool.py")];
 
-/// Does a thread of a Python program wait for the result of work that it gave to a pool, and is it one of a pool's threads
-/// itself? `None`: it waits for no such result.
-pub(crate) fn waits_for_result(v: &Vertex, catalog: &Catalog) -> Option<bool> {
-    let script: Vec<(&str, &str)> =
-        catalog.frames_of(v.user_stack).filter_map(|f| script_frame(f, catalog)).collect();
-    let is = |of: &(&str, &str), known: &[(&str, &str)]| {
-        known.iter().any(|(name, file)| of.0 == *name && of.1.ends_with(file))
-    };
+/// Does a thread of a Python program wait for the result of work that it gave to a pool?
+pub(crate) fn waits_for_result(v: &Vertex, catalog: &Catalog) -> bool {
+    let mut script = catalog.frames_of(v.user_stack).filter_map(|f| script_frame(f, catalog));
     // What the wait is made of lies above.
-    let first = script.iter().find(|f| !f.1.ends_with("/threading.py"))?;
-    is(first, &RESULTS).then(|| script.iter().any(|f| is(f, &POOLS)))
+    script.find(|f| !f.1.ends_with("/threading.py")).is_some_and(|f| is_one(f, &RESULTS))
+}
+
+/// Is a frame one of these functions, by name and end of the file?
+fn is_one(frame: (&str, &str), known: &[(&str, &str)]) -> bool {
+    known.iter().any(|(name, file)| frame.0 == *name && frame.1.ends_with(file))
 }
 
 /// The last part of a function's name and the file, of a frame that is of a Python program.
@@ -86,12 +85,12 @@ fn script_frame<'a>(f: &'a Frame, catalog: &'a Catalog) -> Option<(&'a str, &'a 
 pub(crate) fn takes_from_queue(v: &Vertex, catalog: &Catalog) -> bool {
     let mut script = catalog.frames_of(v.user_stack).filter_map(|f| script_frame(f, catalog));
     let innermost = script.next();
-    innermost.is_some_and(|f| TAKERS.iter().any(|(name, file)| f.0 == *name && f.1.ends_with(file)))
+    innermost.is_some_and(|f| is_one(f, &TAKERS))
         || innermost.into_iter().chain(script).any(|f| f.0 == "get" && f.1.ends_with("/queue.py"))
 }
 
 /// Is it a thread of a pool, at work or without?
 pub(crate) fn is_of_pool(v: &Vertex, catalog: &Catalog) -> bool {
     let mut script = catalog.frames_of(v.user_stack).filter_map(|f| script_frame(f, catalog));
-    script.any(|f| POOLS.iter().any(|(name, file)| f.0 == *name && f.1.ends_with(file)))
+    script.any(|f| is_one(f, &POOLS))
 }

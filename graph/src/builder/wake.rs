@@ -151,7 +151,7 @@ fn by_task(o: &OffCpu, wakee: Role, w: Waker, catalog: &Catalog) -> (EdgeKind, O
         _ => (kind, None),
     };
     // That kills the other threads of the process, whatever they wait for.
-    if w.kin && o.waker_syscall.is_any(&["exit_group"]) {
+    if w.kin && calls::is(o.waker_syscall, EXIT) && o.waker_syscall.is_any(&["exit_group"]) {
         return (EdgeKind::Exit, Some(Weak::Signal));
     }
     if w.exiting || calls::is(o.waker_syscall, EXIT) {

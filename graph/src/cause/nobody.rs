@@ -1,11 +1,11 @@
 //! Waits that nobody ended: who alone could have, and what they did instead.
 
 use super::Writer;
-use crate::Vertex;
 use crate::class::{WaitClass, class, is_schedulers_own, on_condition, private_futex};
-use crate::diagnose::{Mostly, SliceNode, activity, killed_by, main_thread};
+use crate::diagnose::{Mostly, SliceNode, activity, last_killed};
 use crate::words::{moment, short_who, span, who};
-use pg_event::{Ns, Process, ProcessId, Relation, ThreadId};
+use crate::{HoldFact, Vertex};
+use pg_event::{Ns, Relation, ThreadId};
 
 impl Writer<'_> {
     /// Only the other threads of its process could have woken a step, and none did: what the only one did meanwhile.
@@ -81,19 +81,26 @@ impl Writer<'_> {
 
     /// Of a step that reads from a pipe: that only processes which wait for it by other threads have its writing end.
     pub(super) fn only_waiters_write(&self, n: &SliceNode) -> Option<String> {
-        let at = self.o.nodes.iter().position(|x| std::ptr::eq(x, n))?;
-        let process = |t: ThreadId| self.c.process_id_of(t);
         let mut holds = self.g.holds(n.thread, n.start..(n.start + n.duration).saturating_add(1));
         let writes = holds.find(|h| h.relation == Relation::Writes && Some(h.object) == n.object)?;
-        let waits = |x: &SliceNode| process(x.thread) == process(writes.holder);
-        let one = self.o.nodes[..at].iter().find(|x| waits(x))?;
+        let one = self.came_by(n, writes.holder)?;
         Some(format!("only {}, which waits for it itself, has the writing end open", who(self.c, one.thread)))
     }
 
     /// Of a step that waits for room in a socket: who has the other end, of those that the way came by.
-    pub(super) fn does_not_read(&self, n: &SliceNode, last: &Vertex) -> Option<String> {
-        let one = self.has_other_end(n).filter(|_| class(last, self.c) == WaitClass::Room)?;
-        Some(format!("{} has the other end", who(self.c, one)))
+    pub(super) fn has_its_other_end(&self, n: &SliceNode, last: &Vertex) -> Option<String> {
+        let mut holds = self.g.holds(n.thread, n.start..(n.start + n.duration).saturating_add(1));
+        let peer = |h: &HoldFact| h.relation == Relation::Peer && Some(h.object) == n.object;
+        let holder = holds.find(peer).filter(|_| class(last, self.c) == WaitClass::Room)?.holder;
+        let one = self.came_by(n, holder)?;
+        Some(format!("{} has the other end", who(self.c, one.thread)))
+    }
+
+    /// The first step before this one that is of the same process as a thread.
+    fn came_by(&self, n: &SliceNode, thread: ThreadId) -> Option<&SliceNode> {
+        let process = |t: ThreadId| self.c.process_id_of(t);
+        let mut before = self.o.nodes.iter().take_while(|x| !std::ptr::eq(*x, n));
+        before.find(|x| process(x.thread) == process(thread))
     }
 
     /// Another process of the same program that was killed before the end of a step: `app (pid 9), which was killed (signal 9) at
@@ -101,13 +108,9 @@ impl Writer<'_> {
     fn killed_fellow(&self, n: &SliceNode) -> Option<String> {
         let own = self.c.process_id_of(n.thread)?;
         let exe = &self.c.process(own)?.exe;
-        let killed = |(i, p): (usize, &Process)| {
-            let at = p.end.filter(|e| *e > 0 && *e < n.start + n.duration)?;
-            let signal = killed_by(p).filter(|_| !exe.is_empty() && p.exe == *exe)?;
-            Some((at, signal, ProcessId(i as u32)))
-        };
-        let (at, signal, id) = self.c.processes.iter().enumerate().filter_map(killed).max()?;
-        let one = who(self.c, main_thread(self.g, self.c, id)?);
+        let end = n.start + n.duration;
+        let (one, signal, at) = last_killed(self.g, self.c, end, |_, p| !exe.is_empty() && p.exe == *exe)?;
+        let one = who(self.c, one);
         Some(format!("{one}, which was killed (signal {signal}) at {}, may have been to", moment(at)))
     }
 

@@ -292,14 +292,6 @@ impl Writer<'_> {
         (!told).then(|| SliceNode { object: Some(other), ..n.clone() })
     }
 
-    /// The one process of the steps before that has the other end of the socket that a step wants to write to.
-    pub(super) fn has_other_end(&self, n: &SliceNode) -> Option<ThreadId> {
-        let mut holds = self.g.holds(n.thread, n.start..(n.start + n.duration).saturating_add(1));
-        let holder = holds.find(|h| h.relation == Relation::Peer && Some(h.object) == n.object)?.holder;
-        let same = |x: &&SliceNode| self.c.process_id_of(x.thread) == self.c.process_id_of(holder);
-        self.o.nodes.iter().take_while(|x| !std::ptr::eq(*x, n)).find(same).map(|x| x.thread)
-    }
-
     /// Says what a blocked write means.
     pub(super) fn full_pipe(&self, n: &SliceNode) -> String {
         let v = self.g.vertex(n.vertex);

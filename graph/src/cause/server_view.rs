@@ -4,14 +4,16 @@
 use super::{Ranked, Writer};
 use crate::builder::{RECV, call_is};
 use crate::class::POSTGRES_LOCKS;
-use crate::diagnose::{FindingKind, MARIADB_LOCKS, NEXT_STATEMENT, Outcome, SliceNode, executes};
+use crate::diagnose::{
+    FOR_STANDBY, FindingKind, MARIADB_LOCKS, NEXT_STATEMENT, Outcome, SliceNode, executes,
+};
 use crate::words::{cmdline_at, span};
 use pg_event::ThreadId;
 
 /// Functions on the stack of a wait that only the server's own view explains, and where to look.
 const VIEWS: [(&[&str], &str); 3] = [
     (
-        &["SyncRepWaitForLSN"],
+        &[FOR_STANDBY],
         "the commit waits for a synchronous standby; whether one is connected only the server knows: compare `show synchronous_standby_names` with `select application_name, state, sync_state from pg_stat_replication`",
     ),
     (

@@ -1,7 +1,7 @@
 //! Pools and jobservers whose threads or tokens have run out.
 
 use super::Writer;
-use crate::diagnose::{SliceNode, killed_below};
+use crate::diagnose::{SliceNode, killed_beside};
 use crate::words::{moment, who};
 
 impl Writer<'_> {
@@ -24,7 +24,7 @@ impl Writer<'_> {
             n => format!("{n} tokens were"),
         };
         let end = n.start + n.duration;
-        let killed = self.c.process_id_of(n.thread).and_then(|p| killed_below(self.g, self.c, p, end));
+        let killed = self.c.process_id_of(n.thread).and_then(|p| killed_beside(self.g, self.c, p, end));
         let by = killed.map_or_else(
             || "by who has ended".into(),
             |(t, signal, at)| {

@@ -336,7 +336,7 @@ impl Writer<'_> {
                 None => match self
                     .nobody_maps(n)
                     .or_else(|| self.only_waiters_write(n))
-                    .or_else(|| self.does_not_read(n, &last))
+                    .or_else(|| self.has_its_other_end(n, &last))
                     .or_else(|| self.came_too_early(n, &last))
                     .or_else(|| self.without_session(n))
                     .or_else(|| self.its_waker_ended(n))

@@ -1,5 +1,6 @@
 //! FIFOs that are opened crosswise. open(2) of a FIFO waits until somebody opens the other end; who was to do that is
-//! written nowhere. But somebody near who waits in the same way cannot: together they look like a circle. And FIFOs, and pipes, of which only those have the other end who wait for the reader.
+//! written nowhere. But somebody near who waits in the same way cannot: together they look like a circle. And
+//! FIFOs and pipes of which only those have the other end who wait for the reader.
 
 use super::activity::{Group, Spans, activity};
 use super::answerless::main_thread;

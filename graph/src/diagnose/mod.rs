@@ -72,8 +72,9 @@ pub(crate) use paused::seen_paused;
 pub(crate) use ring::keeps_itself;
 pub(crate) use sessions::{MARIADB_LOCKS, NEXT_STATEMENT, executes, waits_for_lock};
 pub use span::path_of_span;
-pub(crate) use started::{KILLED, STARTED, killed_by, meant, sent_by};
-pub(crate) use tokens::killed_below;
+pub(crate) use standby::FOR_STANDBY;
+pub(crate) use started::{KILLED, STARTED, last_killed, meant, sent_by};
+pub(crate) use tokens::killed_beside;
 pub(crate) use told::{SHORTLY, TOLD, told};
 pub(crate) use wakers::only_reacts;
 

@@ -13,11 +13,14 @@ use pg_event::ThreadId;
 impl Walk<'_> {
     /// The thread waits for a result, and so do all the threads of its process that do such work: it is theirs.
     pub(super) fn by_starved_pool(&mut self, thread: ThreadId, group: &Group) -> bool {
-        let Some(of_pool) = waits_for_result(&self.representative(group), self.c) else { return false };
+        let v = self.representative(group);
+        if !waits_for_result(&v, self.c) {
+            return false;
+        }
         let Some(workers) = self.all_starved(thread, group) else { return false };
         let kind = FindingKind::Starved(workers.len() as u32);
         let own = self.out.nodes.len().saturating_sub(1);
-        if of_pool {
+        if is_of_pool(&v, self.c) {
             self.found(thread, kind, group_spans(group));
             return true;
         }
@@ -46,8 +49,7 @@ impl Walk<'_> {
             if !act.groups.iter().any(worker) {
                 continue;
             }
-            let g = act.waiting()?;
-            waits_for_result(&self.representative(g), self.c)?;
+            let g = act.waiting().filter(|g| waits_for_result(&self.representative(g), self.c))?;
             starved.push((t, g.clone()));
         }
         (!starved.is_empty()).then_some(starved)

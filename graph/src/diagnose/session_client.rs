@@ -37,7 +37,7 @@ impl Walk<'_> {
     /// What the client of a session that idles does in this time.
     pub(super) fn client(&self, session: ThreadId, spans: &Spans) -> Client {
         let does = |t: ThreadId| {
-            if self.path.iter().any(|p| p.0 == t) {
+            if self.on_the_way(t) {
                 Client::OnTheWay
             } else if self.is_kept(t, spans) {
                 Client::Kept

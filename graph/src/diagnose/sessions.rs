@@ -137,22 +137,24 @@ impl Walk<'_> {
         // Who has been told nothing yet has locked nothing: of those that only idle, who has been told more is likelier to have.
         let told =
             |x: &(Likely, Ns, ThreadId)| if x.0 == Likely::Unknown { self.statements(x.2, a) } else { 0 };
-        let mut found: Vec<_> = found.into_iter().map(|x| (x.0, self.client(x.2, silent), x)).collect();
-        found.sort_by_key(|(likely, client, x)| (*likely, *client, std::cmp::Reverse(told(x)), x.1, x.2));
+        found.sort_by_key(|x| (std::cmp::Reverse(told(x)), x.1, x.2));
+        let does = |(likely, since, t)| ((likely, self.client(t, silent)), since, t);
+        let mut found: Vec<((Likely, Client), Ns, ThreadId)> = found.into_iter().map(does).collect();
+        found.sort_by_key(|x| x.0);
         let all = found.len();
         // Of many that only may be in a transaction none is named, but for those whose clients are kept from going on.
-        let guess = found.first().is_some_and(|f| f.0 != Likely::Busy);
+        let guess = found.first().is_some_and(|f| f.0.0 != Likely::Busy);
         if all > MOST && own.is_none() && !postgres && guess {
-            found.retain(|f| f.1.is_kept());
+            found.retain(|f| f.0.1.is_kept());
             if found.is_empty() || found.len() > MOST {
                 self.found(thread, FindingKind::Unanswered, group_spans(group));
                 return Ok(true);
             }
         }
-        let doubt = |of| one_of(found.iter().filter(|f| (f.0, f.1) == of).count());
-        let as_candidate = |&(likely, client, (_, since, t)): &(Likely, Client, (Likely, Ns, ThreadId))| {
-            let mut c = session(t, (likely, client), since, all, silent);
-            c.entry.doubt = doubt((likely, client));
+        let doubt = |as_likely| one_of(found.iter().filter(|f| f.0 == as_likely).count());
+        let as_candidate = |&(likely, since, t): &((Likely, Client), Ns, ThreadId)| {
+            let mut c = session(t, likely, since, all, silent);
+            c.entry.doubt = doubt(likely);
             c
         };
         let candidates: Vec<Candidate> = found.iter().take(MOST).map(as_candidate).collect();

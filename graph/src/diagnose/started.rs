@@ -297,10 +297,26 @@ impl Walk<'_> {
 }
 
 /// The signal that ended a process, where it is one that kills.
-pub(crate) fn killed_by(p: &Process) -> Option<u32> {
+fn killed_by(p: &Process) -> Option<u32> {
     /// SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGKILL, SIGSEGV, SIGTERM, SIGSYS.
     const KILLS: [u32; 8] = [4, 6, 7, 8, 9, 11, 15, 31];
     p.exit_status.map(|s| s & 0x7f).filter(|s| KILLS.contains(s))
+}
+
+/// Of the processes that fit, the one that was killed last before `until`: its first thread, by which signal, when.
+pub(crate) fn last_killed(
+    g: &EventGraph,
+    c: &Catalog,
+    until: Ns,
+    fits: impl Fn(ProcessId, &Process) -> bool,
+) -> Option<(ThreadId, u32, Ns)> {
+    let killed = |(i, p): (usize, &Process)| {
+        let at = p.end.filter(|e| *e > 0 && *e < until)?;
+        let (signal, id) = (killed_by(p)?, ProcessId(i as u32));
+        fits(id, p).then_some((at, signal, id))
+    };
+    let (at, signal, id) = c.processes.iter().enumerate().filter_map(killed).max()?;
+    main_thread(g, c, id).map(|t| (t, signal, at))
 }
 
 /// How a killed child came to be on the way.

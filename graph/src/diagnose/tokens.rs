@@ -3,11 +3,12 @@
 //! (GNU Make manual, POSIX jobserver.)
 
 use super::activity::{Group, activity};
-use super::answerless::main_thread;
 use super::finding::{Finding, FindingKind};
+use super::started::last_killed;
 use super::walk::{Walk, group_spans};
+use crate::EventGraph;
 use crate::class::{WaitClass, class};
-use pg_event::{Ns, Process, ProcessId, Relation, ThreadId};
+use pg_event::{Catalog, Ns, Process, ProcessId, Relation, ThreadId};
 
 /// Functions that wait for a token, by a part of their names.
 const ACQUIRE: &str = "jobserver";
@@ -30,10 +31,9 @@ impl Walk<'_> {
             return None;
         }
         let own = self.c.process_id_of(thread)?;
-        let make = |p: &ProcessId| {
-            self.c.process(*p).filter(|p| p.name == self.c.process(own).map_or("", |o| &o.name))
-        };
-        let top = self.c.ancestors(own).filter(|p| make(p).is_some()).last().unwrap_or(own);
+        let name = |p: ProcessId| self.c.process(p).map(|p| &p.name);
+        let make = |p: ProcessId| name(p) == name(own);
+        let top = topmost(self.c, own);
         let all = jobs_of(self.c.process(top)?.cmdline())?;
         let (a, b) = group.extent();
         let middle = a + (b - a) / 2;
@@ -51,11 +51,10 @@ impl Walk<'_> {
             .map(|i| ProcessId(i as u32))
             .filter(|p| self.c.process(*p).is_some_and(lives) && self.c.ancestors(*p).any(|x| x == top))
             .collect();
-        let starts =
-            |p: ProcessId| family.iter().any(|x| make(x).is_some() && self.c.ancestors(*x).any(|y| y == p));
+        let starts = |p: ProcessId| family.iter().any(|x| make(*x) && self.c.ancestors(*x).any(|y| y == p));
         let job = |p: &&ProcessId| {
             let parent = self.c.process(**p).map(|p| p.parent);
-            make(p).is_none() && parent.is_some_and(|q| make(&q).is_some()) && !starts(**p)
+            !make(**p) && parent.is_some_and(make) && !starts(**p)
         };
         let jobs = family.iter().filter(job).count() as u32;
         // A job that uses several at once (a link with LTO) has its threads or children run side by side.
@@ -81,24 +80,21 @@ fn jobs_of(cmdline: &str) -> Option<u32> {
     None
 }
 
-/// The last process below the topmost ancestor of one with its name that was killed before `until`.
-pub(crate) fn killed_below(
-    g: &crate::EventGraph,
-    c: &pg_event::Catalog,
+/// The topmost ancestor that executes the same program by name, or the process itself: it made the jobserver.
+fn topmost(c: &Catalog, own: ProcessId) -> ProcessId {
+    let name = |p: ProcessId| c.process(p).map(|p| &p.name);
+    c.ancestors(own).filter(|p| name(*p) == name(own)).last().unwrap_or(own)
+}
+
+/// Who of those that have to do with a jobserver was killed last before `until`, by which signal and when.
+pub(crate) fn killed_beside(
+    g: &EventGraph,
+    c: &Catalog,
     own: ProcessId,
     until: Ns,
 ) -> Option<(ThreadId, u32, Ns)> {
-    let name = &c.process(own)?.name;
-    let same = |p: &ProcessId| c.process(*p).is_some_and(|p| p.name == *name);
-    let top = c.ancestors(own).filter(same).last().unwrap_or(own);
-    let killed = |(i, p): (usize, &Process)| {
-        let at = p.end.filter(|e| *e > 0 && *e < until)?;
-        let signal = super::started::killed_by(p)?;
-        let id = ProcessId(i as u32);
-        c.ancestors(id).any(|x| x == top).then_some((at, signal, id))
-    };
-    let (at, signal, id) = c.processes.iter().enumerate().filter_map(killed).max()?;
-    Some((main_thread(g, c, id)?, signal, at))
+    let top = topmost(c, own);
+    last_killed(g, c, until, |id, _| c.ancestors(id).any(|x| x == top))
 }
 
 #[cfg(test)]

@@ -339,8 +339,8 @@ pub(crate) fn renewed_waits(graph: &EventGraph, catalog: &Catalog, thread: Threa
 }
 
 /// What a thread waited for most of its time without a single wait of `min`: room in one channel, or data from it, that
-/// came in pieces since the other side is slow; or a lock, which others take again and again. A pipeline is like that on any
-/// day: it is no hang unless somebody asks.
+/// came in pieces since the other side is slow; or a lock, which others take again and again; or one child after the other. A
+/// pipeline and a script are like that on any day: it is no hang unless somebody asks.
 pub(crate) fn in_small_pieces(
     graph: &EventGraph,
     catalog: &Catalog,
@@ -353,7 +353,10 @@ pub(crate) fn in_small_pieces(
         let v = graph.vertex(id);
         let waited = blocked(&v);
         // A longer one is an episode of its own.
-        let adds_up = || matches!(class(&v, catalog), WaitClass::Room | WaitClass::Channel | WaitClass::Lock);
+        let adds_up = || {
+            use WaitClass::{Channel, Child, Lock, Room};
+            matches!(class(&v, catalog), Room | Channel | Lock | Child)
+        };
         if waited == 0 || waited >= min || !adds_up() {
             continue;
         }

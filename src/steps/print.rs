@@ -65,7 +65,7 @@ fn write_text(out: &mut String, s: &Steps, b: &BurstFact, who: &str) -> std::fmt
         match l.kind {
             LineKind::Function => writeln!(out, "  {}:", l.text)?,
             LineKind::Source => writeln!(out, "    {}{note}", l.text)?,
-            LineKind::Step(n) => writeln!(out, "  {n:>6} {}{note}", l.text)?,
+            LineKind::Step(n) => writeln!(out, "  {:>6} {}{note}", u64::from(n) + 1, l.text)?,
         }
     }
     if s.len() > LISTED {

@@ -98,6 +98,7 @@ impl Writer<'_> {
             (Some("child"), label) => match (n.object.and_then(|o| self.c.object(o)), label) {
                 (Some(row), Some(o)) if row.kind != ObjectKind::Child => format!(" on {o}"),
                 (Some(row), Some(o)) if row.id != 0 => format!(" for {o} to end"),
+                _ if n.waits > 2 => format!(" for {} children to end, one after the other", n.waits),
                 _ => " for a child to end".into(),
             },
             (Some(w @ ("disk" | "device")), Some(o)) => format!(" for the {w} ({o})"),
@@ -236,10 +237,9 @@ impl Writer<'_> {
         };
         // What has no name of its own is said here, or nowhere.
         let nameless = ["memory-reclaim", "write-back", "page-fault"];
-        let waiting = match v.waits_on.as_deref().filter(|w| nameless.contains(w)) {
-            Some(_) => format!(", waiting{},", self.waited_for(v)),
-            None => String::new(),
-        };
+        let waits_on = v.waits_on.as_deref();
+        let told = waits_on.is_some_and(|w| nameless.contains(&w) || w == "child" && self.victim.episode.pieces);
+        let waiting = if told { format!(", waiting{},", self.waited_for(v)) } else { String::new() };
         let opens = self.opens_fifo(at).unwrap_or_default();
         format!("; this held up {via}{on}, and in the end {last}{waiting} for {time}{opens}")
     }

@@ -82,3 +82,27 @@ fn of_a_convoy_the_one_that_waits_is_meant() {
     let v = select(&g, &c, &both, &VictimOptions::default());
     assert_eq!(v.as_ref().map(|v| v.thread), Ok(web), "{v:?}");
 }
+
+/// A script runs one short command after the other, each of which waits for a lock that another program has most of the time.
+#[test]
+fn the_short_commands_of_a_script_add_up() {
+    let mut d = Drawing::new(9.0);
+    let batch = d.process("batch", "batch", None, 0.0);
+    let sh = d.process("sh", "sh job", None, 0.0);
+    let lock = d.object(ObjectKind::FileLock, 7, 0, "/run/lock");
+    let sums = d.stack(&["sum (batch)"]);
+    d.runs(batch, 0.0, 9.0, sums);
+    for n in 0..80 {
+        let at = 0.5 + 0.1 * f64::from(n);
+        let flock = crate::retries::child(&mut d, sh, "flock lock true", (at, at + 0.095), 0);
+        d.wait(flock, at + 0.002, at + 0.09, "flock").on(lock).by(batch, "flock", lock);
+    }
+    let (g, c) = d.build();
+    let named = Selection { process: Some(regex::Regex::new("^sh job$").unwrap()), ..Selection::default() };
+    let v = select(&g, &c, &named, &VictimOptions::default()).expect("its children take all its time");
+    assert_eq!((v.thread, v.block_type), (sh, BlockType::LongWait));
+    let r = run_with_policy(&g, &c, v, Options::default());
+    let cause = &r.root_causes[0];
+    assert_eq!(cause.process.as_deref(), Some("batch"), "{r:#?}");
+    assert!(cause.why.contains("80 children"), "{}", cause.why);
+}

@@ -5,14 +5,15 @@ use pg_event::{ObjectId, ObjectKind, Relation, ThreadId};
 use pg_graph::{BlockType, Selection, VictimOptions, select};
 
 /// A child of `parent` that lives from `start` to `end`, and the parent's wait for it.
-fn child(d: &mut Drawing, parent: ThreadId, line: &str, (start, end): (f64, f64), code: u32) -> ThreadId {
+pub(crate) fn child(d: &mut Drawing, parent: ThreadId, line: &str, (start, end): (f64, f64), code: u32) -> ThreadId {
     let t = d.process(line.split(' ').next().unwrap(), line, Some(parent), start);
     let p = d.catalog.threads[t.index()].process;
     let row = &mut d.catalog.processes[p.index()];
     (row.end, row.exit_status) = (Some(crate::draw::ns(end)), Some(code << 8));
     d.spawn(parent, t, start);
     d.exit(t, end);
-    let any = d.object(ObjectKind::Child, 0, 0, "");
+    let seen = d.catalog.objects.iter().position(|o| o.kind == ObjectKind::Child && o.id == 0);
+    let any = seen.map_or_else(|| d.object(ObjectKind::Child, 0, 0, ""), |i| ObjectId(i as u32));
     d.wait(parent, start + 0.000_1, end + 0.000_1, "wait4").on(any).by(t, "exit_group", ObjectId::NONE);
     t
 }

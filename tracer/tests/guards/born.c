@@ -4,24 +4,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <time.h>
 #include <unistd.h>
 
-volatile unsigned long sink;
-
-static unsigned long now_us(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000ul + t.tv_nsec / 1000;
-}
-
-__attribute__((noinline)) void stick(unsigned long us)
-{
-	for (unsigned long end = now_us() + us; now_us() < end;)
-		sink++;
-	sink++;
-}
+#include "work.h"
 
 __attribute__((noinline)) int take(int from, char *line)
 {

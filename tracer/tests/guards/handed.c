@@ -2,28 +2,13 @@
  * wait once more, for the mutex, within the same call. A line on standard input is work of so many microseconds. */
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "work.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
 static volatile long asked, done;
-volatile unsigned long sink;
-
-static unsigned long now_us(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000ul + t.tv_nsec / 1000;
-}
-
-__attribute__((noinline)) void stick(unsigned long us)
-{
-	for (unsigned long end = now_us() + us; now_us() < end;)
-		sink++;
-	sink++;
-}
-
 __attribute__((noinline)) void *serve(void *unused)
 {
 	for (;;) {

@@ -80,6 +80,7 @@ impl Server {
         let dir = tempfile::tempdir().unwrap();
         let (source, exe) = (dir.path().join("server.c"), dir.path().join("server"));
         fs::write(&source, program).unwrap();
+        fs::write(dir.path().join("work.h"), include_str!("work.h")).unwrap();
         let built = Command::new("cc")
             .args(["-O1", "-g", "-fno-optimize-sibling-calls", "-pthread", "-Wl,--build-id", "-o"])
             .args([&exe, &source])

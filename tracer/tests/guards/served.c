@@ -10,26 +10,12 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "work.h"
+
 #define PIECES 5
-volatile unsigned long sink;
 static int listeners[2];
-
-static unsigned long now_us(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000ul + t.tv_nsec / 1000;
-}
-
-__attribute__((noinline)) void stick(unsigned long us)
-{
-	for (unsigned long end = now_us() + us; now_us() < end;)
-		sink++;
-	sink++;
-}
 
 static int listener(int family)
 {

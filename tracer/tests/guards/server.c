@@ -2,17 +2,9 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
-volatile unsigned long sink;
-
-static unsigned long now_us(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000ul + t.tv_nsec / 1000;
-}
+#include "work.h"
 
 __attribute__((noinline)) void count(int i)
 {
@@ -30,14 +22,6 @@ __attribute__((noinline)) void search(unsigned long us)
 {
 	for (unsigned long end = now_us() + us; now_us() < end;)
 		step();
-	sink++;
-}
-
-/* Computes in one place. */
-__attribute__((noinline)) void stick(unsigned long us)
-{
-	for (unsigned long end = now_us() + us; now_us() < end;)
-		sink++;
 	sink++;
 }
 

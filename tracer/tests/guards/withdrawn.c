@@ -1,17 +1,9 @@
 /* As server.c; what tells its two kinds of work apart is called when the time was spent. */
 #include <poll.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
-volatile unsigned long sink;
-
-static unsigned long now_us(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000ul + t.tv_nsec / 1000;
-}
+#include "work.h"
 
 __attribute__((noinline)) void start(void)
 {
@@ -23,22 +15,15 @@ __attribute__((noinline)) void report(void)
 	sink++;
 }
 
-__attribute__((noinline)) void spend(unsigned long us)
-{
-	for (unsigned long end = now_us() + us; now_us() < end;)
-		sink++;
-	sink++;
-}
-
 __attribute__((noinline)) void handle(char kind, unsigned long us)
 {
 	start();
-	spend(us);
+	stick(us);
 	if (kind == 'r' || kind == 'R')
 		report();
 	/* And goes on. */
 	if (kind == 'R')
-		spend(4 * us);
+		stick(4 * us);
 	sink++;
 }
 

@@ -238,7 +238,8 @@ impl Writer<'_> {
         // What has no name of its own is said here, or nowhere.
         let nameless = ["memory-reclaim", "write-back", "page-fault"];
         let waits_on = v.waits_on.as_deref();
-        let told = waits_on.is_some_and(|w| nameless.contains(&w) || w == "child" && self.victim.episode.pieces);
+        let told =
+            waits_on.is_some_and(|w| nameless.contains(&w) || w == "child" && self.victim.episode.pieces);
         let waiting = if told { format!(", waiting{},", self.waited_for(v)) } else { String::new() };
         let opens = self.opens_fifo(at).unwrap_or_default();
         format!("; this held up {via}{on}, and in the end {last}{waiting} for {time}{opens}")

@@ -5,7 +5,13 @@ use pg_event::{ObjectId, ObjectKind, Relation, ThreadId};
 use pg_graph::{BlockType, Selection, VictimOptions, select};
 
 /// A child of `parent` that lives from `start` to `end`, and the parent's wait for it.
-pub(crate) fn child(d: &mut Drawing, parent: ThreadId, line: &str, (start, end): (f64, f64), code: u32) -> ThreadId {
+pub(crate) fn child(
+    d: &mut Drawing,
+    parent: ThreadId,
+    line: &str,
+    (start, end): (f64, f64),
+    code: u32,
+) -> ThreadId {
     let t = d.process(line.split(' ').next().unwrap(), line, Some(parent), start);
     let p = d.catalog.threads[t.index()].process;
     let row = &mut d.catalog.processes[p.index()];

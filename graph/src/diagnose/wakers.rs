@@ -26,7 +26,8 @@ impl Walk<'_> {
                     && (asker() || e.from_time < self.g.vertex(clip.first).start)
                     && matches!(listens(), WaitClass::Channel | WaitClass::EventLoop)
             };
-            let Some((id, mut e)) = by.filter(|(_, e)| !gave_up(e)) else {
+            let Some((id, mut e)) = by.filter(|(_, e)| !gave_up(e) && !slept_since(self.g, clip.last, e))
+            else {
                 silent.push((clip.start, clip.end));
                 continue;
             };
@@ -169,6 +170,18 @@ impl Walk<'_> {
         }
         out
     }
+}
+
+/// Is it a packet by which somebody would have ended the wait that `last` leads in with who sent nothing after it began, since it
+/// slept all the time? The kernel acknowledges and closes for it, too.
+fn slept_since(g: &EventGraph, last: VertexId, e: &Edge) -> bool {
+    let began = g.vertex(last).start;
+    let packet = e.kind == EdgeKind::Ipc && e.weak == Some(Weak::InterruptInferred);
+    let slept = |v: VertexId| {
+        let v = g.vertex(v);
+        v.start < began && e.to_time <= v.woken
+    };
+    packet && e.from_time < began && g.next(e.from).is_some_and(slept)
 }
 
 /// When the time-out was before the wait that `last` leads in with, if who ended that only reacted to what the thread did then,

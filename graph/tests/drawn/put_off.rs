@@ -149,3 +149,28 @@ fn who_polls_a_queue_is_no_victim_before_who_waits_for_an_answer() {
     let found = select(&g, &c, &Selection::default(), &VictimOptions::default()).unwrap();
     assert_eq!(found.thread, client, "{found:?}");
 }
+
+/// A server waits for more from an idle client until its own time-out, closes the connection, which the client's kernel
+/// acknowledges, and waits once more: that packet is nothing the client did.
+#[test]
+fn a_packet_is_not_of_who_slept_all_the_time() {
+    let mut d = Drawing::new(12.0);
+    let web = d.process("web", "web", None, 0.0);
+    let idle = d.process("idle", "idle", None, 0.0);
+    let ask = d.process("ask", "ask", None, 0.0);
+    let ends = [(1001, 80), (80, 1001), (1002, 80), (80, 1002)];
+    let [a, to_idle, b, to_ask] = ends.map(|(id, peer)| d.object(ObjectKind::Tcp, id, peer, ""));
+    d.message(idle, a, Direction::Send, 0.1, 73);
+    d.message(web, to_idle, Direction::Receive, 0.11, 73);
+    d.message(web, to_idle, Direction::Send, 0.12, 205);
+    d.message(ask, b, Direction::Send, 1.0, 80);
+    d.wait(idle, 0.13, 12.0, "clock_nanosleep").open();
+    d.wait(web, 0.12, 9.12, "poll").on(to_idle).times_out();
+    d.wait(web, 9.1201, 9.16, "poll").on(to_idle).packet();
+    d.wait(web, 9.1601, 11.12, "poll").on(to_idle).times_out();
+    d.wait(ask, 1.0001, 11.121, "poll").on(b).by(web, "writev", to_ask);
+    d.hold(idle, web, to_idle, Relation::Peer, 1.5);
+    let r = d.diagnose("^ask$");
+    assert_eq!(slice(&r), ["web", "idle"], "{r:#?}");
+    assert!(r.root_causes[0].why.starts_with("idle (pid 1001) slept 10.1 s"), "{}", r.root_causes[0].why);
+}

@@ -428,6 +428,12 @@ impl Wait<'_> {
         self.done();
     }
 
+    /// By a packet, beside nobody.
+    pub fn packet(mut self) {
+        self.off.waker_context = Context::NetRx;
+        self.done();
+    }
+
     /// In no system call: a page fault, or a thread of the kernel.
     pub fn in_no_call(mut self) -> Self {
         self.off.syscall = Sysno::NONE;

@@ -15,6 +15,7 @@ pub(crate) mod harness;
 pub mod history;
 pub mod input;
 pub mod jobs;
+mod late_answer;
 pub mod layer;
 pub mod live;
 pub mod load;

@@ -4,6 +4,7 @@
 //! taken in before one frame is drawn, so that no frame is drawn that nobody would see.
 
 use super::jobs::{Job, Lane};
+use super::late_answer::LateAnswer;
 use super::msg::{Effect, Msg};
 use super::state::State;
 use super::terminal::{self, Terminal};
@@ -16,6 +17,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 /// How the session is to look.
 #[derive(Clone, Debug, Default)]
@@ -162,8 +164,12 @@ fn effects(state: &mut State, terminal: &mut Terminal, workers: &mut Workers) ->
 
 /// Keys, mouse and sizes become messages.
 fn listen_to_keys(send: Sender<Msg>) {
+    let mut answer = LateAnswer::new(Instant::now());
     let listen = move || {
         while let Ok(event) = crossterm::event::read() {
+            if answer.is(&event, Instant::now()) {
+                continue;
+            }
             if send.send(Msg::Input(event)).is_err() {
                 return;
             }

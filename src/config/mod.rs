@@ -134,7 +134,10 @@ impl Environment {
         if !self.colorfgbg.is_empty() {
             return self.colorfgbg.rsplit(';').next().is_some_and(|bg| matches!(bg, "7" | "15"));
         }
-        self.asks && background_color(QueryOptions::default()).is_ok_and(|c| c.perceived_lightness() > 0.5)
+        // One that does not answer keeps nobody waiting for the first frame; `app::late_answer` knows what comes later.
+        let mut options = QueryOptions::default();
+        options.timeout = std::time::Duration::from_millis(150);
+        self.asks && background_color(options).is_ok_and(|c| c.perceived_lightness() > 0.5)
     }
 }
 

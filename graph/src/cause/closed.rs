@@ -1,7 +1,7 @@
 //! Sentences of waits that nobody is left to end: circles, and processes all of whose threads wait.
 
 use super::{Ranked, Writer};
-use crate::class::{WaitClass, asked, class, joins, opens_fifo};
+use crate::class::{WaitClass, asked, class, joins, opens_fifo, tells_of_barrier};
 use crate::diagnose::{FindingKind, SliceNode, keeps_itself, relation_words};
 use crate::handler::handler;
 use crate::initialise::waits_for_initialiser;
@@ -41,6 +41,7 @@ impl Writer<'_> {
         }
         let lock = |n: &SliceNode| class(&self.g.vertex(n.vertex), self.c) == WaitClass::Lock;
         let joins = |n: &SliceNode| joins(&self.g.vertex(n.vertex), self.c);
+        let at_barrier = |n: &SliceNode| tells_of_barrier(&self.g.vertex(n.vertex), self.c);
         let all = || {
             let closed = self.o.findings.iter().filter(|f| f.kind == FindingKind::Closed);
             closed.filter_map(|f| self.o.nodes.get(f.node))
@@ -55,6 +56,11 @@ impl Writer<'_> {
                 "circular wait (deadlock)",
                 "each initialises something, and waits for what another one initialises".into(),
             )
+        } else if all().any(at_barrier) && all().all(|n| at_barrier(n) || joins(n)) {
+            let means = "no other thread of the process is left that could come to the barrier";
+            let ended = self.ended_within(n, 0);
+            let ended = ended.map(|(t, at)| format!("; {} ended at {}", short_who(self.c, t), moment(at)));
+            ("a barrier to which not all come (deadlock)", format!("{means}{}", ended.unwrap_or_default()))
         } else if all().all(lock) && all().any(joins) {
             let means =
                 "each waits for another one, and no other thread of the process is left to let one go on";
@@ -65,7 +71,7 @@ impl Writer<'_> {
             ("circular wait (deadlock)", means.to_owned())
         } else {
             let means = "all threads of the process wait, nobody is left to wake one".to_owned();
-            match self.ended_meanwhile(n) {
+            match self.ended_within(n, n.start) {
                 Some((t, at)) => (
                     "lost wake-up or circular wait (deadlock)",
                     format!("{means}; {} ended at {}", short_who(self.c, t), moment(at)),
@@ -109,8 +115,8 @@ impl Writer<'_> {
         )
     }
 
-    /// The thread of the same process that ended last during the step's wait, before most of it had passed.
-    fn ended_meanwhile(&self, n: &SliceNode) -> Option<(ThreadId, Ns)> {
+    /// The thread of the same process that ended last since `from`, before most of the step's wait had passed.
+    fn ended_within(&self, n: &SliceNode, from: Ns) -> Option<(ThreadId, Ns)> {
         let process = self.c.thread(n.thread)?.process;
         let until = n.start + n.duration / 2;
         // Java's compilers come and go as there is work.
@@ -121,7 +127,7 @@ impl Writer<'_> {
         };
         let of = self.g.threads_of(process).filter(|t| *t != n.thread && !compiles(*t));
         of.filter_map(|t| self.g.exited(t).map(|x| (t, x.0)))
-            .filter(|x| n.start <= x.1 && x.1 <= until)
+            .filter(|x| from <= x.1 && x.1 <= until)
             .max_by_key(|x| x.1)
     }
 

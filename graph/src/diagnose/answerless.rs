@@ -144,6 +144,15 @@ impl Walk<'_> {
                 by_timer = holders.is_empty();
             }
             holders = self.asked_by_loop(thread, group, &silent, holders, by_timer);
+            if holders.is_empty()
+                && let Some(c) = self.stopped_peer(thread, &silent)
+            {
+                let own = self.out.nodes.len() - 1;
+                self.follow(c, class)?;
+                let (kind, spans) = (FindingKind::Idle, group_spans(group));
+                self.out.findings.push(Finding { thread, node: own, kind, spans });
+                return Ok(());
+            }
             if holders.is_empty() && by_timer {
                 self.found(thread, FindingKind::Idle, group_spans(group));
                 return Ok(());
@@ -363,7 +372,7 @@ impl Walk<'_> {
         };
         let ends = || self.lives_on(c.thread, &spans);
         let started = || self.started_for(c.thread, &spans).or_else(ends).filter(|s| !terminal(s));
-        if idles && let Some(started) = started() {
+        if idles && let Some(started) = started().or_else(|| self.stopped_peer(c.thread, &spans)) {
             self.path.push((c.thread, spans));
             return self.visit(started.thread, started.spans, started.entry);
         }

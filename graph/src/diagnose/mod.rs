@@ -47,6 +47,7 @@ mod sessions;
 mod span;
 mod standby;
 mod started;
+mod stopped_peer;
 mod stuck;
 mod tokens;
 mod told;

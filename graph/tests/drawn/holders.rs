@@ -412,6 +412,32 @@ fn a_server_that_tries_for_a_lock_in_vain_is_kept_out() {
     assert_eq!(r.root_causes[0].process.as_deref(), Some("import"));
 }
 
+/// Two of three came to a barrier; the third ended, and who made them waits for the first to end.
+#[test]
+fn a_barrier_to_which_nobody_is_left_to_come() {
+    let mut d = Drawing::new(8.0);
+    let main = d.process("solver", "solver", None, 0.0);
+    let barrier = d.object(ObjectKind::Futex, 0x44, 1, "");
+    let (at, joins) = (
+        d.stack(&["___pthread_barrier_wait (libc.so.6)", "stage (solver)"]),
+        d.stack(&["__pthread_clockjoin_ex (libc.so.6)", "main (solver)"]),
+    );
+    let threads = [0, 1, 2].map(|_| d.thread(main, "solver", 0.1));
+    for t in threads {
+        d.spawn(main, t, 0.1);
+    }
+    let ends = d.object(ObjectKind::Futex, 0x990, 1, "");
+    d.wait(main, 0.2, 8.0, "futex").on(ends).op(265, 1001).stack(joins).open();
+    d.hold(threads[0], main, ends, Relation::Owns, 0.7);
+    for (n, t) in threads[..2].iter().enumerate() {
+        d.wait(*t, 0.3 + n as f64 * 0.2, 8.0, "futex").on(barrier).op(128, 0).stack(at).open();
+    }
+    d.exit(threads[2], 0.15);
+    let r = d.diagnose("^solver$");
+    let why = &r.root_causes[0].why;
+    assert!(why.contains("left that could come to the barrier; solver/1003 ended at"), "{why}");
+}
+
 /// Two wait at a barrier side by side, as idle workers of a pool do; who has not come is known.
 #[test]
 fn who_has_not_come_to_a_barrier() {

@@ -1,7 +1,7 @@
 //! A server that answers by a time-out of its own, and is asked again: one wait for what it does not have yet.
 
 use crate::draw::{Drawing, slice};
-use pg_event::{Direction, ObjectId, ObjectKind, Relation, ThreadId};
+use pg_event::{Direction, ObjectId, ObjectKind, OffState, Relation, ThreadId};
 use pg_graph::report::Report;
 use pg_graph::{Selection, VictimOptions, select};
 
@@ -173,4 +173,38 @@ fn a_packet_is_not_of_who_slept_all_the_time() {
     let r = d.diagnose("^ask$");
     assert_eq!(slice(&r), ["web", "idle"], "{r:#?}");
     assert!(r.root_causes[0].why.starts_with("idle (pid 1001) slept 10.1 s"), "{}", r.root_causes[0].why);
+}
+
+/// A server answers by its own time-out (`WAIT` of redis); a replica of it was stopped meanwhile. Of two it is not known which one
+/// it waited for.
+#[test]
+fn a_peer_that_stands_still_is_what_an_idle_server_may_wait_for() {
+    for replicas in [1, 2] {
+        let mut d = Drawing::new(12.0);
+        let store = d.process("store", "store", None, 0.0);
+        let ask = d.process("ask", "ask", None, 0.0);
+        let [own, far] = [(1001, 80), (80, 1001)].map(|(id, peer)| d.object(ObjectKind::Tcp, id, peer, ""));
+        let mut watched = vec![far];
+        for n in 0..replicas {
+            let replica = d.process("replica", "replica", None, 0.0);
+            let end = d.object(ObjectKind::Tcp, 80, 2000 + n, "");
+            watched.push(end);
+            d.wait(replica, 1.0, 12.0, "epoll_wait").state(OffState::Stopped).open();
+            d.hold(replica, store, end, Relation::Peer, 0.7);
+        }
+        let epoll = d.object(ObjectKind::Epoll, 5, 0, "");
+        d.catalog.objects[epoll.index()].members = watched;
+        d.message(ask, own, Direction::Send, 1.1, 13);
+        d.message(store, far, Direction::Receive, 1.101, 13);
+        let mut at = 1.102;
+        while at < 9.9 {
+            d.wait(store, at, at + 0.1, "epoll_wait").on(epoll).times_out();
+            at += 0.1002;
+        }
+        d.wait(ask, 1.102, at, "recvfrom").on(own).by(store, "write", far);
+        let r = d.diagnose("^ask$");
+        let told = r.root_causes[0].why.starts_with("replica (pid 1002) was stopped");
+        assert_eq!(told, replicas == 1, "{r:#?}");
+        assert!(r.questions.is_empty());
+    }
 }

@@ -108,17 +108,19 @@ impl Holders {
             return None;
         }
         let futex = u64::from(wait.syscall.0);
-        let (mut here, mut others) = (0, Vec::new());
+        let (mut here, mut others) = (Vec::new(), Vec::new());
         for &tid in &tids {
             match self.blocked_call(tid) {
-                Some((call, args)) if call == futex && args[0] == address => here += 1,
+                Some((call, args)) if call == futex && args[0] == address => here.push(tid),
                 call => others.push((tid, call.filter(|c| c.0 == futex).map(|c| c.1[0]))),
             }
         }
-        if here != count.here {
+        if here.len() as u64 != u64::from(count.here) {
             return None;
         }
         let missing = count.missing as usize;
+        // Who waits for one to end that sleeps there comes after that only, if at all.
+        others.retain(|&(tid, word)| !word.is_some_and(|at| self.joins(tid, at, &here)));
         // Who waits for one of the process to end does not come before that.
         if others.len() > missing {
             others.retain(|&(tid, word)| !word.is_some_and(|at| self.joins(tid, at, &tids)));

@@ -53,6 +53,11 @@ pub(super) fn listens_to_children(graph: &EventGraph, catalog: &Catalog, v: &Vic
         && catalog.processes.iter().any(lives)
 }
 
+/// Does it sleep again and again?
+pub(super) fn sleeps(graph: &EventGraph, catalog: &Catalog, v: &Victim) -> bool {
+    v.episode.key.is_some() && class(&graph.vertex(v.vertex), catalog) == WaitClass::Sleep
+}
+
 /// Does the only thread of a process without children wait for a signal, or for nothing but timers, for a good part of the
 /// recording and to its end, or the thread's? Who names it may mean that the signal came before the wait did.
 pub(super) fn lost_signal(graph: &EventGraph, catalog: &Catalog, v: &Victim) -> bool {

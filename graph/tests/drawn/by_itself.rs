@@ -361,6 +361,23 @@ fn who_is_joined_by_all_others_is_left_alone() {
     }
 }
 
+/// A few short sleeps, and then a wait for a signal that has come before: who names the program means the wait, unless it is
+/// as short as they are.
+#[test]
+fn a_wait_for_a_signal_is_meant_before_the_short_sleeps_that_led_to_it() {
+    for (until, meant) in [(10.0, true), (3.5, false)] {
+        let mut d = Drawing::new(until);
+        let app = d.process("app", "app", None, 0.0);
+        for n in 0..12 {
+            let at = 0.1 + 0.2 * f64::from(n);
+            d.wait(app, at, at + 0.19, "clock_nanosleep").times_out();
+        }
+        d.wait(app, 2.51, until, "rt_sigtimedwait").open();
+        let r = d.diagnose("^app$");
+        assert_eq!(r.victim.duration_ns > crate::draw::ns(7.0), meant, "{:?}", r.victim);
+    }
+}
+
 /// A reader that has the other end open itself, and is alone, waits for itself.
 #[test]
 fn a_reader_that_has_the_other_end_itself() {

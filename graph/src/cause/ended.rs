@@ -80,7 +80,7 @@ impl Writer<'_> {
                         // Locks of Python are semaphores.
                         format!(" (a semaphore{f}): if it had taken it, it never gave it back")
                     } else if on_condition(&waits, self.c) {
-                        format!(" (a condition{f}): a notification that came before the wait is lost")
+                        format!(" (a condition{f}): a wake-up that it gave before the wait is lost")
                     } else {
                         String::new()
                     };

@@ -25,6 +25,9 @@ fn rests_in_pool(n: &SliceNode) -> bool {
     n.why_weak.as_deref().is_some_and(|w| w.ends_with(WORKERS))
 }
 
+/// The function of PostgreSQL in which a statement sleeps.
+const SLEEPING_SESSION: &str = "pg_sleep";
+
 impl Writer<'_> {
     /// How one of those that have the memory mapped in which `n` waits for a word stands to the others, who do not wait there.
     fn has_it(&self, n: &SliceNode) -> String {
@@ -143,6 +146,15 @@ impl Writer<'_> {
         if self.asked_before(n, w) {
             return format!(
                 "{full} was idle{call}{from} for {} while {} waited {}{on}: what that had asked before the recording began it may have handed on to another one; a recording from the beginning tells",
+                span(n.spent),
+                who(self.c, w.thread),
+                self.patience(w)
+            );
+        }
+        // A statement that sleeps waits in the event loop of its session.
+        if n.stack.iter().any(|f| f.starts_with(SLEEPING_SESSION)) {
+            return format!(
+                "{full} {asked} and slept {}{call}{from}, while {} waited {}",
                 span(n.spent),
                 who(self.c, w.thread),
                 self.patience(w)

@@ -118,7 +118,7 @@ impl Walk<'_> {
             return Ok(());
         }
         let by_others = self.by_sessions(thread, group, &silent)? || self.by_standby(thread, &silent)?;
-        if by_others || self.by_starved_pool(thread, group) {
+        if by_others || self.by_starved_pool(thread, group) || self.by_call_over_bus(thread, &silent)? {
             return Ok(());
         }
         let mut holders = self.holders(thread, group, class, &silent);

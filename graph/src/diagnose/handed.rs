@@ -67,7 +67,7 @@ impl Walk<'_> {
         let busy = sent.iter().find_map(|&(e, id)| {
             let to = self.g.vertex(e.to).thread;
             let own = || Some(to).filter(|_| self.at_work(to, spans));
-            let other = || self.took_on(to, e.from_time, spans);
+            let other = || self.took_on(to, e.from_time, spans).or_else(|| self.calls_meanwhile(to, spans));
             let taken = if self.hands_over(to) { other() } else { own().or_else(other) };
             taken.map(|t| (e, id, t))
         });
@@ -203,7 +203,8 @@ impl Walk<'_> {
         let spans = merged(next.spans.clone());
         let act = activity(self.g, self.c, next.thread, &spans);
         // Who took the request and says nothing waits for nobody.
-        if let Some(g) = act.waiting().filter(|_| !self.at_work(next.thread, &spans))
+        let at_work = self.at_work(next.thread, &spans) || self.calls_over_bus(next.thread, &spans);
+        if let Some(g) = act.waiting().filter(|_| !at_work)
             && class(&self.representative(g), self.c) == WaitClass::Channel
         {
             self.push_wait(next.thread, g, next.entry);
@@ -296,11 +297,6 @@ impl Walk<'_> {
         let mut all = others.filter(took);
         let (one, None) = (all.next()?, all.next()) else { return None };
         Some(one)
-    }
-
-    /// Is it the thread by which GIO sends and receives all messages of a bus for its process? What they ask others do.
-    fn hands_over(&self, t: ThreadId) -> bool {
-        self.c.thread(t).is_some_and(|t| t.name == "gdbus") && !self.c.is_first(t)
     }
 
     /// Did a thread run, or wait for something in particular, for most of the time?

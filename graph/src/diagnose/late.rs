@@ -21,7 +21,7 @@ const ASK: &[&str] = &[
 const SERVE: &[&str] = &["dbus_connection_dispatch", "sd_bus_process"];
 
 /// Does a stack tell that its thread asks for something over a bus?
-fn asks_over_bus(c: &Catalog, stack: StackId) -> bool {
+pub(super) fn asks_over_bus(c: &Catalog, stack: StackId) -> bool {
     let module = |f: &Frame| c.modules.get(f.module.index()).map(pg_event::Module::short);
     let modules = c.frames_of(stack).filter_map(module);
     let caller = modules.map(|m| m.rsplit('/').next().unwrap_or_default()).find(|m| !m.starts_with("libc"));

@@ -21,6 +21,7 @@ mod feeder;
 mod fifos;
 mod finding;
 mod frozen;
+mod gdbus;
 mod goroutines;
 mod grab;
 mod handed;

@@ -75,6 +75,7 @@ impl Walk<'_> {
             let obliged = obliged || waits_for_lock(n) || self.executes(n.thread, n.start + n.duration);
             let obliged = obliged || self.wants_room(n, &v) || !full && self.hears_child_of(n);
             let obliged = obliged || self.kept_open_by_parents(i, from) || self.is_session(i);
+            let obliged = obliged || self.calls_over_bus(n.thread, &vec![(n.start, n.start + n.duration)]);
             let next = self.out.nodes.get(i + 1);
             // Who waits for signals may wait for a child's end by them.
             let child = relation_words(Relation::ChildOf);

@@ -21,6 +21,7 @@ mod endings;
 mod families;
 mod freezer;
 mod frozen;
+mod gdbus;
 mod handed;
 mod hangs;
 mod holders;

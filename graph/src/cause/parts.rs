@@ -98,7 +98,11 @@ impl Writer<'_> {
             (Some("child"), label) => match (n.object.and_then(|o| self.c.object(o)), label) {
                 (Some(row), Some(o)) if row.kind != ObjectKind::Child => format!(" on {o}"),
                 (Some(row), Some(o)) if row.id != 0 => format!(" for {o} to end"),
-                _ if n.waits > 2 => format!(" for {} children to end, one after the other", n.waits),
+                _ if self.victim.episode.pieces && n.thread == self.victim.thread => {
+                    format!(" for {} children to end, one after the other", n.waits)
+                }
+                // What a loop looks at by such a call between its children's ends.
+                _ if n.syscall.as_ref().is_some_and(|s| !s.contains("wait")) => " again and again".into(),
                 _ => " for a child to end".into(),
             },
             (Some(w @ ("disk" | "device")), Some(o)) => format!(" for the {w} ({o})"),

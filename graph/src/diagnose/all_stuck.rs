@@ -10,8 +10,8 @@ use crate::words::who;
 use crate::{EdgeKind, Vertex};
 use pg_event::{Ns, ThreadId};
 
-/// How the way came to one of the workers of a pool, after their number.
-pub(crate) const WORKERS: &str = "threads of the process wait in one place for work, as it seems";
+/// How the way came to one of the workers of a pool: the end of it.
+pub(crate) const WORKERS: &str = "in one place for work, as it seems";
 
 impl Walk<'_> {
     /// The workers of a pool that have nothing to do, where all `others` are such, and what `group` waits for is no lock: two and
@@ -66,7 +66,11 @@ impl Walk<'_> {
         if self.pool_at_rest(group, &others)
             && let Some((worker, g)) = others.iter().max_by_key(|(t, g)| (begin(g), *t))
         {
-            let why = format!("nobody else is left: {} {WORKERS}", others.len());
+            let wait = match others.len() {
+                1 => "one thread of the process waits".to_owned(),
+                n => format!("{n} threads of the process wait"),
+            };
+            let why = format!("nobody else is left: {wait} {WORKERS}");
             let entry = Entry { edge: Some(EdgeKind::Holder), why_weak: Some(why), ..Entry::default() };
             self.push_wait(*worker, g, entry);
             let spans = |g: &Group| vec![g.extent()];

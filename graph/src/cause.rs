@@ -197,17 +197,10 @@ impl Writer<'_> {
 
     /// The step before `node` from which on each only waits for a child to end.
     fn eldest(&self, node: usize) -> usize {
-        let child = |i: &usize| self.o.nodes[i - 1].waits_on.as_deref() == Some("child");
+        let child = |i: usize| self.o.nodes[i].waits_on.as_deref() == Some("child");
         // Who waits for something else itself tells that.
-        if !child(&(node + 1)) {
-            return node;
-        }
-        (1..=node)
-            .rev()
-            .take_while(|i| *i == node || child(&(i + 1)))
-            .last()
-            .filter(|i| !child(i))
-            .unwrap_or(node)
+        let children = (1..=node).rev().take_while(|i| child(*i));
+        children.last().filter(|i| !child(i - 1)).unwrap_or(node)
     }
 
     fn causes(&self, top: usize) -> Vec<RootCause> {

@@ -101,14 +101,7 @@ pub fn select(
         let asks = |v: &Victim| named && meant::asked_before(graph, catalog, v);
         let (hung, idle): (Vec<_>, Vec<_>) = all.into_iter().partition(|(v, w)| *w >= INNOCENT || asks(v));
         all = hung;
-        // A few short sleeps are not meant where the thread waited for a signal from then on.
-        let naps = named && all.iter().all(|(v, _)| meant::sleeps(graph, catalog, v));
-        let longest = all.iter().map(|(v, _)| v.duration).max().filter(|_| naps);
-        let lost = |v: &Victim| {
-            let longer = longest.is_some_and(|most| v.duration > most.saturating_mul(3));
-            longer && meant::lost_signal(graph, catalog, v)
-        };
-        if idle.iter().any(|(v, _)| lost(v)) {
+        if named && meant::naps_before_signal(graph, catalog, &all, &idle) {
             all.clear();
         }
         if all.is_empty() && (named || focus) {

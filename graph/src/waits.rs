@@ -271,8 +271,6 @@ fn by_kernel_stack(v: &Vertex, catalog: &Catalog) -> Option<WaitsOn> {
         WaitsOn::Disk | WaitsOn::CpuQuota | WaitsOn::KernelLock if has(RECLAIM) => {
             Some(WaitsOn::MemoryReclaim)
         }
-        // A page of a file that a server has: it is no disk that is waited for.
-        WaitsOn::Disk if has(&["fuse_", "nfs_", "cifs_", "p9_"]) => Some(WaitsOn::FileSystem),
         WaitsOn::Disk if has(&["balance_dirty_pages"]) => Some(WaitsOn::WriteBack),
         WaitsOn::Disk if has(FAULT) => Some(WaitsOn::PageFault),
         other => Some(other),

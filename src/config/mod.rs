@@ -91,6 +91,9 @@ pub struct Environment {
     pub asks: bool,
 }
 
+/// How long a terminal is waited for that is asked for its background.
+const ANSWER: std::time::Duration = std::time::Duration::from_millis(150);
+
 impl Environment {
     /// From this process.
     pub fn read() -> Self {
@@ -136,7 +139,7 @@ impl Environment {
         }
         // One that does not answer keeps nobody waiting for the first frame; `app::late_answer` knows what comes later.
         let mut options = QueryOptions::default();
-        options.timeout = std::time::Duration::from_millis(150);
+        options.timeout = ANSWER;
         self.asks && background_color(options).is_ok_and(|c| c.perceived_lightness() > 0.5)
     }
 }

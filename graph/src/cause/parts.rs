@@ -101,8 +101,10 @@ impl Writer<'_> {
                 _ if self.victim.episode.pieces && n.thread == self.victim.thread => {
                     format!(" for {} children to end, one after the other", n.waits)
                 }
-                // What a loop looks at by such a call between its children's ends.
-                _ if n.syscall.as_ref().is_some_and(|s| !s.contains("wait")) => " again and again".into(),
+                // A loop looks at something by another call than the one by which it waits for its children.
+                _ if n.syscall != self.g.vertex(n.vertex).syscall.name().map(Into::into) => {
+                    " again and again".into()
+                }
                 _ => " for a child to end".into(),
             },
             (Some(w @ ("disk" | "device")), Some(o)) => format!(" for the {w} ({o})"),

@@ -29,15 +29,21 @@ impl Walk<'_> {
 
     /// Does it call somebody over the bus nearly all the time, or receive for one that does?
     pub(super) fn calls_over_bus(&self, thread: ThreadId, spans: &Spans) -> bool {
-        let own = self.c.process_id_of(thread);
-        let receiver = own.and_then(|p| self.g.threads_of(p).find(|t| self.hands_over(*t)));
-        receiver.is_some_and(|r| self.calls_meanwhile(r, spans).is_some_and(|c| c == thread || r == thread))
+        self.call_of(thread, spans).is_some()
+    }
+
+    /// The call over a bus that a thread makes or receives for: who receives, and who calls.
+    fn call_of(&self, thread: ThreadId, spans: &Spans) -> Option<(ThreadId, ThreadId)> {
+        let own = self.c.process_id_of(thread)?;
+        let receiver = self.g.threads_of(own).find(|t| self.hands_over(*t))?;
+        let caller = self.calls_meanwhile(receiver, spans)?;
+        [receiver, caller].contains(&thread).then_some((receiver, caller))
     }
 
     /// On from a thread that calls somebody over a bus, or receives for one that does, to whom the bus handed the call on to, if
     /// no answer came.
     pub(super) fn by_call_over_bus(&mut self, thread: ThreadId, spans: &Spans) -> Flow<bool> {
-        let Some((caller, next)) = self.called_over_bus(thread, spans) else { return Ok(false) };
+        let Some((caller, next)) = self.handed_on_by_bus(thread, spans) else { return Ok(false) };
         if caller != thread && !self.on_the_way(caller) {
             let why = "no wake-up was recorded; what comes over the bus for its process is its to do, and it calls another one itself";
             let at = spans.first().map_or(0, |s| s.0);
@@ -53,15 +59,13 @@ impl Walk<'_> {
     }
 
     /// Who calls over the bus by way of `thread`, and to whom the bus handed that on.
-    fn called_over_bus(&self, thread: ThreadId, spans: &Spans) -> Option<(ThreadId, Candidate)> {
+    fn handed_on_by_bus(&self, thread: ThreadId, spans: &Spans) -> Option<(ThreadId, Candidate)> {
+        let (receiver, caller) = self.call_of(thread, spans)?;
         let process = |t: ThreadId| self.c.process_id_of(t);
-        let own = process(thread)?;
-        let receiver = self.g.threads_of(own).find(|t| self.hands_over(*t))?;
-        let caller = self.calls_meanwhile(receiver, spans).filter(|t| *t == thread || receiver == thread)?;
         let until = spans.last()?.1;
         let sent = self.g.ipc_of(receiver, 0..until).last()?.what.object;
         let bus = self.at_other_ends(receiver, &[sent], until).into_iter().max()?.1;
-        let next = self.handed_on(bus, receiver, spans).filter(|c| process(c.thread) != Some(own))?;
+        let next = self.handed_on(bus, receiver, spans).filter(|c| process(c.thread) != process(thread))?;
         Some((caller, next))
     }
 }

@@ -101,9 +101,8 @@ impl Walk<'_> {
         let (a, b) = (spans.first()?.0, spans.last()?.1);
         let process = |t: ThreadId| self.c.process_id_of(t);
         let stopped = |t: ThreadId| {
-            let act = activity(self.g, self.c, t, spans);
-            let halts = |g: &Group| g.halts() && g.blocked * 2 >= total(spans);
-            self.counts(t) && act.waiting().is_some_and(halts)
+            let still = self.stood_still(t, spans);
+            self.counts(t) && still > 0 && still * 2 >= total(spans)
         };
         let client = |t: ThreadId| {
             let holds = self.g.holds(t, a..b.saturating_add(1));

@@ -53,9 +53,19 @@ pub(super) fn listens_to_children(graph: &EventGraph, catalog: &Catalog, v: &Vic
         && catalog.processes.iter().any(lives)
 }
 
-/// Does it sleep again and again?
-pub(super) fn sleeps(graph: &EventGraph, catalog: &Catalog, v: &Victim) -> bool {
-    v.episode.key.is_some() && class(&graph.vertex(v.vertex), catalog) == WaitClass::Sleep
+/// Is what hung nothing but sleeps, beside a wait for a signal several times as long? That one is meant.
+pub(super) fn naps_before_signal(
+    graph: &EventGraph,
+    catalog: &Catalog,
+    hung: &[(Victim, f64)],
+    idle: &[(Victim, f64)],
+) -> bool {
+    let sleeps =
+        |v: &Victim| v.episode.key.is_some() && class(&graph.vertex(v.vertex), catalog) == WaitClass::Sleep;
+    let Some(longest) = hung.iter().map(|(v, _)| v.duration).max() else { return false };
+    let longer = |v: &Victim| v.duration > longest.saturating_mul(3);
+    hung.iter().all(|(v, _)| sleeps(v))
+        && idle.iter().any(|(v, _)| longer(v) && lost_signal(graph, catalog, v))
 }
 
 /// Does the only thread of a process without children wait for a signal, or for nothing but timers, for a good part of the

@@ -115,7 +115,7 @@ impl Holders {
                 call => others.push((tid, call.filter(|c| c.0 == futex).map(|c| c.1[0]))),
             }
         }
-        if here.len() as u64 != u64::from(count.here) {
+        if here.len() != count.here as usize {
             return None;
         }
         let missing = count.missing as usize;
